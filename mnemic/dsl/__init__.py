@@ -1,0 +1,1 @@
+"""The spec language: reading YAML, the grammar of expressions, the model of a spec."""

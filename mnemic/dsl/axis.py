@@ -1,0 +1,88 @@
+"""The base of every entry of a spec: strict, closed, and open to new members of a family.
+
+A *family* is an axis (or a part of one) with several kinds: a root class such as ``Bias`` and one
+subclass for each kind. A subclass registers itself; validation, JSON Schema, documentation and
+search spaces are read off the registry, so one new kind is one new class.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, get_args
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+
+class Entry(BaseModel):
+    """A mapping of a spec: frozen, unknown keys forbidden, no silent conversions."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, populate_by_name=True, allow_inf_nan=True
+    )
+
+
+class Family(Entry):
+    """An entry with several kinds; direct subclasses are roots, their subclasses are kinds."""
+
+    model_config = ConfigDict(defer_build=True)
+    registry: ClassVar[dict[str, type["Family"]]]
+    shorthand: ClassVar[str | None] = None
+    """A field whose presence alone tells the kind: ``{expr: …}`` is ``{kind: expr, expr: …}``."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        if cls.is_root():
+            cls.registry = {}
+        elif "kind" in cls.model_fields:
+            cls.registry[cls.word()] = cls
+
+    @classmethod
+    def word(cls) -> str:
+        """The word that stands for this kind in a spec."""
+        return str(get_args(cls.model_fields["kind"].annotation)[0])
+
+    @classmethod
+    def words(cls) -> tuple[str, ...]:
+        """The words of all kinds of this family."""
+        return tuple(cls.registry)
+
+    @classmethod
+    def is_root(cls) -> bool:
+        """Whether this class is a family rather than one of its kinds."""
+        return cls.__bases__[0].__name__ == "Family"
+
+    @classmethod
+    def expand(cls, data: Any) -> Any:
+        """Write a bare word, or a mapping without ``kind``, out in full."""
+        if isinstance(data, str):
+            return {"kind": data}
+        if isinstance(data, Mapping) and "kind" not in data:
+            for word, member in cls.registry.items():
+                if member.shorthand is not None and member.shorthand in data:
+                    return {"kind": word, **data}
+        return data
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        if not cls.is_root():
+            return handler(source)
+        choices = {word: handler.generate_schema(kind) for word, kind in cls.registry.items()}
+        union = core_schema.tagged_union_schema(choices, discriminator="kind")
+        return core_schema.no_info_before_validator_function(cls.expand, union)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        described = handler(schema)
+        if not cls.is_root():
+            return described
+        bare = [w for w, k in cls.registry.items() if not k.required()]
+        return {"anyOf": [{"enum": bare}, *described.pop("oneOf")]}
+
+    @classmethod
+    def required(cls) -> list[str]:
+        """The fields that a bare word would leave unset."""
+        return [n for n, f in cls.model_fields.items() if f.is_required()]

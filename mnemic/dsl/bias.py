@@ -1,0 +1,113 @@
+"""Attentional biases ℓ(ŷ, v): the inner loss.
+
+Every named loss is a name for an expression of the grammar, so that it takes the same path as a
+user's own. Symbols: ``e`` = ŷ − v and ``y``, ``v`` of one coordinate (the loss is the sum over
+coordinates), or ``n`` = ‖ŷ − v‖ (a radial loss). ``n`` beside ``e`` may stand in conditions only.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from mnemic.dsl.axis import Family
+from mnemic.dsl.coefficients import ONE, Scalar
+
+
+class Bias(Family):
+    """ℓ. ``text`` is the loss as an expression."""
+
+    @property
+    def text(self) -> str:
+        """The loss as an expression of the grammar."""
+        raise NotImplementedError
+
+    def coefficients(self) -> dict[str, Scalar]:
+        """The coefficients that the expression names."""
+        return {}
+
+
+class Dot(Bias):
+    """ℓ = −⟨ŷ, v⟩."""
+
+    kind: Literal["dot"] = "dot"
+
+    @property
+    def text(self) -> str:
+        """−y v."""
+        return "-y*v"
+
+
+class L2(Bias):
+    """ℓ = ½‖ŷ − v‖²."""
+
+    kind: Literal["l2"] = "l2"
+
+    @property
+    def text(self) -> str:
+        """e²/2."""
+        return "e**2/2"
+
+
+class Lp(Bias):
+    """ℓ = ‖ŷ − v‖_p^p. ``smooth: a`` replaces sign(e) by tanh(a e) (Miras, Remark 1)."""
+
+    kind: Literal["lp"] = "lp"
+    p: float = Field(ge=1, le=16)
+    smooth: float | None = Field(default=None, gt=0)
+
+    @property
+    def text(self) -> str:
+        """|e|^p."""
+        return f"abs(e)**{self.p:g}" if self.p != 1 else "abs(e)"
+
+
+class Huber(Bias):
+    """Huber's loss: over each coordinate, over the norm, or a mixture in which the norm decides
+    between ½‖e‖² and δ‖e‖₁ (Miras (23)-(25))."""
+
+    kind: Literal["huber"] = "huber"
+    delta: Scalar = ONE
+    over: Literal["coordinates", "norm", "mixture"] = "coordinates"
+
+    @property
+    def text(self) -> str:
+        """½e² up to δ, linear beyond."""
+        return {
+            "coordinates": "where(abs(e) <= delta, e**2/2, delta*(abs(e) - delta/2))",
+            "norm": "where(n <= delta, n**2/2, delta*(n - delta/2))",
+            "mixture": "where(n <= delta, e**2/2, delta*abs(e))",
+        }[self.over]
+
+    def coefficients(self) -> dict[str, Scalar]:
+        """δ."""
+        return {"delta": self.delta}
+
+
+class Robust(Bias):
+    """The worst case over value shifts of norm ≤ Δ: ½(‖ŷ − v‖ + Δ)² (Miras (26))."""
+
+    kind: Literal["robust"] = "robust"
+    Delta: Scalar = ONE
+
+    @property
+    def text(self) -> str:
+        """½(n + Δ)²."""
+        return "(n + Delta)**2/2"
+
+    def coefficients(self) -> dict[str, Scalar]:
+        """Δ."""
+        return {"Delta": self.Delta}
+
+
+class Expression(Bias):
+    """The user's own loss."""
+
+    kind: Literal["expr"] = "expr"
+    shorthand = "expr"
+    expr: str
+    smooth: float | None = Field(default=None, gt=0)
+
+    @property
+    def text(self) -> str:
+        """The user's own expression."""
+        return self.expr

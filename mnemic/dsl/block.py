@@ -1,0 +1,31 @@
+"""The block around a memory: projections, convolution, norms, gates, feed-forward, hybrids."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from mnemic.dsl.axis import Entry
+
+
+class Block(Entry):
+    """Llama's macro design around a memory layer (``systems.md``, *The block*)."""
+
+    heads: int | None = Field(default=None, ge=1, description="heads; otherwise dim / 64")
+    key_dim: int | None = Field(default=None, ge=1, le=256, description="d_k of one head")
+    value_dim: int | None = Field(default=None, ge=1, le=256, description="d_v of one head")
+    groups: int = Field(default=1, ge=1, description="query heads for each key head")
+    convolution: int = Field(default=4, ge=0, le=64, description="taps; 0 leaves it out")
+    activation: str = Field(default="silu", description="after the convolution; an expression in x")
+    query: str | None = Field(default=None, description="activation of q, instead")
+    key: str | None = Field(default=None, description="activation of k, instead")
+    value: str | None = Field(default=None, description="activation of v, instead")
+    qk_norm: Literal["l2", "none"] = "l2"
+    scale: float | None = Field(default=None, description="factor on q")
+    output_norm: Literal["rms", "none"] = "rms"
+    gate: str = Field(default="silu", description="output gate: none, or an activation")
+    feed_forward: Literal["swiglu", "relu", "silu", "solu", "exp", "none"] = "swiglu"
+    rotary: bool = False
+    hybrid: Literal["none", "context", "gate", "layer"] = "none"
+    attention_window: int | None = Field(default=None, ge=1)
+    segment: int | None = Field(default=None, ge=1)
+    persistent: int = Field(default=0, ge=0)

@@ -1,0 +1,344 @@
+"""The user's mathematics: text to a small tree of numbers, names and applications.
+
+The text is cut into tokens of a closed list, parsed by Python's ``ast`` and walked
+with an allow-list; nothing is ever evaluated. Bounds keep the stages that come after
+from hanging: 9**9**9 is a short text, but no small number.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Final, NoReturn, TypeAlias, TypeVar
+
+from mnemic.dsl.functions import ATOM, CONSTANTS, FUNCTIONS, OPERATORS, UNARY
+from mnemic.errors import Issue, format_issue, nearest
+
+LONGEST_TEXT: Final = 1_000
+DEEPEST: Final = 40
+MOST_NODES: Final = 500
+MOST_DIGITS: Final = 17  # what the shortest text of a float64 may need
+LARGEST_LITERAL: Final = 1e12
+LARGEST_EXPONENT: Final = 64
+LARGEST_BITS: Final = 8_192
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A literal, with its sign: ``-2`` is a number, not the negation of one."""
+
+    value: int | float
+
+
+@dataclass(frozen=True)
+class Name:
+    """A symbol of the axis, or one of the constants ``pi`` and ``inf``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A function or an operator (by its name: ``add``, ``lt``, ...) and its arguments."""
+
+    function: str
+    arguments: tuple[Node, ...]
+
+
+Node: TypeAlias = Number | Name | Apply
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A parsed expression: the text as written, its tree, the symbols that it uses."""
+
+    text: str
+    tree: Node
+    names: frozenset[str]
+
+    def __str__(self) -> str:
+        return unparse(self.tree)
+
+
+class ExpressionError(ValueError):
+    """A text that is no expression of the grammar.
+
+    ``issue`` says why; ``column`` is 1-based and counts within the expression's text.
+    """
+
+    def __init__(self, issue: Issue, column: int) -> None:
+        super().__init__(issue, column)
+        self.issue = issue
+        self.column = column
+
+    def __str__(self) -> str:
+        return format_issue(self.issue)
+
+
+def parse(text: str, symbols: Collection[str], *, what: str = "expression") -> Expression:
+    """Read ``text`` as an expression in ``symbols``; ``what`` names it in error messages.
+
+    Raises ExpressionError, and nothing else, for any text that is not one.
+
+    >>> parse("log(cosh(e))", {"e"}).tree
+    Apply(function='log', arguments=(Apply(function='cosh', arguments=(Name(name='e'),)),))
+    """
+    walk = _Walk(what, frozenset(symbols), start=len(text) - len(text.lstrip(_SPACE)))
+    _check_tokens(text, walk)
+    tree = walk.node(_syntax(text.strip(_SPACE), walk), 1)
+    if fold(tree, _number_growth, lambda name: _Growth(1, 1), _growth).bits > LARGEST_BITS:
+        walk.fail(f"its powers may grow past 2**{LARGEST_BITS}")
+    return Expression(text.strip(_SPACE), tree, frozenset(walk.names))
+
+
+def fold(
+    tree: Node,
+    number: Callable[[int | float], T],
+    name: Callable[[str], T],
+    apply: Callable[[str, tuple[T, ...]], T],
+) -> T:
+    """Rebuild the tree from its leaves up, with one callable for each kind of node."""
+    match tree:
+        case Number(value):
+            return number(value)
+        case Name(word):
+            return name(word)
+        case Apply(function, arguments):
+            return apply(function, tuple(fold(a, number, name, apply) for a in arguments))
+
+
+def unparse(tree: Node) -> str:
+    """The canonical text, with the fewest parentheses; parsing it gives an equal tree.
+
+    >>> unparse(parse("((x) ** 2) - (-(y + 1))", {"x", "y"}).tree)
+    'x**2 - -(y + 1)'
+    """
+    return fold(tree, _number_text, lambda name: (name, ATOM), _apply_text)[0]
+
+
+def _number_text(value: int | float) -> tuple[str, int]:
+    negative = math.copysign(1, value) < 0
+    return repr(value), UNARY if negative else ATOM
+
+
+def _apply_text(function: str, arguments: tuple[tuple[str, int], ...]) -> tuple[str, int]:
+    """The text of an application, and how tightly it binds."""
+    operator = OPERATORS.get(function)
+    if operator is None:
+        return f"{function}({', '.join(text for text, _ in arguments)})", ATOM
+    needed = (operator.left, operator.right)
+    texts = [
+        text if binds >= least else f"({text})"
+        for (text, binds), least in zip(arguments, needed, strict=False)
+    ]
+    if len(texts) == 1:
+        return operator.symbol + texts[0], operator.precedence
+    return operator.symbol.join(texts), operator.precedence
+
+
+# ---- tokens ----
+
+_SPACE: Final = " \t\r\n"
+_LITERAL: Final = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_TOKEN: Final = re.compile(
+    rf"[{_SPACE}]+|(?P<literal>{_LITERAL})(?![\w.])|[A-Za-z_]\w*|\*\*|[<>=]=|[-+*/(),<>]",
+    re.ASCII,
+)
+
+
+def _check_tokens(text: str, walk: _Walk) -> None:
+    """Refuse what the grammar has no token for, before Python's parser sees it."""
+    if len(text) > LONGEST_TEXT:
+        walk.fail(f"longer than {LONGEST_TEXT} characters", read=text)
+    if not text.strip(_SPACE):
+        walk.fail("is empty")
+    at = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            walk.fail("is not part of the grammar", read=_piece(text, at), column=at + 1)
+        digits = re.split("[eE]", token["literal"] or "")[0].replace(".", "").lstrip("0")
+        if len(digits) > MOST_DIGITS:
+            walk.fail(f"a number of over {MOST_DIGITS} digits", token["literal"], at + 1)
+        at = token.end()
+
+
+def _piece(text: str, at: int) -> str:
+    """What to show of a text that has no token at ``at``: a word or one character."""
+    word = re.compile(r"[\w.]+", re.ASCII).match(text, at)
+    return word[0] if word else text[at]
+
+
+def _syntax(text: str, walk: _Walk) -> ast.expr:
+    """Python's tree of the text; a deep nesting ends its parser in one of two more ways."""
+    try:
+        return ast.parse(re.sub(f"[{_SPACE}]", " ", text), mode="eval").body
+    except SyntaxError as error:
+        walk.fail("cannot be read", read=text, column=walk.start + max(error.offset or 1, 1))
+    except (RecursionError, MemoryError):
+        walk.fail("is nested too deeply")
+
+
+# ---- the walk ----
+
+_BINARY: Final[dict[type[ast.operator], str]] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow",
+}  # fmt: skip
+_COMPARE: Final[dict[type[ast.cmpop], str]] = {
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq",
+}  # fmt: skip
+
+
+@dataclass
+class _Walk:
+    """One walk over Python's tree, counting what it builds."""
+
+    what: str
+    symbols: frozenset[str]
+    start: int
+    names: set[str] = field(default_factory=set)
+    count: int = 0
+
+    def fail(
+        self, message: str, read: str | None = None, column: int = 1,
+        allowed: tuple[str, ...] = (), near: str | None = None,
+    ) -> NoReturn:  # fmt: skip
+        where = f"{self.what}, column {column}"
+        raise ExpressionError(Issue(message, where, read, allowed, near), column)
+
+    def refuse(self, node: ast.expr, message: str, read: str | None = None) -> NoReturn:
+        self.fail(message, read, self.column(node))
+
+    def column(self, node: ast.expr) -> int:
+        return self.start + node.col_offset + 1
+
+    def node(self, node: ast.expr, depth: int, condition: bool = False) -> Node:
+        """Our node for Python's; ``condition`` where only a truth value makes sense."""
+        self.spend(node, depth)
+        if isinstance(node, ast.Compare | ast.BoolOp) != condition:
+            wanted = "a comparison must" if condition else "a comparison may only"
+            self.refuse(node, f"{wanted} be the first argument of where")
+        match node:
+            case ast.Constant(value):
+                return self.number(node, value, 1)
+            case ast.UnaryOp(ast.USub(), ast.Constant(value)):
+                return self.number(node, value, -1)
+            case ast.UnaryOp(ast.USub(), operand):
+                return Apply("neg", (self.node(operand, depth + 1),))
+            case ast.Name(word):
+                return self.name(node, word)
+            case ast.BinOp(left, op, right) if type(op) in _BINARY:
+                return self.binary(_BINARY[type(op)], left, right, depth)
+            case ast.Compare(left, [op], [right]) if type(op) in _COMPARE:
+                arguments = self.node(left, depth + 1), self.node(right, depth + 1)
+                return Apply(_COMPARE[type(op)], arguments)
+            case ast.Compare(_, [_, _, *_], _):
+                self.refuse(node, "a chain of comparisons is written with and: a < b and b < c")
+            case ast.BoolOp(op, values):
+                return self.junction(node, "and" if isinstance(op, ast.And) else "or", depth)
+            case ast.Call(ast.Name(word), arguments, []):
+                return self.call(node, word, arguments, depth)
+        self.refuse(node, f"{type(node).__name__} is not part of the grammar")
+
+    def spend(self, node: ast.expr, depth: int) -> None:
+        """Count one more node of the tree."""
+        self.count += 1
+        if self.count > MOST_NODES:
+            self.refuse(node, f"has more than {MOST_NODES} parts")
+        if depth > DEEPEST:
+            self.refuse(node, f"is nested more than {DEEPEST} deep")
+
+    def number(self, node: ast.expr, value: object, sign: int) -> Number:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            self.refuse(node, "is not a number", str(value))
+        if not abs(value) <= LARGEST_LITERAL:
+            self.refuse(node, f"a number beyond {LARGEST_LITERAL:g}", str(value))
+        return Number(sign * value)
+
+    def name(self, node: ast.expr, word: str) -> Name:
+        if word in self.symbols:
+            self.names.add(word)
+        elif word in FUNCTIONS:
+            self.refuse(node, f"the function takes {FUNCTIONS[word].arity}", word)
+        elif word not in CONSTANTS:
+            self.unknown(node, "unknown symbol", word, (*sorted(self.symbols), *CONSTANTS))
+        return Name(word)
+
+    def unknown(self, node: ast.expr, message: str, word: str, allowed: tuple[str, ...]) -> NoReturn:
+        self.fail(message, word, self.column(node), allowed, nearest(word, allowed))
+
+    def binary(self, function: str, left: ast.expr, right: ast.expr, depth: int) -> Apply:
+        first, second = self.node(left, depth + 1), self.node(right, depth + 1)
+        if function == "pow" and isinstance(second, Number) and abs(second.value) > LARGEST_EXPONENT:
+            self.refuse(right, f"an exponent beyond {LARGEST_EXPONENT}", str(second.value))
+        return Apply(function, (first, second))
+
+    def junction(self, node: ast.BoolOp, function: str, depth: int) -> Node:
+        """``a and b and c`` as ``(a and b) and c``: two arguments each."""
+        below = depth + len(node.values) - 1
+        tree = self.node(node.values[0], below, condition=True)
+        for place, value in enumerate(node.values[1:], start=1):
+            if place > 1:
+                self.spend(node, depth)
+            argument = self.node(value, below - place + 1, condition=True)
+            tree = Apply(function, (tree, argument))
+        return tree
+
+    def call(self, node: ast.expr, word: str, arguments: list[ast.expr], depth: int) -> Apply:
+        if word not in FUNCTIONS:
+            self.unknown(node, "unknown function", word, tuple(FUNCTIONS))
+        function = FUNCTIONS[word]
+        if not function.least <= len(arguments) <= function.most:
+            self.refuse(node, f"the function takes {function.arity}, not {len(arguments)}", word)
+        conditions = [word == "where" and place == 0 for place in range(len(arguments))]
+        pairs = zip(arguments, conditions, strict=True)
+        return Apply(word, tuple(self.node(a, depth + 1, condition) for a, condition in pairs))
+
+
+# ---- growth ----
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """How large exact arithmetic may make a term, whatever cancels in it.
+
+    ``bits`` bounds the length of the rational that the term's numbers can combine to,
+    ``size`` the absolute value of it as an exponent. Symbols count as one, since
+    ``x - x + 9`` or ``x**0`` turns into a number as soon as SymPy sees it. A logarithm
+    matters under ``exp``: SymPy writes exp(n*log(9)) as 9**n.
+    """
+
+    bits: float
+    size: float
+    log: bool = False
+
+
+def _number_growth(value: int | float) -> _Growth:
+    bits = 64 if isinstance(value, float) else value.bit_length() + 1
+    return _Growth(bits, abs(value))
+
+
+def _growth(function: str, arguments: tuple[_Growth, ...]) -> _Growth:
+    """The growth of an application, from its arguments'."""
+    first, last = arguments[0], arguments[-1]
+    bits = sum(argument.bits for argument in arguments)
+    log = "log" in function or function == "softplus" or any(a.log for a in arguments)
+    match function:
+        case "add" | "sub" | "max" | "min":
+            return _Growth(bits + 1, sum(argument.size for argument in arguments), log)
+        case "mul":
+            return _Growth(bits, first.size * last.size, log)
+        case "neg" | "abs" | "round":
+            return _Growth(bits + 1, first.size + 1, log)
+        case "pow":
+            bits = first.bits * max(1, last.size)
+        case "square":
+            bits = 2 * first.bits
+        case _ if log and function not in OPERATORS:
+            bits = bits * max(1, first.size)
+    return _Growth(bits, 2.0 ** min(bits, 1000), log)

@@ -1,0 +1,57 @@
+"""Weights γ_i^(t) of the regression."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from mnemic.dsl.axis import Family
+from mnemic.dsl.coefficients import Coefficient, Scalar
+
+TOKEN = Coefficient(**{"from": "input"}, activation="sigmoid")
+FORGET = Coefficient(**{"from": "input"}, activation="sigmoid", init=0.99)
+
+
+class Weights(Family):
+    """γ."""
+
+    @property
+    def gate(self) -> Scalar | None:
+        """The coefficient behind the weights, where there is one."""
+        return getattr(self, "gamma", None)
+
+
+class Uniform(Weights):
+    """γ = 1."""
+
+    kind: Literal["uniform"] = "uniform"
+
+
+class Token(Weights):
+    """One gate a token: γ_i^(t) = γ_i."""
+
+    kind: Literal["token"] = "token"
+    gamma: Scalar = TOKEN
+
+
+class Window(Weights):
+    """One gate for each (t, i) of the window: gamma[..., j] weighs token t−c+1+j."""
+
+    kind: Literal["window"] = "window"
+    gamma: Scalar = TOKEN
+
+
+class Geometric(Weights):
+    """γ_i^(t) = Π_{j=i+1..t} γ_j, for solvers that see the whole past; travels as log_gamma."""
+
+    kind: Literal["geometric"] = "geometric"
+    gamma: Scalar = FORGET
+    ridge: Literal["forgotten", "constant"] = Field(
+        default="forgotten",
+        description="whether the weights discount the ridge too (RLS) or leave it (Mesa)",
+    )
+
+
+class Similarity(Weights):
+    """γ_i = similarity(k_i, q): nonparametric memories."""
+
+    kind: Literal["similarity"] = "similarity"
