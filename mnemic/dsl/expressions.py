@@ -88,9 +88,9 @@ def parse(text: str, symbols: Collection[str], *, what: str = "expression") -> E
     >>> parse("log(cosh(e))", {"e"}).tree
     Apply(function='log', arguments=(Apply(function='cosh', arguments=(Name(name='e'),)),))
     """
-    walk = _Walk(what, frozenset(symbols), start=len(text) - len(text.lstrip(_SPACE)))
+    walk = _Walk(what, text, frozenset(symbols))
     _check_tokens(text, walk)
-    tree = walk.node(_syntax(text.strip(_SPACE), walk), 1)
+    tree = walk.node(_syntax(walk), 1)
     if fold(tree, _number_growth, lambda name: _Growth(1, 1), _growth).bits > LARGEST_BITS:
         walk.fail(f"its powers may grow past 2**{LARGEST_BITS}")
     return Expression(text.strip(_SPACE), tree, frozenset(walk.names))
@@ -174,12 +174,13 @@ def _piece(text: str, at: int) -> str:
     return word[0] if word else text[at]
 
 
-def _syntax(text: str, walk: _Walk) -> ast.expr:
+def _syntax(walk: _Walk) -> ast.expr:
     """Python's tree of the text; a deep nesting ends its parser in one of two more ways."""
+    line = re.sub(f"[{_SPACE}]", " ", walk.text.strip(_SPACE))
     try:
-        return ast.parse(re.sub(f"[{_SPACE}]", " ", text), mode="eval").body
+        return ast.parse(line, mode="eval").body
     except SyntaxError as error:
-        walk.fail("cannot be read", read=text, column=walk.start + max(error.offset or 1, 1))
+        walk.fail("cannot be read", read=line, column=walk.start + max(error.offset or 1, 1))
     except (RecursionError, MemoryError):
         walk.fail("is nested too deeply")
 
@@ -199,10 +200,15 @@ class _Walk:
     """One walk over Python's tree, counting what it builds."""
 
     what: str
+    text: str
     symbols: frozenset[str]
-    start: int
     names: set[str] = field(default_factory=set)
     count: int = 0
+
+    @property
+    def start(self) -> int:
+        """How much space comes before the expression."""
+        return len(self.text) - len(self.text.lstrip(_SPACE))
 
     def fail(
         self, message: str, read: str | None = None, column: int = 1,
@@ -240,10 +246,12 @@ class _Walk:
             case ast.Compare(_, [_, _, *_], _):
                 self.refuse(node, "a chain of comparisons is written with and: a < b and b < c")
             case ast.BoolOp(op, values):
-                return self.junction(node, "and" if isinstance(op, ast.And) else "or", depth)
+                return self.junction("and" if isinstance(op, ast.And) else "or", values, depth)
             case ast.Call(ast.Name(word), arguments, []):
                 return self.call(node, word, arguments, depth)
-        self.refuse(node, f"{type(node).__name__} is not part of the grammar")
+        start, end = node.col_offset, node.end_col_offset or 0
+        piece = self.text[self.start + start : self.start + end]
+        self.refuse(node, "is not part of the grammar", piece)
 
     def spend(self, node: ast.expr, depth: int) -> None:
         """Count one more node of the tree."""
@@ -266,32 +274,31 @@ class _Walk:
         elif word in FUNCTIONS:
             self.refuse(node, f"the function takes {FUNCTIONS[word].arity}", word)
         elif word not in CONSTANTS:
-            self.unknown(node, "unknown symbol", word, (*sorted(self.symbols), *CONSTANTS))
+            self.unknown(node, "symbol", word, (*sorted(self.symbols), *CONSTANTS))
         return Name(word)
 
-    def unknown(self, node: ast.expr, message: str, word: str, allowed: tuple[str, ...]) -> NoReturn:
+    def unknown(self, node: ast.expr, what: str, word: str, allowed: tuple[str, ...]) -> NoReturn:
+        message = f"unknown {what}"
         self.fail(message, word, self.column(node), allowed, nearest(word, allowed))
 
     def binary(self, function: str, left: ast.expr, right: ast.expr, depth: int) -> Apply:
         first, second = self.node(left, depth + 1), self.node(right, depth + 1)
-        if function == "pow" and isinstance(second, Number) and abs(second.value) > LARGEST_EXPONENT:
-            self.refuse(right, f"an exponent beyond {LARGEST_EXPONENT}", str(second.value))
+        power = second.value if function == "pow" and isinstance(second, Number) else 0
+        if abs(power) > LARGEST_EXPONENT:
+            self.refuse(right, f"an exponent beyond {LARGEST_EXPONENT}", str(power))
         return Apply(function, (first, second))
 
-    def junction(self, node: ast.BoolOp, function: str, depth: int) -> Node:
+    def junction(self, function: str, values: list[ast.expr], depth: int) -> Node:
         """``a and b and c`` as ``(a and b) and c``: two arguments each."""
-        below = depth + len(node.values) - 1
-        tree = self.node(node.values[0], below, condition=True)
-        for place, value in enumerate(node.values[1:], start=1):
-            if place > 1:
-                self.spend(node, depth)
-            argument = self.node(value, below - place + 1, condition=True)
-            tree = Apply(function, (tree, argument))
+        below = depth + len(values) - 1
+        tree = self.node(values[0], below, condition=True)
+        for place, value in enumerate(values[1:]):
+            tree = Apply(function, (tree, self.node(value, below - place, condition=True)))
         return tree
 
     def call(self, node: ast.expr, word: str, arguments: list[ast.expr], depth: int) -> Apply:
         if word not in FUNCTIONS:
-            self.unknown(node, "unknown function", word, tuple(FUNCTIONS))
+            self.unknown(node, "function", word, tuple(FUNCTIONS))
         function = FUNCTIONS[word]
         if not function.least <= len(arguments) <= function.most:
             self.refuse(node, f"the function takes {function.arity}, not {len(arguments)}", word)

@@ -1,0 +1,119 @@
+"""What can go wrong, as one family of errors with one formatter.
+
+Each class has the exit code that the command ends with. An error pickles, and
+turns into a plain dictionary for ``--json``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+_LONGEST_READ = 60
+_SIMILAR_ENOUGH = 60.0
+_POSITION_AND_PATH = re.compile(r"(.*:\d+:\d+) (.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One thing that is wrong: where, what was read, what is allowed, the nearest match.
+
+    ``where`` is a position, a path into the spec, or both with a space between:
+    ``specs/x.yaml:3:10 bias.kind``. ``message`` may be empty where ``read`` says it all.
+    """
+
+    message: str
+    where: str = ""
+    read: str | None = None
+    allowed: tuple[str, ...] = ()
+    nearest: str | None = None
+    hint: str | None = None
+
+
+def format_issue(issue: Issue) -> str:
+    """The issue as one line.
+
+    >>> print(format_issue(Issue("", "x.yaml:3:10 bias.kind", "l3", ("l1", "l2"), "l2")))
+    x.yaml:3:10: bias.kind: read 'l3', allowed: l1, l2; did you mean 'l2'?
+    """
+    facts = [] if issue.read is None else [f"read {_quoted(issue.read)}"]
+    facts += [f"allowed: {', '.join(issue.allowed)}"] if issue.allowed else []
+    where = _POSITION_AND_PATH.sub(r"\1: \2", issue.where)
+    line = ": ".join(part for part in (where, issue.message, ", ".join(facts)) if part)
+    line += f"; did you mean '{issue.nearest}'?" if issue.nearest else ""
+    return line + (f" ({issue.hint})" if issue.hint else "")
+
+
+def nearest(word: str, allowed: Collection[str]) -> str | None:
+    """The allowed word most like ``word``, or None where none is like it.
+
+    >>> nearest("hubber", ["dot", "l2", "huber"])
+    'huber'
+    """
+    from rapidfuzz import fuzz, process
+
+    found = process.extractOne(
+        word[:_LONGEST_READ],
+        sorted(allowed),
+        scorer=fuzz.ratio,
+        processor=str.lower,
+        score_cutoff=_SIMILAR_ENOUGH,
+    )
+    return None if found is None else found[0]
+
+
+class MnemicError(Exception):
+    """The base of the family; what is raised is always one of its children."""
+
+    exit_code: ClassVar[int] = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The error as plain data: ``error``, ``exit_code``, ``message``."""
+        return {
+            "error": type(self).__name__,
+            "exit_code": self.exit_code,
+            "message": str(self),
+        }
+
+
+class UsageError(MnemicError):
+    """The command or the call was given something that it cannot work with."""
+
+    exit_code = 2
+
+
+class InvalidSpec(MnemicError):
+    """A spec that cannot be read or makes no sense; holds everything that is wrong with it."""
+
+    exit_code = 3
+
+    def __init__(self, issues: Iterable[Issue]) -> None:
+        self.issues = tuple(issues)
+        super().__init__(self.issues)
+
+    def __str__(self) -> str:
+        return "\n".join(map(format_issue, self.issues))
+
+    def to_json(self) -> dict[str, Any]:
+        """As for every error, and ``issues``: one dictionary each."""
+        issues = [{**asdict(issue), "allowed": list(issue.allowed)} for issue in self.issues]
+        return {**super().to_json(), "issues": issues}
+
+
+class CheckFailed(MnemicError):
+    """A numerical check found two computations apart that must agree."""
+
+    exit_code = 4
+
+
+class EnvironmentFailed(MnemicError):
+    """Something outside mnemic is missing or broken: a package, a device, a folder."""
+
+    exit_code = 5
+
+
+def _quoted(text: str) -> str:
+    """The text in quotes, on one line and not too long."""
+    return repr(text if len(text) <= _LONGEST_READ else text[: _LONGEST_READ - 3] + "...")
