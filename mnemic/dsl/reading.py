@@ -11,7 +11,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias
@@ -143,7 +143,7 @@ class _Composer:
 
     def __init__(self, source: str, text: str) -> None:
         self.source = source
-        self.events: Iterator[events.Event] = yaml.parse(text, Loader=yaml.SafeLoader)
+        self.loader = yaml.SafeLoader(text)
         self.issues: list[Issue] = []
         self.anchors: dict[str, _Node] = {}
         self.aliases = 0
@@ -162,13 +162,14 @@ class _Composer:
     def next(self) -> events.Event:
         """The parser's next event; ``at`` is where it starts."""
         try:
-            event = next(self.events)
+            event: events.Event = self.loader.get_event()  # type: ignore[no-untyped-call]
         except yaml.MarkedYAMLError as error:
             problem = error.problem or "not YAML"
             hint = "indent with spaces" if r"'\t'" in problem else ""
             self.stop(_position(error.problem_mark) or self.at, problem, hint=hint)
         except (ValueError, OverflowError):  # "\UFFFFFFFF", a %YAML of 5,000 digits
-            self.stop(self.at, "an escape or a directive after this has an impossible number")
+            at = _position(self.loader.get_mark()) or self.at
+            self.stop(at, "an escape or a directive with an impossible number")
         self.at = _position(event.start_mark) or self.at
         return event
 
@@ -279,9 +280,7 @@ class _Composer:
         return value
 
 
-def _collection(
-    at: Position, keys: tuple[_Scalar, ...] | None, values: list[_Node]
-) -> _Collection:
+def _collection(at: Position, keys: tuple[_Scalar, ...] | None, values: list[_Node]) -> _Collection:
     size = 1 + len(keys or ()) + sum(value.size for value in values)
     height = 1 + max((value.height for value in values), default=0)
     return _Collection(at, keys, tuple(values), size, height)
