@@ -1,0 +1,148 @@
+"""The error signal e = ∂ℓ/∂ŷ and its slope ∂e/∂ŷ, derived from the loss.
+
+A loss is a sum over coordinates of f(ŷ_i, v_i), or a radial h(n) with n = ‖ŷ − v‖, or a sum of
+f with n in its conditions (almost everywhere the gradient of f alone).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.symbolic import simplest, tidy
+
+RESIDUAL = sym.y - sym.v
+
+
+@dataclass(frozen=True)
+class ErrorSignal:
+    """e as an expression in y, v of one coordinate, n, κ = ‖φ‖² and coefficients.
+
+    ``slope`` is ∂e/∂ŷ along the coordinate with n held; for a radial loss e = g(n)(ŷ − v) the
+    Jacobian is slope·I + ``radial``·(ŷ − v)(ŷ − v)ᵀ, else ``radial`` is 0. ``bound`` is
+    sup |∂e/∂ŷ|, ``oo`` where there is none, ``None`` where it could not be found.
+    """
+
+    signal: Any
+    slope: Any
+    radial: Any
+    bound: Any | None
+
+    @property
+    def uses_norm(self) -> bool:
+        """Whether the coordinates are coupled through n."""
+        return bool(self.signal.has(sym.n))
+
+    @property
+    def constant(self) -> bool:
+        """Whether e does not depend on the prediction (the additive class)."""
+        return not self.signal.has(sym.y, sym.n)
+
+    @property
+    def affine(self) -> bool:
+        """Whether e = slope·ŷ + offset with a slope that no prediction or value enters."""
+        if self.uses_norm or self.slope.has(sym.y, sym.v):
+            return False
+        return not sp.expand(self.signal - self.slope * sym.y).has(sym.y)
+
+    @property
+    def offset(self) -> Any:
+        """e at ŷ = 0: what the step writes, for an affine error."""
+        return self.signal.subs(sym.y, 0)
+
+
+def derive(loss: Any, smooth: float | None = None) -> ErrorSignal:
+    """∂ℓ/∂ŷ of a loss in e, y, v or n; ``smooth`` puts tanh(a x) for sign(x)."""
+    if loss.has(sym.n) and not loss.has(sym.e, sym.y, sym.v):
+        gain = sp.piecewise_fold(_clean(sp.diff(loss, sym.n), smooth) / sym.n)
+        gain = simplest(gain, sp.simplify(gain), sp.expand(gain))
+        return with_slope(gain * RESIDUAL, sp.diff(gain, sym.n) / sym.n)
+    if loss.has(sym.y, sym.v):
+        return with_slope(_clean(sp.diff(loss.subs(sym.e, RESIDUAL), sym.y), smooth))
+    return with_slope(_clean(sp.diff(loss, sym.e), smooth).subs(sym.e, RESIDUAL))
+
+
+def with_slope(signal: Any, radial: Any = sp.Integer(0)) -> ErrorSignal:
+    """An error signal given directly (an implicit step's, for example) with its derivatives."""
+    in_residual = sp.expand(signal.subs(sym.y, sym.e + sym.v))
+    if in_residual.has(sym.v):
+        slope = tidy(sp.diff(signal, sym.y))
+        slope = simplest(slope, sp.factor(slope)) if not slope.has(sp.Piecewise) else slope
+    else:
+        in_residual = signal.subs(RESIDUAL, sym.e).subs(sym.y, sym.e + sym.v)
+        slope = _by_parity(tidy(sp.diff(in_residual, sym.e)))
+        slope = slope.subs(sym.e, RESIDUAL)
+    return ErrorSignal(signal, slope, radial, bound(signal, slope, radial))
+
+
+def _clean(signal: Any, smooth: float | None) -> Any:
+    signal = _by_parity(tidy(simplest(signal, sp.expand(signal))))
+    if smooth is not None:
+        steep = sp.Integer(int(smooth)) if smooth == int(smooth) else sp.Float(smooth)
+        signal = signal.replace(sp.sign, lambda z: sp.tanh(steep * z))
+        signal = signal.replace(sp.Abs, lambda z: sp.sqrt(z**2 + 1 / steep**2))
+    return signal
+
+
+def _by_parity(signal: Any) -> Any:
+    """Write an odd or even function of e with |e| or sign(e) in it by its positive branch."""
+    if not signal.has(sp.Abs, sp.sign) or signal.has(sp.Piecewise) and not signal.has(sp.Eq):
+        return signal
+    size = sp.Symbol("size", positive=True)
+    right = sp.simplify(signal.subs(sym.e, size))
+    left = sp.simplify(signal.subs(sym.e, -size))
+    if sp.simplify(right - left) == 0:
+        return right.subs(size, sp.Abs(sym.e))
+    if sp.simplify(right + left) == 0:
+        return sp.sign(sym.e) * right.subs(size, sp.Abs(sym.e))
+    return signal
+
+
+def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
+    """sup |∂e/∂ŷ| by sampling, coefficients at one; ``oo`` where it grows without end.
+
+    Slopes are sampled on a logarithmic grid, and secants on a linear one so that jumps count.
+    """
+    if not (slope.has(sym.y, sym.n, sym.v) or radial.has(sym.n) or signal.has(sp.sign)):
+        return sp.Abs(slope)
+    free = (signal.free_symbols | radial.free_symbols) - {sym.y, sym.n}
+    point = {s: 0 if s == sym.v else 1 for s in free}
+    terms = [z.subs(point) for z in (slope, slope + radial * sym.n**2, signal)]
+    sample = sp.lambdify((sym.y, sym.n), terms, _MATH)
+    steep = [_steepest(sample, 10.0**power) for power in range(-12, 13)]
+    if None in steep:
+        return None
+    sizes = [size for size in steep if size is not None]
+    peak = max(sizes[8:-8])
+    grows = max(sizes) > 2 * peak + 1e-12 or _jumps(sample)
+    return sp.oo if grows else sp.Float(round(peak, 6))
+
+
+def _jumps(sample: Any) -> bool:
+    """Whether a secant over a thousandth of a unit is far steeper than any slope nearby."""
+    step = 0.001
+    values = [float(sample(step * (i + 0.5), abs(step * (i + 0.5)))[2]) for i in range(-4000, 4000)]
+    return max(abs(b - a) for a, b in zip(values, values[1:], strict=False)) > 0.1
+
+
+def _steepest(sample: Any, size: float) -> float | None:
+    try:
+        points = [sample(point, size) for point in (size, -size)]
+        return max(abs(float(value)) for row in points for value in row[:2])
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError, ZeroDivisionError):
+        return None
+
+
+_MATH = [
+    {
+        "sigmoid": lambda z: 0.5 * (1 + math.tanh(z / 2)),
+        "softplus": lambda z: max(z, 0.0) + math.log1p(math.exp(-abs(z))),
+        "normal_cdf": lambda z: 0.5 * math.erfc(-z / math.sqrt(2)),
+        "sign": lambda z: math.copysign(1.0, z) if z else 0.0,
+    },
+    "math",
+]

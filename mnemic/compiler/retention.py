@@ -1,0 +1,281 @@
+"""Retention solved: the stationarity condition gives the decay and the link.
+
+Learning-retaining, per entry:  min over w of  η g w + D_R(w, w') + η P(w),
+    R'(w) + η P'(w) = α R'(w') − η g − ζ =: a − ζ.
+Follow-the-regularised-leader:  min over w of  −A w + R(w) + P(w),
+    R'(w) + P'(w) = a − ζ.
+ζ is the multiplier of a constraint on the sum. An f-divergence gives w = w' g(S − ζ), g = (f')⁻¹.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.symbolic import tidy
+
+DOMAINS: tuple[tuple[Any, Any], ...] = ((-sp.oo, sp.oo), (0, sp.oo), (-1, 1), (0, 1))
+"""Where a generator may live, the widest first."""
+
+Normaliser = Literal["none", "softmax", "root", "norm", "ball"]
+Mode = Literal["dual", "prox", "multiplicative"]
+
+
+class Refused(Exception):
+    """The retention as written has no solution that mnemic derives; the text says why."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """W = link(A): an expression in one entry a, coefficients, ζ or ν.
+
+    ``normaliser`` tells the scalar that couples the entries: none; a softmax over ``over`` (then
+    ``expr`` is the exponent and the entries sum to ``scale``); ζ as the root of Σ w = scale;
+    ν = ‖A‖_p with p = ``power``; or the projection on a ball. Without a closed form ``expr`` is
+    ``None`` and the entry is the root w of ``slope``(w) = a on ``domain``, found numerically.
+    """
+
+    expr: Any | None = sym.a
+    normaliser: Normaliser = "none"
+    over: str = "all"
+    scale: Any = sp.Integer(1)
+    power: Any = None
+    slope: Any = sym.w
+    domain: tuple[Any, Any] = (-sp.oo, sp.oo)
+
+    @property
+    def identity(self) -> bool:
+        """Whether W is A itself."""
+        return self.expr == sym.a and self.normaliser == "none"
+
+
+@dataclass(frozen=True)
+class Retained:
+    """What retention derives to.
+
+    ``dual``: A_t = decay·A_{t−1} + gain·S_t + shift, W_t = link(A_t).
+    ``prox``: a = decay·∇R(W_{t−1}) + S_t, W_t = link(a); ``mirror`` is ∇R.
+    ``multiplicative``: W_t = decay·W_{t−1} ∘ g(S_t − ζ), ``link.expr`` being g in a.
+    """
+
+    mode: Mode
+    decay: Any
+    gain: Any
+    link: Link
+    mirror: Any
+    steps: tuple[tuple[str, Any], ...] = ()
+
+
+def bregman(
+    generator: Any, penalty: Any, rate: Any, *, leader: bool, constraint: tuple[str, Any, str]
+) -> Retained:
+    """Solve the stationarity of a Bregman retention with a separable global term."""
+    mirror = tidy(sp.diff(generator, sym.w))
+    domain = find_domain(generator)
+    weight = sp.Integer(1) if leader else rate
+    whole = mirror + weight * tidy(sp.diff(penalty, sym.w))
+    kind, scale, over = constraint
+    steps = [("stationarity", sp.Eq(whole, sym.a - sym.zeta if kind == "simplex" else sym.a))]
+    base = Link(expr=invert(whole, domain), slope=whole, domain=domain, over=over, scale=scale)
+    base = constrained(base, kind)
+    if leader or base.identity:
+        solved = Retained("dual", sp.Integer(1), sp.Integer(1), base, mirror)
+        return replace(solved, steps=(*steps, ("link", base.expr)))
+    prox = Retained("prox", sp.Integer(1), sp.Integer(1), base, mirror)
+    inner = invert(mirror, domain)
+    back = _back_to_dual(mirror, base, inner)
+    if back is None or (back[1] != 0 and kind != "simplex"):
+        return replace(prox, steps=(*steps, ("link", base.expr)))
+    ratio, shift = back
+    link = constrained(Link(inner, "none", over, scale, None, mirror, domain), kind)
+    steps += [("dual", sp.Eq(sp.Symbol("dual"), ratio * sym.a + shift)), ("link", link.expr)]
+    return Retained("dual", ratio, ratio, link, mirror, tuple(steps))
+
+
+def _back_to_dual(mirror: Any, link: Link, inner: Any) -> tuple[Any, Any] | None:
+    """∇R(link(a)) = ratio·a + shift, where it is affine in a (then the state is the dual)."""
+    if link.normaliser in ("root", "ball", "norm"):
+        return None
+    if sp.simplify(link.slope - mirror) == 0:
+        return sp.Integer(1), sp.Integer(0)
+    entry = link.expr
+    if entry is None or entry.has(sp.Piecewise) or inner is None:
+        return None
+    if link.normaliser == "softmax":  # the exponent is the dual up to a constant
+        ratio = sp.simplify(sp.diff(entry, sym.a) / sp.diff(_exponent(inner), sym.a))
+        return (ratio, sp.Integer(0)) if not ratio.has(sym.a) else None
+    dual = sp.simplify(mirror.subs(sym.w, entry))
+    dual = sp.simplify(sp.expand_log(dual, force=True))
+    ratio = sp.simplify(sp.diff(dual, sym.a))
+    if ratio.has(sym.a):
+        return None
+    return ratio, sp.simplify(dual - ratio * sym.a)
+
+
+def constrained(link: Link, kind: str) -> Link:
+    """Put the constraint's multiplier into an unconstrained link."""
+    if kind == "simplex":
+        return _on_simplex(link)
+    if kind == "ball":
+        if not link.identity:
+            raise Refused("a ball is projected on for ℓ2 retention only")
+        return replace(link, normaliser="ball")
+    return link
+
+
+def _on_simplex(link: Link) -> Link:
+    if link.expr is None:
+        raise Refused("a simplex needs a retention whose link has a closed form")
+    exponent = _exponent(link.expr)
+    if exponent is not None:
+        return replace(link, expr=exponent, normaliser="softmax")
+    entry = link.expr.subs(sym.a, sym.a - sym.zeta)
+    if link.domain[0] != 0:
+        entry = sp.Max(entry, 0)
+    return replace(link, expr=entry, normaliser="root")
+
+
+def _exponent(entry: Any) -> Any | None:
+    """r·a if the entry is C·exp(r·a), so that the multiplier has a closed form (a softmax)."""
+    if entry is None or entry.has(sp.Piecewise):
+        return None
+    ratio = sp.simplify(sp.diff(entry, sym.a) / entry)
+    return None if ratio.has(sym.a) else ratio * sym.a
+
+
+def norm(power: Any) -> Retained:
+    """R = ½‖W‖_q²: with ν = ‖W‖_q, ν^(2−q) sign(w)|w|^(q−1) = a; ν = ‖A‖_p*, p* = q/(q−1)."""
+    q = sp.nsimplify(power, rational=True)
+    size, entry = sp.Symbol("size", positive=True), sp.Symbol("entry", positive=True)
+    stationarity = sp.Eq(sym.nu ** (2 - q) * entry ** (q - 1), size)
+    (root,) = sp.solve(stationarity, entry)
+    dual = sp.nsimplify(q / (q - 1))
+    # Σ entry^q = ν^q must reproduce ν: the exponent of |a| inside the sum is p*.
+    found = sp.simplify(sp.log(root**q).expand(force=True).coeff(sp.log(size)))
+    if sp.simplify(found - dual) != 0:
+        raise Refused(f"½‖W‖_{q}² has no dual norm here")
+    expr = sp.sign(sym.a) * root.subs(size, sp.Abs(sym.a))
+    steps = (("stationarity", stationarity), ("link", expr))
+    link = Link(expr, "norm", power=dual)
+    return Retained("dual", sp.Integer(1), sp.Integer(1), link, sym.w, steps)
+
+
+def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
+    """W = W' ∘ g(S − ζ), g = (f')⁻¹ on x > 0, and 0 below f'(0+)."""
+    slope = tidy(sp.diff(function, sym.x))
+    g = invert(slope.subs(sym.x, sym.w), (0, sp.oo))
+    kind, scale, over = constraint
+    if kind == "ball":
+        raise Refused("an f-divergence is defined on W ≥ 0: use a simplex")
+    steps = (("stationarity", sp.Eq(slope, sym.a - sym.zeta)), ("g", g))
+    log_g = None if g is None else sp.simplify(sp.expand_log(sp.log(g), force=True))
+    if log_g is not None and log_g.is_polynomial(sym.a) and sp.degree(log_g, sym.a) == 1:
+        entropy = bregman(
+            sym.w * sp.log(sym.w) - sym.w, sp.Integer(0), 0, leader=False, constraint=constraint
+        )
+        gain = sp.diff(log_g, sym.a)
+        return replace(entropy, gain=gain, steps=(*steps, *entropy.steps))
+    lowest = sp.limit(slope, sym.x, 0, "+")
+    if g is not None and lowest.is_finite:
+        g = sp.Piecewise((g, sym.a > lowest), (0, True))
+    link = Link(
+        expr=g if g is None or kind != "simplex" else g.subs(sym.a, sym.a - sym.zeta),
+        normaliser="root" if kind == "simplex" else "none",
+        over=over,
+        scale=scale,
+        slope=slope.subs(sym.x, sym.w),
+        domain=(0, sp.oo),
+    )
+    if g is None:
+        raise Refused("(f')⁻¹ has no closed form; f-divergences are solved with one")
+    return Retained("multiplicative", sp.Integer(1), sp.Integer(1), link, sym.w, steps)
+
+
+def find_domain(generator: Any) -> tuple[Any, Any]:
+    """The widest of ``DOMAINS`` on which the generator is real and strictly convex."""
+    curvature = sp.lambdify(sym.w, tidy(sp.diff(generator, sym.w, 2)), "mpmath")
+    value = sp.lambdify(sym.w, generator, "mpmath")
+    for low, high in DOMAINS:
+        points = inside(low, high)
+        if all(_real(curvature, p, 0) and _real(value, p, -sp.oo) for p in points):
+            return low, high
+    raise Refused(f"the generator {generator} is convex on none of the real line, (0, ∞), (0, 1)")
+
+
+def inside(low: Any, high: Any) -> list[float]:
+    """Points of an open interval, some near its ends."""
+    unit = [0.001, 0.02, 0.1, 0.31, 0.5, 0.69, 0.9, 0.98, 0.999]
+    if high == sp.oo:
+        positive = [u / (1 - u) for u in unit]
+        return positive if low == 0 else [*positive, *(-p for p in positive)]
+    return [float(low) + (float(high) - float(low)) * u for u in unit]
+
+
+def _real(function: Any, point: float, above: Any) -> bool:
+    try:
+        value = complex(function(point))
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        return False
+    return value.imag == 0 and value.real > above
+
+
+def invert(slope: Any, domain: tuple[Any, Any]) -> Any | None:
+    """w as a function of a where slope(w) = a, branch by branch at |w|; ``None`` if not found."""
+    if slope.has(sp.Abs, sp.sign):
+        return _invert_kinked(slope, domain)
+    return _invert_smooth(slope, domain)
+
+
+def _invert_kinked(slope: Any, domain: tuple[Any, Any]) -> Any | None:
+    size = sp.Symbol("size", positive=True)
+    right = slope.subs(sym.w, size)
+    left = slope.subs(sym.w, -size)
+    above, below = sp.limit(right, size, 0), sp.limit(left, size, 0)
+    up = _invert_smooth(right.subs(size, sym.w), (0, sp.oo))
+    down = _invert_smooth(left.subs(size, -sym.w), (-sp.oo, 0))
+    if up is None or down is None:
+        return None
+    if sp.simplify(above - below) == 0:
+        return sp.Piecewise((up, sym.a >= above), (down, True))
+    return sp.Piecewise((up, sym.a > above), (down, sym.a < below), (0, True))
+
+
+def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
+    unknown = sp.Symbol("unknown", positive=True) if domain[0] == 0 else sym.w
+    try:
+        roots = sp.solve(sp.Eq(slope.subs(sym.w, unknown), sym.a), unknown)
+    except NotImplementedError:
+        return None
+    for root in roots:
+        candidate = tidy(sp.simplify(root))
+        if not candidate.has(sp.LambertW) and _inverts(candidate, slope, domain):
+            return candidate
+    return None
+
+
+def _inverts(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
+    """Check the inverse in double precision (closed forms that cancel are no closed forms)."""
+    free = sorted((candidate.free_symbols | slope.free_symbols) - {sym.a, sym.w}, key=str)
+    values = {s: sp.Rational(7 + i, 10) for i, s in enumerate(free)}
+    dual = sp.lambdify(sym.w, _spelled(slope.subs(values)), "mpmath")
+    back = sp.lambdify(sym.a, _spelled(candidate.subs(values)), "mpmath")
+    points = inside(*_within(domain))
+    return all(_close(lambda p=p: back(dual(p)), p) for p in points)
+
+
+def _spelled(expression: Any) -> Any:
+    """Our own functions written in SymPy's."""
+    return expression.replace(sym.sigmoid, lambda z: (1 + sp.tanh(z / 2)) / 2)
+
+
+def _close(value: Callable[[], Any], point: float) -> bool:
+    try:
+        return bool(abs(complex(value()) - point) <= 1e-7 * (1e-3 + abs(point)))
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        return False
+
+
+def _within(domain: tuple[Any, Any]) -> tuple[Any, Any]:
+    return (sp.Integer(-1000), sp.Integer(0)) if domain == (-sp.oo, 0) else domain

@@ -1,0 +1,104 @@
+"""From an expression's tree to SymPy, and the rewrites that keep the result readable."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.dsl.expressions import Node, fold, parse
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "pow": lambda a, b: a**b,
+    "neg": lambda a: -a,
+    "lt": sp.Lt,
+    "le": sp.Le,
+    "gt": sp.Gt,
+    "ge": sp.Ge,
+    "eq": sp.Eq,
+    "and": sp.And,
+    "or": sp.Or,
+    "where": lambda c, a, b: sp.Piecewise((a, c), (b, True)),
+    "exp": sp.exp,
+    "log": sp.log,
+    "log1p": lambda a: sp.log(1 + a),
+    "expm1": lambda a: sp.exp(a) - 1,
+    "sqrt": sp.sqrt,
+    "abs": sp.Abs,
+    "sign": sp.sign,
+    "max": sp.Max,
+    "min": sp.Min,
+    "sin": sp.sin,
+    "cos": sp.cos,
+    "tan": sp.tan,
+    "tanh": sp.tanh,
+    "sinh": sp.sinh,
+    "cosh": sp.cosh,
+    "atan": sp.atan,
+    "sigmoid": sym.sigmoid,
+    "softplus": sym.softplus,
+    "logsigmoid": lambda a: -sym.softplus(-a),
+    "relu": lambda a: sp.Max(a, 0),
+    "silu": lambda a: a * sym.sigmoid(a),
+    "gelu": lambda a: a * sym.normal_cdf(a),
+    "erf": sp.erf,
+    "heaviside": lambda a: sp.Piecewise((1, a > 0), (0, True)),
+    "round": sp.Function("round"),
+    "square": lambda a: a**2,
+    "logit": lambda a: sp.log(a) - sp.log(1 - a),
+}
+
+CONSTANTS: Mapping[str, Any] = {"pi": sp.pi, "inf": sp.oo}
+
+
+def number(value: float) -> Any:
+    """A literal as SymPy: exact where it is a short decimal."""
+    if value == float("inf"):
+        return sp.oo
+    return sp.Integer(int(value)) if value == int(value) else sp.Rational(str(value))
+
+
+def to_sympy(tree: Node, names: Mapping[str, Any]) -> Any:
+    """The tree in SymPy, its names looked up in ``names``."""
+    return fold(
+        tree,
+        number=number,
+        name=lambda word: names[word] if word in names else CONSTANTS[word],
+        apply=lambda function, arguments: FUNCTIONS[function](*arguments),
+    )
+
+
+def read(text: str, names: Mapping[str, Any]) -> Any:
+    """Parse ``text`` and convert it, its symbols being the keys of ``names``."""
+    return to_sympy(parse(text, list(names)).tree, names)
+
+
+_A = sp.Wild("A")
+
+REWRITES: tuple[tuple[Any, Any], ...] = (
+    (sp.sinh(_A) / sp.cosh(_A), sp.tanh(_A)),
+    (sp.exp(_A) / (sp.exp(_A) + 1), sym.sigmoid(_A)),
+    (1 / (1 + sp.exp(-_A)), sym.sigmoid(_A)),
+    (sp.log(1 + sp.exp(_A)), sym.softplus(_A)),
+)
+"""Each pair is one rule, left to right: forms that overflow, and the ones that do not."""
+
+
+def tidy(expression: Any) -> Any:
+    """Apply the rewrites, and drop derivatives of the kinks (almost everywhere zero)."""
+    expression = sp.sympify(expression).replace(sp.DiracDelta, lambda *_: sp.Integer(0))
+    expression = expression.replace(
+        sp.Heaviside, lambda z, *_: sp.Piecewise((1, z > 0), (0, True))
+    )
+    for pattern, result in REWRITES:
+        expression = expression.replace(pattern, result)
+    return expression
+
+
+def simplest(*candidates: Any) -> Any:
+    """The candidate with the fewest operations, the first of equals."""
+    return min(candidates, key=sp.count_ops)

@@ -1,0 +1,76 @@
+"""The symbols of a rule, and the functions that SymPy lacks or prints badly.
+
+Names are those of ``docs/notation.md``; generated code uses the same ones.
+"""
+
+from functools import cache
+from typing import Any
+
+import sympy as sp
+
+y = sp.Symbol("y", real=True)
+"""one coordinate of the prediction ŷ"""
+v = sp.Symbol("v", real=True)
+"""one coordinate of the value"""
+e = sp.Symbol("e", real=True)
+"""one coordinate of ŷ − v"""
+n = sp.Symbol("n", positive=True)
+"""the norm ‖ŷ − v‖"""
+kappa = sp.Symbol("kappa", positive=True)
+"""‖φ(k)‖²"""
+w = sp.Symbol("w", real=True)
+"""one entry of the memory W"""
+a = sp.Symbol("a", real=True)
+"""one entry of the dual A"""
+x = sp.Symbol("x", real=True)
+"""the argument of a feature map, an activation or an f-divergence"""
+zeta = sp.Symbol("zeta", real=True)
+"""the multiplier of a constraint"""
+nu = sp.Symbol("nu", positive=True)
+"""a norm of the dual that a link divides by"""
+
+NONNEGATIVE = frozenset(
+    {"eta", "delta", "Delta", "lam", "l1", "l2", "alpha", "beta", "gamma", "scale", "radius"}
+)
+
+
+@cache
+def coefficient(name: str) -> sp.Symbol:
+    """The symbol of a coefficient; the ones that are sizes by nature are positive."""
+    return sp.Symbol(name, positive=True) if name in NONNEGATIVE else sp.Symbol(name, real=True)
+
+
+class sigmoid(sp.Function):  # noqa: N801
+    """1 / (1 + exp(−x))."""
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        """σ(x) (1 − σ(x))."""
+        return sigmoid(self.args[0]) * (1 - sigmoid(self.args[0]))
+
+    def _eval_is_extended_real(self) -> bool:
+        return True
+
+    def _eval_is_positive(self) -> bool:
+        return True
+
+
+class softplus(sp.Function):  # noqa: N801
+    """log(1 + exp(x))."""
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        """σ(x)."""
+        return sigmoid(self.args[0])
+
+    def _eval_is_extended_real(self) -> bool:
+        return True
+
+
+class normal_cdf(sp.Function):  # noqa: N801
+    """The standard normal's distribution function Φ(x), as GELU uses it."""
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        """The normal density."""
+        return sp.exp(-(self.args[0] ** 2) / 2) / sp.sqrt(2 * sp.pi)
+
+    def _eval_is_extended_real(self) -> bool:
+        return True
