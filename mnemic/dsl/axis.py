@@ -6,6 +6,7 @@ search spaces are read off the registry, so one new kind is one new class.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -19,6 +20,22 @@ class Entry(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, populate_by_name=True, allow_inf_nan=True
     )
+    defined: ClassVar[list[type["Entry"]]] = []
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        Entry.defined.append(cls)
+
+
+def refresh() -> None:
+    """Let validation and JSON Schema see kinds that were defined after the spec's own model.
+
+    A kind of a family is one class. One that is defined at run time, in a notebook or by a
+    package that builds on this one, is registered at once, but pydantic has compiled the models
+    that hold its family already; this compiles them again, in the order of their definition.
+    """
+    for entry in Entry.defined:
+        entry.model_rebuild(force=True)
 
 
 class Family(Entry):
@@ -31,6 +48,7 @@ class Family(Entry):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        super().__pydantic_init_subclass__()
         if cls.is_root():
             cls.registry = {}
         elif "kind" in cls.model_fields:
@@ -63,9 +81,7 @@ class Family(Entry):
         return data
 
     @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         if not cls.is_root():
             return handler(source)
         choices = {word: handler.generate_schema(kind) for word, kind in cls.registry.items()}
@@ -77,12 +93,31 @@ class Family(Entry):
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         described = handler(schema)
-        if not cls.is_root():
-            return described
-        bare = [w for w, k in cls.registry.items() if not k.required()]
-        return {"anyOf": [{"enum": bare}, *described.pop("oneOf")]}
+        if cls.is_root():
+            return {"anyOf": [{"enum": cls.bare()}, *described.pop("oneOf")]}
+        if "kind" in cls.model_fields and cls.shorthand is None:
+            definition = handler.resolve_ref_schema(described)
+            definition["required"] = ["kind", *definition.get("required", [])]
+        return described
+
+    @classmethod
+    def bare(cls) -> list[str]:
+        """The words that may stand alone: kinds without a field that must be given."""
+        return [word for word, kind in cls.registry.items() if not kind.required()]
 
     @classmethod
     def required(cls) -> list[str]:
         """The fields that a bare word would leave unset."""
         return [n for n, f in cls.model_fields.items() if f.is_required()]
+
+
+@dataclass(frozen=True)
+class BareWord:
+    """For JSON Schema: one of the words of ``family`` that may stand alone."""
+
+    family: type[Family]
+
+    def __get_pydantic_json_schema__(
+        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"enum": self.family.bare()}

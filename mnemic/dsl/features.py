@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from mnemic.dsl.axis import Family
+from mnemic.dsl.axis import Entry, Family
 
 
 class Features(Family):
@@ -126,10 +126,9 @@ class Exponential(Features):
         return False
 
 
-class ReadKernel(Features):
+class ReadKernel(Entry):
     """κ2, the kernel of the read-out."""
 
-    kind: Literal["read"] = "read"
     kernel: str
     normalise: Literal["none", "row"] = "none"
 

@@ -4,12 +4,22 @@ Named generators are names for expressions in ``w`` (Bregman) or ``x`` = w/w' (f
 that they take the same path as a user's own.
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from mnemic.dsl.axis import Entry, Family
+from mnemic.dsl.axis import BareWord, Entry, Family
 from mnemic.dsl.coefficients import ONE, Scalar
+
+DIVERGENCES: Final[Mapping[str, str]] = {
+    "chi2": "(x - 1)**2",
+    "hellinger": "(sqrt(x) - 1)**2",
+    "jensen-shannon": "x*log(x) - (x + 1)*log((x + 1)/2)",
+    "reverse-kl": "-log(x)",
+    "kl": "x*log(x)",
+}
+"""Named generators of f-divergences."""
 
 
 class Local(Family):
@@ -71,13 +81,7 @@ class FDivergence(Local):
     @property
     def divergence(self) -> str:
         """f(x), by name or as the user's expression."""
-        return {
-            "chi2": "(x - 1)**2",
-            "hellinger": "(sqrt(x) - 1)**2",
-            "jensen-shannon": "x*log(x) - (x + 1)*log((x + 1)/2)",
-            "reverse-kl": "-log(x)",
-            "kl": "x*log(x)",
-        }.get(self.f, self.f)
+        return DIVERGENCES.get(self.f, self.f)
 
 
 class Global(Family):
@@ -221,5 +225,8 @@ class RetentionEntry(Entry):
 
 
 Retention = Annotated[
-    RetentionEntry, BeforeValidator(_plain, json_schema_input_type=str | RetentionEntry)
+    RetentionEntry,
+    BeforeValidator(
+        _plain, json_schema_input_type=Annotated[str, BareWord(Local)] | RetentionEntry
+    ),
 ]

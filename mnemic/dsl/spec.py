@@ -1,8 +1,9 @@
 """The spec: a point in the design space, as a frozen model."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from mnemic.dsl.axis import Entry
 from mnemic.dsl.bias import Bias, Dot
@@ -15,6 +16,15 @@ from mnemic.dsl.optimizer import Optimizer, OptimizerEntry
 from mnemic.dsl.readout import Readout
 from mnemic.dsl.retention import Retention, RetentionEntry
 from mnemic.dsl.weights import Uniform, Weights
+
+LANGUAGE: Final = 1
+"""The version of the language that this release reads."""
+
+
+def _version(data: Any) -> Any:
+    if type(data) is not int:  # to pydantic 1.0 and True are 1
+        raise ValueError(f"must be {LANGUAGE}, the version of the language")
+    return data
 
 
 class Source(Entry):
@@ -40,7 +50,9 @@ class Published(Entry):
 class Spec(Entry):
     """One memory: seven axes, and how it is keyed, read and set into a block."""
 
-    mnemic: Literal[1] = Field(default=1, description="version of the language")
+    mnemic: Annotated[Literal[1], BeforeValidator(_version)] = Field(
+        default=LANGUAGE, description="version of the language"
+    )
     name: str = Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=64)
     title: str | None = None
     source: Source | None = None
@@ -62,21 +74,29 @@ class Spec(Entry):
 
     def named_coefficients(self) -> dict[str, Coefficient]:
         """Every coefficient of the rule by the name that expressions use for it."""
+        return {name: c for name, _, c in self.placed_coefficients()}
+
+    def placed_coefficients(self) -> Iterator[tuple[str, str, Coefficient]]:
+        """Every coefficient's name, its place in the spec, and the coefficient.
+
+        A name comes twice where two parts of the rule use it, which the checks refuse.
+        """
         optimizer, retention = self.optimizer, self.retention
+        limits, memory = retention.constraint, self.memory
         rate = "delta" if optimizer.method == "implicit" else "eta"
-        found: dict[str, Coefficient | None] = {
-            rate: optimizer.rate,
-            "theta": optimizer.momentum,
-            "alpha": retention.decay,
-            "beta": retention.row_decay,
-            "phase": retention.phase,
-            "gamma": self.weights.gate,
-            "bonus": self.readout.bonus,
-            "scale": getattr(retention.constraint, "scale", None),
-            "radius": getattr(retention.constraint, "radius", None),
-            "ridge": getattr(self.memory, "ridge", None),
-            **self.bias.coefficients(),
-            **retention.global_.coefficients(),
-            **self.coefficients,
-        }
-        return {name: c for name, c in found.items() if isinstance(c, Coefficient)}
+        found: tuple[tuple[str, str, object], ...] = (
+            (rate, "optimizer.rate", optimizer.rate),
+            ("theta", "optimizer.momentum", optimizer.momentum),
+            ("alpha", "retention.decay", retention.decay),
+            ("beta", "retention.row_decay", retention.row_decay),
+            ("phase", "retention.phase", retention.phase),
+            ("gamma", "weights.gamma", self.weights.gate),
+            ("bonus", "readout.bonus", self.readout.bonus),
+            ("scale", "retention.constraint.scale", getattr(limits, "scale", None)),
+            ("radius", "retention.constraint.radius", getattr(limits, "radius", None)),
+            ("ridge", "memory.ridge", getattr(memory, "ridge", None)),
+            *((n, f"bias.{n}", c) for n, c in self.bias.coefficients().items()),
+            *((n, "retention.global", c) for n, c in retention.global_.coefficients().items()),
+            *((n, f"coefficients.{n}", c) for n, c in self.coefficients.items()),
+        )
+        return ((n, place, c) for n, place, c in found if isinstance(c, Coefficient))

@@ -7,8 +7,8 @@ from pydantic import Field
 from mnemic.dsl.axis import Family
 from mnemic.dsl.coefficients import Coefficient, Scalar
 
-TOKEN = Coefficient(**{"from": "input"}, activation="sigmoid")
-FORGET = Coefficient(**{"from": "input"}, activation="sigmoid", init=0.99)
+TOKEN = Coefficient.model_validate({"from": "input", "activation": "sigmoid"})
+FORGET = Coefficient.model_validate({"from": "input", "activation": "sigmoid", "init": 0.99})
 
 
 class Weights(Family):
