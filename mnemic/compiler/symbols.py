@@ -36,8 +36,13 @@ NONNEGATIVE = frozenset(
 
 @cache
 def coefficient(name: str) -> sp.Symbol:
-    """The symbol of a coefficient; the ones that are sizes by nature are positive."""
-    return sp.Symbol(name, positive=True) if name in NONNEGATIVE else sp.Symbol(name, real=True)
+    """The symbol of a coefficient; the ones that are sizes by nature are positive.
+
+    ``finite`` tells it apart from the symbols above, so that a coefficient may be called ``a``.
+    """
+    if name in NONNEGATIVE:
+        return sp.Symbol(name, positive=True, finite=True)
+    return sp.Symbol(name, real=True, finite=True)
 
 
 class sigmoid(sp.Function):  # noqa: N801

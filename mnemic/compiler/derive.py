@@ -1,0 +1,182 @@
+"""Problem → Rule: every line of the normal form, derived."""
+
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import error_signal, retention, steps
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.classify import Facts, classify
+from mnemic.compiler.problem import Problem, state
+from mnemic.compiler.rule import Derived, Moments, Rule
+from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec, Issue
+
+STEPS = {"implicit": steps.implicit, "flow": steps.flow}
+"""Methods that are gradient steps in disguise; any other method's step is plain."""
+
+
+def derive_spec(spec: Spec) -> Rule:
+    """Spec → Problem → Rule."""
+    return derive(state(spec))
+
+
+def derive(problem: Problem) -> Rule:
+    """Derive the rule of a problem; what has no derivation is refused with the reason."""
+    spec = problem.spec
+    try:
+        return _derive(problem)
+    except (steps.NoClosedForm, retention.Refused) as refusal:
+        raise InvalidSpec((Issue(str(refusal), where=spec.name),)) from None
+
+
+def _derive(problem: Problem) -> Rule:
+    spec = problem.spec
+    loss_error = error_signal.derive(problem.loss, getattr(spec.bias, "smooth", None))
+    step = _step(problem, loss_error)
+    retained = _retained(problem, step.rate)
+    moments = _moments(problem, step.error)
+    alpha = problem.value("alpha")
+    anchor = spec.optimizer.anchor.chunk
+    split = _splits(problem, step.error)
+    rate = problem_rate(problem, step.rate)
+    facts = Facts(
+        problem, step.error, retained, moments, _per(problem, rate),
+        problem.scalar("beta") is not None, anchor,
+    )  # fmt: skip
+    structure = classify(facts)
+    momentum = problem.scalar("theta")
+    shared = _rows_share(problem, step.error, anchor)
+    return Rule(
+        problem=problem,
+        error=step.error,
+        rate=rate,
+        gain=retained.gain,
+        decay=sp.simplify(alpha * retained.decay),
+        row_decay=problem.value("beta"),
+        seen=alpha if spec.retention.order == "before" else sp.Integer(1),
+        phase=problem.scalar("phase") is not None,
+        momentum=None if momentum is None else momentum.expr,
+        momentum_on=getattr(spec.optimizer.momentum, "on", "gradient"),
+        retained=retained,
+        moments=moments,
+        window=spec.window if isinstance(spec.window, int) else 1,
+        gamma=_gamma(problem),
+        rows=window_of(spec) if shared else spec.optimizer.micro_steps * _inner(spec),
+        shared_rows=shared,
+        anchor=anchor,
+        split=split,
+        structure=structure,
+        steps=_trail(problem, loss_error, step, retained, structure),
+    )
+
+
+def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
+    optimizer = problem.spec.optimizer
+    name = "delta" if optimizer.method == "implicit" else "eta"
+    scalar = problem.scalar(name)
+    rate = scalar.expr if scalar is not None else sp.Integer(1)
+    plain_keys = len({problem.keys[r] for r in ("predict", "erase", "write")}) == 1
+    if optimizer.method in STEPS or optimizer.rate.normalized:
+        if not plain_keys or window_of(problem.spec) > 1:
+            raise steps.NoClosedForm(
+                "an implicit, flowing or normalised step is derived for one key a step"
+            )
+    if optimizer.rate.normalized:
+        return steps.normalized(error, rate)
+    return STEPS.get(optimizer.method, steps.plain)(error, rate)
+
+
+def problem_rate(problem: Problem, rate: Any) -> Any:
+    """η, with the token weight γ of a window of one folded in."""
+    if window_of(problem.spec) == 1 and _gamma(problem) is not None:
+        return rate * sym.coefficient("gamma")
+    return rate
+
+
+def _gamma(problem: Problem) -> str | None:
+    word = type(problem.spec.weights).word()
+    return word if word in ("token", "window") else None
+
+
+def _retained(problem: Problem, rate: Any) -> retention.Retained:
+    entry = problem.spec.retention
+    leader = entry.view == "ftrl"
+    if problem.divergence is not None:
+        if problem.penalty != 0:
+            raise retention.Refused("a global term beside an f-divergence has no closed form")
+        return retention.divergence(problem.divergence, constraint=problem.constraint)
+    if entry.global_.norm is not None:
+        return retention.norm(entry.global_.norm)
+    generator = problem.generator if problem.generator is not None else sym.w**2 / 2
+    if problem.spec.optimizer.method in ("exact", "batch"):  # the ridge is the solver's
+        return retention.bregman(
+            generator, sp.Integer(0), rate, leader=True, constraint=("none", 1, "all")
+        )
+    penalty = sp.Integer(0) if problem.penalty == 0 else problem.penalty
+    return retention.bregman(generator, penalty, rate, leader=leader, constraint=problem.constraint)
+
+
+def _moments(problem: Problem, error: error_signal.ErrorSignal) -> Moments | None:
+    optimizer = problem.spec.optimizer
+    if optimizer.method not in ("exact", "batch"):
+        return None
+    if not error.affine or error.constant or error.slope != 1:
+        raise retention.Refused(
+            f"the method '{optimizer.method}' sees the past through Σ k kᵀ and Σ v kᵀ, which is "
+            "enough for a quadratic loss (bias: l2) only"
+        )
+    ridge = sp.diff(problem.penalty, sym.w, 2)
+    constant = getattr(problem.spec.weights, "ridge", "forgotten") == "constant"
+    if optimizer.method == "exact" and ridge == 0:
+        raise retention.Refused("the exact minimiser needs a ridge: retention.global: {l2: λ > 0}")
+    steps_taken = optimizer.inner_steps if optimizer.method == "batch" else 0
+    return Moments(ridge, steps_taken, constant)
+
+
+def _splits(problem: Problem, error: error_signal.ErrorSignal) -> bool:
+    """Whether prediction and value are written apart: −η slope·ŷ rᵀ − η offset·sᵀ."""
+    keys = problem.keys
+    on_write = getattr(problem.spec.optimizer.momentum, "on", "gradient") == "write"
+    apart = keys["erase"] != keys["write"] or on_write
+    if apart and not error.affine:
+        raise retention.Refused(
+            "erase and write keys (and momentum on the write) need an error that splits into "
+            f"prediction and value; e = {error.signal} does not"
+        )
+    return apart and not error.constant
+
+
+def window_of(spec: Spec) -> int:
+    """The window c as a number; ``all`` is the exact solvers' and counts as one here."""
+    return spec.window if isinstance(spec.window, int) else 1
+
+
+def _inner(spec: Spec) -> int:
+    return 1 if spec.optimizer.method == "batch" else spec.optimizer.inner_steps
+
+
+def _rows_share(problem: Problem, error: error_signal.ErrorSignal, anchor: int) -> bool:
+    """With a token anchor every key of the window has an error of its own at every step."""
+    return window_of(problem.spec) > 1 and not error.constant and anchor == 1
+
+
+def _per(problem: Problem, rate: Any) -> str:
+    table = {s.symbol: s.per for s in problem.scalars}
+    ways = {table.get(s, "head") for s in rate.free_symbols}
+    return next((way for way in ("value", "key") if way in ways), "head")
+
+
+def _trail(
+    problem: Problem, loss_error: Any, step: Any, retained: Any, structure: Any
+) -> tuple[Derived, ...]:
+    found = [
+        Derived("loss", sp.Eq(sp.Symbol("ell"), problem.loss), "as stated"),
+        Derived("error signal", sp.Eq(sym.e, loss_error.signal), "e = ∂ℓ/∂ŷ"),
+    ]
+    if step.error.signal != loss_error.signal:
+        found.append(Derived("step", sp.Eq(sym.e, step.error.signal), step.reason))
+    found.append(Derived("slope", step.error.slope, "∂e/∂ŷ, for the class and the backward pass"))
+    found += [Derived(title, equation, "retention") for title, equation in retained.steps]
+    found.append(Derived("class", structure.kind, structure.reason))
+    return tuple(found)

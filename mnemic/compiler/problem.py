@@ -1,0 +1,150 @@
+"""Spec → Problem: the regression that a spec states, its expressions read into SymPy."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.symbolic import number, read
+from mnemic.dsl.coefficients import Coefficient
+from mnemic.dsl.spec import Spec
+
+HEAD = sp.Symbol("h", nonnegative=True)
+HEADS = sp.Symbol("H", positive=True)
+TIME = sp.Symbol("t", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A coefficient of the problem.
+
+    ``expr`` is its value: its own symbol where it is an argument, a number or an expression of
+    other coefficients, the head h of H heads and the step t otherwise. ``argument`` is the
+    operator's argument (``log_…`` where the logarithm travels), ``per`` what it varies over.
+    """
+
+    name: str
+    expr: Any
+    argument: str | None
+    per: str
+    declared: Coefficient
+
+    @property
+    def symbol(self) -> Any:
+        """The coefficient's symbol."""
+        return sym.coefficient(self.name)
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether the argument carries the natural logarithm."""
+        return self.argument is not None and self.argument.startswith("log_")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is minimised at each step, in SymPy."""
+
+    spec: Spec
+    loss: Any
+    generator: Any | None
+    divergence: Any | None
+    penalty: Any
+    constraint: tuple[str, Any, str]
+    features: Any | None
+    keys: dict[str, Any]
+    scalars: tuple[Scalar, ...]
+
+    def scalar(self, name: str) -> Scalar | None:
+        """The coefficient of that name, if the problem has one."""
+        return next((s for s in self.scalars if s.name == name), None)
+
+    def value(self, name: str, default: Any = sp.Integer(1)) -> Any:
+        """The value of a coefficient as an expression of arguments."""
+        found = self.scalar(name)
+        return default if found is None else found.expr
+
+
+LOGARITHMIC = ("alpha", "beta")
+"""Decays travel as natural logarithms whatever their activation."""
+
+
+def state(spec: Spec) -> Problem:
+    """Read every expression of the spec."""
+    scalars = read_scalars(spec)
+    table = {s.name: s.symbol for s in scalars}
+    loss = read(spec.bias.text, {**table, "e": sym.e, "y": sym.y, "v": sym.v, "n": sym.n})
+    local, constraint = spec.retention.local, spec.retention.constraint
+    text = spec.features.text
+    return Problem(
+        spec=spec,
+        loss=loss,
+        generator=None if local.generator is None else read(local.generator, {"w": sym.w}),
+        divergence=None if local.divergence is None else read(local.divergence, {"x": sym.x}),
+        penalty=read(spec.retention.global_.text, {**table, "w": sym.w}),
+        constraint=(
+            type(constraint).word(),
+            sym.coefficient("scale" if hasattr(constraint, "scale") else "radius"),
+            str(getattr(constraint, "over", "all")),
+        ),
+        features=None if text is None else read(text, {"x": sym.x}),
+        keys=read_keys(spec, table),
+        scalars=scalars,
+    )
+
+
+def read_scalars(spec: Spec) -> tuple[Scalar, ...]:
+    """Every coefficient, expressions resolved down to arguments, h, H and t."""
+    declared = spec.named_coefficients()
+    table = {name: sym.coefficient(name) for name in declared}
+    names = {**table, "h": HEAD, "H": HEADS, "t": TIME}
+    raw = {name: _own_value(c, table[name], names) for name, c in declared.items()}
+    for _ in declared:
+        raw = {
+            name: value.subs({table[o]: raw[o] for o in raw if o != name})
+            for name, value in raw.items()
+        }
+    per = {name: _varies(raw[name], declared, name) for name in declared}
+    return tuple(
+        Scalar(name, raw[name], _argument(name, c, spec), per[name], c)
+        for name, c in declared.items()
+    )
+
+
+def _own_value(declared: Coefficient, symbol: Any, names: dict[str, Any]) -> Any:
+    if declared.value is not None:
+        return number(declared.value)
+    return symbol if declared.expr is None else read(declared.expr, names)
+
+
+def _varies(value: Any, declared: dict[str, Coefficient], name: str) -> str:
+    ways = {declared[str(s)].per for s in value.free_symbols if str(s) in declared}
+    if "outer" in ways and name != "beta" or {"key", "value"} <= ways:
+        return "key" if name == "alpha" else "outer"
+    if name == "beta" and "outer" in ways:
+        return "value"
+    return next((way for way in ("key", "value") if way in ways), "head")
+
+
+def _argument(name: str, declared: Coefficient, spec: Spec) -> str | None:
+    if not declared.learned:
+        return None
+    geometric = name == "gamma" and type(spec.weights).word() == "geometric"
+    exponential = declared.activation in ("exp", "exp(x)") and name == "eta"
+    return f"log_{name}" if name in LOGARITHMIC or geometric or exponential else name
+
+
+def read_keys(spec: Spec, table: dict[str, Any]) -> dict[str, Any]:
+    """The vectors of each role as expressions in k, v and roles of their own, one coordinate."""
+    k = sp.Symbol("k", real=True)
+    names = {**table, "k": k, "v": sym.v}
+    found: dict[str, Any] = {}
+    for role, plain in (("predict", k), ("erase", k), ("write", k), ("value", sym.v)):
+        entry = getattr(spec.keys, role)
+        own = sp.Symbol(role, real=True)
+        if entry is None:
+            found[role] = plain
+        else:
+            found[role] = own if entry.own else read(entry.expr, names)
+        names[role] = found[role]
+    return found

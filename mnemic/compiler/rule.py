@@ -1,0 +1,101 @@
+"""The rule: what a problem derives to, in the normal form of ``language.md``.
+
+G_t = Σ γ e(W_ref·p, v) rᵀ       S_t = θ S_{t−1} − η G_t
+A_t = decay ∘ A_{t−1} + gain·S_t       W_t = link(A_t)       y_t = W_t φ(q_t)
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mnemic.compiler.error_signal import ErrorSignal
+from mnemic.compiler.problem import Problem, Scalar
+from mnemic.compiler.retention import Retained
+
+Kind = Literal[
+    "additive", "affine", "residual", "frozen", "kernelised", "second-order", "nonparametric",
+    "sequential",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The class of a rule, why, the forms that follow, and what is not compiled yet."""
+
+    kind: Kind
+    reason: str
+    forms: tuple[str, ...]
+    missing: str | None = None
+
+
+@dataclass(frozen=True)
+class Derived:
+    """One step of the derivation: a title, an equation in SymPy or text, and the reason."""
+
+    title: str
+    equation: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class Moments:
+    """An exact or batch solution from running moments H = Σ k kᵀ, U = Σ v kᵀ.
+
+    ``ridge`` λ, ``steps`` full-batch gradient steps from the origin (0: the exact minimiser),
+    ``constant`` whether the ridge stays under forgetting.
+    """
+
+    ridge: Any
+    steps: int
+    constant: bool
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A derived rule.
+
+    ``decay`` acts on the state (per head, key channel, or with ``row_decay`` per value channel
+    too), ``seen`` is the part of it that the gradient sees; ``rate`` is η, ``gain`` what the
+    retention makes of a step, ``momentum`` θ or ``None``.
+    """
+
+    problem: Problem
+    error: ErrorSignal
+    rate: Any
+    gain: Any
+    decay: Any
+    row_decay: Any
+    seen: Any
+    phase: bool
+    momentum: Any | None
+    momentum_on: str
+    retained: Retained
+    moments: Moments | None
+    window: int
+    gamma: str | None
+    rows: int
+    shared_rows: bool
+    anchor: int
+    split: bool
+    structure: Structure
+    steps: tuple[Derived, ...]
+
+    @property
+    def name(self) -> str:
+        """The system's name."""
+        return self.problem.spec.name
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The coefficients."""
+        return self.problem.scalars
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether every value channel is a memory by itself (an elementwise state)."""
+        return type(self.problem.spec.memory).word() == "diagonal"
+
+    @property
+    def headed(self) -> bool:
+        """Whether a LayerNorm or a residual stands between W φ and the prediction."""
+        memory = self.problem.spec.memory
+        return bool(getattr(memory, "residual", False) or getattr(memory, "norm", False))
