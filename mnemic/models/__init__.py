@@ -1,0 +1,1 @@
+"""Language models around any memory layer, and their training; knows nothing of specs."""

@@ -1,0 +1,56 @@
+"""Files written beside and renamed, in folders that are ours."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mnemic.errors import UsageError
+
+MARKER = "mnemic-run.json"
+"""The file that says that mnemic wrote a folder."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write beside ``path``, which takes its place if and only if all goes well."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield beside
+        _flush(beside)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write plain data, indented, with a final newline."""
+    with replacing(path) as beside:
+        beside.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def claim(folder: Path) -> bool:
+    """Make a folder ours, where it is new or empty; whether it was ours before.
+
+    Raises:
+        UsageError: it is a file, or holds files and mnemic did not write it.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: not a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / MARKER).is_file():
+        return True
+    if any(folder.iterdir()):
+        raise UsageError(f"{folder}: holds files that mnemic did not write; choose another folder")
+    write_json(folder / MARKER, {"written_by": "mnemic", "kind": "training run"})
+    return False
+
+
+def _flush(path: Path) -> None:
+    """Force the content to the disk, so that the rename never outruns it."""
+    with path.open("r+b") as stream:
+        os.fsync(stream.fileno())
