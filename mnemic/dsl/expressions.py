@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Final, NoReturn, TypeAlias, TypeVar
 
 from mnemic.dsl.functions import ATOM, CONSTANTS, FUNCTIONS, OPERATORS, UNARY
@@ -24,6 +25,7 @@ MOST_DIGITS: Final = 17  # what the shortest text of a float64 may need
 LARGEST_LITERAL: Final = 1e12
 LARGEST_EXPONENT: Final = 64
 LARGEST_BITS: Final = 8_192
+LARGEST_DENOMINATOR: Final = 1_000  # of a decimal that may be taken as a fraction
 
 T = TypeVar("T")
 
@@ -314,38 +316,48 @@ class _Walk:
 class _Growth:
     """How large exact arithmetic may make a term, whatever cancels in it.
 
-    ``bits`` bounds the length of the rational that the term's numbers can combine to,
-    ``size`` the absolute value of it as an exponent. Symbols count as one, since
-    ``x - x + 9`` or ``x**0`` turns into a number as soon as SymPy sees it. A logarithm
-    matters under ``exp``: SymPy writes exp(n*log(9)) as 9**n.
+    ``bits`` bounds the length of the number that the term can come to, ``size`` its
+    absolute value and ``scale`` its denominator where it is an exponent: SymPy turns
+    12**(n/m) into a power below m of 2 and of 3. A symbol counts as one, since
+    ``x - x + 9`` and ``x**0`` are numbers as soon as SymPy sees them.
     """
 
     bits: float
     size: float
-    log: bool = False
+    scale: float = 1
+
+
+_EXPONENTIAL: Final = frozenset(
+    ["exp", "expm1", "sinh", "cosh", "sigmoid", "softplus", "logsigmoid", "silu"]
+)
+_ONE_PRIME: Final = 2  # bits; such a base has no two primes, and takes any denominator
 
 
 def _number_growth(value: int | float) -> _Growth:
-    bits = 64 if isinstance(value, float) else value.bit_length() + 1
-    return _Growth(bits, abs(value))
+    if isinstance(value, int):
+        return _Growth(value.bit_length() + 1, abs(value))
+    scale = Fraction(repr(value)).denominator
+    return _Growth(64, abs(value), scale if scale <= LARGEST_DENOMINATOR else 1)
 
 
 def _growth(function: str, arguments: tuple[_Growth, ...]) -> _Growth:
     """The growth of an application, from its arguments'."""
     first, last = arguments[0], arguments[-1]
     bits = sum(argument.bits for argument in arguments)
-    log = "log" in function or function == "softplus" or any(a.log for a in arguments)
+    scale = math.prod(argument.scale for argument in arguments)
     match function:
         case "add" | "sub" | "max" | "min":
-            return _Growth(bits + 1, sum(argument.size for argument in arguments), log)
+            return _Growth(bits + 1, sum(argument.size for argument in arguments), scale)
         case "mul":
-            return _Growth(bits, first.size * last.size, log)
+            return _Growth(bits, first.size * last.size, scale)
         case "neg" | "abs" | "round":
-            return _Growth(bits + 1, first.size + 1, log)
+            return _Growth(bits + 1, first.size + 1, scale)
+        case "div":
+            scale *= max(1, last.size)
         case "pow":
-            bits = first.bits * max(1, last.size)
+            bits = first.bits * max(1, last.size, last.scale if first.bits > _ONE_PRIME else 1)
         case "square":
             bits = 2 * first.bits
-        case _ if log and function not in OPERATORS:
-            bits = bits * max(1, first.size)
-    return _Growth(bits, 2.0 ** min(bits, 1000), log)
+        case _ if function in _EXPONENTIAL:
+            bits = max(bits, 1.5 * first.size)
+    return _Growth(bits, 2.0 ** min(bits, 1000), scale)
