@@ -215,7 +215,8 @@ class _Walk:
         return Name(name)
 
     def function(self, node: ast.expr, name: str, count: int) -> str:
-        arity = {word: (f.least, f.most) for word, f in FUNCTIONS.items()} | MATRIX_FUNCTIONS
+        arity = {word: (f.least, f.most) for word, f in FUNCTIONS.items()}
+        arity.update(MATRIX_FUNCTIONS)
         if name not in arity:
             allowed = tuple(arity)
             near = nearest(name, allowed)
@@ -242,13 +243,13 @@ def _names(tree: Node) -> set[str]:
 
 
 def _tensor(value: Any) -> Tensor:
-    import torch
+    import torch  # noqa: PLC0415
 
     return torch.as_tensor(value, dtype=torch.float64)
 
 
 def _lookup(name: str, environment: Environment) -> Tensor:
-    import torch
+    import torch  # noqa: PLC0415
 
     if name in environment:
         return _tensor(environment[name])
@@ -280,8 +281,8 @@ def _sum(body: Node, environment: Environment) -> Tensor:
 
 def _functions() -> Mapping[str, Callable[..., Tensor]]:
     """Each operator and function by its name, on float64 tensors."""
-    import torch
-    from torch.nn import functional
+    import torch  # noqa: PLC0415
+    from torch.nn import functional  # noqa: PLC0415
 
     return {
         "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div,
