@@ -47,8 +47,8 @@ class ModelOptions:
 class LanguageModel(nn.Module):
     """logits = head(norm(block_n(... block_1(embedding(tokens))))).
 
-    Embedding and head are drawn from N(0, 0.02^2), as is each linear map of the feed-forward,
-    its last one divided by sqrt(2 layers) (GPT-2); memory layers keep their own initial values.
+    Every map is drawn from N(0, 1/n) with n its inputs (embedding: n = dim), the feed-forward's
+    last one divided by sqrt(2 layers) as in GPT-2; memory layers keep their own initial values.
 
     Args:
         options: the shape.
@@ -189,12 +189,11 @@ def _choose(logits: Tensor, temperature: float, generator: torch.Generator | Non
 
 def _initialise(model: LanguageModel) -> None:
     """Draw what is ours: embedding, head, feed-forward."""
-    nn.init.normal_(model.embedding.weight, std=0.02)
+    nn.init.normal_(model.embedding.weight, std=model.options.dim**-0.5)
+    nn.init.normal_(model.head.weight, std=model.options.dim**-0.5)
     if model.options.tied:
         model.head.weight = model.embedding.weight
-    else:
-        nn.init.normal_(model.head.weight, std=0.02)
     for block in model._blocks:
         for name, weight in (block.feed_forward or nn.Module()).named_parameters():
             depth = 2 * model.options.layers if name == "w_out.weight" else 1
-            nn.init.normal_(weight, std=0.02 / depth**0.5)
+            nn.init.normal_(weight, std=(depth * weight.shape[1]) ** -0.5)

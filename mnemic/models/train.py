@@ -140,7 +140,7 @@ class _Run:
         loss = F.cross_entropy(logits, targets)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip or math.inf)
         self.demand_finite(loss=loss.item(), gradient=norm.item())
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.rate(self.step)

@@ -75,8 +75,7 @@ def equal(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
     return all(x.equal(y) for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize("really", [False, True])
-@pytest.mark.parametrize("cut", [10, 12])
+@pytest.mark.parametrize(("cut", "really"), [(10, False), (12, True)])
 def test_resumed_equals_uninterrupted(
     model: LanguageModel, twin: LanguageModel, tmp_path: Path, cut: int, really: bool
 ) -> None:

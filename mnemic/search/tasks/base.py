@@ -79,7 +79,7 @@ class Task(ABC, Generic[O]):
     @property
     @abstractmethod
     def chance(self) -> float:
-        """The score of a guess that has not seen the sequence."""
+        """The score of a guess without the skill that the task asks for."""
 
     @property
     def ceiling(self) -> float:
