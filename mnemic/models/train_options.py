@@ -59,7 +59,7 @@ class TrainOptions:
             "above 0": ("lr", "clip", "time_limit"),
         }
         issues = [
-            Issue(f"must be {allowed}", name, str(getattr(self, name)))
+            Issue(f"must be finite and {allowed}", name, str(getattr(self, name)))
             for allowed, names in ranges.items()
             for name in names
             if not _within(getattr(self, name), allowed)

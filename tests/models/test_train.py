@@ -202,11 +202,18 @@ def test_the_rate_rises_and_falls_to_a_tenth() -> None:
     assert options.rate(100) == pytest.approx(0.1)
 
 
+def test_no_clipping(model: LanguageModel, tmp_path: Path) -> None:
+    train(model, TASK, replace(OPTIONS, steps=1, clip=None), tmp_path)
+    assert json.loads((tmp_path / "result.json").read_text())["options"]["clip"] is None
+
+
 def test_wrong_options_are_named() -> None:
     with pytest.raises(UsageError) as caught:
-        TrainOptions(steps=0, lr=-1.0)
-    assert (
-        str(caught.value) == "steps: must be at least 1: read '0'\nlr: must be above 0: read '-1.0'"
+        TrainOptions(steps=0, lr=-1.0, clip=float("inf"))
+    assert str(caught.value) == (
+        "steps: must be finite and at least 1: read '0'\n"
+        "lr: must be finite and above 0: read '-1.0'\n"
+        "clip: must be finite and above 0: read 'inf'"
     )
 
 
