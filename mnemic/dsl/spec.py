@@ -22,7 +22,7 @@ LANGUAGE: Final = 1
 
 
 def _version(data: Any) -> Any:
-    if type(data) is not int:  # to pydantic 1.0 and True are 1
+    if data != LANGUAGE or type(data) is not int:  # 1.0 and True are 1 to a Literal
         raise ValueError(f"must be {LANGUAGE}, the version of the language")
     return data
 

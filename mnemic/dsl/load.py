@@ -1,0 +1,66 @@
+"""From a file, a mapping or a name to a checked spec."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from mnemic.dsl import combinations, problems
+from mnemic.dsl.catalogue import find
+from mnemic.dsl.documents import Layers, from_mapping, place_of
+from mnemic.dsl.extends import is_path, merged, stack
+from mnemic.dsl.reading import Document, read_file
+from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec, Issue, UsageError
+
+Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+
+
+def load(source: Source) -> Spec:
+    """Read a spec, resolve what it extends, and check it.
+
+    ``source`` is a path (a text that ends in .yaml or .yml, has a separator, or names a file that
+    exists), a mapping of plain data, or the name of a spec that comes with the package.
+
+    Raises InvalidSpec with every issue found, each at its place in the file it comes from;
+    UsageError where there is no such file or name.
+
+    >>> load({"name": "mine", "bias": "l2", "optimizer": {"rate": "token"}}).bias.text
+    'e**2/2'
+    """
+    layers = stack(_document(source))
+    spec = _validated(merged(layers), layers)
+    if found := combinations.issues(spec):
+        raise InvalidSpec(_placed(found, layers))
+    return spec
+
+
+def _placed(issues: Iterable[Issue], layers: Layers) -> Iterator[Issue]:
+    """The issues in the order of the text, each with its position."""
+    for issue in sorted(issues, key=lambda issue: layers.order(place_of(issue.where))):
+        yield replace(issue, where=layers.where(place_of(issue.where)))
+
+
+def _document(source: Source) -> Document:
+    if isinstance(source, Mapping):
+        return from_mapping(source)
+    if not isinstance(source, str | os.PathLike):
+        raise UsageError(f"a spec is a path, a mapping or a name, not {type(source).__name__}")
+    text = os.fspath(source)
+    if not isinstance(source, str) or is_path(text) or _is_file(text):
+        return read_file(text)
+    return read_file(find(text))
+
+
+def _is_file(text: str) -> bool:
+    return "\0" not in text and len(text) < 256 and Path(text).is_file()
+
+
+def _validated(data: Any, layers: Layers) -> Spec:
+    try:
+        return Spec.model_validate(data, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise InvalidSpec(problems.issues(error.errors(include_url=False), layers)) from None

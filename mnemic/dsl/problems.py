@@ -1,0 +1,136 @@
+"""pydantic's errors as issues: where in which file, what was read, what is allowed."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from pydantic_core import ErrorDetails
+
+from mnemic.dsl.coefficients import WORDS, Coefficient
+from mnemic.dsl.documents import Layers
+from mnemic.dsl.reading import Place
+from mnemic.dsl.shape import Shape, follow
+from mnemic.dsl.spec import Spec
+from mnemic.errors import Issue, nearest
+
+MOST: Final = 20
+_NAME: Final = "must be words of a-z and 0-9 joined by hyphens, the first letter no digit"
+
+
+def issues(errors: Iterable[ErrorDetails], layers: Layers) -> list[Issue]:
+    """One issue for each place that is wrong, in the order of the text."""
+    found: dict[Place, Issue] = {}
+    for error in errors:
+        place, shape = follow(Shape(Spec), error["loc"])
+        issue = _issue(error, place, shape, layers)
+        found[place] = _either(found[place], issue) if place in found else issue
+    first = [found[place] for place in sorted(found, key=layers.order)][:MOST]
+    left = len(found) - len(first)
+    return [*first, Issue(f"and {left} more")] if left else first
+
+
+def _either(one: Issue, other: Issue) -> Issue:
+    """Two failed alternatives of one place."""
+    message = " or ".join(filter(None, (one.message, other.message)))
+    allowed = (*one.allowed, *other.allowed)
+    return Issue(message, one.where, one.read, allowed, nearest(one.read or "", allowed))
+
+
+def _issue(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
+    handler = _HANDLERS.get(error["type"], _other)
+    return handler(error, place, shape, layers)
+
+
+def _missing(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
+    position, _, _ = layers.where(place[:-1]).partition(" ")
+    path = ".".join(map(str, place))
+    known = bool(layers.documents[0].positions)
+    return Issue("is missing", f"{position} {path}" if known else path)
+
+
+def _unknown_key(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
+    parent = follow(Shape(Spec), error["loc"][:-1])[1]
+    allowed = tuple(parent.fields()) + (("extends",) if parent.entry is Spec else ())
+    key = str(place[-1])
+    return Issue("unknown key", layers.where(place, key=True), key, allowed, nearest(key, allowed))
+
+
+def _unknown_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
+    assert shape.family is not None
+    given, words = error["input"]["kind"], shape.family.words()
+    near = nearest(given, words) if isinstance(given, str) else None
+    where = layers.where((*place, "kind") if layers.written_out(place) else place)
+    return Issue("", where, _shown(given), words, near)
+
+
+def _no_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
+    """A mapping that tells no kind, perhaps by a misspelt key."""
+    assert shape.family is not None
+    if not isinstance(error["input"], Mapping):
+        return _no_word(error, place, shape, layers)
+    telling = {k.shorthand: k for k in shape.family.registry.values() if k.shorthand}
+    keys = ("kind", *telling)
+    pairs = ((key, nearest(key, keys)) for key in map(str, error["input"]))
+    key, near = next((pair for pair in pairs if pair[1]), (None, None))
+    if key is None:
+        return Issue("a mapping without 'kind'", layers.where(place), None, shape.family.words())
+    return Issue("unknown key", layers.where((*place, key), key=True), key, keys, near)
+
+
+def _no_word(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
+    """Neither a word nor a mapping where one of the two is expected."""
+    words: tuple[str, ...] = ()
+    message = "must be a mapping"
+    if shape.family is not None:
+        words, message = shape.family.words(), "must be a word or a mapping with 'kind'"
+    elif shape.entry is not None and issubclass(shape.entry, Coefficient):
+        words, message = tuple(WORDS), "must be a number, an expression, a word or a mapping"
+    return Issue(message, layers.where(place), _shown(error["input"]), words)
+
+
+def _word(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
+    allowed = tuple(re.findall(r"'([^']*)'", error["ctx"]["expected"]))
+    given = error["input"]
+    near = nearest(given, allowed) if isinstance(given, str) else None
+    return Issue("", layers.where(place), _shown(given), allowed, near)
+
+
+def _name(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
+    message = _NAME if place == ("name",) else _message(error)
+    return Issue(message, layers.where(place), _shown(error["input"]))
+
+
+def _other(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
+    given = error["input"]
+    read = None if isinstance(given, Mapping | list | tuple) else _shown(given)
+    return Issue(_message(error), layers.where(place), read)
+
+
+def _message(error: ErrorDetails) -> str:
+    """pydantic's message in our words."""
+    text = error["msg"].removeprefix("Value error, ")
+    return re.sub(r"^\w+ should ", "must ", text)
+
+
+def _shown(value: Any) -> str:
+    """A value as a spec writes it."""
+    match value:
+        case None | bool():
+            return {None: "null", True: "true", False: "false"}[value]
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+    return str(value)
+
+
+_HANDLERS: Final[Mapping[str, Callable[[ErrorDetails, Place, Shape, Layers], Issue]]] = {
+    "missing": _missing,
+    "extra_forbidden": _unknown_key,
+    "union_tag_invalid": _unknown_kind,
+    "union_tag_not_found": _no_kind,
+    "model_attributes_type": _no_word,
+    "model_type": _no_word,
+    "literal_error": _word,
+    "string_pattern_mismatch": _name,
+}

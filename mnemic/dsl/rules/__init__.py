@@ -1,0 +1,1 @@
+"""What makes no sense, as one-rule functions from a spec to issues; one file a topic."""

@@ -1,0 +1,177 @@
+"""Rules about coefficients: their names, their values, what they depend on, their shape."""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from keyword import iskeyword
+from typing import Final
+
+from mnemic.dsl.coefficients import Coefficient
+from mnemic.dsl.functions import CONSTANTS, FUNCTIONS
+from mnemic.dsl.memory import Diagonal
+from mnemic.dsl.rules.rule import Rule
+from mnemic.dsl.spec import Spec
+from mnemic.dsl.texts import LOSS_SYMBOLS, TIME_SYMBOLS, texts, walk
+from mnemic.errors import Issue
+
+RESERVED: Final = frozenset(
+    {
+        *LOSS_SYMBOLS, *TIME_SYMBOLS, *FUNCTIONS, *CONSTANTS,
+        *"qWASPGBDT", "predict", "erase", "write", "value", "out", "state", "params",
+        "mask", "form", "initial_state", "output_final_state", "cu_seqlens", "rule", "self",
+    }
+)  # fmt: skip
+"""Names with a meaning of their own: symbols, functions, arguments of the operator."""
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+def identifiers(spec: Spec) -> Iterator[Issue]:
+    """A coefficient's name is an ASCII identifier that means nothing else."""
+    for name in spec.coefficients:
+        reason = _unusable(name)
+        if reason:
+            yield Issue(f"a coefficient's name {reason}", f"coefficients.{name}", name)
+
+
+def one_name_each(spec: Spec) -> Iterator[Issue]:
+    """No two coefficients share a name."""
+    first: dict[str, str] = {}
+    for name, where, _ in spec.placed_coefficients():
+        if name in first:
+            yield Issue(
+                f"two coefficients are called {name}: this one and {first[name]}",
+                where,
+                hint="give a coefficient of your own another name"
+                if where.startswith("coefficients.")
+                else "write the loss as {expr: ...} with a coefficient of your own",
+            )
+        first.setdefault(name, where)
+
+
+def named_somewhere(spec: Spec) -> Iterator[Issue]:
+    """A coefficient of the user's own is there for an expression to name."""
+    every = list(texts(spec))
+    if any(isinstance(text.read, Issue) for text in every):
+        return
+    used = frozenset().union(*(text.names for text in every))
+    for name in spec.coefficients:
+        if name not in used:
+            yield Issue("no expression names this coefficient", f"coefficients.{name}")
+
+
+def no_cycles(spec: Spec) -> Iterator[Issue]:
+    """Coefficients are computed one from another, so there must be a first."""
+    named = spec.named_coefficients()
+    places = {where: name for name, where, _ in spec.placed_coefficients()}
+    needs = {
+        places[t.where]: sorted(t.names & named.keys()) for t in texts(spec) if t.where in places
+    }
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        chain = " -> ".join(reversed(error.args[1]))
+        where = next(w for w, name in places.items() if name == error.args[1][-1])
+        yield Issue(f"coefficients depend on each other in a circle: {chain}", where)
+
+
+def finite(spec: Spec) -> Iterator[Issue]:
+    """Numbers are finite, but for the step size that makes an implicit step exact."""
+    implicit = spec.optimizer.method == "implicit"
+    for where, value in walk(spec):
+        if not isinstance(value, float) or math.isfinite(value):
+            continue
+        if value == math.inf and implicit and where == "optimizer.rate.value":
+            continue
+        yield Issue("must be finite", where.removesuffix(".value"), str(value))
+
+
+_Test = Callable[[float], bool]
+_RANGES: Final[Mapping[str, tuple[str, _Test]]] = {
+    "optimizer.rate": ("at least 0", lambda x: x >= 0),
+    "optimizer.momentum": ("in [0, 1]", lambda x: 0 <= x <= 1),
+    "retention.decay": ("in (0, 1]", lambda x: 0 < x <= 1),
+    "retention.row_decay": ("in (0, 1]", lambda x: 0 < x <= 1),
+    "retention.global.l2": ("at least 0", lambda x: x >= 0),
+    "retention.global.entropy": ("at least 0", lambda x: x >= 0),
+    "retention.global.elastic.l1": ("at least 0", lambda x: x >= 0),
+    "retention.global.elastic.l2": ("at least 0", lambda x: x >= 0),
+    "retention.constraint.scale": ("above 0", lambda x: x > 0),
+    "retention.constraint.radius": ("above 0", lambda x: x > 0),
+    "bias.delta": ("above 0", lambda x: x > 0),
+    "bias.Delta": ("at least 0", lambda x: x >= 0),
+    "weights.gamma": ("at least 0", lambda x: x >= 0),
+    "memory.ridge": ("at least 0", lambda x: x >= 0),
+}
+
+
+def in_range(spec: Spec) -> Iterator[Issue]:
+    """Fixed values, and those that training starts from, lie where the coefficient may."""
+    for where, value in walk(spec):
+        if not isinstance(value, Coefficient):
+            continue
+        for part, number in (("", value.value), (".init", value.init)):
+            words, test = _range(spec, where)
+            if number is not None and math.isfinite(number) and not test(number):
+                yield Issue(f"must be {words}", where + part, f"{number:g}")
+
+
+def geometric_weights_forget(spec: Spec) -> Iterator[Issue]:
+    """A product of factors above one would weigh the oldest pairs most."""
+    gamma = spec.weights.gate
+    if spec.weights.word() == "geometric" and gamma is not None and (gamma.value or 0) > 1:
+        yield Issue("a geometric weight must be in (0, 1]", "weights.gamma", f"{gamma.value:g}")
+
+
+def shapes(spec: Spec) -> Iterator[Issue]:
+    """A coefficient has one value a channel only where the rule has that channel."""
+    diagonal = isinstance(spec.memory, Diagonal)
+    for where, value in walk(spec):
+        if not isinstance(value, Coefficient) or value.per == "head":
+            continue
+        allowed = _PER.get(where, () if not where.startswith("coefficients.") else _ANY)
+        if value.per not in (allowed if not diagonal else _ANY):
+            reason = f"cannot have one value per {value.per} here"
+            yield Issue(reason, where, value.per, ("head", *allowed), hint=_SHAPE_HINT)
+
+
+_ANY: Final = ("key", "value", "outer")
+_PER: Final[Mapping[str, tuple[str, ...]]] = {
+    "retention.decay": _ANY,
+    "retention.row_decay": ("value",),
+    "retention.phase": ("key",),
+    "readout.bonus": ("key",),
+    "bias.delta": ("value",),
+    "optimizer.momentum": ("key", "value"),
+}
+_SHAPE_HINT: Final = "scale a key or the value by a coefficient of your own in keys instead"
+
+
+def _range(spec: Spec, where: str) -> tuple[str, _Test]:
+    return _RANGES.get(where, ("a number", lambda _: True))
+
+
+def _unusable(name: str) -> str | None:
+    """Why a name cannot be a coefficient's."""
+    if not _IDENTIFIER.fullmatch(name):
+        return "must be an ASCII identifier of at most 64 characters, the first a letter"
+    if iskeyword(name):
+        return "must not be a keyword of Python"
+    if name in RESERVED:
+        return "must not be a symbol, a function or an argument of the operator"
+    if name.startswith("log_"):
+        return "must not start with log_, which marks coefficients that travel as logarithms"
+    return None
+
+
+RULES: tuple[Rule, ...] = (
+    identifiers,
+    one_name_each,
+    named_somewhere,
+    no_cycles,
+    finite,
+    in_range,
+    geometric_weights_forget,
+    shapes,
+)

@@ -1,0 +1,81 @@
+"""Rules about the mathematics that a user writes."""
+
+from collections.abc import Iterator
+
+from mnemic.dsl.expressions import Apply, Name, Node, Number
+from mnemic.dsl.rules.rule import Rule
+from mnemic.dsl.spec import Spec
+from mnemic.dsl.texts import LOSS_SYMBOLS, Text, texts
+from mnemic.errors import Issue
+
+_KINKED = frozenset({"abs", "sign", "max", "min", "relu", "heaviside", "round", "where"})
+
+
+def readable(spec: Spec) -> Iterator[Issue]:
+    """Every expression parses with the symbols of its place."""
+    for text in texts(spec):
+        if isinstance(text.read, Issue):
+            yield text.read
+
+
+def says_something(spec: Spec) -> Iterator[Issue]:
+    """An expression names the symbol that it is a function of."""
+    for text in texts(spec):
+        if isinstance(text.read, Issue) or not text.needs or text.needs & text.names:
+            continue
+        symbols = " or ".join(sorted(text.needs))
+        yield Issue(f"does not depend on {symbols}, so it is a constant", text.where, text.text)
+
+
+def norm_in_conditions_only(spec: Spec) -> Iterator[Issue]:
+    """A loss is a sum over coordinates, or a function of the norm; conditions may mix them."""
+    loss = _loss(spec)
+    if isinstance(loss.read, Issue) or "n" not in _outside_conditions(loss.read.tree):
+        return
+    if others := sorted(loss.names & LOSS_SYMBOLS - {"n"}):
+        yield Issue(
+            f"n, the norm of all coordinates, may stand beside {', '.join(others)} of one"
+            " coordinate in conditions only",
+            loss.where,
+            loss.text,
+            hint="write a radial loss in n alone, or a sum over coordinates in e, y and v",
+        )
+
+
+def smooth_where_kinked(spec: Spec) -> Iterator[Issue]:
+    """``smooth`` replaces kinks, so there must be one."""
+    loss = _loss(spec)
+    if getattr(spec.bias, "smooth", None) is None or isinstance(loss.read, Issue):
+        return
+    if not _KINKED & _functions(loss.read.tree):
+        yield Issue("the loss has no kink to smooth", "bias.smooth", hint="leave smooth out")
+
+
+def _loss(spec: Spec) -> Text:
+    return next(texts(spec))
+
+
+def _outside_conditions(tree: Node) -> frozenset[str]:
+    """The names in a tree, but for those that only conditions use."""
+    match tree:
+        case Name(word):
+            return frozenset({word})
+        case Apply("where", (_, *branches)):
+            return frozenset().union(*map(_outside_conditions, branches))
+        case Apply(_, arguments):
+            return frozenset().union(*map(_outside_conditions, arguments))
+    return frozenset()
+
+
+def _functions(tree: Node) -> frozenset[str]:
+    if isinstance(tree, Number | Name):
+        return frozenset()
+    return frozenset({tree.function}).union(*map(_functions, tree.arguments))
+
+
+RULES: tuple[Rule, ...] = (
+    readable,
+    says_something,
+    norm_in_conditions_only,
+    smooth_where_kinked,
+)

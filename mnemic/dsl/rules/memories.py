@@ -1,0 +1,198 @@
+"""Rules about memories: chains, sizes, features, keys, the read-out and the block."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from mnemic.dsl.features import (
+    Cosine,
+    Dpfp,
+    Exponential,
+    Kernel,
+    Polynomial,
+    Random,
+    Taylor,
+)
+from mnemic.dsl.memory import Chain, Diagonal, Linear
+from mnemic.dsl.rules.rule import Rule, adds_its_input, deep, keeps_pairs
+from mnemic.dsl.spec import Spec
+from mnemic.dsl.texts import memories, texts
+from mnemic.errors import Issue
+
+_RESIZING = (Cosine, Dpfp, Exponential, Kernel, Polynomial, Random, Taylor)
+_LINEAR_ROLES = ("predict", "erase", "write")
+
+
+def chains(spec: Spec) -> Iterator[Issue]:
+    """A chain has one interval a memory, each a multiple of the shorter ones."""
+    for where, chain in memories(spec.memory):
+        if not isinstance(chain, Chain):
+            continue
+        if len(chain.chain) != len(chain.every):
+            reason = f"{len(chain.chain)} memories need as many intervals, not {len(chain.every)}"
+            yield Issue(reason, f"{where}.every")
+        if min(chain.every) < 1:
+            yield Issue("an interval is at least 1 token", f"{where}.every")
+        elif any(b % a for a, b in pairwise(sorted(chain.every))):
+            reason = "intervals must be multiples of one another, so that chunks nest"
+            yield Issue(reason, f"{where}.every", hint="for example every: [1, 4, 16]")
+        if any(isinstance(link, Chain) for link in chain.chain):
+            reason = "a chain in a chain is one chain"
+            yield Issue(reason, f"{where}.chain", hint="write the memories one after another")
+
+
+def parameters_in_a_chain(spec: Spec) -> Iterator[Issue]:
+    """Every memory of a chain learns from the gradient that passes through the next."""
+    if not isinstance(spec.memory, Chain):
+        return
+    for i, link in enumerate(spec.memory.chain):
+        if link.word() in ("nonparametric", "interpolation"):
+            reason = "a memory of kept pairs has no parameters for a chain to update"
+            yield Issue(reason, f"memory.chain[{i}]", link.word(), hint="use linear, mlp or glu")
+
+
+def one_size(spec: Spec) -> Iterator[Issue]:
+    """A residual or a diagonal needs keys and values of one size."""
+    sizes = (spec.block.key_dim, spec.block.value_dim)
+    if None in sizes or sizes[0] == sizes[1]:
+        return
+    for where, memory in memories(spec.memory):
+        if adds_its_input(memory) or isinstance(memory, Diagonal):
+            name = "a residual" if adds_its_input(memory) else "a diagonal memory"
+            reason = f"{name} needs keys and values of one size, not {sizes[0]} and {sizes[1]}"
+            yield Issue(reason, where, hint="leave out key_dim and value_dim, or make them equal")
+
+
+def diagonal_features(spec: Spec) -> Iterator[Issue]:
+    """W ∘ φ(k) has the size of the value, so φ must keep the size of the key."""
+    if isinstance(spec.memory, Diagonal) and isinstance(spec.features, _RESIZING):
+        reason = "a diagonal memory multiplies features elementwise, and these change the size"
+        hint = "use elementwise features such as elu, relu or {expr: ...}"
+        yield Issue(reason, "features", spec.features.word(), hint=hint)
+
+
+def one_kernel(spec: Spec) -> Iterator[Issue]:
+    """Memories of kept pairs bring a kernel of their own."""
+    if keeps_pairs(spec) and not spec.features.finite:
+        reason = "the memory compares keys by a kernel of its own already"
+        yield Issue(reason, "features", hint="write the kernel as the memory's, and no features")
+
+
+def steps_behind_a_kernel(spec: Spec) -> Iterator[Issue]:
+    """Behind a kernel only the keys' weights are known, never W itself."""
+    method = spec.optimizer.method
+    if spec.features.finite or keeps_pairs(spec):
+        return
+    if method in ("muon", "adam"):
+        reason = f"'{method}' works on the entries of W, and a kernel has no finite map"
+        hint = "use gd or momentum, or finite features such as random or polynomial"
+        yield Issue(reason, "optimizer.method", method, hint=hint)
+    if method == "exact":
+        reason = "exact regression behind a kernel keeps the pairs"
+        yield Issue(reason, "optimizer.method", method, hint="use memory: interpolation")
+
+
+def keys_of_a_linear_memory(spec: Spec) -> Iterator[Issue]:
+    """Roles of keys are sides of the outer products of a linear memory's step."""
+    given = [role for role in _LINEAR_ROLES if getattr(spec.keys, role) is not None]
+    for role in given:
+        if keeps_pairs(spec) or deep(spec):
+            reason = "roles of keys are sides of a linear memory's step, and this one has none"
+            yield Issue(reason, f"keys.{role}", hint="use memory: linear, or leave the role out")
+        elif not spec.features.finite and role != "predict":
+            reason = "a kernel keeps one key for each pair, so erasing and writing share it"
+            yield Issue(reason, f"keys.{role}", hint="only predict may differ behind a kernel")
+
+
+def value_of_its_own(spec: Spec) -> Iterator[Issue]:
+    """The value is a projection of its own as it is."""
+    if spec.keys.value is not None and spec.keys.value.own:
+        reason = "the value is a projection of its own already"
+        yield Issue(reason, "keys.value", "own", hint="leave it out, or write an expression of v")
+
+
+def keys_by_channel(spec: Spec) -> Iterator[Issue]:
+    """A key has key channels, a value has value channels."""
+    if isinstance(spec.memory, Diagonal):
+        return
+    named = spec.named_coefficients()
+    for text in (text for text in texts(spec) if text.where.startswith("keys.")):
+        wrong = "key" if text.where == "keys.value" else "value"
+        for name in sorted(text.names & named.keys()):
+            if named[name].per == wrong:
+                own = "a value" if wrong == "key" else "a key"
+                reason = f"{name} has one number per {wrong} channel, and this is {own}"
+                yield Issue(reason, text.where, text.text)
+
+
+def normaliser(spec: Spec) -> Iterator[Issue]:
+    """A normaliser is the sum of weights that the values of a linear memory carry."""
+    if spec.readout.normalizer == "none":
+        return
+    where, word = "readout.normalizer", spec.readout.normalizer
+    if deep(spec):
+        reason = "a normaliser sums the weights of the values in a linear memory"
+        yield Issue(reason, where, word, hint="a deep memory has its norm: true")
+    elif keeps_pairs(spec):
+        reason = "a memory of kept pairs is normalised as it is"
+        yield Issue(reason, where, word, hint="leave the normaliser out")
+    elif isinstance(spec.features, Kernel):
+        read = spec.features.readout or spec.features
+        if read.normalise == "row":
+            reason = "the kernel's rows are normalised already"
+            yield Issue(reason, where, word, hint="use one of the two")
+
+
+def bonus(spec: Spec) -> Iterator[Issue]:
+    """v (u ∘ φ(k))·φ(q) is what a linear memory would read of the current pair."""
+    if spec.readout.bonus is None:
+        return
+    hint = "leave the bonus out"
+    if not isinstance(spec.memory, Linear | Diagonal):
+        reason = "a bonus adds the current pair as a linear memory would read it"
+        yield Issue(reason, "readout.bonus", hint=hint)
+    elif not spec.features.finite:
+        reason = "a bonus weighs single features, and a kernel has no finite map"
+        yield Issue(reason, "readout.bonus", hint=hint)
+
+
+def attention_beside(spec: Spec) -> Iterator[Issue]:
+    """Windows and segments of attention belong to a hybrid block."""
+    if spec.block.hybrid == "none" and spec.block.attention_window is not None:
+        reason = "there is no attention beside the memory"
+        yield Issue(reason, "block.attention_window", hint="choose a hybrid, or leave it out")
+    if spec.block.hybrid != "context" and spec.block.segment is not None:
+        reason = "segments belong to the memory as context"
+        yield Issue(reason, "block.segment", hint="write hybrid: context, or leave it out")
+
+
+def chain_or_interval(spec: Spec) -> Iterator[Issue]:
+    """A chain says how often each of its memories is updated."""
+    if isinstance(spec.memory, Chain) and spec.optimizer.every > 1:
+        reason = "a chain has an interval for each of its memories"
+        yield Issue(reason, "optimizer.every", hint="write memory: {chain: [...], every: [...]}")
+
+
+def slots_are_linear(spec: Spec) -> Iterator[Issue]:
+    """Slots are read through a softmax of their own, so the write keys live in the slots."""
+    slots = getattr(spec.memory, "slots", None)
+    if slots is not None and not spec.features.finite:
+        reason = "slots are finitely many keys, and a kernel keeps them all"
+        yield Issue(reason, "memory.slots", hint="use finite features, or leave the slots out")
+
+
+RULES: tuple[Rule, ...] = (
+    chains,
+    parameters_in_a_chain,
+    one_size,
+    diagonal_features,
+    one_kernel,
+    steps_behind_a_kernel,
+    keys_of_a_linear_memory,
+    value_of_its_own,
+    keys_by_channel,
+    normaliser,
+    bonus,
+    attention_beside,
+    chain_or_interval,
+    slots_are_linear,
+)

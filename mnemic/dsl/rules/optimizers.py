@@ -1,0 +1,295 @@
+"""Rules about optimizers, windows and weights: what a method uses, and what it cannot."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from mnemic.dsl.coefficients import ONE
+from mnemic.dsl.expressions import Apply, Name, Node, Number
+from mnemic.dsl.memory import Diagonal, Linear, Nonparametric
+from mnemic.dsl.optimizer import OptimizerEntry
+from mnemic.dsl.retention import GlobalL2, NoGlobal
+from mnemic.dsl.rules.rule import PLAIN, Rule, keeps_pairs, layers, linear_in_parameters
+from mnemic.dsl.spec import Spec
+from mnemic.dsl.texts import texts
+from mnemic.errors import Issue
+
+SEES_ALL: Final = ("exact", "batch", "nonparametric")
+"""Methods that start from the pairs themselves at every token."""
+
+STEPPING: Final = ("gd", "momentum", "muon", "adam")
+"""Methods that take the gradient at a memory that is known before the step."""
+
+_USED_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "rate": ("gd", "momentum", "implicit", "muon", "adam", "flow", "batch"),
+    "momentum": ("momentum", "muon", "adam"),
+    "micro_steps": ("gd", "momentum", "implicit", "muon", "adam", "flow"),
+    "inner_steps": ("gd", "momentum", "implicit", "muon", "adam", "batch"),
+    "start": ("batch",),
+    "ns_steps": ("muon",),
+    "every": ("momentum", "muon", "adam"),
+    "rate_at": ("muon",),
+    "anchor": STEPPING,
+    "solver": ("exact", "nonparametric"),
+}
+"""Which methods have a use for a field of the optimizer."""
+
+
+def fields_of_the_method(spec: Spec) -> Iterator[Issue]:
+    """What an optimizer is given has a use in its method."""
+    optimizer = spec.optimizer
+    for name, methods in _USED_BY.items():
+        if optimizer.method in methods or getattr(optimizer, name) == getattr(PLAIN, name):
+            continue
+        word = OptimizerEntry.model_fields[name].alias or name
+        reason = f"the method '{optimizer.method}' has no use for '{word}'"
+        hint = f"leave it out, or choose a method that has: {', '.join(methods)}"
+        yield Issue(reason, f"optimizer.{word}", hint=hint)
+
+
+def matrices_for_muon(spec: Spec) -> Iterator[Issue]:
+    """Newton-Schulz turns a matrix orthogonal; of a vector it only takes the direction."""
+    if spec.optimizer.method != "muon":
+        return
+    hint = "use gd, momentum or adam"
+    if any(isinstance(memory, Diagonal) for memory in layers(spec.memory)):
+        reason = "Muon orthogonalises a matrix, and a diagonal memory is a vector"
+        yield Issue(reason, "optimizer.method", hint=hint)
+    if isinstance(spec.memory, Linear) and 1 in (spec.block.key_dim, spec.block.value_dim):
+        reason = "Muon orthogonalises a matrix, and one of a single row or column is a vector"
+        yield Issue(reason, "optimizer.method", hint=hint)
+
+
+def closed_steps_are_linear(spec: Spec) -> Iterator[Issue]:
+    """Implicit, exact and flow steps are solved, which needs a memory that is linear in W."""
+    method = spec.optimizer.method
+    if method not in ("implicit", "exact", "flow") or keeps_pairs(spec):
+        return
+    if not linear_in_parameters(spec.memory):
+        yield Issue(
+            f"the method '{method}' solves its step, which needs a memory linear in its parameters",
+            "optimizer.method",
+            hint="use gd, momentum, muon or adam on a deep memory",
+        )
+
+
+def methods_of_kept_pairs(spec: Spec) -> Iterator[Issue]:
+    """A memory of kept pairs has no parameters to step, and only such a memory has none."""
+    method = spec.optimizer.method
+    if method == "nonparametric" and not keeps_pairs(spec):
+        reason = "the method 'nonparametric' belongs to a memory that is made of the kept pairs"
+        hint = "use memory: nonparametric, or method: exact for a least-squares fit"
+        yield Issue(reason, "optimizer.method", hint=hint)
+    if keeps_pairs(spec) and spec.optimizer != PLAIN and method not in ("nonparametric", "exact"):
+        reason = "a memory of kept pairs has no parameters, so there is no step to take"
+        yield Issue(reason, "optimizer", hint="leave the optimizer out, or write nonparametric")
+
+
+def solvers_where_something_is_solved(spec: Spec) -> Iterator[Issue]:
+    """Attention of degree 0 solves nothing."""
+    mean = isinstance(spec.memory, Nonparametric) and spec.memory.degree == 0
+    if mean and spec.optimizer.solver != PLAIN.solver:
+        reason = "a local fit of degree 0 is a weighted mean, which needs no solver"
+        yield Issue(reason, "optimizer.solver", hint="leave it out")
+
+
+def exact_has_a_ridge(spec: Spec) -> Iterator[Issue]:
+    """Without a ridge the least-squares problem of the first tokens has no unique solution."""
+    if spec.optimizer.method != "exact" or keeps_pairs(spec):
+        return
+    term = spec.retention.global_
+    none = isinstance(term, NoGlobal)
+    if none or (isinstance(term, GlobalL2) and term.l2.value == 0):
+        yield Issue(
+            "an exact solver needs a ridge above 0, or the first tokens have many solutions",
+            "retention.global",
+            hint="write global: {l2: 0.5}",
+        )
+
+
+def exact_keeps_by_weights(spec: Spec) -> Iterator[Issue]:
+    """The minimiser over all pairs does not start from the last memory."""
+    if spec.optimizer.method not in ("exact", "batch") or keeps_pairs(spec):
+        return
+    retention = spec.retention
+    reason = f"the method '{spec.optimizer.method}' starts from all pairs, not from the last memory"
+    if retention.decay != ONE or retention.row_decay is not None:
+        yield Issue(f"{reason}, so there is nothing to decay", "retention.decay", hint=_FORGET)
+    if spec.retention.order == "before":
+        yield Issue(f"{reason}, so no decay comes before a step", "retention.order", hint=_FORGET)
+    if retention.local.word() != "l2":
+        yield Issue(f"{reason}, so nothing ties it to that one", "retention.local", hint=_FORGET)
+
+
+_FORGET: Final = "forget by weights: geometric"
+
+
+def exact_is_one_linear_solve(spec: Spec) -> Iterator[Issue]:
+    """The exact solver solves a linear system: a ridge is all that it can add."""
+    if spec.optimizer.method != "exact":
+        return
+    retention, hint = spec.retention, "use a stepping method such as gd"
+    if not isinstance(retention.global_, NoGlobal | GlobalL2):
+        reason = "an exact solver solves one linear system, where only an l2 term has a place"
+        yield Issue(reason, "retention.global", hint=hint)
+    for name in ("constraint", "normalize"):
+        if _word(getattr(retention, name)) != "none":
+            reason = "an exact solver solves one linear system and cannot keep to a set"
+            yield Issue(reason, f"retention.{name}", hint=hint)
+    if any(getattr(spec.keys, role) is not None for role in ("predict", "erase", "write")):
+        reason = "an exact solver minimises a loss, and keys of several roles have none"
+        yield Issue(reason, "keys", hint=hint)
+
+
+def one_place_for_the_gradient(spec: Spec) -> Iterator[Issue]:
+    """A chunk anchor fixes where gradients are taken for a whole chunk."""
+    optimizer = spec.optimizer
+    if optimizer.anchor.chunk == 1:
+        return
+    if spec.retention.order == "before":
+        yield Issue(
+            "under a chunk anchor the gradient sees the memory of the chunk's start, so no decay"
+            " can come before it",
+            "retention.order",
+            hint="write order: after, or anchor: token",
+        )
+    if optimizer.inner_steps > 1:
+        yield Issue(
+            "under a chunk anchor every inner step would repeat the same gradient",
+            "optimizer.inner_steps",
+            hint="raise the rate, or write anchor: token",
+        )
+    if optimizer.rate.normalized:
+        yield Issue(
+            "a normalised rate bounds the steps of one token each, not those of a chunk at once",
+            "optimizer.rate",
+            hint="lower the rate, or write anchor: token",
+        )
+
+
+def anchors_to_read(spec: Spec) -> Iterator[Issue]:
+    """Reading at the anchor needs a chunk."""
+    if spec.readout.memory == "anchor" and spec.optimizer.anchor.chunk == 1:
+        yield Issue(
+            "there is no anchor to read: with a token anchor every token is a chunk's end",
+            "readout.memory",
+            hint="write before or after, or optimizer: {anchor: {chunk: 16}}",
+        )
+
+
+def normalized_steps(spec: Spec) -> Iterator[Issue]:
+    """Implicit steps and flows are contractions as they are."""
+    if spec.optimizer.rate.normalized and spec.optimizer.method in ("implicit", "flow"):
+        reason = f"the method '{spec.optimizer.method}' is a contraction at any rate"
+        yield Issue(reason, "optimizer.rate", hint="leave out normalized")
+
+
+def windows(spec: Spec) -> Iterator[Issue]:
+    """A window is for steps; what sees all pairs has none."""
+    method = "nonparametric" if keeps_pairs(spec) else spec.optimizer.method
+    if spec.window == "all" and method not in SEES_ALL:
+        yield Issue(
+            f"a step of '{method}' sees the last c pairs, and all pairs have no fixed number",
+            "window",
+            hint="write an integer, or a method that sees all pairs: exact, batch",
+        )
+    if method in ("exact", "batch") and spec.window not in (1, "all"):
+        reason = f"the method '{method}' sees all pairs so far"
+        yield Issue(
+            reason, "window", str(spec.window), hint="write all; to forget, use geometric weights"
+        )
+
+
+def windows_or_micro_steps(spec: Spec) -> Iterator[Issue]:
+    """Either several pairs in one step or several steps in one token."""
+    if spec.optimizer.micro_steps > 1 and spec.window != 1:
+        reason = "micro steps have keys and values of their own, which a window does not count"
+        yield Issue(reason, "optimizer.micro_steps", hint="use one of the two")
+
+
+def weights_of_a_window(spec: Spec) -> Iterator[Issue]:
+    """Window weights are c numbers a token."""
+    if spec.weights.word() == "window" and spec.window in (1, "all"):
+        reason = "window weights are one for each pair of the window, which needs a size above 1"
+        yield Issue(reason, "weights", hint="write window: 4, or weights: token")
+
+
+def weights_that_multiply(spec: Spec) -> Iterator[Issue]:
+    """Geometric weights need a solver that sees the whole past."""
+    if spec.weights.word() == "geometric" and spec.optimizer.method not in ("exact", "batch"):
+        yield Issue(
+            "geometric weights are for methods that see the whole past, exact and batch",
+            "weights",
+            hint="a step forgets by retention: {decay: token}",
+        )
+
+
+def weights_by_similarity(spec: Spec) -> Iterator[Issue]:
+    """Similarity to the query weighs the pairs of a local fit, and nothing else does."""
+    similar, local = spec.weights.word() == "similarity", isinstance(spec.memory, Nonparametric)
+    if similar and not local:
+        reason = "similarity weights depend on the query, which only a nonparametric memory sees"
+        yield Issue(reason, "weights", hint="use memory: nonparametric, or weights: token")
+    if local and not similar:
+        reason = "a nonparametric memory weighs its pairs by their similarity to the query"
+        yield Issue(reason, "weights", spec.weights.word(), hint="write weights: similarity")
+
+
+def momentum_on_a_write(spec: Spec) -> Iterator[Issue]:
+    """The write can be averaged by itself where the error splits, e = ŷ − v.
+
+    Only a loss of a degree above two is certain not to split; the derivation decides the rest.
+    """
+    momentum, loss = spec.optimizer.momentum, next(texts(spec)).read
+    if momentum is None or momentum.on != "write" or isinstance(loss, Issue):
+        return
+    if (_degree(loss.tree) or 0) > 2:
+        yield Issue(
+            "momentum on the write needs an error that splits into prediction and value, as l2's",
+            "optimizer.momentum",
+            hint="write on: gradient, or bias: l2",
+        )
+
+
+def _degree(tree: Node) -> float | None:
+    """The degree in e, y, v and n of an expression of powers and products, else None."""
+    match tree:
+        case Number():
+            return 0
+        case Name(word):
+            return 1 if word in ("e", "y", "v", "n") else 0
+        case Apply("neg" | "abs", (inner,)):
+            return _degree(inner)
+        case Apply("pow", (base, Number(power))):
+            degree = _degree(base)
+            return None if degree is None else degree * power
+        case Apply("mul", (left, right)):
+            one, other = _degree(left), _degree(right)
+            return None if one is None or other is None else one + other
+        case Apply("div", (left, Number())):
+            return _degree(left)
+    return None
+
+
+def _word(value: object) -> object:
+    return value.word() if hasattr(value, "word") else value
+
+
+RULES: tuple[Rule, ...] = (
+    fields_of_the_method,
+    matrices_for_muon,
+    closed_steps_are_linear,
+    methods_of_kept_pairs,
+    solvers_where_something_is_solved,
+    exact_has_a_ridge,
+    exact_keeps_by_weights,
+    exact_is_one_linear_solve,
+    one_place_for_the_gradient,
+    anchors_to_read,
+    normalized_steps,
+    windows,
+    windows_or_micro_steps,
+    weights_of_a_window,
+    weights_that_multiply,
+    weights_by_similarity,
+    momentum_on_a_write,
+)

@@ -1,0 +1,148 @@
+"""Rules about retention: what may be kept together, and of which memory."""
+
+from collections.abc import Iterator
+
+from mnemic.dsl.coefficients import ONE, Coefficient
+from mnemic.dsl.memory import Diagonal, Linear
+from mnemic.dsl.retention import Ball, Elastic, GlobalL2, Lq, NoGlobal, Simplex
+from mnemic.dsl.rules.rule import Rule, keeps_pairs
+from mnemic.dsl.spec import Spec
+from mnemic.dsl.texts import texts
+from mnemic.errors import Issue
+
+
+def one_decay(spec: Spec) -> Iterator[Issue]:
+    """A decoupled decay and a global ℓ2 are two ways to say one thing."""
+    term, decay = spec.retention.global_, spec.retention.decay
+    if decay == ONE:
+        return
+    ridge = isinstance(term, GlobalL2)
+    if ridge or (isinstance(term, Elastic) and term.elastic.l2.value != 0):
+        yield Issue(
+            "a decoupled decay beside a global l2 shrinks the memory twice",
+            "retention.decay",
+            hint='leaky LMS is decay: {expr: "1 - eta*lam"}; or leave one of the two out',
+        )
+
+
+def simplex_alone(spec: Spec) -> Iterator[Issue]:
+    """On a simplex the sum of the entries is fixed, so nothing else may shrink them."""
+    if not isinstance(spec.retention.constraint, Simplex):
+        return
+    term = spec.retention.global_
+    if isinstance(term, Elastic):
+        reason = "a soft threshold has no effect on a simplex, where the entries' sum is fixed"
+        yield Issue(reason, "retention.global", hint="use global: {entropy: ...}, or no constraint")
+    if isinstance(term, GlobalL2 | Lq):
+        reason = f"a global {term.word()} term pulls towards zero, which a simplex does not hold"
+        yield Issue(reason, "retention.global", hint="use global: {entropy: ...}, or no constraint")
+
+
+def one_size(spec: Spec) -> Iterator[Issue]:
+    """Rows or columns set to given norms leave no room for a constraint."""
+    constraint = spec.retention.constraint
+    if spec.retention.normalize != "none" and isinstance(constraint, Simplex | Ball):
+        reason = f"normalising {spec.retention.normalize} would leave the {constraint.word()}"
+        yield Issue(reason, "retention.normalize", hint="use one of the two")
+
+
+def norms_in_the_dual(spec: Spec) -> Iterator[Issue]:
+    """½‖W‖_q² couples all entries, and its link is known for the dual alone."""
+    if isinstance(spec.retention.global_, Lq) and spec.retention.view == "learning-retaining":
+        yield Issue(
+            "the norm of lq couples all entries, so it cannot be solved beside a local term",
+            "retention.view",
+            hint="write view: ftrl",
+        )
+
+
+def decay_of_rows(spec: Spec) -> Iterator[Issue]:
+    """A decay of value channels stands beside an outer decay of keys."""
+    if spec.retention.row_decay is None:
+        return
+    named = spec.named_coefficients()
+    used = [text.names for text in texts(spec) if text.where == "retention.decay"]
+    behind = [spec.retention.decay, *(named[n] for names in used for n in names if n in named)]
+    if not any(coefficient.per == "outer" for coefficient in behind):
+        yield Issue(
+            "a row decay is one half of an outer decay, and the decay is not outer",
+            "retention.row_decay",
+            hint="write decay: outer; for value channels alone, decay: {from: input, per: value}",
+        )
+
+
+def phase_of_a_state(spec: Spec) -> Iterator[Issue]:
+    """A complex decay turns pairs of channels of a state."""
+    if spec.retention.phase is not None and not isinstance(spec.memory, Linear | Diagonal):
+        yield Issue(
+            "a phase is a complex decay of a linear or diagonal memory",
+            "retention.phase",
+            hint="for positions use block: {rotary: true}",
+        )
+
+
+def rows_of_a_matrix(spec: Spec) -> Iterator[Issue]:
+    """A vector has neither rows nor columns."""
+    if not isinstance(spec.memory, Diagonal):
+        return
+    constraint, reason = spec.retention.constraint, "a diagonal memory is a vector without rows"
+    if spec.retention.normalize != "none":
+        yield Issue(reason, "retention.normalize", hint="use constraint: ball")
+    if isinstance(constraint, Simplex) and constraint.over != "all":
+        yield Issue(reason, "retention.constraint.over", constraint.over, hint="write over: all")
+
+
+def retention_of_kept_pairs(spec: Spec) -> Iterator[Issue]:
+    """Kept pairs are no parameters; a decay can weigh them, one value a head."""
+    if not keeps_pairs(spec):
+        return
+    retention, hint = spec.retention, "leave it out; a decay may weigh the pairs"
+    given = {
+        "local": retention.local.word() != "l2",
+        "global": not isinstance(retention.global_, NoGlobal),
+        "constraint": retention.constraint.word() != "none",
+        "normalize": retention.normalize != "none",
+    }
+    for name in (name for name, there in given.items() if there):
+        reason = "a memory of kept pairs has no parameters to keep near anything"
+        yield Issue(reason, f"retention.{name}", hint=hint)
+    if _by_channel(retention.decay):
+        reason = "pairs are kept whole, so their decay is one number a head"
+        yield Issue(reason, "retention.decay", retention.decay.per, ("head",))
+
+
+def retention_of_a_kernel(spec: Spec) -> Iterator[Issue]:
+    """Behind a kernel W has infinitely many columns: nothing may act on its entries."""
+    if spec.features.finite or keeps_pairs(spec):
+        return
+    retention = spec.retention
+    given = {
+        "local": retention.local.word() != "l2",
+        "global": not isinstance(retention.global_, NoGlobal | GlobalL2),
+        "constraint": retention.constraint.word() != "none",
+        "normalize": retention.normalize != "none",
+        "decay": _by_channel(retention.decay),
+    }
+    for name in (name for name, there in given.items() if there):
+        yield Issue(
+            "a kernel has no finite map, so this cannot act on single entries of the memory",
+            f"retention.{name}",
+            hint="use l2 and a decay a head, or finite features such as random or polynomial",
+        )
+
+
+def _by_channel(decay: Coefficient) -> bool:
+    return decay.per in ("key", "outer")
+
+
+RULES: tuple[Rule, ...] = (
+    one_decay,
+    simplex_alone,
+    one_size,
+    norms_in_the_dual,
+    decay_of_rows,
+    phase_of_a_state,
+    rows_of_a_matrix,
+    retention_of_kept_pairs,
+    retention_of_a_kernel,
+)

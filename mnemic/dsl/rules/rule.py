@@ -1,0 +1,52 @@
+"""What a rule is, and the questions about a spec that several rules ask."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from mnemic.dsl.memory import (
+    Chain,
+    Diagonal,
+    Glu,
+    Interpolation,
+    Linear,
+    Memory,
+    Mlp,
+    Nonparametric,
+)
+from mnemic.dsl.optimizer import OptimizerEntry
+from mnemic.dsl.spec import Spec
+from mnemic.errors import Issue
+
+Rule: TypeAlias = Callable[[Spec], Iterable[Issue]]
+
+PLAIN = OptimizerEntry()
+"""The optimizer of a spec that gives none."""
+
+
+def keeps_pairs(spec: Spec) -> bool:
+    """Whether the memory is made of the kept pairs themselves and has no parameters."""
+    return isinstance(spec.memory, Nonparametric | Interpolation)
+
+
+def linear_in_parameters(memory: Memory) -> bool:
+    """Whether M(W, x) is certain to be linear in W."""
+    if isinstance(memory, Mlp):
+        return memory.depth == 1 and not memory.norm
+    return isinstance(memory, Linear | Diagonal)
+
+
+def deep(spec: Spec) -> bool:
+    """Whether the memory has parameters in which it is not linear."""
+    return not keeps_pairs(spec) and not linear_in_parameters(spec.memory)
+
+
+def layers(memory: Memory) -> tuple[Memory, ...]:
+    """The memories that a chain is made of; any other memory by itself."""
+    if isinstance(memory, Chain):
+        return tuple(layer for link in memory.chain for layer in layers(link))
+    return (memory,)
+
+
+def adds_its_input(memory: Memory) -> bool:
+    """Whether the memory adds the raw key or query to its output."""
+    return isinstance(memory, Mlp | Glu) and memory.residual

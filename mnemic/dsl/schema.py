@@ -1,0 +1,33 @@
+"""The JSON Schema of the language, for editors."""
+
+from typing import Any, Final
+
+from mnemic.dsl.spec import LANGUAGE, Spec
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+IDENTITY: Final = f"urn:mnemic:spec:{LANGUAGE}"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a spec as it is written, short forms included.
+
+    It knows the words, keys, types and bounds; what may be combined is for ``check``. A spec that
+    extends another may change a field of an inherited kind without repeating the kind, which the
+    schema does not follow: there, write the kind out.
+    """
+    described = Spec.model_json_schema(by_alias=True, mode="validation")
+    described["properties"] = {**described["properties"], "extends": _EXTENDS}
+    return {
+        "$schema": DIALECT,
+        "$id": IDENTITY,
+        **described,
+        "title": "mnemic spec",
+    }
+
+
+_EXTENDS: Final = {
+    "type": "string",
+    "minLength": 1,
+    "title": "Extends",
+    "description": "a base: the name of a packaged spec, or a path relative to this file",
+}
