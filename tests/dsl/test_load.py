@@ -117,7 +117,7 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
         "wrong.yaml:12:14: memory.every[1]: must be a valid integer: read '2.5'",
         "wrong.yaml:13:31: weights.gamma: must be a number, an expression, a word or a mapping:"
         " read 'a list', allowed: learned, token, channel, outer",
-        "wrong.yaml:14:37: features.degree: must be a valid integer: read 'two'",
+        "wrong.yaml:14:38: features.degree: must be a valid integer: read 'two'",
         "wrong.yaml:15:7: keys: must be a mapping: read '3'",
     ]
 
