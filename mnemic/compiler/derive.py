@@ -127,6 +127,8 @@ def _moments(problem: Problem, error: error_signal.ErrorSignal) -> Moments | Non
             "enough for a quadratic loss (bias: l2) only"
         )
     ridge = sp.diff(problem.penalty, sym.w, 2)
+    if not ridge.is_number:
+        raise retention.Refused("the ridge of an exact minimiser is a number (it starts P at I/λ)")
     constant = getattr(problem.spec.weights, "ridge", "forgotten") == "constant"
     if optimizer.method == "exact" and ridge == 0:
         raise retention.Refused("the exact minimiser needs a ridge: retention.global: {l2: λ > 0}")

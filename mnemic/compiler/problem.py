@@ -72,7 +72,7 @@ LOGARITHMIC = ("alpha", "beta")
 def state(spec: Spec) -> Problem:
     """Read every expression of the spec."""
     scalars = read_scalars(spec)
-    table = {s.name: s.symbol for s in scalars}
+    table = {s.name: s.symbol if s.argument else s.expr for s in scalars}
     loss = read(spec.bias.text, {**table, "e": sym.e, "y": sym.y, "v": sym.v, "n": sym.n})
     local, constraint = spec.retention.local, spec.retention.constraint
     text = spec.features.text

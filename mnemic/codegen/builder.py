@@ -1,0 +1,286 @@
+"""What all forms begin with: coefficients, features, keys, decays and the error signal."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.plan import Call, Map, Op, Plan, Product, Read
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.problem import HEAD, HEADS, TIME
+from mnemic.compiler.rule import Rule
+
+ORDER = ("t", "s", "r", "v", "k")
+"""Axes in the order in which a quantity carries them."""
+
+WINDOW_WEIGHT = sp.Symbol("gamma_window", real=True)
+"""The weight of one slot of a window; the operator gives it even where the spec has none."""
+
+ROLES = ("predict", "erase", "write", "value")
+
+
+@dataclass
+class Builder:
+    """Adds quantities to a plan; ``rows`` are the axes that every token's quantity begins with."""
+
+    rule: Rule
+    rows: tuple[str, ...]
+    plan: Plan = field(default_factory=Plan)
+    slot: tuple[str, ...] = ()
+    """The window's axis, where keys come as windows."""
+    flat: bool = False
+    """Whether a chunk's windows are laid flat into rows."""
+    vector_rows: tuple[str, ...] | None = None
+    """The row axes of keys and values, where they differ from the coefficients'."""
+    unit_rate: bool = False
+    """Whether the rate stands in the mixing matrix already."""
+    shares: dict[str, str] = field(default_factory=dict)
+    """Quantities in place of decay and rate, where an exponential rate is held stable."""
+
+    # -- elementary -------------------------------------------------------------------------
+
+    def call(self, name: str, axes: tuple[str, ...], function: str, *arguments: str,
+             equation: str = "", **options: Any) -> str:  # fmt: skip
+        """A quantity from a function of the support module."""
+        op = Call(function, arguments, tuple(sorted(options.items())))
+        return self.plan.add(name, axes, op, equation)
+
+    def product(self, name: str, axes: tuple[str, ...], left: str, right: str, *,
+                flip_left: bool = False, flip_right: bool = False, equation: str = "") -> str:  # fmt: skip
+        """A matrix product."""
+        return self.plan.add(name, axes, Product(left, right, flip_left, flip_right), equation)
+
+    def map(self, name: str, expr: Any, env: dict[str, str | tuple[str, tuple[str, ...]]],
+            equation: str = "") -> str:  # fmt: skip
+        """An elementwise expression; ``env`` tells the quantity (and its axes) of each symbol."""
+        reads = []
+        for symbol in sorted(expr.free_symbols, key=str):
+            entry = env[symbol.name]
+            quantity, axes = entry if isinstance(entry, tuple) else (entry, self.plan.axes(entry))
+            reads.append(Read(symbol.name, quantity, axes))
+        if expr.is_Symbol and reads[0].axes == self.plan.axes(reads[0].quantity):
+            return reads[0].quantity
+        axes = tuple(a for a in ORDER if any(a in r.axes for r in reads))
+        op: Op = Map(expr, tuple(reads))
+        return self.plan.add(name, axes, op, equation)
+
+    # -- coefficients -----------------------------------------------------------------------
+
+    def coefficients(self, expr: Any) -> dict[str, str]:
+        """Quantities for every coefficient that an expression names, declared as needed."""
+        table = {s.symbol: s for s in self.rule.scalars}
+        found: dict[str, str] = {}
+        for symbol in sorted(expr.free_symbols, key=str):
+            if symbol.name in self.shares:
+                found[symbol.name] = self.shares[symbol.name]
+            elif symbol == WINDOW_WEIGHT:
+                found[symbol.name] = self.window_weight()
+            elif symbol in table:
+                found[symbol.name] = self.coefficient(symbol.name)
+            elif symbol in (HEAD, HEADS, TIME):
+                axes = () if symbol == HEADS else self.rows
+                found[symbol.name] = (
+                    self.plan.given(f"{symbol.name}_index", axes)
+                    if (f"{symbol.name}_index" not in self.plan.graph)
+                    else f"{symbol.name}_index"
+                )
+        return found
+
+    def row_coefficients(self, expr: Any) -> dict[str, str]:
+        """The same for rows that are windows laid flat: each token's coefficient repeated."""
+        found = self.coefficients(expr)
+        if not self.flat:
+            return found
+        width = self.rule.window
+        for name, quantity in found.items():
+            axes = self.plan.axes(quantity)
+            if axes[:2] == ("t", "r"):
+                found[name] = self.call(f"{quantity}_flat", ("s",), "flat", quantity)
+            elif axes[:1] == ("t",):
+                function = "repeat" if len(axes) == 1 else "repeat_rows"
+                found[name] = self.call(
+                    f"{quantity}_flat", ("s", *axes[1:]), function, quantity, times=width
+                )
+        return found
+
+    def coefficient(self, name: str) -> str:
+        """One coefficient in natural units."""
+        scalar = self.rule.problem.scalar(name)
+        assert scalar is not None
+        argument = self.argument(name)
+        if not scalar.logarithmic:
+            return argument
+        symbol = sp.Symbol(argument, real=True)
+        return self.map(name, sp.exp(symbol), {argument: argument})
+
+    def argument(self, name: str) -> str:
+        """The operator's argument behind a coefficient, declared at its first use."""
+        scalar = self.rule.problem.scalar(name)
+        assert scalar is not None and scalar.argument is not None, name
+        if scalar.argument in self.plan.graph:
+            return scalar.argument
+        return self.plan.given(scalar.argument, self.rows + self.channel(scalar.per, name))
+
+    def channel(self, per: str, name: str) -> tuple[str, ...]:
+        """The channel axis of a coefficient; a diagonal memory's channels are heads."""
+        if self.rule.diagonal or per == "head":
+            return ()
+        return ("k",) if per == "key" else ("v",)
+
+    def window_weight(self) -> str:
+        """The weights of a window's slots, zero before the document's start."""
+        if "gamma" in self.plan.graph:
+            return "gamma"
+        return self.plan.given("gamma", (*self.rows, "r"))
+
+    @property
+    def stabilised(self) -> bool:
+        """Whether the rate is an exponential that a running maximum holds stable."""
+        rate = self.rule.problem.scalar("eta")
+        additive = self.rule.structure.kind == "additive"
+        return additive and rate is not None and rate.logarithmic
+
+    @property
+    def decay(self) -> Any:
+        """The decay of the state, or the share of it that is kept."""
+        return sp.Symbol("kept_share", real=True) if self.shares else self.rule.decay
+
+    @property
+    def rate(self) -> Any:
+        """The rate of the step, or the share that is new."""
+        if self.unit_rate:
+            return sp.Integer(1)
+        return sp.Symbol("new_share", real=True) if self.shares else self.rule.rate
+
+    # -- decay ------------------------------------------------------------------------------
+
+    def log_decay(self, expr: Any, name: str = "log_decay") -> str | None:
+        """log of a decay, or ``None`` where it may be zero or negative (then products serve)."""
+        logarithms = {
+            s.symbol: sp.exp(sp.Symbol(s.argument, real=True))
+            for s in self.rule.scalars
+            if s.logarithmic and s.argument is not None
+        }
+        logs = {str(sp.Symbol(s.argument)): s for s in self.rule.scalars if s.logarithmic}
+        spelled = sp.expand_log(sp.log(expr.subs(logarithms)), force=True)
+        if not expr.is_number and not self._positive(expr):
+            return None
+        env: dict[str, Any] = {a: self.argument(s.name) for a, s in logs.items() if a in
+                               {x.name for x in spelled.free_symbols}}  # fmt: skip
+        env |= self.coefficients(spelled)
+        if not spelled.free_symbols:
+            env["zero"] = self.zero()
+            spelled = spelled + sp.Symbol("zero", real=True)
+        return self.map(name, spelled, env)
+
+    def _positive(self, expr: Any) -> bool:
+        only_heads = expr.free_symbols <= {HEAD, HEADS, TIME}
+        return bool(expr.is_positive) or only_heads
+
+    def zero(self) -> str:
+        """A row of zeros, to give constants the shape of a token's coefficient."""
+        return "zero" if "zero" in self.plan.graph else self.plan.given("zero", self.rows)
+
+    # -- keys, queries, values --------------------------------------------------------------
+
+    def declare_vectors(self) -> None:
+        """q, k and v first, so that every form takes them in this order."""
+        for name, axis in (("q", "k"), ("k", "k"), ("v", "v")):
+            self.vector(name, axis)
+
+    def vector(self, name: str, axis: str) -> str:
+        """A raw key, query or value."""
+        if name in self.plan.graph:
+            return name
+        if name == "q":
+            return self.plan.given(name, (*self.rows, axis))
+        rows = self.rows if self.vector_rows is None else self.vector_rows
+        return self.plan.given(name, (*rows, *self.slot, axis))
+
+    def featured(self, name: str) -> str:
+        """φ of a raw key or query, with its phase."""
+        raw = self.vector(name, "k")
+        expr = self.rule.problem.features
+        axes = self.plan.axes(raw)
+        if expr is None:
+            raw = self.call(f"phi_{name}", axes, "features", raw, *self._feature_extras(),
+                            **feature_options(self.rule))  # fmt: skip
+        elif expr != sym.x:
+            raw = self.map(f"phi_{name}", expr, {"x": raw})
+        if self.rule.phase:
+            angle = (
+                self.plan.given("angle", self.rows + ("k",))
+                if ("angle" not in self.plan.graph)
+                else "angle"
+            )
+            raw = self.call(f"turned_{name}", axes, "turned", raw, angle)
+        return raw
+
+    def _feature_extras(self) -> tuple[str, ...]:
+        return ()
+
+    def roles(self) -> dict[str, str]:
+        """The vectors that predict, erase, write, and the value that is written."""
+        keys = self.rule.problem.keys
+        found: dict[str, str] = {}
+        for role in ROLES:
+            axis = "v" if role == "value" else "k"
+            expr = keys[role]
+            env: dict[str, Any] = dict(self.coefficients(expr))
+            for symbol in expr.free_symbols:
+                if symbol.name in ("k", "v", *ROLES) and symbol.name not in env:
+                    plain = symbol.name == "v"
+                    env[symbol.name] = (
+                        self.vector("v", "v") if plain else self.featured(symbol.name)
+                    )
+            found[role] = self.map(role if expr.free_symbols else role, expr, env)
+            if axis not in self.plan.axes(found[role]):
+                found[role] = self.widened(found[role], role, axis)
+        return found
+
+    def widened(self, name: str, role: str, axis: str) -> str:
+        """A key given by coefficients alone, as a vector: added to a zero key."""
+        base = self.vector("v", "v") if axis == "v" else self.featured("k")
+        one, nothing = sp.Symbol("one", real=True), sp.Symbol("nothing", real=True)
+        return self.map(f"{role}_key", one + 0 * nothing, {"one": name, "nothing": base})
+
+    # -- error ------------------------------------------------------------------------------
+
+    def error(self, expr: Any, prediction: str | None, value: str, key: str, name: str = "e",
+              factor: Any = sp.Integer(1), equation: str = "error") -> str:  # fmt: skip
+        """An expression of the error signal in ŷ, v, n, κ and coefficients, times a factor."""
+        whole = factor * expr if factor == 1 else (-factor) * negated(expr)
+        env: dict[str, Any] = self.row_coefficients(whole)
+        free = {s.name for s in whole.free_symbols}
+        rows = self.plan.axes(value)[:-1]
+        if "v" in free:
+            env["v"] = value
+        if "y" in free:
+            assert prediction is not None
+            env["y"] = prediction
+        if "n" in free:
+            assert prediction is not None
+            env["n"] = self.call("n", rows, "distance", prediction, value)
+        if "kappa" in free:
+            env["kappa"] = self.call("kappa", rows, "squared_norm", key)
+        if not free & {"v", "y", "n"}:
+            env["nothing"] = value
+            whole = whole + 0 * sp.Symbol("nothing", real=True)
+        return self.map(name, whole, env, equation)
+
+
+def negated(expr: Any) -> Any:
+    """−expr with the sign taken inside: v − y, not −(y − v)."""
+    if isinstance(expr, sp.Piecewise):
+        return sp.Piecewise(*((negated(value), condition) for value, condition in expr.args))
+    if expr.is_Mul:
+        sums = [f for f in expr.args if f.is_Add or isinstance(f, sp.Piecewise)]
+        if sums:
+            return sp.Mul(*(negated(f) if f is sums[0] else f for f in expr.args))
+    return -expr
+
+
+def feature_options(rule: Rule) -> dict[str, Any]:
+    """The feature map as literal options of the support function."""
+    spec = rule.problem.spec.features
+    return {"kind": type(spec).word(), **spec.model_dump(exclude={"kind"})}

@@ -1,0 +1,285 @@
+"""The chunk form: a chunk's coefficients as one matrix, its errors by one triangular system.
+
+With written rows u_s = −η e_s the dual after row t is
+
+    A_t = reach_t ∘ A_0 + carry_t S_0 + Σ_{s ≤ t} mix_ts u_s r_sᵀ
+
+(``parallel.md``, identity 1), and predictions read it one row earlier, so that the errors of a
+chunk solve ŷ = base + L (−η e(ŷ)) with L strictly lower triangular (identity 2).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.builder import Builder
+from mnemic.codegen.coefficients import Coefficients, channel_decay, coefficients
+from mnemic.codegen.links import linked
+from mnemic.codegen.plan import Plan
+from mnemic.codegen.readouts import divided, headed, unscaled, with_bonus
+from mnemic.codegen.recurrent import States, declare_states
+from mnemic.codegen.systems import Source, solve
+from mnemic.compiler.rule import Rule
+
+MATRIX = ("v", "k")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What the parts of a chunk's plan share."""
+
+    b: Builder
+    states: States
+    roles: dict[str, str]
+    c: Coefficients
+
+
+def build(rule: Rule) -> Plan:
+    """The plan of one chunk."""
+    banded = takes_band(rule)
+    slot = ("r",) if rule.window > 1 and not banded else ()
+    b = Builder(rule, ("t",), slot=slot, flat=bool(slot))
+    b.vector_rows = ("s",) if banded else None
+    b.declare_vectors()
+    states = declare_states(b)
+    c = coefficients(b, banded)
+    parts = Chunk(b, states, _rows(b), c)
+    sources = solve(parts.b, parts.states, parts.roles, parts.c)
+    _carry(parts, sources)
+    _read(parts, sources)
+    return b.plan
+
+
+def takes_band(rule: Rule) -> bool:
+    """Whether a window is a band of weights: one error a key, which no step's coefficient enters."""
+    if rule.window == 1 or rule.shared_rows or channel_decay(rule):
+        return False
+    return not rule.error.signal.free_symbols & {s.symbol for s in rule.scalars}
+
+
+def _rows(b: Builder) -> dict[str, str]:
+    """The roles' vectors, windows laid flat into rows."""
+    roles = b.roles()
+    if not b.slot:
+        return roles
+    return {
+        role: b.call(f"{role}_rows", ("s", b.plan.axes(name)[-1]), "flat_rows", name)
+        for role, name in roles.items()
+    }
+
+
+# -- the next state --------------------------------------------------------------------------
+
+
+def _carry(p: Chunk, sources: tuple[Source, ...]) -> None:
+    """A and S at the chunk's end."""
+    b, states, c = p.b, p.states, p.c
+    terms: dict[str, str] = {"kept": _kept(p, c.reach, states.memory, "A_kept")}
+    if states.momentum is not None:
+        assert c.carry is not None and c.fade is not None
+        terms["carried"] = _kept(p, c.carry, states.momentum, "S_carried")
+    for i, source in enumerate(sources):
+        terms[f"new{i}"] = b.product(
+            f"A_new{i}" if i else "A_new", MATRIX, *_remaining(p, source), flip_left=True,
+            equation="dual",
+        )  # fmt: skip
+    name = "A_next" if states.memory == "A" else "W_next"
+    total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
+    following = b.map(name, total, dict(terms), "dual")
+    b.plan.following[states.memory] = following
+    if states.momentum is not None:
+        _carry_momentum(p, sources)
+    _close(p, following)
+
+
+def _kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
+    """A state times its decay over the whole chunk."""
+    b = p.b
+    one = sp.Symbol("state_", real=True)
+    env: dict[str, Any] = {"state_": state}
+    expr = one
+    if factor is not None:
+        channel = b.plan.axes(factor)[1:]
+        final = b.call(f"{factor}_end", channel, "last_row" if channel else "last", factor)
+        expr = expr * sp.Symbol("factor_", real=True)
+        env["factor_"] = (final, channel)
+    if p.c.row_reach is not None and state == p.states.memory:
+        final = b.call("row_reach_end", ("v",), "last_row", p.c.row_reach)
+        expr = expr * sp.Symbol("row_", real=True)
+        env["row_"] = (final, ("v",))
+    return b.map(name, expr, env, "dual")
+
+
+def _remaining(p: Chunk, source: Source) -> tuple[str, str]:
+    """The written rows and their keys, decayed to the chunk's end."""
+    b, c = p.b, p.c
+    rows, keys = source.rows, source.keys
+    if c.log_channel is not None:
+        left = c.remain
+        assert left is not None
+        k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
+        keys = b.map(f"{keys}_left", k * f, {"k_": (keys, ("s", "k")), "f_": (left, ("s", "k"))})
+    elif source.remain is not None:
+        u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
+        rows = b.map(
+            f"{rows}_left", u * f, {"u_": (rows, ("s", "v")), "f_": (source.remain, ("s",))}
+        )
+    if c.row_remain is not None:
+        u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
+        env = {"u_": (rows, ("s", "v")), "f_": (c.row_remain, ("s", "v"))}
+        rows = b.map(f"{rows}_rest", u * f, env)
+    return rows, keys
+
+
+def _carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
+    b, c, states = p.b, p.c, p.states
+    assert states.momentum is not None
+    terms = {"kept": _kept(p, c.fade, states.momentum, "S_kept")}
+    for i, source in enumerate(s for s in sources if s.through == "momentum"):
+        assert source.fade is not None
+        u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
+        env = {"u_": (source.rows, ("s", "v")), "f_": (source.fade, ("s",))}
+        rows = b.map(f"{source.rows}_faded", u * f, env)
+        terms[f"new{i}"] = b.product("S_new", MATRIX, rows, source.keys, flip_left=True,
+                                     equation="momentum")  # fmt: skip
+    total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
+    b.plan.following[states.momentum] = b.map("S_next", total, dict(terms), "momentum")
+
+
+def _close(p: Chunk, dual: str) -> None:
+    """At a chunk's end the anchor moves, and a prox acts on the memory."""
+    b, states, rule = p.b, p.states, p.b.rule
+    if states.anchor is None:
+        return
+    b.plan.following[states.anchor] = states.anchor
+    memory = linked(b, dual, rule.retained.link, "W_end")
+    b.plan.closed[states.anchor] = memory
+    if rule.retained.mode == "prox":
+        b.plan.closed[states.memory] = b.map("B_end", rule.retained.mirror, {"w": memory}, "dual")
+
+
+# -- the read-out ----------------------------------------------------------------------------
+
+
+def _read(p: Chunk, sources: tuple[Source, ...]) -> None:
+    b, rule = p.b, p.b.rule
+    query = b.featured("q")
+    where = rule.problem.spec.readout.memory
+    if where == "anchor":
+        assert p.states.anchor is not None
+        read = b.product("y", ("t", "v"), query, p.states.anchor, flip_right=True,
+                         equation="readout")  # fmt: skip
+    elif rule.retained.link.identity and rule.retained.mode == "dual":
+        read = _linear_read(p, sources, query, before=where == "before")
+    else:
+        read = _linked_read(p, sources, query)
+    read = with_bonus(b, read, query, p.roles)
+    b.plan.output = _normalised(p, read, query, sources)
+
+
+def _linear_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: bool) -> str:
+    """reach ∘ (q A_0ᵀ) + carry ∘ (q S_0ᵀ) + (scores ∘ mix) u."""
+    b, c, states = p.b, p.c, p.states
+    reach, carry = (c.reach_before, c.carry_before) if before else (c.reach, c.carry)
+    terms = {"old": _from_state(p, query, reach, states.memory, "y_old", before=before)}
+    if states.momentum is not None:
+        terms["speed"] = _from_state(p, query, carry, states.momentum, "y_speed", before=before)
+    for i, source in enumerate(sources):
+        weights = c.scores(b, query, source.keys, source.through, before=before)
+        name = f"y_new{i}" if i else "y_new"
+        if c.log_row is not None:
+            terms[f"new{i}"] = b.call(name, ("t", "v"), "decayed_mix", weights, source.rows,
+                                      c.log_row, equation="readout")  # fmt: skip
+        else:
+            terms[f"new{i}"] = b.product(name, ("t", "v"), weights, source.rows,
+                                         equation="readout")  # fmt: skip
+    total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
+    return b.map("y", total, dict(terms), "readout")
+
+
+def _from_state(
+    p: Chunk, vectors: str, factor: str | None, state: str, name: str, *, before: bool = False
+) -> str:
+    return from_state(p.b, p.c, vectors, factor, state, name, row_decay=not before)
+
+
+def from_state(
+    b: Builder, c: Coefficients, vectors: str, factor: str | None, state: str, name: str,
+    row_decay: bool = True,
+) -> str:  # fmt: skip
+    """Rows of vectors times a state, with the decay since the chunk's start."""
+    rows = b.plan.axes(vectors)[0]
+    x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)
+    if factor is not None and len(b.plan.axes(factor)) == 2:
+        env = {"x_": vectors, "f_": (factor, (rows, "k"))}
+        vectors = b.map(f"{vectors}_reach", x * f, env)
+        factor = None
+    read = b.product(name, (rows, "v"), vectors, state, flip_right=True)
+    if factor is not None:
+        read = b.map(f"{name}_decayed", x * f, {"x_": read, "f_": (factor, (rows,))})
+    if c.row_reach is not None and row_decay:
+        read = b.map(f"{name}_rows", x * f, {"x_": read, "f_": (c.row_reach, (rows, "v"))})
+    return read
+
+
+def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str) -> str:
+    """The dual at every row, linked, then read: for links that are not the identity."""
+    b, c, states = p.b, p.c, p.states
+    terms: dict[str, Any] = {}
+    expr: Any = sp.Integer(0)
+    for name, state, factor in (("a", states.memory, c.reach), ("m", states.momentum, c.carry)):
+        if state is None:
+            continue
+        term = sp.Symbol(f"{name}_", real=True)
+        terms[f"{name}_"] = (state, MATRIX)
+        if factor is not None:
+            axes = ("t", "k") if len(b.plan.axes(factor)) == 2 else ("t",)
+            terms[f"{name}f_"] = (factor, axes)
+            term = term * sp.Symbol(f"{name}f_", real=True)
+        expr = expr + term
+    for i, source in enumerate(sources):
+        new = c.accumulated(b, source)
+        terms[f"n{i}_"] = (new, ("t", *MATRIX))
+        expr = expr + sp.Symbol(f"n{i}_", real=True)
+    if b.plan.axes(states.memory) == MATRIX and all(t[1] != ("t", *MATRIX) for t in terms.values()):
+        raise AssertionError("a chunk without sources")
+    duals = b.map("A_rows", expr, terms, "dual")
+    memories = linked(b, duals, b.rule.retained.link, "W_rows")
+    return b.call("y", ("t", "v"), "recall", memories, query, equation="readout")
+
+
+def _normalised(p: Chunk, read: str, query: str, sources: tuple[Source, ...]) -> str:
+    b, c = p.b, p.c
+    if b.rule.problem.spec.readout.normalizer == "none":
+        return unscaled(b, read, c.m)
+    state = b.plan.given("n", ("k",), state=True)
+    (source,) = sources
+    k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
+    rate = b.map("rate", b.rate, b.coefficients(b.rate)) if b.rate != 1 else None
+    weights = c.scores(b, query, source.keys, source.through, before=False)
+    old = b.call("n_old", ("t",), "recall_row", state, query)
+    if c.reach is not None and len(b.plan.axes(c.reach)) == 1:
+        old = b.map("n_reach", k * f, {"k_": old, "f_": c.reach})
+    new = b.call("n_new", ("t",), "weigh", weights, *(() if rate is None else (rate,)))
+    env = {"k_": old, "f_": new}
+    weight = b.map("weight", k + f, env, "readout")
+    _carry_normaliser(p, state, source, rate)
+    return divided(b, read, weight, c.m)
+
+
+def _carry_normaliser(p: Chunk, state: str, source: Source, rate: str | None) -> None:
+    b, c = p.b, p.c
+    k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
+    keys = source.keys
+    for factor in (source.remain, rate):
+        if factor is not None:
+            env = {"k_": (keys, ("s", "k")), "f_": (factor, ("s",))}
+            keys = b.map(f"{keys}_weighed", k * f, env)
+    new = b.call("n_sum", ("k",), "total_rows", keys)
+    env: dict[str, Any] = {"k_": state, "f_": new}
+    expr = k + f
+    if c.reach is not None:
+        env["r_"] = (b.call(f"{c.reach}_end", (), "last", c.reach), ())
+        expr = k * sp.Symbol("r_", real=True) + f
+    b.plan.following[state] = b.map("n_next", expr, env, "readout")

@@ -1,0 +1,259 @@
+"""Decay, momentum, rate and window of a chunk as matrices (``parallel.md``, identity 1).
+
+mix_ts is what the dual after row t holds of the row written at s; ``mix_before`` is what the
+gradient at t sees of it. Scalar decays are matrices; channel decays stay inside the scores.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
+from mnemic.compiler.rule import Rule
+
+
+@dataclass
+class Coefficients:
+    """The quantities of one chunk; ``None`` stands for a factor of one that is not computed."""
+
+    banded: bool
+    rows: int
+    mix: dict[str, str | None]
+    seen: dict[str, str | None]
+    before: dict[str, str | None]
+    reach: str | None = None
+    reach_seen: str | None = None
+    reach_before: str | None = None
+    carry: str | None = None
+    carry_seen: str | None = None
+    carry_before: str | None = None
+    fade: str | None = None
+    fades: str | None = None
+    remain: str | None = None
+    log_channel: str | None = None
+    log_row: str | None = None
+    row_reach: str | None = None
+    row_remain: str | None = None
+    seen_factor: str | None = None
+    m: str | None = None
+    blended: str | None = None
+
+    def scores(self, b: Builder, targets: str, keys: str, through: str, *, before: bool) -> str:
+        """(x·k) ∘ mix for read-outs (rows t) against written rows s."""
+        mix = (self.before if before else self.mix)[through]
+        if self.log_channel is not None:
+            return self._channel_scores(b, targets, keys, before=before)
+        raw = b.product(f"{targets}_{keys}", ("t", "s"), targets, keys, flip_right=True)
+        if mix is None:
+            name = "strictly_lower" if before else "lower"
+            return b.call(f"{raw}_low", ("t", "s"), name, raw)
+        one, two = sp.Symbol("s_", real=True), sp.Symbol("m_", real=True)
+        return b.map(f"{raw}_mixed", one * two, {"s_": raw, "m_": (mix, ("t", "s"))})
+
+    def _channel_scores(self, b: Builder, targets: str, keys: str, *, before: bool) -> str:
+        assert self.log_channel is not None
+        name = f"{targets}_{keys}_" + ("before" if before else "now")
+        options: dict[str, Any] = {"rows": self.rows}
+        extra = () if self.blended is None else (self.blended,)
+        function = "scores_before" if before else "scores_after"
+        if self.blended is not None:
+            function = "blended_before" if before else "blended_after"
+        return b.call(
+            name, ("t", "s"), function, targets, keys, self.log_channel, *extra, **options
+        )
+
+    def accumulated(self, b: Builder, source: Any) -> str:
+        """Σ_s mix_ts u_s r_sᵀ for every row t."""
+        axes = ("t", "v", "k")
+        if self.log_channel is not None:
+            assert self.blended is None and self.rows == 1
+            return b.call("A_sums", axes, "accumulate_rows", self.log_channel, source.rows,
+                          source.keys)  # fmt: skip
+        mix = self.mix[source.through]
+        if mix is None:
+            mix = b.call("ones", ("t", "s"), "lower_ones", source.rows)
+        return b.call("A_sums", axes, "accumulate", mix, source.rows, source.keys)
+
+
+def channel_decay(rule: Rule) -> bool:
+    """Whether the decay differs by key channel."""
+    if rule.diagonal:
+        return False
+    per = {s.symbol: s.per for s in rule.scalars}
+    return any(per.get(symbol) in ("key", "outer") for symbol in rule.decay.free_symbols)
+
+
+def coefficients(b: Builder, banded: bool) -> Coefficients:
+    """The matrices of a chunk."""
+    rule = b.rule
+    rows = rule.window if b.slot else 1
+    nothing: dict[str, str | None] = {"memory": None, "momentum": None}
+    c = Coefficients(banded, rows, dict(nothing), dict(nothing), dict(nothing))
+    if rule.row_decay != 1:
+        c.log_row = b.log_decay(rule.row_decay, "log_row_decay")
+        assert c.log_row is not None
+        c.row_reach = b.call("row_reach", ("t", "v"), "reach_rows", c.log_row)
+        c.row_remain = b.call("row_remain", ("t", "v"), "remain_rows", c.log_row)
+    if channel_decay(rule):
+        _by_channel(b, c)
+    else:
+        _by_head(b, c)
+    return c
+
+
+# -- decay by key channel --------------------------------------------------------------------
+
+
+def _by_channel(b: Builder, c: Coefficients) -> None:
+    c.log_channel = b.log_decay(b.rule.decay)
+    if c.log_channel is None:
+        clamped = b.map("decay", b.rule.decay, b.coefficients(b.rule.decay))
+        c.log_channel = b.call("log_decay", ("t", "k"), "log_of", clamped)
+    c.reach = b.call("reach", ("t", "k"), "reach_rows", c.log_channel)
+    c.reach_before = b.call("reach_before", ("t", "k"), "delayed_rows", c.reach, fill=1.0)
+    c.reach_seen = c.reach_before
+    if b.rule.momentum is not None:
+        _blend(b, c)
+        return
+    c.remain = b.call("remain", ("t", "k"), "remain_rows", c.log_channel)
+    if c.rows > 1:
+        c.remain = b.call("remain_flat", ("s", "k"), "repeat_rows", c.remain, times=c.rows)
+
+
+def _blend(b: Builder, c: Coefficients) -> None:
+    """Momentum under a decay by channel: one matrix a channel."""
+    theta = _momentum(b)
+    c.blended = b.call("mix", ("k", "t", "s"), "decayed_products", c.log_channel or "", theta)
+    c.fade = b.call("fade", ("t",), "running_product", theta)
+    c.carry = b.call("carry", ("t", "k"), "blended_carry", c.log_channel or "", c.fade)
+    c.carry_before = b.call("carry_before", ("t", "k"), "delayed_rows", c.carry, fill=0.0)
+    c.carry_seen = c.carry_before
+    c.remain = b.call("remain", ("s", "k"), "blended_remain", c.blended)
+    fades = b.call("faded", ("t", "s"), "products", theta)
+    c.fades = b.call("fades", ("s",), "last_row", fades)
+    if c.rows > 1:
+        c.remain = b.call("remain_flat", ("s", "k"), "repeat_rows", c.remain, times=c.rows)
+        c.fades = b.call("fades_flat", ("s",), "repeat", c.fades, times=c.rows)
+
+
+def _momentum(b: Builder) -> str:
+    rule = b.rule
+    env: dict[str, Any] = b.coefficients(rule.momentum)
+    expr = rule.momentum
+    if not env:
+        env["zero"] = b.zero()
+        expr = expr + sp.Symbol("zero", real=True)
+    return b.map("theta", expr, env)
+
+
+# -- scalar decay ----------------------------------------------------------------------------
+
+
+def _by_head(b: Builder, c: Coefficients) -> None:
+    if b.stabilised:
+        _stabilised(b, c)
+        return
+    decay = _decay_matrix(b, c)
+    through = {"memory": decay, "momentum": decay}
+    if b.rule.momentum is not None:
+        through["momentum"] = _momentum_matrix(b, c, decay)
+    for state in through:
+        c.mix[state] = _windowed(b, c, through[state], state)
+    _delay(b, c)
+
+
+def _decay_matrix(b: Builder, c: Coefficients) -> str | None:
+    rule = b.rule
+    if rule.decay == 1:
+        return None
+    log_decay = b.log_decay(rule.decay)
+    if log_decay is None:
+        decay = b.map("decay", rule.decay, b.coefficients(rule.decay))
+        c.reach = b.call("reach", ("t",), "running_product", decay)
+        return b.call("mix", ("t", "s"), "products", decay)
+    c.reach = b.call("reach", ("t",), "reach", log_decay)
+    return b.call("mix", ("t", "s"), "segments", log_decay)
+
+
+def _momentum_matrix(b: Builder, c: Coefficients, decay: str | None) -> str:
+    """mix = 𝓢(α)·diag(gain)·𝓢(θ), and what the carried S adds."""
+    theta = _momentum(b)
+    faded = b.call("faded", ("t", "s"), "products", theta)
+    c.fade = b.call("fade", ("t",), "running_product", theta)
+    c.fades = b.call("fades", ("s",), "last_row", faded)
+    sums = b.call("sums", ("t", "s"), "lower_ones", theta) if decay is None else decay
+    if b.rule.gain != 1:
+        s, g = sp.Symbol("s_", real=True), sp.Symbol("g_", real=True)
+        gain = b.map("gain", b.rule.gain, b.coefficients(b.rule.gain))
+        sums = b.map("gained", s * g, {"s_": sums, "g_": (gain, ("s",))})
+    c.carry = b.call("carry", ("t",), "matrix_rows", sums, c.fade)
+    return b.product("mix_momentum", ("t", "s"), sums, faded)
+
+
+def _windowed(b: Builder, c: Coefficients, mix: str | None, state: str) -> str | None:
+    """The window as a band of weights, or as rows that share their token's decay."""
+    if c.rows > 1:
+        if mix is None:
+            mix = b.call("sums", ("t", "s"), "lower_ones_of", b.vector("q", "k"))
+        return b.call(
+            f"mix_{state}_rows", ("t", "s"), "spread_rows", mix, targets=1, sources=c.rows
+        )
+    if not c.banded:
+        return mix
+    weights = b.map("eta_gamma", *_window_weights(b))
+    band = b.call("band", ("t", "s"), "band", weights)
+    if mix is None:
+        mix = b.call("sums", ("t", "s"), "lower_ones_of", b.vector("q", "k"))
+    return b.product(f"mix_{state}_window", ("t", "s"), mix, band)
+
+
+def _window_weights(b: Builder) -> tuple[Any, dict[str, str]]:
+    expr = b.rate * WINDOW_WEIGHT
+    return expr, b.coefficients(expr)
+
+
+def _delay(b: Builder, c: Coefficients) -> None:
+    """One row earlier for predictions, times the decay that the gradient sees."""
+    rule = b.rule
+    for state, mix in c.mix.items():
+        if mix is not None:
+            c.before[state] = b.call(f"{mix}_before", ("t", "s"), "delayed_rows", mix, fill=0.0)
+    if c.reach is not None:
+        c.reach_before = b.call("reach_before", ("t",), "delayed", c.reach, fill=1.0)
+    if c.carry is not None:
+        c.carry_before = b.call("carry_before", ("t",), "delayed", c.carry, fill=0.0)
+    c.seen, c.reach_seen, c.carry_seen = dict(c.before), c.reach_before, c.carry_before
+    if rule.seen == 1 or rule.error.constant:
+        return
+    if rule.momentum is None and rule.seen == rule.decay and c.rows == 1:
+        c.seen, c.reach_seen = dict(c.mix), c.reach  # α_t times the row before is the row itself
+        return
+    factor = b.map("seen", rule.seen, b.coefficients(rule.seen))
+    x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)
+    for state, mix in c.before.items():
+        if mix is not None:
+            env = {"x_": mix, "f_": (factor, ("t",))}
+            c.seen[state] = b.map(f"{mix}_seen", x * f, env)
+    c.reach_seen = (
+        factor
+        if c.reach_before is None
+        else b.map("reach_seen", x * f, {"x_": c.reach_before, "f_": factor})
+    )
+    if c.carry_before is not None:
+        c.carry_seen = b.map("carry_seen", x * f, {"x_": c.carry_before, "f_": factor})
+
+
+def _stabilised(b: Builder, c: Coefficients) -> None:
+    """mix from the weights' logarithms, divided by exp(m) with m their running maximum."""
+    log_decay = b.log_decay(b.rule.decay)
+    if log_decay is None:
+        raise AssertionError("an exponential rate needs a positive decay")
+    carried = b.plan.given("m", (), state=True)
+    log_eta = b.argument("eta")
+    c.m = b.call("m_rows", ("t",), "running_maximum", log_decay, log_eta, carried,
+                 equation="readout")  # fmt: skip
+    c.mix["memory"] = b.call("mix", ("t", "s"), "stable_mix", log_decay, log_eta, c.m)
+    c.reach = b.call("reach", ("t",), "stable_reach", log_decay, carried, c.m)
+    b.plan.following[carried] = b.call("m_next", (), "last", c.m)
+    b.unit_rate = True

@@ -1,0 +1,142 @@
+"""Rule → Signature: the operator's arguments and states, described."""
+
+from typing import Any
+
+from mnemic.codegen.chunk import takes_band
+from mnemic.codegen.plan import Plan
+from mnemic.codegen.support.signature import Coefficient, Signature, State
+from mnemic.compiler.problem import Scalar
+from mnemic.compiler.rule import Rule
+from mnemic.dsl import features
+
+MEANINGS = {
+    "alpha": "decay of the state",
+    "beta": "decay of the state's rows (value channels)",
+    "eta": "rate of the step",
+    "delta": "threshold of the loss, or weight of the implicit step",
+    "theta": "momentum",
+    "gamma": "weight in the regression",
+    "lam": "strength of the global retention",
+    "phase": "angle by which a complex decay turns, in radians",
+    "bonus": "extra weight of the current token",
+    "scale": "what the entries sum to",
+    "radius": "largest norm of the memory",
+}
+
+STATES = {
+    "W": "the memory",
+    "A": "the dual of the memory",
+    "S": "momentum",
+    "n": "the normaliser",
+    "m": "running maximum of the weights' logarithms",
+    "anchor": "the memory at the last chunk's end",
+    "P": "inverse second moment of the keys",
+    "H": "second moment of the keys",
+    "U": "moment of values and keys",
+}
+
+
+def signature(rule: Rule, plan: Plan) -> Signature:
+    """Describe the operator of a rule whose recurrent plan is given."""
+    spec = rule.problem.spec
+    window_tails = ("k", "v", *_own_keys(rule)) if rule.window > 1 else ()
+    return Signature(
+        name=rule.name,
+        coefficients=tuple(_coefficient(s, rule) for s in rule.scalars if s.argument),
+        states=_states(rule, plan, window_tails),
+        keys=_own_keys(rule),
+        forms=rule.structure.forms,
+        steps=spec.optimizer.micro_steps,
+        inner=spec.optimizer.inner_steps if rule.moments is None else 1,
+        once=tuple(
+            s.argument for s in rule.scalars if s.name in ("alpha", "beta", "theta") and s.argument
+        ),  # fmt: skip
+        window=rule.window,
+        token_weights=rule.gamma == "token" and rule.window > 1,
+        banded=takes_band(rule),
+        anchor=rule.anchor if "anchor" in plan.states() else 1,
+        diagonal=rule.diagonal,
+        square=bool(getattr(spec.memory, "residual", False)),
+        phase=rule.phase,
+        chunk=_chunk(rule),
+        features=feature_size(rule),
+    )
+
+
+def _own_keys(rule: Rule) -> tuple[str, ...]:
+    keys = rule.problem.spec.keys
+    roles = (("predict", keys.predict), ("erase", keys.erase), ("write", keys.write))
+    return tuple(name for name, role in roles if role is not None and role.own)
+
+
+def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
+    assert scalar.argument is not None
+    axes = {"head": "", "key": "K", "value": "v", "outer": "K"}[scalar.per]
+    if rule.diagonal and axes:
+        axes = "k"
+    if scalar.name == "gamma" and rule.gamma == "window" and rule.window > 1:
+        axes = "c"
+    if scalar.name == "phase":
+        axes = "k"
+    low, high = value_range(scalar)
+    meaning = MEANINGS.get(scalar.name, "a coefficient of the spec")
+    meaning = f"log of the {meaning}" if scalar.logarithmic else meaning
+    micro = scalar.name in ("eta", "delta") and rule.problem.spec.optimizer.micro_steps > 1
+    return Coefficient(scalar.argument, meaning, axes, low, high, micro)
+
+
+def value_range(scalar: Scalar) -> tuple[float, float]:
+    """Where a coefficient lies: decays at most 1, sizes at least 0."""
+    infinity = float("inf")
+    if scalar.logarithmic:
+        return (-infinity, 0.0 if scalar.name != "eta" else infinity)
+    if scalar.name == "theta":
+        return (0.0, 1.0)
+    return (0.0 if scalar.symbol.is_positive else -infinity, infinity)
+
+
+def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]:
+    start = 1 / float(rule.moments.ridge) if rule.moments and rule.moments.ridge else 0.0
+    found = [
+        State(n, "".join(plan.axes(n)), STATES.get(n, n), start if n == "P" else 0.0)
+        for n in plan.states()
+    ]
+    if rule.window > 1:
+        names = [*tails, "live"] + (["gamma"] if rule.gamma == "token" else [])
+        found += [State(f"{n}_tail", "window", f"the last c - 1 tokens' {n}") for n in names]
+    if rule.phase:
+        found.append(State("angle", "angle", "the cumulative angle"))
+    if needs_position(rule, plan):
+        found.append(State("position", "position", "tokens since the document's start"))
+    return tuple(found)
+
+
+def needs_position(rule: Rule, plan: Plan) -> bool:
+    """Whether anything depends on the number of the token."""
+    return "anchor" in plan.states() or "t_index" in plan.graph
+
+
+def _chunk(rule: Rule) -> int:
+    if rule.structure.kind == "second-order":
+        return 32
+    if rule.diagonal or rule.window > 1 or "mix" in rule.problem.keys:
+        return 16
+    return 64 if rule.structure.kind in ("affine", "additive") else 32
+
+
+def feature_size(rule: Rule) -> str:
+    """D in terms of d_k, in the shapes that the operator reads."""
+    spec: Any = rule.problem.spec.features
+    match spec:
+        case features.Polynomial(degree=p, mode="power"):
+            return f"power({p})"
+        case features.Polynomial(degree=p) | features.Taylor(order=p):
+            return f"monomials({p})"
+        case features.Cosine():
+            return "double"
+        case features.Dpfp(nu=nu):
+            return f"multiple({2 * nu})"
+        case features.Random(features=m):
+            return f"fixed({m})"
+        case _:
+            return "d"

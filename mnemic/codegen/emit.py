@@ -1,0 +1,207 @@
+"""Plan → PyTorch source: one statement a quantity, in the order of the graph."""
+
+from typing import Any
+
+from mnemic.codegen.plan import Call, Given, Map, Phases, Plan, Product, Quantity, Read
+from mnemic.codegen.torch_printer import print_torch
+
+WIDTH = 96
+
+
+def statement(plan: Plan, quantity: Quantity, spelled: dict[str, str]) -> str:
+    """The right-hand side of a quantity's assignment; ``spelled`` renames what it reads."""
+    match quantity.op:
+        case Map(expr=expr, reads=reads):
+            return _map(quantity, expr, reads, spelled)
+        case Product(left=left, right=right, flip_left=fl, flip_right=fr):
+            a, b = spelled.get(left, left), spelled.get(right, right)
+            return f"{a}{'.mT' if fl else ''} @ {b}{'.mT' if fr else ''}"
+        case Call(function=function, arguments=arguments, options=options):
+            parts = [spelled.get(a, a) for a in arguments]
+            parts += [f"{name}={_option(function, name, value)}" for name, value in options]
+            return f"{_callee(plan, function)}({', '.join(parts)})"
+        case Given():
+            raise AssertionError(quantity.name)
+
+
+def _callee(plan: Plan, function: str) -> str:
+    return function if function in plan.functions else f"ops.{function}"
+
+
+def _option(function: str, name: str, value: Any) -> str:
+    code = isinstance(value, str) and (value.startswith("lambda ") or name in ("error", "adjoint"))
+    return str(value) if code and function != "features" else repr(value)
+
+
+def _map(quantity: Quantity, expr: Any, reads: tuple[Read, ...], spelled: dict[str, str]) -> str:
+    axes = list(quantity.axes)
+    names = {}
+    for read in reads:
+        name = spelled.get(read.quantity, read.quantity)
+        names[read.symbol] = name + aligned(read.axes, axes)
+    return print_torch(expr, names)
+
+
+def aligned(axes: tuple[str, ...], into: list[str]) -> str:
+    """The index that lines a quantity's trailing axes up with those of the result."""
+    if not axes:
+        return "[..." + ", None" * len(into) + "]" if into else ""
+    kept = [":" if axis in axes else "None" for axis in into]
+    if "None" not in kept:
+        return ""
+    lead = kept.index("None")
+    if all(k == "None" for k in kept[lead:]):
+        return "[..." + ", None" * (len(kept) - lead) + "]"
+    first = 0 if kept[0] == "None" else kept.index("None")
+    return "[..., " + ", ".join(kept[first if kept[0] == "None" else 0 :]) + "]"
+
+
+def wrapped(target: str, source: str, comment: str, indent: int) -> list[str]:
+    """An assignment in lines of at most ``WIDTH`` characters, with its equation as a comment."""
+    pad = " " * indent
+    tail = f"  # {comment}" if comment else ""
+    line = f"{pad}{target} = {source}"
+    if len(line) + len(tail) <= WIDTH:
+        return [line + tail]
+    if len(line) <= WIDTH:
+        return [f"{pad}# {comment}", line] if comment else [line]
+    head = [f"{pad}# {comment}"] if comment else []
+    return [*head, f"{pad}{target} = (", *_broken(source, indent + 4), f"{pad})"]
+
+
+def _broken(source: str, indent: int) -> list[str]:
+    """Break a long expression at commas and operators outside of its words."""
+    lines, current = [], " " * indent
+    for word in source.split(" "):
+        if len(current) + len(word) + 1 > WIDTH and current.strip():
+            lines.append(current.rstrip())
+            current = " " * indent
+        current += word + " "
+    return [*lines, current.rstrip()]
+
+
+def block(
+    plan: Plan, quantities: tuple[Quantity, ...], indent: int, numbers: dict[str, str],
+    spelled: dict[str, str] | None = None,
+) -> list[str]:  # fmt: skip
+    """Statements of one phase."""
+    lines: list[str] = []
+    for quantity in quantities:
+        if isinstance(quantity.op, Given):
+            continue
+        source = statement(plan, quantity, spelled or {})
+        comment = numbers.get(quantity.equation, "")
+        lines += wrapped(quantity.name, source, comment, indent)
+    return lines
+
+
+def scalar_loop(plan: Plan, numbers: dict[str, str], doc: str, name: str) -> str:
+    """The recurrent form: a loop over tokens; arguments are [T, M, …], states [M, …]."""
+    phases = plan.phases(late=False)
+    lines = [*_opening(plan, name, doc), *block(plan, phases.before, 4, numbers)]
+    lines += ["    outputs = []", f"    for t in range({_length(plan)}):"]
+    slices = _slices(plan, phases, "t")
+    lines += [f"        {n}_t = {n}[t]" for n in slices]
+    spelled = {n: f"{n}_t" for n in slices}
+    lines += block(plan, phases.scan, 8, numbers, spelled)
+    lines += [f"        outputs.append({spelled.get(plan.output, plan.output)})"]
+    lines += _advance(plan, phases, numbers, spelled, "closes(t)")
+    lines += ["    return torch.stack(outputs), " + _states(plan)]
+    return "\n".join(lines) + "\n"
+
+
+def chunk_loop(plan: Plan, numbers: dict[str, str], doc: str, name: str) -> str:
+    """The chunk form: before, scan over chunks, after; arguments are [N, M, C, …]."""
+    phases = plan.phases()
+    lines = _opening(plan, name, doc)
+    lines += ["    # every chunk at once", *block(plan, phases.before, 4, numbers)]
+    if not phases.scan and not plan.states():
+        return "\n".join([*lines, f"    return {plan.output}, {_states(plan)}"]) + "\n"
+    slices = _slices(plan, phases, "i")
+    kept = _kept(plan, phases)
+    lines += ["    # chunk by chunk: what the next state needs of this one"]
+    lines += [f"    {_plural(n)} = []" for n in kept]
+    lines += [f"    for i in range({_length(plan)}):"]
+    lines += [f"        {_plural(n)}.append({n})" for n in kept if n in plan.states()]
+    spelled = {n: f"{n}[i]" for n in slices}
+    lines += block(plan, phases.scan, 8, numbers, spelled)
+    lines += [f"        {_plural(n)}.append({n})" for n in kept if n not in plan.states()]
+    lines += _advance(plan, phases, numbers, spelled, "closes(i)")
+    if phases.after:
+        lines += ["    # every chunk at once: the read-out"]
+        stacked = {n: f"all_{n}" for n in kept}
+        lines += [f"    all_{n} = torch.stack({_plural(n)})" for n in kept]
+        lines += block(plan, phases.after, 4, numbers, stacked)
+    output = plan.output
+    if output in {q.name for q in phases.scan}:
+        output = f"torch.stack({_plural(output)})"
+    lines += [f"    return {output}, {_states(plan)}"]
+    return "\n".join(lines) + "\n"
+
+
+def function(plan: Plan, name: str, doc: str) -> str:
+    """A plan without a loop as one function."""
+    statements = plan.ordered()
+    lines = [f"def {name}({', '.join(plan.arguments())}):", f'    """{doc}"""']
+    lines += block(plan, statements, 4, {})
+    return "\n".join([*lines, f"    return {plan.output}"]) + "\n"
+
+
+def _opening(plan: Plan, name: str, doc: str) -> list[str]:
+    arguments = ", ".join([*plan.arguments(), "*", *plan.states(), "closes"])
+    if not plan.arguments():
+        raise AssertionError("a form without arguments")
+    head = f"def {name}({arguments}):"
+    if len(head) > WIDTH:
+        head = f"def {name}(\n    {arguments},\n):"
+    return [head, f'    """{doc}"""']
+
+
+def _length(plan: Plan) -> str:
+    return f"{plan.arguments()[0]}.shape[0]"
+
+
+def _plural(name: str) -> str:
+    return f"every_{name}"
+
+
+def _advance(
+    plan: Plan, phases: Phases, numbers: dict[str, str], spelled: dict[str, str], closes: str
+) -> list[str]:
+    """Move the states to what follows; a closing chunk moves anchors too."""
+    moves = {s: n for s, n in plan.following.items() if s != n}
+    lines = []
+    if moves:
+        left = ", ".join(moves)
+        right = ", ".join(spelled.get(n, n) for n in moves.values())
+        lines.append(f"        {left} = {right}")
+    if plan.closed:
+        renamed = {**spelled, **{n: s for s, n in moves.items()}}
+        lines.append(f"        if {closes}:")
+        lines += block(plan, phases.closing, 12, numbers, renamed)
+        left = ", ".join(plan.closed)
+        right = ", ".join(renamed.get(n, n) for n in plan.closed.values())
+        lines.append(f"            {left} = {right}")
+    return lines
+
+
+def _states(plan: Plan) -> str:
+    return "{" + ", ".join(f'"{s}": {s}' for s in plan.states()) + "}"
+
+
+def _slices(plan: Plan, phases: Phases, _index: str) -> list[str]:
+    """What the loop reads of quantities that were computed for all chunks at once."""
+    outside = {q.name for q in phases.before}
+    inside = [*phases.scan, *phases.closing]
+    read = [n for q in inside for n in q.reads() if n in outside]
+    ends = [n for n in (*plan.following.values(), plan.output) if n in outside]
+    return list(dict.fromkeys(read + (ends if not phases.after else [])))
+
+
+def _kept(plan: Plan, phases: Phases) -> list[str]:
+    """States and scan quantities that the read-out phase needs of every chunk."""
+    inside = {q.name for q in (*phases.scan, *phases.closing)} | set(plan.states())
+    read = [n for q in phases.after for n in q.reads() if n in inside]
+    if plan.output in inside:
+        read.append(plan.output)
+    return list(dict.fromkeys(read))

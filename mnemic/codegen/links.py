@@ -1,0 +1,65 @@
+"""Links and mirrors as quantities of a plan."""
+
+from typing import Any
+
+from mnemic.codegen.builder import Builder
+from mnemic.codegen.plan import Call
+from mnemic.codegen.torch_printer import print_torch
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.retention import Link
+
+MATRIX = ("v", "k")
+
+
+def linked(b: Builder, dual: str, link: Link, name: str = "W") -> str:
+    """W = link(A)."""
+    axes = b.plan.axes(dual)
+    expr = link.expr
+    if link.normaliser == "none" and expr is not None:
+        return b.map(name, expr, {"a": dual, **b.coefficients(expr)}, "link")
+    if link.normaliser == "norm":
+        nu = b.call("nu", axes[:-2], "entry_norm", dual, power=float(link.power))
+        env: dict[str, Any] = {"a": dual, "nu": (nu, axes[:-2]), **b.coefficients(expr)}
+        return b.map(name, expr, env, "link")
+    scale = scale_of(b, link, dual)
+    if link.normaliser == "softmax":
+        exponent = b.map("exponent", expr, {"a": dual, **b.coefficients(expr)})
+        return b.call(name, axes, "simplex", exponent, *scale, equation="link", over=link.over)
+    if link.normaliser == "ball":
+        return b.call(name, axes, "ball", dual, *scale, equation="link")
+    if link.normaliser == "root":
+        return rooted(b, link, dual, None, name)
+    low, high = (float(end) for end in link.domain)
+    slope, args = _function(b, link.slope, "w")
+    op = Call("inverse_link", (dual, *args), (("domain", (low, high)), ("slope", slope)))
+    return b.plan.add(name, axes, op, "link")
+
+
+def rooted(b: Builder, link: Link, dual: str, factor: str | None, name: str) -> str:
+    """W = factor ∘ link(A − ζ) with ζ the root of Σ W = scale."""
+    axes = b.plan.axes(dual)
+    expr = link.expr.subs(sym.zeta, 0)
+    entry, args = _function(b, expr, "a")
+    scale = scale_of(b, link, dual)
+    factors = () if factor is None else (factor,)
+    op = Call(
+        "on_simplex", (dual, *scale, *factors, *args), (("entry", entry), ("over", link.over))
+    )
+    return b.plan.add(name, axes, op, "link")
+
+
+def scale_of(b: Builder, link: Link, like: str) -> tuple[str, ...]:
+    """The scale or radius as a quantity; ``like`` gives a constant its dtype."""
+    expr = b.rule.problem.value(str(link.scale), link.scale)
+    if not expr.free_symbols:
+        return (b.call("scale", (), "constant", like, value=float(expr)),)
+    return (b.map("scale", expr, b.coefficients(expr)),)
+
+
+def _function(b: Builder, expr: Any, variable: str) -> tuple[str, tuple[str, ...]]:
+    """A one-argument function of coefficients as a lambda's source, and the coefficients."""
+    env = b.coefficients(expr)
+    names = list(env)
+    matrix = {n: n for n in names}
+    body = print_torch(expr, matrix)
+    return f"lambda {', '.join([variable, *names])}: {body}", tuple(env[n] for n in names)

@@ -1,0 +1,170 @@
+"""A form's plan: a graph of named quantities, from which statements and their order follow.
+
+A quantity has trailing axes (``t`` rows of a chunk, ``s`` rows as sources, ``k`` features, ``v``
+value channels, ``r`` slots of a window); whatever stands before them is a batch. The graph decides
+what is computed for all chunks at once (what no carried state reaches), what must go chunk by
+chunk (what the next state needs of this one), and what can wait until all states are known.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+
+
+@dataclass(frozen=True)
+class Given:
+    """An argument of the form, or a carried state."""
+
+    state: bool = False
+
+
+@dataclass(frozen=True)
+class Read:
+    """A quantity read inside an expression, with its axes as this expression sees them."""
+
+    symbol: str
+    quantity: str
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Map:
+    """An elementwise expression (SymPy) of other quantities."""
+
+    expr: Any
+    reads: tuple[Read, ...]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product over the last two axes, either side transposed where told."""
+
+    left: str
+    right: str
+    flip_left: bool = False
+    flip_right: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of the support module, with quantities and literal options."""
+
+    function: str
+    arguments: tuple[str, ...]
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+Op = Given | Map | Product | Call
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A named quantity: its axes, how it is computed, and the equation that it belongs to."""
+
+    name: str
+    axes: tuple[str, ...]
+    op: Op
+    equation: str = ""
+
+    def reads(self) -> tuple[str, ...]:
+        """The names that its statement reads."""
+        match self.op:
+            case Map(reads=reads):
+                return tuple(dict.fromkeys(r.quantity for r in reads))
+            case Product(left=left, right=right):
+                return (left, right)
+            case Call(arguments=arguments):
+                return arguments
+            case _:
+                return ()
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Statements before the scan, inside it, at the end of a closing chunk, and after it."""
+
+    before: tuple[Quantity, ...]
+    scan: tuple[Quantity, ...]
+    closing: tuple[Quantity, ...]
+    after: tuple[Quantity, ...]
+
+
+@dataclass
+class Plan:
+    """The graph while it is built; quantities computed alike are one."""
+
+    graph: Any = field(default_factory=nx.DiGraph)
+    known: dict[Any, str] = field(default_factory=dict)
+    following: dict[str, str] = field(default_factory=dict)
+    closed: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, str] = field(default_factory=dict)
+    output: str = ""
+
+    def given(self, name: str, axes: tuple[str, ...], *, state: bool = False) -> str:
+        """Declare an argument or a state."""
+        return self._put(Quantity(name, axes, Given(state)))
+
+    def add(self, name: str, axes: tuple[str, ...], op: Op, equation: str = "") -> str:
+        """Add a quantity, or return the name of the equal one that is already there."""
+        key = (op, axes)
+        if key not in self.known:
+            while name in self.graph:
+                name += "_"
+            self.known[key] = self._put(Quantity(name, axes, op, equation))
+        return self.known[key]
+
+    def axes(self, name: str) -> tuple[str, ...]:
+        """The axes of a quantity."""
+        return self[name].axes
+
+    def __getitem__(self, name: str) -> Quantity:
+        found: Quantity = self.graph.nodes[name]["quantity"]
+        return found
+
+    def _put(self, quantity: Quantity) -> str:
+        self.graph.add_node(quantity.name, quantity=quantity, index=len(self.graph))
+        for read in quantity.reads():
+            self.graph.add_edge(read, quantity.name)
+        return quantity.name
+
+    def needed(self) -> set[str]:
+        """What the output or a next state depends on."""
+        ends = {self.output, *self.following.values(), *self.closed.values()}
+        return set().union(*(nx.ancestors(self.graph, end) | {end} for end in ends))
+
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments that are used, in order of declaration."""
+        return tuple(q.name for q in self._ordered(self.needed()) if q.op == Given())
+
+    def states(self) -> tuple[str, ...]:
+        """The carried states, in order of declaration."""
+        return tuple(n for n in self.graph if self[n].op == Given(state=True))
+
+    def phases(self, *, late: bool = True) -> Phases:
+        """Split the needed statements by what the carried states reach (``late``: reads after)."""
+        carried = self.states()
+        reached = set().union(*(nx.descendants(self.graph, s) for s in carried), set())
+        open_ends = set(self.following.values())
+        closed_ends = set(self.closed.values())
+        if not late:
+            open_ends = open_ends | {self.output}
+        serial = set().union(*(nx.ancestors(self.graph, e) | {e} for e in open_ends), set())
+        closing = set().union(*(nx.ancestors(self.graph, e) | {e} for e in closed_ends), set())
+        closing -= serial
+        needed = self.needed()
+        return Phases(
+            before=self._ordered(needed - reached - set(carried)),
+            scan=self._ordered(needed & reached & serial),
+            closing=self._ordered(needed & reached & closing),
+            after=self._ordered((needed & reached) - serial - closing),
+        )
+
+    def ordered(self) -> tuple[Quantity, ...]:
+        """Everything that the output needs, in order."""
+        return self._ordered(self.needed())
+
+    def _ordered(self, names: set[str]) -> tuple[Quantity, ...]:
+        index = self.graph.nodes(data="index")
+        order = nx.lexicographical_topological_sort(self.graph, key=lambda name: index[name])
+        return tuple(self[name] for name in order if name in names)

@@ -1,0 +1,203 @@
+"""The recurrent form: the normal form of the rule, one token at a time."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
+from mnemic.codegen.links import linked, rooted
+from mnemic.codegen.plan import Plan
+from mnemic.codegen.readouts import headed, normalised, with_bonus
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.rule import Rule
+
+MATRIX = ("v", "k")
+
+
+@dataclass(frozen=True)
+class States:
+    """The carried states by role; the memory's is called A unless the link is the identity."""
+
+    memory: str
+    momentum: str | None
+    anchor: str | None
+
+
+def declare_states(b: Builder) -> States:
+    """Declare what is carried from token to token."""
+    rule = b.rule
+    free = rule.retained.mode != "dual" and rule.anchor == 1
+    plain = rule.retained.mode == "dual" and rule.retained.link.identity
+    memory = b.plan.given("W" if plain or free else "A", MATRIX, state=True)
+    momentum = b.plan.given("S", MATRIX, state=True) if rule.momentum is not None else None
+    anchor = b.plan.given("anchor", MATRIX, state=True) if _anchored(rule) else None
+    return States(memory, momentum, anchor)
+
+
+def stabilise(b: Builder) -> None:
+    """Shares of old and new under a running maximum m of the weights' logarithms."""
+    if not b.stabilised:
+        return
+    log_decay = b.log_decay(b.rule.decay)
+    assert log_decay is not None
+    m = b.plan.given("m", (), state=True)
+    old, new, top = (sp.Symbol(s, real=True) for s in ("old_", "new_", "top_"))
+    kept = b.map("log_kept", old + new, {"old_": log_decay, "new_": m})
+    log_eta = b.argument("eta")
+    following = b.map("m_next", sp.Max(old, new), {"old_": kept, "new_": log_eta}, "readout")
+    b.plan.following[m] = following
+    b.shares = {
+        "kept_share": b.map("kept", sp.exp(old - top), {"old_": kept, "top_": following}),
+        "new_share": b.map("new", sp.exp(new - top), {"new_": log_eta, "top_": following}),
+    }
+
+
+def _anchored(rule: Rule) -> bool:
+    return rule.structure.kind == "frozen" or rule.problem.spec.readout.memory == "anchor"
+
+
+def build(rule: Rule) -> Plan:
+    """The plan of one token."""
+    slot = ("r",) if rule.window > 1 else ()
+    b = Builder(rule, (), slot=slot)
+    b.declare_vectors()
+    states = declare_states(b)
+    stabilise(b)
+    roles = b.roles()
+    seen = _reference(b, states)
+    written = _gradient(b, roles, seen)
+    dual = _update(b, states, written)
+    memory = _memory(b, states, dual)
+    b.plan.following[states.memory] = memory if _free(rule) else dual
+    if states.anchor is not None:
+        b.plan.closed[states.anchor] = memory
+        b.plan.following[states.anchor] = states.anchor
+        if rule.retained.mode == "prox":
+            b.plan.closed[states.memory] = b.map("B", rule.retained.mirror, {"w": memory}, "dual")
+    _read(b, states, memory, roles)
+    return b.plan
+
+
+def _free(rule: Rule) -> bool:
+    """Whether the state is W itself although the link is no identity."""
+    return rule.retained.mode != "dual" and rule.anchor == 1
+
+
+def _reference(b: Builder, states: States) -> str:
+    """W_ref: the memory that the gradient sees."""
+    rule = b.rule
+    if states.anchor is not None and rule.structure.kind == "frozen":
+        return states.anchor
+    seen = states.memory
+    if rule.seen != 1:
+        env: dict[str, Any] = {**_sided(b, rule.seen), "memory": states.memory}
+        seen = b.map("seen", rule.seen * sp.Symbol("memory", real=True), env, "prediction")
+    if _free(rule):
+        return seen
+    return linked(b, seen, rule.retained.link, "W_seen")
+
+
+def _sided(b: Builder, expr: Any) -> dict[str, str]:
+    return b.coefficients(expr)
+
+
+def _gradient(b: Builder, roles: dict[str, str], seen: str) -> tuple[tuple[str, str], ...]:
+    """The steps −η G as matrices, each with the state that it goes through."""
+    rule = b.rule
+    rows = b.plan.axes(roles["value"])[:-1]
+    prediction = None
+    if not rule.error.constant:
+        flat = rows == ()
+        function = "recall" if flat else "recall_rows"
+        prediction = b.call("y_hat", (*rows, "v"), function, seen, roles["predict"],
+                            equation="prediction")  # fmt: skip
+    through = "memory" if rule.momentum is None else "momentum"
+    factor = -b.rate * _window_weight(rule)
+    if rule.split:
+        erased = b.error(rule.error.slope * sym.y, prediction, roles["value"], roles["predict"],
+                         "erased", factor)  # fmt: skip
+        written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
+                          factor)  # fmt: skip
+        direct = "memory" if rule.momentum_on == "write" else through
+        return (
+            (_outer(b, "erasure", erased, roles["erase"]), direct),
+            (_outer(b, "writing", written, roles["write"]), through),
+        )
+    step = _signal(b, prediction, roles, factor)
+    return ((_outer(b, "G", step, roles["write"]), through),)
+
+
+def _signal(b: Builder, prediction: str | None, roles: dict[str, str], factor: Any) -> str:
+    return headed(b, prediction, roles, factor, "u")
+
+
+def _window_weight(rule: Rule) -> Any:
+    return sp.Integer(1) if rule.window == 1 else WINDOW_WEIGHT
+
+
+def _outer(b: Builder, name: str, rows: str, keys: str) -> str:
+    if "r" in b.plan.axes(rows):
+        return b.product(name, MATRIX, rows, keys, flip_left=True, equation="gradient")
+    u, k = sp.Symbol("u", real=True), sp.Symbol("kay", real=True)
+    return b.map(name, u * k, {"u": rows, "kay": keys}, "gradient")
+
+
+def _update(b: Builder, states: States, written: tuple[tuple[str, str], ...]) -> str:
+    """A_t = decay ∘ A_{t−1} + gain·S_t."""
+    rule = b.rule
+    direct = [name for name, through in written if through == "memory"]
+    averaged = [name for name, through in written if through == "momentum"]
+    terms: dict[str, str] = {f"term{i}": name for i, name in enumerate(direct)}
+    if states.momentum is not None:
+        env = {f"g{i}": name for i, name in enumerate(averaged)}
+        total = sum((sp.Symbol(g, real=True) for g in env), sp.Integer(0))
+        expr = rule.momentum * sp.Symbol("S_", real=True) + total
+        env |= {"S_": states.momentum, **b.coefficients(rule.momentum)}
+        terms["momentum"] = b.map("S_next", expr, env, "momentum")
+        b.plan.following[states.momentum] = terms["momentum"]
+    base = states.memory
+    if rule.retained.mode == "prox" and rule.anchor == 1:
+        base = b.map("B", rule.retained.mirror, {"w": states.memory}, "dual")
+    step = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
+    env = dict(terms)
+    if rule.retained.mode == "multiplicative":
+        scaled = b.decay * rule.row_decay * sp.Symbol("W_", real=True)
+        kept = b.map("kept", scaled, {"W_": states.memory, **b.coefficients(scaled)}, "dual")
+        dual = b.map("step", step, env)
+        return _multiplied(b, kept, dual)
+    expr = b.decay * rule.row_decay * sp.Symbol("A_", real=True) + rule.gain * step
+    env |= {"A_": base, **b.coefficients(b.decay * rule.row_decay), **b.coefficients(rule.gain)}
+    return b.map("A_next" if states.memory == "A" else "W_next", expr, env, "dual")
+
+
+def _multiplied(b: Builder, kept: str, step: str) -> str:
+    link = b.rule.retained.link
+    if link.normaliser == "root":
+        return rooted(b, link, step, kept, "W_next")
+    factor = b.map("g", link.expr, {"a": step, **b.coefficients(link.expr)})
+    one, two = sp.Symbol("kept_", real=True), sp.Symbol("g_", real=True)
+    return b.map("W_next", one * two, {"kept_": kept, "g_": factor}, "link")
+
+
+def _memory(b: Builder, states: States, dual: str) -> str:
+    if b.rule.retained.mode == "multiplicative":
+        return dual
+    return linked(b, dual, b.rule.retained.link, "W_now")
+
+
+def _read(b: Builder, states: States, memory: str, roles: dict[str, str]) -> None:
+    readout = b.rule.problem.spec.readout
+    if readout.memory == "anchor":
+        assert states.anchor is not None
+        memory = states.anchor
+    elif readout.memory == "before":
+        memory = (
+            states.memory
+            if _free(b.rule)
+            else linked(b, states.memory, b.rule.retained.link, "W_before")
+        )
+    query = b.featured("q")
+    read = b.call("y", ("v",), "recall", memory, query, equation="readout")
+    read = with_bonus(b, read, query, roles)
+    b.plan.output = normalised(b, read, query, roles)

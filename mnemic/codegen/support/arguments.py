@@ -1,0 +1,146 @@
+"""Checks of an operator's arguments: one clear error each, before anything is computed."""
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .signature import Signature
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+class ArgumentError(ValueError):
+    """An argument that the operator cannot take: which, what was read, what is allowed."""
+
+
+def check(
+    signature: Signature, q: Tensor, k: Tensor, v: Tensor, coefficients: Mapping[str, Any],
+    mask: Tensor | None, cu_seqlens: Tensor | None,
+) -> None:  # fmt: skip
+    """Check names, shapes, dtypes and devices."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        _check_tensor(signature, name, tensor)
+    _check_names(signature, coefficients)
+    sizes = _sizes(signature, q, k, v)
+    _check_vectors(signature, q, k, v, sizes)
+    for coefficient in signature.coefficients:
+        value = coefficients[coefficient.name]
+        expected = _expected(signature, coefficient.axes, coefficient.micro, sizes)
+        _check_value(signature, coefficient.name, value, expected, q)
+    for name in signature.keys:
+        expected = _expected(signature, "k", True, sizes)
+        _check_value(signature, name, coefficients[name], expected, q)
+    _check_masks(signature, mask, cu_seqlens, sizes)
+
+
+def fail(signature: Signature, message: str) -> ArgumentError:
+    """The error, with the operator's name."""
+    return ArgumentError(f"{signature.name}: {message}")
+
+
+def one_of(signature: Signature, what: str, word: str, allowed: Collection[str]) -> None:
+    """Refuse a word that is not among the allowed, naming the nearest."""
+    if word not in allowed:
+        close = difflib.get_close_matches(str(word), list(allowed), 1)
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        names = ", ".join(allowed) or "none"
+        raise fail(signature, f"{what}: read '{word}', allowed: {names}{hint}")
+
+
+def _check_tensor(signature: Signature, name: str, tensor: Any) -> None:
+    if not isinstance(tensor, Tensor):
+        raise fail(signature, f"{name}: read {type(tensor).__name__}, a torch.Tensor is needed")
+    if tensor.dtype not in DTYPES:
+        names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
+        raise fail(signature, f"{name}: read dtype {tensor.dtype}, allowed: {names}")
+
+
+def _check_names(signature: Signature, coefficients: Mapping[str, Any]) -> None:
+    names = (*(c.name for c in signature.coefficients), *signature.keys)
+    for name in coefficients:
+        one_of(signature, "unknown coefficient", name, names)
+    missing = [name for name in names if coefficients.get(name) is None]
+    if missing:
+        texts = {c.name: str(c) for c in signature.coefficients}
+        listed = "; ".join(texts.get(n, f"{n} (as k)") for n in missing)
+        raise fail(signature, f"missing: {listed}")
+
+
+def _sizes(signature: Signature, q: Tensor, k: Tensor, v: Tensor) -> dict[str, int]:
+    if q.ndim != 4:
+        raise fail(signature, f"q: read shape {list(q.shape)}, expected [B, T, H, d_k]")
+    rank = 5 if signature.steps > 1 else 4
+    layout = "[B, T, n, H, d]" if rank == 5 else "[B, T, H, d]"
+    for name, x in (("k", k), ("v", v)):
+        if x.ndim != rank:
+            raise fail(signature, f"{name}: read shape {list(x.shape)}, expected {layout}")
+    batch, time, heads, width = q.shape
+    return {"B": batch, "T": time, "q heads": heads, "H": k.shape[-2], "k": width,
+            "v": v.shape[-1], "c": signature.window, "n": signature.steps}  # fmt: skip
+
+
+def _check_vectors(
+    signature: Signature, q: Tensor, k: Tensor, v: Tensor, sizes: dict[str, int]
+) -> None:
+    width = "s" if "slots" in sizes else "k"
+    del width
+    for name, tensor, channel in (("k", k, "k"), ("v", v, "v")):
+        expected = _expected(signature, channel, True, sizes)
+        if tuple(tensor.shape) != expected:
+            shown = f"{list(tensor.shape)}, expected {list(expected)}"
+            raise fail(signature, f"{name}: read shape {shown} (q has {list(q.shape)})")
+        if tensor.dtype != q.dtype or tensor.device != q.device:
+            shown = f"{tensor.dtype} on {tensor.device}, q has {q.dtype} on {q.device}"
+            raise fail(signature, f"{name}: read {shown}")
+    if sizes["q heads"] % sizes["H"]:
+        shown = f"q has {sizes['q heads']} heads, k has {sizes['H']}"
+        raise fail(signature, f"q's heads must be a multiple of k's: {shown}")
+    if (signature.diagonal or signature.square) and sizes["k"] != sizes["v"]:
+        raise fail(signature, f"d_k = d_v is needed; read {sizes['k']} and {sizes['v']}")
+
+
+def _expected(
+    signature: Signature, axes: str, micro: bool, sizes: dict[str, int]
+) -> tuple[int, ...]:
+    steps = (sizes["n"],) if micro and signature.steps > 1 else ()
+    channel = {"": (), "k": (sizes["k"],), "v": (sizes["v"],), "c": (sizes["c"],)}
+    shape = (sizes["B"], sizes["T"], *steps, sizes["H"])
+    return (*shape, *channel.get(axes, (-1,)))
+
+
+def _check_value(
+    signature: Signature, name: str, value: Any, expected: tuple[int, ...], q: Tensor
+) -> None:
+    _check_tensor(signature, name, value)
+    shape = tuple(value.shape)
+    fits = len(shape) == len(expected) and all(
+        e in (-1, s) for s, e in zip(shape, expected, strict=True)
+    )
+    if not fits:
+        shown = ", ".join("D" if e == -1 else str(e) for e in expected)
+        raise fail(signature, f"{name}: read shape {list(shape)}, expected [{shown}]")
+    if value.device != q.device:
+        raise fail(signature, f"{name}: read device {value.device}, q is on {q.device}")
+
+
+def _check_masks(
+    signature: Signature, mask: Tensor | None, cu_seqlens: Tensor | None, sizes: dict[str, int]
+) -> None:
+    if mask is not None:
+        if mask.dtype != torch.bool or tuple(mask.shape) != (sizes["B"], sizes["T"]):
+            shown = f"{mask.dtype} {list(mask.shape)}"
+            expected = f"torch.bool [{sizes['B']}, {sizes['T']}]"
+            raise fail(signature, f"mask: read {shown}, expected {expected}")
+        if cu_seqlens is not None:
+            raise fail(signature, "give mask or cu_seqlens, not both")
+    if cu_seqlens is None:
+        return
+    if sizes["B"] != 1:
+        raise fail(signature, f"cu_seqlens packs documents into B = 1; read B = {sizes['B']}")
+    ends = cu_seqlens.tolist() if cu_seqlens.ndim == 1 else []
+    rising = all(a <= b for a, b in zip(ends, ends[1:], strict=False))
+    if len(ends) < 2 or ends[0] != 0 or ends[-1] != sizes["T"] or not rising:
+        raise fail(signature, f"cu_seqlens must rise from 0 to T = {sizes['T']}; read {ends}")

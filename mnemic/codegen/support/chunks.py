@@ -1,0 +1,265 @@
+"""Chunkwise algebra: decays as matrices, triangular systems, windows.
+
+Shapes are given by their trailing axes; any batch may stand before them. C is the chunk.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+BASE = 16
+"""Rows below which a triangular matrix is inverted directly."""
+
+
+def segments(log_decay: Tensor) -> Tensor:
+    """[..., C] → [..., C, C]: Π of decays over s < i ≤ t, zero for s > t.
+
+    Summed segment by segment, not as differences of prefix sums, which cancel at strong decay.
+    """
+    size = log_decay.shape[-1]
+    ones = torch.ones(size, size, dtype=torch.bool, device=log_decay.device)
+    steps = log_decay[..., :, None].expand(*log_decay.shape, size)
+    steps = steps.masked_fill(~ones.tril(-1), 0.0)
+    return torch.exp(steps.cumsum(-2).masked_fill(~ones.tril(), -torch.inf))
+
+
+def products(factor: Tensor) -> Tensor:
+    """[..., C] → [..., C, C]: Π of factors over s < i ≤ t, zero for s > t; zeros are allowed."""
+    size = factor.shape[-1]
+    ones = torch.ones(size, size, dtype=torch.bool, device=factor.device)
+    steps = factor[..., :, None].expand(*factor.shape, size)
+    return steps.masked_fill(~ones.tril(-1), 1.0).cumprod(-2).tril()
+
+
+def reach(log_decay: Tensor) -> Tensor:
+    """[..., C(, K)] decay from the chunk's start to each row; the row axis is given by ``rows``."""
+    return torch.exp(log_decay.cumsum(-1))
+
+
+def reach_rows(log_decay: Tensor) -> Tensor:
+    """[..., C, K] → [..., C, K]: decay from the chunk's start to each row, by channel."""
+    return torch.exp(log_decay.cumsum(-2))
+
+
+def remain_rows(log_decay: Tensor) -> Tensor:
+    """[..., C, K] → [..., C, K]: decay from each row to the chunk's end, by channel."""
+    later = torch.cat([log_decay[..., 1:, :], torch.zeros_like(log_decay[..., :1, :])], -2)
+    return torch.exp(later.flip(-2).cumsum(-2).flip(-2))
+
+
+def remain(log_decay: Tensor) -> Tensor:
+    """[..., C] → [..., C]: decay from each row to the chunk's end."""
+    return remain_rows(log_decay[..., None])[..., 0]
+
+
+def delayed(x: Tensor, fill: float) -> Tensor:
+    """[..., C] → [..., C]: the value of the row before, ``fill`` for the first."""
+    return torch.cat([torch.full_like(x[..., :1], fill), x[..., :-1]], -1)
+
+
+def delayed_rows(x: Tensor, fill: float) -> Tensor:
+    """[..., C, K] → [..., C, K]: the row before, ``fill`` for the first."""
+    return torch.cat([torch.full_like(x[..., :1, :], fill), x[..., :-1, :]], -2)
+
+
+def last(x: Tensor) -> Tensor:
+    """[..., C] → [...]: the last row."""
+    return x[..., -1]
+
+
+def last_row(x: Tensor) -> Tensor:
+    """[..., C, K] → [..., K]: the last row."""
+    return x[..., -1, :]
+
+
+def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
+    """Σ_κ q_tκ k_sκ Π_{s<i≤t} decay_iκ for s ≤ t, [..., C, K] each → [..., C, C].
+
+    Halves are joined at an anchor between them, so no exponent is ever positive.
+    """
+    size = q.shape[-2]
+    if size <= 4:
+        return _scores_directly(q, k, log_decay)
+    half = size // 2
+    if size % 2 == 0:
+        top, bottom = _halves(decayed_scores(_fold(q), _fold(k), _fold(log_decay)))
+    else:
+        top = decayed_scores(q[..., :half, :], k[..., :half, :], log_decay[..., :half, :])
+        bottom = decayed_scores(q[..., half:, :], k[..., half:, :], log_decay[..., half:, :])
+    late = q[..., half:, :] * reach_rows(log_decay[..., half:, :])
+    early = k[..., :half, :] * remain_rows(log_decay[..., :half, :])
+    return _lower_blocks(top, late @ early.mT, bottom)
+
+
+def _scores_directly(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
+    size = q.shape[-2]
+    between = segments(log_decay.mT)  # [..., K, C, C]
+    return torch.einsum("...tk,...sk,...kts->...ts", q, k, between) if size else q @ k.mT
+
+
+def decayed_mix(scores: Tensor, u: Tensor, log_decay: Tensor) -> Tensor:
+    """Σ_s scores_ts u_sυ Π_{s<i≤t} decay_iυ, [..., C, C], [..., C, V] twice → [..., C, V]."""
+    size = u.shape[-2]
+    if size <= 4:
+        between = segments(log_decay.mT)
+        return torch.einsum("...ts,...sv,...vts->...tv", scores, u, between)
+    half = size // 2
+    early, late = slice(None, half), slice(half, None)
+    top = decayed_mix(scores[..., early, early], u[..., early, :], log_decay[..., early, :])
+    bottom = decayed_mix(scores[..., late, late], u[..., late, :], log_decay[..., late, :])
+    carried = scores[..., late, early] @ (u[..., early, :] * remain_rows(log_decay[..., early, :]))
+    return torch.cat([top, bottom + carried * reach_rows(log_decay[..., late, :])], -2)
+
+
+def _fold(x: Tensor) -> Tensor:
+    return x.reshape(*x.shape[:-2], 2, x.shape[-2] // 2, x.shape[-1])
+
+
+def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x[..., 0, :, :], x[..., 1, :, :]
+
+
+def _lower_blocks(top: Tensor, corner: Tensor, bottom: Tensor) -> Tensor:
+    above = torch.cat([top, top.new_zeros(*top.shape[:-1], bottom.shape[-1])], -1)
+    return torch.cat([above, torch.cat([corner, bottom], -1)], -2)
+
+
+def unit_lower_inverse(strict: Tensor) -> Tensor:
+    """(I + L)⁻¹ for strictly lower triangular L, [..., C, C], by halves down to 16 rows."""
+    size = strict.shape[-1]
+    if size <= BASE or size % 2:
+        eye = torch.eye(size, dtype=strict.dtype, device=strict.device)
+        return torch.linalg.solve_triangular(
+            strict + eye, eye.expand_as(strict), upper=False, unitriangular=True
+        )
+    half = size // 2
+    blocks = torch.stack([strict[..., :half, :half], strict[..., half:, half:]], -3)
+    top, bottom = _halves(unit_lower_inverse(blocks))
+    corner = -(bottom @ strict[..., half:, :half] @ top)
+    return _lower_blocks(top, corner, bottom)
+
+
+Error = Callable[[Tensor], Tensor]
+
+
+def sweeps(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
+    """The root y of y = start + L error(y), L strictly lower triangular, by fixed-point sweeps.
+
+    Exact after at most C sweeps (L is nilpotent); stops once a sweep changes nothing to speak of.
+    """
+    y = start
+    size = torch.finfo(start.dtype).eps
+    for _ in range(mixing.shape[-1]):
+        following = (
+            torch.baddbmm(start, mixing, error(y)) if y.ndim == 3 else (start + mixing @ error(y))
+        )
+        settled = (following - y).abs().amax() <= 2 * size * following.abs().amax()
+        y = following
+        if settled:
+            break
+    return y
+
+
+def substitution(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
+    """The same root by forward substitution: rows one after another inside blocks of 16."""
+    size = mixing.shape[-1]
+    found: list[Tensor] = []
+    errors: list[Tensor] = []
+    for low in range(0, size, BASE):
+        high = min(low + BASE, size)
+        base = start[..., low:high, :]
+        if low:
+            base = base + mixing[..., low:high, :low] @ torch.cat(errors, -2)
+        rows: list[Tensor] = []
+        inner: list[Tensor] = []
+        for row in range(high - low):
+            y = base[..., row : row + 1, :]
+            if row:
+                weights = mixing[..., low + row : low + row + 1, low : low + row]
+                y = y + weights @ torch.cat(inner, -2)
+            rows.append(y)
+            inner.append(error_of_row(error, y, low + row))
+        found.append(torch.cat(rows, -2))
+        errors.append(torch.cat(inner, -2))
+    return torch.cat(found, -2)
+
+
+def error_of_row(error: Error, y: Tensor, row: int) -> Tensor:
+    """The error of one row, where ``error`` knows how to take rows apart."""
+    of_row = getattr(error, "row", None)
+    return error(y) if of_row is None else of_row(y, row)
+
+
+def decayed_products(log_decay: Tensor, factor: Tensor) -> Tensor:
+    """Decay by channel and momentum together: [..., C, K], [..., C] → [..., K, C, C]."""
+    return segments(log_decay.mT) @ products(factor)[..., None, :, :]
+
+
+def band(weights: Tensor) -> Tensor:
+    """Weights of a window as a matrix: [..., C, c] → [..., C, C + c − 1], row t at t … t + c − 1."""
+    size, width = weights.shape[-2:]
+    wide = torch.nn.functional.pad(
+        weights, (0, size)
+    )  # each row of length C + c, so rows shift by 1
+    flat = wide.reshape(*weights.shape[:-2], size * (width + size))
+    return flat[..., : size * (width + size - 1)].reshape(
+        *weights.shape[:-2], size, width + size - 1
+    )
+
+
+def spread_rows(matrix: Tensor, targets: int, sources: int) -> Tensor:
+    """[..., C, C] → [..., C·targets, C·sources], each entry repeated as a block."""
+    return matrix.repeat_interleave(targets, -2).repeat_interleave(sources, -1)
+
+
+def flat_rows(x: Tensor) -> Tensor:
+    """[..., C, r, K] → [..., C·r, K]."""
+    return x.flatten(-3, -2)
+
+
+def flat(x: Tensor) -> Tensor:
+    """[..., C, r] → [..., C·r]."""
+    return x.flatten(-2, -1)
+
+
+def repeat(x: Tensor, times: int) -> Tensor:
+    """[..., C] → [..., C·times]."""
+    return x.repeat_interleave(times, -1)
+
+
+def repeat_rows(x: Tensor, times: int) -> Tensor:
+    """[..., C, K] → [..., C·times, K]."""
+    return x.repeat_interleave(times, -2)
+
+
+def row_scores(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
+    """Decayed scores between rows that share their token's decay.
+
+    ``targets`` [..., C, r, K], ``sources`` [..., C, c, K], ``log_decay`` [..., C, K]
+    → [..., C·r, C·c], zero where the source's token comes later.
+    """
+    left = targets.movedim(-2, -3)[..., :, None, :, :]  # [..., r, 1, C, K]
+    right = sources.movedim(-2, -3)[..., None, :, :, :]  # [..., 1, c, C, K]
+    left, right = torch.broadcast_tensors(left, right)
+    decay = log_decay[..., None, None, :, :].expand(left.shape)
+    scores = decayed_scores(left, right, decay)  # [..., r, c, C, C]
+    scores = scores.movedim(-4, -2).movedim(-4, -1)  # [..., C, r, C, c]
+    return scores.flatten(-4, -3).flatten(-2, -1)
+
+
+def strictly_lower(matrix: Tensor, rows: int = 1) -> Tensor:
+    """Zero on and above the diagonal of blocks of ``rows``."""
+    size = matrix.shape[-1]
+    index = torch.arange(size, device=matrix.device) // rows
+    return matrix.masked_fill(index[:, None] <= index[None, :], 0.0)
+
+
+def accumulate(weights: Tensor, u: Tensor, k: Tensor) -> Tensor:
+    """Σ_s weights_ts u_s k_sᵀ for every row t: → [..., C, V, K]."""
+    return torch.einsum("...ts,...sv,...sk->...tvk", weights, u, k)
+
+
+def accumulate_rows(log_decay: Tensor, u: Tensor, k: Tensor) -> Tensor:
+    """Σ_{s≤t} u_s (k_s ∘ Π_{s<i≤t} decay_i)ᵀ for every row t: → [..., C, V, K]."""
+    return torch.einsum("...kts,...sv,...sk->...tvk", segments(log_decay.mT), u, k)

@@ -1,0 +1,100 @@
+"""Feature maps that are not elementwise. All act on the last axis."""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from itertools import combinations_with_replacement
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def features(x: Tensor, position: Tensor | None = None, *, kind: str, **options: Any) -> Tensor:
+    """φ(x) by the name of its map: [..., d] → [..., D]."""
+    if kind == "cosine":
+        assert position is not None
+        return cosine(x, position, **options)
+    return MAPS[kind](x, **options)
+
+
+def polynomial(x: Tensor, *, degree: int, mode: str = "graded") -> Tensor:
+    """Monomials of degree ≤ p, φ(x)·φ(y) = Σ (x·y)^i / i!; or the p-fold self-tensor."""
+    if mode == "graded":
+        return taylor(x, order=degree)
+    found = x
+    for _ in range(degree - 1):
+        found = (found[..., None] * x[..., None, :]).flatten(-2)
+    return found
+
+
+def taylor(x: Tensor, *, order: int) -> Tensor:
+    """The Taylor features of exp up to ``order``, one a monomial, graded then lexicographic."""
+    parts = [torch.ones_like(x[..., :1])]
+    for i in range(1, order + 1):
+        places, weights = _monomials(x.shape[-1], i)
+        index = torch.tensor(places, device=x.device)
+        scale = torch.tensor(weights, dtype=x.dtype, device=x.device)
+        product = x[..., index[0]]
+        for row in index[1:]:
+            product = product * x[..., row]
+        parts.append(product * scale)
+    return torch.cat(parts, -1)
+
+
+@cache
+def _monomials(size: int, degree: int) -> tuple[list[list[int]], list[float]]:
+    """Indices of each monomial's factors, and √(1 / Π m_j!)."""
+    all_places = list(combinations_with_replacement(range(size), degree))
+    weights = [
+        math.sqrt(1 / math.prod(math.factorial(places.count(p)) for p in set(places)))
+        for places in all_places
+    ]
+    return [list(column) for column in zip(*all_places, strict=True)], weights
+
+
+def cosine(x: Tensor, position: Tensor, *, length: int) -> Tensor:
+    """[relu(x) cos(πt/2M), relu(x) sin(πt/2M)]; needs position + 1 ≤ M to stay positive."""
+    angle = (math.pi / (2 * length) * position)[..., None]
+    angle = angle.reshape(*angle.shape[:-1], *([1] * (x.ndim - angle.ndim)), 1)
+    positive = torch.relu(x)
+    return torch.cat([positive * torch.cos(angle), positive * torch.sin(angle)], -1)
+
+
+def dpfp(x: Tensor, *, nu: int) -> Tensor:
+    """relu([x, −x]) times its rotations by 1 … ν."""
+    both = torch.relu(torch.cat([x, -x], -1))
+    return torch.cat([both * both.roll(j, -1) for j in range(1, nu + 1)], -1)
+
+
+def softmax(x: Tensor) -> Tensor:
+    """softmax over the coordinates."""
+    return torch.softmax(x, -1)
+
+
+def random(x: Tensor, *, features: int, seed: int) -> Tensor:
+    """exp(ω·x − ‖x‖²/2)/√m, ω orthogonal in blocks with Gaussian row norms, drawn from ``seed``."""
+    omega = projection(x.shape[-1], features, seed).to(x)
+    square = x.square().sum(-1, keepdim=True) / 2
+    return torch.exp(x @ omega.mT - square) / math.sqrt(features)
+
+
+@cache
+def projection(size: int, count: int, seed: int) -> Tensor:
+    """ω [m, d]: rows of Qᵀ of QR of Gaussian blocks, scaled by the norms of Gaussian rows."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.empty(0, size, dtype=torch.float64)
+    while rows.shape[0] < count:
+        block = torch.randn(size, size, generator=generator, dtype=torch.float64)
+        rows = torch.cat([rows, torch.linalg.qr(block)[0].mT])
+    norms = torch.randn(count, size, generator=generator, dtype=torch.float64).norm(dim=1)
+    return rows[:count] * norms[:, None]
+
+
+MAPS: dict[str, Callable[..., Tensor]] = {
+    "polynomial": polynomial,
+    "taylor": taylor,
+    "dpfp": dpfp,
+    "softmax": softmax,
+    "random": random,
+}

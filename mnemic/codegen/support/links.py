@@ -1,0 +1,148 @@
+"""Links with a scalar to be found: simplices, norms, balls, inverses without a closed form.
+
+All act on the last two axes, each matrix by itself.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .rows import TINY
+
+AXES = {"all": (-2, -1), "rows": (-1,), "columns": (-2,)}
+
+
+def constant(like: Tensor, *, value: float) -> Tensor:
+    """A number as a tensor without axes."""
+    return torch.tensor(value, dtype=like.dtype, device=like.device)
+
+
+def _matrix(scalar: Tensor) -> Tensor:
+    return scalar[..., None, None] if scalar.ndim else scalar
+
+
+def simplex(exponent: Tensor, scale: Tensor, *, over: str) -> Tensor:
+    """scale · softmax(exponent) over the matrix, its rows or its columns."""
+    axes = AXES[over]
+    weights = torch.exp(exponent - exponent.amax(axes, keepdim=True))
+    return _matrix(scale) * weights / weights.sum(axes, keepdim=True)
+
+
+def entry_norm(x: Tensor, *, power: float) -> Tensor:
+    """‖A‖_p over the entries of each matrix, at least ``TINY``: [..., V, K] → [...]."""
+    return torch.linalg.vector_norm(x, ord=power, dim=(-2, -1)).clamp_min(TINY)
+
+
+def ball(x: Tensor, radius: Tensor) -> Tensor:
+    """The projection on ‖W‖_F ≤ radius."""
+    norm = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True).clamp_min(TINY)
+    return x * torch.clamp_max(_matrix(radius) / norm, 1.0)
+
+
+def on_simplex(
+    dual: Tensor, scale: Tensor, *extra: Tensor, entry: Callable[..., Tensor], over: str
+) -> Tensor:
+    """W = factor ∘ g(A − ζ) with Σ W = scale; ζ by bisection, then one Newton step for gradients.
+
+    ``extra`` may begin with the factor (a tensor of the dual's shape); what follows are
+    coefficients of g.
+    """
+    axes = AXES[over]
+    factor, rest = _factor(dual, extra)
+    target = _matrix(scale)
+
+    def excess(zeta: Tensor) -> Tensor:
+        return (factor * entry(dual - zeta, *rest)).sum(axes, keepdim=True) - target
+
+    with torch.no_grad():
+        zeta = _bisect(excess, dual.amax(axes, keepdim=True), dual.amin(axes, keepdim=True))
+        step = 1e-6 * (1 + zeta.abs())
+        slope = (excess(zeta + step) - excess(zeta - step)) / (2 * step)
+    if torch.is_grad_enabled():
+        slope = _slope(dual, factor, rest, entry, zeta, axes)
+        zeta = zeta - excess(zeta) / slope.clamp_max(-TINY)
+    return factor * entry(dual - zeta, *rest)
+
+
+def _factor(dual: Tensor, extra: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor]]:
+    first = bool(extra) and extra[0].shape[-2:] == dual.shape[-2:] and extra[0].ndim == dual.ndim
+    rest = extra[1:] if first else extra
+    return (extra[0] if first else torch.ones_like(dual)), [_matrix(x) for x in rest]
+
+
+def _slope(
+    dual: Tensor, factor: Tensor, rest: list[Tensor], entry: Callable[..., Tensor], zeta: Tensor,
+    axes: tuple[int, ...],
+) -> Tensor:  # fmt: skip
+    """∂/∂ζ of the sum, by autograd."""
+    with torch.enable_grad():
+        z = zeta.expand_as(dual).detach().clone().requires_grad_()
+        total = (factor.detach() * entry(dual.detach() - z, *(x.detach() for x in rest))).sum()
+        (slope,) = torch.autograd.grad(total, z)
+    return slope.sum(axes, keepdim=True)
+
+
+def _bisect(excess: Callable[[Tensor], Tensor], high: Tensor, low: Tensor) -> Tensor:
+    """The root of a falling function, from any bracket: it is widened first.
+
+    ``excess`` may be infinite or no number below the root (g has a pole there): that counts as +.
+    """
+    width = (high - low).clamp_min(1.0)
+    for _ in range(80):
+        short = excess(high) > 0
+        if not bool(short.any()):
+            break
+        high = torch.where(short, high + width, high)
+        width = 2 * width
+    width = (high - low).clamp_min(1.0)
+    for _ in range(80):
+        enough = _above(excess, low, high)
+        if bool(enough.all()):
+            break
+        low = torch.where(enough, low, low - width)
+        width = 2 * width
+    for _ in range(200):
+        middle = (low + high) / 2
+        above = _above(excess, middle, high)
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    return high
+
+
+def _above(excess: Callable[[Tensor], Tensor], zeta: Tensor, high: Tensor) -> Tensor:
+    value = excess(zeta)
+    return (value > 0) | ~torch.isfinite(value)
+
+
+def inverse_link(
+    dual: Tensor, *coefficients: Tensor, slope: Callable[..., Tensor], domain: tuple[float, float]
+) -> Tensor:
+    """The root w of slope(w) = a entry by entry, slope increasing on ``domain``.
+
+    By bisection on a stretched line, then one Newton step that carries the gradients.
+    """
+    rest = [_matrix(x) for x in coefficients]
+    low, high = domain
+    with torch.no_grad():
+        left = torch.full_like(dual, -1.0)
+        right = torch.full_like(dual, 1.0)
+        for _ in range(200):
+            middle = (left + right) / 2
+            above = slope(_stretch(middle, low, high), *rest) > dual
+            left, right = torch.where(above, left, middle), torch.where(above, middle, right)
+        w = _stretch((left + right) / 2, low, high)
+    with torch.enable_grad():
+        point = w.detach().clone().requires_grad_()
+        value = slope(point, *(x.detach() for x in rest)).sum()
+        (steepness,) = torch.autograd.grad(value, point)
+    return w - (slope(w, *rest) - dual) / steepness.clamp_min(TINY)
+
+
+def _stretch(unit: Tensor, low: float, high: float) -> Tensor:
+    """(−1, 1) onto the domain."""
+    if high == float("inf"):
+        line = unit / (1 - unit.abs()).clamp_min(1e-300)
+        if low == float("-inf"):
+            return line
+        return low + (1 + unit) / (1 - unit).clamp_min(1e-300)
+    return low + (high - low) * (1 + unit) / 2

@@ -1,0 +1,42 @@
+"""Recursive least squares: one token by Sherman–Morrison, one chunk by one Cholesky factor."""
+
+import torch
+from torch import Tensor
+
+
+def outer(x: Tensor, y: Tensor) -> Tensor:
+    """x yᵀ."""
+    return x[..., :, None] * y[..., None, :]
+
+
+def kalman_gain(p: Tensor, k: Tensor, log_forget: Tensor | None = None) -> Tensor:
+    """P k / (γ + kᵀ P k): [..., K, K], [..., K], [...] → [..., K]."""
+    pk = (p @ k[..., None])[..., 0]
+    forget = 1.0 if log_forget is None else torch.exp(log_forget)[..., None]
+    return pk / (forget + (k * pk).sum(-1, keepdim=True))
+
+
+def downdated(p: Tensor, k: Tensor, gain: Tensor, log_forget: Tensor | None = None) -> Tensor:
+    """(P − g (P k)ᵀ) / γ."""
+    pk = (p @ k[..., None])[..., 0]
+    following = p - outer(gain, pk)
+    return following if log_forget is None else following * torch.exp(-log_forget)[..., None, None]
+
+
+def innovation_factor(kp: Tensor, k: Tensor, kept: Tensor | None = None) -> Tensor:
+    """The Cholesky factor of diag(β) + K P Kᵀ: [..., C, K] twice, [..., C] → [..., C, C]."""
+    kernel = kp @ k.mT
+    eye = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device)
+    beta = eye if kept is None else eye * kept[..., None, :]
+    return torch.linalg.cholesky(kernel + beta)
+
+
+def solved(factor: Tensor, x: Tensor) -> Tensor:
+    """L⁻¹ x."""
+    return torch.linalg.solve_triangular(factor, x, upper=False)
+
+
+def shrunk(p: Tensor, x: Tensor, kept: Tensor | None = None) -> Tensor:
+    """(P − XᵀX) / β at the chunk's end."""
+    following = p - x.mT @ x
+    return following if kept is None else following / kept[..., -1, None, None]

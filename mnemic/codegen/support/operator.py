@@ -1,0 +1,497 @@
+"""The operator: checks, layout, pieces and states around a rule's generated forms."""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from . import layout
+from .arguments import check, fail, one_of
+from .signature import Coefficient, Signature
+
+Form = Callable[..., tuple[Tensor, dict[str, Tensor]]]
+States = dict[str, Tensor]
+Closes = Callable[[int], bool]
+
+FEWEST = 16
+"""Tokens below which ``auto`` takes the recurrent form."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A compiled rule: ``out, state = rule(q, k, v, **coefficients)``.
+
+    ``recurrent`` and ``chunk`` are the generated forms, ``start`` gives the memory at the start
+    of a document. ``rule.coefficients`` and ``rule.state`` name what the rule takes and carries.
+    """
+
+    signature: Signature
+    recurrent: Form
+    chunk: Form | None
+    start: Callable[..., Tensor] | None
+
+    @property
+    def name(self) -> str:
+        """The system's name."""
+        return self.signature.name
+
+    @property
+    def coefficients(self) -> Mapping[str, Coefficient]:
+        """Each coefficient by name, with its meaning, shape and range."""
+        return {c.name: c for c in self.signature.coefficients}
+
+    @property
+    def state(self) -> Mapping[str, str]:
+        """Each carried state by name, with its meaning."""
+        return {s.name: f"{s.meaning} {s.axes}" for s in self.signature.states}
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The forms that this rule has."""
+        return self.signature.forms
+
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        form: str = "auto",
+        initial_state: Mapping[str, Tensor] | None = None,
+        output_final_state: bool = False,
+        params: Mapping[str, Tensor] | None = None,
+        cu_seqlens: Tensor | None = None,
+        mask: Tensor | None = None,
+        chunk_size: int | None = None,
+        **coefficients: Tensor,
+    ) -> tuple[Tensor, States | None]:
+        """Run the rule over a sequence.
+
+        q, k [B, T, H, d_k], v [B, T, H, d_v] (k, v [B, T, n, H, ·] with n steps a token), used as
+        given; coefficients as ``rule.coefficients`` says; ``form`` recurrent, chunk or auto;
+        ``mask`` [B, T], False for tokens that leave the state alone; ``cu_seqlens`` [documents+1]
+        for documents packed into B = 1. Returns out [B, T, H, d_v] and the final state, or None.
+        Raises ``ArgumentError`` (a ValueError) for what does not fit.
+        """
+        check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
+        one_of(self.signature, "form", form, ("auto", *self.signature.forms))
+        if params:
+            raise fail(self.signature, f"params: this rule has none; read {', '.join(params)}")
+        self._check_state(initial_state)
+        call = _Call(self, form, chunk_size)
+        vectors = {"q": q, "k": k, "v": v, **coefficients}
+        dtype = v.dtype
+        if dtype in (torch.float16, torch.bfloat16):
+            vectors = {name: x.float() for name, x in vectors.items()}
+        state = dict(initial_state or {})
+        if cu_seqlens is not None:
+            out, final = call.documents(vectors, state, cu_seqlens)
+        elif mask is not None:
+            out, final = call.masked(vectors, state, mask)
+        else:
+            out, final = call.batch(vectors, state)
+        return out.to(dtype), final if output_final_state else None
+
+    def _check_state(self, state: Mapping[str, Tensor] | None) -> None:
+        names = tuple(s.name for s in self.signature.states)
+        for name in state or {}:
+            one_of(self.signature, "initial_state", name, names)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call's choices; every method takes arguments in the operator's layout."""
+
+    operator: Operator
+    form: str
+    chunk_size: int | None
+
+    @property
+    def signature(self) -> Signature:
+        return self.operator.signature
+
+    # -- documents and masks ----------------------------------------------------------------
+
+    def documents(
+        self, vectors: dict[str, Tensor], state: States, ends: Tensor
+    ) -> tuple[Tensor, States]:
+        """Documents packed one after another, each with a state of its own."""
+        outs, finals = [], []
+        bounds = ends.tolist()
+        for index, (low, high) in enumerate(zip(bounds, bounds[1:], strict=False)):
+            piece = {name: x[:, low:high] for name, x in vectors.items()}
+            own = {name: x[index : index + 1] for name, x in state.items()}
+            out, final = self.batch(piece, own)
+            outs.append(out)
+            finals.append(final)
+        return torch.cat(outs, 1), _joined(finals)
+
+    def masked(
+        self, vectors: dict[str, Tensor], state: States, mask: Tensor
+    ) -> tuple[Tensor, States]:
+        """Rows of a batch without their masked tokens, whose outputs are zero."""
+        outs, finals = [], []
+        for row in range(mask.shape[0]):
+            live = mask[row]
+            piece = {name: x[row : row + 1, live] for name, x in vectors.items()}
+            own = {name: x[row : row + 1] for name, x in state.items()}
+            out, final = self.batch(piece, own)
+            index = live.nonzero()[:, 0]
+            whole = out.new_zeros(1, mask.shape[1], *out.shape[2:])
+            outs.append(whole.index_copy(1, index, out))
+            finals.append(final)
+        return torch.cat(outs), _joined(finals)
+
+    def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
+        """A plain batch; where positions differ, rows are run apart."""
+        position = state.get("position")
+        if position is not None and position.unique().numel() > 1:
+            runs = []
+            for row in range(position.shape[0]):
+                piece = {name: x[row : row + 1] for name, x in vectors.items()}
+                runs.append(self.batch(piece, {n: x[row : row + 1] for n, x in state.items()}))
+            return torch.cat([out for out, _ in runs]), _joined([final for _, final in runs])
+        return _Run(self, vectors, state).result()
+
+
+def _joined(states: list[States]) -> States:
+    return {name: torch.cat([s[name] for s in states]) for name in states[0]}
+
+
+class _Run:
+    """A batch with one position: the arguments as rows, the pieces, the states."""
+
+    def __init__(self, call: _Call, vectors: dict[str, Tensor], state: States) -> None:
+        self.call, self.signature, self.given = call, call.signature, state
+        q, k = vectors["q"], vectors["k"]
+        self.batch, self.tokens, self.q_heads, self.width = q.shape
+        self.groups = self.q_heads // k.shape[-2]
+        self.heads = self.q_heads
+        self.like = vectors["v"]
+        position = state.get("position")
+        self.position = 0 if position is None else int(position.reshape(-1)[0])
+        self.steps = self.signature.steps * self.signature.inner
+        self.tails: States = {}
+        rows = self._grouped(vectors)
+        rows = self._windowed(rows)
+        self.rows = self._folded(self._turned(self._stepped(rows)))
+        self.folds = self.width if self.signature.diagonal else 1
+        self.memories = self.batch * self.heads * self.folds
+
+    # -- arguments as rows ------------------------------------------------------------------
+
+    def _grouped(self, vectors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Repeat keys' heads for grouped queries."""
+        if self.groups == 1:
+            return dict(vectors)
+        axis = {name: self._head_axis(name) for name in vectors}
+        return {
+            name: x if name == "q" else x.repeat_interleave(self.groups, axis[name])
+            for name, x in vectors.items()
+        }
+
+    def _head_axis(self, name: str) -> int:
+        return 3 if self.signature.steps > 1 and self._micro(name) else 2
+
+    def _micro(self, name: str) -> bool:
+        if name in ("k", "v", *self.signature.keys):
+            return True
+        return any(c.name == name and c.micro for c in self.signature.coefficients)
+
+    def _windowed(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Put the window's tail before keys, values and token weights."""
+        width = self.signature.window
+        if width == 1:
+            return rows
+        live = torch.ones_like(rows["k"][..., 0])
+        rows["live"] = live
+        named = ["k", "v", *self.signature.keys, "live"]
+        named += ["gamma"] if self.signature.token_weights else []
+        for name in named:
+            x = rows[name]
+            tail = self.given.get(f"{name}_tail")
+            if tail is None:
+                tail = x.new_zeros(self.batch, self.heads, width - 1, *x.shape[3:])
+            rows[name] = torch.cat([tail.transpose(1, 2).to(x), x], 1)
+            self.tails[f"{name}_tail"] = rows[name][:, self.tokens :].transpose(1, 2)
+        return rows
+
+    def _stepped(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Several steps a token as rows of their own; a decay acts before the first."""
+        self._indices(rows)
+        if self.steps == 1:
+            return rows
+        micro, inner = self.signature.steps, self.signature.inner
+        found = {}
+        for name, x in rows.items():
+            if x.ndim < 3:
+                found[name] = x
+            elif name in self.signature.once:
+                fill = 0.0 if name.startswith("log_") else 1.0
+                found[name] = layout.spread(x, self.steps, fill)
+            elif micro > 1 and self._micro(name):
+                found[name] = x.flatten(1, 2).repeat_interleave(inner, 1)
+            else:
+                found[name] = x.repeat_interleave(self.steps, 1)
+        return found
+
+    def _indices(self, rows: dict[str, Tensor]) -> None:
+        like = self.like
+        shape = (self.batch, self.tokens, self.heads)
+        heads = torch.arange(self.heads, dtype=like.dtype, device=like.device)
+        time = torch.arange(self.tokens, dtype=like.dtype, device=like.device) + self.position
+        rows["h_index"] = heads.expand(shape)
+        rows["t_index"] = time[None, :, None].expand(shape)
+        rows["zero"] = torch.zeros((), dtype=like.dtype, device=like.device).expand(shape)
+        rows["H_index"] = torch.tensor(float(self.heads), dtype=like.dtype, device=like.device)
+
+    def _turned(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The cumulative angle of a complex decay."""
+        if not self.signature.phase:
+            return rows
+        phase = rows.pop("phase")
+        angle = phase.cumsum(1)
+        carried = self.given.get("angle")
+        if carried is not None:
+            angle = angle + carried[:, None]
+        self.tails["angle"] = torch.remainder(angle[:, -1], 2 * math.pi)
+        if phase.shape[1] == 0:
+            self.tails["angle"] = phase.new_zeros(phase[:, 0:1].sum(1).shape)
+        rows["angle"] = angle
+        return rows
+
+    def _folded(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A diagonal memory's channels as heads of size one."""
+        if not self.signature.diagonal:
+            return rows
+        vectors = ("q", "k", "v", "angle", *self.signature.keys)
+        found = {}
+        for name, x in rows.items():
+            if x.ndim < 3:
+                found[name] = x
+                continue
+            channelled = x.ndim > 3
+            folded = layout.fold_channels(x, self.width, channelled)
+            found[name] = folded[..., None] if name in vectors else folded
+        return found
+
+    # -- states -----------------------------------------------------------------------------
+
+    def _states(self) -> States:
+        """The forms' states, [M, …]; what is missing starts at zero in the dual."""
+        features = self._features()
+        value = 1 if self.signature.diagonal else self.like.shape[-1]
+        shapes = {"vk": (value, features), "kk": (features, features), "k": (features,), "": ()}
+        found = {}
+        for state in self.signature.states:
+            if state.axes not in shapes:
+                continue
+            given = self.given.get(state.name)
+            shape = (self.memories, *shapes[state.axes])
+            if given is not None:
+                found[state.name] = self._read_state(state.name, given, shape)
+            elif state.identity:
+                eye = torch.eye(features, dtype=self.like.dtype, device=self.like.device)
+                found[state.name] = (state.identity * eye).expand(shape)
+            else:
+                found[state.name] = self.like.new_zeros(shape)
+        return self._started(found)
+
+    def _read_state(self, name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
+        if self.groups > 1:
+            given = given.repeat_interleave(self.groups, 1)
+        if given.numel() != math.prod(shape):
+            shown = f"{list(given.shape)}, expected {self._outer_shape(shape)}"
+            raise fail(self.signature, f"initial_state['{name}']: read shape {shown}")
+        return given.to(self.like).reshape(shape)
+
+    def _outer_shape(self, shape: tuple[int, ...]) -> list[int]:
+        if self.signature.diagonal:
+            return [self.batch, self.heads // self.groups, self.width, *shape[2:]]
+        return [self.batch, self.heads // self.groups, *shape[1:]]
+
+    def _started(self, found: States) -> States:
+        start = self.call.operator.start
+        if start is None:
+            return found
+        first = {n: layout.to_time(x[:, :1])[0] for n, x in self.rows.items() if x.ndim >= 3}
+        name = "anchor" if "anchor" in found else "W"
+        if name not in self.given:
+            base = found.get("A", found.get("W", found[name]))
+            named = {n: first[n] for n in _parameters(start) if n in first}
+            found[name] = start(base, **named)
+        return found
+
+    def _features(self) -> int:
+        size = 1 if self.signature.diagonal else self.width
+        count = int(eval_size(self.signature.features, size))
+        return count * (2 if self.signature.phase else 1)
+
+    def _final(self, states: States) -> States:
+        found = {}
+        for name, x in states.items():
+            shape = (self.batch, self.heads)
+            whole = (
+                x.reshape(*shape, self.width, *x.shape[2:])
+                if self.signature.diagonal
+                else (x.reshape(*shape, *x.shape[1:]))
+            )
+            found[name] = whole
+        found.update(self.tails)
+        if self.groups > 1:
+            found = {n: x[:, :: self.groups] for n, x in found.items()}
+        if any(s.name == "position" for s in self.signature.states):
+            found["position"] = torch.full(
+                (self.batch,), self.position + self.tokens, device=self.like.device
+            )
+        return found
+
+    # -- pieces -----------------------------------------------------------------------------
+
+    def result(self) -> tuple[Tensor, States]:
+        """The output and the final state."""
+        states = self._states()
+        form = self._chosen()
+        if self.tokens == 0:
+            out = self.like.new_zeros(self.batch, 0, self.heads, self.like.shape[-1])
+            return out, self._final(states)
+        run = self._recurrent if form == "recurrent" else self._chunks
+        out, states = run(states)
+        if self.signature.diagonal:
+            out = out[..., 0].unflatten(2, (self.heads, self.width))
+        return out, self._final(states)
+
+    def _chosen(self) -> str:
+        if self.call.form != "auto":
+            return self.call.form
+        short = self.tokens * self.steps < FEWEST
+        return "recurrent" if short or "chunk" not in self.signature.forms else "chunk"
+
+    def _recurrent(self, states: States) -> tuple[Tensor, States]:
+        rows = self._with_windows(self.rows)
+        arguments = {n: layout.to_time(x) if x.ndim >= 3 else x for n, x in rows.items()}
+        every = self.signature.anchor
+
+        def closes(row: int) -> bool:
+            token, step = divmod(row, self.steps)
+            return step == self.steps - 1 and (self.position + token + 1) % every == 0
+
+        y, states = _call(self.call.operator.recurrent, arguments, states, closes)
+        out = layout.from_time(y, self.batch)
+        return out[:, self.steps - 1 :: self.steps], states
+
+    def _with_windows(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        width = self.signature.window
+        if width == 1:
+            return rows
+        names = [n for n in ("k", "v", *self.signature.keys) if n in rows]
+        found = dict(rows)
+        for name in names:
+            found[name] = layout.windows(rows[name], width)
+        return self._weighted(found)
+
+    def _weighted(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Window weights, zero where the window reaches before the document."""
+        width = self.signature.window
+        found = dict(rows)
+        live = layout.windows(rows["live"], width)
+        if self.signature.token_weights:
+            found["gamma"] = layout.windows(rows["gamma"], width) * live
+        else:
+            found["gamma"] = rows["gamma"] * live if "gamma" in rows else live
+        return found
+
+    def _pieces(self) -> list[tuple[int, int, int, bool]]:
+        """(first token, tokens a chunk, chunks, whether the chunks close)."""
+        every = self.signature.anchor
+        size = self._size()
+        pieces = []
+        at = 0
+        if every > 1 and self.position % every:
+            first = min(every - self.position % every, self.tokens)
+            closes = (self.position + first) % every == 0
+            pieces.append((0, first, 1, closes))
+            at = first
+        whole = (self.tokens - at) // size
+        if whole:
+            pieces.append((at, size, whole, True))
+            at += whole * size
+        if at < self.tokens:
+            pieces.append((at, self.tokens - at, 1, False))
+        return pieces
+
+    def _size(self) -> int:
+        if self.signature.anchor > 1:
+            return self.signature.anchor
+        wanted = self.call.chunk_size or self.signature.chunk
+        return max(1, wanted // self.steps)
+
+    def _chunks(self, states: States) -> tuple[Tensor, States]:
+        outs = []
+        form = self.call.operator.chunk
+        assert form is not None
+        rows = self.rows if self.signature.window == 1 else self._chunk_windows()
+        for first, size, count, closes in self._pieces():
+            arguments = self._cut(rows, first, size, count)
+            y, states = _call(form, arguments, states, _always(closes))
+            outs.append(layout.from_chunks(y, self.batch))
+        out = torch.cat(outs, 1)
+        return out[:, self.steps - 1 :: self.steps], states
+
+    def _chunk_windows(self) -> dict[str, Tensor]:
+        if not self.signature.banded:
+            return self._with_windows(self.rows)
+        return self._weighted(self.rows)
+
+    def _cut(self, rows: dict[str, Tensor], first: int, size: int, count: int) -> dict[str, Tensor]:
+        width, found = self.signature.window, {}
+        low, high = first * self.steps, (first + size * count) * self.steps
+        tailed = ("k", "v", *self.signature.keys) if self.signature.banded else ()
+        for name, x in rows.items():
+            if x.ndim < 3:
+                found[name] = x
+            elif name in tailed:
+                piece = x[:, low : high + width - 1]
+                found[name] = layout.overlapping(piece, size, width)
+            elif name != "live":
+                found[name] = layout.to_chunks(x[:, low:high], size * self.steps)
+        return found
+
+
+@cache
+def _parameters(form: Callable[..., object]) -> tuple[str, ...]:
+    return tuple(inspect.signature(form).parameters)
+
+
+def _call(form: Form, rows: States, states: States, closes: Closes) -> tuple[Tensor, States]:
+    named = {n: rows[n] for n in _parameters(form) if n in rows}
+    return form(**named, **states, closes=closes)
+
+
+def _always(closes: bool) -> Closes:
+    return lambda _: closes
+
+
+def eval_size(text: str, size: int) -> int:
+    """D from its formula in d, one of the shapes that the code generator writes."""
+    return int(FEATURES[text.split("(")[0]](size, *_numbers(text)))
+
+
+def _numbers(text: str) -> list[int]:
+    inner = text[text.index("(") + 1 : -1] if "(" in text else ""
+    return [int(part) for part in inner.split(",") if part.strip()]
+
+
+FEATURES: dict[str, Callable[..., int]] = {
+    "d": lambda d: d,
+    "double": lambda d: 2 * d,
+    "power": lambda d, p: d**p,
+    "monomials": lambda d, p: math.comb(d + p, p),
+    "multiple": lambda d, m: m * d,
+    "fixed": lambda d, m: m,
+}
+"""How many features a map makes of d coordinates."""

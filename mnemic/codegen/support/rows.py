@@ -1,0 +1,184 @@
+"""Small operations on rows: predictions, norms, sums, delayed and decayed scores."""
+
+import torch
+from torch import Tensor
+
+from . import chunks
+
+TINY = 1e-30
+"""Below this a norm counts as zero: 0/0 at exact hits becomes 0."""
+
+
+def recall(memory: Tensor, x: Tensor) -> Tensor:
+    """M x: [..., V, K], [..., K] → [..., V]."""
+    return (memory @ x[..., None])[..., 0]
+
+
+def recall_rows(memory: Tensor, x: Tensor) -> Tensor:
+    """M x for every row: [..., V, K], [..., r, K] → [..., r, V]."""
+    return x @ memory.mT
+
+
+def recall_row(vector: Tensor, x: Tensor) -> Tensor:
+    """n·x for every row: [..., K], [..., C, K] → [..., C]."""
+    return (x @ vector[..., None])[..., 0]
+
+
+def total(x: Tensor) -> Tensor:
+    """Σ over the last axis."""
+    return x.sum(-1)
+
+
+def total_rows(x: Tensor) -> Tensor:
+    """Σ over rows: [..., C, K] → [..., K]."""
+    return x.sum(-2)
+
+
+def weigh(weights: Tensor, rate: Tensor | None = None) -> Tensor:
+    """Σ_s weights_ts rate_s: → [..., C]."""
+    return weights.sum(-1) if rate is None else (weights @ rate[..., None])[..., 0]
+
+
+def distance(y: Tensor, v: Tensor) -> Tensor:
+    """n = ‖ŷ − v‖ over the value channels, at least ``TINY``."""
+    return torch.linalg.vector_norm(y - v, dim=-1).clamp_min(TINY)
+
+
+def squared_norm(x: Tensor) -> Tensor:
+    """κ = ‖x‖², at least ``TINY``."""
+    return (x * x).sum(-1).clamp_min(TINY)
+
+
+def column(x: Tensor) -> Tensor:
+    """[..., C] → [..., C, 1]."""
+    return x[..., None]
+
+
+def log_of(x: Tensor) -> Tensor:
+    """log x of a decay that is zero or more."""
+    return torch.log(x.clamp_min(TINY))
+
+
+def lower(x: Tensor) -> Tensor:
+    """The lower triangle with its diagonal."""
+    return x.tril()
+
+
+def lower_ones(like: Tensor) -> Tensor:
+    """[..., C] → [..., C, C] lower triangle of ones."""
+    return lower_ones_of(like[..., None])
+
+
+def lower_ones_of(like: Tensor) -> Tensor:
+    """[..., C, K] → [..., C, C] lower triangle of ones."""
+    size = like.shape[-2]
+    return like.new_ones(size, size).tril().expand(*like.shape[:-2], size, size)
+
+
+def running_product(x: Tensor) -> Tensor:
+    """[..., C] → [..., C]: products from the chunk's start."""
+    return x.cumprod(-1)
+
+
+def matrix_rows(matrix: Tensor, x: Tensor) -> Tensor:
+    """M x: [..., C, C], [..., C] → [..., C]."""
+    return (matrix @ x[..., None])[..., 0]
+
+
+def vector_matrix(x: Tensor, matrix: Tensor) -> Tensor:
+    """xᵀ M: [..., C], [..., C, S] → [..., S]."""
+    return (x[..., None, :] @ matrix)[..., 0, :]
+
+
+def scores_after(targets: Tensor, keys: Tensor, log_decay: Tensor, *, rows: int) -> Tensor:
+    """(x_t·k_s) with the decay over s < i ≤ t, for s ≤ t; keys may be ``rows`` a token."""
+    if rows == 1:
+        return chunks.decayed_scores(targets, keys, log_decay)
+    return chunks.row_scores(_by_token(targets, log_decay), _by_token(keys, log_decay), log_decay)
+
+
+def scores_before(targets: Tensor, keys: Tensor, log_decay: Tensor, *, rows: int) -> Tensor:
+    """(x_t·k_s) with the decay over s < i < t, for s < t."""
+    left, right = _by_token(targets, log_decay), _by_token(keys, log_decay)
+    ahead = torch.cat([left[..., 1:, :, :], torch.zeros_like(left[..., :1, :, :])], -3)
+    scores = (
+        chunks.row_scores(ahead, right, log_decay)
+        if rows > 1
+        else chunks.decayed_scores(ahead[..., 0, :], right[..., 0, :], log_decay)
+    )
+    width = left.shape[-2]
+    return torch.cat([torch.zeros_like(scores[..., :width, :]), scores[..., :-width, :]], -2)
+
+
+def _by_token(x: Tensor, log_decay: Tensor) -> Tensor:
+    tokens = log_decay.shape[-2]
+    return x.unflatten(-2, (tokens, x.shape[-2] // tokens))
+
+
+def blended_after(
+    targets: Tensor, keys: Tensor, log_decay: Tensor, mix: Tensor, *, rows: int
+) -> Tensor:
+    """Scores under a mixing matrix of each channel: [..., K, C, C]."""
+    left, right = _by_token(targets, log_decay), _by_token(keys, log_decay)
+    scores = torch.einsum("...tak,...sbk,...kts->...tasb", left, right, mix)
+    return scores.flatten(-4, -3).flatten(-2, -1)
+
+
+def blended_before(
+    targets: Tensor, keys: Tensor, log_decay: Tensor, mix: Tensor, *, rows: int
+) -> Tensor:
+    """The same with the matrix of the row before."""
+    return blended_after(targets, keys, log_decay, chunks.delayed_rows(mix, 0.0), rows=rows)
+
+
+def blended_carry(log_decay: Tensor, fade: Tensor) -> Tensor:
+    """What the carried S adds to A by channel: [..., C, K], [..., C] → [..., C, K]."""
+    return torch.einsum("...kts,...s->...tk", chunks.segments(log_decay.mT), fade)
+
+
+def blended_remain(mix: Tensor) -> Tensor:
+    """[..., K, C, C] → [..., C, K]: what is left of each row at the chunk's end."""
+    return mix[..., -1, :].mT
+
+
+def running_maximum(log_decay: Tensor, log_rate: Tensor, start: Tensor) -> Tensor:
+    """m_t = max(log decay_t + m_{t−1}, log rate_t): [..., C], [..., C], [...] → [..., C]."""
+    weights = _log_mix(log_decay, log_rate).amax(-1)
+    return torch.maximum(weights, log_decay.cumsum(-1) + start[..., None])
+
+
+def stable_mix(log_decay: Tensor, log_rate: Tensor, m: Tensor) -> Tensor:
+    """exp(Σ log decays + log rate_s − m_t) for s ≤ t."""
+    return torch.exp(_log_mix(log_decay, log_rate) - m[..., None])
+
+
+def _log_mix(log_decay: Tensor, log_rate: Tensor) -> Tensor:
+    size = log_decay.shape[-1]
+    ones = torch.ones(size, size, dtype=torch.bool, device=log_decay.device)
+    steps = log_decay[..., :, None].expand(*log_decay.shape, size)
+    sums = steps.masked_fill(~ones.tril(-1), 0.0).cumsum(-2) + log_rate[..., None, :]
+    return sums.masked_fill(~ones.tril(), -torch.inf)
+
+
+def stable_reach(log_decay: Tensor, start: Tensor, m: Tensor) -> Tensor:
+    """exp(Σ log decays + m_0 − m_t): what is left of the state before, in the new units."""
+    return torch.exp(log_decay.cumsum(-1) + start[..., None] - m)
+
+
+def layer_norm(z: Tensor) -> Tensor:
+    """LayerNorm without affine over the last axis, ε = 1e-5."""
+    return torch.nn.functional.layer_norm(z, z.shape[-1:], eps=1e-5)
+
+
+def layer_norm_vjp(grad: Tensor, z: Tensor) -> Tensor:
+    """The gradient of LayerNorm: (g − mean g − ẑ mean(g ẑ)) / σ."""
+    centred = z - z.mean(-1, keepdim=True)
+    scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
+    unit = centred * scale
+    inner = grad - grad.mean(-1, keepdim=True) - unit * (grad * unit).mean(-1, keepdim=True)
+    return inner * scale
+
+
+def turned(x: Tensor, angle: Tensor) -> Tensor:
+    """[x cos Ω, x sin Ω]: a complex decay's cumulative rotation, as twice the features."""
+    return torch.cat([x * torch.cos(angle), x * torch.sin(angle)], -1)

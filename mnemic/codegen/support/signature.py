@@ -1,0 +1,65 @@
+"""What an operator takes and carries, as data of the generated module."""
+
+from dataclasses import dataclass
+
+Axes = str
+"""Channel axes after [B, T, H]: ``""``, ``"k"`` (d_k), ``"K"`` (D features), ``"v"`` or ``"c"``."""
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One argument of the operator: its name, meaning, shape after [B, T, H], and range."""
+
+    name: str
+    meaning: str
+    axes: Axes
+    low: float
+    high: float
+    micro: bool = False
+    """Whether each of several steps a token has its own."""
+
+    def __str__(self) -> str:
+        shape = {"": "[B, T, H]", "k": "[B, T, H, d_k]", "K": "[B, T, H, D]",
+                 "v": "[B, T, H, d_v]", "c": "[B, T, H, c]"}[self.axes]  # fmt: skip
+        return f"{self.name} {shape}: {self.meaning}, in [{self.low:g}, {self.high:g}]"
+
+
+@dataclass(frozen=True)
+class State:
+    """One carried state: its name, its axes after [B, H], and what it is."""
+
+    name: str
+    axes: str
+    meaning: str
+    identity: float = 0.0
+    """Its start as a multiple of the unit matrix (zero elsewhere)."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Everything about a rule that the operator needs to prepare its forms' arguments."""
+
+    name: str
+    coefficients: tuple[Coefficient, ...]
+    states: tuple[State, ...]
+    keys: tuple[str, ...]
+    """Vectors beside q, k, v that are arguments: predict, erase, write."""
+    forms: tuple[str, ...]
+    steps: int = 1
+    """Steps a token, each with its own key, value and rate."""
+    inner: int = 1
+    """Steps on the same token."""
+    once: tuple[str, ...] = ()
+    """Coefficients that act before the first of a token's steps only (decays)."""
+    window: int = 1
+    token_weights: bool = False
+    banded: bool = False
+    anchor: int = 1
+    diagonal: bool = False
+    square: bool = False
+    """Whether d_k = d_v is needed (a residual)."""
+    phase: bool = False
+    chunk: int = 64
+    least_chunk: int = 1
+    features: str = "d"
+    """D as an expression of d = d_k."""

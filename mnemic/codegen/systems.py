@@ -1,0 +1,211 @@
+"""The written rows of a chunk, u_s = −η e_s: known, or the root of a triangular system."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
+from mnemic.codegen.coefficients import Coefficients
+from mnemic.codegen.functions import error_functions
+from mnemic.codegen.readouts import headed
+from mnemic.codegen.recurrent import States
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.classify import solver
+
+ROWS = ("s", "v")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows written with their keys, and what is left of them at the chunk's end."""
+
+    rows: str
+    keys: str
+    through: str
+    remain: str | None
+    fade: str | None
+
+
+def solve(b: Builder, states: States, roles: dict[str, str], c: Coefficients) -> tuple[Source, ...]:
+    """The rows that a chunk writes."""
+    rule = b.rule
+    through = "memory" if rule.momentum is None else "momentum"
+    if rule.error.constant:
+        rows = b.error(rule.error.signal, None, roles["value"], roles["predict"], "u", _factor(b))
+        return (_source(b, c, rows, roles["write"], through),)
+    if rule.structure.kind == "frozen":
+        return _frozen(b, states, roles, c, through)
+    if rule.split:
+        return _split(b, states, roles, c, through)
+    base = _base(b, states, roles, c)
+    mixing = _mixing(b, c, roles["predict"], roles["write"], through)
+    if rule.error.affine:
+        inverse = _inverse(b, c, mixing, roles)
+        start = b.error(rule.error.signal, base, roles["value"], roles["predict"], "u_alone",
+                        _factor(b))  # fmt: skip
+        rows = b.product("u", ROWS, inverse, start, equation="error")
+    else:
+        rows = _residual(b, mixing, base, roles)
+    return (_source(b, c, rows, roles["write"], through),)
+
+
+def _factor(b: Builder) -> Any:
+    """−η, with the window's weight where rows are a window's; a band holds both itself."""
+    rule = b.rule
+    if rule.window > 1 and not b.slot:
+        return sp.Integer(-1)
+    weight = WINDOW_WEIGHT if b.slot else sp.Integer(1)
+    return -b.rate * weight
+
+
+def _source(b: Builder, c: Coefficients, rows: str, keys: str, through: str) -> Source:
+    mix = c.mix[through]
+    remain = None if mix is None else b.call(f"{mix}_end", ("s",), "last_row", mix)
+    fade = c.fades
+    if fade is not None and c.banded:
+        fade = _faded_band(b, fade)
+    if fade is not None and c.rows > 1 and c.log_channel is None:
+        fade = b.call("fades_rows", ("s",), "repeat", fade, times=c.rows)
+    return Source(rows, keys, through, remain, fade)
+
+
+def _faded_band(b: Builder, fade: str) -> str:
+    (band,) = [name for name in b.plan.graph if name == "band"]
+    return b.call("fades_window", ("s",), "vector_matrix", fade, band)
+
+
+def _base(b: Builder, states: States, roles: dict[str, str], c: Coefficients) -> str:
+    """Predictions from the state at the chunk's start."""
+    from mnemic.codegen.chunk import from_state
+
+    predict = _seen_by_channel(b, c, roles["predict"])
+    times = c.rows
+    base = from_state(b, c, predict, _on_rows(b, c.reach_seen, times), states.memory, "base",
+                      row_decay=False)  # fmt: skip
+    if states.momentum is None:
+        return base
+    speed = from_state(b, c, predict, _on_rows(b, c.carry_seen, times), states.momentum,
+                       "base_speed", row_decay=False)  # fmt: skip
+    one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
+    return b.map("predicted", one + two, {"x_": base, "y_": speed}, "prediction")
+
+
+def _seen_by_channel(b: Builder, c: Coefficients, predict: str) -> str:
+    """Prediction keys times the decay that the gradient sees, where it differs by channel."""
+    rule = b.rule
+    if c.log_channel is None or rule.seen == 1:
+        return predict
+    factor = b.map("seen", rule.seen, b.coefficients(rule.seen))
+    rows = b.plan.axes(predict)[0]
+    if c.rows > 1:
+        factor = b.call("seen_rows", ("s", "k"), "repeat_rows", factor, times=c.rows)
+    x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)
+    axes = tuple(rows if a in ("t", "s") else a for a in b.plan.axes(factor))
+    return b.map(f"{predict}_seen", x * f, {"x_": predict, "f_": (factor, axes)})
+
+
+def _on_rows(b: Builder, factor: str | None, times: int) -> str | None:
+    if factor is None or times == 1:
+        return factor
+    channel = b.plan.axes(factor)[1:]
+    function = "repeat_rows" if channel else "repeat"
+    return b.call(f"{factor}_flat", ("s", *channel), function, factor, times=times)
+
+
+def _mixing(b: Builder, c: Coefficients, targets: str, keys: str, through: str) -> str:
+    """L: what the prediction of row t sees of what row s wrote, strictly lower triangular."""
+    if c.log_channel is not None:
+        targets = _seen_by_channel(b, c, targets)
+        function = "scores_before" if c.blended is None else "blended_before"
+        extra = () if c.blended is None else (c.blended,)
+        return b.call(f"{targets}_{keys}_L", ("t", "s"), function, targets, keys, c.log_channel,
+                      *extra, rows=c.rows)  # fmt: skip
+    raw = b.product(f"{targets}_{keys}", ("t", "s"), targets, keys, flip_right=True)
+    seen = c.seen[through]
+    if seen is None:
+        return b.call(f"{raw}_L", ("t", "s"), "strictly_lower", raw, rows=c.rows)
+    if c.rows > 1:
+        seen = b.call(f"{seen}_rows", ("t", "s"), "spread_rows", seen, targets=c.rows, sources=1)
+    one, two = sp.Symbol("s_", real=True), sp.Symbol("m_", real=True)
+    env = {"s_": raw, "m_": (seen, ("t", "s"))}
+    mixed = b.map(f"{raw}_seen", one * two, env)
+    return b.call(f"{raw}_L", ("t", "s"), "strictly_lower", mixed, rows=c.rows)
+
+
+def _inverse(b: Builder, c: Coefficients, mixing: str, roles: dict[str, str]) -> str:
+    """(I + η slope ∘ L)⁻¹."""
+    rule = b.rule
+    weight = -_factor(b) * rule.error.slope
+    if weight != 1:
+        env: dict[str, Any] = b.row_coefficients(weight)
+        if weight.has(sym.kappa):
+            rows = b.plan.axes(roles["value"])[:-1]
+            env["kappa"] = b.call("kappa", rows, "squared_norm", roles["predict"])
+        env = {n: (q, tuple("t" if a in ("t", "s") else a for a in b.plan.axes(q)))
+               for n, q in env.items()}  # fmt: skip
+        one = sp.Symbol("L_", real=True)
+        mixing = b.map(f"{mixing}_eta", weight * one, {"L_": (mixing, ("t", "s")), **env})
+    return b.call("inverse", ("t", "s"), "unit_lower_inverse", mixing, equation="error")
+
+
+def _split(
+    b: Builder, states: States, roles: dict[str, str], c: Coefficients, through: str
+) -> tuple[Source, ...]:
+    """Written and erased rows apart: written ones are known, erased ones solve the system."""
+    rule = b.rule
+    direct = "memory" if rule.momentum_on == "write" else through
+    written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
+                      _factor(b))  # fmt: skip
+    base = _base_split(b, states, roles, c, direct)
+    known = _mixing(b, c, roles["predict"], roles["write"], through)
+    added = b.product("base_written", ROWS, known, written)
+    one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
+    whole = b.map("base_whole", one + two, {"x_": base, "y_": added}, "prediction")
+    mixing = _mixing(b, c, roles["predict"], roles["erase"], direct)
+    inverse = _inverse(b, c, mixing, roles)
+    start = b.error(rule.error.slope * sym.y, whole, roles["value"], roles["predict"],
+                    "erased_alone", _factor(b))  # fmt: skip
+    erased = b.product("erased", ROWS, inverse, start, equation="error")
+    return (
+        _source(b, c, erased, roles["erase"], direct),
+        _source(b, c, written, roles["write"], through),
+    )
+
+
+def _base_split(
+    b: Builder, states: States, roles: dict[str, str], c: Coefficients, direct: str
+) -> str:
+    del direct
+    return _base(b, states, roles, c)
+
+
+def _frozen(
+    b: Builder, states: States, roles: dict[str, str], c: Coefficients, through: str
+) -> tuple[Source, ...]:
+    """Gradients at the memory of the last chunk's end: no system."""
+    assert states.anchor is not None
+    rule = b.rule
+    base = b.product("y_hat", ROWS, roles["predict"], states.anchor, flip_right=True,
+                     equation="prediction")  # fmt: skip
+    if rule.split:
+        direct = "memory" if rule.momentum_on == "write" else through
+        erased = b.error(rule.error.slope * sym.y, base, roles["value"], roles["predict"],
+                         "erased", _factor(b))  # fmt: skip
+        written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
+                          _factor(b))  # fmt: skip
+        return (
+            _source(b, c, erased, roles["erase"], direct),
+            _source(b, c, written, roles["write"], through),
+        )
+    rows = headed(b, base, roles, _factor(b), "u")
+    return (_source(b, c, rows, roles["write"], through),)
+
+
+def _residual(b: Builder, mixing: str, base: str, roles: dict[str, str]) -> str:
+    """ŷ = base + L u(ŷ) for a u that is not affine, then u."""
+    names, arguments = error_functions(b, _factor(b), roles)
+    y_hat = b.call("y_hat", ROWS, "residual", mixing, base, roles["value"], *arguments,
+                   equation="error", error=names[0], adjoint=names[1],
+                   solver=solver(b.rule.error))  # fmt: skip
+    return b.call("u", ROWS, names[0], y_hat, roles["value"], *arguments, equation="error")

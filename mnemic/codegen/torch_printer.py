@@ -1,0 +1,170 @@
+"""SymPy → PyTorch source, one expression at a time."""
+
+from typing import Any
+
+import sympy as sp
+from sympy.printing.precedence import PRECEDENCE, precedence
+from sympy.printing.str import StrPrinter
+
+from mnemic.compiler import symbols as sym
+
+FUNCTIONS: dict[str, str] = {
+    "exp": "torch.exp",
+    "tanh": "torch.tanh",
+    "sin": "torch.sin",
+    "cos": "torch.cos",
+    "tan": "torch.tan",
+    "sinh": "torch.sinh",
+    "cosh": "torch.cosh",
+    "asinh": "torch.asinh",
+    "atan": "torch.atan",
+    "sign": "torch.sign",
+    "erf": "torch.erf",
+    "sigmoid": "torch.sigmoid",
+    "softplus": "F.softplus",
+    "normal_cdf": "torch.special.ndtr",
+    "round": "torch.round",
+    "Abs": "torch.abs",
+}
+"""SymPy's and our own functions by name, and what they are in PyTorch."""
+
+
+class TorchPrinter(StrPrinter):
+    """Prints an expression; symbols print as ``names`` has them."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def _print_Symbol(self, expr: Any) -> str:
+        return self.names.get(expr.name, expr.name)
+
+    def _print_Function(self, expr: Any) -> str:
+        name = FUNCTIONS[type(expr).__name__]
+        return f"{name}({', '.join(self._print(a) for a in expr.args)})"
+
+    def _print_Abs(self, expr: Any) -> str:
+        return f"torch.abs({self._print(expr.args[0])})"
+
+    def _print_sign(self, expr: Any) -> str:
+        return f"torch.sign({self._print(expr.args[0])})"
+
+    def _print_log(self, expr: Any) -> str:
+        rest = sp.expand(expr.args[0]) - 1
+        plain = expr.args[0].is_Add and expr.args[0].has(sp.Integer(1)) and not rest.is_number
+        if plain and 1 in expr.args[0].args:
+            return f"torch.log1p({self._print(rest)})"
+        return f"torch.log({self._print(expr.args[0])})"
+
+    def _print_Float(self, expr: Any) -> str:
+        return repr(float(expr))
+
+    def _print_Rational(self, expr: Any) -> str:
+        return repr(float(expr)) if expr.q != 1 else str(expr.p)
+
+    def _print_Half(self, expr: Any) -> str:
+        return "0.5"
+
+    def _print_Pi(self, expr: Any) -> str:
+        return "math.pi"
+
+    def _print_Exp1(self, expr: Any) -> str:
+        return "math.e"
+
+    def _print_Infinity(self, expr: Any) -> str:
+        return "math.inf"
+
+    def _print_Pow(self, expr: Any, rational: bool = False) -> str:
+        base, power = expr.as_base_exp()
+        if base == sp.E:
+            return f"torch.exp({self._print(power)})"
+        if base.is_number and not power.is_number:
+            return f"torch.exp({self._print(sp.log(base).evalf(17) * power)})"
+        inner = self.parenthesize(base, PRECEDENCE["Pow"])
+        fragile = not (power.is_integer and power.is_positive)
+        if fragile and base.has(sp.Abs) and not base.is_Add:
+            inner = f"torch.clamp_min({self._print(base)}, TINY)"
+        if power == sp.Rational(1, 2):
+            return f"torch.sqrt({inner.strip('()') if inner.startswith('(') else inner})"
+        if power == -sp.Rational(1, 2):
+            return f"torch.rsqrt({self._print(base) if not inner.startswith('torch.') else inner})"
+        if power == -1:
+            return f"1 / {inner}"
+        return f"{inner} ** {self.parenthesize(power, PRECEDENCE['Pow'])}"
+
+    def _print_Mul(self, expr: Any) -> str:
+        above, below = expr.as_numer_denom() if not expr.has(sp.Piecewise) else (expr, sp.S.One)
+        if below == 1 or below.is_number:
+            return self._factors(expr)
+        return f"{self._factors(above)} / {self.parenthesize(below, PRECEDENCE['Pow'])}"
+
+    def _factors(self, expr: Any) -> str:
+        coefficient, rest = expr.as_coeff_Mul()
+        factors = [self.parenthesize(f, PRECEDENCE["Mul"]) for f in sp.Mul.make_args(rest)]
+        if coefficient == 1:
+            return " * ".join(factors)
+        if coefficient == -1:
+            return "-" + " * ".join(factors)
+        if rest == 1:
+            return self._print(coefficient)
+        return " * ".join([self._print(coefficient), *factors])
+
+    def _print_Add(self, expr: Any, order: Any = None) -> str:
+        terms = sorted(expr.args, key=lambda term: (term.could_extract_minus_sign(), str(term)))
+        text = ""
+        for term in terms:
+            negative = term.could_extract_minus_sign()
+            body = self.parenthesize(-term if negative else term, PRECEDENCE["Add"])
+            text += (
+                (" - " if negative else " + ") + body if text else ("-" if negative else "") + body
+            )
+        return text
+
+    def _print_Relational(self, expr: Any) -> str:
+        return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"
+
+    def _print_And(self, expr: Any) -> str:
+        return " & ".join(f"({self._print(a)})" for a in expr.args)
+
+    def _print_Or(self, expr: Any) -> str:
+        return " | ".join(f"({self._print(a)})" for a in expr.args)
+
+    def _print_Piecewise(self, expr: Any) -> str:
+        (value, condition), *rest = expr.args
+        if condition == True or not rest:  # noqa: E712
+            return self._print(value)
+        other = (
+            self._print_Piecewise(sp.Piecewise(*rest, evaluate=False))
+            if len(rest) > 1
+            else (self._print(rest[0][0]))
+        )
+        return f"torch.where({self._print(condition)}, {self._print(value)}, {other})"
+
+    def _print_Max(self, expr: Any) -> str:
+        return self._extreme(expr, "clamp_min", "maximum")
+
+    def _print_Min(self, expr: Any) -> str:
+        return self._extreme(expr, "clamp_max", "minimum")
+
+    def _extreme(self, expr: Any, clamp: str, binary: str) -> str:
+        numbers = [a for a in expr.args if a.is_number]
+        others = [a for a in expr.args if not a.is_number]
+        text = self._print(others[0])
+        for other in others[1:]:
+            text = f"torch.{binary}({text}, {self._print(other)})"
+        for value in numbers:
+            text = f"torch.{clamp}({text}, {self._print(value)})"
+        return text
+
+
+def print_torch(expr: Any, names: dict[str, str]) -> str:
+    """The source of an expression whose symbols stand for the given Python names."""
+    return str(TorchPrinter(names).doprint(expr))
+
+
+def needs_parentheses(expr: Any) -> bool:
+    """Whether the printed expression is a sum (and so must be wrapped before indexing)."""
+    return bool(precedence(expr) < PRECEDENCE["Atom"])
+
+
+assert sym.x is not None
