@@ -9,6 +9,7 @@ from mnemic.codegen.plan import Call, Map, Op, Plan, Product, Read
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.problem import HEAD, HEADS, TIME
 from mnemic.compiler.rule import Rule
+from mnemic.dsl.features import Cosine
 
 ORDER = ("t", "s", "r", "v", "k")
 """Axes in the order in which a quantity carries them."""
@@ -55,6 +56,8 @@ class Builder:
         """An elementwise expression; ``env`` tells the quantity (and its axes) of each symbol."""
         reads = []
         for symbol in sorted(expr.free_symbols, key=str):
+            if symbol.name == "TINY":
+                continue
             entry = env[symbol.name]
             quantity, axes = entry if isinstance(entry, tuple) else (entry, self.plan.axes(entry))
             reads.append(Read(symbol.name, quantity, axes))
@@ -78,12 +81,7 @@ class Builder:
             elif symbol in table:
                 found[symbol.name] = self.coefficient(symbol.name)
             elif symbol in (HEAD, HEADS, TIME):
-                axes = () if symbol == HEADS else self.rows
-                found[symbol.name] = (
-                    self.plan.given(f"{symbol.name}_index", axes)
-                    if (f"{symbol.name}_index" not in self.plan.graph)
-                    else f"{symbol.name}_index"
-                )
+                found[symbol.name] = self.index(symbol.name)
         return found
 
     def row_coefficients(self, expr: Any) -> dict[str, str]:
@@ -216,8 +214,24 @@ class Builder:
             raw = self.call(f"turned_{name}", axes, "turned", raw, angle)
         return raw
 
+    def filled(
+        self, name: str, scalar: str | None, number: Any, like: str, equation: str
+    ) -> str:  # fmt: skip
+        """An error that is the same in every coordinate, as rows like the values."""
+        axes = self.plan.axes(like)
+        if scalar is not None:
+            return self.call(name, axes, "as_vector", scalar, like, equation=equation)
+        return self.call(name, axes, "filled", like, equation=equation, value=float(number))
+
     def _feature_extras(self) -> tuple[str, ...]:
-        return ()
+        if not isinstance(self.rule.problem.spec.features, Cosine):
+            return ()
+        return (self.index("t"),)
+
+    def index(self, name: str) -> str:
+        """The head's or the token's number."""
+        full = f"{name}_index"
+        return full if full in self.plan.graph else self.plan.given(full, self.rows)
 
     def roles(self) -> dict[str, str]:
         """The vectors that predict, erase, write, and the value that is written."""
@@ -239,10 +253,9 @@ class Builder:
         return found
 
     def widened(self, name: str, role: str, axis: str) -> str:
-        """A key given by coefficients alone, as a vector: added to a zero key."""
+        """A key given by a scalar coefficient alone, as a vector."""
         base = self.vector("v", "v") if axis == "v" else self.featured("k")
-        one, nothing = sp.Symbol("one", real=True), sp.Symbol("nothing", real=True)
-        return self.map(f"{role}_key", one + 0 * nothing, {"one": name, "nothing": base})
+        return self.call(f"{role}_key", self.plan.axes(base), "as_vector", name, base)
 
     # -- error ------------------------------------------------------------------------------
 
@@ -263,9 +276,9 @@ class Builder:
             env["n"] = self.call("n", rows, "distance", prediction, value)
         if "kappa" in free:
             env["kappa"] = self.call("kappa", rows, "squared_norm", key)
-        if not free & {"v", "y", "n"}:
-            env["nothing"] = value
-            whole = whole + 0 * sp.Symbol("nothing", real=True)
+        if not free & {"v", "y"}:
+            scalar = self.map(f"{name}_scalar", whole, env) if whole.free_symbols else None
+            return self.filled(name, scalar, whole, value, equation)
         return self.map(name, whole, env, equation)
 
 

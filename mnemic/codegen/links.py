@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import sympy as sp
+
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.plan import Call
 from mnemic.codegen.torch_printer import print_torch
@@ -9,28 +11,30 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.retention import Link
 
 MATRIX = ("v", "k")
+VARIABLE = sp.Symbol("entry_", real=True)
 
 
 def linked(b: Builder, dual: str, link: Link, name: str = "W") -> str:
     """W = link(A)."""
     axes = b.plan.axes(dual)
-    expr = link.expr
+    entry = sp.Symbol("dual_", real=True)
+    expr = None if link.expr is None else link.expr.subs(sym.a, entry)
     if link.normaliser == "none" and expr is not None:
-        return b.map(name, expr, {"a": dual, **b.coefficients(expr)}, "link")
+        return b.map(name, expr, {"dual_": dual, **b.coefficients(expr)}, "link")
     if link.normaliser == "norm":
         nu = b.call("nu", axes[:-2], "entry_norm", dual, power=float(link.power))
-        env: dict[str, Any] = {"a": dual, "nu": (nu, axes[:-2]), **b.coefficients(expr)}
+        env: dict[str, Any] = {"dual_": dual, "nu": (nu, axes[:-2]), **b.coefficients(expr)}
         return b.map(name, expr, env, "link")
     scale = scale_of(b, link, dual)
     if link.normaliser == "softmax":
-        exponent = b.map("exponent", expr, {"a": dual, **b.coefficients(expr)})
+        exponent = b.map("exponent", expr, {"dual_": dual, **b.coefficients(expr)})
         return b.call(name, axes, "simplex", exponent, *scale, equation="link", over=link.over)
     if link.normaliser == "ball":
         return b.call(name, axes, "ball", dual, *scale, equation="link")
     if link.normaliser == "root":
         return rooted(b, link, dual, None, name)
     low, high = (float(end) for end in link.domain)
-    slope, args = _function(b, link.slope, "w")
+    slope, args = _function(b, link.slope.subs(sym.w, VARIABLE))
     op = Call("inverse_link", (dual, *args), (("domain", (low, high)), ("slope", slope)))
     return b.plan.add(name, axes, op, "link")
 
@@ -39,7 +43,7 @@ def rooted(b: Builder, link: Link, dual: str, factor: str | None, name: str) -> 
     """W = factor ∘ link(A − ζ) with ζ the root of Σ W = scale."""
     axes = b.plan.axes(dual)
     expr = link.expr.subs(sym.zeta, 0)
-    entry, args = _function(b, expr, "a")
+    entry, args = _function(b, expr.subs(sym.a, VARIABLE))
     scale = scale_of(b, link, dual)
     factors = () if factor is None else (factor,)
     op = Call(
@@ -56,10 +60,10 @@ def scale_of(b: Builder, link: Link, like: str) -> tuple[str, ...]:
     return (b.map("scale", expr, b.coefficients(expr)),)
 
 
-def _function(b: Builder, expr: Any, variable: str) -> tuple[str, tuple[str, ...]]:
+def _function(b: Builder, expr: Any) -> tuple[str, tuple[str, ...]]:
     """A one-argument function of coefficients as a lambda's source, and the coefficients."""
     env = b.coefficients(expr)
     names = list(env)
     matrix = {n: n for n in names}
     body = print_torch(expr, matrix)
-    return f"lambda {', '.join([variable, *names])}: {body}", tuple(env[n] for n in names)
+    return f"lambda {', '.join([VARIABLE.name, *names])}: {body}", tuple(env[n] for n in names)

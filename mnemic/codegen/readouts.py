@@ -7,6 +7,10 @@ import sympy as sp
 from mnemic.codegen.builder import Builder
 
 
+TINY = sp.Symbol("TINY", positive=True)
+"""A guard against 0/0: where all weights are zero the output is zero."""
+
+
 def headed(
     b: Builder, prediction: str | None, roles: dict[str, str], factor: Any, name: str
 ) -> str:
@@ -78,12 +82,12 @@ def unscaled(b: Builder, read: str, m: str | None) -> str:
 def divided(b: Builder, read: str, weight: str, m: str | None) -> str:
     """y over its weight, or over max(|weight|, 1), both divided by exp(m) where m is carried."""
     kind = b.rule.problem.spec.readout.normalizer
-    denominator = sp.Symbol("w_", real=True)
+    denominator = sp.Symbol("w_", real=True) + TINY
     env: dict[str, Any] = {"y_": read, "w_": weight}
     if kind == "max1":
         lowest = sp.Integer(1)
         if m is not None:
             lowest = sp.exp(-sp.Symbol("m_", real=True))
             env["m_"] = m
-        denominator = sp.Max(sp.Abs(denominator), lowest)
+        denominator = sp.Max(sp.Abs(sp.Symbol("w_", real=True)), lowest)
     return b.map("y_normalised", sp.Symbol("y_", real=True) / denominator, env, "readout")

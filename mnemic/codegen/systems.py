@@ -13,9 +13,6 @@ from mnemic.codegen.recurrent import States
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import solver
 
-ROWS = ("s", "v")
-
-
 @dataclass(frozen=True)
 class Source:
     """Rows written with their keys, and what is left of them at the chunk's end."""
@@ -44,10 +41,15 @@ def solve(b: Builder, states: States, roles: dict[str, str], c: Coefficients) ->
         inverse = _inverse(b, c, mixing, roles)
         start = b.error(rule.error.signal, base, roles["value"], roles["predict"], "u_alone",
                         _factor(b))  # fmt: skip
-        rows = b.product("u", ROWS, inverse, start, equation="error")
+        rows = b.product("u", rows_of(b, roles), inverse, start, equation="error")
     else:
         rows = _residual(b, mixing, base, roles)
     return (_source(b, c, rows, roles["write"], through),)
+
+
+def rows_of(b: Builder, roles: dict[str, str]) -> tuple[str, str]:
+    """The axes of errors and predictions: those of the values."""
+    return b.plan.axes(roles["value"])[0], "v"
 
 
 def _factor(b: Builder) -> Any:
@@ -159,14 +161,14 @@ def _split(
                       _factor(b))  # fmt: skip
     base = _base_split(b, states, roles, c, direct)
     known = _mixing(b, c, roles["predict"], roles["write"], through)
-    added = b.product("base_written", ROWS, known, written)
+    added = b.product("base_written", rows_of(b, roles), known, written)
     one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
     whole = b.map("base_whole", one + two, {"x_": base, "y_": added}, "prediction")
     mixing = _mixing(b, c, roles["predict"], roles["erase"], direct)
     inverse = _inverse(b, c, mixing, roles)
     start = b.error(rule.error.slope * sym.y, whole, roles["value"], roles["predict"],
                     "erased_alone", _factor(b))  # fmt: skip
-    erased = b.product("erased", ROWS, inverse, start, equation="error")
+    erased = b.product("erased", rows_of(b, roles), inverse, start, equation="error")
     return (
         _source(b, c, erased, roles["erase"], direct),
         _source(b, c, written, roles["write"], through),
@@ -186,7 +188,7 @@ def _frozen(
     """Gradients at the memory of the last chunk's end: no system."""
     assert states.anchor is not None
     rule = b.rule
-    base = b.product("y_hat", ROWS, roles["predict"], states.anchor, flip_right=True,
+    base = b.product("y_hat", rows_of(b, roles), roles["predict"], states.anchor, flip_right=True,
                      equation="prediction")  # fmt: skip
     if rule.split:
         direct = "memory" if rule.momentum_on == "write" else through
@@ -205,7 +207,7 @@ def _frozen(
 def _residual(b: Builder, mixing: str, base: str, roles: dict[str, str]) -> str:
     """ŷ = base + L u(ŷ) for a u that is not affine, then u."""
     names, arguments = error_functions(b, _factor(b), roles)
-    y_hat = b.call("y_hat", ROWS, "residual", mixing, base, roles["value"], *arguments,
+    y_hat = b.call("y_hat", rows_of(b, roles), "residual", mixing, base, roles["value"], *arguments,
                    equation="error", error=names[0], adjoint=names[1],
                    solver=solver(b.rule.error))  # fmt: skip
-    return b.call("u", ROWS, names[0], y_hat, roles["value"], *arguments, equation="error")
+    return b.call("u", rows_of(b, roles), names[0], y_hat, roles["value"], *arguments, equation="error")

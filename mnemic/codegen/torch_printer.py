@@ -36,6 +36,12 @@ class TorchPrinter(StrPrinter):
         super().__init__()
         self.names = names
 
+    def _print(self, expr: Any, **kwargs: Any) -> str:
+        number = isinstance(expr, sp.Expr) and expr.is_number and not expr.is_Integer
+        if number and expr.is_finite:
+            return repr(float(expr))
+        return str(super()._print(expr, **kwargs))
+
     def _print_Symbol(self, expr: Any) -> str:
         return self.names.get(expr.name, expr.name)
 

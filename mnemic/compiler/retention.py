@@ -177,9 +177,11 @@ def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
         )
         gain = sp.diff(log_g, sym.a)
         return replace(entropy, gain=gain, steps=(*steps, *entropy.steps))
-    lowest = sp.limit(slope, sym.x, 0, "+")
+    lowest, highest = sp.limit(slope, sym.x, 0, "+"), sp.limit(slope, sym.x, sp.oo)
     if g is not None and lowest.is_finite:
         g = sp.Piecewise((g, sym.a > lowest), (0, True))
+    if g is not None and highest.is_finite:  # g has a pole at the end of its domain
+        g = sp.Piecewise((g, sym.a < highest), (sp.oo, True))
     link = Link(
         expr=g if g is None or kind != "simplex" else g.subs(sym.a, sym.a - sym.zeta),
         normaliser="root" if kind == "simplex" else "none",

@@ -34,15 +34,19 @@ NONNEGATIVE = frozenset(
 )
 
 
+class Coefficient(sp.Symbol):
+    """The symbol of a coefficient, unequal to any other symbol of the same name."""
+
+
 @cache
 def coefficient(name: str) -> sp.Symbol:
     """The symbol of a coefficient; the ones that are sizes by nature are positive.
 
-    ``finite`` tells it apart from the symbols above, so that a coefficient may be called ``a``.
+    Its class tells it apart from the symbols above, so that a coefficient may be called ``a``.
     """
     if name in NONNEGATIVE:
-        return sp.Symbol(name, positive=True, finite=True)
-    return sp.Symbol(name, real=True, finite=True)
+        return Coefficient(name, positive=True)
+    return Coefficient(name, real=True)
 
 
 class sigmoid(sp.Function):  # noqa: N801

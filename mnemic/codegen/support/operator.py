@@ -247,7 +247,7 @@ class _Run:
         rows["h_index"] = heads.expand(shape)
         rows["t_index"] = time[None, :, None].expand(shape)
         rows["zero"] = torch.zeros((), dtype=like.dtype, device=like.device).expand(shape)
-        rows["H_index"] = torch.tensor(float(self.heads), dtype=like.dtype, device=like.device)
+        rows["H_index"] = rows["zero"] + self.heads
 
     def _turned(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         """The cumulative angle of a complex decay."""

@@ -54,6 +54,16 @@ def column(x: Tensor) -> Tensor:
     return x[..., None]
 
 
+def as_vector(x: Tensor, like: Tensor) -> Tensor:
+    """A scalar a row as a vector a row: [...] → [..., K]."""
+    return x[..., None].expand(like.shape)
+
+
+def filled(like: Tensor, *, value: float) -> Tensor:
+    """A constant in the shape of ``like``."""
+    return torch.full_like(like, value)
+
+
 def log_of(x: Tensor) -> Tensor:
     """log x of a decay that is zero or more."""
     return torch.log(x.clamp_min(TINY))
