@@ -1,0 +1,35 @@
+"""A compiler for memory: from a spec of an associative memory to a running sequence layer.
+
+>>> import mnemic
+>>> spec = mnemic.load("gated-deltanet")
+>>> spec.bias.text
+'e**2/2'
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mnemic.dsl.load import load as load
+    from mnemic.pipeline import Compiled as Compiled
+    from mnemic.pipeline import compile as compile
+    from mnemic.pipeline import derive as derive
+    from mnemic.pipeline import diff as diff
+
+__all__ = ["Compiled", "compile", "derive", "diff", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for, when it is: importing mnemic is light."""
+    if name == "load":
+        from mnemic.dsl.load import load
+
+        return load
+    if name in __all__:
+        from mnemic import pipeline
+
+        return getattr(pipeline, name)
+    raise AttributeError(f"module 'mnemic' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -121,10 +121,9 @@ def _remaining(p: Chunk, source: Source) -> tuple[str, str]:
         k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
         keys = b.map(f"{keys}_left", k * f, {"k_": (keys, ("s", "k")), "f_": (left, ("s", "k"))})
     elif source.remain is not None:
-        u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
-        rows = b.map(
-            f"{rows}_left", u * f, {"u_": (rows, ("s", "v")), "f_": (source.remain, ("s",))}
-        )
+        k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
+        env = {"k_": (keys, ("s", "k")), "f_": (source.remain, ("s",))}
+        keys = b.map(f"{keys}_left", k * f, env)
     if c.row_remain is not None:
         u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
         env = {"u_": (rows, ("s", "v")), "f_": (c.row_remain, ("s", "v"))}
@@ -211,13 +210,11 @@ def from_state(
     """Rows of vectors times a state, with the decay since the chunk's start."""
     rows = b.plan.axes(vectors)[0]
     x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)
-    if factor is not None and len(b.plan.axes(factor)) == 2:
-        env = {"x_": vectors, "f_": (factor, (rows, "k"))}
+    if factor is not None:  # on the vectors, which are known for all chunks at once
+        channel = b.plan.axes(factor)[1:]
+        env = {"x_": vectors, "f_": (factor, (rows, *channel))}
         vectors = b.map(f"{vectors}_reach", x * f, env)
-        factor = None
     read = b.product(name, (rows, "v"), vectors, state, flip_right=True)
-    if factor is not None:
-        read = b.map(f"{name}_decayed", x * f, {"x_": read, "f_": (factor, (rows,))})
     if c.row_reach is not None and row_decay:
         read = b.map(f"{name}_rows", x * f, {"x_": read, "f_": (c.row_reach, (rows, "v"))})
     return read

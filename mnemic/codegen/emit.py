@@ -99,9 +99,8 @@ def scalar_loop(plan: Plan, numbers: dict[str, str], doc: str, name: str) -> str
     """The recurrent form: a loop over tokens; arguments are [T, M, …], states [M, …]."""
     phases = plan.phases(late=False)
     lines = [*_opening(plan, name, doc), *block(plan, phases.before, 4, numbers)]
-    lines += ["    outputs = []", f"    for t in range({_length(plan)}):"]
     slices = _slices(plan, phases, "t")
-    lines += [f"        {n}_t = {n}[t]" for n in slices]
+    lines += ["    outputs = []", *_loop("t", slices)]
     spelled = {n: f"{n}_t" for n in slices}
     lines += block(plan, phases.scan, 8, numbers, spelled)
     lines += [f"        outputs.append({spelled.get(plan.output, plan.output)})"]
@@ -121,9 +120,9 @@ def chunk_loop(plan: Plan, numbers: dict[str, str], doc: str, name: str) -> str:
     kept = _kept(plan, phases)
     lines += ["    # chunk by chunk: what the next state needs of this one"]
     lines += [f"    {_plural(n)} = []" for n in kept]
-    lines += [f"    for i in range({_length(plan)}):"]
+    lines += _loop("i", slices)
     lines += [f"        {_plural(n)}.append({n})" for n in kept if n in plan.states()]
-    spelled = {n: f"{n}[i]" for n in slices}
+    spelled = {n: f"{n}_i" for n in slices}
     lines += block(plan, phases.scan, 8, numbers, spelled)
     lines += [f"        {_plural(n)}.append({n})" for n in kept if n not in plan.states()]
     lines += _advance(plan, phases, numbers, spelled, "closes(i)")
@@ -157,8 +156,22 @@ def _opening(plan: Plan, name: str, doc: str) -> list[str]:
     return [head, f'    """{doc}"""']
 
 
-def _length(plan: Plan) -> str:
-    return f"{plan.arguments()[0]}.shape[0]"
+def _loop(index: str, slices: list[str]) -> list[str]:
+    """Loop over the leading axis (unbound once: slices would each cost a whole gradient)."""
+    names = [f"{n}_{index}" for n in slices]
+    parts = [f"{n}.unbind()" for n in slices]
+    left, right = ", ".join(names), ", ".join(parts)
+    comma = "," if len(slices) == 1 else ""
+    line = f"    for {index}, ({left}{comma}) in enumerate(zip({right})):"
+    if len(line) <= WIDTH:
+        return [line]
+    return [
+        f"    for {index}, (",
+        *_broken(left + comma, 8),
+        "    ) in enumerate(zip(",
+        *_broken(right, 8),
+        "    )):",
+    ]
 
 
 def _plural(name: str) -> str:

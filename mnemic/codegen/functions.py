@@ -1,5 +1,6 @@
 """The error signal and its adjoint as functions of the generated module."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
@@ -8,51 +9,63 @@ from mnemic.codegen.builder import Builder
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym
 
-ERROR = '''def written(y{parameters}):
-    """u = −η e(ŷ): what a prediction makes the step write, row by row.  {label}"""
+ERROR = '''def error({parameters}):
+    """The error signal e = ∂ℓ/∂ŷ, row by row."""
 {norm}    return {body}
 '''
 
-ADJOINT = '''def written_adjoint(grad, y{parameters}):
-    """(∂u/∂ŷ)ᵀ grad, for the backward pass."""
+ADJOINT = '''def error_adjoint(grad, {parameters}):
+    """(∂e/∂ŷ)ᵀ grad, for the backward pass."""
 {norm}    slope = {slope}
 {result}
 '''
 
 
-def error_functions(
-    b: Builder, factor: Any, roles: dict[str, str]
-) -> tuple[tuple[str, str], tuple[str, ...]]:
-    """Declare u(ŷ) and (∂u/∂ŷ)ᵀ on the plan; return their names and the arguments after v."""
+@dataclass(frozen=True)
+class ErrorFunction:
+    """What the generated ``error`` takes: the residual or the prediction, then ``arguments``."""
+
+    of_residual: bool
+    arguments: tuple[str, ...]
+
+
+def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
+    """Declare e and its transposed Jacobian on the plan."""
     error = b.rule.error
-    signal = factor * error.signal
+    shift = {sym.y: sym.e + sym.v}
+    parts = [sp.sympify(z).subs(shift) for z in (error.signal, error.slope, error.radial)]
+    parts = [z.subs(sym.y - sym.v, sym.e) if z.has(sym.y) else sp.simplify(z) for z in parts]
+    of_residual = not any(z.has(sym.v) for z in parts)
+    signal, slope, radial = parts if of_residual else (error.signal, error.slope, error.radial)
     found: dict[str, str] = b.row_coefficients(signal)
     if signal.has(sym.kappa):
         rows = b.plan.axes(roles["value"])[:-1]
         found["kappa"] = b.call("kappa", rows, "squared_norm", roles["predict"])
     arguments = {name: _column(b, quantity) for name, quantity in found.items()}
-    parameters = "".join(f", {name}" for name in ("v", *arguments))
-    norm = "    n = distance(y, v)[..., None]\n" if error.uses_norm else ""
-    b.plan.functions["written"] = ERROR.format(
-        parameters=parameters, norm=norm, body=print_torch(signal, {}), label="{error}"
+    first = ["e"] if of_residual else ["y", "v"]
+    parameters = ", ".join([*first, *arguments])
+    residual = "e" if of_residual else "y - v"
+    norm = f"    n = norm({residual})[..., None]\n" if error.uses_norm else ""
+    b.plan.functions["error"] = ERROR.format(
+        parameters=parameters, norm=norm, body=print_torch(signal, {})
     )
-    b.plan.functions["written_adjoint"] = ADJOINT.format(
+    b.plan.functions["error_adjoint"] = ADJOINT.format(
         parameters=parameters,
         norm=norm,
-        slope=print_torch(factor * error.slope, {}),
-        result=_adjoint(factor, error),
+        slope=print_torch(slope, {}),
+        result=_adjoint(radial, residual),
     )
-    return ("written", "written_adjoint"), tuple(arguments.values())
+    value = () if of_residual else (roles["value"],)
+    return ErrorFunction(of_residual, (*value, *arguments.values()))
 
 
-def _adjoint(factor: Any, error: Any) -> str:
-    if error.radial == 0:
+def _adjoint(radial: Any, residual: str) -> str:
+    if radial == 0:
         return "    return slope * grad"
-    radial = print_torch(sp.simplify(factor * error.radial), {})
     return (
-        f"    radial = {radial}\n"
-        "    along = ((y - v) * grad).sum(-1, keepdim=True)\n"
-        "    return slope * grad + radial * along * (y - v)"
+        f"    radial = {print_torch(radial, {})}\n"
+        f"    along = (({residual}) * grad).sum(-1, keepdim=True)\n"
+        f"    return slope * grad + radial * along * ({residual})"
     )
 
 

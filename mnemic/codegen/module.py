@@ -27,7 +27,7 @@ import torch.nn.functional as F
 
 from .support import ops
 from .support.operator import Operator
-from .support.ops import TINY, distance
+from .support.ops import TINY, norm
 from .support.signature import Coefficient, Signature, State
 
 '''

@@ -205,9 +205,21 @@ def _frozen(
 
 
 def _residual(b: Builder, mixing: str, base: str, roles: dict[str, str]) -> str:
-    """ŷ = base + L u(ŷ) for a u that is not affine, then u."""
-    names, arguments = error_functions(b, _factor(b), roles)
-    y_hat = b.call("y_hat", rows_of(b, roles), "residual", mixing, base, roles["value"], *arguments,
-                   equation="error", error=names[0], adjoint=names[1],
-                   solver=solver(b.rule.error))  # fmt: skip
-    return b.call("u", rows_of(b, roles), names[0], y_hat, roles["value"], *arguments, equation="error")
+    """ŷ = base + L u(ŷ) for a u that is not affine, then u (``parallel.md``, identity 2).
+
+    Where e depends on ŷ − v alone, the unknown is the residual R = ŷ − v.
+    """
+    one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
+    factor, axes = _factor(b), rows_of(b, roles)
+    function = error_functions(b, roles)
+    if factor != 1:  # u = −η e: the rate stands in the system's columns
+        env = {n: (q, ("s",)) for n, q in b.row_coefficients(factor).items()}
+        mixing = b.map(f"{mixing}_rate", factor * one, {"x_": (mixing, ("t", "s")), **env})
+    start = base
+    if function.of_residual:
+        start = b.map("start", one - two, {"x_": base, "y_": roles["value"]}, "error")
+    unknown = b.call("R" if function.of_residual else "y_hat", axes, "residual", mixing, start,
+                     *function.arguments, equation="error", error="error",
+                     adjoint="error_adjoint", solver=solver(b.rule.error))  # fmt: skip
+    e = b.call("e", axes, "error", unknown, *function.arguments, equation="error")
+    return b.map("u", factor * one, {"x_": e, **b.row_coefficients(factor)}, "gradient")

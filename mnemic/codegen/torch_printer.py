@@ -136,6 +136,10 @@ class TorchPrinter(StrPrinter):
         return " | ".join(f"({self._print(a)})" for a in expr.args)
 
     def _print_Piecewise(self, expr: Any) -> str:
+        clamped = as_clamp(expr)
+        if clamped is not None:
+            x, bound = (self._print(part) for part in clamped)
+            return f"torch.clamp({x}, -{bound}, {bound})"
         (value, condition), *rest = expr.args
         if condition == True or not rest:  # noqa: E712
             return self._print(value)
@@ -161,6 +165,16 @@ class TorchPrinter(StrPrinter):
         for value in numbers:
             text = f"torch.{clamp}({text}, {self._print(value)})"
         return text
+
+
+def as_clamp(expr: Any) -> tuple[Any, Any] | None:
+    """(x, b) if the expression is x where |x| ≤ b and b·sign(x) elsewhere: a clamp."""
+    if len(expr.args) != 2 or not isinstance(expr.args[0][1], sp.Ge | sp.Le):
+        return None
+    (x, condition), (other, _) = expr.args
+    bound, size = condition.gts, condition.lts
+    matches = size in (sp.Abs(x), sp.Abs(-x)) and bound.is_Symbol
+    return (x, bound) if matches and sp.simplify(other - bound * sp.sign(x)) == 0 else None
 
 
 def print_torch(expr: Any, names: dict[str, str]) -> str:

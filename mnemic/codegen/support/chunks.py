@@ -149,16 +149,20 @@ def sweeps(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
     Exact after at most C sweeps (L is nilpotent); stops once a sweep changes nothing to speak of.
     """
     y = start
-    size = torch.finfo(start.dtype).eps
-    for _ in range(mixing.shape[-1]):
-        following = (
-            torch.baddbmm(start, mixing, error(y)) if y.ndim == 3 else (start + mixing @ error(y))
-        )
-        settled = (following - y).abs().amax() <= 2 * size * following.abs().amax()
+    for sweep in range(mixing.shape[-1]):
+        if y.ndim == 3:
+            following = torch.baddbmm(start, mixing, error(y))
+        else:
+            following = start + mixing @ error(y)
+        if sweep % 3 == 2 and _settled(following, y):
+            return following
         y = following
-        if settled:
-            break
     return y
+
+
+def _settled(following: Tensor, y: Tensor) -> bool:
+    bound = 4 * torch.finfo(y.dtype).eps
+    return bool((following - y).abs().amax() <= bound * following.abs().amax())
 
 
 def substitution(mixing: Tensor, start: Tensor, error: Error) -> Tensor:

@@ -14,7 +14,7 @@ Function = Callable[..., Tensor]
 class _Adjoint(torch.autograd.Function):
     """Passes ŷ on, and solves the transposed system on the way back.
 
-    With ŷ = base + L u(ŷ) and J = ∂u/∂ŷ, the gradient at the right-hand side is
+    With ŷ = base + L e(ŷ) and J = ∂e/∂ŷ, the gradient at the right-hand side is
     g + Jᵀ m, where m = Lᵀ(g + Jᵀ m) is a system of the same shape with time reversed.
     """
 
@@ -56,17 +56,17 @@ SOLVERS = {"sweeps": chunks.sweeps, "substitution": chunks.substitution}
 def residual(
     mixing: Tensor, base: Tensor, *rows: Tensor, error: Function, adjoint: Function, solver: str
 ) -> Tensor:
-    """The root ŷ of ŷ = base + L u(ŷ; rows), L strictly lower triangular.
+    """The root ŷ of ŷ = base + L e(ŷ; rows), L strictly lower triangular.
 
-    ``mixing`` [..., C, C], ``base`` [..., C, V], ``rows`` what u reads beside ŷ, each [..., C, ·];
-    ``error`` is u, ``adjoint`` its transposed Jacobian; ``solver`` is ``sweeps`` (bounded slopes)
+    ``mixing`` [..., C, C], ``base`` [..., C, V], ``rows`` what e reads beside ŷ, each [..., C, ·];
+    ``error`` is e, ``adjoint`` its transposed Jacobian; ``solver`` is ``sweeps`` (bounded slopes)
     or ``substitution``. Exact up to rounding; differentiable once in every argument.
     """
     solve = SOLVERS[solver]
     with torch.no_grad():
         y = solve(mixing, base, _Rows(error, list(rows)))
-    following = base + mixing @ error(y, *rows)
-    if not following.requires_grad:
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in (mixing, base, *rows))):
         return y
+    following = base + mixing @ error(y, *rows)
     fixed = [x.detach() for x in rows]
     return _Adjoint.apply(following, mixing.detach(), adjoint, solve, *fixed)  # type: ignore[no-untyped-call]

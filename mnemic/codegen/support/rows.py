@@ -39,9 +39,14 @@ def weigh(weights: Tensor, rate: Tensor | None = None) -> Tensor:
     return weights.sum(-1) if rate is None else (weights @ rate[..., None])[..., 0]
 
 
+def norm(x: Tensor) -> Tensor:
+    """‖x‖ over the value channels, at least ``TINY``."""
+    return torch.linalg.vector_norm(x, dim=-1).clamp_min(TINY)
+
+
 def distance(y: Tensor, v: Tensor) -> Tensor:
     """n = ‖ŷ − v‖ over the value channels, at least ``TINY``."""
-    return torch.linalg.vector_norm(y - v, dim=-1).clamp_min(TINY)
+    return norm(y - v)
 
 
 def squared_norm(x: Tensor) -> Tensor:

@@ -1,0 +1,36 @@
+"""Rule → the files of its compiled folder."""
+
+from importlib.metadata import version
+
+from mnemic.codegen import module, selftest
+from mnemic.codegen.package import support_files
+from mnemic.compiler.render import equations
+from mnemic.compiler.render_markdown import to_markdown
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.hashing import spec_hash
+from mnemic.dsl.writing import to_yaml
+
+
+def compiled_files(rule: Rule) -> dict[str, str]:
+    """The module, its support, the spec, the derivation and a self-test."""
+    spec = rule.problem.spec
+    name = spec.name.replace("-", "_")
+    listed = equations(rule)
+    text = "\n".join(f"({e.number}) {e.text}" for e in listed) + "\n"
+    numbers = {e.name: f"({e.number})" for e in listed}
+    source = module.source(
+        rule,
+        version=version("mnemic"),
+        spec_hash=spec_hash(spec)[:12],
+        text=text,
+        numbers=numbers,
+    )
+    return {
+        f"{name}.py": source,
+        "__init__.py": f'"""{spec.title or spec.name}, compiled by mnemic."""\n\n'
+        f"from .{name} import Layer as Layer, rule as rule\n",
+        "spec.yaml": to_yaml(spec),
+        "DERIVATION.md": to_markdown(rule),
+        f"test_{name}.py": selftest.source(rule, name),
+        **support_files(),
+    }

@@ -1,0 +1,117 @@
+"""A compiled folder: what is in it, written whole or not at all, and imported from anywhere."""
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+
+from mnemic.errors import EnvironmentFailed, UsageError
+
+MARKER = "mnemic.json"
+"""The file that tells a folder of ours."""
+
+SUPPORT = Path(__file__).parent / "support"
+
+
+def support_files() -> dict[str, str]:
+    """The support package that is copied beside generated code."""
+    return {
+        f"support/{path.name}": path.read_text(encoding="utf-8")
+        for path in sorted(SUPPORT.glob("*.py"))
+    }
+
+
+def write(files: Mapping[str, str], folder: Path) -> Path:
+    """Write files beside ``folder`` and rename; an older folder of ours is replaced.
+
+    Raises ``UsageError`` where the folder holds anything that mnemic did not write, and
+    ``EnvironmentFailed`` where it cannot be written.
+    """
+    folder = folder.expanduser().resolve()
+    _refuse_foreign(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise EnvironmentFailed(f"cannot write {folder}: {error.strerror}") from None
+    try:
+        _fill(beside, files)
+        _replace(beside, folder)
+    except OSError as error:
+        raise EnvironmentFailed(f"cannot write {folder}: {error.strerror}") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return folder
+
+
+def _fill(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    digests = {name: sha256(text.encode()).hexdigest() for name, text in sorted(files.items())}
+    (folder / MARKER).write_text(json.dumps({"files": digests}, indent=1) + "\n", encoding="utf-8")
+    folder.chmod(0o755)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: read a file, a folder to write to is needed")
+    marker = folder / MARKER
+    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    present = {p for p in present if "__pycache__" not in p}
+    if not present:
+        return
+    ours = {MARKER}
+    if marker.is_file():
+        ours |= set(json.loads(marker.read_text(encoding="utf-8"))["files"])
+    foreign = sorted(present - ours) if marker.is_file() else sorted(present)
+    if foreign:
+        shown = ", ".join(foreign[:3]) + (", …" if len(foreign) > 3 else "")
+        raise UsageError(f"{folder}: holds files that mnemic did not write ({shown}); choose another")
+
+
+def _replace(beside: Path, folder: Path) -> None:
+    """Put the new folder in the place of the old one, which is kept until then."""
+    if not folder.exists():
+        os.replace(beside, folder)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+    os.replace(folder, old / "was")
+    try:
+        os.replace(beside, folder)
+    except OSError:
+        os.replace(old / "was", folder)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def load(folder: Path) -> ModuleType:
+    """Import a compiled folder as a package of its own."""
+    digest = sha256(str(folder).encode()).hexdigest()[:16]
+    name = f"mnemic_compiled_{digest}"
+    known = sys.modules.get(name)
+    if known is not None:
+        return known
+    place = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if place is None or place.loader is None:
+        raise EnvironmentFailed(f"{folder}: not a compiled folder")
+    module = importlib.util.module_from_spec(place)
+    sys.modules[name] = module
+    try:
+        place.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,123 @@
+"""The whole compiler on one page: a spec in, a checked, running layer out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from mnemic.dsl.hashing import spec_hash
+from mnemic.dsl.load import load
+from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec, Issue
+
+if TYPE_CHECKING:
+    from mnemic.compiler.diff import Difference
+    from mnemic.compiler.rule import Rule
+
+Source = str | PathLike[str] | Mapping[str, Any] | Spec
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled spec: call it as an operator, or make a layer of it.
+
+    ``out, state = compiled(q, k, v, **coefficients)`` with the contract of
+    ``compiled.operator``; ``compiled.layer(dim)`` is an ``nn.Module`` on ``[B, T, dim]``.
+    """
+
+    spec: Spec
+    folder: Path
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The generated package."""
+        from mnemic.codegen import package
+
+        return package.load(self.folder)
+
+    @property
+    def operator(self) -> Any:
+        """The generated operator."""
+        return self.module.rule
+
+    @property
+    def source(self) -> str:
+        """The generated module's text."""
+        return (self.folder / f"{module_name(self.spec)}.py").read_text(encoding="utf-8")
+
+    @cached_property
+    def rule(self) -> "Rule":
+        """The derived rule."""
+        return derive(self.spec)
+
+    @property
+    def coefficients(self) -> Any:
+        """The operator's coefficients: name → meaning, shape and range."""
+        return self.operator.coefficients
+
+    @property
+    def state(self) -> Any:
+        """The operator's states: name → meaning."""
+        return self.operator.state
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.operator(*args, **kwargs)
+
+    def layer(self, dim: int, **options: Any) -> Any:
+        """An ``nn.Module`` on ``[B, T, dim]`` around the operator, as the spec's block says."""
+        return self.module.Layer(dim, **options)
+
+    def __str__(self) -> str:
+        return self.source
+
+
+def read(source: Source) -> Spec:
+    """A spec from a path, a name, a mapping or itself."""
+    return source if isinstance(source, Spec) else load(source)
+
+
+def derive(source: Source) -> "Rule":
+    """Spec → Problem → Rule."""
+    from mnemic.compiler.derive import derive_spec
+
+    return derive_spec(read(source))
+
+
+def compile(source: Source, out: str | PathLike[str] | None = None) -> Compiled:
+    """Spec → Problem → Rule → Plans → source → a folder that runs.
+
+    Without ``out`` the folder lies in the cache. Raises ``InvalidSpec`` for a spec that is none,
+    or that is derived but not compiled yet, and ``UsageError`` for an output folder that is not
+    mnemic's.
+    """
+    from mnemic.codegen import cache, package
+
+    spec = read(source)
+    if out is not None:
+        return Compiled(spec, package.write(files(spec), Path(out)))
+    return Compiled(spec, cache.folder(spec_hash(spec) + "-" + spec.name, lambda: files(spec)))
+
+
+def files(spec: Spec) -> dict[str, str]:
+    """Everything that a compiled folder holds, by name."""
+    from mnemic.codegen.files import compiled_files
+
+    rule = derive(spec)  # Spec -> Problem -> Rule
+    if rule.structure.missing is not None:
+        raise InvalidSpec((Issue(rule.structure.missing, where=spec.name),))
+    return compiled_files(rule)  # Rule -> Plans -> source
+
+
+def diff(a: Source, b: Source) -> "Difference":
+    """What tells two rules apart, and whether one is the other."""
+    from mnemic.compiler.diff import diff as compare
+
+    return compare(derive(a), derive(b))
+
+
+def module_name(spec: Spec) -> str:
+    """The generated module's name."""
+    return spec.name.replace("-", "_")
