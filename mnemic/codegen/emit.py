@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mnemic.codegen.plan import Call, Given, Map, Phases, Plan, Product, Quantity, Read
+from mnemic.codegen.plan import Call, Fused, Given, Map, Phases, Plan, Product, Quantity, Read
 from mnemic.codegen.torch_printer import print_torch
 
 WIDTH = 96
@@ -16,6 +16,11 @@ def statement(plan: Plan, quantity: Quantity, spelled: dict[str, str]) -> str:
         case Product(left=left, right=right, flip_left=fl, flip_right=fr):
             a, b = spelled.get(left, left), spelled.get(right, right)
             return f"{a}{'.mT' if fl else ''} @ {b}{'.mT' if fr else ''}"
+        case Fused(addend=addend, product=product, sign=sign):
+            a, b = (spelled.get(n, n) for n in (product.left, product.right))
+            a, b = a + ".mT" * product.flip_left, b + ".mT" * product.flip_right
+            name = "add_product" if sign > 0 else "subtract_product"
+            return f"ops.{name}({spelled.get(addend, addend)}, {a}, {b})"
         case Call(function=function, arguments=arguments, options=options):
             parts = [spelled.get(a, a) for a in arguments]
             parts += [f"{name}={_option(function, name, value)}" for name, value in options]

@@ -8,6 +8,7 @@ import sympy as sp
 from mnemic.codegen import chunk, emit, moments, recurrent
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import signature
+from mnemic.codegen.fuse import fuse
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
 from mnemic.compiler import symbols as sym
@@ -49,6 +50,7 @@ def plans(rule: Rule) -> Plans:
     whole = None
     if "chunk" in rule.structure.forms:
         whole = chunk.build(rule) if rule.moments is None else moments.chunk(rule)
+        fuse(whole)
     return Plans(token, whole, start_plan(rule, token))
 
 

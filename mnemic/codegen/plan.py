@@ -55,7 +55,16 @@ class Call:
     options: tuple[tuple[str, Any], ...] = ()
 
 
-Op = Given | Map | Product | Call
+@dataclass(frozen=True)
+class Fused:
+    """addend ± left right: a product that is read once, by a sum."""
+
+    addend: str
+    product: Product
+    sign: int = 1
+
+
+Op = Given | Map | Product | Call | Fused
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,8 @@ class Quantity:
                 return tuple(dict.fromkeys(r.quantity for r in reads))
             case Product(left=left, right=right):
                 return (left, right)
+            case Fused(addend=addend, product=product):
+                return (addend, product.left, product.right)
             case Call(arguments=arguments):
                 return arguments
             case _:
@@ -127,6 +138,20 @@ class Plan:
         for read in quantity.reads():
             self.graph.add_edge(read, quantity.name)
         return quantity.name
+
+    def rewrite(self, quantity: Quantity) -> None:
+        """Put another way of computing a quantity in its place."""
+        self.graph.remove_edges_from(list(self.graph.in_edges(quantity.name)))
+        self.graph.nodes[quantity.name]["quantity"] = quantity
+        self.graph.add_edges_from((read, quantity.name) for read in quantity.reads())
+
+    def is_carried(self, name: str) -> bool:
+        """Whether a carried state reaches a quantity, so that it cannot leave the scan."""
+        return not nx.ancestors(self.graph, name).isdisjoint(self.states())
+
+    def is_end(self, name: str) -> bool:
+        """Whether a quantity is the output or a next state."""
+        return name in (self.output, *self.following.values(), *self.closed.values())
 
     def needed(self) -> set[str]:
         """What the output or a next state depends on."""

@@ -13,6 +13,7 @@ from mnemic.codegen.recurrent import States
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import solver
 
+
 @dataclass(frozen=True)
 class Source:
     """Rows written with their keys, and what is left of them at the chunk's end."""
@@ -38,9 +39,12 @@ def solve(b: Builder, states: States, roles: dict[str, str], c: Coefficients) ->
     base = _base(b, states, roles, c)
     mixing = _mixing(b, c, roles["predict"], roles["write"], through)
     if rule.error.affine:
-        inverse = _inverse(b, c, mixing, roles)
-        start = b.error(rule.error.signal, base, roles["value"], roles["predict"], "u_alone",
-                        _factor(b))  # fmt: skip
+        scalar, rest = _factor(b) * -1, rule.error.signal
+        whole = scalar * rest
+        scalar, rest = whole.as_independent(sym.y, sym.v, as_Add=False)
+        inverse = _rated(b, _inverse(b, c, mixing, roles), scalar, roles)
+        start = b.error(rest, base, roles["value"], roles["predict"], "v_unseen",
+                        sp.Integer(-1))  # fmt: skip
         rows = b.product("u", rows_of(b, roles), inverse, start, equation="error")
     else:
         rows = _residual(b, mixing, base, roles)
@@ -149,6 +153,19 @@ def _inverse(b: Builder, c: Coefficients, mixing: str, roles: dict[str, str]) ->
         one = sp.Symbol("L_", real=True)
         mixing = b.map(f"{mixing}_eta", weight * one, {"L_": (mixing, ("t", "s")), **env})
     return b.call("inverse", ("t", "s"), "unit_lower_inverse", mixing, equation="error")
+
+
+def _rated(b: Builder, inverse: str, scalar: Any, roles: dict[str, str]) -> str:
+    """The inverse with its columns times the rate, so that the scan need not."""
+    if scalar == 1:
+        return inverse
+    env: dict[str, Any] = b.row_coefficients(scalar)
+    if scalar.has(sym.kappa):
+        rows = b.plan.axes(roles["value"])[:-1]
+        env["kappa"] = b.call("kappa", rows, "squared_norm", roles["predict"])
+    env = {n: (q, ("s",)) for n, q in env.items()}
+    one = sp.Symbol("T_", real=True)
+    return b.map(f"{inverse}_rate", scalar * one, {"T_": (inverse, ("t", "s")), **env})
 
 
 def _split(

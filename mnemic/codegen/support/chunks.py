@@ -4,6 +4,7 @@ Shapes are given by their trailing axes; any batch may stand before them. C is t
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,16 +13,33 @@ BASE = 16
 """Rows below which a triangular matrix is inverted directly."""
 
 
+class _Segments(torch.autograd.Function):
+    """exp of sums over s < i ≤ t; the gradient of log decay i is Σ over t ≥ i > s of g ∘ out."""
+
+    @staticmethod
+    def forward(ctx: Any, log_decay: Tensor) -> Tensor:
+        size = log_decay.shape[-1]
+        ones = torch.ones(size, size, dtype=torch.bool, device=log_decay.device)
+        steps = log_decay[..., :, None].expand(*log_decay.shape, size)
+        sums = steps.masked_fill(~ones.tril(-1), 0.0).cumsum(-2)
+        out = sums.masked_fill_(~ones.tril(), -torch.inf).exp_()
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (out,) = ctx.saved_tensors
+        moved = (grads[0] * out).tril_(-1)
+        later = moved.flip(-2).cumsum_(-2).flip(-2)
+        return later.tril_(-1).sum(-1)
+
+
 def segments(log_decay: Tensor) -> Tensor:
     """[..., C] → [..., C, C]: Π of decays over s < i ≤ t, zero for s > t.
 
     Summed segment by segment, not as differences of prefix sums, which cancel at strong decay.
     """
-    size = log_decay.shape[-1]
-    ones = torch.ones(size, size, dtype=torch.bool, device=log_decay.device)
-    steps = log_decay[..., :, None].expand(*log_decay.shape, size)
-    steps = steps.masked_fill(~ones.tril(-1), 0.0)
-    return torch.exp(steps.cumsum(-2).masked_fill(~ones.tril(), -torch.inf))
+    return _Segments.apply(log_decay)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def products(factor: Tensor) -> Tensor:
@@ -125,8 +143,27 @@ def _lower_blocks(top: Tensor, corner: Tensor, bottom: Tensor) -> Tensor:
     return torch.cat([above, torch.cat([corner, bottom], -1)], -2)
 
 
+class _UnitLowerInverse(torch.autograd.Function):
+    """T = (I + L)⁻¹; dL = −Tᵀ dT Tᵀ, strictly lower."""
+
+    @staticmethod
+    def forward(ctx: Any, strict: Tensor) -> Tensor:
+        inverse = _invert(strict)
+        ctx.save_for_backward(inverse)
+        return inverse
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (inverse,) = ctx.saved_tensors
+        return -(inverse.mT @ (grads[0] @ inverse.mT)).tril(-1)
+
+
 def unit_lower_inverse(strict: Tensor) -> Tensor:
     """(I + L)⁻¹ for strictly lower triangular L, [..., C, C], by halves down to 16 rows."""
+    return _UnitLowerInverse.apply(strict)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def _invert(strict: Tensor) -> Tensor:
     size = strict.shape[-1]
     if size <= BASE or size % 2:
         eye = torch.eye(size, dtype=strict.dtype, device=strict.device)
@@ -135,9 +172,12 @@ def unit_lower_inverse(strict: Tensor) -> Tensor:
         )
     half = size // 2
     blocks = torch.stack([strict[..., :half, :half], strict[..., half:, half:]], -3)
-    top, bottom = _halves(unit_lower_inverse(blocks))
-    corner = -(bottom @ strict[..., half:, :half] @ top)
-    return _lower_blocks(top, corner, bottom)
+    top, bottom = _halves(_invert(blocks))
+    out = strict.new_zeros(strict.shape)
+    out[..., :half, :half] = top
+    out[..., half:, half:] = bottom
+    out[..., half:, :half] = -(bottom @ (strict[..., half:, :half] @ top))
+    return out
 
 
 Error = Callable[[Tensor], Tensor]
@@ -254,8 +294,9 @@ def row_scores(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
 
 def strictly_lower(matrix: Tensor, rows: int = 1) -> Tensor:
     """Zero on and above the diagonal of blocks of ``rows``."""
-    size = matrix.shape[-1]
-    index = torch.arange(size, device=matrix.device) // rows
+    if rows == 1:
+        return matrix.tril(-1)
+    index = torch.arange(matrix.shape[-1], device=matrix.device) // rows
     return matrix.masked_fill(index[:, None] <= index[None, :], 0.0)
 
 

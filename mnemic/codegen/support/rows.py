@@ -9,6 +9,20 @@ TINY = 1e-30
 """Below this a norm counts as zero: 0/0 at exact hits becomes 0."""
 
 
+def add_product(addend: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """a + L R, in one kernel where the shapes allow."""
+    if addend.ndim == left.ndim == right.ndim == 3:
+        return torch.baddbmm(addend, left, right)
+    return addend + left @ right
+
+
+def subtract_product(addend: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """a − L R, in one kernel where the shapes allow."""
+    if addend.ndim == left.ndim == right.ndim == 3:
+        return torch.baddbmm(addend, left, right, alpha=-1)
+    return addend - left @ right
+
+
 def recall(memory: Tensor, x: Tensor) -> Tensor:
     """M x: [..., V, K], [..., K] → [..., V]."""
     return (memory @ x[..., None])[..., 0]
