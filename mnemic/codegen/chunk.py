@@ -152,7 +152,7 @@ def _close(p: Chunk, dual: str) -> None:
     if states.anchor is None:
         return
     b.plan.following[states.anchor] = states.anchor
-    memory = linked(b, dual, rule.retained.link, "W_end")
+    memory = linked(b, dual, rule.retained.link, "W_end", end=True)
     b.plan.closed[states.anchor] = memory
     if rule.retained.mode == "prox":
         b.plan.closed[states.memory] = b.map("B_end", rule.retained.mirror, {"w": memory}, "dual")

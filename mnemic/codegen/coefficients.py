@@ -72,7 +72,7 @@ class Coefficients:
                           source.keys)  # fmt: skip
         mix = self.mix[source.through]
         if mix is None:
-            mix = b.call("ones", ("t", "s"), "lower_ones", source.rows)
+            mix = b.call("ones", ("t", "s"), "lower_ones_of", source.rows)
         return b.call("A_sums", axes, "accumulate", mix, source.rows, source.keys)
 
 
@@ -209,7 +209,8 @@ def _windowed(b: Builder, c: Coefficients, mix: str | None, state: str) -> str |
 
 
 def _window_weights(b: Builder) -> tuple[Any, dict[str, str]]:
-    expr = b.rate * WINDOW_WEIGHT
+    gain = b.rule.gain if b.rule.momentum is None else sp.Integer(1)
+    expr = b.rate * gain * WINDOW_WEIGHT
     return expr, b.coefficients(expr)
 
 

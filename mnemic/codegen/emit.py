@@ -35,7 +35,9 @@ def _callee(plan: Plan, function: str) -> str:
 
 def _option(function: str, name: str, value: Any) -> str:
     code = isinstance(value, str) and (value.startswith("lambda ") or name in ("error", "adjoint"))
-    return str(value) if code and function != "features" else repr(value)
+    if code and function != "features":
+        return str(value)
+    return repr(value).replace("inf", "math.inf") if isinstance(value, tuple) else repr(value)
 
 
 def _map(quantity: Quantity, expr: Any, reads: tuple[Read, ...], spelled: dict[str, str]) -> str:

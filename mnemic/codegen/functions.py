@@ -34,7 +34,7 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
     error = b.rule.error
     shift = {sym.y: sym.e + sym.v}
     parts = [sp.sympify(z).subs(shift) for z in (error.signal, error.slope, error.radial)]
-    parts = [z.subs(sym.y - sym.v, sym.e) if z.has(sym.y) else sp.simplify(z) for z in parts]
+    parts = [sp.expand(z) if z.has(sym.v) else z for z in parts]
     of_residual = not any(z.has(sym.v) for z in parts)
     signal, slope, radial = parts if of_residual else (error.signal, error.slope, error.radial)
     found: dict[str, str] = b.row_coefficients(signal)

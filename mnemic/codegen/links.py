@@ -14,37 +14,39 @@ MATRIX = ("v", "k")
 VARIABLE = sp.Symbol("entry_", real=True)
 
 
-def linked(b: Builder, dual: str, link: Link, name: str = "W") -> str:
-    """W = link(A)."""
+def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = False) -> str:
+    """W = link(A); with ``end`` the coefficients are those of a chunk's last row."""
     axes = b.plan.axes(dual)
     entry = sp.Symbol("dual_", real=True)
     expr = None if link.expr is None else link.expr.subs(sym.a, entry)
     if link.normaliser == "none" and expr is not None:
-        return b.map(name, expr, {"dual_": dual, **b.coefficients(expr)}, "link")
+        return b.map(name, expr, {"dual_": dual, **_values(b, expr, end)}, "link")
     if link.normaliser == "norm":
         nu = b.call("nu", axes[:-2], "entry_norm", dual, power=float(link.power))
-        env: dict[str, Any] = {"dual_": dual, "nu": (nu, axes[:-2]), **b.coefficients(expr)}
+        env: dict[str, Any] = {"dual_": dual, "nu": (nu, axes[:-2]), **_values(b, expr, end)}
         return b.map(name, expr, env, "link")
-    scale = scale_of(b, link, dual)
-    if link.normaliser == "softmax":
-        exponent = b.map("exponent", expr, {"dual_": dual, **b.coefficients(expr)})
-        return b.call(name, axes, "simplex", exponent, *scale, equation="link", over=link.over)
+    if link.normaliser == "root":
+        return rooted(b, link, dual, None, name, end=end)
+    if link.normaliser == "none":
+        low, high = (float(end) for end in link.domain)
+        slope, args = _function(b, link.slope.subs(sym.w, VARIABLE), end)
+        op = Call("inverse_link", (dual, *args), (("domain", (low, high)), ("slope", slope)))
+        return b.plan.add(name, axes, op, "link")
+    scale = scale_of(b, link, dual, end)
     if link.normaliser == "ball":
         return b.call(name, axes, "ball", dual, *scale, equation="link")
-    if link.normaliser == "root":
-        return rooted(b, link, dual, None, name)
-    low, high = (float(end) for end in link.domain)
-    slope, args = _function(b, link.slope.subs(sym.w, VARIABLE))
-    op = Call("inverse_link", (dual, *args), (("domain", (low, high)), ("slope", slope)))
-    return b.plan.add(name, axes, op, "link")
+    exponent = b.map("exponent", expr, {"dual_": dual, **_values(b, expr, end)})
+    return b.call(name, axes, "simplex", exponent, *scale, equation="link", over=link.over)
 
 
-def rooted(b: Builder, link: Link, dual: str, factor: str | None, name: str) -> str:
+def rooted(
+    b: Builder, link: Link, dual: str, factor: str | None, name: str, *, end: bool = False
+) -> str:
     """W = factor ∘ link(A − ζ) with ζ the root of Σ W = scale."""
     axes = b.plan.axes(dual)
     expr = link.expr.subs(sym.zeta, 0)
-    entry, args = _function(b, expr.subs(sym.a, VARIABLE))
-    scale = scale_of(b, link, dual)
+    entry, args = _function(b, expr.subs(sym.a, VARIABLE), end)
+    scale = scale_of(b, link, dual, end)
     factors = () if factor is None else (factor,)
     op = Call(
         "on_simplex", (dual, *scale, *factors, *args), (("entry", entry), ("over", link.over))
@@ -52,17 +54,26 @@ def rooted(b: Builder, link: Link, dual: str, factor: str | None, name: str) -> 
     return b.plan.add(name, axes, op, "link")
 
 
-def scale_of(b: Builder, link: Link, like: str) -> tuple[str, ...]:
+def _values(b: Builder, expr: Any, end: bool) -> dict[str, str]:
+    found = b.coefficients(expr)
+    if not end:
+        return found
+    return {
+        name: b.call(f"{quantity}_end", (), "last", quantity) for name, quantity in found.items()
+    }
+
+
+def scale_of(b: Builder, link: Link, like: str, end: bool = False) -> tuple[str, ...]:
     """The scale or radius as a quantity; ``like`` gives a constant its dtype."""
     expr = b.rule.problem.value(str(link.scale), link.scale)
     if not expr.free_symbols:
         return (b.call("scale", (), "constant", like, value=float(expr)),)
-    return (b.map("scale", expr, b.coefficients(expr)),)
+    return (b.map("scale", expr, _values(b, expr, end)),)
 
 
-def _function(b: Builder, expr: Any) -> tuple[str, tuple[str, ...]]:
+def _function(b: Builder, expr: Any, end: bool) -> tuple[str, tuple[str, ...]]:
     """A one-argument function of coefficients as a lambda's source, and the coefficients."""
-    env = b.coefficients(expr)
+    env = _values(b, expr, end)
     names = list(env)
     matrix = {n: n for n in names}
     body = print_torch(expr, matrix)

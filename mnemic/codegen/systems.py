@@ -62,7 +62,8 @@ def _factor(b: Builder) -> Any:
     if rule.window > 1 and not b.slot:
         return sp.Integer(-1)
     weight = WINDOW_WEIGHT if b.slot else sp.Integer(1)
-    return -b.rate * weight
+    gain = rule.gain if rule.momentum is None else sp.Integer(1)
+    return -b.rate * gain * weight
 
 
 def _source(b: Builder, c: Coefficients, rows: str, keys: str, through: str) -> Source:

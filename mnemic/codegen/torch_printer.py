@@ -91,7 +91,7 @@ class TorchPrinter(StrPrinter):
         if fragile and base.has(sp.Abs) and not base.is_Add:
             inner = f"torch.clamp_min({self._print(base)}, TINY)"
         if power == sp.Rational(1, 2):
-            return f"torch.sqrt({inner.strip('()') if inner.startswith('(') else inner})"
+            return f"torch.sqrt({inner if fragile and base.has(sp.Abs) else self._print(base)})"
         if power == -sp.Rational(1, 2):
             return f"torch.rsqrt({self._print(base) if not inner.startswith('torch.') else inner})"
         if power == -1:

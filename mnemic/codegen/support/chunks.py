@@ -189,20 +189,24 @@ def sweeps(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
     Exact after at most C sweeps (L is nilpotent); stops once a sweep changes nothing to speak of.
     """
     y = start
-    for sweep in range(mixing.shape[-1]):
+    bound = 4 * torch.finfo(start.dtype).eps * float(_size(start)) if start.numel() else 0.0
+    for sweep in range(1, mixing.shape[-1] + 1):
         if y.ndim == 3:
             following = torch.baddbmm(start, mixing, error(y))
         else:
             following = start + mixing @ error(y)
-        if sweep % 3 == 2 and _settled(following, y):
+        if sweep >= FIRST_LOOK and sweep % 3 == 0 and float(_size(following - y)) <= bound:
             return following
         y = following
     return y
 
 
-def _settled(following: Tensor, y: Tensor) -> bool:
-    bound = 4 * torch.finfo(y.dtype).eps
-    return bool((following - y).abs().amax() <= bound * following.abs().amax())
+FIRST_LOOK = 6
+"""Sweeps before the first look at whether they have settled: a look costs as much as a sweep."""
+
+
+def _size(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, ord=torch.inf)
 
 
 def substitution(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
