@@ -1,0 +1,9 @@
+#!/bin/sh
+# Make .venv in this checkout and install mnemic into it; "test" adds what the tests need.
+set -eu
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3.11}
+[ -x .venv/bin/python ] || "$python" -m venv .venv
+.venv/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+extra=${1:+"[$1]"}
+.venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".${extra:-}"
