@@ -72,7 +72,7 @@ def power(x: Tensor, degree: int) -> Tensor:
 
 def cosine(x: Tensor, position: Tensor, length: int) -> Tensor:
     """relu(x) cos(πt/2M) and relu(x) sin(πt/2M)."""
-    angle = (math.pi * (position + FIRST_POSITION) / (2 * length))[..., None]
+    angle = (math.pi * (position.double() + FIRST_POSITION) / (2 * length))[..., None]
     positive = torch.relu(x)
     return torch.cat([positive * torch.cos(angle), positive * torch.sin(angle)], -1)
 
