@@ -1,0 +1,93 @@
+"""What is timed: a compiled rule with arguments, forwards and backwards."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from mnemic.bench.report import Figure
+from mnemic.bench.timing import side_by_side
+from mnemic.compiler.samples import Sizes, draw
+from mnemic.errors import CheckFailed
+from mnemic.pipeline import Compiled, compile
+
+SIZES = Sizes(batch=1, length=2048, heads=4, key=64, value=64)
+AGREEMENT = 1e-3
+"""Largest difference between two float32 outputs that count as the same computation."""
+
+Run = Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A compiled rule and float32 arguments for it."""
+
+    compiled: Compiled
+    sizes: Sizes = SIZES
+
+    @classmethod
+    def named(cls, name: str, sizes: Sizes = SIZES) -> "Subject":
+        """The subject of a spec."""
+        return cls(compile(name), sizes)
+
+    @cached_property
+    def arguments(self) -> dict[str, Tensor]:
+        """q, k, v and the coefficients."""
+        sample = draw(self.compiled.rule, self.sizes)
+        found = {"q": sample.q, "k": sample.k, "v": sample.v, **sample.coefficients}
+        return {name: x.float().contiguous() for name, x in found.items()}
+
+    @cached_property
+    def leaves(self) -> dict[str, Tensor]:
+        """The arguments, asking for gradients."""
+        return {name: x.clone().requires_grad_() for name, x in self.arguments.items()}
+
+    def form(self, form: str) -> Run:
+        """The operator in one form, as a function of the arguments."""
+
+        def run(**arguments: Tensor) -> Tensor:
+            out: Tensor = self.compiled(**arguments, form=form)[0]
+            return out
+
+        return run
+
+    def forward(self, runs: dict[str, Run]) -> dict[str, float]:
+        """Seconds of each, without gradients; they must agree."""
+        with torch.no_grad():
+            demand_agreement({name: run(**self.arguments) for name, run in runs.items()})
+            return side_by_side({n: _bound(run, self.arguments) for n, run in runs.items()})
+
+    def both(self, runs: dict[str, Run]) -> dict[str, float]:
+        """Seconds of each, forward and backward."""
+        leaves = list(self.leaves.values())
+
+        def there_and_back(run: Run) -> Callable[[], object]:
+            return lambda: torch.autograd.grad(run(**self.leaves).sum(), leaves, allow_unused=True)
+
+        return side_by_side({name: there_and_back(run) for name, run in runs.items()})
+
+
+def _bound(run: Run, arguments: dict[str, Tensor]) -> Callable[[], object]:
+    return lambda: run(**arguments)
+
+
+def demand_agreement(outs: dict[str, Tensor]) -> None:
+    """Refuse to time things that compute something else.
+
+    Raises:
+        CheckFailed: two outputs differ.
+    """
+    (first, one), *others = outs.items()
+    for name, other in others:
+        apart = (one - other).abs().max().item() / (1 + one.abs().max().item())
+        if not apart <= AGREEMENT:
+            raise CheckFailed(f"bench: {first} and {name} differ by {apart:.1e}")
+
+
+def ratio(what: str, seconds: dict[str, float], least: float | None = None) -> Figure:
+    """How much faster the first is than the second."""
+    (ours, mine), (theirs, other) = seconds.items()
+    detail = f"{ours} {mine * 1e3:.1f} ms, {theirs} {other * 1e3:.1f} ms"
+    return Figure(what, other / mine, "x", detail, least=least)

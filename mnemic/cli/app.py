@@ -1,0 +1,76 @@
+"""The commands, put together."""
+
+import inspect
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated, Final
+
+import typer
+
+from mnemic.cli.bench import bench
+from mnemic.cli.check import check
+from mnemic.cli.compile import compile_
+from mnemic.cli.derive import derive
+from mnemic.cli.diff import diff
+from mnemic.cli.doctor import doctor
+from mnemic.cli.guard import guarded
+from mnemic.cli.list import list_
+from mnemic.cli.schema import schema
+from mnemic.cli.train import train
+
+ABOUT = """A compiler for memory: from a short spec to a derived, checked, running layer.
+
+A SPEC is a YAML file, or the name of a spec that comes with the package (mnemic list)."""
+
+EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
+    check: ("mnemic check gated-deltanet", "mnemic check mine.yaml theirs.yaml --derive"),
+    derive: ("mnemic derive gated-deltanet", "mnemic derive mine.yaml --check"),
+    compile_: ("mnemic compile gated-deltanet -o layers/gated_deltanet",),
+    diff: ("mnemic diff deltanet gated-deltanet",),
+    list_: ("mnemic list", "mnemic list --family affine --json"),
+    schema: ("mnemic schema -o mnemic.schema.json",),
+    train: (
+        "mnemic train gated-deltanet --task mqar",
+        "mnemic train mine.yaml --task mqar --task-option pairs=16 --task-option length=128",
+        "mnemic train gated-deltanet --task mqar --resume",
+    ),
+    bench: ("mnemic bench", "mnemic bench gla rwkv7 --json"),
+    doctor: ("mnemic doctor",),
+}
+
+
+def _unwrapped(command: Callable[..., None]) -> str:
+    """A docstring with each paragraph on one line, for the terminal to wrap."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+app = typer.Typer(
+    name="mnemic",
+    help=ABOUT,
+    epilog="\n\n".join(["Examples:", *(shown[0] for shown in EXAMPLES.values())]),
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for command, examples in EXAMPLES.items():
+    name = command.__name__.removesuffix("_")
+    shown = "\n\n".join(["Examples:", *examples])
+    app.command(name, help=_unwrapped(command), epilog=shown)(guarded(command))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"mnemic {version('mnemic')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass

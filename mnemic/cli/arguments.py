@@ -1,0 +1,38 @@
+"""Arguments and options that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+from mnemic.dsl.catalogue import names
+
+
+def complete_name(incomplete: str) -> list[str]:
+    """Names of packaged specs, for the shell's completion."""
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def complete_task(incomplete: str) -> list[str]:
+    """Names of tasks, for the shell's completion."""
+    from mnemic.search import tasks
+
+    return [name for name in tasks.names() if name.startswith(incomplete)]
+
+
+SpecArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SPEC", help="A YAML file, or a packaged spec's name.", autocompletion=complete_name
+    ),
+]
+SpecArguments = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SPEC...",
+        help="YAML files, or packaged specs' names.",
+        autocompletion=complete_name,
+    ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document, errors too.", show_default=False)
+]

@@ -1,0 +1,110 @@
+"""``mnemic check``: is a spec valid? Reads and checks it, and imports nothing heavy."""
+
+from typing import Annotated, Any
+
+import typer
+
+from mnemic import pipeline
+from mnemic.cli.arguments import AsJson, SpecArguments
+from mnemic.cli.output import echo, print_json, tell
+from mnemic.dsl.hashing import spec_hash
+from mnemic.dsl.load import load
+from mnemic.dsl.spec import Spec
+from mnemic.dsl.writing import short
+from mnemic.errors import MnemicError
+
+AXES = (
+    "features", "memory", "bias", "weights", "window", "retention", "optimizer",
+    "coefficients", "keys", "readout", "block",
+)  # fmt: skip
+SEVEN = AXES[:7]
+
+Derive = Annotated[
+    bool, typer.Option("--derive", help="Derive the rule too: its class, forms and warnings.")
+]
+
+
+def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False) -> None:
+    """Check that specs are valid; print what each one says.
+
+    Every error is told at once, with its place, what was read, what is allowed and the nearest
+    match.
+
+    JSON: {"specs": [{"source", "valid", "name", "title", "hash", "axes"}, ...]}; "error" in place
+    of the rest where a spec is not valid; with --derive also "class", "reason", "forms",
+    "warnings".
+    """
+    code, found = 0, []
+    for source in specs:
+        try:
+            entry = _checked(source, derive)
+            if not as_json:
+                _show(entry)
+        except MnemicError as error:
+            entry = {"source": source, "valid": False, "error": error.to_json()}
+            code = max(code, error.exit_code)
+            if not as_json:
+                tell(error)
+        found.append(entry)
+    if as_json:
+        print_json({"specs": found})
+    if code:
+        raise typer.Exit(code)
+
+
+def _checked(source: str, derive: bool) -> dict[str, Any]:
+    spec = load(source)
+    return {"source": source, "valid": True, **summary(spec), **_derived(spec, derive)}
+
+
+def summary(spec: Spec) -> dict[str, Any]:
+    """What a spec says, in its short form."""
+    said = short(spec)
+    axes = {axis: said.get(axis, _plain(spec, axis)) for axis in AXES}
+    return {
+        "name": spec.name,
+        "title": spec.title,
+        "hash": spec_hash(spec),
+        "axes": {axis: value for axis, value in axes.items() if value is not None},
+    }
+
+
+def _plain(spec: Spec, axis: str) -> Any:
+    """The word for one of the seven axes where a spec leaves it out."""
+    if axis not in SEVEN:
+        return None
+    entry = getattr(spec, axis)
+    entry = getattr(entry, "local", entry)
+    return getattr(entry, "method", None) or (entry.word() if hasattr(entry, "word") else entry)
+
+
+def _derived(spec: Spec, wanted: bool) -> dict[str, Any]:
+    if not wanted:
+        return {}
+    from mnemic.compiler.stability import warnings
+
+    rule = pipeline.derive(spec)
+    structure = rule.structure
+    told = {"class": structure.kind, "reason": structure.reason, "forms": list(structure.forms)}
+    return {**told, "warnings": list(warnings(rule))}
+
+
+def _show(entry: dict[str, Any]) -> None:
+    title = f" ({entry['title']})" if entry["title"] else ""
+    echo(f"{entry['name']}: valid{title}, {entry['hash'][:12]}")
+    for axis, value in entry["axes"].items():
+        echo(f"  {axis:<12} {flow(value)}")
+    if "class" in entry:
+        echo(f"  {'class':<12} {entry['class']}: {entry['reason']}")
+        echo(f"  {'forms':<12} {', '.join(entry['forms'])}")
+    for warning in entry.get("warnings", ()):
+        echo(f"  warning: {warning}")
+
+
+def flow(value: Any) -> str:
+    """Plain data on one line, as a spec would have it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return str(value)

@@ -1,0 +1,52 @@
+"""``mnemic compile``: a spec as a folder of code that runs."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mnemic import pipeline
+from mnemic.cli.arguments import AsJson, SpecArgument
+from mnemic.cli.output import echo, print_json
+from mnemic.dsl.hashing import spec_hash
+
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="The folder; mnemic's cache if left out.", metavar="DIR"),
+]
+
+
+def compile_(spec: SpecArgument, output: Output = None, as_json: AsJson = False) -> None:
+    """Compile a spec into a folder that needs torch alone.
+
+    The folder is new, empty, or an earlier one of mnemic's, and is written whole or not at all.
+    Its __init__.py has Layer, an nn.Module on [B, T, dim], and rule, the operator.
+
+    JSON: {"name", "hash", "folder", "module", "files", "seconds"}.
+    """
+    began = time.perf_counter()
+    compiled = pipeline.compile(spec, output)
+    told = {
+        "name": compiled.spec.name,
+        "hash": spec_hash(compiled.spec),
+        "folder": str(compiled.folder),
+        "module": f"{pipeline.module_name(compiled.spec)}.py",
+        "files": _files(compiled.folder),
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+    if as_json:
+        print_json(told)
+    else:
+        _show(told)
+
+
+def _files(folder: Path) -> list[str]:
+    kept = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return sorted(path.relative_to(folder).as_posix() for path in kept)
+
+
+def _show(told: dict[str, Any]) -> None:
+    echo(f"{told['name']}: compiled in {told['seconds']:.2f} s to {told['folder']}")
+    own = [name for name in told["files"] if "/" not in name]
+    echo(f"  {', '.join(own)}, and support/")

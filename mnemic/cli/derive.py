@@ -1,0 +1,95 @@
+"""``mnemic derive``: the rule of a spec, step by step."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mnemic import pipeline
+from mnemic.cli.arguments import AsJson, SpecArgument
+from mnemic.cli.output import echo, print_json, to_stderr
+from mnemic.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from mnemic.compiler.rule import Rule
+    from mnemic.compiler.verify import Check
+
+Latex = Annotated[bool, typer.Option("--latex", help="As a LaTeX section (needs amsmath).")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="As Markdown.")]
+Verify = Annotated[
+    bool, typer.Option("--check", help="Hold it against numerics of the spec as written.")
+]
+
+
+def derive(
+    spec: SpecArgument,
+    latex: Latex = False,
+    markdown: Markdown = False,
+    as_json: AsJson = False,
+    check: Verify = False,
+) -> None:
+    """Derive the update rule of a spec: equations, class, forms, costs, stability.
+
+    With --check the gradient, the retention and the whole recurrence are compared with automatic
+    differentiation and numerical minimisers of the problem as written; exit code 4 where two
+    differ.
+
+    JSON: the derivation (name, class, forms, equations, steps, costs, stability, ...), and with
+    --check "checks": [{"name", "error", "tolerance", "passed"}, ...].
+    """
+    if latex + markdown + as_json > 1:
+        raise UsageError("--latex, --markdown and --json exclude one another")
+    rule = pipeline.derive(spec)
+    checks = _verified(rule) if check else ()
+    if as_json:
+        print_json(_json(rule, checks, check))
+    else:
+        echo(_text(rule, latex=latex, markdown=markdown))
+        _show(checks, aside=latex or markdown)
+    if failed := [c.name for c in checks if not c.passed]:
+        if as_json:
+            raise typer.Exit(CheckFailed.exit_code)
+        raise CheckFailed(f"{rule.name}: derived and stated differ in {', '.join(failed)}")
+
+
+def _text(rule: "Rule", *, latex: bool, markdown: bool) -> str:
+    if latex:
+        from mnemic.compiler.render_latex import to_latex
+
+        return to_latex(rule)
+    if markdown:
+        from mnemic.compiler.render_markdown import to_markdown
+
+        return to_markdown(rule)
+    from mnemic.compiler.render import to_text
+
+    return to_text(rule)
+
+
+def _verified(rule: "Rule") -> "tuple[Check, ...]":
+    from mnemic.compiler.verify import verify
+
+    return verify(rule)
+
+
+def _json(rule: "Rule", checks: "tuple[Check, ...]", wanted: bool) -> dict[str, Any]:
+    from mnemic.compiler.render import to_json
+
+    found = to_json(rule)
+    return {**found, "checks": [_plain(c) for c in checks]} if wanted else found
+
+
+def _plain(check: "Check") -> dict[str, Any]:
+    return {
+        "name": check.name,
+        "error": check.error,
+        "tolerance": check.tolerance,
+        "passed": check.passed,
+    }
+
+
+def _show(checks: "tuple[Check, ...]", *, aside: bool) -> None:
+    """The checks under the text; on standard error where that is a document."""
+    for check in checks:
+        verdict = "agrees" if check.passed else "DIFFERS"
+        line = f"check: {check.name} {verdict}, error {check.error:.1e} of {check.tolerance:.0e}"
+        (to_stderr if aside else echo)(line)

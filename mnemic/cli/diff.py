@@ -1,0 +1,17 @@
+"""``mnemic diff``: what tells two rules apart."""
+
+from mnemic import pipeline
+from mnemic.cli.arguments import AsJson, SpecArgument
+from mnemic.cli.output import echo, print_json
+
+
+def diff(a: SpecArgument, b: SpecArgument, as_json: AsJson = False) -> None:
+    """Compare the derived rules of two specs, and say whether one is the other.
+
+    JSON: as mnemic.compiler.diff.Difference tells.
+    """
+    difference = pipeline.diff(a, b)
+    if as_json:
+        print_json(difference.to_json())
+    else:
+        echo(str(difference))

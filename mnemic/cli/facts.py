@@ -1,0 +1,74 @@
+"""What `mnemic list` tells of a derived rule, kept on disk by spec and generator."""
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mnemic import pipeline
+from mnemic.codegen import cache
+from mnemic.dsl.hashing import spec_hash
+from mnemic.dsl.spec import Spec
+
+HEAD = {"d_k": 64, "d_v": 64, "T": 2048}
+"""The sizes at which costs are told: one head of 64 channels, 2048 tokens."""
+
+Facts = dict[str, Any]
+
+
+def gathered(specs: Mapping[str, Spec], told: Callable[[str], None]) -> dict[str, Facts]:
+    """The facts of each spec; what is not on disk is derived, and ``told`` before it is."""
+    place = _place()
+    known = _read(place)
+    found = {}
+    for name, spec in specs.items():
+        key = spec_hash(spec)
+        if key not in known:
+            told(name)
+            known[key] = facts(spec)
+        found[name] = known[key]
+    if known != _read(place):
+        _write(place, known)
+    return found
+
+
+def facts(spec: Spec) -> Facts:
+    """Class, forms and costs of a spec's rule."""
+    from mnemic.compiler.cost import cost
+
+    rule = pipeline.derive(spec)
+    known = cost(rule)
+    structure = rule.structure
+    return {
+        "class": structure.kind,
+        "forms": list(structure.forms),
+        "missing": structure.missing,
+        "state": str(known.state),
+        "costs": known.evaluate(**HEAD),
+    }
+
+
+def _place() -> Path:
+    return cache.root() / cache.generator() / "facts.json"
+
+
+def _read(place: Path) -> dict[str, Facts]:
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(place: Path, known: dict[str, Facts]) -> None:
+    """Keep the facts; where the cache cannot be written they are derived again next time."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=place.parent, prefix=".facts.", delete=False, encoding="utf-8"
+        ) as beside:
+            json.dump(known, beside)
+        Path(beside.name).replace(place)
+    except OSError:
+        return

@@ -1,0 +1,41 @@
+"""What ends a command early: one message and an exit code, never a traceback."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import typer
+
+from mnemic.cli.output import print_json, tell, to_stderr
+from mnemic.errors import EnvironmentFailed, MnemicError
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with every expected failure turned into a message and its exit code.
+
+    With the option ``as_json`` the message is a JSON document on standard output.
+    """
+
+    @wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except MnemicError as error:
+            raise fail(error, as_json=options.get("as_json", False)) from None
+        except KeyboardInterrupt:
+            to_stderr("interrupted")
+            raise typer.Exit(130) from None
+        except OSError as error:
+            broken = EnvironmentFailed(f"{error.filename or 'the system'}: {error.strerror}")
+            raise fail(broken, as_json=options.get("as_json", False)) from None
+
+    return run
+
+
+def fail(error: MnemicError, *, as_json: bool) -> typer.Exit:
+    """Tell the error; what to raise for its exit code."""
+    if as_json:
+        print_json(error.to_json())
+    else:
+        tell(error)
+    return typer.Exit(error.exit_code)

@@ -1,0 +1,69 @@
+"""Where a command writes: plain text, JSON, tables; colours only where a terminal shows them."""
+
+import io
+import json
+import math
+import signal
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mnemic.errors import InvalidSpec, MnemicError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDE = 400
+"""Columns where no terminal sets a width, so that no cell is cut."""
+
+
+def echo(text: str) -> None:
+    """Print a text as it is."""
+    print(text.removesuffix("\n"))
+
+
+def to_stderr(text: str) -> None:
+    """Print a message for people, with ``mnemic:`` before it."""
+    print(f"mnemic: {text}", file=sys.stderr)
+
+
+def tell(error: MnemicError) -> None:
+    """Print an error; a spec's issues as they are, one a line, each with its place first."""
+    if isinstance(error, InvalidSpec):
+        print(error, file=sys.stderr)
+    else:
+        to_stderr(str(error))
+
+
+def print_json(data: Any) -> None:
+    """Print a JSON document; numbers that JSON lacks (inf, nan) become null."""
+    print(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """A rich console: no markup of its own, no colours where NO_COLOR is set or no terminal is."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else WIDE
+    return Console(stderr=stderr, markup=False, highlight=False, width=width)
+
+
+def prepare_streams() -> None:
+    """Print any text in any encoding, and end quietly when the reader of a pipe leaves."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {str(key): _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value

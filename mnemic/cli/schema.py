@@ -1,0 +1,48 @@
+"""``mnemic schema``: the JSON Schema of a spec, for editors."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mnemic.cli.output import echo
+from mnemic.dsl.schema import schema as describe
+from mnemic.errors import UsageError
+
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Write it to a file.", metavar="FILE")
+]
+
+
+def schema(output: Output = None) -> None:
+    """Print or write the JSON Schema of a spec.
+
+    Editors find it by a spec's first line, # yaml-language-server: $schema=FILE. An existing file
+    is replaced only where it is such a schema.
+    """
+    text = json.dumps(describe(), indent=2, ensure_ascii=False) + "\n"
+    if output is None:
+        echo(text)
+        return
+    _refuse_foreign(output)
+    beside = output.with_name(f".{output.name}.part")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(output)
+    echo(f"wrote {output}")
+
+
+def _refuse_foreign(path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"{path}: a folder; name a file")
+    if path.exists() and not _ours(path):
+        raise UsageError(f"{path}: not a schema that mnemic wrote; choose another file")
+
+
+def _ours(path: Path) -> bool:
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    identity = found.get("$id") if isinstance(found, dict) else None
+    return isinstance(identity, str) and identity.startswith("urn:mnemic:spec:")
