@@ -22,9 +22,7 @@ def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = Fa
     if link.normaliser == "none" and expr is not None:
         return b.map(name, expr, {"dual_": dual, **_values(b, expr, end)}, "link")
     if link.normaliser == "norm":
-        nu = b.call("nu", axes[:-2], "entry_norm", dual, power=float(link.power))
-        env: dict[str, Any] = {"dual_": dual, "nu": (nu, axes[:-2]), **_values(b, expr, end)}
-        return b.map(name, expr, env, "link")
+        return _of_norm(b, dual, expr, name, float(link.power), end=end)
     if link.normaliser == "root":
         return rooted(b, link, dual, None, name, end=end)
     if link.normaliser == "none":
@@ -37,6 +35,17 @@ def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = Fa
         return b.call(name, axes, "ball", dual, *scale, equation="link")
     exponent = b.map("exponent", expr, {"dual_": dual, **_values(b, expr, end)})
     return b.call(name, axes, "simplex", exponent, *scale, equation="link", over=link.over)
+
+
+def _of_norm(b: Builder, dual: str, expr: Any, name: str, power: float, *, end: bool) -> str:
+    """link(A) = ν link(A/ν), so that no power of a small entry underflows."""
+    axes = b.plan.axes(dual)
+    nu = b.call("nu", axes[:-2], "entry_norm", dual, power=power)
+    entry, unit, size = sp.symbols("dual_ unit_ nu_", real=True)
+    env: dict[str, Any] = {"dual_": dual, "nu_": (nu, axes[:-2])}
+    ratio = b.map(f"{dual}_unit", entry / size, env)
+    expr = size * expr.subs({sym.nu: 1, entry: unit})
+    return b.map(name, expr, {**env, "unit_": ratio, **_values(b, expr, end)}, "link")
 
 
 def rooted(

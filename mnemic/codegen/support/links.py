@@ -31,7 +31,10 @@ def simplex(exponent: Tensor, scale: Tensor, *, over: str) -> Tensor:
 
 def entry_norm(x: Tensor, *, power: float) -> Tensor:
     """‖A‖_p over the entries of each matrix, at least ``TINY``: [..., V, K] → [...]."""
-    return torch.linalg.vector_norm(x, ord=power, dim=(-2, -1)).clamp_min(TINY)
+    largest = x.detach().abs().amax((-2, -1)).clamp_min(TINY)
+    unit = x / largest[..., None, None]
+    size: Tensor = largest * torch.linalg.vector_norm(unit, ord=power, dim=(-2, -1))
+    return size.clamp_min(TINY)
 
 
 def ball(x: Tensor, radius: Tensor) -> Tensor:

@@ -17,9 +17,10 @@ def kalman_gain(p: Tensor, k: Tensor, log_forget: Tensor | None = None) -> Tenso
 
 
 def downdated(p: Tensor, k: Tensor, gain: Tensor, log_forget: Tensor | None = None) -> Tensor:
-    """(P − g (P k)ᵀ) / γ."""
+    """(P − g (P k)ᵀ) / γ, kept symmetric: under forgetting, what is not grows as 1/γᵗ."""
     pk = (p @ k[..., None])[..., 0]
     following = p - outer(gain, pk)
+    following = (following + following.mT) / 2
     return following if log_forget is None else following * torch.exp(-log_forget)[..., None, None]
 
 

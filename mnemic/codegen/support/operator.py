@@ -170,6 +170,11 @@ class _Run:
         q, k = vectors["q"], vectors["k"]
         self.batch, self.tokens, self.q_heads, self.width = q.shape
         self.groups = self.q_heads // k.shape[-2]
+        if self.groups > 1:
+            repeated = {
+                n: x.repeat_interleave(self.groups, 1) for n, x in state.items() if x.ndim > 1
+            }
+            self.given = {**state, **repeated}
         self.heads = self.q_heads
         self.like = vectors["v"]
         position = state.get("position")
@@ -178,7 +183,7 @@ class _Run:
         self.tails: States = {}
         rows = self._grouped(vectors)
         rows = self._windowed(rows)
-        self.rows = self._folded(self._turned(self._stepped(rows)))
+        self.rows = self._folded(self._stepped(self._turned(rows)))
         self.folds = self.width if self.signature.diagonal else 1
         self.memories = self.batch * self.heads * self.folds
 
@@ -243,11 +248,12 @@ class _Run:
         like = self.like
         shape = (self.batch, self.tokens, self.heads)
         heads = torch.arange(self.heads, dtype=like.dtype, device=like.device)
+        heads = heads.div(self.groups, rounding_mode="floor")  # the head of k, not of q
         time = torch.arange(self.tokens, dtype=like.dtype, device=like.device) + self.position
         rows["h_index"] = heads.expand(shape)
         rows["t_index"] = time[None, :, None].expand(shape)
         rows["zero"] = torch.zeros((), dtype=like.dtype, device=like.device).expand(shape)
-        rows["H_index"] = rows["zero"] + self.heads
+        rows["H_index"] = rows["zero"] + self.heads // self.groups
 
     def _turned(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         """The cumulative angle of a complex decay."""
@@ -255,13 +261,13 @@ class _Run:
             return rows
         phase = rows.pop("phase")
         angle = phase.cumsum(1)
-        carried = self.given.get("angle")
-        if carried is not None:
-            angle = angle + carried[:, None]
-        self.tails["angle"] = torch.remainder(angle[:, -1], 2 * math.pi)
-        if phase.shape[1] == 0:
-            self.tails["angle"] = phase.new_zeros(phase[:, 0:1].sum(1).shape)
+        carried = self.given.get("angle", phase.new_zeros(phase.shape[0], *phase.shape[2:]))
+        angle = angle + carried[:, None]
+        self.tails["angle"] = torch.remainder(carried + phase.sum(1), 2 * math.pi)
         rows["angle"] = angle
+        for coefficient in self.signature.coefficients:
+            if coefficient.axes == "K":  # both halves of a turned key share their channel's value
+                rows[coefficient.name] = torch.cat([rows[coefficient.name]] * 2, -1)
         return rows
 
     def _folded(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -302,8 +308,6 @@ class _Run:
         return self._started(found)
 
     def _read_state(self, name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
-        if self.groups > 1:
-            given = given.repeat_interleave(self.groups, 1)
         if given.numel() != math.prod(shape):
             shown = f"{list(given.shape)}, expected {self._outer_shape(shape)}"
             raise fail(self.signature, f"initial_state['{name}']: read shape {shown}")
@@ -318,12 +322,15 @@ class _Run:
         start = self.call.operator.start
         if start is None:
             return found
-        first = {n: layout.to_time(x[:, :1])[0] for n, x in self.rows.items() if x.ndim >= 3}
         name = "anchor" if "anchor" in found else "W"
         if name not in self.given:
+            needed = [n for n in _parameters(start) if n in self.rows]
+            if needed and not self.tokens:
+                shown = ", ".join(needed)
+                raise fail(self.signature, f"no token gives the start of the state its {shown}")
+            first = {n: layout.to_time(self.rows[n][:, :1])[0] for n in needed}
             base = found.get("A", found.get("W", found[name]))
-            named = {n: first[n] for n in _parameters(start) if n in first}
-            found[name] = start(base, **named)
+            found[name] = start(base, **first)
         return found
 
     def _features(self) -> int:
