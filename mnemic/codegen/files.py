@@ -11,13 +11,29 @@ from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.writing import to_yaml
 
 
+CITED = {
+    "prediction": ("prediction",),
+    "error": ("error",),
+    "gradient": ("gradient", "moments"),
+    "momentum": ("momentum",),
+    "dual": ("dual", "memory"),
+    "link": ("link", "memory"),
+    "readout": ("read-out",),
+}
+"""The parts of a plan, and the equations of the derivation that they compute."""
+
+
 def compiled_files(rule: Rule) -> dict[str, str]:
     """The module, its support, the spec, the derivation and a self-test."""
     spec = rule.problem.spec
     name = spec.name.replace("-", "_")
     listed = equations(rule)
     text = "\n".join(f"({e.number}) {e.text}" for e in listed) + "\n"
-    numbers = {e.name: f"({e.number})" for e in listed}
+    found = {e.name: f"({e.number})" for e in listed}
+    numbers = {
+        part: next((found[name] for name in names if name in found), "")
+        for part, names in CITED.items()
+    }
     source = module.source(
         rule,
         version=version("mnemic"),
