@@ -99,3 +99,9 @@ class Rule:
         """Whether a LayerNorm or a residual stands between W φ and the prediction."""
         memory = self.problem.spec.memory
         return bool(getattr(memory, "residual", False) or getattr(memory, "norm", False))
+
+    def _repr_latex_(self) -> str:
+        """The numbered equations, for a notebook."""
+        from mnemic.compiler.render_latex import latex_of  # noqa: PLC0415
+
+        return latex_of(self)

@@ -1,0 +1,111 @@
+"""The symbols of a rule written out: entries of vectors, coefficients by channel, features."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.problem import HEAD, HEADS, TIME
+from mnemic.compiler.rule import Rule
+
+ROWS = 2
+"""d_v of a canonical form."""
+COLUMNS = 2
+"""D of a canonical form (twice that under a phase)."""
+PARAMETERS = frozenset({HEAD, HEADS, TIME})
+"""Symbols that are neither data nor coefficients."""
+
+Values = Mapping[Any, Any]
+
+
+class Coordinates:
+    """Turns the expressions of a rule, which are of one coordinate, into those of each entry.
+
+    ``values`` puts special values for coefficients or for roles of their own (``predict``).
+    """
+
+    def __init__(self, rule: Rule, values: Values) -> None:
+        self.rule = rule
+        self.own = {s.symbol: s.expr for s in rule.scalars}
+        self.per = {s.symbol: s.per for s in rule.scalars}
+        self.values = dict(values)
+        self.inputs: set[Any] = set()
+        self.phased = rule.phase and self.resolved(rule.problem.value("phase")) != 0
+        self.columns = COLUMNS * (2 if self.phased else 1)
+
+    def resolved(self, expr: Any) -> Any:
+        """Coefficients resolved to arguments, special values put in."""
+        expr = sp.sympify(expr).subs(self.own, simultaneous=True)
+        return expr.subs(self.values, simultaneous=True)
+
+    def at(self, expr: Any, row: int, column: int, step: str = "") -> Any:
+        """The expression at one entry; ``step`` marks coefficients of an earlier or inner step."""
+        expr = self.resolved(expr)
+        table = {}
+        for symbol in expr.free_symbols & set(self.per):
+            index = {"key": f"_{column}", "value": f"_{row}", "outer": f"_{row}_{column}"}
+            table[symbol] = like(symbol, str(symbol) + index.get(self.per[symbol], "") + step)
+        return expr.subs(table, simultaneous=True)
+
+    def value(self, row: int, step: str) -> Any:
+        """The written value's entry."""
+        expr = self.rule.problem.keys["value"].subs(sym.v, self.data("v", row, step))
+        return self.at(expr, row, row, step)
+
+    def features(self, role: str, step: str) -> list[Any]:
+        """A role's key, an expression of φ(k): ``k_0``, ``k_1`` stand for the features."""
+        return self.rotated([self._key(role, j, step) for j in range(COLUMNS)])
+
+    def raw(self, name: str, step: str = "") -> list[Any]:
+        """A key or query before φ, which a residual adds."""
+        if self.rule.problem.features == sym.x:
+            if name == "q":
+                return [self.data("q", i) for i in range(ROWS)]
+            return [self._key(name, i, step) for i in range(ROWS)]
+        return [self.data(f"raw_{name}", i, step) for i in range(ROWS)]
+
+    def queries(self) -> list[Any]:
+        """φ(q)."""
+        return self.rotated([self.data("q", j) for j in range(COLUMNS)])
+
+    def rotated(self, plain: list[Any]) -> list[Any]:
+        """Under a phase each channel is a pair, turned by the running sum of the phase."""
+        if not self.phased:
+            return plain
+        angles = [a + self.at(self.rule.problem.value("phase"), j, j)
+                  for j, a in enumerate(self.angles())]  # fmt: skip
+        turned = [(x * sp.cos(a), x * sp.sin(a)) for x, a in zip(plain, angles, strict=True)]
+        return [entry for pair in turned for entry in pair]
+
+    def angles(self) -> list[Any]:
+        """The symbols of the running angles."""
+        return [sp.Symbol(f"angle_{j}", real=True) for j in range(COLUMNS)]
+
+    def data(self, name: str, index: int, step: str = "") -> Any:
+        """The symbol of an input's entry."""
+        symbol = sp.Symbol(f"{name}_{index}{step}", real=True)
+        self.inputs.add(symbol)
+        return symbol
+
+    def _key(self, role: str, column: int, step: str) -> Any:
+        own = {sp.Symbol(r, real=True): r for r in ("predict", "erase", "write")}
+        expr = self.rule.problem.keys[role].subs(self.values, simultaneous=True)
+        names = {**own, sp.Symbol("k", real=True): "k", sym.v: "v"}
+        found = expr.free_symbols & set(names)
+        table = {s: self.data(names[s], column, step) for s in found}
+        return self.at(expr.subs(table, simultaneous=True), column, column, step)
+
+
+def like(symbol: Any, name: str) -> Any:
+    """A coefficient's symbol under another name."""
+    if name == str(symbol):
+        return symbol
+    if symbol.is_positive:
+        return sp.Symbol(name, positive=True, finite=True)
+    return sp.Symbol(name, real=True, finite=True)
+
+
+def matrix(name: str, rows: int, columns: int) -> list[list[Any]]:
+    """A matrix of symbols, ``rows`` by ``columns``."""
+    return [[sp.Symbol(f"{name}_{i}_{j}", real=True) for j in range(columns)] for i in range(rows)]

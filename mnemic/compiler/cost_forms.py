@@ -1,0 +1,145 @@
+"""FLOPs and traffic of each structural class (``parallel.md``), the parts read off the rule."""
+
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.memory import Glu, Mlp
+
+T, K, V, D, B, C, N, M, S = sp.symbols("T d_k d_v D b c n m s", positive=True)
+"""Length, key, value and feature sizes, chunk, window, steps, hidden width, bytes a number."""
+ZERO = sp.Integer(0)
+
+
+def state_size(rule: Rule) -> Any:
+    """Numbers carried from one token to the next."""
+    if rule.structure.kind in ("nonparametric", "kernelised"):
+        return (C if rule.window > 1 else T) * (K + V)
+    if rule.moments is not None:
+        return D**2 + D * V
+    memory = matrix(rule)
+    copies = 1 + (rule.momentum is not None) + (rule.anchor > 1 and not rule.error.constant)
+    tail = (C - 1) * (K + V + int(rule.gamma == "token")) if rule.window > 1 else 0
+    spec = rule.problem.spec
+    normaliser = {"none": 0, "sum": D, "max1": D + 1}[spec.readout.normalizer]
+    slots = K * D if slotted(rule) else 0
+    return copies * memory + tail + normaliser + slots + (K if rule.phase else 0)
+
+
+def matrix(rule: Rule) -> Any:
+    """Numbers of one memory: W, the vector of a diagonal memory, or the layers of a deep one."""
+    memory = rule.problem.spec.memory
+    match memory:
+        case Glu():
+            return M * (2 * D + V)
+        case Mlp(depth=depth) if depth > 1:
+            return M * (D + V) + (depth - 2) * M**2
+    return D if rule.diagonal else D * V
+
+
+def slotted(rule: Rule) -> bool:
+    """Whether a companion memory of keys, of the same shape with d_k for d_v, is kept too."""
+    return bool(getattr(rule.problem.spec.memory, "slots", None))
+
+
+def deep(rule: Rule) -> bool:
+    """Whether the memory has more than one layer."""
+    memory = rule.problem.spec.memory
+    return isinstance(memory, Glu) or (isinstance(memory, Mlp) and memory.depth > 1)
+
+
+def train(rule: Rule) -> tuple[Any, Any]:
+    """Forward FLOPs a token, and the bytes moved beyond q, k, v and y."""
+    kind = rule.structure.kind
+    if kind == "nonparametric":
+        return _attention(rule), ZERO
+    if kind == "kernelised":
+        solve = ZERO if rule.error.constant else _attention(rule)
+        return _attention(rule) + solve, ZERO
+    states = S * state_size(rule) / B
+    if rule.moments is not None:
+        return _second_order(rule), states
+    if kind == "sequential":
+        return decode_flops(rule), ZERO
+    if deep(rule):
+        return _deep(rule), states
+    flops = _chunked(rule)
+    return flops + (flops.subs(V, K) if slotted(rule) else 0), states
+
+
+def _attention(rule: Rule) -> Any:
+    """Two products over the past, half of which a causal mask leaves out."""
+    return 2 * C * (K + V) if rule.window > 1 else T * (K + V)
+
+
+def _chunked(rule: Rule) -> Any:
+    """Read, update, and the products inside a chunk; each key with an error solves for it."""
+    width = B * (D + (1 if rule.diagonal else V))
+    whole = matrix(rule)
+    momentum = 4 * whole + 2 * B if rule.momentum is not None else ZERO
+    if rule.structure.kind == "additive":
+        window = 2 * B * C if rule.window > 1 else ZERO
+        return N * (2 * whole + 2 * width) + 2 * whole + window + momentum
+    if rule.structure.kind == "frozen":
+        return 6 * whole + 2 * width + momentum + _link(rule)
+    keys = C if rule.shared_rows else N
+    return keys * (4 * whole + 4 * width) + 2 * whole + momentum
+
+
+def _link(rule: Rule) -> Any:
+    return ZERO if rule.retained.link.identity else 4 * matrix(rule)
+
+
+def _deep(rule: Rule) -> Any:
+    """The dual form of a two-layer memory with gradients at the anchor."""
+    newton = ZERO
+    if rule.problem.spec.optimizer.method == "muon":
+        size = sp.Min(M, V)
+        steps = 4 * rule.problem.spec.optimizer.ns_steps
+        newton = (steps * size**2 * sp.Max(M, V) + steps * size**3 / 2) / B
+    return 6 * M * (K + V) + 2 * M * V + 2 * B * (K + 2 * M + V) + newton
+
+
+def _second_order(rule: Rule) -> Any:
+    assert rule.moments is not None
+    if rule.moments.steps:
+        return N * (2 * D**2 + 4 * B * D) + 2 * D**2 + 4 * D * V + 2 * B * (D + V)
+    cholesky = B**2 / 3
+    return 4 * D**2 + 6 * D * V + B * (5 * D + 3 * V) + cholesky
+
+
+def decode_flops(rule: Rule) -> Any:
+    """FLOPs of one token of the recurrence."""
+    kind = rule.structure.kind
+    if kind in ("nonparametric", "kernelised"):
+        once = 2 * state_size(rule)
+        return once if kind == "nonparametric" or rule.error.constant else 2 * once
+    whole = matrix(rule)
+    if rule.moments is not None:
+        solve = N * 2 * D**2 if rule.moments.steps else 6 * D**2
+        return solve + 2 * D**2 + 4 * D * V + 2 * D * V
+    keys = C if rule.window > 1 else N
+    each = 2 * whole if rule.error.constant else 4 * whole
+    if deep(rule):
+        each = 6 * whole
+    decay = whole if rule.decay != 1 or rule.row_decay != 1 else ZERO
+    momentum = 2 * whole if rule.momentum is not None else ZERO
+    flops = keys * each + 2 * whole + decay + momentum + _link(rule)
+    return flops + (flops.subs(V, K) if slotted(rule) else 0)
+
+
+def notes(rule: Rule) -> tuple[str, ...]:
+    """What the expressions leave out."""
+    found = []
+    if any(s.per == "key" and s.name == "alpha" for s in rule.scalars):
+        found.append("a channel decay adds (b/16)·D exponentials a token inside a chunk")
+    if rule.structure.kind == "residual":
+        found.append("the residuals' system is counted as the delta rule's; sweeps repeat it")
+    if rule.structure.kind == "sequential":
+        found.append("training runs the recurrence: T steps one after another")
+    if rule.retained.link.expr is None and not rule.retained.link.identity:
+        found.append("each entry of the link is a root found numerically")
+    if rule.structure.missing is not None:
+        found.append("an estimate: " + rule.structure.missing)
+    return tuple(found)

@@ -1,0 +1,85 @@
+"""Expressions compared on random numbers, at thirty digits."""
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import mpmath  # type: ignore[import-untyped]
+import sympy as sp
+from sympy.core.function import AppliedUndef
+
+from mnemic.compiler import symbols as sym
+
+DIGITS = 30
+"""Digits that two values must share."""
+SPARE = 30
+"""Digits that a computation may lose on the way."""
+
+
+def sample(symbols: Iterable[Any], seed: int) -> list[Any]:
+    """Random values of four digits, in (0, 1) for positive symbols, in (-1, 1) otherwise."""
+    source = random.Random(seed)
+    found = []
+    for symbol in symbols:
+        size = mpmath.mpf(source.randint(500, 9500)) / 10007
+        found.append(size if symbol.is_positive else size * source.choice((1, -1)))
+    return found
+
+
+def same_number(one: Any, other: Any, points: int = 4) -> bool:
+    """Whether two expressions agree at random points to ``DIGITS`` digits."""
+    pair = [_spelled(one), _spelled(other)]
+    free = sorted(pair[0].free_symbols | pair[1].free_symbols, key=str)
+    both = sp.lambdify(free, pair, "mpmath", cse=True)
+    with mpmath.workdps(DIGITS + SPARE):
+        return all(_agree(both, sample(free, seed)) for seed in range(points))
+
+
+def _agree(both: Any, at: list[Any]) -> bool:
+    try:
+        left, right = (mpmath.mpmathify(value) for value in both(*at))
+    except (ZeroDivisionError, ValueError, OverflowError, TypeError):
+        return False
+    if not (mpmath.isfinite(left) and mpmath.isfinite(right)):
+        return False
+    return bool(abs(left - right) <= mpmath.mpf(10) ** -DIGITS * (1 + abs(left)))
+
+
+def _spelled(expression: Any) -> Any:
+    """Functions that SymPy lacks in its own, and opaque ones as fixed smooth stand-ins."""
+    found = sp.sympify(expression)
+    found = found.replace(sym.sigmoid, lambda z: 1 / (1 + sp.exp(-z)))
+    found = found.replace(sym.softplus, lambda z: sp.log(1 + sp.exp(z)))
+    found = found.replace(sym.normal_cdf, lambda z: (1 + sp.erf(z / sp.sqrt(2))) / 2)
+    for atom in sorted(found.atoms(AppliedUndef), key=sp.count_ops, reverse=True):
+        found = found.subs(atom, _stand_in(str(atom.func), atom.args))
+    return found
+
+
+def _stand_in(name: str, arguments: tuple[Any, ...]) -> Any:
+    phase = sp.Rational(sum(map(ord, name)) % 97, 97)
+    return sum((sp.sin((i + 1) * a + phase) for i, a in enumerate(arguments)), sp.Integer(0))
+
+
+def evaluated(expression: Any, at: dict[Any, Any]) -> float | None:
+    """The expression's real value in double precision, ``None`` where it has none."""
+    names = sorted(at, key=str)
+    return sampler(expression, names)(*(at[s] for s in names))
+
+
+def sampler(expression: Any, names: list[Any]) -> Callable[..., float | None]:
+    """The expression as a function of ``names``; ``None`` where it has no finite real value."""
+    found = _spelled(expression)
+    if not found.free_symbols <= set(names):
+        return lambda *_: None
+    function = sp.lambdify(names, found, "mpmath")
+
+    def value(*at: Any) -> float | None:
+        try:
+            raw = mpmath.mpmathify(function(*map(mpmath.mpf, at)))
+        except (ZeroDivisionError, ValueError, OverflowError, TypeError):
+            return None
+        real = mpmath.re(raw)
+        return float(real) if mpmath.im(raw) == 0 and mpmath.isfinite(real) else None
+
+    return value

@@ -1,0 +1,183 @@
+"""SymPy expressions of a rule as one line of Unicode text, or as LaTeX."""
+
+import re
+from typing import Any, ClassVar
+
+import sympy as sp
+from sympy.printing.latex import LatexPrinter
+from sympy.printing.precedence import precedence
+from sympy.printing.str import StrPrinter
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.problem import HEAD, HEADS, TIME
+
+GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "Delta": "Δ", "eta": "η",
+    "theta": "θ", "lam": "λ", "kappa": "κ", "zeta": "ζ", "nu": "ν", "phase": "ω", "bonus": "u",
+    "l1": "λ₁", "l2": "λ₂", "scale": "c", "radius": "ρ",
+}  # fmt: skip
+LATEX = {
+    "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma", "delta": r"\delta",
+    "Delta": r"\Delta", "eta": r"\eta", "theta": r"\theta", "lam": r"\lambda",
+    "phase": r"\omega", "bonus": "u", "l1": r"\lambda_1", "l2": r"\lambda_2", "scale": "c",
+    "radius": r"\rho",
+}  # fmt: skip
+TEXT = {
+    sym.y: "ŷ", sym.v: "v", sym.e: "(ŷ − v)", sym.n: "‖ŷ − v‖", sym.kappa: "‖φ‖²", sym.w: "w",
+    sym.a: "a", sym.zeta: "ζ", sym.nu: "ν",
+}  # fmt: skip
+TEX = {
+    sym.y: r"\hat y", sym.v: "v", sym.e: r"(\hat y - v)", sym.n: r"\lVert\hat y - v\rVert",
+    sym.kappa: r"\lVert\phi\rVert^2", sym.w: "w", sym.a: "a", sym.zeta: r"\zeta", sym.nu: r"\nu",
+}  # fmt: skip
+STEPLESS = {HEAD, HEADS, TIME}
+SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def steps_of(rule: Any) -> dict[str, bool]:
+    """Whether each coefficient carries the index t (it comes from the input)."""
+    return {s.name: s.declared.origin == "input" for s in rule.scalars}
+
+
+class _Text(StrPrinter):  # type: ignore[misc]
+    """One line; powers as superscripts, products with a dot, sums in the usual order."""
+
+    def _print_Symbol(self, expr: Any) -> str:
+        if expr in TEXT:
+            return TEXT[expr]
+        name = GREEK.get(expr.name, expr.name)
+        return str(name) + ("ₜ" if self._settings["timed"].get(expr.name) else "")
+
+    _default_settings: ClassVar[dict[str, Any]] = {**StrPrinter._default_settings, "timed": {}}
+
+    def _print_Pow(self, expr: Any, rational: bool = False) -> str:
+        base, power = expr.args
+        if power == sp.Rational(1, 2):
+            return f"√({self._print(base)})"
+        if power.is_Rational and power.is_negative:
+            below = base**-power
+            return f"1/{self.parenthesize(below, 55 if below.is_Pow else 75)}"
+        shown = self.parenthesize(base, precedence(expr), strict=False)
+        if power.is_Integer:
+            return str(shown) + str(power).translate(SUPERSCRIPT)
+        raised = self._print(power)
+        return f"{shown}^{raised}" if power.is_Atom else f"{shown}^({raised})"
+
+    def _print_Mul(self, expr: Any) -> str:
+        top, bottom = sp.fraction(expr, exact=True)
+        if bottom != 1:
+            below = self.parenthesize(bottom, 55 if bottom.is_Pow else 75)
+            return f"{self._product(top)}/{below}"
+        return self._product(expr)
+
+    def _product(self, expr: Any) -> str:
+        sign = ""
+        if expr.could_extract_minus_sign() and not expr.is_Add:
+            sign, expr = "−", -expr
+        factors = sp.Mul.make_args(expr)
+        shown = [self.parenthesize(f, 55) if len(factors) > 1 or sign else
+                 self.parenthesize(f, 45) for f in _ordered(factors)]  # fmt: skip
+        return sign + "·".join(shown)
+
+    def _print_Add(self, expr: Any, order: Any = None) -> str:
+        terms = sorted(expr.args, key=lambda t: (t.could_extract_minus_sign(), str(t)))
+        text = str(self._print(terms[0]))
+        for term in terms[1:]:
+            shown = self._print(term)
+            text += f" − {shown[1:]}" if shown.startswith("−") else f" + {shown}"
+        return text
+
+    def _print_Piecewise(self, expr: Any) -> str:
+        parts = [
+            f"{self._print(value)} " + ("otherwise" if cond == sp.true else
+                                        f"if {self._print(cond)}")
+            for value, cond in expr.args
+        ]  # fmt: skip
+        return "{" + "; ".join(parts) + "}"
+
+    def _print_Relational(self, expr: Any) -> str:
+        operator = {"<=": "≤", ">=": "≥", "==": "=", "!=": "≠"}.get(expr.rel_op, expr.rel_op)
+        return f"{self._print(expr.lhs)} {operator} {self._print(expr.rhs)}"
+
+    def _print_Abs(self, expr: Any) -> str:
+        return f"|{_bare(self._print(expr.args[0]))}|"
+
+    def _print_Integer(self, expr: Any) -> str:
+        return str(expr).replace("-", "−")
+
+    _print_NegativeOne = _print_Rational = _print_Integer
+
+    def _print_Float(self, expr: Any) -> str:
+        return f"{float(expr):g}"
+
+    def _print_Infinity(self, expr: Any) -> str:
+        return "∞"
+
+    def _print_sigmoid(self, expr: Any) -> str:
+        return f"σ({self._print(expr.args[0])})"
+
+    def _print_Function(self, expr: Any) -> str:
+        return f"{expr.func.__name__}({', '.join(_bare(self._print(a)) for a in expr.args)})"
+
+    _print_exp = _print_sign = _print_log = _print_Function
+
+
+class _Latex(LatexPrinter):  # type: ignore[misc]
+    """LaTeX with the names of a rule."""
+
+    _default_settings: ClassVar[dict[str, Any]] = {**LatexPrinter._default_settings, "timed": {}}
+
+    def _print_Symbol(self, expr: Any, style: str = "plain") -> str:
+        if expr in TEX:
+            return TEX[expr]
+        found = LATEX.get(expr.name)
+        if found is None:
+            found = expr.name if len(expr.name) == 1 else rf"\mathrm{{{_escaped(expr.name)}}}"
+        return found + ("_t" if self._settings["timed"].get(expr.name) else "")
+
+    def _print_sigmoid(self, expr: Any, exp: Any = None) -> str:
+        shown = rf"\sigma\left({self._print(expr.args[0])}\right)"
+        return shown if exp is None else f"{shown}^{{{exp}}}"
+
+
+def _ordered(factors: tuple[Any, ...]) -> list[Any]:
+    return sorted(factors, key=lambda f: (not f.is_number, f.is_Add, f.has(sp.exp), str(f)))
+
+
+def _escaped(name: str) -> str:
+    return name.replace("_", r"\_")
+
+
+def _bare(text: str) -> str:
+    inner = text[1:-1]
+    whole = text.startswith("(") and text.endswith(")") and not re.search(r"[()]", inner)
+    return inner if whole else text
+
+
+def readable(expr: Any) -> Any:
+    """In terms of ŷ − v where the prediction stands there only."""
+    expr = sp.sympify(expr)
+    if not expr.has(sym.y, sym.v):
+        return expr
+    moved = expr.subs(sym.y, sym.e + sym.v)
+    moved = moved if not moved.has(sym.v) else sp.simplify(moved)
+    return expr if moved.has(sym.v) else moved
+
+
+def text(expr: Any, timed: dict[str, bool] | None = None) -> str:
+    """One line of text.
+
+    >>> text(sym.coefficient("eta") * (sym.y - sym.v), {"eta": True})
+    'ηₜ·(ŷ − v)'
+    """
+    return _bare(_Text({"timed": timed or {}}).doprint(readable(expr)))
+
+
+def latex(expr: Any, timed: dict[str, bool] | None = None, times: str | None = None) -> str:
+    """The expression in LaTeX; ``times`` stands between factors."""
+    settings = {"timed": timed or {}, "mul_symbol": times}
+    found: str = _Latex(settings).doprint(readable(expr))
+    for wide in (r"\left((\hat y - v) \right)", r"\left({(\hat y - v)}\right)"):
+        found = found.replace(wide, r"(\hat y - v)")
+    found = found.replace(r"\left|{(\hat y - v)}\right|", r"\left|\hat y - v\right|")
+    return r"\hat y - v" if found == r"(\hat y - v)" else found

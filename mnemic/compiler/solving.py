@@ -1,0 +1,91 @@
+"""Small polynomial systems solved greedily: the equation that gives one unknown goes first."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler.numbers import same_number
+
+Solution = dict[Any, Any]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """When to give up."""
+
+    end: float
+
+    @classmethod
+    def starting(cls, seconds: float) -> "Clock":
+        """A clock that runs out ``seconds`` from now."""
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def out(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() > self.end
+
+
+def solve(equations: list[Any], unknowns: list[Any], clock: Clock) -> Iterator[Solution]:
+    """Solutions of ``equations`` = 0, each of which gives every unknown that the equations fix."""
+    table = set(unknowns)
+    left = [e for e in dict.fromkeys(map(_numerator, equations)) if e != 0]
+    settled = [e for e in left if not e.free_symbols & table]
+    if clock.out or not all(same_number(e, 0, 2) for e in settled):
+        return
+    left = [e for e in left if e.free_symbols & table and not same_number(e, 0, 2)]
+    if not left:
+        yield {}
+        return
+    for unknown, value in _first(left, unknowns):
+        if not _admissible(unknown, value):
+            continue
+        rest = [sp.together(e.subs(unknown, value)) for e in left]
+        if any(e.has(sp.nan, sp.zoo) for e in rest):
+            continue
+        others = [u for u in unknowns if u != unknown]
+        for found in solve(rest, others, clock):
+            yield {unknown: sp.simplify(value.subs(found)), **found}
+
+
+def _numerator(equation: Any) -> Any:
+    if equation == 0:
+        return equation
+    return sp.expand(sp.fraction(sp.cancel(sp.together(equation)))[0])
+
+
+def _first(equations: list[Any], unknowns: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Ways to solve the easiest equation for one unknown."""
+    table = set(unknowns)
+    for equation in sorted(equations, key=lambda e: _effort(e, table)):
+        inside = sorted(equation.free_symbols & table, key=str)
+        pairs = [(u, value) for u in inside for value in _roots(equation, u)]
+        if pairs:
+            yield from pairs
+            return
+
+
+def _effort(equation: Any, unknowns: set[Any]) -> tuple[int, int, str]:
+    inside = equation.free_symbols & unknowns
+    return len(inside), int(sp.count_ops(equation)), str(equation)
+
+
+def _roots(equation: Any, unknown: Any) -> list[Any]:
+    slope = sp.diff(equation, unknown)
+    if not slope.has(unknown):
+        return [-equation.subs(unknown, 0) / slope]
+    try:
+        found = sp.solve(equation, unknown)
+    except (NotImplementedError, ValueError, TypeError):
+        return []
+    return [root for root in found if isinstance(root, sp.Expr) and not root.has(sp.I)]
+
+
+def _admissible(unknown: Any, value: Any) -> bool:
+    """Sizes are not negative; nothing is infinite."""
+    if value.has(sp.zoo, sp.nan, sp.I):
+        return False
+    return not (unknown.is_positive and value.is_negative)

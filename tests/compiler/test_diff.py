@@ -1,0 +1,182 @@
+"""Comparisons of rules: what is equal, under which change, and what is a special case of what."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mnemic.compiler.axes import axes
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.diff import diff
+from mnemic.compiler.rule import Rule
+from mnemic.compiler.verdict import judge
+from mnemic.dsl.spec import Spec
+
+
+def rule(**entries: Any) -> Rule:
+    """A rule whose name tells nothing."""
+    return derive_spec(Spec.model_validate({"name": "mine", **entries}))
+
+
+TOKEN = {"optimizer": {"rate": "token"}}
+CHANNEL = {"retention": {"decay": "channel", "order": "before"}}
+DELTA = rule(bias="l2", **TOKEN)
+GATED = rule(bias="l2", retention={"decay": "token", "order": "before"}, **TOKEN)
+LEAKY = rule(
+    bias="l2", retention={"decay": "1 - eta*lam"}, coefficients={"lam": "token"}, **TOKEN
+)  # fmt: skip
+IMPLICIT = rule(bias="l2", optimizer={"method": "implicit", "rate": "token"})
+FLOW = rule(bias="l2", optimizer={"method": "flow", "rate": "token"})
+NEAREST = rule(bias="l2", optimizer={"method": "implicit", "rate": float("inf")})
+LINEAR = rule()
+DECAYING = rule(retention={"decay": "token"})
+MOMENTUM = rule(
+    bias="l2",
+    retention={"decay": "token"},
+    optimizer={"method": "momentum", "rate": "token", "momentum": "token"},
+)
+WINDOW = rule(bias="l2", window=4, weights="window", retention={"decay": "channel"})
+OWN_KEY = rule(
+    bias="l2", retention={"decay": "token", "order": "before"}, keys={"predict": "own"}, **TOKEN
+)
+
+
+def test_leaky_lms_is_gated_deltanet_in_other_coordinates() -> None:
+    """Test-time regression (38)-(41): (λ, β, v) ↔ (α, η, v′)."""
+    found = judge(GATED, LEAKY)
+    assert found.kind == "equal-under-change"
+    assert set(found.change) == {"η′ = α·η", "λ′ = (1 − α)/(α·η)", "v′ = v/α"}
+    assert "α′ = 1 − η·λ" in found.back
+
+
+@pytest.mark.parametrize("p", [2, 2.0])
+def test_a_power_of_two_is_the_square_at_twice_the_rate(p: float) -> None:
+    found = judge(rule(bias={"kind": "lp", "p": p}, **TOKEN), DELTA)
+    assert found.kind == "equal-under-change"
+    assert found.change == ("η′ = 2·η",)
+    assert found.back == ("η′ = η/2",)
+
+
+def test_the_implicit_step_is_a_delta_step() -> None:
+    found = judge(IMPLICIT, DELTA)
+    assert found.kind == "equal-under-change"
+    assert found.change == ("η′ = δ/(1 + δ·‖k‖²)",)
+    assert "leaves the range" in found.sentence
+
+
+def test_the_flow_is_a_delta_step() -> None:
+    found = judge(FLOW, DELTA, seconds=60)
+    assert found.kind == "equal-under-change"
+    assert found.change == ("η′ = 1/‖k‖² − exp(−η·‖k‖²)/‖k‖²",)
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "at"),
+    [
+        (DELTA, GATED, {"α = 1"}),
+        (LINEAR, DECAYING, {"α = 1"}),
+        (DELTA, MOMENTUM, {"θ = 0", "α = 1"}),
+        (DELTA, WINDOW, {"window 1", "α = 1"}),
+        (NEAREST, IMPLICIT, {"δ = ∞"}),
+        (GATED, OWN_KEY, {"predict = k"}),
+        (DELTA, rule(bias={"kind": "robust", "Delta": "token"}, **TOKEN), {"Δ = 0"}),
+        (DELTA, rule(bias={"kind": "huber", "delta": "token"}, **TOKEN), {"δ = ∞"}),
+    ],
+)
+def test_special_cases_are_found(inner: Rule, outer: Rule, at: set[str]) -> None:
+    found = judge(inner, outer, seconds=60)
+    assert found.kind == "a-in-b"
+    assert set(found.at) == at
+
+
+def test_special_cases_are_found_from_the_other_side() -> None:
+    found = judge(GATED, DELTA)
+    assert found.kind == "b-in-a"
+    assert found.sentence.startswith("B is A at α = 1")
+
+
+def test_one_gate_for_all_channels_is_a_special_case() -> None:
+    found = judge(GATED, rule(bias="l2", **CHANNEL, **TOKEN))
+    assert found.kind == "a-in-b"
+    assert "α′ = α in every channel" in found.change
+
+
+def test_a_fixed_decay_is_a_value_of_a_free_one() -> None:
+    fixed = rule(retention={"decay": "1 - 2**(-5 - h)"})
+    found = judge(fixed, DECAYING)
+    assert found.kind == "a-in-b"
+    assert found.change == ("α′ = 1 − 2^(−h)/32",)
+
+
+def test_gates_on_keys_and_values_hold_a_rate() -> None:
+    gates = {"b": {"from": "input", "per": "key"}, "w": {"from": "input", "per": "value"}}
+    keys = {"predict": "b*k", "erase": "k", "value": "w*v"}
+    split = rule(bias="l2", keys=keys, coefficients=gates, **CHANNEL)
+    found = judge(rule(bias="l2", **CHANNEL, **TOKEN), split)
+    assert found.kind == "a-in-b"
+    assert set(found.change) >= {"b′ = η", "w′ = η"}
+
+
+def test_other_names_are_no_difference() -> None:
+    named = rule(bias="l2", optimizer={"rate": "b"}, coefficients={"b": "token"})
+    assert judge(named, DELTA).kind == "equal"
+    assert judge(DELTA, DELTA).kind == "equal"
+
+
+def test_a_mirrored_loss_is_settled_by_numbers() -> None:
+    one = rule(bias={"expr": "log(cosh(e))"}, **TOKEN)
+    other = rule(bias={"expr": "log((exp(e) + exp(-e))/2)"}, **TOKEN)
+    assert judge(one, other).kind == "equal"
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (LINEAR, DELTA),
+        (DELTA, rule(bias="l2", features="relu", **TOKEN)),
+        (DELTA, rule(bias="l2", retention={"local": "kl", "constraint": "simplex"}, **TOKEN)),
+        (rule(readout={"normalizer": "sum"}), LINEAR),
+    ],
+)
+def test_rules_that_differ_are_not_called_equal(a: Rule, b: Rule) -> None:
+    found = judge(a, b, seconds=60)
+    assert found.kind == "different"
+    assert "were found" in found.sentence
+    assert found.finished
+
+
+def test_a_search_without_time_says_so() -> None:
+    found = judge(LINEAR, DELTA, seconds=0)
+    assert not found.finished
+    assert "ran out of time" in found.sentence
+
+
+def test_the_name_plays_no_part() -> None:
+    entries: dict[str, Any] = {"bias": "l2", "optimizer": {"rate": "token"}}
+    disguised = derive_spec(Spec.model_validate({"name": "linear-attention", **entries}))
+    assert judge(disguised, DELTA).kind == "equal"
+
+
+def test_axes_are_told_by_path_in_their_short_spelling() -> None:
+    rows = {row.name: (row.a, row.b) for row in axes(GATED.problem.spec, LEAKY.problem.spec)}
+    assert rows == {
+        "retention.decay": ("token", "1 - eta*lam"),
+        "retention.order": ("before", "after"),
+        "coefficients.lam": ("none", "token"),
+    }
+    elastic = rule(bias="l2", retention={"global": {"elastic": {"l1": 0.05, "l2": "learned"}}})
+    (row,) = axes(rule(bias="l2").problem.spec, elastic.problem.spec)
+    assert row.name == "retention.global"
+    assert row.b == "{kind: elastic, elastic: {l1: 0.05, l2: learned}}"
+
+
+def test_terms_are_told_side_by_side() -> None:
+    found = diff(GATED, MOMENTUM)
+    names = {row.name for row in found.terms}
+    assert names == {"prediction", "seen part", "momentum"}
+    text = str(found)
+    assert "prediction" in text
+    assert "state" in text
+    assert json.loads(json.dumps(found.to_json()))["verdict"]["kind"] == "a-in-b"

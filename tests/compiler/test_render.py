@@ -1,0 +1,128 @@
+"""Derivations for people: golden texts, and the promises that other modules build on."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.render import (
+    equations,
+    latex_of,
+    to_json,
+    to_latex,
+    to_markdown,
+    to_text,
+)
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.spec import Spec
+
+SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*/*.yaml"))
+GOLDEN = (
+    "gated-deltanet", "titans-linear", "huber-norm", "elastic-net", "kl-simplex", "rwkv7-full",
+    "rls", "ttt-linear", "longhorn", "swla", "mlstm",
+)  # fmt: skip
+
+
+def load(path: Path) -> Rule:
+    return derive_spec(Spec.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))))
+
+
+def rule(**entries: Any) -> Rule:
+    return derive_spec(Spec.model_validate({"name": "mine", **entries}))
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
+def test_every_system_is_shown_in_every_way(path: Path) -> None:
+    derived = load(path)
+    text, latex, markdown = to_text(derived), to_latex(derived), to_markdown(derived)
+    json.dumps(to_json(derived))
+    assert text.isprintable() or "\n" in text
+    assert not re.search(r"\b(None|nan|Symbol|Piecewise)\b", text)
+    for equation in equations(derived):
+        assert equation.text in text
+        assert equation.latex in latex
+        assert equation.latex in markdown
+    assert "**" not in text
+    assert latex.count("{") == latex.count("}")
+    assert all(ord(c) < 128 or c in "ŷ" for c in latex_of(derived))
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_derivations(name: str, golden: Any) -> None:
+    (path,) = (p for p in SPECS if p.stem == name)
+    golden.check(f"derivations/{name}.txt", to_text(load(path)))
+
+
+def test_golden_latex_and_markdown(golden: Any) -> None:
+    derived = load(next(p for p in SPECS if p.stem == "gated-deltanet"))
+    golden.check("derivations/gated-deltanet.tex", to_latex(derived))
+    golden.check("derivations/gated-deltanet.md", to_markdown(derived))
+
+
+def test_equations_are_numbered_and_named() -> None:
+    full = rule(
+        bias="l2",
+        retention={"view": "ftrl", "global": {"elastic": {"l1": 0.1, "l2": 1}}},
+        optimizer={"method": "momentum", "momentum": "token", "rate": "token"},
+    )
+    found = equations(full)
+    assert [e.number for e in found] == list(range(1, len(found) + 1))
+    assert [e.name for e in found] == [
+        "prediction", "error", "gradient", "momentum", "dual", "link", "read-out",
+    ]  # fmt: skip
+
+
+def test_absent_branches_are_absent() -> None:
+    names = [e.name for e in equations(rule())]
+    assert names == ["error", "gradient", "memory", "read-out"]
+
+
+def test_predict_and_erase_keys_that_differ_have_no_loss() -> None:
+    apart = rule(bias="l2", keys={"predict": "own"}, optimizer={"rate": "token"})
+    assert "no loss has this gradient" in to_text(apart)
+    assert "no loss has this gradient" not in to_text(rule(bias="l2"))
+
+
+def test_approximations_are_named() -> None:
+    derived = rule(
+        bias={"kind": "lp", "p": 1, "smooth": 20},
+        features={"kind": "taylor", "order": 2},
+        optimizer={"rate": "token", "anchor": {"chunk": 8}},
+    )
+    text = to_text(derived)
+    for words in ("chunk anchor", "smoothing: tanh(20·x)", "finite features: exp to order 2"):
+        assert words in text
+
+
+def test_coefficients_have_argument_shape_and_range() -> None:
+    derived = rule(
+        bias="l2",
+        window=3,
+        weights="window",
+        retention={"decay": "channel"},
+        optimizer={"rate": {"from": "input", "activation": "softplus"}},
+    )
+    rows = {row["name"]: row for row in to_json(derived)["coefficients"]}
+    assert rows["alpha"]["argument"] == "log_alpha"
+    assert rows["alpha"]["shape"] == "[B, T, H, D]"
+    assert rows["gamma"]["shape"] == "[B, T, H, 3]"
+    assert rows["eta"]["range"] == "(0, ∞)"
+
+
+def test_what_is_not_compiled_is_said() -> None:
+    deep = rule(
+        memory={"kind": "mlp"}, bias="l2", optimizer={"rate": "token", "anchor": {"chunk": 16}}
+    )
+    assert "not compiled: deep memories" in to_text(deep)
+
+
+def test_a_notebook_shows_the_equations() -> None:
+    shown = rule(bias="l2")._repr_latex_()
+    assert shown.startswith("$$")
+    assert r"\tag{1}" in shown

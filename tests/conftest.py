@@ -1,0 +1,36 @@
+"""Options of the whole suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--regenerate`` writes golden files anew instead of comparing with them."""
+    parser.addoption("--regenerate", action="store_true", help="write golden files anew")
+
+
+class Golden:
+    """Texts kept under ``tests/golden``."""
+
+    def __init__(self, regenerate: bool) -> None:
+        self.regenerate = regenerate
+
+    def check(self, name: str, text: str) -> None:
+        """Compare with the kept text, or keep this one."""
+        path = GOLDEN / name
+        if self.regenerate:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"no golden file {name}: run pytest --regenerate"
+        assert path.read_text(encoding="utf-8") == text
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Golden texts."""
+    return Golden(bool(request.config.getoption("--regenerate")))
