@@ -15,18 +15,18 @@ ABSENT = "fla-core is not installed: no comparison with it (pip install fla-core
 
 def figures() -> Iterator[Figure | str]:
     """Gated delta and delta rule, forward and with backward."""
-    references = _references()
-    if references is None:
+    found = references()
+    if found is None:
         yield ABSENT
         return
-    for name, reference in references.items():
+    for name, reference in found.items():
         subject = Subject.named(name)
         runs = {"chunk": subject.form("chunk"), "fla": reference}
         yield ratio(f"{name}, chunk over fla's chunk, forward", subject.forward(runs), 1)
         yield ratio(f"{name}, chunk over fla's chunk, forward+backward", subject.both(runs), 1)
 
 
-def _references() -> dict[str, Run] | None:
+def references() -> dict[str, Run] | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says that it falls back to the CPU
         try:

@@ -61,12 +61,17 @@ class Subject:
 
     def both(self, runs: dict[str, Run]) -> dict[str, float]:
         """Seconds of each, forward and backward."""
+        return side_by_side({name: self.there_and_back(run) for name, run in runs.items()})
+
+    def there_and_back(self, run: Run) -> Callable[[], object]:
+        """A run and its gradients, from a dense gradient of the output as in training."""
         leaves = list(self.leaves.values())
 
-        def there_and_back(run: Run) -> Callable[[], object]:
-            return lambda: torch.autograd.grad(run(**self.leaves).sum(), leaves, allow_unused=True)
+        def both() -> object:
+            out = run(**self.leaves)
+            return torch.autograd.grad(out, leaves, torch.ones_like(out), allow_unused=True)
 
-        return side_by_side({name: there_and_back(run) for name, run in runs.items()})
+        return both
 
 
 def _bound(run: Run, arguments: dict[str, Tensor]) -> Callable[[], object]:

@@ -1,0 +1,84 @@
+"""`mnemic compile`: what it writes, and where it must not."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+KEYS = {"name", "hash", "folder", "module", "files", "seconds"}
+
+
+def test_a_folder_that_runs(mnemic, tmp_path):
+    folder = tmp_path / "layers" / "gated_deltanet"
+    done = mnemic("compile", "gated-deltanet", "-o", folder)
+    assert (done.code, done.err) == (0, "")
+    assert str(folder) in done.out
+    program = "from gated_deltanet import Layer, rule; print(rule.name)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder.parent, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert ran.stdout == "gated-deltanet\n"
+
+
+def test_json(mnemic, tmp_path):
+    found = mnemic("compile", "deltanet", "-o", tmp_path / "d", "--json").json
+    assert found.keys() == KEYS
+    assert found["module"] in found["files"]
+    assert all((tmp_path / "d" / name).is_file() for name in found["files"])
+
+
+def test_again_in_the_same_folder(mnemic, tmp_path):
+    assert mnemic("compile", "deltanet", "-o", tmp_path / "d").code == 0
+    assert mnemic("compile", "gla", "-o", tmp_path / "d", "--json").json["name"] == "gla"
+
+
+def test_the_cache(mnemic, cache):
+    found = mnemic("compile", "deltanet", "--json").json
+    assert found["folder"].startswith(str(cache))
+
+
+def test_a_foreign_folder(mnemic, tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    done = mnemic("compile", "deltanet", "-o", tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        f"mnemic: {tmp_path}: holds files that mnemic did not write (thesis.tex); choose another\n"
+    )
+    assert (tmp_path / "thesis.tex").read_text() == "mine"
+
+
+def test_a_file_in_the_way(mnemic, tmp_path):
+    path = tmp_path / "file"
+    path.write_text("mine")
+    done = mnemic("compile", "deltanet", "-o", path, "--json")
+    assert (done.code, done.err) == (2, "")
+    assert done.json == {
+        "error": "UsageError",
+        "exit_code": 2,
+        "message": f"{path}: read a file, a folder to write to is needed",
+    }
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_folder(mnemic, tmp_path):
+    tmp_path.chmod(0o500)
+    done = mnemic("compile", "deltanet", "-o", tmp_path / "d")
+    assert done.code == 5
+    assert done.err == f"mnemic: cannot write {tmp_path / 'd'}: Permission denied\n"
+
+
+def test_a_folder_below_a_file(mnemic, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    done = mnemic("compile", "deltanet", "-o", tmp_path / "file" / "d")
+    assert (done.code, done.out) == (5, "")
+    assert done.err.startswith(f"mnemic: cannot write {tmp_path / 'file' / 'd'}: ")
+    assert done.err.count("\n") == 1
+
+
+def test_an_unknown_spec(mnemic, tmp_path):
+    done = mnemic("compile", "deltanett", "-o", tmp_path / "d")
+    assert done.code == 2
+    assert done.err == "mnemic: no packaged spec is called 'deltanett'; did you mean 'deltanet'?\n"
+    assert not (tmp_path / "d").exists()

@@ -1,0 +1,97 @@
+"""`mnemic train`: a run, its files, resuming, and what it refuses."""
+
+import json
+
+import pytest
+
+from mnemic.cli import train as command
+
+TINY = (
+    "--task", "mqar", "--dim", "16", "--layers", "1", "--batch", "4", "--steps", "3",
+    "--task-option", "vocabulary=32", "--task-option", "pairs=2", "--task-option", "length=16",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_run(mnemic, tmp_path):
+    done = mnemic("train", "deltanet", *TINY)
+    assert done.code == 0
+    assert done.out.startswith("accuracy ")
+    assert done.err.startswith("step 3: loss ")
+    folder = tmp_path / "runs" / "deltanet-mqar-0"
+    assert {"checkpoint.pt", "curve.csv", "curve.png", "result.json"} <= {
+        path.name for path in folder.iterdir()
+    }
+    result = json.loads((folder / "result.json").read_text())
+    assert result["task"]["options"]["pairs"] == 2
+    assert result["metadata"]["spec"]["name"] == "deltanet"
+    assert result["options"]["stop_at"] == 0.995
+    assert result["options"]["time_limit"] == 180
+
+
+def test_json_and_resume(mnemic, tmp_path):
+    first = mnemic("train", "deltanet", *TINY, "--run", "r", "--json")
+    assert (first.code, first.json["steps"], first.json["run"]) == (0, 3, "r")
+    again = mnemic("train", "deltanet", *TINY, "--steps", "5", "--run", "r", "--resume", "--json")
+    assert (again.code, again.json["steps"]) == (0, 5)
+    assert "resumed at step 3 of 5" in again.err
+
+
+def test_an_earlier_run(mnemic):
+    assert mnemic("train", "deltanet", *TINY, "--run", "r").code == 0
+    done = mnemic("train", "deltanet", *TINY, "--run", "r")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "mnemic: r: holds an earlier run; resume it, replace it, or go elsewhere\n"
+    assert mnemic("train", "deltanet", *TINY, "--run", "r", "--replace").code == 0
+
+
+def test_a_foreign_folder(mnemic, tmp_path):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "thesis.tex").write_text("mine")
+    done = mnemic("train", "deltanet", *TINY, "--run", "r")
+    assert done.code == 2
+    assert done.err == ("mnemic: r: holds files that mnemic did not write; choose another folder\n")
+
+
+def test_a_wrong_task(mnemic):
+    done = mnemic("train", "deltanet", "--task", "mqa")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "mnemic: no such task: read 'mqa', allowed: bytes, mqar; did you mean 'mqar'?\n"
+    )
+
+
+def test_a_wrong_task_option(mnemic):
+    done = mnemic("train", "deltanet", "--task", "mqar", "--task-option", "pair=2")
+    assert done.code == 2
+    assert done.err == (
+        "mnemic: no option of mqar: read 'pair', allowed: vocabulary, pairs, length, power, fill; "
+        "did you mean 'pairs'?\n"
+    )
+    done = mnemic("train", "deltanet", "--task", "mqar", "--task-option", "pairs")
+    assert done.err == "mnemic: --task-option: needs NAME=VALUE: read 'pairs'\n"
+
+
+def test_a_rate_out_of_range_as_json(mnemic):
+    done = mnemic("train", "deltanet", "--task", "mqar", "--lr", "-1", "--json")
+    assert (done.code, done.err) == (2, "")
+    assert done.json["message"] == "lr: must be finite and above 0: read '-1.0'"
+
+
+def test_no_task(mnemic):
+    done = mnemic("train", "deltanet")
+    assert done.code == 2
+    assert "--task" in done.err
+
+
+def test_ctrl_c(mnemic, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "configured", interrupted)
+    done = mnemic("train", "deltanet", *TINY)
+    assert (done.code, done.out, done.err) == (130, "", "mnemic: interrupted\n")

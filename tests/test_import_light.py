@@ -1,0 +1,35 @@
+"""What starts fast imports little: `import mnemic` and `mnemic check` import nothing heavy."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "sympy", "networkx", "optuna", "matplotlib", "numpy", "triton")
+
+PROGRAMS = {
+    "import mnemic": "import mnemic",
+    "load": "import mnemic; mnemic.load('gated-deltanet')",
+    "mnemic --help": "import sys; sys.argv = ['mnemic', '--help']\nRUN",
+    "mnemic check": "import sys; sys.argv = ['mnemic', 'check', 'gated-deltanet']\nRUN",
+    "mnemic check, invalid": "import sys; sys.argv = ['mnemic', 'check', 'gated-delta-net']\nRUN",
+    "mnemic check --json": "import sys; sys.argv = ['mnemic', 'check', 'lp', '--json']\nRUN",
+    "mnemic schema": "import sys; sys.argv = ['mnemic', 'schema']\nRUN",
+}
+RUN = """
+from mnemic.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+"""
+REPORT = f"\nimport sys; print('heavy:', *sorted(set({HEAVY!r}) & set(sys.modules)))"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_nothing_heavy_is_imported(name: str) -> None:
+    program = PROGRAMS[name].replace("RUN", RUN) + REPORT
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1].split() == ["heavy:"]
