@@ -172,11 +172,17 @@ def warnings(rule: Rule) -> tuple[str, ...]:
     found = []
     known = stability(rule)
     if known.kind == "unbounded":
-        found.append(known.sentence + " Ask for optimizer.rate: {normalized: true}, "
-                     "which is η/(1 + η ℓ″‖φ‖²).")  # fmt: skip
+        found.append(f"{known.sentence} {_advice(rule)}")
     if known.kind == "bounded" and known.inside is False:
         found.append("The activations may leave the range in which a step contracts. "
                      + known.sentence)  # fmt: skip
     if rule.structure.missing is not None:
         found.append(rule.structure.missing[0].upper() + rule.structure.missing[1:] + ".")
     return tuple(found)
+
+
+def _advice(rule: Rule) -> str:
+    keys = {rule.problem.keys[role] for role in ("predict", "erase", "write")}
+    if rule.window > 1 or len(keys) > 1:
+        return "Keep the rate small; the normalised rate is derived for a single key a step."
+    return "Ask for optimizer.rate: {normalized: true}, which is η/(1 + η ℓ″‖φ‖²)."
