@@ -1,16 +1,17 @@
-"""Plans → the source of a module: header, forms, operator."""
+"""Plans → the source of a module: header, forms, operator, layer."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import chunk, emit, moments, recurrent
+from mnemic.codegen import chunk, emit, layer, moments, recurrent, slots
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import signature
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
+from mnemic.codegen.support.signature import Signature
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.retention import Link
 from mnemic.compiler.rule import Rule
@@ -27,11 +28,15 @@ import torch
 import torch.nn.functional as F
 
 from .support import ops
+from .support.block import Block, Learned
+from .support.layer import MemoryLayer
 from .support.operator import Operator
 from .support.ops import TINY, norm
 from .support.signature import Coefficient, Signature, State
-
+{imports}
 '''
+
+SLOTS = "from .support.slots import SlotOperator\n"
 
 
 @dataclass(frozen=True)
@@ -91,38 +96,85 @@ def _mirrored(b: Builder, dual: str, rule: Rule) -> str:
     return b.map("W", entry, {"a": dual})
 
 
+@dataclass(frozen=True)
+class Printed:
+    """The source of an operator, what it takes, and which of that its forms read."""
+
+    text: str
+    signature: Signature
+    reads: frozenset[str]
+
+
 def source(rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict[str, str]) -> str:
-    """The module's source, deterministic to the byte."""
-    found = plans(rule)
+    """The module's source, deterministic to the byte.
+
+    Raises ``InvalidSpec`` for a block, or for slots, that are not compiled yet.
+    """
     title = rule.problem.spec.title or rule.name
-    parts = [HEADER.format(title=title, text=text, version=version, name=rule.name, hash=spec_hash)]
+    slotted = slots.slots_of(rule) > 0
+    head = HEADER.format(
+        title=title, text=text, version=version, name=rule.name, hash=spec_hash,
+        imports=SLOTS if slotted else "",
+    )  # fmt: skip
+    found = _slotted(rule, numbers) if slotted else _printed(rule, numbers)
+    return head + found.text + layer.source(rule, found.signature, found.reads)
+
+
+def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
+    """Forms and operator of a rule; ``prefix`` tells them from another rule's."""
+    found = plans(rule)
+    parts: list[str] = []
     functions = {**found.recurrent.functions, **(found.chunk.functions if found.chunk else {})}
     for function in functions.values():
         parts.append("\n" + function.replace("  {error}", "") + "\n")
     parts.append("\n" + emit.scalar_loop(
         found.recurrent, numbers, "Token by token: arguments [T, M, ...], states [M, ...].",
-        "recurrent",
+        f"{prefix}recurrent",
     ))  # fmt: skip
     if found.chunk is not None:
         parts.append("\n\n" + emit.chunk_loop(
-            found.chunk, numbers, "Chunkwise: arguments [N, M, C, ...], states [M, ...].", "chunk"
+            found.chunk, numbers, "Chunkwise: arguments [N, M, C, ...], states [M, ...].",
+            f"{prefix}chunk",
         ))  # fmt: skip
     if found.start is not None:
-        parts.append("\n\n" + emit.function(found.start, "start", "The memory at the start."))
-    parts.append("\n\n" + _operator(rule, found))
-    return "".join(parts)
-
-
-def _operator(rule: Rule, found: Plans) -> str:
+        doc = "The memory at the start."
+        parts.append("\n\n" + emit.function(found.start, f"{prefix}start", doc))
     described = signature(rule, found.recurrent)
-    lines = ["SIGNATURE = Signature("]
-    for name, value in vars(described).items():
-        lines += _field(name, value)
-    lines += [")", ""]
-    chunk_name = "chunk" if found.chunk is not None else "None"
-    start_name = "start" if found.start is not None else "None"
-    lines.append(f"rule = Operator(SIGNATURE, recurrent, {chunk_name}, {start_name})")
-    return "\n".join(lines) + "\n"
+    parts.append("\n\n" + _operator(found, described, prefix))
+    return Printed("".join(parts), described, frozenset(found.recurrent.arguments()))
+
+
+def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
+    """Forms and operators of the slots' keys and values, and the operator that joins them."""
+    of_keys, of_values = slots.memories(rule)
+    keys, values = _printed(of_keys, numbers, "keys_"), _printed(of_values, numbers, "values_")
+    described = slots.signature(rule, keys.signature, values.signature)
+    joined = (
+        f"rule = SlotOperator(\n"
+        f"    SIGNATURE, keys_rule, values_rule, by_slot={slots.by_slot(rule)}, write=written\n)\n"
+    )
+    parts = [
+        f"{keys.text}\n{values.text}\n\n{slots.written(rule)}\n\n",
+        f"{_data(described, 'SIGNATURE')}\n{joined}",
+    ]
+    reads = frozenset({"q", "k", "v", *described.keys})
+    return Printed("".join(parts), described, reads)
+
+
+def _operator(found: Plans, described: Signature, prefix: str) -> str:
+    name = f"{prefix.upper()}SIGNATURE"
+    chunk_name = f"{prefix}chunk" if found.chunk is not None else "None"
+    start_name = f"{prefix}start" if found.start is not None else "None"
+    forms = f"{name}, {prefix}recurrent, {chunk_name}, {start_name}"
+    return f"{_data(described, name)}\n{prefix}rule = Operator({forms})\n"
+
+
+def _data(described: Signature, name: str) -> str:
+    """A signature as an assignment."""
+    lines = [f"{name} = Signature("]
+    for field, value in vars(described).items():
+        lines += _field(field, value)
+    return "\n".join([*lines, ")", ""])
 
 
 def _field(name: str, value: Any) -> list[str]:

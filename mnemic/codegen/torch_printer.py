@@ -22,6 +22,7 @@ FUNCTIONS: dict[str, str] = {
     "erf": "torch.erf",
     "sigmoid": "torch.sigmoid",
     "softplus": "F.softplus",
+    "logsigmoid": "F.logsigmoid",
     "normal_cdf": "torch.special.ndtr",
     "round": "torch.round",
     "Abs": "torch.abs",

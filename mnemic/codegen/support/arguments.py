@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Collection, Mapping
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -31,9 +32,9 @@ def check(
         expected = _expected(signature, coefficient.axes, coefficient.micro, sizes)
         _check_value(signature, coefficient.name, value, expected, q)
     for name in signature.keys:
-        expected = _expected(signature, "k", True, sizes)
+        expected = _expected(signature, "s" if signature.slots else "k", True, sizes)
         _check_value(signature, name, coefficients[name], expected, q)
-    _check_masks(signature, mask, cu_seqlens, sizes)
+    check_masks(signature, mask, cu_seqlens, sizes)
 
 
 def fail(signature: Signature, message: str) -> ArgumentError:
@@ -79,14 +80,13 @@ def _sizes(signature: Signature, q: Tensor, k: Tensor, v: Tensor) -> dict[str, i
             raise fail(signature, f"{name}: read shape {list(x.shape)}, expected {layout}")
     batch, time, heads, width = q.shape
     return {"B": batch, "T": time, "q heads": heads, "H": k.shape[-2], "k": width,
-            "v": v.shape[-1], "c": signature.window, "n": signature.steps}  # fmt: skip
+            "v": v.shape[-1], "c": signature.window, "n": signature.steps,
+            "s": signature.slots}  # fmt: skip
 
 
 def _check_vectors(
     signature: Signature, q: Tensor, k: Tensor, v: Tensor, sizes: dict[str, int]
 ) -> None:
-    width = "s" if "slots" in sizes else "k"
-    del width
     for name, tensor, channel in (("k", k, "k"), ("v", v, "v")):
         expected = _expected(signature, channel, True, sizes)
         if tuple(tensor.shape) != expected:
@@ -106,7 +106,13 @@ def _expected(
     signature: Signature, axes: str, micro: bool, sizes: dict[str, int]
 ) -> tuple[int, ...]:
     steps = (sizes["n"],) if micro and signature.steps > 1 else ()
-    channel = {"": (), "k": (sizes["k"],), "v": (sizes["v"],), "c": (sizes["c"],)}
+    channel = {
+        "": (),
+        "k": (sizes["k"],),
+        "v": (sizes["v"],),
+        "c": (sizes["c"],),
+        "s": (sizes["s"],),
+    }
     shape = (sizes["B"], sizes["T"], *steps, sizes["H"])
     return (*shape, *channel.get(axes, (-1,)))
 
@@ -126,9 +132,10 @@ def _check_value(
         raise fail(signature, f"{name}: read device {value.device}, q is on {q.device}")
 
 
-def _check_masks(
+def check_masks(
     signature: Signature, mask: Tensor | None, cu_seqlens: Tensor | None, sizes: dict[str, int]
 ) -> None:
+    """Check a mask, or the ends of documents, against sizes B and T."""
     if mask is not None:
         if mask.dtype != torch.bool or tuple(mask.shape) != (sizes["B"], sizes["T"]):
             shown = f"{mask.dtype} {list(mask.shape)}"
@@ -141,6 +148,6 @@ def _check_masks(
     if sizes["B"] != 1:
         raise fail(signature, f"cu_seqlens packs documents into B = 1; read B = {sizes['B']}")
     ends = cu_seqlens.tolist() if cu_seqlens.ndim == 1 else []
-    rising = all(a <= b for a, b in zip(ends, ends[1:], strict=False))
+    rising = all(a <= b for a, b in pairwise(ends))
     if len(ends) < 2 or ends[0] != 0 or ends[-1] != sizes["T"] or not rising:
         raise fail(signature, f"cu_seqlens must rise from 0 to T = {sizes['T']}; read {ends}")

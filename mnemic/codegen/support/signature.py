@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 Axes = str
-"""Channel axes after [B, T, H]: ``""``, ``"k"`` (d_k), ``"K"`` (D features), ``"v"`` or ``"c"``."""
+"""Axes after [B, T, H]: ``""``, ``"k"`` (d_k), ``"K"`` (D features), ``"v"``, ``"c"``, ``"s"``
+(slots)."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,8 @@ class Coefficient:
     """Whether each of several steps a token has its own."""
 
     def __str__(self) -> str:
-        shape = {"": "[B, T, H]", "k": "[B, T, H, d_k]", "K": "[B, T, H, D]",
-                 "v": "[B, T, H, d_v]", "c": "[B, T, H, c]"}[self.axes]  # fmt: skip
+        last = {"": "", "k": ", d_k", "K": ", D", "v": ", d_v", "c": ", c", "s": ", m"}[self.axes]
+        shape = f"[B, T, H{last}]"
         return f"{self.name} {shape}: {self.meaning}, in [{self.low:g}, {self.high:g}]"
 
 
@@ -61,5 +62,7 @@ class Signature:
     phase: bool = False
     chunk: int = 64
     least_chunk: int = 1
+    slots: int = 0
+    """Slots m between keys and values, in which the write keys live."""
     features: str = "d"
     """D as an expression of d = d_k."""

@@ -1,0 +1,193 @@
+"""Rule → the generated layer: the spec's block as data, its coefficients as PyTorch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mnemic.codegen.activations import as_function, expression, logarithm, reached
+from mnemic.codegen.support.signature import Signature
+from mnemic.codegen.torch_printer import print_torch
+from mnemic.compiler.problem import Scalar
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.block import Block
+from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec, Issue
+
+Start = float | tuple[float, float] | None
+
+DEFAULTS: dict[str, tuple[str, Start]] = {
+    "alpha": ("sigmoid", (0.97, 0.99)),
+    "beta": ("sigmoid", (0.97, 0.99)),
+    "eta": ("sigmoid", 0.5),
+    "delta": ("softplus", 1.0),
+    "Delta": ("softplus", 0.1),
+    "theta": ("sigmoid", 0.5),
+    "gamma": ("sigmoid", 0.5),
+    "lam": ("sigmoid", 0.02),
+    "l1": ("softplus", 0.01),
+    "l2": ("softplus", 0.01),
+    "phase": ("identity", (0.0, 0.3)),
+    "bonus": ("identity", 1.0),
+    "scale": ("softplus", 1.0),
+    "radius": ("softplus", 1.0),
+}
+"""By name of the coefficient: its activation and where it starts, unless the spec tells. A pair
+is spread over heads and channels, so that they remember for different times."""
+
+OTHERWISE: tuple[str, Start] = ("sigmoid", 0.5)
+
+LAYER = '''
+
+class Layer(MemoryLayer):
+    """{title} as a layer, [B, T, dim] → [B, T, dim]."""
+
+    rule = rule
+    block = {block}
+{data}
+'''
+
+COEFFICIENTS = '''
+    def coefficients(self, x):
+        """{shapes}."""
+{lines}
+        return {{
+{entries}
+        }}
+'''
+
+
+def check(spec: Spec) -> None:
+    """Refuse what the block declares and no layer does yet, each in one sentence."""
+    issues = [
+        Issue(f"{what} is not compiled yet", where=f"{spec.name} block.{field}")
+        for field, what in _missing(spec.block)
+    ]
+    if issues:
+        raise InvalidSpec(issues)
+
+
+def _missing(block: Block) -> Iterator[tuple[str, str]]:
+    if block.hybrid != "none":
+        yield "hybrid", f"a memory beside attention (hybrid: {block.hybrid})"
+    if block.attention_window is not None:
+        yield "attention_window", "attention beside the memory"
+    if block.segment is not None:
+        yield "segment", "a memory read in segments"
+    if block.persistent:
+        yield "persistent", "a prefix of persistent tokens"
+
+
+def source(rule: Rule, signature: Signature, reads: frozenset[str]) -> str:
+    """The layer's class; ``reads`` are the rule's arguments that its forms read.
+
+    Raises ``InvalidSpec`` for a block that is not compiled yet, or an ``init`` out of reach.
+    """
+    spec = rule.problem.spec
+    check(spec)
+    vectors, constant = _vectors(spec.block, signature, reads)
+    text = LAYER.format(
+        title=spec.title or spec.name,
+        block=_block(spec.block),
+        data="\n".join([*_activations(vectors), *_constant(constant), *_learned(rule)]),
+    )
+    return text + _coefficients(rule, signature)
+
+
+# -- the block -------------------------------------------------------------------------------
+
+
+def _block(block: Block) -> str:
+    named = ("heads", "key_dim", "value_dim", "groups", "convolution", "qk_norm", "scale",
+             "output_norm", "rotary")  # fmt: skip
+    fields = ", ".join(f"{name}={getattr(block, name)!r}" for name in named[:5])
+    rest = ", ".join(f"{name}={getattr(block, name)!r}" for name in named[5:])
+    return f"Block(\n        {fields},\n        {rest},\n    )"
+
+
+def _vectors(
+    block: Block, signature: Signature, reads: frozenset[str]
+) -> tuple[dict[str, str], dict[str, float]]:
+    """The activation of each projected vector (and the gate), and the value of each constant."""
+    told = {"q": block.query, "k": block.key, "v": block.value}
+    vectors: dict[str, str] = {}
+    constant: dict[str, float] = {}
+    for name in ("q", "k", "v", *signature.keys):
+        text = told.get(name, block.key) or block.activation
+        if name not in reads:
+            constant[name] = 0.0
+        elif expression(text).is_number:
+            constant[name] = float(expression(text))
+        else:
+            vectors[name] = as_function(text)
+    if block.gate != "none" and expression(block.gate) != 1:
+        vectors["gate"] = as_function(block.gate)
+    return vectors, constant
+
+
+def _activations(vectors: dict[str, str]) -> list[str]:
+    entries = [f'        "{name}": {text},' for name, text in vectors.items()]
+    return ["    activations = {", *entries, "    }"]
+
+
+def _constant(constant: dict[str, float]) -> list[str]:
+    return [f"    constant = {constant!r}"] if constant else []
+
+
+# -- the coefficients ------------------------------------------------------------------------
+
+
+def _scalars(rule: Rule) -> list[Scalar]:
+    return [s for s in rule.scalars if s.argument is not None]
+
+
+def _activation(scalar: Scalar) -> Any:
+    text = scalar.declared.activation or DEFAULTS.get(scalar.name, OTHERWISE)[0]
+    return expression(text)
+
+
+def _learned(rule: Rule) -> list[str]:
+    rows = [
+        f'        Learned("{s.name}", "{s.argument}", "{s.declared.origin}", {_start(rule, s)}),'
+        for s in _scalars(rule)
+    ]
+    return ["    learned = (", *rows, "    )"] if rows else []
+
+
+def _start(rule: Rule, scalar: Scalar) -> tuple[float, float]:
+    """The range in which a coefficient starts, before its activation."""
+    declared, activation = scalar.declared, _activation(scalar)
+    if declared.init is not None:
+        found = reached(activation, declared.init)
+        if found is None:
+            where = f"{rule.name} {scalar.name}"
+            raise InvalidSpec((
+                Issue("is no value of the activation", f"{where}.init", str(declared.init)),
+            ))  # fmt: skip
+        return (found, found)
+    told = DEFAULTS.get(scalar.name, OTHERWISE)[1]
+    if told is None or (declared.activation is not None and not isinstance(told, tuple)):
+        return (0.0, 0.0)
+    low, high = told if isinstance(told, tuple) else (told, told)
+    ends = (reached(activation, low), reached(activation, high))
+    return (0.0, 0.0) if ends[0] is None or ends[1] is None else (ends[0], ends[1])
+
+
+def _coefficients(rule: Rule, signature: Signature) -> str:
+    """The method that gives the rule its coefficients."""
+    scalars = _scalars(rule)
+    if not scalars:
+        return ""
+    shapes = {c.name: str(c).split(":", maxsplit=1)[0] for c in signature.coefficients}
+    entries = []
+    for s in scalars:
+        expr = logarithm(_activation(s)) if s.logarithmic else _activation(s)
+        entries.append(f'            "{s.argument}": {print_torch(expr, {"x": _local(s)})},')
+    return COEFFICIENTS.format(
+        shapes=", ".join(shapes[str(s.argument)] for s in scalars),
+        lines="\n".join(f'        {_local(s)} = self.raw("{s.name}", x)' for s in scalars),
+        entries="\n".join(entries),
+    )
+
+
+def _local(scalar: Scalar) -> str:
+    """The name of a coefficient in the method, which has names of its own."""
+    return f"{scalar.name}_" if scalar.name in ("x", "self", "torch", "math", "F") else scalar.name

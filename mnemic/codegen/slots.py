@@ -1,0 +1,120 @@
+"""A rule with slots as two rules: a memory of the slots' keys, and one of their values.
+
+The first writes with the spec's own keys, and what it holds are rows of slots; the second is
+read with a softmax of what the first says. See ``support/slots.py`` for the equations.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.support.signature import Coefficient, Signature, State
+from mnemic.codegen.torch_printer import print_torch
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.coefficients import ONE
+from mnemic.dsl.coefficients import Coefficient as Declared
+from mnemic.dsl.features import Identity
+from mnemic.dsl.keys import Keys
+from mnemic.dsl.memory import Linear
+from mnemic.dsl.readout import Readout
+from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec, Issue
+
+
+def slots_of(rule: Rule) -> int:
+    """The number of slots, 0 for a memory without."""
+    return getattr(rule.problem.spec.memory, "slots", None) or 0
+
+
+def by_slot(rule: Rule) -> bool:
+    """Whether each slot has a decay of its own."""
+    decay = rule.problem.scalar("alpha")
+    return decay is not None and decay.per == "key"
+
+
+def memories(rule: Rule) -> tuple[Rule, Rule]:
+    """The rules of the slots' keys and of their values.
+
+    Raises ``InvalidSpec`` for what is not compiled yet.
+    """
+    spec = rule.problem.spec
+    reason = refusal(rule)
+    if reason is not None:
+        raise InvalidSpec((Issue(reason, where=f"{spec.name} memory.slots"),))
+    plain: dict[str, Any] = {"memory": Linear(), "keys": Keys()}
+    keys = {**plain, **_transposed(spec, rule), "name": f"{spec.name}-keys"}
+    values = {**plain, "features": Identity(), "name": f"{spec.name}-values"}
+    return derive_spec(spec.model_copy(update=keys)), derive_spec(spec.model_copy(update=values))
+
+
+def _transposed(spec: Spec, rule: Rule) -> dict[str, Any]:
+    """The decay of columns as one of rows: slots are the rows of the first memory."""
+    if not by_slot(rule):
+        return {}
+    decay, retention = _by_value(spec.retention.decay), spec.retention
+    return {
+        "retention": retention.model_copy(update={"decay": ONE, "row_decay": decay}),
+        "coefficients": {name: _by_value(c) for name, c in spec.coefficients.items()},
+    }
+
+
+def _by_value(declared: Declared) -> Declared:
+    return declared.model_copy(update={"per": "value"}) if declared.per == "key" else declared
+
+
+def refusal(rule: Rule) -> str | None:
+    """Why slots of this rule are not compiled yet, or ``None``."""
+    spec, keys = rule.problem.spec, rule.problem.spec.keys
+    plain = rule.window == 1 and spec.optimizer.micro_steps == 1 and spec.optimizer.inner_steps == 1
+    if rule.structure.kind != "additive" or not plain:
+        return "slots are compiled for one additive step a token, other rules are not compiled yet"
+    if rule.phase or spec.readout != Readout() or rule.row_decay != 1:
+        return "slots with a phase, a row decay or a read-out of their own are not compiled yet"
+    if keys.write is None or keys.value is not None or rule.problem.keys["write"].has(
+        sp.Symbol("k", real=True)
+    ):  # fmt: skip
+        return "the write keys live in the slots: 'keys.write' of coefficients or 'own' is compiled"
+    return None
+
+
+def signature(rule: Rule, keys: Signature, values: Signature) -> Signature:
+    """What the two together take and carry."""
+    coefficients = tuple(_in_slots(c) for c in values.coefficients)
+    own = rule.problem.spec.keys.write
+    return replace(
+        keys,
+        name=rule.name,
+        coefficients=coefficients,
+        states=(
+            State("K", "sk", "the keys of the slots"),
+            State("W", "vs", "the values of the slots"),
+        ),
+        keys=("write",) if own is not None and own.own else (),
+        forms=tuple(form for form in keys.forms if form in values.forms),
+        once=values.once,
+        slots=slots_of(rule),
+    )
+
+
+def _in_slots(coefficient: Coefficient) -> Coefficient:
+    return replace(coefficient, axes="s") if coefficient.axes == "K" else coefficient
+
+
+def written(rule: Rule) -> str:
+    """The source of w_t as a function of the operator's arguments."""
+    expr = rule.problem.keys["write"]
+    arguments, names = [], {}
+    for symbol in sorted(expr.free_symbols, key=str):
+        scalar = rule.problem.scalar(symbol.name)
+        argument = symbol.name if scalar is None else scalar.argument
+        assert argument is not None
+        arguments.append(argument)
+        logarithmic = scalar is not None and scalar.logarithmic
+        names[symbol.name] = f"torch.exp({argument})" if logarithmic else argument
+    return (
+        f"def written({', '.join(arguments)}):\n"
+        '    """w: what each slot takes in of a token."""\n'
+        f"    return {print_torch(expr, names)}\n"
+    )

@@ -1,0 +1,73 @@
+"""What a layer is made of, as data of the generated module: its block and its coefficients."""
+
+from dataclasses import dataclass, replace
+
+HEAD = 64
+"""Channels of a head where the spec does not say."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The block around a rule, as the spec has it; ``None`` where the size follows from dim."""
+
+    heads: int | None = None
+    key_dim: int | None = None
+    value_dim: int | None = None
+    groups: int = 1
+    """Query heads for each key head."""
+    convolution: int = 4
+    """Taps; 0 leaves it out."""
+    qk_norm: str = "l2"
+    scale: float | None = None
+    output_norm: str = "rms"
+    rotary: bool = False
+
+    def resized(self, heads: int | None, key_dim: int | None, value_dim: int | None) -> "Block":
+        """The block with other sizes, where they are given."""
+        return replace(
+            self,
+            heads=heads or self.heads,
+            key_dim=key_dim or self.key_dim,
+            value_dim=value_dim or self.value_dim,
+        )
+
+    def sizes(self, dim: int, *, square: bool) -> "Sizes":
+        """The sizes at ``dim`` channels; ``square``: d_k = d_v is needed.
+
+        Heads are dim / value_dim, or dim / 64, and at least one; a head's keys and values share
+        out the channels.
+        """
+        heads = self.heads or max(1, dim // (self.value_dim or HEAD))
+        even = max(1, dim // heads)
+        value = self.value_dim or (self.key_dim if square and self.key_dim else even)
+        key = self.key_dim or (value if square else even)
+        if heads % self.groups:
+            raise ValueError(f"heads must be a multiple of groups; read {heads} and {self.groups}")
+        if square and key != value:
+            raise ValueError(f"key_dim = value_dim is needed; read {key} and {value}")
+        if self.rotary and key % 2:
+            raise ValueError(f"rotary positions need an even key_dim; read {key}")
+        return Sizes(heads, heads // self.groups, key, value)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Query heads, key heads H, and a head's d_k and d_v."""
+
+    heads: int
+    key_heads: int
+    key_dim: int
+    value_dim: int
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A coefficient that a layer learns, before its activation."""
+
+    name: str
+    argument: str
+    """The operator's argument that it becomes."""
+    origin: str
+    """``input``: an affine map of x; ``parameter``: a number for each head or channel."""
+    start: tuple[float, float]
+    """The range over heads and channels in which it starts."""

@@ -1,0 +1,27 @@
+"""Norms over the last axis, computed in float32 at least."""
+
+import torch
+from torch import Tensor
+
+EPSILON = 1e-6
+"""Under the roots."""
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def widened(x: Tensor) -> Tensor:
+    """x, in float32 if it has only 16 bits."""
+    return x.float() if x.dtype in HALF else x
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / sqrt(‖x‖² + ε): of length one, unless x is tiny."""
+    wide = widened(x)
+    return (wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + EPSILON)).to(x.dtype)
+
+
+def rms(x: Tensor, weight: Tensor) -> Tensor:
+    """x / sqrt(mean x² + ε) times a weight of its last axis."""
+    wide = widened(x)
+    scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPSILON)
+    return (scaled * weight).to(x.dtype)

@@ -1,0 +1,37 @@
+"""Where tokens stand: rotary positions, and padding moved behind the tokens."""
+
+import torch
+from torch import Tensor
+
+BASE = 10_000.0
+"""The longest wavelength of a rotary position, over 2π."""
+
+
+def rotate(x: Tensor, position: Tensor) -> Tensor:
+    """Turn channel pairs (i, i + d/2) by position · BASE^(−2i/d) (Su et al. 2021).
+
+    x [B, T, …, d] with even d, position [B, T].
+    """
+    half = x.shape[-1] // 2
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    rates = BASE ** (-torch.arange(half, device=x.device, dtype=wide) / half)
+    angle = position[..., None].to(wide) * rates
+    angle = angle.reshape(*position.shape, *[1] * (x.ndim - 3), half)
+    cos, sin = torch.cos(angle).to(x.dtype), torch.sin(angle).to(x.dtype)
+    low, high = x[..., :half], x[..., half:]
+    return torch.cat([low * cos - high * sin, low * sin + high * cos], -1)
+
+
+def live_first(mask: Tensor) -> Tensor:
+    """The order that puts each row's tokens before its padding and keeps them in order, [B, T]."""
+    return torch.argsort(~mask, dim=1, stable=True)
+
+
+def taken(x: Tensor, order: Tensor) -> Tensor:
+    """x [B, T, dim] in an order [B, T]."""
+    return x.gather(1, order[..., None].expand_as(x))
+
+
+def put_back(y: Tensor, order: Tensor, mask: Tensor) -> Tensor:
+    """The inverse of ``taken``, zero at padding."""
+    return taken(y, torch.argsort(order, dim=1)) * mask[..., None]

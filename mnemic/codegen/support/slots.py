@@ -1,0 +1,123 @@
+"""Slots: two gated memories, of the slots' keys and of their values, read through a softmax.
+
+K_t = Diag(α_t) K_{t−1} + w_t k_tᵀ, q′_t = softmax(K_t q_t), W_t = W_{t−1} Diag(α_t) + v_t w_tᵀ,
+y_t = W_t q′_t: both are rules of their own, so forms, states and splits are theirs.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .arguments import check, fail, one_of
+from .norms import widened
+from .operator import Operator
+from .signature import Coefficient, Signature
+
+States = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class SlotOperator:
+    """``out, state = rule(q, k, v, **coefficients)`` as any other operator.
+
+    ``keys`` reads what the slots hold for a query, ``values`` what they hold for a softmax of
+    that; ``write`` gives w_t from the arguments. The states are K [B, H, m, d_k] and W [B, H, d_v,
+    m].
+    """
+
+    signature: Signature
+    keys: Operator
+    values: Operator
+    by_slot: bool
+    """Whether each slot has a decay of its own."""
+    write: Callable[..., Tensor]
+
+    @property
+    def name(self) -> str:
+        """The system's name."""
+        return self.signature.name
+
+    @property
+    def coefficients(self) -> Mapping[str, Coefficient]:
+        """Each coefficient by name, with its meaning, shape and range."""
+        return {c.name: c for c in self.signature.coefficients}
+
+    @property
+    def state(self) -> Mapping[str, str]:
+        """Each carried state by name, with its meaning."""
+        return {s.name: f"{s.meaning} {s.axes}" for s in self.signature.states}
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The forms that this rule has."""
+        return self.signature.forms
+
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        form: str = "auto",
+        initial_state: Mapping[str, Tensor] | None = None,
+        output_final_state: bool = False,
+        params: Mapping[str, Tensor] | None = None,
+        cu_seqlens: Tensor | None = None,
+        mask: Tensor | None = None,
+        chunk_size: int | None = None,
+        **coefficients: Tensor,
+    ) -> tuple[Tensor, States | None]:
+        """Run both memories; see ``Operator``. Coefficients of slots are [B, T, H, m]."""
+        check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
+        one_of(self.signature, "form", form, ("auto", *self.forms))
+        if params:
+            raise fail(self.signature, f"params: this rule has none; read {', '.join(params)}")
+        for name in initial_state or {}:
+            one_of(self.signature, "initial_state", name, ("K", "W"))
+        given = {name: widened(x) for name, x in coefficients.items()}
+        state = initial_state or {}
+        call = _Call(form, mask, cu_seqlens, chunk_size)
+        q, k, dtype = widened(q), widened(k), v.dtype
+        w = self._written(given, k)
+        held, keys = call.run(self.keys, q, k, w, self._renamed(given), state.get("K"))
+        read = torch.softmax(held, -1)
+        out, values = call.run(self.values, read, w, widened(v), given, state.get("W"))
+        states = {"K": keys["W"], "W": values["W"]}
+        return out.to(dtype), states if output_final_state else None
+
+    def _written(self, given: Mapping[str, Tensor], k: Tensor) -> Tensor:
+        """w [B, T, H, m]."""
+        names = inspect.signature(self.write).parameters
+        w: Tensor = self.write(**{name: given[name] for name in names})
+        return w if w.ndim == k.ndim else w[..., None].expand(*w.shape, self.signature.slots)
+
+    def _renamed(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A decay of each slot is one of the columns of W, and of the rows of K."""
+        return {"log_beta" if self.by_slot and n == "log_alpha" else n: x for n, x in given.items()}
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What both memories are called with."""
+
+    form: str
+    mask: Tensor | None
+    cu_seqlens: Tensor | None
+    chunk_size: int | None
+
+    def run(
+        self, rule: Operator, q: Tensor, k: Tensor, v: Tensor, given: Mapping[str, Tensor],
+        start: Tensor | None,
+    ) -> tuple[Tensor, States]:  # fmt: skip
+        """One memory, with what it takes of the coefficients."""
+        out, state = rule(
+            q, k, v, form=self.form, mask=self.mask, cu_seqlens=self.cu_seqlens,
+            chunk_size=self.chunk_size, output_final_state=True,
+            initial_state=None if start is None else {"W": start},
+            **{name: given[name] for name in rule.coefficients},  # type: ignore[arg-type]
+        )  # fmt: skip
+        assert state is not None
+        return out, state

@@ -1,0 +1,103 @@
+"""Queries, keys and values of a layer: projected, convolved, activated, normed, turned."""
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from . import positions
+from .block import Block, Sizes
+from .convolution import ShortConvolution
+from .norms import unit
+from .signature import Signature
+
+States = dict[str, Tensor]
+Activation = Callable[[Tensor], Tensor]
+
+
+class Vectors(nn.Module):
+    """[B, T, dim] → q, k, v and the keys of their own that a rule takes, [B, T, (n,) H, d].
+
+    k = unit(σ(conv(W_k x))), turned by its position; q likewise, scaled; v = σ(conv(W_v x)).
+
+    Args:
+        dim: channels of x.
+        signature: of the rule.
+        block, sizes: of the layer.
+        activations: σ by vector.
+        constant: vectors that are the same everywhere, and what they are.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        signature: Signature,
+        block: Block,
+        sizes: Sizes,
+        activations: Mapping[str, Activation],
+        constant: Mapping[str, float],
+    ) -> None:
+        super().__init__()
+        self.block, self.activations, self.constant = block, activations, constant
+        names = ("q", "k", "v", *signature.keys)
+        self.shapes = {name: vector_shape(name, signature, sizes) for name in names}
+        projected = [name for name in names if name not in constant]
+        self.channels = {name: torch.Size(self.shapes[name]).numel() for name in projected}
+        total = sum(self.channels.values())
+        self.project = projection(dim, total)
+        self.convolution = ShortConvolution(total, block.convolution) if block.convolution else None
+
+    def forward(
+        self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None
+    ) -> tuple[States, States]:
+        """The vectors by name, and this part of the state after x; see ``MemoryLayer``."""
+        after: States = {}
+        mixed: Tensor = self.project(x)
+        if self.convolution is not None:
+            tail = state.get("convolution")
+            mixed, after["convolution"] = self.convolution(mixed, tail, lengths)
+        position = self._position(x, state, lengths, after)
+        parts = torch.split(mixed, list(self.channels.values()), -1)
+        found = {}
+        for name, part in zip(self.channels, parts, strict=True):
+            vector = self.activations[name](part).reshape(*x.shape[:2], *self.shapes[name])
+            found[name] = vector if name == "v" else self._key(vector, position)
+        for name, value in self.constant.items():
+            found[name] = mixed.new_full((*x.shape[:2], *self.shapes[name]), value)
+        if self.block.scale is not None:
+            found["q"] = found["q"] * self.block.scale
+        return found, after
+
+    def _position(
+        self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, after: States
+    ) -> Tensor | None:
+        """The number of each token, [B, T], where positions turn the keys."""
+        if not self.block.rotary:
+            return None
+        first = state.get("tokens")
+        if first is None:
+            first = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
+        after["tokens"] = first + (x.shape[1] if lengths is None else lengths)
+        return first[:, None] + torch.arange(x.shape[1], device=x.device)
+
+    def _key(self, x: Tensor, position: Tensor | None) -> Tensor:
+        if self.block.qk_norm == "l2":
+            x = unit(x)
+        return x if position is None else positions.rotate(x, position)
+
+
+def projection(inputs: int, outputs: int, size: float = 1.0) -> nn.Linear:
+    """A linear map without bias, drawn from N(0, size²/inputs)."""
+    found = nn.Linear(inputs, outputs, bias=False)
+    nn.init.normal_(found.weight, std=size / math.sqrt(inputs))
+    return found
+
+
+def vector_shape(name: str, signature: Signature, sizes: Sizes) -> tuple[int, ...]:
+    """The shape of a vector after [B, T]: [H, d], or [n, H, d] with n steps a token."""
+    if name == "q":
+        return (sizes.heads, sizes.key_dim)
+    steps = (signature.steps,) if signature.steps > 1 else ()
+    key = signature.slots if signature.slots and name in signature.keys else sizes.key_dim
+    return (*steps, sizes.key_heads, sizes.value_dim if name == "v" else key)
