@@ -1,6 +1,6 @@
 """A compiled rule as an operator and as a layer.
 
-Run it with ``.venv/bin/python examples/operator.py``.
+Run it with ``.venv/bin/python examples/operator_and_layer.py``.
 """
 
 import torch
