@@ -101,7 +101,7 @@ def _values(rule: Rule, given: Arguments, position: Tensor, heads: int) -> dict[
 
 
 def _argument(scalar: Scalar, given: Arguments, rule: Rule) -> Tensor:
-    if scalar.argument not in given:
+    if scalar.argument is None or scalar.argument not in given:
         raise ValueError(f"the rule '{rule.name}' needs the argument '{scalar.argument}'")
     x = given[scalar.argument].double()
     x = torch.exp(x) if scalar.logarithmic else x
@@ -160,13 +160,16 @@ def _keyed(
     groups = q.shape[2] // k.shape[3]
     asked = [q[:, :, None, g::groups] for g in range(groups)]
     queries = [feature_map(problem, x, position[:, :, None, None]) for x in asked]
+    predict, erase, write = (_rotated(roles[r], angle) for r in ROLES[:3])
     return Keyed(
-        *(_rotated(roles[r], angle) for r in ("predict", "erase", "write")),
-        roles["value"],
-        plain["predict"].transpose(-1, -2),
-        tuple(_rotated(place(x), angle) for x in queries),
-        tuple(_column(x) for x in asked),
-        _column(mapped["k"]),
+        predict=predict,
+        erase=erase,
+        write=write,
+        value=roles["value"],
+        raw=plain["predict"].transpose(-1, -2),
+        queries=tuple(_rotated(place(x), angle) for x in queries),
+        raw_queries=tuple(_column(x) for x in asked),
+        key=_column(mapped["k"]),
     )
 
 

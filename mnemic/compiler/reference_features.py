@@ -98,4 +98,5 @@ def projection(size: int, count: int, seed: int) -> Tensor:
         blocks.append(torch.linalg.qr(square)[0].T)
     rows = torch.cat(blocks)[:count]
     norms = torch.randn(count, size, generator=generator, dtype=torch.float64).norm(dim=1)
-    return rows * norms[:, None]
+    omega: Tensor = rows * norms[:, None]
+    return omega

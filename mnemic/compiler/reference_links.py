@@ -20,6 +20,7 @@ AXES: Final = {"all": (-2, -1), "rows": (-1,), "columns": (-2,)}
 
 TINY: Final = 1e-30
 HALVINGS: Final = 110
+KINK: Final = 1e-6
 
 Values = dict[Any, Tensor]
 
@@ -109,8 +110,9 @@ def _polish(excess: Callable[[Tensor], Tensor], root: Tensor) -> Tensor:
     with torch.enable_grad():
         point = root.detach().requires_grad_()
         (steep,) = torch.autograd.grad(excess(point).sum(), point)
-    usable = (steep.abs() > TINY) & steep.isfinite()
-    return root - torch.where(usable, excess(root) / torch.where(usable, steep, 1.0), 0.0)
+    left = excess(root)  # far from zero where the root is a kink, which Newton would leave
+    usable = (steep.abs() > TINY) & steep.isfinite() & (left.detach().abs() < KINK)
+    return root - torch.where(usable, left / torch.where(usable, steep, 1.0), 0.0)
 
 
 def _with_multiplier(link: Link, dual: Tensor, values: Values, weight: Tensor) -> Tensor:
@@ -129,9 +131,12 @@ def _with_multiplier(link: Link, dual: Tensor, values: Values, weight: Tensor) -
     top = bottom + 1.0
     with torch.no_grad():
         for _ in range(200):
-            wide = torch.tensor(1.0 if high != sp.oo else 2.0)
-            bottom = torch.where(excess(bottom) > 0, top - wide * (top - bottom), bottom)
-            top = torch.where(excess(top) < 0, bottom + 2 * (top - bottom), top)
+            early, late = excess(bottom) > 0, excess(top) < 0
+            if not bool((early & (high == sp.oo)).any() or late.any()):
+                break
+            wide = 1.0 if high != sp.oo else 2.0
+            bottom = torch.where(early, top - wide * (top - bottom), bottom)
+            top = torch.where(late, bottom + 2 * (top - bottom), top)
     zeta = _bisect(excess, bottom, top)
     return entries(_polish(excess, zeta))
 

@@ -38,9 +38,7 @@ def run(
             forget * cross + weight * v @ x,
             prior if moments.constant else forget * prior,
         )
-        state = tuple(  # type: ignore[assignment]
-            chosen(inputs.mask[:, t], a, b) for a, b in zip(new, state, strict=True)
-        )
+        state = tuple(chosen(inputs.mask[:, t], a, b) for a, b in zip(new, state, strict=True))
         memories.append(_solution(rule, moments, state, values))
     return memories, dict(zip(("H", "U", "ridge"), state, strict=True))
 
@@ -61,7 +59,8 @@ def _solution(
     ridge = evaluate(moments.ridge, values) * prior
     whole = second + ridge * torch.eye(second.shape[-1], dtype=torch.float64)
     if moments.steps == 0:
-        return torch.linalg.solve(whole, cross.transpose(-1, -2)).transpose(-1, -2)
+        exact: Tensor = torch.linalg.solve(whole, cross.transpose(-1, -2))
+        return exact.transpose(-1, -2)
     rate = evaluate(rule.rate, {s: x for s, x in values.items() if s.name != "gamma"} | _unit())
     memory = torch.zeros_like(cross)
     for _ in range(moments.steps):

@@ -1,0 +1,161 @@
+"""Derived rules against the problem as written, for every spec and for expressions of our own."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.rule import Rule
+from mnemic.compiler.verify import verify
+from mnemic.dsl.load import load
+from mnemic.dsl.spec import Spec
+
+SPECS = sorted((Path(__file__).parents[2] / "specs").rglob("*.yaml"))
+
+BIASES = (
+    "log(cosh(e))",
+    "sqrt(1+e**2)-1",
+    "abs(e)**2.5",
+    "n**3",
+    "log(1+n**2)",
+    "-v*log(sigmoid(y))-(1-v)*log(1-sigmoid(y))",
+    "max(abs(e)-1/4,0)**2",
+    "where(n<=1,e**2/2,abs(e))",
+    "e*atan(e)-log(1+e**2)/2",
+    "1-exp(-n**2/2)",
+    "-v*tanh(y)",
+)
+
+RETENTIONS: tuple[dict[str, object], ...] = (
+    {"local": {"bregman": "w*log(w)-w"}},
+    {"local": {"bregman": "cosh(w)"}},
+    {"local": {"bregman": "w**4/4+w**2/2"}},
+    {"local": {"bregman": "(1+w)*log(1+w)+(1-w)*log(1-w)"}},
+    {"local": {"bregman": "cosh(w)"}, "global": {"l2": 0.3}},
+    {"local": {"bregman": "cosh(w)"}, "global": {"elastic": {"l1": 0.05, "l2": 0.1}}},
+    {"local": {"bregman": "w**4/4+w**2/2"}, "global": {"entropy": 0.3}},
+    {"local": "kl", "global": {"entropy": 0.3}},
+    {"local": "kl", "global": {"l2": 0.3}},
+    {"local": "kl", "constraint": {"kind": "simplex", "scale": 2, "over": "rows"}},
+    {
+        "local": "kl",
+        "global": {"entropy": "learned"},
+        "constraint": {"kind": "simplex", "scale": 2, "over": "columns"},
+        "decay": "token",
+    },
+    {
+        "local": {"bregman": "(1+w)*log(1+w)+(1-w)*log(1-w)"},
+        "constraint": {"kind": "simplex", "scale": 2, "over": "columns"},
+    },
+    {"global": {"l2": "token"}, "decay": 1},
+    {"view": "ftrl", "global": {"l2": 0.3}, "decay": "token"},
+    {"view": "ftrl", "global": {"elastic": {"l1": 0.05, "l2": 0.1}}},
+    {"constraint": {"kind": "simplex", "scale": 2, "over": "all"}},
+    {"constraint": {"kind": "ball", "radius": 1}},
+    {"view": "ftrl", "global": {"lq": 3}},
+    *(
+        {"local": {"f-divergence": f}, "constraint": {"kind": "simplex", "scale": 2, "over": over}}
+        for f, over in (
+            ("(x-1)**2", "rows"),
+            ("x**3/3", "columns"),
+            ("-log(x)", "all"),
+            ("jensen-shannon", "rows"),
+            ("hellinger", "columns"),
+            ("kl", "all"),
+        )
+    ),
+    {"local": {"f-divergence": "x**3/3"}},
+    {"local": {"f-divergence": "kl"}},
+)
+
+STEPS: tuple[dict[str, object], ...] = (
+    {"optimizer": {"method": "momentum", "rate": "token", "momentum": "token"}, "window": 3},
+    {"optimizer": {"rate": "token", "inner_steps": 2}, "retention": {"decay": "token"}},
+    {"optimizer": {"rate": "token", "anchor": {"chunk": 3}}, "window": 2, "weights": "token"},
+    {"optimizer": {"rate": "token"}, "weights": "window", "window": 3, "features": "elu"},
+    {"optimizer": {"rate": "channel"}, "retention": {"decay": "channel", "order": "before"}},
+    {"optimizer": "implicit", "weights": "token"},
+    {"optimizer": {"method": "flow", "rate": "learned"}, "weights": "token"},
+    {"optimizer": {"rate": {"from": "input", "normalized": True}}, "weights": "token"},
+    {"optimizer": {"method": "flow", "rate": "learned"}, "features": {"kind": "dpfp"}},
+    {"optimizer": {"rate": "token"}, "memory": "diagonal", "retention": {"decay": "channel"}},
+    {"optimizer": {"rate": "token"}, "readout": {"memory": "before"}, "features": "softmax"},
+    {
+        "optimizer": {"rate": "token", "anchor": {"chunk": 4}},
+        "readout": {"memory": "anchor"},
+        "features": {"kind": "polynomial", "degree": 2},
+    },
+    {
+        "optimizer": {"rate": "token", "anchor": {"chunk": 3}},
+        "retention": {"global": {"elastic": {"l1": 0.05, "l2": 0.1}}},
+    },
+    {
+        "optimizer": {"rate": "token", "micro_steps": 2, "momentum": "token"},
+        "retention": {"decay": "token", "order": "before"},
+    },
+)
+
+
+def passes(rule: Rule) -> None:
+    checks = verify(rule)
+    assert checks
+    assert not [check for check in checks if not check.passed]
+
+
+def spec(**axes: object) -> Spec:
+    return Spec.model_validate({"name": "made", **axes})
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_specs(path: Path) -> None:
+    rule = derive_spec(load(path))
+    if rule.problem.spec.bias is not None and rule.structure.kind != "nonparametric":
+        passes(rule)
+
+
+@pytest.mark.parametrize("text", BIASES)
+def test_biases(text: str) -> None:
+    passes(derive_spec(spec(bias={"expr": text}, optimizer={"rate": "token"})))
+
+
+@pytest.mark.parametrize("text", ["abs(e)**2.5", "n**3", "log(1+n**2)"])
+def test_normalised_rates(text: str) -> None:
+    rate = {"from": "input", "normalized": True}
+    passes(derive_spec(spec(bias={"expr": text}, optimizer={"rate": rate})))
+
+
+@pytest.mark.parametrize(
+    "bias", [{"kind": "lp", "p": 1, "smooth": 30}, {"expr": "abs(e)", "smooth": 9}]
+)
+def test_smooth_stand_ins(bias: dict[str, object]) -> None:
+    passes(derive_spec(spec(bias=bias, optimizer={"rate": "token"})))
+
+
+@pytest.mark.parametrize("retention", RETENTIONS, ids=str)
+def test_retentions(retention: dict[str, object]) -> None:
+    passes(derive_spec(spec(bias="l2", retention=retention, optimizer={"rate": "token"})))
+
+
+@pytest.mark.parametrize("axes", STEPS, ids=str)
+def test_steps(axes: dict[str, object]) -> None:
+    passes(derive_spec(spec(bias="l2", **axes)))
+
+
+def test_a_wrong_rule_is_found() -> None:
+    """The checks see a wrong sign, slope, link and rate."""
+    axes = {"retention": {"local": "kl", "global": {"entropy": 0.3}}}
+    rule = derive_spec(spec(bias="l2", optimizer={"rate": "token"}, **axes))
+    error, retained = rule.error, rule.retained
+    link = replace(retained.link, expr=sp.exp(2 * sym.a))
+    wrong = {
+        "error signal": replace(rule, error=replace(error, signal=-error.signal)),
+        "slope": replace(rule, error=replace(error, slope=2 * error.slope)),
+        "retention": replace(rule, retained=replace(retained, link=link)),
+        "recurrence": replace(rule, rate=2 * rule.rate),
+    }
+    for name, broken in wrong.items():
+        failed = [check.name for check in verify(broken) if not check.passed]
+        assert name in failed
