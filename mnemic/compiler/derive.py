@@ -34,14 +34,14 @@ def _derive(problem: Problem) -> Rule:
     spec = problem.spec
     loss_error = error_signal.derive(problem.loss, getattr(spec.bias, "smooth", None))
     step = _step(problem, loss_error)
-    retained = _retained(problem, step.rate)
+    own = _own_rate(problem)
+    retained = _retained(problem, step.rate if own == sp.oo else own)
     moments = _moments(problem, step.error)
     alpha = problem.value("alpha")
     anchor = spec.optimizer.anchor.chunk
     split = _splits(problem, step.error)
-    rate = problem_rate(problem, step.rate)
     facts = Facts(
-        problem, step.error, retained, moments, _per(problem, rate),
+        problem, step.error, retained, moments, _per(problem, step.rate),
         problem.scalar("beta") is not None, anchor,
     )  # fmt: skip
     structure = classify(facts)
@@ -50,7 +50,7 @@ def _derive(problem: Problem) -> Rule:
     return Rule(
         problem=problem,
         error=step.error,
-        rate=rate,
+        rate=step.rate,
         gain=retained.gain,
         decay=sp.simplify(alpha * retained.decay),
         row_decay=problem.value("beta"),
@@ -73,9 +73,7 @@ def _derive(problem: Problem) -> Rule:
 
 def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     optimizer = problem.spec.optimizer
-    name = "delta" if optimizer.method == "implicit" else "eta"
-    scalar = problem.scalar(name)
-    rate = scalar.expr if scalar is not None else sp.Integer(1)
+    rate = problem_rate(problem, _own_rate(problem))
     plain_keys = len({problem.keys[r] for r in ("predict", "erase", "write")}) == 1
     if optimizer.method in STEPS or optimizer.rate.normalized:
         if not plain_keys or window_of(problem.spec) > 1:
@@ -85,6 +83,11 @@ def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     if optimizer.rate.normalized:
         return steps.normalized(error, rate)
     return STEPS.get(optimizer.method, steps.plain)(error, rate)
+
+
+def _own_rate(problem: Problem) -> Any:
+    """η, or the δ of an implicit step."""
+    return problem.value("delta" if problem.spec.optimizer.method == "implicit" else "eta")
 
 
 def problem_rate(problem: Problem, rate: Any) -> Any:

@@ -73,7 +73,7 @@ def bregman(
 ) -> Retained:
     """Solve the stationarity of a Bregman retention with a separable global term."""
     mirror = tidy(sp.diff(generator, sym.w))
-    domain = find_domain(generator)
+    domain = find_domain(generator + penalty)
     weight = sp.Integer(1) if leader else rate
     whole = mirror + weight * tidy(sp.diff(penalty, sym.w))
     kind, scale, over = constraint
@@ -171,7 +171,8 @@ def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
         raise Refused("an f-divergence is defined on W ≥ 0: use a simplex")
     steps = (("stationarity", sp.Eq(slope, sym.a - sym.zeta)), ("g", g))
     log_g = None if g is None else sp.simplify(sp.expand_log(sp.log(g), force=True))
-    if log_g is not None and log_g.is_polynomial(sym.a) and sp.degree(log_g, sym.a) == 1:
+    linear = log_g is not None and log_g.is_polynomial(sym.a) and sp.degree(log_g, sym.a) == 1
+    if linear and (kind == "simplex" or log_g.subs(sym.a, 0) == 0):  # ζ takes up a constant
         entropy = bregman(
             sym.w * sp.log(sym.w) - sym.w, sp.Integer(0), 0, leader=False, constraint=constraint
         )
@@ -197,6 +198,7 @@ def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
 
 def find_domain(generator: Any) -> tuple[Any, Any]:
     """The widest of ``DOMAINS`` on which the generator is real and strictly convex."""
+    generator = generator.subs({s: sp.Rational(7, 10) for s in generator.free_symbols - {sym.w}})
     curvature = sp.lambdify(sym.w, tidy(sp.diff(generator, sym.w, 2)), "mpmath")
     value = sp.lambdify(sym.w, generator, "mpmath")
     for low, high in DOMAINS:

@@ -12,6 +12,9 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.error_signal import ErrorSignal, with_slope
 
+LARGEST_DEGREE = 2
+"""Of an implicit step's stationarity: beyond it SymPy's roots take minutes and are unreadable."""
+
 
 class NoClosedForm(Exception):
     """The step has no closed form for this loss."""
@@ -47,10 +50,10 @@ def implicit(error: ErrorSignal, rate: Any) -> Step:
 def _roots(equation: Any, z: Any, error: ErrorSignal) -> Any:
     if error.uses_norm or error.signal.has(sp.Piecewise, sp.Abs, sp.sign, sp.Max):
         raise NoClosedForm("the stationarity of the implicit step is not a smooth scalar equation")
-    try:
-        found = [r for r in sp.solve(equation, z) if not r.has(sp.I)]
-    except NotImplementedError:
-        found = []
+    numerator = sp.numer(sp.together(equation))
+    if not numerator.is_polynomial(z) or sp.degree(numerator, z) > LARGEST_DEGREE:
+        raise NoClosedForm("the stationarity of the implicit step is no polynomial of low degree")
+    found = [r for r in sp.solve(equation, z) if not r.has(sp.I)]
     if len(found) != 1:
         raise NoClosedForm(f"the stationarity of the implicit step has {len(found)} closed roots")
     return found[0]
