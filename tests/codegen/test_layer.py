@@ -1,0 +1,245 @@
+"""Layers of every spec: they learn, step, split and pad, in every dtype, as one sequence does."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conformance import NAMES, close
+from torch import Tensor
+
+import mnemic
+from mnemic.codegen.activations import expression, logarithm, reached
+from mnemic.codegen.package import load
+from mnemic.codegen.torch_printer import print_torch
+from mnemic.errors import InvalidSpec
+from mnemic.pipeline import compile as compile_spec
+
+DIM, TOKENS = 32, 12
+HALF = (torch.float16, torch.bfloat16)
+
+Tensors = dict[str, Tensor]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where compiled folders lie."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+def layer(spec: Any, folder: Path, dim: int = DIM, **options: Any) -> Any:
+    """A layer of a spec, in float64, always the same one."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return _type(json.dumps(spec), folder)(dim, **options).double()
+
+
+@cache
+def _type(text: str, folder: Path) -> Any:
+    digest = f"f{abs(hash(text))}"
+    return load(compile_spec(json.loads(text), out=folder / digest).folder).Layer
+
+
+def sequence(batch: int = 2, tokens: int = TOKENS, dim: int = DIM) -> Tensor:
+    """x [B, T, dim]."""
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(batch, tokens, dim, dtype=torch.float64, generator=generator)
+
+
+def agree(found: tuple[Tensor, Tensors], expected: tuple[Tensor, Tensors]) -> None:
+    """Assert that outputs and states agree."""
+    close({"y": found[0], **found[1]}, {"y": expected[0], **expected[1]})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_spec_makes_a_layer(name: str, folder: Path) -> None:
+    made = layer(name, folder)
+    x = sequence().requires_grad_()
+    y, state = made(x, output_state=True)
+    assert y.shape == x.shape
+    y.square().sum().backward()
+    assert x.grad is not None
+    for gradient in (x.grad, *(p.grad for p in made.parameters())):
+        assert gradient is not None  # every parameter has a part in it
+        assert gradient.isfinite().all()
+    with torch.no_grad():
+        _steps(made, x, (y, state))
+        _split(made, x, (y, state))
+        _padded(made, x, (y, state))
+
+
+def _steps(made: Any, x: Tensor, whole: tuple[Tensor, Tensors]) -> None:
+    found, state = [], None
+    for x_t in x.unbind(1):
+        y_t, state = made.step(x_t, state)
+        found.append(y_t)
+    assert state is not None
+    agree((torch.stack(found, 1), state), whole)
+
+
+def _split(made: Any, x: Tensor, whole: tuple[Tensor, Tensors]) -> None:
+    found, state = [], None
+    for piece in x.split([1, 0, 5, 6], 1):
+        y, state = made(piece, state=state, output_state=True)
+        found.append(y)
+    assert state is not None
+    agree((torch.cat(found, 1), state), whole)
+
+
+def _padded(made: Any, x: Tensor, whole: tuple[Tensor, Tensors]) -> None:
+    padded = torch.cat([torch.full_like(x[:, :3], 7.0), x], 1)
+    mask = torch.arange(padded.shape[1]).expand(padded.shape[:2]) >= 3
+    y, state = made(padded, mask=mask, output_state=True)
+    assert not y[:, :3].any()
+    agree((y[:, 3:], state), whole)
+
+
+@pytest.mark.parametrize("name", ["gated-deltanet", "retnet", "gsa", "swla"])
+def test_padding_anywhere_and_by_row(name: str, folder: Path) -> None:
+    made, x = layer(name, folder), sequence(tokens=9)
+    mask = torch.tensor(
+        [[1, 0, 1, 1, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1, 1, 1, 1]], dtype=torch.bool
+    )
+    first, state = made(x, mask=mask, output_state=True)
+    second, last = made(x, state=state, mask=mask.flip(0), output_state=True)
+    for row in range(2):
+        live = torch.cat([x[row, mask[row]], x[row, mask[1 - row]]])[None]
+        y = torch.cat([first[row, mask[row]], second[row, mask[1 - row]]])[None]
+        state = {n: s[row : row + 1] for n, s in last.items()}
+        agree((y, state), made(live, output_state=True))
+
+
+@pytest.mark.parametrize("name", ["gated-deltanet", "retnet", "gsa", "swla"])
+def test_packed_documents_keep_apart(name: str, folder: Path) -> None:
+    made, x = layer(name, folder), sequence(1)
+    ends = torch.tensor([0, 5, 5, 12])
+    y, state = made(x, cu_seqlens=ends, output_state=True)
+    apart = [made(x[:, low:high], output_state=True) for low, high in ((0, 5), (5, 5), (5, 12))]
+    states = {n: torch.cat([s[n] for _, s in apart]) for n in state}
+    agree((y, state), (torch.cat([y for y, _ in apart], 1), states))
+    again, after = made(x, state=state, cu_seqlens=ends, output_state=True)
+    own = {n: s[2:] for n, s in state.items()}
+    expected = made(x[:, 5:], state=own, output_state=True)
+    agree((again[:, 5:], {n: s[2:] for n, s in after.items()}), expected)
+
+
+@pytest.mark.parametrize("name", ["gated-deltanet", "retnet", "hgrn", "mlstm", "deltaproduct"])
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("autocast", [False, True])
+def test_half_precision(name: str, dtype: torch.dtype, autocast: bool, folder: Path) -> None:
+    made, x = layer(name, folder).float(), sequence().float()
+    expected = made(x)
+    made, x = (made, x) if autocast else (made.to(dtype), x.to(dtype))
+    with torch.autocast("cpu", dtype=dtype, enabled=autocast):
+        y, state = made(x, output_state=True)
+        y_t, _ = made.step(x[:, 0], state)
+    assert y.dtype == y_t.dtype == dtype
+    y.float().square().sum().backward()
+    assert all(p.grad.isfinite().all() for p in made.parameters())
+    assert (y.float() - expected).norm() < 0.2 * expected.norm()
+
+
+def test_forms_and_sizes(folder: Path) -> None:
+    made, x = layer("gated-deltanet", folder, heads=4, key_dim=6, value_dim=10), sequence()
+    assert (made.sizes.heads, made.sizes.key_dim, made.sizes.value_dim) == (4, 6, 10)
+    close({"y": made(x, form="chunk")}, {"y": made(x, form="recurrent")})
+    with pytest.raises(ValueError, match="form: read 'chunks', allowed: auto, recurrent, chunk"):
+        made(x, form="chunks")
+    with pytest.raises(ValueError, match=r"x: read shape \[2, 12, 16\], expected \[B, T, 32\]"):
+        made(x[..., :16])
+    with pytest.raises(ValueError, match="mask: read"):
+        made(x, mask=torch.ones(2, 5, dtype=torch.bool))
+
+
+def test_heads_follow_from_the_channels(folder: Path) -> None:
+    heads = {dim: layer("deltanet", folder, dim).sizes.heads for dim in (16, 64, 192)}
+    assert heads == {16: 1, 64: 1, 192: 3}
+    assert layer("mamba", folder).sizes.heads == DIM  # value_dim is 1
+    assert layer("based", folder).sizes.key_dim == 16
+
+
+def test_grouped_heads(folder: Path) -> None:
+    spec = {"mnemic": 1, "name": "grouped", "bias": "l2", "optimizer": {"rate": "token"},
+            "block": {"heads": 4, "groups": 2}}  # fmt: skip
+    made, x = layer(spec, folder), sequence()
+    whole = made(x, output_state=True)
+    assert whole[1]["W"].shape == (2, 2, 8, 8)
+    with torch.no_grad():
+        _steps(made, x, whole)
+    with pytest.raises(ValueError, match="heads must be a multiple of groups; read 3 and 2"):
+        layer(spec, folder, heads=3)
+
+
+def test_rotary_positions_are_relative(folder: Path) -> None:
+    """Tokens that come later see the same, if all that went before lies in the state."""
+    made, x = layer("retnet", folder), sequence(1, 6)
+    before = {"tokens": torch.tensor([100]), "W": torch.zeros(1, 1, DIM, DIM)}
+    close({"y": made(x, state=before)}, {"y": made(x)}, 1e-8)
+    with pytest.raises(ValueError, match="rotary positions need an even key_dim; read 5"):
+        layer("retnet", folder, key_dim=5)
+
+
+def test_coefficients_start_where_they_are_told(folder: Path) -> None:
+    coefficient = {"from": "input", "per": "key", "activation": "sigmoid(x)**(1/16)", "init": 0.98}
+    spec = {"mnemic": 1, "name": "slow", "retention": {"decay": coefficient}}
+    made, x = layer(spec, folder), torch.zeros(1, 1, DIM, dtype=torch.float64)
+    log_alpha = made.coefficients(x)["log_alpha"]
+    assert log_alpha.exp().allclose(torch.full_like(log_alpha, 0.98), atol=1e-7)
+    alpha = layer("gla", folder, 64).coefficients(torch.zeros(1, 1, 64).double())["log_alpha"].exp()
+    assert 0.9699 < alpha.min() < 0.971 < 0.989 < alpha.max() < 0.9901
+    spec["retention"] = {"decay": {**coefficient, "activation": "sigmoid(x)/2", "init": 0.9}}
+    with pytest.raises(InvalidSpec, match="init: is no value of the activation: read '0.9'"):
+        compile_spec(spec, out=folder / "unreachable")
+
+
+LOGARITHMS = {
+    "sigmoid(x)**(1/16)": "0.0625 * F.logsigmoid(x)",
+    "exp(-3*softplus(x))": "-3 * F.softplus(x)",
+    "exp(-exp(x))": "-torch.exp(x)",
+    "1 - sigmoid(x)": "F.logsigmoid(-x)",
+    "exp": "x",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), LOGARITHMS.items())
+def test_logarithms_are_taken_inside(text: str, expected: str) -> None:
+    assert print_torch(logarithm(expression(text)), {}) == expected
+
+
+def test_values_of_an_activation_are_found() -> None:
+    assert reached(expression("sigmoid"), 0.5) == 0.0
+    assert reached(expression("softplus"), 0.05) == pytest.approx(-2.97062810906)
+    assert reached(expression("exp"), 4.0) == pytest.approx(1.38629436112)
+    assert reached(expression("x**2"), -1.0) is None
+
+
+BLOCKS: Mapping[str, tuple[dict[str, Any], str]] = {
+    "hybrid": ({"hybrid": "gate", "attention_window": 8}, "(hybrid: gate) is not compiled yet"),
+    "persistent": ({"persistent": 4}, "a prefix of persistent tokens is not compiled yet"),
+}
+
+
+@pytest.mark.parametrize("field", BLOCKS)
+def test_what_is_not_compiled_is_refused(field: str, tmp_path: Path) -> None:
+    block, message = BLOCKS[field]
+    with pytest.raises(InvalidSpec) as caught:
+        compile_spec({"mnemic": 1, "name": "later", "block": block}, out=tmp_path)
+    assert message in str(caught.value)
+    assert f"block.{field}" in str(caught.value)
+
+
+def test_a_constant_query_and_no_gate(folder: Path) -> None:
+    spec = {"mnemic": 1, "name": "plain", "block": {"query": "1", "gate": "none",
+            "output_norm": "none", "convolution": 0, "scale": 2.0}}  # fmt: skip
+    made = layer(spec, folder)
+    vectors, _ = made.vectors(sequence(), {}, None)
+    assert vectors["q"].eq(2.0).all()
+    assert {n for n, _ in made.named_parameters()} == {"vectors.project.weight", "out.weight"}
+
+
+def test_the_language_has_a_layer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MNEMIC_CACHE", str(tmp_path))
+    assert mnemic.compile("deltanet").layer(16)(torch.zeros(1, 2, 16)).shape == (1, 2, 16)
