@@ -82,7 +82,7 @@ def _steps(made: Any, x: Tensor, whole: tuple[Tensor, Tensors]) -> None:
 
 def _split(made: Any, x: Tensor, whole: tuple[Tensor, Tensors]) -> None:
     found, state = [], None
-    for piece in x.split([1, 0, 5, 6], 1):
+    for piece in torch.split(x, [1, 0, 5, 6], 1):
         y, state = made(piece, state=state, output_state=True)
         found.append(y)
     assert state is not None
@@ -189,9 +189,10 @@ def test_coefficients_start_where_they_are_told(folder: Path) -> None:
     log_alpha = made.coefficients(x)["log_alpha"]
     assert log_alpha.exp().allclose(torch.full_like(log_alpha, 0.98), atol=1e-7)
     alpha = layer("gla", folder, 64).coefficients(torch.zeros(1, 1, 64).double())["log_alpha"].exp()
-    assert 0.9699 < alpha.min() < 0.971 < 0.989 < alpha.max() < 0.9901
+    ends = torch.stack([alpha.min(), alpha.max()])
+    assert ends.allclose(torch.tensor([0.97, 0.99], dtype=torch.float64), atol=1e-6)
     spec["retention"] = {"decay": {**coefficient, "activation": "sigmoid(x)/2", "init": 0.9}}
-    with pytest.raises(InvalidSpec, match="init: is no value of the activation: read '0.9'"):
+    with pytest.raises(InvalidSpec, match=r"init: is no value of the activation: read '0.9'"):
         compile_spec(spec, out=folder / "unreachable")
 
 
