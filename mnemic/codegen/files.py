@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 from mnemic.codegen import module, selftest
 from mnemic.codegen.package import support_files
+from mnemic.codegen.titles import title_of
 from mnemic.compiler.render import equations
 from mnemic.compiler.render_markdown import to_markdown
 from mnemic.compiler.rule import Rule
@@ -43,7 +44,7 @@ def compiled_files(rule: Rule) -> dict[str, str]:
     )
     return {
         f"{name}.py": source,
-        "__init__.py": f'"""{spec.title or spec.name}, compiled by mnemic."""\n\n'
+        "__init__.py": f'"""{title_of(spec)}, compiled by mnemic."""\n\n'
         f"from .{name} import Layer as Layer, rule as rule\n",
         "spec.yaml": to_yaml(spec),
         "DERIVATION.md": to_markdown(rule),

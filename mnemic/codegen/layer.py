@@ -5,6 +5,7 @@ from typing import Any
 
 from mnemic.codegen.activations import as_function, expression, logarithm, reached
 from mnemic.codegen.support.signature import Signature
+from mnemic.codegen.titles import title_of
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import Rule
@@ -85,7 +86,7 @@ def source(rule: Rule, signature: Signature, reads: frozenset[str]) -> str:
     check(spec)
     vectors, constant = _vectors(spec.block, signature, reads)
     text = LAYER.format(
-        title=spec.title or spec.name,
+        title=title_of(spec),
         block=_block(spec.block),
         data="\n".join([*_activations(vectors), *_constant(constant), *_learned(rule)]),
     )

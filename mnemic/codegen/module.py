@@ -12,6 +12,7 @@ from mnemic.codegen.fuse import fuse
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.support.signature import Signature
+from mnemic.codegen.titles import title_of
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.retention import Link
 from mnemic.compiler.rule import Rule
@@ -110,7 +111,7 @@ def source(rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict
 
     Raises ``InvalidSpec`` for a block, or for slots, that are not compiled yet.
     """
-    title = rule.problem.spec.title or rule.name
+    title = title_of(rule.problem.spec)
     slotted = slots.slots_of(rule) > 0
     head = HEADER.format(
         title=title, text=text, version=version, name=rule.name, hash=spec_hash,

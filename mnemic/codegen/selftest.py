@@ -1,5 +1,6 @@
 """Rule → the test that a compiled folder carries with it."""
 
+from mnemic.codegen.titles import title_of
 from mnemic.compiler.rule import Rule
 
 TEST = '''"""Test of {title}: ``python test_{name}.py``, from anywhere, with torch alone.
@@ -46,5 +47,4 @@ if __name__ == "__main__":
 
 def source(rule: Rule, name: str) -> str:
     """The text of ``test_<name>.py``; ``name`` is the generated module's."""
-    title = (rule.problem.spec.title or rule.name).replace("\\", "").replace('"', "'")
-    return TEST.format(title=title, name=name)
+    return TEST.format(title=title_of(rule.problem.spec), name=name)

@@ -244,3 +244,9 @@ def test_a_constant_query_and_no_gate(folder: Path) -> None:
 def test_the_language_has_a_layer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MNEMIC_CACHE", str(tmp_path))
     assert mnemic.compile("deltanet").layer(16)(torch.zeros(1, 2, 16)).shape == (1, 2, 16)
+
+
+def test_a_title_stays_text(folder: Path) -> None:
+    title = 'Bad""" \\" + "\n\nraise SystemExit\n"""'
+    made = layer({"mnemic": 1, "name": "titled", "title": title}, folder)
+    assert made(sequence()).isfinite().all()
