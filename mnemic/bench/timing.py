@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-ROUNDS = 7
-LONGEST = 4.0
+ROUNDS = 12
+LONGEST = 6.0
 """Seconds for all rounds of a comparison, at least three of them."""
 
 

@@ -28,7 +28,7 @@ SpecArgument = Annotated[
 SpecArguments = Annotated[
     list[str],
     typer.Argument(
-        metavar="SPEC...",
+        metavar="SPEC",
         help="YAML files, or packaged specs' names.",
         autocompletion=complete_name,
     ),

@@ -10,7 +10,7 @@ from mnemic.cli.output import console, echo, print_json
 Specs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[SPEC...]",
+        metavar="SPEC",
         help="Specs to time, chunk form against token by token; the standard set if left out.",
         autocompletion=complete_name,
     ),

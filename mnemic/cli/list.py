@@ -17,13 +17,15 @@ from mnemic.errors import Issue, UsageError, format_issue, nearest
 if TYPE_CHECKING:
     from rich.table import Table
 
+HEADINGS = ("family", "name", "class", "form", "train", "decode", "state", "title", "source")
+
 Family = Annotated[
     str | None, typer.Option("--family", help="Only one family: the folder that a spec lies in.")
 ]
 
 
 def list_(family: Family = None, as_json: AsJson = False) -> None:
-    """List the packaged specs: class, state, costs, forms, source.
+    """List the packaged specs: class, costs, the fastest form, state, source.
 
     Costs are FLOPs a token of one head with d_k = d_v = 64: in training over 2048 tokens, and in
     decoding. Rules are derived once and then remembered.
@@ -35,7 +37,8 @@ def list_(family: Family = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"sizes": HEAD, "specs": rows})
     else:
-        console().print(_table(rows))
+        shown = console()
+        shown.print(_table(rows, shown.width))
         echo(f"{len(rows)} specs; FLOPs a token and head at d_k = d_v = 64")
 
 
@@ -76,35 +79,42 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield lambda name: status.update(f"deriving {name}")
 
 
-def _table(rows: list[dict[str, Any]]) -> "Table":
+def _table(rows: list[dict[str, Any]], width: int) -> "Table":
+    """The rows within ``width`` columns; titles and sources are cut to fit."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
-    for heading in ("family", "name", "title", "class", "state"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("train", justify="right")
-    table.add_column("decode", justify="right")
-    table.add_column("forms")
-    table.add_column("source", overflow="fold")
-    for row in rows:
-        table.add_row(*_cells(row))
+    for heading in HEADINGS:
+        right = "right" if heading in ("train", "decode") else "left"
+        table.add_column(heading, no_wrap=True, justify=right)  # type: ignore[arg-type]
+    cells = [_cells(row) for row in rows]
+    whole = [max(map(len, column)) for column in zip(HEADINGS, *cells, strict=True)]
+    room = max(width - sum(whole[:-2]) - 3 * len(HEADINGS), 24)
+    title = min(whole[-2], room // 2)
+    for row in cells:
+        table.add_row(*row[:-2], _cut(row[-2], title), _cut(row[-1], room - title))
     return table
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A row's texts, in the order of the headings."""
     costs, source = row["costs"], row["source"] or {}
     return (
         row["family"],
         row["name"],
-        row["title"] or "",
         row["class"],
-        row["state"],
+        row["forms"][-1] if row["missing"] is None else "not yet",
         _short(costs["train_flops"]),
         _short(costs["decode_flops"]),
-        ", ".join(row["forms"]) if row["missing"] is None else "not yet",
+        row["state"],
+        row["title"] or "",
         source.get("where") or source.get("paper") or "",
     )
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _short(count: float) -> str:

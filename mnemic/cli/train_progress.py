@@ -38,7 +38,7 @@ class Bar:
 
     def __init__(self, bars: "Bars", title: str, metric: str) -> None:
         self.bars, self.metric = bars, metric
-        self.task = bars.add_task(title, loss="", score="")
+        self.task = bars.add_task(title, total=None, loss="", score="")
 
     def start(self, steps: int, done: int) -> None:
         """Draw the bar."""

@@ -107,7 +107,7 @@ def test_list(mnemic):
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0].split() == [
-        "family", "name", "title", "class", "state", "train", "decode", "forms", "source",
+        "family", "name", "class", "form", "train", "decode", "state", "title", "source",
     ]  # fmt: skip
     assert lines[-1] == f"{len(names())} specs; FLOPs a token and head at d_k = d_v = 64"
     assert len(lines) == len(names()) + 2
