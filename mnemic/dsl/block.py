@@ -10,7 +10,9 @@ from mnemic.dsl.axis import Entry
 class Block(Entry):
     """Llama's macro design around a memory layer (``systems.md``, *The block*)."""
 
-    heads: int | None = Field(default=None, ge=1, description="heads; otherwise dim / 64")
+    heads: int | None = Field(
+        default=None, ge=1, description="heads; otherwise dim / value_dim, or dim / 64"
+    )
     key_dim: int | None = Field(default=None, ge=1, le=256, description="d_k of one head")
     value_dim: int | None = Field(default=None, ge=1, le=256, description="d_v of one head")
     groups: int = Field(default=1, ge=1, description="query heads for each key head")
