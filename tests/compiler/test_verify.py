@@ -55,6 +55,9 @@ RETENTIONS: tuple[dict[str, object], ...] = (
     {"view": "ftrl", "global": {"elastic": {"l1": 0.05, "l2": 0.1}}},
     {"constraint": {"kind": "simplex", "scale": 2, "over": "all"}},
     {"constraint": {"kind": "ball", "radius": 1}},
+    {"local": {"bregman": "exp(w)"}, "constraint": {"kind": "simplex", "scale": 2}},
+    {"local": {"bregman": "sqrt(1+w**2)"}, "constraint": {"kind": "simplex", "scale": 2}},
+    {"local": {"bregman": "-log(w)"}, "constraint": {"kind": "simplex", "scale": 2}},
     {"view": "ftrl", "global": {"lq": 3}},
     *(
         {"local": {"f-divergence": f}, "constraint": {"kind": "simplex", "scale": 2, "over": over}}
