@@ -56,7 +56,7 @@ class MemoryLayer(nn.Module):
         normed, gated = self.block.output_norm == "rms", "gate" in self.activations
         self.norm_weight = nn.Parameter(torch.ones(sizes.value_dim)) if normed else None
         self.gate = projection(dim, width) if gated else None
-        self.out = projection(width, dim, 0.5)
+        self.out = projection(width, dim)
 
     # -- coefficients -----------------------------------------------------------------------
 

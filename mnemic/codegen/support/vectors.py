@@ -87,10 +87,10 @@ class Vectors(nn.Module):
         return x if position is None else positions.rotate(x, position)
 
 
-def projection(inputs: int, outputs: int, size: float = 1.0) -> nn.Linear:
-    """A linear map without bias, drawn from N(0, size²/inputs)."""
+def projection(inputs: int, outputs: int) -> nn.Linear:
+    """A linear map without bias, drawn from N(0, 1/inputs)."""
     found = nn.Linear(inputs, outputs, bias=False)
-    nn.init.normal_(found.weight, std=size / math.sqrt(inputs))
+    nn.init.normal_(found.weight, std=1 / math.sqrt(inputs))
     return found
 
 
