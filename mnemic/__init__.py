@@ -20,15 +20,28 @@ __all__ = ["Compiled", "compile", "derive", "diff", "load"]
 
 def __getattr__(name: str) -> Any:
     """Load what is asked for, when it is: importing mnemic is light."""
-    if name == "load":
-        from mnemic.dsl.load import load
-
-        return load
     if name in __all__:
+        return _loaded(name)
+    raise AttributeError(f"module 'mnemic' has no attribute '{name}'")
+
+
+def _loaded(name: str) -> Any:
+    """Import with the garbage collector at rest: torch's many objects make it slow meanwhile."""
+    import gc
+
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        if name == "load":
+            from mnemic.dsl.load import load
+
+            return load
         from mnemic import pipeline
 
         return getattr(pipeline, name)
-    raise AttributeError(f"module 'mnemic' has no attribute '{name}'")
+    finally:
+        if was:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,6 @@
 """What all forms begin with: coefficients, features, keys, decays and the error signal."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,12 +47,14 @@ class Builder:
         op = Call(function, arguments, tuple(sorted(options.items())))
         return self.plan.add(name, axes, op, equation)
 
-    def product(self, name: str, axes: tuple[str, ...], left: str, right: str, *,
-                flip_left: bool = False, flip_right: bool = False, equation: str = "") -> str:  # fmt: skip
+    def product(
+        self, name: str, axes: tuple[str, ...], left: str, right: str, *,
+        flip_left: bool = False, flip_right: bool = False, equation: str = "",
+    ) -> str:  # fmt: skip
         """A matrix product."""
         return self.plan.add(name, axes, Product(left, right, flip_left, flip_right), equation)
 
-    def map(self, name: str, expr: Any, env: dict[str, str | tuple[str, tuple[str, ...]]],
+    def map(self, name: str, expr: Any, env: Mapping[str, Any],
             equation: str = "") -> str:  # fmt: skip
         """An elementwise expression; ``env`` tells the quantity (and its axes) of each symbol."""
         reads = []
@@ -66,6 +69,14 @@ class Builder:
         axes = tuple(a for a in ORDER if any(a in r.axes for r in reads))
         op: Op = Map(expr, tuple(reads))
         return self.plan.add(name, axes, op, equation)
+
+    def row_map(self, name: str, expr: Any) -> str:
+        """An expression of coefficients as rows, a constant too."""
+        env: dict[str, Any] = dict(self.coefficients(expr))
+        if not env:
+            env["zero"] = self.zero()
+            expr = expr + sp.Symbol("zero", real=True)
+        return self.map(name, expr, env)
 
     # -- coefficients -----------------------------------------------------------------------
 
@@ -114,7 +125,8 @@ class Builder:
     def argument(self, name: str) -> str:
         """The operator's argument behind a coefficient, declared at its first use."""
         scalar = self.rule.problem.scalar(name)
-        assert scalar is not None and scalar.argument is not None, name
+        assert scalar is not None
+        assert scalar.argument is not None, name
         if scalar.argument in self.plan.graph:
             return scalar.argument
         return self.plan.given(scalar.argument, self.rows + self.channel(scalar.per, name))
@@ -149,6 +161,12 @@ class Builder:
         if self.unit_rate:
             return sp.Integer(1)
         return sp.Symbol("new_share", real=True) if self.shares else self.rule.rate
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the step depends on the prediction: through the error, or through a norm."""
+        norm = bool(getattr(self.rule.problem.spec.memory, "norm", False))
+        return norm or not self.rule.error.constant
 
     # -- decay ------------------------------------------------------------------------------
 
@@ -195,6 +213,13 @@ class Builder:
         rows = self.rows if self.vector_rows is None else self.vector_rows
         return self.plan.given(name, (*rows, *self.slot, axis))
 
+    def raw(self, name: str) -> str:
+        """A raw key or query row by row: what a residual adds."""
+        vector = self.vector(name, "k")
+        if not self.flat or name == "q":
+            return vector
+        return self.call(f"{name}_raw_rows", ("s", "k"), "flat_rows", vector)
+
     def featured(self, name: str) -> str:
         """φ of a raw key or query, with its phase."""
         raw = self.vector(name, "k")
@@ -207,7 +232,7 @@ class Builder:
             raw = self.map(f"phi_{name}", expr, {"x": raw})
         if self.rule.phase:
             angle = (
-                self.plan.given("angle", self.rows + ("k",))
+                self.plan.given("angle", (*self.rows, "k"))
                 if ("angle" not in self.plan.graph)
                 else "angle"
             )
@@ -247,7 +272,7 @@ class Builder:
                     env[symbol.name] = (
                         self.vector("v", "v") if plain else self.featured(symbol.name)
                     )
-            found[role] = self.map(role if expr.free_symbols else role, expr, env)
+            found[role] = self.map(role, expr, env)
             if axis not in self.plan.axes(found[role]):
                 found[role] = self.widened(found[role], role, axis)
         return found

@@ -17,7 +17,8 @@ from mnemic.codegen.builder import Builder
 from mnemic.codegen.coefficients import Coefficients, channel_decay, coefficients
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
-from mnemic.codegen.readouts import divided, headed, unscaled, with_bonus
+from mnemic.codegen.readouts import divided, unscaled, with_bonus
+from mnemic.codegen.reads import from_state
 from mnemic.codegen.recurrent import States, declare_states
 from mnemic.codegen.systems import Source, solve
 from mnemic.compiler.rule import Rule
@@ -52,7 +53,7 @@ def build(rule: Rule) -> Plan:
 
 
 def takes_band(rule: Rule) -> bool:
-    """Whether a window is a band of weights: one error a key, which no step's coefficient enters."""
+    """Whether a window is a band of weights: one error a key, free of the step's coefficients."""
     if rule.window == 1 or rule.shared_rows or channel_decay(rule):
         return False
     return not rule.error.signal.free_symbols & {s.symbol for s in rule.scalars}
@@ -77,7 +78,8 @@ def _carry(p: Chunk, sources: tuple[Source, ...]) -> None:
     b, states, c = p.b, p.states, p.c
     terms: dict[str, str] = {"kept": _kept(p, c.reach, states.memory, "A_kept")}
     if states.momentum is not None:
-        assert c.carry is not None and c.fade is not None
+        assert c.carry is not None
+        assert c.fade is not None
         terms["carried"] = _kept(p, c.carry, states.momentum, "S_carried")
     for i, source in enumerate(sources):
         terms[f"new{i}"] = b.product(
@@ -116,8 +118,7 @@ def _remaining(p: Chunk, source: Source) -> tuple[str, str]:
     b, c = p.b, p.c
     rows, keys = source.rows, source.keys
     if c.log_channel is not None:
-        left = c.remain
-        assert left is not None
+        left = c.remain[source.through]
         k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
         keys = b.map(f"{keys}_left", k * f, {"k_": (keys, ("s", "k")), "f_": (left, ("s", "k"))})
     elif source.remain is not None:
@@ -203,23 +204,6 @@ def _from_state(
     return from_state(p.b, p.c, vectors, factor, state, name, row_decay=not before)
 
 
-def from_state(
-    b: Builder, c: Coefficients, vectors: str, factor: str | None, state: str, name: str,
-    row_decay: bool = True,
-) -> str:  # fmt: skip
-    """Rows of vectors times a state, with the decay since the chunk's start."""
-    rows = b.plan.axes(vectors)[0]
-    x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)
-    if factor is not None:  # on the vectors, which are known for all chunks at once
-        channel = b.plan.axes(factor)[1:]
-        env = {"x_": vectors, "f_": (factor, (rows, *channel))}
-        vectors = b.map(f"{vectors}_reach", x * f, env)
-    read = b.product(name, (rows, "v"), vectors, state, flip_right=True)
-    if c.row_reach is not None and row_decay:
-        read = b.map(f"{name}_rows", x * f, {"x_": read, "f_": (c.row_reach, (rows, "v"))})
-    return read
-
-
 def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str) -> str:
     """The dual at every row, linked, then read: for links that are not the identity."""
     b, c, states = p.b, p.c, p.states
@@ -271,8 +255,8 @@ def _carry_normaliser(p: Chunk, state: str, source: Source, rate: str | None) ->
     keys = source.keys
     for factor in (source.remain, rate):
         if factor is not None:
-            env = {"k_": (keys, ("s", "k")), "f_": (factor, ("s",))}
-            keys = b.map(f"{keys}_weighed", k * f, env)
+            pair = {"k_": (keys, ("s", "k")), "f_": (factor, ("s",))}
+            keys = b.map(f"{keys}_weighed", k * f, pair)
     new = b.call("n_sum", ("k",), "total_rows", keys)
     env: dict[str, Any] = {"k_": state, "f_": new}
     expr = k + f

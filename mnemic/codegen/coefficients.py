@@ -4,7 +4,7 @@ mix_ts is what the dual after row t holds of the row written at s; ``mix_before`
 gradient at t sees of it. Scalar decays are matrices; channel decays stay inside the scores.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sympy as sp
@@ -30,7 +30,7 @@ class Coefficients:
     carry_before: str | None = None
     fade: str | None = None
     fades: str | None = None
-    remain: str | None = None
+    remain: dict[str, str] = field(default_factory=dict)
     log_channel: str | None = None
     log_row: str | None = None
     row_reach: str | None = None
@@ -43,7 +43,7 @@ class Coefficients:
         """(x·k) ∘ mix for read-outs (rows t) against written rows s."""
         mix = (self.before if before else self.mix)[through]
         if self.log_channel is not None:
-            return self._channel_scores(b, targets, keys, before=before)
+            return self._channel_scores(b, targets, keys, through, before=before)
         raw = b.product(f"{targets}_{keys}", ("t", "s"), targets, keys, flip_right=True)
         if mix is None:
             name = "strictly_lower" if before else "lower"
@@ -51,25 +51,34 @@ class Coefficients:
         one, two = sp.Symbol("s_", real=True), sp.Symbol("m_", real=True)
         return b.map(f"{raw}_mixed", one * two, {"s_": raw, "m_": (mix, ("t", "s"))})
 
-    def _channel_scores(self, b: Builder, targets: str, keys: str, *, before: bool) -> str:
-        assert self.log_channel is not None
+    def _channel_scores(
+        self, b: Builder, targets: str, keys: str, through: str, *, before: bool
+    ) -> str:
         name = f"{targets}_{keys}_" + ("before" if before else "now")
-        options: dict[str, Any] = {"rows": self.rows}
-        extra = () if self.blended is None else (self.blended,)
-        function = "scores_before" if before else "scores_after"
-        if self.blended is not None:
-            function = "blended_before" if before else "blended_after"
+        return self.channel_call(b, name, targets, keys, through, before=before)
+
+    def channel_call(
+        self, b: Builder, name: str, targets: str, keys: str, through: str, *, before: bool
+    ) -> str:
+        """Scores under a decay by channel, blended with momentum where the row goes through it."""
+        assert self.log_channel is not None
+        blended = self.blended if through == "momentum" else None
+        extra = () if blended is None else (blended,)
+        kind = "scores" if blended is None else "blended"
+        function = f"{kind}_before" if before else f"{kind}_after"
         return b.call(
-            name, ("t", "s"), function, targets, keys, self.log_channel, *extra, **options
+            name, ("t", "s"), function, targets, keys, self.log_channel, *extra, rows=self.rows
         )
 
     def accumulated(self, b: Builder, source: Any) -> str:
         """Σ_s mix_ts u_s r_sᵀ for every row t."""
         axes = ("t", "v", "k")
         if self.log_channel is not None:
-            assert self.blended is None and self.rows == 1
+            if self.blended is not None and source.through == "momentum":
+                return b.call("A_sums", axes, "accumulate_blended", self.blended, source.rows,
+                              source.keys, rows=self.rows)  # fmt: skip
             return b.call("A_sums", axes, "accumulate_rows", self.log_channel, source.rows,
-                          source.keys)  # fmt: skip
+                          source.keys, rows=self.rows)  # fmt: skip
         mix = self.mix[source.through]
         if mix is None:
             mix = b.call("ones", ("t", "s"), "lower_ones_of", source.rows)
@@ -115,10 +124,13 @@ def _by_channel(b: Builder, c: Coefficients) -> None:
     c.reach_seen = c.reach_before
     if b.rule.momentum is not None:
         _blend(b, c)
-        return
-    c.remain = b.call("remain", ("t", "k"), "remain_rows", c.log_channel)
+    if b.rule.momentum is None or b.rule.momentum_on == "write":
+        c.remain["memory"] = b.call("remain", ("t", "k"), "remain_rows", c.log_channel)
     if c.rows > 1:
-        c.remain = b.call("remain_flat", ("s", "k"), "repeat_rows", c.remain, times=c.rows)
+        for through, remain in c.remain.items():
+            c.remain[through] = b.call(
+                f"{remain}_flat", ("s", "k"), "repeat_rows", remain, times=c.rows
+            )
 
 
 def _blend(b: Builder, c: Coefficients) -> None:
@@ -129,11 +141,10 @@ def _blend(b: Builder, c: Coefficients) -> None:
     c.carry = b.call("carry", ("t", "k"), "blended_carry", c.log_channel or "", c.fade)
     c.carry_before = b.call("carry_before", ("t", "k"), "delayed_rows", c.carry, fill=0.0)
     c.carry_seen = c.carry_before
-    c.remain = b.call("remain", ("s", "k"), "blended_remain", c.blended)
+    c.remain["momentum"] = b.call("remain_blended", ("s", "k"), "blended_remain", c.blended)
     fades = b.call("faded", ("t", "s"), "products", theta)
     c.fades = b.call("fades", ("s",), "last_row", fades)
     if c.rows > 1:
-        c.remain = b.call("remain_flat", ("s", "k"), "repeat_rows", c.remain, times=c.rows)
         c.fades = b.call("fades_flat", ("s",), "repeat", c.fades, times=c.rows)
 
 
@@ -158,8 +169,8 @@ def _by_head(b: Builder, c: Coefficients) -> None:
     through = {"memory": decay, "momentum": decay}
     if b.rule.momentum is not None:
         through["momentum"] = _momentum_matrix(b, c, decay)
-    for state in through:
-        c.mix[state] = _windowed(b, c, through[state], state)
+    for state, matrix in through.items():
+        c.mix[state] = _windowed(b, c, matrix, state)
     _delay(b, c)
 
 
@@ -230,7 +241,7 @@ def _delay(b: Builder, c: Coefficients) -> None:
     if rule.momentum is None and rule.seen == rule.decay and c.rows == 1:
         c.seen, c.reach_seen = dict(c.mix), c.reach  # α_t times the row before is the row itself
         return
-    factor = b.map("seen", rule.seen, b.coefficients(rule.seen))
+    factor = b.row_map("seen", rule.seen)
     x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)
     for state, mix in c.before.items():
         if mix is not None:

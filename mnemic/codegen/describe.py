@@ -48,9 +48,7 @@ def signature(rule: Rule, plan: Plan) -> Signature:
         forms=rule.structure.forms,
         steps=spec.optimizer.micro_steps,
         inner=spec.optimizer.inner_steps if rule.moments is None else 1,
-        once=tuple(
-            s.argument for s in rule.scalars if s.name in ("alpha", "beta", "theta") and s.argument
-        ),  # fmt: skip
+        once=tuple(s.argument for s in rule.scalars if s.name in ("alpha", "beta") and s.argument),
         window=rule.window,
         token_weights=rule.gamma == "token" and rule.window > 1,
         banded=takes_band(rule),
@@ -117,11 +115,8 @@ def needs_position(rule: Rule, plan: Plan) -> bool:
 
 
 def _chunk(rule: Rule) -> int:
-    if rule.structure.kind == "second-order":
-        return 32
-    if rule.diagonal or rule.window > 1 or "mix" in rule.problem.keys:
-        return 16
-    return 64 if rule.structure.kind in ("affine", "additive") else 32
+    """Rows a chunk: few where a chunk's matrices are many (channels as heads, windows as rows)."""
+    return 16 if rule.diagonal or rule.window > 1 else 32
 
 
 def feature_size(rule: Rule) -> str:

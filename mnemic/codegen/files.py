@@ -11,7 +11,6 @@ from mnemic.compiler.rule import Rule
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.writing import to_yaml
 
-
 CITED = {
     "prediction": ("prediction",),
     "error": ("error",),

@@ -53,6 +53,7 @@ def rooted(
 ) -> str:
     """W = factor ∘ link(A − ζ) with ζ the root of Σ W = scale."""
     axes = b.plan.axes(dual)
+    assert link.expr is not None
     expr = link.expr.subs(sym.zeta, 0)
     entry, args = _function(b, expr.subs(sym.a, VARIABLE), end)
     scale = scale_of(b, link, dual, end)

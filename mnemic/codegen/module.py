@@ -72,6 +72,8 @@ def start_plan(rule: Rule, token: Plan) -> Plan | None:
     dual = b.plan.given("A", ("v", "k"))
     if retained.mode == "dual":
         b.plan.output = linked(b, dual, retained.link, "W")
+    elif retained.mode == "multiplicative" and retained.link.normaliser == "none":
+        b.plan.output = b.call("W", ("v", "k"), "filled", dual, value=1.0)
     elif retained.mode == "multiplicative" or retained.link.normaliser == "root":
         flat = Link(sp.Integer(0) * sym.a, "softmax", retained.link.over, retained.link.scale)
         b.plan.output = _uniform(b, dual, flat)

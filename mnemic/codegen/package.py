@@ -76,7 +76,9 @@ def _refuse_foreign(folder: Path) -> None:
     foreign = sorted(present - ours) if marker.is_file() else sorted(present)
     if foreign:
         shown = ", ".join(foreign[:3]) + (", …" if len(foreign) > 3 else "")
-        raise UsageError(f"{folder}: holds files that mnemic did not write ({shown}); choose another")
+        raise UsageError(
+            f"{folder}: holds files that mnemic did not write ({shown}); choose another"
+        )
 
 
 def _replace(beside: Path, folder: Path) -> None:

@@ -6,7 +6,6 @@ import sympy as sp
 
 from mnemic.codegen.builder import Builder
 
-
 TINY = sp.Symbol("TINY", positive=True)
 """A guard against 0/0: where all weights are zero the output is zero."""
 
@@ -19,12 +18,12 @@ def headed(
     value, key = roles["value"], roles["predict"]
     if prediction is None or not b.rule.headed:
         return b.error(b.rule.error.signal, prediction, value, key, name, factor)
-    whole = with_head(b, prediction, key, "y_head")
+    whole = with_head(b, prediction, b.raw("k"), "y_head")
     error = b.error(b.rule.error.signal, whole, value, key, "e")
     if getattr(memory, "norm", False):
         axes = b.plan.axes(prediction)
         error = b.call("e_inner", axes, "layer_norm_vjp", error, prediction, equation="error")
-    env: dict[str, Any] = {"e_": error, **b.coefficients(factor)}
+    env: dict[str, Any] = {"e_": error, **b.row_coefficients(factor)}
     return b.map(name, factor * sp.Symbol("e_", real=True), env, "gradient")
 
 
@@ -43,7 +42,7 @@ def with_head(b: Builder, inner: str, raw: str, name: str) -> str:
 def with_bonus(b: Builder, read: str, query: str, roles: dict[str, str]) -> str:
     """y + v (u∘k)·q, and the head's norm and residual."""
     if b.rule.headed:
-        read = with_head(b, read, query, "out")
+        read = with_head(b, read, b.raw("q"), "out")
     bonus = b.rule.problem.scalar("bonus")
     if bonus is None:
         return read

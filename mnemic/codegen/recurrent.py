@@ -9,6 +9,7 @@ from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
 from mnemic.codegen.links import linked, rooted
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import headed, normalised, with_bonus
+from mnemic.codegen.refusals import refuse
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.rule import Rule
 
@@ -31,7 +32,7 @@ def declare_states(b: Builder) -> States:
     plain = rule.retained.mode == "dual" and rule.retained.link.identity
     memory = b.plan.given("W" if plain or free else "A", MATRIX, state=True)
     momentum = b.plan.given("S", MATRIX, state=True) if rule.momentum is not None else None
-    anchor = b.plan.given("anchor", MATRIX, state=True) if _anchored(rule) else None
+    anchor = b.plan.given("anchor", MATRIX, state=True) if _anchored(b) else None
     return States(memory, momentum, anchor)
 
 
@@ -53,12 +54,14 @@ def stabilise(b: Builder) -> None:
     }
 
 
-def _anchored(rule: Rule) -> bool:
-    return rule.structure.kind == "frozen" or rule.problem.spec.readout.memory == "anchor"
+def _anchored(b: Builder) -> bool:
+    sees = b.rule.anchor > 1 and b.predicts
+    return sees or b.rule.problem.spec.readout.memory == "anchor"
 
 
 def build(rule: Rule) -> Plan:
     """The plan of one token."""
+    refuse(rule)
     slot = ("r",) if rule.window > 1 else ()
     b = Builder(rule, (), slot=slot)
     b.declare_vectors()
@@ -87,12 +90,13 @@ def _free(rule: Rule) -> bool:
 def _reference(b: Builder, states: States) -> str:
     """W_ref: the memory that the gradient sees."""
     rule = b.rule
-    if states.anchor is not None and rule.structure.kind == "frozen":
+    if states.anchor is not None and rule.anchor > 1:
         return states.anchor
     seen = states.memory
     if rule.seen != 1:
-        env: dict[str, Any] = {**_sided(b, rule.seen), "memory": states.memory}
-        seen = b.map("seen", rule.seen * sp.Symbol("memory", real=True), env, "prediction")
+        decay = rule.seen * rule.row_decay
+        env: dict[str, Any] = {**_sided(b, decay), "memory": states.memory}
+        seen = b.map("seen", decay * sp.Symbol("memory", real=True), env, "prediction")
     if _free(rule):
         return seen
     return linked(b, seen, rule.retained.link, "W_seen")
@@ -107,7 +111,7 @@ def _gradient(b: Builder, roles: dict[str, str], seen: str) -> tuple[tuple[str, 
     rule = b.rule
     rows = b.plan.axes(roles["value"])[:-1]
     prediction = None
-    if not rule.error.constant:
+    if b.predicts:
         flat = rows == ()
         function = "recall" if flat else "recall_rows"
         prediction = b.call("y_hat", (*rows, "v"), function, seen, roles["predict"],

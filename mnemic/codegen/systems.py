@@ -9,6 +9,7 @@ from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
 from mnemic.codegen.coefficients import Coefficients
 from mnemic.codegen.functions import error_functions
 from mnemic.codegen.readouts import headed
+from mnemic.codegen.reads import from_state, reached
 from mnemic.codegen.recurrent import States
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import solver
@@ -29,25 +30,18 @@ def solve(b: Builder, states: States, roles: dict[str, str], c: Coefficients) ->
     """The rows that a chunk writes."""
     rule = b.rule
     through = "memory" if rule.momentum is None else "momentum"
-    if rule.error.constant:
+    if not b.predicts:
         rows = b.error(rule.error.signal, None, roles["value"], roles["predict"], "u", _factor(b))
         return (_source(b, c, rows, roles["write"], through),)
     if rule.structure.kind == "frozen":
         return _frozen(b, states, roles, c, through)
     if rule.split:
         return _split(b, states, roles, c, through)
-    base = _base(b, states, roles, c)
     mixing = _mixing(b, c, roles["predict"], roles["write"], through)
     if rule.error.affine:
-        scalar, rest = _factor(b) * -1, rule.error.signal
-        whole = scalar * rest
-        scalar, rest = whole.as_independent(sym.y, sym.v, as_Add=False)
-        inverse = _rated(b, _inverse(b, c, mixing, roles), scalar, roles)
-        start = b.error(rest, base, roles["value"], roles["predict"], "v_unseen",
-                        sp.Integer(-1))  # fmt: skip
-        rows = b.product("u", rows_of(b, roles), inverse, start, equation="error")
+        rows = _affine(b, states, roles, c, mixing)
     else:
-        rows = _residual(b, mixing, base, roles)
+        rows = _residual(b, mixing, _base(b, states, roles, c), roles)
     return (_source(b, c, rows, roles["write"], through),)
 
 
@@ -84,8 +78,6 @@ def _faded_band(b: Builder, fade: str) -> str:
 
 def _base(b: Builder, states: States, roles: dict[str, str], c: Coefficients) -> str:
     """Predictions from the state at the chunk's start."""
-    from mnemic.codegen.chunk import from_state
-
     predict = _seen_by_channel(b, c, roles["predict"])
     times = c.rows
     base = from_state(b, c, predict, _on_rows(b, c.reach_seen, times), states.memory, "base",
@@ -103,7 +95,7 @@ def _seen_by_channel(b: Builder, c: Coefficients, predict: str) -> str:
     rule = b.rule
     if c.log_channel is None or rule.seen == 1:
         return predict
-    factor = b.map("seen", rule.seen, b.coefficients(rule.seen))
+    factor = b.row_map("seen", rule.seen)
     rows = b.plan.axes(predict)[0]
     if c.rows > 1:
         factor = b.call("seen_rows", ("s", "k"), "repeat_rows", factor, times=c.rows)
@@ -124,10 +116,7 @@ def _mixing(b: Builder, c: Coefficients, targets: str, keys: str, through: str) 
     """L: what the prediction of row t sees of what row s wrote, strictly lower triangular."""
     if c.log_channel is not None:
         targets = _seen_by_channel(b, c, targets)
-        function = "scores_before" if c.blended is None else "blended_before"
-        extra = () if c.blended is None else (c.blended,)
-        return b.call(f"{targets}_{keys}_L", ("t", "s"), function, targets, keys, c.log_channel,
-                      *extra, rows=c.rows)  # fmt: skip
+        return c.channel_call(b, f"{targets}_{keys}_L", targets, keys, through, before=True)
     raw = b.product(f"{targets}_{keys}", ("t", "s"), targets, keys, flip_right=True)
     seen = c.seen[through]
     if seen is None:
@@ -154,6 +143,33 @@ def _inverse(b: Builder, c: Coefficients, mixing: str, roles: dict[str, str]) ->
         one = sp.Symbol("L_", real=True)
         mixing = b.map(f"{mixing}_eta", weight * one, {"L_": (mixing, ("t", "s")), **env})
     return b.call("inverse", ("t", "s"), "unit_lower_inverse", mixing, equation="error")
+
+
+def _affine(b: Builder, states: States, roles: dict[str, str], c: Coefficients, mixing: str) -> str:
+    """u = known − Σ erasing·stateᵀ: the inverse is applied for all chunks at once."""
+    axes = rows_of(b, roles)
+    whole = -_factor(b) * b.rule.error.signal
+    scalar, rest = whole.as_independent(sym.y, sym.v, as_Add=False)
+    inverse = _rated(b, _inverse(b, c, mixing, roles), scalar, roles)
+    offset = b.error(rest.subs(sym.y, 0), None, roles["value"], roles["predict"], "target",
+                     sp.Integer(-1))  # fmt: skip
+    rows = b.product("u_known", axes, inverse, offset, equation="error")
+    predict = _seen_by_channel(b, c, roles["predict"])
+    one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
+    for state, factor in ((states.memory, c.reach_seen), (states.momentum, c.carry_seen)):
+        if state is None:
+            continue
+        seen = reached(b, predict, _on_rows(b, factor, c.rows))
+        slope = sp.diff(rest, sym.y)
+        if slope != 1:
+            env: dict[str, Any] = {"x_": seen, **b.row_coefficients(slope)}
+            if slope.has(sym.kappa):
+                env["kappa"] = b.call("kappa", axes[:1], "squared_norm", roles["predict"])
+            seen = b.map(f"{seen}_slope", slope * one, env)
+        erasing = b.product("erasing", (axes[0], "k"), inverse, seen, equation="error")
+        erased = b.product("u_erased", axes, erasing, state, flip_right=True)
+        rows = b.map("u", one - two, {"x_": rows, "y_": erased}, "error")
+    return rows
 
 
 def _rated(b: Builder, inverse: str, scalar: Any, roles: dict[str, str]) -> str:

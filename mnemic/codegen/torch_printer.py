@@ -30,6 +30,16 @@ FUNCTIONS: dict[str, str] = {
 """SymPy's and our own functions by name, and what they are in PyTorch."""
 
 
+POINTS = tuple(sp.Rational(p, 2) for p in (2, -2, 1, -1, 4, -4, 20, -20))
+"""Where a branch of a ``Piecewise`` that is not taken may be evaluated."""
+
+
+def _fragile(value: Any) -> bool:
+    """Whether an expression has points without a finite derivative."""
+    powers = [p for p in value.atoms(sp.Pow) if p.base.free_symbols]
+    return value.has(sp.log) or any(not (p.exp.is_integer and p.exp.is_positive) for p in powers)
+
+
 class TorchPrinter(StrPrinter):
     """Prints an expression; symbols print as ``names`` has them."""
 
@@ -149,7 +159,26 @@ class TorchPrinter(StrPrinter):
             if len(rest) > 1
             else (self._print(rest[0][0]))
         )
-        return f"torch.where({self._print(condition)}, {self._print(value)}, {other})"
+        return f"torch.where({self._print(condition)}, {self._guarded(value, condition)}, {other})"
+
+    def _guarded(self, value: Any, condition: Any) -> str:
+        """A branch whose root, logarithm or quotient sees a harmless number where it is not taken.
+
+        ``torch.where`` drops what is not taken, but its gradient would be 0·∞.
+        """
+        shared = value.free_symbols & condition.free_symbols
+        if len(shared) != 1 or not value.has(sp.log, sp.Pow) or not _fragile(value):
+            return self._print(value)
+        (symbol,) = shared
+        point = next((p for p in POINTS if condition.subs(symbol, p) == True), None)  # noqa: E712
+        if point is None:
+            return self._print(value)
+        name = self._print(symbol)
+        safe = f"torch.where({self._print(condition)}, {name}, {float(point)})"
+        return TorchPrinter({**self.names, symbol.name: safe})._print(value)
+
+    def _print_Heaviside(self, expr: Any) -> str:
+        return f"torch.where({self._print(expr.args[0])} > 0, 1.0, 0.0)"
 
     def _print_Max(self, expr: Any) -> str:
         return self._extreme(expr, "clamp_min", "maximum")

@@ -1,7 +1,6 @@
 """The structural class of a rule, decided by derivatives and the shape of the link."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.problem import Problem

@@ -75,11 +75,11 @@ def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     optimizer = problem.spec.optimizer
     rate = problem_rate(problem, _own_rate(problem))
     plain_keys = len({problem.keys[r] for r in ("predict", "erase", "write")}) == 1
-    if optimizer.method in STEPS or optimizer.rate.normalized:
-        if not plain_keys or window_of(problem.spec) > 1:
-            raise steps.NoClosedForm(
-                "an implicit, flowing or normalised step is derived for one key a step"
-            )
+    disguised = optimizer.method in STEPS or optimizer.rate.normalized
+    if disguised and not (plain_keys and window_of(problem.spec) == 1):
+        raise steps.NoClosedForm(
+            "an implicit, flowing or normalised step is derived for one key a step"
+        )
     if optimizer.rate.normalized:
         return steps.normalized(error, rate)
     return STEPS.get(optimizer.method, steps.plain)(error, rate)

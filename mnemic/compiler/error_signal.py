@@ -6,6 +6,7 @@ f with n in its conditions (almost everywhere the gradient of f alone).
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import sympy as sp
@@ -88,7 +89,7 @@ def _clean(signal: Any, smooth: float | None) -> Any:
 
 def _by_parity(signal: Any) -> Any:
     """Write an odd or even function of e with |e| or sign(e) in it by its positive branch."""
-    if not signal.has(sp.Abs, sp.sign) or signal.has(sp.Piecewise) and not signal.has(sp.Eq):
+    if not signal.has(sp.Abs, sp.sign) or (signal.has(sp.Piecewise) and not signal.has(sp.Eq)):
         return signal
     size = sp.Symbol("size", positive=True)
     right = sp.simplify(signal.subs(sym.e, size))
@@ -124,7 +125,7 @@ def _jumps(sample: Any) -> bool:
     """Whether a secant over a thousandth of a unit is far steeper than any slope nearby."""
     step = 0.001
     values = [float(sample(step * (i + 0.5), abs(step * (i + 0.5)))[2]) for i in range(-4000, 4000)]
-    return max(abs(b - a) for a, b in zip(values, values[1:], strict=False)) > 0.1
+    return max(abs(b - a) for a, b in pairwise(values)) > 0.1
 
 
 def _steepest(sample: Any, size: float) -> float | None:

@@ -119,7 +119,7 @@ def _own_value(declared: Coefficient, symbol: Any, names: dict[str, Any]) -> Any
 
 def _varies(value: Any, declared: dict[str, Coefficient], name: str) -> str:
     ways = {declared[str(s)].per for s in value.free_symbols if str(s) in declared}
-    if "outer" in ways and name != "beta" or {"key", "value"} <= ways:
+    if ("outer" in ways and name != "beta") or {"key", "value"} <= ways:
         return "key" if name == "alpha" else "outer"
     if name == "beta" and "outer" in ways:
         return "value"

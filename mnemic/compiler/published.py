@@ -243,13 +243,13 @@ def _names(tree: Node) -> set[str]:
 
 
 def _tensor(value: Any) -> Tensor:
-    import torch  # noqa: PLC0415
+    import torch
 
     return torch.as_tensor(value, dtype=torch.float64)
 
 
 def _lookup(name: str, environment: Environment) -> Tensor:
-    import torch  # noqa: PLC0415
+    import torch
 
     if name in environment:
         return _tensor(environment[name])
@@ -281,8 +281,8 @@ def _sum(body: Node, environment: Environment) -> Tensor:
 
 def _functions() -> Mapping[str, Callable[..., Tensor]]:
     """Each operator and function by its name, on float64 tensors."""
-    import torch  # noqa: PLC0415
-    from torch.nn import functional  # noqa: PLC0415
+    import torch
+    from torch.nn import functional
 
     return {
         "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div,

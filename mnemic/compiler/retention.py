@@ -9,6 +9,7 @@ Follow-the-regularised-leader:  min over w of  −A w + R(w) + P(w),
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import mpmath  # type: ignore[import-untyped]
@@ -275,7 +276,11 @@ def _inverts(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
     dual = sp.lambdify(sym.w, _spelled(slope.subs(values)), "mpmath")
     back = sp.lambdify(sym.a, _spelled(candidate.subs(values)), "mpmath")
     points = inside(*_within(domain))
-    return all(_close(lambda p=p: back(dual(p)), p) for p in points)
+    return all(_close(partial(_round_trip, back, dual, p), p) for p in points)
+
+
+def _round_trip(back: Any, dual: Any, point: float) -> Any:
+    return back(dual(point))
 
 
 def _spelled(expression: Any) -> Any:

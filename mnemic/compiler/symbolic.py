@@ -6,7 +6,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.dsl.expressions import Node, fold, parse
+from mnemic.dsl.expressions import LARGEST_DENOMINATOR, Node, fold, parse
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
@@ -56,10 +56,13 @@ CONSTANTS: Mapping[str, Any] = {"pi": sp.pi, "inf": sp.oo}
 
 
 def number(value: float) -> Any:
-    """A literal as SymPy: exact where it is a short decimal."""
+    """A literal as SymPy: exact where it is a short decimal (large ones make powers hang)."""
     if value == float("inf"):
         return sp.oo
-    return sp.Integer(int(value)) if value == int(value) else sp.Rational(str(value))
+    if value == int(value):
+        return sp.Integer(int(value))
+    exact = sp.Rational(str(value))
+    return exact if exact.q <= LARGEST_DENOMINATOR else sp.Float(value)
 
 
 def to_sympy(tree: Node, names: Mapping[str, Any]) -> Any:

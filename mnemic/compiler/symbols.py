@@ -49,7 +49,7 @@ def coefficient(name: str) -> sp.Symbol:
     return Coefficient(name, real=True)
 
 
-class sigmoid(sp.Function):  # noqa: N801
+class sigmoid(sp.Function):
     """1 / (1 + exp(−x))."""
 
     def fdiff(self, argindex: int = 1) -> Any:
@@ -63,7 +63,7 @@ class sigmoid(sp.Function):  # noqa: N801
         return True
 
 
-class softplus(sp.Function):  # noqa: N801
+class softplus(sp.Function):
     """log(1 + exp(x))."""
 
     def fdiff(self, argindex: int = 1) -> Any:
@@ -74,7 +74,7 @@ class softplus(sp.Function):  # noqa: N801
         return True
 
 
-class normal_cdf(sp.Function):  # noqa: N801
+class normal_cdf(sp.Function):
     """The standard normal's distribution function Φ(x), as GELU uses it."""
 
     def fdiff(self, argindex: int = 1) -> Any:

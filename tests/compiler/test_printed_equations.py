@@ -83,7 +83,7 @@ def environment(
 
 
 def number(expr: Any) -> Any:
-    """A fixed coefficient; one that depends on the head takes the first head's value, on time the last token's."""
+    """A fixed coefficient: the first head's value, at the last token."""
     value = expr.subs({s: TOKENS - 1 if str(s) == "t" else 0 for s in expr.free_symbols})
     return torch.tensor(float(value), dtype=torch.float64) if value.is_finite else None
 

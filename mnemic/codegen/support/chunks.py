@@ -39,7 +39,7 @@ def segments(log_decay: Tensor) -> Tensor:
 
     Summed segment by segment, not as differences of prefix sums, which cancel at strong decay.
     """
-    return _Segments.apply(log_decay)  # type: ignore[no-any-return,no-untyped-call]
+    return _Segments.apply(log_decay)
 
 
 def products(factor: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ class _UnitLowerInverse(torch.autograd.Function):
 
 def unit_lower_inverse(strict: Tensor) -> Tensor:
     """(I + L)⁻¹ for strictly lower triangular L, [..., C, C], by halves down to 16 rows."""
-    return _UnitLowerInverse.apply(strict)  # type: ignore[no-any-return,no-untyped-call]
+    return _UnitLowerInverse.apply(strict)
 
 
 def _invert(strict: Tensor) -> Tensor:
@@ -245,7 +245,7 @@ def decayed_products(log_decay: Tensor, factor: Tensor) -> Tensor:
 
 
 def band(weights: Tensor) -> Tensor:
-    """Weights of a window as a matrix: [..., C, c] → [..., C, C + c − 1], row t at t … t + c − 1."""
+    """Weights of a window as a matrix: [..., C, c] → [..., C, C + c − 1], row t from t on."""
     size, width = weights.shape[-2:]
     wide = torch.nn.functional.pad(
         weights, (0, size)
@@ -309,6 +309,12 @@ def accumulate(weights: Tensor, u: Tensor, k: Tensor) -> Tensor:
     return torch.einsum("...ts,...sv,...sk->...tvk", weights, u, k)
 
 
-def accumulate_rows(log_decay: Tensor, u: Tensor, k: Tensor) -> Tensor:
-    """Σ_{s≤t} u_s (k_s ∘ Π_{s<i≤t} decay_i)ᵀ for every row t: → [..., C, V, K]."""
-    return torch.einsum("...kts,...sv,...sk->...tvk", segments(log_decay.mT), u, k)
+def accumulate_rows(log_decay: Tensor, u: Tensor, k: Tensor, *, rows: int) -> Tensor:
+    """Σ_{s≤t} u_s (k_s ∘ Π_{s<i≤t} decay_i)ᵀ by token, ``rows`` each: → [..., C, V, K]."""
+    return accumulate_blended(segments(log_decay.mT), u, k, rows=rows)
+
+
+def accumulate_blended(mix: Tensor, u: Tensor, k: Tensor, *, rows: int) -> Tensor:
+    """The same under a mixing matrix of each channel, [..., K, C, C]."""
+    spread = mix.repeat_interleave(rows, -1) if rows > 1 else mix
+    return torch.einsum("...kts,...sv,...sk->...tvk", spread, u, k)

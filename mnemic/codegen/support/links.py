@@ -3,6 +3,7 @@
 All act on the last two axes, each matrix by itself.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -142,10 +143,12 @@ def inverse_link(
 
 
 def _stretch(unit: Tensor, low: float, high: float) -> Tensor:
-    """(−1, 1) onto the domain."""
+    """(−1, 1) onto the domain, fine near its ends and never on them."""
+    line = unit / (1 - unit.abs())
+    if high == float("inf") and low == float("-inf"):
+        return line
+    ends = torch.finfo(unit.dtype)
     if high == float("inf"):
-        line = unit / (1 - unit.abs()).clamp_min(1e-300)
-        if low == float("-inf"):
-            return line
-        return low + (1 + unit) / (1 - unit).clamp_min(1e-300)
-    return low + (high - low) * (1 + unit) / 2
+        return low + torch.exp(line.clamp(math.log(ends.tiny), math.log(ends.max) - 1))
+    edge = -math.log(ends.eps)
+    return low + (high - low) * torch.sigmoid(line.clamp(-edge, edge))

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -122,7 +123,7 @@ class _Call:
         """Documents packed one after another, each with a state of its own."""
         outs, finals = [], []
         bounds = ends.tolist()
-        for index, (low, high) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        for index, (low, high) in enumerate(pairwise(bounds)):
             piece = {name: x[:, low:high] for name, x in vectors.items()}
             own = {name: x[index : index + 1] for name, x in state.items()}
             out, final = self.batch(piece, own)
@@ -280,7 +281,7 @@ class _Run:
             if x.ndim < 3:
                 found[name] = x
                 continue
-            channelled = x.ndim > 3
+            channelled = x.ndim > 3 and (name != "gamma" or self.signature.window == 1)
             folded = layout.fold_channels(x, self.width, channelled)
             found[name] = folded[..., None] if name in vectors else folded
         return found
@@ -485,7 +486,7 @@ def _always(closes: bool) -> Closes:
 
 def eval_size(text: str, size: int) -> int:
     """D from its formula in d, one of the shapes that the code generator writes."""
-    return int(FEATURES[text.split("(")[0]](size, *_numbers(text)))
+    return int(FEATURES[text.split("(", maxsplit=1)[0]](size, *_numbers(text)))
 
 
 def _numbers(text: str) -> list[int]:

@@ -31,7 +31,7 @@ class _Adjoint(torch.autograd.Function):
         y, mixing, *rows = ctx.saved_tensors
         grad = grads[0]
         transposed = mixing.mT.flip(-1, -2)
-        linear = _Rows(lambda m, y, *r: ctx.adjoint(m, y, *r), [x.flip(-2) for x in (y, *rows)])
+        linear = _Rows(ctx.adjoint, [x.flip(-2) for x in (y, *rows)])
         m = ctx.solver(transposed, transposed @ grad.flip(-2), linear).flip(-2)
         return grad + ctx.adjoint(m, y, *rows), None, None, None, *(None for _ in rows)
 
@@ -69,4 +69,4 @@ def residual(
         return y
     following = base + mixing @ error(y, *rows)
     fixed = [x.detach() for x in rows]
-    return _Adjoint.apply(following, mixing.detach(), adjoint, solve, *fixed)  # type: ignore[no-untyped-call]
+    return _Adjoint.apply(following, mixing.detach(), adjoint, solve, *fixed)

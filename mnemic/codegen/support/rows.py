@@ -25,7 +25,7 @@ def subtract_product(addend: Tensor, left: Tensor, right: Tensor) -> Tensor:
 
 def recall(memory: Tensor, x: Tensor) -> Tensor:
     """M x: [..., V, K], [..., K] → [..., V]."""
-    return (memory @ x[..., None])[..., 0]
+    return (x[..., None, :] @ memory.mT)[..., 0, :]
 
 
 def recall_rows(memory: Tensor, x: Tensor) -> Tensor:

@@ -1,0 +1,30 @@
+"""Vectors read out of the state at a chunk's start."""
+
+import sympy as sp
+
+from mnemic.codegen.builder import Builder
+from mnemic.codegen.coefficients import Coefficients
+
+
+def reached(b: Builder, vectors: str, factor: str | None) -> str:
+    """Vectors times the decay since the chunk's start, known for all chunks at once."""
+    if factor is None:
+        return vectors
+    rows, channel = b.plan.axes(vectors)[0], b.plan.axes(factor)[1:]
+    x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)
+    env = {"x_": vectors, "f_": (factor, (rows, *channel))}
+    return b.map(f"{vectors}_reach", x * f, env)
+
+
+def from_state(
+    b: Builder, c: Coefficients, vectors: str, factor: str | None, state: str, name: str,
+    row_decay: bool = True,
+) -> str:  # fmt: skip
+    """Rows of vectors times a state, with the decay since the chunk's start."""
+    rows = b.plan.axes(vectors)[0]
+    vectors = reached(b, vectors, factor)
+    read = b.product(name, (rows, "v"), vectors, state, flip_right=True)
+    if c.row_reach is None or not row_decay:
+        return read
+    x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)
+    return b.map(f"{name}_rows", x * f, {"x_": read, "f_": (c.row_reach, (rows, "v"))})

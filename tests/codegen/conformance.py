@@ -1,0 +1,386 @@
+"""What the conformance tests share: compiled specs, valid inputs, runs with every gradient."""
+
+import atexit
+import importlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mnemic.codegen import module
+from mnemic.codegen.package import support_files
+from mnemic.codegen.support.operator import eval_size
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.interpret import interpret
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.load import load
+from mnemic.errors import InvalidSpec, Issue
+
+SPECS = Path(__file__).parents[2] / "specs"
+NAMES = tuple(sorted(path.stem for path in SPECS.rglob("*.yaml")))
+"""Every spec that comes with the package."""
+
+PACKAGE = "mnemic_conformance"
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A compiled spec."""
+
+    rule: Rule
+    source: str
+
+    @cached_property
+    def operator(self) -> Any:
+        """The generated operator."""
+        return _imported(self.source).rule
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The forms that the rule has."""
+        forms: tuple[str, ...] = self.operator.forms
+        return forms
+
+    @property
+    def signature(self) -> Any:
+        """What the operator takes and carries."""
+        return self.operator.signature
+
+    @property
+    def period(self) -> int:
+        """Tokens between two anchors: chunks of one rule are not free to choose."""
+        return int(self.signature.anchor)
+
+
+@cache
+def _package() -> Path:
+    """An empty package with the support files beside it, gone when the session ends."""
+    root = Path(tempfile.mkdtemp(prefix="conformance."))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    for name, text in support_files().items():
+        path = root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    package = ModuleType(PACKAGE)
+    package.__path__ = [str(root)]
+    sys.modules[PACKAGE] = package
+    return root
+
+
+def _imported(source: str) -> Any:
+    name = "m" + sha256(source.encode()).hexdigest()[:16]
+    (_package() / f"{name}.py").write_text(source, encoding="utf-8")
+    importlib.invalidate_caches()
+    return importlib.import_module(f"{PACKAGE}.{name}")
+
+
+def generated(rule: Rule) -> str:
+    """The source of a rule's module."""
+    return module.source(rule, version="0", spec_hash="0", text="", numbers={})
+
+
+def compiled(spec: str | Mapping[str, Any]) -> Case:
+    """The compiled spec of a name or a mapping, made once a session.
+
+    Raises ``InvalidSpec`` as ``mnemic.compile`` does.
+    """
+    return _compiled(spec if isinstance(spec, str) else json.dumps(spec))
+
+
+@cache
+def _compiled(text: str) -> Case:
+    spec = load(json.loads(text)) if text.startswith("{") else load(text)
+    rule = derive_spec(spec)
+    if rule.structure.missing is not None:
+        raise InvalidSpec((Issue(rule.structure.missing, where=spec.name),))
+    return Case(rule, generated(rule))
+
+
+@cache
+def available() -> tuple[str, ...]:
+    """Every packaged spec that this release compiles."""
+    return tuple(n for n in NAMES if derive_spec(load(n)).structure.missing is None)
+
+
+@cache
+def chunked() -> tuple[str, ...]:
+    """Those that have a chunk form."""
+    return tuple(n for n in available() if "chunk" in compiled(n).forms)
+
+
+def every_form() -> tuple[tuple[str, str], ...]:
+    """Each spec with each of its forms."""
+    return tuple((n, form) for n in available() for form in compiled(n).forms)
+
+
+def argument(case: Case, name: str) -> bool:
+    """Whether the operator takes a coefficient of that name."""
+    return name in case.operator.coefficients
+
+
+# -- inputs ----------------------------------------------------------------------------------
+
+
+def unit(x: Tensor) -> Tensor:
+    """Vectors of norm one."""
+    return x / x.norm(dim=-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """B, T, H, d_k and d_v of random inputs; ``groups`` queries' heads a key's."""
+
+    batch: int = 2
+    tokens: int = 29
+    heads: int = 2
+    key: int = 4
+    value: int = 3
+    groups: int = 1
+
+
+def steepest(case: Case) -> float:
+    """sup ℓ″ of the loss, a generous guess where it has no bound."""
+    bound = case.rule.error.bound
+    if case.rule.error.constant:
+        return 1.0
+    if bound is None or bound.is_infinite:
+        return 25.0
+    return max(1.0, float(bound)) if bound.is_number else 1.0  # κ or δ keep it in bounds
+
+
+def widest(case: Case, k: Tensor) -> float:
+    """A bound on ‖φ(k)‖² for unit keys."""
+    features = case.signature.features
+    elementwise = case.rule.problem.features
+    if features == "d" and elementwise is not None and elementwise.is_Symbol:
+        return 1.0
+    return 4.0 * eval_size(features, k.shape[-1]) / k.shape[-1]
+
+
+def inputs(
+    case: Case, tokens: int = 29, *, seed: int = 0, sizes: Sizes | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Tensors:  # fmt: skip
+    """Random arguments that a rule may be given: unit keys, rates inside the stability bound."""
+    s = case.signature
+    size = sizes or Sizes()
+    generator = torch.Generator().manual_seed(seed)
+    width = size.key if s.diagonal or s.square else size.value
+    step = (s.steps,) if s.steps > 1 else ()
+    lead = (size.batch, tokens)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    keys = (*lead, *step, size.heads, size.key)
+    found = {
+        "q": unit(normal(*lead, size.heads * size.groups, size.key)),
+        "k": unit(normal(*keys)),
+        "v": normal(*lead, *step, size.heads, width),
+    }
+    features = eval_size(s.features, 1 if s.diagonal else size.key)
+    channels = {"": (), "k": (size.key,), "v": (width,), "c": (s.window,)}
+    channels |= {"K": (size.key if s.diagonal else features,), "s": (s.slots,)}
+    calm = 1 / (steepest(case) * s.window * widest(case, found["k"]))
+    for c in s.coefficients:
+        shape = (*lead, *(step if c.micro else ()), size.heads, *channels[c.axes])
+        if c.name.startswith("log_"):
+            least = (
+                -0.05 if c.name == "log_gamma" else -0.3
+            )  # a regression needs d_k tokens or more
+            found[c.name] = least * uniform(*shape) if c.high == 0 else normal(*shape)
+        elif c.low < 0:
+            found[c.name] = 0.5 * normal(*shape)
+        elif c.name == "eta":
+            found[c.name] = min(0.6, 0.9 * calm) * (0.05 + uniform(*shape))
+        else:
+            found[c.name] = (0.9 if c.name == "theta" else 0.5) * uniform(*shape) + 0.01
+    for name in s.keys:
+        found[name] = unit(normal(*keys))
+    for scalar in case.rule.scalars:
+        if scalar.declared.origin == "parameter":  # the same for every sequence and token
+            x = found[str(scalar.argument)]
+            found[str(scalar.argument)] = x[:1, :1].expand(x.shape) if tokens else x
+    return {name: x.to(dtype) for name, x in found.items()}
+
+
+def start(case: Case, arguments: Tensors, tokens: int = 5) -> Tensors:
+    """A valid state that is not zero: what other tokens leave behind."""
+    like = arguments["k"]
+    size = Sizes(
+        like.shape[0], tokens, like.shape[-2], like.shape[-1], arguments["v"].shape[-1],
+    )  # fmt: skip
+    other = inputs(case, tokens, seed=17, sizes=size)
+    found: Tensors = case.operator(**other, form="recurrent", output_final_state=True)[1]
+    kept = {n: x.detach() for n, x in found.items()}
+    return {n: x.to(like.dtype) if x.is_floating_point() else x for n, x in kept.items()}
+
+
+# -- runs ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Result:
+    """Outputs, final states, and the gradients of every argument and of the initial state."""
+
+    out: Tensor
+    states: Tensors
+    gradients: Tensors
+
+    def parts(self) -> Iterator[tuple[str, Tensor]]:
+        """Everything by name."""
+        yield "out", self.out
+        yield from ((f"state {n}", x) for n, x in self.states.items())
+        yield from ((f"gradient of {n}", x) for n, x in self.gradients.items())
+
+
+def weighed(x: Tensor) -> Tensor:
+    """A scalar that every entry enters with a weight of its own."""
+    weights = torch.cos(torch.arange(x.numel(), dtype=torch.float64)).reshape(x.shape)
+    return (x * weights.to(x.dtype)).sum()
+
+
+Pieces = str | tuple[tuple[str, int], ...]
+"""A form, or forms one after another with the tokens that each takes."""
+
+
+def run(
+    case: Case, arguments: Tensors, pieces: Pieces, *, state: Tensors | None = None, **options: Any
+) -> Result:
+    """One run; the gradients go through the outputs and through the final state."""
+    leaves = {n: x.clone().requires_grad_() for n, x in arguments.items()}
+    first = {
+        n: x.clone().requires_grad_() if x.is_floating_point() else x
+        for n, x in (state or {}).items()
+    }
+    out, final = in_pieces(case, leaves, pieces, first, **options)
+    loss = weighed(out)
+    for x in final.values():
+        loss = loss + weighed(x) if x.is_floating_point() else loss
+    sources = {**leaves, **{f"initial {n}": x for n, x in first.items() if x.requires_grad}}
+    grads = gradients(loss, sources)
+    return Result(out.detach(), {n: x.detach() for n, x in final.items()}, grads)
+
+
+def in_pieces(
+    case: Case, arguments: Tensors, pieces: Pieces, state: Tensors, **options: Any
+) -> tuple[Tensor, Tensors]:
+    """The outputs of pieces that pass their state on, joined, and the last state."""
+    whole = arguments["q"].shape[1]
+    outs, at = [], 0
+    for form, tokens in ((pieces, whole),) if isinstance(pieces, str) else pieces:
+        piece = {n: x[:, at : at + tokens] for n, x in arguments.items()}
+        out, state = case.operator(
+            **piece, form=form, initial_state=state, output_final_state=True, **options
+        )
+        outs.append(out)
+        at += tokens
+    assert at == whole
+    return torch.cat(outs, 1), state
+
+
+def gradients(loss: Tensor, sources: Tensors) -> Tensors:
+    """The gradient at each tensor, zero where the loss does not see it."""
+    if not loss.requires_grad:
+        return {n: torch.zeros_like(x) for n, x in sources.items()}
+    raw = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
+    found = {
+        n: torch.zeros_like(x) if g is None else g
+        for (n, x), g in zip(sources.items(), raw, strict=True)
+    }
+    if "initial P" in found:  # P is symmetric: only that part of its gradient has a meaning
+        found["initial P"] = (found["initial P"] + found["initial P"].mT) / 2
+    return found
+
+
+# -- comparing -------------------------------------------------------------------------------
+
+
+def error(found: Tensor, expected: Tensor) -> float:
+    """The largest difference, relative to 1 + the largest entry."""
+    assert found.shape == expected.shape, (found.shape, expected.shape)
+    if expected.numel() == 0:
+        return 0.0
+    found, expected = found.detach().double(), expected.detach().double()
+    return float((found - expected).abs().max() / (1 + expected.abs().max()))
+
+
+def errors(found: Result, expected: Result) -> dict[str, float]:
+    """The error of each part."""
+    other = dict(expected.parts())
+    mine = dict(found.parts())
+    assert mine.keys() == other.keys()
+    return {n: error(x, other[n]) for n, x in mine.items()}
+
+
+def agree(found: Result, expected: Result, tolerance: float = 1e-9) -> None:
+    """Assert that two runs agree in everything, and name what does not."""
+    wrong = {n: e for n, e in errors(found, expected).items() if not e <= tolerance}
+    assert not wrong, wrong
+
+
+def close(found: Tensors, expected: Tensors, tolerance: float = 1e-9) -> None:
+    """Assert that two mappings of tensors agree, and name what does not."""
+    assert found.keys() == expected.keys()
+    every = {n: error(x, expected[n]) for n, x in found.items()}
+    wrong = {n: e for n, e in every.items() if not e <= tolerance}
+    assert not wrong, wrong
+
+
+# -- the interpreter -------------------------------------------------------------------------
+
+
+def interpreted(case: Case, arguments: Tensors, **options: Any) -> tuple[Tensor, Tensors]:
+    """What the rule's interpreter says, its states by the operator's names."""
+    rest = {n: x for n, x in arguments.items() if n not in ("q", "k", "v")}
+    vectors = (arguments["q"], arguments["k"], arguments["v"])
+    if case.rule.retained.mode == "prox" and case.period == 1 and "initial_state" not in options:
+        options["initial_state"] = _beginning(case, arguments)
+    out, state = interpret(case.rule, *vectors, rest, **options)
+    if case.rule.moments is not None and case.rule.moments.steps == 0:
+        ridge = state["ridge"] * float(case.rule.moments.ridge)
+        state["P"] = torch.linalg.inv(state["H"] + ridge * torch.eye(state["H"].shape[-1]))
+    return out, state
+
+
+def _beginning(case: Case, arguments: Tensors) -> Tensors:
+    """W_0 given as a state, so that a retention that acts on W itself begins at ∇R(W_0)."""
+    one = {n: x[:, :1] for n, x in arguments.items()}
+    rest = {n: x for n, x in one.items() if n not in ("q", "k", "v")}
+    nothing = torch.zeros(one["q"].shape[:2], dtype=torch.bool)
+    _, state = interpret(case.rule, one["q"], one["k"], one["v"], rest, mask=nothing)
+    return {"W": state["W"]}
+
+
+def as_interpreted(states: Tensors) -> Tensors:
+    """The operator's states in the interpreter's names and units, those that both have."""
+    scale = torch.exp(states["m"]) if "m" in states else torch.ones(())
+    found = {}
+    for name in ("W", "A", "S", "anchor"):
+        if name in states:
+            found[name] = states[name] * scale[(..., *[None] * (states[name].ndim - scale.ndim))]
+    if "n" in states:
+        found["n.W"] = (states["n"] * scale[..., None])[..., None, :]
+    if "K" in states:
+        found["slots.W"] = states["K"].mT
+    if "P" in states:
+        found = {"P": states["P"]}
+    found |= {n: states[n] for n in ("H", "U", "position") if n in states}
+    if "v_tail" in states:
+        found["tail.value"] = states["v_tail"].movedim(1, 2)[..., None]
+    return found
