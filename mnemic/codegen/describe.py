@@ -5,9 +5,12 @@ from typing import Any
 from mnemic.codegen.chunk import takes_band
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.support.signature import Coefficient, Signature, State
+from mnemic.compiler import symbols as sym
 from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import Rule
+from mnemic.compiler.symbolic import read
 from mnemic.dsl import features
+from mnemic.dsl.texts import activation
 
 MEANINGS = {
     "alpha": "decay of the state",
@@ -90,7 +93,14 @@ def value_range(scalar: Scalar) -> tuple[float, float]:
         return (-infinity, 0.0 if scalar.name != "eta" else infinity)
     if scalar.name == "theta":
         return (0.0, 1.0)
-    return (0.0 if scalar.symbol.is_positive else -infinity, infinity)
+    positive = scalar.symbol.is_positive or activated(scalar).is_nonnegative
+    return (0.0 if positive else -infinity, infinity)
+
+
+def activated(scalar: Scalar) -> Any:
+    """The activation of a coefficient as an expression in x."""
+    text = scalar.declared.activation
+    return sym.x if text is None else read(activation(text), {"x": sym.x})
 
 
 def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]:

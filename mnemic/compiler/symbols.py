@@ -73,6 +73,9 @@ class softplus(sp.Function):
     def _eval_is_extended_real(self) -> bool:
         return True
 
+    def _eval_is_positive(self) -> bool:
+        return True
+
 
 class normal_cdf(sp.Function):
     """The standard normal's distribution function Φ(x), as GELU uses it."""
