@@ -14,7 +14,7 @@ from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 
 if TYPE_CHECKING:
-    from mnemic.compiler.diff import Difference
+    from mnemic.compiler.compare.diff import Difference
     from mnemic.compiler.rule import Rule
 
 Source = str | PathLike[str] | Mapping[str, Any] | Spec
@@ -113,7 +113,7 @@ def files(spec: Spec) -> dict[str, str]:
 
 def diff(a: Source, b: Source) -> "Difference":
     """What tells two rules apart, and whether one is the other."""
-    from mnemic.compiler.diff import diff as compare
+    from mnemic.compiler.compare.diff import diff as compare
 
     return compare(derive(a), derive(b))
 

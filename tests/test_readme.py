@@ -16,7 +16,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def test_the_spec_of_the_readme_derives_to_what_it_says() -> None:
     """The YAML block is a spec; the rule under it is the one that is derived."""
-    from mnemic.compiler.render import equations
+    from mnemic.compiler.explain.render import equations
 
     (text,) = re.findall(r"```yaml\n(.*?)```", README, re.S)
     rule = mnemic.derive(read_yaml(text, "README.md").data)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mnemic.bench.report import Figure
 from mnemic.bench.timing import side_by_side
-from mnemic.compiler.samples import Sizes, draw
+from mnemic.compiler.oracle.samples import Sizes, draw
 from mnemic.errors import CheckFailed
 from mnemic.pipeline import Compiled, compile
 

@@ -81,7 +81,7 @@ def _plain(spec: Spec, axis: str) -> Any:
 def _derived(spec: Spec, wanted: bool) -> dict[str, Any]:
     if not wanted:
         return {}
-    from mnemic.compiler.stability import warnings
+    from mnemic.compiler.explain.stability import warnings
 
     rule = pipeline.derive(spec)
     structure = rule.structure

@@ -10,8 +10,8 @@ from mnemic.cli.output import echo, print_json, to_stderr
 from mnemic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
+    from mnemic.compiler.oracle.verify import Check
     from mnemic.compiler.rule import Rule
-    from mnemic.compiler.verify import Check
 
 Latex = Annotated[bool, typer.Option("--latex", help="As a LaTeX section (needs amsmath).")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="As Markdown.")]
@@ -53,26 +53,26 @@ def derive(
 
 def _text(rule: "Rule", *, latex: bool, markdown: bool) -> str:
     if latex:
-        from mnemic.compiler.render_latex import to_latex
+        from mnemic.compiler.explain.render_latex import to_latex
 
         return to_latex(rule)
     if markdown:
-        from mnemic.compiler.render_markdown import to_markdown
+        from mnemic.compiler.explain.render_markdown import to_markdown
 
         return to_markdown(rule)
-    from mnemic.compiler.render import to_text
+    from mnemic.compiler.explain.render import to_text
 
     return to_text(rule)
 
 
 def _verified(rule: "Rule") -> "tuple[Check, ...]":
-    from mnemic.compiler.verify import verify
+    from mnemic.compiler.oracle.verify import verify
 
     return verify(rule)
 
 
 def _json(rule: "Rule", checks: "tuple[Check, ...]", wanted: bool) -> dict[str, Any]:
-    from mnemic.compiler.render import to_json
+    from mnemic.compiler.explain.render import to_json
 
     found = to_json(rule)
     return {**found, "checks": [_plain(c) for c in checks]} if wanted else found

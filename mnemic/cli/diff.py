@@ -8,7 +8,7 @@ from mnemic.cli.output import echo, print_json
 def diff(a: SpecArgument, b: SpecArgument, as_json: AsJson = False) -> None:
     """Compare the derived rules of two specs, and say whether one is the other.
 
-    JSON: as mnemic.compiler.diff.Difference tells.
+    JSON: as mnemic.compiler.compare.diff.Difference tells.
     """
     difference = pipeline.diff(a, b)
     if as_json:

@@ -35,7 +35,7 @@ def gathered(specs: Mapping[str, Spec], told: Callable[[str], None]) -> dict[str
 
 def facts(spec: Spec) -> Facts:
     """Class, forms and costs of a spec's rule."""
-    from mnemic.compiler.cost import cost
+    from mnemic.compiler.explain.cost import cost
 
     rule = pipeline.derive(spec)
     known = cost(rule)

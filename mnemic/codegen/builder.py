@@ -272,6 +272,10 @@ class Builder:
                     env[symbol.name] = (
                         self.vector("v", "v") if plain else self.featured(symbol.name)
                     )
+            if not expr.free_symbols:
+                like = self.vector("v", "v") if axis == "v" else self.featured("k")
+                found[role] = self.filled(role, None, expr, like, "")
+                continue
             found[role] = self.map(role, expr, env)
             if axis not in self.plan.axes(found[role]):
                 found[role] = self.widened(found[role], role, axis)

@@ -5,8 +5,8 @@ from importlib.metadata import version
 from mnemic.codegen import module, selftest
 from mnemic.codegen.package import support_files
 from mnemic.codegen.titles import title_of
-from mnemic.compiler.render import equations
-from mnemic.compiler.render_markdown import to_markdown
+from mnemic.compiler.explain.render import equations
+from mnemic.compiler.explain.render_markdown import to_markdown
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.writing import to_yaml

@@ -11,6 +11,7 @@ from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import headed, normalised, with_bonus
 from mnemic.codegen.refusals import refuse
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.retention import Link, invert
 from mnemic.compiler.rule import Rule
 
 MATRIX = ("v", "k")
@@ -93,6 +94,8 @@ def _reference(b: Builder, states: States) -> str:
     if states.anchor is not None and rule.anchor > 1:
         return states.anchor
     seen = states.memory
+    if rule.seen != 1 and rule.retained.mode == "prox" and rule.retained.mirror != sym.w:
+        return _decayed_in_the_dual(b, states)
     if rule.seen != 1:
         decay = rule.seen * rule.row_decay
         env: dict[str, Any] = {**_sided(b, decay), "memory": states.memory}
@@ -100,6 +103,16 @@ def _reference(b: Builder, states: States) -> str:
     if _free(rule):
         return seen
     return linked(b, seen, rule.retained.link, "W_seen")
+
+
+def _decayed_in_the_dual(b: Builder, states: States) -> str:
+    """(∇R)⁻¹(α ∇R(W)): the decayed memory where the decay acts on ∇R(W)."""
+    retained, decay = b.rule.retained, b.rule.seen * b.rule.row_decay
+    env: dict[str, Any] = {**_sided(b, decay), "w": states.memory}
+    dual = b.map("B_seen", decay * retained.mirror, env, "prediction")
+    entry = invert(retained.mirror, retained.link.domain)
+    back = Link(entry, slope=retained.mirror, domain=retained.link.domain)
+    return linked(b, dual, back, "W_seen")
 
 
 def _sided(b: Builder, expr: Any) -> dict[str, str]:

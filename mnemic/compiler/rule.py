@@ -102,6 +102,6 @@ class Rule:
 
     def _repr_latex_(self) -> str:
         """The numbered equations, for a notebook."""
-        from mnemic.compiler.render_latex import latex_of
+        from mnemic.compiler.explain.render_latex import latex_of
 
         return latex_of(self)

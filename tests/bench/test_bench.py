@@ -7,7 +7,7 @@ from mnemic.bench import fla, loops
 from mnemic.bench.report import Figure, Report
 from mnemic.bench.subject import Subject, demand_agreement
 from mnemic.bench.timing import side_by_side
-from mnemic.compiler.samples import Sizes
+from mnemic.compiler.oracle.samples import Sizes
 from mnemic.errors import CheckFailed
 
 SMALL = Sizes(2, 64, 3, 8, 5)

@@ -5,7 +5,7 @@ import json
 import jsonschema
 import pytest
 
-from mnemic.compiler import verify
+from mnemic.compiler.oracle import verify
 from mnemic.dsl.catalogue import names
 
 

@@ -21,7 +21,7 @@ from mnemic.codegen import module
 from mnemic.codegen.package import support_files
 from mnemic.codegen.support.operator import eval_size
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.interpret import interpret
+from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.load import load
 from mnemic.errors import InvalidSpec, Issue

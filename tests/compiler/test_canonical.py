@@ -12,10 +12,10 @@ import sympy as sp
 import torch
 import yaml
 
-from mnemic.compiler.canonical import canonical, rule_hash, same
+from mnemic.compiler.compare.canonical import canonical, rule_hash, same
+from mnemic.compiler.compare.form import Form
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.form import Form
-from mnemic.compiler.interpret import interpret
+from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.spec import Spec
 
@@ -99,7 +99,7 @@ def test_the_hash_does_not_depend_on_the_process() -> None:
     text = (
         "from mnemic.dsl.spec import Spec\n"
         "from mnemic.compiler.derive import derive_spec\n"
-        "from mnemic.compiler.canonical import rule_hash\n"
+        "from mnemic.compiler.compare.canonical import rule_hash\n"
         f"print(rule_hash(derive_spec(Spec.model_validate({{'name': 'a', **{entries}}}))))"
     )
     found = subprocess.run(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import sympy as sp
 
-from mnemic.compiler.cost import B, C, D, K, N, T, V, cost
 from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.explain.cost import B, C, D, K, N, T, V, cost
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.spec import Spec
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mnemic.compiler.axes import axes
+from mnemic.compiler.compare.axes import axes
+from mnemic.compiler.compare.diff import diff
+from mnemic.compiler.compare.verdict import judge
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.diff import diff
 from mnemic.compiler.rule import Rule
-from mnemic.compiler.verdict import judge
 from mnemic.dsl.spec import Spec
 
 

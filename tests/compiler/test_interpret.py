@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.interpret import interpret
+from mnemic.compiler.oracle.interpret import interpret
+from mnemic.compiler.oracle.samples import Sizes, draw
 from mnemic.compiler.rule import Rule
-from mnemic.compiler.samples import Sizes, draw
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.interpret import interpret
+from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.published import inputs, step
 from mnemic.compiler.rule import Rule
 from mnemic.dsl import catalogue
@@ -121,7 +121,7 @@ def test_printed_equation_against_the_derived_rule(name: str, index: int) -> Non
 
 def features(rule: Rule, k: Tensor) -> Tensor:
     """φ(k) as a column, by the reference definitions."""
-    from mnemic.compiler.reference_features import feature_map
+    from mnemic.compiler.oracle.reference_features import feature_map
 
     row = k.reshape(-1, k.shape[-1])[-1]
     position = torch.tensor(TOKENS - 1, dtype=torch.float64)

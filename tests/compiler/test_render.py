@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.render import (
+from mnemic.compiler.explain.render import (
     equations,
     latex_of,
     to_json,

@@ -9,8 +9,8 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.explain.stability import limit, stability, warnings
 from mnemic.compiler.rule import Rule
-from mnemic.compiler.stability import limit, stability, warnings
 from mnemic.dsl.spec import Spec
 
 

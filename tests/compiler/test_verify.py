@@ -8,8 +8,8 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.oracle.verify import verify
 from mnemic.compiler.rule import Rule
-from mnemic.compiler.verify import verify
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 

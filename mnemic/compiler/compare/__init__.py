@@ -1,0 +1,1 @@
+"""Canonical forms of rules, and what tells two of them apart."""

@@ -1,0 +1,92 @@
+"""The canonical form of a rule, and its hash: algebraically equal rules have equal forms.
+
+The transition of the whole state is written out for d_v = D = 2 and expanded. What is no
+polynomial (a Huber error, a link) stands whole, in one spelling. A rule whose memory is not
+``W φ`` is given by its terms instead.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice, permutations, product
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler.compare.coordinates import like
+from mnemic.compiler.compare.form import Form, pruned
+from mnemic.compiler.compare.written import write_out
+from mnemic.compiler.numbers import same_number
+from mnemic.compiler.rule import Rule
+
+MOST_ORDERS = 120
+"""Orders of indistinguishable coefficients that are tried for the smallest text."""
+
+
+def canonical(rule: Rule, values: Mapping[Any, Any] | None = None) -> Form:
+    """The rule's form, coefficients under their own names, at special ``values`` where given."""
+    return pruned(write_out(rule, values or {}))
+
+
+def rule_hash(rule: Rule) -> str:
+    """SHA-256 of the form with coefficients named by the part they play."""
+    return hashlib.sha256(renamed(canonical(rule)).text().encode()).hexdigest()
+
+
+def renamed(form: Form) -> Form:
+    """The form with its coefficients called c0, c1, … in an order that names do not decide."""
+    groups: dict[str, list[Any]] = {}
+    for symbol in form.coefficients:
+        groups.setdefault(_part(form, symbol), []).append(symbol)
+    orders = product(*(permutations(groups[part]) for part in sorted(groups)))
+    candidates = (
+        _numbered(form, [s for group in order for s in group])
+        for order in islice(orders, MOST_ORDERS)
+    )
+    return min(candidates, key=lambda f: f.text())
+
+
+def _part(form: Form, symbol: Any) -> str:
+    """What a coefficient does, told without the names of coefficients."""
+    others = {s: like(s, "other") for s in form.coefficients}
+    me = like(symbol, "me")
+    return form.mapped(lambda e: e.subs({**others, symbol: me}, simultaneous=True)).text()
+
+
+def _numbered(form: Form, order: list[Any]) -> Form:
+    table = {s: like(s, f"c{i}") for i, s in enumerate(order)}
+    return form.mapped(lambda e: sp.expand(e.subs(table, simultaneous=True)))
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """Whether two forms agree, and how it was found: ``algebra`` or ``random numbers``."""
+
+    equal: bool
+    how: str
+
+    def __bool__(self) -> bool:
+        return self.equal
+
+
+def same(one: Form, other: Form) -> Sameness:
+    """Compare two forms entry by entry, by algebra and where that fails at 30 digits."""
+    if one.skeleton() != other.skeleton():
+        return Sameness(False, "algebra")
+    pairs = list(zip(one.entries(), other.entries(), strict=True))
+    pairs += [(a, b) for (_, a), (_, b) in zip(one.functions, other.functions, strict=True)]
+    open_pairs = [(a, b) for a, b in pairs if a != b and sp.expand(a - b) != 0]
+    if not open_pairs:
+        return Sameness(True, "algebra")
+    if not all(same_number(a, b) for a, b in open_pairs):
+        return Sameness(False, "random numbers")
+    solved = all(_vanishes(a - b) for a, b in open_pairs)
+    return Sameness(True, "algebra" if solved else "random numbers")
+
+
+def _vanishes(difference: Any) -> bool:
+    """Whether cheap algebra shows a difference to be zero."""
+    if difference.has(sp.Piecewise, sp.Abs, sp.sign, sp.Max, sp.Min):
+        return False
+    plain = sp.expand(difference.rewrite(sp.exp), power_exp=True)
+    return bool(sp.expand(sp.fraction(sp.together(plain))[0]) == 0)

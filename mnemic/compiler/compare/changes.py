@@ -1,0 +1,105 @@
+"""A change of coefficients in words: α = 1, η′ = αη, v′ = v/α."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler.compare.matching import Match
+from mnemic.compiler.explain.printing import GREEK, text
+from mnemic.compiler.numbers import sampler
+
+_ENTRY = re.compile(r"(?P<name>.+?)(?P<index>(_\d+)+)?(?P<mark>__\d+)?$")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change in lines: ``special`` are fixed values, ``general`` the others that change.
+
+    A prime marks the coefficients, and the value, of the rule that is changed.
+    """
+
+    special: tuple[str, ...]
+    general: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Everything that changes."""
+        return (*self.special, *self.general)
+
+
+def change_of(found: Match) -> Change:
+    """The change in words; entries of one coefficient that change alike are told once."""
+    special, general = [], []
+    for name, symbol, value in _once(found):
+        shown = _shown(value)
+        if not value.free_symbols:
+            special.append(f"{name} = {shown}")
+        elif shown == name and value != symbol:
+            general.append(f"{name}′ = {shown} in every channel")
+        elif value != symbol:
+            general.append(f"{name}′ = {shown}")
+    if found.scale != 1:
+        general.append(f"v′ = {_times_value(found.scale)}")
+    return Change(tuple(special), tuple(general))
+
+
+def _once(found: Match) -> list[tuple[str, Any, Any]]:
+    """Coefficient by coefficient: its name in B, the same symbol in A, and its value."""
+    groups: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
+    for symbol, value in found.change:
+        parts = _ENTRY.match(str(symbol))
+        assert parts is not None
+        groups.setdefault((parts["name"], parts["mark"] or ""), []).append((symbol, value))
+    rows: list[tuple[str, Any, Any]] = []
+    for (name, mark), entries in groups.items():
+        general = [_general(symbol, value) for symbol, value in entries]
+        if len({str(v) for _, v in general}) == 1:
+            rows.append((_spelled(name, mark), *general[0]))
+        else:
+            rows += [(text(symbol), symbol, value) for symbol, value in entries]
+    return rows
+
+
+def _general(symbol: Any, value: Any) -> tuple[Any, Any]:
+    """Without the index of the symbol's own entry."""
+    parts = _ENTRY.match(str(symbol))
+    assert parts is not None
+    index = parts["index"] or ""
+    value = sp.sympify(value)
+    table = {
+        s: sp.Symbol(str(s).removesuffix(index), real=True)
+        for s in value.free_symbols
+        if index and str(s).endswith(index)
+    }
+    own = sp.Symbol(parts["name"], real=True) if index else symbol
+    return own, value.subs(table)
+
+
+def _spelled(name: str, mark: str) -> str:
+    shown = GREEK.get(name, name)
+    return shown if not mark else f"{shown} of key {int(mark[2:]) + 1}"
+
+
+def _shown(value: Any) -> str:
+    return re.sub(r"__(\d+)", lambda m: f" of key {int(m[1]) + 1}", text(value)).replace("φ", "k")
+
+
+def _times_value(scale: Any) -> str:
+    return text(sp.simplify(scale) * sp.Symbol("v", real=True, finite=True)).replace("φ", "k")
+
+
+def leaves(found: Match) -> bool:
+    """Whether a positive coefficient gets a value that is not, for some of the other's."""
+    for symbol, value in found.change:
+        free = sorted(sp.sympify(value).free_symbols, key=str)
+        if not symbol.is_positive or not free:
+            continue
+        at = sampler(value, free)
+        grid = [(0.3, 0.5), (0.9, 0.8), (0.9, 3.0), (3.0, 0.9)]
+        for odd, even in grid:
+            number = at(*((odd, even)[i % 2] for i in range(len(free))))
+            if number is None or number < 0:
+                return True
+    return False

@@ -1,0 +1,166 @@
+"""The gradient step of one key with every entry written out."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.compare import functions
+from mnemic.compiler.compare.coordinates import COLUMNS, ROWS, Coordinates, matrix
+from mnemic.compiler.compare.form import HOLDERS, Whole
+from mnemic.compiler.error_signal import ErrorSignal
+from mnemic.compiler.rule import Rule
+
+Matrix = list[list[Any]]
+
+
+@dataclass
+class Writer:
+    """What a step has written so far."""
+
+    rule: Rule
+    at: Coordinates
+    wholes: list[Whole] = field(default_factory=list)
+    functions: dict[str, Any] = field(default_factory=dict)
+
+    def whole(self, function: str, expr: Any, arguments: list[Any], label: str) -> Any:
+        """A symbol for a function of entries, kept whole."""
+        symbol = sp.Symbol(f"{function}{label}", real=True)
+        self.functions[function] = expr
+        self.wholes.append(Whole(symbol, function, tuple(map(sp.sympify, arguments))))
+        return symbol
+
+    def channel(self, column: int) -> int:
+        """The key channel that a column belongs to (two columns each under a phase)."""
+        return column * COLUMNS // self.at.columns
+
+    def each(self, entry: Any) -> Matrix:
+        """A matrix from a function of row and column; a diagonal memory is zero elsewhere."""
+        zero = sp.Integer(0)
+        return [
+            [
+                zero if self.rule.diagonal and self.channel(j) != i else entry(i, j)
+                for j in range(self.at.columns)
+            ]
+            for i in range(ROWS)
+        ]
+
+    def symbols(self, name: str) -> Matrix:
+        """A state's matrix of symbols."""
+        named = matrix(name, ROWS, self.at.columns)
+        return self.each(lambda i, j: named[i][j])
+
+    def by_entry(self, expr: Any, row: int, column: int, step: str = "") -> Any:
+        """A coefficient at an entry of the state."""
+        return self.at.at(expr, row, self.channel(column), step)
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a step: its mark, that of its rate, and the memory that its gradient sees."""
+
+    mark: str
+    rate_mark: str
+    seen: Matrix
+    label: str
+
+
+def gradient(writer: Writer, error: ErrorSignal, key: Key) -> tuple[Matrix, Matrix]:
+    """−ηγ of what the step takes (by the prediction) and gives (by the value)."""
+    at, rule = writer.at, writer.rule
+    erase, write = at.features("erase", key.mark), at.features("write", key.mark)
+    values = [at.value(i, key.mark) for i in range(ROWS)]
+    predicted, slopes = predict(writer, key)
+    zero = writer.each(lambda i, j: sp.Integer(0))
+    rate = _rate(writer, key)
+    if rule.split:
+        slope = [at.at(error.slope, i, i, key.rate_mark) for i in range(ROWS)]
+        offset = [
+            at.at(error.offset, i, i, key.rate_mark).subs(sym.v, values[i]) for i in range(ROWS)
+        ]
+        taken = writer.each(lambda i, j: -rate(i, j) * slope[i] * predicted[i] * erase[j])
+        return taken, writer.each(lambda i, j: -rate(i, j) * offset[i] * write[j])
+    phi = at.features("predict", key.mark)
+    errors = _through(slopes, _errors(writer, error, key, predicted, values, phi))
+    if error.constant:
+        return zero, writer.each(lambda i, j: -rate(i, j) * errors[i] * write[j])
+    return writer.each(lambda i, j: -rate(i, j) * errors[i] * erase[j]), zero
+
+
+def predict(writer: Writer, key: Key) -> tuple[list[Any], Matrix | None]:
+    """ŷ, and ∂ŷ/∂(Wφ) where a norm stands between."""
+    phi = writer.at.features("predict", key.mark)
+    raw = [product(row, phi) for row in key.seen]
+    plain = writer.at.raw("predict", key.mark) if writer.rule.headed else []
+    return headed(writer, raw, plain, f"_{key.label}{key.mark}")
+
+
+def headed(
+    writer: Writer, raw: list[Any], plain: list[Any], label: str
+) -> tuple[list[Any], Matrix | None]:
+    """The residual and the norm of a memory that has them."""
+    memory, slopes = writer.rule.problem.spec.memory, None
+    if getattr(memory, "norm", False):
+        group = [sp.Integer(0), *raw]
+        slopes = [
+            [writer.whole(f"slope{i}{j}", functions.norm_slope(i, j), group, label)
+             for j in range(ROWS)] for i in range(ROWS)
+        ]  # fmt: skip
+        raw = [writer.whole(f"norm{i}", functions.layer_norm(i), group, label) for i in range(ROWS)]
+    if getattr(memory, "residual", False):
+        raw = [x + y for x, y in zip(plain, raw, strict=True)]
+    return raw, slopes
+
+
+def product(row: list[Any], vector: list[Any]) -> Any:
+    """⟨row, vector⟩."""
+    return sum((a * b for a, b in zip(row, vector, strict=True)), sp.Integer(0))
+
+
+def _through(slopes: Matrix | None, errors: list[Any]) -> list[Any]:
+    if slopes is None:
+        return errors
+    return [product(errors, [row[j] for row in slopes]) for j in range(ROWS)]
+
+
+def _rate(writer: Writer, key: Key) -> Any:
+    rule = writer.rule
+    gated = rule.window > 1 and rule.gamma is not None
+    gamma = sym.coefficient("gamma") if gated else sp.Integer(1)
+    return lambda i, j: (
+        writer.by_entry(rule.rate, i, j, key.rate_mark) * writer.by_entry(gamma, i, j, key.mark)
+    )
+
+
+def _errors(
+    writer: Writer, error: ErrorSignal, key: Key, predicted: list[Any], values: list[Any],
+    phi: list[Any],
+) -> list[Any]:  # fmt: skip
+    sizes = [_square(writer, phi, i) for i in range(ROWS)]
+    at = writer.at
+    if error.affine and error.offset.is_polynomial(sym.v):
+        return [
+            at.at(error.signal, i, i, key.rate_mark).subs(
+                {sym.y: predicted[i], sym.v: values[i], sym.kappa: sizes[i]}, simultaneous=True
+            )
+            for i in range(ROWS)
+        ]
+    factor, body = functions.error_function(error.signal)
+    norm = product(
+        [y - v for y, v in zip(predicted, values, strict=True)],
+        [y - v for y, v in zip(predicted, values, strict=True)],
+    )
+    wholes = []
+    for i in range(ROWS):
+        used = dict(zip(HOLDERS, [predicted[i], values[i], norm, sizes[i]], strict=False))
+        arguments = [a if body.has(h) else sp.Integer(0) for h, a in used.items()]
+        wholes.append(writer.whole("error", body, arguments, f"_{key.label}{key.mark}_{i}"))
+    scale = at.at(factor, 0, 0, key.rate_mark).subs(sym.kappa, sizes[0])
+    return [scale * w for w in wholes]
+
+
+def _square(writer: Writer, phi: list[Any], row: int) -> Any:
+    """‖φ‖², over the row's own channel for a diagonal memory."""
+    own = [x for j, x in enumerate(phi) if not writer.rule.diagonal or writer.channel(j) == row]
+    return sum((x**2 for x in own), sp.Integer(0))

@@ -1,0 +1,165 @@
+"""One rule written as another: coefficients of B that make its canonical form that of A."""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.compare.canonical import same
+from mnemic.compiler.compare.form import Form, tidy_entry
+from mnemic.compiler.compare.solving import Clock, Solution, solve
+from mnemic.compiler.numbers import same_number
+
+SCALE = sp.Symbol("rescale", real=True, nonzero=True)
+"""The factor between the two values: v of B is this times v of A."""
+MOST_GUESSES = 64
+
+
+@dataclass(frozen=True)
+class Match:
+    """B's coefficients (and the factor on its value) in terms of A's; ‖k‖² is ``kappa``."""
+
+    change: tuple[tuple[Any, Any], ...]
+    scale: Any
+    how: str
+
+    @property
+    def renaming(self) -> bool:
+        """Whether coefficients only change their names."""
+        values = [value for _, value in self.change]
+        return (
+            self.scale == 1 and all(v.is_Symbol for v in values) and len({*values}) == len(values)
+        )
+
+    @property
+    def trivial(self) -> bool:
+        """Whether nothing changes at all."""
+        return self.scale == 1 and all(s == v for s, v in self.change)
+
+
+def match(a: Form, b: Form, clock: Clock) -> Match | None:
+    """Find B's coefficients so that it does what A does; ``None`` where none were found."""
+    if a.skeleton() != b.skeleton():
+        return None
+    if a.coefficients == b.coefficients and (alike := same(a, b)):
+        return Match(tuple((c, c) for c in b.coefficients), sp.Integer(1), alike.how)
+    unknown = {c: sp.Symbol(f"u_{c}", **_signs(c)) for c in b.coefficients}
+    open_b = _put(b, unknown)
+    inside = _in_functions(open_b) & set(unknown.values())
+    for guess in _guesses(a, sorted(inside, key=str)):
+        if clock.out:
+            return None
+        tried = _put(open_b, guess)
+        if not _same_functions(a, tried):
+            continue
+        found = _entries(a, tried, [u for u in unknown.values() if u not in guess], clock)
+        if found is not None:
+            values = {c: {**guess, **found}.get(u, c) for c, u in unknown.items()}
+            return _checked(a, b, values, found.get(SCALE, sp.Integer(1)))
+    return None
+
+
+def _put(form: Form, values: Solution) -> Form:
+    def put(expr: Any) -> Any:
+        return expr.subs(values, simultaneous=True)
+
+    return form.mapped(put) if values else form
+
+
+def _signs(symbol: Any) -> dict[str, bool]:
+    return {"positive": True} if symbol.is_positive else {"real": True}
+
+
+def _in_functions(form: Form) -> set[Any]:
+    return set().union(*(e.free_symbols for _, e in form.functions), set())
+
+
+def _guesses(a: Form, inside: list[Any]) -> list[Solution]:
+    """Coefficients inside functions kept whole are matched by trying A's, the same name first."""
+    mine = sorted(_in_functions(a) - a.data - a.parameters, key=str)
+    choices = [[c for c in mine if f"u_{c}" == str(u)] + mine for u in inside]
+    every = list(product(*choices))[:MOST_GUESSES]
+    return [dict(zip(inside, chosen, strict=True)) for chosen in every]
+
+
+def _same_functions(a: Form, b: Form) -> bool:
+    return all(
+        one == other or same_number(one, other)
+        for (_, one), (_, other) in zip(a.functions, b.functions, strict=True)
+    )
+
+
+def _entries(a: Form, b: Form, unknowns: list[Any], clock: Clock) -> Solution | None:
+    """Solve the entries: the value as it is or rescaled, coefficients free of the keys or not."""
+    values = [s for s in a.inputs if str(s).startswith("v_")]
+    whole = any(w.function == "error" for w in a.wholes)
+    data = sorted(a.data | b.data, key=str)
+    for scale in (sp.Integer(1),) if whole or not values else (sp.Integer(1), SCALE):
+        scaled = _put(b, {v: scale * v for v in values})
+        pairs = list(zip(a.entries(), scaled.entries(), strict=True))
+        symbols = unknowns if scale == 1 else [*unknowns, SCALE]
+        for gens in (data, [s for s in data if not str(s).startswith("k_")]):
+            equations = _equations(pairs, gens, clock)
+            found = None if equations is None else _first(equations, symbols, data, clock)
+            if found is not None:
+                return found
+    return None
+
+
+def _first(
+    equations: list[Any], symbols: list[Any], data: list[Any], clock: Clock
+) -> Solution | None:
+    for found in solve(equations, symbols, clock):
+        free = {s: sp.Integer(1) for s in symbols if s not in found}
+        settled = {u: sp.simplify(value.subs(free)) for u, value in found.items()}
+        through = {u: _through_norm(value, set(data)) for u, value in settled.items()}
+        if None not in through.values() and through.get(SCALE, 1) != 0:
+            return {**{s: v for s, v in free.items() if _matters(s, equations)}, **through}
+    return None
+
+
+def _matters(symbol: Any, equations: list[Any]) -> bool:
+    return any(e.has(symbol) for e in equations)
+
+
+def _equations(pairs: list[tuple[Any, Any]], gens: list[Any], clock: Clock) -> list[Any] | None:
+    found: list[Any] = []
+    for one, other in pairs:
+        if clock.out:
+            return None
+        difference = sp.fraction(sp.together(one - other))[0]
+        used = [g for g in gens if difference.has(g)]
+        if not used:
+            found.append(difference)
+            continue
+        try:
+            found += sp.Poly(sp.expand(difference), *used).coeffs()
+        except sp.PolynomialError:
+            return None
+    return found
+
+
+def _through_norm(value: Any, data: set[Any]) -> Any | None:
+    """A function of k's entries as one of ‖k‖² alone; ``None`` where it is not."""
+    value = sp.simplify(value)
+    if not value.free_symbols & data:
+        return value
+    first, last = sp.Symbol("k_0", real=True), sp.Symbol("k_1", real=True)
+    found = sp.simplify(value.subs(last, sp.sqrt(sym.kappa - first**2)))
+    return None if found.free_symbols & data else found
+
+
+def _checked(a: Form, b: Form, values: Solution, scale: Any) -> Match | None:
+    """Put the change into B and compare the whole with A."""
+    square = sp.Symbol("k_0", real=True) ** 2 + sp.Symbol("k_1", real=True) ** 2
+    table = {c: sp.sympify(v).subs(sym.kappa, square) for c, v in values.items()}
+    for v in (s for s in a.inputs if str(s).startswith("v_")):
+        table[v] = v * sp.sympify(scale).subs(sym.kappa, square)
+    put = b.mapped(lambda e: tidy_entry(e.subs(table, simultaneous=True)))
+    numbers = all(same_number(x, y, 2) for x, y in zip(a.entries(), put.entries(), strict=True))
+    if not numbers:
+        return None
+    found = same(a, put)
+    return Match(tuple(values.items()), scale, found.how) if found else None

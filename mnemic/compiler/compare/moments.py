@@ -1,0 +1,61 @@
+"""Second-order rules written out: the moments H = Σ φφᵀ and U = Σ vφᵀ and what they solve."""
+
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.compare.coordinates import ROWS, matrix
+from mnemic.compiler.compare.form import NOUGHT, Form, State
+from mnemic.compiler.compare.gradients import Writer, product
+
+
+def moments(writer: Writer) -> Form:
+    """H, U and the read-out U (H + λ)⁻¹ q, or that of full-batch steps from the origin."""
+    at, rule = writer.at, writer.rule
+    assert rule.moments is not None
+    keys, size = at.features("predict", ""), at.columns
+    h = matrix("H", size, size)
+    u = matrix("W", ROWS, size)
+    fade, weight = _weights(writer)
+    new_h = [
+        [fade * h[i][j] + weight * keys[i] * keys[j] for j in range(size)] for i in range(size)
+    ]
+    new_u = [
+        [fade * u[i][j] + weight * at.value(i, "") * keys[j] for j in range(size)]
+        for i in range(ROWS)
+    ]
+    ridge = at.at(rule.moments.ridge, 0, 0)
+    whole = sp.Matrix(new_h) + (ridge * sp.eye(size) if rule.moments.constant else sp.zeros(size))
+    if rule.moments.steps:
+        memory = _descended(writer, sp.Matrix(new_h), sp.Matrix(new_u))
+    else:
+        memory = sp.Matrix(new_u) * whole.adjugate() / whole.det()
+    queries = at.queries()
+    output = [product(list(memory.row(i)), queries) for i in range(ROWS)]
+    start = sp.Integer(0) if rule.moments.constant or rule.moments.steps else ridge
+    return Form((_state("W", u, new_u), _state("H", h, new_h, start)), tuple(output))
+
+
+def _weights(writer: Writer) -> tuple[Any, Any]:
+    """How much the past is kept, and how much the new pair weighs."""
+    one = sp.Integer(1)
+    if writer.rule.problem.scalar("gamma") is None:
+        return one, one
+    gamma = writer.at.at(sym.coefficient("gamma"), 0, 0)
+    return (gamma, one) if writer.rule.problem.spec.weights.word() == "geometric" else (one, gamma)
+
+
+def _descended(writer: Writer, h: Any, u: Any) -> Any:
+    """W ← W − η(WH − U), from the origin."""
+    assert writer.rule.moments is not None
+    rate = writer.at.at(writer.rule.rate, 0, 0)
+    memory = sp.zeros(*u.shape)
+    for _ in range(min(writer.rule.moments.steps, 3)):
+        memory = (memory - rate * (memory * h - u)).expand()
+    return memory
+
+
+def _state(name: str, before: Any, after: Any, start: Any = NOUGHT) -> State:
+    symbols = tuple(x for row in before for x in row)
+    return State(name, symbols, tuple(x for row in after for x in row), start)

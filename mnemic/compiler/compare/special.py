@@ -1,0 +1,119 @@
+"""Special values of a rule: a coefficient at 0, 1 or ∞, a window of one, an own key that is k."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.compare.canonical import canonical
+from mnemic.compiler.compare.form import Form, pruned, tidy_entry
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.explain.printing import GREEK
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.spec import Spec
+from mnemic.errors import MnemicError
+
+
+@dataclass(frozen=True)
+class Special:
+    """Values of coefficients (or of keys of their own) and changes of the spec, in words."""
+
+    words: tuple[str, ...]
+    values: tuple[tuple[Any, Any], ...] = ()
+    edits: tuple[str, ...] = ()
+
+    def __add__(self, other: "Special") -> "Special":
+        return Special(
+            self.words + other.words, self.values + other.values, self.edits + other.edits
+        )
+
+    def form(self, rule: Rule) -> Form | None:
+        """The rule's form there, ``None`` where it has none."""
+        try:
+            edited = derive_spec(_edited(rule.problem.spec, self.edits)) if self.edits else rule
+        except MnemicError:
+            return None
+        finite = {s: x for s, x in self.values if x != sp.oo}
+        far = [s for s, x in self.values if x == sp.oo]
+        form = canonical(edited, {**finite, **dict.fromkeys(far, sp.oo)})
+        if _broken(form) and far:
+            form = _at_infinity(canonical(edited, finite), far)
+        return None if _broken(form) else form
+
+
+def singles(rule: Rule) -> Iterator[Special]:
+    """Every single special value of a rule, structural ones first."""
+    spec = rule.problem.spec
+    for role in ("predict", "erase", "write"):
+        entry = getattr(spec.keys, role)
+        if entry is not None and entry.own:
+            own, k = sp.Symbol(role, real=True), sp.Symbol("k", real=True)
+            yield Special((f"{role} = k",), ((own, k),))
+    if isinstance(spec.window, int) and spec.window > 1:
+        yield Special(("window 1",), edits=("window",))
+    if spec.optimizer.micro_steps > 1:
+        yield Special(("one step a token",), edits=("micro",))
+    if spec.optimizer.inner_steps > 1:
+        yield Special(("one step a token",), edits=("inner",))
+    if spec.optimizer.anchor.chunk > 1:
+        yield Special(("chunk 1",), edits=("anchor",))
+    yield from _of_coefficients(rule)
+
+
+def _of_coefficients(rule: Rule) -> Iterator[Special]:
+    for scalar in rule.scalars:
+        if scalar.argument is None:
+            continue
+        name = GREEK.get(scalar.name, scalar.name)
+        for value in (1, 0, sp.oo):
+            if value != sp.oo or (scalar.symbol.is_positive and scalar.per == "head"):
+                shown = "∞" if value == sp.oo else str(value)
+                symbol = sym.coefficient(scalar.name)
+                yield Special((f"{name} = {shown}",), ((symbol, sp.sympify(value)),))
+
+
+def pairs(rule: Rule) -> Iterator[Special]:
+    """Two special values at once."""
+    for one, other in combinations(list(singles(rule)), 2):
+        if not {s for s, _ in one.values} & {s for s, _ in other.values}:
+            yield one + other
+
+
+def _edited(spec: Spec, edits: tuple[str, ...]) -> Spec:
+    for edit in edits:
+        if edit == "window":
+            spec = spec.model_copy(update={"window": 1})
+            continue
+        optimizer = spec.optimizer
+        anchor = optimizer.anchor.model_copy(update={"chunk": 1})
+        changes: dict[str, dict[str, Any]] = {
+            "micro": {"micro_steps": 1}, "inner": {"inner_steps": 1}, "anchor": {"anchor": anchor},
+        }  # fmt: skip
+        spec = spec.model_copy(update={"optimizer": optimizer.model_copy(update=changes[edit])})
+    return spec
+
+
+def _broken(form: Form) -> bool:
+    every = [*form.entries(), *(e for _, e in form.functions)]
+    return any(e.has(sp.nan, sp.zoo, sp.oo) for e in every)
+
+
+def _at_infinity(form: Form, far: list[Any]) -> Form:
+    """Limits entry by entry, of ratios of polynomials only."""
+
+    def limit(expr: Any) -> Any:
+        for symbol in far:
+            if expr.has(symbol):
+                top, bottom = (sp.Poly(p, symbol) for p in sp.fraction(sp.together(expr)))
+                gap = top.degree() - bottom.degree()
+                ratio = top.LC() / bottom.LC()
+                expr = sp.oo if gap > 0 else ratio if gap == 0 else sp.Integer(0)
+        return tidy_entry(expr)
+
+    try:
+        return pruned(form.mapped(limit))
+    except sp.PolynomialError:
+        return form.mapped(lambda _: sp.nan)

@@ -1,0 +1,92 @@
+"""Facts of a rule that its written-out entries do not show."""
+
+import json
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.compare.functions import one_spelling
+from mnemic.compiler.compare.transition import MOST_ROWS
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.features import Features, Identity, Polynomial, Taylor
+
+S = sp.Symbol("s", real=True)
+
+
+def feature_functions(rule: Rule) -> tuple[str, ...]:
+    """The feature map: an expression, a kernel Σ a_i sⁱ, or its entry in the spec."""
+    problem = rule.problem
+    if problem.features is not None:
+        plain = problem.features == sym.x
+        return () if plain else (f"φ(x) = {one_spelling(problem.features)}",)
+    kernel = _kernel(problem.spec.features)
+    if kernel == S:
+        return ()
+    return (f"φ(x)·φ(y) = {kernel}" if kernel is not None else _entry("features", rule),)
+
+
+def _kernel(features: Features) -> Any | None:
+    match features:
+        case Identity():
+            return S
+        case Taylor(order=order):
+            return sum(S**i / sp.factorial(i) for i in range(order + 1))
+        case Polynomial(mode="power", degree=degree):
+            return S**degree
+    return None
+
+
+def linear_tags(rule: Rule) -> tuple[str, ...]:
+    """Intervals and lengths, which one step does not show."""
+    found = []
+    spec = rule.problem.spec
+    reads_anchor = spec.readout.memory == "anchor"
+    if rule.anchor > 1 and (reads_anchor or not rule.error.constant):
+        found.append(f"gradients at multiples of {rule.anchor}")
+    if max(rule.window, rule.rows) > MOST_ROWS:
+        found.append(f"window {rule.window}, rows {rule.rows}")
+    if rule.window > 1 and rule.gamma is not None:
+        found.append(f"one gate for each {rule.gamma}")
+    if rule.moments is not None and rule.moments.steps > MOST_ROWS:
+        found.append(f"{rule.moments.steps} full-batch steps")
+    if getattr(spec.memory, "slots", None):
+        found.append("slots")
+    if rule.retained.mode == "multiplicative":
+        found.append("starts uniform")
+    link = rule.retained.link
+    if link.normaliser == "root":
+        found.append(f"ζ makes the entries sum to the scale, over {link.over}")
+    return tuple(found)
+
+
+def opaque_tags(rule: Rule) -> tuple[str, ...]:
+    """The parts of a spec that stand for themselves where nothing is written out."""
+    names = ("memory", "features", "weights", "keys", "readout")
+    found = [_entry(name, rule) for name in names]
+    optimizer, retention = rule.problem.spec.optimizer, rule.problem.spec.retention
+    found.append(
+        f"{optimizer.method}, ns {optimizer.ns_steps}, every {optimizer.every}, "
+        f"rate {optimizer.rate_at}, anchor {rule.anchor}, window {rule.window}, rows {rule.rows}, "
+        f"momentum on {rule.momentum_on}"
+    )
+    link = rule.retained.link
+    found.append(
+        f"retention {rule.retained.mode} {link.normaliser} {link.over}, "
+        f"normalised {retention.normalize}"
+    )
+    return tuple(found)
+
+
+def _entry(name: str, rule: Rule) -> str:
+    data = getattr(rule.problem.spec, name).model_dump(mode="json", by_alias=True)
+    return f"{name} {json.dumps(_shape(data), sort_keys=True)}"
+
+
+def _shape(data: Any) -> Any:
+    """Without how coefficients come about, which no rule depends on."""
+    if isinstance(data, dict):
+        if "from" in data and "per" in data:
+            return {"per": data["per"]}
+        return {key: _shape(value) for key, value in data.items()}
+    return data

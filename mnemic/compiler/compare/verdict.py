@@ -1,0 +1,124 @@
+"""The verdict of a comparison: equal, equal under a change, a special case, or not found."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from mnemic.compiler.compare.canonical import canonical, rule_hash
+from mnemic.compiler.compare.changes import Change, change_of, leaves
+from mnemic.compiler.compare.form import Form
+from mnemic.compiler.compare.matching import Match, match
+from mnemic.compiler.compare.solving import Clock
+from mnemic.compiler.compare.special import Special, pairs, singles
+from mnemic.compiler.rule import Rule
+
+SECONDS = 15.0
+"""How long the search may take unless told."""
+
+Kind = Literal["equal", "equal-under-change", "a-in-b", "b-in-a", "different"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``kind``; ``at`` the special values (``α = 1``); ``change`` of B's coefficients in terms of
+    A's (of A's in terms of B's for ``b-in-a``) and ``back``, its inverse; ``how`` it was found;
+    ``finished`` whether the search came to its end."""
+
+    kind: Kind
+    sentence: str
+    at: tuple[str, ...] = ()
+    change: tuple[str, ...] = ()
+    back: tuple[str, ...] = ()
+    how: str = "algebra"
+    finished: bool = True
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {key: list(x) if isinstance(x, tuple) else x for key, x in asdict(self).items()}
+
+
+def judge(a: Rule, b: Rule, seconds: float = SECONDS) -> Verdict:
+    """Compare two rules by their canonical forms."""
+    clock = Clock.starting(seconds)
+    one, other = canonical(a), canonical(b)
+    there, back = match(one, other, clock), match(other, one, clock)
+    if there is not None and (there.trivial or there.renaming) and back is not None:
+        return _equal(there)
+    if rule_hash(a) == rule_hash(b):
+        return Verdict("equal", "A and B are the same rule with other names.")
+    if there is not None and back is not None:
+        return _changed(there, back)
+    if there is not None:
+        return _inside("a-in-b", (), there)
+    if back is not None:
+        return _inside("b-in-a", (), back)
+    return _special(a, b, one, other, clock)
+
+
+def _equal(found: Match) -> Verdict:
+    names = () if found.trivial else change_of(found).lines
+    sentence = "A and B are the same rule" + (f", with {', '.join(names)}" if names else "")
+    return Verdict("equal", sentence + _confirmed(found.how), change=names, how=found.how)
+
+
+def _changed(there: Match, back: Match) -> Verdict:
+    forth, again = change_of(there), change_of(back)
+    sentence = f"A is B with {_joined(forth)}; B is A with {_joined(again)}"
+    sentence += _confirmed(there.how) + _limits(there, back)
+    return Verdict("equal-under-change", sentence, change=forth.lines, back=again.lines,
+                   how=there.how)  # fmt: skip
+
+
+def _limits(there: Match, back: Match) -> str:
+    if leaves(there) or leaves(back):
+        return " For some values the change leaves the range of a coefficient."
+    return ""
+
+
+def _inside(kind: Kind, at: tuple[str, ...], found: Match) -> Verdict:
+    change = change_of(found)
+    values = (*at, *change.special)
+    rest = change.general
+    names = ("A", "B") if kind == "a-in-b" else ("B", "A")
+    sentence = f"{names[0]} is {names[1]}"
+    sentence += f" at {', '.join(values)}" if values else ""
+    sentence += f" with {', '.join(rest)}" if rest else ""
+    return Verdict(kind, sentence + _confirmed(found.how), at=values, change=change.lines,
+                   how=found.how)  # fmt: skip
+
+
+def _special(a: Rule, b: Rule, one: Form, other: Form, clock: Clock) -> Verdict:
+    """Look for special values, single ones first, at which one rule is the other."""
+    for count in (1, 2):
+        if found := _search(one, b, count, clock):
+            return _inside("a-in-b", found[0].words, found[1])
+        if found := _search(other, a, count, clock):
+            return _inside("b-in-a", found[0].words, found[1])
+    sentence = "A and B differ: no change of coefficients and no special values were found that "
+    sentence += "make one of the other." + (" The search ran out of time." if clock.out else "")
+    return Verdict("different", sentence, finished=not clock.out)
+
+
+def _search(inner: Form, outer: Rule, count: int, clock: Clock) -> tuple[Special, Match] | None:
+    for special in singles(outer) if count == 1 else pairs(outer):
+        if clock.out:
+            return None
+        form = special.form(outer)
+        if form is None or form.skeleton() != inner.skeleton():
+            continue
+        found = match(inner, form, clock)
+        if found is not None:
+            return special, found
+    return None
+
+
+def _joined(change: Change) -> str:
+    return ", ".join(change.lines)
+
+
+def _confirmed(how: str) -> str:
+    if how == "algebra":
+        return ", by algebra and on random numbers."
+    return ", on random numbers to 30 digits; algebra did not settle it."

@@ -1,0 +1,154 @@
+"""Rule → Form: the whole state's transition and the read-out, written out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.compare.coordinates import COLUMNS, PARAMETERS, Coordinates, matrix
+from mnemic.compiler.compare.form import HOLDERS, Form, State, tidy_entry
+from mnemic.compiler.compare.functions import GROUP, OWN, error_function, one_spelling
+from mnemic.compiler.compare.gradients import Matrix, Writer, headed, product
+from mnemic.compiler.compare.moments import moments
+from mnemic.compiler.compare.tags import feature_functions, linear_tags, opaque_tags
+from mnemic.compiler.compare.transition import Recurrence
+from mnemic.compiler.rule import Rule
+
+
+class Ones(Coordinates):
+    """The same rule fed with ones for values: the weights that the values carry."""
+
+    def value(self, row: int, step: str) -> Any:
+        """One."""
+        return sp.Integer(1)
+
+
+def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
+    """The rule as entries; terms alone where its memory is not W φ."""
+    if rule.structure.missing is not None and rule.moments is None:
+        return _terms(rule, values)
+    writer = Writer(rule, Coordinates(rule, values))
+    form = moments(writer) if rule.moments is not None else _recurrence(writer)
+    functions = {**dict(form.functions), **writer.functions}
+    form = Form(
+        form.states, form.output, tuple(writer.wholes), tuple(sorted(functions.items())),
+        tuple(sorted((*linear_tags(rule), *feature_functions(rule)))),
+        tuple(sorted(writer.at.inputs, key=str)), PARAMETERS,
+    )  # fmt: skip
+    return form.mapped(tidy_entry)
+
+
+def _recurrence(writer: Writer) -> Form:
+    step = Recurrence(writer)
+    at, rule = writer.at, writer.rule
+    states = [_carried("W", step.before, step.after)]
+    if step.momentum is not None:
+        states.append(_carried("S", writer.symbols("S"), step.momentum))
+    if step.anchored:
+        held = writer.symbols("R")
+        states.append(_carried("R", held, held))
+    queries, more = at.queries(), []
+    if getattr(rule.problem.spec.memory, "slots", None):
+        queries, slots = _slots(writer, queries)
+        more.append(slots)
+    output, total = _read(writer, step, queries)
+    if at.phased:
+        turned = tuple(
+            a + at.at(rule.problem.value("phase"), j, j) for j, a in enumerate(at.angles())
+        )
+        more.append(State("angle", tuple(at.angles()), turned))
+    return Form((*states, *total, *more), tuple(output))
+
+
+def _read(writer: Writer, step: Recurrence, queries: list[Any]) -> tuple[list[Any], list[State]]:
+    rule, at = writer.rule, writer.at
+    readout = rule.problem.spec.readout
+    dual = rule.retained.mode == "dual"
+    memory = step.after
+    if readout.memory == "before":
+        memory = step.before
+    if readout.memory == "anchor" and rule.anchor > 1:
+        memory, dual = writer.symbols("R"), False
+    if dual:
+        memory = step.linked(memory, "_read")
+    raw = [product(row, queries) for row in memory]
+    plain = at.raw("q") if rule.headed else []
+    output, _ = headed(writer, raw, plain, "_read")
+    if rule.problem.scalar("bonus") is not None:
+        output = _with_bonus(writer, output, queries)
+    return _normalised(writer, output, queries)
+
+
+def _with_bonus(writer: Writer, output: list[Any], queries: list[Any]) -> list[Any]:
+    at, keys = writer.at, writer.at.features("write", "")
+    bonus = [writer.by_entry(writer.rule.problem.value("bonus"), 0, j) for j in range(at.columns)]
+    seen = sum((u * k * q for u, k, q in zip(bonus, keys, queries, strict=True)), sp.Integer(0))
+    return [y + at.value(i, "") * seen for i, y in enumerate(output)]
+
+
+def _normalised(
+    writer: Writer, output: list[Any], queries: list[Any]
+) -> tuple[list[Any], list[State]]:
+    kind = writer.rule.problem.spec.readout.normalizer
+    if kind == "none":
+        return output, []
+    own = Ones(replace(writer.rule, row_decay=sp.Integer(1)), writer.at.values)
+    count = Writer(own.rule, own)
+    step = Recurrence(count, "N", "NS")
+    states = [_carried("N", step.before[:1], step.after[:1])]
+    if step.momentum is not None:
+        states.append(_carried("NS", count.symbols("NS")[:1], step.momentum[:1]))
+    writer.wholes += count.wholes
+    size = product(step.after[0], queries)
+    if kind == "max1":
+        size = writer.whole("floor", sp.Max(sp.Abs(OWN), 1), [size], "")
+    return [y / size for y in output], states
+
+
+def _slots(writer: Writer, queries: list[Any]) -> tuple[list[Any], State]:
+    """A companion memory of the keys turns the query into weights over slots."""
+    at, rule = writer.at, writer.rule
+    before = matrix("K", COLUMNS, COLUMNS)
+    write = at.features("write", "")
+    after = [
+        [
+            writer.by_entry(rule.decay, 0, m) * before[m][j]
+            + writer.by_entry(rule.rate, 0, m) * write[m] * at.data("k", j)
+            for j in range(COLUMNS)
+        ]
+        for m in range(COLUMNS)
+    ]
+    scores = [product(row, queries) for row in after]
+    body = sp.exp(OWN) / sum((sp.exp(g) for g in GROUP[:COLUMNS]), sp.Integer(0))
+    read = [writer.whole("softmax", body, [s, *scores], f"_{m}") for m, s in enumerate(scores)]
+    return read, _carried("K", before, after)
+
+
+def _carried(name: str, symbols: Matrix, after: Matrix) -> State:
+    """A state from matrices; entries that are always zero are left out."""
+    flat = [
+        (s, a)
+        for symbol_row, row in zip(symbols, after, strict=True)
+        for s, a in zip(symbol_row, row, strict=True)
+        if s != 0
+    ]
+    return State(name, tuple(s for s, _ in flat), tuple(sp.sympify(a) for _, a in flat))
+
+
+def _terms(rule: Rule, values: Mapping[Any, Any]) -> Form:
+    """The terms of a rule that is not written out, side by side."""
+    at = Coordinates(rule, values)
+    factor, body = error_function(at.resolved(rule.error.signal))
+    functions = [("error", body)]
+    if rule.retained.link.expr is not None:
+        link = at.resolved(rule.retained.link.expr)
+        names = dict(zip((sym.a, sym.zeta, sym.nu), HOLDERS, strict=False))
+        functions.append(("link", one_spelling(link).subs(names)))
+    parts = (rule.rate * factor, rule.gain, rule.decay, rule.row_decay, rule.seen, rule.momentum)
+    output = tuple(sp.Integer(0) if p is None else at.at(p, 0, 0) for p in parts)
+    tags = (*opaque_tags(rule), *feature_functions(rule))
+    return Form((), output, (), tuple(functions), tuple(sorted(tags)), (), PARAMETERS).mapped(
+        tidy_entry
+    )

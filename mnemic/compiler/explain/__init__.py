@@ -1,0 +1,1 @@
+"""A derivation for people: equations, costs, stability, as text, LaTeX and Markdown."""

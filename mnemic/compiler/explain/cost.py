@@ -1,0 +1,140 @@
+"""Costs of one head: state, FLOPs and bytes a token, in training and in decoding.
+
+Expressions in T, d_k, d_v, D, b (chunk), c (window), n (steps a token), m (hidden width) and s
+(bytes a number). Formulas of ``parallel.md``; products count twice, masks are dense, elementwise
+work on vectors is left out. Training is the forward pass; the backward is some two or three more.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler.explain.cost_forms import (
+    B,
+    C,
+    D,
+    K,
+    M,
+    N,
+    S,
+    T,
+    V,
+    decode_flops,
+    notes,
+    state_size,
+    train,
+)  # fmt: skip
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.features import Cosine, Dpfp, Polynomial, Random, Taylor
+from mnemic.dsl.memory import Glu, Linear, Mlp
+
+CHUNK = 64
+"""The chunk that ``evaluate`` takes unless told."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Numbers kept, and FLOPs and bytes a token and head.
+
+    ``features`` is D as an expression of d_k, ``fixed`` what the rule itself fixes (c, n, and the
+    chunk of an anchor); ``notes`` tell what the expressions leave out.
+    """
+
+    state: Any
+    train_flops: Any
+    train_bytes: Any
+    decode_flops: Any
+    decode_bytes: Any
+    features: Any
+    fixed: tuple[tuple[str, Any], ...]
+    notes: tuple[str, ...] = ()
+
+    def evaluate(self, **sizes: float) -> dict[str, float]:
+        """The costs at sizes: ``d_k``, ``d_v`` and, where they enter, ``T``, ``b``, ``s``.
+
+        ``D``, c, n and m follow from the rule unless given; b is 64 and s is 2 unless given.
+
+        Raises KeyError naming a size that is missing, TypeError for one that is unknown.
+        """
+        known = {str(x) for x in (T, K, V, D, B, C, N, M, S)}
+        if unknown := sizes.keys() - known:
+            raise TypeError(f"unknown size {min(unknown)!r}, known: {', '.join(sorted(known))}")
+        given = {"b": CHUNK, "s": 2, **dict(self.fixed), **sizes}
+        table = {sp.Symbol(name, positive=True): sp.sympify(x) for name, x in given.items()}
+        return {name: _number(expr, self.features, table) for name, expr in self.rows()}
+
+    def rows(self) -> tuple[tuple[str, Any], ...]:
+        """The five expressions by name."""
+        names = [f.name for f in fields(self)][:5]
+        return tuple((name, getattr(self, name)) for name in names)
+
+
+def _number(expr: Any, features: Any, table: dict[Any, Any]) -> float:
+    value = expr
+    for _ in range(3):
+        value = value.subs({D: features} if D not in table else {}).subs(table)
+    if missing := sorted(map(str, value.free_symbols)):
+        raise KeyError(missing[0])
+    return float(value)
+
+
+def feature_size(rule: Rule) -> Any:
+    """D as an expression of d_k."""
+    memory = rule.problem.spec.memory
+    if isinstance(memory, Linear) and memory.slots:
+        return sp.Integer(memory.slots)
+    size = _plain_size(rule)
+    return 2 * size if rule.phase else size
+
+
+def _plain_size(rule: Rule) -> Any:
+    match rule.problem.spec.features:
+        case Polynomial(mode="power", degree=p):
+            return K**p
+        case Polynomial(degree=p):
+            return sp.expand_func(sp.binomial(K + p, p))
+        case Taylor(order=order):
+            return sum((K**i for i in range(order + 1)), sp.Integer(0))
+        case Dpfp(nu=nu):
+            return 2 * nu * K
+        case Cosine():
+            return 2 * K
+        case Random(features=m):
+            return sp.Integer(m)
+    return K
+
+
+def cost(rule: Rule) -> Cost:
+    """The costs that follow from a rule's structure."""
+    state = state_size(rule)
+    flops, moved = train(rule)
+    io = S * (2 * K + 2 * V)
+    grows = rule.structure.kind in ("nonparametric", "kernelised")
+    touched = S * state + S * (K + V) if grows else 2 * S * state
+    once = {N: 1} if _steps(rule) == 1 else {}
+    parts = (state, flops, io + moved, decode_flops(rule), io + touched)
+    kept, train_flops, train_bytes, decode, decode_bytes = (
+        sp.expand(sp.sympify(part).subs(once)) for part in parts
+    )
+    return Cost(
+        kept, train_flops, train_bytes, decode, decode_bytes,
+        feature_size(rule), _fixed(rule), notes(rule),
+    )  # fmt: skip
+
+
+def _fixed(rule: Rule) -> tuple[tuple[str, Any], ...]:
+    found: list[tuple[str, Any]] = [("c", rule.window), ("n", _steps(rule))]
+    if rule.anchor > 1:
+        found.append(("b", rule.anchor))
+    memory = rule.problem.spec.memory
+    if isinstance(memory, Mlp | Glu):
+        found.append(("m", sp.nsimplify(memory.expansion) * V))
+    return tuple(found)
+
+
+def _steps(rule: Rule) -> int:
+    if rule.moments is not None:
+        return max(rule.moments.steps, 1)
+    optimizer = rule.problem.spec.optimizer
+    return optimizer.micro_steps * optimizer.inner_steps

@@ -1,0 +1,77 @@
+"""How equations are written: as plain Unicode, or as LaTeX."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mnemic.compiler.explain import printing
+
+HATS = {"y^": ("ŷ", r"\hat y"), "phi": ("φ", r"\phi"), "gamma": ("γ", r"\gamma")}
+INDEX = {
+    "": ("", ""), "t": ("ₜ", "_t"), "t-1": ("ₜ₋₁", "_{t-1}"), "i": ("ᵢ", "_i"),
+    "ref": ("ᵣ", r"_{\mathrm{ref}}"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One way of writing; every method gives a string."""
+
+    tex: bool
+    timed: dict[str, bool]
+
+    def expr(self, value: Any) -> str:
+        """A SymPy expression."""
+        return (printing.latex if self.tex else printing.text)(value, self.timed)
+
+    def factor(self, value: Any) -> str:
+        """A SymPy expression as a factor: nothing for one, in parentheses where it is a sum."""
+        if value == 1:
+            return ""
+        shown = self.expr(value)
+        return (self.wrapped(shown) if value.is_Add else shown) + " "
+
+    def wrapped(self, shown: str) -> str:
+        """In parentheses."""
+        return rf"\left({shown}\right)" if self.tex else f"({shown})"
+
+    def of(self, name: str, index: str = "t") -> str:
+        """A named quantity with its index."""
+        letter = HATS.get(name, (name, self._word(name)))[self.tex]
+        return letter + INDEX[index][self.tex]
+
+    def _word(self, name: str) -> str:
+        return name if len(name) == 1 else rf"\mathrm{{{name}}}"
+
+    def call(self, function: str, argument: str) -> str:
+        """A function of something."""
+        name = HATS.get(function, (function, rf"\operatorname{{{function}}}"))[self.tex]
+        return f"{name}({argument})"
+
+    def flipped(self, shown: str) -> str:
+        """The transpose."""
+        return f"{shown}^\\top" if self.tex else f"{shown}ᵀ"
+
+    def sign(self, text: str, tex: str) -> str:
+        """A sign that the two write differently."""
+        return tex if self.tex else text
+
+    @property
+    def times(self) -> str:
+        """Entry by entry."""
+        return self.sign(" ∘ ", r" \circ ")
+
+    @property
+    def minus(self) -> str:
+        """Minus."""
+        return self.sign("−", "-")
+
+    def windowed(self, body: str, count: int) -> str:
+        """A sum over the last ``count`` tokens."""
+        if self.tex:
+            return rf"\sum_{{i=t-{count - 1}}}^{{t}} {body}"
+        return f"Σ_(i=t−{count - 1}..t) {body}"
+
+
+def dialect(rule: Any, *, tex: bool) -> Dialect:
+    """The dialect for a rule's coefficients."""
+    return Dialect(tex, printing.steps_of(rule))

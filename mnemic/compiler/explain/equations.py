@@ -1,0 +1,185 @@
+"""A rule as numbered equations, which text, LaTeX and generated code cite."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.explain.dialect import Dialect, dialect
+from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout
+from mnemic.compiler.explain.notation import acted, feature, role_key, value
+from mnemic.compiler.rule import Rule
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One line of the rule. ``name`` is ``prediction``, ``error``, ``gradient``, ``momentum``,
+    ``moments``, ``dual`` (``memory`` where the link is the identity), ``link``, ``normaliser`` or
+    ``read-out``."""
+
+    number: int
+    name: str
+    text: str
+    latex: str
+
+
+def equations(rule: Rule) -> tuple[Equation, ...]:
+    """The rule's equations, numbered from 1; parts that the rule lacks are absent."""
+    plain = list(_lines(rule, dialect(rule, tex=False)))
+    tex = list(_lines(rule, dialect(rule, tex=True)))
+    return tuple(
+        Equation(i, name, shown, typeset)
+        for i, ((name, shown), (_, typeset)) in enumerate(zip(plain, tex, strict=True), 1)
+    )
+
+
+def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
+    if rule.moments is not None:
+        yield from _moments(rule, d)
+        yield from readout(rule, d)
+        return
+    if rule.structure.kind == "nonparametric":
+        yield from readout(rule, d)
+        return
+    if not rule.error.constant:
+        yield "prediction", _prediction(rule, d)
+    yield "error", f"{d.of('e', _index(rule))} = {d.expr(rule.error.signal)}{_with_value(rule, d)}"
+    yield "gradient", _gradient(rule, d)
+    if rule.momentum is not None:
+        yield "momentum", _momentum(rule, d)
+    yield from dual(rule, d)
+    yield from link(rule, d)
+    yield from readout(rule, d)
+
+
+def _index(rule: Rule) -> str:
+    return "i" if rule.window > 1 else "t"
+
+
+def _prediction(rule: Rule, d: Dialect) -> str:
+    index = _index(rule)
+    if rule.anchor > 1:
+        memory = d.of("W", "ref")
+    else:
+        memory = acted(rule, d, rule.seen, sp.Integer(1), d.of("W", "t-1"))
+    shown = _headed(rule, d, f"{memory} {feature(rule, d, role_key(rule, d, 'predict', index))}",
+                    d.of("k", index))  # fmt: skip
+    return f"{d.of('y^', index)} = {shown}"
+
+
+def _headed(rule: Rule, d: Dialect, inner: str, raw: str) -> str:
+    memory = rule.problem.spec.memory
+    if rule.structure.missing is not None and not rule.problem.spec.features.finite:
+        return inner
+    if type(memory).word() not in ("linear", "diagonal") and getattr(memory, "depth", 2) > 1:
+        return inner.replace(" ", ", ", 1).join(("M(", ")"))
+    if getattr(memory, "norm", False):
+        inner = d.call("LN", inner)
+    return f"{raw} + {inner}" if getattr(memory, "residual", False) else inner
+
+
+def _with_value(rule: Rule, d: Dialect) -> str:
+    """What v stands for where the value is changed before it is written."""
+    if rule.problem.keys["value"] == sym.v:
+        return ""
+    return d.sign(",  v = ", r",\quad v = ") + value(rule, d, "t")
+
+
+def _gradient(rule: Rule, d: Dialect) -> str:
+    index = _index(rule)
+    left, write = d.of("G"), d.flipped(feature(rule, d, role_key(rule, d, "write", index)))
+    erase = d.flipped(feature(rule, d, role_key(rule, d, "erase", index)))
+    if rule.split:
+        taken = d.factor(rule.error.slope) + d.of("y^", index)
+        given = d.expr(rule.error.offset)
+        joined = f"{taken} {erase} {_signed(d, given, write)}"
+        return f"{left} = {joined}"
+    if type(rule.problem.spec.memory).word() not in ("linear", "diagonal"):
+        return f"{left} = " + d.sign("∇_W ℓ", r"\nabla_W \ell")
+    body = f"{d.of('e', index)} {erase if not rule.error.constant else write}"
+    if rule.diagonal:
+        body = d.of("e", index) + d.times + role_key(rule, d, "write", index)
+    if rule.window > 1:
+        gate = "" if rule.gamma is None else d.of("gamma", "i") + " "
+        return f"{left} = {d.windowed(gate + body, rule.window)}"
+    return f"{left} = {body}"
+
+
+def _signed(d: Dialect, shown: str, after: str) -> str:
+    sign = "+"
+    if shown.startswith(("−", "-")):
+        sign, shown = d.minus, shown[1:].strip()
+    return f"{sign} {shown} {after}"
+
+
+def _momentum(rule: Rule, d: Dialect) -> str:
+    old = f"{d.factor(rule.momentum)}{d.of('S', 't-1')}"
+    step = f"{d.factor(rule.rate)}{d.of('G')}"
+    if rule.momentum_on == "write":
+        write = d.flipped(feature(rule, d, role_key(rule, d, "write", "t")))
+        given = d.expr(sp.expand(-rule.rate * rule.error.offset))
+        return f"{d.of('S')} = {old} {_signed(d, given, write)}"
+    return f"{d.of('S')} = {old} {d.minus} {step}"
+
+
+def _moments(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
+    assert rule.moments is not None
+    key, written = feature(rule, d, d.of("k")), value(rule, d, "t")
+    fades = type(rule.problem.spec.weights).word() == "geometric"
+    gate = "" if rule.problem.scalar("gamma") is None else d.factor(sym.coefficient("gamma"))
+    fade, weight = (gate, "") if fades else ("", gate)
+    start = "" if rule.moments.constant or rule.moments.steps else _start(rule, d)
+    yield (
+        "moments",
+        f"{d.of('H')} = {fade}{d.of('H', 't-1')} + {weight}{key} {d.flipped(key)}{start}",
+    )
+    yield "moments", f"{d.of('U')} = {fade}{d.of('U', 't-1')} + {weight}{written} {d.flipped(key)}"
+    w, h, u = d.of("W"), d.of("H"), d.of("U")
+    if rule.moments.steps:
+        rate = d.factor(rule.rate)
+        step = f"{d.of('W', '')} {d.minus} {rate}({d.of('W', '')} {h} {d.minus} {u})"
+        arrow = d.sign(" ← ", r" \leftarrow ")
+        tail = d.sign(f", {rule.moments.steps} times from 0",
+                      rf",\ {rule.moments.steps} \text{{ times from }} 0")  # fmt: skip
+        yield "memory", f"{d.of('W', '')}{arrow}{step}{tail}"
+        return
+    ridge = f" + {d.factor(rule.moments.ridge)}I" if rule.moments.constant else ""
+    inverse = d.sign("⁻¹", "^{-1}")
+    yield "memory", f"{w} = {u} ({h}{ridge}){inverse}"
+
+
+def _start(rule: Rule, d: Dialect) -> str:
+    assert rule.moments is not None
+    shown = f"{d.sign('H₀', 'H_0')} = {d.expr(rule.moments.ridge)} I"
+    return d.sign(",  ", r",\quad ") + shown
+
+
+def terms(rule: Rule) -> dict[str, Any]:
+    """The parts of the rule by name as text, for a comparison part by part."""
+    d = dialect(rule, tex=False)
+    found = {e.name: e.text for e in equations(rule) if e.name in ("prediction", "read-out")}
+    link_text = {e.name: e.text for e in equations(rule)}.get("link", "identity")
+    momentum = "none" if rule.momentum is None else f"{d.expr(rule.momentum)} on {rule.momentum_on}"
+    return {
+        "prediction": found.get("prediction", "none: the error does not see it"),
+        "error signal": d.expr(rule.error.signal),
+        "slope": d.expr(rule.error.slope),
+        "rate": d.expr(rule.rate),
+        "decay": acted(rule, d, rule.decay, rule.row_decay, memory_name(rule, d, "t-1")),
+        "seen part": acted(rule, d, rule.seen, sp.Integer(1), memory_name(rule, d, "t-1")),
+        "momentum": momentum,
+        "window": str(rule.window) + (f", one gate a {rule.gamma}" if rule.gamma else ""),
+        "steps a token": str(1 if rule.window > 1 else rule.rows),
+        "gain": d.expr(rule.gain),
+        "link": link_text,
+        "read-out": found.get("read-out", ""),
+        "keys": _keys(rule, d),
+        "anchor": f"chunk {rule.anchor}" if rule.anchor > 1 else "token",
+    }  # fmt: skip
+
+
+def _keys(rule: Rule, d: Dialect) -> str:
+    roles = [f"{r} {role_key(rule, d, r, 't')}" for r in ("predict", "erase", "write")]
+    return ", ".join([*roles, f"value {value(rule, d, 't')}"])

@@ -1,0 +1,162 @@
+"""What there is to say about a rule, in order, for every way of showing it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler.explain.cost import Cost, cost
+from mnemic.compiler.explain.equations import Equation, equations
+from mnemic.compiler.explain.spans import ranges
+from mnemic.compiler.explain.stability import Stability, stability, warnings
+from mnemic.compiler.problem import Scalar
+from mnemic.compiler.rule import Derived, Rule
+
+SHAPES = {
+    "head": "[B, T, H]", "key": "[B, T, H, D]", "value": "[B, T, H, d_v]",
+    "outer": "[B, T, H, d_v, D]",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A coefficient: its argument (``None`` where it is fixed), shape, range and value."""
+
+    name: str
+    argument: str | None
+    shape: str
+    span: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything that is shown of a rule."""
+
+    name: str
+    title: str | None
+    problem: str
+    steps: tuple[Derived, ...]
+    equations: tuple[Equation, ...]
+    remarks: tuple[str, ...]
+    kind: str
+    reason: str
+    forms: tuple[str, ...]
+    missing: str | None
+    approximations: tuple[str, ...]
+    cost: Cost
+    stability: Stability
+    warnings: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+
+
+def explain(rule: Rule) -> Explanation:
+    """Collect what there is to say."""
+    structure = rule.structure
+    return Explanation(
+        name=rule.name,
+        title=rule.problem.spec.title,
+        problem=statement(rule),
+        steps=rule.steps,
+        equations=equations(rule),
+        remarks=remarks(rule),
+        kind=structure.kind,
+        reason=structure.reason,
+        forms=structure.forms,
+        missing=structure.missing,
+        approximations=approximations(rule),
+        cost=cost(rule),
+        stability=stability(rule),
+        warnings=warnings(rule),
+        arguments=arguments(rule),
+    )
+
+
+def statement(rule: Rule) -> str:
+    """The problem in one line."""
+    spec = rule.problem.spec
+    window = spec.window
+    plain = type(spec.weights).word() == "uniform"
+    one = "ℓ(W; kᵢ, vᵢ)" if plain else "γᵢ ℓ(W; kᵢ, vᵢ)"
+    if window == 1:
+        data = one.replace("ᵢ", "ₜ")
+    elif window == "all":
+        data = f"Σ_(i≤t) {one}"
+    else:
+        data = f"Σ_(i=t−{window - 1}..t) {one}"
+    retention = type(spec.retention.local).word()
+    extra = type(spec.retention.global_).word()
+    kept = f"retention {retention}" + (f" with {extra}" if extra != "none" else "")
+    return f"minimise {data} over W, {kept} ({spec.retention.view}), by {spec.optimizer.method}"
+
+
+def remarks(rule: Rule) -> tuple[str, ...]:
+    """What the equations alone do not tell."""
+    found = []
+    keys, optimizer = rule.problem.keys, rule.problem.spec.optimizer
+    if keys["predict"] != keys["erase"] and not rule.error.constant:
+        found.append("Predict and erase keys differ: no loss has this gradient.")
+    if optimizer.micro_steps > 1:
+        found.append(
+            f"Prediction to memory is repeated {optimizer.micro_steps} times a token, each time "
+            "with its own k, v and rate; the decay acts once, at first."
+        )
+    if optimizer.inner_steps > 1 and rule.moments is None:
+        found.append(f"Prediction to memory is repeated {optimizer.inner_steps} times a token.")
+    if rule.phase:
+        found.append("φ turns each key channel as a pair, by the running sum of the phase.")
+    if rule.error.uses_norm:
+        found.append("The norm couples the coordinates of the error.")
+    return tuple(found)
+
+
+def approximations(rule: Rule) -> tuple[str, ...]:
+    """Approximations by name: the anchor, smoothing, finite features."""
+    found = []
+    spec = rule.problem.spec
+    if rule.anchor > 1 and not rule.error.constant:
+        found.append(f"chunk anchor: gradients at the memory of the last multiple of {rule.anchor}")
+    smooth = getattr(spec.bias, "smooth", None)
+    if smooth is not None:
+        found.append(f"smoothing: tanh({smooth:g}·x) for sign(x)")
+    word = type(spec.features).word()
+    if word == "random":
+        found.append(f"finite features: {getattr(spec.features, 'features', '')} random features "
+                     "of the exponential kernel")  # fmt: skip
+    if word == "taylor":
+        found.append(f"finite features: exp to order {getattr(spec.features, 'order', '')}")
+    if rule.retained.link.expr is None:
+        found.append("the link is a root found numerically")
+    return tuple(found)
+
+
+def arguments(rule: Rule) -> tuple[Argument, ...]:
+    """The coefficients with argument, shape and range."""
+    spans = ranges(rule)
+    return tuple(_argument(rule, s, spans) for s in rule.scalars)
+
+
+def _argument(rule: Rule, scalar: Scalar, spans: dict[Any, list[float]]) -> Argument:
+    micro = rule.problem.spec.optimizer.micro_steps
+    shape = SHAPES[scalar.per]
+    if scalar.name == "gamma" and rule.gamma == "window" and rule.window > 1:
+        shape = f"[B, T, H, {rule.window}]"
+    if micro > 1 and scalar.name in ("eta", "delta"):
+        shape = shape.replace("T, ", f"T, {micro}, ")
+    if scalar.argument is None:
+        return Argument(scalar.name, None, "", "fixed", scalar.expr)
+    return Argument(scalar.name, scalar.argument, shape, _span(spans[scalar.symbol]), None)
+
+
+def _span(values: list[float]) -> str:
+    if not values:
+        return "any"
+    low, high = min(values), max(values)
+    left = "-∞" if low < -1e3 or low <= -29.9 else f"{round(low, 6):g}"
+    right = "∞" if high > 1e3 or high >= 29.9 else f"{round(high, 6):g}"
+    return f"({left}, {right})".replace("-", "−")
+
+
+def shown(value: Any) -> Any:
+    """An equation of a step as SymPy where it is one."""
+    return value if isinstance(value, sp.Basic) else str(value)

@@ -1,0 +1,155 @@
+"""Equations of the memory itself: the dual, the link, the read-out."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.explain.dialect import Dialect
+from mnemic.compiler.explain.notation import acted, feature, role_key, value
+from mnemic.compiler.retention import Link
+from mnemic.compiler.rule import Rule
+
+
+def linked(rule: Rule) -> bool:
+    """Whether the state is a dual and W something else."""
+    return rule.retained.mode == "dual" and not rule.retained.link.identity
+
+
+def memory_name(rule: Rule, d: Dialect, index: str) -> str:
+    """A where the memory has a link, else W."""
+    return d.of("A" if linked(rule) else "W", index)
+
+
+def dual(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
+    """What the state becomes."""
+    step = _step(rule, d)
+    match rule.retained.mode:
+        case "multiplicative":
+            kept = acted(rule, d, rule.decay, rule.row_decay, d.of("W", "t-1"))
+            inner = step.removeprefix("+ ").strip()
+            yield "memory", f"{d.of('W')} = {kept}{d.times}{d.call('g', inner)}"
+        case "prox":
+            mirror = rule.retained.mirror
+            old = d.of("W", "t-1")
+            if mirror != sym.w:
+                old = d.sign("∇R", r"\nabla R") + f"({old})"
+            kept = acted(rule, d, rule.decay, rule.row_decay, old)
+            yield "dual", f"{d.of('A')} = {kept} {step}"
+        case _:
+            kept = acted(rule, d, rule.decay, rule.row_decay, memory_name(rule, d, "t-1"))
+            name = "dual" if linked(rule) else "memory"
+            yield name, f"{memory_name(rule, d, 't')} = {kept} {step}"
+
+
+def _step(rule: Rule, d: Dialect) -> str:
+    gain = d.factor(rule.gain)
+    if rule.momentum is None:
+        factor = d.factor(sp.simplify(rule.gain * rule.rate))
+        return f"{d.minus} {factor}{_muon(rule, d, d.of('G'))}"
+    step = f"+ {gain}{_muon(rule, d, d.of('S'))}"
+    if rule.momentum_on == "write":
+        erase = d.flipped(feature(rule, d, role_key(rule, d, "erase", "t")))
+        taken = d.factor(sp.simplify(rule.gain * rule.rate * rule.error.slope))
+        step += f" {d.minus} {taken}{d.of('y^')} {erase}"
+    return step
+
+
+def _muon(rule: Rule, d: Dialect, step: str) -> str:
+    steps = rule.problem.spec.optimizer.ns_steps
+    if rule.problem.spec.optimizer.method != "muon":
+        return step
+    return d.sign(f"NS{steps}", rf"\mathrm{{NS}}_{steps}") + f"({step})"
+
+
+def link(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
+    """W from the dual, entry by entry."""
+    found, mode = _resolved(rule), rule.retained.mode
+    if mode == "multiplicative":
+        shown = "root" if found.expr is None else d.expr(found.expr)
+        tail = _constraint(found, d) if found.normaliser == "root" else ""
+        yield "link", f"{d.call('g', 'a')} = {shown}{tail}"
+    elif not found.identity:
+        yield "link", _link(found, d)
+
+
+def _resolved(rule: Rule) -> Link:
+    """The link with the fixed coefficients of its constraint put in."""
+    found = rule.retained.link
+    table = {s.symbol: s.expr for s in rule.scalars}
+    return replace(found, scale=sp.sympify(found.scale).subs(table))
+
+
+def _link(found: Link, d: Dialect) -> str:
+    left, entry = d.of("W"), d.of("A")
+    where = d.sign(",  a = Aₜ entry by entry", r",\quad a = A_t")
+    if found.expr is None:
+        return f"{left}: {d.expr(sp.Eq(found.slope, sym.a, evaluate=False))}{where}"
+    body = d.expr(found.expr)
+    match found.normaliser:
+        case "softmax":
+            inner = entry if found.expr == sym.a else body
+            over = d.sign(f" over {found.over}", rf"\ \text{{over {found.over}}}")
+            over = "" if found.over == "all" else over
+            return f"{left} = {d.factor(found.scale)}{d.call('softmax', inner)}{over}"
+        case "norm":
+            size = d.sign(f"ν = ‖Aₜ‖_{found.power}", rf"\nu = \lVert A_t\rVert_{{{found.power}}}")
+            return f"{left} = {body}{where}, {size}"
+        case "ball":
+            size = d.sign("‖Aₜ‖", r"\lVert A_t\rVert")
+            return f"{left} = {entry} min(1, {d.expr(found.scale)}/{size})"
+        case "root":
+            return f"{left} = {body}{where}{_constraint(found, d)}"
+    return f"{left} = {body}{where}"
+
+
+def _constraint(found: Link, d: Dialect) -> str:
+    total = d.sign("Σ W", r"\sum W")
+    zeta = d.sign("ζ", r"\zeta")
+    return d.sign(",  ", r",\quad ") + f"{zeta}: {total} = {d.expr(found.scale)}"
+
+
+def readout(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
+    """What is read, and what it is divided by."""
+    spec = rule.problem.spec
+    query = feature(rule, d, d.of("q"))
+    if rule.structure.kind == "nonparametric":
+        yield "read-out", f"{d.of('y')} = M(keys, values; {d.of('q')})"
+        return
+    if getattr(spec.memory, "slots", None):
+        keys = acted(rule, d, rule.decay, sp.Integer(1), d.of("K", "t-1"))
+        flipped = d.flipped(role_key(rule, d, "write", "t"))
+        yield "slots", f"{d.of('K')} = {keys} + {d.of('k')} {flipped}"
+        query = d.call("softmax", f"{d.flipped(d.of('K'))} {d.of('q')}")
+    memory = {"after": d.of("W"), "before": d.of("W", "t-1"), "anchor": d.of("W", "ref")}
+    shown = _read(rule, d, memory[spec.readout.memory], query)
+    if spec.readout.bonus is not None:
+        bonus = d.expr(sym.coefficient("bonus")) + d.times + feature(rule, d, d.of("k"))
+        shown += f" + {value(rule, d, 't')} {d.flipped(f'({bonus})')} {query}"
+    if spec.readout.normalizer != "none":
+        yield "normaliser", _normaliser(rule, d)
+        size = f"{d.flipped(d.of('n'))} {query}"
+        if spec.readout.normalizer == "max1":
+            size = f"max(|{size}|, 1)"
+        shown = f"{shown} / ({size})"
+    yield "read-out", f"{d.of('y')} = {shown}"
+
+
+def _read(rule: Rule, d: Dialect, memory: str, query: str) -> str:
+    entry = rule.problem.spec.memory
+    if rule.diagonal:
+        return f"{memory}{d.times}{query}"
+    if type(entry).word() == "linear":
+        return f"{memory} {query}"
+    if getattr(entry, "depth", 2) > 1:
+        return f"M({memory}, {query})"
+    inner = f"{memory} {query}"
+    inner = d.call("LN", inner) if getattr(entry, "norm", False) else inner
+    return f"{d.of('q')} + {inner}" if getattr(entry, "residual", False) else inner
+
+
+def _normaliser(rule: Rule, d: Dialect) -> str:
+    kept = d.factor(rule.decay) + d.of("n", "t-1")
+    key = feature(rule, d, role_key(rule, d, "write", "t"))
+    return f"{d.of('n')} = {kept} + {d.factor(sp.simplify(rule.gain * rule.rate))}{key}"

@@ -1,0 +1,74 @@
+"""Keys, features and decays as equations show them."""
+
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.explain import printing
+from mnemic.compiler.explain.dialect import Dialect
+from mnemic.compiler.rule import Rule
+
+
+def feature(rule: Rule, d: Dialect, key: str) -> str:
+    """φ of a key, or the key itself for identity features."""
+    plain = rule.problem.features is not None and rule.problem.features == sym.x
+    return key if plain and not rule.phase else d.call("phi", key)
+
+
+def role_key(rule: Rule, d: Dialect, role: str, index: str) -> str:
+    """The key of a role."""
+    expr = rule.problem.keys[role]
+    k = sp.Symbol("k", real=True)
+    if expr == k:
+        return d.of("k", index)
+    names = ("predict", "erase", "write")
+    own = {sp.Symbol(n, real=True): sp.Symbol(_letter(n), real=True) for n in names}
+    shown = _vector(d, expr.subs(own), index)
+    return d.wrapped(shown) if not expr.is_Symbol else shown
+
+
+def _letter(role: str) -> str:
+    return {"predict": "p", "erase": "r", "write": "s"}[role]
+
+
+def _vector(d: Dialect, expr: Any, index: str) -> str:
+    """An expression of vectors entry by entry, those of the step with their index."""
+    timed = {**d.timed, "k": index == "t", "p": index == "t", "r": index == "t", "s": index == "t"}
+    if d.tex:
+        return printing.latex(expr, timed, times=r" \circ ")
+    return printing.text(expr, timed).replace("·", " ∘ ")
+
+
+def value(rule: Rule, d: Dialect, index: str) -> str:
+    """The value as it is written."""
+    expr = rule.problem.keys["value"]
+    if expr == sym.v:
+        return d.of("v", index)
+    shown = _vector(d, expr.subs(sym.v, sp.Symbol("v", real=True, finite=True)), index)
+    return d.wrapped(shown)
+
+
+def per(rule: Rule, expr: Any) -> str:
+    """Whether an expression varies by ``head``, ``key``, ``value`` or ``outer``."""
+    ways = {s.per for s in rule.scalars if expr.has(s.symbol)}
+    if "outer" in ways or {"key", "value"} <= ways:
+        return "outer"
+    return next((way for way in ("key", "value") if way in ways), "head")
+
+
+def acted(rule: Rule, d: Dialect, decay: Any, row_decay: Any, memory: str) -> str:
+    """A decay acting on a memory: a scalar, Diag on the side of the keys or of the values."""
+    if decay == 1 and row_decay == 1:
+        return memory
+    if rule.diagonal:
+        return f"{d.expr(decay)}{d.times}{memory}"
+    left = "" if row_decay == 1 else d.call("Diag", d.expr(row_decay)) + " "
+    match per(rule, decay):
+        case "key":
+            return f"{left}{memory} {d.call('Diag', d.expr(decay))}"
+        case "value":
+            return f"{left}{d.call('Diag', d.expr(decay))} {memory}"
+        case "outer":
+            return f"{left}{d.wrapped(d.expr(decay))}{d.times}{memory}"
+    return left + d.factor(decay) + memory

@@ -1,0 +1,197 @@
+"""The operator's arguments laid out for the interpreter.
+
+A quantity of one token is an array [B, H, R, F]: ŷ, v, e are columns [B, H, d_v, 1]; a key of a
+linear memory is a row [B, H, 1, D], of a diagonal memory a column [B, H, d, 1] (each value
+channel its own); W is [B, H, d_v, D]. So ŷ = Σ_F W ∘ key and the write is e ∘ key for both.
+A sequence is [B, T, n, H, R, F], n being the micro-steps.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+import torch
+from torch import Tensor
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.oracle.evaluate import evaluate
+from mnemic.compiler.oracle.reference_features import feature_map
+from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem, Scalar
+from mnemic.compiler.rule import Rule
+
+Arguments = Mapping[str, Tensor]
+
+ROLES = ("predict", "erase", "write", "value")
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """The vectors of every token: [B, T, n, H, R, F] (queries [B, T, 1, H, R, F] each)."""
+
+    predict: Tensor
+    erase: Tensor
+    write: Tensor
+    value: Tensor
+    raw: Tensor
+    """the predicting key before φ, as a column: the residual of a headed memory"""
+    queries: tuple[Tensor, ...]
+    raw_queries: tuple[Tensor, ...]
+    key: Tensor
+    """φ(k), whatever the roles: what the companion memory of slots keeps"""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything that the recurrence reads."""
+
+    keyed: Keyed
+    values: dict[Any, Tensor]
+    gamma: Tensor | None
+    mask: Tensor
+    position: Tensor
+    angle: Tensor | None
+
+    def at(self, t: int, j: int) -> dict[Any, Tensor]:
+        """The coefficients of micro-step j of token t."""
+        return {s: _pick(x, t, j) for s, x in self.values.items()}
+
+
+def _pick(x: Tensor, t: int, j: int) -> Tensor:
+    return x[:, min(t, x.shape[1] - 1), min(j, x.shape[2] - 1)]
+
+
+def lay_out(
+    rule: Rule, q: Tensor, k: Tensor, v: Tensor, coefficients: Arguments,
+    start: Mapping[str, Tensor], mask: Tensor | None,
+) -> Inputs:  # fmt: skip
+    """Positions, coefficients, angles, features and roles of a whole sequence."""
+    batch, length = q.shape[:2]
+    mask = torch.ones(batch, length, dtype=torch.bool) if mask is None else mask.bool()
+    first = start.get("position", torch.zeros(batch, dtype=torch.int64))
+    position = first[:, None] + mask.long().cumsum(1) - mask.long()
+    micro = rule.problem.spec.optimizer.micro_steps > 1
+    k, v = (x.double() if micro else x.double()[:, :, None] for x in (k, v))
+    values = _values(rule, coefficients, position, k.shape[3])
+    angle = _angle(rule, values, start, mask)
+    keyed = _keyed(rule, q.double(), k, v, coefficients, values, position, angle)
+    gamma = None
+    if rule.gamma == "window" and rule.window > 1:
+        gamma = _window_gamma(coefficients, values, (batch, length, k.shape[3]), rule.window)
+    if angle is not None and not rule.diagonal:
+        values = {s: torch.cat([x, x], -1) if x.shape[-1] > 1 else x for s, x in values.items()}
+    return Inputs(keyed, values, gamma, mask, position, angle)
+
+
+def _values(rule: Rule, given: Arguments, position: Tensor, heads: int) -> dict[Any, Tensor]:
+    """Every coefficient: arguments first, then what the spec writes in terms of them."""
+    names: dict[Any, Tensor] = {
+        HEAD: torch.arange(heads, dtype=torch.float64)[None, None, None, :, None, None],
+        HEADS: torch.tensor(float(heads), dtype=torch.float64).expand(1, 1, 1, 1, 1, 1),
+        TIME: position.double()[:, :, None, None, None, None],
+    }
+    arguments = [s for s in rule.scalars if s.argument is not None]
+    for scalar in arguments:
+        names[scalar.symbol] = _argument(scalar, given, rule)
+    for scalar in rule.scalars:
+        if scalar.argument is None:
+            value = evaluate(scalar.expr, names)
+            names[scalar.symbol] = value if value.ndim else value.expand(1, 1, 1, 1, 1, 1)
+    return names
+
+
+def _argument(scalar: Scalar, given: Arguments, rule: Rule) -> Tensor:
+    if scalar.argument is None or scalar.argument not in given:
+        raise ValueError(f"the rule '{rule.name}' needs the argument '{scalar.argument}'")
+    x = given[scalar.argument].double()
+    x = torch.exp(x) if scalar.logarithmic else x
+    if scalar.name == "gamma" and rule.gamma == "window":
+        x = x[..., -1]  # the weight of the current token; the window's own are read apart
+    wide = scalar.per in ("key", "value", "outer")
+    x = x if wide else x[..., None]
+    x = _leading(x)
+    return x[..., :, None] if scalar.per == "value" or rule.diagonal else x[..., None, :]
+
+
+def _leading(x: Tensor) -> Tensor:
+    """[H, f], [B, T, H, f] or [B, T, n, H, f] as the last of them."""
+    if x.ndim == 2:
+        return x[None, None, None]
+    return x[:, :, None] if x.ndim == 4 else x
+
+
+def _window_gamma(
+    given: Arguments, values: dict[Any, Tensor], shape: tuple[int, int, int], width: int
+) -> Tensor:
+    """gamma[..., j], the weight of token t − c + 1 + j, as [B, T, H, c]."""
+    if "gamma" in given:
+        return given["gamma"].double().expand(*shape, width)
+    return values[sym.coefficient("gamma")][:, :, 0, :, 0].expand(*shape, width)
+
+
+def _angle(
+    rule: Rule, values: dict[Any, Tensor], start: Mapping[str, Tensor], mask: Tensor
+) -> Tensor | None:
+    """Ω_t, the sum of the phases so far, [B, T, 1, H, R, F]."""
+    if not rule.phase:
+        return None
+    phase = values[sym.coefficient("phase")]
+    phase = phase * mask[:, :, None, None, None, None]
+    total = phase.cumsum(1)
+    return total + start["angle"][:, None, None] if "angle" in start else total
+
+
+def _keyed(
+    rule: Rule, q: Tensor, k: Tensor, v: Tensor, given: Arguments,
+    values: dict[Any, Tensor], position: Tensor, angle: Tensor | None,
+) -> Keyed:  # fmt: skip
+    problem = rule.problem
+    place = _column if rule.diagonal else _row
+    raw, mapped = {"k": k}, {"k": feature_map(problem, k, position[:, :, None, None])}
+    for role in ("predict", "erase", "write"):
+        if problem.keys[role] == sp.Symbol(role, real=True):
+            own = given[role].double()
+            own = own if own.ndim == k.ndim else own[:, :, None]
+            raw[role] = own
+            mapped[role] = feature_map(problem, own, position[:, :, None, None])
+    value = _column(v)
+    roles = _roles(problem, mapped, value, values, rule.diagonal)
+    plain = _roles(problem, raw, value, values, rule.diagonal) if rule.headed else roles
+    groups = q.shape[2] // k.shape[3]
+    asked = [q[:, :, None, g::groups] for g in range(groups)]
+    queries = [feature_map(problem, x, position[:, :, None, None]) for x in asked]
+    predict, erase, write = (_rotated(roles[r], angle) for r in ROLES[:3])
+    return Keyed(
+        predict=predict,
+        erase=erase,
+        write=write,
+        value=roles["value"],
+        raw=plain["predict"].transpose(-1, -2),
+        queries=tuple(_rotated(place(x), angle) for x in queries),
+        raw_queries=tuple(_column(x) for x in asked),
+        key=_column(mapped["k"]),
+    )
+
+
+def _roles(
+    problem: Problem, vectors: dict[str, Tensor], value: Tensor, values: dict[Any, Tensor],
+    diagonal: bool,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Each role's expression of φ(k), of vectors of its own, of v and of coefficients."""
+    place = _column if diagonal else _row
+    names = {**values, sym.v: value}
+    names |= {sp.Symbol(r, real=True): place(x) for r, x in vectors.items()}
+    every = torch.zeros_like(value[..., :1, :1])
+    return {r: evaluate(problem.keys[r], names) + every for r in ROLES}
+
+
+def _rotated(x: Tensor, angle: Tensor | None) -> Tensor:
+    return x if angle is None else torch.cat([x * torch.cos(angle), x * torch.sin(angle)], -1)
+
+
+def _row(x: Tensor) -> Tensor:
+    return x[..., None, :]
+
+
+def _column(x: Tensor) -> Tensor:
+    return x[..., :, None]

@@ -1,0 +1,114 @@
+"""The recurrence of a rule over a sequence: token by token, micro-step by micro-step."""
+
+from dataclasses import replace
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.oracle.evaluate import evaluate
+from mnemic.compiler.oracle.interpret_inputs import Inputs
+from mnemic.compiler.oracle.interpret_step import Pairs, State, chosen, micro_step, mirrored
+from mnemic.compiler.oracle.reference_links import apply_link, from_dual, rest
+from mnemic.compiler.rule import Rule
+
+Named: TypeAlias = dict[str, Tensor]
+
+TAIL = ("predict", "erase", "write", "value", "raw", "gamma")
+
+
+def recurrence(rule: Rule, inputs: Inputs, start: Named) -> tuple[list[Tensor], Named]:
+    """The memory that each token's query reads, and the last state."""
+    state = _first(rule, inputs, start)
+    memories = []
+    for t in range(inputs.mask.shape[1]):
+        new = _token(rule, inputs, t, state)
+        new = chosen(inputs.mask[:, t], new, state)
+        which = rule.problem.spec.readout.memory
+        memories.append(
+            {"after": new.memory, "before": state.memory, "anchor": state.anchor}[which]
+        )
+        state = new
+    return memories, _named(rule, state)
+
+
+def _token(rule: Rule, inputs: Inputs, t: int, state: State) -> State:
+    """All the micro-steps of one token, then its end of chunk."""
+    optimizer = rule.problem.spec.optimizer
+    count = inputs.keyed.value.shape[2]
+    if count > 1 and rule.window > 1:
+        raise ValueError("micro-steps within a window have no meaning")
+    first, values = True, inputs.at(t, 0)
+    pairs = state.tail
+    for j in range(count):
+        values = inputs.at(t, j)
+        pairs = state.tail.joined(_pair(rule, inputs, t, j))
+        weighted = pairs
+        if inputs.gamma is not None:
+            weighted = replace(pairs, gamma=inputs.gamma[:, t].movedim(-1, 1)[..., None, None])
+        for _ in range(optimizer.inner_steps):
+            state = micro_step(rule, state, weighted, values, first=first)
+            first = False
+    state = replace(state, tail=pairs.last(rule.window - 1))
+    ends = (inputs.position[:, t] + 1) % rule.anchor == 0
+    closed = mirrored(rule, replace(state, anchor=state.memory), values)
+    last: State = chosen(ends, closed, state)
+    return last
+
+
+def _pair(rule: Rule, inputs: Inputs, t: int, j: int) -> Pairs:
+    keyed = inputs.keyed
+    vectors = (keyed.predict, keyed.erase, keyed.write, keyed.value, keyed.raw)
+    predict, erase, write, value, raw = (x[:, t, j][:, None] for x in vectors)
+    gamma = torch.ones_like(value[..., :1, :1])
+    if rule.gamma == "token" and rule.window > 1:
+        gamma = gamma * inputs.at(t, j)[sym.coefficient("gamma")][:, None]
+    return Pairs(predict, erase, write, value, raw, gamma)
+
+
+def _first(rule: Rule, inputs: Inputs, start: Named) -> State:
+    """The state before the first token; what is missing starts at zero in the dual."""
+    keyed, values, retained = inputs.keyed, inputs.at(0, 0), rule.retained
+    shape = (keyed.value[:, 0, 0] * keyed.write[:, 0, 0]).shape
+    zeros = torch.zeros(shape, dtype=torch.float64)
+    memory, dual = start.get("W"), start.get("A")
+    if memory is None and dual is None:
+        memory = rest(retained, shape, values)
+    if memory is None:
+        assert dual is not None
+        prox = retained.mode == "prox"
+        memory = (
+            from_dual(retained, dual, values) if prox else apply_link(retained.link, dual, values)
+        )
+    if dual is None:
+        dual = memory if retained.mode == "dual" and retained.link.identity else zeros
+        dual = evaluate(retained.mirror, {**values, sym.w: memory}) if "W" in start else dual
+    tail = _tail(rule, inputs, start)
+    anchor = start.get("anchor", memory)
+    return State(dual, memory, start.get("S", zeros), anchor, tail)
+
+
+def _tail(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
+    """The last c − 1 tokens, zero before the first."""
+    blank = _pair(rule, inputs, 0, 0)
+    size = rule.window - 1
+    found = []
+    for name in TAIL:
+        x = torch.zeros_like(getattr(blank, name)).expand(-1, size, -1, -1, -1)
+        found.append(start.get(f"tail.{name}", x))
+    return Pairs(*found)
+
+
+def _named(rule: Rule, state: State) -> Named:
+    """The state by the names that ``interpret`` documents, only what the rule needs."""
+    found = {"W": state.memory}
+    if rule.retained.mode != "multiplicative" and not rule.retained.link.identity:
+        found["A"] = state.dual
+    if rule.momentum is not None:
+        found["S"] = state.momentum
+    if rule.anchor > 1:
+        found["anchor"] = state.anchor
+    if rule.window > 1:
+        found |= {f"tail.{name}": getattr(state.tail, name) for name in TAIL}
+    return found

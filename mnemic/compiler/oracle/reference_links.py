@@ -1,0 +1,149 @@
+"""Links from the dual to the memory, evaluated plainly; roots by bisection.
+
+Every root ends with one Newton step whose gradient is that of the implicit function.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import sympy as sp
+import torch
+from torch import Tensor
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.oracle.evaluate import evaluate
+from mnemic.compiler.retention import Link, Retained
+
+AXES: Final = {"all": (-2, -1), "rows": (-1,), "columns": (-2,)}
+"""The axes of W [..., d_v, D] that a group of a constraint spans."""
+
+TINY: Final = 1e-30
+HALVINGS: Final = 110
+KINK: Final = 1e-6
+
+Values = dict[Any, Tensor]
+
+
+def apply_link(link: Link, dual: Tensor, values: Values) -> Tensor:
+    """W = link(A), each matrix by itself."""
+    values = {**values, sym.a: dual}
+    if link.normaliser == "softmax":
+        axes = AXES[link.over]
+        exponent = evaluate(link.expr, values) + torch.zeros_like(dual)
+        return evaluate(link.scale, values) * torch.exp(
+            exponent - torch.logsumexp(exponent, axes, keepdim=True)
+        )
+    if link.normaliser == "root":
+        return _with_multiplier(link, dual, values, torch.ones_like(dual))
+    if link.normaliser == "norm":
+        power = float(link.power)
+        size = dual.abs().clamp_min(TINY).pow(power).sum((-2, -1), keepdim=True) ** (1 / power)
+        return evaluate(link.expr, {**values, sym.nu: size})
+    if link.normaliser == "ball":
+        radius = evaluate(link.scale, values)
+        size = (dual**2).sum((-2, -1), keepdim=True).clamp_min(TINY).sqrt()
+        return dual * torch.minimum(torch.ones_like(size), radius / size)
+    if link.expr is None:
+        return inverse(link.slope, link.domain, dual, values)
+    return evaluate(link.expr, values) + torch.zeros_like(dual)
+
+
+def multiply(retained: Retained, memory: Tensor, step: Tensor, values: Values) -> Tensor:
+    """W' ∘ g(S − ζ): an f-divergence."""
+    if retained.link.normaliser == "root":
+        return _with_multiplier(retained.link, step, values, memory)
+    return memory * evaluate(retained.link.expr, {**values, sym.a: step})
+
+
+def rest(retained: Retained, shape: torch.Size, values: Values) -> Tensor:
+    """The memory whose dual is zero: the minimiser of the local term alone."""
+    link, zero = retained.link, torch.zeros(shape, dtype=torch.float64)
+    if retained.mode == "dual":
+        return apply_link(link, zero, values)
+    if link.normaliser in ("root", "softmax"):
+        count = torch.ones_like(zero).sum(AXES[link.over], keepdim=True)
+        return zero + evaluate(link.scale, values) / count
+    if retained.mode == "multiplicative":
+        return zero + 1
+    return from_dual(retained, zero, values)
+
+
+def from_dual(retained: Retained, dual: Tensor, values: Values) -> Tensor:
+    """(∇R)⁻¹ of the local generator alone."""
+    if retained.mirror == sym.w:
+        return dual
+    return inverse(retained.mirror, retained.link.domain, dual, values)
+
+
+def inverse(slope: Any, domain: tuple[Any, Any], dual: Tensor, values: Values) -> Tensor:
+    """The root w of slope(w) = a on a domain, entry by entry."""
+    stretch = _stretch(domain)
+
+    def excess(w: Tensor) -> Tensor:
+        return evaluate(slope, {**values, sym.w: w}) - dual
+
+    low, high = torch.full_like(dual, -700.0), torch.full_like(dual, 700.0)
+    return _polish(excess, stretch(_bisect(lambda u: excess(stretch(u)), low, high)))
+
+
+def _stretch(domain: tuple[Any, Any]) -> Callable[[Tensor], Tensor]:
+    """An increasing map of the real line onto the domain, fine near its ends."""
+    low, high = domain
+    if high == sp.oo:
+        return torch.exp if low == 0 else torch.sinh
+    return lambda u: float(low) + (float(high) - float(low)) * torch.sigmoid(u)
+
+
+def _bisect(excess: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
+    """The zero of an increasing function; what is no number counts as beyond the nearer end."""
+    with torch.no_grad():
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            above = excess(middle)
+            above = torch.where(above.isnan(), middle, above)
+            low, high = torch.where(above < 0, middle, low), torch.where(above < 0, high, middle)
+    return (low + high) / 2
+
+
+def _polish(excess: Callable[[Tensor], Tensor], root: Tensor) -> Tensor:
+    with torch.enable_grad():
+        point = root.detach().requires_grad_()
+        (steep,) = torch.autograd.grad(excess(point).sum(), point)
+    left = excess(root)  # far from zero where the root is a kink, which Newton would leave
+    usable = (steep.abs() > TINY) & steep.isfinite() & (left.detach().abs() < KINK)
+    return root - torch.where(usable, left / torch.where(usable, steep, 1.0), 0.0)
+
+
+def _with_multiplier(link: Link, dual: Tensor, values: Values, weight: Tensor) -> Tensor:
+    """weight ∘ expr(a − ζ), ζ such that every group sums to ``scale``."""
+    axes, scale = AXES[link.over], evaluate(link.scale, values)
+    high = _highest(link.slope, link.domain)
+
+    def entries(zeta: Tensor) -> Tensor:
+        return weight * evaluate(link.expr, {**values, sym.a: dual, sym.zeta: zeta})
+
+    def excess(zeta: Tensor) -> Tensor:
+        return scale - entries(zeta).sum(axes, keepdim=True)
+
+    present = torch.where(weight > 0, dual, -torch.inf).detach()
+    bottom = present.amax(axes, keepdim=True) - (high if high != sp.oo else 0.0)
+    top = bottom + 1.0
+    with torch.no_grad():
+        for _ in range(200):
+            early, late = excess(bottom) > 0, excess(top) < 0
+            if not bool((early & (high == sp.oo)).any() or late.any()):
+                break
+            wide = 1.0 if high != sp.oo else 2.0
+            bottom = torch.where(early, top - wide * (top - bottom), bottom)
+            top = torch.where(late, bottom + 2 * (top - bottom), top)
+    zeta = _bisect(excess, bottom, top)
+    return entries(_polish(excess, zeta))
+
+
+@cache
+def _highest(slope: Any, domain: tuple[Any, Any]) -> Any:
+    """The largest value that a slope takes on its domain: beyond it the inverse means nothing."""
+    numbers = slope.subs({s: sp.Rational(7, 10) for s in slope.free_symbols - {sym.w}})
+    end = sp.limit(numbers, sym.w, domain[1], "-")
+    return float(end) if end.is_finite else sp.oo

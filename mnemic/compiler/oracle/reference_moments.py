@@ -1,0 +1,73 @@
+"""Exact and full-batch solutions, from the normal equations: H = Σ γ φ φᵀ, U = Σ γ v φᵀ."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.oracle.evaluate import evaluate
+from mnemic.compiler.oracle.interpret_inputs import Inputs
+from mnemic.compiler.oracle.interpret_step import chosen
+from mnemic.compiler.rule import Moments, Rule
+
+
+def run(
+    rule: Rule, moments: Moments, inputs: Inputs, start: Mapping[str, Tensor]
+) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """The memory W_t after every token, and the last moments.
+
+    ``ridge`` in the state is the product of the decays so far, which forgets the ridge.
+    """
+    key, value = inputs.keyed.predict, inputs.keyed.value
+    batch, heads, size = key.shape[0], key.shape[3], key.shape[-1]
+    zeros = torch.zeros(batch, heads, 1, 1, dtype=torch.float64)
+    state = (
+        start.get("H", zeros.expand(batch, heads, size, size)),
+        start.get("U", zeros.expand(batch, heads, value.shape[-2], size)),
+        start.get("ridge", zeros + 1),
+    )
+    memories = []
+    for t in range(key.shape[1]):
+        values, x, v = inputs.at(t, 0), key[:, t, 0], value[:, t, 0]
+        forget, weight = _weights(rule, values)
+        second, cross, prior = state
+        new = (
+            forget * second + weight * x.transpose(-1, -2) @ x,
+            forget * cross + weight * v @ x,
+            prior if moments.constant else forget * prior,
+        )
+        state = tuple(chosen(inputs.mask[:, t], a, b) for a, b in zip(new, state, strict=True))
+        memories.append(_solution(rule, moments, state, values))
+    return memories, dict(zip(("H", "U", "ridge"), state, strict=True))
+
+
+def _weights(rule: Rule, values: dict[Any, Tensor]) -> tuple[Tensor, Tensor]:
+    """How much the past is kept, and how much the new token weighs."""
+    one = torch.ones((), dtype=torch.float64)
+    gamma = values.get(sym.coefficient("gamma"), one)
+    geometric = type(rule.problem.spec.weights).word() == "geometric"
+    return (gamma, one) if geometric else (one, gamma)
+
+
+def _solution(
+    rule: Rule, moments: Moments, state: tuple[Tensor, Tensor, Tensor], values: dict[Any, Tensor]
+) -> Tensor:
+    """argmin Σ γ ½‖Wφ − v‖² + ½λ‖W‖², or a few full-batch steps towards it from the origin."""
+    second, cross, prior = state
+    ridge = evaluate(moments.ridge, values) * prior
+    whole = second + ridge * torch.eye(second.shape[-1], dtype=torch.float64)
+    if moments.steps == 0:
+        exact: Tensor = torch.linalg.solve(whole, cross.transpose(-1, -2))
+        return exact.transpose(-1, -2)
+    rate = evaluate(rule.rate, {s: x for s, x in values.items() if s.name != "gamma"} | _unit())
+    memory = torch.zeros_like(cross)
+    for _ in range(moments.steps):
+        memory = memory - rate * (memory @ whole - cross)
+    return memory
+
+
+def _unit() -> dict[Any, Tensor]:
+    """Token weights are in the moments already, not in the rate."""
+    return {sym.coefficient("gamma"): torch.ones((), dtype=torch.float64)}

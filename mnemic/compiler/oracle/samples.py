@@ -1,0 +1,110 @@
+"""Random arguments for a rule, each coefficient inside the range of its activation."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import sympy as sp
+import torch
+from torch import Tensor
+
+from mnemic.compiler.oracle.reference_features import feature_map
+from mnemic.compiler.oracle.statement import activation
+from mnemic.compiler.problem import Scalar
+from mnemic.compiler.rule import Rule
+
+DEFAULTS: Final = {
+    "alpha": "sigmoid(x + 2)",
+    "beta": "sigmoid(x + 2)",
+    "eta": "sigmoid(x - 1)",
+    "phase": "x",
+    "bonus": "x",
+    "scale": "1 + softplus(x)",
+    "radius": "softplus(x)",
+}
+"""Activations where a spec names none; a sigmoid elsewhere."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a sample."""
+
+    batch: int = 2
+    length: int = 7
+    heads: int = 2
+    key: int = 3
+    value: int = 3
+
+
+@dataclass(frozen=True)
+class Sample:
+    """q, k, v and the operator's coefficients."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    coefficients: dict[str, Tensor]
+
+
+def draw(rule: Rule, sizes: Sizes = Sizes(), seed: int = 0) -> Sample:
+    """Unit keys, Gaussian queries and values, and coefficients in their ranges."""
+    rng = torch.Generator().manual_seed(seed)
+    spec = rule.problem.spec
+    micro = spec.optimizer.micro_steps
+    lead = (sizes.batch, sizes.length, sizes.heads)
+    steps = (*lead[:2], micro, lead[2]) if micro > 1 else lead
+
+    def gaussian(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=rng, dtype=torch.float64)
+
+    width = feature_size(rule, sizes.key)
+    found: dict[str, Tensor] = {}
+    for scalar in rule.scalars:
+        if scalar.argument is not None:
+            raw = gaussian(*_shape(rule, scalar, lead, steps, width, sizes.value))
+            natural = activation(scalar.declared, DEFAULTS.get(scalar.name, "sigmoid"))(raw)
+            found[scalar.argument] = natural.log() if scalar.logarithmic else natural
+    for role in ("predict", "erase", "write"):
+        if rule.problem.keys[role] == sp.Symbol(role, real=True):
+            found[role] = _unit(gaussian(*steps, sizes.key))
+    q, k = gaussian(*lead, sizes.key), _unit(gaussian(*steps, sizes.key))
+    return Sample(q, k, gaussian(*steps, sizes.value), found)
+
+
+def feature_size(rule: Rule, size: int) -> int:
+    """D, the number of features (of slots, where the memory has them)."""
+    slots = getattr(rule.problem.spec.memory, "slots", None)
+    if slots is not None:
+        return int(slots)
+    return int(
+        feature_map(rule.problem, torch.ones(1, size, dtype=torch.float64), torch.zeros(1)).shape[
+            -1
+        ]
+    )
+
+
+def _shape(
+    rule: Rule, scalar: Scalar, lead: tuple[int, ...], steps: tuple[int, ...],
+    width: int, rows: int,
+) -> tuple[int, ...]:  # fmt: skip
+    shape = steps if scalar.name in ("eta", "delta") else lead
+    if scalar.name == "gamma" and rule.gamma == "window":
+        return (*shape, rule.window)
+    if scalar.per == "value":
+        return (*shape, rows)
+    return (*shape, width) if scalar.per in ("key", "outer") else shape
+
+
+def _unit(x: Tensor) -> Tensor:
+    unit: Tensor = x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return unit
+
+
+def point(rule: Rule, seed: int = 0) -> dict[str, Tensor]:
+    """One value of every argument, by the coefficient's own name, in natural space."""
+    rng = torch.Generator().manual_seed(seed)
+    raw = torch.randn(len(rule.scalars), generator=rng, dtype=torch.float64)
+    return {
+        s.name: activation(s.declared, DEFAULTS.get(s.name, "sigmoid"))(x)
+        for s, x in zip(rule.scalars, raw, strict=True)
+        if s.argument is not None
+    }

@@ -1,0 +1,106 @@
+"""The retention step solved numerically, from the objective as the spec writes it."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from mnemic.compiler.oracle.minimise import (
+    Entries,
+    domain_of,
+    in_ball,
+    newton,
+    on_simplex,
+    separable,
+)
+from mnemic.compiler.oracle.statement import evaluate_text, function_text, tensor
+from mnemic.dsl.retention import Ball, Simplex
+from mnemic.dsl.spec import Spec
+
+Names = Mapping[str, Tensor]
+
+
+def retain(spec: Spec, pull: Tensor, rate: Tensor, names: Names) -> Tensor:
+    """argmin over W [..., d_v, D] of R(W) + weight·P(W) − ⟨pull, W⟩ under the constraint.
+
+    That is η⟨G, W⟩ + D_R(W, W') + η P(W) with pull = ∇R(W') − ηG and the rate η for the weight
+    (learning-retaining), or the leader's −⟨A, W⟩ + R(W) + P(W) with pull = A and 1.
+    """
+    entry = spec.retention
+    if entry.global_.norm is not None:
+        return _squared_norm(pull, entry.global_.norm)
+    generator = function_text(_generator(spec), "w", {})
+    penalty = function_text(entry.global_.text, "w", names)
+    weight = tensor(1) if entry.view == "ftrl" else rate
+
+    def objective(w: Tensor) -> Tensor:
+        return generator(w) + weight * penalty(w) - pull * w
+
+    domain = domain_of(lambda w: generator(w) + penalty(w))
+    return _solve(spec, objective, pull.shape, domain, names)
+
+
+def diverge(spec: Spec, pull: Tensor, previous: Tensor, names: Names) -> Tensor:
+    """argmin over W of Σ w' f(w/w') − ⟨pull, W⟩ under the constraint."""
+    text = spec.retention.local.divergence
+    assert text is not None
+
+    def objective(w: Tensor) -> Tensor:
+        return previous * evaluate_text(text, {"x": w / previous}) - pull * w
+
+    return _solve(spec, objective, pull.shape, (0.0, torch.inf), names)
+
+
+def resting(spec: Spec, shape: torch.Size, names: Names) -> Tensor:
+    """The memory at a dual of zero; under an f-divergence, a uniform one."""
+    zero = torch.zeros(shape, dtype=torch.float64)
+    if spec.retention.local.divergence is None:
+        return retain(spec, zero, tensor(0), names)
+    limits = spec.retention.constraint
+    if not isinstance(limits, Simplex):
+        return zero + 1
+    rows, columns = shape[-2:]
+    count = {"all": rows * columns, "rows": columns, "columns": rows}[limits.over]
+    return zero + names["scale"] / count
+
+
+def dual_of(spec: Spec, memory: Tensor) -> Tensor:
+    """∇R(W), R the local generator."""
+    if spec.retention.local.divergence is not None or spec.retention.global_.norm is not None:
+        return memory
+    point = memory.detach().requires_grad_()
+    value = function_text(_generator(spec), "w", {})(point) + 0 * point
+    return torch.autograd.grad(value.sum(), point)[0]
+
+
+def _generator(spec: Spec) -> str:
+    text = spec.retention.local.generator
+    assert text is not None
+    return text
+
+
+def _solve(
+    spec: Spec, objective: Entries, shape: torch.Size, domain: tuple[float, float], names: Names
+) -> Tensor:
+    match spec.retention.constraint:
+        case Simplex(over=over):
+            return on_simplex(objective, shape, domain, over, names["scale"])
+        case Ball():
+            return in_ball(objective, shape, domain, names["radius"])
+    return separable(objective, shape, domain)
+
+
+def _squared_norm(dual: Tensor, power: float) -> Tensor:
+    """argmin −⟨A, W⟩ + ½‖W‖_q², each matrix by itself."""
+    matrices = dual.reshape(-1, *dual.shape[-2:])
+    return torch.stack([_one_norm(a, power) for a in matrices]).reshape(dual.shape)
+
+
+def _one_norm(dual: Tensor, power: float) -> Tensor:
+    if float(dual.abs().max()) == 0:
+        return torch.zeros_like(dual)
+
+    def objective(w: Tensor) -> Tensor:
+        return (w.abs() ** power).sum() ** (2 / power) / 2 - (dual * w).sum()
+
+    return newton(objective, dual)

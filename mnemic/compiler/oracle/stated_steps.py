@@ -1,0 +1,150 @@
+"""Steps on the loss as written: gradients by autograd, implicit steps minimised, flows followed."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemic.compiler.oracle.minimise import newton
+from mnemic.compiler.oracle.statement import evaluate_text, loss, tensor
+from mnemic.dsl.spec import Spec
+
+Names = Mapping[str, Tensor]
+EPSILON = 1e-5
+PIECES = 120
+"""Runge-Kutta steps of a gradient flow."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """φ of a key or query, and the vector itself."""
+
+    mapped: Tensor
+    raw: Tensor
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One key and value: the vectors of each role, and the weight γ."""
+
+    predict: Query
+    erase: Tensor
+    write: Tensor
+    value: Tensor
+    gamma: Tensor
+    plain: bool
+
+
+def predict(spec: Spec, memory: Tensor, query: Query) -> Tensor:
+    """M(W, x): a linear or diagonal memory, with LayerNorm and residual where the spec has them."""
+    if type(spec.memory).word() == "diagonal":
+        y = memory[:, 0] * query.mapped
+    else:
+        y = memory @ query.mapped
+    if getattr(spec.memory, "norm", False):
+        y = torch.nn.functional.layer_norm(y, y.shape[-1:], eps=EPSILON)
+    return y + query.raw if getattr(spec.memory, "residual", False) else y
+
+
+def gradient(
+    spec: Spec, memory: Tensor, past: tuple[Pair, ...], names: Names
+) -> tuple[Tensor, Tensor]:
+    """∇_W Σ γ_i ℓ(M(W, φ(k_i)), v_i), and the part of it that is there at ŷ = 0."""
+    weights = _weights(spec, past, names)
+    point = memory.detach().requires_grad_()
+    whole, write = torch.zeros_like(memory), torch.zeros_like(memory)
+    for pair, gamma in zip(past, weights, strict=True):
+        y = predict(spec, point, pair.predict)
+        at_zero = gamma * _outer(spec, _error(spec, torch.zeros_like(y), pair, names), pair.write)
+        write = write + at_zero
+        if pair.plain:
+            value = gamma * loss(spec, y, pair.value, names)
+            whole = whole + torch.autograd.grad(value, point)[0]
+        else:
+            rest = _error(spec, y, pair, names) - _error(spec, 0 * y, pair, names)
+            whole = whole + at_zero + gamma * _outer(spec, rest, pair.erase)
+    return whole, write
+
+
+def _weights(spec: Spec, past: tuple[Pair, ...], names: Names) -> list[Tensor]:
+    if type(spec.weights).word() != "window":
+        return [pair.gamma for pair in past]
+    gates = names["gamma"].reshape(-1)
+    assert isinstance(spec.window, int)
+    return list(gates.expand(spec.window)[-len(past) :])
+
+
+def _error(spec: Spec, y: Tensor, pair: Pair, names: Names) -> Tensor:
+    point = y.detach().requires_grad_()
+    value = loss(spec, point, pair.value, names)
+    return torch.autograd.grad(value, point)[0]
+
+
+def _outer(spec: Spec, error: Tensor, key: Tensor) -> Tensor:
+    if type(spec.memory).word() == "diagonal":
+        return (error * key)[:, None]
+    return torch.outer(error, key)
+
+
+def whole_step(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
+    """W − W' of an implicit step (minimised) or a gradient flow (integrated)."""
+
+    def value(w: Tensor) -> Tensor:
+        return loss(spec, predict(spec, w, pair.predict), pair.value, names)
+
+    if spec.optimizer.method == "implicit":
+        delta = names["delta"] * pair.gamma
+        target = newton(lambda w: delta * value(w) + ((w - memory) ** 2).sum() / 2, memory)
+        return target - memory
+    return _integrated(value, memory, names["eta"] * pair.gamma) - memory
+
+
+def _integrated(value: object, start: Tensor, time: Tensor) -> Tensor:
+    """dW/ds = −∇ℓ(W) up to ``time``, by the classical Runge-Kutta method."""
+    assert callable(value)
+
+    def pull(w: Tensor) -> Tensor:
+        point = w.detach().requires_grad_()
+        return -torch.autograd.grad(value(point), point)[0]
+
+    w, s = start, time / PIECES
+    for _ in range(PIECES):
+        a = pull(w)
+        b = pull(w + s / 2 * a)
+        c = pull(w + s / 2 * b)
+        w = w + s / 6 * (a + 2 * b + 2 * c + pull(w + s * c))
+    return w
+
+
+def past_solution(spec: Spec, past: tuple[Pair, ...], names: Names) -> Tensor:
+    """The minimiser over the whole past, or full-batch steps towards it from the origin."""
+    weights, prior = _discounts(spec, past)
+    shape = (len(past[0].value), len(past[0].write))
+
+    def objective(w: Tensor) -> Tensor:
+        penalty = (evaluate_text(spec.retention.global_.text, {**names, "w": w}) + 0 * w).sum()
+        terms = (
+            gamma * loss(spec, predict(spec, w, pair.predict), pair.value, names)
+            for pair, gamma in zip(past, weights, strict=True)
+        )
+        return sum(terms, prior * penalty)
+
+    memory = torch.zeros(shape, dtype=torch.float64)
+    if spec.optimizer.method == "exact":
+        return newton(objective, memory)
+    for _ in range(spec.optimizer.inner_steps):
+        point = memory.requires_grad_()
+        memory = memory.detach() - names["eta"] * torch.autograd.grad(objective(point), point)[0]
+    return memory
+
+
+def _discounts(spec: Spec, past: tuple[Pair, ...]) -> tuple[list[Tensor], Tensor]:
+    """γ_i^(t) of every pair, and what is left of the ridge."""
+    gates = [pair.gamma for pair in past]
+    if type(spec.weights).word() != "geometric":
+        return gates, tensor(1)
+    later = [math.prod(gates[i + 1 :], start=tensor(1)) for i in range(len(gates))]
+    forgotten = getattr(spec.weights, "ridge", "forgotten") == "forgotten"
+    return later, math.prod(gates, start=tensor(1)) if forgotten else tensor(1)
