@@ -46,7 +46,7 @@ class Compiled:
     @property
     def source(self) -> str:
         """The generated module's text."""
-        return (self.folder / f"{module_name(self.spec)}.py").read_text(encoding="utf-8")
+        return (self.folder / f"{self.spec.module}.py").read_text(encoding="utf-8")
 
     @cached_property
     def rule(self) -> "Rule":
@@ -116,8 +116,3 @@ def diff(a: Source, b: Source) -> "Difference":
     from mnemic.compiler.compare.diff import diff as compare
 
     return compare(derive(a), derive(b))
-
-
-def module_name(spec: Spec) -> str:
-    """The generated module's name."""
-    return spec.name.replace("-", "_")

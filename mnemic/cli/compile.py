@@ -31,7 +31,7 @@ def compile_(spec: SpecArgument, output: Output = None, as_json: AsJson = False)
         "name": compiled.spec.name,
         "hash": spec_hash(compiled.spec),
         "folder": str(compiled.folder),
-        "module": f"{pipeline.module_name(compiled.spec)}.py",
+        "module": f"{compiled.spec.module}.py",
         "files": _files(compiled.folder),
         "seconds": round(time.perf_counter() - began, 3),
     }

@@ -26,7 +26,7 @@ CITED = {
 def compiled_files(rule: Rule) -> dict[str, str]:
     """The module, its support, the spec, the derivation and a self-test."""
     spec = rule.problem.spec
-    name = spec.name.replace("-", "_")
+    name = spec.module
     listed = equations(rule)
     text = "\n".join(f"({e.number}) {e.text}" for e in listed) + "\n"
     found = {e.name: f"({e.number})" for e in listed}

@@ -8,6 +8,12 @@ from mnemic.compiler.retention import Retained
 from mnemic.compiler.rule import Moments, Structure
 from mnemic.dsl.memory import Diagonal, Linear, Memory, Mlp
 
+UNBOUNDED_STEPS = (
+    "this retention's dual lives in a bounded range, which steps leave, and beyond it no memory "
+    "minimises the problem: it is derived but not compiled; put the memory on a simplex, or add "
+    "w**2/2 to the generator"
+)
+
 RECURRENT = ("recurrent",)
 BOTH = ("recurrent", "chunk")
 
@@ -92,6 +98,8 @@ def classify(facts: Facts) -> Structure:
     missing = not_compiled(facts.problem)
     if missing is not None:
         return missing
+    if facts.retained.bounded:
+        return Structure("sequential", "the link is not the identity", (), UNBOUNDED_STEPS)
     if facts.moments is not None:
         return _second_order(facts.moments, facts.problem)
     identity = facts.retained.mode == "dual" and facts.retained.link.identity

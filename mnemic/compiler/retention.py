@@ -71,6 +71,8 @@ class Retained:
     link: Link
     mirror: Any
     steps: tuple[tuple[str, Any], ...] = ()
+    bounded: bool = False
+    """Whether steps can take the dual out of the range in which a minimiser exists."""
 
 
 def bregman(
@@ -85,10 +87,11 @@ def bregman(
     steps = [("stationarity", sp.Eq(whole, sym.a - sym.zeta if kind == "simplex" else sym.a))]
     base = Link(expr=invert(whole, domain), slope=whole, domain=domain, over=over, scale=scale)
     base = constrained(base, kind)
+    bounded = kind == "none" and has_bounded_range(whole, domain)
     if leader or base.identity:
-        solved = Retained("dual", sp.Integer(1), sp.Integer(1), base, mirror)
+        solved = Retained("dual", sp.Integer(1), sp.Integer(1), base, mirror, bounded=bounded)
         return replace(solved, steps=(*steps, ("link", base.expr)))
-    prox = Retained("prox", sp.Integer(1), sp.Integer(1), base, mirror)
+    prox = Retained("prox", sp.Integer(1), sp.Integer(1), base, mirror, bounded=bounded)
     inner = invert(mirror, domain)
     back = _back_to_dual(mirror, base, inner)
     if back is None or (back[1] != 0 and kind != "simplex"):
@@ -96,7 +99,28 @@ def bregman(
     ratio, shift = back
     link = constrained(Link(inner, "none", over, scale, None, mirror, domain), kind)
     steps += [("dual", sp.Eq(sp.Symbol("dual"), ratio * sym.a + shift)), ("link", link.expr)]
-    return Retained("dual", ratio, ratio, link, mirror, tuple(steps))
+    return Retained("dual", ratio, ratio, link, mirror, tuple(steps), bounded)
+
+
+def has_bounded_range(slope: Any, domain: tuple[Any, Any]) -> bool:
+    """Whether an increasing function stays finite towards an end of its domain.
+
+    Told by how much it still grows over six decades; a logarithm grows by more than ten.
+    """
+    free = {s: 1 for s in slope.free_symbols - {sym.w}}
+    value = sp.lambdify(sym.w, _spelled(slope.subs(free)), "mpmath")
+    return any(_levels_off(value, end, -1 if i == 0 else 1) for i, end in enumerate(domain))
+
+
+def _levels_off(value: Any, end: Any, side: int) -> bool:
+    def at(power: int) -> Any:
+        far = mpmath.mpf(10) ** power
+        return value(side * far) if end in (sp.oo, -sp.oo) else value(float(end) - side / far)
+
+    try:
+        return bool(abs(at(9) - at(3)) < 1)
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        return False
 
 
 def _back_to_dual(mirror: Any, link: Link, inner: Any) -> tuple[Any, Any] | None:
@@ -201,7 +225,10 @@ def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
     )
     if g is None:
         raise Refused("(f')⁻¹ has no closed form; f-divergences are solved with one")
-    return Retained("multiplicative", sp.Integer(1), sp.Integer(1), link, sym.w, steps)
+    bounded = kind == "none" and bool(highest.is_finite)
+    return Retained(
+        "multiplicative", sp.Integer(1), sp.Integer(1), link, sym.w, steps, bounded=bounded
+    )
 
 
 def find_domain(generator: Any) -> tuple[Any, Any]:

@@ -1,5 +1,6 @@
 """The spec: a point in the design space, as a frozen model."""
 
+import keyword
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
@@ -71,6 +72,12 @@ class Spec(Entry):
     block: Block = Block()
     published: Annotated[tuple[Published, ...], Field(strict=False)] = ()
     notes: str | None = None
+
+    @property
+    def module(self) -> str:
+        """The name as a module's: an identifier, no keyword, and none of the folder's own names."""
+        name = self.name.replace("-", "_")
+        return f"{name}_" if keyword.iskeyword(name) or name == "support" else name
 
     def named_coefficients(self) -> dict[str, Coefficient]:
         """Every coefficient of the rule by the name that expressions use for it."""
