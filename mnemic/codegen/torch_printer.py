@@ -99,10 +99,13 @@ class TorchPrinter(StrPrinter):
             return f"torch.exp({self._print(sp.log(base).evalf(17) * power)})"
         inner = self.parenthesize(base, PRECEDENCE["Pow"])
         fragile = not (power.is_integer and power.is_positive)
-        if fragile and base.has(sp.Abs) and not base.is_Add:
+        root = bool(power.is_number and 0 < power < 1)
+        vanishes = base.is_Add and root and not base.is_positive
+        if vanishes or (fragile and base.has(sp.Abs) and not base.is_Add):
             inner = f"torch.clamp_min({self._print(base)}, TINY)"
         if power == sp.Rational(1, 2):
-            return f"torch.sqrt({inner if fragile and base.has(sp.Abs) else self._print(base)})"
+            guarded = inner.startswith("torch.clamp_min")
+            return f"torch.sqrt({inner if guarded else self._print(base)})"
         if power == -sp.Rational(1, 2):
             return f"torch.rsqrt({self._print(base) if not inner.startswith('torch.') else inner})"
         if power == -1:

@@ -54,12 +54,13 @@ def weigh(weights: Tensor, rate: Tensor | None = None) -> Tensor:
 
 
 def norm(x: Tensor) -> Tensor:
-    """‖x‖ over the value channels, at least ``TINY``."""
-    return torch.linalg.vector_norm(x, dim=-1).clamp_min(TINY)
+    """‖x‖ over the value channels; 1 where x is zero, so that x/‖x‖ is 0 with a finite slope."""
+    size = torch.linalg.vector_norm(x, dim=-1)
+    return torch.where(size > TINY, size, 1.0)
 
 
 def distance(y: Tensor, v: Tensor) -> Tensor:
-    """n = ‖ŷ − v‖ over the value channels, at least ``TINY``."""
+    """n = ‖ŷ − v‖ over the value channels, 1 at an exact hit."""
     return norm(y - v)
 
 
