@@ -102,46 +102,22 @@ def block(
     return lines
 
 
-def scalar_loop(plan: Plan, numbers: dict[str, str], doc: str, name: str) -> str:
-    """The recurrent form: a loop over tokens; arguments are [T, M, …], states [M, …]."""
-    phases = plan.phases(late=False)
-    lines = [*_opening(plan, name, doc), *block(plan, phases.before, 4, numbers)]
-    slices = _slices(plan, phases, "t")
-    lines += ["    outputs = []", *_loop("t", slices)]
-    spelled = {n: f"{n}_t" for n in slices}
+def loop(plan: Plan, numbers: dict[str, str], doc: str, name: str, each: str) -> str:
+    """A form: what no state reaches for all tokens (or chunks) at once, the rest ``each`` by each.
+
+    Arguments are [T, M, …] or [N, M, C, …], states [M, …].
+    """
+    phases = plan.phases()
+    lines = [*_opening(plan, name, doc)]
+    lines += [f"    # every {each} at once", *block(plan, phases.before, 4, numbers)]
+    index = each[0]
+    slices = _slices(plan, phases)
+    lines += [f"    # {each} by {each}", "    outputs = []", *_loop(index, slices)]
+    spelled = {n: f"{n}_{index}" for n in slices}
     lines += block(plan, phases.scan, 8, numbers, spelled)
     lines += [f"        outputs.append({spelled.get(plan.output, plan.output)})"]
-    lines += _advance(plan, phases, numbers, spelled, "closes(t)")
+    lines += _advance(plan, phases, numbers, spelled, f"closes({index})")
     lines += ["    return torch.stack(outputs), " + _states(plan)]
-    return "\n".join(lines) + "\n"
-
-
-def chunk_loop(plan: Plan, numbers: dict[str, str], doc: str, name: str) -> str:
-    """The chunk form: before, scan over chunks, after; arguments are [N, M, C, …]."""
-    phases = plan.phases()
-    lines = _opening(plan, name, doc)
-    lines += ["    # every chunk at once", *block(plan, phases.before, 4, numbers)]
-    if not phases.scan and not plan.states():
-        return "\n".join([*lines, f"    return {plan.output}, {_states(plan)}"]) + "\n"
-    slices = _slices(plan, phases, "i")
-    kept = _kept(plan, phases)
-    lines += ["    # chunk by chunk: what the next state needs of this one"]
-    lines += [f"    {_plural(n)} = []" for n in kept]
-    lines += _loop("i", slices)
-    lines += [f"        {_plural(n)}.append({n})" for n in kept if n in plan.states()]
-    spelled = {n: f"{n}_i" for n in slices}
-    lines += block(plan, phases.scan, 8, numbers, spelled)
-    lines += [f"        {_plural(n)}.append({n})" for n in kept if n not in plan.states()]
-    lines += _advance(plan, phases, numbers, spelled, "closes(i)")
-    if phases.after:
-        lines += ["    # every chunk at once: the read-out"]
-        stacked = {n: f"all_{n}" for n in kept}
-        lines += [f"    all_{n} = torch.stack({_plural(n)})" for n in kept]
-        lines += block(plan, phases.after, 4, numbers, stacked)
-    output = plan.output
-    if output in {q.name for q in phases.scan}:
-        output = f"torch.stack({_plural(output)})"
-    lines += [f"    return {output}, {_states(plan)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -181,10 +157,6 @@ def _loop(index: str, slices: list[str]) -> list[str]:
     ]
 
 
-def _plural(name: str) -> str:
-    return f"every_{name}"
-
-
 def _advance(
     plan: Plan, phases: Phases, numbers: dict[str, str], spelled: dict[str, str], closes: str
 ) -> list[str]:
@@ -209,19 +181,10 @@ def _states(plan: Plan) -> str:
     return "{" + ", ".join(f'"{s}": {s}' for s in plan.states()) + "}"
 
 
-def _slices(plan: Plan, phases: Phases, _index: str) -> list[str]:
-    """What the loop reads of quantities that were computed for all chunks at once."""
+def _slices(plan: Plan, phases: Phases) -> list[str]:
+    """What the loop reads of quantities that were computed for all at once."""
     outside = {q.name for q in phases.before}
     inside = [*phases.scan, *phases.closing]
-    read = [n for q in inside for n in q.reads() if n in outside]
+    read = [n for q in inside for n in q.reads() if n in outside | set(plan.arguments())]
     ends = [n for n in (*plan.following.values(), plan.output) if n in outside]
-    return list(dict.fromkeys(read + (ends if not phases.after else [])))
-
-
-def _kept(plan: Plan, phases: Phases) -> list[str]:
-    """States and scan quantities that the read-out phase needs of every chunk."""
-    inside = {q.name for q in (*phases.scan, *phases.closing)} | set(plan.states())
-    read = [n for q in phases.after for n in q.reads() if n in inside]
-    if plan.output in inside:
-        read.append(plan.output)
-    return list(dict.fromkeys(read))
+    return list(dict.fromkeys(read + ends))

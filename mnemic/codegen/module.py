@@ -130,14 +130,14 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
     functions = {**found.recurrent.functions, **(found.chunk.functions if found.chunk else {})}
     for function in functions.values():
         parts.append("\n" + function.replace("  {error}", "") + "\n")
-    parts.append("\n" + emit.scalar_loop(
+    parts.append("\n" + emit.loop(
         found.recurrent, numbers, "Token by token: arguments [T, M, ...], states [M, ...].",
-        f"{prefix}recurrent",
+        f"{prefix}recurrent", "token",
     ))  # fmt: skip
     if found.chunk is not None:
-        parts.append("\n\n" + emit.chunk_loop(
+        parts.append("\n\n" + emit.loop(
             found.chunk, numbers, "Chunkwise: arguments [N, M, C, ...], states [M, ...].",
-            f"{prefix}chunk",
+            f"{prefix}chunk", "chunk",
         ))  # fmt: skip
     if found.start is not None:
         doc = "The memory at the start."

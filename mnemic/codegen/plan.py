@@ -2,8 +2,8 @@
 
 A quantity has trailing axes (``t`` rows of a chunk, ``s`` rows as sources, ``k`` features, ``v``
 value channels, ``r`` slots of a window); whatever stands before them is a batch. The graph decides
-what is computed for all chunks at once (what no carried state reaches), what must go chunk by
-chunk (what the next state needs of this one), and what can wait until all states are known.
+what is computed for all chunks at once (what no carried state reaches), what goes chunk by chunk,
+and what happens only where a chunk of the spec's anchor ends.
 """
 
 from dataclasses import dataclass, field
@@ -93,12 +93,11 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Phases:
-    """Statements before the scan, inside it, at the end of a closing chunk, and after it."""
+    """Statements before the scan, inside it, and at the end of a closing chunk."""
 
     before: tuple[Quantity, ...]
     scan: tuple[Quantity, ...]
     closing: tuple[Quantity, ...]
-    after: tuple[Quantity, ...]
 
 
 @dataclass
@@ -166,24 +165,21 @@ class Plan:
         """The carried states, in order of declaration."""
         return tuple(n for n in self.graph if self[n].op == Given(state=True))
 
-    def phases(self, *, late: bool = True) -> Phases:
-        """Split the needed statements by what the carried states reach (``late``: reads after)."""
+    def phases(self) -> Phases:
+        """Split the needed statements by what the carried states reach."""
         carried = self.states()
         reached = set().union(*(nx.descendants(self.graph, s) for s in carried), set())
-        open_ends = set(self.following.values())
-        closed_ends = set(self.closed.values())
-        if not late:
-            open_ends = open_ends | {self.output}
-        serial = set().union(*(nx.ancestors(self.graph, e) | {e} for e in open_ends), set())
-        closing = set().union(*(nx.ancestors(self.graph, e) | {e} for e in closed_ends), set())
-        closing -= serial
+        closing = self._behind(set(self.closed.values()))
+        closing -= self._behind({self.output, *self.following.values()})
         needed = self.needed()
         return Phases(
             before=self._ordered(needed - reached - set(carried)),
-            scan=self._ordered(needed & reached & serial),
+            scan=self._ordered((needed & reached) - closing),
             closing=self._ordered(needed & reached & closing),
-            after=self._ordered((needed & reached) - serial - closing),
         )
+
+    def _behind(self, ends: set[str]) -> set[str]:
+        return set().union(*(nx.ancestors(self.graph, end) | {end} for end in ends), set())
 
     def ordered(self) -> tuple[Quantity, ...]:
         """Everything that the output needs, in order."""

@@ -22,6 +22,10 @@ FEWEST = 16
 """Tokens below which ``auto`` takes the recurrent form."""
 
 
+PIECE = 512
+"""Tokens taken at a time where no gradient is asked for: what they need stays in the cache."""
+
+
 @dataclass(frozen=True)
 class Operator:
     """A compiled rule: ``out, state = rule(q, k, v, **coefficients)``.
@@ -425,9 +429,11 @@ class _Run:
             pieces.append((0, first, 1, closes))
             at = first
         whole = (self.tokens - at) // size
-        if whole:
-            pieces.append((at, size, whole, True))
-            at += whole * size
+        most = whole if torch.is_grad_enabled() else max(1, PIECE // size)
+        for _ in range(0, whole, max(1, most)):
+            count = min(most, (self.tokens - at) // size)
+            pieces.append((at, size, count, True))
+            at += count * size
         if at < self.tokens:
             pieces.append((at, self.tokens - at, 1, False))
         return pieces
