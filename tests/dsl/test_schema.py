@@ -1,6 +1,7 @@
 """The JSON Schema: what loads validates, what is misspelt does not."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import jsonschema
@@ -120,3 +121,12 @@ def test_and_is_gone() -> None:
     assert not valid(bias="mine")
     with pytest.raises(InvalidSpec, match="read 'mine'"):
         load({"name": "x", "bias": "mine"})
+
+
+def test_the_schema_beside_the_specs_is_this_one() -> None:
+    """``mnemic schema -o specs/schema.json`` writes what the editor's line of each spec names."""
+    folder = Path(__file__).parents[2] / "specs"
+    assert json.loads((folder / "schema.json").read_text(encoding="utf-8")) == schema()
+    for path in folder.rglob("*.yaml"):
+        first = path.read_text(encoding="utf-8").splitlines()[0]
+        assert first == "# yaml-language-server: $schema=../schema.json", path
