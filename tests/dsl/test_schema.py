@@ -1,5 +1,6 @@
 """The JSON Schema: what loads validates, what is misspelt does not."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
