@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mnemic.codegen import module
 from mnemic.codegen.package import support_files
-from mnemic.codegen.support.operator import eval_size
+from mnemic.codegen.support.sizes import eval_size
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.rule import Rule

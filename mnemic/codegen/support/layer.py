@@ -11,7 +11,7 @@ from . import positions
 from .arguments import check_masks, fail
 from .block import Block, Learned
 from .norms import rms, widened
-from .operator import eval_size
+from .sizes import eval_size
 from .vectors import Activation, States, Vectors, projection
 
 

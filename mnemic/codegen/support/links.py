@@ -139,7 +139,9 @@ def inverse_link(
         point = w.detach().clone().requires_grad_()
         value = slope(point, *(x.detach() for x in rest)).sum()
         (steepness,) = torch.autograd.grad(value, point)
-    return w - (slope(w, *rest) - dual) / steepness.clamp_min(TINY)
+    left = slope(w, *rest) - dual
+    near = left.detach().abs() <= torch.finfo(w.dtype).eps ** 0.5 * (1 + dual.detach().abs())
+    return w - torch.where(near, left / steepness.clamp_min(TINY), 0.0)  # a kink stays where it is
 
 
 def _stretch(unit: Tensor, low: float, high: float) -> Tensor:

@@ -1,0 +1,385 @@
+"""One batch through a form: the arguments as rows, the pieces, the states."""
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from . import layout
+from .arguments import fail
+from .signature import Signature
+from .sizes import eval_size
+
+Form = Callable[..., tuple[Tensor, dict[str, Tensor]]]
+States = dict[str, Tensor]
+Closes = Callable[[int], bool]
+
+FEWEST = 16
+"""Tokens below which ``auto`` takes the recurrent form."""
+
+
+PIECE = 512
+"""Tokens taken at a time where no gradient is asked for: what they need stays in the cache."""
+
+
+class Forms(Protocol):
+    """The generated forms of a rule."""
+
+    @property
+    def recurrent(self) -> Form:
+        """Token by token."""
+
+    @property
+    def chunk(self) -> Form | None:
+        """Chunkwise."""
+
+    @property
+    def start(self) -> Callable[..., Tensor] | None:
+        """The memory at a document's start, where it is not zero."""
+
+
+class Call(Protocol):
+    """One call's choices."""
+
+    @property
+    def operator(self) -> Forms:
+        """The rule's forms."""
+
+    @property
+    def signature(self) -> Signature:
+        """What the rule takes and carries."""
+
+    @property
+    def form(self) -> str:
+        """recurrent, chunk or auto."""
+
+    @property
+    def chunk_size(self) -> int | None:
+        """Rows a chunk, if chosen."""
+
+
+class Run:
+    """A batch with one position: the arguments as rows, the pieces, the states."""
+
+    def __init__(self, call: Call, vectors: dict[str, Tensor], state: States) -> None:
+        self.call, self.signature, self.given = call, call.signature, state
+        q, k = vectors["q"], vectors["k"]
+        self.batch, self.tokens, self.q_heads, self.width = q.shape
+        self.groups = self.q_heads // k.shape[-2]
+        if self.groups > 1:
+            repeated = {
+                n: x.repeat_interleave(self.groups, 1) for n, x in state.items() if x.ndim > 1
+            }
+            self.given = {**state, **repeated}
+        self.heads = self.q_heads
+        self.like = vectors["v"]
+        position = state.get("position")
+        self.position = 0 if position is None else int(position.reshape(-1)[0])
+        self.steps = self.signature.steps * self.signature.inner
+        self.tails: States = {}
+        rows = self._grouped(vectors)
+        rows = self._windowed(rows)
+        self.rows = self._folded(self._stepped(self._turned(rows)))
+        self.folds = self.width if self.signature.diagonal else 1
+        self.memories = self.batch * self.heads * self.folds
+
+    # -- arguments as rows ------------------------------------------------------------------
+
+    def _grouped(self, vectors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Repeat keys' heads for grouped queries."""
+        if self.groups == 1:
+            return dict(vectors)
+        axis = {name: self._head_axis(name) for name in vectors}
+        return {
+            name: x if name == "q" else x.repeat_interleave(self.groups, axis[name])
+            for name, x in vectors.items()
+        }
+
+    def _head_axis(self, name: str) -> int:
+        return 3 if self.signature.steps > 1 and self._micro(name) else 2
+
+    def _micro(self, name: str) -> bool:
+        if name in ("k", "v", *self.signature.keys):
+            return True
+        return any(c.name == name and c.micro for c in self.signature.coefficients)
+
+    def _windowed(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Put the window's tail before keys, values and token weights."""
+        width = self.signature.window
+        if width == 1:
+            return rows
+        live = torch.ones_like(rows["k"][..., 0])
+        rows["live"] = live
+        named = ["k", "v", *self.signature.keys, "live"]
+        named += ["gamma"] if self.signature.token_weights else []
+        for name in named:
+            x = rows[name]
+            tail = self.given.get(f"{name}_tail")
+            if tail is None:
+                tail = x.new_zeros(self.batch, self.heads, width - 1, *x.shape[3:])
+            rows[name] = torch.cat([tail.transpose(1, 2).to(x), x], 1)
+            self.tails[f"{name}_tail"] = rows[name][:, self.tokens :].transpose(1, 2)
+        return rows
+
+    def _stepped(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Several steps a token as rows of their own; a decay acts before the first."""
+        self._indices(rows)
+        if self.steps == 1:
+            return rows
+        micro, inner = self.signature.steps, self.signature.inner
+        found = {}
+        for name, x in rows.items():
+            if x.ndim < 3:
+                found[name] = x
+            elif name in self.signature.once:
+                fill = 0.0 if name.startswith("log_") else 1.0
+                found[name] = layout.spread(x, self.steps, fill)
+            elif micro > 1 and self._micro(name):
+                found[name] = x.flatten(1, 2).repeat_interleave(inner, 1)
+            else:
+                found[name] = x.repeat_interleave(self.steps, 1)
+        return found
+
+    def _indices(self, rows: dict[str, Tensor]) -> None:
+        like = self.like
+        shape = (self.batch, self.tokens, self.heads)
+        heads = torch.arange(self.heads, dtype=like.dtype, device=like.device)
+        heads = heads.div(self.groups, rounding_mode="floor")  # the head of k, not of q
+        time = torch.arange(self.tokens, dtype=like.dtype, device=like.device) + self.position
+        rows["h_index"] = heads.expand(shape)
+        rows["t_index"] = time[None, :, None].expand(shape)
+        rows["zero"] = torch.zeros((), dtype=like.dtype, device=like.device).expand(shape)
+        rows["H_index"] = rows["zero"] + self.heads // self.groups
+
+    def _turned(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The cumulative angle of a complex decay."""
+        if not self.signature.phase:
+            return rows
+        phase = rows.pop("phase")
+        angle = phase.cumsum(1)
+        carried = self.given.get("angle", phase.new_zeros(phase.shape[0], *phase.shape[2:]))
+        angle = angle + carried[:, None]
+        self.tails["angle"] = torch.remainder(carried + phase.sum(1), 2 * math.pi)
+        rows["angle"] = angle
+        for coefficient in self.signature.coefficients:
+            if coefficient.axes == "K":  # both halves of a turned key share their channel's value
+                rows[coefficient.name] = torch.cat([rows[coefficient.name]] * 2, -1)
+        return rows
+
+    def _folded(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A diagonal memory's channels as heads of size one."""
+        if not self.signature.diagonal:
+            return rows
+        vectors = ("q", "k", "v", "angle", *self.signature.keys)
+        found = {}
+        for name, x in rows.items():
+            if x.ndim < 3:
+                found[name] = x
+                continue
+            channelled = x.ndim > 3 and (name != "gamma" or self.signature.window == 1)
+            folded = layout.fold_channels(x, self.width, channelled)
+            found[name] = folded[..., None] if name in vectors else folded
+        return found
+
+    # -- states -----------------------------------------------------------------------------
+
+    def _states(self) -> States:
+        """The forms' states, [M, …]; what is missing starts at zero in the dual."""
+        features = self._features()
+        value = 1 if self.signature.diagonal else self.like.shape[-1]
+        shapes = {"vk": (value, features), "kk": (features, features), "k": (features,), "": ()}
+        found = {}
+        for state in self.signature.states:
+            if state.axes not in shapes:
+                continue
+            given = self.given.get(state.name)
+            shape = (self.memories, *shapes[state.axes])
+            if given is not None:
+                found[state.name] = self._read_state(state.name, given, shape)
+            elif state.identity:
+                eye = torch.eye(features, dtype=self.like.dtype, device=self.like.device)
+                found[state.name] = (state.identity * eye).expand(shape)
+            else:
+                found[state.name] = self.like.new_zeros(shape)
+        return self._started(found)
+
+    def _read_state(self, name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
+        if given.numel() != math.prod(shape):
+            shown = f"{list(given.shape)}, expected {self._outer_shape(shape)}"
+            raise fail(self.signature, f"initial_state['{name}']: read shape {shown}")
+        return given.to(self.like).reshape(shape)
+
+    def _outer_shape(self, shape: tuple[int, ...]) -> list[int]:
+        if self.signature.diagonal:
+            return [self.batch, self.heads // self.groups, self.width, *shape[2:]]
+        return [self.batch, self.heads // self.groups, *shape[1:]]
+
+    def _started(self, found: States) -> States:
+        start = self.call.operator.start
+        if start is None:
+            return found
+        name = "anchor" if "anchor" in found else "W"
+        if name not in self.given:
+            needed = [n for n in _parameters(start) if n in self.rows]
+            if needed and not self.tokens:
+                shown = ", ".join(needed)
+                raise fail(self.signature, f"no token gives the start of the state its {shown}")
+            first = {n: layout.to_time(self.rows[n][:, :1])[0] for n in needed}
+            base = found.get("A", found.get("W", found[name]))
+            found[name] = start(base, **first)
+        return found
+
+    def _features(self) -> int:
+        size = 1 if self.signature.diagonal else self.width
+        count = int(eval_size(self.signature.features, size))
+        return count * (2 if self.signature.phase else 1)
+
+    def _final(self, states: States) -> States:
+        found = {}
+        for name, x in states.items():
+            shape = (self.batch, self.heads)
+            whole = (
+                x.reshape(*shape, self.width, *x.shape[2:])
+                if self.signature.diagonal
+                else (x.reshape(*shape, *x.shape[1:]))
+            )
+            found[name] = whole
+        found.update(self.tails)
+        if self.groups > 1:
+            found = {n: x[:, :: self.groups] for n, x in found.items()}
+        if any(s.name == "position" for s in self.signature.states):
+            found["position"] = torch.full(
+                (self.batch,), self.position + self.tokens, device=self.like.device
+            )
+        return found
+
+    # -- pieces -----------------------------------------------------------------------------
+
+    def result(self) -> tuple[Tensor, States]:
+        """The output and the final state."""
+        states = self._states()
+        form = self._chosen()
+        if self.tokens == 0:
+            out = self.like.new_zeros(self.batch, 0, self.heads, self.like.shape[-1])
+            return out, self._final(states)
+        run = self._recurrent if form == "recurrent" else self._chunks
+        out, states = run(states)
+        if self.signature.diagonal:
+            out = out[..., 0].unflatten(2, (self.heads, self.width))
+        return out, self._final(states)
+
+    def _chosen(self) -> str:
+        if self.call.form != "auto":
+            return self.call.form
+        short = self.tokens * self.steps < FEWEST
+        return "recurrent" if short or "chunk" not in self.signature.forms else "chunk"
+
+    def _recurrent(self, states: States) -> tuple[Tensor, States]:
+        rows = self._with_windows(self.rows)
+        arguments = {n: layout.to_time(x) if x.ndim >= 3 else x for n, x in rows.items()}
+        every = self.signature.anchor
+
+        def closes(row: int) -> bool:
+            token, step = divmod(row, self.steps)
+            return step == self.steps - 1 and (self.position + token + 1) % every == 0
+
+        y, states = _call(self.call.operator.recurrent, arguments, states, closes)
+        out = layout.from_time(y, self.batch)
+        return out[:, self.steps - 1 :: self.steps], states
+
+    def _with_windows(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        width = self.signature.window
+        if width == 1:
+            return rows
+        names = [n for n in ("k", "v", *self.signature.keys) if n in rows]
+        found = dict(rows)
+        for name in names:
+            found[name] = layout.windows(rows[name], width)
+        return self._weighted(found)
+
+    def _weighted(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Window weights, zero where the window reaches before the document."""
+        width = self.signature.window
+        found = dict(rows)
+        live = layout.windows(rows["live"], width)
+        if self.signature.token_weights:
+            found["gamma"] = layout.windows(rows["gamma"], width) * live
+        else:
+            found["gamma"] = rows["gamma"] * live if "gamma" in rows else live
+        return found
+
+    def _pieces(self) -> list[tuple[int, int, int, bool]]:
+        """(first token, tokens a chunk, chunks, whether the chunks close)."""
+        every = self.signature.anchor
+        size = self._size()
+        pieces = []
+        at = 0
+        if every > 1 and self.position % every:
+            first = min(every - self.position % every, self.tokens)
+            closes = (self.position + first) % every == 0
+            pieces.append((0, first, 1, closes))
+            at = first
+        whole = (self.tokens - at) // size
+        most = whole if torch.is_grad_enabled() else max(1, PIECE // size)
+        for _ in range(0, whole, max(1, most)):
+            count = min(most, (self.tokens - at) // size)
+            pieces.append((at, size, count, True))
+            at += count * size
+        if at < self.tokens:
+            pieces.append((at, self.tokens - at, 1, False))
+        return pieces
+
+    def _size(self) -> int:
+        if self.signature.anchor > 1:
+            return self.signature.anchor
+        wanted = self.call.chunk_size or self.signature.chunk
+        return max(1, wanted // self.steps)
+
+    def _chunks(self, states: States) -> tuple[Tensor, States]:
+        outs = []
+        form = self.call.operator.chunk
+        assert form is not None
+        rows = self.rows if self.signature.window == 1 else self._chunk_windows()
+        for first, size, count, closes in self._pieces():
+            arguments = self._cut(rows, first, size, count)
+            y, states = _call(form, arguments, states, _always(closes))
+            outs.append(layout.from_chunks(y, self.batch))
+        out = torch.cat(outs, 1)
+        return out[:, self.steps - 1 :: self.steps], states
+
+    def _chunk_windows(self) -> dict[str, Tensor]:
+        if not self.signature.banded:
+            return self._with_windows(self.rows)
+        return self._weighted(self.rows)
+
+    def _cut(self, rows: dict[str, Tensor], first: int, size: int, count: int) -> dict[str, Tensor]:
+        width, found = self.signature.window, {}
+        low, high = first * self.steps, (first + size * count) * self.steps
+        tailed = ("k", "v", *self.signature.keys) if self.signature.banded else ()
+        for name, x in rows.items():
+            if x.ndim < 3:
+                found[name] = x
+            elif name in tailed:
+                piece = x[:, low : high + width - 1]
+                found[name] = layout.overlapping(piece, size, width)
+            elif name != "live":
+                found[name] = layout.to_chunks(x[:, low:high], size * self.steps)
+        return found
+
+
+@cache
+def _parameters(form: Callable[..., object]) -> tuple[str, ...]:
+    return tuple(inspect.signature(form).parameters)
+
+
+def _call(form: Form, rows: States, states: States, closes: Closes) -> tuple[Tensor, States]:
+    named = {n: rows[n] for n in _parameters(form) if n in rows}
+    return form(**named, **states, closes=closes)
+
+
+def _always(closes: bool) -> Closes:
+    return lambda _: closes

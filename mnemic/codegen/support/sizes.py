@@ -1,0 +1,25 @@
+"""How many features a map makes, from the formula that the code generator writes."""
+
+import math
+from collections.abc import Callable
+
+
+def eval_size(text: str, size: int) -> int:
+    """D from its formula in d, one of the shapes that the code generator writes."""
+    return int(FEATURES[text.split("(", maxsplit=1)[0]](size, *_numbers(text)))
+
+
+def _numbers(text: str) -> list[int]:
+    inner = text[text.index("(") + 1 : -1] if "(" in text else ""
+    return [int(part) for part in inner.split(",") if part.strip()]
+
+
+FEATURES: dict[str, Callable[..., int]] = {
+    "d": lambda d: d,
+    "double": lambda d: 2 * d,
+    "power": lambda d, p: d**p,
+    "monomials": lambda d, p: math.comb(d + p, p),
+    "multiple": lambda d, m: m * d,
+    "fixed": lambda d, m: m,
+}
+"""How many features a map makes of d coordinates."""
