@@ -1,0 +1,315 @@
+"""Rules that nobody listed: each compiles and its forms agree, or it is refused with a message."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from conformance import (
+    agree,
+    as_interpreted,
+    close,
+    compiled,
+    error,
+    inputs,
+    interpreted,
+    run,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mnemic.errors import InvalidSpec
+
+Spec = dict[str, Any]
+
+T = 11
+WILD = 1e5
+"""Beyond this a rule has left its stability bound, and nothing is compared."""
+
+
+def conforms(spec: Mapping[str, Any], tolerance: float = 1e-7) -> None:
+    """Compile a spec and compare its forms with each other and with the interpreter."""
+    case = compiled(spec)
+    arguments = inputs(case, T)
+    expected = run(case, arguments, "recurrent")
+    sizes = [float(x.abs().max()) for _, x in expected.parts() if x.numel()]
+    if any(WILD < size < float("inf") for size in sizes):
+        return
+    assert all(torch.isfinite(x).all() for _, x in expected.parts())
+    out, state = interpreted(case, arguments)
+    assert error(expected.out, out) <= tolerance
+    states = as_interpreted(expected.states)
+    close(states, {n: state[n] for n in states}, tolerance)
+    if "chunk" in case.forms:
+        for size in (4, 16):
+            agree(run(case, arguments, "chunk", chunk_size=size), expected, tolerance)
+        agree(run(case, arguments, (("chunk", 6), ("recurrent", 5))), expected, tolerance)
+        agree(run(case, arguments, (("chunk", 3), ("chunk", 8))), expected, tolerance)
+    agree(run(case, arguments, (("recurrent", 4), ("recurrent", 7))), expected, tolerance)
+
+
+def conforms_or_is_refused(spec: Mapping[str, Any]) -> None:
+    """The same, for specs that may have no meaning or no compiled form."""
+    try:
+        conforms(spec)
+    except InvalidSpec as refusal:
+        assert len(str(refusal)) > 20
+
+
+# -- losses ----------------------------------------------------------------------------------
+
+DELTA = {"delta": {"from": "input", "activation": "softplus"}}
+
+LOSSES: dict[str, Spec] = {
+    text: {"bias": {"expr": text}}
+    for text in (
+        "log(cosh(e))", "sqrt(1+e**2)-1", "abs(e)**2.5", "n**3", "log(1+n**2)", "sqrt(1+n**2)",
+        "-v*log(sigmoid(y))-(1-v)*log(1-sigmoid(y))", "-y*v + e**2/10", "e**4/4", "exp(-e**2)",
+        "softplus(y)-v*y", "(y-v)**2/2 + y**2/20", "y**4/8-y*v", "cosh(e)-1", "-v*y/(1+y**2)",
+        "where(n<=1, e**2/2, abs(e))", "e*atan(e)-log(1+e**2)/2", "abs(e)", "-v*tanh(y)",
+        "max(abs(e)-1/2, 0)**2/2", "e**2/2 + sin(e)/4", "relu(1 - v*y)", "erf(e)*e",
+    )
+} | {
+    text: {"bias": {"expr": text}, "coefficients": DELTA}
+    for text in (
+        "where(abs(e)<=delta, e**2/2, delta*(abs(e)-delta/2))", "max(abs(e)-delta, 0)**2/2",
+        "delta**2*log(cosh(e/delta))", "where(n<=delta, n**2/2, delta*(n-delta/2))",
+    )
+}  # fmt: skip
+
+MOMENTUM = {"method": "momentum", "rate": "token", "momentum": "token"}
+
+SETTINGS: dict[str, Spec] = {
+    "online": {"optimizer": {"rate": "token"}},
+    "gated before": {
+        "retention": {"decay": "token", "order": "before"},
+        "optimizer": {"rate": "token"},
+    },
+    "gated after": {"retention": {"decay": "token"}, "optimizer": {"rate": "token"}},
+    "by channel": {
+        "retention": {"decay": "channel", "order": "before"},
+        "optimizer": {"rate": "token"},
+    },
+    "momentum": {"retention": {"decay": "token"}, "optimizer": MOMENTUM},
+    "momentum by channel": {
+        "retention": {"decay": "channel", "order": "before"},
+        "optimizer": MOMENTUM,
+    },
+    "window": {"window": 3, "optimizer": {"rate": "token"}},
+    "window of tokens": {
+        "window": 3, "weights": "token", "retention": {"decay": "token", "order": "before"},
+        "optimizer": {"rate": "token"},
+    },
+    "window of gates by channel": {
+        "window": 4, "weights": "window", "retention": {"decay": "channel"},
+        "optimizer": {"rate": "token"},
+    },
+    "window, momentum, channel": {
+        "window": 3, "weights": "window", "retention": {"decay": "channel", "order": "before"},
+        "optimizer": MOMENTUM,
+    },
+    "anchor": {
+        "retention": {"decay": "token"}, "optimizer": {"rate": "token", "anchor": {"chunk": 8}},
+    },
+    "anchor and window": {
+        "window": 3, "weights": "window", "retention": {"decay": "channel"},
+        "optimizer": {**MOMENTUM, "anchor": {"chunk": 8}},
+    },
+    "micro-steps": {
+        "retention": {"decay": "token", "order": "before"},
+        "optimizer": {"rate": "token", "micro_steps": 2},
+    },
+    "inner steps, momentum": {
+        "retention": {"decay": "channel"}, "optimizer": {**MOMENTUM, "inner_steps": 2},
+    },
+    "normalized": {
+        "retention": {"decay": "token"},
+        "optimizer": {"rate": {"from": "input", "activation": "sigmoid", "normalized": True}},
+    },
+    "keys": {
+        "keys": {"predict": "own"}, "retention": {"decay": "channel", "order": "before"},
+        "optimizer": {"rate": "token"},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_of_ones_own(loss: str, setting: str) -> None:
+    spec = {"name": "own", **LOSSES[loss], **SETTINGS[setting]}
+    if setting in ("normalized", "keys"):  # defined for some losses only
+        conforms_or_is_refused(spec)
+    else:
+        conforms(spec)
+
+
+@pytest.mark.parametrize("text", ["x*sigmoid(x)", "exp(x)", "tanh(x) + 1", "relu(x)**2", "x**3"])
+@pytest.mark.parametrize("bias", ["dot", "l2", {"expr": "log(cosh(e))"}], ids=str)
+def test_features_of_ones_own(bias: object, text: str) -> None:
+    spec = {"name": "own", "bias": bias, "features": {"expr": text}}
+    for decay in ("token", "channel"):
+        conforms({**spec, "retention": {"decay": decay}, "optimizer": {"rate": "token"}})
+
+
+GENERATORS = (
+    "w*log(w)-w", "cosh(w)", "w**4/4+w**2/2", "w*log(w)+(1-w)*log(1-w)", "w**2/2 + exp(w)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("view", ["ftrl", "learning-retaining"])
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_generators_of_ones_own(generator: str, view: str, order: str) -> None:
+    retention = {"local": {"bregman": generator}, "view": view, "decay": "token", "order": order}
+    spec = {"name": "own", "bias": "l2", "retention": retention, "optimizer": {"rate": "token"}}
+    conforms(spec)
+    if order == "after":
+        conforms({**spec, "optimizer": {"rate": "token", "anchor": {"chunk": 8}}})
+        conforms({**spec, "window": 3, "bias": {"expr": "log(cosh(e))"}})
+
+
+@pytest.mark.parametrize("constraint", ["simplex", {"kind": "simplex", "over": "rows"}, "none"])
+@pytest.mark.parametrize("f", ["x**3/3", "(x-1)**2", "x**2/2 + x*log(x)", "-log(x)", "x**1.5"])
+def test_divergences_of_ones_own(f: str, constraint: object) -> None:
+    retention = {"local": {"f-divergence": f}, "constraint": constraint}
+    spec = {"name": "own", "bias": "l2", "retention": retention, "optimizer": {"rate": "token"}}
+    conforms_or_is_refused(spec)
+
+
+ROLES: dict[str, Spec] = {
+    "erase by gates": {"keys": {"erase": "a*k"}},
+    "write by gates": {"keys": {"write": "k*a"}},
+    "three keys": {"keys": {"predict": "own", "erase": "own", "write": "own"}},
+    "removal": {"keys": {"predict": "own", "erase": "a*predict", "value": "c*v"}},
+    "value alone": {"keys": {"value": "c*v"}},
+    "written as predicted": {"keys": {"predict": "own", "write": "predict"}},
+}
+
+
+@pytest.mark.parametrize("decay", ["token", "channel"])
+@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("method", ["gd", "momentum", "on write", "window"])
+@pytest.mark.parametrize("role", ROLES)
+def test_keys_of_ones_own(role: str, method: str, order: str, decay: str) -> None:
+    text = str(ROLES[role])
+    gates = {"a": {"from": "input", "per": "key", "activation": "sigmoid"}} if "a*" in text else {}
+    gates |= {"a": {"from": "input", "per": "key", "activation": "sigmoid"}} if "*a" in text else {}
+    gates |= {"c": {"from": "input", "per": "value"}} if "c*" in text else {}
+    momentum: Spec = {"from": "input", "on": "write" if method == "on write" else "gradient"}
+    optimizer: Spec = {"rate": "token"}
+    if method in ("momentum", "on write"):
+        optimizer |= {"method": "momentum", "momentum": momentum}
+    spec: Spec = {
+        "name": "own", "bias": "l2", **ROLES[role], "coefficients": gates,
+        "retention": {"decay": decay, "order": order}, "optimizer": optimizer,
+    }  # fmt: skip
+    if method == "window":
+        conforms_or_is_refused({**spec, "window": 3, "weights": "window"})
+    else:
+        conforms(spec)
+
+
+# -- drawn combinations ----------------------------------------------------------------------
+
+TOKEN: Spec = {"from": "input", "activation": "sigmoid"}
+
+BIASES = st.sampled_from(
+    [
+        "dot", "l2", "huber", "robust", {"kind": "lp", "p": 3}, {"kind": "lp", "p": 2.5},
+        {"kind": "lp", "p": 1, "smooth": 8}, {"kind": "huber", "delta": "token"},
+        {"kind": "huber", "delta": "token", "over": "norm"},
+        {"kind": "huber", "delta": "token", "over": "mixture"},
+        {"kind": "huber", "delta": {"from": "input", "per": "value"}},
+        {"kind": "robust", "Delta": "token"},
+        *(spec["bias"] for text, spec in LOSSES.items() if "delta" not in text),
+    ]
+)  # fmt: skip
+FEATURES = st.sampled_from(
+    [
+        "identity", "identity", "identity", "elu", "relu", "softmax", {"expr": "x*sigmoid(x)"},
+        {"expr": "exp(x)"}, {"kind": "polynomial", "degree": 2}, {"kind": "dpfp", "nu": 1},
+        {"kind": "cosine", "length": 64}, {"kind": "random", "features": 6},
+    ]
+)  # fmt: skip
+DECAYS = st.sampled_from([1.0, 0.9, "token", "channel", "learned", "outer", "1 - eta/2"])
+LOCALS = st.sampled_from(
+    [
+        *["l2"] * 8, "kl", *({"bregman": text} for text in GENERATORS),
+        {"f-divergence": "x**3/3"}, {"f-divergence": "chi2"}, {"f-divergence": "kl"},
+    ]
+)  # fmt: skip
+GLOBALS = st.sampled_from(
+    [*["none"] * 4, {"l2": 0.1}, {"entropy": 0.1}, {"elastic": {"l1": 0.05, "l2": 0}}, {"lq": 1.5}]
+)
+CONSTRAINTS = st.sampled_from(
+    [
+        *["none"] * 4, "simplex", {"kind": "simplex", "over": "rows"},
+        {"kind": "simplex", "scale": "learned"}, {"kind": "ball", "radius": 0.5},
+    ]
+)  # fmt: skip
+VIEWS = st.sampled_from(["ftrl", "learning-retaining"])
+ORDERS = st.sampled_from(["before", "after"])
+
+
+@st.composite
+def retentions(draw: st.DrawFn) -> Spec:
+    """A retention."""
+    found: Spec = {"decay": draw(DECAYS), "order": draw(ORDERS), "view": draw(VIEWS)}
+    found |= {"local": draw(LOCALS), "global": draw(GLOBALS), "constraint": draw(CONSTRAINTS)}
+    if found["decay"] == "outer":
+        found["row_decay"] = draw(st.sampled_from([TOKEN, {"from": "input", "per": "value"}]))
+    if draw(st.integers(0, 9)) == 0:
+        found["phase"] = {"from": "input", "per": "key"}
+    return found
+
+
+@st.composite
+def optimizers(draw: st.DrawFn) -> Spec:
+    """An optimizer."""
+    rates = ["token", "token", {**TOKEN, "normalized": True}]
+    found: Spec = {"rate": draw(st.sampled_from(rates))}
+    method = draw(st.sampled_from(["gd", "gd", "momentum", "flow"]))
+    if method == "momentum":
+        thetas = ["token", "learned", 0.5, {"from": "input", "on": "write"}]
+        found["momentum"] = draw(st.sampled_from(thetas))
+    if method != "gd":
+        found["method"] = method
+    steps: Spec = draw(st.sampled_from([{}, {}, {"micro_steps": 2}, {"inner_steps": 2}]))
+    anchor: Spec = draw(st.sampled_from([{}, {}, {"anchor": {"chunk": 8}}]))
+    return {**found, **steps, **anchor}
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    """A point of the design space, of which many have no meaning."""
+    found: Spec = {"name": "drawn", "bias": draw(BIASES), "features": draw(FEATURES)}
+    found |= {"retention": draw(retentions()), "optimizer": draw(optimizers())}
+    headed = {"kind": "mlp", "depth": 1, "norm": True, "residual": draw(st.booleans())}
+    found["memory"] = draw(st.sampled_from([*["linear"] * 6, "diagonal", headed]))
+    if draw(st.booleans()):
+        width = draw(st.sampled_from([1, 3]))
+        weights = ["uniform", "token"] + (["window"] if width > 1 else [])
+        found |= {"window": width, "weights": draw(st.sampled_from(weights))}
+    found["readout"] = {
+        "memory": draw(st.sampled_from(["after", "after", "after", "before", "anchor"])),
+        "normalizer": draw(st.sampled_from(["none"] * 6 + ["sum", "max1"])),
+    }
+    if draw(st.integers(0, 9)) == 0:
+        found["readout"]["bonus"] = {"from": "parameter", "per": "key"}
+    if draw(st.integers(0, 4)) == 0:
+        found["keys"] = draw(st.sampled_from([r["keys"] for r in ROLES.values()]))
+        text = str(found["keys"])
+        gates = {"a": {**TOKEN, "per": "key"}, "c": {**TOKEN, "per": "value"}}
+        found["coefficients"] = {
+            n: g for n, g in gates.items() if f"{n}*" in text or f"*{n}" in text
+        }
+    return found
+
+
+@given(specs())
+@settings(
+    max_examples=250, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)  # fmt: skip
+def test_drawn_specs_conform_or_are_refused(spec: Spec) -> None:
+    conforms_or_is_refused(spec)
