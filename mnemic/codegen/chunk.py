@@ -173,7 +173,7 @@ def _read(p: Chunk, sources: tuple[Source, ...]) -> None:
     elif rule.retained.link.identity and rule.retained.mode == "dual":
         read = _linear_read(p, sources, query, before=where == "before")
     else:
-        read = _linked_read(p, sources, query)
+        read = _linked_read(p, sources, query, before=where == "before")
     read = with_bonus(b, read, query, p.roles)
     b.plan.output = _normalised(p, read, query, sources)
 
@@ -204,7 +204,7 @@ def _from_state(
     return from_state(p.b, p.c, vectors, factor, state, name, row_decay=not before)
 
 
-def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str) -> str:
+def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: bool = False) -> str:
     """The dual at every row, linked, then read: for links that are not the identity."""
     b, c, states = p.b, p.c, p.states
     terms: dict[str, Any] = {}
@@ -226,6 +226,8 @@ def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str) -> str:
     if b.plan.axes(states.memory) == MATRIX and all(t[1] != ("t", *MATRIX) for t in terms.values()):
         raise AssertionError("a chunk without sources")
     duals = b.map("A_rows", expr, terms, "dual")
+    if before:
+        duals = b.call("A_before", ("t", *MATRIX), "delayed_states", duals, states.memory)
     memories = linked(b, duals, b.rule.retained.link, "W_rows")
     return b.call("y", ("t", "v"), "recall", memories, query, equation="readout")
 

@@ -15,7 +15,7 @@ from conformance import (
     interpreted,
     run,
 )
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mnemic.errors import InvalidSpec
@@ -308,8 +308,149 @@ def specs(draw: st.DrawFn) -> Spec:
 
 @given(specs())
 @settings(
-    max_examples=250, deadline=None, derandomize=True, database=None,
+    max_examples=150, deadline=None, derandomize=True, database=None,
+    phases=[Phase.explicit, Phase.generate],  # a spec reads well unshrunk, and shrinking is slow
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 def test_drawn_specs_conform_or_are_refused(spec: Spec) -> None:
     conforms_or_is_refused(spec)
+
+
+# -- what failed once ------------------------------------------------------------------------
+
+ROWS: Spec = {"from": "input", "per": "value"}
+OUTER: Spec = {"decay": "outer", "row_decay": ROWS}
+HEADED: Spec = {"kind": "mlp", "depth": 1, "norm": True, "residual": True}
+PHASE: Spec = {"phase": {"from": "input", "per": "key"}}
+ON_WRITE: Spec = {"method": "momentum", "momentum": {"from": "input", "on": "write"}}
+NORMALIZED: Spec = {"rate": {**TOKEN, "normalized": True}}
+COSH: Spec = {"local": {"bregman": "cosh(w)"}}
+BUTTERFLY: Spec = {"bregman": "w**4/4+w**2/2"}
+TOKENS: Spec = {"rate": "token"}
+
+FAILED: dict[str, Spec] = {
+    "the gradient under order before sees the row decay too": {
+        "bias": "huber", "retention": {**OUTER, "order": "before"}, "optimizer": TOKENS,
+    },
+    "a sequential rule keeps its anchor": {
+        "bias": {"expr": "e**4/4"}, "retention": OUTER,
+        "optimizer": {**TOKENS, "anchor": {"chunk": 8}},
+    },
+    "a residual adds the raw key, not its features": {
+        "bias": "l2", "features": {"kind": "dpfp", "nu": 1}, "memory": HEADED, "window": 3,
+        "weights": "window", "optimizer": {**TOKENS, "anchor": {"chunk": 8}},
+    },
+    "a norm makes the step of a dot loss see the memory": {
+        "bias": "dot", "features": {"expr": "exp(x)"}, "memory": HEADED, "optimizer": TOKENS,
+    },
+    "momentum on the write blends the written rows alone": {
+        "bias": {"expr": "(y-v)**2/2 + y**2/20"}, "features": "softmax", "weights": "token",
+        "retention": {"decay": "channel"}, "optimizer": {**TOKENS, **ON_WRITE},
+    },
+    "momentum by channel before a link": {
+        "bias": "dot", "retention": {"decay": "channel", "view": "ftrl", **COSH},
+        "optimizer": {**MOMENTUM, "anchor": {"chunk": 8}}, "readout": {"memory": "before"},
+    },
+    "a fixed decay that the gradient sees": {
+        "bias": "huber", "window": 3, "weights": "token",
+        "retention": {"decay": 0.9, "order": "before"}, "optimizer": MOMENTUM,
+    },
+    "a fixed decay in a key": {
+        "bias": "dot", "retention": {"decay": 0.9}, "keys": {"write": "1 - alpha"},
+        "optimizer": TOKENS,
+    },
+    "momentum acts at every micro-step": {
+        "bias": "l2", "features": "relu", "retention": {"decay": "channel", "order": "before"},
+        "optimizer": {**MOMENTUM, "micro_steps": 2},
+    },
+    "a phase turns once a token, however many steps it takes": {
+        "bias": "l2", "retention": {"decay": "token", **PHASE},
+        "optimizer": {**TOKENS, "micro_steps": 2},
+    },
+    "decay by channel under a phase": {
+        "bias": "l2", "retention": {"decay": "channel", "order": "before", **PHASE},
+        "optimizer": TOKENS,
+    },
+    "gates of a window on a diagonal memory": {
+        "bias": {"expr": "log(cosh(e))"}, "memory": "diagonal", "window": 3, "weights": "window",
+        "retention": {"decay": "channel", "order": "before"}, "optimizer": MOMENTUM,
+    },
+    "an f-divergence without a constraint begins at one": {
+        "bias": "l2", "retention": {"local": {"f-divergence": "chi2"}}, "optimizer": TOKENS,
+    },
+    "a branch that is not taken has no gradient": {
+        "bias": {"expr": "n**3"}, "retention": {"local": {"f-divergence": "x**3/3"}},
+        "optimizer": TOKENS,
+    },
+    "a numeric link near the end of its domain": {
+        "bias": {"expr": "(y-v)**2/2 + y**2/20"}, "features": {"expr": "exp(x)"},
+        "retention": {"global": {"entropy": 0.1}},
+        "optimizer": {**TOKENS, "anchor": {"chunk": 8}},
+    },
+    "a numeric link stays at its kink": {
+        "bias": "dot", "optimizer": TOKENS,
+        "retention": {**COSH, "global": {"elastic": {"l1": 0.05, "l2": 0}}, "view": "ftrl"},
+    },
+    "a decay acts on the dual before the gradient sees the memory": {
+        "bias": "huber", "features": "relu", "optimizer": TOKENS,
+        "retention": {
+            "decay": "token", "order": "before", "local": BUTTERFLY, "global": {"entropy": 0.1},
+        },
+    },
+    "a normalised step of a radial loss": {
+        "bias": "robust", "retention": {"decay": "channel", "order": "before", **PHASE},
+        "optimizer": NORMALIZED, "readout": {"memory": "before"},
+    },
+    "a read-out before a link": {
+        "bias": {"expr": "-v*tanh(y)"}, "window": 3, "readout": {"memory": "before"},
+        "retention": {"decay": "token", "view": "ftrl", "constraint": "simplex"},
+        "optimizer": {**TOKENS, "anchor": {"chunk": 8}},
+    },
+}  # fmt: skip
+"""Each by what was wrong."""
+
+
+@pytest.mark.parametrize("wrong", FAILED)
+def test_what_failed_once(wrong: str) -> None:
+    conforms({"name": "failed", **FAILED[wrong]})
+
+
+REFUSED: dict[str, Spec] = {
+    "readout.normalizer": {"bias": "l2", "readout": {"normalizer": "sum"}},
+    "readout.bonus": {"bias": "l2", "window": 3, "readout": {"bonus": "learned"}},
+    "readout.memory": {
+        "bias": "l2", "readout": {"memory": "before"}, "optimizer": {"inner_steps": 2},
+    },
+    "optimizer.anchor": {
+        "bias": "l2", "retention": {"local": {"f-divergence": "chi2"}},
+        "optimizer": {"anchor": {"chunk": 8}},
+    },
+    "optimizer.rate": {
+        "bias": "dot", "retention": {"decay": "channel"},
+        "optimizer": {"rate": {"from": "input", "activation": "exp"}},
+    },
+    "window": {"bias": "l2", "window": 3, "features": {"kind": "cosine", "length": 64}},
+    "keys": {
+        "bias": "l2", "window": 3, "keys": {"value": "c*v"},
+        "coefficients": {"c": {"from": "input", "per": "value"}},
+    },
+    "retention.phase": {
+        "bias": "l2", "features": {"kind": "dpfp", "nu": 1}, "retention": PHASE,
+    },
+    "retention.decay": {
+        "bias": "l2", "retention": {"decay": 0.9}, "optimizer": {"micro_steps": 2},
+    },
+    "retention.row_decay": {"bias": "dot", "retention": OUTER, "optimizer": MOMENTUM},
+    "retention": {
+        "bias": "l2",
+        "retention": {"local": "kl", "constraint": {"kind": "simplex", "scale": "token"}},
+    },
+    "memory": {"bias": "robust", "memory": "diagonal"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", REFUSED)
+def test_what_is_not_compiled_yet_is_refused_by_name(where: str) -> None:
+    with pytest.raises(InvalidSpec, match="not compiled yet") as refusal:
+        compiled({"name": "later", **REFUSED[where]})
+    assert f"later {where}" in str(refusal.value)

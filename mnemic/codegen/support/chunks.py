@@ -81,6 +81,11 @@ def delayed_rows(x: Tensor, fill: float) -> Tensor:
     return torch.cat([torch.full_like(x[..., :1, :], fill), x[..., :-1, :]], -2)
 
 
+def delayed_states(x: Tensor, first: Tensor) -> Tensor:
+    """[..., C, V, K], [..., V, K] → [..., C, V, K]: the state before each row."""
+    return torch.cat([first[..., None, :, :], x[..., :-1, :, :]], -3)
+
+
 def last(x: Tensor) -> Tensor:
     """[..., C] → [...]: the last row."""
     return x[..., -1]

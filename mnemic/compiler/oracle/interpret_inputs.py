@@ -181,8 +181,12 @@ def _roles(
     place = _column if diagonal else _row
     names = {**values, sym.v: value}
     names |= {sp.Symbol(r, real=True): place(x) for r, x in vectors.items()}
-    every = torch.zeros_like(value[..., :1, :1])
-    return {r: evaluate(problem.keys[r], names) + every for r in ROLES}
+    every, wide = torch.zeros_like(value[..., :1, :1]), torch.zeros_like(place(vectors["k"]))
+    found = {r: evaluate(problem.keys[r], names) + every for r in ROLES}
+    return {
+        r: x + wide if r != "value" and x.shape[-1] == 1 else x  # a scalar is a constant key
+        for r, x in found.items()
+    }
 
 
 def _rotated(x: Tensor, angle: Tensor | None) -> Tensor:
