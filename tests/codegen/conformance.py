@@ -135,7 +135,8 @@ def argument(case: Case, name: str) -> bool:
 
 def unit(x: Tensor) -> Tensor:
     """Vectors of norm one."""
-    return x / x.norm(dim=-1, keepdim=True)
+    size: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / size
 
 
 @dataclass(frozen=True)
@@ -370,7 +371,7 @@ def _beginning(case: Case, arguments: Tensors) -> Tensors:
 def as_interpreted(states: Tensors) -> Tensors:
     """The operator's states in the interpreter's names and units, those that both have."""
     scale = torch.exp(states["m"]) if "m" in states else torch.ones(())
-    found = {}
+    found: Tensors = {}
     for name in ("W", "A", "S", "anchor"):
         if name in states:
             found[name] = states[name] * scale[(..., *[None] * (states[name].ndim - scale.ndim))]

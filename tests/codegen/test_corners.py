@@ -100,7 +100,7 @@ def test_a_regression_that_forgets(log: float) -> None:
     arguments["log_gamma"] = torch.full_like(arguments["log_gamma"], log)
     expected, _ = interpreted(case, arguments)
     for form in case.forms:
-        found = run(case, arguments, form, **({"chunk_size": 4} if form == "chunk" else {}))
+        found = run(case, arguments, form, chunk_size=4)
         _finite(found)
         assert error(found.out, expected) <= 1e-6
 
