@@ -1,4 +1,4 @@
-"""The recurrent form of a memory of layers: every matrix by the normal form, one token at a time."""
+"""The recurrent form of a memory of layers: the normal form of every matrix, token by token."""
 
 from typing import Any
 
