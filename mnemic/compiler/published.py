@@ -291,7 +291,8 @@ def _newton_schulz(x: Tensor) -> Tensor:
     sizes = sizes / (torch.linalg.vector_norm(x) + 1e-7)
     for _ in range(5):
         sizes = 3.4445 * sizes - 4.7750 * sizes**3 + 2.0315 * sizes**5
-    return left @ torch.diag(sizes) @ right
+    found: Tensor = left @ torch.diag(sizes) @ right
+    return found
 
 
 def _functions() -> Mapping[str, Callable[..., Tensor]]:
