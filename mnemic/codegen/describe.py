@@ -81,6 +81,8 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
         axes = "k"
     low, high = value_range(scalar)
     meaning = MEANINGS.get(scalar.name, "a coefficient of the spec")
+    if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
+        meaning = "weight of the pair in the regression"
     meaning = f"log of the {meaning}" if scalar.logarithmic else meaning
     micro = scalar.name in ("eta", "delta") and rule.problem.spec.optimizer.micro_steps > 1
     return Coefficient(scalar.argument, meaning, axes, low, high, micro)
@@ -104,10 +106,8 @@ def activated(scalar: Scalar) -> Any:
 
 
 def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]:
-    start = 1 / float(rule.moments.ridge) if rule.moments and rule.moments.ridge else 0.0
     found = [
-        State(n, "".join(plan.axes(n)), STATES.get(n, n), start if n == "P" else 0.0)
-        for n in plan.states()
+        State(n, "".join(plan.axes(n)), STATES.get(n, n), _identity(rule, n)) for n in plan.states()
     ]
     if rule.window > 1:
         names = [*tails, "live"] + (["gamma"] if rule.gamma == "token" else [])
@@ -117,6 +117,15 @@ def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]
     if needs_position(rule, plan):
         found.append(State("position", "position", "tokens since the document's start"))
     return tuple(found)
+
+
+def _identity(rule: Rule, state: str) -> float:
+    """The multiple of the unit matrix that a state starts at: H at λ, unless λ stands beside it."""
+    moments = rule.moments
+    if moments is None or moments.constant or moments.ridge == 0:
+        return 0.0
+    ridge = float(moments.ridge)
+    return {"P": 1 / ridge, "H": ridge}.get(state, 0.0)
 
 
 def needs_position(rule: Rule, plan: Plan) -> bool:
