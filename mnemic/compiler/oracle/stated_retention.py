@@ -45,6 +45,15 @@ def retain(spec: Spec, pull: Tensor, rate: Tensor, names: Names) -> Tensor:
     return _solve(spec, objective, pull.shape, domain, names)
 
 
+def plain(spec: Spec) -> bool:
+    """Whether the retention is ½‖W − W'‖² and nothing else."""
+    entry = spec.retention
+    if entry.link is not None:
+        return False
+    kinds = (type(entry.local).word(), type(entry.global_).word(), type(entry.constraint).word())
+    return kinds == ("l2", "none", "none")
+
+
 def diverge(spec: Spec, pull: Tensor, previous: Tensor, names: Names) -> Tensor:
     """argmin over W of Σ w' f(w/w') − ⟨pull, W⟩ under the constraint."""
     text = spec.retention.local.divergence
