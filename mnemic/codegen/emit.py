@@ -122,9 +122,11 @@ def loop(plan: Plan, numbers: dict[str, str], doc: str, name: str, each: str) ->
 
 
 def function(plan: Plan, name: str, doc: str) -> str:
-    """A plan without a loop as one function."""
+    """A plan without a loop as one function of its arguments and, by keyword, its states."""
     statements = plan.ordered()
-    lines = [f"def {name}({', '.join(plan.arguments())}):", f'    """{doc}"""']
+    states = [q.name for q in statements if q.op == Given(state=True)]
+    arguments = ", ".join([*plan.arguments(), *(["*"] if states else []), *states])
+    lines = [f"def {name}({arguments}):", f'    """{doc}"""']
     lines += block(plan, statements, 4, {})
     return "\n".join([*lines, f"    return {plan.output}"]) + "\n"
 

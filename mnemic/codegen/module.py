@@ -11,6 +11,7 @@ from mnemic.codegen.describe import signature
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
+from mnemic.codegen.reading import reading
 from mnemic.codegen.support.signature import Signature
 from mnemic.codegen.titles import title_of
 from mnemic.compiler import symbols as sym
@@ -42,11 +43,12 @@ SLOTS = "from .support.slots import SlotOperator\n"
 
 @dataclass(frozen=True)
 class Plans:
-    """The plans of a rule's forms."""
+    """The plans of a rule's forms, of its start, and of its read-out alone."""
 
     recurrent: Plan
     chunk: Plan | None
     start: Plan | None
+    read: Plan | None
 
 
 def plans(rule: Rule) -> Plans:
@@ -57,7 +59,7 @@ def plans(rule: Rule) -> Plans:
     if "chunk" in rule.structure.forms:
         whole = chunk.build(rule) if rule.moments is None else moments.chunk(rule)
         fuse(whole)
-    return Plans(token, whole, start_plan(rule, token))
+    return Plans(token, whole, start_plan(rule, token), reading(token))
 
 
 def start_plan(rule: Rule, token: Plan) -> Plan | None:
@@ -142,6 +144,9 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
     if found.start is not None:
         doc = "The memory at the start."
         parts.append("\n\n" + emit.function(found.start, f"{prefix}start", doc))
+    if found.read is not None:
+        doc = "The read-out alone: queries [T, M, ...], states [M, ...], which stay as they are."
+        parts.append("\n\n" + emit.function(found.read, f"{prefix}read", doc))
     described = signature(rule, found.recurrent)
     parts.append("\n\n" + _operator(found, described, prefix))
     return Printed("".join(parts), described, frozenset(found.recurrent.arguments()))
@@ -168,7 +173,8 @@ def _operator(found: Plans, described: Signature, prefix: str) -> str:
     name = f"{prefix.upper()}SIGNATURE"
     chunk_name = f"{prefix}chunk" if found.chunk is not None else "None"
     start_name = f"{prefix}start" if found.start is not None else "None"
-    forms = f"{name}, {prefix}recurrent, {chunk_name}, {start_name}"
+    read_name = f"{prefix}read" if found.read is not None else "None"
+    forms = f"{name}, {prefix}recurrent, {chunk_name}, {start_name}, {read_name}"
     return f"{_data(described, name)}\n{prefix}rule = Operator({forms})\n"
 
 

@@ -166,7 +166,8 @@ class Run:
         self.tails["angle"] = torch.remainder(carried + phase.sum(1), 2 * math.pi)
         rows["angle"] = angle
         for coefficient in self.signature.coefficients:
-            if coefficient.axes == "K":  # both halves of a turned key share their channel's value
+            # both halves of a turned key share their channel's value
+            if coefficient.axes == "K" and coefficient.name in rows:
                 rows[coefficient.name] = torch.cat([rows[coefficient.name]] * 2, -1)
         return rows
 
