@@ -50,25 +50,25 @@ class _Reading:
             case Given(state=state):
                 return None if name == "v" else self.plan.given(name, quantity.axes, state=state)
             case Map():
-                op, alone = self._mapped(quantity.op)
-                if op is None or alone:
-                    return alone
+                found = self._mapped(quantity.op)
             case _:
-                op = self._renamed(quantity.op)
-        return self.plan.add(name, quantity.axes, op, quantity.equation)
+                found = self._renamed(quantity.op)
+        if found is None or isinstance(found, str):
+            return found
+        return self.plan.add(name, quantity.axes, found, quantity.equation)
 
-    def _mapped(self, op: Map) -> tuple[Map | None, str | None]:
-        """The expression without what vanishes, and the quantity that alone is left of it."""
+    def _mapped(self, op: Map) -> Map | str | None:
+        """The expression without what vanishes, or the one quantity that is left of it."""
         named = {read.symbol: self.name_of(read.quantity) for read in op.reads}
         gone = {sp.Symbol(s, real=True): 0 for s, name in named.items() if name is None}
         expr = op.expr.subs(gone) if gone else op.expr
         if expr == 0:
-            return None, None
+            return None
         if gone and expr.is_Symbol:
-            return None, named[expr.name]
+            return named[expr.name]
         left = {symbol.name for symbol in expr.free_symbols}
         kept = (read for read in op.reads if read.symbol in left)
-        return Map(expr, tuple(_renamed(read, named[read.symbol]) for read in kept)), None
+        return Map(expr, tuple(_renamed(read, named[read.symbol]) for read in kept))
 
     def _renamed(self, op: Op) -> Op:
         match op:

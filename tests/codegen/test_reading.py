@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from conformance import Case, Sizes, Tensors, available, close, compiled, inputs, interpreted, start
+from torch import Tensor
 
 TOKENS = 7
 

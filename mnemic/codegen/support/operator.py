@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from .arguments import check, fail, one_of
-from .reading import Reader, Reading, parameters_of, readable
-from .run import Form, Run, States
+from .reading import Reader, Reading, readable
+from .run import Form, Run, States, parameters
 from .signature import Coefficient, Signature
 
 
@@ -94,13 +94,13 @@ class Operator:
     def reading(self) -> tuple[str, ...]:
         """The coefficients that ``read`` takes: those of the read-out, of a link, of a start."""
         forms = [form for form in (self.reader, self.start) if form is not None]
-        names = {name for form in forms for name in parameters_of(form).parameters}
+        names = {name for form in forms for name in parameters(form)}
         return tuple(name for name in self.coefficients if name in names)
 
     @property
     def read_states(self) -> tuple[str, ...]:
         """The carried states that ``read`` looks at."""
-        names = set() if self.reader is None else set(parameters_of(self.reader).parameters)
+        names = set() if self.reader is None else set(parameters(self.reader))
         apart = ("position", "angle")
         return tuple(name for name in self.state if name in names or name in apart)
 

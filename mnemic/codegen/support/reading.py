@@ -1,14 +1,12 @@
 """A memory read as it stands: no key, no value, no step."""
 
 from collections.abc import Callable, Mapping
-from inspect import signature as parameters_of
 
-import torch
 from torch import Tensor
 
 from . import layout
 from .arguments import check_reading, fail
-from .run import Call, Run, States
+from .run import Call, Run, States, parameters
 from .signature import Signature
 
 Reader = Callable[..., Tensor]
@@ -41,7 +39,7 @@ class Reading(Run):
         """M(W, φ(q)), [B, T, H, d_v]."""
         if not self.tokens:
             return self.like.new_zeros(self.batch, 0, self.heads, self.like.shape[-1])
-        names = parameters_of(self.reader).parameters
+        names = parameters(self.reader)
         states = {n: s for n, s in self._states().items() if n in names}
         rows = {n: layout.to_time(x) for n, x in self.rows.items() if n in names}
         out = layout.from_time(self.reader(**rows, **states), self.batch)

@@ -225,7 +225,7 @@ class Run:
             return found
         name = "anchor" if "anchor" in found else "W"
         if name not in self.given:
-            needed = [n for n in _parameters(start) if n in self.rows]
+            needed = [n for n in parameters(start) if n in self.rows]
             if needed and not self.tokens:
                 shown = ", ".join(needed)
                 raise fail(self.signature, f"no token gives the start of the state its {shown}")
@@ -373,12 +373,13 @@ class Run:
 
 
 @cache
-def _parameters(form: Callable[..., object]) -> tuple[str, ...]:
+def parameters(form: Callable[..., object]) -> tuple[str, ...]:
+    """The names of what a generated function takes."""
     return tuple(inspect.signature(form).parameters)
 
 
 def _call(form: Form, rows: States, states: States, closes: Closes) -> tuple[Tensor, States]:
-    named = {n: rows[n] for n in _parameters(form) if n in rows}
+    named = {n: rows[n] for n in parameters(form) if n in rows}
     return form(**named, **states, closes=closes)
 
 
