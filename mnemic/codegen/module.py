@@ -103,26 +103,31 @@ def _mirrored(b: Builder, dual: str, rule: Rule) -> str:
 
 @dataclass(frozen=True)
 class Printed:
-    """The source of an operator, what it takes, and which of that its forms read."""
+    """The source of an operator, what it takes, which of that its forms read, and whether its
+    memory can be read without a write."""
 
     text: str
     signature: Signature
     reads: frozenset[str]
+    readable: bool
 
 
 def source(rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict[str, str]) -> str:
     """The module's source, deterministic to the byte.
 
-    Raises ``InvalidSpec`` for a block, or for slots, that are not compiled yet.
+    Raises ``InvalidSpec`` for a block that the rule cannot have, and for slots that are not
+    compiled yet.
     """
     title = title_of(rule.problem.spec)
     slotted = slots.slots_of(rule) > 0
     head = HEADER.format(
         title=title, text=text, version=version, name=rule.name, hash=spec_hash,
-        imports=SLOTS if slotted else "",
+        imports=(SLOTS if slotted else "") + layer.imports(rule.problem.spec.block),
     )  # fmt: skip
     found = _slotted(rule, numbers) if slotted else _printed(rule, numbers)
-    return head + found.text + layer.source(rule, found.signature, found.reads)
+    return head + found.text + layer.source(
+        rule, found.signature, found.reads, readable=found.readable
+    )  # fmt: skip
 
 
 def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
@@ -149,7 +154,8 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
         parts.append("\n\n" + emit.function(found.read, f"{prefix}read", doc))
     described = signature(rule, found.recurrent)
     parts.append("\n\n" + _operator(found, described, prefix))
-    return Printed("".join(parts), described, frozenset(found.recurrent.arguments()))
+    reads = frozenset(found.recurrent.arguments())
+    return Printed("".join(parts), described, reads, found.read is not None)
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
@@ -166,7 +172,7 @@ def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
         f"{_data(described, 'SIGNATURE')}\n{joined}",
     ]
     reads = frozenset({"q", "k", "v", *described.keys})
-    return Printed("".join(parts), described, reads)
+    return Printed("".join(parts), described, reads, keys.readable and values.readable)
 
 
 def _operator(found: Plans, described: Signature, prefix: str) -> str:

@@ -46,6 +46,7 @@ class _Reading:
 
     def _carried(self, name: str) -> str | None:
         quantity = self.token[name]
+        found: Op | str | None
         match quantity.op:
             case Given(state=state):
                 return None if name == "v" else self.plan.given(name, quantity.axes, state=state)

@@ -90,6 +90,15 @@ class Operator:
             out, final = call.batch(vectors, state)
         return out.to(dtype), final if output_final_state else None
 
+    def begin(self, q: Tensor, k: Tensor, v: Tensor, **coefficients: Tensor) -> States:
+        """The state before a document's first token; the arguments are of that token, T = 1."""
+        check(self.signature, q, k, v, coefficients, None, None)
+        vectors = {"q": q, "k": k, "v": v, **coefficients}
+        if v.dtype in (torch.float16, torch.bfloat16):
+            vectors = {name: x.float() for name, x in vectors.items()}
+        call = _Call(self, "auto", None)
+        return Run(call, vectors, {}).before({name: x[:, :0] for name, x in vectors.items()})
+
     @property
     def reading(self) -> tuple[str, ...]:
         """The coefficients that ``read`` takes: those of the read-out, of a link, of a start."""

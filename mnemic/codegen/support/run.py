@@ -273,6 +273,10 @@ class Run:
             out = out[..., 0].unflatten(2, (self.heads, self.width))
         return out, self._final(states)
 
+    def before(self, nothing: dict[str, Tensor]) -> States:
+        """The state before these tokens; ``nothing`` are the arguments without a token."""
+        return Run(self.call, nothing, self.given)._final(self._states())
+
     def _chosen(self) -> str:
         if self.call.form != "auto":
             return self.call.form

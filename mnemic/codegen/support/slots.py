@@ -88,6 +88,14 @@ class SlotOperator:
         states = {"K": keys["W"], "W": values["W"]}
         return out.to(dtype), states if output_final_state else None
 
+    def begin(self, q: Tensor, k: Tensor, v: Tensor, **coefficients: Tensor) -> States:
+        """The state before a document's first token; the arguments are of that token, T = 1."""
+        call: Callable[..., tuple[Tensor, States | None]] = self
+        nothing = {name: x[:, :0] for name, x in coefficients.items()}
+        _, state = call(q[:, :0], k[:, :0], v[:, :0], output_final_state=True, **nothing)
+        assert state is not None
+        return state
+
     @property
     def reading(self) -> tuple[str, ...]:
         """The coefficients that ``read`` takes: none."""
