@@ -304,8 +304,10 @@ def gradients(loss: Tensor, sources: Tensors) -> Tensors:
         n: torch.zeros_like(x) if g is None else g
         for (n, x), g in zip(sources.items(), raw, strict=True)
     }
-    if "initial P" in found:  # P is symmetric: only that part of its gradient has a meaning
-        found["initial P"] = (found["initial P"] + found["initial P"].mT) / 2
+    for name in ("initial P", "initial H"):  # symmetric: only that part has a meaning
+        x = found.get(name)
+        if x is not None and x.shape[-1] == x.shape[-2]:
+            found[name] = (x + x.mT) / 2
     return found
 
 
@@ -353,9 +355,12 @@ def interpreted(case: Case, arguments: Tensors, **options: Any) -> tuple[Tensor,
     if case.rule.retained.mode == "prox" and case.period == 1 and "initial_state" not in options:
         options["initial_state"] = _beginning(case, arguments)
     out, state = interpret(case.rule, *vectors, rest, **options)
-    if case.rule.moments is not None and case.rule.moments.steps == 0:
-        ridge = state["ridge"] * float(case.rule.moments.ridge)
-        state["P"] = torch.linalg.inv(state["H"] + ridge * torch.eye(state["H"].shape[-1]))
+    moments = case.rule.moments
+    if moments is not None and not moments.constant:  # the ridge is inside H
+        ridge = state["ridge"] * float(moments.ridge)
+        state["H"] = state["H"] + ridge * torch.eye(state["H"].shape[-1])
+        if moments.inverted:
+            state["P"] = torch.linalg.inv(state["H"])
     return out, state
 
 

@@ -20,7 +20,7 @@ STEPPING: Final = ("gd", "momentum", "muon", "adam")
 """Methods that take the gradient at a memory that is known before the step."""
 
 _USED_BY: Final[Mapping[str, tuple[str, ...]]] = {
-    "rate": ("gd", "momentum", "implicit", "muon", "adam", "flow", "batch"),
+    "rate": ("gd", "momentum", "implicit", "muon", "adam", "flow", "batch", "exact"),
     "momentum": ("momentum", "muon", "adam"),
     "micro_steps": ("gd", "momentum", "implicit", "muon", "adam", "flow"),
     "inner_steps": ("gd", "momentum", "implicit", "muon", "adam", "batch"),
