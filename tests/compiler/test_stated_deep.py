@@ -124,7 +124,7 @@ def test_columns_at_their_first_norms() -> None:
 
 # -- recurrences by hand ---------------------------------------------------------------------
 
-T, D = 7, 3
+T, D = 9, 3
 
 
 def arguments(**more: Tensor) -> Tensors:
@@ -222,7 +222,8 @@ def test_anchors_norms_and_a_held_memory_of_a_chain() -> None:
             anchor = (one, two, three)
         read = one @ torch.tanh(two @ q)
         close(found[t], three @ read + read)
-    for name, w in (("W1", one), ("W2", two), ("W3", three), ("S3", gathered)):
+    kept = {"W1": one, "W2": two, "W3": decay * three, "held3": three, "S3": gathered}
+    for name, w in kept.items():
         close(final[name], w)
 
 

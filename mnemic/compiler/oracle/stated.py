@@ -13,7 +13,14 @@ from torch import Tensor
 
 from mnemic.compiler.oracle import stated_deep
 from mnemic.compiler.oracle.stated_network import has_layers, intervals
-from mnemic.compiler.oracle.stated_retention import diverge, dual_of, plain, resting, retain
+from mnemic.compiler.oracle.stated_retention import (
+    decays_only,
+    diverge,
+    dual_of,
+    plain,
+    resting,
+    retain,
+)
 from mnemic.compiler.oracle.stated_steps import Pair, gradient, past_solution, predict, whole_step
 from mnemic.compiler.oracle.stated_tokens import Token, tokens
 from mnemic.compiler.oracle.statement import tensor
@@ -185,8 +192,9 @@ def _inner(spec: Spec, memory: Memory, token: Token, *, decays: bool) -> Memory:
     else:
         matrix = retain(spec, dual, names.get("eta", one), names)
     new = replace(memory, matrix=matrix, dual=dual, momentum=momentum)
-    token_anchor = spec.optimizer.anchor.chunk == 1
-    return replace(new, dual=_remirrored(spec, new)) if token_anchor else new
+    if spec.optimizer.anchor.chunk == 1 or decays_only(spec, names.get("eta", one), names):
+        return replace(new, dual=_remirrored(spec, new))
+    return new
 
 
 def _reference(spec: Spec, memory: Memory, token: Token, decay: Tensor) -> Tensor:

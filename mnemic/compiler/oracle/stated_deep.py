@@ -17,7 +17,7 @@ from mnemic.compiler.oracle.stated_network import (
     orthogonalised,
     renormalised,
 )
-from mnemic.compiler.oracle.stated_retention import dual_of, plain, retain
+from mnemic.compiler.oracle.stated_retention import decays_only, dual_of, plain, retain
 from mnemic.compiler.oracle.stated_steps import Names, Pair, window_weights
 from mnemic.compiler.oracle.stated_tokens import Token
 from mnemic.compiler.oracle.statement import loss, tensor
@@ -58,6 +58,7 @@ def unspoken(spec: Spec) -> str | None:
         "several steps a token of a memory that is held": several and held,
         "several steps a token of a memory with norms": several and retention.normalize != "none",
         "a decay before the step of a memory that is held": held and retention.order == "before",
+        "a global term of a memory that is held": held and retention.global_.word() != "none",
         "norms beside a link": retention.normalize != "none" and not plain(spec),
         "momentum on the write of a memory that is held": held
         and getattr(optimizer.momentum, "on", "gradient") == "write",
@@ -70,8 +71,9 @@ def lane(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The outputs [T, d_v] of one head of one sequence, and the last state by name.
 
-    ``duals`` A_0 by the matrix's name. States: ``W1`` and ``A1`` (W and A where there is one
-    matrix alone), ``S1``, ``anchor1``, and so on.
+    ``duals`` A_0 by the matrix's name. States: ``W1`` (its own dual, where the retention is plain)
+    and its dual ``A1``, decayed since O was last used, ``S1``, ``held1`` the memory that is read,
+    ``anchor1``, ``norms1``, and so on; W, A, … where there is one matrix alone.
     """
     parts = _start(spec, duals, sequence[0][0].names)
     past: tuple[Pair, ...] = ()
@@ -85,7 +87,7 @@ def lane(
                 parts = _step(spec, parts, past, token, t, decays=decays)
         parts = {name: _closed(spec, part, t, micro[-1].names) for name, part in parts.items()}
         rows.append(evaluate(spec, _read(spec, before, parts), micro[0].query))
-    return torch.stack(rows), _named(parts)
+    return torch.stack(rows), _named(spec, parts)
 
 
 def _width(spec: Spec) -> int:
@@ -145,7 +147,8 @@ def gradients(
     spec: Spec, seen: Mapping[str, Tensor], past: tuple[Pair, ...], names: Names
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """∇_W Σ γ_i ℓ(M(W, φ(k_i)), v_i) for every matrix, and the part of it at ŷ = 0."""
-    at = {n: w if w.requires_grad else w.detach().requires_grad_() for n, w in seen.items()}
+    grown = {n: w if w.requires_grad else w.detach().requires_grad_() for n, w in seen.items()}
+    at = {n: w.clone() for n, w in grown.items()}  # one matrix may have come from another
     whole = {n: torch.zeros_like(w).detach() for n, w in at.items()}
     write = dict(whole)
     wanted = getattr(spec.optimizer.momentum, "on", "gradient") == "write"
@@ -200,7 +203,9 @@ def _moved(
     dual = decay * part.dual + outer * step
     matrix = _linked(spec, part.name, dual, rate, names)
     new = replace(part, matrix=matrix, dual=dual, step=gathered, decay=one)
-    return _settled(spec, new) if spec.optimizer.anchor.chunk == 1 else new
+    if spec.optimizer.anchor.chunk == 1:
+        return _settled(spec, new)
+    return _remirrored(spec, new) if decays_only(spec, rate, names) else new
 
 
 def _settled(spec: Spec, part: Part) -> Part:
@@ -208,6 +213,10 @@ def _settled(spec: Spec, part: Part) -> Part:
     if spec.retention.normalize != "none":
         matrix = renormalised(spec, part.matrix, part.first)
         return replace(part, matrix=matrix, dual=matrix)
+    return _remirrored(spec, part)
+
+
+def _remirrored(spec: Spec, part: Part) -> Part:
     leader = spec.retention.view == "ftrl" or spec.retention.global_.norm is not None
     if plain(spec) or leader or spec.retention.link is not None:
         return part
@@ -235,10 +244,15 @@ def _read(spec: Spec, before: Parts, after: Parts) -> dict[str, Tensor]:
     return {name: part.matrix for name, part in after.items()}
 
 
-def _named(parts: Parts) -> dict[str, Tensor]:
+def _named(spec: Spec, parts: Parts) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name, part in parts.items():
-        tag = name.removeprefix("W")
-        found |= {name: part.matrix, f"A{tag}": part.dual, f"S{tag}": part.step}
-        found[f"anchor{tag}"] = part.anchor
+        tag, dual = name.removeprefix("W"), part.decay * part.dual
+        found[name] = dual if plain(spec) else part.matrix
+        found |= {f"A{tag}": dual, f"S{tag}": part.step, f"norms{tag}": _norms(spec, part.first)}
+        found |= {f"held{tag}": part.matrix, f"anchor{tag}": part.anchor}
     return found
+
+
+def _norms(spec: Spec, first: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(first, dim=0 if spec.retention.normalize == "columns" else 1)
