@@ -46,7 +46,7 @@ def word(name: str) -> str:
 
 
 def _spelled(expr: Any) -> str:
-    text = str(expr.replace(sym.normal_cdf, lambda z: PHI(z)))
+    text = str(expr.replace(sym.normal_cdf, PHI))
     for name, shown in WORDS.items():
         text = text.replace(name, shown)
     return text.replace("**", "^").replace("*", " ")
