@@ -121,7 +121,8 @@ def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]
 
 def needs_position(rule: Rule, plan: Plan) -> bool:
     """Whether anything depends on the number of the token."""
-    return "anchor" in plan.states() or "t_index" in plan.graph
+    counted = any("n" in plan.axes(name) for name in plan.states())
+    return counted or "anchor" in plan.states() or "t_index" in plan.graph
 
 
 def _chunk(rule: Rule) -> int:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from . import kept
 from .arguments import check, fail, one_of
 from .run import Form, Run, States
 from .signature import Coefficient, Signature
@@ -119,7 +120,7 @@ class _Call:
             out, final = self.batch(piece, own)
             outs.append(out)
             finals.append(final)
-        return torch.cat(outs, 1), _joined(finals)
+        return torch.cat(outs, 1), kept.joined(self.signature, finals)
 
     def masked(
         self, vectors: dict[str, Tensor], state: States, mask: Tensor
@@ -135,19 +136,21 @@ class _Call:
             whole = out.new_zeros(1, mask.shape[1], *out.shape[2:])
             outs.append(whole.index_copy(1, index, out))
             finals.append(final)
-        return torch.cat(outs), _joined(finals)
+        return torch.cat(outs), kept.joined(self.signature, finals)
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
-        """A plain batch; where positions differ, rows are run apart."""
+        """A plain batch; where positions differ, rows of one position are run together."""
         position = state.get("position")
-        if position is not None and position.unique().numel() > 1:
-            runs = []
-            for row in range(position.shape[0]):
-                piece = {name: x[row : row + 1] for name, x in vectors.items()}
-                runs.append(self.batch(piece, {n: x[row : row + 1] for n, x in state.items()}))
-            return torch.cat([out for out, _ in runs]), _joined([final for _, final in runs])
-        return Run(self, vectors, state).result()
-
-
-def _joined(states: list[States]) -> States:
-    return {name: torch.cat([s[name] for s in states]) for name in states[0]}
+        if position is None or position.unique().numel() <= 1:
+            return Run(self, vectors, state).result()
+        outs, finals, order = [], [], []
+        for value in position.unique():
+            rows = (position == value).nonzero()[:, 0]
+            piece = {name: x[rows] for name, x in vectors.items()}
+            out, final = Run(self, piece, {n: x[rows] for n, x in state.items()}).result()
+            outs.append(out)
+            finals.append(final)
+            order.append(rows)
+        back = torch.argsort(torch.cat(order))
+        joined = kept.joined(self.signature, finals)
+        return torch.cat(outs)[back], {name: x[back] for name, x in joined.items()}

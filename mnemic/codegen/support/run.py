@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from . import layout
+from . import kept, layout
 from .arguments import fail
 from .signature import Signature
 from .sizes import eval_size
@@ -66,7 +66,8 @@ class Run:
     """A batch with one position: the arguments as rows, the pieces, the states."""
 
     def __init__(self, call: Call, vectors: dict[str, Tensor], state: States) -> None:
-        self.call, self.signature, self.given = call, call.signature, state
+        self.call, self.signature = call, call.signature
+        self.given = state = kept.own(call.signature, state)
         q, k = vectors["q"], vectors["k"]
         self.batch, self.tokens, self.q_heads, self.width = q.shape
         self.groups = self.q_heads // k.shape[-2]
@@ -191,13 +192,13 @@ class Run:
         """The forms' states, [M, …]; what is missing starts at zero in the dual."""
         features = self._features()
         value = 1 if self.signature.diagonal else self.like.shape[-1]
-        shapes = {"vk": (value, features), "kk": (features, features), "k": (features,), "": ()}
+        sizes = {"v": value, "k": features, "n": self._kept()}
         found = {}
         for state in self.signature.states:
-            if state.axes not in shapes:
+            if not set(state.axes) <= sizes.keys():
                 continue
             given = self.given.get(state.name)
-            shape = (self.memories, *shapes[state.axes])
+            shape = (self.memories, *(sizes[letter] for letter in state.axes))
             if given is not None:
                 found[state.name] = self._read_state(state.name, given, shape)
             elif state.identity:
@@ -206,6 +207,11 @@ class Run:
             else:
                 found[state.name] = self.like.new_zeros(shape)
         return self._started(found)
+
+    def _kept(self) -> int:
+        """How many pairs are kept already."""
+        given = [self.given[s.name] for s in kept.names(self.signature) if s.name in self.given]
+        return given[0].shape[kept.LEAD] if given else 0
 
     def _read_state(self, name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
         if given.numel() != math.prod(shape):
@@ -240,7 +246,7 @@ class Run:
 
     def _final(self, states: States) -> States:
         found = {}
-        for name, x in states.items():
+        for name, x in kept.trimmed(self.signature, states).items():
             shape = (self.batch, self.heads)
             whole = (
                 x.reshape(*shape, self.width, *x.shape[2:])
@@ -336,7 +342,7 @@ class Run:
     def _size(self) -> int:
         if self.signature.anchor > 1:
             return self.signature.anchor
-        wanted = self.call.chunk_size or self.signature.chunk
+        wanted = self.call.chunk_size or self.signature.chunk or self.tokens * self.steps
         return max(1, wanted // self.steps)
 
     def _chunks(self, states: States) -> tuple[Tensor, States]:
