@@ -7,6 +7,9 @@ from mnemic.codegen.torch_printer import print_torch
 
 WIDTH = 96
 
+FUNCTIONS = ("error", "adjoint", "similarity")
+"""Options that name a function of the module."""
+
 
 def statement(plan: Plan, quantity: Quantity, spelled: dict[str, str]) -> str:
     """The right-hand side of a quantity's assignment; ``spelled`` renames what it reads."""
@@ -34,7 +37,7 @@ def _callee(plan: Plan, function: str) -> str:
 
 
 def _option(function: str, name: str, value: Any) -> str:
-    code = isinstance(value, str) and (value.startswith("lambda ") or name in ("error", "adjoint"))
+    code = isinstance(value, str) and (value.startswith("lambda ") or name in FUNCTIONS)
     if code and function != "features":
         return str(value)
     return repr(value).replace("inf", "math.inf") if isinstance(value, tuple) else repr(value)

@@ -1,11 +1,12 @@
 """Plans → the source of a module: header, forms, operator, layer."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import chunk, emit, layer, moments, recurrent, slots
+from mnemic.codegen import chunk, emit, layer, local, moments, recurrent, slots
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import signature
 from mnemic.codegen.fuse import fuse
@@ -40,6 +41,9 @@ from .support.signature import Coefficient, Signature, State
 SLOTS = "from .support.slots import SlotOperator\n"
 
 
+Build = Callable[[Rule], Plan]
+
+
 @dataclass(frozen=True)
 class Plans:
     """The plans of a rule's forms."""
@@ -51,19 +55,27 @@ class Plans:
 
 def plans(rule: Rule) -> Plans:
     """Rule → plans: one a form."""
-    builder: Any = moments if rule.moments is not None else None
-    token = (builder or recurrent).build(rule) if builder is None else moments.recurrent(rule)
-    whole = None
+    builders = _builders(rule)
+    token, whole = builders[0](rule), None
     if "chunk" in rule.structure.forms:
-        whole = chunk.build(rule) if rule.moments is None else moments.chunk(rule)
+        whole = builders[1](rule)
         fuse(whole)
     return Plans(token, whole, start_plan(rule, token))
+
+
+def _builders(rule: Rule) -> tuple[Build, Build]:
+    """What builds the plans of a token and of a chunk."""
+    if rule.fit is not None:
+        return local.recurrent, local.chunk
+    if rule.moments is not None:
+        return moments.recurrent, moments.chunk
+    return recurrent.build, chunk.build
 
 
 def start_plan(rule: Rule, token: Plan) -> Plan | None:
     """The memory at a document's start, where it is not zero: link(0), or uniform."""
     states = token.states()
-    if rule.moments is not None:
+    if rule.moments is not None or rule.fit is not None:
         return None
     retained = rule.retained
     if retained.mode == "dual" and "anchor" not in states:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.problem import Problem
 from mnemic.compiler.retention import Retained
-from mnemic.compiler.rule import Moments, Structure
+from mnemic.compiler.rule import Fit, Moments, Structure
 from mnemic.dsl.memory import Diagonal, Linear, Memory, Mlp
 
 UNBOUNDED_STEPS = (
@@ -13,6 +13,12 @@ UNBOUNDED_STEPS = (
     "minimises the problem: it is derived but not compiled; put the memory on a simplex, or add "
     "w**2/2 to the generator"
 )
+
+FITS = {
+    "mean": "the pairs themselves are kept, and each query takes their weighted mean",
+    "linear": "the pairs themselves are kept, and each query solves a weighted regression of them",
+    "interpolation": "the pairs themselves are kept, with a factor of their kernel matrix",
+}
 
 RECURRENT = ("recurrent",)
 BOTH = ("recurrent", "chunk")
@@ -29,6 +35,7 @@ class Facts:
     rate_per: str
     row_decay: bool
     anchor: int
+    fit: Fit | None = None
 
     @property
     def linear(self) -> bool:
@@ -55,13 +62,6 @@ def _layers(memory: Memory) -> int:
 def not_compiled(problem: Problem) -> Structure | None:
     """The class and the one sentence for what a later release compiles."""
     spec = problem.spec
-    if type(spec.memory).word() in ("nonparametric", "interpolation"):
-        return Structure(
-            "nonparametric",
-            "the memory is the kept pairs themselves",
-            (),
-            "memories that keep the pairs are derived but not compiled yet",
-        )
     if not spec.features.finite:
         return Structure(
             "kernelised",
@@ -95,6 +95,8 @@ def not_compiled(problem: Problem) -> Structure | None:
 
 def classify(facts: Facts) -> Structure:
     """Name the class from the derivatives; ``language.md`` lists the tests."""
+    if facts.fit is not None:
+        return Structure("nonparametric", FITS[facts.fit.kind], BOTH)
     missing = not_compiled(facts.problem)
     if missing is not None:
         return missing

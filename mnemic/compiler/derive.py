@@ -4,7 +4,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler import error_signal, retention, steps
+from mnemic.compiler import error_signal, local, retention, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
 from mnemic.compiler.problem import Problem, state
@@ -36,13 +36,14 @@ def _derive(problem: Problem) -> Rule:
     step = _step(problem, loss_error)
     own = _own_rate(problem)
     retained = _retained(problem, step.rate if own == sp.oo else own)
-    moments = _moments(problem, step.error)
+    fit = local.derive(problem, step.error)
+    moments = None if fit else _moments(problem, step.error)
     alpha = problem.value("alpha")
     anchor = spec.optimizer.anchor.chunk
     split = _splits(problem, step.error)
     facts = Facts(
         problem, step.error, retained, moments, _per(problem, step.rate),
-        problem.scalar("beta") is not None, anchor,
+        problem.scalar("beta") is not None, anchor, fit,
     )  # fmt: skip
     structure = classify(facts)
     momentum = problem.scalar("theta")
@@ -68,6 +69,7 @@ def _derive(problem: Problem) -> Rule:
         split=split,
         structure=structure,
         steps=_trail(problem, loss_error, step, retained, structure),
+        fit=fit,
     )
 
 
