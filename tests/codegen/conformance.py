@@ -381,7 +381,8 @@ def as_interpreted(states: Tensors) -> Tensors:
         found["slots.W"] = states["K"].mT
     if "P" in states:
         found = {"P": states["P"]}
-    found |= {n: states[n] for n in ("H", "U", "position") if n in states}
+    shared = ("H", "U", "position", "keys", "values", "log_kept", "factor", "solved")
+    found |= {n: states[n] for n in shared if n in states}
     if "v_tail" in states:
         found["tail.value"] = states["v_tail"].movedim(1, 2)[..., None]
     return found
