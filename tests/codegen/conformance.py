@@ -343,6 +343,25 @@ def close(found: Tensors, expected: Tensors, tolerance: float = 1e-9) -> None:
     assert not wrong, wrong
 
 
+def joined(states: list[Tensors], axes: Mapping[str, str]) -> Tensors:
+    """States of several rows as one, kept pairs filled up with zeros; ``axes`` after B and H."""
+    found: Tensors = {}
+    for name in states[0]:
+        parts = [s[name] for s in states]
+        growing = axes[name] if set(axes[name]) <= set("nkv") else ""
+        for axis in (i for i, letter in enumerate(growing, 2) if letter == "n"):
+            most = max(x.shape[axis] for x in parts)
+            parts = [_longer(x, axis, most) for x in parts]
+        found[name] = torch.cat(parts)
+    return found
+
+
+def _longer(x: Tensor, axis: int, size: int) -> Tensor:
+    shape = list(x.shape)
+    shape[axis] = size - shape[axis]
+    return torch.cat([x, x.new_zeros(shape)], axis)
+
+
 # -- the interpreter -------------------------------------------------------------------------
 
 
