@@ -105,7 +105,7 @@ class _Kept:
 
     def __init__(self, b: Builder) -> None:
         self.b = b
-        self.span = span(b.rule)
+        self.span: dict[str, Any] = {**span(b.rule)}
         self.keys = b.plan.given("keys", ("n", "k"), state=True)
         self.values = b.plan.given("values", ("n", "v"), state=True)
         self.log_kept = None
@@ -201,8 +201,8 @@ def _attention(b: Builder, fit: Fit, keys: str, values: str, query: str) -> str:
         column = b.map(f"term{i}", inner, {"kk": squares}, "weights")
         keys = b.call("key", ("n", "k"), "beside", keys, column)
         asked = b.call("query_", ("t", "k"), "beside", asked, _row(b, f"factor{i}", outer, query))
-    return b.call("y", ("t", "v"), "attention", asked, keys, values, equation="readout",
-                  **span(b.rule))  # fmt: skip
+    options: dict[str, Any] = {**span(b.rule)}
+    return b.call("y", ("t", "v"), "attention", asked, keys, values, equation="readout", **options)
 
 
 def _row(b: Builder, name: str, expr: Any, query: str) -> str:

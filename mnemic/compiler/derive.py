@@ -8,7 +8,7 @@ from mnemic.compiler import error_signal, local, retention, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
 from mnemic.compiler.problem import Problem, state
-from mnemic.compiler.rule import Derived, Moments, Rule
+from mnemic.compiler.rule import Derived, Fit, Moments, Rule
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 
@@ -68,7 +68,7 @@ def _derive(problem: Problem) -> Rule:
         anchor=anchor,
         split=split,
         structure=structure,
-        steps=_trail(problem, loss_error, step, retained, structure),
+        steps=_trail(problem, loss_error, step, retained, structure, fit),
         fit=fit,
     )
 
@@ -175,7 +175,7 @@ def _per(problem: Problem, rate: Any) -> str:
 
 
 def _trail(
-    problem: Problem, loss_error: Any, step: Any, retained: Any, structure: Any
+    problem: Problem, loss_error: Any, step: Any, retained: Any, structure: Any, fit: Fit | None
 ) -> tuple[Derived, ...]:
     found = [
         Derived("loss", sp.Eq(sp.Symbol("ell"), problem.loss), "as stated"),
@@ -184,6 +184,9 @@ def _trail(
     if step.error.signal != loss_error.signal:
         found.append(Derived("step", sp.Eq(sym.e, step.error.signal), step.reason))
     found.append(Derived("slope", step.error.slope, "∂e/∂ŷ, for the class and the backward pass"))
-    found += [Derived(title, equation, "retention") for title, equation in retained.steps]
+    if fit is None:
+        found += [Derived(title, equation, "retention") for title, equation in retained.steps]
+    else:
+        found += local.trail(fit)
     found.append(Derived("class", structure.kind, structure.reason))
     return tuple(found)

@@ -4,13 +4,15 @@ With e = c·(ŷ − v) the stationarity Σ w_i e_i = 0 of a constant fit is line
 mean. Any other loss asks for a root a query, which is derived here to be so and refused.
 """
 
+from collections.abc import Iterator
+
 import sympy as sp
 
 from mnemic.compiler import similarity, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.problem import Problem
-from mnemic.compiler.rule import Fit
+from mnemic.compiler.rule import Derived, Fit
 from mnemic.compiler.symbolic import number
 from mnemic.dsl.memory import Interpolation, Nonparametric
 
@@ -67,8 +69,9 @@ def _linear(problem: Problem, found: similarity.Similarity) -> Fit:
 
 
 def _check_coefficients(problem: Problem) -> None:
+    named = sp.sympify(problem.similarity).free_symbols
     for scalar in problem.scalars:
-        used = scalar.symbol in problem.similarity.free_symbols or scalar.name == "alpha"
+        used = scalar.symbol in named or scalar.name == "alpha"
         if used and scalar.per != "head":
             raise steps.NoClosedForm(
                 f"a pair has one weight, so {scalar.name} is one number a head; read one per "
@@ -84,3 +87,24 @@ def _check_loss(problem: Problem, error: ErrorSignal) -> None:
         )
     if error.slope != 1:
         raise steps.NoClosedForm("write the quadratic loss as bias: l2, with the factor 1/2")
+
+
+def trail(fit: Fit) -> Iterator[Derived]:
+    """How the fit was found, step by step."""
+    found = fit.similarity
+    w = sp.Symbol("w", real=True)
+    yield Derived("weight", sp.Eq(w, found.weight), "s and d² spelled out")
+    if fit.kind == "interpolation":
+        yield Derived("solution", "y = Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q)", "by the kernel alone")
+        return
+    if found.logit is None:
+        yield Derived("logit", "none", "the weight is no product of exponentials")
+    else:
+        reason = "log w, without what sees the query alone: it cancels"
+        yield Derived("logit", found.logit, reason)
+    if found.linear is not None:
+        yield Derived("scale", found.linear.slope, "the logit is an inner product: ∂/∂(kᵀq)")
+    solution = "Σ wᵢ eᵢ = 0: the weighted mean"
+    if fit.kind == "linear":
+        solution = "a = v̄ + Σ wᵢ ((kᵢ − k̄)ᵀx) vᵢ,  (Σ wᵢ (kᵢ − k̄)(kᵢ − k̄)ᵀ + ridge·I) x = q − k̄"
+    yield Derived("solution", solution, "stationarity of the fit")

@@ -102,7 +102,7 @@ class _Solution(torch.autograd.Function):
         return x.clone()
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         """A⁻¹ grad, for the residual."""
         system = LinearSystem(*ctx.saved_tensors)
@@ -121,5 +121,5 @@ def solve_rows(system: LinearSystem, target: Tensor, iterations: int, tolerance:
     found: Tensor = _Solution.apply(
         residual, x, numbers.weights, numbers.keys, numbers.centre, numbers.ridge, iterations,
         tolerance,
-    )  # type: ignore[no-untyped-call]  # fmt: skip
+    )  # fmt: skip
     return found

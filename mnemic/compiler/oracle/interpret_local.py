@@ -132,7 +132,8 @@ def _linear(pairs: _Pairs, weights: Tensor, query: Tensor, ridge: Tensor) -> Ten
 
 def _interpolated(fit: Fit, pairs: _Pairs, weights: Tensor, at: Values) -> Tensor:
     whole = torch.linalg.solve(_kernel(fit, pairs.keys, at), pairs.values)
-    return (weights[..., None] * whole).sum(1)
+    found: Tensor = (weights[..., None] * whole).sum(1)
+    return found
 
 
 def _kernel(fit: Fit, keys: Tensor, at: Values) -> Tensor:

@@ -36,8 +36,9 @@ def _local(spec: Spec, past: list[Token], token: Token) -> Tensor:
 
     def objective(theta: Tensor) -> Tensor:
         fitted = theta[0] + apart @ theta[1:]
-        fit = (weights * loss(spec, fitted, values, names)).sum()
-        return fit + names.get("ridge", tensor(0)) * (theta[1:] ** 2).sum() / 2
+        fit: Tensor = (weights * loss(spec, fitted, values, names)).sum()
+        fit = fit + names.get("ridge", tensor(0)) * (theta[1:] ** 2).sum() / 2
+        return fit
 
     start = torch.zeros(1 + apart.shape[1], values.shape[1], dtype=torch.float64)
     return newton(objective, start)[0]
@@ -52,12 +53,13 @@ def _interpolated(spec: Spec, past: list[Token], token: Token) -> Tensor:
     inverse = torch.linalg.inv(torch.stack(rows))
 
     def objective(fitted: Tensor) -> Tensor:
-        return loss(spec, fitted, values, names).sum() + memory.ridge * (
-            (fitted * (inverse @ fitted)).sum() / 2
-        )
+        fit: Tensor = loss(spec, fitted, values, names).sum()
+        fit = fit + memory.ridge * (fitted * (inverse @ fitted)).sum() / 2
+        return fit
 
     fitted = newton(objective, torch.zeros_like(values))
-    return _compared(memory.kernel, keys, token.query.mapped, 1.0, {}) @ inverse @ fitted
+    asked = _compared(memory.kernel, keys, token.query.mapped, 1.0, {})
+    return (asked[None] @ inverse @ fitted)[0]
 
 
 def _stacked(past: list[Token]) -> tuple[Tensor, Tensor]:
@@ -70,7 +72,8 @@ def _compared(
 ) -> Tensor:
     """The similarity as written, of every key."""
     s, d2 = scale * (keys @ query), ((keys - query) ** 2).sum(-1)
-    return evaluate_text(text, {**names, "s": s, "d2": d2}) + 0 * s
+    found: Tensor = evaluate_text(text, {**names, "s": s, "d2": d2}) + 0 * s
+    return found
 
 
 def _faded(past: list[Token]) -> Tensor:
