@@ -67,7 +67,7 @@ def chunk(rule: Rule) -> Plan:
     if plain:
         b.plan.output = _attention(b, fit, keys, values, query)
         return b.plan
-    extras = _declare_similarity(b, fit)
+    extras = _declare_similarity(b, fit, query)
     logs = fit.similarity.logit is not None
     rest = (*(() if left is None else (left,)), *extras)
     options: dict[str, Any] = {
@@ -176,10 +176,10 @@ def _row_values(b: Builder, expr: Any, query: str) -> dict[str, Any]:
     return found
 
 
-def _declare_similarity(b: Builder, fit: Fit) -> tuple[str, ...]:
+def _declare_similarity(b: Builder, fit: Fit, query: str) -> tuple[str, ...]:
     """The similarity as a function of the module; what its calls take beside the three products."""
     expr = fit.similarity.score
-    extra = _row_values(b, expr, "q")
+    extra = _row_values(b, expr, query)
     logs = fit.similarity.logit is not None
     b.plan.functions["similarity"] = SIMILARITY.format(
         extra="".join(f", {name}" for name in extra),

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-ROWS = 512
-"""Rows that share a mask: it is [ROWS, pairs that they see], never [T, T]."""
+FEWEST, ROWS = 64, 512
+"""Rows that share a mask: it is [rows, pairs that they see], never [T, T]."""
 
 
 def key_size(x: Tensor) -> Tensor:
@@ -59,8 +59,8 @@ def attention(q: Tensor, keys: Tensor, values: Tensor, *, span: int = 0) -> Tens
     elif rows == kept and alone:
         y = scaled_dot_product_attention(q, keys, values, is_causal=True, scale=1.0)
     else:
-        parts = []
-        for first, end, oldest, newest in blocks(rows, kept, span, ROWS):
+        parts, size = [], max(FEWEST, min(span, ROWS)) if span else ROWS
+        for first, end, oldest, newest in blocks(rows, kept, span, size):
             mask = visible(first, end, oldest, newest, kept - rows, span=span, device=q.device)
             parts.append(scaled_dot_product_attention(
                 q[..., first:end, :], keys[..., oldest:newest, :], values[..., oldest:newest, :],

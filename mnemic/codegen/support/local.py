@@ -21,7 +21,7 @@ TINY = 1e-30
 LOWEST = -1e6
 """A logarithm of a decay below which nothing is left: −∞ would make differences NaN."""
 
-MOST = 1 << 22
+MOST = 1 << 20
 """Weights that a block holds at most (a block has 16 rows at least)."""
 
 

@@ -59,7 +59,8 @@ def _interpolated(spec: Spec, past: list[Token], token: Token) -> Tensor:
 
     fitted = newton(objective, torch.zeros_like(values))
     asked = _compared(memory.kernel, keys, token.query.mapped, 1.0, {})
-    return (asked[None] @ inverse @ fitted)[0]
+    found: Tensor = asked @ inverse @ fitted
+    return found
 
 
 def _stacked(past: list[Token]) -> tuple[Tensor, Tensor]:
