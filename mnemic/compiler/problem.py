@@ -57,6 +57,8 @@ class Problem:
     scalars: tuple[Scalar, ...]
     similarity: Any | None = None
     """w(k, q) of a nonparametric memory, κ(k, q) of an interpolation, in s and d2."""
+    link: Any | None = None
+    """The link from the dual to the memory, where the spec states it."""
 
     def scalar(self, name: str) -> Scalar | None:
         """The coefficient of that name, if the problem has one."""
@@ -78,7 +80,7 @@ def state(spec: Spec) -> Problem:
     table = {s.name: s.symbol if s.argument else s.expr for s in scalars}
     loss = read(spec.bias.text, {**table, "e": sym.e, "y": sym.y, "v": sym.v, "n": sym.n})
     local, constraint = spec.retention.local, spec.retention.constraint
-    text = spec.features.text
+    text, link = spec.features.text, spec.retention.link
     return Problem(
         spec=spec,
         loss=loss,
@@ -94,6 +96,7 @@ def state(spec: Spec) -> Problem:
         keys=read_keys(spec, table),
         scalars=scalars,
         similarity=read_similarity(spec, table),
+        link=None if link is None else read(link.expr, {**table, "a": sym.a, "nu": sym.nu}),
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.linalg import solve_triangular
 
-from .attention import squares
+from .kept_attention import squares
 
 Kernel = Callable[[Tensor, Tensor, Tensor], Tensor]
 

@@ -102,8 +102,9 @@ def joined(signature: Signature, states: Sequence[Mapping[str, Tensor]]) -> Stat
     axes = {s.name: s.axes for s in names(signature)}
     for name in states[0]:
         parts = [s[name] for s in states]
-        if name in axes:
-            parts = _padded(parts, axes[name])
+        own = name.removeprefix("memory.")  # a hybrid's name for it
+        if own in axes:
+            parts = _padded(parts, axes[own])
         found[name] = torch.cat(parts)
     return found
 

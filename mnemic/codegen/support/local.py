@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .attention import blocks, squares, visible
-from .descent import LinearSystem, solve_rows
+from .descent import Regressions, solve_rows
 from .kept import append_rows
+from .kept_attention import blocks, squares, visible
 
 Similarity = Callable[..., Tensor]
 
@@ -42,11 +42,15 @@ def shares(weights: Tensor) -> Tensor:
 
 def exp_relative(logits: Tensor) -> Tensor:
     """exp(L) over its largest."""
+    if logits.shape[-1] == 0:
+        return logits
     return torch.exp(logits - logits.amax(-1, keepdim=True))
 
 
 def relative(weights: Tensor) -> Tensor:
     """Weights over their largest; zero where all are."""
+    if weights.shape[-1] == 0:
+        return weights
     most = weights.amax(-1, keepdim=True)
     empty = most <= TINY
     return torch.where(empty, 0.0, weights / torch.where(empty, 1.0, most))
@@ -160,8 +164,10 @@ def local_linear(
 
     With weighted means k̄ and v̄: a = v̄ + Σ w (v − v̄)(k − k̄)ᵀ (Σ w (k − k̄)(k − k̄)ᵀ + λ I)⁻¹ (q − k̄).
     """
-    found = _direct(weights[:, None], keys, values, query[:, None], ridge[:, None])
-    return found[:, 0]
+    if keys.shape[-2] == 0:
+        return query.new_zeros(*query.shape[:-1], values.shape[-1])
+    row = (weights[..., None, :], keys, values, query[..., None, :], ridge[..., None])
+    return _direct(*row)[..., 0, :]
 
 
 def _means(weights: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,7 +180,7 @@ def _direct(
 ) -> Tensor:  # fmt: skip
     """Each row's K × K system formed and solved: [M, R, n], …, [M, R, K], [M, R] → [M, R, V]."""
     centre, mean = _means(weights, keys, values)
-    spread = keys[:, None] - centre[..., None, :]  # [M, R, n, K]
+    spread = keys[..., None, :, :] - centre[..., None, :]  # [M, R, n, K]
     moment = spread.mT @ (weights[..., None] * spread)
     eye = torch.eye(keys.shape[-1], dtype=keys.dtype, device=keys.device)
     system = moment + ridge[..., None, None] * eye
@@ -189,7 +195,7 @@ def _iterated(
 ) -> Tensor:  # fmt: skip
     """The same by conjugate gradients that never form a system."""
     centre, mean = _means(weights, keys, values)
-    system = LinearSystem(weights, keys, centre, ridge)
+    system = Regressions(weights, keys, centre, ridge)
     x = solve_rows(system, q - centre, iterations, tolerance)
     along = system.along(x)
     return mean + along @ values - along.sum(-1, keepdim=True) * mean
