@@ -61,8 +61,8 @@ def _state(case: Case, like: Tensors) -> Tensors:
 def test_an_empty_state_is_the_start_of_a_document(name: str) -> None:
     case = compiled(name)
     query = inputs(case, 2, seed=3)
-    sizes: dict[str, Any] = {"heads": query["k"].shape[-2], "value_dim": query["v"].shape[-1]}
-    found = case.operator.read(query["q"], {}, **sizes, **told(case, query))
+    sizes = (query["k"].shape[-2], query["v"].shape[-1])
+    found = case.operator.read(query["q"], {}, sizes=sizes, **told(case, query))
     nothing = {n: x[:, :0] for n, x in query.items()}
     first = {n: x[:, :1] for n, x in query.items()}
     close({"y": found[:, :1]}, {"y": held(case, nothing, first)})
@@ -98,7 +98,7 @@ def test_half_precision_and_no_queries() -> None:
 @pytest.mark.parametrize(
     ("name", "state", "options", "message"),
     [
-        ("deltanet", {}, {}, "deltanet: state: an empty one tells no sizes; give heads and"),
+        ("deltanet", {}, {}, "deltanet: state: an empty one tells no sizes; give sizes="),
         ("deltanet", {"w": torch.zeros(2, 2, 3, 4)}, {}, "initial_state: read 'w', allowed: W"),
         ("deltanet", {"W": torch.zeros(2, 2, 3, 5)}, {}, r"initial_state\['W'\]: read shape"),
         (
