@@ -43,25 +43,58 @@ class Case:
     source: str
 
     @cached_property
-    def operator(self) -> Any:
+    def generated(self) -> Any:
         """The generated operator."""
         return _imported(self.source).rule
+
+    @cached_property
+    def operator(self) -> Any:
+        """The generated operator, which starts a deep memory at ``beginning`` unless told."""
+        return Started(self)
 
     @property
     def forms(self) -> tuple[str, ...]:
         """The forms that the rule has."""
-        forms: tuple[str, ...] = self.operator.forms
+        forms: tuple[str, ...] = self.generated.forms
         return forms
 
     @property
     def signature(self) -> Any:
         """What the operator takes and carries."""
-        return self.operator.signature
+        return self.generated.signature
 
     @property
     def period(self) -> int:
         """Tokens between two anchors: chunks of one rule are not free to choose."""
         return int(self.signature.anchor)
+
+
+@dataclass(frozen=True)
+class Started:
+    """An operator called with the initial duals of its deep memory, where it has one."""
+
+    case: Case
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.case.generated, name)
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+        if self.case.signature.params and "params" not in options:
+            options["params"] = beginning(self.case, k, v)
+        return self.case.generated(q, k, v, **options)
+
+
+def beginning(case: Case, k: Tensor, v: Tensor) -> Tensors:
+    """Initial duals of a deep memory, the same for every head; empty for any other."""
+    generator = torch.Generator().manual_seed(5)
+    features = eval_size(case.signature.features, k.shape[-1])
+    sizes = {"v": v.shape[-1], "D": features, "m2": 5, "m3": 6, "m4": 4, "m6": 5}
+    found = {}
+    for p in case.signature.params:
+        shape = (sizes[p.rows], sizes[p.columns])
+        x = torch.randn(*shape, generator=generator, dtype=torch.float64) / shape[1] ** 0.5
+        found[p.name] = x.to(k).expand(k.shape[-2], *shape).clone()
+    return found
 
 
 @cache
@@ -269,10 +302,15 @@ def run(
         n: x.clone().requires_grad_() if x.is_floating_point() else x
         for n, x in (state or {}).items()
     }
+    begun = beginning(case, arguments["k"], arguments["v"])
+    params = {n: x.requires_grad_() for n, x in begun.items()}
+    if params:
+        options = {**options, "params": params}
     out, final = in_pieces(case, leaves, pieces, first, **options)
     loss = weighed(out)
     for x in final.values():
         loss = loss + weighed(x) if x.is_floating_point() else loss
+    leaves |= {f"params.{n}": x for n, x in params.items()}
     sources = {**leaves, **{f"initial {n}": x for n, x in first.items() if x.requires_grad}}
     grads = gradients(loss, sources)
     return Result(out.detach(), {n: x.detach() for n, x in final.items()}, grads)

@@ -1,7 +1,7 @@
 """The operator: checks, documents and masks around a rule's generated forms."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import torch
@@ -166,7 +166,7 @@ class _Call:
     operator: Operator
     form: str
     chunk_size: int | None
-    params: Mapping[str, Tensor]
+    params: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def signature(self) -> Signature:

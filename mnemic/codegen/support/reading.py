@@ -7,7 +7,7 @@ from torch import Tensor
 from . import layout
 from .arguments import check_params, check_reading, fail
 from .run import Call, Run, States, parameters
-from .signature import Signature, State
+from .signature import Signature
 
 Reader = Callable[..., Tensor]
 
@@ -27,6 +27,7 @@ class Reading(Run):
             k = vectors["k"]
             vectors = {**vectors, "phase": k.new_zeros(*k.shape[:2], *k.shape[-2:])}
         super().__init__(call, vectors, state)
+        self.wanted = parameters(reader)
 
     def _windowed(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         return rows
@@ -46,23 +47,6 @@ class Reading(Run):
         if self.signature.diagonal:
             return out[..., 0].unflatten(2, (self.heads, self.width))
         return out
-
-    def _states(self) -> States:
-        """What the reader looks at, [M, …]; only what is missing needs a start."""
-        names = parameters(self.reader)
-        told = [s for s in self.signature.states if s.name in names and self._carried(s)]
-        if any(state.name not in self.given for state in told):
-            return super()._states()
-        return {s.name: self._read_state(s.name, self.given[s.name], self._sized(s)) for s in told}
-
-    def _carried(self, state: State) -> bool:
-        """Whether the forms carry a state, and not this module."""
-        return bool(state.of) or self._shape(state) is not None
-
-    def _sized(self, state: State) -> tuple[int, ...]:
-        """The shape of a state; one that goes with a parameter is as wide as it is."""
-        own = (self.memories, *self.given[state.name].shape[2:])
-        return own if state.of else self._shape(state) or own
 
 
 def readable(

@@ -26,7 +26,7 @@ _USED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "inner_steps": ("gd", "momentum", "implicit", "muon", "adam", "batch"),
     "start": ("batch",),
     "ns_steps": ("muon",),
-    "every": ("momentum", "muon", "adam"),
+    "every": STEPPING,
     "rate_at": ("muon",),
     "anchor": STEPPING,
     "solver": ("exact", "nonparametric"),
