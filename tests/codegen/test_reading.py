@@ -89,8 +89,8 @@ def simplices(x: Tensor, w: Tensors) -> Tensor:
 
 
 def gated(x: Tensor, w: Tensors) -> Tensor:
-    inner = F.silu(over(w["W2"], x)) * over(w["W3"], x)
-    return over(w["W1"], inner)
+    inner = F.silu(over(w["held2"], x)) * over(w["held3"], x)
+    return over(w["held1"], inner)
 
 
 def monomials(x: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ def test_deep_memories_are_read_as_written(name: str, memory: Memory) -> None:
         query["scale"] = torch.full_like(query["scale"], 3.0)
     params = beginning(case, query["k"], query["v"])
     begun = case.operator.begin(**{n: x[:, :1] for n, x in query.items()}, params=params)
-    for state in (begun, _after(case, 37)):
+    for state in (begun, _after(case, 70)):
         found = case.operator.read(query["q"], state, **told(case, query))
         close({"y": found}, {"y": memory(query["q"], state)})
     found = case.operator.read(query["q"], {}, params=params, **told(case, query))

@@ -27,7 +27,9 @@ class Reading(Run):
             k = vectors["k"]
             vectors = {**vectors, "phase": k.new_zeros(*k.shape[:2], *k.shape[-2:])}
         super().__init__(call, vectors, state)
-        self.wanted = parameters(reader)
+        names = parameters(reader)
+        if not any(n in self.signature.started and n not in self.given for n in names):
+            self.wanted = names  # else all that a start is made of
 
     def _windowed(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         return rows
