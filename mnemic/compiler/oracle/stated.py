@@ -27,8 +27,6 @@ from mnemic.compiler.oracle.statement import tensor
 from mnemic.compiler.problem import Problem
 from mnemic.dsl.spec import Spec
 
-"""Memories that this oracle speaks."""
-
 
 class Unstated(Exception):
     """A part of the language that this oracle does not speak."""
@@ -116,7 +114,7 @@ def _duals(
 
 def unspoken(spec: Spec) -> str | None:
     """What of the spec this oracle does not speak."""
-    memory, optimizer = type(spec.memory).word(), spec.optimizer
+    optimizer = spec.optimizer
     told = {
         "a kernel without a finite map": not spec.features.finite,
         "slots": getattr(spec.memory, "slots", None) is not None,

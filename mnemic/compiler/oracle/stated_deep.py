@@ -255,4 +255,6 @@ def _named(spec: Spec, parts: Parts) -> dict[str, Tensor]:
 
 
 def _norms(spec: Spec, first: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(first, dim=0 if spec.retention.normalize == "columns" else 1)
+    over = 0 if spec.retention.normalize == "columns" else 1
+    found: Tensor = torch.linalg.vector_norm(first, dim=over)
+    return found
