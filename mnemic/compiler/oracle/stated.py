@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mnemic.compiler.oracle import stated_deep
+from mnemic.compiler.oracle import stated_deep, stated_local
 from mnemic.compiler.oracle.stated_network import has_layers, intervals
 from mnemic.compiler.oracle.stated_retention import (
     decays_only,
@@ -59,7 +59,12 @@ def stated(
     batch, _, heads = q.shape[:3]
 
     def lane(b: int, h: int) -> Tensor:
-        return _lane(spec, tokens(problem, q, k, v, coefficients, b, h))
+        sequence = tokens(problem, q, k, v, coefficients, b, h)
+        return (
+            _lane(spec, sequence)
+            if problem.similarity is None
+            else stated_local.lane(spec, sequence)
+        )
 
     return torch.stack([torch.stack([lane(b, h) for h in range(heads)], 1) for b in range(batch)])
 
@@ -111,9 +116,8 @@ def _duals(
 
 def unspoken(spec: Spec) -> str | None:
     """What of the spec this oracle does not speak."""
-    memory, optimizer = type(spec.memory).word(), spec.optimizer
+    optimizer = spec.optimizer
     told = {
-        f"a memory of the kind '{memory}'": memory in ("nonparametric", "interpolation"),
         "a kernel without a finite map": not spec.features.finite,
         "slots": getattr(spec.memory, "slots", None) is not None,
         "a phase": spec.retention.phase is not None,
@@ -121,7 +125,7 @@ def unspoken(spec: Spec) -> str | None:
         "a normaliser": spec.readout.normalizer != "none" or optimizer.rate.normalized,
         "a smooth stand-in": getattr(spec.bias, "smooth", None) is not None,
         "an infinite rate": optimizer.rate.value == float("inf"),
-        f"the method '{optimizer.method}'": optimizer.method in ("adam", "nonparametric"),
+        f"the method '{optimizer.method}'": optimizer.method == "adam",
     }
     missing = next((what for what, holds in told.items() if holds), None)
     return stated_deep.unspoken(spec) if missing is None and has_layers(spec) else missing

@@ -264,6 +264,6 @@ def _named(spec: Spec, parts: Parts, names: Names) -> dict[str, Tensor]:
 
 
 def _norms(spec: Spec, first: Tensor) -> Tensor:
-    axis = 0 if spec.retention.normalize == "columns" else 1
-    norms: Tensor = torch.linalg.vector_norm(first, dim=axis)
-    return norms
+    over = 0 if spec.retention.normalize == "columns" else 1
+    found: Tensor = torch.linalg.vector_norm(first, dim=over)
+    return found
