@@ -43,7 +43,7 @@ def _token(rule: Rule, inputs: Inputs, t: int, state: State) -> State:
     pairs = state.tail
     for j in range(count):
         values = inputs.at(t, j)
-        pairs = state.tail.joined(_pair(rule, inputs, t, j))
+        pairs = state.tail.joined(pairs_of(rule, inputs, t, j))
         weighted = pairs
         if inputs.gamma is not None:
             weighted = replace(pairs, gamma=inputs.gamma[:, t].movedim(-1, 1)[..., None, None])
@@ -57,7 +57,8 @@ def _token(rule: Rule, inputs: Inputs, t: int, state: State) -> State:
     return last
 
 
-def _pair(rule: Rule, inputs: Inputs, t: int, j: int) -> Pairs:
+def pairs_of(rule: Rule, inputs: Inputs, t: int, j: int) -> Pairs:
+    """One micro-step of one token."""
     keyed = inputs.keyed
     vectors = (keyed.predict, keyed.erase, keyed.write, keyed.value, keyed.raw)
     predict, erase, write, value, raw = (x[:, t, j][:, None] for x in vectors)
@@ -84,14 +85,14 @@ def _first(rule: Rule, inputs: Inputs, start: Named) -> State:
     if dual is None:
         dual = memory if retained.mode == "dual" and retained.link.identity else zeros
         dual = evaluate(retained.mirror, {**values, sym.w: memory}) if "W" in start else dual
-    tail = _tail(rule, inputs, start)
+    tail = tail_of(rule, inputs, start)
     anchor = start.get("anchor", memory)
     return State(dual, memory, start.get("S", zeros), anchor, tail)
 
 
-def _tail(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
+def tail_of(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
     """The last c − 1 tokens, zero before the first."""
-    blank = _pair(rule, inputs, 0, 0)
+    blank = pairs_of(rule, inputs, 0, 0)
     size = rule.window - 1
     found = []
     for name in TAIL:
@@ -109,6 +110,9 @@ def _named(rule: Rule, state: State) -> Named:
         found["S"] = state.momentum
     if rule.anchor > 1:
         found["anchor"] = state.anchor
-    if rule.window > 1:
-        found |= {f"tail.{name}": getattr(state.tail, name) for name in TAIL}
-    return found
+    return found | named_tail(rule, state.tail)
+
+
+def named_tail(rule: Rule, tail: Pairs) -> Named:
+    """The window's tail by name."""
+    return {f"tail.{name}": getattr(tail, name) for name in TAIL} if rule.window > 1 else {}
