@@ -14,6 +14,8 @@ UNBOUNDED_STEPS = (
     "w**2/2 to the generator"
 )
 
+KEPT = "the feature map is known only by its kernel, so the keys are kept with their rows"
+
 RECURRENT = ("recurrent",)
 BOTH = ("recurrent", "chunk")
 
@@ -62,12 +64,12 @@ def not_compiled(problem: Problem) -> Structure | None:
             (),
             "memories that keep the pairs are derived but not compiled yet",
         )
-    if not spec.features.finite:
+    if not spec.features.finite and _layers(spec.memory) > 1:
         return Structure(
             "kernelised",
-            "the feature map is known only by its kernel, so the keys are kept",
+            KEPT,
             (),
-            "kernels without a finite feature map are derived but not compiled yet",
+            "deep memories behind a kernel are derived but not compiled yet",
         )
     if spec.optimizer.method in ("muon", "adam") or spec.optimizer.every > 1:
         return Structure(
@@ -98,6 +100,15 @@ def classify(facts: Facts) -> Structure:
     missing = not_compiled(facts.problem)
     if missing is not None:
         return missing
+    found = _of_matrix(facts)
+    if facts.problem.kernels is None:
+        return found
+    reason = f"{KEPT}; of the rows: {found.reason}"
+    return Structure("kernelised", reason, found.forms, found.missing, rows=found.kind)
+
+
+def _of_matrix(facts: Facts) -> Structure:
+    """The class of the memory as a matrix."""
     if facts.retained.bounded:
         return Structure("sequential", "the link is not the identity", (), UNBOUNDED_STEPS)
     if facts.moments is not None:

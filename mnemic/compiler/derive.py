@@ -4,7 +4,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler import error_signal, retention, steps
+from mnemic.compiler import error_signal, kernelised, retention, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
 from mnemic.compiler.problem import Problem, state
@@ -36,6 +36,8 @@ def _derive(problem: Problem) -> Rule:
     step = _step(problem, loss_error)
     own = _own_rate(problem)
     retained = _retained(problem, step.rate if own == sp.oo else own)
+    per = {s.symbol: s.per for s in problem.scalars}
+    kernelised.check(problem, step.error, retained.gain, per)
     moments = _moments(problem, step.error)
     alpha = problem.value("alpha")
     anchor = spec.optimizer.anchor.chunk

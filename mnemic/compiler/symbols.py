@@ -24,6 +24,8 @@ a = sp.Symbol("a", real=True)
 """one entry of the dual A"""
 x = sp.Symbol("x", real=True)
 """the argument of a feature map, an activation or an f-divergence"""
+s = sp.Symbol("s", real=True)
+"""the product k·x that a kernel is an expression in"""
 zeta = sp.Symbol("zeta", real=True)
 """the multiplier of a constraint"""
 nu = sp.Symbol("nu", positive=True)

@@ -39,7 +39,7 @@ def stated(
 ) -> Tensor:
     """The outputs [B, T, H, d_v]; raises Unstated for what it does not speak."""
     spec = problem.spec
-    if missing := unspoken(spec):
+    if missing := unspoken(problem):
         raise Unstated(missing)
     batch, _, heads = q.shape[:3]
 
@@ -49,13 +49,17 @@ def stated(
     return torch.stack([torch.stack([lane(b, h) for h in range(heads)], 1) for b in range(batch)])
 
 
-def unspoken(spec: Spec) -> str | None:
+def unspoken(problem: Problem) -> str | None:
     """What of the spec this oracle does not speak."""
+    spec = problem.spec
     memory, optimizer = type(spec.memory).word(), spec.optimizer
     told = {
         f"a memory of the kind '{memory}'": memory not in ("linear", "diagonal")
         and getattr(spec.memory, "depth", 2) != 1,
-        "a kernel without a finite map": not spec.features.finite,
+        "a whole step behind a kernel": problem.kernels is not None
+        and optimizer.method in ("implicit", "flow"),
+        "rows of weights over their sums": problem.kernels is not None
+        and problem.kernels.normalised,
         "slots": getattr(spec.memory, "slots", None) is not None,
         "a phase": spec.retention.phase is not None,
         "a bonus": spec.readout.bonus is not None,
