@@ -13,14 +13,17 @@ from typing import Any
 
 import sympy as sp
 
+from mnemic.codegen import kept as pairs
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.coefficients import Coefficients, channel_decay, coefficients
+from mnemic.codegen.coefficients import PLAIN, Coefficients, channel_decay, coefficients
+from mnemic.codegen.kept import Side
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import divided, unscaled, with_bonus
 from mnemic.codegen.reads import from_state
 from mnemic.codegen.recurrent import States, declare_states
 from mnemic.codegen.systems import Source, solve
+from mnemic.compiler.kernelised import folded
 from mnemic.compiler.rule import Rule
 
 MATRIX = ("v", "k")
@@ -38,6 +41,7 @@ class Chunk:
 
 def build(rule: Rule) -> Plan:
     """The plan of one chunk."""
+    rule = folded(rule)
     banded = takes_band(rule)
     slot = ("r",) if rule.window > 1 and not banded else ()
     b = Builder(rule, ("t",), slot=slot, flat=bool(slot))
@@ -76,6 +80,9 @@ def _rows(b: Builder) -> dict[str, str]:
 def _carry(p: Chunk, sources: tuple[Source, ...]) -> None:
     """A and S at the chunk's end."""
     b, states, c = p.b, p.states, p.c
+    if states.kept is not None:
+        _grow(p, sources)
+        return
     terms: dict[str, str] = {"kept": _kept(p, c.reach, states.memory, "A_kept")}
     if states.momentum is not None:
         assert c.carry is not None
@@ -95,6 +102,62 @@ def _carry(p: Chunk, sources: tuple[Source, ...]) -> None:
     _close(p, following)
 
 
+def _grow(p: Chunk, sources: tuple[Source, ...]) -> None:
+    """The same of rows over kept keys, and the keys themselves."""
+    b, states, c = p.b, p.states, p.c
+    assert states.kept is not None
+    terms = {"kept": _kept(p, c.reach, states.memory, "U_kept")}
+    if states.momentum is not None:
+        terms["carried"] = _kept(p, c.carry, states.momentum, "S_carried")
+    old = b.map("U_left", sp.Add(*(sp.Symbol(t, real=True) for t in terms)), dict(terms), "dual")
+    rows = {f"new{i}": _folded(p, _remaining(p, s)[0]) for i, s in enumerate(sources)}
+    following = _lengthened(p, "U_next", old, rows, "dual")
+    b.plan.following[states.memory] = following
+    if states.momentum is not None:
+        slow = {f"new{i}": _folded(p, _faded(p, s)) for i, s in enumerate(sources)
+                if s.through == "momentum"}  # fmt: skip
+        left = _kept(p, c.fade, states.momentum, "S_kept")
+        b.plan.following[states.momentum] = _lengthened(p, "S_next", left, slow, "momentum")
+    keys = _own_keys(p)
+    ends = [None if f is None else _end(p, f) for f in (c.reach, c.carry, c.fade)]
+    remains = (sources[0].remain, sources[0].fade)
+    pairs.carry(b, states.kept, keys, (ends[0], ends[1], ends[2]), remains)
+    _close(p, following)
+    if states.anchor is not None:
+        pairs.hold_rows(b, states.anchor, keys)
+
+
+def _lengthened(p: Chunk, name: str, old: str, rows: dict[str, str], equation: str) -> str:
+    b = p.b
+    new = b.map(f"{name}_rows", sp.Add(*(sp.Symbol(r, real=True) for r in rows)), rows, equation)
+    if b.rule.window == 1:
+        return b.call(name, pairs.ROWS, "append_rows", old, new, equation=equation)
+    return b.call(name, pairs.ROWS, "grown", old, new, equation=equation, tail=b.rule.window - 1)
+
+
+def _folded(p: Chunk, rows: str) -> str:
+    """Windows' rows added up by token."""
+    if p.c.rows == 1:
+        return rows
+    return p.b.call(f"{rows}_folded", ("s", "v"), "folded", rows, width=p.b.rule.window)
+
+
+def _own_keys(p: Chunk) -> str:
+    """The chunk's own keys, without a window's tail."""
+    b, k = p.b, p.b.featured("k")
+    if b.slot:
+        return b.call("own_keys", ("t", "k"), "newest", k)
+    if p.c.banded:
+        return b.call("own_keys", ("t", "k"), "own_rows", k, b.featured("q"))
+    return p.roles["write"]
+
+
+def _end(p: Chunk, factor: str) -> str:
+    """What a factor by row is at the chunk's end."""
+    channel = p.b.plan.axes(factor)[1:]
+    return p.b.call(f"{factor}_end", channel, "last_row" if channel else "last", factor)
+
+
 def _kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
     """A state times its decay over the whole chunk."""
     b = p.b
@@ -102,10 +165,8 @@ def _kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
     env: dict[str, Any] = {"state_": state}
     expr = one
     if factor is not None:
-        channel = b.plan.axes(factor)[1:]
-        final = b.call(f"{factor}_end", channel, "last_row" if channel else "last", factor)
         expr = expr * sp.Symbol("factor_", real=True)
-        env["factor_"] = (final, channel)
+        env["factor_"] = (_end(p, factor), b.plan.axes(factor)[1:])
     if p.c.row_reach is not None and state == p.states.memory:
         final = b.call("row_reach_end", ("v",), "last_row", p.c.row_reach)
         expr = expr * sp.Symbol("row_", real=True)
@@ -121,6 +182,10 @@ def _remaining(p: Chunk, source: Source) -> tuple[str, str]:
         left = c.remain[source.through]
         k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
         keys = b.map(f"{keys}_left", k * f, {"k_": (keys, ("s", "k")), "f_": (left, ("s", "k"))})
+    elif source.remain is not None and p.states.kept is not None:
+        u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
+        env = {"u_": (rows, ("s", "v")), "f_": (source.remain, ("s",))}
+        rows = b.map(f"{rows}_left", u * f, env)
     elif source.remain is not None:
         k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
         env = {"k_": (keys, ("s", "k")), "f_": (source.remain, ("s",))}
@@ -137,14 +202,19 @@ def _carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
     assert states.momentum is not None
     terms = {"kept": _kept(p, c.fade, states.momentum, "S_kept")}
     for i, source in enumerate(s for s in sources if s.through == "momentum"):
-        assert source.fade is not None
-        u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
-        env = {"u_": (source.rows, ("s", "v")), "f_": (source.fade, ("s",))}
-        rows = b.map(f"{source.rows}_faded", u * f, env)
+        rows = _faded(p, source)
         terms[f"new{i}"] = b.product("S_new", MATRIX, rows, source.keys, flip_left=True,
                                      equation="momentum")  # fmt: skip
     total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
     b.plan.following[states.momentum] = b.map("S_next", total, dict(terms), "momentum")
+
+
+def _faded(p: Chunk, source: Source) -> str:
+    """Written rows as they stand in the momentum at the chunk's end."""
+    assert source.fade is not None
+    u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
+    env = {"u_": (source.rows, ("s", "v")), "f_": (source.fade, ("s",))}
+    return p.b.map(f"{source.rows}_faded", u * f, env)
 
 
 def _close(p: Chunk, dual: str) -> None:
@@ -168,8 +238,7 @@ def _read(p: Chunk, sources: tuple[Source, ...]) -> None:
     where = rule.problem.spec.readout.memory
     if where == "anchor":
         assert p.states.anchor is not None
-        read = b.product("y", ("t", "v"), query, p.states.anchor, flip_right=True,
-                         equation="readout")  # fmt: skip
+        read = _anchor_read(p, query)
     elif rule.retained.link.identity and rule.retained.mode == "dual":
         read = _linear_read(p, sources, query, before=where == "before")
     else:
@@ -182,11 +251,12 @@ def _linear_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: b
     """reach ∘ (q A_0ᵀ) + carry ∘ (q S_0ᵀ) + (scores ∘ mix) u."""
     b, c, states = p.b, p.c, p.states
     reach, carry = (c.reach_before, c.carry_before) if before else (c.reach, c.carry)
-    terms = {"old": _from_state(p, query, reach, states.memory, "y_old", before=before)}
+    side = _reading(p, sources[0], query, (reach, carry), before=before)
+    terms = {"old": _from_state(p, query, reach, states.memory, "y_old", before, side)}
     if states.momentum is not None:
-        terms["speed"] = _from_state(p, query, carry, states.momentum, "y_speed", before=before)
+        terms["speed"] = _from_state(p, query, carry, states.momentum, "y_speed", before, side)
     for i, source in enumerate(sources):
-        weights = c.scores(b, query, source.keys, source.through, before=before)
+        weights = c.scores(b, query, source.keys, source.through, before=before, side=side)
         name = f"y_new{i}" if i else "y_new"
         if c.log_row is not None:
             terms[f"new{i}"] = b.call(name, ("t", "v"), "decayed_mix", weights, source.rows,
@@ -195,13 +265,39 @@ def _linear_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: b
             terms[f"new{i}"] = b.product(name, ("t", "v"), weights, source.rows,
                                          equation="readout")  # fmt: skip
     total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
-    return b.map("y", total, dict(terms), "readout")
+    whole = b.map("y", total, dict(terms), "readout")
+    return side.divided(b, whole, "y_mean", "readout")
+
+
+def _reading(
+    p: Chunk, source: Source, query: str, factors: tuple[str | None, str | None], *, before: bool
+) -> Side:
+    """How queries meet the memory."""
+    kept, kernels = p.states.kept, p.b.rule.kernels
+    if kept is None or kernels is None:
+        return PLAIN
+    mix = (p.c.before if before else p.c.mix)[source.through]
+    if before and mix is None and kernels.read.normalised:
+        ones = p.b.call("sums", ("t", "s"), "lower_ones_of", query)
+        mix = p.b.call("sums_strict", ("t", "s"), "strictly_lower", ones)
+    return pairs.meeting(p.b, kernels.read, kept, query, source.keys, mix, factors)
+
+
+def _anchor_read(p: Chunk, query: str) -> str:
+    b, kept, kernels = p.b, p.states.kept, p.b.rule.kernels
+    assert p.states.anchor is not None
+    if kept is None or kernels is None:
+        return b.product("y", ("t", "v"), query, p.states.anchor, flip_right=True,
+                         equation="readout")  # fmt: skip
+    side = pairs.meeting_anchor(b, kernels.read, kept, query)
+    whole = b.product("y", ("t", "v"), side.of_past(b, query), p.states.anchor, equation="readout")
+    return side.divided(b, whole, "y_mean", "readout")
 
 
 def _from_state(
-    p: Chunk, vectors: str, factor: str | None, state: str, name: str, *, before: bool = False
+    p: Chunk, vectors: str, factor: str | None, state: str, name: str, before: bool, side: Side
 ) -> str:
-    return from_state(p.b, p.c, vectors, factor, state, name, row_decay=not before)
+    return from_state(p.b, p.c, vectors, factor, state, name, row_decay=not before, side=side)
 
 
 def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: bool = False) -> str:

@@ -39,6 +39,18 @@ STATES = {
 }
 
 
+KEPT = {
+    "K": "the kept keys",
+    "U": "the rows that the kept keys lead to",
+    "S": "momentum of the rows",
+    "anchor": "the rows at the last chunk's end",
+    "c": "how much of each kept row is left",
+    "S_c": "how much of each kept row the momentum holds",
+    "anchor_c": "how much of each kept row was left at the last chunk's end",
+}
+"""States of a memory behind a kernel."""
+
+
 def signature(rule: Rule, plan: Plan) -> Signature:
     """Describe the operator of a rule whose recurrent plan is given."""
     spec = rule.problem.spec
@@ -105,8 +117,10 @@ def activated(scalar: Scalar) -> Any:
 
 def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]:
     start = 1 / float(rule.moments.ridge) if rule.moments and rule.moments.ridge else 0.0
+    meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
+    starts = {"P": start, "c": 1.0 if rule.kernels is not None else 0.0}
     found = [
-        State(n, "".join(plan.axes(n)), STATES.get(n, n), start if n == "P" else 0.0)
+        State(n, "".join(plan.axes(n)), meanings.get(n, n), starts.get(n, 0.0))
         for n in plan.states()
     ]
     if rule.window > 1:
@@ -127,6 +141,8 @@ def needs_position(rule: Rule, plan: Plan) -> bool:
 
 def _chunk(rule: Rule) -> int:
     """Rows a chunk: few where a chunk's matrices are many (channels as heads, windows as rows)."""
+    if rule.kernels is not None and rule.window == 1:
+        return 64  # every chunk reads all kept pairs
     return 16 if rule.diagonal or rule.window > 1 else 32
 
 

@@ -63,7 +63,7 @@ def plans(rule: Rule) -> Plans:
 def start_plan(rule: Rule, token: Plan) -> Plan | None:
     """The memory at a document's start, where it is not zero: link(0), or uniform."""
     states = token.states()
-    if rule.moments is not None:
+    if rule.moments is not None or rule.kernels is not None:
         return None
     retained = rule.retained
     if retained.mode == "dual" and "anchor" not in states:

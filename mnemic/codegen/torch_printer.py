@@ -24,7 +24,7 @@ FUNCTIONS: dict[str, str] = {
     "softplus": "F.softplus",
     "logsigmoid": "F.logsigmoid",
     "normal_cdf": "torch.special.ndtr",
-    "round": "torch.round",
+    "round": "ops.rounded",
     "Abs": "torch.abs",
 }
 """SymPy's and our own functions by name, and what they are in PyTorch."""

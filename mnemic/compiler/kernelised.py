@@ -25,6 +25,9 @@ def check(problem: Problem, error: ErrorSignal, gain: Any, per: dict[Any, str]) 
     """
     if problem.kernels is None:
         return
+    for kernel in (problem.kernels.predict, problem.kernels.read):
+        if not kernel.expr.has(sym.s):
+            raise Refused(f"the kernel {kernel.expr} does not depend on s = k·x")
     for role in ("erase", "write"):
         _check_gate(gate(problem, role), role, per)
     if problem.keys["predict"] not in (KEY, sp.Symbol("predict", real=True)):
@@ -48,7 +51,7 @@ def _check_gate(found: Any, role: str, per: dict[Any, str]) -> None:
 def _check_method(problem: Problem, error: ErrorSignal) -> None:
     spec = problem.spec
     if spec.optimizer.method == "batch":
-        raise Refused("full-batch steps see the past as Σ φφᵀ, which a kernel has no finite map for")
+        raise Refused("full-batch steps see the past as Σ φφᵀ, and a kernel has no finite map")
     if spec.retention.phase is not None:
         raise Refused("a phase turns features, and a kernel has none: turn q and k in the block")
     if spec.readout.normalizer != "none":
@@ -67,6 +70,9 @@ def _check_rows(problem: Problem, gain: Any) -> None:
         raise Refused(
             "a window writes a key several times, so a row of weights over its sum is not told"
         )
+    rate = problem.scalar("eta")
+    if rate is not None and rate.logarithmic:
+        raise Refused("an exponential rate beside rows of weights over their sums is not told")
     if getattr(spec.optimizer.momentum, "on", "gradient") == "write":
         raise Refused(
             "momentum on the write gives a key two coefficients, so a row of weights over its sum "
@@ -84,7 +90,8 @@ def gate(problem: Problem, role: str) -> Any:
 def folded(rule: Rule) -> Rule:
     """The same rule with its gates inside the error, every role the plain key.
 
-    −η (g_e slope·ŷ + g_w offset) φ(k)ᵀ for an error that splits, else −η g e φ(k)ᵀ.
+    −η (g_e slope·ŷ + g_w offset) φ(k)ᵀ for an error that splits, else −η g e φ(k)ᵀ; the rate of
+    what splits goes inside too, so that a gate of 1/η on either cancels before it is divided.
     """
     problem = rule.problem
     if problem.kernels is None:
@@ -92,10 +99,10 @@ def folded(rule: Rule) -> Rule:
     erase, write = gate(problem, "erase"), gate(problem, "write")
     if erase == write == 1:
         return rule
-    error = rule.error
+    error, rate = rule.error, rule.rate
     if rule.split:
-        signal = erase * error.slope * sym.y + write * error.offset
-        error = with_slope(signal)
+        signal = sp.expand(rate * (erase * error.slope * sym.y + write * error.offset))
+        error, rate = with_slope(signal), sp.Integer(1)
     else:
         error = with_slope(write * error.signal, write * error.radial)
     keys = {**problem.keys, "erase": KEY, "write": KEY}
@@ -103,5 +110,6 @@ def folded(rule: Rule) -> Rule:
         rule,
         problem=replace(problem, keys=keys),
         error=error,
+        rate=rate,
         split=rule.split and rule.momentum_on == "write",
     )

@@ -2,6 +2,7 @@
 
 from .chunks import *  # noqa: F403
 from .features import features as features
+from .kernels import *  # noqa: F403
 from .kept import append as append
 from .kept import append_rows as append_rows
 from .kept import recent as recent

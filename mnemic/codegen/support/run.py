@@ -201,6 +201,8 @@ class Run:
             shape = (self.memories, *(sizes[letter] for letter in state.axes))
             if given is not None:
                 found[state.name] = self._read_state(state.name, given, shape)
+            elif state.kept:
+                found[state.name] = self.like.new_full(shape, state.identity)
             elif state.identity:
                 eye = torch.eye(features, dtype=self.like.dtype, device=self.like.device)
                 found[state.name] = (state.identity * eye).expand(shape)

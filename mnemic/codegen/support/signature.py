@@ -38,7 +38,8 @@ class State:
     axes: str
     meaning: str
     identity: float = 0.0
-    """Its start as a multiple of the unit matrix (zero elsewhere)."""
+    """Its start as a multiple of the unit matrix (zero elsewhere); what a kept number is where it
+    is missing."""
 
     @property
     def kept(self) -> bool:
