@@ -129,7 +129,8 @@ def _grow(p: Chunk, sources: tuple[Source, ...]) -> None:
 
 def _lengthened(p: Chunk, name: str, old: str, rows: dict[str, str], equation: str) -> str:
     b = p.b
-    new = b.map(f"{name}_rows", sp.Add(*(sp.Symbol(r, real=True) for r in rows)), rows, equation)
+    env = {term: (row, ("s", "v")) for term, row in rows.items()}
+    new = b.map(f"{name}_rows", sp.Add(*(sp.Symbol(r, real=True) for r in env)), env, equation)
     if b.rule.window == 1:
         return b.call(name, pairs.ROWS, "append_rows", old, new, equation=equation)
     return b.call(name, pairs.ROWS, "grown", old, new, equation=equation, tail=b.rule.window - 1)

@@ -44,9 +44,9 @@ KEPT = {
     "U": "the rows that the kept keys lead to",
     "S": "momentum of the rows",
     "anchor": "the rows at the last chunk's end",
-    "c": "how much of each kept row is left",
-    "S_c": "how much of each kept row the momentum holds",
-    "anchor_c": "how much of each kept row was left at the last chunk's end",
+    "shares": "how much of each kept row is left",
+    "S_shares": "how much of each kept row the momentum holds",
+    "anchor_shares": "how much of each kept row was left at the last chunk's end",
 }
 """States of a memory behind a kernel."""
 
@@ -118,7 +118,7 @@ def activated(scalar: Scalar) -> Any:
 def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]:
     start = 1 / float(rule.moments.ridge) if rule.moments and rule.moments.ridge else 0.0
     meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
-    starts = {"P": start, "c": 1.0 if rule.kernels is not None else 0.0}
+    starts = {"P": start, "shares": 1.0}
     found = [
         State(n, "".join(plan.axes(n)), meanings.get(n, n), starts.get(n, 0.0))
         for n in plan.states()

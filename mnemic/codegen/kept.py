@@ -45,9 +45,9 @@ def declare(b: Builder, *, momentum: bool, anchor: bool) -> Kept | None:
     fades = rule.decay != 1 or momentum
     return Kept(
         keys,
-        counts=b.plan.given("c", ("n",), state=True) if fades else None,
-        momentum=b.plan.given("S_c", ("n",), state=True) if momentum else None,
-        anchor=b.plan.given("anchor_c", ("n",), state=True) if anchor else None,
+        counts=b.plan.given("shares", ("n",), state=True) if fades else None,
+        momentum=b.plan.given("S_shares", ("n",), state=True) if momentum else None,
+        anchor=b.plan.given("anchor_shares", ("n",), state=True) if anchor else None,
     )
 
 
@@ -85,7 +85,7 @@ def recall(
     return b.call(name, ("v",), "over_total", whole, total, equation=equation)
 
 
-def grow(b: Builder, kept: Kept, key: str) -> Kept:
+def grow(b: Builder, kept: Kept, key: str, anchor: str | None) -> Kept:
     """The keys and coefficients after a token: what the next state and the read-out see."""
     plan, rule = b.plan, b.rule
     own = b.call("newest_key", ("k",), "newest", key) if "r" in plan.axes(key) else key
@@ -94,8 +94,8 @@ def grow(b: Builder, kept: Kept, key: str) -> Kept:
     theta: Any = sp.Integer(0) if rule.momentum is None else rule.momentum
     speed = counts = None
     if kept.momentum is not None:
-        old = b.map("S_c_left", theta * ONE, {"x_": kept.momentum, **b.coefficients(theta)})
-        speed = b.call("S_c_next", ("n",), "with_ones", old, own)
+        old = b.map("S_shares_left", theta * ONE, {"x_": kept.momentum, **b.coefficients(theta)})
+        speed = b.call("S_shares_next", ("n",), "with_ones", old, own)
         plan.following[kept.momentum] = speed
     if kept.counts is not None:
         expr = rule.decay * ONE
@@ -103,9 +103,11 @@ def grow(b: Builder, kept: Kept, key: str) -> Kept:
         if kept.momentum is not None:
             expr = expr + theta * TWO
             env |= {"y_": kept.momentum, **b.coefficients(theta)}
-        counts = b.call("c_next", ("n",), "with_ones", b.map("c_left", expr, env), own)
+        counts = b.call("shares_next", ("n",), "with_ones", b.map("shares_left", expr, env), own)
         plan.following[kept.counts] = counts
     _hold(b, kept, counts, keys, own)
+    if anchor is not None:
+        hold_rows(b, anchor, own)
     return Kept(keys, counts, speed)
 
 
@@ -114,7 +116,7 @@ def _hold(b: Builder, kept: Kept, counts: str | None, keys: str, like: str) -> N
     if kept.anchor is None:
         return
     plan = b.plan
-    plan.following[kept.anchor] = b.call("anchor_c_wide", ("n",), "with_zeros", kept.anchor, like)
+    plan.following[kept.anchor] = b.call("anchor_shares_wide", ("n",), "with_zeros", kept.anchor, like)
     plan.closed[kept.anchor] = counts or b.call("all_ones", ("n",), "ones_of", keys)
 
 
@@ -237,7 +239,7 @@ def _left(b: Builder, kept: Kept, factors: tuple[str | None, str | None]) -> str
         if factor is not None:
             env[two.name] = (factor, ("t",))
         expr = expr + (one if factor is None else one * two)
-    return None if expr == 0 else b.map("c_left", expr, env)
+    return None if expr == 0 else b.map("shares_left", expr, env)
 
 
 def carry(
@@ -246,7 +248,8 @@ def carry(
 ) -> None:  # fmt: skip
     """The keys and coefficients after a chunk.
 
-    ``factors``: what the chunk's end leaves of c, adds of S_c to c, leaves of S_c; ``remains``:
+    ``factors``: what the chunk's end leaves of the shares, adds of S's
+    to them, leaves of S's; ``remains``:
     the coefficients of the chunk's own pairs in the memory and in the momentum.
     """
     plan = b.plan
@@ -255,12 +258,12 @@ def carry(
     reach, speed, fade = factors
     counts = None
     if kept.counts is not None:
-        old = _scaled(b, "c_end", ((kept.counts, reach), (kept.momentum, speed)))
-        counts = _lengthened(b, "c_next", old, remains[0], keys)
+        old = _scaled(b, "shares_end", ((kept.counts, reach), (kept.momentum, speed)))
+        counts = _lengthened(b, "shares_next", old, remains[0], keys)
         plan.following[kept.counts] = counts
     if kept.momentum is not None:
-        old = _scaled(b, "S_c_end", ((kept.momentum, fade),))
-        plan.following[kept.momentum] = _lengthened(b, "S_c_next", old, remains[1], keys)
+        old = _scaled(b, "S_shares_end", ((kept.momentum, fade),))
+        plan.following[kept.momentum] = _lengthened(b, "S_shares_next", old, remains[1], keys)
     _hold(b, kept, counts, after, keys)
 
 

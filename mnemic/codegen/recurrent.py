@@ -83,19 +83,22 @@ def build(rule: Rule) -> Plan:
     roles = b.roles()
     seen = _reference(b, states)
     written = _gradient(b, states, roles, seen)
-    later = None if states.kept is None else pairs.grow(b, states.kept, roles["write"])
+    later = _later(b, states, roles["write"])
     dual = _update(b, states, written)
     memory = _memory(b, states, dual)
     b.plan.following[states.memory] = memory if _free(rule) else dual
     if states.anchor is not None:
         b.plan.closed[states.anchor] = memory
-        b.plan.following[states.anchor] = states.anchor
-        if later is not None:
-            pairs.hold_rows(b, states.anchor, roles["value"])
+        b.plan.following.setdefault(states.anchor, states.anchor)
         if rule.retained.mode == "prox":
             b.plan.closed[states.memory] = b.map("B", rule.retained.mirror, {"w": memory}, "dual")
     _read(b, states, memory, roles, later)
     return b.plan
+
+
+def _later(b: Builder, states: States, key: str) -> Kept | None:
+    """Kept keys after the token."""
+    return None if states.kept is None else pairs.grow(b, states.kept, key, states.anchor)
 
 
 def _free(rule: Rule) -> bool:

@@ -24,7 +24,7 @@ from mnemic.compiler.rule import Rule
 
 Named: TypeAlias = dict[str, Tensor]
 
-TAIL = ("predict", "erase", "write", "value", "raw", "square", "gamma")
+TAIL = ("predict", "erase", "write", "value", "raw", "square", "column", "gamma")
 
 
 def recurrence(rule: Rule, inputs: Inputs, start: Named) -> tuple[list[Tensor], Named]:
@@ -89,7 +89,8 @@ def _pair(rule: Rule, inputs: Inputs, t: int, j: int) -> Pairs:
     gamma = torch.ones_like(value[..., :1, :1])
     if rule.gamma == "token" and rule.window > 1:
         gamma = gamma * inputs.at(t, j)[sym.coefficient("gamma")][:, None]
-    return Pairs(predict, erase, write, value, raw, square, gamma)
+    column = keyed.key[:, t, j][:, None].transpose(-1, -2)
+    return Pairs(predict, erase, write, value, raw, square, column, gamma)
 
 
 def _first(rule: Rule, inputs: Inputs, start: Named) -> State:
@@ -118,7 +119,7 @@ def _first(rule: Rule, inputs: Inputs, start: Named) -> State:
 
 def _grown(start: Named, columns: int) -> Named:
     """A state with a column of zeros for each pair that is not kept yet."""
-    names = ("W", "A", "S", "anchor", "c", "S_c", "anchor_c")
+    names = ("W", "A", "S", "anchor", "shares", "S_shares", "anchor_shares")
     wide = {n: x for n, x in start.items() if n in names or n.startswith("tail.")}
     zeros = (
         torch.nn.functional.pad(x, (0, columns - x.shape[-1] if x.shape[-1] > 1 else 0))
@@ -130,7 +131,7 @@ def _grown(start: Named, columns: int) -> Named:
 def _first_counts(rule: Rule, zeros: Tensor, start: Named) -> Counts | None:
     if rule.kernels is None or not rule.kernels.normalised:
         return None
-    return Counts(*(start.get(name, zeros) for name in ("c", "S_c", "anchor_c")))
+    return Counts(*(start.get(name, zeros) for name in ("shares", "S_shares", "anchor_shares")))
 
 
 def _tail(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
@@ -159,7 +160,8 @@ def _named(rule: Rule, state: State) -> Named:
         found["anchor"] = state.anchor
     if state.counts is not None:
         counts = state.counts
-        found |= {"c": counts.memory, "S_c": counts.momentum, "anchor_c": counts.anchor}
+        found |= {"shares": counts.memory, "S_shares": counts.momentum}
+        found["anchor_shares"] = counts.anchor
     if rule.window > 1:
         found |= {f"tail.{name}": getattr(state.tail, name) for name in TAIL}
     return found

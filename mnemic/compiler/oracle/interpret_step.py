@@ -19,7 +19,8 @@ Values = dict[Any, Tensor]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Tokens side by side along axis 1, [B, c, H, R, F]; ``square`` ‖φ‖², ``gamma`` weights."""
+    """Tokens side by side along axis 1, [B, c, H, R, F]; ``square`` is ‖φ‖², ``column`` the kept
+    pair that a token writes to (behind a kernel), ``gamma`` its weight."""
 
     predict: Tensor
     erase: Tensor
@@ -27,6 +28,7 @@ class Pairs:
     value: Tensor
     raw: Tensor
     square: Tensor
+    column: Tensor
     gamma: Tensor
 
     def joined(self, newer: "Pairs") -> "Pairs":
@@ -179,7 +181,7 @@ def _counts(
     if counts is None:
         return None
     decay = evaluate(rule.decay if first else rule.retained.decay, values)
-    fast = pairs.write.sum(1)
+    fast = pairs.column.sum(1)
     if rule.momentum is not None:
         fast = evaluate(rule.momentum, values) * counts.momentum + fast
     return Counts(decay * counts.memory + fast, fast, counts.anchor)
