@@ -112,17 +112,24 @@ def _reference(b: Builder, states: States) -> str:
     if states.anchor is not None and rule.anchor > 1:
         return states.anchor
     seen = states.memory
-    if rule.seen != 1 and rule.retained.mode == "prox" and rule.retained.mirror != sym.w:
+    decay = _decay_seen(rule)
+    if decay != 1 and rule.retained.mode == "prox" and rule.retained.mirror != sym.w:
         return _decayed_in_the_dual(b, states)
-    decay = rule.seen * rule.row_decay
-    if rule.kernels is not None and rule.kernels.predict.normalised:
-        decay = rule.row_decay if rule.seen != 1 else sp.Integer(1)  # a row's sum takes the rest
-    if decay != 1 and rule.seen != 1:
+    if decay != 1:
         env: dict[str, Any] = {**_sided(b, decay), "memory": states.memory}
         seen = b.map("seen", decay * sp.Symbol("memory", real=True), env, "prediction")
     if _free(rule):
         return seen
     return linked(b, seen, rule.retained.link, "W_seen")
+
+
+def _decay_seen(rule: Rule) -> Any:
+    """The part of the decay that the gradient sees; a row over its sum takes what is its own."""
+    if rule.problem.spec.retention.order != "before":
+        return sp.Integer(1)
+    if rule.kernels is not None and rule.kernels.predict.normalised:
+        return rule.row_decay
+    return rule.seen * rule.row_decay
 
 
 def _decayed_in_the_dual(b: Builder, states: States) -> str:

@@ -9,6 +9,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
 from mnemic.compiler.problem import Problem, state
 from mnemic.compiler.rule import Derived, Moments, Rule
+from mnemic.dsl.memory import Diagonal
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 
@@ -39,12 +40,12 @@ def _derive(problem: Problem) -> Rule:
     per = {s.symbol: s.per for s in problem.scalars}
     kernelised.check(problem, step.error, retained.gain, per)
     moments = _moments(problem, step.error)
-    alpha = problem.value("alpha")
+    alpha, rows = _decays(problem)
     anchor = spec.optimizer.anchor.chunk
     split = _splits(problem, step.error)
     facts = Facts(
         problem, step.error, retained, moments, _per(problem, step.rate),
-        problem.scalar("beta") is not None, anchor,
+        rows != 1, anchor,
     )  # fmt: skip
     structure = classify(facts)
     momentum = problem.scalar("theta")
@@ -55,7 +56,7 @@ def _derive(problem: Problem) -> Rule:
         rate=step.rate,
         gain=retained.gain,
         decay=sp.simplify(alpha * retained.decay),
-        row_decay=problem.value("beta"),
+        row_decay=rows,
         seen=alpha if spec.retention.order == "before" else sp.Integer(1),
         phase=problem.scalar("phase") is not None,
         momentum=None if momentum is None else momentum.expr,
@@ -71,6 +72,15 @@ def _derive(problem: Problem) -> Rule:
         structure=structure,
         steps=_trail(problem, loss_error, step, retained, structure),
     )
+
+
+def _decays(problem: Problem) -> tuple[Any, Any]:
+    """The decay of key channels or heads, and that of the state's rows (value channels)."""
+    alpha, beta = problem.value("alpha"), problem.value("beta")
+    scalar = problem.scalar("alpha")
+    if scalar is not None and scalar.per == "value" and not isinstance(problem.spec.memory, Diagonal):
+        return sp.Integer(1), alpha * beta
+    return alpha, beta
 
 
 def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:

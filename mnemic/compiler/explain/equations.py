@@ -63,10 +63,15 @@ def _prediction(rule: Rule, d: Dialect) -> str:
     if rule.anchor > 1:
         memory = d.of("W", "ref")
     else:
-        memory = acted(rule, d, rule.seen, sp.Integer(1), d.of("W", "t-1"))
+        memory = acted(rule, d, rule.seen, _rows_seen(rule), d.of("W", "t-1"))
     shown = _headed(rule, d, f"{memory} {feature(rule, d, role_key(rule, d, 'predict', index))}",
                     d.of("k", index))  # fmt: skip
     return f"{d.of('y^', index)} = {shown}"
+
+
+def _rows_seen(rule: Rule) -> Any:
+    """The decay of rows that the gradient sees."""
+    return rule.row_decay if rule.problem.spec.retention.order == "before" else sp.Integer(1)
 
 
 def _headed(rule: Rule, d: Dialect, inner: str, raw: str) -> str:
@@ -168,7 +173,7 @@ def terms(rule: Rule) -> dict[str, Any]:
         "slope": d.expr(rule.error.slope),
         "rate": d.expr(rule.rate),
         "decay": acted(rule, d, rule.decay, rule.row_decay, memory_name(rule, d, "t-1")),
-        "seen part": acted(rule, d, rule.seen, sp.Integer(1), memory_name(rule, d, "t-1")),
+        "seen part": acted(rule, d, rule.seen, _rows_seen(rule), memory_name(rule, d, "t-1")),
         "momentum": momentum,
         "window": str(rule.window) + (f", one gate a {rule.gamma}" if rule.gamma else ""),
         "steps a token": str(1 if rule.window > 1 else rule.rows),
