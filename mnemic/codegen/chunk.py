@@ -8,6 +8,7 @@ With written rows u_s = −η e_s the dual after row t is
 chunk solve ŷ = base + L (−η e(ŷ)) with L strictly lower triangular (identity 2).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,8 @@ class Chunk:
     states: States
     roles: dict[str, str]
     c: Coefficients
+    tag: str = ""
+    """Tells one matrix's quantities from another's."""
 
 
 def build(rule: Rule) -> Plan:
@@ -49,7 +52,7 @@ def build(rule: Rule) -> Plan:
     b.declare_vectors()
     states = declare_states(b)
     c = coefficients(b, banded)
-    parts = Chunk(b, states, _rows(b), c)
+    parts = Chunk(b, states, rows_of_roles(b), c)
     sources = solve(parts.b, parts.states, parts.roles, parts.c)
     _carry(parts, sources)
     _read(parts, sources)
@@ -63,7 +66,7 @@ def takes_band(rule: Rule) -> bool:
     return not rule.error.signal.free_symbols & {s.symbol for s in rule.scalars}
 
 
-def _rows(b: Builder) -> dict[str, str]:
+def rows_of_roles(b: Builder) -> dict[str, str]:
     """The roles' vectors, windows laid flat into rows."""
     roles = b.roles()
     if not b.slot:
@@ -79,68 +82,62 @@ def _rows(b: Builder) -> dict[str, str]:
 
 def _carry(p: Chunk, sources: tuple[Source, ...]) -> None:
     """A and S at the chunk's end."""
+    following = carried(p, sources)
+    p.b.plan.following[p.states.memory] = following
+    if p.states.momentum is not None:
+        carry_momentum(p, sources)
+    _close(p, following)
+    carry_keys(p, sources)
+
+
+def carried(p: Chunk, sources: tuple[Source, ...]) -> str:
+    """A at the chunk's end, or the rows over kept keys."""
     b, states, c = p.b, p.states, p.c
-    if states.kept is not None:
-        _grow(p, sources)
-        return
-    terms: dict[str, str] = {"kept": _kept(p, c.reach, states.memory, "A_kept")}
+    terms: dict[str, str] = {"kept": kept(p, c.reach, states.memory, f"A{p.tag}_kept")}
     if states.momentum is not None:
         assert c.carry is not None
         assert c.fade is not None
-        terms["carried"] = _kept(p, c.carry, states.momentum, "S_carried")
+        terms["carried"] = kept(p, c.carry, states.momentum, f"S{p.tag}_carried")
+    name = f"{states.memory}_next"
+    if states.kept is not None:
+        old = b.map(f"{states.memory}_left", _total(terms), dict(terms), "dual")
+        rows = [_remaining(p, source)[0] for source in sources]
+        return _lengthened(p, name, old, rows, "dual")
     for i, source in enumerate(sources):
+        new = f"A{p.tag}_new{i}" if i else f"A{p.tag}_new"
         terms[f"new{i}"] = b.product(
-            f"A_new{i}" if i else "A_new", MATRIX, *_remaining(p, source), flip_left=True,
-            equation="dual",
-        )  # fmt: skip
-    name = "A_next" if states.memory == "A" else "W_next"
-    total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
-    following = b.map(name, total, dict(terms), "dual")
-    b.plan.following[states.memory] = following
-    if states.momentum is not None:
-        _carry_momentum(p, sources)
-    _close(p, following)
+            new, MATRIX, *_remaining(p, source), flip_left=True, equation="dual"
+        )
+    return b.map(name, _total(terms), dict(terms), "dual")
 
 
-def _grow(p: Chunk, sources: tuple[Source, ...]) -> None:
-    """The same of rows over kept keys, and the keys themselves."""
+def _total(terms: Mapping[str, Any]) -> Any:
+    return sp.Add(*(sp.Symbol(term, real=True) for term in terms))
+
+
+def carry_keys(p: Chunk, sources: tuple[Source, ...]) -> None:
+    """Kept keys, and the shares of their rows, at the chunk's end; nothing for a matrix."""
     b, states, c = p.b, p.states, p.c
-    assert states.kept is not None
-    terms = {"kept": _kept(p, c.reach, states.memory, "U_kept")}
-    if states.momentum is not None:
-        terms["carried"] = _kept(p, c.carry, states.momentum, "S_carried")
-    old = b.map("U_left", sp.Add(*(sp.Symbol(t, real=True) for t in terms)), dict(terms), "dual")
-    rows = {f"new{i}": _folded(p, _remaining(p, s)[0]) for i, s in enumerate(sources)}
-    following = _lengthened(p, "U_next", old, rows, "dual")
-    b.plan.following[states.memory] = following
-    if states.momentum is not None:
-        slow = {f"new{i}": _folded(p, _faded(p, s)) for i, s in enumerate(sources)
-                if s.through == "momentum"}  # fmt: skip
-        left = _kept(p, c.fade, states.momentum, "S_kept")
-        b.plan.following[states.momentum] = _lengthened(p, "S_next", left, slow, "momentum")
+    if states.kept is None:
+        return
     keys = _own_keys(p)
     ends = [None if f is None else _end(p, f) for f in (c.reach, c.carry, c.fade)]
     remains = (sources[0].remain, sources[0].fade)
     pairs.carry(b, states.kept, keys, (ends[0], ends[1], ends[2]), remains)
-    _close(p, following)
     if states.anchor is not None:
         pairs.hold_rows(b, states.anchor, keys)
 
 
-def _lengthened(p: Chunk, name: str, old: str, rows: dict[str, str], equation: str) -> str:
-    b = p.b
-    env = {term: (row, ("s", "v")) for term, row in rows.items()}
-    new = b.map(f"{name}_rows", sp.Add(*(sp.Symbol(r, real=True) for r in env)), env, equation)
-    if b.rule.window == 1:
+def _lengthened(p: Chunk, name: str, old: str, rows: list[str], equation: str) -> str:
+    """Rows over kept keys with those of a chunk; windows' rows are added up by token."""
+    b, width = p.b, p.b.rule.window
+    if p.c.rows > 1:
+        rows = [b.call(f"{r}_folded", ("s", "v"), "folded", r, width=width) for r in rows]
+    env = {f"new{i}": (row, ("s", "v")) for i, row in enumerate(rows)}
+    new = b.map(f"{name}_rows", _total(env), env, equation)
+    if width == 1:
         return b.call(name, pairs.ROWS, "append_rows", old, new, equation=equation)
-    return b.call(name, pairs.ROWS, "grown", old, new, equation=equation, tail=b.rule.window - 1)
-
-
-def _folded(p: Chunk, rows: str) -> str:
-    """Windows' rows added up by token."""
-    if p.c.rows == 1:
-        return rows
-    return p.b.call(f"{rows}_folded", ("s", "v"), "folded", rows, width=p.b.rule.window)
+    return b.call(name, pairs.ROWS, "grown", old, new, equation=equation, tail=width - 1)
 
 
 def _own_keys(p: Chunk) -> str:
@@ -150,7 +147,7 @@ def _own_keys(p: Chunk) -> str:
         return b.call("own_keys", ("t", "k"), "newest", k)
     if p.c.banded:
         return b.call("own_keys", ("t", "k"), "own_rows", k, b.featured("q"))
-    return p.roles["write"]
+    return k
 
 
 def _end(p: Chunk, factor: str) -> str:
@@ -159,7 +156,7 @@ def _end(p: Chunk, factor: str) -> str:
     return p.b.call(f"{factor}_end", channel, "last_row" if channel else "last", factor)
 
 
-def _kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
+def kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
     """A state times its decay over the whole chunk."""
     b = p.b
     one = sp.Symbol("state_", real=True)
@@ -198,16 +195,25 @@ def _remaining(p: Chunk, source: Source) -> tuple[str, str]:
     return rows, keys
 
 
-def _carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
+def carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
+    """S at the chunk's end."""
     b, c, states = p.b, p.c, p.states
     assert states.momentum is not None
-    terms = {"kept": _kept(p, c.fade, states.momentum, "S_kept")}
+    terms = {"kept": kept(p, c.fade, states.momentum, f"S{p.tag}_kept")}
+    faded: list[str] = []
     for i, source in enumerate(s for s in sources if s.through == "momentum"):
         rows = _faded(p, source)
-        terms[f"new{i}"] = b.product("S_new", MATRIX, rows, source.keys, flip_left=True,
+        faded.append(rows)
+        if states.kept is not None:
+            continue
+        terms[f"new{i}"] = b.product(f"S{p.tag}_new", MATRIX, rows, source.keys, flip_left=True,
                                      equation="momentum")  # fmt: skip
-    total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
-    b.plan.following[states.momentum] = b.map("S_next", total, dict(terms), "momentum")
+    name = f"{states.momentum}_next"
+    if states.kept is None:
+        following = b.map(name, _total(terms), dict(terms), "momentum")
+    else:
+        following = _lengthened(p, name, terms["kept"], faded, "momentum")
+    b.plan.following[states.momentum] = following
 
 
 def _faded(p: Chunk, source: Source) -> str:
@@ -225,9 +231,11 @@ def _close(p: Chunk, dual: str) -> None:
         return
     b.plan.following[states.anchor] = states.anchor
     memory = linked(b, dual, rule.retained.link, "W_end", end=True)
-    b.plan.closed[states.anchor] = memory
+    b.plan.close(rule.anchor, states.anchor, memory)
     if rule.retained.mode == "prox":
-        b.plan.closed[states.memory] = b.map("B_end", rule.retained.mirror, {"w": memory}, "dual")
+        b.plan.close(
+            rule.anchor, states.memory, b.map("B_end", rule.retained.mirror, {"w": memory}, "dual")
+        )
 
 
 # -- the read-out ----------------------------------------------------------------------------
@@ -241,33 +249,36 @@ def _read(p: Chunk, sources: tuple[Source, ...]) -> None:
         assert p.states.anchor is not None
         read = _anchor_read(p, query)
     elif rule.retained.link.identity and rule.retained.mode == "dual":
-        read = _linear_read(p, sources, query, before=where == "before")
+        read = linear_read(p, sources, query, "y", before=where == "before")
     else:
         read = _linked_read(p, sources, query, before=where == "before")
     read = with_bonus(b, read, query, p.roles)
     b.plan.output = _normalised(p, read, query, sources)
 
 
-def _linear_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: bool) -> str:
+def linear_read(
+    p: Chunk, sources: tuple[Source, ...], query: str, name: str, *, before: bool
+) -> str:
     """reach ∘ (q A_0ᵀ) + carry ∘ (q S_0ᵀ) + (scores ∘ mix) u."""
     b, c, states = p.b, p.c, p.states
     reach, carry = (c.reach_before, c.carry_before) if before else (c.reach, c.carry)
     side = _reading(p, sources[0], query, (reach, carry), before=before)
-    terms = {"old": _from_state(p, query, reach, states.memory, "y_old", before, side)}
+    old, speed = f"{name}_old", f"{name}_speed"
+    terms = {"old": _from_state(p, query, reach, states.memory, old, before, side)}
     if states.momentum is not None:
-        terms["speed"] = _from_state(p, query, carry, states.momentum, "y_speed", before, side)
+        terms["speed"] = _from_state(p, query, carry, states.momentum, speed, before, side)
     for i, source in enumerate(sources):
         weights = c.scores(b, query, source.keys, source.through, before=before, side=side)
-        name = f"y_new{i}" if i else "y_new"
+        new = f"{name}_new{i}" if i else f"{name}_new"
         if c.log_row is not None:
-            terms[f"new{i}"] = b.call(name, ("t", "v"), "decayed_mix", weights, source.rows,
+            terms[f"new{i}"] = b.call(new, ("t", "v"), "decayed_mix", weights, source.rows,
                                       c.log_row, equation="readout")  # fmt: skip
         else:
-            terms[f"new{i}"] = b.product(name, ("t", "v"), weights, source.rows,
+            terms[f"new{i}"] = b.product(new, ("t", "v"), weights, source.rows,
                                          equation="readout")  # fmt: skip
     total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
-    whole = b.map("y", total, dict(terms), "readout")
-    return side.divided(b, whole, "y_mean", "readout")
+    whole = b.map(name, total, dict(terms), "readout")
+    return side.divided(b, whole, f"{name}_mean", "readout")
 
 
 def _reading(
@@ -303,6 +314,16 @@ def _from_state(
 
 def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: bool = False) -> str:
     """The dual at every row, linked, then read: for links that are not the identity."""
+    b = p.b
+    duals = dual_rows(p, sources)
+    if before:
+        duals = b.call("A_before", ("t", *MATRIX), "delayed_states", duals, p.states.memory)
+    memories = linked(b, duals, b.rule.retained.link, "W_rows")
+    return b.call("y", ("t", "v"), "recall", memories, query, equation="readout")
+
+
+def dual_rows(p: Chunk, sources: tuple[Source, ...]) -> str:
+    """The dual after every row, [t, v, k]."""
     b, c, states = p.b, p.c, p.states
     terms: dict[str, Any] = {}
     expr: Any = sp.Integer(0)
@@ -317,16 +338,10 @@ def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: b
             term = term * sp.Symbol(f"{name}f_", real=True)
         expr = expr + term
     for i, source in enumerate(sources):
-        new = c.accumulated(b, source)
+        new = c.accumulated(b, source, f"A{p.tag}_sums")
         terms[f"n{i}_"] = (new, ("t", *MATRIX))
         expr = expr + sp.Symbol(f"n{i}_", real=True)
-    if b.plan.axes(states.memory) == MATRIX and all(t[1] != ("t", *MATRIX) for t in terms.values()):
-        raise AssertionError("a chunk without sources")
-    duals = b.map("A_rows", expr, terms, "dual")
-    if before:
-        duals = b.call("A_before", ("t", *MATRIX), "delayed_states", duals, states.memory)
-    memories = linked(b, duals, b.rule.retained.link, "W_rows")
-    return b.call("y", ("t", "v"), "recall", memories, query, equation="readout")
+    return b.map(f"A{p.tag}_rows", expr, terms, "dual")
 
 
 def _normalised(p: Chunk, read: str, query: str, sources: tuple[Source, ...]) -> str:

@@ -1,10 +1,11 @@
 """Rule → Signature: the operator's arguments and states, described."""
 
+import math
 from typing import Any
 
 from mnemic.codegen.chunk import takes_band
 from mnemic.codegen.plan import Plan
-from mnemic.codegen.support.signature import Coefficient, Signature, State
+from mnemic.codegen.support.signature import Coefficient, Parameter, Signature, State
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import Rule
@@ -33,6 +34,8 @@ STATES = {
     "n": "the normaliser",
     "m": "running maximum of the weights' logarithms",
     "anchor": "the memory at the last chunk's end",
+    "held": "the memory since its last update",
+    "norms": "the norms to which the memory is scaled",
     "P": "inverse second moment of the keys",
     "H": "second moment of the keys",
     "U": "moment of values and keys",
@@ -51,8 +54,8 @@ KEPT = {
 """States of a memory behind a kernel."""
 
 
-def signature(rule: Rule, plan: Plan) -> Signature:
-    """Describe the operator of a rule whose recurrent plan is given."""
+def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
+    """Describe the operator of a rule whose recurrent plan (and start) is given."""
     spec = rule.problem.spec
     window_tails = ("k", "v", *_own_keys(rule)) if rule.window > 1 else ()
     return Signature(
@@ -67,11 +70,14 @@ def signature(rule: Rule, plan: Plan) -> Signature:
         window=rule.window,
         token_weights=rule.gamma == "token" and rule.window > 1,
         banded=takes_band(rule),
-        anchor=rule.anchor if "anchor" in plan.states() else 1,
+        anchor=math.gcd(*plan.closed) if plan.closed else 1,
         diagonal=rule.diagonal,
-        square=bool(getattr(spec.memory, "residual", False)),
+        square=rule.network.adds_input,
         phase=rule.phase,
         chunk=_chunk(rule),
+        params=_params(rule),
+        widths=rule.network.widths,
+        started=tuple(start.following) if start is not None else (),
         features=feature_size(rule),
     )
 
@@ -93,6 +99,8 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
         axes = "k"
     low, high = value_range(scalar)
     meaning = MEANINGS.get(scalar.name, "a coefficient of the spec")
+    if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
+        meaning = "weight of the pair in the regression"
     meaning = f"log of the {meaning}" if scalar.logarithmic else meaning
     micro = scalar.name in ("eta", "delta") and rule.problem.spec.optimizer.micro_steps > 1
     return Coefficient(scalar.argument, meaning, axes, low, high, micro)
@@ -116,13 +124,7 @@ def activated(scalar: Scalar) -> Any:
 
 
 def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]:
-    start = 1 / float(rule.moments.ridge) if rule.moments and rule.moments.ridge else 0.0
-    meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
-    starts = {"P": start, "shares": 1.0}
-    found = [
-        State(n, "".join(plan.axes(n)), meanings.get(n, n), starts.get(n, 0.0))
-        for n in plan.states()
-    ]
+    found = [_state(rule, n, "".join(plan.axes(n))) for n in plan.states()]
     if rule.window > 1:
         names = [*tails, "live"] + (["gamma"] if rule.gamma == "token" else [])
         found += [State(f"{n}_tail", "window", f"the last c - 1 tokens' {n}") for n in names]
@@ -133,10 +135,41 @@ def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]
     return tuple(found)
 
 
+def _state(rule: Rule, name: str, axes: str) -> State:
+    """A state of the forms; a deep memory's are named by role and matrix."""
+    role = name.rstrip("0123456789")
+    matrix = f"W{name.removeprefix(role)}"
+    if not _params(rule):
+        meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
+        return State(name, axes, meanings.get(name, name), _identity(rule, name))
+    meaning = f"{STATES[role]} ({matrix})"
+    return State(name, axes, meaning, begins=role in ("A", "W"), of=matrix)
+
+
+def _params(rule: Rule) -> tuple[Parameter, ...]:
+    """The initial duals; a single matrix starts at zero, where layers would never leave it."""
+    matrices = rule.network.matrices
+    if len(matrices) < 2:
+        return ()
+    return tuple(Parameter(m.name, m.rows, m.columns) for m in matrices)
+
+
+def _identity(rule: Rule, state: str) -> float:
+    """The multiple of the unit matrix that a state starts at: H at λ, unless λ stands beside it;
+    what is left of a kept row that no state tells of."""
+    if rule.kernels is not None:
+        return 1.0 if state == "shares" else 0.0
+    moments = rule.moments
+    if moments is None or moments.constant or moments.ridge == 0:
+        return 0.0
+    ridge = float(moments.ridge)
+    return {"P": 1 / ridge, "H": ridge}.get(state, 0.0)
+
+
 def needs_position(rule: Rule, plan: Plan) -> bool:
     """Whether anything depends on the number of the token."""
     counted = any("n" in plan.axes(name) for name in plan.states())
-    return counted or "anchor" in plan.states() or "t_index" in plan.graph
+    return counted or bool(plan.closed) or "t_index" in plan.graph
 
 
 def _chunk(rule: Rule) -> int:

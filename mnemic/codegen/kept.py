@@ -115,9 +115,9 @@ def _hold(b: Builder, kept: Kept, counts: str | None, keys: str, like: str) -> N
     """The anchor's coefficients: none for later pairs, the memory's where a chunk ends."""
     if kept.anchor is None:
         return
-    plan = b.plan
-    plan.following[kept.anchor] = b.call("anchor_shares_wide", ("n",), "with_zeros", kept.anchor, like)
-    plan.closed[kept.anchor] = counts or b.call("all_ones", ("n",), "ones_of", keys)
+    plan, state = b.plan, kept.anchor
+    plan.following[state] = b.call("anchor_shares_wide", ("n",), "with_zeros", state, like)
+    plan.close(b.rule.anchor, state, counts or b.call("all_ones", ("n",), "ones_of", keys))
 
 
 def hold_rows(b: Builder, anchor: str, like: str) -> None:

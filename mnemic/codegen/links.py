@@ -20,7 +20,7 @@ def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = Fa
     entry = sp.Symbol("dual_", real=True)
     expr = None if link.expr is None else link.expr.subs(sym.a, entry)
     if link.normaliser == "none" and expr is not None:
-        return b.map(name, expr, {"dual_": dual, **_values(b, expr, end)}, "link")
+        return b.map(name, expr, {"dual_": dual, **values_of(b, expr, end)}, "link")
     if link.normaliser == "norm":
         return _of_norm(b, dual, expr, name, float(link.power), end=end)
     if link.normaliser == "root":
@@ -33,19 +33,36 @@ def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = Fa
     scale = scale_of(b, link, dual, end)
     if link.normaliser == "ball":
         return b.call(name, axes, "ball", dual, *scale, equation="link")
-    exponent = b.map("exponent", expr, {"dual_": dual, **_values(b, expr, end)})
+    exponent = b.map("exponent", expr, {"dual_": dual, **values_of(b, expr, end)})
     return b.call(name, axes, "simplex", exponent, *scale, equation="link", over=link.over)
 
 
 def _of_norm(b: Builder, dual: str, expr: Any, name: str, power: float, *, end: bool) -> str:
-    """link(A) = ν link(A/ν), so that no power of a small entry underflows."""
+    """link(A) = ν^d link(A/ν) of degree d, so that no power of a small entry underflows."""
     axes = b.plan.axes(dual)
     nu = b.call("nu", axes[:-2], "entry_norm", dual, power=power)
     entry, unit, size = sp.symbols("dual_ unit_ nu_", real=True)
     env: dict[str, Any] = {"dual_": dual, "nu_": (nu, axes[:-2])}
+    degree = degree_of(expr, entry)
+    if degree is None:
+        expr = expr.subs(sym.nu, size)
+        return b.map(name, expr, {**env, **values_of(b, expr, end)}, "link")
     ratio = b.map(f"{dual}_unit", entry / size, env)
-    expr = size * expr.subs({sym.nu: 1, entry: unit})
-    return b.map(name, expr, {**env, "unit_": ratio, **_values(b, expr, end)}, "link")
+    expr = size**degree * expr.subs({sym.nu: 1, entry: unit})
+    return b.map(name, expr, {**env, "unit_": ratio, **values_of(b, expr, end)}, "link")
+
+
+def degree_of(expr: Any, entry: Any) -> Any | None:
+    """d, where scaling the dual by c scales its link by c^d; None where no d does.
+
+    >>> dual = sp.Symbol("dual", real=True)
+    >>> degree_of(dual / sym.nu**2, dual), degree_of(dual / (1 + sym.nu), dual)
+    (-1, None)
+    """
+    c = sp.Symbol("c", positive=True)
+    scaled = expr.subs({entry: c * entry, sym.nu: c * sym.nu}, simultaneous=True)
+    degree = sp.simplify(sp.diff(scaled, c) / scaled * c)
+    return degree if degree.is_number else None
 
 
 def rooted(
@@ -64,7 +81,8 @@ def rooted(
     return b.plan.add(name, axes, op, "link")
 
 
-def _values(b: Builder, expr: Any, end: bool) -> dict[str, str]:
+def values_of(b: Builder, expr: Any, end: bool) -> dict[str, str]:
+    """The coefficients of an expression; with ``end`` those of a chunk's last row."""
     found = b.coefficients(expr)
     if not end:
         return found
@@ -78,12 +96,12 @@ def scale_of(b: Builder, link: Link, like: str, end: bool = False) -> tuple[str,
     expr = b.rule.problem.value(str(link.scale), link.scale)
     if not expr.free_symbols:
         return (b.call("scale", (), "constant", like, value=float(expr)),)
-    return (b.map("scale", expr, _values(b, expr, end)),)
+    return (b.map("scale", expr, values_of(b, expr, end)),)
 
 
 def _function(b: Builder, expr: Any, end: bool) -> tuple[str, tuple[str, ...]]:
     """A one-argument function of coefficients as a lambda's source, and the coefficients."""
-    env = _values(b, expr, end)
+    env = values_of(b, expr, end)
     names = list(env)
     matrix = {n: n for n in names}
     body = print_torch(expr, matrix)

@@ -33,7 +33,7 @@ def solve(b: Builder, states: States, roles: dict[str, str], c: Coefficients) ->
     through = "memory" if rule.momentum is None else "momentum"
     if not b.predicts:
         rows = b.error(rule.error.signal, None, roles["value"], roles["predict"], "u", _factor(b))
-        return (_source(b, c, rows, roles["write"], through),)
+        return (source_of(b, c, rows, roles["write"], through),)
     if rule.structure.algebra == "frozen":
         return _frozen(b, states, roles, c, through)
     side = _predicting(b, states, roles, c, through)
@@ -46,7 +46,7 @@ def solve(b: Builder, states: States, roles: dict[str, str], c: Coefficients) ->
         rows = _solved(b, _base(b, states, roles, c, side), roles, _inverse(b, c, mixing, roles))
     else:
         rows = _residual(b, mixing, _base(b, states, roles, c, side), roles)
-    return (_source(b, c, rows, roles["write"], through),)
+    return (source_of(b, c, rows, roles["write"], through),)
 
 
 def _predicting(
@@ -85,7 +85,8 @@ def _factor(b: Builder) -> Any:
     return -b.rate * gain * weight
 
 
-def _source(b: Builder, c: Coefficients, rows: str, keys: str, through: str) -> Source:
+def source_of(b: Builder, c: Coefficients, rows: str, keys: str, through: str) -> Source:
+    """Written rows with their keys, and what of them is left at the chunk's end."""
     mix = c.mix[through]
     remain = None if mix is None else b.call(f"{mix}_end", ("s",), "last_row", mix)
     fade = c.fades
@@ -101,9 +102,7 @@ def _faded_band(b: Builder, fade: str) -> str:
     return b.call("fades_window", ("s",), "vector_matrix", fade, band)
 
 
-def _base(
-    b: Builder, states: States, roles: dict[str, str], c: Coefficients, side: Side
-) -> str:
+def _base(b: Builder, states: States, roles: dict[str, str], c: Coefficients, side: Side) -> str:
     """Predictions from the state at the chunk's start."""
     predict = _seen_by_channel(b, c, roles["predict"])
     times = c.rows
@@ -139,9 +138,7 @@ def _on_rows(b: Builder, factor: str | None, times: int) -> str | None:
     return b.call(f"{factor}_flat", ("s", *channel), function, factor, times=times)
 
 
-def _mixing(
-    b: Builder, c: Coefficients, targets: str, keys: str, through: str, side: Side
-) -> str:
+def _mixing(b: Builder, c: Coefficients, targets: str, keys: str, through: str, side: Side) -> str:
     """L: what the prediction of row t sees of what row s wrote, strictly lower triangular."""
     if c.log_channel is not None:
         targets = _seen_by_channel(b, c, targets)
@@ -235,8 +232,8 @@ def _split(
                     "erased_alone", _factor(b))  # fmt: skip
     erased = b.product("erased", rows_of(b, roles), inverse, start, equation="error")
     return (
-        _source(b, c, erased, roles["erase"], direct),
-        _source(b, c, written, roles["write"], through),
+        source_of(b, c, erased, roles["erase"], direct),
+        source_of(b, c, written, roles["write"], through),
     )
 
 
@@ -254,11 +251,11 @@ def _frozen(
         written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
                           _factor(b))  # fmt: skip
         return (
-            _source(b, c, erased, roles["erase"], direct),
-            _source(b, c, written, roles["write"], through),
+            source_of(b, c, erased, roles["erase"], direct),
+            source_of(b, c, written, roles["write"], through),
         )
     rows = headed(b, base, roles, _factor(b), "u")
-    return (_source(b, c, rows, roles["write"], through),)
+    return (source_of(b, c, rows, roles["write"], through),)
 
 
 def _at_anchor(b: Builder, states: States, roles: dict[str, str]) -> str:

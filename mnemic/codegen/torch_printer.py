@@ -23,7 +23,8 @@ FUNCTIONS: dict[str, str] = {
     "sigmoid": "torch.sigmoid",
     "softplus": "F.softplus",
     "logsigmoid": "F.logsigmoid",
-    "normal_cdf": "torch.special.ndtr",
+    "normal_cdf": "ops.normal_cdf",
+    "gelu": "F.gelu",
     "round": "ops.rounded",
     "Abs": "torch.abs",
 }
@@ -38,6 +39,37 @@ def _fragile(value: Any) -> bool:
     """Whether an expression has points without a finite derivative."""
     powers = [p for p in value.atoms(sp.Pow) if p.base.free_symbols]
     return value.has(sp.log) or any(not (p.exp.is_integer and p.exp.is_positive) for p in powers)
+
+
+def _fraction(product: Any) -> tuple[Any, Any]:
+    """Numerator and denominator by the product's own factors; exp(−z) stays: 1/exp(z) overflows."""
+    above, below = [], []
+    for factor in sp.Mul.make_args(product):
+        base, power = factor.as_base_exp()
+        divides = base != sp.E and power.could_extract_minus_sign()
+        if divides:
+            below.append(base**-power)
+        elif factor.is_Rational:
+            above.append(sp.Integer(factor.p))
+            below.append(sp.Integer(factor.q))
+        else:
+            above.append(factor)
+    return sp.Mul(*above), sp.Mul(*below)
+
+
+gelu: Any = sp.Function("gelu")
+"""x Φ(x), printed as PyTorch's."""
+
+
+def _with_gelu(product: Any) -> Any:
+    """x Φ(x) among the factors of a product as one function."""
+    factors = list(sp.Mul.make_args(product))
+    for factor in factors:
+        if isinstance(factor, sym.normal_cdf) and factor.args[0] in factors:
+            factors.remove(factor)
+            factors.remove(factor.args[0])
+            return sp.Mul(gelu(factor.args[0]), *factors)
+    return product
 
 
 class TorchPrinter(StrPrinter):
@@ -113,13 +145,13 @@ class TorchPrinter(StrPrinter):
         return f"{inner} ** {self.parenthesize(power, PRECEDENCE['Pow'])}"
 
     def _print_Mul(self, expr: Any) -> str:
-        above, below = expr.as_numer_denom() if not expr.has(sp.Piecewise) else (expr, sp.S.One)
-        if below == 1 or below.is_number:
-            return self._factors(expr)
+        above, below = _fraction(_with_gelu(expr))
+        if below == 1:
+            return self._factors(above)
         return f"{self._factors(above)} / {self.parenthesize(below, PRECEDENCE['Pow'])}"
 
     def _factors(self, expr: Any) -> str:
-        coefficient, rest = expr.as_coeff_Mul()
+        coefficient, rest = expr.as_independent(*expr.free_symbols, as_Add=False)
         factors = [self.parenthesize(f, PRECEDENCE["Mul"]) for f in sp.Mul.make_args(rest)]
         if coefficient == 1:
             return " * ".join(factors)

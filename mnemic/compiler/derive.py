@@ -4,11 +4,13 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler import error_signal, kernelised, retention, steps
+from mnemic.compiler import error_signal, kernelised, retention, stated_link, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
+from mnemic.compiler.network import network
+from mnemic.compiler.network_text import backward_lines, forward_lines
 from mnemic.compiler.problem import Problem, state
-from mnemic.compiler.rule import Derived, Moments, Rule
+from mnemic.compiler.rule import Applied, Derived, Moments, Rule
 from mnemic.dsl.memory import Diagonal
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
@@ -43,9 +45,10 @@ def _derive(problem: Problem) -> Rule:
     alpha, rows = _decays(problem)
     anchor = spec.optimizer.anchor.chunk
     split = _splits(problem, step.error)
+    applied, layers = _applied(spec), network(spec.memory, spec.optimizer.every)
     facts = Facts(
         problem, step.error, retained, moments, _per(problem, step.rate),
-        rows != 1, anchor,
+        rows != 1, anchor, layers, applied,
     )  # fmt: skip
     structure = classify(facts)
     momentum = problem.scalar("theta")
@@ -62,6 +65,8 @@ def _derive(problem: Problem) -> Rule:
         momentum=None if momentum is None else momentum.expr,
         momentum_on=getattr(spec.optimizer.momentum, "on", "gradient"),
         retained=retained,
+        network=layers,
+        applied=applied,
         moments=moments,
         window=spec.window if isinstance(spec.window, int) else 1,
         gamma=_gamma(problem),
@@ -78,7 +83,8 @@ def _decays(problem: Problem) -> tuple[Any, Any]:
     """The decay of key channels or heads, and that of the state's rows (value channels)."""
     alpha, beta = problem.value("alpha"), problem.value("beta")
     scalar = problem.scalar("alpha")
-    if scalar is not None and scalar.per == "value" and not isinstance(problem.spec.memory, Diagonal):
+    by_row = scalar is not None and scalar.per == "value"
+    if by_row and not isinstance(problem.spec.memory, Diagonal):
         return sp.Integer(1), alpha * beta
     return alpha, beta
 
@@ -86,6 +92,11 @@ def _decays(problem: Problem) -> tuple[Any, Any]:
 def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     optimizer = problem.spec.optimizer
     rate = problem_rate(problem, _own_rate(problem))
+    many = len(network(problem.spec.memory).matrices) > 1
+    if many and (optimizer.method in STEPS or optimizer.rate.normalized):
+        raise steps.NoClosedForm(
+            "an implicit, flowing or normalised step is derived for a memory that is linear in W"
+        )
     plain_keys = len({problem.keys[r] for r in ("predict", "erase", "write")}) == 1
     disguised = optimizer.method in STEPS or optimizer.rate.normalized
     if disguised and not (plain_keys and window_of(problem.spec) == 1):
@@ -97,6 +108,16 @@ def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     return STEPS.get(optimizer.method, steps.plain)(error, rate)
 
 
+def _applied(spec: Spec) -> Applied:
+    """O and the norms that the memory is held to."""
+    optimizer = spec.optimizer
+    kinds: dict[str, Any] = {"muon": "newton-schulz", "adam": "adam"}
+    kind = kinds.get(optimizer.method, "identity")
+    steps_taken = optimizer.ns_steps if kind == "newton-schulz" else 0
+    outside = optimizer.rate_at == "outside"
+    return Applied(kind, steps_taken, outside, spec.retention.normalize)
+
+
 def _own_rate(problem: Problem) -> Any:
     """η, or the δ of an implicit step."""
     return problem.value("delta" if problem.spec.optimizer.method == "implicit" else "eta")
@@ -104,7 +125,8 @@ def _own_rate(problem: Problem) -> Any:
 
 def problem_rate(problem: Problem, rate: Any) -> Any:
     """η, with the token weight γ of a window of one folded in."""
-    if window_of(problem.spec) == 1 and _gamma(problem) is not None:
+    steps_once = problem.spec.optimizer.method not in ("exact", "batch")  # those weigh pairs
+    if steps_once and window_of(problem.spec) == 1 and _gamma(problem) is not None:
         return rate * sym.coefficient("gamma")
     return rate
 
@@ -117,6 +139,8 @@ def _gamma(problem: Problem) -> str | None:
 def _retained(problem: Problem, rate: Any) -> retention.Retained:
     entry = problem.spec.retention
     leader = entry.view == "ftrl"
+    if problem.link is not None and entry.link is not None:
+        return stated_link.retained(problem.link, entry.link.power)
     if problem.divergence is not None:
         if problem.penalty != 0:
             raise retention.Refused("a global term beside an f-divergence has no closed form")
@@ -142,13 +166,23 @@ def _moments(problem: Problem, error: error_signal.ErrorSignal) -> Moments | Non
             "enough for a quadratic loss (bias: l2) only"
         )
     ridge = sp.diff(problem.penalty, sym.w, 2)
-    if not ridge.is_number:
-        raise retention.Refused("the ridge of an exact minimiser is a number (it starts P at I/λ)")
-    constant = getattr(problem.spec.weights, "ridge", "forgotten") == "constant"
+    fades = type(problem.spec.weights).word() == "geometric"
     if optimizer.method == "exact" and ridge == 0:
         raise retention.Refused("the exact minimiser needs a ridge: retention.global: {l2: λ > 0}")
-    steps_taken = optimizer.inner_steps if optimizer.method == "batch" else 0
-    return Moments(ridge, steps_taken, constant)
+    constant = getattr(problem.spec.weights, "ridge", "forgotten") == "constant"
+    if fades and not constant and not ridge.is_number:
+        raise retention.Refused(
+            "a ridge that is forgotten with the pairs is where the state starts, H_0 = λI, so it "
+            "is a number; with weights: {kind: geometric, ridge: constant} it may be learned"
+        )
+    weight = sym.coefficient("gamma") if _gamma(problem) == "token" else sp.Integer(1)
+    stays = constant or not ridge.is_number
+    if optimizer.method == "batch":
+        return Moments(ridge, optimizer.inner_steps, stays, weight, fades)
+    solver = optimizer.solver
+    iterations = solver.iterations if solver.kind == "conjugate-gradients" else 0
+    weight = weight * problem.value("eta")
+    return Moments(ridge, 0, stays, weight, fades, iterations, solver.tolerance)
 
 
 def _splits(problem: Problem, error: error_signal.ErrorSignal) -> bool:
@@ -194,6 +228,10 @@ def _trail(
     if step.error.signal != loss_error.signal:
         found.append(Derived("step", sp.Eq(sym.e, step.error.signal), step.reason))
     found.append(Derived("slope", step.error.slope, "∂e/∂ŷ, for the class and the backward pass"))
-    found += [Derived(title, equation, "retention") for title, equation in retained.steps]
+    layers = network(problem.spec.memory)
+    if len(layers.matrices) > 1:
+        found += [Derived("layer", text, "forward pass") for text in forward_lines(layers)]
+        found += [Derived("chain rule", text, "∂ℓ/∂W") for text in backward_lines(layers)]
+    found += [Derived(title, equation, retained.reason) for title, equation in retained.steps]
     found.append(Derived("class", structure.kind, structure.reason))
     return tuple(found)

@@ -56,6 +56,8 @@ class Problem:
     kernels: Kernels | None
     keys: dict[str, Any]
     scalars: tuple[Scalar, ...]
+    link: Any | None = None
+    """The link from the dual to the memory, where the spec states it."""
 
     def scalar(self, name: str) -> Scalar | None:
         """The coefficient of that name, if the problem has one."""
@@ -77,7 +79,7 @@ def state(spec: Spec) -> Problem:
     table = {s.name: s.symbol if s.argument else s.expr for s in scalars}
     loss = read(spec.bias.text, {**table, "e": sym.e, "y": sym.y, "v": sym.v, "n": sym.n})
     local, constraint = spec.retention.local, spec.retention.constraint
-    text = spec.features.text
+    text, link = spec.features.text, spec.retention.link
     return Problem(
         spec=spec,
         loss=loss,
@@ -93,6 +95,7 @@ def state(spec: Spec) -> Problem:
         kernels=kernels_of(spec.features),
         keys=read_keys(spec, table),
         scalars=scalars,
+        link=None if link is None else read(link.expr, {**table, "a": sym.a, "nu": sym.nu}),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.kernels import Kernels
+from mnemic.compiler.network import Network
 from mnemic.compiler.problem import Problem, Scalar
 from mnemic.compiler.retention import Retained
 
@@ -48,15 +49,49 @@ class Derived:
 
 @dataclass(frozen=True)
 class Moments:
-    """An exact or batch solution from running moments H = Σ k kᵀ, U = Σ v kᵀ.
+    """An exact or batch solution from running moments H = Σ w k kᵀ, U = Σ w v kᵀ.
 
     ``ridge`` λ, ``steps`` full-batch gradient steps from the origin (0: the exact minimiser),
-    ``constant`` whether the ridge stays under forgetting.
+    ``constant`` whether the ridge stands beside H, where forgetting leaves it alone (otherwise H
+    starts at λI), ``weight`` what a pair weighs when it comes, ``fades`` whether the weights
+    forget, ``iterations`` the most of conjugate gradients (0: a direct solve), ``tolerance`` their
+    relative residual.
     """
 
     ridge: Any
     steps: int
     constant: bool
+    weight: Any
+    fades: bool
+    iterations: int = 0
+    tolerance: float = 0.0
+
+    @property
+    def inverted(self) -> bool:
+        """Whether P = H⁻¹ can be carried: the ridge starts H and nothing is added to it."""
+        return self.steps == 0 and self.iterations == 0 and not self.constant
+
+
+@dataclass(frozen=True)
+class Applied:
+    """O: what of a step S enters the dual, A_t = decay ∘ A_{t−1} + gain·O(S_t).
+
+    ``newton-schulz`` takes ``steps`` iterations towards the nearest semi-orthogonal matrix; with
+    ``outside`` the rate multiplies O(S) in place of the gradient. ``normalize`` scales the rows or
+    columns of W to their norms at the start, where the memory moves.
+    """
+
+    kind: Literal["identity", "newton-schulz", "adam"] = "identity"
+    steps: int = 0
+    outside: bool = False
+    normalize: str = "none"
+
+
+def layered(network: Network, applied: Applied) -> bool:
+    """Whether a memory has layers, intervals, an O or norms."""
+    held = any(matrix.every > 1 for matrix in network.matrices)
+    plain = applied.kind == "identity" and applied.normalize == "none"
+    return len(network.matrices) > 1 or held or not plain
 
 
 @dataclass(frozen=True)
@@ -79,6 +114,8 @@ class Rule:
     momentum: Any | None
     momentum_on: str
     retained: Retained
+    network: Network
+    applied: Applied
     moments: Moments | None
     window: int
     gamma: str | None
@@ -108,6 +145,17 @@ class Rule:
     def diagonal(self) -> bool:
         """Whether every value channel is a memory by itself (an elementwise state)."""
         return type(self.problem.spec.memory).word() == "diagonal"
+
+    @property
+    def layered(self) -> bool:
+        """Whether it takes more than one linear memory's forms: layers, O, intervals or norms."""
+        return layered(self.network, self.applied)
+
+    @property
+    def intervals(self) -> tuple[int, ...]:
+        """Numbers of tokens after which something moves: the anchor, held matrices."""
+        found = {self.anchor, *(matrix.every for matrix in self.network.matrices)}
+        return tuple(sorted(found - {1}))
 
     @property
     def headed(self) -> bool:

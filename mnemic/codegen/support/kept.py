@@ -12,6 +12,9 @@ from .signature import Signature, State
 LEAD = 2
 """B and H stand before a state's own axes."""
 
+MEMORY = "memory."
+"""What the states of a layer's memory are called by, beside attention."""
+
 States = dict[str, Tensor]
 
 
@@ -101,9 +104,9 @@ def joined(signature: Signature, states: Sequence[Mapping[str, Tensor]]) -> Stat
     found = {}
     axes = {s.name: s.axes for s in names(signature)}
     for name in states[0]:
-        parts = [s[name] for s in states]
-        if name in axes:
-            parts = _padded(parts, axes[name])
+        parts, own = [s[name] for s in states], name.removeprefix(MEMORY)
+        if own in axes:
+            parts = _padded(parts, axes[own])
         found[name] = torch.cat(parts)
     return found
 

@@ -43,9 +43,7 @@ def row_top(logits: Tensor, coefficients: Tensor | None = None) -> Tensor:
     return torch.where(torch.isfinite(top), top, 0.0)
 
 
-def row_tops(
-    past: Tensor, new: Tensor, mix: Tensor, coefficients: Tensor | None = None
-) -> Tensor:
+def row_tops(past: Tensor, new: Tensor, mix: Tensor, coefficients: Tensor | None = None) -> Tensor:
     """The same over kept pairs [..., C, n] and a chunk's own [..., C, S] with coefficients mix."""
     held = torch.cat([_weighed(past.detach(), coefficients), _weighed(new.detach(), mix)], -1)
     return row_top(held)
@@ -91,7 +89,7 @@ def newest(x: Tensor) -> Tensor:
 
 
 def own_rows(x: Tensor, like: Tensor) -> Tensor:
-    """A chunk's rows without the tail before them: [..., c − 1 + C, K], [..., C, ·] → [..., C, K]."""
+    """A chunk's rows without the tail before them: [..., c − 1 + C, K] → [..., C, K]."""
     return x[..., x.shape[-2] - like.shape[-2] :, :]
 
 

@@ -1,15 +1,16 @@
 """The operator: checks, documents and masks around a rule's generated forms."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from . import kept
-from .arguments import check, fail, one_of
-from .run import Form, Run, States
+from .arguments import check, check_params, fail, one_of
+from .reading import Reader, Reading, readable
+from .run import Form, Run, States, parameters
 from .signature import Coefficient, Signature
 
 
@@ -18,13 +19,15 @@ class Operator:
     """A compiled rule: ``out, state = rule(q, k, v, **coefficients)``.
 
     ``recurrent`` and ``chunk`` are the generated forms, ``start`` gives the memory at the start
-    of a document. ``rule.coefficients`` and ``rule.state`` name what the rule takes and carries.
+    of a document, ``reader`` reads it as it stands. ``rule.coefficients`` and ``rule.state`` name
+    what the rule takes and carries.
     """
 
     signature: Signature
     recurrent: Form
     chunk: Form | None
-    start: Callable[..., Tensor] | None
+    start: Callable[..., States] | None
+    reader: Reader | None = None
 
     @property
     def name(self) -> str:
@@ -35,6 +38,11 @@ class Operator:
     def coefficients(self) -> Mapping[str, Coefficient]:
         """Each coefficient by name, with its meaning, shape and range."""
         return {c.name: c for c in self.signature.coefficients}
+
+    @property
+    def params(self) -> Mapping[str, str]:
+        """Each parameter of a deep memory by name, with its shape."""
+        return {p.name: str(p) for p in self.signature.params}
 
     @property
     def state(self) -> Mapping[str, str]:
@@ -66,15 +74,16 @@ class Operator:
         q, k [B, T, H, d_k], v [B, T, H, d_v] (k, v [B, T, n, H, ·] with n steps a token), used as
         given; coefficients as ``rule.coefficients`` says; ``form`` recurrent, chunk or auto;
         ``mask`` [B, T], False for tokens that leave the state alone; ``cu_seqlens`` [documents+1]
-        for documents packed into B = 1. Returns out [B, T, H, d_v] and the final state, or None.
+        for documents packed into B = 1; ``params`` the initial duals of a deep memory, [H, …], as
+        ``rule.params`` says. Returns out [B, T, H, d_v] and the final state, or None.
         Raises ``ArgumentError`` (a ValueError) for what does not fit.
         """
         check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
         one_of(self.signature, "form", form, ("auto", *self.signature.forms))
-        if params:
-            raise fail(self.signature, f"params: this rule has none; read {', '.join(params)}")
+        params = params or {}
+        check_params(self.signature, params, initial_state or {}, q, k, v)
         self._check_state(initial_state)
-        call = _Call(self, form, chunk_size)
+        call = _Call(self, form, chunk_size, params)
         vectors = {"q": q, "k": k, "v": v, **coefficients}
         dtype = v.dtype
         if dtype in (torch.float16, torch.bfloat16):
@@ -87,6 +96,60 @@ class Operator:
         else:
             out, final = call.batch(vectors, state)
         return out.to(dtype), final if output_final_state else None
+
+    def begin(
+        self, q: Tensor, k: Tensor, v: Tensor, *, params: Mapping[str, Tensor] | None = None,
+        **coefficients: Tensor,
+    ) -> States:  # fmt: skip
+        """The state before a document's first token; the arguments are of that token, T = 1."""
+        check(self.signature, q, k, v, coefficients, None, None)
+        check_params(self.signature, params or {}, {}, q, k, v)
+        vectors = {"q": q, "k": k, "v": v, **coefficients}
+        if v.dtype in (torch.float16, torch.bfloat16):
+            vectors = {name: x.float() for name, x in vectors.items()}
+        call = _Call(self, "auto", None, params or {})
+        return Run(call, vectors, {}).before({name: x[:, :0] for name, x in vectors.items()})
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """The coefficients that ``read`` takes: those of the read-out, of a link, of a start."""
+        forms = [form for form in (self.reader, self.start) if form is not None]
+        names = {name for form in forms for name in parameters(form)}
+        return tuple(name for name in self.coefficients if name in names)
+
+    @property
+    def read_states(self) -> tuple[str, ...]:
+        """The carried states that ``read`` looks at."""
+        names = set() if self.reader is None else set(parameters(self.reader))
+        apart = ("position", "angle")
+        return tuple(name for name in self.state if name in names or name in apart)
+
+    def read(
+        self,
+        q: Tensor,
+        state: Mapping[str, Tensor],
+        *,
+        heads: int | None = None,
+        value_dim: int | None = None,
+        **coefficients: Tensor,
+    ) -> Tensor:
+        """M(W, φ(q)) with the memory as ``state`` has it: nothing is written, and nothing decays.
+
+        q [B, T, heads, d_k], every token of which sees the same memory; coefficients as
+        ``rule.reading`` names them; ``heads`` H and ``value_dim`` d_v where the state is empty.
+        Returns [B, T, heads, d_v]. Raises ``ArgumentError`` for what does not fit, and where the
+        rule's read-out cannot be told from its write.
+        """
+        if self.reader is None:
+            raise fail(self.signature, "read: this rule is read only as it is written")
+        self._check_state(state)
+        given = readable(
+            self.signature, q, state, heads, value_dim, coefficients, self.reading
+        )  # fmt: skip
+        if q.dtype in (torch.float16, torch.bfloat16):
+            given = {name: x.float() for name, x in given.items()}
+        kept = {name: x for name, x in state.items() if name in self.read_states}
+        return _Call(self, "auto", None).read(self.reader, given, kept).to(q.dtype)
 
     def _check_state(self, state: Mapping[str, Tensor] | None) -> None:
         names = tuple(s.name for s in self.signature.states)
@@ -101,6 +164,7 @@ class _Call:
     operator: Operator
     form: str
     chunk_size: int | None
+    params: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def signature(self) -> Signature:
@@ -140,17 +204,41 @@ class _Call:
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
         """A plain batch; where positions differ, rows of one position are run together."""
-        position = state.get("position")
-        if position is None or position.unique().numel() <= 1:
+        if not _apart(state):
             return Run(self, vectors, state).result()
         outs, finals, order = [], [], []
-        for value in position.unique():
-            rows = (position == value).nonzero()[:, 0]
-            piece = {name: x[rows] for name, x in vectors.items()}
-            out, final = Run(self, piece, {n: x[rows] for n, x in state.items()}).result()
+        for rows, piece, own in _by_position(vectors, state):
+            out, final = Run(self, piece, own).result()
             outs.append(out)
             finals.append(final)
             order.append(rows)
         back = torch.argsort(torch.cat(order))
         joined = kept.joined(self.signature, finals)
         return torch.cat(outs)[back], {name: x[back] for name, x in joined.items()}
+
+    def read(self, reader: Reader, vectors: dict[str, Tensor], state: States) -> Tensor:
+        """The read-out of a state, batches and rows as in ``batch``."""
+        if not _apart(state):
+            return Reading(self, reader, vectors, state).read()
+        outs, order = [], []
+        for rows, piece, own in _by_position(vectors, state):
+            outs.append(Reading(self, reader, piece, own).read())
+            order.append(rows)
+        return torch.cat(outs)[torch.argsort(torch.cat(order))]
+
+
+def _apart(state: States) -> bool:
+    """Whether rows stand at different positions."""
+    position = state.get("position")
+    return position is not None and position.unique().numel() > 1
+
+
+def _by_position(
+    vectors: dict[str, Tensor], state: States
+) -> Iterator[tuple[Tensor, dict[str, Tensor], States]]:
+    """The rows of a batch that stand at one position, together."""
+    position = state["position"]
+    for value in position.unique():
+        rows = (position == value).nonzero()[:, 0]
+        piece = {name: x[rows] for name, x in vectors.items()}
+        yield rows, piece, {name: x[rows] for name, x in state.items()}

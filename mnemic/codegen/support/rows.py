@@ -24,13 +24,25 @@ def subtract_product(addend: Tensor, left: Tensor, right: Tensor) -> Tensor:
 
 
 def recall(memory: Tensor, x: Tensor) -> Tensor:
-    """M x: [..., V, K], [..., K] → [..., V]."""
+    """M x: [..., V, K], [..., K] → [..., V]; where x alone has a first axis T, for each of them."""
+    if x.ndim == memory.ndim:
+        return (x.movedim(0, -2) @ memory.mT).movedim(-2, 0)
     return (x[..., None, :] @ memory.mT)[..., 0, :]
 
 
 def recall_rows(memory: Tensor, x: Tensor) -> Tensor:
     """M x for every row: [..., V, K], [..., r, K] → [..., r, V]."""
     return x @ memory.mT
+
+
+def pull(memory: Tensor, x: Tensor) -> Tensor:
+    """Mᵀ x: [..., V, K], [..., V] → [..., K]."""
+    return (x[..., None, :] @ memory)[..., 0, :]
+
+
+def pull_rows(memory: Tensor, x: Tensor) -> Tensor:
+    """Mᵀ x for every row: [..., V, K], [..., r, V] → [..., r, K]."""
+    return x @ memory
 
 
 def recall_row(vector: Tensor, x: Tensor) -> Tensor:
@@ -108,6 +120,13 @@ def lower_ones_of(like: Tensor) -> Tensor:
     """[..., C, K] → [..., C, C] lower triangle of ones."""
     size = like.shape[-2]
     return like.new_ones(size, size).tril().expand(*like.shape[:-2], size, size)
+
+
+def unit_of(like: Tensor) -> Tensor:
+    """[..., C, K] → [..., C, C] unit matrix."""
+    size = like.shape[-2]
+    eye = torch.eye(size, dtype=like.dtype, device=like.device)
+    return eye.expand(*like.shape[:-2], size, size)
 
 
 def running_product(x: Tensor) -> Tensor:
@@ -200,6 +219,11 @@ def stable_reach(log_decay: Tensor, start: Tensor, m: Tensor) -> Tensor:
     return torch.exp(log_decay.cumsum(-1) + start[..., None] - m)
 
 
+def normal_cdf(x: Tensor) -> Tensor:
+    """Φ(x), exact far out on both sides."""
+    return 0.5 * torch.erfc(x * -(0.5**0.5))
+
+
 def layer_norm(z: Tensor) -> Tensor:
     """LayerNorm without affine over the last axis, ε = 1e-5."""
     return torch.nn.functional.layer_norm(z, z.shape[-1:], eps=1e-5)
@@ -212,6 +236,21 @@ def layer_norm_vjp(grad: Tensor, z: Tensor) -> Tensor:
     unit = centred * scale
     inner = grad - grad.mean(-1, keepdim=True) - unit * (grad * unit).mean(-1, keepdim=True)
     return inner * scale
+
+
+def last_of(x: Tensor) -> Tensor:
+    """[..., C, V, K] → [..., V, K]: the last row's matrix."""
+    return x[..., -1, :, :]
+
+
+def replaced_last(y: Tensor, last: Tensor) -> Tensor:
+    """[..., C, V] with its last row replaced."""
+    return torch.cat([y[..., :-1, :], last[..., None, :]], -2)
+
+
+def accumulate_states(weights: Tensor, states: Tensor) -> Tensor:
+    """Σ_s weights_ts X_s: [..., C, C], [..., C, V, K] → [..., C, V, K]."""
+    return (weights @ states.flatten(-2)).unflatten(-1, states.shape[-2:])
 
 
 def turned(x: Tensor, angle: Tensor) -> Tensor:

@@ -87,6 +87,8 @@ def statement(rule: Rule) -> str:
     retention = type(spec.retention.local).word()
     extra = type(spec.retention.global_).word()
     kept = f"retention {retention}" + (f" with {extra}" if extra != "none" else "")
+    if spec.retention.link is not None:
+        kept = "a stated link in place of a retention"
     return f"minimise {data} over W, {kept} ({spec.retention.view}), by {spec.optimizer.method}"
 
 
@@ -125,6 +127,11 @@ def approximations(rule: Rule) -> tuple[str, ...]:
                      "of the exponential kernel")  # fmt: skip
     if word == "taylor":
         found.append(f"finite features: exp to order {getattr(spec.features, 'order', '')}")
+    if rule.moments is not None and rule.moments.iterations:
+        found.append(
+            f"conjugate gradients in a chunk: to a relative residual of {rule.moments.tolerance:g} "
+            f"or some roundings of the dtype, within {rule.moments.iterations} iterations"
+        )
     if rule.retained.link.expr is None:
         found.append("the link is a root found numerically")
     return tuple(found)

@@ -90,8 +90,9 @@ def _start(spec: Spec, token: Token) -> Memory:
     write, value = token.pair.write, token.pair.value
     diagonal = type(spec.memory).word() == "diagonal"
     shape = torch.Size([len(value), 1 if diagonal else len(write)])
-    matrix = resting(spec, shape, token.names)
-    zero = torch.zeros_like(matrix)
+    zero = torch.zeros(shape, dtype=torch.float64)
+    solves = spec.optimizer.method in ("exact", "batch")
+    matrix = zero if solves else resting(spec, shape, token.names)
     return Memory(matrix, zero, zero, matrix)
 
 
@@ -155,5 +156,7 @@ def _reference(spec: Spec, memory: Memory, token: Token, decay: Tensor) -> Tenso
 def _plain(spec: Spec) -> bool:
     """Whether the retention is ½‖W − W'‖² and nothing else."""
     entry = spec.retention
+    if entry.link is not None:
+        return False
     kinds = (type(entry.local).word(), type(entry.global_).word(), type(entry.constraint).word())
     return kinds == ("l2", "none", "none")

@@ -159,7 +159,8 @@ def _token(
     residual = getattr(spec.memory, "residual", False)
     seen = maps.seen(raw["predict"], roles["predict"])
     asked = Query(seen, raw["predict"] if residual else k)
-    pair = Pair(asked, roles["erase"], roles["write"], roles["value"], gamma, plain)
+    own_weight = names["eta"] if spec.optimizer.method == "exact" else tensor(1)
+    pair = Pair(asked, roles["erase"], roles["write"], roles["value"], gamma, plain, own_weight)
     return Token(pair, query, names)
 
 
