@@ -6,7 +6,7 @@ from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.network import Network
 from mnemic.compiler.problem import Problem
 from mnemic.compiler.retention import Retained
-from mnemic.compiler.rule import Applied, Moments, Structure, layered
+from mnemic.compiler.rule import Applied, Fit, Moments, Structure, layered
 from mnemic.dsl.memory import Diagonal
 
 UNBOUNDED_STEPS = (
@@ -18,6 +18,11 @@ UNBOUNDED_STEPS = (
 KEPT = "the feature map is known only by its kernel, so the keys are kept with their rows"
 LAYERS = "layers behind a kernel are derived but not compiled yet"
 
+FITS = {
+    "mean": "the pairs themselves are kept, and each query takes their weighted mean",
+    "linear": "the pairs themselves are kept, and each query solves a weighted regression of them",
+    "interpolation": "the pairs themselves are kept, with a factor of their kernel matrix",
+}
 UNSTATED = (
     "an f-divergence multiplies a memory that starts uniform, and layers that start alike learn "
     "alike: it is not compiled for this memory; use retention.local kl with a simplex"
@@ -40,6 +45,7 @@ class Facts:
     anchor: int
     network: Network
     applied: Applied
+    fit: Fit | None = None
 
     @property
     def linear(self) -> bool:
@@ -57,24 +63,10 @@ class Facts:
         return tuple(max(self.anchor, matrix.every) for matrix in self.network.matrices)
 
 
-def not_compiled(problem: Problem) -> Structure | None:
-    """The class and the one sentence for what a later release compiles."""
-    spec = problem.spec
-    if type(spec.memory).word() in ("nonparametric", "interpolation"):
-        return Structure(
-            "nonparametric",
-            "the memory is the kept pairs themselves",
-            (),
-            "memories that keep the pairs are derived but not compiled yet",
-        )
-    return None
-
-
 def classify(facts: Facts) -> Structure:
     """Name the class from the derivatives; ``language.md`` lists the tests."""
-    missing = not_compiled(facts.problem)
-    if missing is not None:
-        return missing
+    if facts.fit is not None:
+        return Structure("nonparametric", FITS[facts.fit.kind], BOTH)
     if facts.problem.kernels is not None and facts.layered:
         return Structure("kernelised", KEPT, (), LAYERS)
     found = _of_matrix(facts)

@@ -12,9 +12,6 @@ from .signature import Signature, State
 LEAD = 2
 """B and H stand before a state's own axes."""
 
-MEMORY = "memory."
-"""What the states of a layer's memory are called by, beside attention."""
-
 States = dict[str, Tensor]
 
 
@@ -104,7 +101,8 @@ def joined(signature: Signature, states: Sequence[Mapping[str, Tensor]]) -> Stat
     found = {}
     axes = {s.name: s.axes for s in names(signature)}
     for name in states[0]:
-        parts, own = [s[name] for s in states], name.removeprefix(MEMORY)
+        parts = [s[name] for s in states]
+        own = name.removeprefix("memory.")  # a hybrid's name for it
         if own in axes:
             parts = _padded(parts, axes[own])
         found[name] = torch.cat(parts)

@@ -220,11 +220,9 @@ class _Call:
         """The read-out of a state, batches and rows as in ``batch``."""
         if not _apart(state):
             return Reading(self, reader, vectors, state).read()
-        outs, order = [], []
-        for rows, piece, own in _by_position(vectors, state):
-            outs.append(Reading(self, reader, piece, own).read())
-            order.append(rows)
-        return torch.cat(outs)[torch.argsort(torch.cat(order))]
+        pieces = list(_by_position(vectors, state))
+        outs = [Reading(self, reader, piece, own).read() for _, piece, own in pieces]
+        return torch.cat(outs)[torch.argsort(torch.cat([rows for rows, _, _ in pieces]))]
 
 
 def _apart(state: States) -> bool:
@@ -236,9 +234,7 @@ def _apart(state: States) -> bool:
 def _by_position(
     vectors: dict[str, Tensor], state: States
 ) -> Iterator[tuple[Tensor, dict[str, Tensor], States]]:
-    """The rows of a batch that stand at one position, together."""
-    position = state["position"]
-    for value in position.unique():
-        rows = (position == value).nonzero()[:, 0]
-        piece = {name: x[rows] for name, x in vectors.items()}
-        yield rows, piece, {name: x[rows] for name, x in state.items()}
+    """The rows of a batch that stand at one position: their numbers, arguments and states."""
+    for position in state["position"].unique():
+        rows = (state["position"] == position).nonzero()[:, 0]
+        yield rows, {n: x[rows] for n, x in vectors.items()}, {n: x[rows] for n, x in state.items()}

@@ -69,11 +69,9 @@ def _sizes(
     signature: Signature, q: Tensor, state: Mapping[str, Tensor]
 ) -> tuple[int | None, int | None]:
     """The heads H and d_v that a state tells."""
-    rows = [s.name for s in signature.states if s.axes == "nv" and s.name in state]
-    if rows:
-        return state[rows[0]].shape[1], state[rows[0]].shape[-1]
-    matrices = [s.name for s in signature.states if s.axes == "vk" and s.name in state]
+    matrices = [s.name for s in signature.states if s.axes in ("vk", "nv") and s.name in state]
     if not matrices:
         return None, q.shape[-1] if signature.diagonal else None
     matrix = state[matrices[0]]
-    return matrix.shape[1], q.shape[-1] if signature.diagonal else matrix.shape[-2]
+    kept = next(s.kept for s in signature.states if s.name == matrices[0])
+    return matrix.shape[1], q.shape[-1] if signature.diagonal else matrix.shape[-1 if kept else -2]

@@ -11,12 +11,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from mnemic.compiler.oracle import stated_local
 from mnemic.compiler.oracle.stated_retention import diverge, dual_of, resting, retain
 from mnemic.compiler.oracle.stated_steps import Pair, gradient, past_solution, predict, whole_step
 from mnemic.compiler.oracle.stated_tokens import Token, tokens
 from mnemic.compiler.oracle.statement import tensor
 from mnemic.compiler.problem import Problem
 from mnemic.dsl.spec import Spec
+
+SPOKEN = ("linear", "diagonal", "nonparametric", "interpolation")
+"""Memories that this oracle speaks."""
 
 
 class Unstated(Exception):
@@ -44,7 +48,12 @@ def stated(
     batch, _, heads = q.shape[:3]
 
     def lane(b: int, h: int) -> Tensor:
-        return _lane(spec, tokens(problem, q, k, v, coefficients, b, h))
+        sequence = tokens(problem, q, k, v, coefficients, b, h)
+        return (
+            _lane(spec, sequence)
+            if problem.similarity is None
+            else stated_local.lane(spec, sequence)
+        )
 
     return torch.stack([torch.stack([lane(b, h) for h in range(heads)], 1) for b in range(batch)])
 
@@ -54,7 +63,7 @@ def unspoken(problem: Problem) -> str | None:
     spec = problem.spec
     memory, optimizer = type(spec.memory).word(), spec.optimizer
     told = {
-        f"a memory of the kind '{memory}'": memory not in ("linear", "diagonal")
+        f"a memory of the kind '{memory}'": memory not in SPOKEN
         and getattr(spec.memory, "depth", 2) != 1,
         "a whole step behind a kernel": problem.kernels is not None
         and optimizer.method in ("implicit", "flow"),
@@ -66,7 +75,7 @@ def unspoken(problem: Problem) -> str | None:
         "a normaliser": spec.readout.normalizer != "none" or optimizer.rate.normalized,
         "a smooth stand-in": getattr(spec.bias, "smooth", None) is not None,
         "an infinite rate": optimizer.rate.value == float("inf"),
-        f"the method '{optimizer.method}'": optimizer.method in ("muon", "adam", "nonparametric"),
+        f"the method '{optimizer.method}'": optimizer.method in ("muon", "adam"),
         "a renormalised memory": spec.retention.normalize != "none",
     }
     return next((what for what, holds in told.items() if holds), None)
