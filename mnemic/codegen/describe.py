@@ -62,7 +62,7 @@ KEPT = {
 def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
     """Describe the operator of a rule whose recurrent plan (and start) is given."""
     spec = rule.problem.spec
-    windowed = rule.window > 1 and not rule.keeps_pairs
+    windowed = rule.window > 1 and rule.fit is None
     window_tails = ("k", "v", *_own_keys(rule)) if windowed else ()
     return Signature(
         name=rule.name,
@@ -73,8 +73,8 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         steps=spec.optimizer.micro_steps,
         inner=spec.optimizer.inner_steps if rule.moments is None else 1,
         once=tuple(s.argument for s in rule.scalars if s.name in ("alpha", "beta") and s.argument),
-        window=1 if rule.keeps_pairs else rule.window,
-        span=rule.window if rule.keeps_pairs and rule.window > 1 else 0,
+        window=1 if rule.fit is not None else rule.window,
+        span=rule.window if rule.fit is not None and rule.window > 1 else 0,
         token_weights=rule.gamma == "token" and rule.window > 1,
         banded=takes_band(rule),
         anchor=math.gcd(*plan.closed) if plan.closed else 1,
@@ -182,7 +182,7 @@ def needs_position(rule: Rule, plan: Plan) -> bool:
 def _chunk(rule: Rule) -> int:
     """Rows a chunk: all where pairs are fitted, few where there are many matrices (channels as
     heads, windows as rows), more where every chunk reads all kept keys."""
-    if rule.keeps_pairs:
+    if rule.fit is not None:
         return 0
     if rule.kernels is not None and rule.window == 1:
         return 64
