@@ -25,7 +25,7 @@ def check(problem: Problem, error: ErrorSignal, gain: Any, per: dict[Any, str]) 
     """
     if problem.kernels is None:
         return
-    for kernel in (problem.kernels.predict, problem.kernels.read):
+    for kernel in problem.kernels.both:
         if not kernel.expr.has(sym.s):
             raise Refused(f"the kernel {kernel.expr} does not depend on s = k·x")
     for role in ("erase", "write"):

@@ -45,6 +45,11 @@ class Kernels:
     read: Kernel
 
     @property
+    def both(self) -> tuple[Kernel, Kernel]:
+        """κ1 and κ2."""
+        return (self.predict, self.read)
+
+    @property
     def normalised(self) -> bool:
         """Whether either divides its rows by their sums."""
         return self.predict.normalised or self.read.normalised

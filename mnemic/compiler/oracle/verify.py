@@ -53,7 +53,7 @@ def _plan(rule: Rule) -> Iterator[tuple[str, Callable[[Rule], float], float]]:
     yield "slope", verify_error.slope, 1e-8
     if method not in ("exact", "batch") and rule.fit is None:
         yield "link" if spec.retention.link is not None else "retention", retention, 1e-7
-    if rule.structure.missing is None and unspoken(rule.problem) is None:
+    if rule.structure.missing is None and unspoken(spec) is None:
         yield "recurrence", recurrence, 1e-8
 
 
