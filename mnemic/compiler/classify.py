@@ -15,6 +15,9 @@ UNBOUNDED_STEPS = (
     "w**2/2 to the generator"
 )
 
+KEPT = "the feature map is known only by its kernel, so the keys are kept with their rows"
+LAYERS = "layers behind a kernel are derived but not compiled yet"
+
 FITS = {
     "mean": "the pairs themselves are kept, and each query takes their weighted mean",
     "linear": "the pairs themselves are kept, and each query solves a weighted regression of them",
@@ -60,26 +63,21 @@ class Facts:
         return tuple(max(self.anchor, matrix.every) for matrix in self.network.matrices)
 
 
-def not_compiled(problem: Problem) -> Structure | None:
-    """The class and the one sentence for what a later release compiles."""
-    spec = problem.spec
-    if not spec.features.finite:
-        return Structure(
-            "kernelised",
-            "the feature map is known only by its kernel, so the keys are kept",
-            (),
-            "kernels without a finite feature map are derived but not compiled yet",
-        )
-    return None
-
-
 def classify(facts: Facts) -> Structure:
     """Name the class from the derivatives; ``language.md`` lists the tests."""
     if facts.fit is not None:
         return Structure("nonparametric", FITS[facts.fit.kind], BOTH)
-    missing = not_compiled(facts.problem)
-    if missing is not None:
-        return missing
+    if facts.problem.kernels is not None and facts.layered:
+        return Structure("kernelised", KEPT, (), LAYERS)
+    found = _of_matrix(facts)
+    if facts.problem.kernels is None:
+        return found
+    reason = f"{KEPT}; of the rows: {found.reason}"
+    return Structure("kernelised", reason, found.forms, found.missing, rows=found.kind)
+
+
+def _of_matrix(facts: Facts) -> Structure:
+    """The class of the memory as a matrix."""
     if facts.retained.bounded:
         return Structure("sequential", "the link is not the identity", (), UNBOUNDED_STEPS)
     if facts.moments is not None:

@@ -208,6 +208,8 @@ class Run:
                 found[state.name] = self._read_state(state.name, given, shape)
             elif state.begins and state.of in self.params:
                 found[state.name] = self._param(state.of)
+            elif state.kept:
+                found[state.name] = self.like.new_full(shape, state.identity)
             elif state.identity:
                 eye = torch.eye(shape[-1], dtype=self.like.dtype, device=self.like.device)
                 found[state.name] = (state.identity * eye).expand(shape)

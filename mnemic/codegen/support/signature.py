@@ -38,7 +38,8 @@ class State:
     axes: str
     meaning: str
     identity: float = 0.0
-    """Its start as a multiple of the unit matrix (zero elsewhere)."""
+    """Its start as a multiple of the unit matrix (zero elsewhere); what a kept number is where it
+    is missing."""
     begins: bool = False
     """Whether it starts at its parameter (the dual of a deep memory)."""
     of: str = ""

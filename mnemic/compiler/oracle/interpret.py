@@ -34,8 +34,9 @@ def interpret(
     State: ``W`` (under an identity link), or ``A`` and ``W``; ``S``; ``anchor``; ``angle``;
     ``position``; ``tail.…`` of the window; ``n.…`` of the normaliser, ``slots.…`` of the
     companion memory; ``H``, ``U``, ``ridge`` of exact and batch solutions. Each has W's layout,
-    [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], or 2 for 1 under a phase). Memories of kept
-    pairs have the operator's states, [B, H, n, …].
+    [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], or 2 for 1 under a phase). Behind a kernel W
+    has a column for each kept pair, and the state their keys ``K`` and coefficients ``shares``;
+    fitted pairs have the operator's states, [B, H, n, …].
     """
     start = {name: x.double() for name, x in (initial_state or {}).items() if name != "position"}
     if initial_state and "position" in initial_state:

@@ -116,7 +116,10 @@ def unspoken(spec: Spec) -> str | None:
     """What of the spec this oracle does not speak."""
     optimizer = spec.optimizer
     told = {
-        "a kernel without a finite map": not spec.features.finite,
+        "layers behind a kernel": not spec.features.finite and has_layers(spec),
+        "a whole step behind a kernel": not spec.features.finite
+        and optimizer.method in ("implicit", "flow"),
+        "rows of weights over their sums": _over_sums(spec),
         "slots": getattr(spec.memory, "slots", None) is not None,
         "a phase": spec.retention.phase is not None,
         "a bonus": spec.readout.bonus is not None,
@@ -127,6 +130,13 @@ def unspoken(spec: Spec) -> str | None:
     }
     missing = next((what for what, holds in told.items() if holds), None)
     return stated_deep.unspoken(spec) if missing is None and has_layers(spec) else missing
+
+
+def _over_sums(spec: Spec) -> bool:
+    """Whether a kernel's weights are divided by their sum."""
+    entry = spec.features
+    read = getattr(entry, "readout", None) or entry
+    return "row" in (getattr(entry, "normalise", "none"), getattr(read, "normalise", "none"))
 
 
 def _lane(spec: Spec, sequence: list[list[Token]]) -> Tensor:
