@@ -7,6 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from . import kept
 from .arguments import check, check_params, fail, one_of
 from .reading import Reader, Reading, readable
 from .run import Form, Run, States, parameters
@@ -186,7 +187,7 @@ class _Call:
             out, final = self.batch(piece, own)
             outs.append(out)
             finals.append(final)
-        return torch.cat(outs, 1), _joined(finals)
+        return torch.cat(outs, 1), kept.joined(self.signature, finals)
 
     def masked(
         self, vectors: dict[str, Tensor], state: States, mask: Tensor
@@ -202,20 +203,29 @@ class _Call:
             whole = out.new_zeros(1, mask.shape[1], *out.shape[2:])
             outs.append(whole.index_copy(1, index, out))
             finals.append(final)
-        return torch.cat(outs), _joined(finals)
+        return torch.cat(outs), kept.joined(self.signature, finals)
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
-        """A plain batch; where positions differ, rows are run apart."""
+        """A plain batch; where positions differ, rows of one position are run together."""
         if not _apart(state):
             return Run(self, vectors, state).result()
-        runs = [self.batch(*piece) for piece in _by_row(vectors, state)]
-        return torch.cat([out for out, _ in runs]), _joined([final for _, final in runs])
+        outs, finals, order = [], [], []
+        for rows, piece, own in _by_position(vectors, state):
+            out, final = Run(self, piece, own).result()
+            outs.append(out)
+            finals.append(final)
+            order.append(rows)
+        back = torch.argsort(torch.cat(order))
+        joined = kept.joined(self.signature, finals)
+        return torch.cat(outs)[back], {name: x[back] for name, x in joined.items()}
 
     def read(self, reader: Reader, vectors: dict[str, Tensor], state: States) -> Tensor:
         """The read-out of a state, batches and rows as in ``batch``."""
         if not _apart(state):
             return Reading(self, reader, vectors, state).read()
-        return torch.cat([self.read(reader, *piece) for piece in _by_row(vectors, state)])
+        pieces = list(_by_position(vectors, state))
+        outs = [Reading(self, reader, piece, own).read() for _, piece, own in pieces]
+        return torch.cat(outs)[torch.argsort(torch.cat([rows for rows, _, _ in pieces]))]
 
 
 def _apart(state: States) -> bool:
@@ -224,14 +234,10 @@ def _apart(state: States) -> bool:
     return position is not None and position.unique().numel() > 1
 
 
-def _by_row(
+def _by_position(
     vectors: dict[str, Tensor], state: States
-) -> Iterator[tuple[dict[str, Tensor], States]]:
-    """Each row of a batch by itself."""
-    for row in range(vectors["q"].shape[0]):
-        piece = {name: x[row : row + 1] for name, x in vectors.items()}
-        yield piece, {name: x[row : row + 1] for name, x in state.items()}
-
-
-def _joined(states: list[States]) -> States:
-    return {name: torch.cat([s[name] for s in states]) for name in states[0]}
+) -> Iterator[tuple[Tensor, dict[str, Tensor], States]]:
+    """The rows of a batch that stand at one position: their numbers, arguments and states."""
+    for position in state["position"].unique():
+        rows = (state["position"] == position).nonzero()[:, 0]
+        yield rows, {n: x[rows] for n, x in vectors.items()}, {n: x[rows] for n, x in state.items()}

@@ -76,7 +76,9 @@ def _sizes(
         if name in params:
             return params[name].shape[0], params[name].shape[1]
     for told in signature.states:
-        if told.name in state and told.axes == "vk" and (not told.of or told.of in last):
-            matrix = state[told.name]
-            return matrix.shape[1], q.shape[-1] if signature.diagonal else matrix.shape[-2]
+        matrix = told.axes in ("vk", "nv") and (not told.of or told.of in last)
+        if told.name in state and matrix:
+            x = state[told.name]
+            width = x.shape[-1 if told.kept else -2]
+            return x.shape[1], q.shape[-1] if signature.diagonal else width
     return None
