@@ -95,7 +95,7 @@ def carried(p: Chunk, sources: tuple[Source, ...]) -> str:
     for i, source in enumerate(sources):
         name = f"A{p.tag}_new{i}" if i else f"A{p.tag}_new"
         terms[f"new{i}"] = b.product(
-            name, MATRIX, *_remaining(p, source), flip_left=True, equation="dual"
+            name, MATRIX, *remaining(p, source), flip_left=True, equation="dual"
         )
     total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
     return b.map(f"{states.memory}_next", total, dict(terms), "dual")
@@ -119,7 +119,7 @@ def kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
     return b.map(name, expr, env, "dual")
 
 
-def _remaining(p: Chunk, source: Source) -> tuple[str, str]:
+def remaining(p: Chunk, source: Source) -> tuple[str, str]:
     """The written rows and their keys, decayed to the chunk's end."""
     b, c = p.b, p.c
     rows, keys = source.rows, source.keys

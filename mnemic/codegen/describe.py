@@ -23,6 +23,7 @@ MEANINGS = {
     "lam": "strength of the global retention",
     "phase": "angle by which a complex decay turns, in radians",
     "bonus": "extra weight of the current token",
+    "levels": "weight of each level of the Fenwick tree, the nearest tokens first",
     "scale": "what the entries sum to",
     "radius": "largest norm of the memory",
 }
@@ -62,6 +63,7 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         diagonal=rule.diagonal,
         square=bool(getattr(spec.memory, "residual", False)),
         phase=rule.phase,
+        levels=rule.levels,
         chunk=_chunk(rule),
         params=_params(rule),
         widths=rule.network.widths,
@@ -83,8 +85,7 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
         axes = "k"
     if scalar.name == "gamma" and rule.gamma == "window" and rule.window > 1:
         axes = "c"
-    if scalar.name == "phase":
-        axes = "k"
+    axes = {"phase": "k", "levels": "l"}.get(scalar.name, axes)
     low, high = value_range(scalar)
     meaning = MEANINGS.get(scalar.name, "a coefficient of the spec")
     meaning = f"log of the {meaning}" if scalar.logarithmic else meaning
@@ -142,7 +143,7 @@ def _params(rule: Rule) -> tuple[Parameter, ...]:
 
 def needs_position(rule: Rule, plan: Plan) -> bool:
     """Whether anything depends on the number of the token."""
-    return bool(plan.closed) or "t_index" in plan.graph
+    return bool(plan.closed) or "t_index" in plan.graph or rule.levels > 0
 
 
 def _chunk(rule: Rule) -> int:

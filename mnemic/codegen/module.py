@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import chunk, deep, emit, layer, moments, recurrent, slots
+from mnemic.codegen import chunk, deep, emit, layer, levels, moments, recurrent, slots
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import signature
 from mnemic.codegen.fuse import fuse
@@ -66,6 +66,8 @@ def _builders(rule: Rule) -> tuple[Callable[[Rule], Plan], Callable[[Rule], Plan
         return moments.recurrent, moments.chunk
     if rule.layered:
         return deep.recurrent, deep.chunk
+    if rule.levels:
+        return levels.recurrent, levels.chunk
     return recurrent.build, chunk.build
 
 

@@ -31,13 +31,15 @@ def solve(b: Builder, states: States, roles: dict[str, str], c: Coefficients) ->
     rule = b.rule
     through = "memory" if rule.momentum is None else "momentum"
     if not b.predicts:
-        rows = b.error(rule.error.signal, None, roles["value"], roles["predict"], "u", _factor(b))
+        rows = b.error(
+            rule.error.signal, None, roles["value"], roles["predict"], "u", step_factor(b)
+        )
         return (source_of(b, c, rows, roles["write"], through),)
     if rule.structure.kind == "frozen":
         return _frozen(b, states, roles, c, through)
     if rule.split:
         return _split(b, states, roles, c, through)
-    mixing = _mixing(b, c, roles["predict"], roles["write"], through)
+    mixing = mixing_of(b, c, roles["predict"], roles["write"], through)
     if rule.error.affine:
         rows = _affine(b, states, roles, c, mixing)
     else:
@@ -50,7 +52,7 @@ def rows_of(b: Builder, roles: dict[str, str]) -> tuple[str, str]:
     return b.plan.axes(roles["value"])[0], "v"
 
 
-def _factor(b: Builder) -> Any:
+def step_factor(b: Builder) -> Any:
     """−η, with the window's weight where rows are a window's; a band holds both itself."""
     rule = b.rule
     if rule.window > 1 and not b.slot:
@@ -79,7 +81,7 @@ def _faded_band(b: Builder, fade: str) -> str:
 
 def _base(b: Builder, states: States, roles: dict[str, str], c: Coefficients) -> str:
     """Predictions from the state at the chunk's start."""
-    predict = _seen_by_channel(b, c, roles["predict"])
+    predict = seen_by_channel(b, c, roles["predict"])
     times = c.rows
     base = from_state(b, c, predict, _on_rows(b, c.reach_seen, times), states.memory, "base",
                       row_decay=False)  # fmt: skip
@@ -91,7 +93,7 @@ def _base(b: Builder, states: States, roles: dict[str, str], c: Coefficients) ->
     return b.map("predicted", one + two, {"x_": base, "y_": speed}, "prediction")
 
 
-def _seen_by_channel(b: Builder, c: Coefficients, predict: str) -> str:
+def seen_by_channel(b: Builder, c: Coefficients, predict: str) -> str:
     """Prediction keys times the decay that the gradient sees, where it differs by channel."""
     rule = b.rule
     if c.log_channel is None or rule.seen == 1:
@@ -113,10 +115,10 @@ def _on_rows(b: Builder, factor: str | None, times: int) -> str | None:
     return b.call(f"{factor}_flat", ("s", *channel), function, factor, times=times)
 
 
-def _mixing(b: Builder, c: Coefficients, targets: str, keys: str, through: str) -> str:
+def mixing_of(b: Builder, c: Coefficients, targets: str, keys: str, through: str) -> str:
     """L: what the prediction of row t sees of what row s wrote, strictly lower triangular."""
     if c.log_channel is not None:
-        targets = _seen_by_channel(b, c, targets)
+        targets = seen_by_channel(b, c, targets)
         return c.channel_call(b, f"{targets}_{keys}_L", targets, keys, through, before=True)
     raw = b.product(f"{targets}_{keys}", ("t", "s"), targets, keys, flip_right=True)
     seen = c.seen[through]
@@ -130,10 +132,10 @@ def _mixing(b: Builder, c: Coefficients, targets: str, keys: str, through: str) 
     return b.call(f"{raw}_L", ("t", "s"), "strictly_lower", mixed, rows=c.rows)
 
 
-def _inverse(b: Builder, c: Coefficients, mixing: str, roles: dict[str, str]) -> str:
+def inverse_of(b: Builder, c: Coefficients, mixing: str, roles: dict[str, str]) -> str:
     """(I + η slope ∘ L)⁻¹."""
     rule = b.rule
-    weight = -_factor(b) * rule.error.slope
+    weight = -step_factor(b) * rule.error.slope
     if weight != 1:
         env: dict[str, Any] = b.row_coefficients(weight)
         if weight.has(sym.kappa):
@@ -149,13 +151,13 @@ def _inverse(b: Builder, c: Coefficients, mixing: str, roles: dict[str, str]) ->
 def _affine(b: Builder, states: States, roles: dict[str, str], c: Coefficients, mixing: str) -> str:
     """u = known − Σ erasing·stateᵀ: the inverse is applied for all chunks at once."""
     axes = rows_of(b, roles)
-    whole = -_factor(b) * b.rule.error.signal
+    whole = -step_factor(b) * b.rule.error.signal
     scalar, rest = whole.as_independent(sym.y, sym.v, as_Add=False)
-    inverse = _rated(b, _inverse(b, c, mixing, roles), scalar, roles)
+    inverse = _rated(b, inverse_of(b, c, mixing, roles), scalar, roles)
     offset = b.error(rest.subs(sym.y, 0), None, roles["value"], roles["predict"], "target",
                      sp.Integer(-1))  # fmt: skip
     rows = b.product("u_known", axes, inverse, offset, equation="error")
-    predict = _seen_by_channel(b, c, roles["predict"])
+    predict = seen_by_channel(b, c, roles["predict"])
     one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
     for state, factor in ((states.memory, c.reach_seen), (states.momentum, c.carry_seen)):
         if state is None:
@@ -193,16 +195,16 @@ def _split(
     rule = b.rule
     direct = "memory" if rule.momentum_on == "write" else through
     written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
-                      _factor(b))  # fmt: skip
+                      step_factor(b))  # fmt: skip
     base = _base_split(b, states, roles, c, direct)
-    known = _mixing(b, c, roles["predict"], roles["write"], through)
+    known = mixing_of(b, c, roles["predict"], roles["write"], through)
     added = b.product("base_written", rows_of(b, roles), known, written)
     one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
     whole = b.map("base_whole", one + two, {"x_": base, "y_": added}, "prediction")
-    mixing = _mixing(b, c, roles["predict"], roles["erase"], direct)
-    inverse = _inverse(b, c, mixing, roles)
+    mixing = mixing_of(b, c, roles["predict"], roles["erase"], direct)
+    inverse = inverse_of(b, c, mixing, roles)
     start = b.error(rule.error.slope * sym.y, whole, roles["value"], roles["predict"],
-                    "erased_alone", _factor(b))  # fmt: skip
+                    "erased_alone", step_factor(b))  # fmt: skip
     erased = b.product("erased", rows_of(b, roles), inverse, start, equation="error")
     return (
         source_of(b, c, erased, roles["erase"], direct),
@@ -228,14 +230,14 @@ def _frozen(
     if rule.split:
         direct = "memory" if rule.momentum_on == "write" else through
         erased = b.error(rule.error.slope * sym.y, base, roles["value"], roles["predict"],
-                         "erased", _factor(b))  # fmt: skip
+                         "erased", step_factor(b))  # fmt: skip
         written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
-                          _factor(b))  # fmt: skip
+                          step_factor(b))  # fmt: skip
         return (
             source_of(b, c, erased, roles["erase"], direct),
             source_of(b, c, written, roles["write"], through),
         )
-    rows = headed(b, base, roles, _factor(b), "u")
+    rows = headed(b, base, roles, step_factor(b), "u")
     return (source_of(b, c, rows, roles["write"], through),)
 
 
@@ -245,7 +247,7 @@ def _residual(b: Builder, mixing: str, base: str, roles: dict[str, str]) -> str:
     Where e depends on ŷ − v alone, the unknown is the residual R = ŷ − v.
     """
     one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
-    factor, axes = _factor(b), rows_of(b, roles)
+    factor, axes = step_factor(b), rows_of(b, roles)
     function = error_functions(b, roles)
     if factor != 1:  # u = −η e: the rate stands in the system's columns
         env = {n: (q, ("s",)) for n, q in b.row_coefficients(factor).items()}

@@ -2,6 +2,7 @@
 
 from .chunks import *  # noqa: F403
 from .features import features as features
+from .levels import *  # noqa: F403
 from .links import *  # noqa: F403
 from .matrices import *  # noqa: F403
 from .moments import *  # noqa: F403
