@@ -6,7 +6,7 @@ levels, and each other at the level of the highest digit in which their numbers 
 y = Q W₀ᵀ + P w the chunk form of the plain rule, it is y_t = Σ_ℓ λ_tℓ Q_t W_ℓᵀ + ((P ∘ λ) w)_t.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy as sp
@@ -160,34 +160,43 @@ def _additive(p: Chunk, query: str) -> Inside:
 def _affine(p: Chunk, query: str) -> Inside:
     """Erased rows solve (I + D L) x = −D ŷ, ŷ being what the state and the written rows give."""
     b, c, roles = p.b, p.c, p.roles
-    written = _written(p)
-    attends = c.scores(b, query, roles["write"], "memory", before=False)
     erases = c.scores(b, query, roles["erase"], "memory", before=False)
     inverse = inverse_of(b, c, mixing_of(b, c, roles["predict"], roles["erase"], "memory"), roles)
-    steep = -step_factor(b) * b.rule.error.slope
     seen = reached(b, seen_by_channel(b, c, roles["predict"]), c.reach_seen)
-    env = {"x_": seen, **_with_kappa(b, steep, roles, ("t",))}
-    steeped = b.map("steep", steep * ONE, env)
-    erasing = b.product("erasing", ("t", "k"), inverse, steeped, equation="error")
+    erasing = b.product("erasing", ("t", "k"), inverse, _steep(p, "steep", seen), equation="error")
     taken = b.product("taken", ("t", "k"), erases, erasing)
     reads = b.map("reads", ONE - TWO, {"x_": reached(b, query, c.reach), "y_": taken})
-    if not b.rule.split:
-        attends = b.product("attends", ("t", "s"), attends, inverse)
-        rows = b.product("u", ("t", "v"), inverse, written, equation="error")
-        source = source_of(b, c, rows, roles["write"], "memory")
-        return Inside(reads, attends, written, (source,), erasing)
+    if b.rule.split:
+        return _apart(p, query, erases, inverse, Inside(reads, "", _written(p), (), erasing))
+    written = _written(p)
+    attends = b.product("attends", ("t", "s"), erases, inverse)
+    rows = b.product("u", ("t", "v"), inverse, written, equation="error")
+    source = source_of(b, c, rows, roles["write"], "memory")
+    return Inside(reads, attends, written, (source,), erasing)
+
+
+def _apart(p: Chunk, query: str, erases: str, inverse: str, inside: Inside) -> Inside:
+    """Written and erased rows under keys of their own."""
+    b, c, roles = p.b, p.c, p.roles
+    writes = c.scores(b, query, roles["write"], "memory", before=False)
     mixing = mixing_of(b, c, roles["predict"], roles["write"], "memory")
-    env = {"x_": (mixing, ("t", "s")), **_with_kappa(b, steep, roles, ("t",))}
-    lost = b.product("lost", ("t", "s"), inverse, b.map("steep_mixing", steep * ONE, env))
+    lost = b.product("lost", ("t", "s"), inverse, _steep(p, "steep_mixing", mixing))
     off = b.product("attends_lost", ("t", "s"), erases, lost)
-    attends = b.map("attends", ONE - TWO, {"x_": attends, "y_": off})
-    taken = b.product("u_taken", ("t", "v"), lost, written, equation="error")
+    attends = b.map("attends", ONE - TWO, {"x_": writes, "y_": off})
+    taken = b.product("u_taken", ("t", "v"), lost, inside.written, equation="error")
     rows = b.map("u_lost", -ONE, {"x_": taken})
     sources = (
-        source_of(b, c, written, roles["write"], "memory"),
+        source_of(b, c, inside.written, roles["write"], "memory"),
         source_of(b, c, rows, roles["erase"], "memory"),
     )
-    return Inside(reads, attends, written, sources, erasing)
+    return replace(inside, attends=attends, sources=sources)
+
+
+def _steep(p: Chunk, name: str, rows: str) -> str:
+    """η slope ∘ rows."""
+    factor = -step_factor(p.b) * p.b.rule.error.slope
+    env: dict[str, Any] = {"x_": rows, **_with_kappa(p.b, factor, p.roles, ("t",))}
+    return p.b.map(name, factor * ONE, env)
 
 
 def _read(p: Chunk, inside: Inside) -> str:

@@ -3,7 +3,8 @@
 Positions count from zero. Token t sees token s at the level of the highest binary digit in which
 t and s differ, counted from one; at level 0 it sees itself. So level ℓ ≥ 1 is there where digit
 ℓ − 1 of t is set, and holds 2^(ℓ−1) tokens; after token t the buckets below the lowest set digit
-of t + 1 become one. States hold levels 1, 2, …: [M, L, V, K].
+of t + 1 become one. States hold levels 1 to L, the last of which no token of the tree reads:
+[M, L, V, K] (or as many as there are tokens for).
 """
 
 import torch
@@ -33,7 +34,7 @@ def aligned_pieces(position: int, tokens: int, size: int, most: int) -> list[tup
 
 
 def trimmed(state: Tensor, levels: int) -> Tensor:
-    """The levels that are needed: [..., L − 1, V, K] → [..., levels, V, K]."""
+    """The levels that are needed: [..., L, V, K] → [..., levels, V, K]."""
     return state[..., :levels, :, :]
 
 
@@ -64,13 +65,15 @@ def recall_levels(memories: Tensor, x: Tensor) -> Tensor:
 
 
 def weigh_levels(own: Tensor, past: Tensor, weights: Tensor) -> Tensor:
-    """λ_0 own + Σ_ℓ λ_ℓ past_ℓ: [..., V], [..., L, V], [..., L + 1 or more] → [..., V]."""
+    """λ_0 own + Σ_ℓ λ_ℓ past_ℓ: [..., V], [..., L, V], [..., L] → [..., V]."""
+    past = past[..., : weights.shape[-1] - 1, :]
     each = weights[..., 1 : 1 + past.shape[-2], None]
     return weights[..., :1] * own + (each * past).sum(-2)
 
 
 def recall_buckets(x: Tensor, memories: Tensor, weights: Tensor) -> Tensor:
-    """Σ_ℓ λ_ℓ M_ℓ x for every row: [..., C, K], [..., L, V, K], [..., C, L + 1] → [..., C, V]."""
+    """Σ_ℓ λ_ℓ M_ℓ x for every row: [..., C, K], [..., L, V, K], [..., C, L] → [..., C, V]."""
+    memories = memories[..., : weights.shape[-1] - 1, :, :]
     levels, values = memories.shape[-3:-1]
     each = (x @ memories.flatten(-3, -2).mT).unflatten(-1, (levels, values))
     return (weights[..., 1 : 1 + levels, None] * each).sum(-2)

@@ -73,6 +73,7 @@ class Run:
     def __init__(self, call: Call, vectors: dict[str, Tensor], state: States) -> None:
         self.call, self.signature, self.given = call, call.signature, state
         self.params = call.params
+        self.wanted = tuple(s.name for s in self.signature.states)
         q, k = vectors["q"], vectors["k"]
         self.batch, self.tokens, self.q_heads, self.width = q.shape
         self.groups = self.q_heads // k.shape[-2]
@@ -181,7 +182,8 @@ class Run:
         self.tails["angle"] = torch.remainder(carried + phase.sum(1), 2 * math.pi)
         rows["angle"] = angle
         for coefficient in self.signature.coefficients:
-            if coefficient.axes == "K":  # both halves of a turned key share their channel's value
+            # both halves of a turned key share their channel's value
+            if coefficient.axes == "K" and coefficient.name in rows:
                 rows[coefficient.name] = torch.cat([rows[coefficient.name]] * 2, -1)
         return rows
 
@@ -206,9 +208,10 @@ class Run:
         """The forms' states, [M, …]; what is missing starts at ``params``, or zero in the dual."""
         found = {}
         for state in self.signature.states:
-            given, shape = self.given.get(state.name), self._shape(state)
+            shape = self._shape(state) if state.name in self.wanted else None
             if shape is None:
                 continue
+            given = self.given.get(state.name)
             if given is not None:
                 found[state.name] = self._read_state(state.name, given, shape)
             elif state.begins and state.of in self.params:
@@ -233,9 +236,9 @@ class Run:
 
     def _of(self, state: State) -> tuple[int, ...]:
         """The shape of a state that goes with a parameter: of its matrix, its rows or columns."""
-        duals = [s.name for s in self.signature.states if s.begins and s.of == state.of]
-        like = self.params.get(state.of, self.given.get(duals[0]))
-        assert like is not None, state.of  # the operator has checked
+        matrices = [s.name for s in self.signature.states if s.of == state.of and s.axes == "vk"]
+        given = [self.given[name] for name in matrices if name in self.given]
+        like = given[0] if given else self.params[state.of]  # the operator has checked
         rows, columns = like.shape[-2:]
         return {"vk": (rows, columns), "v": (rows,), "k": (columns,)}[state.axes]
 
@@ -266,16 +269,16 @@ class Run:
             return found
         named = {f"{name}_start": self._param(name) for name in self.params}
         named |= found
-        parameters = _parameters(start)
-        missing = [s.name for s in self.signature.states if s.name not in self.given]
+        names = parameters(start)
+        missing = [name for name in self.wanted if name not in self.given]
         if not any(name in missing for name in self.signature.started):
             return found
-        rows = [n for n in parameters if n not in named]
+        rows = [n for n in names if n not in named]
         if rows and not self.tokens:
             shown = ", ".join(rows)
             raise fail(self.signature, f"no token gives the start of the state its {shown}")
         first = {n: layout.to_time(self.rows[n][:, :1])[0] for n in rows}
-        started = start(**{n: named[n] for n in parameters if n in named}, **first)
+        started = start(**{n: named[n] for n in names if n in named}, **first)
         return found | {name: x for name, x in started.items() if name in missing}
 
     def _features(self) -> int:
@@ -284,7 +287,7 @@ class Run:
         return count * (2 if self.signature.phase else 1)
 
     def _final(self, states: States) -> States:
-        found, most = {}, self.signature.levels - 1
+        found, most = {}, self.signature.levels
         for name, x in states.items():
             shape = (self.batch, self.heads)
             whole = (
@@ -316,6 +319,10 @@ class Run:
         if self.signature.diagonal:
             out = out[..., 0].unflatten(2, (self.heads, self.width))
         return out, self._final(states)
+
+    def before(self, nothing: dict[str, Tensor]) -> States:
+        """The state before these tokens; ``nothing`` are the arguments without a token."""
+        return Run(self.call, nothing, self.given)._final(self._states())
 
     def _chosen(self) -> str:
         if self.call.form != "auto":
@@ -429,10 +436,11 @@ class Run:
 
 
 @cache
-def _parameters(form: Callable[..., object]) -> tuple[str, ...]:
+def parameters(form: Callable[..., object]) -> tuple[str, ...]:
+    """The names of what a generated function takes."""
     return tuple(inspect.signature(form).parameters)
 
 
 def _call(form: Form, rows: States, states: States, closes: Closes) -> tuple[Tensor, States]:
-    named = {n: rows[n] for n in _parameters(form) if n in rows}
+    named = {n: rows[n] for n in parameters(form) if n in rows}
     return form(**named, **states, closes=closes)

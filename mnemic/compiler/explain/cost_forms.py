@@ -3,11 +3,13 @@
 from typing import Any
 
 import sympy as sp
+from sympy.codegen.cfunctions import log2
 
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Moments, Rule
 from mnemic.dsl.memory import Glu, Mlp
 
-T, K, V, D, B, C, N, M, S = sp.symbols("T d_k d_v D b c n m s", positive=True)
+T, K, V, D, B, C, M, S = sp.symbols("T d_k d_v D b c m s", positive=True)
+N = sp.Symbol("n", positive=True, integer=True)  # not the norm n of a loss
 """Length, key, value and feature sizes, chunk, window, steps, hidden width, bytes a number."""
 ZERO = sp.Integer(0)
 
@@ -24,7 +26,13 @@ def state_size(rule: Rule) -> Any:
     spec = rule.problem.spec
     normaliser = {"none": 0, "sum": D, "max1": D + 1}[spec.readout.normalizer]
     slots = K * D if slotted(rule) else 0
+    copies = copies * buckets(rule)
     return copies * memory + tail + normaliser + slots + (K if rule.phase else 0)
+
+
+def buckets(rule: Rule) -> Any:
+    """Memories that hold the past: one a level of the tree, or one."""
+    return log2(T) if rule.levels else sp.Integer(1)
 
 
 def matrix(rule: Rule) -> Any:
@@ -65,6 +73,8 @@ def train(rule: Rule) -> tuple[Any, Any]:
     if deep(rule):
         return _deep(rule), states
     flops = _chunked(rule)
+    if rule.levels:
+        flops += _every_bucket(rule)
     return flops + (flops.subs(V, K) if slotted(rule) else 0), states
 
 
@@ -87,6 +97,14 @@ def _chunked(rule: Rule) -> Any:
     return keys * (4 * whole + 4 * width) + 2 * whole + momentum
 
 
+def _every_bucket(rule: Rule) -> Any:
+    """Each row reads every bucket; a transition that is no decay takes each through a matrix."""
+    read = 2 * (buckets(rule) - 1) * matrix(rule)
+    if rule.error.constant:
+        return read
+    return read + 2 * D**2 + 2 * buckets(rule) * D * matrix(rule) / B + 2 * B * (D + B)
+
+
 def _link(rule: Rule) -> Any:
     return ZERO if rule.retained.link.identity else 4 * matrix(rule)
 
@@ -103,8 +121,11 @@ def _deep(rule: Rule) -> Any:
 
 def _second_order(rule: Rule) -> Any:
     assert rule.moments is not None
-    if rule.moments.steps:
+    moments = rule.moments
+    if moments.steps or moments.iterations:
         return N * (2 * D**2 + 4 * B * D) + 2 * D**2 + 4 * D * V + 2 * B * (D + V)
+    if not moments.inverted:
+        return 2 * B * D**2 + D**3 / 3 + 4 * D**2 + 4 * D * V + 2 * B * (D + V)
     cholesky = B**2 / 3
     return 4 * D**2 + 6 * D * V + B * (5 * D + 3 * V) + cholesky
 
@@ -117,7 +138,7 @@ def decode_flops(rule: Rule) -> Any:
         return once if kind == "nonparametric" or rule.error.constant else 2 * once
     whole = matrix(rule)
     if rule.moments is not None:
-        solve = N * 2 * D**2 if rule.moments.steps else 6 * D**2
+        solve = N * 2 * D**2 if rule.moments.steps else _solve_once(rule.moments)
         return solve + 2 * D**2 + 4 * D * V + 2 * D * V
     keys = C if rule.window > 1 else N
     each = 2 * whole if rule.error.constant else 4 * whole
@@ -126,7 +147,13 @@ def decode_flops(rule: Rule) -> Any:
     decay = whole if rule.decay != 1 or rule.row_decay != 1 else ZERO
     momentum = 2 * whole if rule.momentum is not None else ZERO
     flops = keys * each + 2 * whole + decay + momentum + _link(rule)
+    flops = flops * buckets(rule)
     return flops + (flops.subs(V, K) if slotted(rule) else 0)
+
+
+def _solve_once(moments: Moments) -> Any:
+    """One query: a rank-one update of the inverse, or a Cholesky factor."""
+    return 6 * D**2 if moments.inverted else D**3 / 3 + 2 * D**2
 
 
 def notes(rule: Rule) -> tuple[str, ...]:
@@ -136,6 +163,8 @@ def notes(rule: Rule) -> tuple[str, ...]:
         found.append("a channel decay adds (b/16)·D exponentials a token inside a chunk")
     if rule.structure.kind == "residual":
         found.append("the residuals' system is counted as the delta rule's; sweeps repeat it")
+    if rule.moments is not None and rule.moments.iterations:
+        found.append("n is the most iterations of conjugate gradients; a chunk takes what it needs")
     if rule.structure.kind == "sequential":
         found.append("training runs the recurrence: T steps one after another")
     if rule.retained.link.expr is None and not rule.retained.link.identity:

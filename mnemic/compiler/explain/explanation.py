@@ -107,6 +107,11 @@ def remarks(rule: Rule) -> tuple[str, ...]:
         found.append(f"Prediction to memory is repeated {optimizer.inner_steps} times a token.")
     if rule.phase:
         found.append("φ turns each key channel as a pair, by the running sum of the phase.")
+    if rule.levels:
+        found.append(
+            f"{rule.levels} levels hold {2 ** (rule.levels - 1)} tokens of a document, in as many "
+            "memories as their number has binary digits."
+        )
     if rule.error.uses_norm:
         found.append("The norm couples the coordinates of the error.")
     return tuple(found)
@@ -127,6 +132,11 @@ def approximations(rule: Rule) -> tuple[str, ...]:
                      "of the exponential kernel")  # fmt: skip
     if word == "taylor":
         found.append(f"finite features: exp to order {getattr(spec.features, 'order', '')}")
+    if rule.moments is not None and rule.moments.iterations:
+        found.append(
+            f"conjugate gradients in a chunk: to a relative residual of {rule.moments.tolerance:g} "
+            f"or some roundings of the dtype, within {rule.moments.iterations} iterations"
+        )
     if rule.retained.link.expr is None:
         found.append("the link is a root found numerically")
     return tuple(found)
@@ -143,6 +153,8 @@ def _argument(rule: Rule, scalar: Scalar, spans: dict[Any, list[float]]) -> Argu
     shape = SHAPES[scalar.per]
     if scalar.name == "gamma" and rule.gamma == "window" and rule.window > 1:
         shape = f"[B, T, H, {rule.window}]"
+    if scalar.name == "levels" and rule.levels:
+        shape = f"[B, T, H, {rule.levels}]"
     if micro > 1 and scalar.name in ("eta", "delta"):
         shape = shape.replace("T, ", f"T, {micro}, ")
     if scalar.argument is None:

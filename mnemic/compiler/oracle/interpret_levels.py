@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mnemic.compiler.oracle.interpret_inputs import Inputs
 from mnemic.compiler.oracle.interpret_run import pair_of
-from mnemic.compiler.oracle.interpret_step import Pairs, State, chosen, micro_step
+from mnemic.compiler.oracle.interpret_step import Pairs, State, Values, chosen, micro_step
 from mnemic.compiler.rule import Rule
 
 Named: TypeAlias = dict[str, Tensor]
@@ -43,19 +43,20 @@ def levelled(rule: Rule, inputs: Inputs, start: Named) -> tuple[list[Tensor], Na
     for t in range(inputs.mask.shape[1]):
         live, position = inputs.mask[:, t], inputs.position[:, t]
         pair, values = pair_of(rule, inputs, t, 0), inputs.at(t, 0)
-
-        def step(
-            memory: Tensor, pair: Pairs = pair, values: dict[object, Tensor] = values
-        ) -> Tensor:
-            state = State(memory, memory, torch.zeros_like(memory), memory, pair.last(0))
-            return micro_step(rule, state, pair, values, first=True).memory
-
         zero = torch.zeros_like(pair.value[:, 0] * pair.write[:, 0])
-        own = step(zero)
-        moved = [Share(s.position, chosen(live, step(s.memory) - own, s.memory)) for s in shares]
-        shares = [*moved, Share(position, chosen(live, own, zero))]
+        own = _step(rule, zero, pair, values)
+        gone = [_step(rule, s.memory, pair, values) - own for s in shares]
+        shares = [
+            Share(s.position, chosen(live, w, s.memory)) for s, w in zip(shares, gone, strict=True)
+        ]
+        shares.append(Share(position, chosen(live, own, zero)))
         memories.append(sum((_weight(inputs, t, s) * s.memory for s in shares), zero))
     return memories, {"W": _buckets(rule, inputs, start, shares)}
+
+
+def _step(rule: Rule, memory: Tensor, pair: Pairs, values: Values) -> Tensor:
+    state = State(memory, memory, torch.zeros_like(memory), memory, pair.last(0))
+    return micro_step(rule, state, pair, values, first=True).memory
 
 
 def _weight(inputs: Inputs, t: int, share: Share) -> Tensor:
@@ -82,11 +83,11 @@ def _carried(inputs: Inputs, start: Named) -> list[Share]:
 
 
 def _buckets(rule: Rule, inputs: Inputs, start: Named, shares: list[Share]) -> Tensor:
-    """The shares summed by bucket, [B, H, L − 1, d_v, D]."""
+    """The shares summed by bucket, [B, H, L, d_v, D]."""
     first = start.get("position", torch.zeros_like(inputs.position[:, 0]))
     end = first + inputs.mask.long().sum(1)
     found = []
-    for i in range(rule.levels - 1):
+    for i in range(rule.levels):
         inside = [
             chosen(digits(s.position ^ end) == i + 1, s.memory, torch.zeros_like(s.memory))
             for s in shares

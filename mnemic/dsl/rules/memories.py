@@ -13,7 +13,6 @@ from mnemic.dsl.features import (
     Taylor,
 )
 from mnemic.dsl.memory import Chain, Diagonal, Linear
-from mnemic.dsl.readout import Readout
 from mnemic.dsl.rules.rule import Rule, adds_its_input, deep, keeps_pairs
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.texts import memories, texts
@@ -156,46 +155,6 @@ def bonus(spec: Spec) -> Iterator[Issue]:
         yield Issue(reason, "readout.bonus", hint=hint)
 
 
-def levels_of_a_linear_memory(spec: Spec) -> Iterator[Issue]:
-    """Levels share out what was written, so they need a memory that is a sum of writes."""
-    readout, where = spec.readout, "readout.levels"
-    if readout.levels is None:
-        if readout.max_levels != Readout().max_levels:
-            yield Issue("there are no levels to count", "readout.max_levels", hint="leave it out")
-        return
-    for holds, why, hint in (
-        (deep(spec), "a deep memory is no sum of what its tokens wrote", "use memory: linear"),
-        (keeps_pairs(spec), "a memory of kept pairs has no buckets", "use memory: linear"),
-        (not spec.features.finite, "behind a kernel the pairs are kept", "use finite features"),
-        (readout.normalizer != "none", "a normaliser is that of one memory", "leave it out"),
-        (readout.memory != "after", "the newest level is the token's own write", "write after"),
-        (bool(getattr(spec.memory, "slots", None)), "slots are read through a softmax", "no slots"),
-    ):
-        if holds:
-            reason = f"levels weigh what each bucket of tokens wrote to a memory, and {why}"
-            yield Issue(reason, where, hint=hint)
-
-
-def levels_by_themselves(spec: Spec) -> Iterator[Issue]:
-    """λ has a number for each level, which nothing else has."""
-    if spec.readout.levels is None:
-        return
-    for text in texts(spec):
-        if "levels" in text.names:
-            reason = "levels has one number for each level, and this has no levels"
-            yield Issue(reason, text.where, text.text)
-
-
-def attention_beside(spec: Spec) -> Iterator[Issue]:
-    """Windows and segments of attention belong to a hybrid block."""
-    if spec.block.hybrid == "none" and spec.block.attention_window is not None:
-        reason = "there is no attention beside the memory"
-        yield Issue(reason, "block.attention_window", hint="choose a hybrid, or leave it out")
-    if spec.block.hybrid != "context" and spec.block.segment is not None:
-        reason = "segments belong to the memory as context"
-        yield Issue(reason, "block.segment", hint="write hybrid: context, or leave it out")
-
-
 def chain_or_interval(spec: Spec) -> Iterator[Issue]:
     """A chain says how often each of its memories is updated."""
     if isinstance(spec.memory, Chain) and spec.optimizer.every > 1:
@@ -223,9 +182,6 @@ RULES: tuple[Rule, ...] = (
     keys_by_channel,
     normaliser,
     bonus,
-    levels_of_a_linear_memory,
-    levels_by_themselves,
-    attention_beside,
     chain_or_interval,
     slots_are_linear,
 )
