@@ -64,6 +64,16 @@ def recurrent(rule: Rule) -> Plan:
     return b.plan
 
 
+def reading(rule: Rule) -> Plan:
+    """The plan of a query that is read without a write: the buckets as they stand."""
+    b = Builder(rule, ())
+    query = b.featured("q")
+    memory = b.plan.given("W", LEVELS, state=True)
+    b.plan.output = b.call("y", ("v",), "read_levels", memory, query, weights_of(b),
+                           equation="readout")  # fmt: skip
+    return b.plan
+
+
 def _transition(b: Builder, memory: str, roles: dict[str, str]) -> str:
     """decay ∘ W_ℓ − gain·η slope (W_ℓ p) rᵀ: the step without its write."""
     rule = b.rule

@@ -59,7 +59,8 @@ def plans(rule: Rule) -> Plans:
     if "chunk" in rule.structure.forms:
         whole = many(rule)
         fuse(whole)
-    return Plans(token, whole, start_plan(rule, token), reading(token))
+    read = levels.reading(rule) if rule.levels else reading(token)
+    return Plans(token, whole, start_plan(rule, token), read)
 
 
 def _builders(rule: Rule) -> tuple[Callable[[Rule], Plan], Callable[[Rule], Plan]]:

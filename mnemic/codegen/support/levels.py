@@ -71,6 +71,11 @@ def weigh_levels(own: Tensor, past: Tensor, weights: Tensor) -> Tensor:
     return weights[..., :1] * own + (each * past).sum(-2)
 
 
+def read_levels(memories: Tensor, x: Tensor, weights: Tensor) -> Tensor:
+    """Σ_ℓ λ_ℓ M_ℓ x: [..., L, V, K], [..., K], [..., L] → [..., V]."""
+    return recall_buckets(x[..., None, :], memories, weights[..., None, :])[..., 0, :]
+
+
 def recall_buckets(x: Tensor, memories: Tensor, weights: Tensor) -> Tensor:
     """Σ_ℓ λ_ℓ M_ℓ x for every row: [..., C, K], [..., L, V, K], [..., C, L] → [..., C, V]."""
     memories = memories[..., : weights.shape[-1] - 1, :, :]

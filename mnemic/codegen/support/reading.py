@@ -69,7 +69,7 @@ def _sizes(
     signature: Signature, q: Tensor, state: Mapping[str, Tensor]
 ) -> tuple[int | None, int | None]:
     """The heads H and d_v that a state tells."""
-    matrices = [s.name for s in signature.states if s.axes == "vk" and s.name in state]
+    matrices = [s.name for s in signature.states if s.axes in ("vk", "lvk") and s.name in state]
     if not matrices:
         return None, q.shape[-1] if signature.diagonal else None
     matrix = state[matrices[0]]
