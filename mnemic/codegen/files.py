@@ -16,6 +16,7 @@ CITED = {
     "error": ("error",),
     "gradient": ("gradient", "moments"),
     "momentum": ("momentum",),
+    "weights": ("weights",),
     "dual": ("dual", "memory"),
     "link": ("link", "memory"),
     "readout": ("read-out",),

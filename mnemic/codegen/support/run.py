@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from . import layout, levels
+from . import kept, layout, levels
 from .arguments import fail
 from .signature import Signature, State
 from .sizes import eval_size
@@ -71,7 +71,8 @@ class Run:
     """A batch with one position: the arguments as rows, the pieces, the states."""
 
     def __init__(self, call: Call, vectors: dict[str, Tensor], state: States) -> None:
-        self.call, self.signature, self.given = call, call.signature, state
+        self.call, self.signature = call, call.signature
+        self.given = state = kept.own(call.signature, state)
         self.params = call.params
         self.wanted = tuple(s.name for s in self.signature.states)
         q, k = vectors["q"], vectors["k"]
@@ -223,16 +224,21 @@ class Run:
                 found[state.name] = self.like.new_zeros(shape)
         return self._started(found)
 
+    def _kept(self) -> int:
+        """How many pairs are kept already."""
+        given = [self.given[s.name] for s in kept.names(self.signature) if s.name in self.given]
+        return given[0].shape[kept.LEAD] if given else 0
+
     def _shape(self, state: State) -> tuple[int, ...] | None:
         """[M, …] of a state of the forms; ``None`` for those that only this module carries."""
         if state.of:
             return (self.memories, *self._of(state))
-        features = self._features()
-        kept = levels.needed(self.position, self.tokens)
         value = 1 if self.signature.diagonal else self.like.shape[-1]
-        shapes = {"vk": (value, features), "kk": (features, features), "k": (features,), "": (),
-                  "lvk": (kept, value, features)}  # fmt: skip
-        return (self.memories, *shapes[state.axes]) if state.axes in shapes else None
+        sizes = {"v": value, "k": self._features(), "n": self._kept()}
+        sizes["l"] = levels.needed(self.position, self.tokens)
+        if not set(state.axes) <= sizes.keys():
+            return None
+        return (self.memories, *(sizes[letter] for letter in state.axes))
 
     def _of(self, state: State) -> tuple[int, ...]:
         """The shape of a state that goes with a parameter: of its matrix, its rows or columns."""
@@ -288,14 +294,14 @@ class Run:
 
     def _final(self, states: States) -> States:
         found, most = {}, self.signature.levels
-        for name, x in states.items():
+        for name, x in kept.trimmed(self.signature, states).items():
             shape = (self.batch, self.heads)
             whole = (
                 x.reshape(*shape, self.width, *x.shape[2:])
                 if self.signature.diagonal
                 else (x.reshape(*shape, *x.shape[1:]))
             )
-            found[name] = levels.padded(whole, most) if whole.ndim == 5 else whole
+            found[name] = levels.padded(whole, most) if most and whole.ndim == 5 else whole
         found.update(self.tails)
         if self.groups > 1:
             found = {n: x[:, :: self.groups] for n, x in found.items()}
@@ -389,7 +395,7 @@ class Run:
     def _size(self) -> int:
         if self.signature.anchor > 1:
             return self.signature.anchor
-        wanted = self.call.chunk_size or self.signature.chunk
+        wanted = self.call.chunk_size or self.signature.chunk or self.tokens * self.steps
         return max(1, wanted // self.steps)
 
     def _chunks(self, states: States) -> tuple[Tensor, States]:

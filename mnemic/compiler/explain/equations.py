@@ -8,6 +8,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect, dialect
+from mnemic.compiler.explain.local_equations import local
 from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout
 from mnemic.compiler.explain.notation import acted, feature, role_key, value
 from mnemic.compiler.rule import Rule
@@ -16,8 +17,8 @@ from mnemic.compiler.rule import Rule
 @dataclass(frozen=True)
 class Equation:
     """One line of the rule. ``name`` is ``prediction``, ``error``, ``gradient``, ``momentum``,
-    ``moments``, ``dual`` (``memory`` where the link is the identity), ``link``, ``normaliser``,
-    ``levels`` or ``read-out``."""
+    ``moments``, ``weights``, ``dual`` (``memory`` where the link is the identity), ``link``,
+    ``normaliser``, ``levels`` or ``read-out``."""
 
     number: int
     name: str
@@ -40,8 +41,8 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         yield from _moments(rule, d)
         yield from readout(rule, d)
         return
-    if rule.structure.kind == "nonparametric":
-        yield from readout(rule, d)
+    if rule.fit is not None:
+        yield from local(rule, d)
         return
     if not rule.error.constant:
         yield "prediction", _prediction(rule, d)
@@ -169,6 +170,8 @@ def _start(rule: Rule, d: Dialect) -> str:
 def terms(rule: Rule) -> dict[str, Any]:
     """The parts of the rule by name as text, for a comparison part by part."""
     d = dialect(rule, tex=False)
+    if rule.fit is not None:
+        return {e.name: e.text for e in equations(rule)}
     found = {e.name: e.text for e in equations(rule) if e.name in ("prediction", "read-out")}
     link_text = {e.name: e.text for e in equations(rule)}.get("link", "identity")
     momentum = "none" if rule.momentum is None else f"{d.expr(rule.momentum)} on {rule.momentum_on}"

@@ -114,9 +114,6 @@ def readout(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     """What is read, and what it is divided by."""
     spec = rule.problem.spec
     query = feature(rule, d, d.of("q"))
-    if rule.structure.kind == "nonparametric":
-        yield "read-out", f"{d.of('y')} = M(keys, values; {d.of('q')})"
-        return
     if getattr(spec.memory, "slots", None):
         keys = acted(rule, d, rule.decay, sp.Integer(1), d.of("K", "t-1"))
         flipped = d.flipped(role_key(rule, d, "write", "t"))
