@@ -23,6 +23,7 @@ MEANINGS = {
     "lam": "strength of the global retention",
     "phase": "angle by which a complex decay turns, in radians",
     "bonus": "extra weight of the current token",
+    "levels": "weight of each level of the Fenwick tree, the nearest tokens first",
     "scale": "what the entries sum to",
     "radius": "largest norm of the memory",
 }
@@ -81,6 +82,7 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         diagonal=rule.diagonal,
         square=rule.network.adds_input,
         phase=rule.phase,
+        levels=rule.levels,
         chunk=_chunk(rule),
         params=_params(rule),
         widths=rule.network.widths,
@@ -102,8 +104,7 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
         axes = "k"
     if scalar.name == "gamma" and rule.gamma == "window" and rule.window > 1:
         axes = "c"
-    if scalar.name == "phase":
-        axes = "k"
+    axes = {"phase": "k", "levels": "l"}.get(scalar.name, axes)
     low, high = value_range(scalar)
     meaning = MEANINGS.get(scalar.name.rstrip("123456789"), "a coefficient of the spec")
     if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
@@ -176,7 +177,7 @@ def _identity(rule: Rule, state: str) -> float:
 def needs_position(rule: Rule, plan: Plan) -> bool:
     """Whether anything depends on the number of the token."""
     counted = any("n" in plan.axes(name) for name in plan.states())
-    return counted or bool(plan.closed) or "t_index" in plan.graph
+    return counted or rule.levels > 0 or bool(plan.closed) or "t_index" in plan.graph
 
 
 def _chunk(rule: Rule) -> int:

@@ -87,14 +87,14 @@ def _of_matrix(facts: Facts) -> Structure:
     identity = facts.retained.mode == "dual" and facts.retained.link.identity
     if facts.linear and identity:
         return _linear(facts)
-    blocker = _blocker(facts)
+    why = blocker(facts)
     if facts.anchor > 1 and facts.retained.mode != "multiplicative":
         reason = (
-            f"{blocker}, but gradients are taken at the end of the last chunk of {facts.anchor}, "
+            f"{why}, but gradients are taken at the end of the last chunk of {facts.anchor}, "
             "so inside a chunk the dual is linear in them"
         )
         return Structure("frozen", reason, BOTH)
-    return Structure("sequential", f"{blocker}, and every token's gradient sees it", RECURRENT)
+    return Structure("sequential", f"{why}, and every token's gradient sees it", RECURRENT)
 
 
 def _layered(facts: Facts) -> Structure:
@@ -123,7 +123,8 @@ def _obstacle(facts: Facts) -> str:
     return "the memory is held between its updates"
 
 
-def _blocker(facts: Facts) -> str:
+def blocker(facts: Facts) -> str:
+    """Why the memory itself is not linear in its steps."""
     if not facts.linear:
         return "a norm or a residual follows the matrix"
     if facts.retained.mode == "multiplicative":

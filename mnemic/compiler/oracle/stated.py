@@ -58,12 +58,12 @@ def stated(
         return stated_layers(problem, q, k, v, coefficients, params)[0]
     batch, _, heads = q.shape[:3]
 
+    run = _levelled if "levels" in spec.named_coefficients() else _lane
+
     def lane(b: int, h: int) -> Tensor:
         sequence = tokens(problem, q, k, v, coefficients, b, h)
         return (
-            _lane(spec, sequence)
-            if problem.similarity is None
-            else stated_local.lane(spec, sequence)
+            run(spec, sequence) if problem.similarity is None else stated_local.lane(spec, sequence)
         )
 
     return torch.stack([torch.stack([lane(b, h) for h in range(heads)], 1) for b in range(batch)])
@@ -151,6 +151,27 @@ def _lane(spec: Spec, sequence: list[list[Token]]) -> Tensor:
         if (t + 1) % spec.optimizer.anchor.chunk == 0:
             memory = replace(memory, anchor=memory.matrix, dual=_remirrored(spec, memory))
     return torch.stack(rows)
+
+
+def _levelled(spec: Spec, sequence: list[list[Token]]) -> Tensor:
+    """The same where each token's write is weighed by its level: a memory a token.
+
+    A step is affine in the memory, so a share of it goes on as step(W) − step(0).
+    """
+    first = sequence[0][0]
+    nothing, shares, rows = _start(spec, first), list[Tensor](), []
+    for t, (token,) in enumerate(sequence):
+        own = learn(spec, nothing, token, decays=True).matrix
+        steps = (learn(spec, _from(nothing, w), token, decays=True).matrix for w in shares)
+        shares = [*(w - own for w in steps), own]
+        weights = token.names["levels"].expand(spec.readout.max_levels)
+        seen = [weights[(s ^ t).bit_length()] * w for s, w in enumerate(shares)]
+        rows.append(predict(spec, torch.stack(seen).sum(0), token.query))
+    return torch.stack(rows)
+
+
+def _from(nothing: Memory, matrix: Tensor) -> Memory:
+    return replace(nothing, matrix=matrix, dual=matrix)
 
 
 def _start(spec: Spec, token: Token) -> Memory:
