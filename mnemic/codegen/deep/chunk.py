@@ -143,8 +143,9 @@ def _move(p: Chunk, m: Carried, source: Source) -> tuple[Moved, dict[int, str]]:
 
 
 def _gained(b: Builder, source: Source) -> Source:
-    """The retention's gain on the rows, which momentum takes into its matrix."""
-    if b.rule.gain == 1 or b.rule.momentum is not None:
+    """The retention's gain on the rows, which momentum and a window's band hold themselves."""
+    banded = b.rule.window > 1 and not b.slot
+    if b.rule.gain == 1 or b.rule.momentum is not None or banded:
         return source
     u = sp.Symbol("u_", real=True)
     env = {"u_": source.rows, **b.row_coefficients(b.rule.gain)}

@@ -104,12 +104,14 @@ def _duals(
     spec: Spec, sequence: list[list[Token]], params: Mapping[str, Tensor] | None, head: int
 ) -> dict[str, Tensor]:
     """A_0 of one head; a linear memory may begin at zero."""
-    pair = sequence[0][0].pair
-    given = params or {"W": torch.zeros(head + 1, len(pair.value), len(pair.write)).double()}
-    missing = intervals(spec).keys() - given.keys()
+    pair, given, wanted = sequence[0][0].pair, params or {}, intervals(spec)
+    if len(wanted) == 1 and not given:
+        zero = torch.zeros(len(pair.value), len(pair.write), dtype=torch.float64)
+        return dict.fromkeys(wanted, zero)
+    missing = wanted.keys() - given.keys()
     if missing:
         raise ValueError(f"params: missing {', '.join(sorted(missing))}")
-    return {name: given[name][head] for name in intervals(spec)}
+    return {name: given[name][head] for name in wanted}
 
 
 def unspoken(spec: Spec) -> str | None:
