@@ -147,18 +147,24 @@ def _state(rule: Rule, name: str, axes: str) -> State:
     """A state of the forms; a deep memory's are named by role and matrix."""
     role = name.rstrip("0123456789")
     matrix = f"W{name.removeprefix(role)}"
-    if not _params(rule):
-        meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
+    meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
+    if not _params(rule) or name == "K":
         return State(name, axes, meanings.get(name, name), _identity(rule, name))
+    if "n" in axes:
+        side = rule.network.matrix(matrix).rows
+        return State(name, axes, f"{KEPT[role]} ({matrix})", side="" if side == "v" else side)
     meaning = f"{STATES[role]} ({matrix})"
     return State(name, axes, meaning, begins=role in ("A", "W"), of=matrix)
 
 
 def _params(rule: Rule) -> tuple[Parameter, ...]:
-    """The initial duals; a single matrix starts at zero, where layers would never leave it."""
+    """The initial duals; a single matrix starts at zero, where layers would never leave it, and
+    one behind a kernel without pairs."""
     matrices = rule.network.matrices
     if len(matrices) < 2:
         return ()
+    if rule.kernels is not None:
+        matrices = tuple(m for m in matrices if not rule.network.sees_features(m.name))
     return tuple(Parameter(m.name, m.rows, m.columns) for m in matrices)
 
 

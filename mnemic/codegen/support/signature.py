@@ -44,6 +44,8 @@ class State:
     is missing."""
     begins: bool = False
     """Whether it starts at its parameter (the dual of a deep memory)."""
+    side: str = ""
+    """The hidden width that its rows have in place of d_v."""
     of: str = ""
     """The parameter that it goes with: its shape is that matrix's, or of its rows or columns."""
 
