@@ -12,7 +12,7 @@ from mnemic.compiler.problem import HEAD, HEADS, TIME
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.features import Cosine
 
-ORDER = ("t", "s", "r", "n", "v", "k")
+ORDER = ("t", "s", "r", "n", "l", "v", "k")
 """Axes in the order in which a quantity carries them."""
 
 WINDOW_WEIGHT = sp.Symbol("gamma_window", real=True)
@@ -133,6 +133,8 @@ class Builder:
 
     def channel(self, per: str, name: str) -> tuple[str, ...]:
         """The channel axis of a coefficient; a diagonal memory's channels are heads."""
+        if name == "levels":
+            return ("l",)
         if self.rule.diagonal or per == "head":
             return ()
         return ("k",) if per == "key" else ("v",)

@@ -101,12 +101,12 @@ def carried(p: Chunk, sources: tuple[Source, ...]) -> str:
     name = f"{states.memory}_next"
     if states.kept is not None:
         old = b.map(f"{states.memory}_left", _total(terms), dict(terms), "dual")
-        rows = [_remaining(p, source)[0] for source in sources]
+        rows = [remaining(p, source)[0] for source in sources]
         return _lengthened(p, name, old, rows, "dual")
     for i, source in enumerate(sources):
         new = f"A{p.tag}_new{i}" if i else f"A{p.tag}_new"
         terms[f"new{i}"] = b.product(
-            new, MATRIX, *_remaining(p, source), flip_left=True, equation="dual"
+            new, MATRIX, *remaining(p, source), flip_left=True, equation="dual"
         )
     return b.map(name, _total(terms), dict(terms), "dual")
 
@@ -172,7 +172,7 @@ def kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
     return b.map(name, expr, env, "dual")
 
 
-def _remaining(p: Chunk, source: Source) -> tuple[str, str]:
+def remaining(p: Chunk, source: Source) -> tuple[str, str]:
     """The written rows and their keys, decayed to the chunk's end."""
     b, c = p.b, p.c
     rows, keys = source.rows, source.keys

@@ -207,7 +207,7 @@ def _momentum_matrix(b: Builder, c: Coefficients, decay: str | None) -> str:
     sums = b.call("sums", ("t", "s"), "lower_ones", theta) if decay is None else decay
     if b.rule.gain != 1:
         s, g = sp.Symbol("s_", real=True), sp.Symbol("g_", real=True)
-        gain = b.map("gain", b.rule.gain, b.coefficients(b.rule.gain))
+        gain = b.row_map("gain", b.rule.gain)
         sums = b.map("gained", s * g, {"s_": sums, "g_": (gain, ("s",))})
     c.carry = b.call("carry", ("t",), "matrix_rows", sums, c.fade)
     return b.product("mix_momentum", ("t", "s"), sums, faded)
@@ -231,8 +231,8 @@ def _windowed(b: Builder, c: Coefficients, mix: str | None, state: str) -> str |
 
 
 def _window_weights(b: Builder) -> tuple[Any, dict[str, str]]:
-    gain = b.rule.gain if b.rule.momentum is None else sp.Integer(1)
-    expr = b.rate * gain * WINDOW_WEIGHT
+    straight = b.rule.momentum is None and b.rule.applied.kind == "identity"  # no gain inside O
+    expr = b.rate * (b.rule.gain if straight else sp.Integer(1)) * WINDOW_WEIGHT
     return expr, b.coefficients(expr)
 
 

@@ -23,6 +23,7 @@ MEANINGS = {
     "lam": "strength of the global retention",
     "phase": "angle by which a complex decay turns, in radians",
     "bonus": "extra weight of the current token",
+    "levels": "weight of each level of the Fenwick tree, the nearest tokens first",
     "scale": "what the entries sum to",
     "radius": "largest norm of the memory",
 }
@@ -82,6 +83,7 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         diagonal=rule.diagonal,
         square=rule.network.adds_input,
         phase=rule.phase,
+        levels=rule.levels,
         chunk=_chunk(rule),
         params=_params(rule),
         widths=rule.network.widths,
@@ -103,10 +105,9 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
         axes = "k"
     if scalar.name == "gamma" and rule.gamma == "window" and rule.window > 1:
         axes = "c"
-    if scalar.name == "phase":
-        axes = "k"
+    axes = {"phase": "k", "levels": "l"}.get(scalar.name, axes)
     low, high = value_range(scalar)
-    meaning = MEANINGS.get(scalar.name, "a coefficient of the spec")
+    meaning = MEANINGS.get(scalar.name.rstrip("123456789"), "a coefficient of the spec")
     if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
         meaning = "weight of the pair in the regression"
     meaning = f"log of the {meaning}" if scalar.logarithmic else meaning
@@ -147,18 +148,24 @@ def _state(rule: Rule, name: str, axes: str) -> State:
     """A state of the forms; a deep memory's are named by role and matrix."""
     role = name.rstrip("0123456789")
     matrix = f"W{name.removeprefix(role)}"
-    if not _params(rule):
-        meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
+    meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
+    if not _params(rule) or name == "K":
         return State(name, axes, meanings.get(name, name), _identity(rule, name))
+    if "n" in axes:
+        side = rule.network.matrix(matrix).rows
+        return State(name, axes, f"{KEPT[role]} ({matrix})", side="" if side == "v" else side)
     meaning = f"{STATES[role]} ({matrix})"
     return State(name, axes, meaning, begins=role in ("A", "W"), of=matrix)
 
 
 def _params(rule: Rule) -> tuple[Parameter, ...]:
-    """The initial duals; a single matrix starts at zero, where layers would never leave it."""
+    """The initial duals; a single matrix starts at zero, where layers would never leave it, and
+    one behind a kernel without pairs."""
     matrices = rule.network.matrices
     if len(matrices) < 2:
         return ()
+    if rule.kernels is not None:
+        matrices = tuple(m for m in matrices if not rule.network.sees_features(m.name))
     return tuple(Parameter(m.name, m.rows, m.columns) for m in matrices)
 
 
@@ -177,7 +184,7 @@ def _identity(rule: Rule, state: str) -> float:
 def needs_position(rule: Rule, plan: Plan) -> bool:
     """Whether anything depends on the number of the token."""
     counted = any("n" in plan.axes(name) for name in plan.states())
-    return counted or bool(plan.closed) or "t_index" in plan.graph
+    return counted or rule.levels > 0 or bool(plan.closed) or "t_index" in plan.graph
 
 
 def _chunk(rule: Rule) -> int:

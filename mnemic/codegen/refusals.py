@@ -89,6 +89,12 @@ def _link_varies(rule: Rule) -> bool:
     return rule.retained.mode == "dual" and not link.identity and bool(own & moving)
 
 
+def _levels_and_more(rule: Rule) -> bool:
+    """Levels of a rule whose tokens write more than once, or carry more than one memory."""
+    several = rule.window > 1 or _steps(rule) or rule.momentum is not None or rule.anchor > 1
+    return rule.levels > 0 and (several or rule.diagonal or _exponential(rule))
+
+
 def _decays_by_channel(rule: Rule) -> bool:
     """A decay of key channels, which only the matrix that sees the features has."""
     per = {s.symbol: s.per for s in rule.scalars}
@@ -203,6 +209,12 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
         "retention.row_decay",
         "a row decay beside momentum, a window, a link or a read-out",
         lambda r: r.row_decay != 1 and "chunk" in r.structure.forms and not _rows_alone(r),
+    ),
+    (
+        "readout.levels",
+        "a tree of levels beside a window, momentum, an anchor, several steps, an exponential rate "
+        "or a diagonal memory",
+        _levels_and_more,
     ),
     (
         "retention",

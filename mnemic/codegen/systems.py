@@ -32,18 +32,20 @@ def solve(b: Builder, states: States, roles: dict[str, str], c: Coefficients) ->
     rule = b.rule
     through = "memory" if rule.momentum is None else "momentum"
     if not b.predicts:
-        rows = b.error(rule.error.signal, None, roles["value"], roles["predict"], "u", _factor(b))
+        rows = b.error(
+            rule.error.signal, None, roles["value"], roles["predict"], "u", step_factor(b)
+        )
         return (source_of(b, c, rows, roles["write"], through),)
     if rule.structure.algebra == "frozen":
         return _frozen(b, states, roles, c, through)
     side = _predicting(b, states, roles, c, through)
     if rule.split:
         return _split(b, states, roles, c, through, side)
-    mixing = _mixing(b, c, roles["predict"], roles["write"], through, side)
+    mixing = mixing_of(b, c, roles["predict"], roles["write"], through, side)
     if rule.error.affine and rule.kernels is None:
         rows = _affine(b, states, roles, c, mixing)
     elif rule.error.affine:
-        rows = _solved(b, _base(b, states, roles, c, side), roles, _inverse(b, c, mixing, roles))
+        rows = _solved(b, _base(b, states, roles, c, side), roles, inverse_of(b, c, mixing, roles))
     else:
         rows = _residual(b, mixing, _base(b, states, roles, c, side), roles)
     return (source_of(b, c, rows, roles["write"], through),)
@@ -66,7 +68,7 @@ def _predicting(
 def _solved(b: Builder, base: str, roles: dict[str, str], inverse: str) -> str:
     """u = (I + η slope L)⁻¹ (−η e(base)) for an affine error."""
     start = b.error(b.rule.error.signal, base, roles["value"], roles["predict"], "start",
-                    _factor(b))  # fmt: skip
+                    step_factor(b))  # fmt: skip
     return b.product("u", rows_of(b, roles), inverse, start, equation="error")
 
 
@@ -75,7 +77,7 @@ def rows_of(b: Builder, roles: dict[str, str]) -> tuple[str, str]:
     return b.plan.axes(roles["value"])[0], "v"
 
 
-def _factor(b: Builder) -> Any:
+def step_factor(b: Builder) -> Any:
     """−η, with the window's weight where rows are a window's; a band holds both itself."""
     rule = b.rule
     if rule.window > 1 and not b.slot:
@@ -104,7 +106,7 @@ def _faded_band(b: Builder, fade: str) -> str:
 
 def _base(b: Builder, states: States, roles: dict[str, str], c: Coefficients, side: Side) -> str:
     """Predictions from the state at the chunk's start."""
-    predict = _seen_by_channel(b, c, roles["predict"])
+    predict = seen_by_channel(b, c, roles["predict"])
     times = c.rows
     base = from_state(b, c, predict, _on_rows(b, c.reach_seen, times), states.memory, "base",
                       row_decay=False, side=side)  # fmt: skip
@@ -116,7 +118,7 @@ def _base(b: Builder, states: States, roles: dict[str, str], c: Coefficients, si
     return side.divided(b, base, "base_mean", "prediction")
 
 
-def _seen_by_channel(b: Builder, c: Coefficients, predict: str) -> str:
+def seen_by_channel(b: Builder, c: Coefficients, predict: str) -> str:
     """Prediction keys times the decay that the gradient sees, where it differs by channel."""
     rule = b.rule
     if c.log_channel is None or rule.seen == 1:
@@ -138,10 +140,12 @@ def _on_rows(b: Builder, factor: str | None, times: int) -> str | None:
     return b.call(f"{factor}_flat", ("s", *channel), function, factor, times=times)
 
 
-def _mixing(b: Builder, c: Coefficients, targets: str, keys: str, through: str, side: Side) -> str:
+def mixing_of(
+    b: Builder, c: Coefficients, targets: str, keys: str, through: str, side: Side = PLAIN
+) -> str:
     """L: what the prediction of row t sees of what row s wrote, strictly lower triangular."""
     if c.log_channel is not None:
-        targets = _seen_by_channel(b, c, targets)
+        targets = seen_by_channel(b, c, targets)
         return c.channel_call(b, f"{targets}_{keys}_L", targets, keys, through, before=True)
     raw = b.product(f"{targets}_{keys}", ("t", "s"), targets, keys, flip_right=True)
     seen, raw = side.mix or c.seen[through], side.of_new(b, raw)
@@ -157,10 +161,10 @@ def _mixing(b: Builder, c: Coefficients, targets: str, keys: str, through: str, 
     return b.call(f"{raw}_L", ("t", "s"), "strictly_lower", mixed, rows=c.rows)
 
 
-def _inverse(b: Builder, c: Coefficients, mixing: str, roles: dict[str, str]) -> str:
+def inverse_of(b: Builder, c: Coefficients, mixing: str, roles: dict[str, str]) -> str:
     """(I + η slope ∘ L)⁻¹."""
     rule = b.rule
-    weight = -_factor(b) * rule.error.slope
+    weight = -step_factor(b) * rule.error.slope
     if weight != 1:
         env: dict[str, Any] = b.row_coefficients(weight)
         if weight.has(sym.kappa):
@@ -176,13 +180,13 @@ def _inverse(b: Builder, c: Coefficients, mixing: str, roles: dict[str, str]) ->
 def _affine(b: Builder, states: States, roles: dict[str, str], c: Coefficients, mixing: str) -> str:
     """u = known − Σ erasing·stateᵀ: the inverse is applied for all chunks at once."""
     axes = rows_of(b, roles)
-    whole = -_factor(b) * b.rule.error.signal
+    whole = -step_factor(b) * b.rule.error.signal
     scalar, rest = whole.as_independent(sym.y, sym.v, as_Add=False)
-    inverse = _rated(b, _inverse(b, c, mixing, roles), scalar, roles)
+    inverse = _rated(b, inverse_of(b, c, mixing, roles), scalar, roles)
     offset = b.error(rest.subs(sym.y, 0), None, roles["value"], roles["predict"], "target",
                      sp.Integer(-1))  # fmt: skip
     rows = b.product("u_known", axes, inverse, offset, equation="error")
-    predict = _seen_by_channel(b, c, roles["predict"])
+    predict = seen_by_channel(b, c, roles["predict"])
     one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
     for state, factor in ((states.memory, c.reach_seen), (states.momentum, c.carry_seen)):
         if state is None:
@@ -220,16 +224,16 @@ def _split(
     rule = b.rule
     direct = "memory" if rule.momentum_on == "write" else through
     written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
-                      _factor(b))  # fmt: skip
+                      step_factor(b))  # fmt: skip
     base = _base(b, states, roles, c, side)
-    known = _mixing(b, c, roles["predict"], roles["write"], through, side)
+    known = mixing_of(b, c, roles["predict"], roles["write"], through, side)
     added = b.product("base_written", rows_of(b, roles), known, written)
     one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
     whole = b.map("base_whole", one + two, {"x_": base, "y_": added}, "prediction")
-    mixing = _mixing(b, c, roles["predict"], roles["erase"], direct, side)
-    inverse = _inverse(b, c, mixing, roles)
+    mixing = mixing_of(b, c, roles["predict"], roles["erase"], direct, side)
+    inverse = inverse_of(b, c, mixing, roles)
     start = b.error(rule.error.slope * sym.y, whole, roles["value"], roles["predict"],
-                    "erased_alone", _factor(b))  # fmt: skip
+                    "erased_alone", step_factor(b))  # fmt: skip
     erased = b.product("erased", rows_of(b, roles), inverse, start, equation="error")
     return (
         source_of(b, c, erased, roles["erase"], direct),
@@ -247,14 +251,14 @@ def _frozen(
     if rule.split:
         direct = "memory" if rule.momentum_on == "write" else through
         erased = b.error(rule.error.slope * sym.y, base, roles["value"], roles["predict"],
-                         "erased", _factor(b))  # fmt: skip
+                         "erased", step_factor(b))  # fmt: skip
         written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
-                          _factor(b))  # fmt: skip
+                          step_factor(b))  # fmt: skip
         return (
             source_of(b, c, erased, roles["erase"], direct),
             source_of(b, c, written, roles["write"], through),
         )
-    rows = headed(b, base, roles, _factor(b), "u")
+    rows = headed(b, base, roles, step_factor(b), "u")
     return (source_of(b, c, rows, roles["write"], through),)
 
 
@@ -277,7 +281,7 @@ def _residual(b: Builder, mixing: str, base: str, roles: dict[str, str]) -> str:
     Where e depends on ŷ − v alone, the unknown is the residual R = ŷ − v.
     """
     one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
-    factor, axes = _factor(b), rows_of(b, roles)
+    factor, axes = step_factor(b), rows_of(b, roles)
     function = error_functions(b, roles)
     if factor != 1:  # u = −η e: the rate stands in the system's columns
         env = {n: (q, ("s",)) for n, q in b.row_coefficients(factor).items()}

@@ -16,7 +16,10 @@ UNBOUNDED_STEPS = (
 )
 
 KEPT = "the feature map is known only by its kernel, so the keys are kept with their rows"
-LAYERS = "layers behind a kernel are derived but not compiled yet"
+LAYERS = (
+    "behind a kernel a layer is rows over kept keys: a link, norms, O, an interval, or a kernel "
+    "whose rows are divided by their sums would need the matrix itself"
+)
 
 FITS = {
     "mean": "the pairs themselves are kept, and each query takes their weighted mean",
@@ -67,13 +70,22 @@ def classify(facts: Facts) -> Structure:
     """Name the class from the derivatives; ``language.md`` lists the tests."""
     if facts.fit is not None:
         return Structure("nonparametric", FITS[facts.fit.kind], BOTH)
-    if facts.problem.kernels is not None and facts.layered:
+    if facts.problem.kernels is not None and facts.layered and not _rows_enough(facts):
         return Structure("kernelised", KEPT, (), LAYERS)
     found = _of_matrix(facts)
     if facts.problem.kernels is None:
         return found
     reason = f"{KEPT}; of the rows: {found.reason}"
     return Structure("kernelised", reason, found.forms, found.missing, rows=found.kind)
+
+
+def _rows_enough(facts: Facts) -> bool:
+    """Whether all that happens to the layers behind a kernel happens to their rows."""
+    kernels, retained = facts.problem.kernels, facts.retained
+    plain = facts.applied.kind == "identity" and facts.applied.normalize == "none"
+    held = any(matrix.every > 1 for matrix in facts.network.matrices)
+    linear = retained.mode == "dual" and retained.link.identity
+    return plain and linear and not held and kernels is not None and not kernels.normalised
 
 
 def _of_matrix(facts: Facts) -> Structure:
@@ -87,14 +99,14 @@ def _of_matrix(facts: Facts) -> Structure:
     identity = facts.retained.mode == "dual" and facts.retained.link.identity
     if facts.linear and identity:
         return _linear(facts)
-    blocker = _blocker(facts)
+    why = blocker(facts)
     if facts.anchor > 1 and facts.retained.mode != "multiplicative":
         reason = (
-            f"{blocker}, but gradients are taken at the end of the last chunk of {facts.anchor}, "
+            f"{why}, but gradients are taken at the end of the last chunk of {facts.anchor}, "
             "so inside a chunk the dual is linear in them"
         )
         return Structure("frozen", reason, BOTH)
-    return Structure("sequential", f"{blocker}, and every token's gradient sees it", RECURRENT)
+    return Structure("sequential", f"{why}, and every token's gradient sees it", RECURRENT)
 
 
 def _layered(facts: Facts) -> Structure:
@@ -123,7 +135,8 @@ def _obstacle(facts: Facts) -> str:
     return "the memory is held between its updates"
 
 
-def _blocker(facts: Facts) -> str:
+def blocker(facts: Facts) -> str:
+    """Why the memory itself is not linear in its steps."""
     if not facts.linear:
         return "a norm or a residual follows the matrix"
     if facts.retained.mode == "multiplicative":

@@ -4,7 +4,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler import error_signal, kernelised, local, retention, stated_link, steps
+from mnemic.compiler import error_signal, kernelised, levels, local, retention, stated_link, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
 from mnemic.compiler.network import network
@@ -51,6 +51,7 @@ def _derive(problem: Problem) -> Rule:
         problem, step.error, retained, moments, _per(problem, step.rate),
         rows != 1, anchor, layers, applied, fit,
     )  # fmt: skip
+    levels.check(facts)
     structure = classify(facts)
     momentum = problem.scalar("theta")
     shared = _rows_share(problem, step.error, anchor)

@@ -167,6 +167,14 @@ class Rule:
         return type(self.problem.spec.memory).word() == "diagonal"
 
     @property
+    def levels(self) -> int:
+        """Levels that the read-out weighs apart; 0 where it reads the memory as a whole."""
+        weight = self.problem.scalar("levels")
+        if weight is None or weight.expr == 1:  # equal weights of one: the whole again
+            return 0
+        return self.problem.spec.readout.max_levels
+
+    @property
     def layered(self) -> bool:
         """Whether it takes more than one linear memory's forms: layers, O, intervals or norms."""
         return layered(self.network, self.applied)

@@ -229,7 +229,7 @@ def inputs(
     }
     features = eval_size(s.features, 1 if s.diagonal else size.key)
     channels = {"": (), "k": (size.key,), "v": (width,), "c": (s.window,)}
-    channels |= {"K": (size.key if s.diagonal else features,), "s": (s.slots,)}
+    channels |= {"K": (size.key if s.diagonal else features,), "s": (s.slots,), "l": (s.levels,)}
     calm = 1 / (steepest(case) * s.window * widest(case, found["k"]))
     for c in s.coefficients:
         shape = (*lead, *(step if c.micro else ()), size.heads, *channels[c.axes])

@@ -1,6 +1,7 @@
 """Facts of a rule that its written-out entries do not show."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import sympy as sp
@@ -53,9 +54,11 @@ def _kernel(features: Features) -> Any | None:
     return None
 
 
-def linear_tags(rule: Rule) -> tuple[str, ...]:
-    """Intervals and lengths, which one step does not show."""
+def linear_tags(rule: Rule, values: Mapping[Any, Any]) -> tuple[str, ...]:
+    """Intervals and lengths, which one step does not show; ``values`` are special ones."""
     found = []
+    if rule.levels and values.get(sym.coefficient("levels")) != 1:
+        found.append(f"a weight for each level of a tree, of {rule.levels}")
     spec = rule.problem.spec
     reads_anchor = spec.readout.memory == "anchor"
     if rule.anchor > 1 and (reads_anchor or not rule.error.constant):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import sympy as sp
+from sympy.codegen.cfunctions import log2
 
 from mnemic.compiler.explain.cost_kernels import kept_decoding, kept_state, kept_training
 from mnemic.compiler.rule import Moments, Rule
@@ -31,7 +32,13 @@ def state_size(rule: Rule) -> Any:
     spec = rule.problem.spec
     normaliser = {"none": 0, "sum": D, "max1": D + 1}[spec.readout.normalizer]
     slots = K * D if slotted(rule) else 0
+    copies = copies * buckets(rule)
     return copies * memory + tail + normaliser + slots + (K if rule.phase else 0)
+
+
+def buckets(rule: Rule) -> Any:
+    """Memories that hold the past: one a level of the tree, or one."""
+    return log2(T) if rule.levels else sp.Integer(1)
 
 
 def matrix(rule: Rule) -> Any:
@@ -71,6 +78,8 @@ def train(rule: Rule) -> tuple[Any, Any]:
     if deep(rule):
         return _deep(rule), states
     flops = _chunked(rule)
+    if rule.levels:
+        flops += _every_bucket(rule)
     return flops + (flops.subs(V, K) if slotted(rule) else 0), states
 
 
@@ -116,6 +125,14 @@ def _chunked(rule: Rule) -> Any:
     return keys * (4 * whole + 4 * width) + 2 * whole + momentum
 
 
+def _every_bucket(rule: Rule) -> Any:
+    """Each row reads every bucket; a transition that is no decay takes each through a matrix."""
+    read = 2 * (buckets(rule) - 1) * matrix(rule)
+    if rule.error.constant:
+        return read
+    return read + 2 * D**2 + 2 * buckets(rule) * D * matrix(rule) / B + 2 * B * (D + B)
+
+
 def _link(rule: Rule) -> Any:
     return ZERO if rule.retained.link.identity else 4 * matrix(rule)
 
@@ -158,6 +175,7 @@ def decode_flops(rule: Rule) -> Any:
     decay = whole if rule.decay != 1 or rule.row_decay != 1 else ZERO
     momentum = 2 * whole if rule.momentum is not None else ZERO
     flops = keys * each + 2 * whole + decay + momentum + _link(rule)
+    flops = flops * buckets(rule)
     return flops + (flops.subs(V, K) if slotted(rule) else 0)
 
 

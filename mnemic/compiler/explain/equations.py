@@ -19,7 +19,7 @@ from mnemic.compiler.rule import Rule
 class Equation:
     """One line of the rule. ``name`` is ``prediction``, ``error``, ``gradient``, ``momentum``,
     ``moments``, ``weights``, ``dual`` (``memory`` where the link is the identity), ``link``,
-    ``normaliser`` or ``read-out``."""
+    ``normaliser``, ``levels`` or ``read-out``."""
 
     number: int
     name: str

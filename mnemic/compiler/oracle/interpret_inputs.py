@@ -56,6 +56,8 @@ class Inputs:
     mask: Tensor
     position: Tensor
     angle: Tensor | None
+    levels: Tensor | None = None
+    """The weights of levels, [B, T, H, L]."""
 
     def at(self, t: int, j: int) -> dict[Any, Tensor]:
         """The coefficients of micro-step j of token t."""
@@ -85,7 +87,19 @@ def lay_out(
         gamma = _window_gamma(coefficients, values, (batch, length, k.shape[3]), rule.window)
     if angle is not None and not rule.diagonal:
         values = {s: torch.cat([x, x], -1) if x.shape[-1] > 1 else x for s, x in values.items()}
-    return Inputs(keyed, values, gamma, mask, position, angle)
+    levels = _levels(rule, coefficients, values, (batch, length, k.shape[3]))
+    return Inputs(keyed, values, gamma, mask, position, angle, levels)
+
+
+def _levels(
+    rule: Rule, given: Arguments, values: dict[Any, Tensor], shape: tuple[int, int, int]
+) -> Tensor | None:
+    """λ [B, T, H, L]: given, or the same for every level."""
+    if not rule.levels:
+        return None
+    if "levels" in given:
+        return given["levels"].double().expand(*shape, rule.levels)
+    return values[sym.coefficient("levels")][:, :, 0, :, 0].expand(*shape, rule.levels)
 
 
 def _values(rule: Rule, given: Arguments, position: Tensor, heads: int) -> dict[Any, Tensor]:
@@ -95,7 +109,7 @@ def _values(rule: Rule, given: Arguments, position: Tensor, heads: int) -> dict[
         HEADS: torch.tensor(float(heads), dtype=torch.float64).expand(1, 1, 1, 1, 1, 1),
         TIME: position.double()[:, :, None, None, None, None],
     }
-    arguments = [s for s in rule.scalars if s.argument is not None]
+    arguments = [s for s in rule.scalars if s.argument not in (None, "levels")]
     for scalar in arguments:
         names[scalar.symbol] = _argument(scalar, given, rule)
     for scalar in rule.scalars:

@@ -62,7 +62,7 @@ def _token(rule: Rule, inputs: Inputs, t: int, state: State) -> State:
     pairs = state.tail
     for j in range(count):
         values = inputs.at(t, j)
-        pairs = state.tail.joined(_pair(rule, inputs, t, j))
+        pairs = state.tail.joined(pair_of(rule, inputs, t, j))
         weighted = pairs
         if inputs.gamma is not None:
             weighted = replace(pairs, gamma=inputs.gamma[:, t].movedim(-1, 1)[..., None, None])
@@ -79,7 +79,8 @@ def _token(rule: Rule, inputs: Inputs, t: int, state: State) -> State:
     return last
 
 
-def _pair(rule: Rule, inputs: Inputs, t: int, j: int) -> Pairs:
+def pair_of(rule: Rule, inputs: Inputs, t: int, j: int) -> Pairs:
+    """One micro-step's vectors, a window of one."""
     keyed = inputs.keyed
     vectors = (keyed.predict, keyed.erase, keyed.write, keyed.value, keyed.raw)
     predict, erase, write, value, raw = (x[:, t, j][:, None] for x in vectors)
@@ -136,7 +137,7 @@ def _first_counts(rule: Rule, zeros: Tensor, start: Named) -> Counts | None:
 
 def _tail(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
     """The last c − 1 tokens, zero before the first."""
-    blank = _pair(rule, inputs, 0, 0)
+    blank = pair_of(rule, inputs, 0, 0)
     size = rule.window - 1
     found = []
     for name in TAIL:

@@ -91,6 +91,8 @@ def _shape(
     shape = steps if scalar.name in ("eta", "delta") else lead
     if scalar.name == "gamma" and rule.gamma == "window":
         return (*shape, rule.window)
+    if scalar.name == "levels":
+        return (*shape, rule.problem.spec.readout.max_levels)
     if scalar.per == "value":
         return (*shape, rows)
     return (*shape, width) if scalar.per in ("key", "outer") else shape

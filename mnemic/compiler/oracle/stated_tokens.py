@@ -133,8 +133,10 @@ def _value(
 ) -> Tensor:
     """A coefficient at one place: a number, [D] for keys, [d_v, 1] for values."""
     x = given[str(scalar.argument)]
-    wide = scalar.per != "head" or (
-        scalar.name == "gamma" and type(problem.spec.weights).word() == "window"
+    wide = (
+        scalar.per != "head"
+        or scalar.name == "levels"
+        or (scalar.name == "gamma" and type(problem.spec.weights).word() == "window")
     )
     lead = x.ndim - wide
     x = x[at] if lead == len(at) else x[at[:2] + at[3:]]
