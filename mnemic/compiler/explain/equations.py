@@ -8,6 +8,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect, dialect
+from mnemic.compiler.explain.layered_equations import layered, reference, step_map
 from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout
 from mnemic.compiler.explain.notation import acted, feature, role_key, value
 from mnemic.compiler.rule import Rule
@@ -42,6 +43,9 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         return
     if rule.structure.kind == "nonparametric":
         yield from readout(rule, d)
+        return
+    if rule.layered and rule.structure.missing is None:
+        yield from layered(rule, d)
         return
     if not rule.error.constant:
         yield "prediction", _prediction(rule, d)

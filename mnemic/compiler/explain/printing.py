@@ -116,6 +116,9 @@ class _Text(StrPrinter):  # type: ignore[misc]
     def _print_sigmoid(self, expr: Any) -> str:
         return f"σ({self._print(expr.args[0])})"
 
+    def _print_normal_cdf(self, expr: Any) -> str:
+        return f"Φ({self._print(expr.args[0])})"
+
     def _print_Function(self, expr: Any) -> str:
         return f"{expr.func.__name__}({', '.join(_bare(self._print(a)) for a in expr.args)})"
 
@@ -137,6 +140,10 @@ class _Latex(LatexPrinter):  # type: ignore[misc]
 
     def _print_sigmoid(self, expr: Any, exp: Any = None) -> str:
         shown = rf"\sigma\left({self._print(expr.args[0])}\right)"
+        return shown if exp is None else f"{shown}^{{{exp}}}"
+
+    def _print_normal_cdf(self, expr: Any, exp: Any = None) -> str:
+        shown = rf"\Phi\left({self._print(expr.args[0])}\right)"
         return shown if exp is None else f"{shown}^{{{exp}}}"
 
 
