@@ -12,7 +12,7 @@ from mnemic.compiler.problem import HEAD, HEADS, TIME
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.features import Cosine
 
-ORDER = ("t", "s", "r", "v", "k")
+ORDER = ("t", "s", "r", "n", "v", "k")
 """Axes in the order in which a quantity carries them."""
 
 WINDOW_WEIGHT = sp.Symbol("gamma_window", real=True)

@@ -39,13 +39,19 @@ STATES = {
     "P": "inverse second moment of the keys",
     "H": "second moment of the keys",
     "U": "moment of values and keys",
+    "keys": "the kept keys",
+    "values": "the kept values",
+    "log_kept": "log of what decays left of each kept pair's weight",
+    "factor": "the Cholesky factor of the kept keys' kernel matrix",
+    "solved": "the kept values, behind the factor's inverse",
 }
 
 
 def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
     """Describe the operator of a rule whose recurrent plan (and start) is given."""
     spec = rule.problem.spec
-    window_tails = ("k", "v", *_own_keys(rule)) if rule.window > 1 else ()
+    windowed = rule.window > 1 and not rule.keeps_pairs
+    window_tails = ("k", "v", *_own_keys(rule)) if windowed else ()
     return Signature(
         name=rule.name,
         coefficients=tuple(_coefficient(s, rule) for s in rule.scalars if s.argument),
@@ -55,7 +61,8 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         steps=spec.optimizer.micro_steps,
         inner=spec.optimizer.inner_steps if rule.moments is None else 1,
         once=tuple(s.argument for s in rule.scalars if s.name in ("alpha", "beta") and s.argument),
-        window=rule.window,
+        window=1 if rule.keeps_pairs else rule.window,
+        span=rule.window if rule.keeps_pairs and rule.window > 1 else 0,
         token_weights=rule.gamma == "token" and rule.window > 1,
         banded=takes_band(rule),
         anchor=math.gcd(*plan.closed) if plan.closed else 1,
@@ -113,7 +120,7 @@ def activated(scalar: Scalar) -> Any:
 
 def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]:
     found = [_state(rule, n, "".join(plan.axes(n))) for n in plan.states()]
-    if rule.window > 1:
+    if tails:
         names = [*tails, "live"] + (["gamma"] if rule.gamma == "token" else [])
         found += [State(f"{n}_tail", "window", f"the last c - 1 tokens' {n}") for n in names]
     if rule.phase:
@@ -152,11 +159,15 @@ def _identity(rule: Rule, state: str) -> float:
 
 def needs_position(rule: Rule, plan: Plan) -> bool:
     """Whether anything depends on the number of the token."""
-    return bool(plan.closed) or "t_index" in plan.graph
+    counted = any("n" in plan.axes(name) for name in plan.states())
+    return counted or bool(plan.closed) or "t_index" in plan.graph
 
 
 def _chunk(rule: Rule) -> int:
-    """Rows a chunk: few where a chunk's matrices are many (channels as heads, windows as rows)."""
+    """Rows a chunk: all where pairs are kept, few where there are many matrices (channels as heads,
+    windows as rows)."""
+    if rule.keeps_pairs:
+        return 0
     return 16 if rule.diagonal or rule.window > 1 else 32
 
 

@@ -16,6 +16,7 @@ CITED = {
     "error": ("error",),
     "gradient": ("gradient", "moments"),
     "momentum": ("momentum", "steps"),
+    "weights": ("weights",),
     "dual": ("dual", "memory"),
     "step": ("use", "dual", "memory"),
     "norms": ("norms",),

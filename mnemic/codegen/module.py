@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import chunk, deep, emit, layer, moments, recurrent, slots
+from mnemic.codegen import chunk, deep, emit, layer, local, moments, recurrent, slots
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import signature
 from mnemic.codegen.fuse import fuse
@@ -42,6 +42,9 @@ from .support.signature import Coefficient, Parameter, Signature, State
 SLOTS = "from .support.slots import SlotOperator\n"
 
 
+Build = Callable[[Rule], Plan]
+
+
 @dataclass(frozen=True)
 class Plans:
     """The plans of a rule's forms, of its start, and of its read-out alone."""
@@ -62,8 +65,10 @@ def plans(rule: Rule) -> Plans:
     return Plans(token, whole, start_plan(rule, token), reading(token))
 
 
-def _builders(rule: Rule) -> tuple[Callable[[Rule], Plan], Callable[[Rule], Plan]]:
+def _builders(rule: Rule) -> tuple[Build, Build]:
     """How a token and a chunk are planned."""
+    if rule.fit is not None:
+        return local.recurrent, local.chunk
     if rule.moments is not None:
         return moments.recurrent, moments.chunk
     if rule.layered:
@@ -74,7 +79,7 @@ def _builders(rule: Rule) -> tuple[Callable[[Rule], Plan], Callable[[Rule], Plan
 def start_plan(rule: Rule, token: Plan) -> Plan | None:
     """The memory at a document's start, where it is not zero: link(0), or uniform."""
     states = token.states()
-    if rule.moments is not None:
+    if rule.moments is not None or rule.fit is not None:
         return None
     if rule.layered:
         return deep.start(rule)

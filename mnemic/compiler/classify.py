@@ -6,7 +6,7 @@ from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.network import Network
 from mnemic.compiler.problem import Problem
 from mnemic.compiler.retention import Retained
-from mnemic.compiler.rule import Applied, Moments, Structure, layered
+from mnemic.compiler.rule import Applied, Fit, Moments, Structure, layered
 from mnemic.dsl.memory import Diagonal
 
 UNBOUNDED_STEPS = (
@@ -15,6 +15,11 @@ UNBOUNDED_STEPS = (
     "w**2/2 to the generator"
 )
 
+FITS = {
+    "mean": "the pairs themselves are kept, and each query takes their weighted mean",
+    "linear": "the pairs themselves are kept, and each query solves a weighted regression of them",
+    "interpolation": "the pairs themselves are kept, with a factor of their kernel matrix",
+}
 UNSTATED = (
     "an f-divergence multiplies a memory that starts uniform, and layers that start alike learn "
     "alike: it is not compiled for this memory; use retention.local kl with a simplex"
@@ -37,6 +42,7 @@ class Facts:
     anchor: int
     network: Network
     applied: Applied
+    fit: Fit | None = None
 
     @property
     def linear(self) -> bool:
@@ -57,13 +63,6 @@ class Facts:
 def not_compiled(problem: Problem) -> Structure | None:
     """The class and the one sentence for what a later release compiles."""
     spec = problem.spec
-    if type(spec.memory).word() in ("nonparametric", "interpolation"):
-        return Structure(
-            "nonparametric",
-            "the memory is the kept pairs themselves",
-            (),
-            "memories that keep the pairs are derived but not compiled yet",
-        )
     if not spec.features.finite:
         return Structure(
             "kernelised",
@@ -76,6 +75,8 @@ def not_compiled(problem: Problem) -> Structure | None:
 
 def classify(facts: Facts) -> Structure:
     """Name the class from the derivatives; ``language.md`` lists the tests."""
+    if facts.fit is not None:
+        return Structure("nonparametric", FITS[facts.fit.kind], BOTH)
     missing = not_compiled(facts.problem)
     if missing is not None:
         return missing

@@ -4,13 +4,13 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler import error_signal, retention, stated_link, steps
+from mnemic.compiler import error_signal, local, retention, stated_link, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
 from mnemic.compiler.network import network
 from mnemic.compiler.network_text import backward_lines, forward_lines
 from mnemic.compiler.problem import Problem, state
-from mnemic.compiler.rule import Applied, Derived, Moments, Rule
+from mnemic.compiler.rule import Applied, Derived, Fit, Moments, Rule
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 
@@ -38,14 +38,15 @@ def _derive(problem: Problem) -> Rule:
     step = _step(problem, loss_error)
     own = _own_rate(problem)
     retained = _retained(problem, step.rate if own == sp.oo else own)
-    moments = _moments(problem, step.error)
+    fit = local.derive(problem, step.error)
+    moments = None if fit else _moments(problem, step.error)
     alpha = problem.value("alpha")
     anchor = spec.optimizer.anchor.chunk
     split = _splits(problem, step.error)
     applied, layers = _applied(spec), network(spec.memory, spec.optimizer.every)
     facts = Facts(
         problem, step.error, retained, moments, _per(problem, step.rate),
-        problem.scalar("beta") is not None, anchor, layers, applied,
+        problem.scalar("beta") is not None, anchor, layers, applied, fit,
     )  # fmt: skip
     structure = classify(facts)
     momentum = problem.scalar("theta")
@@ -72,7 +73,8 @@ def _derive(problem: Problem) -> Rule:
         anchor=anchor,
         split=split,
         structure=structure,
-        steps=_trail(problem, loss_error, step, retained, structure),
+        steps=_trail(problem, loss_error, step, retained, structure, fit),
+        fit=fit,
     )
 
 
@@ -206,7 +208,7 @@ def _per(problem: Problem, rate: Any) -> str:
 
 
 def _trail(
-    problem: Problem, loss_error: Any, step: Any, retained: Any, structure: Any
+    problem: Problem, loss_error: Any, step: Any, retained: Any, structure: Any, fit: Fit | None
 ) -> tuple[Derived, ...]:
     found = [
         Derived("loss", sp.Eq(sp.Symbol("ell"), problem.loss), "as stated"),
@@ -219,6 +221,9 @@ def _trail(
     if len(layers.matrices) > 1:
         found += [Derived("layer", text, "forward pass") for text in forward_lines(layers)]
         found += [Derived("chain rule", text, "∂ℓ/∂W") for text in backward_lines(layers)]
-    found += [Derived(title, equation, retained.reason) for title, equation in retained.steps]
+    if fit is None:
+        found += [Derived(title, equation, retained.reason) for title, equation in retained.steps]
+    else:
+        found += local.trail(fit)
     found.append(Derived("class", structure.kind, structure.reason))
     return tuple(found)

@@ -8,6 +8,7 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.symbolic import number, read
 from mnemic.dsl.coefficients import Coefficient
+from mnemic.dsl.memory import Interpolation, Nonparametric
 from mnemic.dsl.spec import Spec
 
 HEAD = sp.Symbol("h", nonnegative=True)
@@ -54,6 +55,8 @@ class Problem:
     features: Any | None
     keys: dict[str, Any]
     scalars: tuple[Scalar, ...]
+    similarity: Any | None = None
+    """w(k, q) of a nonparametric memory, κ(k, q) of an interpolation, in s and d2."""
     link: Any | None = None
     """The link from the dual to the memory, where the spec states it."""
 
@@ -92,8 +95,17 @@ def state(spec: Spec) -> Problem:
         features=None if text is None else read(text, {"x": sym.x}),
         keys=read_keys(spec, table),
         scalars=scalars,
+        similarity=read_similarity(spec, table),
         link=None if link is None else read(link.expr, {**table, "a": sym.a, "nu": sym.nu}),
     )
+
+
+def read_similarity(spec: Spec, table: dict[str, Any]) -> Any | None:
+    """How a kept key weighs at a query, where the memory is made of the pairs themselves."""
+    match spec.memory:
+        case Nonparametric(similarity=text) | Interpolation(kernel=text):
+            return read(text, {**table, "s": sym.s, "d2": sym.d2})
+    return None
 
 
 def read_scalars(spec: Spec) -> tuple[Scalar, ...]:

@@ -11,6 +11,7 @@ from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.network import Network
 from mnemic.compiler.problem import Problem, Scalar
 from mnemic.compiler.retention import Retained
+from mnemic.compiler.similarity import Similarity
 
 Kind = Literal[
     "additive", "affine", "residual", "frozen", "kernelised", "second-order", "nonparametric",
@@ -85,6 +86,19 @@ def layered(network: Network, applied: Applied) -> bool:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """A regression over the kept pairs, solved anew at every query.
+
+    ``mean``: y = Σ w v / Σ w. ``linear``: the intercept at q of a weighted ridge regression,
+    ``ridge`` on the slope. ``interpolation``: Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q).
+    """
+
+    kind: Literal["mean", "linear", "interpolation"]
+    similarity: Similarity
+    ridge: Any
+
+
+@dataclass(frozen=True)
 class Rule:
     """A derived rule.
 
@@ -115,6 +129,12 @@ class Rule:
     split: bool
     structure: Structure
     steps: tuple[Derived, ...]
+    fit: Fit | None = None
+
+    @property
+    def keeps_pairs(self) -> bool:
+        """Whether the pairs themselves are carried, so that the state grows with the sequence."""
+        return self.structure.kind in ("nonparametric", "kernelised")
 
     @property
     def name(self) -> str:

@@ -90,6 +90,7 @@ class Spec(Entry):
         """
         optimizer, retention = self.optimizer, self.retention
         limits, memory = retention.constraint, self.memory
+        slopes = getattr(memory, "degree", 0) > 0
         rate = "delta" if optimizer.method == "implicit" else "eta"
         found: tuple[tuple[str, str, object], ...] = (
             (rate, "optimizer.rate", optimizer.rate),
@@ -101,7 +102,7 @@ class Spec(Entry):
             ("bonus", "readout.bonus", self.readout.bonus),
             ("scale", "retention.constraint.scale", getattr(limits, "scale", None)),
             ("radius", "retention.constraint.radius", getattr(limits, "radius", None)),
-            ("ridge", "memory.ridge", getattr(memory, "ridge", None)),
+            ("ridge", "memory.ridge", getattr(memory, "ridge", None) if slopes else None),
             *((n, f"bias.{n}", c) for n, c in self.bias.coefficients().items()),
             *((n, "retention.global", c) for n, c in retention.global_.coefficients().items()),
             *((n, f"coefficients.{n}", c) for n, c in self.coefficients.items()),

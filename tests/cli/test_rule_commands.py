@@ -134,8 +134,8 @@ def test_no_such_family(mnemic):
     done = mnemic("list", "--family", "afine")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "mnemic: --family: no such family: read 'afine', allowed: additive, affine, relatives, "
-        "second-order, variants; did you mean 'affine'?\n"
+        "mnemic: --family: no such family: read 'afine', allowed: additive, affine, "
+        "nonparametric, relatives, second-order, variants; did you mean 'affine'?\n"
     )
 
 

@@ -383,6 +383,25 @@ def close(found: Tensors, expected: Tensors, tolerance: float = 1e-9) -> None:
     assert not wrong, wrong
 
 
+def joined(states: list[Tensors], axes: Mapping[str, str]) -> Tensors:
+    """States of several rows as one, kept pairs filled up with zeros; ``axes`` after B and H."""
+    found: Tensors = {}
+    for name in states[0]:
+        parts = [s[name] for s in states]
+        growing = axes[name] if set(axes[name]) <= set("nkv") else ""
+        for axis in (i for i, letter in enumerate(growing, 2) if letter == "n"):
+            most = max(x.shape[axis] for x in parts)
+            parts = [_longer(x, axis, most) for x in parts]
+        found[name] = torch.cat(parts)
+    return found
+
+
+def _longer(x: Tensor, axis: int, size: int) -> Tensor:
+    shape = list(x.shape)
+    shape[axis] = size - shape[axis]
+    return torch.cat([x, x.new_zeros(shape)], axis)
+
+
 # -- the interpreter -------------------------------------------------------------------------
 
 
@@ -424,7 +443,8 @@ def as_interpreted(states: Tensors) -> Tensors:
         found["slots.W"] = states["K"].mT
     if "P" in states:
         found = {"P": states["P"]}
-    found |= {n: states[n] for n in ("H", "U", "position") if n in states}
+    shared = ("H", "U", "position", "keys", "values", "log_kept", "factor", "solved")
+    found |= {n: states[n] for n in shared if n in states}
     if "v_tail" in states:
         found["tail.value"] = states["v_tail"].movedim(1, 2)[..., None]
     return found

@@ -74,8 +74,11 @@ def environment(
             named |= {f"{scalar.name}_{i + 1}": x.reshape(()) for i, x in enumerate(value)}
         else:
             named[scalar.name] = value.reshape(-1, 1)
-    if rule.window > 1 or rule.moments is not None:
-        past = TOKENS if rule.moments is not None else rule.window
+    whole = rule.moments is not None or rule.fit is not None
+    if rule.window > 1 or whole:
+        past = TOKENS if rule.window == 1 else rule.window
+        named["K"], named["V"] = (vectors[n][0, -past:, 0] for n in ("k", "v"))
+        named["d_k"] = torch.tensor(float(vectors["k"].shape[-1]), dtype=torch.float64)
         named["k_i"] = [k[0][:, None] for k in vectors["k"][0, -past:]]
         named["v_i"] = [v[0][:, None] for v in vectors["v"][0, -past:]]
         named["gamma_i"] = list(arguments["gamma"][0, -1, 0]) if "gamma" in arguments else None
@@ -105,16 +108,19 @@ def test_printed_equation_against_the_derived_rule(name: str, index: int) -> Non
     y, state = after(TOKENS)
     phi = features(rule, vectors["k"][0, -1, ..., 0, :])
     read["phi"] = phi
-    if rule.window > 1:
+    if "k_i" in read:
         read["phi_i"] = [features(rule, k) for k in read["k_i"]]
     missing = {n for n in inputs(printed.rule) if read.get(n) is None} - {"I"}
     if missing:
         pytest.skip(f"the equation reads {sorted(missing)}, which the state does not hold")
-    found = step(printed.rule, read)["W"]
-    if "W" in state:
+    assigned = step(printed.rule, read)
+    if "y" in assigned:  # the rule is printed as what it reads
+        found, expected = assigned["y"][:, 0], y
+    elif "W" in state:
+        found = assigned["W"]
         expected = state["W"][0, 0]
     else:  # the memory is known by what it reads
-        found, expected = (found @ read["q"])[:, 0], y
+        found, expected = (assigned["W"] @ read["q"])[:, 0], y
     same = found.shape == expected.shape and bool((found - expected).abs().max() < 1e-9)
     assert same == (printed.verdict == "agrees"), (found, expected)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from . import layout
+from . import kept, layout
 from .arguments import fail
 from .signature import Signature, State
 from .sizes import eval_size
@@ -71,7 +71,8 @@ class Run:
     """A batch with one position: the arguments as rows, the pieces, the states."""
 
     def __init__(self, call: Call, vectors: dict[str, Tensor], state: States) -> None:
-        self.call, self.signature, self.given = call, call.signature, state
+        self.call, self.signature = call, call.signature
+        self.given = state = kept.own(call.signature, state)
         self.params = call.params
         self.wanted = tuple(s.name for s in self.signature.states)
         q, k = vectors["q"], vectors["k"]
@@ -214,14 +215,20 @@ class Run:
                 found[state.name] = self.like.new_zeros(shape)
         return self._started(found)
 
+    def _kept(self) -> int:
+        """How many pairs are kept already."""
+        given = [self.given[s.name] for s in kept.names(self.signature) if s.name in self.given]
+        return given[0].shape[kept.LEAD] if given else 0
+
     def _shape(self, state: State) -> tuple[int, ...] | None:
         """[M, …] of a state of the forms; ``None`` for those that only this module carries."""
         if state.of:
             return (self.memories, *self._of(state))
-        features = self._features()
         value = 1 if self.signature.diagonal else self.like.shape[-1]
-        shapes = {"vk": (value, features), "kk": (features, features), "k": (features,), "": ()}
-        return (self.memories, *shapes[state.axes]) if state.axes in shapes else None
+        sizes = {"v": value, "k": self._features(), "n": self._kept()}
+        if not set(state.axes) <= sizes.keys():
+            return None
+        return (self.memories, *(sizes[letter] for letter in state.axes))
 
     def _of(self, state: State) -> tuple[int, ...]:
         """The shape of a state that goes with a parameter: of its matrix, its rows or columns."""
@@ -275,7 +282,7 @@ class Run:
 
     def _final(self, states: States) -> States:
         found = {}
-        for name, x in states.items():
+        for name, x in kept.trimmed(self.signature, states).items():
             shape = (self.batch, self.heads)
             whole = (
                 x.reshape(*shape, self.width, *x.shape[2:])
@@ -372,7 +379,7 @@ class Run:
     def _size(self) -> int:
         if self.signature.anchor > 1:
             return self.signature.anchor
-        wanted = self.call.chunk_size or self.signature.chunk
+        wanted = self.call.chunk_size or self.signature.chunk or self.tokens * self.steps
         return max(1, wanted // self.steps)
 
     def _chunks(self, states: States) -> tuple[Tensor, States]:

@@ -27,7 +27,12 @@ class Coefficient:
 
 @dataclass(frozen=True)
 class State:
-    """One carried state: its name, its axes after [B, H], and what it is."""
+    """One carried state: its name, its axes after [B, H], and what it is.
+
+    An axis ``n`` counts kept pairs: such a state grows with the sequence. Where the rows of a batch
+    kept different numbers, the first min(position·steps, span − 1) of each row are its own and the
+    rest is padding.
+    """
 
     name: str
     axes: str
@@ -38,6 +43,11 @@ class State:
     """Whether it starts at its parameter (the dual of a deep memory)."""
     of: str = ""
     """The parameter that it goes with: its shape is that matrix's, or of its rows or columns."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether the state has an entry for each kept pair."""
+        return "n" in self.axes and set(self.axes) <= set("nkv")
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,7 @@ class Signature:
     """Whether d_k = d_v is needed (a residual)."""
     phase: bool = False
     chunk: int = 64
+    """Rows a chunk; 0 takes all that there are at once."""
     least_chunk: int = 1
     slots: int = 0
     """Slots m between keys and values, in which the write keys live."""
@@ -92,3 +103,5 @@ class Signature:
     """States that ``start`` gives."""
     features: str = "d"
     """D as an expression of d = d_k."""
+    span: int = 0
+    """The window c of kept pairs, of which c − 1 are carried; 0 keeps them all."""

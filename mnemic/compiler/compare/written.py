@@ -8,6 +8,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import COLUMNS, PARAMETERS, Coordinates, matrix
+from mnemic.compiler.compare.fits import fitted
 from mnemic.compiler.compare.form import HOLDERS, Form, State, tidy_entry
 from mnemic.compiler.compare.functions import GROUP, OWN, error_function, one_spelling
 from mnemic.compiler.compare.gradients import Matrix, Writer, headed, product
@@ -27,6 +28,8 @@ class Ones(Coordinates):
 
 def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
     """The rule as entries; terms alone where its memory is not W φ."""
+    if rule.fit is not None:
+        return fitted(rule, values)
     if rule.structure.missing is not None and rule.moments is None:
         return _terms(rule, values)
     writer = Writer(rule, Coordinates(rule, values))

@@ -15,8 +15,11 @@ ZERO = sp.Integer(0)
 
 def state_size(rule: Rule) -> Any:
     """Numbers carried from one token to the next."""
-    if rule.structure.kind in ("nonparametric", "kernelised"):
-        return (C if rule.window > 1 else T) * (K + V)
+    if rule.keeps_pairs:
+        count = C - 1 if rule.window > 1 else T
+        each = K + V + (1 if rule.fit is not None and rule.decay != 1 else 0)
+        factor = T**2 if _interpolates(rule) else 0
+        return count * each + factor
     if rule.moments is not None:
         return D**2 + D * V
     memory = matrix(rule)
@@ -54,7 +57,7 @@ def train(rule: Rule) -> tuple[Any, Any]:
     """Forward FLOPs a token, and the bytes moved beyond q, k, v and y."""
     kind = rule.structure.kind
     if kind == "nonparametric":
-        return _attention(rule), ZERO
+        return _fitted(rule), ZERO
     if kind == "kernelised":
         solve = ZERO if rule.error.constant else _attention(rule)
         return _attention(rule) + solve, ZERO
@@ -67,6 +70,29 @@ def train(rule: Rule) -> tuple[Any, Any]:
         return _deep(rule), states
     flops = _chunked(rule)
     return flops + (flops.subs(V, K) if slotted(rule) else 0), states
+
+
+def _interpolates(rule: Rule) -> bool:
+    return rule.fit is not None and rule.fit.kind == "interpolation"
+
+
+def _iterations(rule: Rule) -> int:
+    solver = rule.problem.spec.optimizer.solver
+    return 0 if solver.kind == "cholesky" else solver.iterations
+
+
+def _fitted(rule: Rule) -> Any:
+    """Attention; for a line two more products an iteration, or a system formed and solved."""
+    assert rule.fit is not None
+    if rule.fit.kind == "interpolation":
+        return 2 * T * K + 2 * T * V + T**2 + T**2 / 3
+    once = _attention(rule)
+    if rule.fit.kind == "mean":
+        return once
+    product = once.subs({K: 2 * K, V: 0})
+    if steps := _iterations(rule):
+        return 2 * once + steps * product
+    return 2 * once + K * product / 2 + sp.Rational(2, 3) * K**3
 
 
 def _attention(rule: Rule) -> Any:
@@ -116,9 +142,11 @@ def _second_order(rule: Rule) -> Any:
 def decode_flops(rule: Rule) -> Any:
     """FLOPs of one token of the recurrence."""
     kind = rule.structure.kind
-    if kind in ("nonparametric", "kernelised"):
+    if rule.fit is not None:
+        return _decoded(rule)
+    if kind == "kernelised":
         once = 2 * state_size(rule)
-        return once if kind == "nonparametric" or rule.error.constant else 2 * once
+        return once if rule.error.constant else 2 * once
     whole = matrix(rule)
     if rule.moments is not None:
         solve = N * 2 * D**2 if rule.moments.steps else _solve_once(rule.moments)
@@ -133,6 +161,18 @@ def decode_flops(rule: Rule) -> Any:
     return flops + (flops.subs(V, K) if slotted(rule) else 0)
 
 
+def _decoded(rule: Rule) -> Any:
+    """One query: every kept pair read, and what is solved."""
+    assert rule.fit is not None
+    count = C if rule.window > 1 else T
+    if rule.fit.kind == "interpolation":
+        return 2 * T**2 + 4 * T * K + 4 * T * V
+    once = 2 * count * (K + V)
+    if rule.fit.kind == "mean":
+        return once
+    return 2 * once + 2 * count * K**2 + sp.Rational(2, 3) * K**3
+
+
 def _solve_once(moments: Moments) -> Any:
     """One query: a rank-one update of the inverse, or a Cholesky factor."""
     return 6 * D**2 if moments.inverted else D**3 / 3 + 2 * D**2
@@ -141,6 +181,10 @@ def _solve_once(moments: Moments) -> Any:
 def notes(rule: Rule) -> tuple[str, ...]:
     """What the expressions leave out."""
     found = []
+    if rule.keeps_pairs and rule.window == 1:
+        found.append("the state grows with T" + (", as T²" if _interpolates(rule) else ""))
+    if rule.fit is not None and rule.fit.kind == "linear" and _iterations(rule):
+        found.append("every iteration of the conjugate gradients is counted; most end sooner")
     if any(s.per == "key" and s.name == "alpha" for s in rule.scalars):
         found.append("a channel decay adds (b/16)·D exponentials a token inside a chunk")
     if rule.structure.kind == "residual":

@@ -8,7 +8,9 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect, dialect
-from mnemic.compiler.explain.layered_equations import layered, reference, step_map
+from mnemic.compiler.explain.layered_equations import layered, reference, taken_back
+from mnemic.compiler.explain.layered_words import terms as layered_terms
+from mnemic.compiler.explain.local_equations import local
 from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout
 from mnemic.compiler.explain.notation import acted, feature, role_key, value
 from mnemic.compiler.rule import Rule
@@ -17,8 +19,9 @@ from mnemic.compiler.rule import Rule
 @dataclass(frozen=True)
 class Equation:
     """One line of the rule. ``name`` is ``prediction``, ``error``, ``gradient``, ``momentum``,
-    ``moments``, ``dual`` (``memory`` where the link is the identity), ``link``, ``normaliser`` or
-    ``read-out``."""
+    ``moments``, ``weights``, ``dual`` (``memory`` where the link is the identity), ``link``,
+    ``normaliser`` or ``read-out``; of memories of layers also ``network``, ``layers``,
+    ``chain rule``, ``steps``, ``use``, ``norms``, of held retentions ``retention``."""
 
     number: int
     name: str
@@ -41,10 +44,10 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         yield from _moments(rule, d)
         yield from readout(rule, d)
         return
-    if rule.structure.kind == "nonparametric":
-        yield from readout(rule, d)
+    if rule.fit is not None:
+        yield from local(rule, d)
         return
-    if rule.layered and rule.structure.missing is None:
+    if rule.layered:
         yield from layered(rule, d)
         return
     if not rule.error.constant:
@@ -55,6 +58,8 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         yield "momentum", _momentum(rule, d)
     yield from dual(rule, d)
     yield from link(rule, d)
+    if rule.retained.mode == "prox" and rule.anchor > 1:
+        yield "retention", taken_back(rule, d, rule.anchor)
     yield from readout(rule, d)
 
 
@@ -64,21 +69,22 @@ def _index(rule: Rule) -> str:
 
 def _prediction(rule: Rule, d: Dialect) -> str:
     index = _index(rule)
-    if rule.anchor > 1:
-        memory = d.of("W", "ref")
-    else:
-        memory = acted(rule, d, rule.seen, sp.Integer(1), d.of("W", "t-1"))
-    shown = _headed(rule, d, f"{memory} {feature(rule, d, role_key(rule, d, 'predict', index))}",
+    shown = _headed(rule, d, f"{_seen(rule, d)} {feature(rule, d, role_key(rule, d, 'predict', index))}",
                     d.of("k", index))  # fmt: skip
-    return f"{d.of('y^', index)} = {shown}"
+    return f"{d.of('y^', index)} = {shown}{reference(rule, d)}"
+
+
+def _seen(rule: Rule, d: Dialect) -> str:
+    """The memory that the gradient sees."""
+    if rule.anchor > 1:
+        return d.of("W", "ref")
+    return acted(rule, d, rule.seen, sp.Integer(1), d.of("W", "t-1"))
 
 
 def _headed(rule: Rule, d: Dialect, inner: str, raw: str) -> str:
     memory = rule.problem.spec.memory
     if rule.structure.missing is not None and not rule.problem.spec.features.finite:
         return inner
-    if type(memory).word() not in ("linear", "diagonal") and getattr(memory, "depth", 2) > 1:
-        return inner.replace(" ", ", ", 1).join(("M(", ")"))
     if getattr(memory, "norm", False):
         inner = d.call("LN", inner)
     return f"{raw} + {inner}" if getattr(memory, "residual", False) else inner
@@ -100,15 +106,22 @@ def _gradient(rule: Rule, d: Dialect) -> str:
         given = d.expr(rule.error.offset)
         joined = f"{taken} {erase} {_signed(d, given, write)}"
         return f"{left} = {joined}"
-    if type(rule.problem.spec.memory).word() not in ("linear", "diagonal"):
-        return f"{left} = " + d.sign("∇_W ℓ", r"\nabla_W \ell")
-    body = f"{d.of('e', index)} {erase if not rule.error.constant else write}"
+    error = _through_norm(rule, d, index) + d.of("e", index)
+    body = f"{error} {erase if not rule.error.constant else write}"
     if rule.diagonal:
         body = d.of("e", index) + d.times + role_key(rule, d, "write", index)
     if rule.window > 1:
         gate = "" if rule.gamma is None else d.of("gamma", "i") + " "
         return f"{left} = {d.windowed(gate + body, rule.window)}"
     return f"{left} = {body}"
+
+
+def _through_norm(rule: Rule, d: Dialect, index: str) -> str:
+    """LN′ᵀ, where a norm stands between W φ and the prediction."""
+    if not getattr(rule.problem.spec.memory, "norm", False):
+        return ""
+    inner = f"{_seen(rule, d)} {feature(rule, d, role_key(rule, d, 'predict', index))}"
+    return d.flipped(d.sign(f"LN′({inner})", rf"\operatorname{{LN}}'({inner})")) + " "
 
 
 def _signed(d: Dialect, shown: str, after: str) -> str:
@@ -173,10 +186,13 @@ def _start(rule: Rule, d: Dialect) -> str:
 def terms(rule: Rule) -> dict[str, Any]:
     """The parts of the rule by name as text, for a comparison part by part."""
     d = dialect(rule, tex=False)
+    if rule.fit is not None:
+        return {e.name: e.text for e in equations(rule)}
     found = {e.name: e.text for e in equations(rule) if e.name in ("prediction", "read-out")}
     link_text = {e.name: e.text for e in equations(rule)}.get("link", "identity")
     momentum = "none" if rule.momentum is None else f"{d.expr(rule.momentum)} on {rule.momentum_on}"
     return {
+        **layered_terms(rule),
         "prediction": found.get("prediction", "none: the error does not see it"),
         "error signal": d.expr(rule.error.signal),
         "slope": d.expr(rule.error.slope),

@@ -15,7 +15,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect
-from mnemic.compiler.explain.memory_equations import link
+from mnemic.compiler.explain.memory_equations import link, mirrored
 from mnemic.compiler.explain.network_equations import Layers, Place
 from mnemic.compiler.explain.notation import acted, feature, role_key, value
 from mnemic.compiler.network import Matrix
@@ -210,9 +210,7 @@ class _Moves:
         if self.apart:
             yield from self._link()
         if rule.retained.mode == "prox" and not self.free:
-            mirror = d.sign(f"∇R({d.of('W')})", rf"\nabla R({d.of('W')})")
-            arrow = d.sign("←", r"\leftarrow")
-            yield "retention", f"{at_multiples(d, self.acts)}{d.of('A')} {arrow} {mirror}"
+            yield "retention", taken_back(rule, d, self.acts)
 
     def _link(self) -> Lines:
         """W = link(A); of a matrix that is held, at its moves."""
@@ -234,8 +232,7 @@ class _Moves:
         d, rule = self.d, self.rule
         old = d.of(self.letter, "t-1")
         if self.free:
-            back = d.of("W", "t-1")
-            old = back if rule.retained.mirror == sym.w else d.sign("∇R", r"\nabla R") + f"({back})"
+            old = mirrored(rule, d, d.of("W", "t-1"))
         return acted(rule, d, rule.decay, rule.row_decay, old)
 
     def _step(self) -> str:
@@ -289,6 +286,12 @@ def step_map(rule: Rule, d: Dialect) -> str:
         case "adam":
             return d.sign("Adam", r"\mathrm{Adam}")
     return ""
+
+
+def taken_back(rule: Rule, d: Dialect, every: int) -> str:
+    """A retention that acts on W acts at the ends of intervals: A ← ∇R(W)."""
+    arrow = d.sign("←", r"\leftarrow")
+    return f"{at_multiples(d, every)}{d.of('A')} {arrow} {mirrored(rule, d, d.of('W'))}"
 
 
 def at_multiples(d: Dialect, every: int) -> str:

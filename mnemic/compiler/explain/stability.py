@@ -19,6 +19,14 @@ from mnemic.compiler.rule import Rule
 
 MOST_POINTS = 4000
 
+SIGNED = {
+    "mean": "The similarity can be negative: weights whose sum comes near zero let y grow without "
+    "bound.",
+    "interpolation": "The kernel can be negative: where its matrix is not positive definite, the "
+    "operator stops with an error.",
+}
+"""What a fit risks whose weights change sign."""
+
 
 @dataclass(frozen=True)
 class Stability:
@@ -38,6 +46,8 @@ class Stability:
 
 def stability(rule: Rule) -> Stability:
     """The bound of a rule, and whether its activations stay inside."""
+    if rule.fit is not None:
+        return Stability("always", None, "A fit over kept pairs has no step size.", True)
     if rule.error.constant:
         return Stability("always", None, "The gradient does not see the memory; no step is too "
                          "large for a decay of at most 1.", True)  # fmt: skip
@@ -171,6 +181,8 @@ def warnings(rule: Rule) -> tuple[str, ...]:
     """What a user should hear before training."""
     found = []
     known = stability(rule)
+    if rule.fit is not None and rule.fit.similarity.sign == "any":
+        found.append(SIGNED[rule.fit.kind])
     if known.kind == "unbounded":
         found.append(f"{known.sentence} {_advice(rule)}")
     if known.kind == "bounded" and known.inside is False:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.oracle import reference_moments
+from mnemic.compiler.oracle import interpret_local, reference_moments
 from mnemic.compiler.oracle.interpret_inputs import Arguments, Inputs, lay_out
 from mnemic.compiler.oracle.interpret_run import Named, recurrence
 from mnemic.compiler.oracle.interpret_step import read
@@ -34,7 +34,8 @@ def interpret(
     State: ``W`` (under an identity link), or ``A`` and ``W``; ``S``; ``anchor``; ``angle``;
     ``position``; ``tail.…`` of the window; ``n.…`` of the normaliser, ``slots.…`` of the
     companion memory; ``H``, ``U``, ``ridge`` of exact and batch solutions. Each has W's layout,
-    [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], or 2 for 1 under a phase).
+    [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], or 2 for 1 under a phase). Memories of kept
+    pairs have the operator's states, [B, H, n, …].
     """
     start = {name: x.double() for name, x in (initial_state or {}).items() if name != "position"}
     if initial_state and "position" in initial_state:
@@ -43,6 +44,9 @@ def interpret(
     state: Named = {"position": _next_position(inputs, start)}
     if inputs.angle is not None:
         state["angle"] = inputs.angle[:, -1, 0]
+    if rule.fit is not None:
+        y, own = interpret_local.run(rule, inputs, start)
+        return y, {**own, **state}
     if getattr(rule.problem.spec.memory, "slots", None) is not None:
         inputs, extra = _through_slots(rule, inputs, _inside(start, "slots."))
         state |= extra
