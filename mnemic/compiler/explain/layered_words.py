@@ -107,9 +107,10 @@ def band(count: int) -> tuple[float, float, float]:
     after = [iterated(size, count) for size in sizes]
     large = min(z for size, z in zip(sizes, after, strict=True) if size >= HALF)
     low = math.floor(100 * large) / 100
+    most = max(iterated(size, 1) for size in sizes)  # whatever comes before
     below = [size for size, z in zip(sizes, after, strict=True) if z < low]
     least = max(below, default=sizes[0])
-    return low, math.ceil(100 * max(after)) / 100, _rounded_up(least)
+    return low, math.ceil(100 * most) / 100, _rounded_up(least)
 
 
 def iterated(size: float, count: int) -> float:
