@@ -69,9 +69,15 @@ def explain(rule: Rule) -> Explanation:
         approximations=approximations(rule),
         cost=cost(rule),
         stability=stability(rule),
-        warnings=warnings(rule),
+        warnings=warned(rule),
         arguments=arguments(rule),
     )
+
+
+def warned(rule: Rule) -> tuple[str, ...]:
+    """What a user should hear before training: of stability, of what is missing, of the pace."""
+    slow = pace(rule)
+    return (*warnings(rule), *(() if slow is None else (slow,)))
 
 
 def statement(rule: Rule) -> str:
@@ -125,7 +131,7 @@ def remarks(rule: Rule) -> tuple[str, ...]:
         found.append("φ turns each key channel as a pair, by the running sum of the phase.")
     if rule.error.uses_norm:
         found.append("The norm couples the coordinates of the error.")
-    found += [*of_each_matrix(rule), *filter(None, [pace(rule)])]
+    found += of_each_matrix(rule)
     return tuple(found)
 
 

@@ -3,8 +3,11 @@
 import math
 from functools import cache
 
+import sympy as sp
+
 from mnemic.compiler.explain.dialect import Dialect, dialect
 from mnemic.compiler.explain.layered_equations import groups, memory, step_map
+from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.rule import Rule
 
@@ -124,6 +127,27 @@ def iterated(size: float, count: int) -> float:
 def _rounded_up(size: float) -> float:
     unit = 10.0 ** math.floor(math.log10(size))
     return math.ceil(size / unit) * unit
+
+
+# -- how far a matrix can move -----------------------------------------------------------------
+
+
+def bounded_steps(rule: Rule) -> str:
+    """What O and norms bound whatever the errors are, as sentences after a space, or nothing."""
+    plain = rule.retained.mode == "dual" and rule.retained.link.identity
+    if not plain:
+        return ""
+    said = ""
+    if rule.applied.kind == "newton-schulz":
+        rate = rule.gain * (rule.rate if rule.applied.outside else sp.Integer(1))
+        most = f"{band(rule.applied.steps)[1]:.2f}"
+        size = most if rate == 1 else f"{most}·{text(rate, steps_of(rule))}"
+        said += f" A step moves W by at most {size} in the spectral norm, whatever the error."
+    if rule.applied.normalize != "none":
+        ends = max(rule.anchor, *(m.every for m in rule.network.matrices))
+        when = "at every token" if ends == 1 else f"at multiples of {ends} tokens"
+        said += f" The norms of the {rule.applied.normalize} are those of W₀ {when}."
+    return said
 
 
 # -- terms of a comparison ---------------------------------------------------------------------
