@@ -189,7 +189,7 @@ def terms(rule: Rule) -> dict[str, Any]:
     if rule.fit is not None:
         return {e.name: e.text for e in equations(rule)}
     found = {e.name: e.text for e in equations(rule) if e.name in ("prediction", "read-out")}
-    link_text = {e.name: e.text for e in equations(rule)}.get("link", "identity")
+    link_text = next((line for _, line in link(rule, d)), "identity")
     momentum = "none" if rule.momentum is None else f"{d.expr(rule.momentum)} on {rule.momentum_on}"
     return {
         **layered_terms(rule),
