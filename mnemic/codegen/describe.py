@@ -93,7 +93,7 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
     if scalar.name == "phase":
         axes = "k"
     low, high = value_range(scalar)
-    meaning = MEANINGS.get(scalar.name, "a coefficient of the spec")
+    meaning = MEANINGS.get(scalar.name.rstrip("123456789"), "a coefficient of the spec")
     if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
         meaning = "weight of the pair in the regression"
     meaning = f"log of the {meaning}" if scalar.logarithmic else meaning

@@ -60,7 +60,7 @@ def test_queries_at_once_or_one_by_one(name: str) -> None:
     whole = case.operator.read(queries["q"].requires_grad_(), state, **coefficients)
     for i in range(5):
         own = {n: x[:, i : i + 1] for n, x in coefficients.items()}
-        later = {**state, "position": state["position"] + i} if "position" in state else state
+        later = _later(case, state, i)
         close(
             {"y": case.operator.read(queries["q"][:, i : i + 1], later, **own)},
             {"y": whole[:, i : i + 1]},
@@ -68,6 +68,13 @@ def test_queries_at_once_or_one_by_one(name: str) -> None:
     looked_at = [state[n] for n in case.operator.read_states if state[n].is_floating_point()]
     grads = torch.autograd.grad(whole.square().sum(), [queries["q"], *looked_at])
     assert all(g.isfinite().all() for g in grads)
+
+
+def _later(case: Case, state: Tensors, tokens: int) -> Tensors:
+    """The state at a later position; kept pairs tell their own."""
+    if "position" not in state or any(s.kept for s in case.signature.states):
+        return state
+    return {**state, "position": state["position"] + tokens}
 
 
 def _state(case: Case, like: Tensors) -> Tensors:

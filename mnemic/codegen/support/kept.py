@@ -102,7 +102,7 @@ def joined(signature: Signature, states: Sequence[Mapping[str, Tensor]]) -> Stat
     axes = {s.name: s.axes for s in names(signature)}
     for name in states[0]:
         parts = [s[name] for s in states]
-        own = name.removeprefix("memory.")  # a hybrid's name for it
+        own = name.rpartition(".")[2]  # a hybrid says whose state it is
         if own in axes:
             parts = _padded(parts, axes[own])
         found[name] = torch.cat(parts)
