@@ -2,13 +2,12 @@
 
 import pytest
 import torch
+from conformance import Case, Sizes, available, chunked, compiled, inputs
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from mnemic.codegen.support.sizes import eval_size
 from mnemic.compiler.explain.cost import cost
-
-from conformance import Case, Sizes, available, chunked, compiled, inputs
 
 FLAGS = {"position", "live_tail"}
 """Counters of tokens, which the printed state leaves out."""

@@ -30,6 +30,7 @@ def of_each_matrix(rule: Rule) -> tuple[str, ...]:
     linked = rule.retained.mode != "dual" or not rule.retained.link.identity
     letters = ["G"] + ["S"] * (rule.momentum is not None or gathers)
     letters += ["A"] * (linked or (gathers and rule.decay != 1))
+    letters += ["c"] * (rule.problem.scalar("scale1") is not None)
     told = f"Each of the matrices {_listed(names)} has {_listed([*letters, 'W'])} of its own"
     linked_apart = rule.retained.link.normaliser in ("softmax", "norm", "ball", "root")
     return (told + ("; the link acts on each by itself." if linked_apart else "."),)

@@ -22,6 +22,10 @@ LATEX = {
     "phase": r"\omega", "bonus": "u", "l1": r"\lambda_1", "l2": r"\lambda_2", "scale": "c",
     "radius": r"\rho",
 }  # fmt: skip
+MATRICES = range(1, 65)
+GREEK |= {f"scale{i}": f"c{i}" for i in MATRICES}
+LATEX |= {f"scale{i}": f"c_{{{i}}}" for i in MATRICES}
+"""The scale of each matrix of a memory of layers."""
 TEXT = {
     sym.y: "ŷ", sym.v: "v", sym.e: "(ŷ − v)", sym.n: "‖ŷ − v‖", sym.kappa: "‖φ‖²", sym.w: "w",
     sym.a: "a", sym.zeta: "ζ", sym.nu: "ν", sym.d2: "d²", sym.kq: "kᵀq", sym.kk: "‖k‖²",
