@@ -22,6 +22,7 @@ CITED = {
     "norms": ("norms",),
     "link": ("link", "memory"),
     "readout": ("read-out",),
+    "kernel": ("kernel",),
 }
 """The parts of a plan, and the equations of the derivation that they compute."""
 

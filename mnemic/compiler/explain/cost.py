@@ -11,6 +11,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler.explain.cost_forms import decode_flops, notes, state_size, train
+from mnemic.compiler.explain.cost_kernels import kept_moved
 from mnemic.compiler.explain.cost_layers import width
 from mnemic.compiler.explain.cost_symbols import B, C, D, K, M, N, S, T, V
 from mnemic.compiler.rule import Rule
@@ -96,8 +97,9 @@ def cost(rule: Rule) -> Cost:
     state = state_size(rule)
     flops, moved = train(rule)
     io = S * (2 * K + 2 * V)
-    grows = rule.structure.kind in ("nonparametric", "kernelised")
-    touched = S * state + S * (K + V) if grows else 2 * S * state
+    touched = 2 * S * state
+    if rule.keeps_pairs:
+        touched = S * state + S * (K + V) + S * kept_moved(rule)
     once = {N: 1} if _steps(rule) == 1 else {}
     parts = (state, flops, io + moved, decode_flops(rule), io + touched)
     kept, train_flops, train_bytes, decode, decode_bytes = (

@@ -8,11 +8,12 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect, dialect
+from mnemic.compiler.explain.kernel_equations import kernels, rows
 from mnemic.compiler.explain.layered_equations import layered, reference, taken_back
 from mnemic.compiler.explain.layered_words import terms as layered_terms
 from mnemic.compiler.explain.local_equations import local
 from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout
-from mnemic.compiler.explain.notation import acted, feature, role_key, value
+from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
 from mnemic.compiler.rule import Rule
 
 
@@ -20,7 +21,7 @@ from mnemic.compiler.rule import Rule
 class Equation:
     """One line of the rule. ``name`` is ``prediction``, ``error``, ``gradient``, ``momentum``,
     ``moments``, ``weights``, ``dual`` (``memory`` where the link is the identity), ``link``,
-    ``normaliser`` or ``read-out``; of memories of layers also ``network``, ``layers``,
+    ``normaliser``, ``levels`` or ``read-out``; of memories of layers also ``network``, ``layers``,
     ``chain rule``, ``steps``, ``use``, ``norms``, of held retentions ``retention``."""
 
     number: int
@@ -47,6 +48,8 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     if rule.fit is not None:
         yield from local(rule, d)
         return
+    if rule.kernels is not None:
+        yield from kernels(rule, d)
     if rule.layered:
         yield from layered(rule, d)
         return
@@ -60,6 +63,8 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     yield from link(rule, d)
     if rule.retained.mode == "prox" and rule.anchor > 1:
         yield "retention", taken_back(rule, d, rule.anchor)
+    if rule.kernels is not None:
+        yield from rows(rule, d)
     yield from readout(rule, d)
 
 
@@ -69,8 +74,8 @@ def _index(rule: Rule) -> str:
 
 def _prediction(rule: Rule, d: Dialect) -> str:
     index = _index(rule)
-    shown = _headed(rule, d, f"{_seen(rule, d)} {feature(rule, d, role_key(rule, d, 'predict', index))}",
-                    d.of("k", index))  # fmt: skip
+    key = feature(rule, d, role_key(rule, d, "predict", index))
+    shown = _headed(rule, d, f"{_seen(rule, d)} {key}", d.of("k", index))
     return f"{d.of('y^', index)} = {shown}{reference(rule, d)}"
 
 
@@ -78,7 +83,12 @@ def _seen(rule: Rule, d: Dialect) -> str:
     """The memory that the gradient sees."""
     if rule.anchor > 1:
         return d.of("W", "ref")
-    return acted(rule, d, rule.seen, sp.Integer(1), d.of("W", "t-1"))
+    return acted(rule, d, rule.seen, _rows_seen(rule), d.of("W", "t-1"))
+
+
+def _rows_seen(rule: Rule) -> Any:
+    """The decay of rows that the gradient sees."""
+    return rule.row_decay if rule.problem.spec.retention.order == "before" else sp.Integer(1)
 
 
 def _headed(rule: Rule, d: Dialect, inner: str, raw: str) -> str:
@@ -99,8 +109,8 @@ def _with_value(rule: Rule, d: Dialect) -> str:
 
 def _gradient(rule: Rule, d: Dialect) -> str:
     index = _index(rule)
-    left, write = d.of("G"), d.flipped(feature(rule, d, role_key(rule, d, "write", index)))
-    erase = d.flipped(feature(rule, d, role_key(rule, d, "erase", index)))
+    left, write = d.of("G"), role_features(rule, d, "write", index)
+    erase = role_features(rule, d, "erase", index)
     if rule.split:
         taken = d.factor(rule.error.slope) + d.of("y^", index)
         given = d.expr(rule.error.offset)
@@ -135,7 +145,7 @@ def _momentum(rule: Rule, d: Dialect) -> str:
     old = f"{d.factor(rule.momentum)}{d.of('S', 't-1')}"
     step = f"{d.factor(rule.rate)}{d.of('G')}"
     if rule.momentum_on == "write":
-        write = d.flipped(feature(rule, d, role_key(rule, d, "write", "t")))
+        write = role_features(rule, d, "write", "t")
         given = d.expr(sp.expand(-rule.rate * rule.error.offset))
         return f"{d.of('S')} = {old} {_signed(d, given, write)}"
     return f"{d.of('S')} = {old} {d.minus} {step}"
@@ -198,7 +208,7 @@ def terms(rule: Rule) -> dict[str, Any]:
         "slope": d.expr(rule.error.slope),
         "rate": d.expr(rule.rate),
         "decay": acted(rule, d, rule.decay, rule.row_decay, memory_name(rule, d, "t-1")),
-        "seen part": acted(rule, d, rule.seen, sp.Integer(1), memory_name(rule, d, "t-1")),
+        "seen part": acted(rule, d, rule.seen, _rows_seen(rule), memory_name(rule, d, "t-1")),
         "momentum": momentum,
         "window": str(rule.window) + (f", one gate a {rule.gamma}" if rule.gamma else ""),
         "steps a token": str(1 if rule.window > 1 else rule.rows),

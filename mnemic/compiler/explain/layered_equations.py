@@ -9,7 +9,6 @@ itself, act at chunk ends; without an anchor, wherever the matrix moves.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import sympy as sp
 
@@ -46,6 +45,9 @@ def _lines(rule: Rule, d: Dialect) -> Lines:
     yield from _gradients(rule, d, layers, seen)
     for group in groups(rule):
         yield from _Moves(rule, d, group).lines()
+    if rule.kernels is not None:
+        yield from (("rows", _rows(layers, d, m)) for m in rule.network.matrices
+                    if m.columns == "D")  # fmt: skip
     yield "read-out", _readout(rule, d)
 
 
@@ -315,13 +317,21 @@ def _of_matrices(d: Dialect, names: list[str]) -> str:
 # -- the read-out ------------------------------------------------------------------------------
 
 
+def _rows(layers: Layers, d: Dialect, matrix: Matrix) -> str:
+    """A matrix behind a kernel: rows u over the kept keys, multiples of their δ."""
+    total = d.sign("Σ_(i≤t)", r"\sum_{i \le t}")
+    key, kappa = d.of("k", "i"), d.sign("κ", r"\kappa")
+    dot = d.sign("·", r" \cdot ")
+    shown = f"{total} {d.of('u', 'i')} {kappa}({key}{dot}x)"
+    along = d.sign(",  uᵢ along ", r",\quad u_i \text{ along } ")
+    delta = layers.named(f"δ{matrix.name.removeprefix('W')}", "i")
+    return f"{layers.named(matrix.name, 't')} {d.call('phi', 'x')} = {shown}{along}{delta}"
+
+
 def _readout(rule: Rule, d: Dialect) -> str:
     where = rule.problem.spec.readout.memory
     index = {"after": "t", "before": "t-1", "anchor": "ref" if rule.anchor > 1 else "t-1"}[where]
     place = d.of("W", index)
-    query: Any = d.of("q")
-    if rule.network.linear:
-        shown = f"{place} {feature(rule, d, query)}"
-    else:
-        shown = f"M({place}, {query})"
-    return f"{d.of('y')} = {shown}"
+    query = d.of("q")
+    linear = f"{place} {feature(rule, d, query)}"
+    return f"{d.of('y')} = " + (linear if rule.network.linear else f"M({place}, {query})")

@@ -15,6 +15,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.layered_words import bounded_steps
 from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.explain.spans import ranges
+from mnemic.compiler.kernelised import folded
 from mnemic.compiler.numbers import evaluated, sampler
 from mnemic.compiler.rule import Rule
 
@@ -49,6 +50,7 @@ def stability(rule: Rule) -> Stability:
     """The bound of a rule, and whether its activations stay inside."""
     if rule.fit is not None:
         return Stability("always", None, "A fit over kept pairs has no step size.", True)
+    rule = folded(rule)
     plain = not rule.layered and not rule.headed
     if rule.error.constant and plain:
         return Stability("always", None, "The gradient does not see the memory; no step is too "
@@ -58,6 +60,9 @@ def stability(rule: Rule) -> Stability:
     if rule.structure.missing is not None or not plain:
         return Stability("open", None, "No bound is derived: W φ is not the prediction itself, or "
                          f"its steps are not plain.{bounded_steps(rule)}")  # fmt: skip
+    if rule.kernels is not None and rule.kernels.predict.normalised:
+        return Stability("open", None, "No bound is derived: what is erased is a mean of what was "
+                         "written.")  # fmt: skip
     if rule.problem.spec.optimizer.rate.normalized:
         return Stability("always", None, "The normalised rate η/(1 + η ℓ″‖φ‖²) keeps every step "
                          "a contraction.", True)  # fmt: skip
@@ -95,7 +100,7 @@ def _kinked(rule: Rule, far: Any) -> Stability:
     if left == 0 or not rule.retained.link.identity:
         return Stability("kink", None, sentence + " Large ones shrink at any rate.")
     shown = f"{text(left, steps_of(rule))} < {text(right, steps_of(rule))}"
-    inside = _inside(rule, left.subs(sym.kappa, 1), right)
+    inside = _inside(rule, left.subs(sym.kappa, _of_unit_key(rule)), right)
     bound = sp.Lt(left, right, evaluate=False)
     return Stability("kink", bound, f"{sentence} Large ones shrink while {shown}.", inside)
 
@@ -108,12 +113,17 @@ def _bounded(rule: Rule) -> Stability:
             return Stability("open", None, "The link couples the entries or has no bounded slope; "
                              "no bound is derived for the step behind it.")  # fmt: skip
         left = left * slope
-    inside = _inside(rule, left.subs(sym.kappa, 1), right)
+    inside = _inside(rule, left.subs(sym.kappa, _of_unit_key(rule)), right)
     timed = steps_of(rule)
     shown = f"{text(left, timed)} < {text(right, timed)}"
     return Stability(
         "bounded", sp.Lt(left, right, evaluate=False), _sentence(rule, shown, inside), inside
     )
+
+
+def _of_unit_key(rule: Rule) -> Any:
+    """‖φ(k)‖² of a unit key, which is κ1(1) behind a kernel."""
+    return 1 if rule.kernels is None else rule.kernels.predict.expr.subs(sym.s, 1)
 
 
 def step_size(rule: Rule, curvature: Any) -> Any:
