@@ -81,12 +81,12 @@ def _plain(spec: Spec, axis: str) -> Any:
 def _derived(spec: Spec, wanted: bool) -> dict[str, Any]:
     if not wanted:
         return {}
-    from mnemic.compiler.explain.stability import warnings
+    from mnemic.compiler.explain.explanation import warned
 
     rule = pipeline.derive(spec)
     structure = rule.structure
     told = {"class": structure.kind, "reason": structure.reason, "forms": list(structure.forms)}
-    return {**told, "warnings": list(warnings(rule))}
+    return {**told, "warnings": list(warned(rule))}
 
 
 def _show(entry: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.explain.layered_words import bounded_steps
 from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.explain.spans import ranges
 from mnemic.compiler.kernelised import folded
@@ -50,13 +51,15 @@ def stability(rule: Rule) -> Stability:
     if rule.fit is not None:
         return Stability("always", None, "A fit over kept pairs has no step size.", True)
     rule = folded(rule)
-    if rule.error.constant:
+    plain = not rule.layered and not rule.headed
+    if rule.error.constant and plain:
         return Stability("always", None, "The gradient does not see the memory; no step is too "
                          "large for a decay of at most 1.", True)  # fmt: skip
     if rule.moments is not None:
         return _of_moments(rule)
-    if rule.structure.missing is not None or rule.headed:
-        return Stability("open", None, "No bound is derived: W φ is not the prediction itself.")
+    if rule.structure.missing is not None or not plain:
+        return Stability("open", None, "No bound is derived: W φ is not the prediction itself, or "
+                         f"its steps are not plain.{bounded_steps(rule)}")  # fmt: skip
     if rule.kernels is not None and rule.kernels.predict.normalised:
         return Stability("open", None, "No bound is derived: what is erased is a mean of what was "
                          "written.")  # fmt: skip
