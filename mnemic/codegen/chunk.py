@@ -34,6 +34,8 @@ class Chunk:
     states: States
     roles: dict[str, str]
     c: Coefficients
+    tag: str = ""
+    """Tells one matrix's quantities from another's."""
 
 
 def build(rule: Rule) -> Plan:
@@ -45,7 +47,7 @@ def build(rule: Rule) -> Plan:
     b.declare_vectors()
     states = declare_states(b)
     c = coefficients(b, banded)
-    parts = Chunk(b, states, _rows(b), c)
+    parts = Chunk(b, states, rows_of_roles(b), c)
     sources = solve(parts.b, parts.states, parts.roles, parts.c)
     _carry(parts, sources)
     _read(parts, sources)
@@ -59,7 +61,7 @@ def takes_band(rule: Rule) -> bool:
     return not rule.error.signal.free_symbols & {s.symbol for s in rule.scalars}
 
 
-def _rows(b: Builder) -> dict[str, str]:
+def rows_of_roles(b: Builder) -> dict[str, str]:
     """The roles' vectors, windows laid flat into rows."""
     roles = b.roles()
     if not b.slot:
@@ -75,27 +77,31 @@ def _rows(b: Builder) -> dict[str, str]:
 
 def _carry(p: Chunk, sources: tuple[Source, ...]) -> None:
     """A and S at the chunk's end."""
-    b, states, c = p.b, p.states, p.c
-    terms: dict[str, str] = {"kept": _kept(p, c.reach, states.memory, "A_kept")}
-    if states.momentum is not None:
-        assert c.carry is not None
-        assert c.fade is not None
-        terms["carried"] = _kept(p, c.carry, states.momentum, "S_carried")
-    for i, source in enumerate(sources):
-        terms[f"new{i}"] = b.product(
-            f"A_new{i}" if i else "A_new", MATRIX, *_remaining(p, source), flip_left=True,
-            equation="dual",
-        )  # fmt: skip
-    name = "A_next" if states.memory == "A" else "W_next"
-    total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
-    following = b.map(name, total, dict(terms), "dual")
-    b.plan.following[states.memory] = following
-    if states.momentum is not None:
-        _carry_momentum(p, sources)
+    following = carried(p, sources)
+    p.b.plan.following[p.states.memory] = following
+    if p.states.momentum is not None:
+        carry_momentum(p, sources)
     _close(p, following)
 
 
-def _kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
+def carried(p: Chunk, sources: tuple[Source, ...]) -> str:
+    """A at the chunk's end."""
+    b, states, c = p.b, p.states, p.c
+    terms: dict[str, str] = {"kept": kept(p, c.reach, states.memory, f"A{p.tag}_kept")}
+    if states.momentum is not None:
+        assert c.carry is not None
+        assert c.fade is not None
+        terms["carried"] = kept(p, c.carry, states.momentum, f"S{p.tag}_carried")
+    for i, source in enumerate(sources):
+        name = f"A{p.tag}_new{i}" if i else f"A{p.tag}_new"
+        terms[f"new{i}"] = b.product(
+            name, MATRIX, *_remaining(p, source), flip_left=True, equation="dual"
+        )
+    total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
+    return b.map(f"{states.memory}_next", total, dict(terms), "dual")
+
+
+def kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
     """A state times its decay over the whole chunk."""
     b = p.b
     one = sp.Symbol("state_", real=True)
@@ -132,19 +138,22 @@ def _remaining(p: Chunk, source: Source) -> tuple[str, str]:
     return rows, keys
 
 
-def _carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
+def carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
+    """S at the chunk's end."""
     b, c, states = p.b, p.c, p.states
     assert states.momentum is not None
-    terms = {"kept": _kept(p, c.fade, states.momentum, "S_kept")}
+    terms = {"kept": kept(p, c.fade, states.momentum, f"S{p.tag}_kept")}
     for i, source in enumerate(s for s in sources if s.through == "momentum"):
         assert source.fade is not None
         u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
         env = {"u_": (source.rows, ("s", "v")), "f_": (source.fade, ("s",))}
         rows = b.map(f"{source.rows}_faded", u * f, env)
-        terms[f"new{i}"] = b.product("S_new", MATRIX, rows, source.keys, flip_left=True,
+        terms[f"new{i}"] = b.product(f"S{p.tag}_new", MATRIX, rows, source.keys, flip_left=True,
                                      equation="momentum")  # fmt: skip
     total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
-    b.plan.following[states.momentum] = b.map("S_next", total, dict(terms), "momentum")
+    b.plan.following[states.momentum] = b.map(
+        f"{states.momentum}_next", total, dict(terms), "momentum"
+    )
 
 
 def _close(p: Chunk, dual: str) -> None:
@@ -154,9 +163,11 @@ def _close(p: Chunk, dual: str) -> None:
         return
     b.plan.following[states.anchor] = states.anchor
     memory = linked(b, dual, rule.retained.link, "W_end", end=True)
-    b.plan.closed[states.anchor] = memory
+    b.plan.close(rule.anchor, states.anchor, memory)
     if rule.retained.mode == "prox":
-        b.plan.closed[states.memory] = b.map("B_end", rule.retained.mirror, {"w": memory}, "dual")
+        b.plan.close(
+            rule.anchor, states.memory, b.map("B_end", rule.retained.mirror, {"w": memory}, "dual")
+        )
 
 
 # -- the read-out ----------------------------------------------------------------------------
@@ -171,31 +182,35 @@ def _read(p: Chunk, sources: tuple[Source, ...]) -> None:
         read = b.product("y", ("t", "v"), query, p.states.anchor, flip_right=True,
                          equation="readout")  # fmt: skip
     elif rule.retained.link.identity and rule.retained.mode == "dual":
-        read = _linear_read(p, sources, query, before=where == "before")
+        read = linear_read(p, sources, query, "y", before=where == "before")
     else:
         read = _linked_read(p, sources, query, before=where == "before")
     read = with_bonus(b, read, query, p.roles)
     b.plan.output = _normalised(p, read, query, sources)
 
 
-def _linear_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: bool) -> str:
+def linear_read(
+    p: Chunk, sources: tuple[Source, ...], query: str, name: str, *, before: bool
+) -> str:
     """reach ∘ (q A_0ᵀ) + carry ∘ (q S_0ᵀ) + (scores ∘ mix) u."""
     b, c, states = p.b, p.c, p.states
     reach, carry = (c.reach_before, c.carry_before) if before else (c.reach, c.carry)
-    terms = {"old": _from_state(p, query, reach, states.memory, "y_old", before=before)}
+    terms = {"old": _from_state(p, query, reach, states.memory, f"{name}_old", before=before)}
     if states.momentum is not None:
-        terms["speed"] = _from_state(p, query, carry, states.momentum, "y_speed", before=before)
+        terms["speed"] = _from_state(
+            p, query, carry, states.momentum, f"{name}_speed", before=before
+        )
     for i, source in enumerate(sources):
         weights = c.scores(b, query, source.keys, source.through, before=before)
-        name = f"y_new{i}" if i else "y_new"
+        new = f"{name}_new{i}" if i else f"{name}_new"
         if c.log_row is not None:
-            terms[f"new{i}"] = b.call(name, ("t", "v"), "decayed_mix", weights, source.rows,
+            terms[f"new{i}"] = b.call(new, ("t", "v"), "decayed_mix", weights, source.rows,
                                       c.log_row, equation="readout")  # fmt: skip
         else:
-            terms[f"new{i}"] = b.product(name, ("t", "v"), weights, source.rows,
+            terms[f"new{i}"] = b.product(new, ("t", "v"), weights, source.rows,
                                          equation="readout")  # fmt: skip
     total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
-    return b.map("y", total, dict(terms), "readout")
+    return b.map(name, total, dict(terms), "readout")
 
 
 def _from_state(
@@ -206,6 +221,16 @@ def _from_state(
 
 def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: bool = False) -> str:
     """The dual at every row, linked, then read: for links that are not the identity."""
+    b = p.b
+    duals = dual_rows(p, sources)
+    if before:
+        duals = b.call("A_before", ("t", *MATRIX), "delayed_states", duals, p.states.memory)
+    memories = linked(b, duals, b.rule.retained.link, "W_rows")
+    return b.call("y", ("t", "v"), "recall", memories, query, equation="readout")
+
+
+def dual_rows(p: Chunk, sources: tuple[Source, ...]) -> str:
+    """The dual after every row, [t, v, k]."""
     b, c, states = p.b, p.c, p.states
     terms: dict[str, Any] = {}
     expr: Any = sp.Integer(0)
@@ -220,16 +245,10 @@ def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: b
             term = term * sp.Symbol(f"{name}f_", real=True)
         expr = expr + term
     for i, source in enumerate(sources):
-        new = c.accumulated(b, source)
+        new = c.accumulated(b, source, f"A{p.tag}_sums")
         terms[f"n{i}_"] = (new, ("t", *MATRIX))
         expr = expr + sp.Symbol(f"n{i}_", real=True)
-    if b.plan.axes(states.memory) == MATRIX and all(t[1] != ("t", *MATRIX) for t in terms.values()):
-        raise AssertionError("a chunk without sources")
-    duals = b.map("A_rows", expr, terms, "dual")
-    if before:
-        duals = b.call("A_before", ("t", *MATRIX), "delayed_states", duals, states.memory)
-    memories = linked(b, duals, b.rule.retained.link, "W_rows")
-    return b.call("y", ("t", "v"), "recall", memories, query, equation="readout")
+    return b.map(f"A{p.tag}_rows", expr, terms, "dual")
 
 
 def _normalised(p: Chunk, read: str, query: str, sources: tuple[Source, ...]) -> str:

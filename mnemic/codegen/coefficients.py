@@ -28,6 +28,10 @@ class Coefficients:
     carry: str | None = None
     carry_seen: str | None = None
     carry_before: str | None = None
+    decay: str | None = None
+    """What the dual after row t holds of an O(S_s): decay and gain alone."""
+    faded: str | None = None
+    """What the momentum after row t holds of the gradient at s, windows aside."""
     fade: str | None = None
     fades: str | None = None
     remain: dict[str, str] = field(default_factory=dict)
@@ -70,19 +74,19 @@ class Coefficients:
             name, ("t", "s"), function, targets, keys, self.log_channel, *extra, rows=self.rows
         )
 
-    def accumulated(self, b: Builder, source: Any) -> str:
+    def accumulated(self, b: Builder, source: Any, name: str = "A_sums") -> str:
         """Σ_s mix_ts u_s r_sᵀ for every row t."""
         axes = ("t", "v", "k")
         if self.log_channel is not None:
             if self.blended is not None and source.through == "momentum":
-                return b.call("A_sums", axes, "accumulate_blended", self.blended, source.rows,
+                return b.call(name, axes, "accumulate_blended", self.blended, source.rows,
                               source.keys, rows=self.rows)  # fmt: skip
-            return b.call("A_sums", axes, "accumulate_rows", self.log_channel, source.rows,
+            return b.call(name, axes, "accumulate_rows", self.log_channel, source.rows,
                           source.keys, rows=self.rows)  # fmt: skip
         mix = self.mix[source.through]
         if mix is None:
             mix = b.call("ones", ("t", "s"), "lower_ones_of", source.rows)
-        return b.call("A_sums", axes, "accumulate", mix, source.rows, source.keys)
+        return b.call(name, axes, "accumulate", mix, source.rows, source.keys)
 
 
 def channel_decay(rule: Rule) -> bool:
@@ -165,7 +169,7 @@ def _by_head(b: Builder, c: Coefficients) -> None:
     if b.stabilised:
         _stabilised(b, c)
         return
-    decay = _decay_matrix(b, c)
+    c.decay = decay = _decay_matrix(b, c)
     through = {"memory": decay, "momentum": decay}
     if b.rule.momentum is not None:
         through["momentum"] = _momentum_matrix(b, c, decay)
@@ -190,7 +194,7 @@ def _decay_matrix(b: Builder, c: Coefficients) -> str | None:
 def _momentum_matrix(b: Builder, c: Coefficients, decay: str | None) -> str:
     """mix = 𝓢(α)·diag(gain)·𝓢(θ), and what the carried S adds."""
     theta = _momentum(b)
-    faded = b.call("faded", ("t", "s"), "products", theta)
+    c.faded = faded = b.call("faded", ("t", "s"), "products", theta)
     c.fade = b.call("fade", ("t",), "running_product", theta)
     c.fades = b.call("fades", ("s",), "last_row", faded)
     sums = b.call("sums", ("t", "s"), "lower_ones", theta) if decay is None else decay

@@ -1,10 +1,11 @@
 """Rule → Signature: the operator's arguments and states, described."""
 
+import math
 from typing import Any
 
 from mnemic.codegen.chunk import takes_band
 from mnemic.codegen.plan import Plan
-from mnemic.codegen.support.signature import Coefficient, Signature, State
+from mnemic.codegen.support.signature import Coefficient, Parameter, Signature, State
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import Rule
@@ -33,14 +34,16 @@ STATES = {
     "n": "the normaliser",
     "m": "running maximum of the weights' logarithms",
     "anchor": "the memory at the last chunk's end",
+    "held": "the memory since its last update",
+    "norms": "the norms to which the memory is scaled",
     "P": "inverse second moment of the keys",
     "H": "second moment of the keys",
     "U": "moment of values and keys",
 }
 
 
-def signature(rule: Rule, plan: Plan) -> Signature:
-    """Describe the operator of a rule whose recurrent plan is given."""
+def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
+    """Describe the operator of a rule whose recurrent plan (and start) is given."""
     spec = rule.problem.spec
     window_tails = ("k", "v", *_own_keys(rule)) if rule.window > 1 else ()
     return Signature(
@@ -55,11 +58,14 @@ def signature(rule: Rule, plan: Plan) -> Signature:
         window=rule.window,
         token_weights=rule.gamma == "token" and rule.window > 1,
         banded=takes_band(rule),
-        anchor=rule.anchor if "anchor" in plan.states() else 1,
+        anchor=math.gcd(*plan.closed) if plan.closed else 1,
         diagonal=rule.diagonal,
         square=bool(getattr(spec.memory, "residual", False)),
         phase=rule.phase,
         chunk=_chunk(rule),
+        params=_params(rule),
+        widths=rule.network.widths,
+        started=tuple(start.following) if start is not None else (),
         features=feature_size(rule),
     )
 
@@ -105,10 +111,7 @@ def activated(scalar: Scalar) -> Any:
 
 def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]:
     start = 1 / float(rule.moments.ridge) if rule.moments and rule.moments.ridge else 0.0
-    found = [
-        State(n, "".join(plan.axes(n)), STATES.get(n, n), start if n == "P" else 0.0)
-        for n in plan.states()
-    ]
+    found = [_state(rule, n, "".join(plan.axes(n)), start) for n in plan.states()]
     if rule.window > 1:
         names = [*tails, "live"] + (["gamma"] if rule.gamma == "token" else [])
         found += [State(f"{n}_tail", "window", f"the last c - 1 tokens' {n}") for n in names]
@@ -119,9 +122,27 @@ def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]
     return tuple(found)
 
 
+def _state(rule: Rule, name: str, axes: str, start: float) -> State:
+    """A state of the forms; a deep memory's are named by role and matrix."""
+    role = name.rstrip("0123456789")
+    matrix = f"W{name.removeprefix(role)}"
+    if not _params(rule):
+        return State(name, axes, STATES.get(name, name), start if name == "P" else 0.0)
+    meaning = f"{STATES[role]} ({matrix})"
+    return State(name, axes, meaning, begins=role in ("A", "W"), of=matrix)
+
+
+def _params(rule: Rule) -> tuple[Parameter, ...]:
+    """The initial duals; a single matrix starts at zero, where layers would never leave it."""
+    matrices = rule.network.matrices
+    if len(matrices) < 2:
+        return ()
+    return tuple(Parameter(m.name, m.rows, m.columns) for m in matrices)
+
+
 def needs_position(rule: Rule, plan: Plan) -> bool:
     """Whether anything depends on the number of the token."""
-    return "anchor" in plan.states() or "t_index" in plan.graph
+    return bool(plan.closed) or "t_index" in plan.graph
 
 
 def _chunk(rule: Rule) -> int:

@@ -7,6 +7,9 @@ from mnemic.codegen.torch_printer import print_torch
 
 WIDTH = 96
 
+OUTPUT = "y"
+"""What a closing calls the output, where it reads anew."""
+
 
 def statement(plan: Plan, quantity: Quantity, spelled: dict[str, str]) -> str:
     """The right-hand side of a quantity's assignment; ``spelled`` renames what it reads."""
@@ -115,18 +118,17 @@ def loop(plan: Plan, numbers: dict[str, str], doc: str, name: str, each: str) ->
     lines += [f"    # {each} by {each}", "    outputs = []", *_loop(index, slices)]
     spelled = {n: f"{n}_{index}" for n in slices}
     lines += block(plan, phases.scan, 8, numbers, spelled)
-    lines += [f"        outputs.append({spelled.get(plan.output, plan.output)})"]
-    lines += _advance(plan, phases, numbers, spelled, f"closes({index})")
-    lines += ["    return torch.stack(outputs), " + _states(plan)]
+    lines += _advance(plan, phases, numbers, spelled, index)
+    lines += ["    return torch.stack(outputs), " + _dictionary({s: s for s in plan.states()})]
     return "\n".join(lines) + "\n"
 
 
 def function(plan: Plan, name: str, doc: str) -> str:
-    """A plan without a loop as one function."""
+    """A plan without a loop as one function, which gives what follows by state."""
     statements = plan.ordered()
     lines = [f"def {name}({', '.join(plan.arguments())}):", f'    """{doc}"""']
     lines += block(plan, statements, 4, {})
-    return "\n".join([*lines, f"    return {plan.output}"]) + "\n"
+    return "\n".join([*lines, f"    return {_dictionary(plan.following)}"]) + "\n"
 
 
 def _opening(plan: Plan, name: str, doc: str) -> list[str]:
@@ -158,33 +160,38 @@ def _loop(index: str, slices: list[str]) -> list[str]:
 
 
 def _advance(
-    plan: Plan, phases: Phases, numbers: dict[str, str], spelled: dict[str, str], closes: str
+    plan: Plan, phases: Phases, numbers: dict[str, str], spelled: dict[str, str], index: str
 ) -> list[str]:
-    """Move the states to what follows; a closing chunk moves anchors too."""
+    """Move the states to what follows; where an interval ends, its closing moves more."""
+    output = spelled.get(plan.output, plan.output)
     moves = {s: n for s, n in plan.following.items() if s != n}
     lines = []
     if moves:
-        left = ", ".join(moves)
-        right = ", ".join(spelled.get(n, n) for n in moves.values())
-        lines.append(f"        {left} = {right}")
-    if plan.closed:
-        renamed = {**spelled, **{n: s for s, n in moves.items()}}
-        lines.append(f"        if {closes}:")
-        lines += block(plan, phases.closing, 12, numbers, renamed)
-        left = ", ".join(plan.closed)
-        right = ", ".join(renamed.get(n, n) for n in plan.closed.values())
-        lines.append(f"            {left} = {right}")
-    return lines
+        lines.append(f"        {_moved({s: spelled.get(n, n) for s, n in moves.items()})}")
+    for closing in phases.closings:
+        renamed = {**spelled, **{n: s for s, n in moves.items()}, **closing.renamed}
+        lines.append(f"        if closes({index}, {closing.every}):")
+        lines += block(plan, closing.statements, 12, numbers, renamed)
+        ends = {s: renamed.get(n, n) for s, n in closing.moves.items()}
+        lines.append(
+            f"            {_moved({output if s == OUTPUT else s: n for s, n in ends.items()})}"
+        )
+    return [*lines, f"        outputs.append({output})"]
 
 
-def _states(plan: Plan) -> str:
-    return "{" + ", ".join(f'"{s}": {s}' for s in plan.states()) + "}"
+def _moved(values: dict[str, str]) -> str:
+    return f"{', '.join(values)} = {', '.join(values.values())}"
+
+
+def _dictionary(values: dict[str, str]) -> str:
+    return "{" + ", ".join(f'"{name}": {value}' for name, value in values.items()) + "}"
 
 
 def _slices(plan: Plan, phases: Phases) -> list[str]:
     """What the loop reads of quantities that were computed for all at once."""
     outside = {q.name for q in phases.before}
-    inside = [*phases.scan, *phases.closing]
+    inside = [*phases.scan, *(q for closing in phases.closings for q in closing.statements)]
     read = [n for q in inside for n in q.reads() if n in outside | set(plan.arguments())]
-    ends = [n for n in (*plan.following.values(), plan.output) if n in outside]
+    values = [value for moves in plan.closed.values() for value in moves.values()]
+    ends = [n for n in (*plan.following.values(), *values, plan.output) if n in outside]
     return list(dict.fromkeys(read + ends))

@@ -20,7 +20,7 @@ def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = Fa
     entry = sp.Symbol("dual_", real=True)
     expr = None if link.expr is None else link.expr.subs(sym.a, entry)
     if link.normaliser == "none" and expr is not None:
-        return b.map(name, expr, {"dual_": dual, **_values(b, expr, end)}, "link")
+        return b.map(name, expr, {"dual_": dual, **values_of(b, expr, end)}, "link")
     if link.normaliser == "norm":
         return _of_norm(b, dual, expr, name, float(link.power), end=end)
     if link.normaliser == "root":
@@ -33,7 +33,7 @@ def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = Fa
     scale = scale_of(b, link, dual, end)
     if link.normaliser == "ball":
         return b.call(name, axes, "ball", dual, *scale, equation="link")
-    exponent = b.map("exponent", expr, {"dual_": dual, **_values(b, expr, end)})
+    exponent = b.map("exponent", expr, {"dual_": dual, **values_of(b, expr, end)})
     return b.call(name, axes, "simplex", exponent, *scale, equation="link", over=link.over)
 
 
@@ -45,7 +45,7 @@ def _of_norm(b: Builder, dual: str, expr: Any, name: str, power: float, *, end: 
     env: dict[str, Any] = {"dual_": dual, "nu_": (nu, axes[:-2])}
     ratio = b.map(f"{dual}_unit", entry / size, env)
     expr = size * expr.subs({sym.nu: 1, entry: unit})
-    return b.map(name, expr, {**env, "unit_": ratio, **_values(b, expr, end)}, "link")
+    return b.map(name, expr, {**env, "unit_": ratio, **values_of(b, expr, end)}, "link")
 
 
 def rooted(
@@ -64,7 +64,8 @@ def rooted(
     return b.plan.add(name, axes, op, "link")
 
 
-def _values(b: Builder, expr: Any, end: bool) -> dict[str, str]:
+def values_of(b: Builder, expr: Any, end: bool) -> dict[str, str]:
+    """The coefficients of an expression; with ``end`` those of a chunk's last row."""
     found = b.coefficients(expr)
     if not end:
         return found
@@ -78,12 +79,12 @@ def scale_of(b: Builder, link: Link, like: str, end: bool = False) -> tuple[str,
     expr = b.rule.problem.value(str(link.scale), link.scale)
     if not expr.free_symbols:
         return (b.call("scale", (), "constant", like, value=float(expr)),)
-    return (b.map("scale", expr, _values(b, expr, end)),)
+    return (b.map("scale", expr, values_of(b, expr, end)),)
 
 
 def _function(b: Builder, expr: Any, end: bool) -> tuple[str, tuple[str, ...]]:
     """A one-argument function of coefficients as a lambda's source, and the coefficients."""
-    env = _values(b, expr, end)
+    env = values_of(b, expr, end)
     names = list(env)
     matrix = {n: n for n in names}
     body = print_torch(expr, matrix)

@@ -1,20 +1,21 @@
 """Plans → the source of a module: header, forms, operator, layer."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import chunk, emit, layer, moments, recurrent, slots
+from mnemic.codegen import chunk, deep, emit, layer, moments, recurrent, slots
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import signature
 from mnemic.codegen.fuse import fuse
-from mnemic.codegen.links import linked
+from mnemic.codegen.links import linked, scale_of
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.support.signature import Signature
 from mnemic.codegen.titles import title_of
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.retention import Link
+from mnemic.compiler.retention import Link, invert
 from mnemic.compiler.rule import Rule
 
 HEADER = '''"""{title}
@@ -33,7 +34,7 @@ from .support.block import Block, Learned
 from .support.layer import MemoryLayer
 from .support.operator import Operator
 from .support.ops import TINY, norm
-from .support.signature import Coefficient, Signature, State
+from .support.signature import Coefficient, Parameter, Signature, State
 {imports}
 '''
 
@@ -51,13 +52,21 @@ class Plans:
 
 def plans(rule: Rule) -> Plans:
     """Rule → plans: one a form."""
-    builder: Any = moments if rule.moments is not None else None
-    token = (builder or recurrent).build(rule) if builder is None else moments.recurrent(rule)
-    whole = None
+    one, many = _builders(rule)
+    token, whole = one(rule), None
     if "chunk" in rule.structure.forms:
-        whole = chunk.build(rule) if rule.moments is None else moments.chunk(rule)
+        whole = many(rule)
         fuse(whole)
     return Plans(token, whole, start_plan(rule, token))
+
+
+def _builders(rule: Rule) -> tuple[Callable[[Rule], Plan], Callable[[Rule], Plan]]:
+    """How a token and a chunk are planned."""
+    if rule.moments is not None:
+        return moments.recurrent, moments.chunk
+    if rule.layered:
+        return deep.recurrent, deep.chunk
+    return recurrent.build, chunk.build
 
 
 def start_plan(rule: Rule, token: Plan) -> Plan | None:
@@ -65,38 +74,39 @@ def start_plan(rule: Rule, token: Plan) -> Plan | None:
     states = token.states()
     if rule.moments is not None:
         return None
+    if rule.layered:
+        return deep.start(rule)
     retained = rule.retained
     if retained.mode == "dual" and "anchor" not in states:
         return None
     b = Builder(rule, ())
-    dual = b.plan.given("A", ("v", "k"))
-    if retained.mode == "dual":
-        b.plan.output = linked(b, dual, retained.link, "W")
-    elif retained.mode == "multiplicative" and retained.link.normaliser == "none":
-        b.plan.output = b.call("W", ("v", "k"), "filled", dual, value=1.0)
-    elif retained.mode == "multiplicative" or retained.link.normaliser == "root":
-        flat = Link(sp.Integer(0) * sym.a, "softmax", retained.link.over, retained.link.scale)
-        b.plan.output = _uniform(b, dual, flat)
-    else:
-        b.plan.output = _mirrored(b, dual, rule)
+    dual = b.plan.given("A" if "A" in states else "W", ("v", "k"))
+    b.plan.following["anchor" if "anchor" in states else "W"] = _start(b, dual)
     return b.plan
 
 
-def _uniform(b: Builder, dual: str, link: Link) -> str:
-    from mnemic.codegen.links import scale_of
+def _start(b: Builder, dual: str) -> str:
+    """The memory of a dual of zero."""
+    retained = b.rule.retained
+    if retained.mode == "dual":
+        return linked(b, dual, retained.link, "W")
+    if retained.mode == "multiplicative" and retained.link.normaliser == "none":
+        return b.call("W_start", ("v", "k"), "filled", dual, value=1.0)
+    if retained.mode == "multiplicative" or retained.link.normaliser == "root":
+        flat = Link(sp.Integer(0) * sym.a, "softmax", retained.link.over, retained.link.scale)
+        scale = scale_of(b, flat, dual)
+        return b.call("W_start", ("v", "k"), "simplex", dual, *scale, over=flat.over)
+    return _mirrored(b, dual)
 
-    return b.call("W", ("v", "k"), "simplex", dual, *scale_of(b, link, dual), over=link.over)
 
-
-def _mirrored(b: Builder, dual: str, rule: Rule) -> str:
+def _mirrored(b: Builder, dual: str) -> str:
     """(∇R)⁻¹(0)."""
-    from mnemic.compiler.retention import invert
-
-    entry = invert(rule.retained.mirror, rule.retained.link.domain)
+    retained = b.rule.retained
+    entry = invert(retained.mirror, retained.link.domain)
     if entry is None:
-        link = Link(None, slope=rule.retained.mirror, domain=rule.retained.link.domain)
-        return linked(b, dual, link, "W")
-    return b.map("W", entry, {"a": dual})
+        link = Link(None, slope=retained.mirror, domain=retained.link.domain)
+        return linked(b, dual, link, "W_start")
+    return b.map("W_start", entry, {"a": dual})
 
 
 @dataclass(frozen=True)
@@ -142,7 +152,7 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
     if found.start is not None:
         doc = "The memory at the start."
         parts.append("\n\n" + emit.function(found.start, f"{prefix}start", doc))
-    described = signature(rule, found.recurrent)
+    described = signature(rule, found.recurrent, found.start)
     parts.append("\n\n" + _operator(found, described, prefix))
     return Printed("".join(parts), described, frozenset(found.recurrent.arguments()))
 

@@ -6,6 +6,7 @@ what is computed for all chunks at once (what no carried state reaches), what go
 and what happens only where a chunk of the spec's anchor ends.
 """
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,12 +93,25 @@ class Quantity:
 
 
 @dataclass(frozen=True)
+class Closing:
+    """What happens where so many tokens are complete: statements, and what they put in place.
+
+    ``renamed`` tells which values of shorter intervals stand in their states by then.
+    """
+
+    every: int
+    statements: tuple[Quantity, ...]
+    moves: dict[str, str]
+    renamed: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Phases:
-    """Statements before the scan, inside it, and at the end of a closing chunk."""
+    """Statements before the scan, inside it, and where intervals end, the shortest first."""
 
     before: tuple[Quantity, ...]
     scan: tuple[Quantity, ...]
-    closing: tuple[Quantity, ...]
+    closings: tuple[Closing, ...]
 
 
 @dataclass
@@ -107,7 +121,8 @@ class Plan:
     graph: Any = field(default_factory=nx.DiGraph)
     known: dict[Any, str] = field(default_factory=dict)
     following: dict[str, str] = field(default_factory=dict)
-    closed: dict[str, str] = field(default_factory=dict)
+    closed: dict[int, dict[str, str]] = field(default_factory=dict)
+    """By the number of tokens of an interval: what its end puts in place of states or output."""
     functions: dict[str, str] = field(default_factory=dict)
     output: str = ""
 
@@ -150,11 +165,18 @@ class Plan:
 
     def is_end(self, name: str) -> bool:
         """Whether a quantity is the output or a next state."""
-        return name in (self.output, *self.following.values(), *self.closed.values())
+        return name in (self.output, *self.following.values(), *self._closed())
+
+    def close(self, every: int, place: str, value: str) -> None:
+        """Where an interval of so many tokens ends, put a value in place of a state (or output)."""
+        self.closed.setdefault(every, {})[place] = value
+
+    def _closed(self) -> tuple[str, ...]:
+        return tuple(value for moves in self.closed.values() for value in moves.values())
 
     def needed(self) -> set[str]:
         """What the output or a next state depends on."""
-        ends = {self.output, *self.following.values(), *self.closed.values()}
+        ends = {self.output, *self.following.values(), *self._closed()} - {""}
         return set().union(*(nx.ancestors(self.graph, end) | {end} for end in ends))
 
     def arguments(self) -> tuple[str, ...]:
@@ -169,17 +191,27 @@ class Plan:
         """Split the needed statements by what the carried states reach."""
         carried = self.states()
         reached = set().union(*(nx.descendants(self.graph, s) for s in carried), set())
-        closing = self._behind(set(self.closed.values()))
-        closing -= self._behind({self.output, *self.following.values()})
+        always = self._behind({self.output, *self.following.values()})
         needed = self.needed()
+        late = needed & reached - always
         return Phases(
             before=self._ordered(needed - reached - set(carried)),
-            scan=self._ordered((needed & reached) - closing),
-            closing=self._ordered(needed & reached & closing),
+            scan=self._ordered(needed & reached & always),
+            closings=tuple(self._closings(late)),
         )
 
-    def _behind(self, ends: set[str]) -> set[str]:
-        return set().union(*(nx.ancestors(self.graph, end) | {end} for end in ends), set())
+    def _closings(self, late: set[str]) -> Iterator[Closing]:
+        """Longer intervals read what shorter ones have put in place."""
+        renamed: dict[str, str] = {}
+        for every, moves in sorted(self.closed.items()):
+            statements = self._behind(set(moves.values()) - set(renamed), stop=set(renamed))
+            yield Closing(every, self._ordered(statements & late), moves, dict(renamed))
+            renamed |= {value: place for place, value in moves.items()}
+
+    def _behind(self, ends: set[str], stop: Collection[str] = ()) -> set[str]:
+        graph = self.graph.copy()
+        graph.remove_nodes_from(stop)
+        return set().union(*(nx.ancestors(graph, end) | {end} for end in ends), set())
 
     def ordered(self) -> tuple[Quantity, ...]:
         """Everything that the output needs, in order."""

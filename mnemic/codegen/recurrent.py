@@ -75,10 +75,12 @@ def build(rule: Rule) -> Plan:
     memory = _memory(b, states, dual)
     b.plan.following[states.memory] = memory if _free(rule) else dual
     if states.anchor is not None:
-        b.plan.closed[states.anchor] = memory
+        b.plan.close(rule.anchor, states.anchor, memory)
         b.plan.following[states.anchor] = states.anchor
         if rule.retained.mode == "prox":
-            b.plan.closed[states.memory] = b.map("B", rule.retained.mirror, {"w": memory}, "dual")
+            b.plan.close(
+                rule.anchor, states.memory, b.map("B", rule.retained.mirror, {"w": memory}, "dual")
+            )
     _read(b, states, memory, roles)
     return b.plan
 

@@ -32,7 +32,7 @@ def solve(b: Builder, states: States, roles: dict[str, str], c: Coefficients) ->
     through = "memory" if rule.momentum is None else "momentum"
     if not b.predicts:
         rows = b.error(rule.error.signal, None, roles["value"], roles["predict"], "u", _factor(b))
-        return (_source(b, c, rows, roles["write"], through),)
+        return (source_of(b, c, rows, roles["write"], through),)
     if rule.structure.kind == "frozen":
         return _frozen(b, states, roles, c, through)
     if rule.split:
@@ -42,7 +42,7 @@ def solve(b: Builder, states: States, roles: dict[str, str], c: Coefficients) ->
         rows = _affine(b, states, roles, c, mixing)
     else:
         rows = _residual(b, mixing, _base(b, states, roles, c), roles)
-    return (_source(b, c, rows, roles["write"], through),)
+    return (source_of(b, c, rows, roles["write"], through),)
 
 
 def rows_of(b: Builder, roles: dict[str, str]) -> tuple[str, str]:
@@ -60,7 +60,8 @@ def _factor(b: Builder) -> Any:
     return -b.rate * gain * weight
 
 
-def _source(b: Builder, c: Coefficients, rows: str, keys: str, through: str) -> Source:
+def source_of(b: Builder, c: Coefficients, rows: str, keys: str, through: str) -> Source:
+    """Written rows with their keys, and what of them is left at the chunk's end."""
     mix = c.mix[through]
     remain = None if mix is None else b.call(f"{mix}_end", ("s",), "last_row", mix)
     fade = c.fades
@@ -204,8 +205,8 @@ def _split(
                     "erased_alone", _factor(b))  # fmt: skip
     erased = b.product("erased", rows_of(b, roles), inverse, start, equation="error")
     return (
-        _source(b, c, erased, roles["erase"], direct),
-        _source(b, c, written, roles["write"], through),
+        source_of(b, c, erased, roles["erase"], direct),
+        source_of(b, c, written, roles["write"], through),
     )
 
 
@@ -231,11 +232,11 @@ def _frozen(
         written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
                           _factor(b))  # fmt: skip
         return (
-            _source(b, c, erased, roles["erase"], direct),
-            _source(b, c, written, roles["write"], through),
+            source_of(b, c, erased, roles["erase"], direct),
+            source_of(b, c, written, roles["write"], through),
         )
     rows = headed(b, base, roles, _factor(b), "u")
-    return (_source(b, c, rows, roles["write"], through),)
+    return (source_of(b, c, rows, roles["write"], through),)
 
 
 def _residual(b: Builder, mixing: str, base: str, roles: dict[str, str]) -> str:

@@ -40,6 +40,22 @@ def _fragile(value: Any) -> bool:
     return value.has(sp.log) or any(not (p.exp.is_integer and p.exp.is_positive) for p in powers)
 
 
+def _fraction(product: Any) -> tuple[Any, Any]:
+    """Numerator and denominator by the product's own factors; exp(−z) stays: 1/exp(z) overflows."""
+    above, below = [], []
+    for factor in sp.Mul.make_args(product):
+        base, power = factor.as_base_exp()
+        divides = base != sp.E and power.could_extract_minus_sign()
+        if divides:
+            below.append(base**-power)
+        elif factor.is_Rational:
+            above.append(sp.Integer(factor.p))
+            below.append(sp.Integer(factor.q))
+        else:
+            above.append(factor)
+    return sp.Mul(*above), sp.Mul(*below)
+
+
 class TorchPrinter(StrPrinter):
     """Prints an expression; symbols print as ``names`` has them."""
 
@@ -113,13 +129,13 @@ class TorchPrinter(StrPrinter):
         return f"{inner} ** {self.parenthesize(power, PRECEDENCE['Pow'])}"
 
     def _print_Mul(self, expr: Any) -> str:
-        above, below = expr.as_numer_denom() if not expr.has(sp.Piecewise) else (expr, sp.S.One)
+        above, below = _fraction(expr)
         if below == 1 or below.is_number:
             return self._factors(expr)
         return f"{self._factors(above)} / {self.parenthesize(below, PRECEDENCE['Pow'])}"
 
     def _factors(self, expr: Any) -> str:
-        coefficient, rest = expr.as_coeff_Mul()
+        coefficient, rest = expr.as_independent(*expr.free_symbols, as_Add=False)
         factors = [self.parenthesize(f, PRECEDENCE["Mul"]) for f in sp.Mul.make_args(rest)]
         if coefficient == 1:
             return " * ".join(factors)

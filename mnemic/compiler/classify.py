@@ -3,15 +3,21 @@
 from dataclasses import dataclass
 
 from mnemic.compiler.error_signal import ErrorSignal
+from mnemic.compiler.network import Network
 from mnemic.compiler.problem import Problem
 from mnemic.compiler.retention import Retained
-from mnemic.compiler.rule import Moments, Structure
-from mnemic.dsl.memory import Diagonal, Linear, Memory, Mlp
+from mnemic.compiler.rule import Applied, Moments, Structure, layered
+from mnemic.dsl.memory import Diagonal
 
 UNBOUNDED_STEPS = (
     "this retention's dual lives in a bounded range, which steps leave, and beyond it no memory "
     "minimises the problem: it is derived but not compiled; put the memory on a simplex, or add "
     "w**2/2 to the generator"
+)
+
+UNSTATED = (
+    "an f-divergence multiplies a memory that starts uniform, and layers that start alike learn "
+    "alike: it is not compiled for this memory; use retention.local kl with a simplex"
 )
 
 RECURRENT = ("recurrent",)
@@ -29,27 +35,23 @@ class Facts:
     rate_per: str
     row_decay: bool
     anchor: int
+    network: Network
+    applied: Applied
 
     @property
     def linear(self) -> bool:
         """Whether the prediction is linear in W."""
-        return _layers(self.problem.spec.memory) == 1 and not self.headed
+        return self.network.linear
 
     @property
-    def headed(self) -> bool:
-        """Whether a norm or a residual follows the matrix."""
-        memory = self.problem.spec.memory
-        return bool(getattr(memory, "residual", False) or getattr(memory, "norm", False))
+    def layered(self) -> bool:
+        """Whether there is more than one linear memory under plain steps (``Rule.layered``)."""
+        return layered(self.network, self.applied)
 
-
-def _layers(memory: Memory) -> int:
-    match memory:
-        case Linear() | Diagonal():
-            return 1
-        case Mlp(depth=depth):
-            return depth
-        case _:
-            return 2
+    @property
+    def intervals(self) -> tuple[int, ...]:
+        """How many tokens each matrix stands still as the gradient sees it."""
+        return tuple(max(self.anchor, matrix.every) for matrix in self.network.matrices)
 
 
 def not_compiled(problem: Problem) -> Structure | None:
@@ -69,27 +71,6 @@ def not_compiled(problem: Problem) -> Structure | None:
             (),
             "kernels without a finite feature map are derived but not compiled yet",
         )
-    if spec.optimizer.method in ("muon", "adam") or spec.optimizer.every > 1:
-        return Structure(
-            "frozen" if spec.optimizer.anchor.chunk > 1 else "sequential",
-            f"the optimizer '{spec.optimizer.method}' is not linear in the gradient",
-            (),
-            "optimizers that are not linear in the gradient are derived but not compiled yet",
-        )
-    if _layers(spec.memory) > 1:
-        return Structure(
-            "frozen" if spec.optimizer.anchor.chunk > 1 else "sequential",
-            "the prediction is not linear in the memory",
-            (),
-            "deep memories are derived but not compiled yet",
-        )
-    if spec.retention.normalize != "none":
-        return Structure(
-            "sequential",
-            "the memory is renormalised",
-            (),
-            "renormalised memories are derived but not compiled yet",
-        )
     return None
 
 
@@ -102,6 +83,8 @@ def classify(facts: Facts) -> Structure:
         return Structure("sequential", "the link is not the identity", (), UNBOUNDED_STEPS)
     if facts.moments is not None:
         return _second_order(facts.moments, facts.problem)
+    if facts.layered:
+        return _layered(facts)
     identity = facts.retained.mode == "dual" and facts.retained.link.identity
     if facts.linear and identity:
         return _linear(facts)
@@ -115,8 +98,34 @@ def classify(facts: Facts) -> Structure:
     return Structure("sequential", f"{blocker}, and every token's gradient sees it", RECURRENT)
 
 
+def _layered(facts: Facts) -> Structure:
+    """Memories of layers, or behind an O, an interval or norms that are not linear in W."""
+    blocker = _obstacle(facts)
+    if facts.retained.mode == "multiplicative":
+        return Structure("sequential", blocker, (), UNSTATED)
+    if min(facts.intervals) > 1:
+        still = min(facts.intervals)
+        reason = (
+            f"{blocker}, but the gradient sees a memory that stands still for {still} tokens, "
+            "so inside a chunk the steps are known before any of them is taken"
+        )
+        return Structure("frozen", reason, BOTH)
+    return Structure("sequential", f"{blocker}, and every token's gradient sees it", RECURRENT)
+
+
+def _obstacle(facts: Facts) -> str:
+    names = ", ".join(matrix.name for matrix in facts.network.matrices)
+    if not facts.linear:
+        return f"the prediction is not linear in the memory ({names})"
+    if facts.applied.kind != "identity":
+        return f"the step passes through O ({facts.applied.kind}), which is not linear"
+    if facts.applied.normalize != "none":
+        return "the memory is scaled back to its first norms"
+    return "the memory is held between its updates"
+
+
 def _blocker(facts: Facts) -> str:
-    if facts.headed:
+    if not facts.linear:
         return "a norm or a residual follows the matrix"
     if facts.retained.mode == "multiplicative":
         return "the f-divergence multiplies the memory"

@@ -7,8 +7,9 @@ import sympy as sp
 from mnemic.compiler import error_signal, retention, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
+from mnemic.compiler.network import network
 from mnemic.compiler.problem import Problem, state
-from mnemic.compiler.rule import Derived, Moments, Rule
+from mnemic.compiler.rule import Applied, Derived, Moments, Rule
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 
@@ -40,9 +41,10 @@ def _derive(problem: Problem) -> Rule:
     alpha = problem.value("alpha")
     anchor = spec.optimizer.anchor.chunk
     split = _splits(problem, step.error)
+    applied, layers = _applied(spec), network(spec.memory, spec.optimizer.every)
     facts = Facts(
         problem, step.error, retained, moments, _per(problem, step.rate),
-        problem.scalar("beta") is not None, anchor,
+        problem.scalar("beta") is not None, anchor, layers, applied,
     )  # fmt: skip
     structure = classify(facts)
     momentum = problem.scalar("theta")
@@ -59,6 +61,8 @@ def _derive(problem: Problem) -> Rule:
         momentum=None if momentum is None else momentum.expr,
         momentum_on=getattr(spec.optimizer.momentum, "on", "gradient"),
         retained=retained,
+        network=layers,
+        applied=applied,
         moments=moments,
         window=spec.window if isinstance(spec.window, int) else 1,
         gamma=_gamma(problem),
@@ -74,6 +78,11 @@ def _derive(problem: Problem) -> Rule:
 def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     optimizer = problem.spec.optimizer
     rate = problem_rate(problem, _own_rate(problem))
+    many = len(network(problem.spec.memory).matrices) > 1
+    if many and (optimizer.method in STEPS or optimizer.rate.normalized):
+        raise steps.NoClosedForm(
+            "an implicit, flowing or normalised step is derived for a memory that is linear in W"
+        )
     plain_keys = len({problem.keys[r] for r in ("predict", "erase", "write")}) == 1
     disguised = optimizer.method in STEPS or optimizer.rate.normalized
     if disguised and not (plain_keys and window_of(problem.spec) == 1):
@@ -83,6 +92,16 @@ def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     if optimizer.rate.normalized:
         return steps.normalized(error, rate)
     return STEPS.get(optimizer.method, steps.plain)(error, rate)
+
+
+def _applied(spec: Spec) -> Applied:
+    """O and the norms that the memory is held to."""
+    optimizer = spec.optimizer
+    kinds: dict[str, Any] = {"muon": "newton-schulz", "adam": "adam"}
+    kind = kinds.get(optimizer.method, "identity")
+    steps_taken = optimizer.ns_steps if kind == "newton-schulz" else 0
+    outside = optimizer.rate_at == "outside"
+    return Applied(kind, steps_taken, outside, spec.retention.normalize)
 
 
 def _own_rate(problem: Problem) -> Any:

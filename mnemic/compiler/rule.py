@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mnemic.compiler.error_signal import ErrorSignal
+from mnemic.compiler.network import Network
 from mnemic.compiler.problem import Problem, Scalar
 from mnemic.compiler.retention import Retained
 
@@ -50,6 +51,28 @@ class Moments:
 
 
 @dataclass(frozen=True)
+class Applied:
+    """O: what of a step S enters the dual, A_t = decay ∘ A_{t−1} + gain·O(S_t).
+
+    ``newton-schulz`` takes ``steps`` iterations towards the nearest semi-orthogonal matrix; with
+    ``outside`` the rate multiplies O(S) in place of the gradient. ``normalize`` scales the rows or
+    columns of W to their norms at the start, where the memory moves.
+    """
+
+    kind: Literal["identity", "newton-schulz", "adam"] = "identity"
+    steps: int = 0
+    outside: bool = False
+    normalize: str = "none"
+
+
+def layered(network: Network, applied: Applied) -> bool:
+    """Whether a memory has layers, intervals, an O or norms."""
+    held = any(matrix.every > 1 for matrix in network.matrices)
+    plain = applied.kind == "identity" and applied.normalize == "none"
+    return len(network.matrices) > 1 or held or not plain
+
+
+@dataclass(frozen=True)
 class Rule:
     """A derived rule.
 
@@ -69,6 +92,8 @@ class Rule:
     momentum: Any | None
     momentum_on: str
     retained: Retained
+    network: Network
+    applied: Applied
     moments: Moments | None
     window: int
     gamma: str | None
@@ -93,6 +118,17 @@ class Rule:
     def diagonal(self) -> bool:
         """Whether every value channel is a memory by itself (an elementwise state)."""
         return type(self.problem.spec.memory).word() == "diagonal"
+
+    @property
+    def layered(self) -> bool:
+        """Whether it takes more than one linear memory's forms: layers, O, intervals or norms."""
+        return layered(self.network, self.applied)
+
+    @property
+    def intervals(self) -> tuple[int, ...]:
+        """Numbers of tokens after which something moves: the anchor, held matrices."""
+        found = {self.anchor, *(matrix.every for matrix in self.network.matrices)}
+        return tuple(sorted(found - {1}))
 
     @property
     def headed(self) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .signature import Signature
+from .sizes import eval_size
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -35,6 +36,36 @@ def check(
         expected = _expected(signature, "s" if signature.slots else "k", True, sizes)
         _check_value(signature, name, coefficients[name], expected, q)
     check_masks(signature, mask, cu_seqlens, sizes)
+
+
+def check_params(
+    signature: Signature, params: Mapping[str, Tensor], state: Mapping[str, Tensor],
+    q: Tensor, k: Tensor, v: Tensor,
+) -> None:  # fmt: skip
+    """Check the initial duals of a deep memory: all there (or in the state), and of one width."""
+    told = {p.name: p for p in signature.params}
+    for name in params:
+        one_of(signature, "params", name, tuple(told))
+    carried = {s.of for s in signature.states if s.begins and s.name in state}
+    missing = [str(p) for name, p in told.items() if name not in params and name not in carried]
+    if missing:
+        raise fail(signature, f"params: missing {'; '.join(missing)} (the memory's start)")
+    features = eval_size(signature.features, q.shape[-1])
+    sizes = {"v": v.shape[-1], "D": features * (2 if signature.phase else 1)}
+    for name, x in params.items():
+        _check_tensor(signature, f"params['{name}']", x)
+        rows, columns = told[name].rows, told[name].columns
+        fits = x.ndim == 3 and x.shape[0] == k.shape[-2]
+        fits = fits and all(
+            size == sizes.setdefault(side, size)
+            for side, size in zip((rows, columns), x.shape[1:], strict=False)
+        )
+        if not fits:
+            shown = [sizes.get(side, side) for side in (rows, columns)]
+            expected = ", ".join(str(s) for s in (k.shape[-2], *shown))
+            raise fail(
+                signature, f"params['{name}']: read shape {list(x.shape)}, expected [{expected}]"
+            )
 
 
 def fail(signature: Signature, message: str) -> ArgumentError:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from .arguments import check, fail, one_of
+from .arguments import check, check_params, one_of
 from .run import Form, Run, States
 from .signature import Coefficient, Signature
 
@@ -23,7 +23,7 @@ class Operator:
     signature: Signature
     recurrent: Form
     chunk: Form | None
-    start: Callable[..., Tensor] | None
+    start: Callable[..., States] | None
 
     @property
     def name(self) -> str:
@@ -34,6 +34,11 @@ class Operator:
     def coefficients(self) -> Mapping[str, Coefficient]:
         """Each coefficient by name, with its meaning, shape and range."""
         return {c.name: c for c in self.signature.coefficients}
+
+    @property
+    def params(self) -> Mapping[str, str]:
+        """Each parameter of a deep memory by name, with its shape."""
+        return {p.name: str(p) for p in self.signature.params}
 
     @property
     def state(self) -> Mapping[str, str]:
@@ -65,15 +70,16 @@ class Operator:
         q, k [B, T, H, d_k], v [B, T, H, d_v] (k, v [B, T, n, H, ·] with n steps a token), used as
         given; coefficients as ``rule.coefficients`` says; ``form`` recurrent, chunk or auto;
         ``mask`` [B, T], False for tokens that leave the state alone; ``cu_seqlens`` [documents+1]
-        for documents packed into B = 1. Returns out [B, T, H, d_v] and the final state, or None.
+        for documents packed into B = 1; ``params`` the initial duals of a deep memory, [H, …], as
+        ``rule.params`` says. Returns out [B, T, H, d_v] and the final state, or None.
         Raises ``ArgumentError`` (a ValueError) for what does not fit.
         """
         check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
         one_of(self.signature, "form", form, ("auto", *self.signature.forms))
-        if params:
-            raise fail(self.signature, f"params: this rule has none; read {', '.join(params)}")
+        params = params or {}
+        check_params(self.signature, params, initial_state or {}, q, k, v)
         self._check_state(initial_state)
-        call = _Call(self, form, chunk_size)
+        call = _Call(self, form, chunk_size, params)
         vectors = {"q": q, "k": k, "v": v, **coefficients}
         dtype = v.dtype
         if dtype in (torch.float16, torch.bfloat16):
@@ -100,6 +106,7 @@ class _Call:
     operator: Operator
     form: str
     chunk_size: int | None
+    params: Mapping[str, Tensor]
 
     @property
     def signature(self) -> Signature:

@@ -3,6 +3,7 @@
 from .chunks import *  # noqa: F403
 from .features import features as features
 from .links import *  # noqa: F403
+from .matrices import *  # noqa: F403
 from .moments import *  # noqa: F403
 from .residuals import residual as residual
 from .rows import *  # noqa: F403

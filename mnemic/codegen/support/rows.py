@@ -33,6 +33,16 @@ def recall_rows(memory: Tensor, x: Tensor) -> Tensor:
     return x @ memory.mT
 
 
+def pull(memory: Tensor, x: Tensor) -> Tensor:
+    """Mᵀ x: [..., V, K], [..., V] → [..., K]."""
+    return (x[..., None, :] @ memory)[..., 0, :]
+
+
+def pull_rows(memory: Tensor, x: Tensor) -> Tensor:
+    """Mᵀ x for every row: [..., V, K], [..., r, V] → [..., r, K]."""
+    return x @ memory
+
+
 def recall_row(vector: Tensor, x: Tensor) -> Tensor:
     """n·x for every row: [..., K], [..., C, K] → [..., C]."""
     return (x @ vector[..., None])[..., 0]
@@ -103,6 +113,13 @@ def lower_ones_of(like: Tensor) -> Tensor:
     """[..., C, K] → [..., C, C] lower triangle of ones."""
     size = like.shape[-2]
     return like.new_ones(size, size).tril().expand(*like.shape[:-2], size, size)
+
+
+def unit_of(like: Tensor) -> Tensor:
+    """[..., C, K] → [..., C, C] unit matrix."""
+    size = like.shape[-2]
+    eye = torch.eye(size, dtype=like.dtype, device=like.device)
+    return eye.expand(*like.shape[:-2], size, size)
 
 
 def running_product(x: Tensor) -> Tensor:
@@ -207,6 +224,21 @@ def layer_norm_vjp(grad: Tensor, z: Tensor) -> Tensor:
     unit = centred * scale
     inner = grad - grad.mean(-1, keepdim=True) - unit * (grad * unit).mean(-1, keepdim=True)
     return inner * scale
+
+
+def last_of(x: Tensor) -> Tensor:
+    """[..., C, V, K] → [..., V, K]: the last row's matrix."""
+    return x[..., -1, :, :]
+
+
+def replaced_last(y: Tensor, last: Tensor) -> Tensor:
+    """[..., C, V] with its last row replaced."""
+    return torch.cat([y[..., :-1, :], last[..., None, :]], -2)
+
+
+def accumulate_states(weights: Tensor, states: Tensor) -> Tensor:
+    """Σ_s weights_ts X_s: [..., C, C], [..., C, V, K] → [..., C, V, K]."""
+    return (weights @ states.flatten(-2)).unflatten(-1, states.shape[-2:])
 
 
 def turned(x: Tensor, angle: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Protocol
 
@@ -11,12 +11,13 @@ from torch import Tensor
 
 from . import layout
 from .arguments import fail
-from .signature import Signature
+from .signature import Signature, State
 from .sizes import eval_size
 
 Form = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 States = dict[str, Tensor]
-Closes = Callable[[int], bool]
+Closes = Callable[[int, int], bool]
+"""Whether an interval of so many tokens (the second) ends with a row or chunk (the first)."""
 
 FEWEST = 16
 """Tokens below which ``auto`` takes the recurrent form."""
@@ -38,8 +39,8 @@ class Forms(Protocol):
         """Chunkwise."""
 
     @property
-    def start(self) -> Callable[..., Tensor] | None:
-        """The memory at a document's start, where it is not zero."""
+    def start(self) -> Callable[..., dict[str, Tensor]] | None:
+        """States at a document's start that are not zero, from those that are given."""
 
 
 class Call(Protocol):
@@ -61,12 +62,17 @@ class Call(Protocol):
     def chunk_size(self) -> int | None:
         """Rows a chunk, if chosen."""
 
+    @property
+    def params(self) -> Mapping[str, Tensor]:
+        """The initial duals of a deep memory, [H, …]."""
+
 
 class Run:
     """A batch with one position: the arguments as rows, the pieces, the states."""
 
     def __init__(self, call: Call, vectors: dict[str, Tensor], state: States) -> None:
         self.call, self.signature, self.given = call, call.signature, state
+        self.params = call.params
         q, k = vectors["q"], vectors["k"]
         self.batch, self.tokens, self.q_heads, self.width = q.shape
         self.groups = self.q_heads // k.shape[-2]
@@ -188,24 +194,46 @@ class Run:
     # -- states -----------------------------------------------------------------------------
 
     def _states(self) -> States:
-        """The forms' states, [M, …]; what is missing starts at zero in the dual."""
-        features = self._features()
-        value = 1 if self.signature.diagonal else self.like.shape[-1]
-        shapes = {"vk": (value, features), "kk": (features, features), "k": (features,), "": ()}
+        """The forms' states, [M, …]; what is missing starts at ``params``, or zero in the dual."""
         found = {}
         for state in self.signature.states:
-            if state.axes not in shapes:
+            given, shape = self.given.get(state.name), self._shape(state)
+            if shape is None:
                 continue
-            given = self.given.get(state.name)
-            shape = (self.memories, *shapes[state.axes])
             if given is not None:
                 found[state.name] = self._read_state(state.name, given, shape)
+            elif state.begins and state.of in self.params:
+                found[state.name] = self._param(state.of)
             elif state.identity:
-                eye = torch.eye(features, dtype=self.like.dtype, device=self.like.device)
+                eye = torch.eye(shape[-1], dtype=self.like.dtype, device=self.like.device)
                 found[state.name] = (state.identity * eye).expand(shape)
             else:
                 found[state.name] = self.like.new_zeros(shape)
         return self._started(found)
+
+    def _shape(self, state: State) -> tuple[int, ...] | None:
+        """[M, …] of a state of the forms; ``None`` for those that only this module carries."""
+        if state.of:
+            return (self.memories, *self._of(state))
+        features = self._features()
+        value = 1 if self.signature.diagonal else self.like.shape[-1]
+        shapes = {"vk": (value, features), "kk": (features, features), "k": (features,), "": ()}
+        return (self.memories, *shapes[state.axes]) if state.axes in shapes else None
+
+    def _of(self, state: State) -> tuple[int, ...]:
+        """The shape of a state that goes with a parameter: of its matrix, its rows or columns."""
+        duals = [s.name for s in self.signature.states if s.begins and s.of == state.of]
+        like = self.params.get(state.of, self.given.get(duals[0]))
+        assert like is not None, state.of  # the operator has checked
+        rows, columns = like.shape[-2:]
+        return {"vk": (rows, columns), "v": (rows,), "k": (columns,)}[state.axes]
+
+    def _param(self, name: str) -> Tensor:
+        """A parameter [H, …] as the start of every memory, [M, …]."""
+        x = self.params[name].to(self.like)
+        if self.groups > 1:
+            x = x.repeat_interleave(self.groups, 0)
+        return x.expand(self.batch, *x.shape).reshape(self.memories, *x.shape[1:])
 
     def _read_state(self, name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
         if given.numel() != math.prod(shape):
@@ -219,19 +247,23 @@ class Run:
         return [self.batch, self.heads // self.groups, *shape[1:]]
 
     def _started(self, found: States) -> States:
+        """What follows from the dual: the memory at the start, and at anchors."""
         start = self.call.operator.start
         if start is None:
             return found
-        name = "anchor" if "anchor" in found else "W"
-        if name not in self.given:
-            needed = [n for n in _parameters(start) if n in self.rows]
-            if needed and not self.tokens:
-                shown = ", ".join(needed)
-                raise fail(self.signature, f"no token gives the start of the state its {shown}")
-            first = {n: layout.to_time(self.rows[n][:, :1])[0] for n in needed}
-            base = found.get("A", found.get("W", found[name]))
-            found[name] = start(base, **first)
-        return found
+        named = {f"{name}_start": self._param(name) for name in self.params}
+        named |= found
+        parameters = _parameters(start)
+        missing = [s.name for s in self.signature.states if s.name not in self.given]
+        if not any(name in missing for name in self.signature.started):
+            return found
+        rows = [n for n in parameters if n not in named]
+        if rows and not self.tokens:
+            shown = ", ".join(rows)
+            raise fail(self.signature, f"no token gives the start of the state its {shown}")
+        first = {n: layout.to_time(self.rows[n][:, :1])[0] for n in rows}
+        started = start(**{n: named[n] for n in parameters if n in named}, **first)
+        return found | {name: x for name, x in started.items() if name in missing}
 
     def _features(self) -> int:
         size = 1 if self.signature.diagonal else self.width
@@ -281,9 +313,8 @@ class Run:
     def _recurrent(self, states: States) -> tuple[Tensor, States]:
         rows = self._with_windows(self.rows)
         arguments = {n: layout.to_time(x) if x.ndim >= 3 else x for n, x in rows.items()}
-        every = self.signature.anchor
 
-        def closes(row: int) -> bool:
+        def closes(row: int, every: int) -> bool:
             token, step = divmod(row, self.steps)
             return step == self.steps - 1 and (self.position + token + 1) % every == 0
 
@@ -312,25 +343,23 @@ class Run:
             found["gamma"] = rows["gamma"] * live if "gamma" in rows else live
         return found
 
-    def _pieces(self) -> list[tuple[int, int, int, bool]]:
-        """(first token, tokens a chunk, chunks, whether the chunks close)."""
+    def _pieces(self) -> list[tuple[int, int, int]]:
+        """(first token, tokens a chunk, chunks)."""
         every = self.signature.anchor
         size = self._size()
         pieces = []
         at = 0
         if every > 1 and self.position % every:
-            first = min(every - self.position % every, self.tokens)
-            closes = (self.position + first) % every == 0
-            pieces.append((0, first, 1, closes))
-            at = first
+            at = min(every - self.position % every, self.tokens)
+            pieces.append((0, at, 1))
         whole = (self.tokens - at) // size
         most = whole if torch.is_grad_enabled() else max(1, PIECE // size)
         for _ in range(0, whole, max(1, most)):
             count = min(most, (self.tokens - at) // size)
-            pieces.append((at, size, count, True))
+            pieces.append((at, size, count))
             at += count * size
         if at < self.tokens:
-            pieces.append((at, self.tokens - at, 1, False))
+            pieces.append((at, self.tokens - at, 1))
         return pieces
 
     def _size(self) -> int:
@@ -344,12 +373,18 @@ class Run:
         form = self.call.operator.chunk
         assert form is not None
         rows = self.rows if self.signature.window == 1 else self._chunk_windows()
-        for first, size, count, closes in self._pieces():
+        for first, size, count in self._pieces():
             arguments = self._cut(rows, first, size, count)
-            y, states = _call(form, arguments, states, _always(closes))
+            y, states = _call(form, arguments, states, self._closes(first, size))
             outs.append(layout.from_chunks(y, self.batch))
         out = torch.cat(outs, 1)
         return out[:, self.steps - 1 :: self.steps], states
+
+    def _closes(self, first: int, size: int) -> Closes:
+        def closes(chunk: int, every: int) -> bool:
+            return (self.position + first + (chunk + 1) * size) % every == 0
+
+        return closes
 
     def _chunk_windows(self) -> dict[str, Tensor]:
         if not self.signature.banded:
@@ -379,7 +414,3 @@ def _parameters(form: Callable[..., object]) -> tuple[str, ...]:
 def _call(form: Form, rows: States, states: States, closes: Closes) -> tuple[Tensor, States]:
     named = {n: rows[n] for n in _parameters(form) if n in rows}
     return form(**named, **states, closes=closes)
-
-
-def _always(closes: bool) -> Closes:
-    return lambda _: closes

@@ -34,6 +34,25 @@ class State:
     meaning: str
     identity: float = 0.0
     """Its start as a multiple of the unit matrix (zero elsewhere)."""
+    begins: bool = False
+    """Whether it starts at its parameter (the dual of a deep memory)."""
+    of: str = ""
+    """The parameter that it goes with: its shape is that matrix's, or of its rows or columns."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """The initial dual of one matrix of a deep memory, [H, rows, columns].
+
+    Sides are ``v`` (d_v), ``D`` (features), or a hidden width such as ``m2``.
+    """
+
+    name: str
+    rows: str
+    columns: str
+
+    def __str__(self) -> str:
+        return f"{self.name} [H, {self.rows}, {self.columns}]"
 
 
 @dataclass(frozen=True)
@@ -56,6 +75,7 @@ class Signature:
     token_weights: bool = False
     banded: bool = False
     anchor: int = 1
+    """Tokens a chunk, where the rule says how many: all its intervals are multiples."""
     diagonal: bool = False
     square: bool = False
     """Whether d_k = d_v is needed (a residual)."""
@@ -64,5 +84,11 @@ class Signature:
     least_chunk: int = 1
     slots: int = 0
     """Slots m between keys and values, in which the write keys live."""
+    params: tuple[Parameter, ...] = ()
+    """What a deep memory starts from."""
+    widths: tuple[tuple[str, float], ...] = ()
+    """Hidden widths of a layer's memory, in units of d_v."""
+    started: tuple[str, ...] = ()
+    """States that ``start`` gives."""
     features: str = "d"
     """D as an expression of d = d_k."""

@@ -1,0 +1,7 @@
+"""Memories of layers: every matrix a linear memory of its own, joined by the network's passes."""
+
+from mnemic.codegen.deep.chunk import build as chunk
+from mnemic.codegen.deep.start import build as start
+from mnemic.codegen.deep.token import build as recurrent
+
+__all__ = ["chunk", "recurrent", "start"]

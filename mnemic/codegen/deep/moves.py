@@ -1,0 +1,113 @@
+"""How a matrix moves: O, norms, links, and what the ends of its intervals put in place."""
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.builder import Builder
+from mnemic.codegen.deep.states import MATRIX, Carried, closing, is_free, norm_axis
+from mnemic.codegen.emit import OUTPUT
+from mnemic.codegen.links import linked, values_of
+from mnemic.compiler import symbols as sym
+
+
+def through_o(b: Builder, step: str, name: str) -> str:
+    """O(S)."""
+    applied = b.rule.applied
+    if applied.kind == "identity":
+        return step
+    axes = b.plan.axes(step)
+    return b.call(name, axes, "newton_schulz", step, equation="step", steps=applied.steps)
+
+
+def scale_of_step(b: Builder) -> Any:
+    """What multiplies O(S): the gain, and the rate where it stands outside."""
+    outside = b.rule.rate if b.rule.applied.outside else sp.Integer(1)
+    return b.rule.gain * outside
+
+
+def memory_of(b: Builder, m: Carried, dual: str, name: str, *, end: bool = False) -> str:
+    """W = link(A)."""
+    return linked(b, dual, m.link, name, end=end)
+
+
+def normed(b: Builder, m: Carried, dual: str, name: str) -> str:
+    """The memory's rows or columns scaled to their first norms."""
+    if m.norms is None:
+        return dual
+    return b.call(name, MATRIX, "scaled_to_norms", dual, m.norms, equation="norms",
+                  axis=norm_axis(b.rule))  # fmt: skip
+
+
+def close(b: Builder, m: Carried, dual: str, step: str | None, *, end: bool) -> dict[int, str]:
+    """Declare what the ends of a matrix's intervals put in place; the memory by interval.
+
+    ``dual`` is A at the interval's end, ``step`` S there (for a held matrix); with ``end`` the
+    coefficients are those of a chunk's last row.
+    """
+    rule, plan = b.rule, b.plan
+    found: dict[int, str] = {}
+    acts, free = closing(rule, m.matrix), is_free(rule, m.matrix)
+    if m.every > 1:
+        dual = _used(b, m, dual, step, end)
+        if acts <= m.every:
+            dual = normed(b, m, dual, f"{m.memory}_normed")
+        memory = memory_of(b, m, dual, f"W{m.tag}_used", end=end)
+        plan.close(m.every, m.memory, _kept(b, m, dual, memory, acts == m.every))
+        assert m.held is not None
+        plan.close(m.every, m.held, memory)
+        plan.following[m.held] = m.held
+        found[m.every] = memory
+    if acts <= m.every or free:
+        return found
+    if m.norms is not None:
+        dual = normed(b, m, dual, f"{m.memory}_normed")
+    fresh = m.norms is not None or m.every == 1
+    memory = memory_of(b, m, dual, f"W{m.tag}_end", end=end) if fresh else found[m.every]
+    if m.norms is not None or rule.retained.mode == "prox":
+        plan.close(acts, m.memory, _kept(b, m, dual, memory, True))
+        found[acts] = memory
+        if m.held is not None:
+            plan.close(acts, m.held, memory)
+    if m.anchor is not None:
+        plan.close(acts, m.anchor, memory)
+        plan.following[m.anchor] = m.anchor
+    return found
+
+
+def _kept(b: Builder, m: Carried, dual: str, memory: str, acts: bool) -> str:
+    """The state that goes on: the dual, or ∇R(W) where a prox acts."""
+    if b.rule.retained.mode != "prox" or not acts:
+        return dual
+    return b.map(f"B{m.tag}_end", b.rule.retained.mirror, {"w": memory}, "dual")
+
+
+def _used(b: Builder, m: Carried, dual: str, step: str | None, end: bool) -> str:
+    """A + gain·O(S) at the end of a held matrix's interval; steps that gather start anew."""
+    assert step is not None
+    assert m.momentum is not None
+    taken = through_o(b, step, f"O{m.tag}")
+    expr = sp.Symbol("A_", real=True) + scale_of_step(b) * sp.Symbol("O_", real=True)
+    env = {"A_": dual, "O_": taken, **values_of(b, scale_of_step(b), end)}
+    if b.rule.momentum is None:
+        emptied = b.call(f"S{m.tag}_emptied", MATRIX, "filled", step, value=0.0)
+        b.plan.close(m.every, m.momentum, emptied)
+    return b.map(f"{m.memory}_used", expr, env, "dual")
+
+
+def read_anew(
+    b: Builder, memories: dict[int, dict[str, str]], output: Callable[[dict[str, str]], str]
+) -> None:
+    """Where an interval's end moves memories, its token reads them: put that output in place."""
+    if b.rule.problem.spec.readout.memory != "after":
+        return
+    current: dict[str, str] = {}
+    for every in sorted(memories):
+        current |= memories[every]
+        b.plan.close(every, OUTPUT, output(dict(current)))
+
+
+def prox_base(b: Builder, m: Carried) -> str:
+    """∇R(W), where the state is W itself."""
+    return b.map(f"B{m.tag}", b.rule.retained.mirror, {sym.w.name: m.memory}, "dual")

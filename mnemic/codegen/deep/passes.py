@@ -1,0 +1,57 @@
+"""The network's forward and backward passes as quantities of a plan.
+
+Every vector of a layer has the axis ``v``, whatever its size, and a matrix has ``v`` and ``k``.
+"""
+
+from collections.abc import Callable, Mapping
+
+from mnemic.codegen.builder import Builder
+from mnemic.compiler.network import ERROR, FEATURES, RAW, Apply, Back, Map, Network, Node, Norm
+
+Product = Callable[[str, str, str], str]
+"""From a matrix's name, a vector and a name for the result to W x (or Wᵀ x)."""
+
+
+def forward(
+    b: Builder, network: Network, apply: Product, features: str, raw: str, tag: str = ""
+) -> dict[str, str]:
+    """Every node of M at one vector (or rows of vectors), by the node's name."""
+    found = {FEATURES: features, RAW: raw}
+    for node in network.nodes:
+        found[node.name] = _node(b, node, found, apply, tag)
+    return found
+
+
+def backward(b: Builder, network: Network, back: Product, found: Mapping[str, str],
+             error: str) -> dict[str, tuple[str, str]]:  # fmt: skip
+    """For each matrix the rows and keys of its gradient, given e (or any multiple of it)."""
+    known = {**found, ERROR: error}
+    for node in network.backward.nodes:
+        known[node.name] = _node(b, node, known, back, "")
+    outer = network.backward.outer
+    return {name: (known[rows], known[keys]) for name, (rows, keys) in outer.items()}
+
+
+def _node(b: Builder, node: Node, known: Mapping[str, str], product: Product, tag: str) -> str:
+    name = f"{node.name}{tag}"
+    match node:
+        case Apply(matrix=matrix, source=source) | Back(matrix=matrix, source=source):
+            return product(matrix, known[source], name)
+        case Map(expr=expr, sources=sources):
+            env = {s: (known[s], as_vector(b, known[s])) for s in sources}
+            return b.map(name, expr, env, "prediction")
+        case Norm(source=source):
+            return b.call(name, as_vector(b, known[source]), "layer_norm", known[source])
+        case _:
+            grad, at = known[node.source], known[node.at]
+            return b.call(name, as_vector(b, grad), "layer_norm_vjp", grad, at)
+
+
+def as_vector(b: Builder, quantity: str) -> tuple[str, ...]:
+    """The axes of a vector as a layer sees it."""
+    return (*b.plan.axes(quantity)[:-1], "v")
+
+
+def as_key(b: Builder, quantity: str) -> tuple[str, ...]:
+    """The axes of a vector as the key of an outer product."""
+    return (*b.plan.axes(quantity)[:-1], "k")

@@ -1,0 +1,55 @@
+"""States at a document's start that follow from the initial duals."""
+
+from mnemic.codegen.builder import Builder
+from mnemic.codegen.deep.states import (
+    MATRIX,
+    anchored,
+    is_free,
+    link_of,
+    norm_axis,
+)
+from mnemic.codegen.links import linked
+from mnemic.codegen.plan import Plan
+from mnemic.compiler.network import Matrix
+from mnemic.compiler.retention import Link, invert
+from mnemic.compiler.rule import Rule
+
+
+def build(rule: Rule) -> Plan | None:
+    """Held and anchored memories W_0 = link(A_0), and norms; ``None`` where there are none."""
+    b = Builder(rule, ())
+    for matrix in rule.network.matrices:
+        _matrix(b, matrix)
+    return b.plan if b.plan.following else None
+
+
+def _matrix(b: Builder, matrix: Matrix) -> None:
+    rule, tag = b.rule, matrix.name.removeprefix("W")
+    names = [f"held{tag}"] * (matrix.every > 1) + [f"anchor{tag}"] * anchored(rule, matrix)
+    if is_free(rule, matrix):
+        names.append(matrix.name)
+    dual = f"{matrix.name}_start"
+    if names:
+        plain = rule.retained.mode == "dual" and rule.retained.link.identity
+        dual = matrix.name if plain else f"A{tag}" if not is_free(rule, matrix) else dual
+    if names or rule.applied.normalize != "none":
+        b.plan.given(dual, MATRIX)
+    memory = _memory(b, matrix, dual) if names else dual
+    for name in names:
+        b.plan.following[name] = memory
+    if rule.applied.normalize != "none":
+        first = f"{matrix.name}_start"
+        first = first if first in b.plan.graph else b.plan.given(first, MATRIX)
+        axis = norm_axis(rule)
+        b.plan.following[f"norms{tag}"] = b.call(f"norms{tag}", (axis,), "norms_of", first,
+                                                 axis=axis)  # fmt: skip
+
+
+def _memory(b: Builder, matrix: Matrix, dual: str) -> str:
+    """W = link(A), or (∇R)⁻¹(A) under a prox."""
+    retained = b.rule.retained
+    if retained.mode == "dual":
+        return linked(b, dual, link_of(b.rule, matrix), f"W{matrix.name[1:]}_first")
+    entry = invert(retained.mirror, retained.link.domain)
+    back = Link(entry, slope=retained.mirror, domain=retained.link.domain)
+    return linked(b, dual, back, f"W{matrix.name[1:]}_first")

@@ -1,0 +1,110 @@
+"""What is carried for each matrix of a memory, and when it moves."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mnemic.codegen.builder import Builder
+from mnemic.codegen.recurrent import States
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.network import Matrix
+from mnemic.compiler.retention import Link
+from mnemic.compiler.rule import Rule
+
+MATRIX = ("v", "k")
+
+
+@dataclass(frozen=True)
+class Carried:
+    """One matrix: its states by role, its link, and its intervals.
+
+    ``memory`` A (W under an identity link), ``momentum`` S (also where steps gather), ``held`` the
+    memory since the last use of O, ``anchor`` the memory at the last chunk's end, ``norms``.
+    """
+
+    matrix: Matrix
+    link: Link
+    tag: str
+    memory: str
+    momentum: str | None
+    held: str | None
+    anchor: str | None
+    norms: str | None
+
+    @property
+    def every(self) -> int:
+        """Tokens between uses of O."""
+        return self.matrix.every
+
+    @property
+    def states(self) -> States:
+        """The states as the linear forms have them."""
+        return States(self.memory, self.momentum, self.anchor or self.held)
+
+    @property
+    def still(self) -> str | None:
+        """The state that the gradient sees, unless it sees the memory of the last token."""
+        return self.anchor or self.held
+
+
+def declare(b: Builder) -> tuple[Carried, ...]:
+    """Declare the states of every matrix."""
+    return tuple(_declare(b, matrix) for matrix in b.rule.network.matrices)
+
+
+def _declare(b: Builder, matrix: Matrix) -> Carried:
+    rule, tag = b.rule, matrix.name.removeprefix("W")
+    gathers = rule.momentum is not None or matrix.every > 1
+
+    def state(name: str, wanted: bool, axes: tuple[str, ...] = MATRIX) -> str | None:
+        return b.plan.given(f"{name}{tag}", axes, state=True) if wanted else None
+
+    memory = state(dual_name(rule, matrix), True)
+    assert memory is not None
+    return Carried(
+        matrix=matrix,
+        link=link_of(rule, matrix),
+        tag=tag,
+        memory=memory,
+        momentum=state("S", gathers),
+        held=state("held", matrix.every > 1),
+        anchor=state("anchor", anchored(rule, matrix)),
+        norms=state("norms", rule.applied.normalize != "none", (norm_axis(rule),)),
+    )
+
+
+def dual_name(rule: Rule, matrix: Matrix) -> str:
+    """A, or W where the memory is its own dual (or the state, as under a prox at every token)."""
+    plain = rule.retained.mode == "dual" and rule.retained.link.identity
+    return "W" if plain or is_free(rule, matrix) else "A"
+
+
+def anchored(rule: Rule, matrix: Matrix) -> bool:
+    """Whether the memory of the last chunk's end is a state beside the held one."""
+    sees = len(rule.network.matrices) > 1 or not rule.error.constant
+    asks = rule.problem.spec.readout.memory == "anchor"
+    return rule.anchor > matrix.every and (sees or asks)
+
+
+def closing(rule: Rule, matrix: Matrix) -> int:
+    """Where norms and a prox act: at the anchor, else with every use of O."""
+    return rule.anchor if rule.anchor > 1 else matrix.every
+
+
+def is_free(rule: Rule, matrix: Matrix) -> bool:
+    """Whether the state is W itself although the link is no identity."""
+    return rule.retained.mode == "prox" and closing(rule, matrix) == 1
+
+
+def norm_axis(rule: Rule) -> str:
+    """The axis that keeps the norms: one a row, or one a column."""
+    return "v" if rule.applied.normalize == "rows" else "k"
+
+
+def link_of(rule: Rule, matrix: Matrix) -> Link:
+    """The link with the scale of this matrix, where each has its own."""
+    link = rule.retained.link
+    own = sym.coefficient(f"scale{matrix.name.removeprefix('W')}")
+    if rule.problem.scalar(str(own)) is None:
+        return link
+    scale: Any = own
+    return replace(link, scale=scale)

@@ -1,0 +1,166 @@
+"""The recurrent form of a memory of layers: the normal form of every matrix, token by token."""
+
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
+from mnemic.codegen.deep.moves import (
+    close,
+    memory_of,
+    normed,
+    prox_base,
+    read_anew,
+    scale_of_step,
+    through_o,
+)
+from mnemic.codegen.deep.passes import as_key, as_vector, backward, forward
+from mnemic.codegen.deep.states import MATRIX, Carried, closing, declare, is_free
+from mnemic.codegen.plan import Plan
+from mnemic.codegen.refusals import refuse
+from mnemic.compiler.rule import Rule
+
+
+def build(rule: Rule) -> Plan:
+    """The plan of one token."""
+    refuse(rule)
+    b = Builder(rule, (), slot=("r",) if rule.window > 1 else ())
+    b.unit_rate = rule.applied.outside
+    b.declare_vectors()
+    carried = declare(b)
+    written = _gradient(b, carried)
+    b.unit_rate = False
+    memories: dict[str, str] = {}
+    moved: dict[int, dict[str, str]] = {}
+    for m in carried:
+        name = m.matrix.name
+        memories[name], closed = _move(b, m, written[name])
+        for every, memory in closed.items():
+            moved.setdefault(every, {})[name] = memory
+    read = _memories_read(b, carried, memories)
+    b.plan.output = _read(b, read, "")
+    if b.rule.problem.spec.readout.memory == "after":
+        read_anew(b, moved, lambda now: _read(b, {**read, **now}, "_end"))
+    return b.plan
+
+
+# -- the gradient ----------------------------------------------------------------------------
+
+
+def _gradient(b: Builder, carried: tuple[Carried, ...]) -> dict[str, str]:
+    """−η ∇_W ℓ of every matrix (without η, where it multiplies O(S) instead)."""
+    network, roles = b.rule.network, b.roles()
+    seen = {m.matrix.name: _reference(b, m) for m in carried}
+    rowed = b.plan.axes(roles["value"])[:-1] != ()
+    recall, pull = ("recall_rows", "pull_rows") if rowed else ("recall", "pull")
+
+    def apply(matrix: str, x: str, name: str) -> str:
+        return b.call(name, as_vector(b, x), recall, seen[matrix], x, equation="prediction")
+
+    def back(matrix: str, x: str, name: str) -> str:
+        return b.call(name, as_vector(b, x), pull, seen[matrix], x, equation="error")
+
+    found = forward(b, network, apply, roles["predict"], b.vector("k", "k"))
+    factor = -b.rate * (WINDOW_WEIGHT if b.slot else sp.Integer(1))
+    error = b.error(b.rule.error.signal, found[network.output], roles["value"], roles["predict"],
+                    "u", factor)  # fmt: skip
+    outer = backward(b, network, back, found, error)
+    return {name: _outer(b, f"G{name[1:]}", *pair) for name, pair in outer.items()}
+
+
+def _outer(b: Builder, name: str, rows: str, keys: str) -> str:
+    if "r" in b.plan.axes(rows):
+        return b.product(name, MATRIX, rows, keys, flip_left=True, equation="gradient")
+    u, k = sp.Symbol("u", real=True), sp.Symbol("kay", real=True)
+    env = {"u": (rows, as_vector(b, rows)), "kay": (keys, as_key(b, keys))}
+    return b.map(name, u * k, env, "gradient")
+
+
+def _reference(b: Builder, m: Carried) -> str:
+    """W_ref of one matrix."""
+    if m.still is not None:
+        return m.still
+    if is_free(b.rule, m.matrix):
+        return m.memory
+    seen = m.memory
+    if b.rule.seen != 1:
+        expr = b.rule.seen * sp.Symbol("A_", real=True)
+        env = {"A_": m.memory, **b.coefficients(b.rule.seen)}
+        seen = b.map(f"{m.memory}_decayed", expr, env, "prediction")
+    return memory_of(b, m, seen, f"W{m.tag}_seen")
+
+
+# -- the update ------------------------------------------------------------------------------
+
+
+def _move(b: Builder, m: Carried, gradient: str) -> tuple[str, dict[int, str]]:
+    """The states of one matrix after the token: its memory, and what interval ends make of it."""
+    step = _stepped(b, m, gradient)
+    dual = _dual(b, m, None if m.every > 1 else step)
+    if m.every > 1:
+        assert m.held is not None
+        b.plan.following[m.memory] = dual
+        return m.held, close(b, m, dual, step, end=False)
+    if closing(b.rule, m.matrix) == 1:
+        dual = normed(b, m, dual, f"{m.memory}_normed")
+    memory = memory_of(b, m, dual, f"W{m.tag}_now")
+    b.plan.following[m.memory] = memory if is_free(b.rule, m.matrix) else dual
+    if m.norms is not None:
+        b.plan.following[m.norms] = m.norms
+    return memory, close(b, m, dual, step, end=False)
+
+
+def _stepped(b: Builder, m: Carried, gradient: str) -> str:
+    """S_t, which a held matrix without momentum gathers."""
+    if m.momentum is None:
+        return gradient
+    theta = b.rule.momentum if b.rule.momentum is not None else sp.Integer(1)
+    expr = theta * sp.Symbol("S_", real=True) + sp.Symbol("G_", real=True)
+    env: dict[str, Any] = {"S_": m.momentum, "G_": gradient, **b.coefficients(theta)}
+    following = b.map(f"{m.momentum}_next", expr, env, "momentum")
+    b.plan.following[m.momentum] = following
+    return following
+
+
+def _dual(b: Builder, m: Carried, step: str | None) -> str:
+    """decay ∘ A + gain·O(S); without a step the decay alone."""
+    base = prox_base(b, m) if is_free(b.rule, m.matrix) else m.memory
+    expr = b.rule.decay * sp.Symbol("A_", real=True)
+    env: dict[str, Any] = {"A_": base, **b.coefficients(b.rule.decay)}
+    if step is not None:
+        expr += scale_of_step(b) * sp.Symbol("O_", real=True)
+        env |= {"O_": through_o(b, step, f"O{m.tag}"), **b.coefficients(scale_of_step(b))}
+    return b.map(f"{m.memory}_next", expr, env, "dual")
+
+
+# -- the read-out ----------------------------------------------------------------------------
+
+
+def _memories_read(
+    b: Builder, carried: tuple[Carried, ...], after: dict[str, str]
+) -> dict[str, str]:
+    """The memory of every matrix that the token's query meets."""
+    where = b.rule.problem.spec.readout.memory
+    if where == "after":
+        return after
+    found = {}
+    for m in carried:
+        name = m.matrix.name
+        if m.still is not None and (where == "anchor" or m.every > 1):
+            found[name] = m.still if where == "anchor" else str(m.held)
+        elif is_free(b.rule, m.matrix):
+            found[name] = m.memory
+        else:
+            found[name] = memory_of(b, m, m.memory, f"W{m.tag}_before")
+    return found
+
+
+def _read(b: Builder, memories: dict[str, str], tag: str) -> str:
+    """M(W, φ(q))."""
+
+    def apply(matrix: str, x: str, name: str) -> str:
+        return b.call(name, as_vector(b, x), "recall", memories[matrix], x, equation="readout")
+
+    query = b.featured("q")
+    found = forward(b, b.rule.network, apply, query, b.vector("q", "k"), f"_q{tag}")
+    return found[b.rule.network.output]

@@ -1,0 +1,35 @@
+"""What acts on whole matrices: Newton-Schulz, and norms of rows or columns."""
+
+import torch
+from torch import Tensor
+
+from .links import entry_norm
+from .rows import TINY
+
+
+def scaled_to_norms(memory: Tensor, norms: Tensor, *, axis: str) -> Tensor:
+    """Rows (axis ``v``) or columns (``k``) scaled to given norms; zero ones stay zero."""
+    over = -1 if axis == "v" else -2
+    size = torch.linalg.vector_norm(memory, dim=over, keepdim=True)
+    wanted = norms[..., :, None] if axis == "v" else norms[..., None, :]
+    return memory * (wanted / torch.where(size > TINY, size, 1.0))
+
+
+def norms_of(memory: Tensor, *, axis: str) -> Tensor:
+    """The norms of the rows (axis ``v``) or columns (``k``)."""
+    return torch.linalg.vector_norm(memory, dim=-1 if axis == "v" else -2)
+
+
+def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:
+    """Muon's quintic towards the nearest semi-orthogonal matrix, each [..., V, K] by itself.
+
+    X ← a X + (b X Xᵀ + c (X Xᵀ)²) X, (a, b, c) = (3.4445, −4.7750, 2.0315), from X/(‖X‖_F + 1e-7);
+    the smaller side multiplies, so tall matrices are transposed.
+    """
+    tall = matrix.shape[-2] > matrix.shape[-1]
+    x = matrix.mT if tall else matrix
+    x = x / (entry_norm(x, power=2.0)[..., None, None] + 1e-7)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return x.mT if tall else x
