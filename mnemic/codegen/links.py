@@ -38,14 +38,31 @@ def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = Fa
 
 
 def _of_norm(b: Builder, dual: str, expr: Any, name: str, power: float, *, end: bool) -> str:
-    """link(A) = ν link(A/ν), so that no power of a small entry underflows."""
+    """link(A) = ν^d link(A/ν) of degree d, so that no power of a small entry underflows."""
     axes = b.plan.axes(dual)
     nu = b.call("nu", axes[:-2], "entry_norm", dual, power=power)
     entry, unit, size = sp.symbols("dual_ unit_ nu_", real=True)
     env: dict[str, Any] = {"dual_": dual, "nu_": (nu, axes[:-2])}
+    degree = degree_of(expr, entry)
+    if degree is None:
+        expr = expr.subs(sym.nu, size)
+        return b.map(name, expr, {**env, **values_of(b, expr, end)}, "link")
     ratio = b.map(f"{dual}_unit", entry / size, env)
-    expr = size * expr.subs({sym.nu: 1, entry: unit})
+    expr = size**degree * expr.subs({sym.nu: 1, entry: unit})
     return b.map(name, expr, {**env, "unit_": ratio, **values_of(b, expr, end)}, "link")
+
+
+def degree_of(expr: Any, entry: Any) -> Any | None:
+    """d, where scaling the dual by c scales its link by c^d; None where no d does.
+
+    >>> dual = sp.Symbol("dual", real=True)
+    >>> degree_of(dual / sym.nu**2, dual), degree_of(dual / (1 + sym.nu), dual)
+    (-1, None)
+    """
+    c = sp.Symbol("c", positive=True)
+    scaled = expr.subs({entry: c * entry, sym.nu: c * sym.nu}, simultaneous=True)
+    degree = sp.simplify(sp.diff(scaled, c) / scaled * c)
+    return degree if degree.is_number else None
 
 
 def rooted(

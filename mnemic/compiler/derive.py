@@ -4,7 +4,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler import error_signal, retention, steps
+from mnemic.compiler import error_signal, retention, stated_link, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
 from mnemic.compiler.network import network
@@ -124,6 +124,8 @@ def _gamma(problem: Problem) -> str | None:
 def _retained(problem: Problem, rate: Any) -> retention.Retained:
     entry = problem.spec.retention
     leader = entry.view == "ftrl"
+    if problem.link is not None and entry.link is not None:
+        return stated_link.retained(problem.link, entry.link.power)
     if problem.divergence is not None:
         if problem.penalty != 0:
             raise retention.Refused("a global term beside an f-divergence has no closed form")
@@ -201,6 +203,6 @@ def _trail(
     if step.error.signal != loss_error.signal:
         found.append(Derived("step", sp.Eq(sym.e, step.error.signal), step.reason))
     found.append(Derived("slope", step.error.slope, "∂e/∂ŷ, for the class and the backward pass"))
-    found += [Derived(title, equation, "retention") for title, equation in retained.steps]
+    found += [Derived(title, equation, retained.reason) for title, equation in retained.steps]
     found.append(Derived("class", structure.kind, structure.reason))
     return tuple(found)

@@ -54,6 +54,8 @@ class Problem:
     features: Any | None
     keys: dict[str, Any]
     scalars: tuple[Scalar, ...]
+    link: Any | None = None
+    """The link from the dual to the memory, where the spec states it."""
 
     def scalar(self, name: str) -> Scalar | None:
         """The coefficient of that name, if the problem has one."""
@@ -75,7 +77,7 @@ def state(spec: Spec) -> Problem:
     table = {s.name: s.symbol if s.argument else s.expr for s in scalars}
     loss = read(spec.bias.text, {**table, "e": sym.e, "y": sym.y, "v": sym.v, "n": sym.n})
     local, constraint = spec.retention.local, spec.retention.constraint
-    text = spec.features.text
+    text, link = spec.features.text, spec.retention.link
     return Problem(
         spec=spec,
         loss=loss,
@@ -90,6 +92,7 @@ def state(spec: Spec) -> Problem:
         features=None if text is None else read(text, {"x": sym.x}),
         keys=read_keys(spec, table),
         scalars=scalars,
+        link=None if link is None else read(link.expr, {**table, "a": sym.a, "nu": sym.nu}),
     )
 
 

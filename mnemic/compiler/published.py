@@ -15,8 +15,12 @@ broadcasting), ``where`` takes a comparison. Beyond these:
 ``norm(x)``    the 2-norm over all entries; ``norm(x, p)`` the p-norm
 ``softmax(x)`` over all entries
 ``inv(x)``     the inverse
+``ns(x)``      Newton–Schulz, five steps of Muon's quintic
 ``sum_i(x)``   the sum over a window or a prefix: ``x`` names its items ``k_i``, ``v_i``, …
 =============  =====================================================================
+
+Of a deep memory a rule is read once for each of its matrices, and ``grad`` is the gradient of the
+summed, weighted loss of the step in that matrix, ``e`` the last key's ŷ − v.
 
 The text is cut into tokens of a closed list, parsed by Python's ``ast`` and walked with an
 allow-list; nothing of it is ever run.
@@ -51,7 +55,7 @@ LARGEST_LITERAL: Final = 1e12
 
 MATRIX_FUNCTIONS: Final[Mapping[str, tuple[int, int]]] = {
     "diag": (1, 1), "outer": (2, 2), "norm": (1, 2), "softmax": (1, 1), "inv": (1, 1),
-    "sum_i": (1, 1),
+    "ns": (1, 1), "sum_i": (1, 1),
 }  # fmt: skip
 """The functions beside those of the expression grammar: the least and most arguments."""
 
@@ -279,6 +283,18 @@ def _sum(body: Node, environment: Environment) -> Tensor:
     return reduce(operator.add, terms)
 
 
+def _newton_schulz(x: Tensor) -> Tensor:
+    """Singular values towards one by p(s) = 3.4445 s − 4.7750 s³ + 2.0315 s⁵, by the SVD."""
+    import torch
+
+    left, sizes, right = torch.linalg.svd(x, full_matrices=False)
+    sizes = sizes / (torch.linalg.vector_norm(x) + 1e-7)
+    for _ in range(5):
+        sizes = 3.4445 * sizes - 4.7750 * sizes**3 + 2.0315 * sizes**5
+    found: Tensor = left @ torch.diag(sizes) @ right
+    return found
+
+
 def _functions() -> Mapping[str, Callable[..., Tensor]]:
     """Each operator and function by its name, on float64 tensors."""
     import torch
@@ -293,7 +309,7 @@ def _functions() -> Mapping[str, Callable[..., Tensor]]:
         "outer": lambda a, b: a @ b.mT,
         "norm": lambda x, p=2.0: torch.linalg.vector_norm(x, ord=float(p)),
         "softmax": lambda x: torch.softmax(x.flatten(), 0).reshape(x.shape),
-        "inv": torch.linalg.inv,
+        "inv": torch.linalg.inv, "ns": _newton_schulz,
         "exp": torch.exp, "log": torch.log, "log1p": torch.log1p, "expm1": torch.expm1,
         "sqrt": torch.sqrt, "abs": torch.abs, "sign": torch.sign, "square": torch.square,
         "max": lambda *x: reduce(torch.maximum, x), "min": lambda *x: reduce(torch.minimum, x),

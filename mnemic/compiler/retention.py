@@ -73,6 +73,8 @@ class Retained:
     steps: tuple[tuple[str, Any], ...] = ()
     bounded: bool = False
     """Whether steps can take the dual out of the range in which a minimiser exists."""
+    reason: str = "retention"
+    """Where the link comes from."""
 
 
 def bregman(

@@ -204,6 +204,21 @@ class Ball(Constraint):
     radius: Scalar = ONE
 
 
+class StatedLink(Entry):
+    """W = link(A) taken as given, not derived from a retention.
+
+    ``expr`` is the entry of W in the entry ``a`` of the dual A, the norm ``nu`` = ‖A‖_power of the
+    whole matrix, and coefficients.
+    """
+
+    expr: str
+    power: float = Field(default=2, ge=1, le=64)
+
+
+def _link(data: Any) -> Any:
+    return {"expr": data} if isinstance(data, str) else data
+
+
 def _plain(data: Any) -> Any:
     return {"local": data} if isinstance(data, str) else data
 
@@ -214,6 +229,10 @@ class RetentionEntry(Entry):
     view: Literal["learning-retaining", "ftrl"] = "learning-retaining"
     local: Local = L2()
     global_: Global = Field(default=NoGlobal(), alias="global")
+    link: (
+        Annotated[StatedLink, BeforeValidator(_link, json_schema_input_type=str | StatedLink)]
+        | None
+    ) = Field(default=None, description="from the dual to W, taken as given instead of derived")
     decay: Scalar = ONE
     row_decay: Scalar | None = Field(
         default=None, description="the decay of value channels beside an outer decay of keys"

@@ -72,7 +72,7 @@ def texts(spec: Spec) -> Iterator[Text]:
     yield from _features(spec)
     for where, memory in memories(spec.memory):
         yield from _memory(where, memory)
-    yield from _retention(spec)
+    yield from _retention(spec, coefficients)
     yield from _keys(spec, coefficients)
     yield from _coefficients(spec, coefficients)
     yield from _block(spec)
@@ -125,8 +125,10 @@ def _memory(where: str, memory: Memory) -> Iterator[Text]:
             yield _of("s", f"{where}.kernel", memory.kernel)
 
 
-def _retention(spec: Spec) -> Iterator[Text]:
-    local = spec.retention.local
+def _retention(spec: Spec, coefficients: frozenset[str]) -> Iterator[Text]:
+    local, link = spec.retention.local, spec.retention.link
+    if link is not None:
+        yield Text("retention.link", link.expr, coefficients | {"a", "nu"}, frozenset("a"))
     if local.generator is not None:
         yield _of("w", "retention.local.bregman", local.generator)
     if local.divergence is not None:

@@ -54,6 +54,7 @@ def test_each_published_rule_parses_and_assigns_a_state(rule: str) -> None:
         ("W = 6*softmax(0*W)", {}, [[1.5, 1.5], [1.5, 1.5]]),
         ("W = inv(W) @ W", {}, [[1, 0], [0, 1]]),
         ("W = norm(W, 1)*I", {}, [[10, 0], [0, 10]]),
+        ("W = ns(0*W)", {}, [[0, 0], [0, 0]]),
     ],
 )
 def test_a_rule_against_a_matrix_done_by_hand(rule: str, more: dict, expected: list) -> None:

@@ -87,6 +87,8 @@ def statement(rule: Rule) -> str:
     retention = type(spec.retention.local).word()
     extra = type(spec.retention.global_).word()
     kept = f"retention {retention}" + (f" with {extra}" if extra != "none" else "")
+    if spec.retention.link is not None:
+        kept = "a stated link in place of a retention"
     return f"minimise {data} over W, {kept} ({spec.retention.view}), by {spec.optimizer.method}"
 
 

@@ -151,5 +151,7 @@ def _reference(spec: Spec, memory: Memory, token: Token, decay: Tensor) -> Tenso
 def _plain(spec: Spec) -> bool:
     """Whether the retention is ½‖W − W'‖² and nothing else."""
     entry = spec.retention
+    if entry.link is not None:
+        return False
     kinds = (type(entry.local).word(), type(entry.global_).word(), type(entry.constraint).word())
     return kinds == ("l2", "none", "none")

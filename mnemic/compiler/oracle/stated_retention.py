@@ -24,9 +24,14 @@ def retain(spec: Spec, pull: Tensor, rate: Tensor, names: Names) -> Tensor:
     """argmin over W [..., d_v, D] of R(W) + weight·P(W) − ⟨pull, W⟩ under the constraint.
 
     That is η⟨G, W⟩ + D_R(W, W') + η P(W) with pull = ∇R(W') − ηG and the rate η for the weight
-    (learning-retaining), or the leader's −⟨A, W⟩ + R(W) + P(W) with pull = A and 1.
+    (learning-retaining), or the leader's −⟨A, W⟩ + R(W) + P(W) with pull = A and 1. A link that
+    the spec states is evaluated as written.
     """
     entry = spec.retention
+    if entry.link is not None:
+        size = torch.linalg.vector_norm(pull, entry.link.power, (-2, -1), keepdim=True)
+        point = {**names, "a": pull, "nu": size.clamp_min(1e-30)}
+        return evaluate_text(entry.link.expr, point) + torch.zeros_like(pull)
     if entry.global_.norm is not None:
         return _squared_norm(pull, entry.global_.norm)
     generator = function_text(_generator(spec), "w", {})

@@ -56,6 +56,45 @@ def norms_in_the_dual(spec: Spec) -> Iterator[Issue]:
         )
 
 
+def link_alone(spec: Spec) -> Iterator[Issue]:
+    """A link that is given leaves nothing for a retention to decide."""
+    retention = spec.retention
+    if retention.link is None:
+        return
+    given = {
+        "local": retention.local.word() != "l2",
+        "global": not isinstance(retention.global_, NoGlobal),
+        "constraint": retention.constraint.word() != "none",
+        "normalize": retention.normalize != "none",
+    }
+    for name in (name for name, there in given.items() if there):
+        yield Issue(
+            "the link follows from the retention, and here it is given as well",
+            f"retention.{name}",
+            hint="leave out the link, or everything that it would follow from",
+        )
+    if retention.view == "learning-retaining":
+        yield Issue(
+            "a link that is given has no retention that leads from W back to the dual",
+            "retention.view",
+            hint="write view: ftrl, where the dual itself is kept",
+        )
+    if spec.optimizer.method in ("exact", "batch"):
+        yield Issue(
+            f"the method '{spec.optimizer.method}' finds the memory itself, without a dual",
+            "retention.link",
+            hint="use a stepping method such as gd",
+        )
+
+
+def names_of_a_link(spec: Spec) -> Iterator[Issue]:
+    """a and nu mean the dual in a link, so no coefficient that it names can have their names."""
+    if spec.retention.link is not None:
+        for name in sorted({"a", "nu"} & spec.named_coefficients().keys()):
+            reason = f"{name} is a symbol of the link, and a coefficient has the same name"
+            yield Issue(reason, "retention.link", hint="give the coefficient another name")
+
+
 def decay_of_rows(spec: Spec) -> Iterator[Issue]:
     """A decay of value channels stands beside an outer decay of keys."""
     if spec.retention.row_decay is None:
@@ -102,6 +141,7 @@ def retention_of_kept_pairs(spec: Spec) -> Iterator[Issue]:
         "global": not isinstance(retention.global_, NoGlobal),
         "constraint": retention.constraint.word() != "none",
         "normalize": retention.normalize != "none",
+        "link": retention.link is not None,
     }
     for name in (name for name, there in given.items() if there):
         reason = "a memory of kept pairs has no parameters to keep near anything"
@@ -121,6 +161,7 @@ def retention_of_a_kernel(spec: Spec) -> Iterator[Issue]:
         "global": not isinstance(retention.global_, NoGlobal | GlobalL2),
         "constraint": retention.constraint.word() != "none",
         "normalize": retention.normalize != "none",
+        "link": retention.link is not None,
         "decay": _by_channel(retention.decay),
     }
     for name in (name for name, there in given.items() if there):
@@ -140,6 +181,8 @@ RULES: tuple[Rule, ...] = (
     simplex_alone,
     one_size,
     norms_in_the_dual,
+    link_alone,
+    names_of_a_link,
     decay_of_rows,
     phase_of_a_state,
     rows_of_a_matrix,
