@@ -221,6 +221,17 @@ def test_default_activations_stay_inside(name: str) -> None:
         assert "warn" in spec.notes
 
 
+def test_a_deep_memory_has_a_bound_of_its_own_jacobian() -> None:
+    deep = {"kind": "mlp", "depth": 2}
+    slow = {"rate": "token", "anchor": {"chunk": 4}}
+    found = stability(rule(memory=deep, optimizer=slow))
+    assert (found.kind, found.place, found.warning) == ("open", "unknown", None)
+    assert "while 4·ηₜ·‖∂M/∂W‖² < 2" in found.sentence
+    cubic = stability(rule(memory=deep, bias={"kind": "lp", "p": 3}, optimizer=slow))
+    assert (cubic.kind, cubic.place) == ("unbounded", "outside")
+    assert "Keep the rate small" in str(cubic.warning)
+
+
 ELEMENTWISE: tuple[Any, ...] = (
     "elu", {"expr": "x*sigmoid(x)"}, {"expr": "exp(x)"}, {"expr": "x**3"}, {"expr": "tanh(4*x)"},
 )  # fmt: skip
@@ -264,6 +275,8 @@ RULES: dict[str, dict[str, Any]] = {
     "momentum": {"momentum": 0.5},
     "momentum and decay": {"momentum": 0.8, "retention": {"decay": 0.9, "order": "after"}},
     "window": {"window": 3},
+    "anchor": {"anchor": {"chunk": 8}},
+    "anchor and decay": {"anchor": {"chunk": 4}, "retention": {"decay": 0.99, "order": "after"}},
     "window under gates": {"window": 3, "weights": {"kind": "token", "gamma": 0.25}},
     "polynomial": {"features": {"kind": "polynomial", "degree": 2}},
     "sigmoid link": {"retention": {"local": {"bregman": "w*log(w) + (1-w)*log(1-w)"}}},
@@ -274,14 +287,15 @@ RULES: dict[str, dict[str, Any]] = {
 def test_just_inside_contracts_and_just_outside_grows(name: str) -> None:
     """One key again and again: the steps of what is read die out, or do not."""
     entries = dict(RULES[name])
-    momentum = entries.pop("momentum", None)
-    method = {} if momentum is None else {"method": "momentum", "momentum": momentum}
+    method = {name: entries.pop(name) for name in ("momentum", "anchor") if name in entries}
+    method |= {"method": "momentum"} if "momentum" in method else {}
     probe = rule(**entries, optimizer={**method, "rate": "learned"})
     edge = _edge(probe)
     for factor, place in ((0.93, "inside"), (1.07, "outside")):
         one = rule(**entries, optimizer={**method, "rate": edge * factor})
         assert stability(one).place == place
         moved = _steps(one, rule(**entries))
+        moved = moved.unflatten(0, (-1, one.anchor)).amax(1)
         assert (moved[-5:].max() < 1e-3 * moved[:20].max()) == (place == "inside")
         assert (moved[-5:].max() > 3 * moved[5:10].max()) == (place == "outside")
 
@@ -297,9 +311,10 @@ def _edge(probe: Rule) -> float:
 
 def _steps(one: Rule, untouched: Rule) -> torch.Tensor:
     """|y_t − y_{t−1}| over tokens with the same key and a value near what is read at the start."""
-    k = torch.tensor([0.6, -0.8, 0.0], dtype=torch.float64).expand(1, 200, 1, 3)
+    k = torch.tensor([0.6, -0.8, 0.0], dtype=torch.float64).expand(1, 200 * one.anchor, 1, 3)
     dot = derive_spec(untouched.problem.spec.model_copy(update={"bias": Dot()}))
     start = interpret(dot, k[:, :1], k[:, :1], torch.zeros_like(k[:, :1]), {})[0]
     v = start[:, :1] + 1e-4 * torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-    y, _ = interpret(one, k, k, v.expand(1, 200, 1, 3), {})
+    y, _ = interpret(one, k, k, v.expand_as(k), {})
+    y = torch.cat([start[:, :1], y], 1)
     return (y[:, 1:] - y[:, :-1]).abs().amax((0, 2, 3))

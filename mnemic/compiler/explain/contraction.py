@@ -3,6 +3,8 @@
 Along a key that repeats, with x = η Σγ sup ℓ″ ‖φ‖² (and the retention's gain), decay a, seen part
 s and momentum θ, the state (A, S) has trace a − s·x + θ and determinant aθ. Both eigenvalues lie
 inside the unit circle while s·x < (1 + a)(1 + θ): 2 without decay and momentum, 2(1 + θ) with it.
+Under an anchor of b tokens b steps are taken before one is seen: b·x (the decays between them left
+out, which errs on the safe side) < 1 + a^b.
 """
 
 import math
@@ -27,13 +29,15 @@ def step_size(rule: Rule, curvature: Any) -> Any:
     gates = sp.Integer(1)
     if rule.window > 1:
         gates = rule.window * (1 if rule.gamma is None else sym.coefficient("gamma"))
-    found = rule.seen * rule.gain * rule.rate * gates * curvature * sym.kappa
+    found = rule.anchor * rule.seen * rule.gain * rule.rate * gates * curvature * sym.kappa
     found = found.subs(sym.kappa, product_symbol(rule))
     return sp.nsimplify(sp.simplify(found.subs(_table(rule), simultaneous=True)))
 
 
 def limit(rule: Rule) -> Any:
-    """(1 + a)(1 + θ), for the trace of the state's transition."""
+    """(1 + a)(1 + θ), for the trace of the state's transition; a^b under an anchor of b tokens."""
+    if rule.anchor > 1:
+        return 1 + decay(rule) ** rule.anchor
     return sp.factor((1 + decay(rule)) * (1 + momentum(rule)))
 
 

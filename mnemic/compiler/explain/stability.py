@@ -82,13 +82,19 @@ def _growing(rule: Rule) -> Stability | None:
 
 def _of_steps(rule: Rule) -> Stability:
     spec = rule.problem.spec
-    if rule.error.constant:
+    linear = rule.network.linear and not rule.headed
+    if rule.error.constant and linear and rule.applied.kind == "identity":
         return Stability("always", None, "The gradient does not see the memory; no step is too "
                          "large for a decay of at most 1.", "inside")  # fmt: skip
     if rule.moments is not None:
         return _of_moments(rule)
-    if rule.structure.missing is not None or rule.headed:
-        return Stability("open", None, "No bound is derived: W φ is not the prediction itself.")
+    if rule.structure.missing is not None:
+        return Stability("open", None, "No bound is derived: the rule is not compiled yet.")
+    if rule.applied.kind != "identity":
+        return Stability("open", None, "No bound is derived: the step passes through O "
+                         f"({rule.applied.kind}), its size is not the error's.")  # fmt: skip
+    if not linear:
+        return _deep(rule)
     if spec.optimizer.rate.normalized:
         return Stability("always", None, "The normalised rate η/(1 + η ℓ″‖φ‖²) keeps every step "
                          "a contraction.", "inside")  # fmt: skip
@@ -98,6 +104,27 @@ def _of_steps(rule: Rule) -> Stability:
     if peak == sp.oo:
         return _unbounded(rule)
     return _bounded(rule, peak, values)
+
+
+def _deep(rule: Rule) -> Stability:
+    """Contraction needs the memory's own Jacobian, which moves with W."""
+    peak, _ = contraction.curvature(rule)
+    identity, delayed = rule.retained.link.identity, rule.anchor > 1 and rule.momentum is not None
+    if peak == sp.oo and identity and contraction.far_curvature(rule) is None:
+        return _unbounded(rule)
+    if rule.error.constant or peak in (None, sp.oo) or not identity or delayed:
+        return Stability("open", None, "No bound is derived: the prediction is not linear in W, so "
+                         "a step's effect depends on W itself.")  # fmt: skip
+    jacobian = sp.Symbol("‖∂M/∂W‖²", positive=True)
+    left = contraction.step_size(rule, peak).subs(product_symbol(rule), jacobian)
+    right = contraction.limit(rule)
+    shown = f"{text(left, steps_of(rule))} < {text(right, steps_of(rule))}"
+    sentence = (
+        f"Near a fit a step contracts while {shown}; ‖∂M/∂W‖ moves with W, so whether it holds "
+        "depends on the input."
+    )
+    bound = sp.Lt(left, right, evaluate=False)
+    return Stability("open", bound, sentence, read=placing.read(rule, left + right))
 
 
 def _of_moments(rule: Rule) -> Stability:
@@ -122,7 +149,7 @@ def _unbounded(rule: Rule) -> Stability:
     read, where = placing.read(rule, rule.rate), ""
     if rule.rate.is_number:
         read = (f"η = {float(rule.rate):g}",)
-    rate = placing.values(rule, rule.rate)
+    rate = placing.values(rule, rule.rate) if rule.network.linear else []
     size = key_size(rule).high
     if rate and 0 < max(rate) * size < math.inf:
         gates = rule.window * (max(_gates(rule)) if rule.gamma else 1)
@@ -143,7 +170,7 @@ def _gates(rule: Rule) -> list[float]:
 
 def _normalise(rule: Rule) -> str:
     keys = {rule.problem.keys[role] for role in ("predict", "erase", "write")}
-    if rule.window > 1 or len(keys) > 1:
+    if rule.window > 1 or len(keys) > 1 or not rule.network.linear:
         return "Keep the rate small; the normalised rate is derived for a single key a step."
     return "Ask for optimizer.rate: {normalized: true}, which is η/(1 + η ℓ″‖φ‖²)."
 
@@ -170,6 +197,8 @@ def _bounded(rule: Rule, peak: Any, values: list[float]) -> Stability:
             return Stability("open", None, "The link couples the entries or has no bounded slope; "
                              "no bound is derived for the step behind it.")  # fmt: skip
         left = left * slope
+    if rule.anchor > 1 and rule.momentum is not None:
+        return Stability("open", None, "No bound is derived for momentum under a chunk anchor.")
     found = placing.place(rule, left, right, values)
     warning = placing.warning(rule, found) if found.place == "outside" else None
     return Stability("bounded", sp.Lt(left, right, evaluate=False),
@@ -179,7 +208,8 @@ def _bounded(rule: Rule, peak: Any, values: list[float]) -> Stability:
 
 def _sentence(rule: Rule, left: Any, right: Any, found: placing.Found) -> str:
     timed = steps_of(rule)
-    parts = [f"A step contracts along its key while {text(left, timed)} < {text(right, timed)}."]
+    what = "A step" if rule.anchor == 1 else f"A chunk of {rule.anchor} tokens"
+    parts = [f"{what} contracts along its key while {text(left, timed)} < {text(right, timed)}."]
     if rule.momentum is not None:
         parts.append("With momentum that holds for a key that repeats; for keys that change the "
                      "safe range is narrower.")  # fmt: skip
