@@ -60,7 +60,7 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         banded=takes_band(rule),
         anchor=math.gcd(*plan.closed) if plan.closed else 1,
         diagonal=rule.diagonal,
-        square=bool(getattr(spec.memory, "residual", False)),
+        square=rule.network.adds_input,
         phase=rule.phase,
         chunk=_chunk(rule),
         params=_params(rule),
@@ -87,6 +87,8 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
         axes = "k"
     low, high = value_range(scalar)
     meaning = MEANINGS.get(scalar.name, "a coefficient of the spec")
+    if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
+        meaning = "weight of the pair in the regression"
     meaning = f"log of the {meaning}" if scalar.logarithmic else meaning
     micro = scalar.name in ("eta", "delta") and rule.problem.spec.optimizer.micro_steps > 1
     return Coefficient(scalar.argument, meaning, axes, low, high, micro)
@@ -110,8 +112,7 @@ def activated(scalar: Scalar) -> Any:
 
 
 def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]:
-    start = 1 / float(rule.moments.ridge) if rule.moments and rule.moments.ridge else 0.0
-    found = [_state(rule, n, "".join(plan.axes(n)), start) for n in plan.states()]
+    found = [_state(rule, n, "".join(plan.axes(n))) for n in plan.states()]
     if rule.window > 1:
         names = [*tails, "live"] + (["gamma"] if rule.gamma == "token" else [])
         found += [State(f"{n}_tail", "window", f"the last c - 1 tokens' {n}") for n in names]
@@ -122,12 +123,12 @@ def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]
     return tuple(found)
 
 
-def _state(rule: Rule, name: str, axes: str, start: float) -> State:
+def _state(rule: Rule, name: str, axes: str) -> State:
     """A state of the forms; a deep memory's are named by role and matrix."""
     role = name.rstrip("0123456789")
     matrix = f"W{name.removeprefix(role)}"
     if not _params(rule):
-        return State(name, axes, STATES.get(name, name), start if name == "P" else 0.0)
+        return State(name, axes, STATES.get(name, name), _identity(rule, name))
     meaning = f"{STATES[role]} ({matrix})"
     return State(name, axes, meaning, begins=role in ("A", "W"), of=matrix)
 
@@ -138,6 +139,15 @@ def _params(rule: Rule) -> tuple[Parameter, ...]:
     if len(matrices) < 2:
         return ()
     return tuple(Parameter(m.name, m.rows, m.columns) for m in matrices)
+
+
+def _identity(rule: Rule, state: str) -> float:
+    """The multiple of the unit matrix that a state starts at: H at λ, unless λ stands beside it."""
+    moments = rule.moments
+    if moments is None or moments.constant or moments.ridge == 0:
+        return 0.0
+    ridge = float(moments.ridge)
+    return {"P": 1 / ridge, "H": ridge}.get(state, 0.0)
 
 
 def needs_position(rule: Rule, plan: Plan) -> bool:

@@ -125,10 +125,18 @@ def loop(plan: Plan, numbers: dict[str, str], doc: str, name: str, each: str) ->
 
 def function(plan: Plan, name: str, doc: str) -> str:
     """A plan without a loop as one function, which gives what follows by state."""
-    statements = plan.ordered()
     lines = [f"def {name}({', '.join(plan.arguments())}):", f'    """{doc}"""']
-    lines += block(plan, statements, 4, {})
+    lines += block(plan, plan.ordered(), 4, {})
     return "\n".join([*lines, f"    return {_dictionary(plan.following)}"]) + "\n"
+
+
+def reader(plan: Plan, name: str, doc: str) -> str:
+    """A plan whose states stand as one function of arguments and states, which gives the output."""
+    statements = plan.ordered()
+    states = [q.name for q in statements if q.op == Given(state=True)]
+    arguments = ", ".join([*plan.arguments(), *(["*"] if states else []), *states])
+    lines = [f"def {name}({arguments}):", f'    """{doc}"""', *block(plan, statements, 4, {})]
+    return "\n".join([*lines, f"    return {plan.output}"]) + "\n"
 
 
 def _opening(plan: Plan, name: str, doc: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Rule → the generated layer: the spec's block as data, its coefficients as PyTorch."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from mnemic.codegen.activations import as_function, expression, logarithm, reached
@@ -16,7 +16,7 @@ from mnemic.errors import InvalidSpec, Issue
 
 LAYER = '''
 
-class Layer(MemoryLayer):
+class {name}(MemoryLayer):
     """{title} as a layer, [B, T, dim] → [B, T, dim]."""
 
     rule = rule
@@ -34,41 +34,88 @@ COEFFICIENTS = '''
 '''
 
 
-def check(spec: Spec) -> None:
-    """Refuse what the block declares and no layer does yet, each in one sentence."""
-    issues = [
-        Issue(f"{what} is not compiled yet", where=f"{spec.name} block.{field}")
-        for field, what in _missing(spec.block)
-    ]
-    if issues:
-        raise InvalidSpec(issues)
+HYBRID = '''
+
+class Layer({base}):
+    """{title}: {words}, [B, T, dim] → [B, T, dim].
+
+    {equation}
+    """
+
+    rule = rule
+    memory_type = Memory
+    beside = {beside}
+'''
 
 
-def _missing(block: Block) -> Iterator[tuple[str, str]]:
-    if block.hybrid != "none":
-        yield "hybrid", f"a memory beside attention (hybrid: {block.hybrid})"
-    if block.attention_window is not None:
-        yield "attention_window", "attention beside the memory"
-    if block.segment is not None:
-        yield "segment", "a memory read in segments"
-    if block.persistent:
-        yield "persistent", "a prefix of persistent tokens"
+@dataclass(frozen=True)
+class Kind:
+    """A kind of hybrid: its module of the support package, its class, what it is."""
+
+    module: str
+    base: str
+    words: str
+    equation: str
 
 
-def source(rule: Rule, signature: Signature, reads: frozenset[str]) -> str:
-    """The layer's class; ``reads`` are the rule's arguments that its forms read.
+HYBRIDS: dict[str, Kind] = {
+    "context": Kind(
+        "memory_as_context", "MemoryAsContext", "its read-out as context of attention",
+        "h = M(S);  y = attention over [p; h; S];  M is written from y;  o = y ⊗ M(y)",
+    ),
+    "gate": Kind(
+        "memory_as_gate", "MemoryAsGate", "beside sliding-window attention, as its gate",
+        "o = SWA([p; x]) ⊗ M([p; x])",
+    ),
+    "layer": Kind(
+        "memory_as_layer", "MemoryAsLayer", "before sliding-window attention",
+        "o = SWA(M([p; x]))",
+    ),
+}  # fmt: skip
+"""By the block's word."""
 
-    Raises ``InvalidSpec`` for a block that is not compiled yet, or an ``init`` out of reach.
+
+def imports(block: Block) -> str:
+    """The line that a hybrid's module needs."""
+    if block.hybrid == "none":
+        return ""
+    kind = HYBRIDS[block.hybrid]
+    return f"from .support.block import Beside\nfrom .support.{kind.module} import {kind.base}\n"
+
+
+def source(rule: Rule, signature: Signature, reads: frozenset[str], *, readable: bool) -> str:
+    """The layer's class, or the memory's and the hybrid's.
+
+    ``reads`` are the rule's arguments that its forms read, ``readable`` whether the memory can be
+    read without a write. Raises ``InvalidSpec`` where a hybrid needs that and cannot have it, and
+    for an ``init`` out of reach.
     """
     spec = rule.problem.spec
-    check(spec)
+    hybrid = spec.block.hybrid != "none"
+    if spec.block.hybrid == "context" and not readable:
+        reason = "context is read before anything is written, and this rule reads only as it writes"
+        raise InvalidSpec((Issue(reason, where=f"{spec.name} block.hybrid"),))
     vectors, constant = _vectors(spec.block, signature, reads)
     text = LAYER.format(
+        name="Memory" if hybrid else "Layer",
         title=title_of(spec),
         block=_block(spec.block),
         data="\n".join([*_activations(vectors), *_constant(constant), *_learned(rule)]),
     )
-    return text + _coefficients(rule, signature)
+    return text + _coefficients(rule, signature) + (_hybrid(spec) if hybrid else "")
+
+
+def _hybrid(spec: Spec) -> str:
+    """The layer around a memory and an attention."""
+    block = spec.block
+    told = {"window": block.attention_window, "segment": block.segment}
+    fields = [f"{name}={value}" for name, value in told.items() if value is not None]
+    fields += [f"persistent={block.persistent}", f"rotary={block.rotary in (True, 'attention')}"]
+    kind = HYBRIDS[block.hybrid]
+    return HYBRID.format(
+        base=kind.base, title=title_of(spec), words=kind.words, equation=kind.equation,
+        beside=f"Beside({', '.join(fields)})",
+    )  # fmt: skip
 
 
 # -- the block -------------------------------------------------------------------------------
@@ -76,9 +123,10 @@ def source(rule: Rule, signature: Signature, reads: frozenset[str]) -> str:
 
 def _block(block: Block) -> str:
     named = ("heads", "key_dim", "value_dim", "groups", "convolution", "qk_norm", "scale",
-             "output_norm", "rotary")  # fmt: skip
+             "output_norm")  # fmt: skip
     fields = ", ".join(f"{name}={getattr(block, name)!r}" for name in named[:5])
     rest = ", ".join(f"{name}={getattr(block, name)!r}" for name in named[5:])
+    rest += f", rotary={block.rotary in (True, 'memory')}"
     return f"Block(\n        {fields},\n        {rest},\n    )"
 
 

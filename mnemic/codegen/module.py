@@ -12,6 +12,7 @@ from mnemic.codegen.describe import signature
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.links import linked, scale_of
 from mnemic.codegen.plan import Plan
+from mnemic.codegen.reading import reading
 from mnemic.codegen.support.signature import Signature
 from mnemic.codegen.titles import title_of
 from mnemic.compiler import symbols as sym
@@ -43,11 +44,12 @@ SLOTS = "from .support.slots import SlotOperator\n"
 
 @dataclass(frozen=True)
 class Plans:
-    """The plans of a rule's forms."""
+    """The plans of a rule's forms, of its start, and of its read-out alone."""
 
     recurrent: Plan
     chunk: Plan | None
     start: Plan | None
+    read: Plan | None
 
 
 def plans(rule: Rule) -> Plans:
@@ -57,7 +59,7 @@ def plans(rule: Rule) -> Plans:
     if "chunk" in rule.structure.forms:
         whole = many(rule)
         fuse(whole)
-    return Plans(token, whole, start_plan(rule, token))
+    return Plans(token, whole, start_plan(rule, token), reading(token))
 
 
 def _builders(rule: Rule) -> tuple[Callable[[Rule], Plan], Callable[[Rule], Plan]]:
@@ -111,26 +113,31 @@ def _mirrored(b: Builder, dual: str) -> str:
 
 @dataclass(frozen=True)
 class Printed:
-    """The source of an operator, what it takes, and which of that its forms read."""
+    """The source of an operator, what it takes, which of that its forms read, and whether its
+    memory can be read without a write."""
 
     text: str
     signature: Signature
     reads: frozenset[str]
+    readable: bool
 
 
 def source(rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict[str, str]) -> str:
     """The module's source, deterministic to the byte.
 
-    Raises ``InvalidSpec`` for a block, or for slots, that are not compiled yet.
+    Raises ``InvalidSpec`` for a block that the rule cannot have, and for slots that are not
+    compiled yet.
     """
     title = title_of(rule.problem.spec)
     slotted = slots.slots_of(rule) > 0
     head = HEADER.format(
         title=title, text=text, version=version, name=rule.name, hash=spec_hash,
-        imports=SLOTS if slotted else "",
+        imports=(SLOTS if slotted else "") + layer.imports(rule.problem.spec.block),
     )  # fmt: skip
     found = _slotted(rule, numbers) if slotted else _printed(rule, numbers)
-    return head + found.text + layer.source(rule, found.signature, found.reads)
+    return head + found.text + layer.source(
+        rule, found.signature, found.reads, readable=found.readable
+    )  # fmt: skip
 
 
 def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
@@ -152,9 +159,13 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
     if found.start is not None:
         doc = "The memory at the start."
         parts.append("\n\n" + emit.function(found.start, f"{prefix}start", doc))
+    if found.read is not None:
+        doc = "The read-out alone: queries [T, M, ...], states [M, ...], which stay as they are."
+        parts.append("\n\n" + emit.reader(found.read, f"{prefix}read", doc))
     described = signature(rule, found.recurrent, found.start)
     parts.append("\n\n" + _operator(found, described, prefix))
-    return Printed("".join(parts), described, frozenset(found.recurrent.arguments()))
+    reads = frozenset(found.recurrent.arguments())
+    return Printed("".join(parts), described, reads, found.read is not None)
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
@@ -171,14 +182,15 @@ def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
         f"{_data(described, 'SIGNATURE')}\n{joined}",
     ]
     reads = frozenset({"q", "k", "v", *described.keys})
-    return Printed("".join(parts), described, reads)
+    return Printed("".join(parts), described, reads, keys.readable and values.readable)
 
 
 def _operator(found: Plans, described: Signature, prefix: str) -> str:
     name = f"{prefix.upper()}SIGNATURE"
     chunk_name = f"{prefix}chunk" if found.chunk is not None else "None"
     start_name = f"{prefix}start" if found.start is not None else "None"
-    forms = f"{name}, {prefix}recurrent, {chunk_name}, {start_name}"
+    read_name = f"{prefix}read" if found.read is not None else "None"
+    forms = f"{name}, {prefix}recurrent, {chunk_name}, {start_name}, {read_name}"
     return f"{_data(described, name)}\n{prefix}rule = Operator({forms})\n"
 
 

@@ -1,42 +1,62 @@
 """Second-order rules: exact least squares and full-batch descent, from running moments.
 
-Recurrent exact: Sherman–Morrison on P = (Σ γ k kᵀ + λ I)⁻¹. Chunk: one Cholesky factor a chunk
-(``parallel.md``, identity 3). Batch: W^(j+1) = W^(j) − η (W^(j) H − U), W^(0) = 0, read at q.
+Where P = (Σ w k kᵀ)⁻¹ can be carried: Sherman–Morrison token by token, one Cholesky factor a chunk
+(``parallel.md``, identity 3). Else H = Σ w k kᵀ and U = Σ w v kᵀ are carried, and solved at every
+query: y = U (H + Λ)⁻¹ q by a Cholesky factor, in a chunk by conjugate gradients where the spec
+says so. Batch: W^(j+1) = W^(j) − η (W^(j) (H + Λ) − U), W^(0) = 0, read at q.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.plan import Plan
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Moments, Rule
 
 
 def _symbols(*names: str) -> tuple[Any, ...]:
     return tuple(sp.Symbol(name, real=True) for name in names)
 
 
+def _of(b: Builder) -> Moments:
+    assert b.rule.moments is not None
+    return b.rule.moments
+
+
 def _forgetting(b: Builder) -> str | None:
-    gamma = b.rule.problem.scalar("gamma")
-    if gamma is None:
+    if not _of(b).fades:
         return None
-    return b.log_decay(gamma.expr, "log_forget")
+    return b.log_decay(b.rule.problem.value("gamma"), "log_forget")
+
+
+def _weighed(b: Builder, name: str, power: Any = 1) -> str:
+    """A row times a power of its pair's weight."""
+    weight = _of(b).weight
+    if weight == 1:
+        return name
+    x = sp.Symbol("x_", real=True)
+    env = {"x_": name, **b.coefficients(weight)}
+    return b.map(f"{name}_weighed", x * weight**power, env)
 
 
 def recurrent(rule: Rule) -> Plan:
     """One token."""
     assert rule.moments is not None
-    return _recurrent_batch(rule) if rule.moments.steps else _recurrent_exact(rule)
+    return _recurrent_inverse(rule) if rule.moments.inverted else _recurrent_moments(rule)
 
 
 def chunk(rule: Rule) -> Plan:
     """One chunk."""
     assert rule.moments is not None
-    return _chunk_batch(rule) if rule.moments.steps else _chunk_exact(rule)
+    return _chunk_inverse(rule) if rule.moments.inverted else _chunk_moments(rule)
 
 
-def _recurrent_exact(rule: Rule) -> Plan:
+# -- the inverse, carried --------------------------------------------------------------------
+
+
+def _recurrent_inverse(rule: Rule) -> Plan:
     b = Builder(rule, ())
     b.declare_vectors()
     w = b.plan.given("W", ("v", "k"), state=True)
@@ -44,10 +64,10 @@ def _recurrent_exact(rule: Rule) -> Plan:
     roles = b.roles()
     key, value = roles["predict"], roles["value"]
     forget = _forgetting(b)
-    arguments = (p, key) if forget is None else (p, key, forget)
-    gain = b.call("gain", ("k",), "kalman_gain", *arguments, equation="gradient")
-    b.plan.following[p] = b.call("P_next", ("k", "k"), "downdated", p, key, gain,
-                                 *(() if forget is None else (forget,)))  # fmt: skip
+    late = () if forget is None else (forget,)
+    gain = b.call("gain", ("k",), "kalman_gain", p, key, _weighed(b, key), *late,
+                  equation="gradient")  # fmt: skip
+    b.plan.following[p] = b.call("P_next", ("k", "k"), "downdated", p, key, gain, *late)
     y_hat = b.call("y_hat", ("v",), "recall", w, key, equation="prediction")
     one, two, three, four = _symbols("w_", "v_", "y_", "g_")
     env = {"w_": w, "v_": value, "y_": y_hat, "g_": gain}
@@ -57,13 +77,14 @@ def _recurrent_exact(rule: Rule) -> Plan:
     return b.plan
 
 
-def _chunk_exact(rule: Rule) -> Plan:
+def _chunk_inverse(rule: Rule) -> Plan:
     b = Builder(rule, ("t",))
     b.declare_vectors()
     w = b.plan.given("W", ("v", "k"), state=True)
     p = b.plan.given("P", ("k", "k"), state=True)
     roles = b.roles()
-    key, value = roles["predict"], roles["value"]
+    half = sp.Rational(1, 2)
+    key, value = (_weighed(b, roles[role], half) for role in ("predict", "value"))
     forget = _forgetting(b)
     weights = () if forget is None else (b.call("kept", ("t",), "reach", forget),)
     kp = b.product("kP", ("t", "k"), key, p)
@@ -84,101 +105,181 @@ def _chunk_exact(rule: Rule) -> Plan:
     return b.plan
 
 
-def _batch_states(b: Builder) -> tuple[str, str]:
+# -- the moments, carried --------------------------------------------------------------------
+
+
+def _states(b: Builder) -> tuple[str, str]:
     return (
         b.plan.given("H", ("k", "k"), state=True),
         b.plan.given("U", ("v", "k"), state=True),
     )
 
 
-def _recurrent_batch(rule: Rule) -> Plan:
-    assert rule.moments is not None
+def _sustained(b: Builder, state: str, kept: str | None, new: str) -> str:
+    """A moment with what is new."""
+    name, axes = f"{state}_next", b.plan.axes(state)
+    if kept is not None:
+        return b.call(name, axes, "sustained", state, kept, new, equation="gradient")
+    x, y = _symbols("x_", "y_")
+    return b.map(name, x + y, {"x_": state, "y_": new}, "gradient")
+
+
+def _ridge(b: Builder, like: str) -> str | None:
+    """Λ beside H, as a vector a row; none where H starts at it."""
+    moments = _of(b)
+    if not moments.constant or moments.ridge == 0:
+        return None
+    ridge = b.row_map("ridge", moments.ridge)
+    if "k" in b.plan.axes(ridge):
+        return ridge
+    return b.call("ridge_row", b.plan.axes(like), "as_vector", ridge, like)
+
+
+def _recurrent_moments(rule: Rule) -> Plan:
     b = Builder(rule, ())
     b.declare_vectors()
-    h, u = _batch_states(b)
+    h, u = _states(b)
     roles = b.roles()
     forget = _forgetting(b)
-    a, x, y = _symbols("a_", "x_", "y_")
-    kept: Any = sp.Integer(1) if forget is None else sp.exp(sp.Symbol("f_", real=True))
-    env: dict[str, Any] = {} if forget is None else {"f_": forget}
+    f = sp.Symbol("f_", real=True)
+    kept = None if forget is None else b.map("kept", sp.exp(f), {"f_": forget})
     key = roles["predict"]
-    square = b.call("kk", ("k", "k"), "outer", key, key)
-    pair = b.call("vk", ("v", "k"), "outer", roles["value"], key)
-    h_next = b.map("H_next", kept * a + x, {"a_": h, "x_": square, **env}, "gradient")
-    u_next = b.map("U_next", kept * a + x, {"a_": u, "x_": pair, **env}, "gradient")
+    weighed = _weighed(b, key)
+    square = b.call("kk", ("k", "k"), "outer", key, weighed)
+    pair = b.call("vk", ("v", "k"), "outer", roles["value"], weighed)
+    h_next = _sustained(b, h, kept, square)
+    u_next = _sustained(b, u, kept, pair)
     b.plan.following[h], b.plan.following[u] = h_next, u_next
-    point, total = b.featured("q"), None
-    rate_env = b.coefficients(rule.rate)
-    for j in range(rule.moments.steps):
-        read = b.call(f"U_x{j}", ("v",), "recall", u_next, point)
-        total = read if total is None else b.map(f"sum{j}", x + y, {"x_": total, "y_": read})
-        if j + 1 < rule.moments.steps:
-            curved = b.call(f"H_x{j}", ("k",), "recall", h_next, point)
-            env = {"x_": point, "y_": curved, **rate_env}
-            point = b.map(f"x{j + 1}", x - rule.rate * y, env, "dual")
-    assert total is not None
-    b.plan.output = b.map("y", rule.rate * x, {"x_": total, **rate_env}, "readout")
+    query = b.featured("q")
+    if _of(b).steps:
+        b.plan.output = _descended(b, _Token(b, h_next, u_next), query)
+        return b.plan
+    ridge = _ridge(b, query) or b.call("no_ridge", ("k",), "filled", query, value=0.0)
+    x_q = b.call("x", ("k",), "ridge_solved", h_next, ridge, query, equation="dual")
+    b.plan.output = b.call("y", ("v",), "recall", u_next, x_q, equation="readout")
     return b.plan
 
 
-def _chunk_batch(rule: Rule) -> Plan:
-    assert rule.moments is not None
+def _chunk_moments(rule: Rule) -> Plan:
     b = Builder(rule, ("t",))
     b.declare_vectors()
-    h, u = _batch_states(b)
+    h, u = _states(b)
     roles = b.roles()
-    forget = _forgetting(b)
-    mix = None if forget is None else b.call("mix", ("t", "s"), "segments", forget)
-    reach = None if forget is None else b.call("reach", ("t",), "reach", forget)
-    key = roles["predict"]
-    x, y = _symbols("x_", "y_")
-    point, total = b.featured("q"), None
-    rate_env: dict[str, Any] = b.coefficients(rule.rate)
-    for j in range(rule.moments.steps):
-        read = _moment_rows(b, point, key, roles["value"], u, mix, reach, f"U_x{j}")
-        total = read if total is None else b.map(f"sum{j}", x + y, {"x_": total, "y_": read})
-        if j + 1 < rule.moments.steps:
-            curved = _moment_rows(b, point, key, key, h, mix, reach, f"H_x{j}")
-            env = {"x_": point, "y_": curved, **rate_env}
-            point = b.map(f"x{j + 1}", x - rule.rate * y, env, "dual")
-    assert total is not None
-    b.plan.output = b.map("y", rule.rate * x, {"x_": total, **rate_env}, "readout")
-    _carry_moments(b, key, roles["value"], h, u, mix, reach)
+    key, value = roles["predict"], roles["value"]
+    rows = _Chunk(b, h, u, key, value, *_mixing(b, key))
+    query = b.featured("q")
+    moments = _of(b)
+    if moments.steps:
+        b.plan.output = _descended(b, rows, query)
+    else:
+        ridge = _ridge(b, query) or b.call("no_ridge", ("t", "k"), "filled", query, value=0.0)
+        reach = rows.reach or b.row_map("reach", sp.Integer(1))
+        parts = (query, key, rows.weights, h, ridge, reach)
+        name, options = "cholesky_rows", {}
+        if moments.iterations:
+            name = "conjugated"
+            options = {"tolerance": moments.tolerance, "iterations": moments.iterations}
+        x = b.call("x", ("t", "k"), name, *parts, equation="dual", **options)
+        b.plan.output = rows.cross(x, "y", "readout")
+    rows.carry()
     return b.plan
 
 
-def _moment_rows(
-    b: Builder, point: str, key: str, value: str, state: str, mix: str | None, reach: str | None,
-    name: str,
-) -> str:  # fmt: skip
-    """(Σ_{s≤t} mix_ts v_s k_sᵀ) x_t for every row."""
-    x, y = _symbols("x_", "y_")
-    out = b.plan.axes(value)
-    raw = b.product(f"{point}_{key}", ("t", "s"), point, key, flip_right=True)
-    if mix is None:
-        weights = b.call(f"{raw}_low", ("t", "s"), "lower", raw)
+def _mixing(b: Builder, key: str) -> tuple[str, str | None]:
+    """What pair s weighs at row t, and what is left at row t of the chunk's start."""
+    forget = _forgetting(b)
+    if forget is None:
+        mix, reach = b.call("mix", ("t", "s"), "lower_ones_of", key), None
     else:
-        weights = b.map(f"{raw}_mixed", x * y, {"x_": raw, "y_": (mix, ("t", "s"))})
-    new = b.product(f"{name}_new", out, weights, value)
-    old = b.product(f"{name}_old", out, point, state, flip_right=True)
-    if reach is not None:
-        old = b.map(f"{name}_reach", x * y, {"x_": old, "y_": reach})
-    return b.map(name, x + y, {"x_": old, "y_": new})
+        mix = b.call("mix", ("t", "s"), "segments", forget)
+        reach = b.call("reach", ("t",), "reach", forget)
+    weight = _of(b).weight
+    if weight == 1:
+        return mix, reach
+    m, w = _symbols("m_", "w_")
+    own = b.row_map("weight", weight)
+    weights = b.map("weights", m * w, {"m_": (mix, ("t", "s")), "w_": (own, ("s",))})
+    return weights, reach
 
 
-def _carry_moments(
-    b: Builder, key: str, value: str, h: str, u: str, mix: str | None, reach: str | None
-) -> None:
-    x, y, f = _symbols("x_", "y_", "f_")
-    left = key
-    if mix is not None:
-        remain = b.call("remain", ("s",), "last_row", mix)
-        left = b.map("key_left", x * f, {"x_": (key, ("s", "k")), "f_": remain})
-    for state, rows, axes in ((h, key, ("k", "k")), (u, value, ("v", "k"))):
-        new = b.product(f"{state}_new", axes, rows, left, flip_left=True)
-        env: dict[str, Any] = {"x_": state, "y_": new}
-        expr = x + y
-        if reach is not None:
-            env["f_"] = (b.call("reach_end", (), "last", reach), ())
-            expr = x * f + y
-        b.plan.following[state] = b.map(f"{state}_next", expr, env, "gradient")
+def _descended(b: Builder, rows: "_Token | _Chunk", query: str) -> str:
+    """W q after full-batch steps from the origin: η U Σ_j (I − η(H + Λ))ʲ q."""
+    moments, rate = _of(b), b.rule.rate
+    rate_env: dict[str, Any] = b.coefficients(rate)
+    ridge = _ridge(b, query)
+    x, y, r = _symbols("x_", "y_", "r_")
+    point, total = query, None
+    for j in range(moments.steps):
+        read = rows.cross(point, f"U_x{j}")
+        total = read if total is None else b.map(f"sum{j}", x + y, {"x_": total, "y_": read})
+        if j + 1 < moments.steps:
+            env: dict[str, Any] = {"x_": point, "y_": rows.second(point, f"H_x{j}"), **rate_env}
+            curved = y
+            if ridge is not None:
+                env["r_"] = ridge
+                curved = y + r * x
+            point = b.map(f"x{j + 1}", x - rate * curved, env, "dual")
+    assert total is not None
+    return b.map("y", rate * x, {"x_": total, **rate_env}, "readout")
+
+
+@dataclass(frozen=True)
+class _Token:
+    """The moments after one token."""
+
+    b: Builder
+    h: str
+    u: str
+
+    def second(self, point: str, name: str) -> str:
+        """H x."""
+        return self.b.call(name, ("k",), "recall", self.h, point)
+
+    def cross(self, point: str, name: str, equation: str = "") -> str:
+        """U x."""
+        return self.b.call(name, ("v",), "recall", self.u, point, equation=equation)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """The moments after every row of a chunk, never made: what they are sums of."""
+
+    b: Builder
+    h: str
+    u: str
+    key: str
+    value: str
+    weights: str
+    reach: str | None
+
+    def second(self, point: str, name: str) -> str:
+        """H_t x_t for every row."""
+        return self._times(point, self.key, self.h, name, "")
+
+    def cross(self, point: str, name: str, equation: str = "") -> str:
+        """U_t x_t for every row."""
+        return self._times(point, self.value, self.u, name, equation)
+
+    def _times(self, point: str, rows: str, state: str, name: str, equation: str) -> str:
+        """reach_t M_0 x_t + Σ_{s≤t} weights_ts r_s (k_s·x_t)."""
+        b, (x, y) = self.b, _symbols("x_", "y_")
+        out = b.plan.axes(rows)
+        raw = b.product(f"{point}_{self.key}", ("t", "s"), point, self.key, flip_right=True)
+        env: dict[str, Any] = {"x_": raw, "y_": (self.weights, ("t", "s"))}
+        new = b.product(f"{name}_new", out, b.map(f"{raw}_mixed", x * y, env), rows)
+        old = b.product(f"{name}_old", out, point, state, flip_right=True)
+        if self.reach is not None:
+            old = b.map(f"{name}_reach", x * y, {"x_": old, "y_": self.reach})
+        return b.map(name, x + y, {"x_": old, "y_": new}, equation)
+
+    def carry(self) -> None:
+        """H and U at the chunk's end."""
+        b, (x, f) = self.b, _symbols("x_", "f_")
+        left = self.key
+        if self.reach is not None or _of(b).weight != 1:
+            remain = b.call("remain", ("s",), "last_row", self.weights)
+            left = b.map("key_left", x * f, {"x_": (self.key, ("s", "k")), "f_": remain})
+        for state, rows, axes in ((self.h, self.key, ("k", "k")), (self.u, self.value, ("v", "k"))):
+            new = b.product(f"{state}_new", axes, rows, left, flip_left=True)
+            kept = None if self.reach is None else b.call("reach_end", (), "last", self.reach)
+            b.plan.following[state] = _sustained(b, state, kept, new)

@@ -1,6 +1,7 @@
 """What a rule may ask for that its forms do not compute yet: refused by name, never run wrong."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from mnemic.compiler.problem import Scalar
@@ -88,7 +89,59 @@ def _link_varies(rule: Rule) -> bool:
     return rule.retained.mode == "dual" and not link.identity and bool(own & moving)
 
 
+def _decays_by_channel(rule: Rule) -> bool:
+    """A decay of key channels, which only the matrix that sees the features has."""
+    per = {s.symbol: s.per for s in rule.scalars}
+    return any(per.get(s) in ("key", "outer", "value") for s in rule.decay.free_symbols)
+
+
+def _nests(rule: Rule) -> bool:
+    """Every interval is a multiple of the shorter ones."""
+    return all(b % a == 0 for a, b in pairwise(rule.intervals))
+
+
 REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
+    (
+        "optimizer.method",
+        "Adam's second moment (a state beside S that squares every gradient)",
+        lambda r: r.applied.kind == "adam",
+    ),
+    (
+        "retention.decay",
+        "a decay by channel of a memory of layers, of which one alone has those channels,",
+        lambda r: r.layered and (_decays_by_channel(r) or r.row_decay != 1),
+    ),
+    (
+        "optimizer",
+        "intervals (of the anchor, of O, of a chain) that are no multiples of one another",
+        lambda r: r.layered and not _nests(r),
+    ),
+    (
+        "retention.normalize",
+        "norms of a memory that starts at zero, or behind a link,",
+        lambda r: (
+            r.applied.normalize != "none"
+            and (len(r.network.matrices) < 2 or not r.retained.link.identity)
+        ),
+    ),
+    (
+        "memory",
+        "a diagonal memory behind an interval or O",
+        lambda r: r.layered and r.diagonal,
+    ),
+    (
+        "optimizer.momentum",
+        "momentum on the write of a memory of layers",
+        lambda r: r.layered and r.split,
+    ),
+    (
+        "readout",
+        "a bonus or a normaliser of a memory of layers",
+        lambda r: (
+            r.layered
+            and (_spec(r).readout.bonus is not None or _spec(r).readout.normalizer != "none")
+        ),
+    ),
     (
         "readout.normalizer",
         "a normaliser of a rule that is no plain sum with one decay a head",

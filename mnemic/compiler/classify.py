@@ -82,7 +82,7 @@ def classify(facts: Facts) -> Structure:
     if facts.retained.bounded:
         return Structure("sequential", "the link is not the identity", (), UNBOUNDED_STEPS)
     if facts.moments is not None:
-        return _second_order(facts.moments, facts.problem)
+        return _second_order(facts.moments)
     if facts.layered:
         return _layered(facts)
     identity = facts.retained.mode == "dual" and facts.retained.link.identity
@@ -169,17 +169,14 @@ def solver(error: ErrorSignal) -> str:
     return "sweeps" if bounded else "substitution"
 
 
-def _second_order(moments: Moments, problem: Problem) -> Structure:
-    iterative = problem.spec.optimizer.solver.kind != "cholesky"
-    if moments.constant or iterative:
-        return Structure(
-            "second-order",
-            "a ridge that stays constant under forgetting",
-            (),
-            "conjugate gradients under a constant ridge are derived but not compiled yet",
-        )
+def _second_order(moments: Moments) -> Structure:
     if moments.steps:
         reason = f"{moments.steps} full-batch steps on a quadratic loss see the past in H and U"
         return Structure("second-order", reason, BOTH)
     reason = "the exact minimiser of a quadratic loss over the past, from running moments"
+    if moments.iterations:
+        reason += (
+            "; token by token by a Cholesky factor, a chunk by conjugate gradients to a relative "
+            f"residual of {moments.tolerance:g}"
+        )
     return Structure("second-order", reason, BOTH)

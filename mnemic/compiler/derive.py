@@ -111,7 +111,8 @@ def _own_rate(problem: Problem) -> Any:
 
 def problem_rate(problem: Problem, rate: Any) -> Any:
     """η, with the token weight γ of a window of one folded in."""
-    if window_of(problem.spec) == 1 and _gamma(problem) is not None:
+    steps_once = problem.spec.optimizer.method not in ("exact", "batch")  # those weigh pairs
+    if steps_once and window_of(problem.spec) == 1 and _gamma(problem) is not None:
         return rate * sym.coefficient("gamma")
     return rate
 
@@ -151,13 +152,23 @@ def _moments(problem: Problem, error: error_signal.ErrorSignal) -> Moments | Non
             "enough for a quadratic loss (bias: l2) only"
         )
     ridge = sp.diff(problem.penalty, sym.w, 2)
-    if not ridge.is_number:
-        raise retention.Refused("the ridge of an exact minimiser is a number (it starts P at I/λ)")
-    constant = getattr(problem.spec.weights, "ridge", "forgotten") == "constant"
+    fades = type(problem.spec.weights).word() == "geometric"
     if optimizer.method == "exact" and ridge == 0:
         raise retention.Refused("the exact minimiser needs a ridge: retention.global: {l2: λ > 0}")
-    steps_taken = optimizer.inner_steps if optimizer.method == "batch" else 0
-    return Moments(ridge, steps_taken, constant)
+    constant = getattr(problem.spec.weights, "ridge", "forgotten") == "constant"
+    if fades and not constant and not ridge.is_number:
+        raise retention.Refused(
+            "a ridge that is forgotten with the pairs is where the state starts, H_0 = λI, so it "
+            "is a number; with weights: {kind: geometric, ridge: constant} it may be learned"
+        )
+    weight = sym.coefficient("gamma") if _gamma(problem) == "token" else sp.Integer(1)
+    stays = constant or not ridge.is_number
+    if optimizer.method == "batch":
+        return Moments(ridge, optimizer.inner_steps, stays, weight, fades)
+    solver = optimizer.solver
+    iterations = solver.iterations if solver.kind == "conjugate-gradients" else 0
+    weight = weight * problem.value("eta")
+    return Moments(ridge, 0, stays, weight, fades, iterations, solver.tolerance)
 
 
 def _splits(problem: Problem, error: error_signal.ErrorSignal) -> bool:

@@ -118,6 +118,11 @@ class Network:
         """Whether the prediction is linear in W: one matrix, and nothing after it."""
         return len(self.nodes) == 1
 
+    @property
+    def adds_input(self) -> bool:
+        """Whether the raw input is added somewhere, which then has the size of the values."""
+        return any(isinstance(node, Map) and RAW in node.sources for node in self.nodes)
+
     def matrix(self, name: str) -> Matrix:
         """The matrix of that name."""
         return next(m for m in self.matrices if m.name == name)

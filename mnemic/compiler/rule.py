@@ -39,15 +39,27 @@ class Derived:
 
 @dataclass(frozen=True)
 class Moments:
-    """An exact or batch solution from running moments H = Σ k kᵀ, U = Σ v kᵀ.
+    """An exact or batch solution from running moments H = Σ w k kᵀ, U = Σ w v kᵀ.
 
     ``ridge`` λ, ``steps`` full-batch gradient steps from the origin (0: the exact minimiser),
-    ``constant`` whether the ridge stays under forgetting.
+    ``constant`` whether the ridge stands beside H, where forgetting leaves it alone (otherwise H
+    starts at λI), ``weight`` what a pair weighs when it comes, ``fades`` whether the weights
+    forget, ``iterations`` the most of conjugate gradients (0: a direct solve), ``tolerance`` their
+    relative residual.
     """
 
     ridge: Any
     steps: int
     constant: bool
+    weight: Any
+    fades: bool
+    iterations: int = 0
+    tolerance: float = 0.0
+
+    @property
+    def inverted(self) -> bool:
+        """Whether P = H⁻¹ can be carried: the ridge starts H and nothing is added to it."""
+        return self.steps == 0 and self.iterations == 0 and not self.constant
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,19 @@ class Block(Entry):
     output_norm: Literal["rms", "none"] = "rms"
     gate: str = Field(default="silu", description="output gate: none, or an activation")
     feed_forward: Literal["swiglu", "relu", "silu", "solu", "exp", "none"] = "swiglu"
-    rotary: bool = False
-    hybrid: Literal["none", "context", "gate", "layer"] = "none"
-    attention_window: int | None = Field(default=None, ge=1)
-    segment: int | None = Field(default=None, ge=1)
-    persistent: int = Field(default=0, ge=0)
+    rotary: Literal[True, False, "memory", "attention"] = Field(
+        default=False, description="whether positions turn q and k: of all, or of one part"
+    )
+    hybrid: Literal["none", "context", "gate", "layer"] = Field(
+        default="none",
+        description="attention over the memory's read-out, beside the memory, or after it",
+    )
+    attention_window: int | None = Field(
+        default=None, ge=1, description="tokens that the attention of gate and layer sees"
+    )
+    segment: int | None = Field(
+        default=None, ge=1, description="tokens of a segment of the memory as context"
+    )
+    persistent: int = Field(
+        default=0, ge=0, description="learned tokens that a hybrid's attention always sees"
+    )

@@ -6,7 +6,7 @@ structure alone; what depends on the mathematics of a loss or a link is left to 
 
 from typing import Final
 
-from mnemic.dsl.rules import coefficients, expressions, memories, optimizers, retentions
+from mnemic.dsl.rules import blocks, coefficients, expressions, memories, optimizers, retentions
 from mnemic.dsl.rules.rule import Rule
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
@@ -17,6 +17,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *optimizers.RULES,
     *retentions.RULES,
     *memories.RULES,
+    *blocks.RULES,
 )
 
 

@@ -13,7 +13,10 @@ Method = Literal[
 
 
 class Rate(Coefficient):
-    """η. ``normalized`` divides by 1 + η ℓ″‖φ‖², which keeps every step a contraction."""
+    """η, of an exact solver what each pair's loss weighs.
+
+    ``normalized`` divides by 1 + η ℓ″‖φ‖², which keeps every step a contraction.
+    """
 
     normalized: bool = False
 
@@ -34,8 +37,13 @@ class Solver(Entry):
     """How an exact minimiser is found."""
 
     kind: Literal["cholesky", "conjugate-gradients"] = "cholesky"
-    tolerance: float = Field(default=1e-6, gt=0, lt=1)
-    iterations: int = Field(default=30, ge=1, le=1000)
+    tolerance: float = Field(
+        default=1e-6, gt=0, lt=1,
+        description="relative residual of conjugate gradients, at least some roundings",
+    )  # fmt: skip
+    iterations: int = Field(
+        default=30, ge=1, le=1000, description="the most; a warning when they are not enough"
+    )
 
 
 def _rate(data: Any) -> Any:

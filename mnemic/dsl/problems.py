@@ -89,7 +89,8 @@ def _no_word(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) ->
 
 
 def _word(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
-    allowed = tuple(re.findall(r"'([^']*)'", error["ctx"]["expected"]))
+    expected = re.findall(r"'([^']*)'|(True|False)", error["ctx"]["expected"])
+    allowed = tuple(word or flag.lower() for word, flag in expected)
     given = error["input"]
     near = nearest(given, allowed) if isinstance(given, str) else None
     return Issue("", layers.where(place), _shown(given), allowed, near)

@@ -43,25 +43,58 @@ class Case:
     source: str
 
     @cached_property
-    def operator(self) -> Any:
+    def generated(self) -> Any:
         """The generated operator."""
         return _imported(self.source).rule
+
+    @cached_property
+    def operator(self) -> Any:
+        """The generated operator, which starts a deep memory at ``beginning`` unless told."""
+        return Started(self)
 
     @property
     def forms(self) -> tuple[str, ...]:
         """The forms that the rule has."""
-        forms: tuple[str, ...] = self.operator.forms
+        forms: tuple[str, ...] = self.generated.forms
         return forms
 
     @property
     def signature(self) -> Any:
         """What the operator takes and carries."""
-        return self.operator.signature
+        return self.generated.signature
 
     @property
     def period(self) -> int:
         """Tokens between two anchors: chunks of one rule are not free to choose."""
         return int(self.signature.anchor)
+
+
+@dataclass(frozen=True)
+class Started:
+    """An operator called with the initial duals of its deep memory, where it has one."""
+
+    case: Case
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.case.generated, name)
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+        if self.case.signature.params and "params" not in options:
+            options["params"] = beginning(self.case, k, v)
+        return self.case.generated(q, k, v, **options)
+
+
+def beginning(case: Case, k: Tensor, v: Tensor) -> Tensors:
+    """Initial duals of a deep memory, the same for every head; empty for any other."""
+    generator = torch.Generator().manual_seed(5)
+    features = eval_size(case.signature.features, k.shape[-1])
+    sizes = {"v": v.shape[-1], "D": features, "m2": 5, "m3": 6, "m4": 4, "m6": 5}
+    found = {}
+    for p in case.signature.params:
+        shape = (sizes[p.rows], sizes[p.columns])
+        x = torch.randn(*shape, generator=generator, dtype=torch.float64) / shape[1] ** 0.5
+        found[p.name] = x.to(k).expand(k.shape[-2], *shape).clone()
+    return found
 
 
 @cache
@@ -269,10 +302,15 @@ def run(
         n: x.clone().requires_grad_() if x.is_floating_point() else x
         for n, x in (state or {}).items()
     }
+    begun = beginning(case, arguments["k"], arguments["v"])
+    params = {n: x.requires_grad_() for n, x in begun.items()}
+    if params:
+        options = {**options, "params": params}
     out, final = in_pieces(case, leaves, pieces, first, **options)
     loss = weighed(out)
     for x in final.values():
         loss = loss + weighed(x) if x.is_floating_point() else loss
+    leaves |= {f"params.{n}": x for n, x in params.items()}
     sources = {**leaves, **{f"initial {n}": x for n, x in first.items() if x.requires_grad}}
     grads = gradients(loss, sources)
     return Result(out.detach(), {n: x.detach() for n, x in final.items()}, grads)
@@ -304,8 +342,10 @@ def gradients(loss: Tensor, sources: Tensors) -> Tensors:
         n: torch.zeros_like(x) if g is None else g
         for (n, x), g in zip(sources.items(), raw, strict=True)
     }
-    if "initial P" in found:  # P is symmetric: only that part of its gradient has a meaning
-        found["initial P"] = (found["initial P"] + found["initial P"].mT) / 2
+    for name in ("initial P", "initial H"):  # symmetric: only that part has a meaning
+        x = found.get(name)
+        if x is not None and x.shape[-1] == x.shape[-2]:
+            found[name] = (x + x.mT) / 2
     return found
 
 
@@ -353,9 +393,12 @@ def interpreted(case: Case, arguments: Tensors, **options: Any) -> tuple[Tensor,
     if case.rule.retained.mode == "prox" and case.period == 1 and "initial_state" not in options:
         options["initial_state"] = _beginning(case, arguments)
     out, state = interpret(case.rule, *vectors, rest, **options)
-    if case.rule.moments is not None and case.rule.moments.steps == 0:
-        ridge = state["ridge"] * float(case.rule.moments.ridge)
-        state["P"] = torch.linalg.inv(state["H"] + ridge * torch.eye(state["H"].shape[-1]))
+    moments = case.rule.moments
+    if moments is not None and not moments.constant:  # the ridge is inside H
+        ridge = state["ridge"] * float(moments.ridge)
+        state["H"] = state["H"] + ridge * torch.eye(state["H"].shape[-1])
+        if moments.inverted:
+            state["P"] = torch.linalg.inv(state["H"])
     return out, state
 
 

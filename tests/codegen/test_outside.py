@@ -442,6 +442,22 @@ def _moments(x: Tensors, state: Tensors) -> Outcome:
     return out, {"W": (inverse @ cross).mT, "P": inverse}
 
 
+GATED_MESA: Mapping[str, Any] = {
+    "mnemic": 1, "name": "gated-mesa", "extends": "mesa", "optimizer": {"rate": "token"},
+}  # fmt: skip
+"""MesaNet's input gate weighs both moments."""
+
+
+@reference("mesa", "mesa", GATED_MESA, square=True)
+def _mesa(x: Tensors, state: Tensors) -> Outcome:
+    gate = x.get("eta", torch.ones_like(x["log_gamma"]))
+    first = (state["H"], state["U"].mT) if state else (None, None)
+    out, second, cross = naive_mesa_net_exact(
+        x["q"], x["k"], x["v"], x["log_gamma"], x["lam"][0, 0], gate, *first
+    )
+    return out, {"H": second, "U": cross.mT}
+
+
 # -- comparing ---------------------------------------------------------------------------------
 
 

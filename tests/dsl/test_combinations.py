@@ -536,16 +536,46 @@ CASES: list[Case] = [
         {"readout": {"bonus": {"from": "parameter", "per": "key"}, "memory": "before"}},
     ),
     (
-        "memories.attention_beside",
+        "blocks.attention_beside",
         {"block": {"attention_window": 64}},
         "block.attention_window",
         {"block": {"attention_window": 64, "hybrid": "gate"}},
     ),
     (
-        "memories.attention_beside",
+        "blocks.attention_beside",
+        {"block": {"persistent": 4}},
+        "block.persistent",
+        {"block": {"persistent": 4, "segment": 64, "hybrid": "context"}},
+    ),
+    (
+        "blocks.attention_beside",
+        {"block": {"rotary": "attention"}},
+        "block.rotary",
+        {"block": {"rotary": "memory"}},
+    ),
+    (
+        "blocks.segments_of_context",
         {"block": {"segment": 64}},
         "block.segment",
         {"block": {"segment": 64, "hybrid": "context"}},
+    ),
+    (
+        "blocks.segments_of_context",
+        {"block": {"hybrid": "context"}},
+        "block.segment",
+        {"block": {"hybrid": "context", "segment": 1}},
+    ),
+    (
+        "blocks.window_of_attention",
+        {"block": {"hybrid": "layer", "persistent": 2}},
+        "block.attention_window",
+        {"block": {"hybrid": "layer", "persistent": 2, "attention_window": 1}},
+    ),
+    (
+        "blocks.window_of_attention",
+        {"block": {"hybrid": "context", "segment": 8, "attention_window": 8}},
+        "block.attention_window",
+        {"block": {"hybrid": "context", "segment": 8, "rotary": "attention"}},
     ),
     (
         "memories.chain_or_interval",
@@ -642,6 +672,12 @@ def test_every_rule_says_what_it_is_and_has_a_case(rule: Rule) -> None:
             "bias.expr: n, the norm of all coordinates, may stand beside e of one coordinate in"
             " conditions only: read 'n + abs(e)' (write a radial loss in n alone, or a sum over"
             " coordinates in e, y and v)",
+        ),
+        (
+            {"block": {"hybrid": "gate", "segment": 16}},
+            "block.segment: segments belong to the memory as context (write hybrid: context, or"
+            " leave it out)\nblock.attention_window: the attention of hybrid: gate slides over a"
+            " window, which needs a size (write attention_window: 64)",
         ),
         ({"retention": {"decay": 1.5}}, "retention.decay: must be in (0, 1]: read '1.5'"),
         (

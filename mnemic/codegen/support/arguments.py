@@ -38,6 +38,25 @@ def check(
     check_masks(signature, mask, cu_seqlens, sizes)
 
 
+def check_reading(
+    signature: Signature, q: Tensor, k: Tensor, v: Tensor, coefficients: Mapping[str, Any],
+    needed: Collection[str],
+) -> None:  # fmt: skip
+    """Check a query and the coefficients that reading it takes, ``needed``."""
+    _check_tensor(signature, "q", q)
+    for name in coefficients:
+        one_of(signature, "unknown coefficient", name, needed)
+    missing = [name for name in needed if coefficients.get(name) is None]
+    if missing:
+        raise fail(signature, f"missing: {', '.join(missing)}")
+    sizes = _sizes(signature, q, k, v)
+    _check_vectors(signature, q, k, v, sizes)
+    for coefficient in signature.coefficients:
+        if coefficient.name in needed:
+            expected = _expected(signature, coefficient.axes, coefficient.micro, sizes)
+            _check_value(signature, coefficient.name, coefficients[coefficient.name], expected, q)
+
+
 def check_params(
     signature: Signature, params: Mapping[str, Tensor], state: Mapping[str, Tensor],
     q: Tensor, k: Tensor, v: Tensor,

@@ -51,6 +51,19 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """The attention beside a memory, as the spec has it."""
+
+    window: int | None = None
+    """Tokens that a query sees, its own too."""
+    segment: int | None = None
+    """Tokens of a segment, within which a memory as context attends."""
+    persistent: int = 0
+    """Learned tokens before all others, which every query sees."""
+    rotary: bool = False
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Query heads, key heads H, and a head's d_k and d_v."""
 

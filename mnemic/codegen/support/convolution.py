@@ -26,8 +26,8 @@ class ShortConvolution(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Convolve x [B, T, C]; the tail is the last taps − 1 tokens, [B, taps − 1, C].
 
-        ``lengths`` [B]: the tokens of each row that count, where not all do. Returns the new tail
-        too.
+        ``lengths`` [B]: the tokens of each row that count, where not all do. x may have the first
+        of the channels only. Returns the new tail too.
         """
         if tail is None:
             tail = x.new_zeros(x.shape[0], self.taps - 1, x.shape[2])
@@ -38,7 +38,7 @@ class ShortConvolution(nn.Module):
         if not x.shape[1]:
             return x
         # as two dimensions of which one is 1: torch's depthwise conv1d is 3 times slower on a CPU
-        kernel = self.weight[:, None, None, :]
+        kernel = self.weight[: x.shape[2], None, None, :]
         return F.conv2d(whole.mT[:, :, None], kernel, groups=x.shape[2])[:, :, 0].mT
 
     def _tail(self, whole: Tensor, x: Tensor, lengths: Tensor | None) -> Tensor:

@@ -1,21 +1,19 @@
-"""A compiled rule as a layer, with the contract that blocks and language models rely on."""
+"""A compiled rule as a layer: vectors and coefficients from x, the rule, the read-out."""
 
 from collections.abc import Mapping
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from . import positions
-from .arguments import check_masks, fail
 from .block import Block, Learned
 from .norms import rms, widened
+from .sequence import SequenceLayer
 from .sizes import eval_size
 from .vectors import Activation, States, Vectors, projection
 
 
-class MemoryLayer(nn.Module):
+class MemoryLayer(SequenceLayer):
     """[B, T, dim] → [B, T, dim] around ``rule``; a generated module subclasses it.
 
     o = rule(q, k, v, coefficients), all from x; y = W_o (rms(o) ∘ σ(W_g x)).
@@ -28,7 +26,6 @@ class MemoryLayer(nn.Module):
         ValueError: sizes that do not go together.
     """
 
-    rule: ClassVar[Any]
     block: ClassVar[Block]
     activations: ClassVar[Mapping[str, Activation]]
     """By vector (q, k, v, keys of their own), and of the output gate where there is one."""
@@ -57,6 +54,11 @@ class MemoryLayer(nn.Module):
         self.norm_weight = nn.Parameter(torch.ones(sizes.value_dim)) if normed else None
         self.gate = projection(dim, width) if gated else None
         self.out = projection(width, dim)
+
+    @classmethod
+    def grouped(cls) -> int:
+        """Query heads for each key head."""
+        return cls.block.groups
 
     # -- coefficients -----------------------------------------------------------------------
 
@@ -96,68 +98,7 @@ class MemoryLayer(nn.Module):
 
     # -- calls ------------------------------------------------------------------------------
 
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        state: Mapping[str, Tensor] | None = None,
-        output_state: bool = False,
-        mask: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
-        form: str = "auto",
-    ) -> Any:
-        """The layer on a sequence.
-
-        Args:
-            x: [B, T, dim].
-            state: what an earlier call gave; ``None`` starts afresh.
-            output_state: whether to return ``(y, state)``.
-            mask: [B, T], true at tokens; padding leaves the state alone, and its output is zero.
-            cu_seqlens: [documents + 1], the ends of documents packed into B = 1, each of which
-                has a state of its own, [documents, …].
-            form: of the rule: recurrent, chunk or auto.
-
-        Returns:
-            y [B, T, dim], or y and the state after the last token.
-
-        Raises:
-            ValueError: a shape that does not fit.
-        """
-        self._check(x, mask, cu_seqlens)
-        state = state or {}
-        if cu_seqlens is not None:
-            y, after = self._documents(x, state, cu_seqlens.tolist(), form)
-        elif mask is None or bool(mask.all()):
-            y, after = self._rows(x, state, None, form)
-        else:
-            order = positions.live_first(mask)
-            y, after = self._rows(positions.taken(x, order), state, mask.sum(1), form)
-            y = positions.put_back(y, order, mask)
-        return (y, after) if output_state else y
-
-    def step(self, x_t: Tensor, state: Mapping[str, Tensor] | None) -> tuple[Tensor, States]:
-        """One token: [B, dim] → [B, dim], and the new state."""
-        y, after = self.forward(x_t[:, None], state=state, output_state=True)
-        return y[:, 0], after
-
-    def _check(self, x: Tensor, mask: Tensor | None, cu_seqlens: Tensor | None) -> None:
-        told = self.rule.signature
-        if x.ndim != 3 or x.shape[2] != self.dim:
-            raise fail(told, f"x: read shape {list(x.shape)}, expected [B, T, {self.dim}]")
-        check_masks(told, mask, cu_seqlens, {"B": x.shape[0], "T": x.shape[1]})
-
-    def _documents(
-        self, x: Tensor, state: Mapping[str, Tensor], ends: list[int], form: str
-    ) -> tuple[Tensor, States]:
-        found = []
-        for i, (low, high) in enumerate(pairwise(ends)):
-            own = {name: s[i : i + 1] for name, s in state.items()}
-            found.append(self._rows(x[:, low:high], own, None, form))
-        names = found[0][1]
-        after = {name: torch.cat([states[name] for _, states in found]) for name in names}
-        return torch.cat([y for y, _ in found], 1), after
-
-    def _rows(
+    def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
         """Rows of which the first ``lengths`` tokens count; all, where there are none."""
@@ -173,6 +114,30 @@ class MemoryLayer(nn.Module):
                 output_final_state=True,
             )  # fmt: skip
         return self._read_out(x, y), {**states, **after}
+
+    def arguments(self, x: Tensor) -> States:
+        """What the rule takes of a sequence from its start, x [B, T, dim]."""
+        vectors, _ = self.vectors(x, {}, None)
+        return {**vectors, **self.coefficients(x)}
+
+    def begin(self, x: Tensor) -> States:
+        """The rule's state before a document's first token, which x [B, 1, dim] is."""
+        begun: States = self.rule.begin(**self.arguments(x))
+        return begun
+
+    def read(self, x: Tensor, q: Tensor, state: Mapping[str, Tensor]) -> Tensor:
+        """y = W_o (rms(M(W, φ(q))) ∘ σ(W_g x)) with W as the rule's state has it.
+
+        x [B, T, dim], q [B, T, H, d_k] of the same tokens, whose coefficients the read-out takes;
+        nothing is written.
+        """
+        given = self.coefficients(x) if self.rule.reading else {}
+        told = {name: given[name] for name in self.rule.reading}
+        with torch.autocast(x.device.type, enabled=False):
+            y = self.rule.read(
+                q, state, heads=self.sizes.key_heads, value_dim=self.sizes.value_dim, **told
+            )
+        return self._read_out(x, y)
 
     def _read_out(self, x: Tensor, y: Tensor) -> Tensor:
         """y [B, T, H, d_v] normed, gated by x and mixed."""

@@ -9,9 +9,16 @@ def outer(x: Tensor, y: Tensor) -> Tensor:
     return x[..., :, None] * y[..., None, :]
 
 
-def kalman_gain(p: Tensor, k: Tensor, log_forget: Tensor | None = None) -> Tensor:
-    """P k / (γ + kᵀ P k): [..., K, K], [..., K], [...] → [..., K]."""
-    pk = (p @ k[..., None])[..., 0]
+def sustained(state: Tensor, factor: Tensor, new: Tensor) -> Tensor:
+    """factor·M + new: [..., V, K], [...], [..., V, K]."""
+    return factor[..., None, None] * state + new
+
+
+def kalman_gain(
+    p: Tensor, k: Tensor, weighed: Tensor, log_forget: Tensor | None = None
+) -> Tensor:  # fmt: skip
+    """P wk / (γ + kᵀ P wk), wk the key times its weight: [..., K, K], [..., K] twice, [...]."""
+    pk = (p @ weighed[..., None])[..., 0]
     forget = 1.0 if log_forget is None else torch.exp(log_forget)[..., None]
     return pk / (forget + (k * pk).sum(-1, keepdim=True))
 

@@ -1,14 +1,15 @@
 """The operator: checks, documents and masks around a rule's generated forms."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from .arguments import check, check_params, one_of
-from .run import Form, Run, States
+from .arguments import check, check_params, fail, one_of
+from .reading import Reader, Reading, readable
+from .run import Form, Run, States, parameters
 from .signature import Coefficient, Signature
 
 
@@ -17,13 +18,15 @@ class Operator:
     """A compiled rule: ``out, state = rule(q, k, v, **coefficients)``.
 
     ``recurrent`` and ``chunk`` are the generated forms, ``start`` gives the memory at the start
-    of a document. ``rule.coefficients`` and ``rule.state`` name what the rule takes and carries.
+    of a document, ``reader`` reads it as it stands. ``rule.coefficients`` and ``rule.state`` name
+    what the rule takes and carries.
     """
 
     signature: Signature
     recurrent: Form
     chunk: Form | None
     start: Callable[..., States] | None
+    reader: Reader | None = None
 
     @property
     def name(self) -> str:
@@ -93,6 +96,56 @@ class Operator:
             out, final = call.batch(vectors, state)
         return out.to(dtype), final if output_final_state else None
 
+    def begin(self, q: Tensor, k: Tensor, v: Tensor, **coefficients: Tensor) -> States:
+        """The state before a document's first token; the arguments are of that token, T = 1."""
+        check(self.signature, q, k, v, coefficients, None, None)
+        vectors = {"q": q, "k": k, "v": v, **coefficients}
+        if v.dtype in (torch.float16, torch.bfloat16):
+            vectors = {name: x.float() for name, x in vectors.items()}
+        call = _Call(self, "auto", None)
+        return Run(call, vectors, {}).before({name: x[:, :0] for name, x in vectors.items()})
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """The coefficients that ``read`` takes: those of the read-out, of a link, of a start."""
+        forms = [form for form in (self.reader, self.start) if form is not None]
+        names = {name for form in forms for name in parameters(form)}
+        return tuple(name for name in self.coefficients if name in names)
+
+    @property
+    def read_states(self) -> tuple[str, ...]:
+        """The carried states that ``read`` looks at."""
+        names = set() if self.reader is None else set(parameters(self.reader))
+        apart = ("position", "angle")
+        return tuple(name for name in self.state if name in names or name in apart)
+
+    def read(
+        self,
+        q: Tensor,
+        state: Mapping[str, Tensor],
+        *,
+        heads: int | None = None,
+        value_dim: int | None = None,
+        **coefficients: Tensor,
+    ) -> Tensor:
+        """M(W, φ(q)) with the memory as ``state`` has it: nothing is written, and nothing decays.
+
+        q [B, T, heads, d_k], every token of which sees the same memory; coefficients as
+        ``rule.reading`` names them; ``heads`` H and ``value_dim`` d_v where the state is empty.
+        Returns [B, T, heads, d_v]. Raises ``ArgumentError`` for what does not fit, and where the
+        rule's read-out cannot be told from its write.
+        """
+        if self.reader is None:
+            raise fail(self.signature, "read: this rule is read only as it is written")
+        self._check_state(state)
+        given = readable(
+            self.signature, q, state, heads, value_dim, coefficients, self.reading
+        )  # fmt: skip
+        if q.dtype in (torch.float16, torch.bfloat16):
+            given = {name: x.float() for name, x in given.items()}
+        kept = {name: x for name, x in state.items() if name in self.read_states}
+        return _Call(self, "auto", None).read(self.reader, given, kept).to(q.dtype)
+
     def _check_state(self, state: Mapping[str, Tensor] | None) -> None:
         names = tuple(s.name for s in self.signature.states)
         for name in state or {}:
@@ -146,14 +199,31 @@ class _Call:
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
         """A plain batch; where positions differ, rows are run apart."""
-        position = state.get("position")
-        if position is not None and position.unique().numel() > 1:
-            runs = []
-            for row in range(position.shape[0]):
-                piece = {name: x[row : row + 1] for name, x in vectors.items()}
-                runs.append(self.batch(piece, {n: x[row : row + 1] for n, x in state.items()}))
-            return torch.cat([out for out, _ in runs]), _joined([final for _, final in runs])
-        return Run(self, vectors, state).result()
+        if not _apart(state):
+            return Run(self, vectors, state).result()
+        runs = [self.batch(*piece) for piece in _by_row(vectors, state)]
+        return torch.cat([out for out, _ in runs]), _joined([final for _, final in runs])
+
+    def read(self, reader: Reader, vectors: dict[str, Tensor], state: States) -> Tensor:
+        """The read-out of a state, batches and rows as in ``batch``."""
+        if not _apart(state):
+            return Reading(self, reader, vectors, state).read()
+        return torch.cat([self.read(reader, *piece) for piece in _by_row(vectors, state)])
+
+
+def _apart(state: States) -> bool:
+    """Whether rows stand at different positions."""
+    position = state.get("position")
+    return position is not None and position.unique().numel() > 1
+
+
+def _by_row(
+    vectors: dict[str, Tensor], state: States
+) -> Iterator[tuple[dict[str, Tensor], States]]:
+    """Each row of a batch by itself."""
+    for row in range(vectors["q"].shape[0]):
+        piece = {name: x[row : row + 1] for name, x in vectors.items()}
+        yield piece, {name: x[row : row + 1] for name, x in state.items()}
 
 
 def _joined(states: list[States]) -> States:

@@ -24,7 +24,9 @@ def subtract_product(addend: Tensor, left: Tensor, right: Tensor) -> Tensor:
 
 
 def recall(memory: Tensor, x: Tensor) -> Tensor:
-    """M x: [..., V, K], [..., K] → [..., V]."""
+    """M x: [..., V, K], [..., K] → [..., V]; where x alone has a first axis T, for each of them."""
+    if x.ndim == memory.ndim:
+        return (x.movedim(0, -2) @ memory.mT).movedim(-2, 0)
     return (x[..., None, :] @ memory.mT)[..., 0, :]
 
 

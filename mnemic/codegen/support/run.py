@@ -172,7 +172,8 @@ class Run:
         self.tails["angle"] = torch.remainder(carried + phase.sum(1), 2 * math.pi)
         rows["angle"] = angle
         for coefficient in self.signature.coefficients:
-            if coefficient.axes == "K":  # both halves of a turned key share their channel's value
+            # both halves of a turned key share their channel's value
+            if coefficient.axes == "K" and coefficient.name in rows:
                 rows[coefficient.name] = torch.cat([rows[coefficient.name]] * 2, -1)
         return rows
 
@@ -253,16 +254,16 @@ class Run:
             return found
         named = {f"{name}_start": self._param(name) for name in self.params}
         named |= found
-        parameters = _parameters(start)
+        names = parameters(start)
         missing = [s.name for s in self.signature.states if s.name not in self.given]
         if not any(name in missing for name in self.signature.started):
             return found
-        rows = [n for n in parameters if n not in named]
+        rows = [n for n in names if n not in named]
         if rows and not self.tokens:
             shown = ", ".join(rows)
             raise fail(self.signature, f"no token gives the start of the state its {shown}")
         first = {n: layout.to_time(self.rows[n][:, :1])[0] for n in rows}
-        started = start(**{n: named[n] for n in parameters if n in named}, **first)
+        started = start(**{n: named[n] for n in names if n in named}, **first)
         return found | {name: x for name, x in started.items() if name in missing}
 
     def _features(self) -> int:
@@ -303,6 +304,10 @@ class Run:
         if self.signature.diagonal:
             out = out[..., 0].unflatten(2, (self.heads, self.width))
         return out, self._final(states)
+
+    def before(self, nothing: dict[str, Tensor]) -> States:
+        """The state before these tokens; ``nothing`` are the arguments without a token."""
+        return Run(self.call, nothing, self.given)._final(self._states())
 
     def _chosen(self) -> str:
         if self.call.form != "auto":
@@ -407,10 +412,11 @@ class Run:
 
 
 @cache
-def _parameters(form: Callable[..., object]) -> tuple[str, ...]:
+def parameters(form: Callable[..., object]) -> tuple[str, ...]:
+    """The names of what a generated function takes."""
     return tuple(inspect.signature(form).parameters)
 
 
 def _call(form: Form, rows: States, states: States, closes: Closes) -> tuple[Tensor, States]:
-    named = {n: rows[n] for n in _parameters(form) if n in rows}
+    named = {n: rows[n] for n in parameters(form) if n in rows}
     return form(**named, **states, closes=closes)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .arguments import ArgumentError
-from .layer import MemoryLayer
+from .sequence import SequenceLayer
 
 TOLERANCE = 1e-9
 """The largest difference, relative to the largest entry, that rounding explains."""
@@ -33,7 +33,7 @@ class Check:
         return self.error <= TOLERANCE
 
 
-def run(layer_type: type[MemoryLayer]) -> bool:
+def run(layer_type: type[SequenceLayer]) -> bool:
     """Run every check, print a table, and tell whether all passed."""
     told = layer_type.rule.signature
     print(f"{told.name}: forms {', '.join(told.forms)}; float64, tolerance {TOLERANCE:g}")
@@ -44,16 +44,16 @@ def run(layer_type: type[MemoryLayer]) -> bool:
     return passed
 
 
-def checks(layer_type: type[MemoryLayer]) -> Iterator[Check]:
+def checks(layer_type: type[SequenceLayer]) -> Iterator[Check]:
     """Every check of a compiled rule and its layer."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        heads = 2 * layer_type.block.groups
-        layer = layer_type(DIM, heads=heads, key_dim=HEAD, value_dim=HEAD).double()
-        tokens = max(LEAST_TOKENS, 2 * layer.rule.signature.anchor + 5)
-        x = torch.randn(BATCH, tokens, DIM, dtype=torch.float64)
-    vectors, _ = layer.vectors(x, {}, None)
-    arguments = {name: a.detach() for name, a in {**vectors, **layer.coefficients(x)}.items()}
+        heads = 2 * layer_type.grouped()
+        dim = DIM * layer_type.grouped()
+        layer = layer_type(dim, heads=heads, key_dim=HEAD, value_dim=HEAD).double()
+        tokens = max(LEAST_TOKENS, 2 * layer.period + 5)
+        x = torch.randn(BATCH, tokens, dim, dtype=torch.float64)
+    arguments = {name: a.detach() for name, a in layer.arguments(x).items()}
     yield from of_forms(layer.rule, arguments)
     yield from of_splits(layer.rule, arguments)
     with torch.no_grad():
@@ -84,7 +84,7 @@ def of_splits(rule: Any, arguments: Tensors) -> Iterator[Check]:
         yield Check(f"output and state: split after {cut} against whole", error)
 
 
-def of_layer(layer: MemoryLayer, x: Tensor) -> Iterator[Check]:
+def of_layer(layer: SequenceLayer, x: Tensor) -> Iterator[Check]:
     """The layer token by token, and with padding on the left, against the layer at once."""
     whole, end = layer(x, output_state=True)
     state, steps = None, []

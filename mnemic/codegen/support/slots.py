@@ -88,6 +88,40 @@ class SlotOperator:
         states = {"K": keys["W"], "W": values["W"]}
         return out.to(dtype), states if output_final_state else None
 
+    def begin(self, q: Tensor, k: Tensor, v: Tensor, **coefficients: Tensor) -> States:
+        """The state before a document's first token; the arguments are of that token, T = 1."""
+        call: Callable[..., tuple[Tensor, States | None]] = self
+        nothing = {name: x[:, :0] for name, x in coefficients.items()}
+        _, state = call(q[:, :0], k[:, :0], v[:, :0], output_final_state=True, **nothing)
+        assert state is not None
+        return state
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """The coefficients that ``read`` takes: none."""
+        return ()
+
+    @property
+    def read_states(self) -> tuple[str, ...]:
+        """The carried states that ``read`` looks at."""
+        return tuple(self.state)
+
+    def read(
+        self,
+        q: Tensor,
+        state: Mapping[str, Tensor],
+        *,
+        heads: int | None = None,
+        value_dim: int | None = None,
+    ) -> Tensor:
+        """W softmax(K q) with both memories as ``state`` has them; see ``Operator.read``."""
+        for name in state:
+            one_of(self.signature, "initial_state", name, tuple(self.state))
+        keys, values = ({"W": state[n]} if n in state else {} for n in ("K", "W"))
+        held = self.keys.read(widened(q), keys, heads=heads, value_dim=self.signature.slots)
+        read = torch.softmax(held, -1)
+        return self.values.read(read, values, heads=heads, value_dim=value_dim).to(q.dtype)
+
     def _written(self, given: Mapping[str, Tensor], k: Tensor) -> Tensor:
         """w [B, T, H, m]."""
         names = inspect.signature(self.write).parameters

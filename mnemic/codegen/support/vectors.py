@@ -61,13 +61,32 @@ class Vectors(nn.Module):
         parts = torch.split(mixed, list(self.channels.values()), -1)
         found = {}
         for name, part in zip(self.channels, parts, strict=True):
-            vector = self.activations[name](part).reshape(*x.shape[:2], *self.shapes[name])
-            found[name] = vector if name == "v" else self._key(vector, position)
+            found[name] = self._vector(name, part, position)
         for name, value in self.constant.items():
             found[name] = mixed.new_full((*x.shape[:2], *self.shapes[name]), value)
-        if self.block.scale is not None:
-            found["q"] = found["q"] * self.block.scale
+        found["q"] = self._scaled(found["q"])
         return found, after
+
+    def queries(self, x: Tensor, state: Mapping[str, Tensor]) -> tuple[Tensor, States]:
+        """q alone, by the same maps; its own part of a state of its own, and that after x."""
+        after: States = {}
+        position = self._position(x, state, None, after)
+        if "q" in self.constant:
+            constant = x.new_full((*x.shape[:2], *self.shapes["q"]), self.constant["q"])
+            return self._scaled(constant), after
+        mixed = nn.functional.linear(x, self.project.weight[: self.channels["q"]])
+        if self.convolution is not None:
+            tail = state.get("convolution")
+            mixed, after["convolution"] = self.convolution(mixed, tail, None)
+        return self._scaled(self._vector("q", mixed, position)), after
+
+    def _vector(self, name: str, x: Tensor, position: Tensor | None) -> Tensor:
+        """One vector from its channels."""
+        vector = self.activations[name](x).reshape(*x.shape[:2], *self.shapes[name])
+        return vector if name == "v" else self._key(vector, position)
+
+    def _scaled(self, q: Tensor) -> Tensor:
+        return q if self.block.scale is None else q * self.block.scale
 
     def _position(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, after: States

@@ -25,25 +25,25 @@ def moments(writer: Writer) -> Form:
         [fade * u[i][j] + weight * at.value(i, "") * keys[j] for j in range(size)]
         for i in range(ROWS)
     ]
-    ridge = at.at(rule.moments.ridge, 0, 0)
-    whole = sp.Matrix(new_h) + (ridge * sp.eye(size) if rule.moments.constant else sp.zeros(size))
+    ridge = [at.at(rule.moments.ridge, j, j) for j in range(size)]
+    beside = sp.diag(*ridge) if rule.moments.constant else sp.zeros(size)
+    whole = sp.Matrix(new_h) + beside
     if rule.moments.steps:
-        memory = _descended(writer, sp.Matrix(new_h), sp.Matrix(new_u))
+        memory = _descended(writer, whole, sp.Matrix(new_u))
     else:
         memory = sp.Matrix(new_u) * whole.adjugate() / whole.det()
     queries = at.queries()
     output = [product(list(memory.row(i)), queries) for i in range(ROWS)]
-    start = sp.Integer(0) if rule.moments.constant or rule.moments.steps else ridge
+    start = sp.Integer(0) if rule.moments.constant else ridge[0]
     return Form((_state("W", u, new_u), _state("H", h, new_h, start)), tuple(output))
 
 
 def _weights(writer: Writer) -> tuple[Any, Any]:
     """How much the past is kept, and how much the new pair weighs."""
-    one = sp.Integer(1)
-    if writer.rule.problem.scalar("gamma") is None:
-        return one, one
-    gamma = writer.at.at(sym.coefficient("gamma"), 0, 0)
-    return (gamma, one) if writer.rule.problem.spec.weights.word() == "geometric" else (one, gamma)
+    assert writer.rule.moments is not None
+    fades, weight = writer.rule.moments.fades, writer.rule.moments.weight
+    gamma = sym.coefficient("gamma") if fades else sp.Integer(1)
+    return writer.at.at(gamma, 0, 0), writer.at.at(weight, 0, 0)
 
 
 def _descended(writer: Writer, h: Any, u: Any) -> Any:

@@ -57,11 +57,11 @@ class Cost:
 
         Raises KeyError naming a size that is missing, TypeError for one that is unknown.
         """
-        known = {str(x) for x in (T, K, V, D, B, C, N, M, S)}
-        if unknown := sizes.keys() - known:
+        known = {str(x): x for x in (T, K, V, D, B, C, N, M, S)}
+        if unknown := sizes.keys() - known.keys():
             raise TypeError(f"unknown size {min(unknown)!r}, known: {', '.join(sorted(known))}")
         given = {"b": CHUNK, "s": 2, **dict(self.fixed), **sizes}
-        table = {sp.Symbol(name, positive=True): sp.sympify(x) for name, x in given.items()}
+        table = {known[name]: sp.sympify(x) for name, x in given.items()}
         return {name: _number(expr, self.features, table) for name, expr in self.rows()}
 
     def rows(self) -> tuple[tuple[str, Any], ...]:
@@ -135,6 +135,6 @@ def _fixed(rule: Rule) -> tuple[tuple[str, Any], ...]:
 
 def _steps(rule: Rule) -> int:
     if rule.moments is not None:
-        return max(rule.moments.steps, 1)
+        return max(rule.moments.steps, rule.moments.iterations, 1)
     optimizer = rule.problem.spec.optimizer
     return optimizer.micro_steps * optimizer.inner_steps

@@ -4,10 +4,11 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Moments, Rule
 from mnemic.dsl.memory import Glu, Mlp
 
-T, K, V, D, B, C, N, M, S = sp.symbols("T d_k d_v D b c n m s", positive=True)
+T, K, V, D, B, C, M, S = sp.symbols("T d_k d_v D b c m s", positive=True)
+N = sp.Symbol("n", positive=True, integer=True)  # not the norm n of a loss
 """Length, key, value and feature sizes, chunk, window, steps, hidden width, bytes a number."""
 ZERO = sp.Integer(0)
 
@@ -103,8 +104,11 @@ def _deep(rule: Rule) -> Any:
 
 def _second_order(rule: Rule) -> Any:
     assert rule.moments is not None
-    if rule.moments.steps:
+    moments = rule.moments
+    if moments.steps or moments.iterations:
         return N * (2 * D**2 + 4 * B * D) + 2 * D**2 + 4 * D * V + 2 * B * (D + V)
+    if not moments.inverted:
+        return 2 * B * D**2 + D**3 / 3 + 4 * D**2 + 4 * D * V + 2 * B * (D + V)
     cholesky = B**2 / 3
     return 4 * D**2 + 6 * D * V + B * (5 * D + 3 * V) + cholesky
 
@@ -117,7 +121,7 @@ def decode_flops(rule: Rule) -> Any:
         return once if kind == "nonparametric" or rule.error.constant else 2 * once
     whole = matrix(rule)
     if rule.moments is not None:
-        solve = N * 2 * D**2 if rule.moments.steps else 6 * D**2
+        solve = N * 2 * D**2 if rule.moments.steps else _solve_once(rule.moments)
         return solve + 2 * D**2 + 4 * D * V + 2 * D * V
     keys = C if rule.window > 1 else N
     each = 2 * whole if rule.error.constant else 4 * whole
@@ -129,6 +133,11 @@ def decode_flops(rule: Rule) -> Any:
     return flops + (flops.subs(V, K) if slotted(rule) else 0)
 
 
+def _solve_once(moments: Moments) -> Any:
+    """One query: a rank-one update of the inverse, or a Cholesky factor."""
+    return 6 * D**2 if moments.inverted else D**3 / 3 + 2 * D**2
+
+
 def notes(rule: Rule) -> tuple[str, ...]:
     """What the expressions leave out."""
     found = []
@@ -136,6 +145,8 @@ def notes(rule: Rule) -> tuple[str, ...]:
         found.append("a channel decay adds (b/16)·D exponentials a token inside a chunk")
     if rule.structure.kind == "residual":
         found.append("the residuals' system is counted as the delta rule's; sweeps repeat it")
+    if rule.moments is not None and rule.moments.iterations:
+        found.append("n is the most iterations of conjugate gradients; a chunk takes what it needs")
     if rule.structure.kind == "sequential":
         found.append("training runs the recurrence: T steps one after another")
     if rule.retained.link.expr is None and not rule.retained.link.identity:

@@ -127,16 +127,18 @@ def _momentum(rule: Rule, d: Dialect) -> str:
 def _moments(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     assert rule.moments is not None
     key, written = feature(rule, d, d.of("k")), value(rule, d, "t")
-    fades = type(rule.problem.spec.weights).word() == "geometric"
-    gate = "" if rule.problem.scalar("gamma") is None else d.factor(sym.coefficient("gamma"))
-    fade, weight = (gate, "") if fades else ("", gate)
-    start = "" if rule.moments.constant or rule.moments.steps else _start(rule, d)
+    fade = d.factor(sym.coefficient("gamma")) if rule.moments.fades else ""
+    weight = d.factor(rule.moments.weight)
+    beside = rule.moments.constant or rule.moments.ridge == 0
+    start = "" if beside else _start(rule, d)
     yield (
         "moments",
         f"{d.of('H')} = {fade}{d.of('H', 't-1')} + {weight}{key} {d.flipped(key)}{start}",
     )
     yield "moments", f"{d.of('U')} = {fade}{d.of('U', 't-1')} + {weight}{written} {d.flipped(key)}"
     w, h, u = d.of("W"), d.of("H"), d.of("U")
+    if rule.moments.constant and rule.moments.ridge != 0:
+        h = d.wrapped(f"{h} + {_diagonal(rule, d)}")
     if rule.moments.steps:
         rate = d.factor(rule.rate)
         step = f"{d.of('W', '')} {d.minus} {rate}({d.of('W', '')} {h} {d.minus} {u})"
@@ -145,9 +147,17 @@ def _moments(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
                       rf",\ {rule.moments.steps} \text{{ times from }} 0")  # fmt: skip
         yield "memory", f"{d.of('W', '')}{arrow}{step}{tail}"
         return
-    ridge = f" + {d.factor(rule.moments.ridge)}I" if rule.moments.constant else ""
     inverse = d.sign("⁻¹", "^{-1}")
-    yield "memory", f"{w} = {u} ({h}{ridge}){inverse}"
+    yield "memory", f"{w} = {u} {h if beside and rule.moments.constant else d.wrapped(h)}{inverse}"
+
+
+def _diagonal(rule: Rule, d: Dialect) -> str:
+    """The ridge as a matrix: λI, or Diag(λ) with one value a key channel."""
+    assert rule.moments is not None
+    ridge, per = rule.moments.ridge, {s.symbol: s.per for s in rule.scalars}
+    if any(per.get(s) == "key" for s in ridge.free_symbols):
+        return d.call("Diag", d.expr(ridge))
+    return f"{d.factor(ridge)}I"
 
 
 def _start(rule: Rule, d: Dialect) -> str:

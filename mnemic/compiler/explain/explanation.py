@@ -127,6 +127,11 @@ def approximations(rule: Rule) -> tuple[str, ...]:
                      "of the exponential kernel")  # fmt: skip
     if word == "taylor":
         found.append(f"finite features: exp to order {getattr(spec.features, 'order', '')}")
+    if rule.moments is not None and rule.moments.iterations:
+        found.append(
+            f"conjugate gradients in a chunk: to a relative residual of {rule.moments.tolerance:g} "
+            f"or some roundings of the dtype, within {rule.moments.iterations} iterations"
+        )
     if rule.retained.link.expr is None:
         found.append("the link is a root found numerically")
     return tuple(found)

@@ -22,20 +22,21 @@ def run(
     """
     key, value = inputs.keyed.predict, inputs.keyed.value
     batch, heads, size = key.shape[0], key.shape[3], key.shape[-1]
+    rows = key.shape[-2] if rule.diagonal else size
     zeros = torch.zeros(batch, heads, 1, 1, dtype=torch.float64)
     state = (
-        start.get("H", zeros.expand(batch, heads, size, size)),
+        start.get("H", zeros.expand(batch, heads, rows, size)),
         start.get("U", zeros.expand(batch, heads, value.shape[-2], size)),
         start.get("ridge", zeros + 1),
     )
     memories = []
     for t in range(key.shape[1]):
         values, x, v = inputs.at(t, 0), key[:, t, 0], value[:, t, 0]
-        forget, weight = _weights(rule, values)
+        forget, weight = _weights(moments, values)
         second, cross, prior = state
         new = (
-            forget * second + weight * x.transpose(-1, -2) @ x,
-            forget * cross + weight * v @ x,
+            forget * second + weight * (x * x if rule.diagonal else x.transpose(-1, -2) @ x),
+            forget * cross + weight * v * x,
             prior if moments.constant else forget * prior,
         )
         state = tuple(chosen(inputs.mask[:, t], a, b) for a, b in zip(new, state, strict=True))
@@ -43,12 +44,11 @@ def run(
     return memories, dict(zip(("H", "U", "ridge"), state, strict=True))
 
 
-def _weights(rule: Rule, values: dict[Any, Tensor]) -> tuple[Tensor, Tensor]:
+def _weights(moments: Moments, values: dict[Any, Tensor]) -> tuple[Tensor, Tensor]:
     """How much the past is kept, and how much the new token weighs."""
     one = torch.ones((), dtype=torch.float64)
-    gamma = values.get(sym.coefficient("gamma"), one)
-    geometric = type(rule.problem.spec.weights).word() == "geometric"
-    return (gamma, one) if geometric else (one, gamma)
+    kept = values[sym.coefficient("gamma")] if moments.fades else one
+    return kept, evaluate(moments.weight, values)
 
 
 def _solution(
@@ -57,17 +57,26 @@ def _solution(
     """argmin Σ γ ½‖Wφ − v‖² + ½λ‖W‖², or a few full-batch steps towards it from the origin."""
     second, cross, prior = state
     ridge = evaluate(moments.ridge, values) * prior
+    if rule.diagonal:  # every channel is a regression of its own
+        return _channels(rule, moments, second + ridge, cross, values)
     whole = second + ridge * torch.eye(second.shape[-1], dtype=torch.float64)
     if moments.steps == 0:
         exact: Tensor = torch.linalg.solve(whole, cross.transpose(-1, -2))
         return exact.transpose(-1, -2)
-    rate = evaluate(rule.rate, {s: x for s, x in values.items() if s.name != "gamma"} | _unit())
+    rate = evaluate(rule.rate, values)
     memory = torch.zeros_like(cross)
     for _ in range(moments.steps):
         memory = memory - rate * (memory @ whole - cross)
     return memory
 
 
-def _unit() -> dict[Any, Tensor]:
-    """Token weights are in the moments already, not in the rate."""
-    return {sym.coefficient("gamma"): torch.ones((), dtype=torch.float64)}
+def _channels(
+    rule: Rule, moments: Moments, whole: Tensor, cross: Tensor, values: dict[Any, Tensor]
+) -> Tensor:
+    """The same where H and U are one number a channel."""
+    if moments.steps == 0:
+        return cross / whole
+    rate, memory = evaluate(rule.rate, values), torch.zeros_like(cross)
+    for _ in range(moments.steps):
+        memory = memory - rate * (memory * whole - cross)
+    return memory

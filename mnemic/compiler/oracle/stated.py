@@ -86,8 +86,9 @@ def _start(spec: Spec, token: Token) -> Memory:
     write, value = token.pair.write, token.pair.value
     diagonal = type(spec.memory).word() == "diagonal"
     shape = torch.Size([len(value), 1 if diagonal else len(write)])
-    matrix = resting(spec, shape, token.names)
-    zero = torch.zeros_like(matrix)
+    zero = torch.zeros(shape, dtype=torch.float64)
+    solves = spec.optimizer.method in ("exact", "batch")
+    matrix = zero if solves else resting(spec, shape, token.names)
     return Memory(matrix, zero, zero, matrix)
 
 

@@ -27,7 +27,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Pair:
-    """One key and value: the vectors of each role, and the weight γ."""
+    """One key and value: the vectors of each role, the weight γ, and its own under a solver."""
 
     predict: Query
     erase: Tensor
@@ -35,6 +35,7 @@ class Pair:
     value: Tensor
     gamma: Tensor
     plain: bool
+    weight: Tensor = tensor(1)
 
 
 def predict(spec: Spec, memory: Tensor, query: Query) -> Tensor:
@@ -141,10 +142,10 @@ def past_solution(spec: Spec, past: tuple[Pair, ...], names: Names) -> Tensor:
 
 
 def _discounts(spec: Spec, past: tuple[Pair, ...]) -> tuple[list[Tensor], Tensor]:
-    """γ_i^(t) of every pair, and what is left of the ridge."""
-    gates = [pair.gamma for pair in past]
+    """γ_i^(t) of every pair times its own weight, and what is left of the ridge."""
+    gates, own = [pair.gamma for pair in past], [pair.weight for pair in past]
     if type(spec.weights).word() != "geometric":
-        return gates, tensor(1)
-    later = [math.prod(gates[i + 1 :], start=tensor(1)) for i in range(len(gates))]
+        return [gate * w for gate, w in zip(gates, own, strict=True)], tensor(1)
+    later = [math.prod(gates[i + 1 :], start=w) for i, w in enumerate(own)]
     forgotten = getattr(spec.weights, "ridge", "forgotten") == "forgotten"
     return later, math.prod(gates, start=tensor(1)) if forgotten else tensor(1)

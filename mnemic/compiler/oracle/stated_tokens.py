@@ -79,7 +79,8 @@ def _token(
     plain = all(x is vectors[0] for x in vectors)
     residual = getattr(spec.memory, "residual", False)
     asked = Query(roles["predict"], raw["predict"] if residual else k)
-    pair = Pair(asked, roles["erase"], roles["write"], roles["value"], gamma, plain)
+    own_weight = names["eta"] if spec.optimizer.method == "exact" else tensor(1)
+    pair = Pair(asked, roles["erase"], roles["write"], roles["value"], gamma, plain, own_weight)
     return Token(pair, query, names)
 
 

@@ -131,6 +131,8 @@ def shapes(spec: Spec) -> Iterator[Issue]:
         if not isinstance(value, Coefficient) or value.per == "head":
             continue
         allowed = _PER.get(where, () if not where.startswith("coefficients.") else _ANY)
+        if where == "retention.global.l2" and spec.optimizer.method in ("exact", "batch"):
+            allowed = ("key",)
         if value.per not in (allowed if not diagonal else _ANY):
             reason = f"cannot have one value per {value.per} here"
             yield Issue(reason, where, value.per, ("head", *allowed), hint=_SHAPE_HINT)

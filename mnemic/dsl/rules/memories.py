@@ -155,16 +155,6 @@ def bonus(spec: Spec) -> Iterator[Issue]:
         yield Issue(reason, "readout.bonus", hint=hint)
 
 
-def attention_beside(spec: Spec) -> Iterator[Issue]:
-    """Windows and segments of attention belong to a hybrid block."""
-    if spec.block.hybrid == "none" and spec.block.attention_window is not None:
-        reason = "there is no attention beside the memory"
-        yield Issue(reason, "block.attention_window", hint="choose a hybrid, or leave it out")
-    if spec.block.hybrid != "context" and spec.block.segment is not None:
-        reason = "segments belong to the memory as context"
-        yield Issue(reason, "block.segment", hint="write hybrid: context, or leave it out")
-
-
 def chain_or_interval(spec: Spec) -> Iterator[Issue]:
     """A chain says how often each of its memories is updated."""
     if isinstance(spec.memory, Chain) and spec.optimizer.every > 1:
@@ -192,7 +182,6 @@ RULES: tuple[Rule, ...] = (
     keys_by_channel,
     normaliser,
     bonus,
-    attention_beside,
     chain_or_interval,
     slots_are_linear,
 )

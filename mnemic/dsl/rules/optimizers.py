@@ -20,13 +20,13 @@ STEPPING: Final = ("gd", "momentum", "muon", "adam")
 """Methods that take the gradient at a memory that is known before the step."""
 
 _USED_BY: Final[Mapping[str, tuple[str, ...]]] = {
-    "rate": ("gd", "momentum", "implicit", "muon", "adam", "flow", "batch"),
+    "rate": ("gd", "momentum", "implicit", "muon", "adam", "flow", "batch", "exact"),
     "momentum": ("momentum", "muon", "adam"),
     "micro_steps": ("gd", "momentum", "implicit", "muon", "adam", "flow"),
     "inner_steps": ("gd", "momentum", "implicit", "muon", "adam", "batch"),
     "start": ("batch",),
     "ns_steps": ("muon",),
-    "every": ("momentum", "muon", "adam"),
+    "every": STEPPING,
     "rate_at": ("muon",),
     "anchor": STEPPING,
     "solver": ("exact", "nonparametric"),

@@ -1,0 +1,174 @@
+"""The attention of a hybrid: grouped heads, rotary positions, a sliding window, a prefix."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from . import positions
+from .block import HEAD, Block
+from .vectors import States, projection
+
+FEWEST = 64
+"""Queries of a block of sliding-window attention, at least."""
+
+Keys = tuple[Tensor, Tensor]
+"""Keys and values, [B, H_k, S, d]."""
+
+
+class Attention(nn.Module):
+    """o_i = W_o Σ_j softmax_j(q_i·k_j / √d) v_j over the j that i sees, with q, k, v linear in x.
+
+    H heads of d = dim / H channels (H as the block says, else dim / 64), each ``groups`` of which
+    share keys and values; with ``rotary`` q and k are turned by their positions. PyTorch's
+    ``scaled_dot_product_attention`` does the work.
+
+    Args:
+        dim: channels of x and o.
+        block: of the memory beside it, for heads and groups.
+        rotary: whether positions turn queries and keys.
+
+    Raises:
+        ValueError: heads, groups and channels that do not go together.
+    """
+
+    def __init__(self, dim: int, block: Block, rotary: bool) -> None:
+        super().__init__()
+        heads = block.heads or max(1, dim // HEAD)
+        self.heads, self.width, self.rotary = heads, max(1, dim // heads), rotary
+        if heads % block.groups:
+            told = f"read {heads} and {block.groups}"
+            raise ValueError(f"heads must be a multiple of groups; {told}")
+        if rotary and self.width % 2:
+            told = f"read {self.width}, of {dim} channels and {heads} heads"
+            raise ValueError(f"rotary positions need an even size of a head; {told}")
+        self.key_heads = heads // block.groups
+        self.project_q = projection(dim, heads * self.width)
+        self.project_kv = projection(dim, 2 * self.key_heads * self.width)
+        self.out = projection(heads * self.width, dim)
+
+    def queries(self, x: Tensor, position: Tensor) -> Tensor:
+        """q [B, H, T, d] of x [B, T, dim] at positions [B, T]."""
+        return self._turned(self._heads(self.project_q(x), self.heads), position).transpose(1, 2)
+
+    def keys(self, x: Tensor, position: Tensor) -> Keys:
+        """k and v [B, H_k, T, d] of x [B, T, dim] at positions [B, T]."""
+        k, v = self.project_kv(x).chunk(2, -1)
+        k = self._turned(self._heads(k, self.key_heads), position)
+        return k.transpose(1, 2), self._heads(v, self.key_heads).transpose(1, 2)
+
+    def read(self, q: Tensor, keys: Keys, seen: Tensor) -> Tensor:
+        """The heads' outputs [B, H, T, d] of q [B, H, T, d]; ``seen`` [(B, 1,) T, S] is true at
+        the keys that a query sees."""
+        k, v = (x.to(q.dtype) for x in keys)
+        grouped = self.key_heads != self.heads
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=grouped)
+
+    def mixed(self, o: Tensor) -> Tensor:
+        """W_o of the heads' outputs: [B, H, T, d] → [B, T, dim]."""
+        return self.out(o.transpose(1, 2).flatten(2))
+
+    def _heads(self, x: Tensor, heads: int) -> Tensor:
+        return x.reshape(*x.shape[:2], heads, self.width)
+
+    def _turned(self, x: Tensor, position: Tensor) -> Tensor:
+        return positions.rotate(x, position) if self.rotary else x
+
+
+class WindowedAttention(Attention):
+    """Attention in which token i sees the prefix and the tokens j with 0 ≤ i − j < window.
+
+    The prefix stands at positions 0, 1, …, the tokens after it. The state keeps the keys and
+    values of the prefix and of the last window − 1 tokens, zeros before the first.
+    """
+
+    def __init__(self, dim: int, block: Block, rotary: bool, window: int) -> None:
+        super().__init__(dim, block, rotary)
+        self.window = window
+
+    def forward(
+        self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, first: Tensor,
+        prefix: Tensor | None,
+    ) -> tuple[Tensor, States]:  # fmt: skip
+        """o [B, T, dim] of x [B, T, dim], and the state after x.
+
+        ``lengths`` [B]: the tokens of each row that count, where not all do; ``first`` [B]: the
+        tokens before x; ``prefix`` [B, P, dim] at a document's start, where there is one.
+        """
+        before = self._prefix(x, state, prefix)
+        size = before["prefix_k"].shape[2] if before else 0
+        position = size + first[:, None] + torch.arange(x.shape[1], device=x.device)
+        q, (k, v) = self.queries(x, position), self.keys(x, position)
+        kept = self._kept(state, k, v)
+        after = {**before, **{n: self._tail(y, x, lengths) for n, y in kept.items()}}
+        if not x.shape[1]:
+            return x, after
+        fixed = (before["prefix_k"], before["prefix_v"]) if before else (k[:, :, :0], v[:, :, :0])
+        o = self._blocks(q, (kept["k"], kept["v"]), fixed, first, fresh="k" not in state)
+        return self.mixed(o), after
+
+    def _prefix(self, x: Tensor, state: Mapping[str, Tensor], prefix: Tensor | None) -> States:
+        if prefix is None:
+            return {name: state[name] for name in ("prefix_k", "prefix_v") if name in state}
+        position = torch.arange(prefix.shape[1], device=x.device).expand(prefix.shape[:2])
+        k, v = self.keys(prefix, position)
+        return {"prefix_k": k, "prefix_v": v}
+
+    def _kept(self, state: Mapping[str, Tensor], k: Tensor, v: Tensor) -> States:
+        """The keys and values of the window − 1 tokens before, and of these."""
+        zeros = k.new_zeros(k.shape[0], k.shape[1], self.window - 1, k.shape[3])
+        pairs = (("k", k), ("v", v))
+        return {name: torch.cat([state.get(name, zeros).to(y), y], 2) for name, y in pairs}
+
+    def _tail(self, kept: Tensor, x: Tensor, lengths: Tensor | None) -> Tensor:
+        if lengths is None:
+            return kept[:, :, x.shape[1] :]
+        index = lengths[:, None] + torch.arange(self.window - 1, device=x.device)
+        return kept.gather(2, index[:, None, :, None].expand(*kept.shape[:2], -1, kept.shape[3]))
+
+    def _blocks(
+        self, q: Tensor, keys: Keys, prefix: Keys, first: Tensor, fresh: bool
+    ) -> Tensor:  # fmt: skip
+        """Blocks of queries, each with the keys that its window reaches: time and memory ∝ T."""
+        tokens, tail, device = q.shape[2], self.window - 1, q.device
+        size = min(tokens, max(self.window, FEWEST))
+        skip = tail if fresh else 0  # nothing stands before a document's first token
+        near = [y[:, :, skip : tail + size] for y in keys]
+        seen = band(size, self.window, tail - skip, device)
+        if not fresh:
+            begun = torch.arange(tail + size, device=device) >= tail - first[:, None]
+            seen = seen & begun[:, None, None]
+        opening = self._behind(prefix, q[:, :, :size], near, seen)
+        if tokens == size:
+            return opening
+        count = math.ceil((tokens - size) / size)
+        missing = size * (count + 1) - tokens
+        later = [F.pad(y[:, :, size:], (0, 0, 0, missing)) for y in (q, *keys)]
+        queries = _stacked(later[0], size, size)
+        spans = [_stacked(y, tail + size, size) for y in later[1:]]
+        fixed = [y[:, None].expand(-1, count, -1, -1, -1).flatten(0, 1) for y in prefix]
+        seen = band(size, self.window, tail, device)
+        rest = self._behind((fixed[0], fixed[1]), queries, spans, seen)
+        rest = rest.unflatten(0, (-1, count)).transpose(1, 2).flatten(2, 3)
+        return torch.cat([opening, rest], 2)[:, :, :tokens]
+
+    def _behind(self, prefix: Keys, q: Tensor, near: list[Tensor], seen: Tensor) -> Tensor:
+        """The heads' outputs where each query sees all of the prefix, and near keys as told."""
+        k, v = (torch.cat([a.to(b), b], 2) for a, b in zip(prefix, near, strict=True))
+        always = seen.new_ones(*seen.shape[:-1], prefix[0].shape[2])
+        return self.read(q, (k, v), torch.cat([always, seen], -1))
+
+
+def band(rows: int, window: int, before: int, device: torch.device) -> Tensor:
+    """[rows, before + rows]: whether query i sees key j of the ``before`` and of the same rows."""
+    distance = torch.arange(rows, device=device)[:, None] - torch.arange(
+        -before, rows, device=device
+    )
+    return (distance >= 0) & (distance < window)
+
+
+def _stacked(x: Tensor, length: int, step: int) -> Tensor:
+    """[B, H, S, d] → [B·N, H, length, d]: stretches that begin ``step`` apart."""
+    return x.unfold(2, length, step).permute(0, 2, 1, 4, 3).flatten(0, 1)

@@ -1,0 +1,163 @@
+"""A chunk's regressions (H_t + Λ_t) x_t = q_t, solved all at once.
+
+The matrix of row t is H_t = reach_t H_0 + Σ_{s≤t} weights_ts k_s k_sᵀ, which conjugate gradients
+only ever multiply. Shapes: q, keys and the ridge [..., C, K], weights [..., C, C] (zero for
+s > t), reach [..., C], H_0 [..., K, K], symmetric.
+"""
+
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ROUNDINGS = 8
+"""A tolerance below this many roundings of the dtype asks for that."""
+
+OWN = ("torch", "mnemic", __name__.rsplit(".", 2)[0])
+"""Packages whose code is no call site of a user's."""
+
+told: set[tuple[str, int]] = set()
+"""Call sites that have been warned."""
+
+
+class ToleranceNotMet(RuntimeWarning):
+    """Conjugate gradients stopped at their cap before they met the tolerance."""
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """The matrices H_t + Λ_t of a chunk's rows, as what they are made of."""
+
+    key: Tensor
+    weights: Tensor
+    h: Tensor
+    ridge: Tensor
+    reach: Tensor
+
+    def times(self, x: Tensor) -> Tensor:
+        """(H_t + Λ_t) x_t for every row."""
+        new = (self.weights * (x @ self.key.mT)) @ self.key
+        return self.reach[..., None] * (x @ self.h) + new + self.ridge * x
+
+    def diagonal(self) -> Tensor:
+        """The diagonals as rows, one where they are zero."""
+        old = self.h.diagonal(dim1=-2, dim2=-1)[..., None, :]
+        found = self.reach[..., None] * old + self.weights @ self.key.square() + self.ridge
+        return torch.where(found > 0, found, 1.0)
+
+    def pulled(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of Σ_t y_tᵀ(H_t + Λ_t) x_t at every part."""
+        seen, answer = x @ self.key.mT, y @ self.key.mT
+        of_key = (self.weights * answer).mT @ x + (self.weights * seen).mT @ y
+        left = self.reach[..., None] * y
+        of_h = (left.mT @ x + x.mT @ left) / 2
+        of_reach = ((x @ self.h) * y).sum(-1)
+        return of_key, (answer * seen).tril(), of_h, x * y, of_reach
+
+
+class _Solution(torch.autograd.Function):
+    """x = (H + Λ)⁻¹ q; its gradient solves the same system once more.
+
+    With g = (H + Λ)⁻¹ ∂L/∂x the gradient is g at q and −gᵀ(∂(H + Λ)) x at the matrix.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, options: tuple[float, int], q: Tensor, *parts: Tensor) -> Tensor:
+        x = solved(Matrices(*parts), q, *options)
+        ctx.save_for_backward(x, *parts)
+        ctx.options = options
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        x, *parts = ctx.saved_tensors
+        g: Tensor = _Solution.apply(ctx.options, grads[0], *parts)
+        return None, g, *(-z for z in Matrices(*parts).pulled(x, g))
+
+
+def conjugated(
+    q: Tensor, key: Tensor, weights: Tensor, h: Tensor, ridge: Tensor, reach: Tensor, *,
+    tolerance: float, iterations: int,
+) -> Tensor:  # fmt: skip
+    """(H_t + Λ_t)⁻¹ q_t for every row, [..., C, K], by conjugate gradients.
+
+    Rows are done when ‖q_t − (H_t + Λ_t) x_t‖ ≤ tolerance ‖q_t‖. Warns ``ToleranceNotMet``, once
+    for each line of the caller's, when some are not after ``iterations``.
+    """
+    x: Tensor = _Solution.apply((tolerance, iterations), q, key, weights, h, ridge, reach)
+    return x
+
+
+def cholesky_rows(
+    q: Tensor, key: Tensor, weights: Tensor, h: Tensor, ridge: Tensor, reach: Tensor
+) -> Tensor:  # fmt: skip
+    """The same by a Cholesky factor of every row's matrix, which are all made."""
+    new = (weights[..., None] * key[..., None, :, :]).mT @ key[..., None, :, :]
+    old = reach[..., None, None] * h[..., None, :, :]
+    return ridge_solved(old + new, ridge, q)
+
+
+def ridge_solved(h: Tensor, ridge: Tensor, q: Tensor) -> Tensor:
+    """(H + Diag(ridge))⁻¹ q by a Cholesky factor: [..., K, K], [..., K], [..., K] → [..., K]."""
+    factor = torch.linalg.cholesky(h + torch.diag_embed(ridge))
+    return torch.cholesky_solve(q[..., None], factor)[..., 0]
+
+
+# -- the iteration ---------------------------------------------------------------------------
+
+
+def solved(matrices: Matrices, q: Tensor, tolerance: float, iterations: int) -> Tensor:
+    """Conjugate gradients preconditioned by the diagonal; rows that are done stand still."""
+    rounding = ROUNDINGS * torch.finfo(q.dtype).eps
+    size = torch.linalg.vector_norm(q, dim=-1)
+    target = max(tolerance, rounding) * size
+    diagonal = matrices.diagonal()
+    x, rest = torch.zeros_like(q), q
+    along = rest / diagonal
+    power, largest = (rest * along).sum(-1), torch.zeros_like(size)
+    for _ in range(iterations):
+        live = ~(torch.linalg.vector_norm(rest, dim=-1) <= target)
+        if not bool(live.any()):
+            break
+        image = matrices.times(along)
+        curvature, length = (along * image).sum(-1), torch.linalg.vector_norm(along, dim=-1)
+        stretch = torch.linalg.vector_norm(image, dim=-1) / _divisor(length)
+        largest = torch.maximum(largest, stretch)
+        step = torch.where(live, power / _divisor(curvature), 0.0)[..., None]
+        x, rest = x + step * along, rest - step * image
+        scaled = rest / diagonal
+        following = (rest * scaled).sum(-1)
+        along = scaled + (following / _divisor(power))[..., None] * along
+        power = following
+    left = torch.linalg.vector_norm(q - matrices.times(x), dim=-1)
+    reached = rounding * (largest * torch.linalg.vector_norm(x, dim=-1) + size)
+    missed = ~(left <= torch.maximum(target, reached))
+    if bool(missed.any()):
+        worst = float((left / _divisor(size)).max())
+        _warn(f"conjugate gradients left a relative residual of {worst:.1e}, above the tolerance "
+              f"of {max(tolerance, rounding):.1e}, after {iterations} iterations; raise "
+              "optimizer.solver.iterations or the ridge, or use the recurrent form, which "
+              "solves directly")  # fmt: skip
+    return x
+
+
+def _divisor(x: Tensor) -> Tensor:
+    return torch.where(x == 0, 1.0, x)
+
+
+def _own(module: str) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in OWN)
+
+
+def _warn(message: str) -> None:
+    """Warn at the caller's line, once for each."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _own(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    site = (frame.f_code.co_filename, frame.f_lineno)
+    if site not in told:
+        told.add(site)
+        warnings.warn_explicit(message, ToleranceNotMet, *site)

@@ -1,0 +1,106 @@
+"""What the hybrids share: a memory, an attention, persistent tokens, a gate between the two."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from .arguments import fail
+from .block import Beside
+from .layer import MemoryLayer
+from .norms import rms
+from .sequence import SequenceLayer
+from .vectors import States
+
+
+class Hybrid(SequenceLayer):
+    """A memory and an attention as one layer; a generated module subclasses one of its kinds.
+
+    Its state has the memory's (``memory.…``), the attention's (``attention.…``), and ``tokens``,
+    how many there were.
+
+    Args:
+        dim: channels of x and o.
+        heads, key_dim, value_dim: the memory's sizes in place of the spec's; the attention takes
+            the heads.
+
+    Raises:
+        ValueError: sizes that do not go together.
+    """
+
+    memory_type: ClassVar[type[MemoryLayer]]
+    beside: ClassVar[Beside]
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        heads: int | None = None,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.dim = dim
+        self.memory = self.memory_type(dim, heads=heads, key_dim=key_dim, value_dim=value_dim)
+        self.block = self.memory_type.block.resized(heads, key_dim, value_dim)
+        count = self.beside.persistent
+        self.persistent = nn.Parameter(torch.randn(count, dim)) if count else None
+
+    @classmethod
+    def grouped(cls) -> int:
+        """Query heads for each key head."""
+        return cls.memory_type.block.groups
+
+    def arguments(self, x: Tensor) -> States:
+        """What the rule would take of a sequence that the memory is given alone."""
+        return self.memory.arguments(x)
+
+    @property
+    def period(self) -> int:
+        """Tokens after which the layer does the same again: its anchor's, or a segment's."""
+        return max(super().period, self.beside.segment or 1)
+
+    def prefix(self, x: Tensor) -> Tensor | None:
+        """The persistent tokens of each row, [B, P, dim], where there are any."""
+        if self.persistent is None:
+            return None
+        return self.persistent.to(x.dtype).expand(x.shape[0], -1, -1)
+
+    def seen(self, x: Tensor, state: Mapping[str, Tensor]) -> Tensor:
+        """The tokens before x, [B]."""
+        if state and "tokens" not in state:
+            told = ", ".join(state)
+            raise fail(self.rule.signature, f"state: not of this layer, has no tokens; read {told}")
+        found = state.get("tokens")
+        return (
+            torch.zeros(x.shape[0], dtype=torch.long, device=x.device) if found is None else found
+        )
+
+
+class Gate(nn.Module):
+    """y ⊗ m = rms(y; w_y) ∘ σ(rms(m; w_m)), with the logistic σ and weights w of each channel.
+
+    Titans (section 4.2) norms both branches with learned vectors and lets a non-linearity follow,
+    without saying where; here it stands on the memory's branch, which is the gate.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.branch = nn.Parameter(torch.ones(dim))
+        self.memory = nn.Parameter(torch.ones(dim))
+
+    def forward(self, y: Tensor, m: Tensor) -> Tensor:
+        """[B, T, dim] of both."""
+        return rms(y, self.branch) * torch.sigmoid(rms(m, self.memory))
+
+
+def part(state: Mapping[str, Tensor], name: str) -> States:
+    """The states of a part, by its own names."""
+    start = f"{name}."
+    return {n.removeprefix(start): x for n, x in state.items() if n.startswith(start)}
+
+
+def named(state: Mapping[str, Tensor], name: str) -> States:
+    """A part's states, by the names that the whole has for them."""
+    return {f"{name}.{n}": x for n, x in state.items()}

@@ -1,0 +1,100 @@
+"""The contract that blocks and language models rely on: a sequence, a state, padding, documents."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from . import positions
+from .arguments import check_masks, fail
+from .vectors import States
+
+
+class SequenceLayer(nn.Module):
+    """[B, T, dim] → [B, T, dim] around ``rule``, in pieces as in one, with or without padding."""
+
+    rule: ClassVar[Any]
+    dim: int
+
+    @classmethod
+    def grouped(cls) -> int:
+        """Query heads for each key head."""
+        raise NotImplementedError
+
+    def arguments(self, x: Tensor) -> States:
+        """What the rule takes of a sequence from its start, x [B, T, dim]."""
+        raise NotImplementedError
+
+    @property
+    def period(self) -> int:
+        """Tokens after which the layer does the same again: its anchor's, or a segment's."""
+        return int(self.rule.signature.anchor)
+
+    def rows(
+        self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
+    ) -> tuple[Tensor, States]:
+        """Rows of which the first ``lengths`` tokens count; all, where there are none."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        state: Mapping[str, Tensor] | None = None,
+        output_state: bool = False,
+        mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+        form: str = "auto",
+    ) -> Any:
+        """The layer on a sequence.
+
+        Args:
+            x: [B, T, dim].
+            state: what an earlier call gave; ``None`` starts afresh.
+            output_state: whether to return ``(y, state)``.
+            mask: [B, T], true at tokens; padding leaves the state alone, and its output is zero.
+            cu_seqlens: [documents + 1], the ends of documents packed into B = 1, each of which
+                has a state of its own, [documents, …].
+            form: of the rule: recurrent, chunk or auto.
+
+        Returns:
+            y [B, T, dim], or y and the state after the last token.
+
+        Raises:
+            ValueError: a shape that does not fit.
+        """
+        self._check(x, mask, cu_seqlens)
+        state = state or {}
+        if cu_seqlens is not None:
+            y, after = self._documents(x, state, cu_seqlens.tolist(), form)
+        elif mask is None or bool(mask.all()):
+            y, after = self.rows(x, state, None, form)
+        else:
+            order = positions.live_first(mask)
+            y, after = self.rows(positions.taken(x, order), state, mask.sum(1), form)
+            y = positions.put_back(y, order, mask)
+        return (y, after) if output_state else y
+
+    def step(self, x_t: Tensor, state: Mapping[str, Tensor] | None) -> tuple[Tensor, States]:
+        """One token: [B, dim] → [B, dim], and the new state."""
+        y, after = self.forward(x_t[:, None], state=state, output_state=True)
+        return y[:, 0], after
+
+    def _check(self, x: Tensor, mask: Tensor | None, cu_seqlens: Tensor | None) -> None:
+        told = self.rule.signature
+        if x.ndim != 3 or x.shape[2] != self.dim:
+            raise fail(told, f"x: read shape {list(x.shape)}, expected [B, T, {self.dim}]")
+        check_masks(told, mask, cu_seqlens, {"B": x.shape[0], "T": x.shape[1]})
+
+    def _documents(
+        self, x: Tensor, state: Mapping[str, Tensor], ends: list[int], form: str
+    ) -> tuple[Tensor, States]:
+        found = []
+        for i, (low, high) in enumerate(pairwise(ends)):
+            own = {name: s[i : i + 1] for name, s in state.items()}
+            found.append(self.rows(x[:, low:high], own, None, form))
+        names = found[0][1]
+        after = {name: torch.cat([states[name] for _, states in found]) for name in names}
+        return torch.cat([y for y, _ in found], 1), after

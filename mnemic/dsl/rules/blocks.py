@@ -1,0 +1,47 @@
+"""What a block may combine: a hybrid's attention, and what belongs to it."""
+
+from collections.abc import Iterator
+
+from mnemic.dsl.rules.rule import Rule
+from mnemic.dsl.spec import Spec
+from mnemic.errors import Issue
+
+
+def attention_beside(spec: Spec) -> Iterator[Issue]:
+    """Windows, persistent tokens and positions of attention belong to a hybrid block."""
+    block = spec.block
+    if block.hybrid != "none":
+        return
+    told = {
+        "attention_window": block.attention_window is not None,
+        "persistent": block.persistent > 0,
+        "rotary": block.rotary == "attention",
+    }
+    for field in (name for name, given in told.items() if given):
+        reason = "there is no attention beside the memory"
+        yield Issue(reason, f"block.{field}", hint="choose a hybrid, or leave it out")
+
+
+def segments_of_context(spec: Spec) -> Iterator[Issue]:
+    """A memory as context is read at the start of each segment, and no other memory is."""
+    block = spec.block
+    if block.hybrid != "context" and block.segment is not None:
+        reason = "segments belong to the memory as context"
+        yield Issue(reason, "block.segment", hint="write hybrid: context, or leave it out")
+    if block.hybrid == "context" and block.segment is None:
+        reason = "a memory as context is read at the start of each segment, which needs a size"
+        yield Issue(reason, "block.segment", hint="write segment: 64")
+
+
+def window_of_attention(spec: Spec) -> Iterator[Issue]:
+    """Attention beside or after a memory slides over a window; as context it has its segment."""
+    block = spec.block
+    if block.hybrid in ("gate", "layer") and block.attention_window is None:
+        reason = f"the attention of hybrid: {block.hybrid} slides over a window, which needs a size"
+        yield Issue(reason, "block.attention_window", hint="write attention_window: 64")
+    if block.hybrid == "context" and block.attention_window is not None:
+        reason = "with the memory as context, attention sees its own segment"
+        yield Issue(reason, "block.attention_window", hint="leave it out, and set segment")
+
+
+RULES: tuple[Rule, ...] = (attention_beside, segments_of_context, window_of_attention)

@@ -1,0 +1,125 @@
+"""Conjugate gradients of a chunk against direct solves, their gradients, and their warning."""
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mnemic.codegen.support import conjugate
+from mnemic.codegen.support.conjugate import ToleranceNotMet, cholesky_rows, conjugated
+
+
+def parts(rows: int = 5, size: int = 4, ridge: float = 0.3, seed: int = 0) -> tuple[Tensor, ...]:
+    """q, keys, weights, H_0, ridge and reach of two chunks."""
+    rng = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(2, *shape, generator=rng, dtype=torch.float64)
+
+    root = normal(size, size)
+    return (
+        normal(rows, size), normal(rows, size), torch.sigmoid(normal(rows, rows)).tril(),
+        root @ root.mT / size, ridge + torch.sigmoid(normal(rows, size)),
+        torch.sigmoid(normal(rows)),
+    )  # fmt: skip
+
+
+def solution(*given: Tensor) -> Tensor:
+    """Conjugate gradients with weights cut to those of earlier rows and a symmetric H_0."""
+    q, key, weights, h, ridge, reach = given
+    h = (h + h.mT) / 2
+    return conjugated(q, key, weights.tril(), h, ridge, reach, tolerance=1e-14, iterations=50)
+
+
+def test_a_direct_solve_of_every_row() -> None:
+    q, key, weights, h, ridge, reach = parts(9, 6)
+    found = conjugated(q, key, weights, h, ridge, reach, tolerance=1e-14, iterations=50)
+    for t in range(9):
+        new = torch.einsum("bs,bsi,bsj->bij", weights[:, t], key, key)
+        whole = reach[:, t, None, None] * h + new + torch.diag_embed(ridge[:, t])
+        expected = torch.linalg.solve(whole, q[:, t])
+        torch.testing.assert_close(found[:, t], expected, rtol=1e-10, atol=1e-12)
+    direct = cholesky_rows(q, key, weights, h, ridge, reach)
+    torch.testing.assert_close(found, direct, rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_and_their_gradients() -> None:
+    leaves = tuple(x.requires_grad_() for x in parts(3, 3))
+    assert torch.autograd.gradcheck(solution, leaves)
+    assert torch.autograd.gradgradcheck(solution, leaves)
+
+
+def test_gradients_are_those_of_the_direct_solve() -> None:
+    results = []
+    for solve in (solution, cholesky_rows):
+        leaves = [x.requires_grad_() for x in parts(7, 5)]
+        loss = solve(*leaves).square().sum()
+        grads = list(torch.autograd.grad(loss, leaves))
+        grads[2], grads[3] = grads[2].tril(), (grads[3] + grads[3].mT) / 2
+        results.append(grads)
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
+def test_an_exact_zero_of_the_right_hand_side() -> None:
+    q, *rest = parts()
+    found = conjugated(0 * q, *rest, tolerance=1e-12, iterations=50)
+    assert torch.equal(found, torch.zeros_like(q))
+
+
+def test_not_a_number_stays_one() -> None:
+    q, *rest = parts()
+    q[0, 2, 1] = torch.nan
+    with pytest.warns(ToleranceNotMet):
+        found = conjugated(q, *rest, tolerance=1e-12, iterations=50)
+    assert found[0, 2].isnan().all()
+    assert found[0, 1].isfinite().all()
+
+
+def test_fewer_iterations_than_the_tolerance_needs() -> None:
+    q, key, weights, h, ridge, reach = parts(9, 8, ridge=1e-3)
+    with pytest.warns(ToleranceNotMet) as caught:
+        x = conjugated(q, key, weights, h, ridge, reach, tolerance=1e-9, iterations=2)
+    message = str(caught[0].message)
+    matrices = conjugate.Matrices(key, weights, h, ridge, reach)
+    size = torch.linalg.vector_norm(q, dim=-1)
+    left = torch.linalg.vector_norm(q - matrices.times(x), dim=-1) / size
+    assert f"a relative residual of {float(left.max()):.1e}" in message
+    assert "above the tolerance of 1.0e-09, after 2 iterations" in message
+    assert caught[0].filename == __file__
+
+
+def test_one_warning_a_call_site() -> None:
+    given = parts(9, 8, ridge=1e-3)
+
+    def poor() -> Tensor:
+        return conjugated(*given, tolerance=1e-9, iterations=1)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            poor()
+        conjugated(*given, tolerance=1e-9, iterations=1)
+    assert len({w.lineno for w in caught}) == len(caught) == 2
+
+
+def test_the_line_is_the_users() -> None:
+    """Frames of generated code, of mnemic and of torch are passed over."""
+    user = _function("notebook", "def user(inner, solve):\n    return inner(solve)\n")
+    inner = _function("mnemic.invented", "def inner(solve):\n    return solve()\n")
+    solve = partial(conjugated, *parts(9, 8, ridge=1e-3), tolerance=1e-9, iterations=1)
+    with pytest.warns(ToleranceNotMet) as caught:
+        user(inner, solve)
+    assert [(w.filename, w.lineno) for w in caught] == [("<notebook>", 2)]
+
+
+def _function(module: str, text: str) -> Callable[..., Tensor]:
+    """The function of a module of that name."""
+    space: dict[str, Any] = {"__name__": module}
+    exec(compile(text, f"<{module}>", "exec"), space)
+    found: Callable[..., Tensor] = list(space.values())[-1]
+    return found

@@ -1,0 +1,116 @@
+"""Reading without writing: what every rule's memory says as it stands."""
+
+from typing import Any
+
+import pytest
+import torch
+from conformance import Case, Sizes, Tensors, available, close, compiled, inputs, interpreted, start
+from torch import Tensor
+
+TOKENS = 7
+
+
+def told(case: Case, arguments: Tensors) -> Tensors:
+    """The coefficients that a read takes."""
+    return {n: arguments[n] for n in case.operator.reading}
+
+
+def held(case: Case, before: Tensors, query: Tensors) -> Tensor:
+    """What the interpreter's memory says to one token that it is told to leave out."""
+    tokens = before["q"].shape[1]
+    joined = {n: torch.cat([before[n], query[n]], 1) for n in before}
+    joined["v"] = torch.cat([before["v"], torch.zeros_like(query["v"])], 1)  # no bonus of its own
+    live = torch.arange(tokens + 1).expand(joined["q"].shape[0], -1) < tokens
+    out, _ = interpreted(case, joined, mask=live)
+    return out[:, -1:]
+
+
+@pytest.mark.parametrize("name", available())
+def test_a_read_says_what_the_memory_held(name: str) -> None:
+    case = compiled(name)
+    before, query = inputs(case, TOKENS), inputs(case, 1, seed=3)
+    _, state = case.operator(**before, output_final_state=True)
+    found = case.operator.read(query["q"], state, **told(case, query))
+    close({"y": found}, {"y": held(case, before, query)})
+
+
+@pytest.mark.parametrize("name", available())
+def test_queries_at_once_or_one_by_one(name: str) -> None:
+    case = compiled(name)
+    queries = inputs(case, 5, seed=3, sizes=Sizes(tokens=5, groups=2))
+    state = {n: x.requires_grad_(x.is_floating_point()) for n, x in _state(case, queries).items()}
+    coefficients = told(case, queries)
+    whole = case.operator.read(queries["q"].requires_grad_(), state, **coefficients)
+    for i in range(5):
+        own = {n: x[:, i : i + 1] for n, x in coefficients.items()}
+        later = {**state, "position": state["position"] + i} if "position" in state else state
+        close(
+            {"y": case.operator.read(queries["q"][:, i : i + 1], later, **own)},
+            {"y": whole[:, i : i + 1]},
+        )
+    looked_at = [state[n] for n in case.operator.read_states if state[n].is_floating_point()]
+    grads = torch.autograd.grad(whole.square().sum(), [queries["q"], *looked_at])
+    assert all(g.isfinite().all() for g in grads)
+
+
+def _state(case: Case, like: Tensors) -> Tensors:
+    return {n: x.clone() for n, x in start(case, like).items()}
+
+
+@pytest.mark.parametrize("name", available())
+def test_an_empty_state_is_the_start_of_a_document(name: str) -> None:
+    case = compiled(name)
+    query = inputs(case, 2, seed=3)
+    sizes: dict[str, Any] = {"heads": query["k"].shape[-2], "value_dim": query["v"].shape[-1]}
+    found = case.operator.read(query["q"], {}, **sizes, **told(case, query))
+    nothing = {n: x[:, :0] for n, x in query.items()}
+    first = {n: x[:, :1] for n, x in query.items()}
+    close({"y": found[:, :1]}, {"y": held(case, nothing, first)})
+
+
+def test_rows_at_different_positions() -> None:
+    case = compiled("cosformer")
+    query = inputs(case, 3)
+    one, two = (_after(case, tokens) for tokens in (4, 9))
+    state = {n: torch.cat([one[n][:1], two[n][1:]]) for n in one}
+    found = case.operator.read(query["q"], state)
+    for row, own in enumerate((one, two)):
+        kept = {n: x[row : row + 1] for n, x in own.items()}
+        close(
+            {"y": case.operator.read(query["q"][row : row + 1], kept)},
+            {"y": found[row : row + 1]},
+        )
+
+
+def _after(case: Case, tokens: int) -> Tensors:
+    state: Tensors = case.operator(**inputs(case, tokens), output_final_state=True)[1]
+    return state
+
+
+def test_half_precision_and_no_queries() -> None:
+    case = compiled("gated-deltanet")
+    query = inputs(case, 3, dtype=torch.bfloat16)
+    state = case.operator(**query, output_final_state=True)[1]
+    assert case.operator.read(query["q"], state).dtype == torch.bfloat16
+    assert case.operator.read(query["q"][:, :0], state).shape == (2, 0, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "options", "message"),
+    [
+        ("deltanet", {}, {}, "deltanet: state: an empty one tells no sizes; give heads and"),
+        ("deltanet", {"w": torch.zeros(2, 2, 3, 4)}, {}, "initial_state: read 'w', allowed: W"),
+        ("deltanet", {"W": torch.zeros(2, 2, 3, 5)}, {}, r"initial_state\['W'\]: read shape"),
+        (
+            "deltanet",
+            {"W": torch.zeros(2, 2, 3, 4)},
+            {"eta": torch.ones(2, 1, 2)},
+            "deltanet: unknown coefficient: read 'eta', allowed: none",
+        ),
+    ],
+)
+def test_what_a_read_refuses(
+    name: str, state: Tensors, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        compiled(name).operator.read(torch.zeros(2, 1, 2, 4), state, **options)
