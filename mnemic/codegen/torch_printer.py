@@ -23,7 +23,8 @@ FUNCTIONS: dict[str, str] = {
     "sigmoid": "torch.sigmoid",
     "softplus": "F.softplus",
     "logsigmoid": "F.logsigmoid",
-    "normal_cdf": "torch.special.ndtr",
+    "normal_cdf": "ops.normal_cdf",
+    "gelu": "F.gelu",
     "round": "torch.round",
     "Abs": "torch.abs",
 }
@@ -54,6 +55,21 @@ def _fraction(product: Any) -> tuple[Any, Any]:
         else:
             above.append(factor)
     return sp.Mul(*above), sp.Mul(*below)
+
+
+gelu: Any = sp.Function("gelu")
+"""x Φ(x), printed as PyTorch's."""
+
+
+def _with_gelu(product: Any) -> Any:
+    """x Φ(x) among the factors of a product as one function."""
+    factors = list(sp.Mul.make_args(product))
+    for factor in factors:
+        if isinstance(factor, sym.normal_cdf) and factor.args[0] in factors:
+            factors.remove(factor)
+            factors.remove(factor.args[0])
+            return sp.Mul(gelu(factor.args[0]), *factors)
+    return product
 
 
 class TorchPrinter(StrPrinter):
@@ -129,9 +145,9 @@ class TorchPrinter(StrPrinter):
         return f"{inner} ** {self.parenthesize(power, PRECEDENCE['Pow'])}"
 
     def _print_Mul(self, expr: Any) -> str:
-        above, below = _fraction(expr)
-        if below == 1 or below.is_number:
-            return self._factors(expr)
+        above, below = _fraction(_with_gelu(expr))
+        if below == 1:
+            return self._factors(above)
         return f"{self._factors(above)} / {self.parenthesize(below, PRECEDENCE['Pow'])}"
 
     def _factors(self, expr: Any) -> str:

@@ -8,6 +8,7 @@ from mnemic.compiler import error_signal, retention, stated_link, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
 from mnemic.compiler.network import network
+from mnemic.compiler.network_text import backward_lines, forward_lines
 from mnemic.compiler.problem import Problem, state
 from mnemic.compiler.rule import Applied, Derived, Moments, Rule
 from mnemic.dsl.spec import Spec
@@ -214,6 +215,10 @@ def _trail(
     if step.error.signal != loss_error.signal:
         found.append(Derived("step", sp.Eq(sym.e, step.error.signal), step.reason))
     found.append(Derived("slope", step.error.slope, "∂e/∂ŷ, for the class and the backward pass"))
+    layers = network(problem.spec.memory)
+    if len(layers.matrices) > 1:
+        found += [Derived("layer", text, "forward pass") for text in forward_lines(layers)]
+        found += [Derived("chain rule", text, "∂ℓ/∂W") for text in backward_lines(layers)]
     found += [Derived(title, equation, retained.reason) for title, equation in retained.steps]
     found.append(Derived("class", structure.kind, structure.reason))
     return tuple(found)

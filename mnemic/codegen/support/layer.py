@@ -49,6 +49,7 @@ class MemoryLayer(SequenceLayer):
         self.shapes = {c.name: self._shape(c.argument) for c in self.learned}
         for coefficient in self.learned:
             self._declare(coefficient)
+        self.start = nn.ParameterDict(self._beginning())
         width = sizes.heads * sizes.value_dim
         normed, gated = self.block.output_norm == "rms", "gate" in self.activations
         self.norm_weight = nn.Parameter(torch.ones(sizes.value_dim)) if normed else None
@@ -59,6 +60,17 @@ class MemoryLayer(SequenceLayer):
     def grouped(cls) -> int:
         """Query heads for each key head."""
         return cls.block.groups
+
+    def _beginning(self) -> dict[str, nn.Parameter]:
+        """The initial duals of a deep memory, one a head, normal with variance 1 / columns."""
+        told, d = self.rule.signature, self.sizes
+        sides = {name: max(1, round(width * d.value_dim)) for name, width in told.widths}
+        sides |= {"v": d.value_dim, "D": eval_size(told.features, d.key_dim)}
+        found = {}
+        for p in told.params:
+            shape = (d.key_heads, sides[p.rows], sides[p.columns])
+            found[p.name] = nn.Parameter(torch.randn(shape) / shape[2] ** 0.5)
+        return found
 
     # -- coefficients -----------------------------------------------------------------------
 
@@ -111,9 +123,12 @@ class MemoryLayer(SequenceLayer):
         with torch.autocast(x.device.type, enabled=False):  # the rule works in float32
             y, states = self.rule(
                 **vectors, **coefficients, form=form, mask=live, initial_state=kept,
-                output_final_state=True,
+                output_final_state=True, params=self._params(),
             )  # fmt: skip
         return self._read_out(x, y), {**states, **after}
+
+    def _params(self) -> States:
+        return {name: widened(x) for name, x in self.start.items()}
 
     def arguments(self, x: Tensor) -> States:
         """What the rule takes of a sequence from its start, x [B, T, dim]."""
@@ -122,7 +137,7 @@ class MemoryLayer(SequenceLayer):
 
     def begin(self, x: Tensor) -> States:
         """The rule's state before a document's first token, which x [B, 1, dim] is."""
-        begun: States = self.rule.begin(**self.arguments(x))
+        begun: States = self.rule.begin(**self.arguments(x), params=self._params())
         return begun
 
     def read(self, x: Tensor, q: Tensor, state: Mapping[str, Tensor]) -> Tensor:

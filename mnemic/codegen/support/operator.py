@@ -1,7 +1,7 @@
 """The operator: checks, documents and masks around a rule's generated forms."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import torch
@@ -96,13 +96,17 @@ class Operator:
             out, final = call.batch(vectors, state)
         return out.to(dtype), final if output_final_state else None
 
-    def begin(self, q: Tensor, k: Tensor, v: Tensor, **coefficients: Tensor) -> States:
+    def begin(
+        self, q: Tensor, k: Tensor, v: Tensor, *, params: Mapping[str, Tensor] | None = None,
+        **coefficients: Tensor,
+    ) -> States:  # fmt: skip
         """The state before a document's first token; the arguments are of that token, T = 1."""
         check(self.signature, q, k, v, coefficients, None, None)
+        check_params(self.signature, params or {}, {}, q, k, v)
         vectors = {"q": q, "k": k, "v": v, **coefficients}
         if v.dtype in (torch.float16, torch.bfloat16):
             vectors = {name: x.float() for name, x in vectors.items()}
-        call = _Call(self, "auto", None)
+        call = _Call(self, "auto", None, params or {})
         return Run(call, vectors, {}).before({name: x[:, :0] for name, x in vectors.items()})
 
     @property
@@ -159,7 +163,7 @@ class _Call:
     operator: Operator
     form: str
     chunk_size: int | None
-    params: Mapping[str, Tensor]
+    params: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def signature(self) -> Signature:

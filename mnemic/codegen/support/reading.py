@@ -27,6 +27,7 @@ class Reading(Run):
             vectors = {**vectors, "phase": k.new_zeros(*k.shape[:2], *k.shape[-2:])}
         super().__init__(call, vectors, state)
         self.reader = reader
+        self.wanted = parameters(reader)
 
     def _windowed(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         return rows

@@ -214,6 +214,11 @@ def stable_reach(log_decay: Tensor, start: Tensor, m: Tensor) -> Tensor:
     return torch.exp(log_decay.cumsum(-1) + start[..., None] - m)
 
 
+def normal_cdf(x: Tensor) -> Tensor:
+    """Φ(x), exact far out on both sides."""
+    return 0.5 * torch.erfc(x * -(0.5**0.5))
+
+
 def layer_norm(z: Tensor) -> Tensor:
     """LayerNorm without affine over the last axis, ε = 1e-5."""
     return torch.nn.functional.layer_norm(z, z.shape[-1:], eps=1e-5)

@@ -73,6 +73,7 @@ class Run:
     def __init__(self, call: Call, vectors: dict[str, Tensor], state: States) -> None:
         self.call, self.signature, self.given = call, call.signature, state
         self.params = call.params
+        self.wanted = tuple(s.name for s in self.signature.states)
         q, k = vectors["q"], vectors["k"]
         self.batch, self.tokens, self.q_heads, self.width = q.shape
         self.groups = self.q_heads // k.shape[-2]
@@ -198,9 +199,10 @@ class Run:
         """The forms' states, [M, …]; what is missing starts at ``params``, or zero in the dual."""
         found = {}
         for state in self.signature.states:
-            given, shape = self.given.get(state.name), self._shape(state)
+            shape = self._shape(state) if state.name in self.wanted else None
             if shape is None:
                 continue
+            given = self.given.get(state.name)
             if given is not None:
                 found[state.name] = self._read_state(state.name, given, shape)
             elif state.begins and state.of in self.params:
@@ -223,9 +225,9 @@ class Run:
 
     def _of(self, state: State) -> tuple[int, ...]:
         """The shape of a state that goes with a parameter: of its matrix, its rows or columns."""
-        duals = [s.name for s in self.signature.states if s.begins and s.of == state.of]
-        like = self.params.get(state.of, self.given.get(duals[0]))
-        assert like is not None, state.of  # the operator has checked
+        matrices = [s.name for s in self.signature.states if s.of == state.of and s.axes == "vk"]
+        given = [self.given[name] for name in matrices if name in self.given]
+        like = given[0] if given else self.params[state.of]  # the operator has checked
         rows, columns = like.shape[-2:]
         return {"vk": (rows, columns), "v": (rows,), "k": (columns,)}[state.axes]
 
@@ -255,7 +257,7 @@ class Run:
         named = {f"{name}_start": self._param(name) for name in self.params}
         named |= found
         names = parameters(start)
-        missing = [s.name for s in self.signature.states if s.name not in self.given]
+        missing = [name for name in self.wanted if name not in self.given]
         if not any(name in missing for name in self.signature.started):
             return found
         rows = [n for n in names if n not in named]
