@@ -35,7 +35,7 @@ def test_roots(name: str, dtype: torch.dtype) -> None:
     found = falling_root(counted, low, high)
     near = 1e-7 if name == "flat" else 8 * torch.finfo(dtype).eps * max(abs(root), 1)
     assert bool(((found - root).abs() <= near).all())
-    assert len(calls) < 90
+    assert len(calls) < (210 if name == "flat" else 90)
 
 
 def test_a_jump_is_found() -> None:
