@@ -25,7 +25,7 @@ Run = Callable[..., Tensor]
 
 @dataclass(frozen=True)
 class Subject:
-    """A compiled rule and float32 arguments for it, random or (``started``) a layer's first ones."""
+    """A compiled rule and float32 arguments: random, or (``started``) those of a layer's start."""
 
     compiled: Compiled
     sizes: Sizes = SIZES

@@ -7,6 +7,8 @@ from mnemic.codegen.torch_printer import print_torch
 
 WIDTH = 96
 
+FUNCTIONS = ("error", "adjoint", "similarity")
+"""Options that name a function of the module."""
 OUTPUT = "y"
 """What a closing calls the output, where it reads anew."""
 
@@ -37,7 +39,7 @@ def _callee(plan: Plan, function: str) -> str:
 
 
 def _option(function: str, name: str, value: Any) -> str:
-    code = isinstance(value, str) and (value.startswith("lambda ") or name in ("error", "adjoint"))
+    code = isinstance(value, str) and (value.startswith("lambda ") or name in FUNCTIONS)
     if code and function != "features":
         return str(value)
     return repr(value).replace("inf", "math.inf") if isinstance(value, tuple) else repr(value)

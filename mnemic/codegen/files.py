@@ -16,9 +16,11 @@ CITED = {
     "error": ("error",),
     "gradient": ("gradient", "moments"),
     "momentum": ("momentum",),
+    "weights": ("weights",),
     "dual": ("dual", "memory"),
     "link": ("link", "memory"),
     "readout": ("read-out",),
+    "kernel": ("kernel",),
 }
 """The parts of a plan, and the equations of the derivation that they compute."""
 

@@ -24,6 +24,18 @@ a = sp.Symbol("a", real=True)
 """one entry of the dual A"""
 x = sp.Symbol("x", real=True)
 """the argument of a feature map, an activation or an f-divergence"""
+s = sp.Symbol("s", real=True)
+"""the product k·q of a kept key and a query, times the memory's scale"""
+d2 = sp.Symbol("d2", nonnegative=True)
+"""‖k − q‖²"""
+kq = sp.Symbol("kq", real=True)
+"""k·q as it is"""
+kk = sp.Symbol("kk", nonnegative=True)
+"""‖k‖² of a kept key"""
+qq = sp.Symbol("qq", nonnegative=True)
+"""‖q‖²"""
+d_k = sp.Symbol("d_k", positive=True)
+"""the size of keys and queries"""
 zeta = sp.Symbol("zeta", real=True)
 """the multiplier of a constraint"""
 nu = sp.Symbol("nu", positive=True)

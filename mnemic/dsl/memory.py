@@ -52,7 +52,12 @@ class Glu(Memory):
 
 
 class Nonparametric(Memory):
-    """Local polynomial regression over the kept pairs: degree 0 is attention, 1 local linear."""
+    """Local polynomial regression over the kept pairs: degree 0 is attention, 1 local linear.
+
+    ``similarity`` w(k, q) ≥ 0 is an expression in ``s`` = scale·k·q (1/√d_k unless told), in
+    ``d2`` = ‖k − q‖² and in coefficients (of the query's token). Degree 0: y = Σ w_i v_i / Σ w_i.
+    Degree 1: the constant a of argmin Σ w_i/max w ½‖v_i − a − B(k_i − q)‖² + ½ ridge ‖B‖².
+    """
 
     kind: Literal["nonparametric"] = "nonparametric"
     similarity: str = "exp(s)"
@@ -62,7 +67,10 @@ class Nonparametric(Memory):
 
 
 class Interpolation(Memory):
-    """Exact kernel regression: y = Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q)."""
+    """Exact kernel regression: y = Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q).
+
+    ``kernel`` is an expression in ``s`` = k·q and in ``d2`` = ‖k − q‖².
+    """
 
     kind: Literal["interpolation"] = "interpolation"
     kernel: str = "exp(s)"

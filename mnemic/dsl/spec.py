@@ -90,6 +90,7 @@ class Spec(Entry):
         """
         optimizer, retention = self.optimizer, self.retention
         limits, memory = retention.constraint, self.memory
+        slopes = getattr(memory, "degree", 0) > 0
         rate = "delta" if optimizer.method == "implicit" else "eta"
         found: tuple[tuple[str, str, object], ...] = (
             (rate, "optimizer.rate", optimizer.rate),
@@ -99,9 +100,10 @@ class Spec(Entry):
             ("phase", "retention.phase", retention.phase),
             ("gamma", "weights.gamma", self.weights.gate),
             ("bonus", "readout.bonus", self.readout.bonus),
+            ("levels", "readout.levels", self.readout.levels),
             ("scale", "retention.constraint.scale", getattr(limits, "scale", None)),
             ("radius", "retention.constraint.radius", getattr(limits, "radius", None)),
-            ("ridge", "memory.ridge", getattr(memory, "ridge", None)),
+            ("ridge", "memory.ridge", getattr(memory, "ridge", None) if slopes else None),
             *((n, f"bias.{n}", c) for n, c in self.bias.coefficients().items()),
             *((n, "retention.global", c) for n, c in retention.global_.coefficients().items()),
             *((n, f"coefficients.{n}", c) for n, c in self.coefficients.items()),

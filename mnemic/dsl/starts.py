@@ -15,6 +15,7 @@ DEFAULTS: dict[str, tuple[str, Start]] = {
     "l2": ("softplus", 0.01),
     "phase": ("identity", (0.0, 0.3)),
     "bonus": ("identity", 1.0),
+    "levels": ("softplus", 1.0),
     "scale": ("softplus", 1.0),
     "radius": ("softplus", 1.0),
 }

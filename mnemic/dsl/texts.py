@@ -16,6 +16,7 @@ from mnemic.dsl.spec import Spec
 from mnemic.errors import Issue, nearest
 
 LOSS_SYMBOLS: Final = frozenset("eyvn")
+PAIR_SYMBOLS: Final = frozenset({"s", "d2"})
 TIME_SYMBOLS: Final = frozenset({"h", "H", "t"})
 UNARY: Final = tuple(name for name, f in FUNCTIONS.items() if f.least == 1)
 NO_ACTIVATION: Final = ("none", "identity")
@@ -71,7 +72,7 @@ def texts(spec: Spec) -> Iterator[Text]:
     yield _loss(spec, coefficients)
     yield from _features(spec)
     for where, memory in memories(spec.memory):
-        yield from _memory(where, memory)
+        yield from _memory(where, memory, coefficients)
     yield from _retention(spec, coefficients)
     yield from _keys(spec, coefficients)
     yield from _coefficients(spec, coefficients)
@@ -115,14 +116,15 @@ def _features(spec: Spec) -> Iterator[Text]:
             yield _of("s", "features.readout.kernel", spec.features.readout.kernel)
 
 
-def _memory(where: str, memory: Memory) -> Iterator[Text]:
+def _memory(where: str, memory: Memory, coefficients: frozenset[str]) -> Iterator[Text]:
     match memory:
         case Mlp() | Glu():
             yield _activation(f"{where}.activation", memory.activation)
         case Nonparametric():
-            yield _of("s", f"{where}.similarity", memory.similarity)
+            symbols = PAIR_SYMBOLS | coefficients
+            yield Text(f"{where}.similarity", memory.similarity, symbols, PAIR_SYMBOLS)
         case Interpolation():
-            yield _of("s", f"{where}.kernel", memory.kernel)
+            yield Text(f"{where}.kernel", memory.kernel, PAIR_SYMBOLS, PAIR_SYMBOLS)
 
 
 def _retention(spec: Spec, coefficients: frozenset[str]) -> Iterator[Text]:

@@ -8,7 +8,7 @@ s > t), reach [..., C], H_0 [..., K, K], symmetric.
 import sys
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -56,6 +56,16 @@ class Matrices:
         of_h = (left.mT @ x + x.mT @ left) / 2
         of_reach = ((x @ self.h) * y).sum(-1)
         return of_key, (answer * seen).tril(), of_h, x * y, of_reach
+
+
+class System(Protocol):
+    """A symmetric positive definite matrix a row, by what it does."""
+
+    def times(self, x: Tensor) -> Tensor:
+        """A x for every row."""
+
+    def diagonal(self) -> Tensor:
+        """The diagonals as rows, above zero."""
 
 
 class _Solution(torch.autograd.Function):
@@ -109,7 +119,7 @@ def ridge_solved(h: Tensor, ridge: Tensor, q: Tensor) -> Tensor:
 # -- the iteration ---------------------------------------------------------------------------
 
 
-def solved(matrices: Matrices, q: Tensor, tolerance: float, iterations: int) -> Tensor:
+def solved(matrices: System, q: Tensor, tolerance: float, iterations: int) -> Tensor:
     """Conjugate gradients preconditioned by the diagonal; rows that are done stand still."""
     rounding = ROUNDINGS * torch.finfo(q.dtype).eps
     size = torch.linalg.vector_norm(q, dim=-1)

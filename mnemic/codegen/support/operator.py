@@ -7,6 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from . import kept
 from .arguments import check, check_params, fail, one_of
 from .reading import Reader, Reading, readable
 from .run import Form, Run, States, parameters
@@ -111,44 +112,47 @@ class Operator:
 
     @property
     def reading(self) -> tuple[str, ...]:
-        """The coefficients that ``read`` takes: those of the read-out, of a link, of a start."""
-        forms = [form for form in (self.reader, self.start) if form is not None]
-        names = {name for form in forms for name in parameters(form)}
+        """The coefficients that ``read`` takes: of the read-out, and of a start that it sees."""
+        names = set(() if self.reader is None else parameters(self.reader))
+        if self.start is not None and names & set(self.signature.started):
+            names |= set(parameters(self.start))
         return tuple(name for name in self.coefficients if name in names)
 
     @property
     def read_states(self) -> tuple[str, ...]:
-        """The carried states that ``read`` looks at."""
-        names = set() if self.reader is None else set(parameters(self.reader))
-        apart = ("position", "angle")
-        return tuple(name for name in self.state if name in names or name in apart)
+        """The carried states that ``read`` looks at, positions and angles too."""
+        seen = () if self.reader is None else parameters(self.reader)
+        return tuple(name for name in self.state if name in (*seen, "position", "angle"))
 
     def read(
         self,
         q: Tensor,
         state: Mapping[str, Tensor],
         *,
-        heads: int | None = None,
-        value_dim: int | None = None,
+        params: Mapping[str, Tensor] | None = None,
+        sizes: tuple[int, int] | None = None,
         **coefficients: Tensor,
     ) -> Tensor:
         """M(W, φ(q)) with the memory as ``state`` has it: nothing is written, and nothing decays.
 
         q [B, T, heads, d_k], every token of which sees the same memory; coefficients as
-        ``rule.reading`` names them; ``heads`` H and ``value_dim`` d_v where the state is empty.
-        Returns [B, T, heads, d_v]. Raises ``ArgumentError`` for what does not fit, and where the
-        rule's read-out cannot be told from its write.
+        ``rule.reading`` names them; ``params`` as in a call, and ``sizes`` (H, d_v), where the
+        state is empty. Returns [B, T, heads, d_v]. Raises ``ArgumentError`` for what does not
+        fit, and where the rule's read-out cannot be told from its write.
         """
         if self.reader is None:
             raise fail(self.signature, "read: this rule is read only as it is written")
         self._check_state(state)
         given = readable(
-            self.signature, q, state, heads, value_dim, coefficients, self.reading
+            self.signature, q, state, sizes, params or {}, coefficients, self.reading
         )  # fmt: skip
         if q.dtype in (torch.float16, torch.bfloat16):
             given = {name: x.float() for name, x in given.items()}
-        kept = {name: x for name, x in state.items() if name in self.read_states}
-        return _Call(self, "auto", None).read(self.reader, given, kept).to(q.dtype)
+        return (
+            _Call(self, "auto", None, params or {})
+            .read(self.reader, given, dict(state))
+            .to(q.dtype)
+        )
 
     def _check_state(self, state: Mapping[str, Tensor] | None) -> None:
         names = tuple(s.name for s in self.signature.states)
@@ -183,7 +187,7 @@ class _Call:
             out, final = self.batch(piece, own)
             outs.append(out)
             finals.append(final)
-        return torch.cat(outs, 1), _joined(finals)
+        return torch.cat(outs, 1), kept.joined(self.signature, finals)
 
     def masked(
         self, vectors: dict[str, Tensor], state: States, mask: Tensor
@@ -199,20 +203,29 @@ class _Call:
             whole = out.new_zeros(1, mask.shape[1], *out.shape[2:])
             outs.append(whole.index_copy(1, index, out))
             finals.append(final)
-        return torch.cat(outs), _joined(finals)
+        return torch.cat(outs), kept.joined(self.signature, finals)
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
-        """A plain batch; where positions differ, rows are run apart."""
+        """A plain batch; where positions differ, rows of one position are run together."""
         if not _apart(state):
             return Run(self, vectors, state).result()
-        runs = [self.batch(*piece) for piece in _by_row(vectors, state)]
-        return torch.cat([out for out, _ in runs]), _joined([final for _, final in runs])
+        outs, finals, order = [], [], []
+        for rows, piece, own in _by_position(vectors, state):
+            out, final = Run(self, piece, own).result()
+            outs.append(out)
+            finals.append(final)
+            order.append(rows)
+        back = torch.argsort(torch.cat(order))
+        joined = kept.joined(self.signature, finals)
+        return torch.cat(outs)[back], {name: x[back] for name, x in joined.items()}
 
     def read(self, reader: Reader, vectors: dict[str, Tensor], state: States) -> Tensor:
         """The read-out of a state, batches and rows as in ``batch``."""
         if not _apart(state):
             return Reading(self, reader, vectors, state).read()
-        return torch.cat([self.read(reader, *piece) for piece in _by_row(vectors, state)])
+        pieces = list(_by_position(vectors, state))
+        outs = [Reading(self, reader, piece, own).read() for _, piece, own in pieces]
+        return torch.cat(outs)[torch.argsort(torch.cat([rows for rows, _, _ in pieces]))]
 
 
 def _apart(state: States) -> bool:
@@ -221,14 +234,10 @@ def _apart(state: States) -> bool:
     return position is not None and position.unique().numel() > 1
 
 
-def _by_row(
+def _by_position(
     vectors: dict[str, Tensor], state: States
-) -> Iterator[tuple[dict[str, Tensor], States]]:
-    """Each row of a batch by itself."""
-    for row in range(vectors["q"].shape[0]):
-        piece = {name: x[row : row + 1] for name, x in vectors.items()}
-        yield piece, {name: x[row : row + 1] for name, x in state.items()}
-
-
-def _joined(states: list[States]) -> States:
-    return {name: torch.cat([s[name] for s in states]) for name in states[0]}
+) -> Iterator[tuple[Tensor, dict[str, Tensor], States]]:
+    """The rows of a batch that stand at one position: their numbers, arguments and states."""
+    for position in state["position"].unique():
+        rows = (state["position"] == position).nonzero()[:, 0]
+        yield rows, {n: x[rows] for n, x in vectors.items()}, {n: x[rows] for n, x in state.items()}

@@ -5,7 +5,15 @@ from .conjugate import cholesky_rows as cholesky_rows
 from .conjugate import conjugated as conjugated
 from .conjugate import ridge_solved as ridge_solved
 from .features import features as features
+from .interpolation import *  # noqa: F403
+from .kept import append as append
+from .kept import append_rows as append_rows
+from .kept import recent as recent
+from .kept_attention import *  # noqa: F403
+from .kernels import *  # noqa: F403
+from .levels import *  # noqa: F403
 from .links import *  # noqa: F403
+from .local import *  # noqa: F403
 from .matrices import *  # noqa: F403
 from .moments import *  # noqa: F403
 from .residuals import residual as residual

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from . import positions
+from . import kept, positions
 from .arguments import check_masks, fail
 from .vectors import States
 
@@ -25,6 +25,10 @@ class SequenceLayer(nn.Module):
 
     def arguments(self, x: Tensor) -> States:
         """What the rule takes of a sequence from its start, x [B, T, dim]."""
+        raise NotImplementedError
+
+    def params(self) -> States:
+        """What a deep memory starts from, by the names of its matrices, [H, rows, columns]."""
         raise NotImplementedError
 
     @property
@@ -95,6 +99,5 @@ class SequenceLayer(nn.Module):
         for i, (low, high) in enumerate(pairwise(ends)):
             own = {name: s[i : i + 1] for name, s in state.items()}
             found.append(self.rows(x[:, low:high], own, None, form))
-        names = found[0][1]
-        after = {name: torch.cat([states[name] for _, states in found]) for name in names}
+        after = kept.joined(self.rule.signature, [states for _, states in found])
         return torch.cat([y for y, _ in found], 1), after

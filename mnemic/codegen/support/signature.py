@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 Axes = str
 """Axes after [B, T, H]: ``""``, ``"k"`` (d_k), ``"K"`` (D features), ``"v"``, ``"c"``, ``"s"``
-(slots)."""
+(slots), ``"l"`` (levels)."""
 
 
 @dataclass(frozen=True)
@@ -20,24 +20,39 @@ class Coefficient:
     """Whether each of several steps a token has its own."""
 
     def __str__(self) -> str:
-        last = {"": "", "k": ", d_k", "K": ", D", "v": ", d_v", "c": ", c", "s": ", m"}[self.axes]
+        last = {"": "", "k": ", d_k", "K": ", D", "v": ", d_v", "c": ", c", "s": ", m", "l": ", L"}[
+            self.axes
+        ]
         shape = f"[B, T, H{last}]"
         return f"{self.name} {shape}: {self.meaning}, in [{self.low:g}, {self.high:g}]"
 
 
 @dataclass(frozen=True)
 class State:
-    """One carried state: its name, its axes after [B, H], and what it is."""
+    """One carried state: its name, its axes after [B, H], and what it is.
+
+    An axis ``n`` counts kept pairs: such a state grows with the sequence. Where the rows of a batch
+    kept different numbers, the first min(position·steps, span − 1) of each row are its own and the
+    rest is padding.
+    """
 
     name: str
     axes: str
     meaning: str
     identity: float = 0.0
-    """Its start as a multiple of the unit matrix (zero elsewhere)."""
+    """Its start as a multiple of the unit matrix (zero elsewhere); what a kept number is where it
+    is missing."""
     begins: bool = False
     """Whether it starts at its parameter (the dual of a deep memory)."""
+    side: str = ""
+    """The hidden width that its rows have in place of d_v."""
     of: str = ""
     """The parameter that it goes with: its shape is that matrix's, or of its rows or columns."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether the state has an entry for each kept pair."""
+        return "n" in self.axes and set(self.axes) <= set("nkv")
 
 
 @dataclass(frozen=True)
@@ -81,9 +96,12 @@ class Signature:
     """Whether d_k = d_v is needed (a residual)."""
     phase: bool = False
     chunk: int = 64
+    """Rows a chunk; 0 takes all that there are at once."""
     least_chunk: int = 1
     slots: int = 0
     """Slots m between keys and values, in which the write keys live."""
+    levels: int = 0
+    """Levels L of the Fenwick tree whose buckets are read apart; 0 for one memory."""
     params: tuple[Parameter, ...] = ()
     """What a deep memory starts from."""
     widths: tuple[tuple[str, float], ...] = ()
@@ -92,3 +110,5 @@ class Signature:
     """States that ``start`` gives."""
     features: str = "d"
     """D as an expression of d = d_k."""
+    span: int = 0
+    """The window c of kept pairs, of which c − 1 are carried; 0 keeps them all."""

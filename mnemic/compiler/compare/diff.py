@@ -64,7 +64,8 @@ def diff(a: Rule, b: Rule, *, seconds: float = SECONDS) -> Difference:
 
 
 def _differing(a: dict[str, str], b: dict[str, str]) -> tuple[Row, ...]:
-    return tuple(Row(name, a[name], b[name]) for name in a if a[name] != b[name])
+    pairs = {name: (a.get(name, "none"), b.get(name, "none")) for name in (*a, *b)}
+    return tuple(Row(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1])
 
 
 def _structure(a: Rule, b: Rule) -> tuple[Row, ...]:

@@ -8,6 +8,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import COLUMNS, PARAMETERS, Coordinates, matrix
+from mnemic.compiler.compare.fits import fitted
 from mnemic.compiler.compare.form import HOLDERS, Form, State, tidy_entry
 from mnemic.compiler.compare.functions import GROUP, OWN, error_function, one_spelling
 from mnemic.compiler.compare.gradients import Matrix, Writer, headed, product
@@ -27,6 +28,8 @@ class Ones(Coordinates):
 
 def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
     """The rule as entries; terms alone where its memory is not W φ."""
+    if rule.fit is not None:
+        return fitted(rule, values)
     if rule.structure.missing is not None and rule.moments is None:
         return _terms(rule, values)
     writer = Writer(rule, Coordinates(rule, values))
@@ -34,7 +37,7 @@ def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
     functions = {**dict(form.functions), **writer.functions}
     form = Form(
         form.states, form.output, tuple(writer.wholes), tuple(sorted(functions.items())),
-        tuple(sorted((*linear_tags(rule), *feature_functions(rule)))),
+        tuple(sorted((*linear_tags(rule, values), *feature_functions(rule)))),
         tuple(sorted(writer.at.inputs, key=str)), PARAMETERS,
     )  # fmt: skip
     return form.mapped(tidy_entry)
@@ -78,7 +81,11 @@ def _read(writer: Writer, step: Recurrence, queries: list[Any]) -> tuple[list[An
     output, _ = headed(writer, raw, plain, "_read")
     if rule.problem.scalar("bonus") is not None:
         output = _with_bonus(writer, output, queries)
-    return _normalised(writer, output, queries)
+    output, total = _normalised(writer, output, queries)
+    if rule.levels:  # what weighs which is told by a tag
+        weight = at.at(rule.problem.value("levels"), 0, 0)
+        output = [weight * y for y in output]
+    return output, total
 
 
 def _with_bonus(writer: Writer, output: list[Any], queries: list[Any]) -> list[Any]:

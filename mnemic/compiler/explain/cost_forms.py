@@ -3,7 +3,9 @@
 from typing import Any
 
 import sympy as sp
+from sympy.codegen.cfunctions import log2
 
+from mnemic.compiler.explain.cost_kernels import kept_decoding, kept_state, kept_training
 from mnemic.compiler.rule import Moments, Rule
 from mnemic.dsl.memory import Glu, Mlp
 
@@ -15,8 +17,13 @@ ZERO = sp.Integer(0)
 
 def state_size(rule: Rule) -> Any:
     """Numbers carried from one token to the next."""
-    if rule.structure.kind in ("nonparametric", "kernelised"):
-        return (C if rule.window > 1 else T) * (K + V)
+    if rule.kernels is not None:
+        return kept_state(rule)
+    if rule.fit is not None:
+        count = C - 1 if rule.window > 1 else T
+        each = K + V + (1 if rule.decay != 1 else 0)
+        factor = T**2 if _interpolates(rule) else 0
+        return count * each + factor
     if rule.moments is not None:
         return D**2 + D * V
     memory = matrix(rule)
@@ -25,7 +32,13 @@ def state_size(rule: Rule) -> Any:
     spec = rule.problem.spec
     normaliser = {"none": 0, "sum": D, "max1": D + 1}[spec.readout.normalizer]
     slots = K * D if slotted(rule) else 0
+    copies = copies * buckets(rule)
     return copies * memory + tail + normaliser + slots + (K if rule.phase else 0)
+
+
+def buckets(rule: Rule) -> Any:
+    """Memories that hold the past: one a level of the tree, or one."""
+    return log2(T) if rule.levels else sp.Integer(1)
 
 
 def matrix(rule: Rule) -> Any:
@@ -54,10 +67,9 @@ def train(rule: Rule) -> tuple[Any, Any]:
     """Forward FLOPs a token, and the bytes moved beyond q, k, v and y."""
     kind = rule.structure.kind
     if kind == "nonparametric":
-        return _attention(rule), ZERO
-    if kind == "kernelised":
-        solve = ZERO if rule.error.constant else _attention(rule)
-        return _attention(rule) + solve, ZERO
+        return _fitted(rule), ZERO
+    if rule.kernels is not None:
+        return kept_training(rule), ZERO
     states = S * state_size(rule) / B
     if rule.moments is not None:
         return _second_order(rule), states
@@ -66,7 +78,32 @@ def train(rule: Rule) -> tuple[Any, Any]:
     if deep(rule):
         return _deep(rule), states
     flops = _chunked(rule)
+    if rule.levels:
+        flops += _every_bucket(rule)
     return flops + (flops.subs(V, K) if slotted(rule) else 0), states
+
+
+def _interpolates(rule: Rule) -> bool:
+    return rule.fit is not None and rule.fit.kind == "interpolation"
+
+
+def _iterations(rule: Rule) -> int:
+    solver = rule.problem.spec.optimizer.solver
+    return 0 if solver.kind == "cholesky" else solver.iterations
+
+
+def _fitted(rule: Rule) -> Any:
+    """Attention; for a line two more products an iteration, or a system formed and solved."""
+    assert rule.fit is not None
+    if rule.fit.kind == "interpolation":
+        return 2 * T * K + 2 * T * V + T**2 + T**2 / 3
+    once = _attention(rule)
+    if rule.fit.kind == "mean":
+        return once
+    product = once.subs({K: 2 * K, V: 0})
+    if steps := _iterations(rule):
+        return 2 * once + steps * product
+    return 2 * once + K * product / 2 + sp.Rational(2, 3) * K**3
 
 
 def _attention(rule: Rule) -> Any:
@@ -86,6 +123,14 @@ def _chunked(rule: Rule) -> Any:
         return 6 * whole + 2 * width + momentum + _link(rule)
     keys = C if rule.shared_rows else N
     return keys * (4 * whole + 4 * width) + 2 * whole + momentum
+
+
+def _every_bucket(rule: Rule) -> Any:
+    """Each row reads every bucket; a transition that is no decay takes each through a matrix."""
+    read = 2 * (buckets(rule) - 1) * matrix(rule)
+    if rule.error.constant:
+        return read
+    return read + 2 * D**2 + 2 * buckets(rule) * D * matrix(rule) / B + 2 * B * (D + B)
 
 
 def _link(rule: Rule) -> Any:
@@ -115,10 +160,10 @@ def _second_order(rule: Rule) -> Any:
 
 def decode_flops(rule: Rule) -> Any:
     """FLOPs of one token of the recurrence."""
-    kind = rule.structure.kind
-    if kind in ("nonparametric", "kernelised"):
-        once = 2 * state_size(rule)
-        return once if kind == "nonparametric" or rule.error.constant else 2 * once
+    if rule.fit is not None:
+        return _decoded(rule)
+    if rule.kernels is not None:
+        return kept_decoding(rule)
     whole = matrix(rule)
     if rule.moments is not None:
         solve = N * 2 * D**2 if rule.moments.steps else _solve_once(rule.moments)
@@ -130,7 +175,20 @@ def decode_flops(rule: Rule) -> Any:
     decay = whole if rule.decay != 1 or rule.row_decay != 1 else ZERO
     momentum = 2 * whole if rule.momentum is not None else ZERO
     flops = keys * each + 2 * whole + decay + momentum + _link(rule)
+    flops = flops * buckets(rule)
     return flops + (flops.subs(V, K) if slotted(rule) else 0)
+
+
+def _decoded(rule: Rule) -> Any:
+    """One query: every kept pair read, and what is solved."""
+    assert rule.fit is not None
+    count = C if rule.window > 1 else T
+    if rule.fit.kind == "interpolation":
+        return 2 * T**2 + 4 * T * K + 4 * T * V
+    once = 2 * count * (K + V)
+    if rule.fit.kind == "mean":
+        return once
+    return 2 * once + 2 * count * K**2 + sp.Rational(2, 3) * K**3
 
 
 def _solve_once(moments: Moments) -> Any:
@@ -141,13 +199,17 @@ def _solve_once(moments: Moments) -> Any:
 def notes(rule: Rule) -> tuple[str, ...]:
     """What the expressions leave out."""
     found = []
+    if rule.kernels is not None or (rule.fit is not None and rule.window == 1):
+        found.append("the state grows with T" + (", as T²" if _interpolates(rule) else ""))
+    if rule.fit is not None and rule.fit.kind == "linear" and _iterations(rule):
+        found.append("every iteration of the conjugate gradients is counted; most end sooner")
     if any(s.per == "key" and s.name == "alpha" for s in rule.scalars):
         found.append("a channel decay adds (b/16)·D exponentials a token inside a chunk")
-    if rule.structure.kind == "residual":
+    if rule.structure.algebra == "residual":
         found.append("the residuals' system is counted as the delta rule's; sweeps repeat it")
     if rule.moments is not None and rule.moments.iterations:
         found.append("n is the most iterations of conjugate gradients; a chunk takes what it needs")
-    if rule.structure.kind == "sequential":
+    if rule.structure.algebra == "sequential":
         found.append("training runs the recurrence: T steps one after another")
     if rule.retained.link.expr is None and not rule.retained.link.identity:
         found.append("each entry of the link is a root found numerically")

@@ -5,12 +5,13 @@ from typing import Any
 
 import sympy as sp
 
+from mnemic.compiler.explain import printing
 from mnemic.compiler.explain.cost import Cost, cost
 from mnemic.compiler.explain.equations import Equation, equations
 from mnemic.compiler.explain.spans import ranges, span
 from mnemic.compiler.explain.stability import Stability, stability, warnings
 from mnemic.compiler.problem import Scalar
-from mnemic.compiler.rule import Derived, Rule
+from mnemic.compiler.rule import Derived, Fit, Rule
 
 SHAPES = {
     "head": "[B, T, H]", "key": "[B, T, H, D]", "value": "[B, T, H, d_v]",
@@ -76,6 +77,8 @@ def statement(rule: Rule) -> str:
     """The problem in one line."""
     spec = rule.problem.spec
     window = spec.window
+    if rule.fit is not None:
+        return _fitted(rule, rule.fit)
     plain = type(spec.weights).word() == "uniform"
     one = "ℓ(W; kᵢ, vᵢ)" if plain else "γᵢ ℓ(W; kᵢ, vᵢ)"
     if window == 1:
@@ -92,9 +95,21 @@ def statement(rule: Rule) -> str:
     return f"minimise {data} over W, {kept} ({spec.retention.view}), by {spec.optimizer.method}"
 
 
+def _fitted(rule: Rule, fit: Fit) -> str:
+    """The problem of a fit over kept pairs."""
+    if fit.kind == "interpolation":
+        ridge = f" + ½ {printing.text(fit.ridge, {})} ‖W‖²" if fit.ridge != 0 else ""
+        return f"minimise Σ_(i≤t) ℓ(W φ(kᵢ), vᵢ){ridge} over W, φ known by its kernel"
+    data = "Σ_(i≤t)" if rule.window == 1 else f"Σ_(i=t−{rule.window - 1}..t)"
+    over = "constants m" if fit.kind == "mean" else "m(k) = a + B (k − qₜ), a ridge on B"
+    return f"minimise {data} wᵢ ℓ(m(kᵢ), vᵢ) over {over}, anew at every query qₜ"
+
+
 def remarks(rule: Rule) -> tuple[str, ...]:
     """What the equations alone do not tell."""
     found = []
+    if rule.fit is not None:
+        return (_growth(rule),)
     keys, optimizer = rule.problem.keys, rule.problem.spec.optimizer
     if keys["predict"] != keys["erase"] and not rule.error.constant:
         found.append("Predict and erase keys differ: no loss has this gradient.")
@@ -107,9 +122,22 @@ def remarks(rule: Rule) -> tuple[str, ...]:
         found.append(f"Prediction to memory is repeated {optimizer.inner_steps} times a token.")
     if rule.phase:
         found.append("φ turns each key channel as a pair, by the running sum of the phase.")
+    if rule.levels:
+        found.append(
+            f"{rule.levels} levels hold {2 ** (rule.levels - 1)} tokens of a document, in as many "
+            "memories as their number has binary digits."
+        )
     if rule.error.uses_norm:
         found.append("The norm couples the coordinates of the error.")
     return tuple(found)
+
+
+def _growth(rule: Rule) -> str:
+    """How the state of kept pairs grows."""
+    if rule.window > 1:
+        return f"The state is the last {rule.window - 1} pairs."
+    square = rule.fit is not None and rule.fit.kind == "interpolation"
+    return "The state grows with the sequence" + (", as its square." if square else ".")
 
 
 def approximations(rule: Rule) -> tuple[str, ...]:
@@ -121,6 +149,10 @@ def approximations(rule: Rule) -> tuple[str, ...]:
     smooth = getattr(spec.bias, "smooth", None)
     if smooth is not None:
         found.append(f"smoothing: tanh({smooth:g}·x) for sign(x)")
+    solver = spec.optimizer.solver
+    if rule.fit is not None and rule.fit.kind == "linear" and solver.kind != "cholesky":
+        found.append(f"conjugate gradients in the chunk form, to a relative residual of "
+                     f"{solver.tolerance:g} in at most {solver.iterations} steps")  # fmt: skip
     word = type(spec.features).word()
     if word == "random":
         found.append(f"finite features: {getattr(spec.features, 'features', '')} random features "
@@ -148,6 +180,8 @@ def _argument(rule: Rule, scalar: Scalar, spans: dict[Any, list[float]]) -> Argu
     shape = SHAPES[scalar.per]
     if scalar.name == "gamma" and rule.gamma == "window" and rule.window > 1:
         shape = f"[B, T, H, {rule.window}]"
+    if scalar.name == "levels" and rule.levels:
+        shape = f"[B, T, H, {rule.levels}]"
     if micro > 1 and scalar.name in ("eta", "delta"):
         shape = shape.replace("T, ", f"T, {micro}, ")
     if scalar.argument is None:

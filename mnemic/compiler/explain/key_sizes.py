@@ -15,8 +15,6 @@ from mnemic.compiler.symbolic import read
 
 HEAD = 64
 """Channels of a key where the block does not say."""
-SQUARE = sp.Symbol("s", nonnegative=True)
-"""‖x‖² of a key."""
 PARTS = 120
 """Sizes of a coordinate that an elementwise map is tried at."""
 
@@ -106,8 +104,11 @@ def _squared_norm(rule: Rule, unit: bool) -> float:
     """sup ‖φ(k)‖² over unit keys, or over all of them."""
     expr = rule.problem.features
     size = rule.problem.spec.block.key_dim or HEAD
+    if rule.kernels is not None:
+        return _by_norm(rule.kernels.predict.expr, sym.s, unit)
     if expr is None:
-        return _by_norm(rule, unit)
+        told = rule.problem.spec.features.largest
+        return math.inf if told is None else _by_norm(read(told, {"s": sym.s}), sym.s, unit)
     if expr == sym.x:
         return 1.0 if unit else math.inf
     at = sampler(expr, [sym.x])
@@ -138,12 +139,9 @@ def _everywhere(at: Callable[..., float | None], size: int) -> float:
     return math.inf if math.isinf(far) or far > 2 * near else size * max(near, far)
 
 
-def _by_norm(rule: Rule, unit: bool) -> float:
-    """The map's own bound, at ‖x‖² = 1 or far out."""
-    told = rule.problem.spec.features.largest
-    if told is None:
-        return math.inf
-    at = sampler(read(told, {"s": SQUARE}), [SQUARE])
+def _by_norm(largest: Any, square: Any, unit: bool) -> float:
+    """The map's own bound in ‖x‖² (a kernel's value at x·x), at one or far out."""
+    at = sampler(largest, [square])
     near, far = (at(s) for s in (1.0, 1e6))
     if near is None or (not unit and (far is None or far > near)):
         return math.inf

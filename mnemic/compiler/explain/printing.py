@@ -24,11 +24,13 @@ LATEX = {
 }  # fmt: skip
 TEXT = {
     sym.y: "ŷ", sym.v: "v", sym.e: "(ŷ − v)", sym.n: "‖ŷ − v‖", sym.kappa: "‖φ‖²", sym.w: "w",
-    sym.a: "a", sym.zeta: "ζ", sym.nu: "ν",
+    sym.a: "a", sym.zeta: "ζ", sym.nu: "ν", sym.d2: "d²", sym.kq: "kᵀq", sym.kk: "‖k‖²",
+    sym.qq: "‖q‖²",
 }  # fmt: skip
 TEX = {
     sym.y: r"\hat y", sym.v: "v", sym.e: r"(\hat y - v)", sym.n: r"\lVert\hat y - v\rVert",
     sym.kappa: r"\lVert\phi\rVert^2", sym.w: "w", sym.a: "a", sym.zeta: r"\zeta", sym.nu: r"\nu",
+    sym.d2: "d^2", sym.kq: r"k^\top q", sym.kk: r"\lVert k\rVert^2", sym.qq: r"\lVert q\rVert^2",
 }  # fmt: skip
 STEPLESS = {HEAD, HEADS, TIME}
 SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")

@@ -11,9 +11,18 @@ from mnemic.compiler.explain import contraction, placing
 from mnemic.compiler.explain.key_sizes import key_size, product_name, product_symbol
 from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.explain.spans import INFINITE, ranges
+from mnemic.compiler.kernelised import folded
 from mnemic.compiler.rule import Rule
 
 Place = Literal["inside", "on", "outside", "unknown"]
+
+SIGNED = {
+    "mean": "The similarity can be negative: weights whose sum comes near zero let y grow without "
+    "bound.",
+    "interpolation": "The kernel can be negative: where its matrix is not positive definite, the "
+    "operator stops with an error.",
+}
+"""What a fit risks whose weights change sign."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,9 @@ class Stability:
 
 def stability(rule: Rule) -> Stability:
     """The bound of a rule, and where its coefficients and keys stand to it."""
+    if rule.fit is not None:
+        return _of_fit(rule)
+    rule = folded(rule)
     return _growing(rule) or _of_steps(rule)
 
 
@@ -53,6 +65,14 @@ def warnings(rule: Rule) -> tuple[str, ...]:
     told, missing = stability(rule).warning, rule.structure.missing
     capital = None if missing is None else f"{missing[0].upper()}{missing[1:]}."
     return tuple(line for line in (told, capital) if line is not None)
+
+
+def _of_fit(rule: Rule) -> Stability:
+    assert rule.fit is not None
+    known = Stability("always", None, "A fit over kept pairs has no step size.", "inside")
+    if rule.fit.similarity.sign != "any":
+        return known
+    return replace(known, place="unknown", warning=SIGNED[rule.fit.kind])
 
 
 # -- what no step size mends -------------------------------------------------------------------
@@ -95,6 +115,9 @@ def _of_steps(rule: Rule) -> Stability:
                          f"({rule.applied.kind}), its size is not the error's.")  # fmt: skip
     if not linear:
         return _deep(rule)
+    if rule.kernels is not None and rule.kernels.predict.normalised:
+        return Stability("open", None, "No bound is derived: what is erased is a mean of what was "
+                         "written.")  # fmt: skip
     if spec.optimizer.rate.normalized:
         return Stability("always", None, "The normalised rate η/(1 + η ℓ″‖φ‖²) keeps every step "
                          "a contraction.", "inside")  # fmt: skip

@@ -2,7 +2,7 @@
 
 It reads the spec, not the derived rule: G_t is autograd's gradient of the summed loss of the
 window at W_ref, and the retention is minimised numerically. One head of one sequence at a time;
-no phase, bonus, normaliser or slots, and no deep memory.
+no phase, bonus, normaliser or slots. Memories with layers, O or norms go through ``stated_deep``.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mnemic.compiler.oracle.stated_retention import diverge, dual_of, resting, retain
+from mnemic.compiler.oracle import stated_deep, stated_local
+from mnemic.compiler.oracle.stated_network import has_layers, intervals
+from mnemic.compiler.oracle.stated_retention import (
+    decays_only,
+    diverge,
+    dual_of,
+    plain,
+    resting,
+    retain,
+)
 from mnemic.compiler.oracle.stated_steps import Pair, gradient, past_solution, predict, whole_step
 from mnemic.compiler.oracle.stated_tokens import Token, tokens
 from mnemic.compiler.oracle.statement import tensor
@@ -35,37 +44,101 @@ class Memory:
 
 
 def stated(
-    problem: Problem, q: Tensor, k: Tensor, v: Tensor, coefficients: Mapping[str, Tensor]
-) -> Tensor:
-    """The outputs [B, T, H, d_v]; raises Unstated for what it does not speak."""
+    problem: Problem, q: Tensor, k: Tensor, v: Tensor, coefficients: Mapping[str, Tensor],
+    params: Mapping[str, Tensor] | None = None,
+) -> Tensor:  # fmt: skip
+    """The outputs [B, T, H, d_v]; raises Unstated for what it does not speak.
+
+    ``params`` are the initial duals of a memory with layers, name → [H, rows, columns].
+    """
     spec = problem.spec
     if missing := unspoken(spec):
         raise Unstated(missing)
+    if has_layers(spec):
+        return stated_layers(problem, q, k, v, coefficients, params)[0]
     batch, _, heads = q.shape[:3]
 
+    run = _levelled if "levels" in spec.named_coefficients() else _lane
+
     def lane(b: int, h: int) -> Tensor:
-        return _lane(spec, tokens(problem, q, k, v, coefficients, b, h))
+        sequence = tokens(problem, q, k, v, coefficients, b, h)
+        return (
+            run(spec, sequence) if problem.similarity is None else stated_local.lane(spec, sequence)
+        )
 
     return torch.stack([torch.stack([lane(b, h) for h in range(heads)], 1) for b in range(batch)])
 
 
+def stated_layers(
+    problem: Problem, q: Tensor, k: Tensor, v: Tensor, coefficients: Mapping[str, Tensor],
+    params: Mapping[str, Tensor] | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:  # fmt: skip
+    """The same for a memory with layers, O or norms, and its last state, name → [B, H, …].
+
+    State: ``W1`` and its dual ``A1``, ``S1`` (or the steps gathered since O was last used), the
+    last chunk end's ``anchor1``, and so on for every matrix; without numbers for a linear memory.
+    Differentiable in every argument, except where the retention is minimised numerically.
+    """
+    spec = problem.spec
+    if missing := unspoken(spec):
+        raise Unstated(missing)
+    wanted = [q, k, v, *coefficients.values(), *(params or {}).values()]
+    if not stated_deep.differentiable(spec) and any(x.requires_grad for x in wanted):
+        raise Unstated("gradients through a retention that is minimised numerically")
+    (batch, _, heads, _), found = q.shape, []
+    for b in range(batch):
+        for h in range(heads):
+            sequence = tokens(problem, q, k, v, coefficients, b, h)
+            found.append(stated_deep.lane(spec, sequence, _duals(spec, sequence, params, h)))
+    out = torch.stack([y for y, _ in found], 1)
+    state = {n: _by_head(torch.stack([s[n] for _, s in found]), heads) for n in found[0][1]}
+    return _by_head(out.movedim(0, 1), heads).movedim(1, 2), state
+
+
+def _by_head(lanes: Tensor, heads: int) -> Tensor:
+    """[B·H, …] as [B, H, …]."""
+    return lanes.reshape(-1, heads, *lanes.shape[1:])
+
+
+def _duals(
+    spec: Spec, sequence: list[list[Token]], params: Mapping[str, Tensor] | None, head: int
+) -> dict[str, Tensor]:
+    """A_0 of one head; a linear memory may begin at zero."""
+    pair, given, wanted = sequence[0][0].pair, params or {}, intervals(spec)
+    if len(wanted) == 1 and not given:
+        zero = torch.zeros(len(pair.value), len(pair.write), dtype=torch.float64)
+        return dict.fromkeys(wanted, zero)
+    missing = wanted.keys() - given.keys()
+    if missing:
+        raise ValueError(f"params: missing {', '.join(sorted(missing))}")
+    return {name: given[name][head] for name in wanted}
+
+
 def unspoken(spec: Spec) -> str | None:
     """What of the spec this oracle does not speak."""
-    memory, optimizer = type(spec.memory).word(), spec.optimizer
+    optimizer = spec.optimizer
     told = {
-        f"a memory of the kind '{memory}'": memory not in ("linear", "diagonal")
-        and getattr(spec.memory, "depth", 2) != 1,
-        "a kernel without a finite map": not spec.features.finite,
+        "layers behind a kernel": not spec.features.finite and has_layers(spec),
+        "a whole step behind a kernel": not spec.features.finite
+        and optimizer.method in ("implicit", "flow"),
+        "rows of weights over their sums": _over_sums(spec),
         "slots": getattr(spec.memory, "slots", None) is not None,
         "a phase": spec.retention.phase is not None,
         "a bonus": spec.readout.bonus is not None,
         "a normaliser": spec.readout.normalizer != "none" or optimizer.rate.normalized,
         "a smooth stand-in": getattr(spec.bias, "smooth", None) is not None,
         "an infinite rate": optimizer.rate.value == float("inf"),
-        f"the method '{optimizer.method}'": optimizer.method in ("muon", "adam", "nonparametric"),
-        "a renormalised memory": spec.retention.normalize != "none",
+        f"the method '{optimizer.method}'": optimizer.method == "adam",
     }
-    return next((what for what, holds in told.items() if holds), None)
+    missing = next((what for what, holds in told.items() if holds), None)
+    return stated_deep.unspoken(spec) if missing is None and has_layers(spec) else missing
+
+
+def _over_sums(spec: Spec) -> bool:
+    """Whether a kernel's weights are divided by their sum."""
+    entry = spec.features
+    read = getattr(entry, "readout", None) or entry
+    return "row" in (getattr(entry, "normalise", "none"), getattr(read, "normalise", "none"))
 
 
 def _lane(spec: Spec, sequence: list[list[Token]]) -> Tensor:
@@ -80,6 +153,27 @@ def _lane(spec: Spec, sequence: list[list[Token]]) -> Tensor:
         if (t + 1) % spec.optimizer.anchor.chunk == 0:
             memory = replace(memory, anchor=memory.matrix, dual=_remirrored(spec, memory))
     return torch.stack(rows)
+
+
+def _levelled(spec: Spec, sequence: list[list[Token]]) -> Tensor:
+    """The same where each token's write is weighed by its level: a memory a token.
+
+    A step is affine in the memory, so a share of it goes on as step(W) − step(0).
+    """
+    first = sequence[0][0]
+    nothing, shares, rows = _start(spec, first), list[Tensor](), []
+    for t, (token,) in enumerate(sequence):
+        own = learn(spec, nothing, token, decays=True).matrix
+        steps = (learn(spec, _from(nothing, w), token, decays=True).matrix for w in shares)
+        shares = [*(w - own for w in steps), own]
+        weights = token.names["levels"].expand(spec.readout.max_levels)
+        seen = [weights[(s ^ t).bit_length()] * w for s, w in enumerate(shares)]
+        rows.append(predict(spec, torch.stack(seen).sum(0), token.query))
+    return torch.stack(rows)
+
+
+def _from(nothing: Memory, matrix: Tensor) -> Memory:
+    return replace(nothing, matrix=matrix, dual=matrix)
 
 
 def _start(spec: Spec, token: Token) -> Memory:
@@ -130,13 +224,14 @@ def _inner(spec: Spec, memory: Memory, token: Token, *, decays: bool) -> Memory:
     dual = decay * memory.dual + step
     if spec.retention.local.divergence is not None:
         matrix = diverge(spec, step, decay * memory.matrix, names)
-    elif _plain(spec):
+    elif plain(spec):
         matrix = dual
     else:
         matrix = retain(spec, dual, names.get("eta", one), names)
     new = replace(memory, matrix=matrix, dual=dual, momentum=momentum)
-    token_anchor = spec.optimizer.anchor.chunk == 1
-    return replace(new, dual=_remirrored(spec, new)) if token_anchor else new
+    if spec.optimizer.anchor.chunk == 1 or decays_only(spec, names.get("eta", one), names):
+        return replace(new, dual=_remirrored(spec, new))
+    return new
 
 
 def _reference(spec: Spec, memory: Memory, token: Token, decay: Tensor) -> Tensor:
@@ -144,15 +239,6 @@ def _reference(spec: Spec, memory: Memory, token: Token, decay: Tensor) -> Tenso
         return memory.anchor
     if spec.retention.order == "after":
         return memory.matrix
-    if _plain(spec) or spec.retention.local.divergence is not None:
+    if plain(spec) or spec.retention.local.divergence is not None:
         return decay * memory.matrix
     return retain(spec, decay * memory.dual, tensor(0), token.names)
-
-
-def _plain(spec: Spec) -> bool:
-    """Whether the retention is ½‖W − W'‖² and nothing else."""
-    entry = spec.retention
-    if entry.link is not None:
-        return False
-    kinds = (type(entry.local).word(), type(entry.global_).word(), type(entry.constraint).word())
-    return kinds == ("l2", "none", "none")

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler.oracle.minimise import (
+    AXES,
     Entries,
     domain_of,
     in_ball,
@@ -43,6 +44,36 @@ def retain(spec: Spec, pull: Tensor, rate: Tensor, names: Names) -> Tensor:
 
     domain = domain_of(lambda w: generator(w) + penalty(w))
     return _solve(spec, objective, pull.shape, domain, names)
+
+
+def plain(spec: Spec) -> bool:
+    """Whether the retention is ½‖W − W'‖² and nothing else."""
+    entry = spec.retention
+    if entry.link is not None:
+        return False
+    kinds = (type(entry.local).word(), type(entry.global_).word(), type(entry.constraint).word())
+    return kinds == ("l2", "none", "none")
+
+
+def decays_only(spec: Spec, rate: Tensor, names: Names) -> bool:
+    """Whether ∇R(W) is linear in the dual that W comes from (up to a constant on a simplex).
+
+    Then the retention is a decay, which acts at every token, whatever the anchor. Tried out.
+    """
+    if spec.retention.view == "ftrl" or spec.retention.link is not None or plain(spec):
+        return True
+    if spec.retention.local.divergence is not None:
+        return False
+    rng = torch.Generator().manual_seed(6)
+    one, other = torch.randn(2, 2, 3, generator=rng, dtype=torch.float64)
+    duals = torch.stack([one + other, one, other, 0 * one])
+    names = {n: x.detach() for n, x in names.items()}
+    back = dual_of(spec, retain(spec, duals, rate.detach(), names))
+    defect = back[0] - back[1] - back[2] + back[3]
+    limits = spec.retention.constraint
+    if isinstance(limits, Simplex):
+        defect = defect - defect.mean(AXES[limits.over], keepdim=True)
+    return bool(defect.abs().max() < 1e-6)
 
 
 def diverge(spec: Spec, pull: Tensor, previous: Tensor, names: Names) -> Tensor:

@@ -53,7 +53,7 @@ def gradient(
     spec: Spec, memory: Tensor, past: tuple[Pair, ...], names: Names
 ) -> tuple[Tensor, Tensor]:
     """∇_W Σ γ_i ℓ(M(W, φ(k_i)), v_i), and the part of it that is there at ŷ = 0."""
-    weights = _weights(spec, past, names)
+    weights = window_weights(spec, past, names)
     point = memory.detach().requires_grad_()
     whole, write = torch.zeros_like(memory), torch.zeros_like(memory)
     for pair, gamma in zip(past, weights, strict=True):
@@ -69,7 +69,8 @@ def gradient(
     return whole, write
 
 
-def _weights(spec: Spec, past: tuple[Pair, ...], names: Names) -> list[Tensor]:
+def window_weights(spec: Spec, past: tuple[Pair, ...], names: Names) -> list[Tensor]:
+    """γ_i^(t) of every pair of the window."""
     if type(spec.weights).word() != "window":
         return [pair.gamma for pair in past]
     gates = names["gamma"].reshape(-1)

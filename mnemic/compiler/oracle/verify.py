@@ -51,7 +51,7 @@ def _plan(rule: Rule) -> Iterator[tuple[str, Callable[[Rule], float], float]]:
     else:
         yield "error signal", verify_error.error_signal, 1e-9
     yield "slope", verify_error.slope, 1e-8
-    if method not in ("exact", "batch"):
+    if method not in ("exact", "batch") and rule.fit is None:
         yield "link" if spec.retention.link is not None else "retention", retention, 1e-7
     if rule.structure.missing is None and unspoken(spec) is None:
         yield "recurrence", recurrence, 1e-8

@@ -12,12 +12,13 @@ from mnemic.dsl.functions import CONSTANTS, FUNCTIONS
 from mnemic.dsl.memory import Diagonal
 from mnemic.dsl.rules.rule import Rule
 from mnemic.dsl.spec import Spec
-from mnemic.dsl.texts import LOSS_SYMBOLS, TIME_SYMBOLS, texts, walk
+from mnemic.dsl.texts import LOSS_SYMBOLS, PAIR_SYMBOLS, TIME_SYMBOLS, texts, walk
 from mnemic.errors import Issue
 
 RESERVED: Final = frozenset(
     {
-        *LOSS_SYMBOLS, *TIME_SYMBOLS, *FUNCTIONS, *CONSTANTS,
+        *LOSS_SYMBOLS, *TIME_SYMBOLS, *PAIR_SYMBOLS, *FUNCTIONS, *CONSTANTS,
+        "kq", "kk", "qq", "d_k",
         *"qWASPGBDT", "predict", "erase", "write", "value", "out", "state", "params",
         "mask", "form", "initial_state", "output_final_state", "cu_seqlens", "rule", "self",
     }

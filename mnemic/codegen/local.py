@@ -1,0 +1,274 @@
+"""Memories of kept pairs: a weighted mean, a local linear fit, or a kernel interpolation a query.
+
+Recurrent: the pairs are appended one by one and every query sees all of them. Chunk: the rows of a
+chunk at once, through attention where the logit is an inner product, else block by block.
+"""
+
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.builder import Builder
+from mnemic.codegen.plan import Plan
+from mnemic.codegen.torch_printer import print_torch
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.rule import Fit, Rule
+
+PAIR = (sym.kq, sym.kk, sym.qq)
+
+SIMILARITY = '''def similarity(kq, kk, qq{extra}):
+    """{what}, of k·q, ‖k‖² and ‖q‖²."""
+    return {body}
+'''
+
+
+def recurrent(rule: Rule) -> Plan:
+    """One token."""
+    fit = _fit(rule)
+    b = Builder(rule, ())
+    b.declare_vectors()
+    if fit.kind == "interpolation":
+        return _interpolated_token(b, fit)
+    kept = _Kept(b)
+    keys, values = kept.following("append")
+    log_kept = kept.decayed_by_token()
+    query = b.featured("q")
+    logs = fit.similarity.logit is not None
+    score = _score(b, fit, keys, query)
+    y, x = sp.Symbol("y_", real=True), sp.Symbol("x_", real=True)
+    if log_kept is not None:
+        env: dict[str, Any] = {"x_": score, "y_": log_kept}
+        score = b.map("log_weight" if logs else "weight", x + y if logs else x * sp.exp(y), env,
+                      "weights")  # fmt: skip
+    if fit.kind == "mean":
+        weights = b.call("share", ("n",), "exp_shares" if logs else "shares", score)
+        read = b.call("y", ("v",), "vector_matrix", weights, values, equation="readout")
+    else:
+        weights = b.call("relative", ("n",), "exp_relative" if logs else "relative", score)
+        ridge = b.row_map("ridge_now", fit.ridge)
+        read = b.call("y", ("v",), "local_linear", weights, keys, values, query, ridge,
+                      equation="readout")  # fmt: skip
+    b.plan.output = read
+    return b.plan
+
+
+def chunk(rule: Rule) -> Plan:
+    """One chunk."""
+    fit = _fit(rule)
+    b = Builder(rule, ("t",))
+    b.declare_vectors()
+    if fit.kind == "interpolation":
+        return _interpolated_chunk(b, fit)
+    kept = _Kept(b)
+    keys, values = kept.following("append_rows")
+    left = kept.decayed_by_rows()
+    query = b.featured("q")
+    plain = fit.kind == "mean" and fit.similarity.linear is not None and left is None
+    if plain:
+        b.plan.output = _attention(b, fit, keys, values, query)
+        return b.plan
+    extras = _declare_similarity(b, fit, query)
+    logs = fit.similarity.logit is not None
+    rest = (*(() if left is None else (left,)), *extras)
+    options: dict[str, Any] = {
+        "similarity": "similarity", "logs": logs, "decayed": left is not None, **kept.span,
+    }  # fmt: skip
+    if fit.kind == "mean":
+        b.plan.output = b.call("y", ("t", "v"), "local_means", query, keys, values, *rest,
+                               equation="readout", **options)  # fmt: skip
+        return b.plan
+    ridge = b.row_map("ridge_now", fit.ridge)
+    solver = rule.problem.spec.optimizer.solver
+    iterations = solver.iterations if solver.kind == "conjugate-gradients" else 0
+    b.plan.output = b.call(
+        "y", ("t", "v"), "local_linears", query, keys, values, ridge, *rest, equation="readout",
+        iterations=iterations, tolerance=solver.tolerance, **options,
+    )  # fmt: skip
+    return b.plan
+
+
+def _fit(rule: Rule) -> Fit:
+    assert rule.fit is not None
+    return rule.fit
+
+
+def span(rule: Rule) -> dict[str, int]:
+    """The window as an option of the support functions, where there is one."""
+    return {"span": rule.window} if rule.window > 1 else {}
+
+
+# -- kept pairs ------------------------------------------------------------------------------
+
+
+class _Kept:
+    """The kept keys and values, and what is left of their weights."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b = b
+        self.span: dict[str, Any] = {**span(b.rule)}
+        self.keys = b.plan.given("keys", ("n", "k"), state=True)
+        self.values = b.plan.given("values", ("n", "v"), state=True)
+        self.log_kept = None
+        if b.rule.decay != 1:
+            self.log_kept = b.plan.given("log_kept", ("n",), state=True)
+
+    def following(self, function: str) -> tuple[str, str]:
+        """The pairs with the new ones behind them."""
+        b, roles, found = self.b, self.b.roles(), []
+        for state, role, axis in ((self.keys, "write", "k"), (self.values, "value", "v")):
+            name, axes = f"{state}_next", ("n", axis)
+            grown = b.call(name, axes, function, state, roles[role], equation="dual", **self.span)
+            b.plan.following[state] = grown
+            found.append(grown)
+        return found[0], found[1]
+
+    def _log_decay(self) -> str:
+        found = self.b.log_decay(self.b.rule.decay)
+        assert found is not None
+        return found
+
+    def decayed_by_token(self) -> str | None:
+        """log Π α_j over i < j ≤ t for every kept pair i."""
+        if self.log_kept is None:
+            return None
+        b = self.b
+        old, new = sp.Symbol("old_", real=True), sp.Symbol("new_", real=True)
+        env: dict[str, Any] = {"old_": self.log_kept, "new_": self._log_decay()}
+        aged = b.map("aged", old + new, env, "weights")
+        grown = b.call("log_kept_next", ("n",), "append", aged, b.zero(), **self.span)
+        b.plan.following[self.log_kept] = grown
+        return grown
+
+    def decayed_by_rows(self) -> str | None:
+        """The same relative to the chunk's start: differences of two entries are what counts."""
+        if self.log_kept is None:
+            return None
+        b, decay = self.b, self._log_decay()
+        left = b.call("left", ("n",), "decays_left", self.log_kept, decay, equation="weights",
+                      **self.span)  # fmt: skip
+        b.plan.following[self.log_kept] = b.call("log_kept_next", ("n",), "decays_at_end", left,
+                                                 decay)  # fmt: skip
+        return left
+
+
+# -- similarities ----------------------------------------------------------------------------
+
+
+def _score(b: Builder, fit: Fit, keys: str, query: str) -> str:
+    """The logit (or the weight) of every kept pair at one query."""
+    expr = fit.similarity.score
+    env: dict[str, Any] = _row_values(b, expr, query)
+    env["kq"] = b.call("kq", ("n",), "recall", keys, query)
+    if expr.has(sym.kk):
+        env["kk"] = b.call("kk", ("n",), "squares", keys)
+    if expr.has(sym.qq):
+        env["qq"] = b.call("qq", (), "squares", query)
+    logs = fit.similarity.logit is not None
+    return b.map("logit" if logs else "similar", expr, env, "weights")
+
+
+def _row_values(b: Builder, expr: Any, query: str) -> dict[str, Any]:
+    """The coefficients of an expression and d_k, a number a row each."""
+    found: dict[str, Any] = dict(b.coefficients(expr))
+    if expr.has(sym.d_k):
+        rows = b.plan.axes(query)[:-1]
+        found["d_k"] = b.call("d_k", rows, "key_size", query)
+    return found
+
+
+def _declare_similarity(b: Builder, fit: Fit, query: str) -> tuple[str, ...]:
+    """The similarity as a function of the module; what its calls take beside the three products."""
+    expr = fit.similarity.score
+    extra = _row_values(b, expr, query)
+    logs = fit.similarity.logit is not None
+    b.plan.functions["similarity"] = SIMILARITY.format(
+        extra="".join(f", {name}" for name in extra),
+        what="The logarithm of a pair's weight" if logs else "A pair's weight",
+        body=print_torch(expr, {}),
+    )
+    return tuple(extra.values())
+
+
+def _attention(b: Builder, fit: Fit, keys: str, values: str, query: str) -> str:
+    """y = softmax(Q Kᵀ) V of longer queries and keys."""
+    found = fit.similarity.linear
+    assert found is not None
+    x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)
+    slope = _row(b, "slope", found.slope, query)
+    asked = b.map("query", x * f, {"x_": query, "f_": slope}, "weights")
+    for i, (outer, inner) in enumerate(found.terms):
+        squares = b.call("kk", ("n",), "squares", keys)
+        column = b.map(f"term{i}", inner, {"kk": squares}, "weights")
+        keys = b.call("key", ("n", "k"), "beside", keys, column)
+        asked = b.call("query_", ("t", "k"), "beside", asked, _row(b, f"factor{i}", outer, query))
+    options: dict[str, Any] = {**span(b.rule)}
+    return b.call("y", ("t", "v"), "attention", asked, keys, values, equation="readout", **options)
+
+
+def _row(b: Builder, name: str, expr: Any, query: str) -> str:
+    """An expression of coefficients and d_k as one number a row."""
+    env = _row_values(b, expr, query)
+    if not env:
+        env = {"zero": b.zero()}
+        expr = expr + sp.Symbol("zero", real=True)
+    return b.map(name, expr, env)
+
+
+# -- interpolation ---------------------------------------------------------------------------
+
+
+def _interpolation(b: Builder, fit: Fit) -> tuple[str, str, str, dict[str, str]]:
+    """States, roles, and the kernel as a function."""
+    keys = b.plan.given("keys", ("n", "k"), state=True)
+    factor = b.plan.given("factor", ("n", "n"), state=True)
+    solved = b.plan.given("solved", ("n", "v"), state=True)
+    weight = fit.similarity.weight
+    b.plan.functions["similarity"] = SIMILARITY.format(
+        extra="", what="The kernel of two keys", body=print_torch(weight, {})
+    )
+    return keys, factor, solved, b.roles()
+
+
+def _interpolated_token(b: Builder, fit: Fit) -> Plan:
+    """The factor grows by a row; L⁻¹V by one as well."""
+    keys, factor, solved, roles = _interpolation(b, fit)
+    key, query = roles["write"], b.featured("q")
+    cross = b.call("cross", ("n",), "kernel_row", key, keys, similarity="similarity",
+                   equation="weights")  # fmt: skip
+    own = b.call("own", (), "kernel_self", key, similarity="similarity", ridge=float(fit.ridge))
+    border = b.call("border", ("n",), "half_solved", factor, cross)
+    pivot = b.call("pivot", (), "pivot", own, border, equation="dual")
+    grown = b.call("factor_next", ("n", "n"), "bordered", factor, border, pivot, equation="dual")
+    entry = b.call("entry", ("v",), "next_solved", roles["value"], border, solved, pivot)
+    b.plan.following[keys] = b.call("keys_next", ("n", "k"), "append", keys, key)
+    b.plan.following[factor] = grown
+    b.plan.following[solved] = b.call("solved_next", ("n", "v"), "append", solved, entry,
+                                      equation="dual")  # fmt: skip
+    asked = b.call("asked", ("n",), "kernel_row", query, b.plan.following[keys],
+                   similarity="similarity", equation="weights")  # fmt: skip
+    read = b.call("half", ("n",), "half_solved", grown, asked)
+    b.plan.output = b.call("y", ("v",), "vector_matrix", read, b.plan.following[solved],
+                           equation="readout")  # fmt: skip
+    return b.plan
+
+
+def _interpolated_chunk(b: Builder, fit: Fit) -> Plan:
+    """One factor serves all prefixes: its leading blocks factor theirs."""
+    keys, factor, solved, roles = _interpolation(b, fit)
+    key, query = roles["write"], b.featured("q")
+    kernel: dict[str, Any] = {"similarity": "similarity"}
+    cross = b.call("cross", ("t", "n"), "kernel_rows", key, keys, equation="weights", **kernel)
+    own = b.call("own", ("t", "s"), "kernel_rows", key, key, **kernel)
+    grown = b.call("factor_next", ("n", "n"), "grown_factor", factor, cross, own,
+                   equation="dual", ridge=float(fit.ridge))  # fmt: skip
+    entries = b.call("entries", ("t", "v"), "solved_behind", grown, solved, roles["value"])
+    b.plan.following[keys] = b.call("keys_next", ("n", "k"), "append_rows", keys, key)
+    b.plan.following[factor] = grown
+    b.plan.following[solved] = b.call("solved_next", ("n", "v"), "append_rows", solved, entries,
+                                      equation="dual")  # fmt: skip
+    asked = b.call("asked", ("t", "n"), "kernel_rows", query, b.plan.following[keys],
+                   equation="weights", **kernel)  # fmt: skip
+    read = b.call("half", ("t", "n"), "half_solved_rows", grown, asked)
+    b.plan.output = b.call("y", ("t", "v"), "prefix_reads", read, b.plan.following[solved],
+                           equation="readout")  # fmt: skip
+    return b.plan

@@ -1,0 +1,70 @@
+"""Softmax attention over kept pairs, by PyTorch's own kernels; keys behind a window are left out.
+
+Rows are the last ones of the kept pairs: row r of C sees the pairs up to n − C + r.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+FEWEST, ROWS = 64, 512
+"""Rows that share a mask: it is [rows, pairs that they see], never [T, T]."""
+
+
+def key_size(x: Tensor) -> Tensor:
+    """d_k as a number a row: [..., d_k] → [...]."""
+    return torch.full_like(x[..., 0], x.shape[-1])
+
+
+def squares(x: Tensor) -> Tensor:
+    """‖x‖²: [..., d] → [...]."""
+    return (x * x).sum(-1)
+
+
+def beside(x: Tensor, column: Tensor) -> Tensor:
+    """One more channel: [..., d], [...] → [..., d + 1]."""
+    return torch.cat([x, column[..., None]], -1)
+
+
+def blocks(rows: int, kept: int, span: int, size: int) -> list[tuple[int, int, int, int]]:
+    """(first row, end row, first pair, end pair) of blocks, each with the pairs that it sees."""
+    before, found = kept - rows, []
+    for first in range(0, rows, size):
+        end = min(first + size, rows)
+        oldest = max(0, before + first - span + 1) if span else 0
+        found.append((first, end, oldest, before + end))
+    return found
+
+
+def visible(first: int, end: int, oldest: int, newest: int, before: int, *, span: int,
+            device: torch.device) -> Tensor:  # fmt: skip
+    """Which pairs each row of a block sees, [end − first, newest − oldest]."""
+    own = torch.arange(before + first, before + end, device=device)[:, None]
+    pair = torch.arange(oldest, newest, device=device)
+    seen = pair <= own
+    return seen & (pair > own - span) if span else seen
+
+
+def attention(q: Tensor, keys: Tensor, values: Tensor, *, span: int = 0) -> Tensor:
+    """softmax(Q Kᵀ) V over the pairs that each row sees: [M, C, K], [M, n, K], [M, n, V].
+
+    ``span`` is the window c, 0 without one.
+    """
+    rows, kept, channels = q.shape[-2], keys.shape[-2], values.shape[-1]
+    width = max(q.shape[-1], channels)  # the fused kernels ask for one size
+    q, keys, values = (pad(x, (0, width - x.shape[-1]))[None] for x in (q, keys, values))
+    alone = not span or kept <= span
+    if rows == 1 and alone:
+        y = scaled_dot_product_attention(q, keys, values, scale=1.0)
+    elif rows == kept and alone:
+        y = scaled_dot_product_attention(q, keys, values, is_causal=True, scale=1.0)
+    else:
+        parts, size = [], max(FEWEST, min(span, ROWS)) if span else ROWS
+        for first, end, oldest, newest in blocks(rows, kept, span, size):
+            mask = visible(first, end, oldest, newest, kept - rows, span=span, device=q.device)
+            parts.append(scaled_dot_product_attention(
+                q[..., first:end, :], keys[..., oldest:newest, :], values[..., oldest:newest, :],
+                attn_mask=mask, scale=1.0,
+            ))  # fmt: skip
+        y = torch.cat(parts, -2)
+    return y[0, ..., :channels]

@@ -1,0 +1,201 @@
+"""Local fits over kept pairs: weighted means and weighted linear regressions, block by block.
+
+Weights are a similarity of k·q, ‖k‖² and ‖q‖² (its logarithm where it has one) times what decays
+left of a pair. A block of rows holds its own weights only, and is computed again for the backward
+pass, so that memory does not grow with T².
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from .descent import Regressions, solve_rows
+from .kept import append_rows
+from .kept_attention import blocks, squares, visible
+
+Similarity = Callable[..., Tensor]
+
+TINY = 1e-30
+LOWEST = -1e6
+"""A logarithm of a decay below which nothing is left: −∞ would make differences NaN."""
+
+MOST = 1 << 20
+"""Weights that a block holds at most (a block has 16 rows at least)."""
+
+
+# -- weights ---------------------------------------------------------------------------------
+
+
+def exp_shares(logits: Tensor) -> Tensor:
+    """exp(L) over its sum: [..., n] → [..., n]."""
+    return torch.softmax(logits, -1)
+
+
+def shares(weights: Tensor) -> Tensor:
+    """Weights over their sum; zero where all are."""
+    total = weights.sum(-1, keepdim=True)
+    empty = total.abs() <= TINY
+    return torch.where(empty, 0.0, weights / torch.where(empty, 1.0, total))
+
+
+def exp_relative(logits: Tensor) -> Tensor:
+    """exp(L) over its largest."""
+    if logits.shape[-1] == 0:
+        return logits
+    return torch.exp(logits - logits.amax(-1, keepdim=True))
+
+
+def relative(weights: Tensor) -> Tensor:
+    """Weights over their largest; zero where all are."""
+    if weights.shape[-1] == 0:
+        return weights
+    most = weights.amax(-1, keepdim=True)
+    empty = most <= TINY
+    return torch.where(empty, 0.0, weights / torch.where(empty, 1.0, most))
+
+
+def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor:
+    """log of what decays leave of each pair, up to one number a chunk: [M, n], [M, C] → [M, n + C].
+
+    Row t sees exp(left_i − left_t) of pair i. In float64, since differences of sums cancel.
+    """
+    past = log_decay.double().clamp_min(LOWEST).cumsum(-1)
+    return append_rows(log_kept.double(), -past, span=span)
+
+
+def decays_at_end(left: Tensor, log_decay: Tensor) -> Tensor:
+    """What is left after the last row."""
+    return (left - left[..., -1:]).to(log_decay.dtype)
+
+
+# -- blocks ----------------------------------------------------------------------------------
+
+
+def local_means(
+    q: Tensor, keys: Tensor, values: Tensor, *rest: Tensor, similarity: Similarity, logs: bool,
+    decayed: bool, span: int = 0,
+) -> Tensor:  # fmt: skip
+    """Σ w v / Σ w for every row: [M, C, K], [M, n, K], [M, n, V] → [M, C, V].
+
+    ``rest`` is what decays left of the pairs [M, n] if ``decayed``, then the coefficients of the
+    similarity [M, C].
+    """
+
+    def mean(weights: Tensor, q_block: Tensor, seen: Tensor, seen_values: Tensor) -> Tensor:
+        return (exp_shares(weights) if logs else shares(weights)) @ seen_values
+
+    return _by_blocks(mean, q, keys, values, (), rest, similarity, logs, span, decayed)
+
+
+def local_linears(
+    q: Tensor, keys: Tensor, values: Tensor, ridge: Tensor, *rest: Tensor, similarity: Similarity,
+    logs: bool, decayed: bool, iterations: int, tolerance: float, span: int = 0,
+) -> Tensor:  # fmt: skip
+    """The intercept at q of each row's weighted ridge regression, see ``local_means``.
+
+    ``iterations`` of conjugate gradients at most, until the residual is below ``tolerance``; 0
+    solves directly.
+    """
+
+    def fit(
+        weights: Tensor, q_block: Tensor, seen: Tensor, seen_values: Tensor, ridge_block: Tensor
+    ) -> Tensor:
+        weights = exp_relative(weights) if logs else relative(weights)
+        if iterations == 0:
+            return _direct(weights, seen, seen_values, q_block, ridge_block)
+        return _iterated(
+            weights, seen, seen_values, q_block, ridge_block, iterations, tolerance
+        )  # fmt: skip
+
+    return _by_blocks(fit, q, keys, values, (ridge,), rest, similarity, logs, span, decayed)
+
+
+def _by_blocks(
+    fit: Callable[..., Tensor], q: Tensor, keys: Tensor, values: Tensor, rows: tuple[Tensor, ...],
+    rest: tuple[Tensor, ...], similarity: Similarity, logs: bool, span: int, decayed: bool,
+) -> Tensor:  # fmt: skip
+    count, kept = q.shape[-2], keys.shape[-2]
+    left, extras = (rest[0], rest[1:]) if decayed else (None, rest)
+    size = min(512, max(16, MOST // max(1, q.shape[0] * kept)))
+
+    def block(first: int, end: int, oldest: int, newest: int) -> Tensor:
+        q_block, seen = q[:, first:end], keys[:, oldest:newest]
+        mask = visible(
+            first, end, oldest, newest, kept - count, span=span, device=q.device
+        )  # fmt: skip
+        kq, kk = q_block @ seen.mT, squares(seen)[:, None, :]
+        own = [x[:, first:end, None] for x in extras]
+        weights = similarity(kq, kk, squares(q_block)[..., None], *own)
+        weights = weights.expand(kq.shape)
+        ages = None
+        if left is not None:
+            behind = left[:, None, oldest:newest]
+            ages = behind - left[:, kept - count + first : kept - count + end, None]
+            ages = ages.masked_fill(~mask, -torch.inf).to(kq.dtype)
+        weights = _masked(weights, mask, ages, logs)
+        return fit(weights, q_block, seen, values[:, oldest:newest],
+                   *(x[:, first:end] for x in rows))  # fmt: skip
+
+    parts = blocks(count, kept, span, size)
+    tracked = torch.is_grad_enabled() and len(parts) > 1
+    if not tracked:
+        return torch.cat([block(*part) for part in parts], -2)
+    return torch.cat([checkpoint(block, *part, use_reentrant=False) for part in parts], -2)
+
+
+def _masked(weights: Tensor, mask: Tensor, ages: Tensor | None, logs: bool) -> Tensor:
+    """Weights (or logits) with the decays, and nothing where a row does not see."""
+    if logs:
+        weights = weights if ages is None else weights + ages
+        return torch.where(mask, weights, -torch.inf)
+    weights = torch.where(mask, weights, 0.0)
+    return weights if ages is None else weights * torch.exp(ages)
+
+
+# -- local linear fits -----------------------------------------------------------------------
+
+
+def local_linear(
+    weights: Tensor, keys: Tensor, values: Tensor, query: Tensor, ridge: Tensor
+) -> Tensor:
+    """a of argmin Σ w ½‖v − a − B(k − q)‖² + ½λ‖B‖²: [M, n], [M, n, K], [M, n, V] → [M, V].
+
+    With weighted means k̄ and v̄: a = v̄ + Σ w (v − v̄)(k − k̄)ᵀ (Σ w (k − k̄)(k − k̄)ᵀ + λ I)⁻¹ (q − k̄).
+    """
+    if keys.shape[-2] == 0:
+        return query.new_zeros(*query.shape[:-1], values.shape[-1])
+    row = (weights[..., None, :], keys, values, query[..., None, :], ridge[..., None])
+    return _direct(*row)[..., 0, :]
+
+
+def _means(weights: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    share = shares(weights)
+    return share @ keys, share @ values
+
+
+def _direct(
+    weights: Tensor, keys: Tensor, values: Tensor, q: Tensor, ridge: Tensor
+) -> Tensor:  # fmt: skip
+    """Each row's K × K system formed and solved: [M, R, n], …, [M, R, K], [M, R] → [M, R, V]."""
+    centre, mean = _means(weights, keys, values)
+    spread = keys[..., None, :, :] - centre[..., None, :]  # [M, R, n, K]
+    moment = spread.mT @ (weights[..., None] * spread)
+    eye = torch.eye(keys.shape[-1], dtype=keys.dtype, device=keys.device)
+    system = moment + ridge[..., None, None] * eye
+    x = torch.linalg.solve(system, (q - centre)[..., None])[..., 0]
+    along = weights * (spread @ x[..., None])[..., 0]
+    return mean + along @ values - along.sum(-1, keepdim=True) * mean
+
+
+def _iterated(
+    weights: Tensor, keys: Tensor, values: Tensor, q: Tensor, ridge: Tensor, iterations: int,
+    tolerance: float,
+) -> Tensor:  # fmt: skip
+    """The same by conjugate gradients that never form a system."""
+    centre, mean = _means(weights, keys, values)
+    system = Regressions(weights, keys, centre, ridge)
+    x = solve_rows(system, q - centre, iterations, tolerance)
+    along = system.along(x)
+    return mean + along @ values - along.sum(-1, keepdim=True) * mean

@@ -1,0 +1,36 @@
+"""Fits over kept pairs written out: the weight of a pair, its decay, the ridge."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.compare.coordinates import PARAMETERS, Coordinates
+from mnemic.compiler.compare.form import Form, tidy_entry
+from mnemic.compiler.compare.tags import feature_functions
+from mnemic.compiler.rule import Rule
+
+PAIR = (sym.kq, sym.kk, sym.qq, sym.d_k)
+
+
+def fitted(rule: Rule, values: Mapping[Any, Any]) -> Form:
+    """The logit of a pair (its weight where it has none), the logarithm's decay, the ridge.
+
+    Where two fits agree in these they agree in everything, their windows being the same.
+    """
+    assert rule.fit is not None
+    at = Coordinates(rule, values)
+    logs = rule.fit.similarity.logit is not None and rule.fit.kind != "interpolation"
+    score = rule.fit.similarity.score if logs else rule.fit.similarity.weight
+    output = tuple(at.at(sp.sympify(part), 0, 0) for part in (score, rule.decay, rule.fit.ridge))
+    value = at.resolved(rule.problem.keys["value"])
+    tags = (
+        f"fit {rule.fit.kind}",
+        f"weights by {'logarithm' if logs else 'value'}",
+        f"pairs {rule.window if rule.window > 1 else 'all'}",
+        f"value {value}",
+        *feature_functions(rule),
+    )
+    form = Form((), output, (), (), tuple(sorted(tags)), PAIR, PARAMETERS)
+    return form.mapped(tidy_entry)

@@ -1,0 +1,85 @@
+"""Fits over kept pairs as the spec states them, minimised by Newton's method and autograd alone."""
+
+import torch
+from torch import Tensor
+
+from mnemic.compiler.oracle.minimise import newton
+from mnemic.compiler.oracle.stated_tokens import Token
+from mnemic.compiler.oracle.statement import evaluate_text, loss, tensor
+from mnemic.dsl.memory import Interpolation, Nonparametric
+from mnemic.dsl.spec import Spec
+
+
+def lane(spec: Spec, sequence: list[list[Token]]) -> Tensor:
+    """The outputs [T, d_v] of one head of one sequence."""
+    past: list[Token] = []
+    rows = []
+    for token, *_ in sequence:
+        past.append(token)
+        if isinstance(spec.window, int):
+            past = past[-spec.window :]
+        found = _interpolated if isinstance(spec.memory, Interpolation) else _local
+        rows.append(found(spec, past, token))
+    return torch.stack(rows)
+
+
+def _local(spec: Spec, past: list[Token], token: Token) -> Tensor:
+    """θ = (a, B) of argmin Σ w ℓ(a + B(k − q), v) + ½ ridge ‖B‖², and a."""
+    memory, query, names = spec.memory, token.query.mapped, token.names
+    assert isinstance(memory, Nonparametric)
+    keys, values = _stacked(past)
+    scale = memory.scale if memory.scale is not None else len(query) ** -0.5
+    weights = _compared(memory.similarity, keys, query, scale, names) * _faded(past)
+    if memory.degree > 0:
+        weights = weights / weights.max()
+    apart = (keys - query) if memory.degree > 0 else keys[:, :0]
+
+    def objective(theta: Tensor) -> Tensor:
+        fitted = theta[0] + apart @ theta[1:]
+        fit: Tensor = (weights * loss(spec, fitted, values, names)).sum()
+        fit = fit + names.get("ridge", tensor(0)) * (theta[1:] ** 2).sum() / 2
+        return fit
+
+    start = torch.zeros(1 + apart.shape[1], values.shape[1], dtype=torch.float64)
+    return newton(objective, start)[0]
+
+
+def _interpolated(spec: Spec, past: list[Token], token: Token) -> Tensor:
+    """f = the fitted values of argmin Σ ℓ(f_i, v_i) + ½ ridge f κ(K, K)⁻¹ f, carried to q."""
+    memory, names = spec.memory, token.names
+    assert isinstance(memory, Interpolation)
+    keys, values = _stacked(past)
+    rows = [_compared(memory.kernel, keys, k, 1.0, {}) for k in keys]
+    inverse = torch.linalg.inv(torch.stack(rows))
+
+    def objective(fitted: Tensor) -> Tensor:
+        fit: Tensor = loss(spec, fitted, values, names).sum()
+        fit = fit + memory.ridge * (fitted * (inverse @ fitted)).sum() / 2
+        return fit
+
+    fitted = newton(objective, torch.zeros_like(values))
+    asked = _compared(memory.kernel, keys, token.query.mapped, 1.0, {})
+    found: Tensor = asked @ inverse @ fitted
+    return found
+
+
+def _stacked(past: list[Token]) -> tuple[Tensor, Tensor]:
+    keys = torch.stack([token.pair.write for token in past])
+    return keys, torch.stack([token.pair.value for token in past])
+
+
+def _compared(
+    text: str, keys: Tensor, query: Tensor, scale: float, names: dict[str, Tensor]
+) -> Tensor:
+    """The similarity as written, of every key."""
+    s, d2 = scale * (keys @ query), ((keys - query) ** 2).sum(-1)
+    found: Tensor = evaluate_text(text, {**names, "s": s, "d2": d2}) + 0 * s
+    return found
+
+
+def _faded(past: list[Token]) -> Tensor:
+    """Π α_j over the tokens after each pair."""
+    decays = [token.names.get("alpha", tensor(1)) for token in past]
+    return torch.stack(
+        [torch.stack([tensor(1), *decays[i + 1 :]]).prod() for i in range(len(past))]
+    )

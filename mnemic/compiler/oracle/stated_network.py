@@ -1,0 +1,111 @@
+"""Deep memories written from the spec as plain functions of torch, with Muon's O and the norms."""
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from mnemic.compiler.oracle.stated_steps import EPSILON, Query
+from mnemic.compiler.oracle.statement import evaluate_text
+from mnemic.dsl.memory import Chain, Glu, Linear, Memory, Mlp
+from mnemic.dsl.spec import Spec
+from mnemic.dsl.texts import activation
+
+Matrices = Mapping[str, Tensor]
+
+QUINTIC = (3.4445, -4.7750, 2.0315)
+"""Muon's coefficients of x, x³ and x⁵."""
+
+
+def has_layers(spec: Spec) -> bool:
+    """Whether the memory takes more than the plain recurrence of one matrix."""
+    memory, optimizer = spec.memory, spec.optimizer
+    layers = isinstance(memory, Glu | Chain) or (isinstance(memory, Mlp) and memory.depth > 1)
+    uses = optimizer.method == "muon" or optimizer.every > 1
+    return layers or uses or spec.retention.normalize != "none"
+
+
+def intervals(spec: Spec) -> dict[str, int]:
+    """Every matrix of the memory by name, with the tokens between its updates."""
+    if isinstance(spec.memory, Linear):
+        return {"W": spec.optimizer.every}
+    found: dict[str, int] = {}
+    for memory, every in _links(spec.memory):
+        for _ in range(_count(memory)):
+            found[f"W{len(found) + 1}"] = every * spec.optimizer.every
+    return found
+
+
+def evaluate(spec: Spec, matrices: Matrices, query: Query) -> Tensor:
+    """M(W, x): memory after memory, each with its LayerNorm and its residual."""
+    order = list(intervals(spec))
+    mapped, raw = query.mapped, query.raw
+    for memory, _ in _links(spec.memory):
+        count = _count(memory)
+        own, order = [matrices[name] for name in order[:count]], order[count:]
+        y = _layers(memory, own, mapped)
+        if getattr(memory, "norm", False):
+            y = torch.nn.functional.layer_norm(y, y.shape[-1:], eps=EPSILON)
+        if getattr(memory, "residual", False):
+            y = y + raw
+        mapped = raw = y
+    return mapped
+
+
+def _links(memory: Memory) -> Iterator[tuple[Memory, int]]:
+    """The memories of a chain, the first being the one that sees the key."""
+    if isinstance(memory, Chain):
+        yield from zip(memory.chain, memory.every, strict=True)
+    else:
+        yield memory, 1
+
+
+def _count(memory: Memory) -> int:
+    if isinstance(memory, Glu):
+        return 3
+    return memory.depth if isinstance(memory, Mlp) else 1
+
+
+def _layers(memory: Memory, matrices: list[Tensor], x: Tensor) -> Tensor:
+    """W1 σ(W2 … σ(W_L x)), or W1 (σ(W2 x) ∘ W3 x)."""
+    match memory:
+        case Glu(activation=text):
+            outer, gate, plain = matrices
+            return outer @ (_activated(text, gate @ x) * (plain @ x))
+        case Mlp(activation=text):
+            *others, first = matrices
+            return reduce(lambda h, w: w @ _activated(text, h), reversed(others), first @ x)
+    (matrix,) = matrices
+    return matrix @ x
+
+
+def _activated(text: str, x: Tensor) -> Tensor:
+    return evaluate_text(activation(text), {"x": x}) + 0 * x
+
+
+def orthogonalised(step: Tensor, iterations: int) -> Tensor:
+    """Muon's Newton–Schulz: the singular values of S/‖S‖ sent towards one, five times or so."""
+    if step.shape[0] > step.shape[1]:
+        return orthogonalised(step.T, iterations).T
+    size = torch.sqrt((step**2).sum()) if bool((step != 0).any()) else step.sum()
+    x, (one, three, five) = step / (size + 1e-7), QUINTIC
+    for _ in range(iterations):
+        square = x @ x.T
+        x = one * x + three * square @ x + five * square @ square @ x
+    return x
+
+
+def renormalised(spec: Spec, matrix: Tensor, first: Tensor) -> Tensor:
+    """Each row (or column) of W at the norm that it had in W_0; a zero one stays zero."""
+    if spec.retention.normalize == "none":
+        return matrix
+    rows = spec.retention.normalize == "rows"
+    lines, firsts = (matrix, first) if rows else (matrix.T, first.T)
+    scaled = [
+        line * torch.linalg.vector_norm(other) / torch.linalg.vector_norm(line)
+        if bool((line != 0).any())
+        else line
+        for line, other in zip(lines, firsts, strict=True)
+    ]
+    return torch.stack(scaled) if rows else torch.stack(scaled).T

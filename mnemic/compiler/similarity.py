@@ -1,0 +1,121 @@
+"""How a kept key weighs at a query: its logarithm, its parts, its sign, read off the expression.
+
+A similarity that is a product of exponentials is worked with as its logarithm, L. Terms of L that
+see the query alone cancel in every local fit; where the rest is slope·(k·q) + Σ f_j(q) g_j(k), L is
+one inner product of longer vectors, which is what attention libraries compute.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.numbers import sampler
+
+Sign = Literal["positive", "nonnegative", "any"]
+
+OF_KEYS = (sym.kq, sym.kk)
+"""What differs from one kept key to the next."""
+
+GRID = (-3.0, -1.0, -0.3, 0.0, 0.4, 1.0, 2.5)
+"""Products k·q at which a weight's sign is looked at, and half of ‖k − q‖² beside them."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """L = slope·(k·q) + Σ coefficient·term(k), but for what sees the query alone."""
+
+    slope: Any
+    terms: tuple[tuple[Any, Any], ...]
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """w(k, q), ``stated`` in s and d2, ``weight`` in k·q, ‖k‖², ‖q‖² and d_k.
+
+    ``logit`` is its logarithm up to terms of the query alone, where that is an expression;
+    ``linear`` the logit's parts where it is an inner product.
+    """
+
+    stated: Any
+    weight: Any
+    logit: Any | None
+    linear: Linear | None
+    sign: Sign
+
+    @property
+    def score(self) -> Any:
+        """What forms compute of every pair: the logit, or the weight itself."""
+        return self.weight if self.logit is None else self.logit
+
+
+def derive(stated: Any, scale: Any) -> Similarity:
+    """Everything that follows from the expression; ``scale`` is the factor in s."""
+    distance = sym.kk + sym.qq - 2 * sym.kq
+    table = {sym.s: scale * sym.kq, sym.d2: distance}
+    logarithm = log_of(stated)
+    logit = None if logarithm is None else relative(logarithm.subs(table, simultaneous=True))
+    return Similarity(
+        stated=stated,
+        weight=stated.subs(table, simultaneous=True),
+        logit=logit,
+        linear=None if logit is None else linear(logit),
+        sign="positive" if logit is not None else _sign(stated),
+    )
+
+
+def log_of(weight: Any) -> Any | None:
+    """log w of a product of exponentials and positive factors, ``None`` of anything else.
+
+    >>> log_of(sp.exp(2 * sym.s) * sp.exp(-sym.d2))
+    -d2 + 2*s
+    """
+    if isinstance(weight, sp.exp):
+        return weight.args[0]
+    if isinstance(weight, sym.sigmoid):
+        return -sym.softplus(-weight.args[0])
+    if isinstance(weight, sp.Pow):
+        inner = log_of(weight.base)
+        return None if inner is None else weight.exp * inner
+    if isinstance(weight, sp.Mul):
+        parts = [log_of(factor) for factor in weight.args]
+        return None if any(part is None for part in parts) else sp.Add(*parts)
+    free = weight.free_symbols & {sym.s, sym.d2}
+    return sp.log(weight) if weight.is_positive and not free else None
+
+
+def relative(logit: Any) -> Any:
+    """The logit without the terms that are the same for every key."""
+    terms = sp.Add.make_args(sp.expand(logit))
+    return sp.Add(*(term for term in terms if term.has(*OF_KEYS)))
+
+
+def linear(logit: Any) -> Linear | None:
+    """The parts of a logit that is an inner product, else ``None``."""
+    slope = sp.diff(logit, sym.kq)
+    if slope.has(*OF_KEYS):
+        return None
+    found = []
+    for term in sp.Add.make_args(sp.expand(logit - slope * sym.kq)):
+        outer, inner = term.as_independent(sym.kk, as_Add=False)
+        if inner.free_symbols - {sym.kk}:
+            return None
+        if term != 0:
+            found.append((outer, inner))
+    return Linear(slope, tuple(found))
+
+
+def _sign(stated: Any) -> Sign:
+    """Whether the weight may be negative: by SymPy, else by looking at some places."""
+    if stated.is_nonnegative:
+        return "nonnegative"
+    names = sorted(stated.free_symbols, key=str)
+    at = sampler(stated, names)
+    for s, d2, other in product(GRID, GRID, (0.3, 1.5)):
+        place = {sym.s: s, sym.d2: abs(d2)}
+        value = at(*(place.get(name, other) for name in names))
+        if value is not None and value < 0:
+            return "any"
+    return "nonnegative"

@@ -1,0 +1,262 @@
+"""Memories of layers: every way in which their matrices may move, in both forms, and bad input."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conformance import Case, Sizes, agree, beginning, compiled, inputs, run
+
+from mnemic.errors import InvalidSpec
+
+FOLDER = Path(__file__).parents[1] / "data/vectors"
+
+ANCHOR: Mapping[str, Any] = {"anchor": {"chunk": 8}}
+DECAY = {"decay": "token"}
+MLP = {"kind": "mlp", "residual": False}
+NORMED = {"kind": "mlp", "norm": True}
+THETA = {"method": "momentum", "rate": "token", "momentum": "token"}
+MUON = {"method": "muon", "rate": "token", "momentum": "token"}
+RATE = {"rate": "token"}
+WINDOW = {"window": 3, "weights": "window"}
+NORM_OF = {"kind": "huber", "over": "norm", "delta": "token"}
+OWN = "x*sigmoid(2*x) + exp(-x**2)"
+
+L2: dict[str, dict[str, Any]] = {
+    "three layers": {"memory": {**NORMED, "depth": 3}, "optimizer": {**RATE, **ANCHOR}},
+    "three layers by token": {"memory": {**NORMED, "depth": 3}, "optimizer": RATE},
+    "a kinked activation": {
+        "memory": {**MLP, "activation": "relu"}, "optimizer": {**RATE, **ANCHOR},
+    },
+    "an activation and a loss of one's own": {
+        "memory": {**MLP, "activation": OWN}, "bias": {"expr": "log(cosh(e))"},
+        "optimizer": {**RATE, **ANCHOR},
+    },
+    "a gated memory": {
+        "memory": {"kind": "glu", "activation": "sigmoid", "norm": True}, "features": "elu",
+        "bias": {"kind": "lp", "p": 3}, "retention": DECAY, "optimizer": {**RATE, **ANCHOR},
+    },
+    "the decay before the step": {
+        "memory": MLP, "retention": {"decay": "token", "order": "before"}, "optimizer": RATE,
+    },
+    "Muon by token": {"memory": NORMED, "optimizer": MUON},
+    "Muon of a matrix": {"optimizer": {"method": "muon", "rate": "token"}},
+    "Muon of a matrix at an anchor": {"retention": DECAY, "optimizer": {**MUON, **ANCHOR}},
+    "Muon of a held matrix": {
+        "bias": "dot", "retention": DECAY, "optimizer": {**MUON, "every": 4},
+    },
+    "a held matrix": {"retention": DECAY, "optimizer": {**RATE, "every": 4}},
+    "a held matrix with momentum": {"retention": DECAY, "optimizer": {**THETA, "every": 4}},
+    "held for less than the anchor": {
+        "memory": MLP, "retention": DECAY, "optimizer": {**MUON, "every": 2, **ANCHOR},
+    },
+    "held for more than the anchor": {
+        "memory": MLP, "retention": DECAY,
+        "optimizer": {"method": "muon", "rate": "token", "every": 16, **ANCHOR},
+    },
+    "the rate outside": {
+        "memory": MLP, "retention": DECAY,
+        "optimizer": {"method": "muon", "rate": "token", "rate_at": "outside", "every": 4},
+    },
+    "the rate outside at every token": {
+        "memory": MLP, "retention": DECAY, "optimizer": {**MUON, "rate_at": "outside", **ANCHOR},
+    },
+    "Muon of a window": {
+        "memory": MLP, **WINDOW, "retention": DECAY, "optimizer": {**MUON, **ANCHOR},
+    },
+    "a held memory of a window": {
+        "memory": MLP, "window": 3, "weights": "token", "retention": DECAY,
+        "optimizer": {**RATE, "every": 4},
+    },
+    "a window longer than the chunk": {
+        "memory": MLP, "window": 19, "weights": "window", "retention": DECAY,
+        "optimizer": {**THETA, **ANCHOR},
+    },
+    "a window whose loss has a coefficient": {
+        "memory": MLP, "bias": NORM_OF, **WINDOW, "retention": DECAY,
+        "optimizer": {**THETA, **ANCHOR},
+    },
+    "Muon of such a window": {
+        "memory": MLP, "bias": NORM_OF, **WINDOW, "retention": DECAY,
+        "optimizer": {**MUON, **ANCHOR},
+    },
+    "a window by token": {"memory": MLP, **WINDOW, "retention": DECAY, "optimizer": RATE},
+    "a dot loss of a window by token": {
+        "memory": MLP, "bias": "dot", "window": 3, "retention": DECAY, "optimizer": RATE,
+    },
+    "norms by token": {
+        "memory": MLP, "retention": {"normalize": "columns"}, "optimizer": RATE,
+    },
+    "norms at an anchor": {
+        "memory": MLP, "retention": {"normalize": "columns", **DECAY},
+        "optimizer": {**RATE, **ANCHOR},
+    },
+    "norms under a held memory": {
+        "memory": MLP, "retention": {"normalize": "rows"},
+        "optimizer": {**RATE, "every": 4, **ANCHOR},
+    },
+    "norms over a shorter anchor": {
+        "memory": MLP, "retention": {"normalize": "rows"},
+        "optimizer": {**RATE, "every": 8, "anchor": {"chunk": 4}},
+    },
+    "inner steps": {
+        "memory": MLP, "retention": DECAY, "optimizer": {**RATE, "inner_steps": 3},
+    },
+    "micro steps": {
+        "memory": MLP, "retention": DECAY, "optimizer": {**RATE, "micro_steps": 2, **ANCHOR},
+    },
+    "a prox by token": {
+        "memory": MLP, "retention": {"global": {"elastic": {"l1": 0.05, "l2": 0.1}}},
+        "optimizer": RATE,
+    },
+    "a prox at an anchor": {
+        "memory": MLP, "retention": {"global": {"elastic": {"l1": 0.05, "l2": 0.1}}},
+        "optimizer": {**RATE, **ANCHOR},
+    },
+    "a ridge": {
+        "memory": MLP, "retention": {"global": {"l2": 0.3}}, "optimizer": {**RATE, **ANCHOR},
+    },
+    "a ridge of a held memory": {
+        "memory": MLP, "retention": {"global": {"l2": 0.3}}, "optimizer": {**RATE, "every": 4},
+    },
+    "a simplex of every row": {
+        "memory": NORMED, "optimizer": {**RATE, **ANCHOR},
+        "retention": {
+            "local": "kl", **DECAY,
+            "constraint": {"kind": "simplex", "scale": "learned", "over": "rows"},
+        },
+    },
+    "read at the anchor": {
+        "memory": MLP, "retention": DECAY, "optimizer": {**RATE, **ANCHOR},
+        "readout": {"memory": "anchor"},
+    },
+    "read before the write": {
+        "memory": MLP, "retention": DECAY, "optimizer": {**THETA, **ANCHOR},
+        "readout": {"memory": "before"},
+    },
+    "read before the write, through a link": {
+        "memory": MLP, "retention": {"view": "ftrl", **DECAY, "global": {"lq": 1.5}},
+        "optimizer": {**RATE, **ANCHOR}, "readout": {"memory": "before"},
+    },
+    "a chain of held memories": {
+        "memory": {"chain": [{"kind": "linear"}, MLP], "every": [4, 8]}, "retention": DECAY,
+        "optimizer": RATE,
+    },
+    "a chain that moves by token": {
+        "memory": {"chain": [{"kind": "mlp"}, {"kind": "glu"}], "every": [1, 4]},
+        "retention": DECAY, "optimizer": RATE,
+    },
+    "one held layer with a norm": {
+        "memory": {**NORMED, "depth": 1}, "optimizer": {**RATE, "every": 4},
+    },
+}  # fmt: skip
+"""Specs of the squared error (unless they say otherwise), by what is special about them."""
+
+
+def spec(title: str) -> dict[str, Any]:
+    """A spec of the table."""
+    return {"mnemic": 1, "name": "deep", "bias": "l2", **L2[title]}
+
+
+@cache
+def by_token(title: str) -> Any:
+    """The recurrent form's run."""
+    case = compiled(spec(title))
+    return case, inputs(case, 37), run(case, inputs(case, 37), "recurrent")
+
+
+@pytest.mark.parametrize("title", L2)
+def test_forms_and_pieces_agree(title: str) -> None:
+    case, arguments, expected = by_token(title)
+    chunk = "chunk" if "chunk" in case.forms else "recurrent"
+    agree(run(case, arguments, ((chunk, 7), ("recurrent", 5), (chunk, 25))), expected, 1e-8)
+    if chunk == "chunk":
+        agree(run(case, arguments, "chunk"), expected, 1e-8)
+
+
+@pytest.mark.parametrize("title", L2)
+def test_an_anchor_is_what_gives_a_chunk_form(title: str) -> None:
+    case = compiled(spec(title))
+    still = min(max(case.rule.anchor, m.every) for m in case.rule.network.matrices)
+    assert ("chunk" in case.forms) == (still > 1)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5])
+def test_a_chunk_of_one_is_by_token(chunk: int) -> None:
+    """The anchor changes the numbers, unless it is a token."""
+    told = {**spec("three layers"), "optimizer": {"rate": "token", "anchor": {"chunk": chunk}}}
+    case, other = compiled(told), compiled(spec("three layers by token"))
+    arguments = inputs(case, 11)
+    found = run(case, arguments, "recurrent")
+    expected = run(other, arguments, "recurrent")
+    same = torch.allclose(found.out, expected.out, rtol=0, atol=1e-12)
+    assert same == (chunk == 1)
+
+
+# -- the vectors -----------------------------------------------------------------------------
+
+VECTORS: dict[str, dict[str, Any]] = {
+    "titans": {"extends": "titans", "optimizer": {"anchor": {"chunk": 8}}},
+    "titans-token": {"extends": "titans", "optimizer": {"anchor": "token"}},
+    "yaad": {"extends": "yaad", "optimizer": {"anchor": {"chunk": 8}}},
+    "moneta-token": {"extends": "moneta", "optimizer": {"anchor": "token"}},
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_expected_outputs(name: str) -> None:
+    case = compiled({"mnemic": 1, "name": name, **VECTORS[name]})
+    told = {n: torch.from_numpy(x) for n, x in np.load(FOLDER / f"{name}.npz").items()}
+    expected = told.pop("y")
+    params = {n[7:]: told.pop(n) for n in list(told) if n.startswith("params.")}
+    for form in case.forms:
+        found, _ = case.generated(**told, params=params, form=form)
+        assert (found - expected).abs().max() <= 1e-9
+
+
+# -- bad input -------------------------------------------------------------------------------
+
+
+def refused(case: Case, **options: Any) -> str:
+    """What the operator says to arguments and ``params``."""
+    arguments = inputs(case, 3, sizes=Sizes(key=4, value=4))
+    with pytest.raises(ValueError, match=case.generated.name) as caught:
+        case.generated(**arguments, **options)
+    return str(caught.value)
+
+
+def test_initial_duals_that_are_missing_or_wrong() -> None:
+    case = compiled("titans")
+    arguments = inputs(case, 3)
+    good = beginning(case, arguments["k"], arguments["v"])
+    assert refused(case) == (
+        "titans: params: missing W1 [H, v, m2]; W2 [H, m2, D] (the memory's start)"
+    )
+    assert "params: read 'W3', allowed: W1, W2" in refused(case, params={**good, "W3": good["W1"]})
+    assert "missing W2 [H, m2, D]" in refused(case, params={"W1": good["W1"]})
+    narrow = {**good, "W2": good["W2"][:, :3]}
+    assert "params['W2']: read shape [2, 3, 4], expected [2, 5, 4]" in refused(case, params=narrow)
+    one_head = {**good, "W1": good["W1"][:1]}
+    assert "params['W1']: read shape [1, 4, 5], expected [2, 4, m2]" in refused(
+        case, params=one_head
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"retention": {"decay": "channel"}, "memory": MLP}, "a decay by channel of a memory of"),
+        ({"retention": {"normalize": "rows"}, "optimizer": THETA}, "that starts at zero"),
+        (
+            {"memory": MLP, "optimizer": {**RATE, "every": 6, "anchor": {"chunk": 4}}},
+            "no multiples of one another",
+        ),
+        ({"optimizer": {"method": "adam", "rate": "token"}}, "Adam's second moment"),
+    ],
+)
+def test_what_layers_do_not_do_is_refused(told: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidSpec, match=words):
+        assert compiled({"mnemic": 1, "name": "deep", "bias": "l2", **told}).operator
