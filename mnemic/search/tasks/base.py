@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mnemic.search.tasks.exercise import Exercise, O, Split
+from mnemic.search.tasks.exercise import Exercise, O, Shown, Split
 
 IGNORED = -100
 """The target of a position that is not scored."""
@@ -18,10 +18,7 @@ IGNORED = -100
 MASTERED = 0.99
 """The skill at which a curriculum goes on to its next level."""
 
-__all__ = ["IGNORED", "MASTERED", "Batch", "Shown", "Split", "Task"]
-
-Shown = tuple[str, str | None]
-"""A position in words: what is read there, and what should be answered, if anything."""
+__all__ = ["IGNORED", "MASTERED", "Batch", "Split", "Task"]
 
 
 @dataclass(frozen=True)

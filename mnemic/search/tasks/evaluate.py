@@ -21,7 +21,8 @@ class Outcome:
     """How a memory did.
 
     Args:
-        score: the mean of ``errors``; infinite where the memory diverged.
+        score: the mean of ``errors``; infinite where the memory diverged, or had a singular
+            system to solve.
         errors: [T]: the relative error of each prediction, a mean over sequences.
         coefficients: the constants that the operator was given, by argument.
     """
@@ -72,8 +73,13 @@ def evaluate(
     if unit_keys:
         pairs = Pairs(pairs.keys / pairs.keys.norm(dim=-1, keepdim=True), pairs.values)
     arguments = _arguments(rule, pairs, constants, seed)
-    answers = rule(**{name: _as(x, dtype) for name, x in arguments.items()})[0].double()[:, :, 0]
     due = pairs.values[:, 1:]
+    try:
+        answers = rule(**{name: _as(x, dtype) for name, x in arguments.items()})[0][
+            :, :, 0
+        ].double()
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        answers = torch.full_like(due, math.inf)
     if unit:
         norms = due.norm(dim=-1, keepdim=True)
         answers = norms * answers / answers.norm(dim=-1, keepdim=True).clamp_min(1e-30)
@@ -83,7 +89,7 @@ def evaluate(
 
 
 def tuned(
-    operator: Any, task: MemoryTask[Any], *, draws: int = 24, sequences: int = 8, seed: int = 0,
+    operator: Any, task: MemoryTask[Any], *, draws: int = 24, sequences: int = 32, seed: int = 0,
     unit: bool = False, unit_keys: bool = False, dtype: torch.dtype = torch.float64,
 ) -> Outcome:  # fmt: skip
     """`evaluate` with the best of some random constants, chosen on the train stream alone.
@@ -96,14 +102,16 @@ def tuned(
     told = [midway(rule)]
     if rule.coefficients:
         told += [_drawn(rule, generator) for _ in range(draws - 1)]
-    common = {"seed": seed, "unit": unit, "unit_keys": unit_keys, "dtype": dtype}
-    if len(told) == 1:
-        return evaluate(rule, task, told[0], **common)
-    tried = [
-        evaluate(rule, task, one, sequences=sequences, split="train", **common) for one in told
-    ]
-    best = min(tried, key=lambda outcome: outcome.score)
-    return evaluate(rule, task, best.coefficients, **common)
+    def run(constants: Mapping[str, float], split: Split) -> Outcome:
+        return evaluate(
+            rule, task, constants, sequences=sequences, seed=seed, split=split,
+            unit=unit, unit_keys=unit_keys, dtype=dtype,
+        )  # fmt: skip
+
+    tried = [run(one, "train") for one in told] if len(told) > 1 else []
+    best = min(tried, key=lambda outcome: outcome.score, default=None)
+    return run(told[0] if best is None else best.coefficients, "test")
+
 
 
 def midway(operator: Any) -> dict[str, float]:

@@ -14,6 +14,9 @@ from mnemic.search.tasks.options import Options, refuse
 
 Split = Literal["train", "test"]
 
+Shown = tuple[str, str | None]
+"""A position in words: what is read there, and what should be answered, if anything."""
+
 O = TypeVar("O", bound=Options)  # noqa: E741
 
 
@@ -68,6 +71,10 @@ class Exercise(ABC, Generic[O]):
     def ceiling(self) -> float:
         """The best score that anything can have, or a bound on it."""
         return 1.0
+
+    @abstractmethod
+    def example(self, seed: int = 0) -> list[Shown]:
+        """One held-out sequence in words."""
 
     @property
     def facts(self) -> dict[str, str | int]:

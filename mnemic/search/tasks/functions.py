@@ -87,7 +87,7 @@ class LowRank(FunctionTask[LowRankOptions]):
     title = "functions: a low-rank matrix"
     options_type = LowRankOptions
     ladder: ClassVar = {"tiny": {**_TINY, "rank": 2}, "small": _SMALL, "published": {}}
-    options: LowRankOptions  # type: ignore[assignment]
+    options: LowRankOptions
 
     def sequence(self, generator: torch.Generator, inputs: Tensor) -> Pairs:
         """The mapping of the first setting."""
@@ -154,7 +154,7 @@ class WindowMlp(FunctionTask[WindowOptions]):
         "small": {**_SMALL, "window": 64},
         "published": {},
     }
-    options: WindowOptions  # type: ignore[assignment]
+    options: WindowOptions
 
     def sequence(self, generator: torch.Generator, inputs: Tensor) -> Pairs:
         """The mapping of the fifth setting."""
@@ -173,7 +173,7 @@ def _matrix(generator: torch.Generator, inputs: Tensor) -> Tensor:
 
 
 def _mlp(generator: torch.Generator, x: Tensor) -> Tensor:
-    hidden = F.gelu(x @ _matrix(generator, x))
+    hidden: Tensor = F.gelu(x @ _matrix(generator, x))
     return hidden @ _matrix(generator, x)
 
 

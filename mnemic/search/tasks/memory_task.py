@@ -9,8 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mnemic.search.tasks.base import Shown
-from mnemic.search.tasks.exercise import Exercise, O, Split
+from mnemic.search.tasks.exercise import Exercise, O, Shown, Split
 
 
 @dataclass(frozen=True)

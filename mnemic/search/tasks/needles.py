@@ -50,7 +50,7 @@ class Needles(Task[NeedlesOptions]):
     The synthetic version of the needle tests of RULER in the tables of Miras and Atlas (1K to
     8K): ``passkey`` hides a number of seven digits in one short text said over and over (here a
     cycle of 24 words), ``number`` in prose (here independent words, their frequencies falling
-    as 1/rank), ``uuid`` 32 digits of base 16 there, in place of the paper's third test. RULER
+    as 1/rank), ``uuid`` 32 digits of base 16 in the same. RULER
     counts whole answers, as ``scored="numbers"`` does; the default, digit by digit, says more
     of those that find the needle in part. Keys, vocabulary and the needle's place are ours.
     """

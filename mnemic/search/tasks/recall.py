@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from mnemic.errors import Issue
-from mnemic.search.tasks.base import Batch, O, Split, Task
+from mnemic.search.tasks.base import Batch, Split, Task
 from mnemic.search.tasks.draws import first_equal, integers, shifted
+from mnemic.search.tasks.exercise import O
 from mnemic.search.tasks.options import Options, choice, number, refuse
 
 SOURCE = "Poli et al. 2024, Mechanistic design, arXiv:2403.17844, section 3, and its MAD-Lab"

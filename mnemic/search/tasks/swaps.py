@@ -34,8 +34,8 @@ class Swaps(Task[SwapsOptions]):
     """Name the element in the first place after every swap: the state is a permutation.
 
     At the beginning element i is in place i. Each token swaps two places, each of the n (n-1)/2
-    pairs of places alike; at each token the element in the first place is due. Five elements are
-    the least whose permutations (S5) no circuit of constant depth can follow.
+    pairs of places alike; at each token the element in the first place is due. S5 is the
+    smallest such group that is not solvable: to follow it is complete for NC¹.
 
     As published: a token for each pair of places, n = 5 and 16 swaps (figures 4 and 8), 256 with
     the length doubled from 32 whenever the accuracy reaches 0.99 (figure 6: ``start``), n = 128,
