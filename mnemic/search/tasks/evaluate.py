@@ -102,6 +102,7 @@ def tuned(
     told = [midway(rule)]
     if rule.coefficients:
         told += [_drawn(rule, generator) for _ in range(draws - 1)]
+
     def run(constants: Mapping[str, float], split: Split) -> Outcome:
         return evaluate(
             rule, task, constants, sequences=sequences, seed=seed, split=split,
@@ -111,7 +112,6 @@ def tuned(
     tried = [run(one, "train") for one in told] if len(told) > 1 else []
     best = min(tried, key=lambda outcome: outcome.score, default=None)
     return run(told[0] if best is None else best.coefficients, "test")
-
 
 
 def midway(operator: Any) -> dict[str, float]:
