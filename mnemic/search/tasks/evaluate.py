@@ -23,11 +23,13 @@ class Outcome:
     Args:
         score: the mean of ``errors``; infinite where the memory diverged, or had a singular
             system to solve.
+        worst: the mean over positions in the sequence that went worst.
         errors: [T]: the relative error of each prediction, a mean over sequences.
         coefficients: the constants that the operator was given, by argument.
     """
 
     score: float
+    worst: float
     errors: Tensor
     coefficients: dict[str, float]
 
@@ -83,9 +85,8 @@ def evaluate(
     if unit:
         norms = due.norm(dim=-1, keepdim=True)
         answers = norms * answers / answers.norm(dim=-1, keepdim=True).clamp_min(1e-30)
-    found = errors(answers, due).mean(0)
-    found = torch.where(found.isfinite(), found, math.inf)
-    return Outcome(found.mean().item(), found, constants)
+    found = errors(answers, due).nan_to_num(math.inf, math.inf)
+    return Outcome(found.mean().item(), found.mean(1).max().item(), found.mean(0), constants)
 
 
 def tuned(
@@ -94,8 +95,9 @@ def tuned(
 ) -> Outcome:  # fmt: skip
     """`evaluate` with the best of some random constants, chosen on the train stream alone.
 
-    The first draw is `midway`; the others come from each coefficient's range. An operator
-    without coefficients is evaluated at once.
+    The first draw is `midway`; the others come from each coefficient's range. The best is the
+    one whose worst sequence is best, for constants at the edge of stability have a low mean
+    until one sequence diverges. An operator without coefficients is evaluated at once.
     """
     rule = getattr(operator, "operator", operator)
     generator = torch.Generator().manual_seed(seed)
@@ -110,7 +112,7 @@ def tuned(
         )  # fmt: skip
 
     tried = [run(one, "train") for one in told] if len(told) > 1 else []
-    best = min(tried, key=lambda outcome: outcome.score, default=None)
+    best = min(tried, key=lambda outcome: outcome.worst, default=None)
     return run(told[0] if best is None else best.coefficients, "test")
 
 
@@ -136,7 +138,7 @@ def _drawn(operator: Any, generator: torch.Generator) -> dict[str, float]:
         if math.isfinite(c.low) and math.isfinite(c.high):
             found[name] = c.low + (c.high - c.low) * uniform.item()
         elif math.isfinite(c.low):
-            found[name] = c.low + 10 ** (4 * uniform.item() - 3)
+            found[name] = c.low + 10 ** (5 * uniform.item() - 3)
         elif math.isfinite(c.high):
             found[name] = c.high - 10 ** (4 * uniform.item() - 4)
         else:

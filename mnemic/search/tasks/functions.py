@@ -173,8 +173,9 @@ def _matrix(generator: torch.Generator, inputs: Tensor) -> Tensor:
 
 
 def _mlp(generator: torch.Generator, x: Tensor) -> Tensor:
-    hidden: Tensor = F.gelu(x @ _matrix(generator, x))
-    return hidden @ _matrix(generator, x)
+    hidden = F.gelu(x @ _matrix(generator, x))
+    out: Tensor = hidden @ _matrix(generator, x)
+    return out
 
 
 def _attended(generator: torch.Generator, x: Tensor, window: int) -> Tensor:
@@ -182,4 +183,5 @@ def _attended(generator: torch.Generator, x: Tensor, window: int) -> Tensor:
     q, k, v = (x @ _matrix(generator, x) for _ in range(3))
     age = torch.arange(x.shape[1])[:, None] - torch.arange(x.shape[1])
     seen = (age >= 0) & (age < window)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+    out: Tensor = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+    return out

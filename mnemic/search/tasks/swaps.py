@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -62,7 +63,7 @@ class Swaps(Task[SwapsOptions]):
     @property
     def places(self) -> Tensor:
         """[n (n-1)/2, 2]: the two places of each swap, the smaller first."""
-        return torch.combinations(torch.arange(self.options.elements))
+        return _places(self.options.elements)
 
     @property
     def vocabulary(self) -> int:
@@ -111,3 +112,8 @@ class Swaps(Task[SwapsOptions]):
             one, other = (self.places[token - n] + 1).tolist()
             return f"({one} {other})"
         return chr(ord("a") + token) if n <= 26 else f"e{token + 1}"
+
+
+@lru_cache(maxsize=16)
+def _places(n: int) -> Tensor:
+    return torch.combinations(torch.arange(n))
