@@ -173,12 +173,8 @@ def test_constants_are_chosen_on_the_train_stream() -> None:
     train = tasks.evaluate(
         compiled, task, best.coefficients, sequences=8, unit_keys=True, split="train"
     )
-    others = [
-        tasks.evaluate(compiled, task, one, sequences=8, unit_keys=True, split="train")
-        for one in ({}, {"eta": 1.0}, {"log_alpha": -1.0})
-    ]
-    assert train.worst <= min(other.worst for other in others[:1])
-    assert math.isfinite(max(other.worst for other in others))
+    plain = tasks.evaluate(compiled, task, sequences=8, unit_keys=True, split="train")
+    assert train.worst < plain.worst
 
 
 def test_what_diverges_has_infinite_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,8 +93,8 @@ class LowRank(FunctionTask[LowRankOptions]):
     def sequence(self, generator: torch.Generator, inputs: Tensor) -> Pairs:
         """The mapping of the first setting."""
         d, rank, size = self.dim, self.options.rank, len(inputs)
-        x = _normal(generator, size, d, rank) / d**0.5
-        y = _normal(generator, size, rank, d) / rank**0.5
+        x = _normal(generator, size, d, rank) / math.sqrt(d)
+        y = _normal(generator, size, rank, d) / math.sqrt(rank)
         return Pairs(inputs, inputs @ (x @ y))
 
 
@@ -169,7 +170,7 @@ def _normal(generator: torch.Generator, *shape: int) -> Tensor:
 def _matrix(generator: torch.Generator, inputs: Tensor) -> Tensor:
     """[B, d, d]: one matrix a sequence."""
     size, _, d = inputs.shape
-    return _normal(generator, size, d, d) / d**0.5
+    return _normal(generator, size, d, d) / math.sqrt(d)
 
 
 def _mlp(generator: torch.Generator, x: Tensor) -> Tensor:
