@@ -144,7 +144,8 @@ def _model(
 ) -> "LanguageModel":
     from mnemic.models.language_model import ModelOptions, build
 
-    options = ModelOptions(vocabulary=task.vocabulary, dim=dim, layers=layers)
+    kernel = compiled.spec.block.feed_forward
+    options = ModelOptions(task.vocabulary, dim=dim, layers=layers, feed_forward=kernel)
     return build(options, lambda dim, index: compiled.layer(dim), seed)
 
 

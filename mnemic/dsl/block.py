@@ -25,7 +25,9 @@ class Block(Entry):
     scale: float | None = Field(default=None, description="factor on q")
     output_norm: Literal["rms", "none"] = "rms"
     gate: str = Field(default="silu", description="output gate: none, or an activation")
-    feed_forward: Literal["swiglu", "relu", "silu", "solu", "exp", "none"] = "swiglu"
+    feed_forward: Literal["swiglu", "relu", "silu", "solu", "exp", "none"] = Field(
+        default="swiglu", description="kernel of the feed-forward, a memory of learned pairs"
+    )
     rotary: Literal[True, False, "memory", "attention"] = Field(
         default=False, description="whether positions turn q and k: of all, or of one part"
     )

@@ -16,8 +16,9 @@ class Block(nn.Module):
     Args:
         dim: of the stream, [B, T, dim].
         memory: a memory layer as in `mnemic.models.contract.MakeLayer`.
-        feed_forward: ``swiglu``, ``relu``, ``silu``, ``solu``, ``exp``, or ``none``: the
-            second half is then left out.
+        feed_forward: the kernel of the second half, a memory of learned pairs (see
+            `mnemic.models.feed_forward`): ``swiglu``, ``relu``, ``silu``, ``solu``, ``exp``; or
+            ``none``, which leaves it out.
     """
 
     def __init__(self, dim: int, memory: nn.Module, feed_forward: str = "swiglu") -> None:

@@ -1,11 +1,15 @@
-"""The feed-forward halves of a block: position by position, read as a memory of parameters.
+"""The feed-forward half of a block, position by position: a memory whose pairs are parameters.
 
-The associative-memory view (its second reading of a transformer) takes the hidden units for
-stored keys and the output rows for their values; the activation is then the memory's kernel.
+y = W_out κ(W_in x) = Σ_i v_i κ(k_i·x), with the m rows k_i of W_in for keys and the m columns v_i
+of W_out for values: what an unnormalised kernel attention reads out of m kept pairs. So the
+activation is the memory's kernel, and the pairs are the same for every sequence.
+
+Source: Associative memory, section 2.1.1, (9), (14), and section 2.1.2, (16).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -17,9 +21,9 @@ from mnemic.errors import Issue, UsageError, format_issue, nearest
 _MULTIPLE = 8
 
 
-def solu(x: Tensor) -> Tensor:
-    """x softmax(x), over the last axis."""
-    return x * x.softmax(-1)
+def solu(s: Tensor) -> Tensor:
+    """s exp(s), as (16) has it: not the softmax linear unit that divides by Σ exp(s)."""
+    return s * torch.exp(s)
 
 
 KERNELS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -28,15 +32,21 @@ KERNELS: dict[str, Callable[[Tensor], Tensor]] = {
     "solu": solu,
     "exp": torch.exp,
 }
-"""The kernels of a `KernelFeedForward`, by name."""
+"""κ(s) of s = k·x, by name. The temperature τ of (16) is 1 here: rows drawn from N(0, 1/dim) are
+the paper's unit-variance keys divided by its τ = √d."""
 
 
 class SwiGLU(nn.Module):
-    """y = W_out (silu(W_gate x) * W_in x), with 8/3 dim hidden units (Shazeer 2020, Llama).
+    """y = W_out (silu(W_gate x) ∘ W_in x), with 8/3 dim hidden units (Shazeer 2020, Llama).
+
+    As a memory: Σ_i v_i κ(x), κ = silu(g_i·x) (k_i·x), with two keys a pair, of which g_i gates.
 
     Args:
         dim: of x and y, [..., dim].
     """
+
+    loudness = 1.0
+    """See `KernelFeedForward.loudness`."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -51,7 +61,10 @@ class SwiGLU(nn.Module):
 
 
 class KernelFeedForward(nn.Module):
-    """y = W_out kernel(W_in x), with 4 dim hidden units.
+    """y = W_out κ(W_in x), with 4 dim hidden units.
+
+    ``exp`` and ``solu`` have no bound on what they amplify; a model divides their initial values
+    by ``loudness``, and their step size may have to be smaller.
 
     Args:
         dim: of x and y, [..., dim].
@@ -67,6 +80,14 @@ class KernelFeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[..., dim] to [..., dim]."""
         return self.w_out(self.kernel(self.w_in(x)))  # type: ignore[no-any-return]
+
+    @property
+    def loudness(self) -> float:
+        """√E κ(s)² of a standard normal s, at least 1: e for ``exp``, e√5 for ``solu``."""
+        s = torch.linspace(-10, 10, 4001, dtype=torch.float64)
+        density = torch.exp(-s.square() / 2) / math.sqrt(2 * math.pi)
+        mean = torch.trapezoid(density * self.kernel(s).square(), s)
+        return max(1.0, math.sqrt(mean.item()))
 
 
 def make_feed_forward(name: str, dim: int) -> SwiGLU | KernelFeedForward | None:

@@ -51,7 +51,8 @@ class LanguageModel(nn.Module):
     for models without one.
 
     Every map is drawn from N(0, 1/n) with n its inputs (embedding: n = dim), the feed-forward's
-    last one divided by sqrt(2 layers) as in GPT-2; memory layers keep their own initial values.
+    last one divided by sqrt(2 layers) as in GPT-2, and by how loud its kernel is; memory layers
+    keep their own initial values.
 
     Args:
         options: the shape.
@@ -197,7 +198,9 @@ def _initialise(model: LanguageModel) -> None:
     nn.init.normal_(model.head.weight, std=model.options.dim**-0.5)
     if model.options.tied:
         model.head.weight = model.embedding.weight
-    for block in model._blocks:
-        for name, weight in (block.feed_forward or nn.Module()).named_parameters():
-            depth = 2 * model.options.layers if name == "w_out.weight" else 1
-            nn.init.normal_(weight, std=(depth * weight.shape[1]) ** -0.5)
+    halves = [block.feed_forward for block in model._blocks if block.feed_forward is not None]
+    for half in halves:
+        for name, weight in half.named_parameters():
+            last = name == "w_out.weight"
+            depth, loudness = (2 * model.options.layers, half.loudness) if last else (1, 1.0)
+            nn.init.normal_(weight, std=(depth * weight.shape[1]) ** -0.5 / loudness)

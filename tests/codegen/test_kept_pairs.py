@@ -326,3 +326,20 @@ def test_extreme_logits_stay_finite() -> None:
         found = [run(case, arguments, form) for form in case.forms]
         for result in found:
             assert all(torch.isfinite(x).all() for _, x in result.parts())
+
+
+@pytest.mark.parametrize("name", ["swa", "gated-softmax"])
+@pytest.mark.parametrize("hybrid", ["gate", "layer", "context"])
+def test_hybrids_keep_pairs_of_rows_that_differ(hybrid: str, name: str) -> None:
+    import mnemic
+
+    beside = {"segment": 4, "persistent": 2} if hybrid == "context" else {"attention_window": 6}
+    spec = {"extends": name, "name": "beside", "block": {"hybrid": hybrid, **beside}}
+    layer = mnemic.compile(spec).layer(16, heads=2).double()
+    x = torch.randn(2, 21, 16, dtype=torch.float64)
+    mask = torch.ones(2, 21, dtype=torch.bool)
+    mask[1, 5:8] = False
+    _, state = layer(x[:, :12], mask=mask[:, :12], output_state=True)
+    y = layer(x[:, 12:], state=state, mask=mask[:, 12:])
+    assert error(y[1], layer(x[1:, mask[1]])[0, 9:]) <= 1e-9
+    assert error(y[0], layer(x[:1])[0, 12:]) <= 1e-9

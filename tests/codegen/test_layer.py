@@ -1,14 +1,13 @@
 """Layers of every spec: they learn, step, split and pad, in every dtype, as one sequence does."""
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conformance import NAMES, close
+from conformance import available, close
 from torch import Tensor
 
 import mnemic
@@ -54,7 +53,7 @@ def agree(found: tuple[Tensor, Tensors], expected: tuple[Tensor, Tensors]) -> No
     close({"y": found[0], **found[1]}, {"y": expected[0], **expected[1]})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", available())
 def test_every_spec_makes_a_layer(name: str, folder: Path) -> None:
     made = layer(name, folder)
     x = sequence(tokens=max(TOKENS, made.rule.signature.anchor + 4)).requires_grad_()
@@ -215,21 +214,6 @@ def test_values_of_an_activation_are_found() -> None:
     assert reached(expression("softplus"), 0.05) == pytest.approx(-2.97062810906)
     assert reached(expression("exp"), 4.0) == pytest.approx(1.38629436112)
     assert reached(expression("x**2"), -1.0) is None
-
-
-BLOCKS: Mapping[str, tuple[dict[str, Any], str]] = {
-    "hybrid": ({"hybrid": "gate", "attention_window": 8}, "(hybrid: gate) is not compiled yet"),
-    "persistent": ({"persistent": 4}, "a prefix of persistent tokens is not compiled yet"),
-}
-
-
-@pytest.mark.parametrize("field", BLOCKS)
-def test_what_is_not_compiled_is_refused(field: str, tmp_path: Path) -> None:
-    block, message = BLOCKS[field]
-    with pytest.raises(InvalidSpec) as caught:
-        compile_spec({"mnemic": 1, "name": "later", "block": block}, out=tmp_path)
-    assert message in str(caught.value)
-    assert f"block.{field}" in str(caught.value)
 
 
 def test_a_constant_query_and_no_gate(folder: Path) -> None:

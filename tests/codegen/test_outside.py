@@ -42,6 +42,7 @@ with warnings.catch_warnings():
         delta_rule_parallel,
         delta_rule_recurrence,
     )
+    from fla.ops.forgetting_attn.naive import naive_forgetting_attn
     from fla.ops.gated_delta_product.naive import naive_recurrent_gated_delta_product
     from fla.ops.gated_delta_rule.naive import (
         naive_chunk_gated_delta_rule,
@@ -608,3 +609,21 @@ def test_onnx(rule: str, spec: Spec, started: bool, groups: int, form: str) -> N
     )
     assert error(out, expected) <= TOLERANCE
     assert error(final["W"], last) <= TOLERANCE
+
+
+# -- kept pairs ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window", [None, 5])
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+def test_gated_softmax_is_the_forgetting_transformer(form: str, window: int | None) -> None:
+    spec = {"extends": "gated-softmax", "name": "forgetting", "window": window or "all"}
+    case = compiled(spec)
+    x = {n: y.float().requires_grad_() for n, y in inputs(case, 29, sizes=Sizes(groups=2)).items()}
+    out = case.operator(**x, form=form)[0]
+    gate = x["log_alpha"].repeat_interleave(2, -1)
+    expected = naive_forgetting_attn(x["q"], x["k"], x["v"], gate, window_size=window)
+    assert error(out, expected) <= 1e-5
+    found, wanted = (gradients(weighed(y), x) for y in (out, expected))
+    for name, gradient in wanted.items():
+        assert error(found[name], gradient) <= 1e-5, name

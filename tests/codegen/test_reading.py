@@ -1,13 +1,30 @@
 """Reading without writing: what every rule's memory says as it stands."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from conformance import Case, Sizes, Tensors, available, close, compiled, inputs, interpreted, start
+from conformance import (
+    Case,
+    Sizes,
+    Tensors,
+    available,
+    beginning,
+    close,
+    compiled,
+    inputs,
+    interpreted,
+    start,
+)
 from torch import Tensor
+from torch.nn import functional as F
+
+Memory = Callable[[Tensor, Tensors], Tensor]
 
 TOKENS = 7
+FLAT = tuple(n for n in available() if not compiled(n).rule.layered)
+"""Memories of one matrix, which the interpreter runs."""
 
 
 def told(case: Case, arguments: Tensors) -> Tensors:
@@ -25,7 +42,7 @@ def held(case: Case, before: Tensors, query: Tensors) -> Tensor:
     return out[:, -1:]
 
 
-@pytest.mark.parametrize("name", available())
+@pytest.mark.parametrize("name", FLAT)
 def test_a_read_says_what_the_memory_held(name: str) -> None:
     case = compiled(name)
     before, query = inputs(case, TOKENS), inputs(case, 1, seed=3)
@@ -43,7 +60,7 @@ def test_queries_at_once_or_one_by_one(name: str) -> None:
     whole = case.operator.read(queries["q"].requires_grad_(), state, **coefficients)
     for i in range(5):
         own = {n: x[:, i : i + 1] for n, x in coefficients.items()}
-        later = {**state, "position": state["position"] + i} if "position" in state else state
+        later = _later(case, state, i)
         close(
             {"y": case.operator.read(queries["q"][:, i : i + 1], later, **own)},
             {"y": whole[:, i : i + 1]},
@@ -53,16 +70,83 @@ def test_queries_at_once_or_one_by_one(name: str) -> None:
     assert all(g.isfinite().all() for g in grads)
 
 
+def _later(case: Case, state: Tensors, tokens: int) -> Tensors:
+    """The state at a later position; kept pairs tell their own."""
+    if "position" not in state or any(s.kept for s in case.signature.states):
+        return state
+    return {**state, "position": state["position"] + tokens}
+
+
 def _state(case: Case, like: Tensors) -> Tensors:
     return {n: x.clone() for n, x in start(case, like).items()}
 
 
-@pytest.mark.parametrize("name", available())
+def mlp(x: Tensor, w: Tensors) -> Tensor:
+    return over(w["W1"], F.gelu(over(w["W2"], x)))
+
+
+def with_norm(x: Tensor, w: Tensors) -> Tensor:
+    return x + F.layer_norm(mlp(x, w), x.shape[-1:])
+
+
+def simplices(x: Tensor, w: Tensors) -> Tensor:
+    made = {f"W{i}": 3.0 * torch.softmax(w[f"A{i}"].flatten(-2), -1).view_as(w[f"A{i}"])
+            for i in (1, 2)}  # fmt: skip
+    return with_norm(x, made)
+
+
+def gated(x: Tensor, w: Tensors) -> Tensor:
+    inner = F.silu(over(w["held2"], x)) * over(w["held3"], x)
+    return over(w["held1"], inner)
+
+
+def monomials(x: Tensor) -> Tensor:
+    """1, x_i, x_i x_j (i ≤ j) with φ(x)·φ(y) = 1 + x·y + (x·y)²/2."""
+    d = x.shape[-1]
+    pairs = [(i, j) for i in range(d) for j in range(i, d)]
+    second = [x[..., i] * x[..., j] / (2**0.5 if i == j else 1) for i, j in pairs]
+    return torch.cat([torch.ones_like(x[..., :1]), x, torch.stack(second, -1)], -1)
+
+
+def of_monomials(x: Tensor, w: Tensors) -> Tensor:
+    return x + mlp(monomials(x), w)
+
+
+def over(matrix: Tensor, x: Tensor) -> Tensor:
+    """Each head's matrix [B, H, r, c] on x [B, T, H, c]."""
+    return torch.einsum("bhrc,bthc->bthr", matrix, x)
+
+
+@pytest.mark.parametrize(
+    ("name", "memory"),
+    [
+        ("titans", with_norm),
+        ("yaad", with_norm),
+        ("memora", simplices),
+        ("atlas", of_monomials),
+        ("lact", gated),
+    ],
+)
+def test_deep_memories_are_read_as_written(name: str, memory: Memory) -> None:
+    case = compiled(name)
+    query = inputs(case, 4, seed=3)
+    if "scale" in query:
+        query["scale"] = torch.full_like(query["scale"], 3.0)
+    params = beginning(case, query["k"], query["v"])
+    begun = case.operator.begin(**{n: x[:, :1] for n, x in query.items()}, params=params)
+    for state in (begun, _after(case, 70)):
+        found = case.operator.read(query["q"], state, **told(case, query))
+        close({"y": found}, {"y": memory(query["q"], state)})
+    found = case.operator.read(query["q"], {}, params=params, **told(case, query))
+    close({"y": found}, {"y": memory(query["q"], begun)})
+
+
+@pytest.mark.parametrize("name", FLAT)
 def test_an_empty_state_is_the_start_of_a_document(name: str) -> None:
     case = compiled(name)
     query = inputs(case, 2, seed=3)
-    sizes: dict[str, Any] = {"heads": query["k"].shape[-2], "value_dim": query["v"].shape[-1]}
-    found = case.operator.read(query["q"], {}, **sizes, **told(case, query))
+    sizes = (query["k"].shape[-2], query["v"].shape[-1])
+    found = case.operator.read(query["q"], {}, sizes=sizes, **told(case, query))
     nothing = {n: x[:, :0] for n, x in query.items()}
     first = {n: x[:, :1] for n, x in query.items()}
     close({"y": found[:, :1]}, {"y": held(case, nothing, first)})
@@ -98,7 +182,7 @@ def test_half_precision_and_no_queries() -> None:
 @pytest.mark.parametrize(
     ("name", "state", "options", "message"),
     [
-        ("deltanet", {}, {}, "deltanet: state: an empty one tells no sizes; give heads and"),
+        ("deltanet", {}, {}, "deltanet: state: an empty one tells no sizes; give sizes="),
         ("deltanet", {"w": torch.zeros(2, 2, 3, 4)}, {}, "initial_state: read 'w', allowed: W"),
         ("deltanet", {"W": torch.zeros(2, 2, 3, 5)}, {}, r"initial_state\['W'\]: read shape"),
         (

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.render import (
@@ -20,6 +19,7 @@ from mnemic.compiler.explain.render import (
     to_text,
 )
 from mnemic.compiler.rule import Rule
+from mnemic.dsl.load import load as load_spec
 from mnemic.dsl.spec import Spec
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*/*.yaml"))
@@ -30,7 +30,7 @@ GOLDEN = (
 
 
 def load(path: Path) -> Rule:
-    return derive_spec(Spec.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))))
+    return derive_spec(load_spec(path))
 
 
 def rule(**entries: Any) -> Rule:

@@ -56,6 +56,10 @@ class Hybrid(SequenceLayer):
         """What the rule would take of a sequence that the memory is given alone."""
         return self.memory.arguments(x)
 
+    def params(self) -> States:
+        """What a deep memory starts from, by the names of its matrices, [H, rows, columns]."""
+        return self.memory.params()
+
     @property
     def period(self) -> int:
         """Tokens after which the layer does the same again: its anchor's, or a segment's."""

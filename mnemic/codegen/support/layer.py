@@ -1,14 +1,16 @@
 """A compiled rule as a layer: vectors and coefficients from x, the rule, the read-out."""
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from .block import Block, Learned
+from .block import Block, Learned, Sizes
 from .norms import rms, widened
 from .sequence import SequenceLayer
+from .signature import Signature
 from .sizes import eval_size
 from .vectors import Activation, States, Vectors, projection
 
@@ -49,7 +51,10 @@ class MemoryLayer(SequenceLayer):
         self.shapes = {c.name: self._shape(c.argument) for c in self.learned}
         for coefficient in self.learned:
             self._declare(coefficient)
-        self.start = nn.ParameterDict(self._beginning())
+        self.start = nn.ParameterDict({
+            name: nn.Parameter(torch.randn(shape) / math.sqrt(shape[-1]))
+            for name, shape in starts(told, sizes).items()
+        })  # fmt: skip
         width = sizes.heads * sizes.value_dim
         normed, gated = self.block.output_norm == "rms", "gate" in self.activations
         self.norm_weight = nn.Parameter(torch.ones(sizes.value_dim)) if normed else None
@@ -61,17 +66,6 @@ class MemoryLayer(SequenceLayer):
         """Query heads for each key head."""
         return cls.block.groups
 
-    def _beginning(self) -> dict[str, nn.Parameter]:
-        """The initial duals of a deep memory, one a head, normal with variance 1 / columns."""
-        told, d = self.rule.signature, self.sizes
-        sides = {name: max(1, round(width * d.value_dim)) for name, width in told.widths}
-        sides |= {"v": d.value_dim, "D": eval_size(told.features, d.key_dim)}
-        found = {}
-        for p in told.params:
-            shape = (d.key_heads, sides[p.rows], sides[p.columns])
-            found[p.name] = nn.Parameter(torch.randn(shape) / shape[2] ** 0.5)
-        return found
-
     # -- coefficients -----------------------------------------------------------------------
 
     def _shape(self, argument: str) -> tuple[int, ...]:
@@ -79,7 +73,8 @@ class MemoryLayer(SequenceLayer):
         told, sizes, found = self.rule.signature, self.sizes, self.rule.coefficients[argument]
         features = eval_size(told.features, sizes.key_dim)
         last = {"": (), "k": (sizes.key_dim,), "K": (features,), "v": (sizes.value_dim,),
-                "c": (told.window,), "s": (told.slots,)}[found.axes]  # fmt: skip
+                "c": (told.window,), "s": (told.slots,),
+                "l": (told.levels,)}[found.axes]  # fmt: skip
         steps = (told.steps,) if found.micro and told.steps > 1 else ()
         return (*steps, sizes.key_heads, *last)
 
@@ -108,6 +103,10 @@ class MemoryLayer(SequenceLayer):
         """What the rule takes beside its vectors, by name; generated layers say."""
         return {}
 
+    def params(self) -> States:
+        """What a deep memory starts from, by the names of its matrices, [H, rows, columns]."""
+        return {name: widened(x) for name, x in self.start.items()}
+
     # -- calls ------------------------------------------------------------------------------
 
     def rows(
@@ -123,12 +122,9 @@ class MemoryLayer(SequenceLayer):
         with torch.autocast(x.device.type, enabled=False):  # the rule works in float32
             y, states = self.rule(
                 **vectors, **coefficients, form=form, mask=live, initial_state=kept,
-                output_final_state=True, params=self._params(),
+                output_final_state=True, params=self.params(),
             )  # fmt: skip
         return self._read_out(x, y), {**states, **after}
-
-    def _params(self) -> States:
-        return {name: widened(x) for name, x in self.start.items()}
 
     def arguments(self, x: Tensor) -> States:
         """What the rule takes of a sequence from its start, x [B, T, dim]."""
@@ -137,7 +133,9 @@ class MemoryLayer(SequenceLayer):
 
     def begin(self, x: Tensor) -> States:
         """The rule's state before a document's first token, which x [B, 1, dim] is."""
-        begun: States = self.rule.begin(**self.arguments(x), params=self._params())
+        arguments = self.arguments(x)
+        with torch.autocast(x.device.type, enabled=False):
+            begun: States = self.rule.begin(**arguments, params=self.params())
         return begun
 
     def read(self, x: Tensor, q: Tensor, state: Mapping[str, Tensor]) -> Tensor:
@@ -148,10 +146,9 @@ class MemoryLayer(SequenceLayer):
         """
         given = self.coefficients(x) if self.rule.reading else {}
         told = {name: given[name] for name in self.rule.reading}
+        sizes = (self.sizes.key_heads, self.sizes.value_dim)
         with torch.autocast(x.device.type, enabled=False):
-            y = self.rule.read(
-                q, state, heads=self.sizes.key_heads, value_dim=self.sizes.value_dim, **told
-            )
+            y = self.rule.read(q, state, params=self.params(), sizes=sizes, **told)
         return self._read_out(x, y)
 
     def _read_out(self, x: Tensor, y: Tensor) -> Tensor:
@@ -163,3 +160,11 @@ class MemoryLayer(SequenceLayer):
             y = y * self.activations["gate"](self.gate(x))
         mixed: Tensor = self.out(y)
         return mixed
+
+
+def starts(signature: Signature, sizes: Sizes) -> dict[str, tuple[int, int, int]]:
+    """The shapes of the matrices that a deep memory starts from."""
+    features = eval_size(signature.features, sizes.key_dim) * (2 if signature.phase else 1)
+    sides = {"v": sizes.value_dim, "D": features}
+    sides |= {name: max(1, round(times * sizes.value_dim)) for name, times in signature.widths}
+    return {p.name: (sizes.key_heads, sides[p.rows], sides[p.columns]) for p in signature.params}

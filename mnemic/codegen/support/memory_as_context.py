@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from . import kept
 from .attention import Attention, Keys
 from .hybrid import Gate, Hybrid, named, part
 from .vectors import States
@@ -59,7 +60,7 @@ class MemoryAsContext(Hybrid):
             own = {name: s[row : row + 1] for name, s in state.items()}
             o, after = self._together(x[row : row + 1, :live], own, form)
             found.append((F.pad(o, (0, 0, 0, x.shape[1] - live)), after))
-        states = {name: torch.cat([after[name] for _, after in found]) for name in found[0][1]}
+        states = kept.joined(self.rule.signature, [after for _, after in found])
         return torch.cat([o for o, _ in found]), states
 
     def _together(self, x: Tensor, state: Mapping[str, Tensor], form: str) -> tuple[Tensor, States]:

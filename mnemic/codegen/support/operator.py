@@ -112,44 +112,47 @@ class Operator:
 
     @property
     def reading(self) -> tuple[str, ...]:
-        """The coefficients that ``read`` takes: those of the read-out, of a link, of a start."""
-        forms = [form for form in (self.reader, self.start) if form is not None]
-        names = {name for form in forms for name in parameters(form)}
+        """The coefficients that ``read`` takes: of the read-out, and of a start that it sees."""
+        names = set(() if self.reader is None else parameters(self.reader))
+        if self.start is not None and names & set(self.signature.started):
+            names |= set(parameters(self.start))
         return tuple(name for name in self.coefficients if name in names)
 
     @property
     def read_states(self) -> tuple[str, ...]:
-        """The carried states that ``read`` looks at."""
-        names = set() if self.reader is None else set(parameters(self.reader))
-        apart = ("position", "angle")
-        return tuple(name for name in self.state if name in names or name in apart)
+        """The carried states that ``read`` looks at, positions and angles too."""
+        seen = () if self.reader is None else parameters(self.reader)
+        return tuple(name for name in self.state if name in (*seen, "position", "angle"))
 
     def read(
         self,
         q: Tensor,
         state: Mapping[str, Tensor],
         *,
-        heads: int | None = None,
-        value_dim: int | None = None,
+        params: Mapping[str, Tensor] | None = None,
+        sizes: tuple[int, int] | None = None,
         **coefficients: Tensor,
     ) -> Tensor:
         """M(W, φ(q)) with the memory as ``state`` has it: nothing is written, and nothing decays.
 
         q [B, T, heads, d_k], every token of which sees the same memory; coefficients as
-        ``rule.reading`` names them; ``heads`` H and ``value_dim`` d_v where the state is empty.
-        Returns [B, T, heads, d_v]. Raises ``ArgumentError`` for what does not fit, and where the
-        rule's read-out cannot be told from its write.
+        ``rule.reading`` names them; ``params`` as in a call, and ``sizes`` (H, d_v), where the
+        state is empty. Returns [B, T, heads, d_v]. Raises ``ArgumentError`` for what does not
+        fit, and where the rule's read-out cannot be told from its write.
         """
         if self.reader is None:
             raise fail(self.signature, "read: this rule is read only as it is written")
         self._check_state(state)
         given = readable(
-            self.signature, q, state, heads, value_dim, coefficients, self.reading
+            self.signature, q, state, sizes, params or {}, coefficients, self.reading
         )  # fmt: skip
         if q.dtype in (torch.float16, torch.bfloat16):
             given = {name: x.float() for name, x in given.items()}
-        kept = {name: x for name, x in state.items() if name in self.read_states}
-        return _Call(self, "auto", None).read(self.reader, given, kept).to(q.dtype)
+        return (
+            _Call(self, "auto", None, params or {})
+            .read(self.reader, given, dict(state))
+            .to(q.dtype)
+        )
 
     def _check_state(self, state: Mapping[str, Tensor] | None) -> None:
         names = tuple(s.name for s in self.signature.states)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from . import layout
-from .arguments import check_reading, fail
+from .arguments import check_params, check_reading, fail
 from .run import Call, Run, States, parameters
 from .signature import Signature
 
@@ -22,12 +22,14 @@ class Reading(Run):
     def __init__(
         self, call: Call, reader: Reader, vectors: dict[str, Tensor], state: States
     ) -> None:
+        self.reader = reader
         if call.signature.phase:
             k = vectors["k"]
             vectors = {**vectors, "phase": k.new_zeros(*k.shape[:2], *k.shape[-2:])}
         super().__init__(call, vectors, state)
-        self.reader = reader
-        self.wanted = parameters(reader)
+        names = parameters(reader)
+        if not any(n in self.signature.started and n not in self.given for n in names):
+            self.wanted = names  # else all that a start is made of
 
     def _windowed(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         return rows
@@ -41,8 +43,8 @@ class Reading(Run):
         if not self.tokens:
             return self.like.new_zeros(self.batch, 0, self.heads, self.like.shape[-1])
         names = parameters(self.reader)
-        states = {n: s for n, s in self._states().items() if n in names}
         rows = {n: layout.to_time(x) for n, x in self.rows.items() if n in names}
+        states = {n: s for n, s in self._states().items() if n in names}
         out = layout.from_time(self.reader(**rows, **states), self.batch)
         if self.signature.diagonal:
             return out[..., 0].unflatten(2, (self.heads, self.width))
@@ -50,28 +52,33 @@ class Reading(Run):
 
 
 def readable(
-    signature: Signature, q: Tensor, state: Mapping[str, Tensor], heads: int | None,
-    value_dim: int | None, coefficients: Mapping[str, Tensor], needed: tuple[str, ...],
+    signature: Signature, q: Tensor, state: Mapping[str, Tensor], sizes: tuple[int, int] | None,
+    params: Mapping[str, Tensor], coefficients: Mapping[str, Tensor], needed: tuple[str, ...],
 ) -> dict[str, Tensor]:  # fmt: skip
     """q, the coefficients, and keys and values of zero, which give a run its shapes."""
-    found_heads, found_width = _sizes(signature, q, state)
-    heads, value_dim = found_heads or heads, found_width or value_dim
-    if heads is None or value_dim is None:
-        raise fail(signature, "state: an empty one tells no sizes; give heads and value_dim too")
+    found = sizes or _sizes(signature, q, state, params)
+    if found is None:
+        raise fail(signature, "state: an empty one tells no sizes; give sizes=(heads, d_v) too")
     steps = (signature.steps,) if signature.steps > 1 else ()
-    shape = (*q.shape[:2], *steps, heads)
-    k, v = q.new_zeros(*shape, q.shape[-1]), q.new_zeros(*shape, value_dim)
+    shape = (*q.shape[:2], *steps, found[0])
+    k, v = q.new_zeros(*shape, q.shape[-1]), q.new_zeros(*shape, found[1])
     check_reading(signature, q, k, v, coefficients, needed)
+    check_params(signature, params, state, q, k, v)
     return {"q": q, "k": k, "v": v, **coefficients}
 
 
 def _sizes(
-    signature: Signature, q: Tensor, state: Mapping[str, Tensor]
-) -> tuple[int | None, int | None]:
-    """The heads H and d_v that a state tells."""
-    matrices = [s.name for s in signature.states if s.axes in ("vk", "nv") and s.name in state]
-    if not matrices:
-        return None, q.shape[-1] if signature.diagonal else None
-    matrix = state[matrices[0]]
-    kept = next(s.kept for s in signature.states if s.name == matrices[0])
-    return matrix.shape[1], q.shape[-1] if signature.diagonal else matrix.shape[-1 if kept else -2]
+    signature: Signature, q: Tensor, state: Mapping[str, Tensor], params: Mapping[str, Tensor]
+) -> tuple[int, int] | None:
+    """H and d_v as the state, or the parameters, tell them."""
+    last = [p.name for p in signature.params if p.rows == "v"]
+    for name in last:
+        if name in params:
+            return params[name].shape[0], params[name].shape[1]
+    for told in signature.states:
+        matrix = told.axes in ("vk", "lvk", "nv") and (not told.of or told.of in last)
+        if told.name in state and matrix:
+            x = state[told.name]
+            width = x.shape[-1 if told.kept else -2]
+            return x.shape[1], q.shape[-1] if signature.diagonal else width
+    return None

@@ -54,30 +54,31 @@ def checks(layer_type: type[SequenceLayer]) -> Iterator[Check]:
         tokens = max(LEAST_TOKENS, 2 * layer.period + 5)
         x = torch.randn(BATCH, tokens, dim, dtype=torch.float64)
     arguments = {name: a.detach() for name, a in layer.arguments(x).items()}
-    yield from of_forms(layer.rule, arguments)
-    yield from of_splits(layer.rule, arguments)
+    params = {name: a.detach() for name, a in layer.params().items()}
+    yield from of_forms(layer.rule, arguments, params)
+    yield from of_splits(layer.rule, arguments, params)
     with torch.no_grad():
         yield from of_layer(layer, x)
 
 
-def of_forms(rule: Any, arguments: Tensors) -> Iterator[Check]:
+def of_forms(rule: Any, arguments: Tensors, params: Tensors) -> Iterator[Check]:
     """Every parallel form on the CPU against the recurrence, gradients too."""
     if "chunk" not in rule.forms:
         return
-    expected = _everything(rule, arguments, form="recurrent")
+    expected = _everything(rule, arguments, params, form="recurrent")
     for size in CHUNKS if rule.signature.anchor == 1 else (rule.signature.anchor,):
-        found = _everything(rule, arguments, form="chunk", chunk_size=size)
+        found = _everything(rule, arguments, params, form="chunk", chunk_size=size)
         for part in expected:
             error = difference(found[part], expected[part])
             yield Check(f"{part}: chunks of {size} against token by token", error)
 
 
-def of_splits(rule: Any, arguments: Tensors) -> Iterator[Check]:
+def of_splits(rule: Any, arguments: Tensors, params: Tensors) -> Iterator[Check]:
     """A sequence in pieces, the state carried, against the whole."""
     tokens = arguments["q"].shape[1]
-    whole, end = rule(**arguments, output_final_state=True)
+    whole, end = rule(**arguments, params=params, output_final_state=True)
     for cut in (1, tokens // 2, tokens - 1):
-        first, state = rule(**_cut(arguments, 0, cut), output_final_state=True)
+        first, state = rule(**_cut(arguments, 0, cut), params=params, output_final_state=True)
         rest = _cut(arguments, cut, tokens)
         second, last = rule(**rest, initial_state=state, output_final_state=True)
         error = difference({"y": torch.cat([first, second], 1), **last}, {"y": whole, **end})
@@ -104,10 +105,14 @@ def _cut(arguments: Tensors, low: int, high: int) -> Tensors:
     return {name: x[:, low:high] for name, x in arguments.items()}
 
 
-def _everything(rule: Any, arguments: Tensors, **options: Any) -> dict[str, Tensors]:
+def _everything(
+    rule: Any, arguments: Tensors, params: Tensors, **options: Any
+) -> dict[str, Tensors]:  # fmt: skip
     """The output, the final state, and the gradient of every argument through both."""
-    leaves = {name: x.detach().clone().requires_grad_() for name, x in arguments.items()}
-    out, state = rule(**leaves, output_final_state=True, **options)
+    given = {name: x.detach().clone().requires_grad_() for name, x in arguments.items()}
+    begun = {name: x.detach().clone().requires_grad_() for name, x in params.items()}
+    out, state = rule(**given, params=begun, output_final_state=True, **options)
+    leaves = {**given, **{f"start of {name}": x for name, x in begun.items()}}
     floats = {name: s for name, s in state.items() if s.is_floating_point()}
     total = sum((_weighed(x) for x in floats.values()), _weighed(out))
     found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)

@@ -27,6 +27,10 @@ class SequenceLayer(nn.Module):
         """What the rule takes of a sequence from its start, x [B, T, dim]."""
         raise NotImplementedError
 
+    def params(self) -> States:
+        """What a deep memory starts from, by the names of its matrices, [H, rows, columns]."""
+        raise NotImplementedError
+
     @property
     def period(self) -> int:
         """Tokens after which the layer does the same again: its anchor's, or a segment's."""

@@ -88,7 +88,10 @@ class SlotOperator:
         states = {"K": keys["W"], "W": values["W"]}
         return out.to(dtype), states if output_final_state else None
 
-    def begin(self, q: Tensor, k: Tensor, v: Tensor, **coefficients: Tensor) -> States:
+    def begin(
+        self, q: Tensor, k: Tensor, v: Tensor, *, params: Mapping[str, Tensor] | None = None,
+        **coefficients: Tensor,
+    ) -> States:  # fmt: skip
         """The state before a document's first token; the arguments are of that token, T = 1."""
         call: Callable[..., tuple[Tensor, States | None]] = self
         nothing = {name: x[:, :0] for name, x in coefficients.items()}
@@ -111,16 +114,17 @@ class SlotOperator:
         q: Tensor,
         state: Mapping[str, Tensor],
         *,
-        heads: int | None = None,
-        value_dim: int | None = None,
+        params: Mapping[str, Tensor] | None = None,
+        sizes: tuple[int, int] | None = None,
     ) -> Tensor:
         """W softmax(K q) with both memories as ``state`` has them; see ``Operator.read``."""
         for name in state:
             one_of(self.signature, "initial_state", name, tuple(self.state))
         keys, values = ({"W": state[n]} if n in state else {} for n in ("K", "W"))
-        held = self.keys.read(widened(q), keys, heads=heads, value_dim=self.signature.slots)
-        read = torch.softmax(held, -1)
-        return self.values.read(read, values, heads=heads, value_dim=value_dim).to(q.dtype)
+        slots = None if sizes is None else (sizes[0], self.signature.slots)
+        held = self.keys.read(widened(q), keys, sizes=slots)
+        read = self.values.read(torch.softmax(held, -1), values, sizes=sizes)
+        return read.to(q.dtype)
 
     def _written(self, given: Mapping[str, Tensor], k: Tensor) -> Tensor:
         """w [B, T, H, m]."""

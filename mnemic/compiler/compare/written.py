@@ -37,7 +37,7 @@ def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
     functions = {**dict(form.functions), **writer.functions}
     form = Form(
         form.states, form.output, tuple(writer.wholes), tuple(sorted(functions.items())),
-        tuple(sorted((*linear_tags(rule), *feature_functions(rule)))),
+        tuple(sorted((*linear_tags(rule, values), *feature_functions(rule)))),
         tuple(sorted(writer.at.inputs, key=str)), PARAMETERS,
     )  # fmt: skip
     return form.mapped(tidy_entry)
@@ -81,7 +81,11 @@ def _read(writer: Writer, step: Recurrence, queries: list[Any]) -> tuple[list[An
     output, _ = headed(writer, raw, plain, "_read")
     if rule.problem.scalar("bonus") is not None:
         output = _with_bonus(writer, output, queries)
-    return _normalised(writer, output, queries)
+    output, total = _normalised(writer, output, queries)
+    if rule.levels:  # what weighs which is told by a tag
+        weight = at.at(rule.problem.value("levels"), 0, 0)
+        output = [weight * y for y in output]
+    return output, total
 
 
 def _with_bonus(writer: Writer, output: list[Any], queries: list[Any]) -> list[Any]:

@@ -122,6 +122,11 @@ def remarks(rule: Rule) -> tuple[str, ...]:
         found.append(f"Prediction to memory is repeated {optimizer.inner_steps} times a token.")
     if rule.phase:
         found.append("φ turns each key channel as a pair, by the running sum of the phase.")
+    if rule.levels:
+        found.append(
+            f"{rule.levels} levels hold {2 ** (rule.levels - 1)} tokens of a document, in as many "
+            "memories as their number has binary digits."
+        )
     if rule.error.uses_norm:
         found.append("The norm couples the coordinates of the error.")
     return tuple(found)
@@ -175,6 +180,8 @@ def _argument(rule: Rule, scalar: Scalar, spans: dict[Any, list[float]]) -> Argu
     shape = SHAPES[scalar.per]
     if scalar.name == "gamma" and rule.gamma == "window" and rule.window > 1:
         shape = f"[B, T, H, {rule.window}]"
+    if scalar.name == "levels" and rule.levels:
+        shape = f"[B, T, H, {rule.levels}]"
     if micro > 1 and scalar.name in ("eta", "delta"):
         shape = shape.replace("T, ", f"T, {micro}, ")
     if scalar.argument is None:

@@ -7,7 +7,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect
-from mnemic.compiler.explain.notation import acted, feature, role_key, value
+from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
 from mnemic.compiler.retention import Link
 from mnemic.compiler.rule import Rule
 
@@ -50,7 +50,7 @@ def _step(rule: Rule, d: Dialect) -> str:
         return f"{d.minus} {factor}{_muon(rule, d, d.of('G'))}"
     step = f"+ {gain}{_muon(rule, d, d.of('S'))}"
     if rule.momentum_on == "write":
-        erase = d.flipped(feature(rule, d, role_key(rule, d, "erase", "t")))
+        erase = role_features(rule, d, "erase", "t")
         taken = d.factor(sp.simplify(rule.gain * rule.rate * rule.error.slope))
         step += f" {d.minus} {taken}{d.of('y^')} {erase}"
     return step
@@ -130,7 +130,25 @@ def readout(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         if spec.readout.normalizer == "max1":
             size = f"max(|{size}|, 1)"
         shown = f"{shown} / ({size})"
+    if rule.levels:
+        yield "levels", _levels(d)
+        shown = _weighed(d, query)
     yield "read-out", f"{d.of('y')} = {shown}"
+
+
+def _levels(d: Dialect) -> str:
+    """W by the buckets of the tree: s lies at the highest binary digit in which it differs."""
+    whole = d.sign("Σ_ℓ Wₜ^(ℓ)", r"\sum_\ell W_t^{(\ell)}")
+    bucket = d.sign(
+        "Wₜ^(ℓ) written by the tokens s with ⌊log₂(s ⊕ t)⌋ = ℓ − 1, and Wₜ^(0) by s = t",
+        r"W_t^{(\ell)} \text{ written by } \{s : \lfloor\log_2 (s \oplus t)\rfloor = \ell - 1\},"
+        r"\ W_t^{(0)} \text{ by } s = t",
+    )
+    return f"{d.of('W')} = {whole}" + d.sign(",  ", r",\quad ") + bucket
+
+
+def _weighed(d: Dialect, query: str) -> str:
+    return d.sign("Σ_ℓ λₜ^(ℓ) Wₜ^(ℓ) ", r"\sum_\ell \lambda_t^{(\ell)} W_t^{(\ell)} ") + query
 
 
 def _read(rule: Rule, d: Dialect, memory: str, query: str) -> str:
