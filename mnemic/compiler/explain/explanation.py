@@ -9,7 +9,7 @@ from mnemic.compiler.explain import printing
 from mnemic.compiler.explain.cost import Cost, cost
 from mnemic.compiler.explain.equations import Equation, equations
 from mnemic.compiler.explain.layered_words import approximated, of_each_matrix, pace
-from mnemic.compiler.explain.spans import ranges
+from mnemic.compiler.explain.spans import ranges, span
 from mnemic.compiler.explain.stability import Stability, stability, warnings
 from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import Derived, Fit, Rule
@@ -193,16 +193,7 @@ def _argument(rule: Rule, scalar: Scalar, spans: dict[Any, list[float]]) -> Argu
         shape = shape.replace("T, ", f"T, {micro}, ")
     if scalar.argument is None:
         return Argument(scalar.name, None, "", "fixed", scalar.expr)
-    return Argument(scalar.name, scalar.argument, shape, _span(spans[scalar.symbol]), None)
-
-
-def _span(values: list[float]) -> str:
-    if not values:
-        return "any"
-    low, high = min(values), max(values)
-    left = "-∞" if low < -1e3 or low <= -29.9 else f"{round(low, 6):g}"
-    right = "∞" if high > 1e3 or high >= 29.9 else f"{round(high, 6):g}"
-    return f"({left}, {right})".replace("-", "−")
+    return Argument(scalar.name, scalar.argument, shape, span(spans[scalar.symbol]), None)
 
 
 def shown(value: Any) -> Any:
