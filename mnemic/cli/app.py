@@ -37,7 +37,12 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic train mine.yaml --task mqar --task-option pairs=16 --task-option length=128",
         "mnemic train gated-deltanet --task mqar --resume",
     ),
-    bench: ("mnemic bench", "mnemic bench gla rwkv7 --json"),
+    bench: (
+        "mnemic bench",
+        "mnemic bench forms titans atlas",
+        "mnemic bench decode gated-deltanet --json",
+        "mnemic bench long -o long.json",
+    ),
     doctor: ("mnemic doctor",),
 }
 
