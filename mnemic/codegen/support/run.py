@@ -257,7 +257,7 @@ class Run:
 
     def _read_state(self, name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
         if self.signature.levels and given.ndim == 5:
-            given = levels.trimmed(given, shape[1])
+            given = levels.trimmed(given, self.position, shape[1])
         if given.numel() != math.prod(shape):
             shown = f"{list(given.shape)}, expected {self._outer_shape(shape)}"
             raise fail(self.signature, f"initial_state['{name}']: read shape {shown}")
