@@ -33,10 +33,13 @@ def aligned_pieces(position: int, tokens: int, size: int, most: int) -> list[tup
     return pieces
 
 
-def trimmed(state: Tensor, position: int, levels: int) -> Tensor:
-    """The levels that are needed, those without tokens empty: [..., L, V, K] → [..., l, V, K]."""
-    full = [float(position >> i & 1) for i in range(levels)]
-    return state[..., :levels, :, :] * state.new_tensor(full)[:, None, None]
+def with_tokens(states: dict[str, Tensor], position: int) -> dict[str, Tensor]:
+    """States whose levels without tokens are empty, whatever a caller left there: [M, L, V, K]."""
+    found = {}
+    for name, x in states.items():
+        full = [float(position >> i & 1) for i in range(x.shape[1])] if x.ndim == 4 else []
+        found[name] = x * x.new_tensor(full)[:, None, None] if full else x
+    return found
 
 
 def padded(state: Tensor, levels: int) -> Tensor:
