@@ -149,7 +149,7 @@ class Builder:
     def stabilised(self) -> bool:
         """Whether the rate is an exponential that a running maximum holds stable."""
         rate = self.rule.problem.scalar("eta")
-        additive = self.rule.structure.kind == "additive"
+        additive = self.rule.structure.algebra == "additive"
         return additive and rate is not None and rate.logarithmic
 
     @property
@@ -227,6 +227,8 @@ class Builder:
         raw = self.vector(name, "k")
         expr = self.rule.problem.features
         axes = self.plan.axes(raw)
+        if self.rule.kernels is not None:
+            return raw
         if expr is None:
             raw = self.call(f"phi_{name}", axes, "features", raw, *self._feature_extras(),
                             **feature_options(self.rule))  # fmt: skip
@@ -288,6 +290,15 @@ class Builder:
         base = self.vector("v", "v") if axis == "v" else self.featured("k")
         return self.call(f"{role}_key", self.plan.axes(base), "as_vector", name, base)
 
+    def square(self, rows: tuple[str, ...], key: str) -> str:
+        """‖φ(k)‖², which is κ1(k·k) behind a kernel."""
+        square = self.call("kappa", rows, "squared_norm", key)
+        kernels = self.rule.kernels
+        if kernels is None or kernels.predict.identity:
+            return square
+        own = kernels.predict.expr.subs(sym.s, sp.Symbol("square_", real=True))
+        return self.call("kappa", rows, "positive", self.map("kappa_own", own, {"square_": square}))
+
     # -- error ------------------------------------------------------------------------------
 
     def error(self, expr: Any, prediction: str | None, value: str, key: str, name: str = "e",
@@ -306,7 +317,7 @@ class Builder:
             assert prediction is not None
             env["n"] = self.call("n", rows, "distance", prediction, value)
         if "kappa" in free:
-            env["kappa"] = self.call("kappa", rows, "squared_norm", key)
+            env["kappa"] = self.square(rows, key)
         if not free & {"v", "y"}:
             scalar = self.map(f"{name}_scalar", whole, env) if whole.free_symbols else None
             return self.filled(name, scalar, whole, value, equation)

@@ -20,6 +20,7 @@ CITED = {
     "dual": ("dual", "memory"),
     "link": ("link", "memory"),
     "readout": ("read-out",),
+    "kernel": ("kernel",),
 }
 """The parts of a plan, and the equations of the derivation that they compute."""
 

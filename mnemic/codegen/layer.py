@@ -190,7 +190,7 @@ def _scalars(rule: Rule) -> list[Scalar]:
 
 
 def _activation(scalar: Scalar) -> Any:
-    text = scalar.declared.activation or DEFAULTS.get(scalar.name, OTHERWISE)[0]
+    text = scalar.declared.activation or DEFAULTS.get(scalar.name.rstrip("123456789"), OTHERWISE)[0]
     return expression(text)
 
 
@@ -213,7 +213,7 @@ def _start(rule: Rule, scalar: Scalar) -> tuple[float, float]:
                 Issue("is no value of the activation", f"{where}.init", str(declared.init)),
             ))  # fmt: skip
         return (found, found)
-    told = DEFAULTS.get(scalar.name, OTHERWISE)[1]
+    told = DEFAULTS.get(scalar.name.rstrip("123456789"), OTHERWISE)[1]
     if told is None or (declared.activation is not None and not isinstance(told, tuple)):
         return (0.0, 0.0)
     low, high = told if isinstance(told, tuple) else (told, told)

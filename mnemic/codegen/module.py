@@ -82,7 +82,7 @@ def _builders(rule: Rule) -> tuple[Build, Build]:
 def start_plan(rule: Rule, token: Plan) -> Plan | None:
     """The memory at a document's start, where it is not zero: link(0), or uniform."""
     states = token.states()
-    if rule.moments is not None or rule.fit is not None:
+    if rule.moments is not None or rule.fit is not None or rule.kernels is not None:
         return None
     if rule.layered:
         return deep.start(rule)

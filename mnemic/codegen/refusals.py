@@ -50,13 +50,13 @@ def _plain(rule: Rule) -> bool:
 
 def _sums_weights(rule: Rule) -> bool:
     """The normaliser is Σ of decayed rates: what the forms keep as n."""
-    additive = rule.structure.kind == "additive" and not rule.diagonal
+    additive = rule.structure.algebra == "additive" and not rule.diagonal
     return additive and _plain(rule) and _spec(rule).readout.memory == "after"
 
 
 def _exponential(rule: Rule) -> bool:
     rate = rule.problem.scalar("eta")
-    return rule.structure.kind == "additive" and rate is not None and rate.logarithmic
+    return rule.structure.algebra == "additive" and rate is not None and rate.logarithmic
 
 
 def _acts_often(decay: Scalar | None) -> bool:

@@ -6,8 +6,9 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
-from mnemic.codegen.coefficients import Coefficients
+from mnemic.codegen.coefficients import PLAIN, Coefficients
 from mnemic.codegen.functions import error_functions
+from mnemic.codegen.kept import Side, meeting, meeting_anchor
 from mnemic.codegen.readouts import headed
 from mnemic.codegen.reads import from_state, reached
 from mnemic.codegen.recurrent import States
@@ -35,16 +36,40 @@ def solve(b: Builder, states: States, roles: dict[str, str], c: Coefficients) ->
             rule.error.signal, None, roles["value"], roles["predict"], "u", step_factor(b)
         )
         return (source_of(b, c, rows, roles["write"], through),)
-    if rule.structure.kind == "frozen":
+    if rule.structure.algebra == "frozen":
         return _frozen(b, states, roles, c, through)
+    side = _predicting(b, states, roles, c, through)
     if rule.split:
-        return _split(b, states, roles, c, through)
-    mixing = mixing_of(b, c, roles["predict"], roles["write"], through)
-    if rule.error.affine:
+        return _split(b, states, roles, c, through, side)
+    mixing = mixing_of(b, c, roles["predict"], roles["write"], through, side)
+    if rule.error.affine and rule.kernels is None:
         rows = _affine(b, states, roles, c, mixing)
+    elif rule.error.affine:
+        rows = _solved(b, _base(b, states, roles, c, side), roles, inverse_of(b, c, mixing, roles))
     else:
-        rows = _residual(b, mixing, _base(b, states, roles, c), roles)
+        rows = _residual(b, mixing, _base(b, states, roles, c, side), roles)
     return (source_of(b, c, rows, roles["write"], through),)
+
+
+def _predicting(
+    b: Builder, states: States, roles: dict[str, str], c: Coefficients, through: str
+) -> Side:
+    """How predictions meet the memory."""
+    if states.kept is None or b.rule.kernels is None:
+        return PLAIN
+    seen, targets, keys = c.seen[through], roles["predict"], roles["write"]
+    if b.rule.kernels.predict.normalised:
+        seen = seen or b.call("sums", ("t", "s"), "lower_ones_of", targets)
+        seen = b.call(f"{seen}_strict", ("t", "s"), "strictly_lower", seen)
+    return meeting(b, b.rule.kernels.predict, states.kept, targets, keys, seen,
+                   (c.reach_seen, c.carry_seen))  # fmt: skip
+
+
+def _solved(b: Builder, base: str, roles: dict[str, str], inverse: str) -> str:
+    """u = (I + η slope L)⁻¹ (−η e(base)) for an affine error."""
+    start = b.error(b.rule.error.signal, base, roles["value"], roles["predict"], "start",
+                    step_factor(b))  # fmt: skip
+    return b.product("u", rows_of(b, roles), inverse, start, equation="error")
 
 
 def rows_of(b: Builder, roles: dict[str, str]) -> tuple[str, str]:
@@ -79,18 +104,18 @@ def _faded_band(b: Builder, fade: str) -> str:
     return b.call("fades_window", ("s",), "vector_matrix", fade, band)
 
 
-def _base(b: Builder, states: States, roles: dict[str, str], c: Coefficients) -> str:
+def _base(b: Builder, states: States, roles: dict[str, str], c: Coefficients, side: Side) -> str:
     """Predictions from the state at the chunk's start."""
     predict = seen_by_channel(b, c, roles["predict"])
     times = c.rows
     base = from_state(b, c, predict, _on_rows(b, c.reach_seen, times), states.memory, "base",
-                      row_decay=False)  # fmt: skip
-    if states.momentum is None:
-        return base
-    speed = from_state(b, c, predict, _on_rows(b, c.carry_seen, times), states.momentum,
-                       "base_speed", row_decay=False)  # fmt: skip
-    one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
-    return b.map("predicted", one + two, {"x_": base, "y_": speed}, "prediction")
+                      row_decay=False, side=side)  # fmt: skip
+    if states.momentum is not None:
+        speed = from_state(b, c, predict, _on_rows(b, c.carry_seen, times), states.momentum,
+                           "base_speed", row_decay=False, side=side)  # fmt: skip
+        one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
+        base = b.map("predicted", one + two, {"x_": base, "y_": speed}, "prediction")
+    return side.divided(b, base, "base_mean", "prediction")
 
 
 def seen_by_channel(b: Builder, c: Coefficients, predict: str) -> str:
@@ -115,13 +140,15 @@ def _on_rows(b: Builder, factor: str | None, times: int) -> str | None:
     return b.call(f"{factor}_flat", ("s", *channel), function, factor, times=times)
 
 
-def mixing_of(b: Builder, c: Coefficients, targets: str, keys: str, through: str) -> str:
+def mixing_of(
+    b: Builder, c: Coefficients, targets: str, keys: str, through: str, side: Side = PLAIN
+) -> str:
     """L: what the prediction of row t sees of what row s wrote, strictly lower triangular."""
     if c.log_channel is not None:
         targets = seen_by_channel(b, c, targets)
         return c.channel_call(b, f"{targets}_{keys}_L", targets, keys, through, before=True)
     raw = b.product(f"{targets}_{keys}", ("t", "s"), targets, keys, flip_right=True)
-    seen = c.seen[through]
+    seen, raw = side.mix or c.seen[through], side.of_new(b, raw)
     if seen is None:
         return b.call(f"{raw}_L", ("t", "s"), "strictly_lower", raw, rows=c.rows)
     if c.rows > 1:
@@ -129,6 +156,8 @@ def mixing_of(b: Builder, c: Coefficients, targets: str, keys: str, through: str
     one, two = sp.Symbol("s_", real=True), sp.Symbol("m_", real=True)
     env = {"s_": raw, "m_": (seen, ("t", "s"))}
     mixed = b.map(f"{raw}_seen", one * two, env)
+    if side.mix is not None:
+        return side.divided(b, mixed, f"{raw}_L")
     return b.call(f"{raw}_L", ("t", "s"), "strictly_lower", mixed, rows=c.rows)
 
 
@@ -140,7 +169,7 @@ def inverse_of(b: Builder, c: Coefficients, mixing: str, roles: dict[str, str]) 
         env: dict[str, Any] = b.row_coefficients(weight)
         if weight.has(sym.kappa):
             rows = b.plan.axes(roles["value"])[:-1]
-            env["kappa"] = b.call("kappa", rows, "squared_norm", roles["predict"])
+            env["kappa"] = b.square(rows, roles["predict"])
         env = {n: (q, tuple("t" if a in ("t", "s") else a for a in b.plan.axes(q)))
                for n, q in env.items()}  # fmt: skip
         one = sp.Symbol("L_", real=True)
@@ -189,19 +218,19 @@ def _rated(b: Builder, inverse: str, scalar: Any, roles: dict[str, str]) -> str:
 
 
 def _split(
-    b: Builder, states: States, roles: dict[str, str], c: Coefficients, through: str
+    b: Builder, states: States, roles: dict[str, str], c: Coefficients, through: str, side: Side
 ) -> tuple[Source, ...]:
     """Written and erased rows apart: written ones are known, erased ones solve the system."""
     rule = b.rule
     direct = "memory" if rule.momentum_on == "write" else through
     written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
                       step_factor(b))  # fmt: skip
-    base = _base_split(b, states, roles, c, direct)
-    known = mixing_of(b, c, roles["predict"], roles["write"], through)
+    base = _base(b, states, roles, c, side)
+    known = mixing_of(b, c, roles["predict"], roles["write"], through, side)
     added = b.product("base_written", rows_of(b, roles), known, written)
     one, two = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
     whole = b.map("base_whole", one + two, {"x_": base, "y_": added}, "prediction")
-    mixing = mixing_of(b, c, roles["predict"], roles["erase"], direct)
+    mixing = mixing_of(b, c, roles["predict"], roles["erase"], direct, side)
     inverse = inverse_of(b, c, mixing, roles)
     start = b.error(rule.error.slope * sym.y, whole, roles["value"], roles["predict"],
                     "erased_alone", step_factor(b))  # fmt: skip
@@ -212,21 +241,13 @@ def _split(
     )
 
 
-def _base_split(
-    b: Builder, states: States, roles: dict[str, str], c: Coefficients, direct: str
-) -> str:
-    del direct
-    return _base(b, states, roles, c)
-
-
 def _frozen(
     b: Builder, states: States, roles: dict[str, str], c: Coefficients, through: str
 ) -> tuple[Source, ...]:
     """Gradients at the memory of the last chunk's end: no system."""
     assert states.anchor is not None
     rule = b.rule
-    base = b.product("y_hat", rows_of(b, roles), roles["predict"], states.anchor, flip_right=True,
-                     equation="prediction")  # fmt: skip
+    base = _at_anchor(b, states, roles)
     if rule.split:
         direct = "memory" if rule.momentum_on == "write" else through
         erased = b.error(rule.error.slope * sym.y, base, roles["value"], roles["predict"],
@@ -239,6 +260,19 @@ def _frozen(
         )
     rows = headed(b, base, roles, step_factor(b), "u")
     return (source_of(b, c, rows, roles["write"], through),)
+
+
+def _at_anchor(b: Builder, states: States, roles: dict[str, str]) -> str:
+    """Predictions of the memory of the last chunk's end."""
+    assert states.anchor is not None
+    axes, kernels = rows_of(b, roles), b.rule.kernels
+    if states.kept is None or kernels is None:
+        return b.product("y_hat", axes, roles["predict"], states.anchor, flip_right=True,
+                         equation="prediction")  # fmt: skip
+    side = meeting_anchor(b, kernels.predict, states.kept, roles["predict"])
+    weights = side.of_past(b, roles["predict"])
+    whole = b.product("y_hat", axes, weights, states.anchor, equation="prediction")
+    return side.divided(b, whole, "y_hat_mean", "prediction")
 
 
 def _residual(b: Builder, mixing: str, base: str, roles: dict[str, str]) -> str:

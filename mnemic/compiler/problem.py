@@ -6,6 +6,8 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.kernels import Kernels, kernels_of
+from mnemic.compiler.network import network
 from mnemic.compiler.symbolic import number, read
 from mnemic.dsl.coefficients import Coefficient
 from mnemic.dsl.memory import Interpolation, Nonparametric
@@ -53,6 +55,7 @@ class Problem:
     penalty: Any
     constraint: tuple[str, Any, str]
     features: Any | None
+    kernels: Kernels | None
     keys: dict[str, Any]
     scalars: tuple[Scalar, ...]
     similarity: Any | None = None
@@ -93,6 +96,7 @@ def state(spec: Spec) -> Problem:
             str(getattr(constraint, "over", "all")),
         ),
         features=None if text is None else read(text, {"x": sym.x}),
+        kernels=kernels_of(spec.features),
         keys=read_keys(spec, table),
         scalars=scalars,
         similarity=read_similarity(spec, table),
@@ -110,7 +114,7 @@ def read_similarity(spec: Spec, table: dict[str, Any]) -> Any | None:
 
 def read_scalars(spec: Spec) -> tuple[Scalar, ...]:
     """Every coefficient, expressions resolved down to arguments, h, H and t."""
-    declared = spec.named_coefficients()
+    declared = by_matrix(spec, spec.named_coefficients())
     table = {name: sym.coefficient(name) for name in declared}
     names = {**table, "h": HEAD, "H": HEADS, "t": TIME}
     raw = {name: _own_value(c, table[name], names) for name, c in declared.items()}
@@ -124,6 +128,16 @@ def read_scalars(spec: Spec) -> tuple[Scalar, ...]:
         Scalar(name, raw[name], _argument(name, c, spec), per[name], c)
         for name, c in declared.items()
     )
+
+
+def by_matrix(spec: Spec, declared: dict[str, Coefficient]) -> dict[str, Coefficient]:
+    """The scale of a simplex, where it is learned, as one of each matrix of a memory of layers."""
+    matrices = network(spec.memory).matrices
+    scale = declared.get("scale")
+    if scale is None or not scale.learned or len(matrices) < 2:
+        return declared
+    own = {f"scale{m.name.removeprefix('W')}": scale for m in matrices}
+    return {name: c for name, c in declared.items() if name != "scale"} | own
 
 
 def _own_value(declared: Coefficient, symbol: Any, names: dict[str, Any]) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mnemic.compiler.error_signal import ErrorSignal
+from mnemic.compiler.kernels import Kernels
 from mnemic.compiler.network import Network
 from mnemic.compiler.problem import Problem, Scalar
 from mnemic.compiler.retention import Retained
@@ -21,12 +22,21 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Structure:
-    """The class of a rule, why, the forms that follow, and what is not compiled yet."""
+    """The class of a rule, why, the forms that follow, and what is not compiled yet.
+
+    ``rows`` is the class that the rows of a kernelised memory have: κ(K·x) stands for products.
+    """
 
     kind: Kind
     reason: str
     forms: tuple[str, ...]
     missing: str | None = None
+    rows: Kind | None = None
+
+    @property
+    def algebra(self) -> Kind:
+        """The class by which the forms are built."""
+        return self.rows or self.kind
 
 
 @dataclass(frozen=True)
@@ -145,6 +155,11 @@ class Rule:
     def scalars(self) -> tuple[Scalar, ...]:
         """The coefficients."""
         return self.problem.scalars
+
+    @property
+    def kernels(self) -> Kernels | None:
+        """κ1 and κ2 where the memory is known through a kernel alone."""
+        return self.problem.kernels
 
     @property
     def diagonal(self) -> bool:

@@ -15,7 +15,7 @@ from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.reference_links import apply_link
-from mnemic.compiler.published import inputs, step
+from mnemic.compiler.published import assignments, inputs, step
 from mnemic.compiler.rule import Rule
 from mnemic.dsl import catalogue
 from mnemic.dsl.load import load
@@ -113,9 +113,11 @@ def test_printed_equation_against_the_derived_rule(name: str, index: int) -> Non
 
     read = environment(rule, vectors, arguments, after(TOKENS - 1)[1])
     y, state = after(TOKENS)
-    phi = features(rule, vectors["k"][0, -1, ..., 0, :])
-    read["phi"] = phi
-    if "k_i" in read:
+    if rule.kernels is not None:
+        read |= pairs(rule, vectors, state, printed.rule)
+    else:
+        read["phi"] = features(rule, vectors["k"][0, -1, ..., 0, :])
+    if "k_i" in read and rule.kernels is None:
         read["phi_i"] = [features(rule, k) for k in read["k_i"]]
     missing = {n for n in inputs(printed.rule) if read.get(n) is None} - {"I"}
     if missing:
@@ -123,6 +125,8 @@ def test_printed_equation_against_the_derived_rule(name: str, index: int) -> Non
     assigned = step(printed.rule, read)
     if "y" in assigned:  # the rule is printed as what it reads
         found, expected = assigned["y"][:, 0], y
+    elif "u" in assigned:  # the row that the last token adds
+        found, expected = assigned["u"][:, 0], state["W"][0, 0, :, -1]
     elif "W" in state:
         found = assigned["W"]
         expected = state["W"][0, 0]
@@ -130,6 +134,20 @@ def test_printed_equation_against_the_derived_rule(name: str, index: int) -> Non
         found, expected = (assigned["W"] @ read["q"])[:, 0], y
     same = found.shape == expected.shape and bool((found - expected).abs().max() < 1e-9)
     assert same == (printed.verdict == "agrees"), (found, expected)
+
+
+def pairs(
+    rule: Rule, vectors: dict[str, Tensor], state: dict[str, Tensor], text: str
+) -> dict[str, Any]:
+    """Kept keys with their rows and values: up to the last token, which a row does not see."""
+    if rule.layered:
+        return {}
+    count = TOKENS - ("u" in {name for name, _ in assignments(text)})
+    return {
+        "k_i": [k[:, None] for k in vectors["k"][0, :count, 0]],
+        "v_i": [v[:, None] for v in vectors["v"][0, :count, 0]],
+        "u_i": [u[:, None] for u in state["W"][0, 0].T[:count]],
+    }
 
 
 def assert_in_the_gradient(rule: Rule, printed: Published) -> None:

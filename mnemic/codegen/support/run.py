@@ -217,6 +217,8 @@ class Run:
                 found[state.name] = self._read_state(state.name, given, shape)
             elif state.begins and state.of in self.params:
                 found[state.name] = self._param(state.of)
+            elif state.kept:
+                found[state.name] = self.like.new_full(shape, state.identity)
             elif state.identity:
                 eye = torch.eye(shape[-1], dtype=self.like.dtype, device=self.like.device)
                 found[state.name] = (state.identity * eye).expand(shape)
@@ -235,6 +237,8 @@ class Run:
             return (self.memories, *self._of(state))
         value = 1 if self.signature.diagonal else self.like.shape[-1]
         sizes = {"v": value, "k": self._features(), "n": self._kept()}
+        if state.side:
+            sizes["v"] = self._side(state.side)
         sizes["l"] = levels.needed(self.position, self.tokens)
         if not set(state.axes) <= sizes.keys():
             return None
@@ -247,6 +251,14 @@ class Run:
         like = given[0] if given else self.params[state.of]  # the operator has checked
         rows, columns = like.shape[-2:]
         return {"vk": (rows, columns), "v": (rows,), "k": (columns,)}[state.axes]
+
+    def _side(self, side: str) -> int:
+        """A hidden width, which the parameters (or the states that go with them) tell."""
+        for p in self.signature.params:
+            if side in (p.rows, p.columns):
+                shape = self._of(State("", "vk", "", of=p.name))
+                return shape[0] if side == p.rows else shape[1]
+        raise AssertionError(side)
 
     def _param(self, name: str) -> Tensor:
         """A parameter [H, …] as the start of every memory, [M, …]."""

@@ -40,9 +40,12 @@ class State:
     axes: str
     meaning: str
     identity: float = 0.0
-    """Its start as a multiple of the unit matrix (zero elsewhere)."""
+    """Its start as a multiple of the unit matrix (zero elsewhere); what a kept number is where it
+    is missing."""
     begins: bool = False
     """Whether it starts at its parameter (the dual of a deep memory)."""
+    side: str = ""
+    """The hidden width that its rows have in place of d_v."""
     of: str = ""
     """The parameter that it goes with: its shape is that matrix's, or of its rows or columns."""
 

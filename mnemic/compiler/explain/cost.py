@@ -25,6 +25,7 @@ from mnemic.compiler.explain.cost_forms import (
     state_size,
     train,
 )  # fmt: skip
+from mnemic.compiler.explain.cost_kernels import kept_moved
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.features import Cosine, Dpfp, Polynomial, Random, Taylor
 from mnemic.dsl.memory import Glu, Linear, Mlp
@@ -110,8 +111,9 @@ def cost(rule: Rule) -> Cost:
     state = state_size(rule)
     flops, moved = train(rule)
     io = S * (2 * K + 2 * V)
-    grows = rule.structure.kind in ("nonparametric", "kernelised")
-    touched = S * state + S * (K + V) if grows else 2 * S * state
+    touched = 2 * S * state
+    if rule.keeps_pairs:
+        touched = S * state + S * (K + V) + S * kept_moved(rule)
     once = {N: 1} if _steps(rule) == 1 else {}
     parts = (state, flops, io + moved, decode_flops(rule), io + touched)
     kept, train_flops, train_bytes, decode, decode_bytes = (

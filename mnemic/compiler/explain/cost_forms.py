@@ -5,6 +5,7 @@ from typing import Any
 import sympy as sp
 from sympy.codegen.cfunctions import log2
 
+from mnemic.compiler.explain.cost_kernels import kept_decoding, kept_state, kept_training
 from mnemic.compiler.rule import Moments, Rule
 from mnemic.dsl.memory import Glu, Mlp
 
@@ -16,9 +17,11 @@ ZERO = sp.Integer(0)
 
 def state_size(rule: Rule) -> Any:
     """Numbers carried from one token to the next."""
-    if rule.keeps_pairs:
+    if rule.kernels is not None:
+        return kept_state(rule)
+    if rule.fit is not None:
         count = C - 1 if rule.window > 1 else T
-        each = K + V + (1 if rule.fit is not None and rule.decay != 1 else 0)
+        each = K + V + (1 if rule.decay != 1 else 0)
         factor = T**2 if _interpolates(rule) else 0
         return count * each + factor
     if rule.moments is not None:
@@ -65,9 +68,8 @@ def train(rule: Rule) -> tuple[Any, Any]:
     kind = rule.structure.kind
     if kind == "nonparametric":
         return _fitted(rule), ZERO
-    if kind == "kernelised":
-        solve = ZERO if rule.error.constant else _attention(rule)
-        return _attention(rule) + solve, ZERO
+    if rule.kernels is not None:
+        return kept_training(rule), ZERO
     states = S * state_size(rule) / B
     if rule.moments is not None:
         return _second_order(rule), states
@@ -158,12 +160,10 @@ def _second_order(rule: Rule) -> Any:
 
 def decode_flops(rule: Rule) -> Any:
     """FLOPs of one token of the recurrence."""
-    kind = rule.structure.kind
     if rule.fit is not None:
         return _decoded(rule)
-    if kind == "kernelised":
-        once = 2 * state_size(rule)
-        return once if rule.error.constant else 2 * once
+    if rule.kernels is not None:
+        return kept_decoding(rule)
     whole = matrix(rule)
     if rule.moments is not None:
         solve = N * 2 * D**2 if rule.moments.steps else _solve_once(rule.moments)
@@ -199,17 +199,17 @@ def _solve_once(moments: Moments) -> Any:
 def notes(rule: Rule) -> tuple[str, ...]:
     """What the expressions leave out."""
     found = []
-    if rule.keeps_pairs and rule.window == 1:
+    if rule.kernels is not None or (rule.fit is not None and rule.window == 1):
         found.append("the state grows with T" + (", as T²" if _interpolates(rule) else ""))
     if rule.fit is not None and rule.fit.kind == "linear" and _iterations(rule):
         found.append("every iteration of the conjugate gradients is counted; most end sooner")
     if any(s.per == "key" and s.name == "alpha" for s in rule.scalars):
         found.append("a channel decay adds (b/16)·D exponentials a token inside a chunk")
-    if rule.structure.kind == "residual":
+    if rule.structure.algebra == "residual":
         found.append("the residuals' system is counted as the delta rule's; sweeps repeat it")
     if rule.moments is not None and rule.moments.iterations:
         found.append("n is the most iterations of conjugate gradients; a chunk takes what it needs")
-    if rule.structure.kind == "sequential":
+    if rule.structure.algebra == "sequential":
         found.append("training runs the recurrence: T steps one after another")
     if rule.retained.link.expr is None and not rule.retained.link.identity:
         found.append("each entry of the link is a root found numerically")

@@ -8,9 +8,10 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect, dialect
+from mnemic.compiler.explain.kernel_equations import kernels, rows
 from mnemic.compiler.explain.local_equations import local
 from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout
-from mnemic.compiler.explain.notation import acted, feature, role_key, value
+from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
 from mnemic.compiler.rule import Rule
 
 
@@ -44,6 +45,8 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     if rule.fit is not None:
         yield from local(rule, d)
         return
+    if rule.kernels is not None:
+        yield from kernels(rule, d)
     if not rule.error.constant:
         yield "prediction", _prediction(rule, d)
     yield "error", f"{d.of('e', _index(rule))} = {d.expr(rule.error.signal)}{_with_value(rule, d)}"
@@ -52,6 +55,8 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         yield "momentum", _momentum(rule, d)
     yield from dual(rule, d)
     yield from link(rule, d)
+    if rule.kernels is not None:
+        yield from rows(rule, d)
     yield from readout(rule, d)
 
 
@@ -64,10 +69,15 @@ def _prediction(rule: Rule, d: Dialect) -> str:
     if rule.anchor > 1:
         memory = d.of("W", "ref")
     else:
-        memory = acted(rule, d, rule.seen, sp.Integer(1), d.of("W", "t-1"))
+        memory = acted(rule, d, rule.seen, _rows_seen(rule), d.of("W", "t-1"))
     shown = _headed(rule, d, f"{memory} {feature(rule, d, role_key(rule, d, 'predict', index))}",
                     d.of("k", index))  # fmt: skip
     return f"{d.of('y^', index)} = {shown}"
+
+
+def _rows_seen(rule: Rule) -> Any:
+    """The decay of rows that the gradient sees."""
+    return rule.row_decay if rule.problem.spec.retention.order == "before" else sp.Integer(1)
 
 
 def _headed(rule: Rule, d: Dialect, inner: str, raw: str) -> str:
@@ -90,8 +100,8 @@ def _with_value(rule: Rule, d: Dialect) -> str:
 
 def _gradient(rule: Rule, d: Dialect) -> str:
     index = _index(rule)
-    left, write = d.of("G"), d.flipped(feature(rule, d, role_key(rule, d, "write", index)))
-    erase = d.flipped(feature(rule, d, role_key(rule, d, "erase", index)))
+    left, write = d.of("G"), role_features(rule, d, "write", index)
+    erase = role_features(rule, d, "erase", index)
     if rule.split:
         taken = d.factor(rule.error.slope) + d.of("y^", index)
         given = d.expr(rule.error.offset)
@@ -119,7 +129,7 @@ def _momentum(rule: Rule, d: Dialect) -> str:
     old = f"{d.factor(rule.momentum)}{d.of('S', 't-1')}"
     step = f"{d.factor(rule.rate)}{d.of('G')}"
     if rule.momentum_on == "write":
-        write = d.flipped(feature(rule, d, role_key(rule, d, "write", "t")))
+        write = role_features(rule, d, "write", "t")
         given = d.expr(sp.expand(-rule.rate * rule.error.offset))
         return f"{d.of('S')} = {old} {_signed(d, given, write)}"
     return f"{d.of('S')} = {old} {d.minus} {step}"
@@ -181,7 +191,7 @@ def terms(rule: Rule) -> dict[str, Any]:
         "slope": d.expr(rule.error.slope),
         "rate": d.expr(rule.rate),
         "decay": acted(rule, d, rule.decay, rule.row_decay, memory_name(rule, d, "t-1")),
-        "seen part": acted(rule, d, rule.seen, sp.Integer(1), memory_name(rule, d, "t-1")),
+        "seen part": acted(rule, d, rule.seen, _rows_seen(rule), memory_name(rule, d, "t-1")),
         "momentum": momentum,
         "window": str(rule.window) + (f", one gate a {rule.gamma}" if rule.gamma else ""),
         "steps a token": str(1 if rule.window > 1 else rule.rows),

@@ -7,7 +7,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect
-from mnemic.compiler.explain.notation import acted, feature, role_key, value
+from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
 from mnemic.compiler.retention import Link
 from mnemic.compiler.rule import Rule
 
@@ -50,7 +50,7 @@ def _step(rule: Rule, d: Dialect) -> str:
         return f"{d.minus} {factor}{_muon(rule, d, d.of('G'))}"
     step = f"+ {gain}{_muon(rule, d, d.of('S'))}"
     if rule.momentum_on == "write":
-        erase = d.flipped(feature(rule, d, role_key(rule, d, "erase", "t")))
+        erase = role_features(rule, d, "erase", "t")
         taken = d.factor(sp.simplify(rule.gain * rule.rate * rule.error.slope))
         step += f" {d.minus} {taken}{d.of('y^')} {erase}"
     return step

@@ -14,6 +14,7 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.explain.spans import ranges
+from mnemic.compiler.kernelised import folded
 from mnemic.compiler.numbers import evaluated, sampler
 from mnemic.compiler.rule import Rule
 
@@ -48,6 +49,7 @@ def stability(rule: Rule) -> Stability:
     """The bound of a rule, and whether its activations stay inside."""
     if rule.fit is not None:
         return Stability("always", None, "A fit over kept pairs has no step size.", True)
+    rule = folded(rule)
     if rule.error.constant:
         return Stability("always", None, "The gradient does not see the memory; no step is too "
                          "large for a decay of at most 1.", True)  # fmt: skip
@@ -55,6 +57,9 @@ def stability(rule: Rule) -> Stability:
         return _of_moments(rule)
     if rule.structure.missing is not None or rule.headed:
         return Stability("open", None, "No bound is derived: W φ is not the prediction itself.")
+    if rule.kernels is not None and rule.kernels.predict.normalised:
+        return Stability("open", None, "No bound is derived: what is erased is a mean of what was "
+                         "written.")  # fmt: skip
     if rule.problem.spec.optimizer.rate.normalized:
         return Stability("always", None, "The normalised rate η/(1 + η ℓ″‖φ‖²) keeps every step "
                          "a contraction.", True)  # fmt: skip
@@ -92,7 +97,7 @@ def _kinked(rule: Rule, far: Any) -> Stability:
     if left == 0 or not rule.retained.link.identity:
         return Stability("kink", None, sentence + " Large ones shrink at any rate.")
     shown = f"{text(left, steps_of(rule))} < {text(right, steps_of(rule))}"
-    inside = _inside(rule, left.subs(sym.kappa, 1), right)
+    inside = _inside(rule, left.subs(sym.kappa, _of_unit_key(rule)), right)
     bound = sp.Lt(left, right, evaluate=False)
     return Stability("kink", bound, f"{sentence} Large ones shrink while {shown}.", inside)
 
@@ -105,12 +110,17 @@ def _bounded(rule: Rule) -> Stability:
             return Stability("open", None, "The link couples the entries or has no bounded slope; "
                              "no bound is derived for the step behind it.")  # fmt: skip
         left = left * slope
-    inside = _inside(rule, left.subs(sym.kappa, 1), right)
+    inside = _inside(rule, left.subs(sym.kappa, _of_unit_key(rule)), right)
     timed = steps_of(rule)
     shown = f"{text(left, timed)} < {text(right, timed)}"
     return Stability(
         "bounded", sp.Lt(left, right, evaluate=False), _sentence(rule, shown, inside), inside
     )
+
+
+def _of_unit_key(rule: Rule) -> Any:
+    """‖φ(k)‖² of a unit key, which is κ1(1) behind a kernel."""
+    return 1 if rule.kernels is None else rule.kernels.predict.expr.subs(sym.s, 1)
 
 
 def step_size(rule: Rule, curvature: Any) -> Any:

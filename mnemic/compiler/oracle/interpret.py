@@ -36,8 +36,9 @@ def interpret(
     ``position``; ``tail.…`` of the window; ``n.…`` of the normaliser, ``slots.…`` of the
     companion memory; ``H``, ``U``, ``ridge`` of exact and batch solutions. Each has W's layout,
     [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], or 2 for 1 under a phase); under levels W is
-    [B, H, L, d_v, D], a memory for each level above the token's own. Memories of kept pairs have
-    the operator's states, [B, H, n, …].
+    [B, H, L, d_v, D], a memory for each level above the token's own. Behind a kernel W has a
+    column for each kept pair, and the state their keys ``K`` and coefficients ``shares``; fitted
+    pairs have the operator's states, [B, H, n, …].
     """
     start = {name: x.double() for name, x in (initial_state or {}).items() if name != "position"}
     if initial_state and "position" in initial_state:

@@ -75,6 +75,8 @@ def feature_size(rule: Rule, size: int) -> int:
     slots = getattr(rule.problem.spec.memory, "slots", None)
     if slots is not None:
         return int(slots)
+    if rule.kernels is not None:
+        return size
     return int(
         feature_map(rule.problem, torch.ones(1, size, dtype=torch.float64), torch.zeros(1)).shape[
             -1

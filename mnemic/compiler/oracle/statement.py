@@ -116,14 +116,14 @@ def coefficient_names(spec: Spec, given: Names, point: Names) -> dict[str, Tenso
         if coefficient.value is not None:
             return tensor(coefficient.value)
         if coefficient.expr is None:
-            return given[name]
+            return given[name] if name in given else given[f"{name}1"]  # one of each matrix
         wanted = parse(coefficient.expr, [*declared, *point]).names & set(declared)
         inner = {n: value(n, declared[n]) for n in wanted}
         return evaluate_text(coefficient.expr, {**point, **inner})
 
     for name, coefficient in declared.items():
         found[name] = value(name, coefficient)
-    return found
+    return {**given, **found}
 
 
 def activation(coefficient: Coefficient, default: str) -> Callable[[Tensor], Tensor]:
