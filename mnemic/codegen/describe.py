@@ -64,7 +64,8 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
     """Describe the operator of a rule whose recurrent plan (and start) is given."""
     spec = rule.problem.spec
     windowed = rule.window > 1 and rule.fit is None
-    window_tails = ("k", "v", *_own_keys(rule)) if windowed else ()
+    vectors = ("k", "v") if rule.kernels is None else ("v",)  # behind a kernel K has every key
+    window_tails = (*vectors, *_own_keys(rule)) if windowed else ()
     return Signature(
         name=rule.name,
         coefficients=tuple(_coefficient(s, rule) for s in rule.scalars if s.argument),

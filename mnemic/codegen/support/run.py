@@ -133,14 +133,23 @@ class Run:
         rows["live"] = live
         named = ["k", "v", *self.signature.keys, "live"]
         named += ["gamma"] if self.signature.token_weights else []
+        carried = {s.name for s in self.signature.states}
         for name in named:
             x = rows[name]
-            tail = self.given.get(f"{name}_tail")
-            if tail is None:
-                tail = x.new_zeros(self.batch, self.heads, width - 1, *x.shape[3:])
+            tail = self._tail(name, x, width - 1)
             rows[name] = torch.cat([tail.transpose(1, 2).to(x), x], 1)
-            self.tails[f"{name}_tail"] = rows[name][:, self.tokens :].transpose(1, 2)
+            if f"{name}_tail" in carried:
+                self.tails[f"{name}_tail"] = rows[name][:, self.tokens :].transpose(1, 2)
         return rows
+
+    def _tail(self, name: str, x: Tensor, count: int) -> Tensor:
+        """The last tokens' x, [B, H, c − 1, …]: of kept keys, or carried for the window alone."""
+        found = self.given.get("K" if name == "k" and self.signature.keeps_keys else f"{name}_tail")
+        if found is None:
+            return x.new_zeros(self.batch, self.heads, count, *x.shape[3:])
+        found = found[:, :, max(0, found.shape[2] - count) :]
+        missing = count - found.shape[2]  # a document that is shorter than the window
+        return torch.nn.functional.pad(found, (*[0, 0] * (found.ndim - 3), missing, 0))
 
     def _stepped(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         """Several steps a token as rows of their own; a decay acts before the first."""
@@ -177,10 +186,10 @@ class Run:
         if not self.signature.phase:
             return rows
         phase = rows.pop("phase")
-        angle = phase.cumsum(1)
         carried = self.given.get("angle", phase.new_zeros(phase.shape[0], *phase.shape[2:]))
-        angle = angle + carried[:, None]
-        self.tails["angle"] = torch.remainder(carried + phase.sum(1), 2 * math.pi)
+        turns = torch.cat([carried[:, None], phase], 1).double().cumsum(1)  # long sums lose digits
+        angle = torch.remainder(turns, 2 * math.pi).to(phase.dtype)
+        self.tails["angle"], angle = angle[:, -1], angle[:, 1:]
         rows["angle"] = angle
         for coefficient in self.signature.coefficients:
             # both halves of a turned key share their channel's value
