@@ -79,7 +79,10 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
 
 def _own_keys(rule: Rule) -> tuple[str, ...]:
     keys = rule.problem.spec.keys
-    roles = (("predict", keys.predict), ("erase", keys.erase), ("write", keys.write))
+    roles = (
+        ("predict", keys.predict), ("erase", keys.erase), ("write", keys.write),
+        ("carry", keys.carry),
+    )  # fmt: skip
     return tuple(name for name, role in roles if role is not None and role.own)
 
 

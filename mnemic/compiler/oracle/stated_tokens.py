@@ -13,6 +13,7 @@ from mnemic.compiler.problem import Problem, Scalar
 from mnemic.dsl.spec import Spec
 
 ROLES = ("predict", "erase", "write")
+OWN = (*ROLES, "carry")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Token:
     pair: Pair
     query: Query
     names: dict[str, Tensor]
+    carry: Tensor | None = None
 
 
 def tokens(
@@ -38,7 +40,7 @@ def tokens(
         for j in range(micro):
             at = (b, t, j, h) if micro > 1 else (b, t, h)
             values = {s.name: _value(problem, s, given, at) for s in _arguments(problem)}
-            own = {r: given[r][at] for r in ROLES if r in given}
+            own = {r: given[r][at] for r in OWN if r in given}
             row.append(_token(problem, query, k[at], v[at], own, values, point))
         found.append(row)
     return found
@@ -81,7 +83,7 @@ def _token(
     asked = Query(roles["predict"], raw["predict"] if residual else k)
     own_weight = names["eta"] if spec.optimizer.method == "exact" else tensor(1)
     pair = Pair(asked, roles["erase"], roles["write"], roles["value"], gamma, plain, own_weight)
-    return Token(pair, query, names)
+    return Token(pair, query, names, roles.get("carry"))
 
 
 def _query(problem: Problem, q: Tensor, t: int) -> Query:
@@ -95,8 +97,11 @@ def _roles(
     flat = {n: x.squeeze(-1) if x.ndim == 2 else x for n, x in names.items()}
     known = {**flat, "k": k, "v": v}
     found: dict[str, Tensor] = {}
-    for role, default in (("predict", k), ("erase", k), ("write", k), ("value", v)):
+    roles = (("predict", k), ("erase", k), ("write", k), ("carry", k), ("value", v))
+    for role, default in roles:
         entry = getattr(spec.keys, role)
+        if role == "carry" and entry is None:
+            continue
         found[role] = default
         if entry is not None:
             own_vector = own[role] if entry.own else evaluate_text(str(entry.expr), known)
