@@ -99,6 +99,8 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
     meaning = MEANINGS.get(scalar.name.rstrip("123456789"), "a coefficient of the spec")
     if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
         meaning = "weight of the pair in the regression"
+    if scalar.name == "eta" and rule.fit is not None:
+        meaning = "rate at which the kept keys move"
     meaning = f"log of the {meaning}" if scalar.logarithmic else meaning
     micro = scalar.name in ("eta", "delta") and rule.problem.spec.optimizer.micro_steps > 1
     return Coefficient(scalar.argument, meaning, axes, low, high, micro)

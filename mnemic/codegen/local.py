@@ -117,7 +117,7 @@ class _Kept:
         self.steps: tuple[str, ...] = ()
         """w and η of the step that moves the kept keys, where they move."""
         if _fit(b.rule).carry is not None:
-            self.steps = (self.roles["carry"], self._rate(self.roles["carry"]))
+            self.steps = (self.roles["carry"], b.row_map("rate", b.rule.rate))
 
     def by_token(self) -> tuple[str, str]:
         """The pairs that a token sees: the keys moved, its own behind them."""
@@ -149,17 +149,6 @@ class _Kept:
     def _grown(self, name: str, kept: str, function: str, role: str, axis: str) -> str:
         return self.b.call(f"{name}_next", ("n", axis), function, kept, self.roles[role],
                            equation="dual", **self.span)  # fmt: skip
-
-    def _rate(self, carry: str) -> str:
-        """η a row; what normalises it sees the carry's length."""
-        b, expr = self.b, self.b.rule.rate
-        env: dict[str, Any] = dict(b.coefficients(expr))
-        if expr.has(sym.kappa):
-            env["kappa"] = b.call("kappa", b.rows, "squared_norm", carry)
-        if not env:
-            env["zero"] = b.zero()
-            expr = expr + sp.Symbol("zero", real=True)
-        return b.map("rate", expr, env)
 
     def _log_decay(self) -> str:
         found = self.b.log_decay(self.b.rule.decay)

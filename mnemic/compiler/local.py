@@ -95,8 +95,8 @@ def trail(fit: Fit) -> Iterator[Derived]:
     w = sp.Symbol("w", real=True)
     yield Derived("weight", sp.Eq(w, found.weight), "s and d² spelled out")
     if fit.carry is not None:
-        carry = "k̃ᵢ ← k̃ᵢ − η ∂/∂k̃ᵢ ½(k̃ᵢᵀw)² = (I − η w wᵀ) k̃ᵢ"
-        yield Derived("kept keys", carry, "a step of every kept key away from the carry w")
+        carry = "k̃ᵢ ← k̃ᵢ − η ∂/∂k̃ᵢ ½(k̃ᵢᵀc)² = (I − η c cᵀ) k̃ᵢ"
+        yield Derived("kept keys", carry, "every token takes from the keys before it, by a step, what they have along its carry c")
     if fit.kind == "interpolation":
         yield Derived("solution", "y = Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q)", "by the kernel alone")
         return

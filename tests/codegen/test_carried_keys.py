@@ -19,11 +19,14 @@ from test_kept_pairs import BANDWIDTH, CG, local
 from test_own_expressions import conforms
 from torch import Tensor
 
+from mnemic.compiler.compare.diff import diff
 from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.explain.stability import stability, warnings
 from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.samples import draw
 from mnemic.compiler.oracle.stated import stated
 from mnemic.dsl.load import load
+from mnemic.errors import InvalidSpec
 
 RATE = {"from": "input", "activation": "2*sigmoid(x)"}
 FORMS = ("recurrent", "chunk")
@@ -109,7 +112,7 @@ def test_keys_move_under_every_similarity(
     conforms(carrying(similarity, 1 if degree == "cg" else int(degree), **more))
 
 
-@pytest.mark.parametrize("rate", [1.0, "token", {"expr": "2**(-1 - h)"}, {"normalized": True}])
+@pytest.mark.parametrize("rate", [1.0, "token", {"expr": "2**(-1 - h)"}])
 @pytest.mark.parametrize("carry", ["own", {"expr": "k"}, {"expr": "b*k"}])
 @pytest.mark.parametrize("window", ["all", 5])
 def test_directions_and_rates_of_every_kind(rate: Any, carry: Any, window: Any) -> None:
@@ -145,3 +148,122 @@ def test_the_stated_problem(similarity: str, window: Any, degree: int) -> None:
     expected = stated(rule.problem, sample.q, sample.k, sample.v, sample.coefficients)
     found, _ = interpret(rule, sample.q, sample.k, sample.v, sample.coefficients)
     assert error(found, expected) <= 1e-8
+
+
+# -- laws ------------------------------------------------------------------------------------
+
+
+def test_without_a_rate_keys_stand_still() -> None:
+    case, plain = compiled("path"), compiled("softmax-attention")
+    x = inputs(case, 29)
+    x["eta"] = torch.zeros_like(x["eta"])
+    for form in FORMS:
+        expected = plain.operator(x["q"], x["k"], x["v"])[0]
+        assert error(case.operator(**x, form=form)[0], expected) <= 1e-12
+
+
+def test_reflections_keep_lengths() -> None:
+    """At η = 2 a unit carry reflects: after thousands of steps keys are as long as they were."""
+    case = compiled("path")
+    x = inputs(case, 3000, sizes=Sizes(1, heads=1, key=4, value=2), dtype=torch.float32)
+    x["eta"] = torch.full_like(x["eta"], 2.0)
+    with torch.no_grad():
+        state = case.operator(**x, output_final_state=True)[1]
+    lengths = torch.linalg.vector_norm(state["keys"][0, 0], dim=-1)
+    assert error(lengths, torch.linalg.vector_norm(x["k"][0, :, 0], dim=-1)) <= 1e-4
+
+
+def test_projections_leave_nothing_along_the_last_carry() -> None:
+    case = compiled(carrying(optimizer={"method": "nonparametric"}))
+    x = inputs(case, 90)
+    for form in FORMS:
+        state = case.operator(**x, form=form, output_final_state=True)[1]
+        along = torch.einsum("bhnk,bhk->bhn", state["keys"], x["carry"][:, -1])
+        assert along[..., :-1].abs().max() <= 1e-12
+
+
+def test_masked_tokens_move_nothing() -> None:
+    case = compiled("path")
+    x = inputs(case, 13)
+    mask = torch.ones(2, 13, dtype=torch.bool)
+    mask[0, 4:9] = False
+    _, state = case.operator(**x, mask=mask, output_final_state=True)
+    kept = {n: y[:1, mask[0]] for n, y in x.items()}
+    _, expected = case.operator(**kept, output_final_state=True)
+    assert error(state["keys"][:1, :, :8], expected["keys"]) <= 1e-12
+
+
+def test_the_layer_carries_by_unit_vectors() -> None:
+    import mnemic
+
+    layer = mnemic.compile("path").layer(16, heads=2)
+    x = torch.randn(2, 5, 16)
+    vectors, _ = layer.vectors(x, {}, None)
+    lengths = torch.linalg.vector_norm(vectors["carry"], dim=-1)
+    assert error(lengths, torch.ones_like(lengths)) <= 1e-6
+    assert float(torch.linalg.vector_norm(vectors["k"], dim=-1).detach().std()) > 1e-2
+
+
+# -- what is said, and refused ---------------------------------------------------------------
+
+
+def test_a_carry_is_a_special_case_of_standing_still() -> None:
+    found = diff(derive_spec(load("path")), derive_spec(load("softmax-attention")))
+    assert "η = 0" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("rate", "inside"), [("2*sigmoid(x)", True), ("softplus", False), ("sigmoid", True)]
+)
+def test_the_bound_of_a_step(rate: str, inside: bool) -> None:
+    optimizer = {"method": "nonparametric", "rate": {"from": "input", "activation": rate}}
+    rule = derive_spec(load(carrying(optimizer=optimizer)))
+    assert stability(rule).inside is inside
+    assert "ηₜ ‖c‖² ≤ 2" in stability(rule).sentence
+    assert bool(warnings(rule)) is not inside
+
+
+KERNEL = {"name": "kernel", "bias": "l2", "features": "exponential"}
+INTERPOLATED = {
+    "name": "kernel", "bias": "l2", "window": "all",
+    "memory": {"kind": "interpolation", "kernel": "exp(s)", "ridge": 0.1},
+}  # fmt: skip
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "dense": (
+        {"name": "dense", "bias": "l2", "keys": {"carry": "own"}},
+        "keys.carry: a carry moves kept keys, and this memory keeps none",
+    ),
+    "kernel": (
+        {**KERNEL, "keys": {"carry": "own"}},
+        "keys.carry: a carry moves keys that are compared with queries alone, and a step behind a "
+        "kernel compares them with one another",
+    ),
+    "interpolation": (
+        {**INTERPOLATED, "keys": {"carry": "own"}},
+        "keys.carry: an interpolation factors the kernel matrix of its keys, which would have to",
+    ),
+    "exact": (
+        carrying(optimizer="exact"),
+        "a carry is a step of its own, whose rate an exact solver has as a weight",
+    ),
+    "normalized": (
+        carrying(optimizer={"method": "nonparametric", "rate": {"normalized": True}}),
+        "a normalised rate bounds the step of a loss on values, and a carry moves keys",
+    ),
+    "rate alone": (
+        carrying(keys={}),
+        "the method 'nonparametric' has no use for 'rate'",
+    ),
+    "values": (
+        carrying(keys={"carry": "v"}),
+        "keys.carry",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", REFUSED)
+def test_a_carry_without_a_meaning_is_refused(which: str) -> None:
+    spec, words = REFUSED[which]
+    with pytest.raises(InvalidSpec) as refusal:
+        derive_spec(load(spec))
+    assert words in str(refusal.value)

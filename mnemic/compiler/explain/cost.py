@@ -21,6 +21,7 @@ from mnemic.compiler.explain.cost_forms import (
     T,
     V,
     decode_flops,
+    moved_keys,
     notes,
     state_size,
     train,
@@ -111,7 +112,7 @@ def cost(rule: Rule) -> Cost:
     flops, moved = train(rule)
     io = S * (2 * K + 2 * V)
     grows = rule.structure.kind in ("nonparametric", "kernelised")
-    touched = S * state + S * (K + V) if grows else 2 * S * state
+    touched = S * (state + K + V + moved_keys(rule)) if grows else 2 * S * state
     once = {N: 1} if _steps(rule) == 1 else {}
     parts = (state, flops, io + moved, decode_flops(rule), io + touched)
     kept, train_flops, train_bytes, decode, decode_bytes = (

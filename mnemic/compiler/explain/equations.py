@@ -17,8 +17,8 @@ from mnemic.compiler.rule import Rule
 @dataclass(frozen=True)
 class Equation:
     """One line of the rule. ``name`` is ``prediction``, ``error``, ``gradient``, ``momentum``,
-    ``moments``, ``weights``, ``dual`` (``memory`` where the link is the identity), ``link``,
-    ``normaliser`` or ``read-out``."""
+    ``moments``, ``keys``, ``weights``, ``dual`` (``memory`` where the link is the identity),
+    ``link``, ``normaliser`` or ``read-out``."""
 
     number: int
     name: str

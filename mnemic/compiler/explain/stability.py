@@ -46,6 +46,8 @@ class Stability:
 
 def stability(rule: Rule) -> Stability:
     """The bound of a rule, and whether its activations stay inside."""
+    if rule.fit is not None and rule.fit.carry is not None:
+        return _of_keys(rule)
     if rule.fit is not None:
         return Stability("always", None, "A fit over kept pairs has no step size.", True)
     if rule.error.constant:
@@ -63,6 +65,18 @@ def stability(rule: Rule) -> Stability:
     if rule.error.bound == sp.oo:
         return _unbounded(rule)
     return _bounded(rule)
+
+
+def _of_keys(rule: Rule) -> Stability:
+    """I − η c cᵀ lengthens no key while η‖c‖² is at most 2; at 2 it reflects."""
+    left, right = rule.rate * sp.Symbol("c", real=True) ** 2, sp.Integer(2)
+    table = {s.symbol: s.expr for s in rule.scalars}
+    inside = _inside(rule, rule.rate.subs(table, simultaneous=True), right)
+    shown = f"{text(rule.rate, steps_of(rule))} ‖c‖² ≤ 2" if rule.rate != 1 else "‖c‖² ≤ 2"
+    told = {True: "stay inside it", False: "may leave it", None: "were not checked against it"}
+    sentence = f"A step lengthens no kept key while {shown}. Of a unit c the activations "
+    bound = sp.Le(left, right, evaluate=False)
+    return Stability("bounded", bound, f"{sentence}{told[inside]}.", inside)
 
 
 def _of_moments(rule: Rule) -> Stability:

@@ -67,7 +67,7 @@ def _sequence(rule: Rule, inputs: Inputs, start: Mapping[str, Tensor], b: int) -
             key, value = keyed.write[b, t, 0][:, 0, :], keyed.value[b, t, 0][..., 0]
             if keyed.carry is not None:
                 carry = keyed.carry[b, t, 0][:, 0, :]
-                rate = evaluate(rule.rate, {**at, sym.kappa: (carry**2).sum(-1, keepdim=True)})
+                rate = evaluate(rule.rate, at)
                 pairs.move(carry, rate.expand(key.shape[0], 1))
             decay = evaluate(rule.decay, at).expand(key.shape[0], 1)
             pairs.add(key, value, decay, most)

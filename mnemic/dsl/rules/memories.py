@@ -121,6 +121,10 @@ def keys_that_move(spec: Spec) -> Iterator[Issue]:
     elif spec.optimizer.method == "exact":
         reason = "a carry is a step of its own, whose rate an exact solver has as a weight"
         yield Issue(reason, "optimizer.method", "exact", hint="write method: nonparametric")
+    elif spec.optimizer.rate.normalized:
+        reason = "a normalised rate bounds the step of a loss on values, and a carry moves keys"
+        hint = "leave out normalized; of a unit carry any rate from 0 to 2 is safe"
+        yield Issue(reason, "optimizer.rate", hint=hint)
 
 
 def value_of_its_own(spec: Spec) -> Iterator[Issue]:
