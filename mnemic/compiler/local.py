@@ -96,7 +96,8 @@ def trail(fit: Fit) -> Iterator[Derived]:
     yield Derived("weight", sp.Eq(w, found.weight), "s and d² spelled out")
     if fit.carry is not None:
         carry = "k̃ᵢ ← k̃ᵢ − η ∂/∂k̃ᵢ ½(k̃ᵢᵀc)² = (I − η c cᵀ) k̃ᵢ"
-        yield Derived("kept keys", carry, "every token takes from the keys before it, by a step, what they have along its carry c")
+        reason = "every token takes a step against what the keys before it have along its carry c"
+        yield Derived("kept keys", carry, reason)
     if fit.kind == "interpolation":
         yield Derived("solution", "y = Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q)", "by the kernel alone")
         return

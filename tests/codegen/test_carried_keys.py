@@ -97,9 +97,7 @@ SIMILARITIES = ["exp(s)", "exp(-d2)", "exp(a*s - d2/2)", "1/(1 + a*d2)", "relu(s
 @pytest.mark.parametrize("setting", ["plain", "decay", "window", "both"])
 @pytest.mark.parametrize("degree", [0, 1, "cg"])
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_keys_move_under_every_similarity(
-    similarity: str, degree: int | str, setting: str
-) -> None:
+def test_keys_move_under_every_similarity(similarity: str, degree: int | str, setting: str) -> None:
     more: dict[str, Any] = {}
     if "a*" in similarity:
         more["coefficients"] = {"a": BANDWIDTH}

@@ -90,7 +90,7 @@ def environment(
 def householder(
     vectors: dict[str, Tensor], arguments: dict[str, Tensor], past: int
 ) -> list[Tensor] | None:
-    """What carries each key to the last token: (I − η_t c_t c_tᵀ) ⋯ (I − η_(i+1) c_(i+1) c_(i+1)ᵀ)."""
+    """What carries each key to the last token: the product of I − η c cᵀ, the last on the left."""
     if "carry" not in vectors or "eta" not in arguments:
         return None
     eye = torch.eye(vectors["carry"].shape[-1], dtype=torch.float64)

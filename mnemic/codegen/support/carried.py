@@ -10,6 +10,7 @@ the F of the blocks between, so that no key is kept for every row.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -20,18 +21,6 @@ from .kept_attention import Block, squares
 
 ROWS = 64
 """Rows of a block at most."""
-
-
-@dataclass(frozen=True)
-class Reached:
-    """What rows of a block find of the pairs that they see.
-
-    ``products`` q·k̃ [M, R, n]; ``sizes`` ‖k̃‖² [M, R, n]; ``keys`` k̃ [M, R, n, K] — where asked.
-    """
-
-    products: Tensor
-    sizes: Tensor | None
-    keys: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -90,22 +79,26 @@ class Carried:
             found.insert(0, self.keys[:, self.before + block.first : self.before + block.end])
         return torch.cat(found[::-1], 1) if found else self.keys[:, :0]
 
-    def reached(self, number: int, q: Tensor, *, sizes: bool, keys: bool) -> Reached:
-        """The block's rows [M, R, K] against the pairs that they see."""
+    def reached(
+        self, number: int, q: Tensor, *, sizes: bool, keys: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What a block's rows [M, R, K] find: q·k̃ [M, R, n], ‖k̃‖² [M, R, n] and k̃ [M, R, n, K].
+
+        Where ``sizes`` or ``keys`` are not asked for, what stands there is the block's start.
+        """
         block, step = self.blocks[number], self.steps[number]
         standing = self.standing(number, block.oldest)
         along = step.along(standing, block.end - block.first)
         moves = step.rate[..., None] * along  # [M, R, n]
         products = q @ standing.mT - (q @ step.w.mT).tril() @ moves
-        shrunk = moved = None
+        lengths = squares(standing)[:, None, :]
         if sizes:
             loss = step.rate * (2.0 - step.rate * squares(step.w))
-            lost = (loss[..., None] * along.square()).cumsum(-2)
-            shrunk = squares(standing)[:, None, :] - lost
+            lengths = lengths - (loss[..., None] * along.square()).cumsum(-2)
         if keys:
             taken = (moves[..., None] * step.w[:, :, None, :]).cumsum(1)
-            moved = standing[:, None] - taken
-        return Reached(products, shrunk, moved)
+            standing = standing[:, None] - taken
+        return products, lengths, standing
 
 
 def _turned(keys: Tensor, turn: Tensor | None) -> Tensor:
@@ -138,5 +131,5 @@ def carried_keys(kept: Tensor, keys: Tensor, w: Tensor, rate: Tensor, *, span: i
     rows = keys.shape[-2]
     every = append_rows(kept, keys, span=span)
     ends = [*range(0, rows, ROWS), rows]
-    pieces = [Block(a, b, 0, 0) for a, b in zip(ends, ends[1:], strict=False)]
+    pieces = [Block(a, b, 0, 0) for a, b in pairwise(ends)]
     return carried(every, w, rate, tuple(pieces)).standing(len(pieces), 0)

@@ -163,13 +163,11 @@ def _by_blocks(
     def block(number: int) -> Tensor:
         first, end, oldest, newest = parts[number]
         q_block = q[:, first:end]
+        seen = keys[:, oldest:newest]
         if moving is None:
-            seen = keys[:, oldest:newest]
             kq, kk = q_block @ seen.mT, squares(seen)[:, None, :]
         else:
-            reached = moving.reached(number, q_block, sizes=how.sizes, keys=how.keys)
-            kq, seen = reached.products, reached.keys
-            kk = reached.sizes if how.sizes else kq
+            kq, kk, seen = moving.reached(number, q_block, sizes=how.sizes, keys=how.keys)
         mask = visible(
             first, end, oldest, newest, kept - count, span=how.span, device=q.device
         )  # fmt: skip

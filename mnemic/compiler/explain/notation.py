@@ -34,7 +34,7 @@ def _letter(role: str) -> str:
 
 def _vector(d: Dialect, expr: Any, index: str) -> str:
     """An expression of vectors entry by entry, those of the step with their index."""
-    timed = {**d.timed, "k": index == "t", "p": index == "t", "r": index == "t", "s": index == "t", "c": index == "t"}
+    timed = {**d.timed, **dict.fromkeys("kprsc", index == "t")}
     if d.tex:
         return printing.latex(expr, timed, times=r" \circ ")
     return printing.text(expr, timed).replace("·", " ∘ ")

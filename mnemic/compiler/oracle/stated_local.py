@@ -71,11 +71,10 @@ def _stacked(past: list[Token]) -> tuple[Tensor, Tensor]:
 
 def _moved(keys: Tensor, past: list[Token]) -> Tensor:
     """Each key after a step of η on ½(k·c)² at every token behind it, c being its carry."""
-    rows = []
-    for i, key in enumerate(keys):
-        for token in past[i + 1 :]:
-            if token.carry is not None:
-                key = key - token.names["eta"] * _gradient(key, token.carry)
+    rows: list[Tensor] = []
+    for key, token in zip(keys, past, strict=True):
+        if token.carry is not None:
+            rows = [x - token.names["eta"] * _gradient(x, token.carry) for x in rows]
         rows.append(key)
     return torch.stack(rows)
 

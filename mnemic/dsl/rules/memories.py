@@ -112,7 +112,9 @@ def keys_that_move(spec: Spec) -> Iterator[Issue]:
         reason = "an interpolation factors the kernel matrix of its keys, which would have to stay"
         yield Issue(reason, where, hint=hint)
     elif not isinstance(spec.memory, Nonparametric) and spec.features.finite:
-        reason = "a carry moves kept keys, and this memory keeps none: its decay and its step move W"
+        reason = (
+            "a carry moves kept keys, and this memory keeps none: its decay and its step move W"
+        )
         yield Issue(reason, where, hint=hint)
     elif not isinstance(spec.memory, Nonparametric):
         reason = "a carry moves keys that are compared with queries alone, and a step behind a "
