@@ -10,7 +10,11 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
+from mnemic.codegen.kept import Side
 from mnemic.compiler.rule import Rule
+
+PLAIN = Side()
+"""Products of keys as they are."""
 
 
 @dataclass
@@ -43,12 +47,15 @@ class Coefficients:
     m: str | None = None
     blended: str | None = None
 
-    def scores(self, b: Builder, targets: str, keys: str, through: str, *, before: bool) -> str:
-        """(x·k) ∘ mix for read-outs (rows t) against written rows s."""
-        mix = (self.before if before else self.mix)[through]
+    def scores(
+        self, b: Builder, targets: str, keys: str, through: str, *, before: bool, side: Side = PLAIN
+    ) -> str:
+        """(x·k) ∘ mix for read-outs (rows t) against written rows s; κ(x·k) behind a kernel."""
+        mix = side.mix or (self.before if before else self.mix)[through]
         if self.log_channel is not None:
             return self._channel_scores(b, targets, keys, through, before=before)
         raw = b.product(f"{targets}_{keys}", ("t", "s"), targets, keys, flip_right=True)
+        raw = side.of_new(b, raw)
         if mix is None:
             name = "strictly_lower" if before else "lower"
             return b.call(f"{raw}_low", ("t", "s"), name, raw)
@@ -200,7 +207,7 @@ def _momentum_matrix(b: Builder, c: Coefficients, decay: str | None) -> str:
     sums = b.call("sums", ("t", "s"), "lower_ones", theta) if decay is None else decay
     if b.rule.gain != 1:
         s, g = sp.Symbol("s_", real=True), sp.Symbol("g_", real=True)
-        gain = b.map("gain", b.rule.gain, b.coefficients(b.rule.gain))
+        gain = b.row_map("gain", b.rule.gain)
         sums = b.map("gained", s * g, {"s_": sums, "g_": (gain, ("s",))})
     c.carry = b.call("carry", ("t",), "matrix_rows", sums, c.fade)
     return b.product("mix_momentum", ("t", "s"), sums, faded)
@@ -224,8 +231,8 @@ def _windowed(b: Builder, c: Coefficients, mix: str | None, state: str) -> str |
 
 
 def _window_weights(b: Builder) -> tuple[Any, dict[str, str]]:
-    gain = b.rule.gain if b.rule.momentum is None else sp.Integer(1)
-    expr = b.rate * gain * WINDOW_WEIGHT
+    straight = b.rule.momentum is None and b.rule.applied.kind == "identity"  # no gain inside O
+    expr = b.rate * (b.rule.gain if straight else sp.Integer(1)) * WINDOW_WEIGHT
     return expr, b.coefficients(expr)
 
 

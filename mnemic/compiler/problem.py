@@ -6,6 +6,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.kernels import Kernels, kernels_of
 from mnemic.compiler.network import network
 from mnemic.compiler.symbolic import number, read
 from mnemic.dsl.coefficients import Coefficient
@@ -54,6 +55,7 @@ class Problem:
     penalty: Any
     constraint: tuple[str, Any, str]
     features: Any | None
+    kernels: Kernels | None
     keys: dict[str, Any]
     scalars: tuple[Scalar, ...]
     similarity: Any | None = None
@@ -94,6 +96,7 @@ def state(spec: Spec) -> Problem:
             str(getattr(constraint, "over", "all")),
         ),
         features=None if text is None else read(text, {"x": sym.x}),
+        kernels=kernels_of(spec.features),
         keys=read_keys(spec, table),
         scalars=scalars,
         similarity=read_similarity(spec, table),

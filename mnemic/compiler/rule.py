@@ -7,7 +7,11 @@ A_t = decay ∘ A_{t−1} + gain·S_t       W_t = link(A_t)       y_t = W_t φ(q
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
 from mnemic.compiler.error_signal import ErrorSignal
+from mnemic.compiler.kernels import Kernels
 from mnemic.compiler.network import Network
 from mnemic.compiler.problem import Problem, Scalar
 from mnemic.compiler.retention import Retained
@@ -21,12 +25,21 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Structure:
-    """The class of a rule, why, the forms that follow, and what is not compiled yet."""
+    """The class of a rule, why, the forms that follow, and what is not compiled yet.
+
+    ``rows`` is the class that the rows of a kernelised memory have: κ(K·x) stands for products.
+    """
 
     kind: Kind
     reason: str
     forms: tuple[str, ...]
     missing: str | None = None
+    rows: Kind | None = None
+
+    @property
+    def algebra(self) -> Kind:
+        """The class by which the forms are built."""
+        return self.rows or self.kind
 
 
 @dataclass(frozen=True)
@@ -149,14 +162,33 @@ class Rule:
         return self.problem.scalars
 
     @property
+    def kernels(self) -> Kernels | None:
+        """κ1 and κ2 where the memory is known through a kernel alone."""
+        return self.problem.kernels
+
+    @property
     def diagonal(self) -> bool:
         """Whether every value channel is a memory by itself (an elementwise state)."""
         return type(self.problem.spec.memory).word() == "diagonal"
 
     @property
+    def levels(self) -> int:
+        """Levels that the read-out weighs apart; 0 where it reads the memory as a whole."""
+        weight = self.problem.scalar("levels")
+        if weight is None or weight.expr == 1:  # equal weights of one: the whole again
+            return 0
+        return self.problem.spec.readout.max_levels
+
+    @property
     def layered(self) -> bool:
         """Whether it takes more than one linear memory's forms: layers, O, intervals or norms."""
         return layered(self.network, self.applied)
+
+    @property
+    def weight(self) -> Any:
+        """γ of a window of one, where the rate stands outside of O and cannot hold it."""
+        apart = self.applied.outside and self.gamma == "token" and self.window == 1
+        return sym.coefficient("gamma") if apart else sp.Integer(1)
 
     @property
     def intervals(self) -> tuple[int, ...]:

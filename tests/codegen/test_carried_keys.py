@@ -217,7 +217,7 @@ def test_the_bound_of_a_step(rate: str, inside: bool) -> None:
     optimizer = {"method": "nonparametric", "rate": {"from": "input", "activation": rate}}
     rule = derive_spec(load(carrying(optimizer=optimizer)))
     assert stability(rule).inside is inside
-    assert "ηₜ ‖c‖² ≤ 2" in stability(rule).sentence
+    assert "ηₜ·‖c‖² ≤ 2" in stability(rule).sentence
     assert bool(warnings(rule)) is not inside
 
 

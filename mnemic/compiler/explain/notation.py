@@ -7,6 +7,7 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain import printing
 from mnemic.compiler.explain.dialect import Dialect
+from mnemic.compiler.kernelised import gate
 from mnemic.compiler.rule import Rule
 
 
@@ -26,6 +27,14 @@ def role_key(rule: Rule, d: Dialect, role: str, index: str) -> str:
     own = {sp.Symbol(n, real=True): sp.Symbol(_letter(n), real=True) for n in names}
     shown = _vector(d, expr.subs(own), index)
     return d.wrapped(shown) if not expr.is_Symbol else shown
+
+
+def role_features(rule: Rule, d: Dialect, role: str, index: str) -> str:
+    """φ of a role's key, as a row; behind a kernel φ(k) with the role's gate."""
+    if rule.kernels is None:
+        return d.flipped(feature(rule, d, role_key(rule, d, role, index)))
+    key = d.flipped(feature(rule, d, d.of("k", index)))
+    return d.factor(gate(rule.problem, role)) + key
 
 
 def _letter(role: str) -> str:

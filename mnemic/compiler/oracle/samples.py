@@ -75,6 +75,8 @@ def feature_size(rule: Rule, size: int) -> int:
     slots = getattr(rule.problem.spec.memory, "slots", None)
     if slots is not None:
         return int(slots)
+    if rule.kernels is not None:
+        return size
     return int(
         feature_map(rule.problem, torch.ones(1, size, dtype=torch.float64), torch.zeros(1)).shape[
             -1
@@ -89,6 +91,8 @@ def _shape(
     shape = steps if scalar.name in ("eta", "delta") else lead
     if scalar.name == "gamma" and rule.gamma == "window":
         return (*shape, rule.window)
+    if scalar.name == "levels":
+        return (*shape, rule.problem.spec.readout.max_levels)
     if scalar.per == "value":
         return (*shape, rows)
     return (*shape, width) if scalar.per in ("key", "outer") else shape

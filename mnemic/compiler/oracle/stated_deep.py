@@ -26,15 +26,14 @@ from mnemic.dsl.spec import Spec
 
 @dataclass(frozen=True)
 class Part:
-    """One matrix: W and its dual A, S (or the steps gathered since O was last used), the decay
-    since then, W at the last chunk end, and W at the document's start."""
+    """One matrix: W and its dual A (which decays while W is held), S (or the steps gathered since
+    O was last used), W at the last chunk end, and W at the document's start."""
 
     name: str
     every: int
     matrix: Tensor
     dual: Tensor
     step: Tensor
-    decay: Tensor
     anchor: Tensor
     first: Tensor
 
@@ -58,7 +57,6 @@ def unspoken(spec: Spec) -> str | None:
         "several steps a token of a memory that is held": several and held,
         "several steps a token of a memory with norms": several and retention.normalize != "none",
         "a decay before the step of a memory that is held": held and retention.order == "before",
-        "a global term of a memory that is held": held and retention.global_.word() != "none",
         "norms beside a link": retention.normalize != "none" and not plain(spec),
         "momentum on the write of a memory that is held": held
         and getattr(optimizer.momentum, "on", "gradient") == "write",
@@ -72,7 +70,7 @@ def lane(
     """The outputs [T, d_v] of one head of one sequence, and the last state by name.
 
     ``duals`` A_0 by the matrix's name. States: ``W1`` (its own dual, where the retention is plain)
-    and its dual ``A1``, decayed since O was last used, ``S1``, ``held1`` the memory that is read,
+    and its dual ``A1``, which decays while W is held, ``S1``, ``held1`` the memory that is read,
     ``anchor1``, ``norms1``, and so on; W, A, … where there is one matrix alone.
     """
     parts = _start(spec, duals, sequence[0][0].names)
@@ -87,7 +85,7 @@ def lane(
                 parts = _step(spec, parts, past, token, t, decays=decays)
         parts = {name: _closed(spec, part, t, micro[-1].names) for name, part in parts.items()}
         rows.append(evaluate(spec, _read(spec, before, parts), micro[0].query))
-    return torch.stack(rows), _named(spec, parts)
+    return torch.stack(rows), _named(spec, parts, sequence[0][0].names)
 
 
 def _width(spec: Spec) -> int:
@@ -102,7 +100,7 @@ def _start(spec: Spec, duals: Mapping[str, Tensor], names: Names) -> Parts:
         dual = duals[name]
         matrix = _linked(spec, name, dual, tensor(0), names)
         zero = torch.zeros_like(dual)
-        found[name] = Part(name, every, matrix, dual, zero, tensor(1), matrix, matrix)
+        found[name] = Part(name, every, matrix, dual, zero, matrix, matrix)
     return found
 
 
@@ -193,18 +191,21 @@ def _moved(
         step = gathered - inner * (whole - write)
     else:
         step = gathered = names["theta"] * part.step - inner * whole
-    decay = part.decay * decay
     if (t + 1) % part.every:
-        return replace(part, step=gathered, decay=decay)
+        new = _written(spec, replace(part, step=gathered), decay * part.dual, names)
+        return replace(new, matrix=part.matrix)
     if spec.optimizer.method == "muon":
         step = orthogonalised(step, spec.optimizer.ns_steps)
     if momentum is None:
         gathered = torch.zeros_like(gathered)
-    dual = decay * part.dual + outer * step
-    matrix = _linked(spec, part.name, dual, rate, names)
-    new = replace(part, matrix=matrix, dual=dual, step=gathered, decay=one)
-    if spec.optimizer.anchor.chunk == 1:
-        return _settled(spec, new)
+    new = _written(spec, replace(part, step=gathered), decay * part.dual + outer * step, names)
+    return _settled(spec, new) if spec.optimizer.anchor.chunk == 1 else new
+
+
+def _written(spec: Spec, part: Part, dual: Tensor, names: Names) -> Part:
+    """W of a new dual; where the retention is a decay, it has acted on the dual too."""
+    rate = names["eta"]
+    new = replace(part, dual=dual, matrix=_linked(spec, part.name, dual, rate, names))
     return _remirrored(spec, new) if decays_only(spec, rate, names) else new
 
 
@@ -224,11 +225,11 @@ def _remirrored(spec: Spec, part: Part) -> Part:
 
 
 def _closed(spec: Spec, part: Part, t: int, names: Names) -> Part:
-    """The end of a chunk: what acts on W, then the anchor."""
+    """The end of a chunk: what acts on W, where it has moved, then the anchor."""
     chunk = spec.optimizer.anchor.chunk
     if chunk == 1 or (t + 1) % chunk:
         return part
-    part = _settled(spec, part)
+    part = part if (t + 1) % part.every else _settled(spec, part)
     return replace(part, anchor=part.matrix)
 
 
@@ -244,12 +245,20 @@ def _read(spec: Spec, before: Parts, after: Parts) -> dict[str, Tensor]:
     return {name: part.matrix for name, part in after.items()}
 
 
-def _named(spec: Spec, parts: Parts) -> dict[str, Tensor]:
+def _named(spec: Spec, parts: Parts, names: Names) -> dict[str, Tensor]:
+    """W is A where ∇R(W) = W and the retention is a decay at most."""
+    retaining = spec.retention.view == "learning-retaining" and spec.retention.link is None
+    quadratic = retaining and spec.retention.local.word() == "l2"
+    same = plain(spec) or (quadratic and decays_only(spec, names["eta"], names))
     found: dict[str, Tensor] = {}
     for name, part in parts.items():
-        tag, dual = name.removeprefix("W"), part.decay * part.dual
-        found[name] = dual if plain(spec) else part.matrix
-        found |= {f"A{tag}": dual, f"S{tag}": part.step, f"norms{tag}": _norms(spec, part.first)}
+        tag = name.removeprefix("W")
+        found[name] = part.dual if same else part.matrix
+        found |= {
+            f"A{tag}": part.dual,
+            f"S{tag}": part.step,
+            f"norms{tag}": _norms(spec, part.first),
+        }
         found |= {f"held{tag}": part.matrix, f"anchor{tag}": part.anchor}
     return found
 

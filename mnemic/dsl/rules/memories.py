@@ -98,9 +98,10 @@ def keys_of_a_linear_memory(spec: Spec) -> Iterator[Issue]:
         if keeps_pairs(spec) or deep(spec):
             reason = "roles of keys are sides of a linear memory's step, and this one has none"
             yield Issue(reason, f"keys.{role}", hint="use memory: linear, or leave the role out")
-        elif not spec.features.finite and role != "predict":
+        elif not spec.features.finite and role != "predict" and getattr(spec.keys, role).own:
             reason = "a kernel keeps one key for each pair, so erasing and writing share it"
-            yield Issue(reason, f"keys.{role}", hint="only predict may differ behind a kernel")
+            hint = "only predict may differ behind a kernel; a gate is an expression such as b*k"
+            yield Issue(reason, f"keys.{role}", "own", hint=hint)
 
 
 def keys_that_move(spec: Spec) -> Iterator[Issue]:

@@ -1,0 +1,134 @@
+"""Memories of layers against autograd of the problem as written: outputs, states, gradients."""
+
+from typing import Any
+
+import pytest
+import torch
+from conformance import (
+    Case,
+    Result,
+    Sizes,
+    Tensors,
+    available,
+    beginning,
+    compiled,
+    error,
+    gradients,
+    inputs,
+    weighed,
+)
+from test_deep import L2, spec
+from torch import Tensor
+
+from mnemic.compiler.oracle.stated import stated_layers
+from mnemic.compiler.oracle.stated_deep import differentiable
+from mnemic.compiler.problem import Problem
+
+SHORT: dict[str, Any] = {
+    "cms": {"memory": {"chain": [{"kind": "mlp", "norm": True}] * 3, "every": [1, 2, 4]}},
+    "lact": {"optimizer": {"every": 4}},
+}
+"""Intervals that end within few tokens, where shortening the anchor is not enough."""
+
+
+def shortened(name: str) -> dict[str, Any]:
+    """A packaged spec with an anchor of four tokens: what is minimised numerically is slow."""
+    more = {"optimizer": {"anchor": {"chunk": 4}}}
+    own = SHORT.get(name, {})
+    optimizer = {**more["optimizer"], **own.get("optimizer", {})}
+    return {"mnemic": 1, "name": name, "extends": name, **own, "optimizer": optimizer}
+
+
+CASES: dict[str, dict[str, Any]] = {
+    **{name: shortened(name) for name in available() if compiled(name).rule.layered},
+    **{title: spec(title) for title in L2},
+    "a constant ridge with momentum": {
+        "mnemic": 1, "name": "deep", "bias": "l2", "memory": {"kind": "mlp", "residual": False},
+        "retention": {"global": {"l2": 0.1}},
+        "optimizer": {"method": "momentum", "rate": 0.1, "momentum": "token",
+                      "anchor": {"chunk": 4}},
+    },
+    "weights of pairs inside of O, the rate outside": {
+        "mnemic": 1, "name": "deep", "bias": "l2", "memory": {"kind": "mlp", "residual": False},
+        "weights": "token",
+        "optimizer": {"method": "muon", "rate": "token", "momentum": "token",
+                      "rate_at": "outside", "anchor": {"chunk": 4}},
+    },
+    "two intervals, a prox at the longer": {
+        "mnemic": 1, "name": "deep", "bias": "dot",
+        "memory": {"chain": [{"kind": "mlp", "residual": False}, {"kind": "mlp", "depth": 1}],
+                   "every": [1, 2]},
+        "retention": {"global": {"elastic": {"l1": 0.05, "l2": 0.1}}},
+        "optimizer": {"rate": 0.1, "anchor": {"chunk": 4}},
+    },
+    "a ridge of a window": {
+        "mnemic": 1, "name": "deep", "bias": "l2", "memory": {"kind": "mlp", "residual": False},
+        "retention": {"global": {"l2": 0.1}}, "window": 3,
+        "optimizer": {"rate": "token", "anchor": {"chunk": 4}},
+    },
+}  # fmt: skip
+
+
+def asked(call: Any, arguments: Tensors, params: Tensors, *, gradient: bool) -> Result:
+    """Outputs, states and gradients of a function of arguments and initial duals."""
+    leaves = {n: x.clone().requires_grad_(gradient) for n, x in arguments.items()}
+    duals = {n: x.clone().requires_grad_(gradient) for n, x in params.items()}
+    out, states = call(leaves, duals)
+    loss = weighed(out)
+    for name in sorted(states):
+        loss = loss + weighed(states[name]) if name.startswith("W") else loss
+    found = {}
+    if gradient:
+        found = gradients(loss, {**leaves, **{f"params.{n}": x for n, x in duals.items()}})
+    return Result(out.detach(), {n: x.detach() for n, x in states.items()}, found)
+
+
+def as_written(problem: Problem, x: Tensors, duals: Tensors) -> tuple[Tensor, Tensors]:
+    rest = {n: y for n, y in x.items() if n not in "qkv"}
+    return stated_layers(problem, x["q"], x["k"], x["v"], rest, duals or None)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forms_solve_the_problem_as_written(name: str) -> None:
+    case = compiled(CASES[name])
+    problem = case.rule.problem
+    through = differentiable(problem.spec)
+    tokens = min(max(case.rule.intervals, default=1), 16) + (5 if through else 2)
+    arguments = inputs(case, tokens, sizes=Sizes(1, tokens, 2 if through else 1, 3, 3))
+    params = beginning(case, arguments["k"], arguments["v"])
+    kept = names(case)
+
+    def written(x: Tensors, duals: Tensors) -> tuple[Tensor, Tensors]:
+        out, states = as_written(problem, x, duals)
+        return out, {n: states[n] for n in kept}
+
+    expected = asked(written, arguments, params, gradient=through)
+    for form in case.forms:
+
+        def ours(x: Tensors, duals: Tensors, form: str = form) -> tuple[Tensor, Tensors]:
+            options = {"params": duals} if duals else {}
+            out, states = case.generated(**x, form=form, output_final_state=True, **options)
+            return out, {n: states[n] for n in kept}
+
+        found = asked(ours, arguments, params, gradient=through)
+        other = dict(expected.parts())
+        wrong = {n: e for n, x in found.parts() if not (e := error(x, other[n])) <= 1e-8}
+        assert not wrong, (form, wrong)
+
+
+def names(case: Case) -> list[str]:
+    """The states that the problem knows: matrices, momenta, anchors, norms.
+
+    The dual of a simplex is known up to a constant alone.
+    """
+    free = case.rule.problem.spec.retention.constraint.word() == "simplex"
+    heads = ("W", "S", "held", "anchor", "norms") + (() if free else ("A",))
+    return [s.name for s in case.signature.states if s.name.startswith(heads)]
+
+
+def test_a_simplex_sums_to_its_scale() -> None:
+    case = compiled(shortened("memora"))
+    arguments = inputs(case, 5, sizes=Sizes(1, 5, 2, 3, 3))
+    _, states = case.operator(**arguments, output_final_state=True)
+    total = states["anchor1"].sum((-2, -1))
+    assert torch.allclose(total, arguments["scale"][:, 0], rtol=1e-12)
