@@ -37,6 +37,13 @@ def state_size(rule: Rule) -> Any:
     return copies * memory + tail + normaliser + slots + (K if rule.phase else 0)
 
 
+def moved_keys(rule: Rule) -> Any:
+    """Numbers of the kept keys that a token moves."""
+    if rule.fit is None or rule.fit.carry is None:
+        return ZERO
+    return K * (C - 1 if rule.window > 1 else T)
+
+
 def buckets(rule: Rule) -> Any:
     """Memories that hold the past: one a level of the tree, or one."""
     return log2(T) if rule.levels else sp.Integer(1)
@@ -87,13 +94,23 @@ def _fitted(rule: Rule) -> Any:
     assert rule.fit is not None
     if rule.fit.kind == "interpolation":
         return 2 * T * K + 2 * T * V + T**2 + T**2 / 3
-    once = _attention(rule)
+    once = _attention(rule) + _moves(rule)
     if rule.fit.kind == "mean":
         return once
-    product = once.subs({K: 2 * K, V: 0})
+    product = _attention(rule).subs({K: 2 * K, V: 0})
     if steps := _iterations(rule):
         return 2 * once + steps * product
     return 2 * once + K * product / 2 + sp.Rational(2, 3) * K**3
+
+
+def _moves(rule: Rule) -> Any:
+    """Kept keys that move: W Kᵀ, its triangular solve, what it takes from Q Kᵀ, and a matrix for
+    each block in between."""
+    assert rule.fit is not None
+    if rule.fit.carry is None:
+        return ZERO
+    seen = 2 * C if rule.window > 1 else T
+    return seen * (K + 2 * B + K**2 / B)
 
 
 def _attention(rule: Rule) -> Any:
@@ -165,10 +182,11 @@ def _decoded(rule: Rule) -> Any:
     count = C if rule.window > 1 else T
     if rule.fit.kind == "interpolation":
         return 2 * T**2 + 4 * T * K + 4 * T * V
+    moves = 4 * moved_keys(rule)
     once = 2 * count * (K + V)
     if rule.fit.kind == "mean":
-        return once
-    return 2 * once + 2 * count * K**2 + sp.Rational(2, 3) * K**3
+        return once + moves
+    return moves + 2 * once + 2 * count * K**2 + sp.Rational(2, 3) * K**3
 
 
 def _solve_once(moments: Moments) -> Any:

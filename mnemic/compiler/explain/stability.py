@@ -56,7 +56,8 @@ class Stability:
 def stability(rule: Rule) -> Stability:
     """The bound of a rule, and where its coefficients and keys stand to it."""
     if rule.fit is not None:
-        return _of_fit(rule)
+        fit = _of_fit(rule)
+        return fit if rule.fit.carry is None else _of_carry(rule, fit.warning)
     rule = folded(rule)
     return _growing(rule) or _of_steps(rule)
 
@@ -74,6 +75,40 @@ def _of_fit(rule: Rule) -> Stability:
     if rule.fit.similarity.sign != "any":
         return known
     return replace(known, place="unknown", warning=SIGNED[rule.fit.kind])
+
+
+def _of_carry(rule: Rule, signed: str | None) -> Stability:
+    """I − η c cᵀ lengthens no key while η‖c‖² is at most 2; at 2 it reflects."""
+    twin = _predicting(rule)
+    left, right = rule.rate * product_symbol(twin), sp.Integer(2)
+    found = placing.place(twin, left, right)
+    shown = f"A step lengthens no kept key while {text(left, steps_of(rule))} ≤ 2."
+    warning = placing.warning(twin, found) if found.place == "outside" else None
+    told = [None if warning is None else _of_a_carry(warning), signed]
+    return Stability(
+        "bounded", sp.Le(left, right, evaluate=False),
+        _of_a_carry(f"{shown} {placing.told(twin, found)}"), found.place,
+        tuple(map(_of_a_carry, found.read)), " ".join(filter(None, told)) or None,
+    )  # fmt: skip
+
+
+def _predicting(rule: Rule) -> Rule:
+    """A rule that predicts and erases with the carry; of its own it is a unit vector."""
+    problem, spec = rule.problem, rule.problem.spec
+    assert spec.keys.carry is not None
+    if spec.keys.carry.own:
+        block = spec.block.model_copy(update={"qk_norm": "l2"})
+        spec = spec.model_copy(update={"block": block})
+    carry = problem.keys["carry"]
+    keys = {**problem.keys, "predict": carry, "erase": carry}
+    return replace(rule, problem=replace(problem, spec=spec, keys=keys))
+
+
+def _of_a_carry(words: str) -> str:
+    table = (("‖φ‖²", "‖c‖²"), ("unit keys", "a unit c"), ("keys are", "c is"), ("errors", "keys"))
+    for keys, carry in table:
+        words = words.replace(keys, carry)
+    return words
 
 
 # -- what no step size mends -------------------------------------------------------------------
