@@ -12,13 +12,13 @@ from mnemic.compiler.problem import HEAD, HEADS, TIME
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.features import Cosine
 
-ORDER = ("t", "s", "r", "n", "v", "k")
+ORDER = ("t", "s", "r", "n", "l", "v", "k")
 """Axes in the order in which a quantity carries them."""
 
 WINDOW_WEIGHT = sp.Symbol("gamma_window", real=True)
 """The weight of one slot of a window; the operator gives it even where the spec has none."""
 
-ROLES = ("predict", "erase", "write", "value")
+ROLES = ("predict", "erase", "write", "carry", "value")
 
 
 @dataclass
@@ -133,6 +133,8 @@ class Builder:
 
     def channel(self, per: str, name: str) -> tuple[str, ...]:
         """The channel axis of a coefficient; a diagonal memory's channels are heads."""
+        if name == "levels":
+            return ("l",)
         if self.rule.diagonal or per == "head":
             return ()
         return ("k",) if per == "key" else ("v",)
@@ -147,7 +149,7 @@ class Builder:
     def stabilised(self) -> bool:
         """Whether the rate is an exponential that a running maximum holds stable."""
         rate = self.rule.problem.scalar("eta")
-        additive = self.rule.structure.kind == "additive"
+        additive = self.rule.structure.algebra == "additive"
         return additive and rate is not None and rate.logarithmic
 
     @property
@@ -225,6 +227,8 @@ class Builder:
         raw = self.vector(name, "k")
         expr = self.rule.problem.features
         axes = self.plan.axes(raw)
+        if self.rule.kernels is not None:
+            return raw
         if expr is None:
             raw = self.call(f"phi_{name}", axes, "features", raw, *self._feature_extras(),
                             **feature_options(self.rule))  # fmt: skip
@@ -262,9 +266,8 @@ class Builder:
         """The vectors that predict, erase, write, and the value that is written."""
         keys = self.rule.problem.keys
         found: dict[str, str] = {}
-        for role in ROLES:
+        for role, expr in keys.items():
             axis = "v" if role == "value" else "k"
-            expr = keys[role]
             env: dict[str, Any] = dict(self.coefficients(expr))
             for symbol in expr.free_symbols:
                 if symbol.name in ("k", "v", *ROLES) and symbol.name not in env:
@@ -286,6 +289,15 @@ class Builder:
         base = self.vector("v", "v") if axis == "v" else self.featured("k")
         return self.call(f"{role}_key", self.plan.axes(base), "as_vector", name, base)
 
+    def square(self, rows: tuple[str, ...], key: str) -> str:
+        """‖φ(k)‖², which is κ1(k·k) behind a kernel."""
+        square = self.call("kappa", rows, "squared_norm", key)
+        kernels = self.rule.kernels
+        if kernels is None or kernels.predict.identity:
+            return square
+        own = kernels.predict.expr.subs(sym.s, sp.Symbol("square_", real=True))
+        return self.call("kappa", rows, "positive", self.map("kappa_own", own, {"square_": square}))
+
     # -- error ------------------------------------------------------------------------------
 
     def error(self, expr: Any, prediction: str | None, value: str, key: str, name: str = "e",
@@ -304,7 +316,7 @@ class Builder:
             assert prediction is not None
             env["n"] = self.call("n", rows, "distance", prediction, value)
         if "kappa" in free:
-            env["kappa"] = self.call("kappa", rows, "squared_norm", key)
+            env["kappa"] = self.square(rows, key)
         if not free & {"v", "y"}:
             scalar = self.map(f"{name}_scalar", whole, env) if whole.free_symbols else None
             return self.filled(name, scalar, whole, value, equation)

@@ -8,19 +8,23 @@ With written rows u_s = −η e_s the dual after row t is
 chunk solve ŷ = base + L (−η e(ŷ)) with L strictly lower triangular (identity 2).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
+from mnemic.codegen import kept as pairs
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.coefficients import Coefficients, channel_decay, coefficients
+from mnemic.codegen.coefficients import PLAIN, Coefficients, channel_decay, coefficients
+from mnemic.codegen.kept import Side
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import divided, unscaled, with_bonus
 from mnemic.codegen.reads import from_state
 from mnemic.codegen.recurrent import States, declare_states
 from mnemic.codegen.systems import Source, solve
+from mnemic.compiler.kernelised import folded
 from mnemic.compiler.rule import Rule
 
 MATRIX = ("v", "k")
@@ -40,6 +44,7 @@ class Chunk:
 
 def build(rule: Rule) -> Plan:
     """The plan of one chunk."""
+    rule = folded(rule)
     banded = takes_band(rule)
     slot = ("r",) if rule.window > 1 and not banded else ()
     b = Builder(rule, ("t",), slot=slot, flat=bool(slot))
@@ -82,23 +87,73 @@ def _carry(p: Chunk, sources: tuple[Source, ...]) -> None:
     if p.states.momentum is not None:
         carry_momentum(p, sources)
     _close(p, following)
+    carry_keys(p, sources)
 
 
 def carried(p: Chunk, sources: tuple[Source, ...]) -> str:
-    """A at the chunk's end."""
+    """A at the chunk's end, or the rows over kept keys."""
     b, states, c = p.b, p.states, p.c
     terms: dict[str, str] = {"kept": kept(p, c.reach, states.memory, f"A{p.tag}_kept")}
     if states.momentum is not None:
         assert c.carry is not None
         assert c.fade is not None
         terms["carried"] = kept(p, c.carry, states.momentum, f"S{p.tag}_carried")
+    name = f"{states.memory}_next"
+    if states.kept is not None:
+        old = b.map(f"{states.memory}_left", _total(terms), dict(terms), "dual")
+        rows = [remaining(p, source)[0] for source in sources]
+        return _lengthened(p, name, old, rows, "dual")
     for i, source in enumerate(sources):
-        name = f"A{p.tag}_new{i}" if i else f"A{p.tag}_new"
+        new = f"A{p.tag}_new{i}" if i else f"A{p.tag}_new"
         terms[f"new{i}"] = b.product(
-            name, MATRIX, *_remaining(p, source), flip_left=True, equation="dual"
+            new, MATRIX, *remaining(p, source), flip_left=True, equation="dual"
         )
-    total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
-    return b.map(f"{states.memory}_next", total, dict(terms), "dual")
+    return b.map(name, _total(terms), dict(terms), "dual")
+
+
+def _total(terms: Mapping[str, Any]) -> Any:
+    return sp.Add(*(sp.Symbol(term, real=True) for term in terms))
+
+
+def carry_keys(p: Chunk, sources: tuple[Source, ...]) -> None:
+    """Kept keys, and the shares of their rows, at the chunk's end; nothing for a matrix."""
+    b, states, c = p.b, p.states, p.c
+    if states.kept is None:
+        return
+    keys = _own_keys(p)
+    ends = [None if f is None else _end(p, f) for f in (c.reach, c.carry, c.fade)]
+    remains = (sources[0].remain, sources[0].fade)
+    pairs.carry(b, states.kept, keys, (ends[0], ends[1], ends[2]), remains)
+    if states.anchor is not None:
+        pairs.hold_rows(b, states.anchor, keys)
+
+
+def _lengthened(p: Chunk, name: str, old: str, rows: list[str], equation: str) -> str:
+    """Rows over kept keys with those of a chunk; windows' rows are added up by token."""
+    b, width = p.b, p.b.rule.window
+    if p.c.rows > 1:
+        rows = [b.call(f"{r}_folded", ("s", "v"), "folded", r, width=width) for r in rows]
+    env = {f"new{i}": (row, ("s", "v")) for i, row in enumerate(rows)}
+    new = b.map(f"{name}_rows", _total(env), env, equation)
+    if width == 1:
+        return b.call(name, pairs.ROWS, "append_rows", old, new, equation=equation)
+    return b.call(name, pairs.ROWS, "grown", old, new, equation=equation, tail=width - 1)
+
+
+def _own_keys(p: Chunk) -> str:
+    """The chunk's own keys, without a window's tail."""
+    b, k = p.b, p.b.featured("k")
+    if b.slot:
+        return b.call("own_keys", ("t", "k"), "newest", k)
+    if p.c.banded:
+        return b.call("own_keys", ("t", "k"), "own_rows", k, b.featured("q"))
+    return k
+
+
+def _end(p: Chunk, factor: str) -> str:
+    """What a factor by row is at the chunk's end."""
+    channel = p.b.plan.axes(factor)[1:]
+    return p.b.call(f"{factor}_end", channel, "last_row" if channel else "last", factor)
 
 
 def kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
@@ -108,10 +163,8 @@ def kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
     env: dict[str, Any] = {"state_": state}
     expr = one
     if factor is not None:
-        channel = b.plan.axes(factor)[1:]
-        final = b.call(f"{factor}_end", channel, "last_row" if channel else "last", factor)
         expr = expr * sp.Symbol("factor_", real=True)
-        env["factor_"] = (final, channel)
+        env["factor_"] = (_end(p, factor), b.plan.axes(factor)[1:])
     if p.c.row_reach is not None and state == p.states.memory:
         final = b.call("row_reach_end", ("v",), "last_row", p.c.row_reach)
         expr = expr * sp.Symbol("row_", real=True)
@@ -119,7 +172,7 @@ def kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
     return b.map(name, expr, env, "dual")
 
 
-def _remaining(p: Chunk, source: Source) -> tuple[str, str]:
+def remaining(p: Chunk, source: Source) -> tuple[str, str]:
     """The written rows and their keys, decayed to the chunk's end."""
     b, c = p.b, p.c
     rows, keys = source.rows, source.keys
@@ -127,6 +180,10 @@ def _remaining(p: Chunk, source: Source) -> tuple[str, str]:
         left = c.remain[source.through]
         k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
         keys = b.map(f"{keys}_left", k * f, {"k_": (keys, ("s", "k")), "f_": (left, ("s", "k"))})
+    elif source.remain is not None and p.states.kept is not None:
+        u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
+        env = {"u_": (rows, ("s", "v")), "f_": (source.remain, ("s",))}
+        rows = b.map(f"{rows}_left", u * f, env)
     elif source.remain is not None:
         k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
         env = {"k_": (keys, ("s", "k")), "f_": (source.remain, ("s",))}
@@ -143,17 +200,28 @@ def carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
     b, c, states = p.b, p.c, p.states
     assert states.momentum is not None
     terms = {"kept": kept(p, c.fade, states.momentum, f"S{p.tag}_kept")}
+    faded: list[str] = []
     for i, source in enumerate(s for s in sources if s.through == "momentum"):
-        assert source.fade is not None
-        u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
-        env = {"u_": (source.rows, ("s", "v")), "f_": (source.fade, ("s",))}
-        rows = b.map(f"{source.rows}_faded", u * f, env)
+        rows = _faded(p, source)
+        faded.append(rows)
+        if states.kept is not None:
+            continue
         terms[f"new{i}"] = b.product(f"S{p.tag}_new", MATRIX, rows, source.keys, flip_left=True,
                                      equation="momentum")  # fmt: skip
-    total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
-    b.plan.following[states.momentum] = b.map(
-        f"{states.momentum}_next", total, dict(terms), "momentum"
-    )
+    name = f"{states.momentum}_next"
+    if states.kept is None:
+        following = b.map(name, _total(terms), dict(terms), "momentum")
+    else:
+        following = _lengthened(p, name, terms["kept"], faded, "momentum")
+    b.plan.following[states.momentum] = following
+
+
+def _faded(p: Chunk, source: Source) -> str:
+    """Written rows as they stand in the momentum at the chunk's end."""
+    assert source.fade is not None
+    u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
+    env = {"u_": (source.rows, ("s", "v")), "f_": (source.fade, ("s",))}
+    return p.b.map(f"{source.rows}_faded", u * f, env)
 
 
 def _close(p: Chunk, dual: str) -> None:
@@ -179,8 +247,7 @@ def _read(p: Chunk, sources: tuple[Source, ...]) -> None:
     where = rule.problem.spec.readout.memory
     if where == "anchor":
         assert p.states.anchor is not None
-        read = b.product("y", ("t", "v"), query, p.states.anchor, flip_right=True,
-                         equation="readout")  # fmt: skip
+        read = _anchor_read(p, query)
     elif rule.retained.link.identity and rule.retained.mode == "dual":
         read = linear_read(p, sources, query, "y", before=where == "before")
     else:
@@ -195,13 +262,13 @@ def linear_read(
     """reach ∘ (q A_0ᵀ) + carry ∘ (q S_0ᵀ) + (scores ∘ mix) u."""
     b, c, states = p.b, p.c, p.states
     reach, carry = (c.reach_before, c.carry_before) if before else (c.reach, c.carry)
-    terms = {"old": _from_state(p, query, reach, states.memory, f"{name}_old", before=before)}
+    side = _reading(p, sources[0], query, (reach, carry), before=before)
+    old, speed = f"{name}_old", f"{name}_speed"
+    terms = {"old": _from_state(p, query, reach, states.memory, old, before, side)}
     if states.momentum is not None:
-        terms["speed"] = _from_state(
-            p, query, carry, states.momentum, f"{name}_speed", before=before
-        )
+        terms["speed"] = _from_state(p, query, carry, states.momentum, speed, before, side)
     for i, source in enumerate(sources):
-        weights = c.scores(b, query, source.keys, source.through, before=before)
+        weights = c.scores(b, query, source.keys, source.through, before=before, side=side)
         new = f"{name}_new{i}" if i else f"{name}_new"
         if c.log_row is not None:
             terms[f"new{i}"] = b.call(new, ("t", "v"), "decayed_mix", weights, source.rows,
@@ -210,13 +277,39 @@ def linear_read(
             terms[f"new{i}"] = b.product(new, ("t", "v"), weights, source.rows,
                                          equation="readout")  # fmt: skip
     total = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
-    return b.map(name, total, dict(terms), "readout")
+    whole = b.map(name, total, dict(terms), "readout")
+    return side.divided(b, whole, f"{name}_mean", "readout")
+
+
+def _reading(
+    p: Chunk, source: Source, query: str, factors: tuple[str | None, str | None], *, before: bool
+) -> Side:
+    """How queries meet the memory."""
+    kept, kernels = p.states.kept, p.b.rule.kernels
+    if kept is None or kernels is None:
+        return PLAIN
+    mix = (p.c.before if before else p.c.mix)[source.through]
+    if before and mix is None and kernels.read.normalised:
+        ones = p.b.call("sums", ("t", "s"), "lower_ones_of", query)
+        mix = p.b.call("sums_strict", ("t", "s"), "strictly_lower", ones)
+    return pairs.meeting(p.b, kernels.read, kept, query, source.keys, mix, factors)
+
+
+def _anchor_read(p: Chunk, query: str) -> str:
+    b, kept, kernels = p.b, p.states.kept, p.b.rule.kernels
+    assert p.states.anchor is not None
+    if kept is None or kernels is None:
+        return b.product("y", ("t", "v"), query, p.states.anchor, flip_right=True,
+                         equation="readout")  # fmt: skip
+    side = pairs.meeting_anchor(b, kernels.read, kept, query)
+    whole = b.product("y", ("t", "v"), side.of_past(b, query), p.states.anchor, equation="readout")
+    return side.divided(b, whole, "y_mean", "readout")
 
 
 def _from_state(
-    p: Chunk, vectors: str, factor: str | None, state: str, name: str, *, before: bool = False
+    p: Chunk, vectors: str, factor: str | None, state: str, name: str, before: bool, side: Side
 ) -> str:
-    return from_state(p.b, p.c, vectors, factor, state, name, row_decay=not before)
+    return from_state(p.b, p.c, vectors, factor, state, name, row_decay=not before, side=side)
 
 
 def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: bool = False) -> str:

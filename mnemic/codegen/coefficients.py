@@ -10,7 +10,11 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
+from mnemic.codegen.kept import Side
 from mnemic.compiler.rule import Rule
+
+PLAIN = Side()
+"""Products of keys as they are."""
 
 
 @dataclass
@@ -43,12 +47,15 @@ class Coefficients:
     m: str | None = None
     blended: str | None = None
 
-    def scores(self, b: Builder, targets: str, keys: str, through: str, *, before: bool) -> str:
-        """(x·k) ∘ mix for read-outs (rows t) against written rows s."""
-        mix = (self.before if before else self.mix)[through]
+    def scores(
+        self, b: Builder, targets: str, keys: str, through: str, *, before: bool, side: Side = PLAIN
+    ) -> str:
+        """(x·k) ∘ mix for read-outs (rows t) against written rows s; κ(x·k) behind a kernel."""
+        mix = side.mix or (self.before if before else self.mix)[through]
         if self.log_channel is not None:
             return self._channel_scores(b, targets, keys, through, before=before)
         raw = b.product(f"{targets}_{keys}", ("t", "s"), targets, keys, flip_right=True)
+        raw = side.of_new(b, raw)
         if mix is None:
             name = "strictly_lower" if before else "lower"
             return b.call(f"{raw}_low", ("t", "s"), name, raw)

@@ -23,6 +23,7 @@ MEANINGS = {
     "lam": "strength of the global retention",
     "phase": "angle by which a complex decay turns, in radians",
     "bonus": "extra weight of the current token",
+    "levels": "weight of each level of the Fenwick tree, the nearest tokens first",
     "scale": "what the entries sum to",
     "radius": "largest norm of the memory",
 }
@@ -47,11 +48,24 @@ STATES = {
 }
 
 
+KEPT = {
+    "K": "the kept keys",
+    "U": "the rows that the kept keys lead to",
+    "S": "momentum of the rows",
+    "anchor": "the rows at the last chunk's end",
+    "shares": "how much of each kept row is left",
+    "S_shares": "how much of each kept row the momentum holds",
+    "anchor_shares": "how much of each kept row was left at the last chunk's end",
+}
+"""States of a memory behind a kernel."""
+
+
 def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
     """Describe the operator of a rule whose recurrent plan (and start) is given."""
     spec = rule.problem.spec
-    windowed = rule.window > 1 and not rule.keeps_pairs
-    window_tails = ("k", "v", *_own_keys(rule)) if windowed else ()
+    windowed = rule.window > 1 and rule.fit is None
+    vectors = ("k", "v") if rule.kernels is None else ("v",)  # behind a kernel K has every key
+    window_tails = (*vectors, *_own_keys(rule)) if windowed else ()
     return Signature(
         name=rule.name,
         coefficients=tuple(_coefficient(s, rule) for s in rule.scalars if s.argument),
@@ -61,14 +75,15 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         steps=spec.optimizer.micro_steps,
         inner=spec.optimizer.inner_steps if rule.moments is None else 1,
         once=tuple(s.argument for s in rule.scalars if s.name in ("alpha", "beta") and s.argument),
-        window=1 if rule.keeps_pairs else rule.window,
-        span=rule.window if rule.keeps_pairs and rule.window > 1 else 0,
+        window=1 if rule.fit is not None else rule.window,
+        span=rule.window if rule.fit is not None and rule.window > 1 else 0,
         token_weights=rule.gamma == "token" and rule.window > 1,
         banded=takes_band(rule),
         anchor=math.gcd(*plan.closed) if plan.closed else 1,
         diagonal=rule.diagonal,
         square=rule.network.adds_input,
         phase=rule.phase,
+        levels=rule.levels,
         chunk=_chunk(rule),
         params=_params(rule),
         widths=rule.network.widths,
@@ -79,7 +94,10 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
 
 def _own_keys(rule: Rule) -> tuple[str, ...]:
     keys = rule.problem.spec.keys
-    roles = (("predict", keys.predict), ("erase", keys.erase), ("write", keys.write))
+    roles = (
+        ("predict", keys.predict), ("erase", keys.erase), ("write", keys.write),
+        ("carry", keys.carry),
+    )  # fmt: skip
     return tuple(name for name, role in roles if role is not None and role.own)
 
 
@@ -90,12 +108,13 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
         axes = "k"
     if scalar.name == "gamma" and rule.gamma == "window" and rule.window > 1:
         axes = "c"
-    if scalar.name == "phase":
-        axes = "k"
+    axes = {"phase": "k", "levels": "l"}.get(scalar.name, axes)
     low, high = value_range(scalar)
     meaning = MEANINGS.get(scalar.name.rstrip("123456789"), "a coefficient of the spec")
     if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
         meaning = "weight of the pair in the regression"
+    if scalar.name == "eta" and rule.fit is not None:
+        meaning = "rate at which the kept keys move"
     meaning = f"log of the {meaning}" if scalar.logarithmic else meaning
     micro = scalar.name in ("eta", "delta") and rule.problem.spec.optimizer.micro_steps > 1
     return Coefficient(scalar.argument, meaning, axes, low, high, micro)
@@ -134,22 +153,32 @@ def _state(rule: Rule, name: str, axes: str) -> State:
     """A state of the forms; a deep memory's are named by role and matrix."""
     role = name.rstrip("0123456789")
     matrix = f"W{name.removeprefix(role)}"
-    if not _params(rule):
-        return State(name, axes, STATES.get(name, name), _identity(rule, name))
+    meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
+    if not _params(rule) or name == "K":
+        return State(name, axes, meanings.get(name, name), _identity(rule, name))
+    if "n" in axes:
+        side = rule.network.matrix(matrix).rows
+        return State(name, axes, f"{KEPT[role]} ({matrix})", side="" if side == "v" else side)
     meaning = f"{STATES[role]} ({matrix})"
     return State(name, axes, meaning, begins=role in ("A", "W"), of=matrix)
 
 
 def _params(rule: Rule) -> tuple[Parameter, ...]:
-    """The initial duals; a single matrix starts at zero, where layers would never leave it."""
+    """The initial duals; a single matrix starts at zero, where layers would never leave it, and
+    one behind a kernel without pairs."""
     matrices = rule.network.matrices
     if len(matrices) < 2:
         return ()
+    if rule.kernels is not None:
+        matrices = tuple(m for m in matrices if not rule.network.sees_features(m.name))
     return tuple(Parameter(m.name, m.rows, m.columns) for m in matrices)
 
 
 def _identity(rule: Rule, state: str) -> float:
-    """The multiple of the unit matrix that a state starts at: H at λ, unless λ stands beside it."""
+    """The multiple of the unit matrix that a state starts at: H at λ, unless λ stands beside it;
+    what is left of a kept row that no state tells of."""
+    if rule.kernels is not None:
+        return 1.0 if state == "shares" else 0.0
     moments = rule.moments
     if moments is None or moments.constant or moments.ridge == 0:
         return 0.0
@@ -160,14 +189,16 @@ def _identity(rule: Rule, state: str) -> float:
 def needs_position(rule: Rule, plan: Plan) -> bool:
     """Whether anything depends on the number of the token."""
     counted = any("n" in plan.axes(name) for name in plan.states())
-    return counted or bool(plan.closed) or "t_index" in plan.graph
+    return counted or rule.levels > 0 or bool(plan.closed) or "t_index" in plan.graph
 
 
 def _chunk(rule: Rule) -> int:
-    """Rows a chunk: all where pairs are kept, few where there are many matrices (channels as heads,
-    windows as rows)."""
-    if rule.keeps_pairs:
+    """Rows a chunk: all where pairs are fitted, few where there are many matrices (channels as
+    heads, windows as rows), more where every chunk reads all kept keys."""
+    if rule.fit is not None:
         return 0
+    if rule.kernels is not None and rule.window == 1:
+        return 64
     return 16 if rule.diagonal or rule.window > 1 else 32
 
 

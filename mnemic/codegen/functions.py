@@ -40,7 +40,7 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
     found: dict[str, str] = b.row_coefficients(signal)
     if signal.has(sym.kappa):
         rows = b.plan.axes(roles["value"])[:-1]
-        found["kappa"] = b.call("kappa", rows, "squared_norm", roles["predict"])
+        found["kappa"] = b.square(rows, roles["predict"])
     arguments = {name: _column(b, quantity) for name, quantity in found.items()}
     first = ["e"] if of_residual else ["y", "v"]
     parameters = ", ".join([*first, *arguments])

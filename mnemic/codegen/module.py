@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import chunk, deep, emit, layer, local, moments, recurrent, slots
+from mnemic.codegen import chunk, deep, emit, layer, levels, local, moments, recurrent, slots
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import signature
 from mnemic.codegen.fuse import fuse
@@ -62,7 +62,8 @@ def plans(rule: Rule) -> Plans:
     if "chunk" in rule.structure.forms:
         whole = many(rule)
         fuse(whole)
-    return Plans(token, whole, start_plan(rule, token), reading(token))
+    read = levels.reading(rule) if rule.levels else reading(token)
+    return Plans(token, whole, start_plan(rule, token), read)
 
 
 def _builders(rule: Rule) -> tuple[Build, Build]:
@@ -73,16 +74,18 @@ def _builders(rule: Rule) -> tuple[Build, Build]:
         return moments.recurrent, moments.chunk
     if rule.layered:
         return deep.recurrent, deep.chunk
+    if rule.levels:
+        return levels.recurrent, levels.chunk
     return recurrent.build, chunk.build
 
 
 def start_plan(rule: Rule, token: Plan) -> Plan | None:
     """The memory at a document's start, where it is not zero: link(0), or uniform."""
     states = token.states()
-    if rule.moments is not None or rule.fit is not None:
-        return None
-    if rule.layered:
+    if rule.layered and rule.fit is None:
         return deep.start(rule)
+    if rule.moments is not None or rule.fit is not None or rule.kernels is not None:
+        return None
     retained = rule.retained
     if retained.mode == "dual" and "anchor" not in states:
         return None

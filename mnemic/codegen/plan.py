@@ -1,9 +1,9 @@
 """A form's plan: a graph of named quantities, from which statements and their order follow.
 
 A quantity has trailing axes (``t`` rows of a chunk, ``s`` rows as sources, ``k`` features, ``v``
-value channels, ``r`` slots of a window); whatever stands before them is a batch. The graph decides
-what is computed for all chunks at once (what no carried state reaches), what goes chunk by chunk,
-and what happens only where a chunk of the spec's anchor ends.
+value channels, ``r`` slots of a window, ``l`` levels of a tree); whatever stands before them is a
+batch. The graph decides what is computed for all chunks at once (what no carried state reaches),
+what goes chunk by chunk, and what happens only where a chunk of the spec's anchor ends.
 """
 
 from collections.abc import Collection, Iterator

@@ -4,6 +4,7 @@ import sympy as sp
 
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.coefficients import Coefficients
+from mnemic.codegen.kept import Side
 
 
 def reached(b: Builder, vectors: str, factor: str | None) -> str:
@@ -18,12 +19,19 @@ def reached(b: Builder, vectors: str, factor: str | None) -> str:
 
 def from_state(
     b: Builder, c: Coefficients, vectors: str, factor: str | None, state: str, name: str,
-    row_decay: bool = True,
+    row_decay: bool = True, side: Side | None = None,
 ) -> str:  # fmt: skip
-    """Rows of vectors times a state, with the decay since the chunk's start."""
+    """Rows of vectors times a state, with the decay since the chunk's start.
+
+    Behind a kernel ``side`` tells the weights of the state's rows, and the decay follows them.
+    """
     rows = b.plan.axes(vectors)[0]
-    vectors = reached(b, vectors, factor)
-    read = b.product(name, (rows, "v"), vectors, state, flip_right=True)
+    if side is None or side.kernel is None:
+        vectors = reached(b, vectors, factor)
+        read = b.product(name, (rows, "v"), vectors, state, flip_right=True)
+    else:
+        read = b.product(name, (rows, "v"), side.of_past(b, vectors), state)
+        read = reached(b, read, factor)
     if c.row_reach is None or not row_decay:
         return read
     x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)

@@ -50,13 +50,13 @@ def _plain(rule: Rule) -> bool:
 
 def _sums_weights(rule: Rule) -> bool:
     """The normaliser is Σ of decayed rates: what the forms keep as n."""
-    additive = rule.structure.kind == "additive" and not rule.diagonal
+    additive = rule.structure.algebra == "additive" and not rule.diagonal
     return additive and _plain(rule) and _spec(rule).readout.memory == "after"
 
 
 def _exponential(rule: Rule) -> bool:
     rate = rule.problem.scalar("eta")
-    return rule.structure.kind == "additive" and rate is not None and rate.logarithmic
+    return rule.structure.algebra == "additive" and rate is not None and rate.logarithmic
 
 
 def _acts_often(decay: Scalar | None) -> bool:
@@ -87,6 +87,12 @@ def _link_varies(rule: Rule) -> bool:
     own = frozenset().union(*(part.free_symbols for part in parts))
     moving = {s.symbol for s in rule.scalars if s.declared.origin == "input"}
     return rule.retained.mode == "dual" and not link.identity and bool(own & moving)
+
+
+def _levels_and_more(rule: Rule) -> bool:
+    """Levels of a rule whose tokens write more than once, or carry more than one memory."""
+    several = rule.window > 1 or _steps(rule) or rule.momentum is not None or rule.anchor > 1
+    return rule.levels > 0 and (several or rule.diagonal or _exponential(rule))
 
 
 def _decays_by_channel(rule: Rule) -> bool:
@@ -187,7 +193,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "keys",
         "a window of keys or values with coefficients",
-        lambda r: r.window > 1 and _keys_vary(r),
+        lambda r: r.window > 1 and r.fit is None and _keys_vary(r),
     ),
     (
         "retention.phase",
@@ -203,6 +209,12 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
         "retention.row_decay",
         "a row decay beside momentum, a window, a link or a read-out",
         lambda r: r.row_decay != 1 and "chunk" in r.structure.forms and not _rows_alone(r),
+    ),
+    (
+        "readout.levels",
+        "a tree of levels beside a window, momentum, an anchor, several steps, an exponential rate "
+        "or a diagonal memory",
+        _levels_and_more,
     ),
     (
         "retention",

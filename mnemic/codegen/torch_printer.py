@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, str] = {
     "logsigmoid": "F.logsigmoid",
     "normal_cdf": "ops.normal_cdf",
     "gelu": "F.gelu",
-    "round": "torch.round",
+    "round": "ops.rounded",
     "Abs": "torch.abs",
 }
 """SymPy's and our own functions by name, and what they are in PyTorch."""

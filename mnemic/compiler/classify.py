@@ -15,6 +15,12 @@ UNBOUNDED_STEPS = (
     "w**2/2 to the generator"
 )
 
+KEPT = "the feature map is known only by its kernel, so the keys are kept with their rows"
+LAYERS = (
+    "behind a kernel a layer is rows over kept keys: a link, norms, O, an interval, or a kernel "
+    "whose rows are divided by their sums would need the matrix itself"
+)
+
 FITS = {
     "mean": "the pairs themselves are kept, and each query takes their weighted mean",
     "linear": "the pairs themselves are kept, and each query solves a weighted regression of them",
@@ -60,26 +66,30 @@ class Facts:
         return tuple(max(self.anchor, matrix.every) for matrix in self.network.matrices)
 
 
-def not_compiled(problem: Problem) -> Structure | None:
-    """The class and the one sentence for what a later release compiles."""
-    spec = problem.spec
-    if not spec.features.finite:
-        return Structure(
-            "kernelised",
-            "the feature map is known only by its kernel, so the keys are kept",
-            (),
-            "kernels without a finite feature map are derived but not compiled yet",
-        )
-    return None
-
-
 def classify(facts: Facts) -> Structure:
     """Name the class from the derivatives; ``language.md`` lists the tests."""
     if facts.fit is not None:
         return Structure("nonparametric", FITS[facts.fit.kind], BOTH)
-    missing = not_compiled(facts.problem)
-    if missing is not None:
-        return missing
+    if facts.problem.kernels is not None and facts.layered and not _rows_enough(facts):
+        return Structure("kernelised", KEPT, (), LAYERS)
+    found = _of_matrix(facts)
+    if facts.problem.kernels is None:
+        return found
+    reason = f"{KEPT}; of the rows: {found.reason}"
+    return Structure("kernelised", reason, found.forms, found.missing, rows=found.kind)
+
+
+def _rows_enough(facts: Facts) -> bool:
+    """Whether all that happens to the layers behind a kernel happens to their rows."""
+    kernels, retained = facts.problem.kernels, facts.retained
+    plain = facts.applied.kind == "identity" and facts.applied.normalize == "none"
+    held = any(matrix.every > 1 for matrix in facts.network.matrices)
+    linear = retained.mode == "dual" and retained.link.identity
+    return plain and linear and not held and kernels is not None and not kernels.normalised
+
+
+def _of_matrix(facts: Facts) -> Structure:
+    """The class of the memory as a matrix."""
     if facts.retained.bounded:
         return Structure("sequential", "the link is not the identity", (), UNBOUNDED_STEPS)
     if facts.moments is not None:
@@ -89,14 +99,14 @@ def classify(facts: Facts) -> Structure:
     identity = facts.retained.mode == "dual" and facts.retained.link.identity
     if facts.linear and identity:
         return _linear(facts)
-    blocker = _blocker(facts)
+    why = blocker(facts)
     if facts.anchor > 1 and facts.retained.mode != "multiplicative":
         reason = (
-            f"{blocker}, but gradients are taken at the end of the last chunk of {facts.anchor}, "
+            f"{why}, but gradients are taken at the end of the last chunk of {facts.anchor}, "
             "so inside a chunk the dual is linear in them"
         )
         return Structure("frozen", reason, BOTH)
-    return Structure("sequential", f"{blocker}, and every token's gradient sees it", RECURRENT)
+    return Structure("sequential", f"{why}, and every token's gradient sees it", RECURRENT)
 
 
 def _layered(facts: Facts) -> Structure:
@@ -125,7 +135,8 @@ def _obstacle(facts: Facts) -> str:
     return "the memory is held between its updates"
 
 
-def _blocker(facts: Facts) -> str:
+def blocker(facts: Facts) -> str:
+    """Why the memory itself is not linear in its steps."""
     if not facts.linear:
         return "a norm or a residual follows the matrix"
     if facts.retained.mode == "multiplicative":

@@ -4,13 +4,14 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler import error_signal, local, retention, stated_link, steps
+from mnemic.compiler import error_signal, kernelised, levels, local, retention, stated_link, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
 from mnemic.compiler.network import network
 from mnemic.compiler.network_text import backward_lines, forward_lines
 from mnemic.compiler.problem import Problem, state
 from mnemic.compiler.rule import Applied, Derived, Fit, Moments, Rule
+from mnemic.dsl.memory import Diagonal
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 
@@ -38,16 +39,19 @@ def _derive(problem: Problem) -> Rule:
     step = _step(problem, loss_error)
     own = _own_rate(problem)
     retained = _retained(problem, step.rate if own == sp.oo else own)
+    per = {s.symbol: s.per for s in problem.scalars}
+    kernelised.check(problem, step.error, retained.gain, per)
     fit = local.derive(problem, step.error)
     moments = None if fit else _moments(problem, step.error)
-    alpha = problem.value("alpha")
+    alpha, rows = _decays(problem)
     anchor = spec.optimizer.anchor.chunk
     split = _splits(problem, step.error)
     applied, layers = _applied(spec), network(spec.memory, spec.optimizer.every)
     facts = Facts(
         problem, step.error, retained, moments, _per(problem, step.rate),
-        problem.scalar("beta") is not None, anchor, layers, applied, fit,
+        rows != 1, anchor, layers, applied, fit,
     )  # fmt: skip
+    levels.check(facts)
     structure = classify(facts)
     momentum = problem.scalar("theta")
     shared = _rows_share(problem, step.error, anchor)
@@ -57,7 +61,7 @@ def _derive(problem: Problem) -> Rule:
         rate=step.rate,
         gain=retained.gain,
         decay=sp.simplify(alpha * retained.decay),
-        row_decay=problem.value("beta"),
+        row_decay=rows,
         seen=alpha if spec.retention.order == "before" else sp.Integer(1),
         phase=problem.scalar("phase") is not None,
         momentum=None if momentum is None else momentum.expr,
@@ -76,6 +80,16 @@ def _derive(problem: Problem) -> Rule:
         steps=_trail(problem, loss_error, step, retained, structure, fit),
         fit=fit,
     )
+
+
+def _decays(problem: Problem) -> tuple[Any, Any]:
+    """The decay of key channels or heads, and that of the state's rows (value channels)."""
+    alpha, beta = problem.value("alpha"), problem.value("beta")
+    scalar = problem.scalar("alpha")
+    by_row = scalar is not None and scalar.per == "value"
+    if by_row and not isinstance(problem.spec.memory, Diagonal):
+        return sp.Integer(1), alpha * beta
+    return alpha, beta
 
 
 def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:

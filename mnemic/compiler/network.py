@@ -123,6 +123,11 @@ class Network:
         """Whether the raw input is added somewhere, which then has the size of the values."""
         return any(isinstance(node, Map) and RAW in node.sources for node in self.nodes)
 
+    def sees_features(self, matrix: str) -> bool:
+        """Whether a matrix multiplies φ(x) itself: behind a kernel it is kept as rows."""
+        applied = (n for n in self.nodes if isinstance(n, Apply) and n.matrix == matrix)
+        return any(node.source == FEATURES for node in applied)
+
     def matrix(self, name: str) -> Matrix:
         """The matrix of that name."""
         return next(m for m in self.matrices if m.name == name)

@@ -6,6 +6,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.kernels import Kernels, kernels_of
 from mnemic.compiler.network import network
 from mnemic.compiler.symbolic import number, read
 from mnemic.dsl.coefficients import Coefficient
@@ -54,6 +55,7 @@ class Problem:
     penalty: Any
     constraint: tuple[str, Any, str]
     features: Any | None
+    kernels: Kernels | None
     keys: dict[str, Any]
     scalars: tuple[Scalar, ...]
     similarity: Any | None = None
@@ -94,6 +96,7 @@ def state(spec: Spec) -> Problem:
             str(getattr(constraint, "over", "all")),
         ),
         features=None if text is None else read(text, {"x": sym.x}),
+        kernels=kernels_of(spec.features),
         keys=read_keys(spec, table),
         scalars=scalars,
         similarity=read_similarity(spec, table),
@@ -161,13 +164,19 @@ def _argument(name: str, declared: Coefficient, spec: Spec) -> str | None:
 
 
 def read_keys(spec: Spec, table: dict[str, Any]) -> dict[str, Any]:
-    """The vectors of each role as expressions in k, v and roles of their own, one coordinate."""
+    """The vectors of each role as expressions in k, v and roles of their own, one coordinate.
+
+    A carry is among them only where the spec has one.
+    """
     k = sp.Symbol("k", real=True)
     names = {**table, "k": k, "v": sym.v}
     found: dict[str, Any] = {}
-    for role, plain in (("predict", k), ("erase", k), ("write", k), ("value", sym.v)):
+    roles = (("predict", k), ("erase", k), ("write", k), ("carry", None), ("value", sym.v))
+    for role, plain in roles:
         entry = getattr(spec.keys, role)
         own = sp.Symbol(role, real=True)
+        if entry is None and plain is None:
+            continue
         if entry is None:
             found[role] = plain
         else:

@@ -11,6 +11,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.error_signal import ErrorSignal
+from mnemic.compiler.kernels import Kernels
 from mnemic.compiler.network import Network
 from mnemic.compiler.problem import Problem, Scalar
 from mnemic.compiler.retention import Retained
@@ -24,12 +25,21 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Structure:
-    """The class of a rule, why, the forms that follow, and what is not compiled yet."""
+    """The class of a rule, why, the forms that follow, and what is not compiled yet.
+
+    ``rows`` is the class that the rows of a kernelised memory have: κ(K·x) stands for products.
+    """
 
     kind: Kind
     reason: str
     forms: tuple[str, ...]
     missing: str | None = None
+    rows: Kind | None = None
+
+    @property
+    def algebra(self) -> Kind:
+        """The class by which the forms are built."""
+        return self.rows or self.kind
 
 
 @dataclass(frozen=True)
@@ -93,12 +103,14 @@ class Fit:
     """A regression over the kept pairs, solved anew at every query.
 
     ``mean``: y = Σ w v / Σ w. ``linear``: the intercept at q of a weighted ridge regression,
-    ``ridge`` on the slope. ``interpolation``: Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q).
+    ``ridge`` on the slope. ``interpolation``: Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q). With a ``carry``,
+    one coordinate of a vector c, every token first moves the kept keys, k̃ ← (I − η c cᵀ) k̃.
     """
 
     kind: Literal["mean", "linear", "interpolation"]
     similarity: Similarity
     ridge: Any
+    carry: Any | None = None
 
 
 @dataclass(frozen=True)
@@ -150,9 +162,22 @@ class Rule:
         return self.problem.scalars
 
     @property
+    def kernels(self) -> Kernels | None:
+        """κ1 and κ2 where the memory is known through a kernel alone."""
+        return self.problem.kernels
+
+    @property
     def diagonal(self) -> bool:
         """Whether every value channel is a memory by itself (an elementwise state)."""
         return type(self.problem.spec.memory).word() == "diagonal"
+
+    @property
+    def levels(self) -> int:
+        """Levels that the read-out weighs apart; 0 where it reads the memory as a whole."""
+        weight = self.problem.scalar("levels")
+        if weight is None or weight.expr == 1:  # equal weights of one: the whole again
+            return 0
+        return self.problem.spec.readout.max_levels
 
     @property
     def layered(self) -> bool:

@@ -6,7 +6,15 @@ structure alone; what depends on the mathematics of a loss or a link is left to 
 
 from typing import Final
 
-from mnemic.dsl.rules import blocks, coefficients, expressions, memories, optimizers, retentions
+from mnemic.dsl.rules import (
+    blocks,
+    coefficients,
+    expressions,
+    levels,
+    memories,
+    optimizers,
+    retentions,
+)
 from mnemic.dsl.rules.rule import Rule
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
@@ -17,6 +25,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *optimizers.RULES,
     *retentions.RULES,
     *memories.RULES,
+    *levels.RULES,
     *blocks.RULES,
 )
 

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from mnemic.dsl.axis import Entry
 from mnemic.dsl.coefficients import Scalar
 
@@ -11,8 +13,17 @@ class Readout(Entry):
 
     ``normalizer: sum`` divides by Σ of the weights that the values carry; ``max1`` by the larger
     of its absolute value and 1 (mLSTM). ``bonus`` u adds v (u∘φ(k))·φ(q) (RWKV-6).
+
+    ``levels`` λ weighs what each bucket of a Fenwick tree of past tokens wrote, in place of
+    reading their sum: y_t = Σ_ℓ λ_t^(ℓ) W_t^(ℓ) φ(q_t), W^(0) being what token t itself wrote and
+    W^(ℓ) what 2^(ℓ−1) tokens before it did, the nearest first. ``max_levels`` L levels hold
+    2^(L−1) tokens.
     """
 
     memory: Literal["after", "before", "anchor"] = "after"
     normalizer: Literal["none", "sum", "max1"] = "none"
     bonus: Scalar | None = None
+    levels: Scalar | None = Field(
+        default=None, description="weights of the levels of a Fenwick tree of past tokens"
+    )
+    max_levels: int = Field(default=20, ge=2, le=40, description="L levels hold 2**(L - 1) tokens")

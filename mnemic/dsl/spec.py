@@ -100,6 +100,7 @@ class Spec(Entry):
             ("phase", "retention.phase", retention.phase),
             ("gamma", "weights.gamma", self.weights.gate),
             ("bonus", "readout.bonus", self.readout.bonus),
+            ("levels", "readout.levels", self.readout.levels),
             ("scale", "retention.constraint.scale", getattr(limits, "scale", None)),
             ("radius", "retention.constraint.radius", getattr(limits, "radius", None)),
             ("ridge", "memory.ridge", getattr(memory, "ridge", None) if slopes else None),

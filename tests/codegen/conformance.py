@@ -229,7 +229,7 @@ def inputs(
     }
     features = eval_size(s.features, 1 if s.diagonal else size.key)
     channels = {"": (), "k": (size.key,), "v": (width,), "c": (s.window,)}
-    channels |= {"K": (size.key if s.diagonal else features,), "s": (s.slots,)}
+    channels |= {"K": (size.key if s.diagonal else features,), "s": (s.slots,), "l": (s.levels,)}
     calm = 1 / (steepest(case) * s.window * widest(case, found["k"]))
     for c in s.coefficients:
         shape = (*lead, *(step if c.micro else ()), size.heads, *channels[c.axes])
@@ -433,9 +433,27 @@ def _beginning(case: Case, arguments: Tensors) -> Tensors:
     return {"W": state["W"]}
 
 
+def _as_columns(states: Tensors, scale: Tensor) -> Tensors:
+    """Behind a kernel: rows as the columns of a matrix, in the interpreter's names and units."""
+    names = {"U": "W", "S": "S", "anchor": "anchor"}
+    found = {
+        other: states[n].mT * scale[..., *[None] * (4 - scale.ndim)]
+        for n, other in names.items()
+        if n in states
+    }
+    shares = ("shares", "S_shares", "anchor_shares")
+    found |= {n: states[n][..., None, :] for n in shares if n in states}
+    found |= {n: states[n] for n in ("K", "position")}
+    if "v_tail" in states:
+        found["tail.value"] = states["v_tail"].movedim(1, 2)[..., None]
+    return found
+
+
 def as_interpreted(states: Tensors) -> Tensors:
     """The operator's states in the interpreter's names and units, those that both have."""
     scale = torch.exp(states["m"]) if "m" in states else torch.ones(())
+    if {"K", "U"} <= states.keys():
+        return _as_columns(states, scale)
     found: Tensors = {}
     for name in ("W", "A", "S", "anchor"):
         if name in states:

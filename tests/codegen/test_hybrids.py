@@ -15,7 +15,7 @@ from mnemic.codegen.package import load
 from mnemic.pipeline import compile as compile_spec
 
 DIM, HEADS, TOKENS = 16, 4, 11
-MEMORIES = ("gla", "gated-deltanet", "titans-linear", "rls", "gsa", "titans")
+MEMORIES = ("gla", "gated-deltanet", "titans-linear", "rls", "gsa", "titans", "softmax-attention")
 KINDS: dict[str, dict[str, Any]] = {
     "context": {"hybrid": "context", "segment": 4},
     "gate": {"hybrid": "gate", "attention_window": 3},
@@ -160,9 +160,13 @@ def held(memory: Any, state: Tensors, q: Tensor) -> Tensor:
     """M(q) [1, 1, H, d_v] by hand: a matrix, slots, or the network of Titans."""
 
     def times(name: str, x: Tensor) -> Tensor:
-        matrix = state[name].repeat_interleave(q.shape[2] // state[name].shape[1], 1)
+        matrix = state[name].mT if name == "values" else state[name]
+        matrix = matrix.repeat_interleave(q.shape[2] // matrix.shape[1], 1)
         return (matrix[:, None] @ x[..., None])[..., 0]
 
+    if "keys" in state:  # as many as there are tokens
+        shares = torch.softmax(times("keys", q) / q.shape[-1] ** 0.5, -1)
+        return times("values", shares) if state["keys"].shape[2] else torch.zeros_like(q)
     if "W2" in state:
         z = times("W1", torch.nn.functional.gelu(times("W2", q)))
         return q + torch.nn.functional.layer_norm(z, z.shape[-1:])
@@ -312,12 +316,19 @@ def _packed(layer: Any, x: Tensor) -> None:
     y, state = layer(x, cu_seqlens=ends, output_state=True)
     pieces = ((0, 5), (5, 5), (5, TOKENS))
     apart = [layer(x[:, low:high], output_state=True) for low, high in pieces]
-    joined = {n: torch.cat([s[n] for _, s in apart]) for n in state}
+    joined = {n: torch.cat([grown(s[n], state[n]) for _, s in apart]) for n in state}
     agree((y, state), (torch.cat([y for y, _ in apart], 1), joined))
     again, after = layer(x, state=state, cu_seqlens=ends, output_state=True)
     own = {n: s[2:] for n, s in state.items()}
-    follows = layer(x[:, 5:], state=own, output_state=True)
-    agree((again[:, 5:], {n: s[2:] for n, s in after.items()}), follows)
+    follows, last = layer(x[:, 5:], state=own, output_state=True)
+    last = {n: grown(s, after[n]) for n, s in last.items()}
+    agree((again[:, 5:], {n: s[2:] for n, s in after.items()}), (follows, last))
+
+
+def grown(x: Tensor, like: Tensor) -> Tensor:
+    """Kept pairs with zeros behind them, as many as another document has."""
+    missing = [(0, b - a) for a, b in zip(x.shape[1:], like.shape[1:], strict=True)]
+    return torch.nn.functional.pad(x, [n for pair in reversed(missing) for n in pair])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,9 +11,11 @@ from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.samples import Sizes, draw
 from mnemic.compiler.rule import Rule
+from mnemic.compiler.symbolic import FUNCTIONS
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 
+ROUND = FUNCTIONS["round"]
 ROOT = Path(__file__).parents[2]
 COPIED = ROOT / "tests" / "data" / "vectors"
 SHARED = ROOT.parent / "shared" / "vectors"
@@ -100,12 +102,22 @@ def test_masked_tokens_are_inert(name: str) -> None:
         alone, end = interpret(rule, q, k, v, given, params=s.params)
         close(y[b : b + 1, kept], alone, 1e-9)
         for key, value in end.items():
-            close(state[key][b : b + 1], value, 1e-9)
+            found = state[key][b : b + 1]
+            close(_columns(key, found, kept) if rule.kernels is not None else found, value, 1e-9)
+
+
+def _columns(name: str, x: Tensor, tokens: list[int]) -> Tensor:
+    """Of a state behind a kernel, which has a column for each token, those of some tokens."""
+    if name == "K":
+        return x[:, :, tokens]
+    return x if name == "position" or name.startswith("tail.") else x[..., tokens]
 
 
 @pytest.mark.parametrize("name", compiled())
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     rule = rule_of(name)
+    if rule.kernels is not None and any(k.expr.has(ROUND) for k in rule.kernels.both):
+        pytest.skip("a rounded kernel's gradient is not its slope, by convention")
     s = draw(rule, Sizes(1, 5, 1, 3, 3), seed=2)
     names = ["q", "k", "v", *s.coefficients, *s.params]
     point = [s.q, s.k, s.v, *s.coefficients.values(), *s.params.values()]

@@ -10,12 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from mnemic.compiler import symbols as sym
 from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.interpret import interpret
-from mnemic.compiler.published import inputs, step
+from mnemic.compiler.oracle.reference_links import apply_link
+from mnemic.compiler.published import assignments, inputs, step
 from mnemic.compiler.rule import Rule
 from mnemic.dsl import catalogue
 from mnemic.dsl.load import load
+from mnemic.dsl.spec import Published
 
 TOKENS, KEYS, VALUES = 6, 4, 4  # square, since some misprints stand on the other side
 PRINTED = [
@@ -36,7 +40,7 @@ def drawn(rule: Rule) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     vectors = {"q": torch.randn(1, TOKENS, 1, width, **options)}
     vectors["k"] = torch.randn(1, TOKENS, *steps, 1, width, **options) / 2
     vectors["v"] = torch.randn(1, TOKENS, *steps, 1, VALUES, **options)
-    for role in ("predict", "erase", "write"):
+    for role in ("predict", "erase", "write", "carry"):
         if getattr(getattr(spec.keys, role), "own", False):
             vectors[role] = torch.randn(1, TOKENS, *steps, 1, width, **options) / 2
     arguments = {}
@@ -81,8 +85,32 @@ def environment(
         named["d_k"] = torch.tensor(float(vectors["k"].shape[-1]), dtype=torch.float64)
         named["k_i"] = [k[0][:, None] for k in vectors["k"][0, -past:]]
         named["v_i"] = [v[0][:, None] for v in vectors["v"][0, -past:]]
+        named["H_i"] = householder(vectors, arguments, past)
+        named["left_i"] = left(arguments, past)
         named["gamma_i"] = list(arguments["gamma"][0, -1, 0]) if "gamma" in arguments else None
     return {**named, **{name: state[name][0, 0] for name in ("W", "S", "A") if name in state}}
+
+
+def householder(
+    vectors: dict[str, Tensor], arguments: dict[str, Tensor], past: int
+) -> list[Tensor] | None:
+    """What carries each key to the last token: the product of I − η c cᵀ, the last on the left."""
+    if "carry" not in vectors or "eta" not in arguments:
+        return None
+    eye = torch.eye(vectors["carry"].shape[-1], dtype=torch.float64)
+    found = [eye]
+    for t in range(TOKENS - 1, TOKENS - past, -1):
+        c, eta = vectors["carry"][0, t, 0][:, None], arguments["eta"][0, t, 0]
+        found.append(found[-1] @ (eye - eta * c @ c.T))
+    return found[::-1]
+
+
+def left(arguments: dict[str, Tensor], past: int) -> list[Tensor] | None:
+    """What the decays after each pair leave of it."""
+    if arguments.get("log_alpha") is None or arguments["log_alpha"].ndim > 3:
+        return None
+    decays = arguments["log_alpha"][0, TOKENS - past :, 0].exp()
+    return [decays[i + 1 :].prod() for i in range(past)]
 
 
 def number(expr: Any) -> Any:
@@ -96,6 +124,9 @@ def test_printed_equation_against_the_derived_rule(name: str, index: int) -> Non
     """``agrees`` agrees to 1e-9, ``differs`` does not."""
     rule = derive_spec(load(name))
     printed = rule.problem.spec.published[index]
+    if "grad" in inputs(printed.rule):
+        assert_in_the_gradient(rule, printed)
+        return
     vectors, arguments = drawn(rule)
 
     def after(tokens: int) -> tuple[Tensor, dict[str, Tensor]]:
@@ -106,9 +137,11 @@ def test_printed_equation_against_the_derived_rule(name: str, index: int) -> Non
 
     read = environment(rule, vectors, arguments, after(TOKENS - 1)[1])
     y, state = after(TOKENS)
-    phi = features(rule, vectors["k"][0, -1, ..., 0, :])
-    read["phi"] = phi
-    if "k_i" in read:
+    if rule.kernels is not None:
+        read |= pairs(rule, vectors, state, printed.rule)
+    else:
+        read["phi"] = features(rule, vectors["k"][0, -1, ..., 0, :])
+    if "k_i" in read and rule.kernels is None:
         read["phi_i"] = [features(rule, k) for k in read["k_i"]]
     missing = {n for n in inputs(printed.rule) if read.get(n) is None} - {"I"}
     if missing:
@@ -116,6 +149,8 @@ def test_printed_equation_against_the_derived_rule(name: str, index: int) -> Non
     assigned = step(printed.rule, read)
     if "y" in assigned:  # the rule is printed as what it reads
         found, expected = assigned["y"][:, 0], y
+    elif "u" in assigned:  # the row that the last token adds
+        found, expected = assigned["u"][:, 0], state["W"][0, 0, :, -1]
     elif "W" in state:
         found = assigned["W"]
         expected = state["W"][0, 0]
@@ -123,6 +158,56 @@ def test_printed_equation_against_the_derived_rule(name: str, index: int) -> Non
         found, expected = (assigned["W"] @ read["q"])[:, 0], y
     same = found.shape == expected.shape and bool((found - expected).abs().max() < 1e-9)
     assert same == (printed.verdict == "agrees"), (found, expected)
+
+
+def pairs(
+    rule: Rule, vectors: dict[str, Tensor], state: dict[str, Tensor], text: str
+) -> dict[str, Any]:
+    """Kept keys with their rows and values: up to the last token, which a row does not see."""
+    if rule.layered:
+        return {}
+    count = TOKENS - ("u" in {name for name, _ in assignments(text)})
+    return {
+        "k_i": [k[:, None] for k in vectors["k"][0, :count, 0]],
+        "v_i": [v[:, None] for v in vectors["v"][0, :count, 0]],
+        "u_i": [u[:, None] for u in state["W"][0, 0].T[:count]],
+    }
+
+
+def assert_in_the_gradient(rule: Rule, printed: Published) -> None:
+    """An equation in ``grad``, of one matrix of any memory, against the derived normal form."""
+    rng = torch.Generator().manual_seed(2)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=rng, dtype=torch.float64)
+
+    given = {s.name: torch.rand((), generator=rng, dtype=torch.float64) for s in rule.scalars}
+    named = {name.removesuffix("1"): x for name, x in given.items()}  # the first matrix's own
+    values = {sym.coefficient(name): x for name, x in named.items()}
+    values |= {sym.coefficient("gamma"): torch.ones((), dtype=torch.float64)}
+    dual, momentum, grad = normal(VALUES, KEYS), normal(VALUES, KEYS), normal(VALUES, KEYS)
+    read = {**named, "A": dual, "S": momentum, "grad": grad, "e": 10 * normal(VALUES, 1)}
+    read["W"] = apply_link(rule.retained.link, dual, values)
+    found = step(printed.rule, read)["W"]
+    expected = normal_form(rule, dual, momentum, grad, values)
+    same = bool((found - expected).abs().max() < 1e-9)
+    assert same == (printed.verdict == "agrees"), (found, expected)
+
+
+def normal_form(
+    rule: Rule, dual: Tensor, momentum: Tensor, grad: Tensor, values: dict[Any, Tensor]
+) -> Tensor:
+    """W_t = link(decay A + gain O(S)), S = θ S − η G (or −η G); the rate outside O where told."""
+    one = torch.ones((), dtype=torch.float64)
+    rate = evaluate(rule.rate, values) + 0 * one
+    inside, outside = (one, rate) if rule.applied.outside else (rate, one)
+    taken = -inside * grad
+    if rule.momentum is not None:
+        taken = evaluate(rule.momentum, values) * momentum + taken
+    if rule.applied.kind == "newton-schulz":
+        taken = step("S = ns(S)", {"S": taken})["S"]
+    moved = evaluate(rule.decay, values) * dual + evaluate(rule.gain, values) * outside * taken
+    return apply_link(rule.retained.link, moved, values)
 
 
 def features(rule: Rule, k: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def test_each_spec_is_valid_and_bears_its_file_name(path: Path) -> None:
 
 @pytest.mark.parametrize("rule", rules())
 def test_each_published_rule_parses_and_assigns_a_state(rule: str) -> None:
-    assert {name for name, _ in assignments(rule)} & {"W", "S", "A", "H", "P", "h", "y"}
+    assert {name for name, _ in assignments(rule)} & {"W", "S", "A", "H", "P", "h", "y", "u"}
 
 
 @pytest.mark.parametrize(

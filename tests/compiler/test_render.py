@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.render import (
@@ -20,17 +19,19 @@ from mnemic.compiler.explain.render import (
     to_text,
 )
 from mnemic.compiler.rule import Rule
+from mnemic.dsl.load import load as load_spec
 from mnemic.dsl.spec import Spec
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*/*.yaml"))
 GOLDEN = (
     "gated-deltanet", "titans-linear", "huber-norm", "elastic-net", "kl-simplex", "rwkv7-full",
-    "rls", "ttt-linear", "longhorn", "swla", "mlstm",
+    "rls", "ttt-linear", "longhorn", "swla", "mlstm", "titans", "atlas", "atlas-plus", "lact",
+    "cms", "memora", "moneta", "omeganet",
 )  # fmt: skip
 
 
 def load(path: Path) -> Rule:
-    return derive_spec(Spec.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))))
+    return derive_spec(load_spec(path))
 
 
 def rule(**entries: Any) -> Rule:
@@ -116,10 +117,11 @@ def test_coefficients_have_argument_shape_and_range() -> None:
 
 
 def test_what_is_not_compiled_is_said() -> None:
-    deep = rule(
-        memory={"kind": "mlp"}, bias="l2", optimizer={"rate": "token", "anchor": {"chunk": 16}}
-    )
-    assert "not compiled: deep memories" in to_text(deep)
+    bounded = {"local": {"bregman": "log(cosh(w))"}}
+    found = derive_spec(Spec.model_validate({"name": "mine", "bias": "l2", "retention": bounded}))
+    text = to_text(found)
+    assert found.structure.missing is not None
+    assert f"not compiled: {found.structure.missing}" in text
 
 
 def test_a_notebook_shows_the_equations() -> None:

@@ -398,6 +398,65 @@ CASES: list[Case] = [
         {"retention": {"global": {"lq": 4}, "view": "ftrl"}},
     ),
     (
+        "retentions.link_alone",
+        {"retention": {"link": "tanh(a)", "local": "kl", "view": "ftrl"}},
+        "retention.local",
+        {"retention": {"link": "tanh(a)", "view": "ftrl"}},
+    ),
+    (
+        "retentions.link_alone",
+        {"retention": {"link": "tanh(a)"}},
+        "retention.view",
+        {"retention": {"link": "tanh(a)", "view": "ftrl", "decay": "token"}},
+    ),
+    (
+        "retentions.link_alone",
+        {
+            "retention": {"link": "a/nu", "view": "ftrl", "global": {"l2": 1}},
+            "optimizer": "exact",
+            "bias": "l2",
+            "window": "all",
+        },
+        "retention.link",
+        {"retention": {"global": {"l2": 1}}, "optimizer": "exact", "bias": "l2", "window": "all"},
+    ),
+    (
+        "retentions.names_of_a_link",
+        {
+            "retention": {"link": "a/nu", "view": "ftrl", "decay": "1 - nu"},
+            "coefficients": {"nu": "token"},
+        },
+        "retention.link",
+        {
+            "retention": {"link": "a/nu", "view": "ftrl", "decay": "1 - mu"},
+            "coefficients": {"mu": "token"},
+        },
+    ),
+    (
+        "levels.levels_of_a_linear_memory",
+        {"readout": {"levels": "token"}, "memory": "mlp"},
+        "readout.levels",
+        {"readout": {"levels": "token"}},
+    ),
+    (
+        "levels.levels_of_a_linear_memory",
+        {"readout": {"levels": "token", "normalizer": "sum"}},
+        "readout.levels",
+        {"readout": {"levels": "token", "max_levels": 12}},
+    ),
+    (
+        "levels.levels_of_a_linear_memory",
+        {"readout": {"max_levels": 12}},
+        "readout.max_levels",
+        {"readout": {"levels": "token", "max_levels": 12}},
+    ),
+    (
+        "levels.levels_by_themselves",
+        {"readout": {"levels": "token"}, "retention": {"decay": "sigmoid(levels)"}},
+        "retention.decay",
+        {"readout": {"levels": "alpha"}, "retention": {"decay": "token"}},
+    ),
+    (
         "retentions.decay_of_rows",
         {"retention": {"row_decay": "token", "decay": "token"}},
         "retention.row_decay",
@@ -504,6 +563,12 @@ CASES: list[Case] = [
         {"features": KERNEL, "keys": {"write": "own"}},
         "keys.write",
         {"features": KERNEL, "keys": {"predict": "own"}, "bias": "l2"},
+    ),
+    (
+        "memories.keys_that_move",
+        {"keys": {"carry": "own"}, "bias": "l2"},
+        "keys.carry",
+        {"keys": {"carry": "own"}, **SMOOTHED},
     ),
     (
         "memories.value_of_its_own",

@@ -104,7 +104,7 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
         " did you mean 'huber'?",
         "wrong.yaml:4:9: window: must be a valid integer: read 'some', allowed: all",
         "wrong.yaml:6:3: retention.dekay: unknown key: read 'dekay', allowed: view, local, global,"
-        " decay, row_decay, phase, order, constraint, normalize; did you mean 'decay'?",
+        " link, decay, row_decay, phase, order, constraint, normalize; did you mean 'decay'?",
         "wrong.yaml:7:11: retention.local.bregmann: unknown key: read 'bregmann', allowed: kind,"
         " bregman, f-divergence; did you mean 'bregman'?",
         "wrong.yaml:8:18: retention.global.kind: read 'l3', allowed: none, l2, entropy,"

@@ -15,6 +15,7 @@ from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
 from mnemic.codegen.chunk import (
     Chunk,
     carried,
+    carry_keys,
     carry_momentum,
     dual_rows,
     kept,
@@ -26,6 +27,7 @@ from mnemic.codegen.coefficients import Coefficients, coefficients
 from mnemic.codegen.deep.moves import close, memory_of, read_anew, scale_of_step, through_o
 from mnemic.codegen.deep.passes import as_vector, backward, forward
 from mnemic.codegen.deep.states import MATRIX, Carried, declare
+from mnemic.codegen.kept import similarity
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.systems import Source, source_of
@@ -90,11 +92,11 @@ def _sources(
 ) -> dict[str, Source]:
     """The rows and keys that every matrix is written with, −η taken into the rows."""
     network = b.rule.network
-    seen = {m.matrix.name: str(m.still) for m in all_carried}
+    by_name = {m.matrix.name: m for m in all_carried}
+    seen = {name: str(m.still) for name, m in by_name.items()}
 
     def apply(matrix: str, x: str, name: str) -> str:
-        return b.product(name, as_vector(b, x), x, seen[matrix], flip_right=True,
-                         equation="prediction")  # fmt: skip
+        return _still_read(b, by_name[matrix], seen[matrix], x, name, "prediction")
 
     def back(matrix: str, x: str, name: str) -> str:
         return b.product(name, as_vector(b, x), x, seen[matrix], equation="error")
@@ -105,6 +107,17 @@ def _sources(
     outer = backward(b, network, back, found, error)
     through = "memory" if b.rule.momentum is None else "momentum"
     return {name: source_of(b, c, *pair, through) for name, pair in outer.items()}
+
+
+def _still_read(b: Builder, m: Carried, still: str, x: str, name: str, equation: str) -> str:
+    """W x of a memory that stands still for the chunk, through κ where it is rows over keys."""
+    axes, kernels = as_vector(b, x), b.rule.kernels
+    if m.kept is None or kernels is None:
+        return b.product(name, axes, x, still, flip_right=True, equation=equation)
+    product = b.product(f"{x}_{m.kept.keys}", (*axes[:-1], "n"), x, m.kept.keys, flip_right=True)
+    kernel = kernels.predict if equation == "prediction" else kernels.read
+    weights = similarity(b, kernel.expr, product)
+    return b.product(name, axes, weights, still, equation=equation)
 
 
 def _factor(b: Builder) -> Any:
@@ -139,7 +152,9 @@ def _move(p: Chunk, m: Carried, source: Source) -> tuple[Moved, dict[int, str]]:
     if states is not None:
         states = linked(b, states, m.link, f"W{m.tag}_rows")
     last = memory_of(b, m, dual, f"W{m.tag}_last", end=True)
-    return Moved(p, m, source, states, last), close(b, m, dual, None, end=True)
+    closed = close(b, m, dual, None, end=True)
+    carry_keys(p, (source,))
+    return Moved(p, m, source, states, last), closed
 
 
 def _gained(b: Builder, source: Source) -> Source:
@@ -243,7 +258,7 @@ def _applied(b: Builder, part: Moved, x: str, name: str, where: str) -> str:
     m, axes = part.carried, as_vector(b, x)
     if where == "anchor" or m.every > 1:
         still = m.still if where == "anchor" else m.held
-        return b.product(name, axes, x, str(still), flip_right=True, equation="readout")
+        return _still_read(b, m, str(still), x, name, "readout")
     if part.states is None:
         return linear_read(part.chunk, (part.source,), x, name, before=where == "before")
     states = part.states

@@ -4,6 +4,7 @@ from mnemic.codegen.builder import Builder
 from mnemic.codegen.deep.states import (
     MATRIX,
     anchored,
+    behind_kernel,
     is_free,
     link_of,
     norm_axis,
@@ -25,6 +26,8 @@ def build(rule: Rule) -> Plan | None:
 
 def _matrix(b: Builder, matrix: Matrix) -> None:
     rule, tag = b.rule, matrix.name.removeprefix("W")
+    if behind_kernel(rule, matrix):
+        return  # it starts without pairs
     names = [f"held{tag}"] * (matrix.every > 1) + [f"anchor{tag}"] * anchored(rule, matrix)
     if is_free(rule, matrix):
         names.append(matrix.name)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mnemic.codegen.builder import Builder
+from mnemic.codegen.kept import ROWS, Kept
 from mnemic.codegen.recurrent import States
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import Matrix
@@ -29,6 +30,8 @@ class Carried:
     held: str | None
     anchor: str | None
     norms: str | None
+    kept: Kept | None
+    """The kept keys, where the matrix sees features that a kernel alone tells."""
 
     @property
     def every(self) -> int:
@@ -38,7 +41,7 @@ class Carried:
     @property
     def states(self) -> States:
         """The states as the linear forms have them."""
-        return States(self.memory, self.momentum, self.anchor or self.held)
+        return States(self.memory, self.momentum, self.anchor or self.held, self.kept)
 
     @property
     def still(self) -> str | None:
@@ -54,8 +57,10 @@ def declare(b: Builder) -> tuple[Carried, ...]:
 def _declare(b: Builder, matrix: Matrix) -> Carried:
     rule, tag = b.rule, matrix.name.removeprefix("W")
     gathers = rule.momentum is not None or matrix.every > 1
+    kept = _kept(b) if behind_kernel(rule, matrix) else None
+    axes = MATRIX if kept is None else ROWS
 
-    def state(name: str, wanted: bool, axes: tuple[str, ...] = MATRIX) -> str | None:
+    def state(name: str, wanted: bool, axes: tuple[str, ...] = axes) -> str | None:
         return b.plan.given(f"{name}{tag}", axes, state=True) if wanted else None
 
     memory = state(dual_name(rule, matrix), True)
@@ -69,11 +74,25 @@ def _declare(b: Builder, matrix: Matrix) -> Carried:
         held=state("held", matrix.every > 1),
         anchor=state("anchor", anchored(rule, matrix)),
         norms=state("norms", rule.applied.normalize != "none", (norm_axis(rule),)),
+        kept=kept,
     )
 
 
+def behind_kernel(rule: Rule, matrix: Matrix) -> bool:
+    """Whether a matrix is kept as rows over keys."""
+    return rule.kernels is not None and rule.network.sees_features(matrix.name)
+
+
+def _kept(b: Builder) -> Kept:
+    """The keys, which matrices of one input share."""
+    return Kept("K" if "K" in b.plan.graph else b.plan.given("K", ("n", "k"), state=True))
+
+
 def dual_name(rule: Rule, matrix: Matrix) -> str:
-    """A, or W where the memory is its own dual (or the state, as under a prox at every token)."""
+    """A, or W where the memory is its own dual (or the state, as under a prox at every token);
+    U where it is kept as rows."""
+    if behind_kernel(rule, matrix):
+        return "U"
     plain = rule.retained.mode == "dual" and rule.retained.link.identity
     return "W" if plain or is_free(rule, matrix) else "A"
 

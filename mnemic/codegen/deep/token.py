@@ -16,6 +16,7 @@ from mnemic.codegen.deep.moves import (
 )
 from mnemic.codegen.deep.passes import as_key, as_vector, backward, forward
 from mnemic.codegen.deep.states import MATRIX, Carried, closing, declare, is_free
+from mnemic.codegen.kept import append_rows, grow, hold_rows, recall
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.refusals import refuse
 from mnemic.compiler.rule import Rule
@@ -30,6 +31,7 @@ def build(rule: Rule) -> Plan:
     carried = declare(b)
     written = _gradient(b, carried)
     b.unit_rate = False
+    later = _later(b, carried)
     memories: dict[str, str] = {}
     moved: dict[int, dict[str, str]] = {}
     for m in carried:
@@ -38,10 +40,19 @@ def build(rule: Rule) -> Plan:
         for every, memory in closed.items():
             moved.setdefault(every, {})[name] = memory
     read = _memories_read(b, carried, memories)
-    b.plan.output = _read(b, read, "")
-    if b.rule.problem.spec.readout.memory == "after":
-        read_anew(b, moved, lambda now: _read(b, {**read, **now}, "_end"))
+    b.plan.output = _read(b, read, later, "")
+    read_anew(b, moved, lambda now: _read(b, {**read, **now}, later, "_end"))
     return b.plan
+
+
+def _later(b: Builder, carried: tuple[Carried, ...]) -> dict[str, str]:
+    """By matrix behind a kernel the keys that the token's query meets."""
+    kept = {m.matrix.name: m.kept for m in carried if m.kept is not None}
+    if not kept:
+        return {}
+    after = grow(b, next(iter(kept.values())), b.featured("k"), None)
+    where = b.rule.problem.spec.readout.memory
+    return {name: after.keys if where == "after" else k.keys for name, k in kept.items()}
 
 
 # -- the gradient ----------------------------------------------------------------------------
@@ -52,10 +63,14 @@ def _gradient(b: Builder, carried: tuple[Carried, ...]) -> dict[str, str]:
     network, roles = b.rule.network, b.roles()
     seen = {m.matrix.name: _reference(b, m) for m in carried}
     rowed = b.plan.axes(roles["value"])[:-1] != ()
-    recall, pull = ("recall_rows", "pull_rows") if rowed else ("recall", "pull")
+    forth, pull = ("recall_rows", "pull_rows") if rowed else ("recall", "pull")
+
+    keys = {m.matrix.name: m.kept.keys for m in carried if m.kept is not None}
 
     def apply(matrix: str, x: str, name: str) -> str:
-        return b.call(name, as_vector(b, x), recall, seen[matrix], x, equation="prediction")
+        if matrix in keys:
+            return recalled(b, keys[matrix], seen[matrix], x, name, "prediction")
+        return b.call(name, as_vector(b, x), forth, seen[matrix], x, equation="prediction")
 
     def back(matrix: str, x: str, name: str) -> str:
         return b.call(name, as_vector(b, x), pull, seen[matrix], x, equation="error")
@@ -65,7 +80,10 @@ def _gradient(b: Builder, carried: tuple[Carried, ...]) -> dict[str, str]:
     error = b.error(b.rule.error.signal, found[network.output], roles["value"], roles["predict"],
                     "u", factor)  # fmt: skip
     outer = backward(b, network, back, found, error)
-    return {name: _outer(b, f"G{name[1:]}", *pair) for name, pair in outer.items()}
+    return {
+        name: pair[0] if name in keys else _outer(b, f"G{name[1:]}", *pair)
+        for name, pair in outer.items()
+    }
 
 
 def _outer(b: Builder, name: str, rows: str, keys: str) -> str:
@@ -95,6 +113,8 @@ def _reference(b: Builder, m: Carried) -> str:
 
 def _move(b: Builder, m: Carried, gradient: str) -> tuple[str, dict[int, str]]:
     """The states of one matrix after the token: its memory, and what interval ends make of it."""
+    if m.kept is not None:
+        return _grown(b, m, gradient)
     step = _stepped(b, m, gradient)
     dual = _dual(b, m, None if m.every > 1 else step)
     if m.every > 1:
@@ -108,6 +128,41 @@ def _move(b: Builder, m: Carried, gradient: str) -> tuple[str, dict[int, str]]:
     if m.norms is not None:
         b.plan.following[m.norms] = m.norms
     return memory, close(b, m, dual, step, end=False)
+
+
+def _grown(b: Builder, m: Carried, rows: str) -> tuple[str, dict[int, str]]:
+    """Rows over kept keys: decay ∘ U + gain·θ S of those that are there, and the token's own."""
+    rule, u = b.rule, sp.Symbol("U_", real=True)
+    old, env = rule.decay * u, dict[str, Any]({"U_": m.memory, **b.coefficients(rule.decay)})
+    if m.momentum is not None:
+        faded = rule.momentum * sp.Symbol("S_", real=True)
+        own = {"S_": m.momentum, **b.coefficients(rule.momentum)}
+        left = b.map(f"{m.momentum}_left", faded, own, "momentum")
+        b.plan.following[m.momentum] = append_rows(b, f"{m.momentum}_next", left, rows, "momentum")
+        old += rule.gain * faded
+        env |= {**own, **b.coefficients(rule.gain)}
+    gained = b.map(f"{m.memory}_new", rule.gain * sp.Symbol("G_", real=True),
+                   {"G_": rows, **b.coefficients(rule.gain)}, "dual")  # fmt: skip
+    kept = b.map(f"{m.memory}_left", old, env, "dual")
+    dual = append_rows(b, f"{m.memory}_next", kept, gained, "dual")
+    b.plan.following[m.memory] = dual
+    closed = close(b, m, dual, None, end=False)
+    if m.anchor is not None:
+        hold_rows(b, m.anchor, newest(b))
+    return dual, closed
+
+
+def newest(b: Builder) -> str:
+    """The token's own key."""
+    key = b.featured("k")
+    return b.call("newest_key", ("k",), "newest", key) if "r" in b.plan.axes(key) else key
+
+
+def recalled(b: Builder, keys: str, rows: str, x: str, name: str, equation: str) -> str:
+    """Σ_i u_i κ(k_i·x), with κ1 for predictions and κ2 for read-outs."""
+    assert b.rule.kernels is not None
+    kernel = b.rule.kernels.predict if equation == "prediction" else b.rule.kernels.read
+    return recall(b, kernel, keys, rows, None, x, name, equation)
 
 
 def _stepped(b: Builder, m: Carried, gradient: str) -> str:
@@ -155,10 +210,12 @@ def _memories_read(
     return found
 
 
-def _read(b: Builder, memories: dict[str, str], tag: str) -> str:
+def _read(b: Builder, memories: dict[str, str], keys: dict[str, str], tag: str) -> str:
     """M(W, φ(q))."""
 
     def apply(matrix: str, x: str, name: str) -> str:
+        if matrix in keys:
+            return recalled(b, keys[matrix], memories[matrix], x, name, "readout")
         return b.call(name, as_vector(b, x), "recall", memories[matrix], x, equation="readout")
 
     query = b.featured("q")

@@ -131,7 +131,7 @@ def _sizes(signature: Signature, q: Tensor, k: Tensor, v: Tensor) -> dict[str, i
     batch, time, heads, width = q.shape
     return {"B": batch, "T": time, "q heads": heads, "H": k.shape[-2], "k": width,
             "v": v.shape[-1], "c": signature.window, "n": signature.steps,
-            "s": signature.slots}  # fmt: skip
+            "s": signature.slots, "l": signature.levels}  # fmt: skip
 
 
 def _check_vectors(
@@ -162,6 +162,7 @@ def _expected(
         "v": (sizes["v"],),
         "c": (sizes["c"],),
         "s": (sizes["s"],),
+        "l": (sizes["l"],),
     }
     shape = (sizes["B"], sizes["T"], *steps, sizes["H"])
     return (*shape, *channel.get(axes, (-1,)))

@@ -53,7 +53,7 @@ def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
     least = min(_present(signature, s, found[s.name]) for s in given)
     if "position" not in found:
         like = found[given[0].name]
-        told = least // signature.steps
+        told = least // (signature.steps * signature.inner)
         found["position"] = torch.full((like.shape[0],), told, device=like.device)
     count = _count(signature, int(found["position"].reshape(-1)[0]))
     if least < count:
@@ -84,7 +84,7 @@ def _present(signature: Signature, state: State, x: Tensor) -> int:
 
 def _count(signature: Signature, position: int) -> int:
     """How many pairs a row has kept after so many tokens."""
-    count = position * signature.steps
+    count = position * signature.steps * signature.inner
     return min(count, signature.span - 1) if signature.span else count
 
 

@@ -73,7 +73,8 @@ class MemoryLayer(SequenceLayer):
         told, sizes, found = self.rule.signature, self.sizes, self.rule.coefficients[argument]
         features = eval_size(told.features, sizes.key_dim)
         last = {"": (), "k": (sizes.key_dim,), "K": (features,), "v": (sizes.value_dim,),
-                "c": (told.window,), "s": (told.slots,)}[found.axes]  # fmt: skip
+                "c": (told.window,), "s": (told.slots,),
+                "l": (told.levels,)}[found.axes]  # fmt: skip
         steps = (told.steps,) if found.micro and told.steps > 1 else ()
         return (*steps, sizes.key_heads, *last)
 

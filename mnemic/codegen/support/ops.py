@@ -1,5 +1,6 @@
 """Everything that a generated form calls, under one name."""
 
+from .carried import carried_keys as carried_keys
 from .chunks import *  # noqa: F403
 from .conjugate import cholesky_rows as cholesky_rows
 from .conjugate import conjugated as conjugated
@@ -10,6 +11,8 @@ from .kept import append as append
 from .kept import append_rows as append_rows
 from .kept import recent as recent
 from .kept_attention import *  # noqa: F403
+from .kernels import *  # noqa: F403
+from .levels import *  # noqa: F403
 from .links import *  # noqa: F403
 from .local import *  # noqa: F403
 from .matrices import *  # noqa: F403

@@ -76,7 +76,7 @@ def _sizes(
         if name in params:
             return params[name].shape[0], params[name].shape[1]
     for told in signature.states:
-        matrix = told.axes in ("vk", "nv") and (not told.of or told.of in last)
+        matrix = told.axes in ("vk", "lvk", "nv") and (not told.of or told.of in last)
         if told.name in state and matrix:
             x = state[told.name]
             width = x.shape[-1 if told.kept else -2]

@@ -81,6 +81,11 @@ def squared_norm(x: Tensor) -> Tensor:
     return (x * x).sum(-1).clamp_min(TINY)
 
 
+def positive(x: Tensor) -> Tensor:
+    """x, at least ``TINY``."""
+    return x.clamp_min(TINY)
+
+
 def column(x: Tensor) -> Tensor:
     """[..., C] → [..., C, 1]."""
     return x[..., None]

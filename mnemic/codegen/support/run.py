@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from . import kept, layout
+from . import kept, layout, levels
 from .arguments import fail
 from .signature import Signature, State
 from .sizes import eval_size
@@ -87,6 +87,7 @@ class Run:
         self.like = vectors["v"]
         position = state.get("position")
         self.position = 0 if position is None else int(position.reshape(-1)[0])
+        self._fits_levels()
         self.steps = self.signature.steps * self.signature.inner
         self.tails: States = {}
         rows = self._grouped(vectors)
@@ -94,6 +95,14 @@ class Run:
         self.rows = self._folded(self._stepped(self._turned(rows)))
         self.folds = self.width if self.signature.diagonal else 1
         self.memories = self.batch * self.heads * self.folds
+
+    def _fits_levels(self) -> None:
+        """A tree of L levels holds 2^(L − 1) tokens."""
+        count, most = self.signature.levels, self.position + self.tokens
+        if count and most > 1 << (count - 1):
+            room = f"{count} levels hold {1 << (count - 1)} tokens of a document"
+            hint = f"write readout: {{max_levels: {(most - 1).bit_length() + 1}}} in the spec"
+            raise fail(self.signature, f"levels: {room}, read {most}; {hint}")
 
     # -- arguments as rows ------------------------------------------------------------------
 
@@ -124,14 +133,23 @@ class Run:
         rows["live"] = live
         named = ["k", "v", *self.signature.keys, "live"]
         named += ["gamma"] if self.signature.token_weights else []
+        carried = {s.name for s in self.signature.states}
         for name in named:
             x = rows[name]
-            tail = self.given.get(f"{name}_tail")
-            if tail is None:
-                tail = x.new_zeros(self.batch, self.heads, width - 1, *x.shape[3:])
+            tail = self._tail(name, x, width - 1)
             rows[name] = torch.cat([tail.transpose(1, 2).to(x), x], 1)
-            self.tails[f"{name}_tail"] = rows[name][:, self.tokens :].transpose(1, 2)
+            if f"{name}_tail" in carried:
+                self.tails[f"{name}_tail"] = rows[name][:, self.tokens :].transpose(1, 2)
         return rows
+
+    def _tail(self, name: str, x: Tensor, count: int) -> Tensor:
+        """The last tokens' x, [B, H, c − 1, …]: of kept keys, or carried for the window alone."""
+        found = self.given.get("K" if name == "k" and self.signature.keeps_keys else f"{name}_tail")
+        if found is None:
+            return x.new_zeros(self.batch, self.heads, count, *x.shape[3:])
+        found = found[:, :, max(0, found.shape[2] - count) :]
+        missing = count - found.shape[2]  # a document that is shorter than the window
+        return torch.nn.functional.pad(found, (*[0, 0] * (found.ndim - 3), missing, 0))
 
     def _stepped(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         """Several steps a token as rows of their own; a decay acts before the first."""
@@ -168,10 +186,10 @@ class Run:
         if not self.signature.phase:
             return rows
         phase = rows.pop("phase")
-        angle = phase.cumsum(1)
         carried = self.given.get("angle", phase.new_zeros(phase.shape[0], *phase.shape[2:]))
-        angle = angle + carried[:, None]
-        self.tails["angle"] = torch.remainder(carried + phase.sum(1), 2 * math.pi)
+        turns = torch.cat([carried[:, None], phase], 1).double().cumsum(1)  # long sums lose digits
+        angle = torch.remainder(turns, 2 * math.pi).to(phase.dtype)
+        self.tails["angle"], angle = angle[:, -1], angle[:, 1:]
         rows["angle"] = angle
         for coefficient in self.signature.coefficients:
             # both halves of a turned key share their channel's value
@@ -208,6 +226,8 @@ class Run:
                 found[state.name] = self._read_state(state.name, given, shape)
             elif state.begins and state.of in self.params:
                 found[state.name] = self._param(state.of)
+            elif state.kept:
+                found[state.name] = self.like.new_full(shape, state.identity)
             elif state.identity:
                 eye = torch.eye(shape[-1], dtype=self.like.dtype, device=self.like.device)
                 found[state.name] = (state.identity * eye).expand(shape)
@@ -226,6 +246,9 @@ class Run:
             return (self.memories, *self._of(state))
         value = 1 if self.signature.diagonal else self.like.shape[-1]
         sizes = {"v": value, "k": self._features(), "n": self._kept()}
+        if state.side:
+            sizes["v"] = self._side(state.side)
+        sizes["l"] = levels.needed(self.position, self.tokens)
         if not set(state.axes) <= sizes.keys():
             return None
         return (self.memories, *(sizes[letter] for letter in state.axes))
@@ -238,6 +261,14 @@ class Run:
         rows, columns = like.shape[-2:]
         return {"vk": (rows, columns), "v": (rows,), "k": (columns,)}[state.axes]
 
+    def _side(self, side: str) -> int:
+        """A hidden width, which the parameters (or the states that go with them) tell."""
+        for p in self.signature.params:
+            if side in (p.rows, p.columns):
+                shape = self._of(State("", "vk", "", of=p.name))
+                return shape[0] if side == p.rows else shape[1]
+        raise AssertionError(side)
+
     def _param(self, name: str) -> Tensor:
         """A parameter [H, …] as the start of every memory, [M, …]."""
         x = self.params[name].to(self.like)
@@ -246,6 +277,8 @@ class Run:
         return x.expand(self.batch, *x.shape).reshape(self.memories, *x.shape[1:])
 
     def _read_state(self, name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
+        if self.signature.levels and given.ndim == 5:
+            given = given[:, :, : shape[1]]
         if given.numel() != math.prod(shape):
             shown = f"{list(given.shape)}, expected {self._outer_shape(shape)}"
             raise fail(self.signature, f"initial_state['{name}']: read shape {shown}")
@@ -281,7 +314,7 @@ class Run:
         return count * (2 if self.signature.phase else 1)
 
     def _final(self, states: States) -> States:
-        found = {}
+        found, most = {}, self.signature.levels
         for name, x in kept.trimmed(self.signature, states).items():
             shape = (self.batch, self.heads)
             whole = (
@@ -289,7 +322,7 @@ class Run:
                 if self.signature.diagonal
                 else (x.reshape(*shape, *x.shape[1:]))
             )
-            found[name] = whole
+            found[name] = levels.padded(whole, most) if most and whole.ndim == 5 else whole
         found.update(self.tails)
         if self.groups > 1:
             found = {n: x[:, :: self.groups] for n, x in found.items()}
@@ -304,6 +337,8 @@ class Run:
     def result(self) -> tuple[Tensor, States]:
         """The output and the final state."""
         states = self._states()
+        if self.signature.levels:
+            states = levels.with_tokens(states, self.position)
         form = self._chosen()
         if self.tokens == 0:
             out = self.like.new_zeros(self.batch, 0, self.heads, self.like.shape[-1])
@@ -327,6 +362,7 @@ class Run:
     def _recurrent(self, states: States) -> tuple[Tensor, States]:
         rows = self._with_windows(self.rows)
         arguments = {n: layout.to_time(x) if x.ndim >= 3 else x for n, x in rows.items()}
+        arguments["ends"] = self._ends(0, 1, self.tokens)
 
         def closes(row: int, every: int) -> bool:
             token, step = divmod(row, self.steps)
@@ -361,6 +397,9 @@ class Run:
         """(first token, tokens a chunk, chunks)."""
         every = self.signature.anchor
         size = self._size()
+        if self.signature.levels:
+            most = self.tokens if torch.is_grad_enabled() else max(1, PIECE // size)
+            return levels.aligned_pieces(self.position, self.tokens, size, most)
         pieces = []
         at = 0
         if every > 1 and self.position % every:
@@ -417,7 +456,12 @@ class Run:
                 found[name] = layout.overlapping(piece, size, width)
             elif name != "live":
                 found[name] = layout.to_chunks(x[:, low:high], size * self.steps)
+        found["ends"] = self._ends(first, size, count)
         return found
+
+    def _ends(self, first: int, size: int, count: int) -> Tensor:
+        """The tokens of the document when each of so many chunks is done."""
+        return self.position + first + size * torch.arange(1, count + 1)
 
 
 @cache

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 Axes = str
 """Axes after [B, T, H]: ``""``, ``"k"`` (d_k), ``"K"`` (D features), ``"v"``, ``"c"``, ``"s"``
-(slots)."""
+(slots), ``"l"`` (levels)."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,9 @@ class Coefficient:
     """Whether each of several steps a token has its own."""
 
     def __str__(self) -> str:
-        last = {"": "", "k": ", d_k", "K": ", D", "v": ", d_v", "c": ", c", "s": ", m"}[self.axes]
+        last = {"": "", "k": ", d_k", "K": ", D", "v": ", d_v", "c": ", c", "s": ", m", "l": ", L"}[
+            self.axes
+        ]
         shape = f"[B, T, H{last}]"
         return f"{self.name} {shape}: {self.meaning}, in [{self.low:g}, {self.high:g}]"
 
@@ -38,9 +40,12 @@ class State:
     axes: str
     meaning: str
     identity: float = 0.0
-    """Its start as a multiple of the unit matrix (zero elsewhere)."""
+    """Its start as a multiple of the unit matrix (zero elsewhere); what a kept number is where it
+    is missing."""
     begins: bool = False
     """Whether it starts at its parameter (the dual of a deep memory)."""
+    side: str = ""
+    """The hidden width that its rows have in place of d_v."""
     of: str = ""
     """The parameter that it goes with: its shape is that matrix's, or of its rows or columns."""
 
@@ -95,6 +100,8 @@ class Signature:
     least_chunk: int = 1
     slots: int = 0
     """Slots m between keys and values, in which the write keys live."""
+    levels: int = 0
+    """Levels L of the Fenwick tree whose buckets are read apart; 0 for one memory."""
     params: tuple[Parameter, ...] = ()
     """What a deep memory starts from."""
     widths: tuple[tuple[str, float], ...] = ()
@@ -105,3 +112,8 @@ class Signature:
     """D as an expression of d = d_k."""
     span: int = 0
     """The window c of kept pairs, of which c − 1 are carried; 0 keeps them all."""
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether every key is kept, behind a kernel: ``K``."""
+        return any(s.name == "K" and s.kept for s in self.states)

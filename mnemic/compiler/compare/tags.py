@@ -1,6 +1,7 @@
 """Facts of a rule that its written-out entries do not show."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import sympy as sp
@@ -8,6 +9,7 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.functions import one_spelling
 from mnemic.compiler.compare.transition import MOST_ROWS
+from mnemic.compiler.kernels import Kernel, Kernels
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.features import Features, Identity, Polynomial, Taylor
 
@@ -17,6 +19,8 @@ S = sp.Symbol("s", real=True)
 def feature_functions(rule: Rule) -> tuple[str, ...]:
     """The feature map: an expression, a kernel Σ a_i sⁱ, or its entry in the spec."""
     problem = rule.problem
+    if problem.kernels is not None:
+        return _kernel_functions(rule, problem.kernels)
     if problem.features is not None:
         plain = problem.features == sym.x
         return () if plain else (f"φ(x) = {one_spelling(problem.features)}",)
@@ -24,6 +28,19 @@ def feature_functions(rule: Rule) -> tuple[str, ...]:
     if kernel == S:
         return ()
     return (f"φ(x)·φ(y) = {kernel}" if kernel is not None else _entry("features", rule),)
+
+
+def _kernel_functions(rule: Rule, kernels: Kernels) -> tuple[str, ...]:
+    """κ, or κ1 and κ2 where predictions see another than read-outs."""
+    read = _spelled(kernels.read)
+    if rule.error.constant or (kernels.predict == kernels.read and not kernels.read.normalised):
+        return () if kernels.read == Kernel(S) else (f"φ(x)·φ(y) = {read}",)
+    return (f"φ(x)·φ(y) = {_spelled(kernels.predict)} to predict, {read} to read",)
+
+
+def _spelled(kernel: Kernel) -> str:
+    shown = one_spelling(kernel.expr)
+    return f"{shown}, each row over its sum" if kernel.normalised else str(shown)
 
 
 def _kernel(features: Features) -> Any | None:
@@ -37,9 +54,11 @@ def _kernel(features: Features) -> Any | None:
     return None
 
 
-def linear_tags(rule: Rule) -> tuple[str, ...]:
-    """Intervals and lengths, which one step does not show."""
+def linear_tags(rule: Rule, values: Mapping[Any, Any]) -> tuple[str, ...]:
+    """Intervals and lengths, which one step does not show; ``values`` are special ones."""
     found = []
+    if rule.levels and values.get(sym.coefficient("levels")) != 1:
+        found.append(f"a weight for each level of a tree, of {rule.levels}")
     spec = rule.problem.spec
     reads_anchor = spec.readout.memory == "anchor"
     if rule.anchor > 1 and (reads_anchor or not rule.error.constant):

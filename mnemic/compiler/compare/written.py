@@ -12,6 +12,7 @@ from mnemic.compiler.compare.fits import fitted
 from mnemic.compiler.compare.form import HOLDERS, Form, State, tidy_entry
 from mnemic.compiler.compare.functions import GROUP, OWN, error_function, one_spelling
 from mnemic.compiler.compare.gradients import Matrix, Writer, headed, product
+from mnemic.compiler.compare.layers import kept_whole, layers_form
 from mnemic.compiler.compare.moments import moments
 from mnemic.compiler.compare.tags import feature_functions, linear_tags, opaque_tags
 from mnemic.compiler.compare.transition import Recurrence
@@ -30,6 +31,8 @@ def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
     """The rule as entries; terms alone where its memory is not W φ."""
     if rule.fit is not None:
         return fitted(rule, values)
+    if rule.layered:
+        return layers_form(rule, values)
     if rule.structure.missing is not None and rule.moments is None:
         return _terms(rule, values)
     writer = Writer(rule, Coordinates(rule, values))
@@ -37,7 +40,7 @@ def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
     functions = {**dict(form.functions), **writer.functions}
     form = Form(
         form.states, form.output, tuple(writer.wholes), tuple(sorted(functions.items())),
-        tuple(sorted((*linear_tags(rule), *feature_functions(rule)))),
+        tuple(sorted((*linear_tags(rule, values), *feature_functions(rule)))),
         tuple(sorted(writer.at.inputs, key=str)), PARAMETERS,
     )  # fmt: skip
     return form.mapped(tidy_entry)
@@ -81,7 +84,11 @@ def _read(writer: Writer, step: Recurrence, queries: list[Any]) -> tuple[list[An
     output, _ = headed(writer, raw, plain, "_read")
     if rule.problem.scalar("bonus") is not None:
         output = _with_bonus(writer, output, queries)
-    return _normalised(writer, output, queries)
+    output, total = _normalised(writer, output, queries)
+    if rule.levels:  # what weighs which is told by a tag
+        weight = at.at(rule.problem.value("levels"), 0, 0)
+        output = [weight * y for y in output]
+    return output, total
 
 
 def _with_bonus(writer: Writer, output: list[Any], queries: list[Any]) -> list[Any]:
@@ -152,6 +159,9 @@ def _terms(rule: Rule, values: Mapping[Any, Any]) -> Form:
     parts = (rule.rate * factor, rule.gain, rule.decay, rule.row_decay, rule.seen, rule.momentum)
     output = tuple(sp.Integer(0) if p is None else at.at(p, 0, 0) for p in parts)
     tags = (*opaque_tags(rule), *feature_functions(rule))
-    return Form((), output, (), tuple(functions), tuple(sorted(tags)), (), PARAMETERS).mapped(
-        tidy_entry
-    )
+    wholes = kept_whole(dict(functions))
+    form = Form(
+        (), (*output, *(w.symbol for w in wholes)), wholes, tuple(functions), tuple(sorted(tags)),
+        (), PARAMETERS,
+    )  # fmt: skip
+    return form.mapped(tidy_entry)

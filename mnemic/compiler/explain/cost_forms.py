@@ -3,42 +3,54 @@
 from typing import Any
 
 import sympy as sp
+from sympy.codegen.cfunctions import log2
 
+from mnemic.compiler.explain.cost_kernels import kept_decoding, kept_state, kept_training
+from mnemic.compiler.explain.cost_layers import layered_decode, layered_state, layered_train
+from mnemic.compiler.explain.cost_symbols import B, C, D, K, N, S, T, V
 from mnemic.compiler.rule import Moments, Rule
-from mnemic.dsl.memory import Glu, Mlp
 
-T, K, V, D, B, C, M, S = sp.symbols("T d_k d_v D b c m s", positive=True)
-N = sp.Symbol("n", positive=True, integer=True)  # not the norm n of a loss
-"""Length, key, value and feature sizes, chunk, window, steps, hidden width, bytes a number."""
 ZERO = sp.Integer(0)
 
 
 def state_size(rule: Rule) -> Any:
     """Numbers carried from one token to the next."""
-    if rule.keeps_pairs:
+    if rule.kernels is not None and not rule.layered:
+        return kept_state(rule)
+    if rule.fit is not None:
         count = C - 1 if rule.window > 1 else T
-        each = K + V + (1 if rule.fit is not None and rule.decay != 1 else 0)
+        each = K + V + (1 if rule.decay != 1 else 0)
         factor = T**2 if _interpolates(rule) else 0
         return count * each + factor
     if rule.moments is not None:
         return D**2 + D * V
-    memory = matrix(rule)
-    copies = 1 + (rule.momentum is not None) + (rule.anchor > 1 and not rule.error.constant)
     tail = (C - 1) * (K + V + int(rule.gamma == "token")) if rule.window > 1 else 0
+    if rule.layered:
+        return layered_state(rule) + tail
+    memory = matrix(rule)
+    sees = not (rule.error.constant and rule.network.linear)
+    copies = 1 + (rule.momentum is not None) + (rule.anchor > 1 and sees)
     spec = rule.problem.spec
     normaliser = {"none": 0, "sum": D, "max1": D + 1}[spec.readout.normalizer]
     slots = K * D if slotted(rule) else 0
+    copies = copies * buckets(rule)
     return copies * memory + tail + normaliser + slots + (K if rule.phase else 0)
 
 
+def moved_keys(rule: Rule) -> Any:
+    """Numbers of the kept keys that a token moves."""
+    if rule.fit is None or rule.fit.carry is None:
+        return ZERO
+    return K * (C - 1 if rule.window > 1 else T)
+
+
+def buckets(rule: Rule) -> Any:
+    """Memories that hold the past: one a level of the tree, or one."""
+    return log2(T) if rule.levels else sp.Integer(1)
+
+
 def matrix(rule: Rule) -> Any:
-    """Numbers of one memory: W, the vector of a diagonal memory, or the layers of a deep one."""
-    memory = rule.problem.spec.memory
-    match memory:
-        case Glu():
-            return M * (2 * D + V)
-        case Mlp(depth=depth) if depth > 1:
-            return M * (D + V) + (depth - 2) * M**2
+    """Numbers of one memory: W, or the vector of a diagonal memory."""
     return D if rule.diagonal else D * V
 
 
@@ -47,28 +59,24 @@ def slotted(rule: Rule) -> bool:
     return bool(getattr(rule.problem.spec.memory, "slots", None))
 
 
-def deep(rule: Rule) -> bool:
-    """Whether the memory has more than one layer."""
-    memory = rule.problem.spec.memory
-    return isinstance(memory, Glu) or (isinstance(memory, Mlp) and memory.depth > 1)
-
-
 def train(rule: Rule) -> tuple[Any, Any]:
     """Forward FLOPs a token, and the bytes moved beyond q, k, v and y."""
     kind = rule.structure.kind
     if kind == "nonparametric":
         return _fitted(rule), ZERO
-    if kind == "kernelised":
-        solve = ZERO if rule.error.constant else _attention(rule)
-        return _attention(rule) + solve, ZERO
+    if rule.kernels is not None:
+        flops = layered_train(rule) if rule.layered else kept_training(rule)
+        return flops, ZERO
     states = S * state_size(rule) / B
     if rule.moments is not None:
         return _second_order(rule), states
     if kind == "sequential":
         return decode_flops(rule), ZERO
-    if deep(rule):
-        return _deep(rule), states
+    if rule.layered:
+        return layered_train(rule), states
     flops = _chunked(rule)
+    if rule.levels:
+        flops += _every_bucket(rule)
     return flops + (flops.subs(V, K) if slotted(rule) else 0), states
 
 
@@ -86,13 +94,23 @@ def _fitted(rule: Rule) -> Any:
     assert rule.fit is not None
     if rule.fit.kind == "interpolation":
         return 2 * T * K + 2 * T * V + T**2 + T**2 / 3
-    once = _attention(rule)
+    once = _attention(rule) + _moves(rule)
     if rule.fit.kind == "mean":
         return once
-    product = once.subs({K: 2 * K, V: 0})
+    product = _attention(rule).subs({K: 2 * K, V: 0})
     if steps := _iterations(rule):
         return 2 * once + steps * product
     return 2 * once + K * product / 2 + sp.Rational(2, 3) * K**3
+
+
+def _moves(rule: Rule) -> Any:
+    """Kept keys that move: W Kᵀ, its triangular solve, what it takes from Q Kᵀ, and a matrix for
+    each block in between."""
+    assert rule.fit is not None
+    if rule.fit.carry is None:
+        return ZERO
+    seen = 2 * C if rule.window > 1 else T
+    return seen * (K + 2 * B + K**2 / B)
 
 
 def _attention(rule: Rule) -> Any:
@@ -114,18 +132,16 @@ def _chunked(rule: Rule) -> Any:
     return keys * (4 * whole + 4 * width) + 2 * whole + momentum
 
 
+def _every_bucket(rule: Rule) -> Any:
+    """Each row reads every bucket; a transition that is no decay takes each through a matrix."""
+    read = 2 * (buckets(rule) - 1) * matrix(rule)
+    if rule.error.constant:
+        return read
+    return read + 2 * D**2 + 2 * buckets(rule) * D * matrix(rule) / B + 2 * B * (D + B)
+
+
 def _link(rule: Rule) -> Any:
     return ZERO if rule.retained.link.identity else 4 * matrix(rule)
-
-
-def _deep(rule: Rule) -> Any:
-    """The dual form of a two-layer memory with gradients at the anchor."""
-    newton = ZERO
-    if rule.problem.spec.optimizer.method == "muon":
-        size = sp.Min(M, V)
-        steps = 4 * rule.problem.spec.optimizer.ns_steps
-        newton = (steps * size**2 * sp.Max(M, V) + steps * size**3 / 2) / B
-    return 6 * M * (K + V) + 2 * M * V + 2 * B * (K + 2 * M + V) + newton
 
 
 def _second_order(rule: Rule) -> Any:
@@ -141,23 +157,22 @@ def _second_order(rule: Rule) -> Any:
 
 def decode_flops(rule: Rule) -> Any:
     """FLOPs of one token of the recurrence."""
-    kind = rule.structure.kind
     if rule.fit is not None:
         return _decoded(rule)
-    if kind == "kernelised":
-        once = 2 * state_size(rule)
-        return once if rule.error.constant else 2 * once
+    if rule.kernels is not None and not rule.layered:
+        return kept_decoding(rule)
     whole = matrix(rule)
     if rule.moments is not None:
         solve = N * 2 * D**2 if rule.moments.steps else _solve_once(rule.moments)
         return solve + 2 * D**2 + 4 * D * V + 2 * D * V
+    if rule.layered:
+        return N * layered_decode(rule)
     keys = C if rule.window > 1 else N
     each = 2 * whole if rule.error.constant else 4 * whole
-    if deep(rule):
-        each = 6 * whole
     decay = whole if rule.decay != 1 or rule.row_decay != 1 else ZERO
     momentum = 2 * whole if rule.momentum is not None else ZERO
     flops = keys * each + 2 * whole + decay + momentum + _link(rule)
+    flops = flops * buckets(rule)
     return flops + (flops.subs(V, K) if slotted(rule) else 0)
 
 
@@ -167,10 +182,11 @@ def _decoded(rule: Rule) -> Any:
     count = C if rule.window > 1 else T
     if rule.fit.kind == "interpolation":
         return 2 * T**2 + 4 * T * K + 4 * T * V
+    moves = 4 * moved_keys(rule)
     once = 2 * count * (K + V)
     if rule.fit.kind == "mean":
-        return once
-    return 2 * once + 2 * count * K**2 + sp.Rational(2, 3) * K**3
+        return once + moves
+    return moves + 2 * once + 2 * count * K**2 + sp.Rational(2, 3) * K**3
 
 
 def _solve_once(moments: Moments) -> Any:
@@ -181,17 +197,17 @@ def _solve_once(moments: Moments) -> Any:
 def notes(rule: Rule) -> tuple[str, ...]:
     """What the expressions leave out."""
     found = []
-    if rule.keeps_pairs and rule.window == 1:
+    if rule.kernels is not None or (rule.fit is not None and rule.window == 1):
         found.append("the state grows with T" + (", as T²" if _interpolates(rule) else ""))
     if rule.fit is not None and rule.fit.kind == "linear" and _iterations(rule):
         found.append("every iteration of the conjugate gradients is counted; most end sooner")
     if any(s.per == "key" and s.name == "alpha" for s in rule.scalars):
         found.append("a channel decay adds (b/16)·D exponentials a token inside a chunk")
-    if rule.structure.kind == "residual":
+    if rule.structure.algebra == "residual":
         found.append("the residuals' system is counted as the delta rule's; sweeps repeat it")
     if rule.moments is not None and rule.moments.iterations:
         found.append("n is the most iterations of conjugate gradients; a chunk takes what it needs")
-    if rule.structure.kind == "sequential":
+    if rule.structure.algebra == "sequential":
         found.append("training runs the recurrence: T steps one after another")
     if rule.retained.link.expr is None and not rule.retained.link.identity:
         found.append("each entry of the link is a root found numerically")

@@ -8,17 +8,21 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect, dialect
+from mnemic.compiler.explain.kernel_equations import kernels, rows
+from mnemic.compiler.explain.layered_equations import layered, reference, taken_back
+from mnemic.compiler.explain.layered_words import terms as layered_terms
 from mnemic.compiler.explain.local_equations import local
 from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout
-from mnemic.compiler.explain.notation import acted, feature, role_key, value
+from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
 from mnemic.compiler.rule import Rule
 
 
 @dataclass(frozen=True)
 class Equation:
     """One line of the rule. ``name`` is ``prediction``, ``error``, ``gradient``, ``momentum``,
-    ``moments``, ``weights``, ``dual`` (``memory`` where the link is the identity), ``link``,
-    ``normaliser`` or ``read-out``."""
+    ``moments``, ``keys``, ``weights``, ``dual`` (``memory`` where the link is the identity),
+    ``link``, ``normaliser``, ``levels`` or ``read-out``; of memories of layers also ``network``,
+    ``layers``, ``chain rule``, ``steps``, ``use``, ``norms``, of held retentions ``retention``."""
 
     number: int
     name: str
@@ -44,6 +48,11 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     if rule.fit is not None:
         yield from local(rule, d)
         return
+    if rule.kernels is not None:
+        yield from kernels(rule, d)
+    if rule.layered:
+        yield from layered(rule, d)
+        return
     if not rule.error.constant:
         yield "prediction", _prediction(rule, d)
     yield "error", f"{d.of('e', _index(rule))} = {d.expr(rule.error.signal)}{_with_value(rule, d)}"
@@ -52,6 +61,10 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         yield "momentum", _momentum(rule, d)
     yield from dual(rule, d)
     yield from link(rule, d)
+    if rule.retained.mode == "prox" and rule.anchor > 1:
+        yield "retention", taken_back(rule, d, rule.anchor)
+    if rule.kernels is not None:
+        yield from rows(rule, d)
     yield from readout(rule, d)
 
 
@@ -61,21 +74,27 @@ def _index(rule: Rule) -> str:
 
 def _prediction(rule: Rule, d: Dialect) -> str:
     index = _index(rule)
+    key = feature(rule, d, role_key(rule, d, "predict", index))
+    shown = _headed(rule, d, f"{_seen(rule, d)} {key}", d.of("k", index))
+    return f"{d.of('y^', index)} = {shown}{reference(rule, d)}"
+
+
+def _seen(rule: Rule, d: Dialect) -> str:
+    """The memory that the gradient sees."""
     if rule.anchor > 1:
-        memory = d.of("W", "ref")
-    else:
-        memory = acted(rule, d, rule.seen, sp.Integer(1), d.of("W", "t-1"))
-    shown = _headed(rule, d, f"{memory} {feature(rule, d, role_key(rule, d, 'predict', index))}",
-                    d.of("k", index))  # fmt: skip
-    return f"{d.of('y^', index)} = {shown}"
+        return d.of("W", "ref")
+    return acted(rule, d, rule.seen, _rows_seen(rule), d.of("W", "t-1"))
+
+
+def _rows_seen(rule: Rule) -> Any:
+    """The decay of rows that the gradient sees."""
+    return rule.row_decay if rule.problem.spec.retention.order == "before" else sp.Integer(1)
 
 
 def _headed(rule: Rule, d: Dialect, inner: str, raw: str) -> str:
     memory = rule.problem.spec.memory
     if rule.structure.missing is not None and not rule.problem.spec.features.finite:
         return inner
-    if type(memory).word() not in ("linear", "diagonal") and getattr(memory, "depth", 2) > 1:
-        return inner.replace(" ", ", ", 1).join(("M(", ")"))
     if getattr(memory, "norm", False):
         inner = d.call("LN", inner)
     return f"{raw} + {inner}" if getattr(memory, "residual", False) else inner
@@ -90,22 +109,29 @@ def _with_value(rule: Rule, d: Dialect) -> str:
 
 def _gradient(rule: Rule, d: Dialect) -> str:
     index = _index(rule)
-    left, write = d.of("G"), d.flipped(feature(rule, d, role_key(rule, d, "write", index)))
-    erase = d.flipped(feature(rule, d, role_key(rule, d, "erase", index)))
+    left, write = d.of("G"), role_features(rule, d, "write", index)
+    erase = role_features(rule, d, "erase", index)
     if rule.split:
         taken = d.factor(rule.error.slope) + d.of("y^", index)
         given = d.expr(rule.error.offset)
         joined = f"{taken} {erase} {_signed(d, given, write)}"
         return f"{left} = {joined}"
-    if type(rule.problem.spec.memory).word() not in ("linear", "diagonal"):
-        return f"{left} = " + d.sign("∇_W ℓ", r"\nabla_W \ell")
-    body = f"{d.of('e', index)} {erase if not rule.error.constant else write}"
+    error = _through_norm(rule, d, index) + d.of("e", index)
+    body = f"{error} {erase if not rule.error.constant else write}"
     if rule.diagonal:
         body = d.of("e", index) + d.times + role_key(rule, d, "write", index)
     if rule.window > 1:
         gate = "" if rule.gamma is None else d.of("gamma", "i") + " "
         return f"{left} = {d.windowed(gate + body, rule.window)}"
     return f"{left} = {body}"
+
+
+def _through_norm(rule: Rule, d: Dialect, index: str) -> str:
+    """LN′ᵀ, where a norm stands between W φ and the prediction."""
+    if not getattr(rule.problem.spec.memory, "norm", False):
+        return ""
+    inner = f"{_seen(rule, d)} {feature(rule, d, role_key(rule, d, 'predict', index))}"
+    return d.flipped(d.sign(f"LN′({inner})", rf"\operatorname{{LN}}'({inner})")) + " "
 
 
 def _signed(d: Dialect, shown: str, after: str) -> str:
@@ -119,7 +145,7 @@ def _momentum(rule: Rule, d: Dialect) -> str:
     old = f"{d.factor(rule.momentum)}{d.of('S', 't-1')}"
     step = f"{d.factor(rule.rate)}{d.of('G')}"
     if rule.momentum_on == "write":
-        write = d.flipped(feature(rule, d, role_key(rule, d, "write", "t")))
+        write = role_features(rule, d, "write", "t")
         given = d.expr(sp.expand(-rule.rate * rule.error.offset))
         return f"{d.of('S')} = {old} {_signed(d, given, write)}"
     return f"{d.of('S')} = {old} {d.minus} {step}"
@@ -173,15 +199,16 @@ def terms(rule: Rule) -> dict[str, Any]:
     if rule.fit is not None:
         return {e.name: e.text for e in equations(rule)}
     found = {e.name: e.text for e in equations(rule) if e.name in ("prediction", "read-out")}
-    link_text = {e.name: e.text for e in equations(rule)}.get("link", "identity")
+    link_text = next((line for _, line in link(rule, d)), "identity")
     momentum = "none" if rule.momentum is None else f"{d.expr(rule.momentum)} on {rule.momentum_on}"
     return {
+        **layered_terms(rule),
         "prediction": found.get("prediction", "none: the error does not see it"),
         "error signal": d.expr(rule.error.signal),
         "slope": d.expr(rule.error.slope),
         "rate": d.expr(rule.rate),
         "decay": acted(rule, d, rule.decay, rule.row_decay, memory_name(rule, d, "t-1")),
-        "seen part": acted(rule, d, rule.seen, sp.Integer(1), memory_name(rule, d, "t-1")),
+        "seen part": acted(rule, d, rule.seen, _rows_seen(rule), memory_name(rule, d, "t-1")),
         "momentum": momentum,
         "window": str(rule.window) + (f", one gate a {rule.gamma}" if rule.gamma else ""),
         "steps a token": str(1 if rule.window > 1 else rule.rows),

@@ -7,7 +7,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect
-from mnemic.compiler.explain.notation import acted, feature, role_key, value
+from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
 from mnemic.compiler.retention import Link
 from mnemic.compiler.rule import Rule
 
@@ -31,10 +31,7 @@ def dual(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
             inner = step.removeprefix("+ ").strip()
             yield "memory", f"{d.of('W')} = {kept}{d.times}{d.call('g', inner)}"
         case "prox":
-            mirror = rule.retained.mirror
-            old = d.of("W", "t-1")
-            if mirror != sym.w:
-                old = d.sign("∇R", r"\nabla R") + f"({old})"
+            old = mirrored(rule, d, d.of("W", "t-1")) if rule.anchor == 1 else d.of("A", "t-1")
             kept = acted(rule, d, rule.decay, rule.row_decay, old)
             yield "dual", f"{d.of('A')} = {kept} {step}"
         case _:
@@ -43,24 +40,24 @@ def dual(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
             yield name, f"{memory_name(rule, d, 't')} = {kept} {step}"
 
 
+def mirrored(rule: Rule, d: Dialect, memory: str) -> str:
+    """∇R(W)."""
+    if rule.retained.mirror == sym.w:
+        return memory
+    return d.sign("∇R", r"\nabla R") + f"({memory})"
+
+
 def _step(rule: Rule, d: Dialect) -> str:
     gain = d.factor(rule.gain)
     if rule.momentum is None:
         factor = d.factor(sp.simplify(rule.gain * rule.rate))
-        return f"{d.minus} {factor}{_muon(rule, d, d.of('G'))}"
-    step = f"+ {gain}{_muon(rule, d, d.of('S'))}"
+        return f"{d.minus} {factor}{d.of('G')}"
+    step = f"+ {gain}{d.of('S')}"
     if rule.momentum_on == "write":
-        erase = d.flipped(feature(rule, d, role_key(rule, d, "erase", "t")))
+        erase = role_features(rule, d, "erase", "t")
         taken = d.factor(sp.simplify(rule.gain * rule.rate * rule.error.slope))
         step += f" {d.minus} {taken}{d.of('y^')} {erase}"
     return step
-
-
-def _muon(rule: Rule, d: Dialect, step: str) -> str:
-    steps = rule.problem.spec.optimizer.ns_steps
-    if rule.problem.spec.optimizer.method != "muon":
-        return step
-    return d.sign(f"NS{steps}", rf"\mathrm{{NS}}_{steps}") + f"({step})"
 
 
 def link(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
@@ -130,7 +127,25 @@ def readout(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         if spec.readout.normalizer == "max1":
             size = f"max(|{size}|, 1)"
         shown = f"{shown} / ({size})"
+    if rule.levels:
+        yield "levels", _levels(d)
+        shown = _weighed(d, query)
     yield "read-out", f"{d.of('y')} = {shown}"
+
+
+def _levels(d: Dialect) -> str:
+    """W by the buckets of the tree: s lies at the highest binary digit in which it differs."""
+    whole = d.sign("Σ_ℓ Wₜ^(ℓ)", r"\sum_\ell W_t^{(\ell)}")
+    bucket = d.sign(
+        "Wₜ^(ℓ) written by the tokens s with ⌊log₂(s ⊕ t)⌋ = ℓ − 1, and Wₜ^(0) by s = t",
+        r"W_t^{(\ell)} \text{ written by } \{s : \lfloor\log_2 (s \oplus t)\rfloor = \ell - 1\},"
+        r"\ W_t^{(0)} \text{ by } s = t",
+    )
+    return f"{d.of('W')} = {whole}" + d.sign(",  ", r",\quad ") + bucket
+
+
+def _weighed(d: Dialect, query: str) -> str:
+    return d.sign("Σ_ℓ λₜ^(ℓ) Wₜ^(ℓ) ", r"\sum_\ell \lambda_t^{(\ell)} W_t^{(\ell)} ") + query
 
 
 def _read(rule: Rule, d: Dialect, memory: str, query: str) -> str:
@@ -139,8 +154,6 @@ def _read(rule: Rule, d: Dialect, memory: str, query: str) -> str:
         return f"{memory}{d.times}{query}"
     if type(entry).word() == "linear":
         return f"{memory} {query}"
-    if getattr(entry, "depth", 2) > 1:
-        return f"M({memory}, {query})"
     inner = f"{memory} {query}"
     inner = d.call("LN", inner) if getattr(entry, "norm", False) else inner
     return f"{d.of('q')} + {inner}" if getattr(entry, "residual", False) else inner

@@ -7,6 +7,7 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain import printing
 from mnemic.compiler.explain.dialect import Dialect
+from mnemic.compiler.kernelised import gate
 from mnemic.compiler.rule import Rule
 
 
@@ -22,19 +23,27 @@ def role_key(rule: Rule, d: Dialect, role: str, index: str) -> str:
     k = sp.Symbol("k", real=True)
     if expr == k:
         return d.of("k", index)
-    names = ("predict", "erase", "write")
+    names = ("predict", "erase", "write", "carry")
     own = {sp.Symbol(n, real=True): sp.Symbol(_letter(n), real=True) for n in names}
     shown = _vector(d, expr.subs(own), index)
     return d.wrapped(shown) if not expr.is_Symbol else shown
 
 
+def role_features(rule: Rule, d: Dialect, role: str, index: str) -> str:
+    """φ of a role's key, as a row; behind a kernel φ(k) with the role's gate."""
+    if rule.kernels is None:
+        return d.flipped(feature(rule, d, role_key(rule, d, role, index)))
+    key = d.flipped(feature(rule, d, d.of("k", index)))
+    return d.factor(gate(rule.problem, role)) + key
+
+
 def _letter(role: str) -> str:
-    return {"predict": "p", "erase": "r", "write": "s"}[role]
+    return {"predict": "p", "erase": "r", "write": "s", "carry": "c"}[role]
 
 
 def _vector(d: Dialect, expr: Any, index: str) -> str:
     """An expression of vectors entry by entry, those of the step with their index."""
-    timed = {**d.timed, "k": index == "t", "p": index == "t", "r": index == "t", "s": index == "t"}
+    timed = {**d.timed, **dict.fromkeys("kprsc", index == "t")}
     if d.tex:
         return printing.latex(expr, timed, times=r" \circ ")
     return printing.text(expr, timed).replace("·", " ∘ ")

@@ -14,6 +14,7 @@ from torch import Tensor
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.oracle import interpret_layers, interpret_local, reference_moments
 from mnemic.compiler.oracle.interpret_inputs import Arguments, Inputs, lay_out
+from mnemic.compiler.oracle.interpret_levels import levelled
 from mnemic.compiler.oracle.interpret_run import Named, recurrence
 from mnemic.compiler.oracle.interpret_step import read
 from mnemic.compiler.rule import Rule
@@ -36,8 +37,10 @@ def interpret(
     State: ``W`` (under an identity link), or ``A`` and ``W``; ``S``; ``anchor``; ``angle``;
     ``position``; ``tail.…`` of the window; ``n.…`` of the normaliser, ``slots.…`` of the
     companion memory; ``H``, ``U``, ``ridge`` of exact and batch solutions. Each has W's layout,
-    [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], or 2 for 1 under a phase). Memories of kept
-    pairs have the operator's states, [B, H, n, …]; those of layers number theirs (``W1``, ``S1``,
+    [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], or 2 for 1 under a phase); under levels W is
+    [B, H, L, d_v, D], a memory for each level above the token's own. Behind a kernel W has a
+    column for each kept pair, and the state their keys ``K`` and coefficients ``shares``; fitted
+    pairs have the operator's states, [B, H, n, …]. Layers number theirs (``W1``, ``S1``,
     ``anchor1``, …), with ``held1`` the memory since O was last used and ``norms1`` its lines'.
     """
     start = {name: x.double() for name, x in (initial_state or {}).items() if name != "position"}
@@ -111,6 +114,8 @@ def _run(
     keyed, length = inputs.keyed, inputs.mask.shape[1]
     if rule.moments is not None:
         memories, final = reference_moments.run(rule, rule.moments, inputs, start)
+    elif rule.levels:
+        memories, final = levelled(rule, inputs, start)
     else:
         memories, final = recurrence(rule, inputs, start)
     rows = []

@@ -17,6 +17,7 @@ from torch import Tensor
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.reference_features import feature_map
+from mnemic.compiler.oracle.reference_kernels import columns, kept_keys, similarities, similarity
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem, Scalar
 from mnemic.compiler.rule import Rule
 
@@ -39,6 +40,12 @@ class Keyed:
     raw_queries: tuple[Tensor, ...]
     key: Tensor
     """φ(k), whatever the roles: what the companion memory of slots keeps"""
+    carry: Tensor | None = None
+    """the direction that kept keys unlearn"""
+    kept: Tensor | None = None
+    """the keys [B, H, N, d_k] that a memory behind a kernel keeps"""
+    square: Tensor | None = None
+    """‖φ‖² of the predicting key behind a kernel, [B, T, n, H, 1, 1]"""
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,8 @@ class Inputs:
     mask: Tensor
     position: Tensor
     angle: Tensor | None
+    levels: Tensor | None = None
+    """The weights of levels, [B, T, H, L]."""
 
     def at(self, t: int, j: int) -> dict[Any, Tensor]:
         """The coefficients of micro-step j of token t."""
@@ -74,13 +83,25 @@ def lay_out(
     k, v = (x.double() if micro else x.double()[:, :, None] for x in (k, v))
     values = _values(rule, coefficients, position, k.shape[3])
     angle = _angle(rule, values, start, mask)
-    keyed = _keyed(rule, q.double(), k, v, coefficients, values, position, angle)
+    keyed = _keyed(rule, q.double(), k, v, coefficients, values, position, angle, start)
     gamma = None
     if rule.gamma == "window" and rule.window > 1:
         gamma = _window_gamma(coefficients, values, (batch, length, k.shape[3]), rule.window)
     if angle is not None and not rule.diagonal:
         values = {s: torch.cat([x, x], -1) if x.shape[-1] > 1 else x for s, x in values.items()}
-    return Inputs(keyed, values, gamma, mask, position, angle)
+    levels = _levels(rule, coefficients, values, (batch, length, k.shape[3]))
+    return Inputs(keyed, values, gamma, mask, position, angle, levels)
+
+
+def _levels(
+    rule: Rule, given: Arguments, values: dict[Any, Tensor], shape: tuple[int, int, int]
+) -> Tensor | None:
+    """λ [B, T, H, L]: given, or the same for every level."""
+    if not rule.levels:
+        return None
+    if "levels" in given:
+        return given["levels"].double().expand(*shape, rule.levels)
+    return values[sym.coefficient("levels")][:, :, 0, :, 0].expand(*shape, rule.levels)
 
 
 def _values(rule: Rule, given: Arguments, position: Tensor, heads: int) -> dict[Any, Tensor]:
@@ -90,7 +111,7 @@ def _values(rule: Rule, given: Arguments, position: Tensor, heads: int) -> dict[
         HEADS: torch.tensor(float(heads), dtype=torch.float64).expand(1, 1, 1, 1, 1, 1),
         TIME: position.double()[:, :, None, None, None, None],
     }
-    arguments = [s for s in rule.scalars if s.argument is not None]
+    arguments = [s for s in rule.scalars if s.argument not in (None, "levels")]
     for scalar in arguments:
         names[scalar.symbol] = _argument(scalar, given, rule)
     for scalar in rule.scalars:
@@ -144,12 +165,15 @@ def _angle(
 def _keyed(
     rule: Rule, q: Tensor, k: Tensor, v: Tensor, given: Arguments,
     values: dict[Any, Tensor], position: Tensor, angle: Tensor | None,
+    start: Mapping[str, Tensor],
 ) -> Keyed:  # fmt: skip
     problem = rule.problem
+    if rule.kernels is not None:
+        return _kernelised(rule, q, k, v, given, values, start.get("K"))
     place = _column if rule.diagonal else _row
     raw, mapped = {"k": k}, {"k": feature_map(problem, k, position[:, :, None, None])}
-    for role in ("predict", "erase", "write"):
-        if problem.keys[role] == sp.Symbol(role, real=True):
+    for role in ("predict", "erase", "write", "carry"):
+        if problem.keys.get(role) == sp.Symbol(role, real=True):
             own = given[role].double()
             own = own if own.ndim == k.ndim else own[:, :, None]
             raw[role] = own
@@ -172,6 +196,35 @@ def _keyed(
         queries=tuple(_rotated(place(x), angle) for x in queries),
         raw_queries=tuple(_column(x) for x in asked),
         key=_column(mapped["k"]),
+        carry=_rotated(roles["carry"], angle) if "carry" in roles else None,
+    )
+
+
+def _kernelised(
+    rule: Rule, q: Tensor, k: Tensor, v: Tensor, given: Arguments, values: dict[Any, Tensor],
+    earlier: Tensor | None,
+) -> Keyed:  # fmt: skip
+    """A column for each kept pair: keys write to their own, predictions and queries see all."""
+    kernels = rule.kernels
+    assert kernels is not None
+    kept = kept_keys(k, earlier)
+    seen = given["predict"].double() if "predict" in given else k
+    seen = seen if seen.ndim == k.ndim else seen[:, :, None]
+    own = columns(k, kept.shape[2])
+    roles = _roles(rule.problem, {"k": own, "predict": own}, _column(v), values, False)
+    groups = q.shape[2] // k.shape[3]
+    asked = [q[:, :, None, g::groups] for g in range(groups)]
+    return Keyed(
+        predict=_row(similarities(kernels.predict, seen, kept)),
+        erase=roles["erase"],
+        write=roles["write"],
+        value=roles["value"],
+        raw=_column(seen),
+        queries=tuple(_row(similarities(kernels.read, x, kept)) for x in asked),
+        raw_queries=tuple(_column(x) for x in asked),
+        key=_column(own),
+        kept=kept,
+        square=similarity(kernels.predict, (seen * seen).sum(-1))[..., None, None],
     )
 
 
@@ -184,7 +237,7 @@ def _roles(
     names = {**values, sym.v: value}
     names |= {sp.Symbol(r, real=True): place(x) for r, x in vectors.items()}
     every, wide = torch.zeros_like(value[..., :1, :1]), torch.zeros_like(place(vectors["k"]))
-    found = {r: evaluate(problem.keys[r], names) + every for r in ROLES}
+    found = {r: evaluate(problem.keys[r], names) + every for r in problem.keys}
     return {
         r: x + wide if r != "value" and x.shape[-1] == 1 else x  # a scalar is a constant key
         for r, x in found.items()

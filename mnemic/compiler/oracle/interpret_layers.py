@@ -16,7 +16,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.interpret_inputs import Inputs
-from mnemic.compiler.oracle.interpret_run import Named, named_tail, pairs_of, tail_of
+from mnemic.compiler.oracle.interpret_run import Named, named_tail, pair_of, tail_of
 from mnemic.compiler.oracle.interpret_step import Pairs, Values, chosen, sizes
 from mnemic.compiler.oracle.reference_links import apply_link, from_dual
 from mnemic.compiler.oracle.reference_network import (
@@ -87,7 +87,7 @@ def _token(rule: Rule, inputs: Inputs, t: int, state: State) -> State:
     values, pairs = inputs.at(t, 0), state.tail
     for j in range(count):
         values = inputs.at(t, j)
-        pairs = state.tail.joined(pairs_of(rule, inputs, t, j))
+        pairs = state.tail.joined(pair_of(rule, inputs, t, j))
         weighted = pairs
         if inputs.gamma is not None:
             weighted = replace(pairs, gamma=inputs.gamma[:, t].movedim(-1, 1)[..., None, None])
@@ -132,7 +132,7 @@ def _gradient(
         key, value = pairs.predict[:, i], pairs.value[:, i]
         known = forward(rule.network, seen, key.mT, pairs.raw[:, i])
         y = known[rule.network.output]
-        here = {**values, sym.y: y, sym.v: value, **sizes(y - value, key)}
+        here = {**values, sym.y: y, sym.v: value, **sizes(y - value, pairs.square[:, i])}
         error = evaluate(rule.error.signal, here) + 0 * y
         for name, x in gradients(rule.network, seen, known, error).items():
             total[name] = total[name] + weight * pairs.gamma[:, i] * x

@@ -66,8 +66,8 @@ def draw(rule: Rule, sizes: Sizes = Sizes(), seed: int = 0) -> Sample:
             if scalar.declared.origin == "parameter":  # the same for every sequence and token
                 natural = natural[:1, :1].expand(natural.shape).clone()
             found[scalar.argument] = natural.log() if scalar.logarithmic else natural
-    for role in ("predict", "erase", "write"):
-        if rule.problem.keys[role] == sp.Symbol(role, real=True):
+    for role in ("predict", "erase", "write", "carry"):
+        if rule.problem.keys.get(role) == sp.Symbol(role, real=True):
             found[role] = _unit(gaussian(*steps, sizes.key))
     q, k = gaussian(*lead, sizes.key), _unit(gaussian(*steps, sizes.key))
     v = gaussian(*steps, sizes.value)
@@ -91,6 +91,8 @@ def feature_size(rule: Rule, size: int) -> int:
     slots = getattr(rule.problem.spec.memory, "slots", None)
     if slots is not None:
         return int(slots)
+    if rule.kernels is not None:
+        return size
     return int(
         feature_map(rule.problem, torch.ones(1, size, dtype=torch.float64), torch.zeros(1)).shape[
             -1
@@ -105,6 +107,8 @@ def _shape(
     shape = steps if scalar.name in ("eta", "delta") else lead
     if scalar.name == "gamma" and rule.gamma == "window":
         return (*shape, rule.window)
+    if scalar.name == "levels":
+        return (*shape, rule.problem.spec.readout.max_levels)
     if scalar.per == "value":
         return (*shape, rows)
     return (*shape, width) if scalar.per in ("key", "outer") else shape

@@ -58,12 +58,12 @@ def stated(
         return stated_layers(problem, q, k, v, coefficients, params)[0]
     batch, _, heads = q.shape[:3]
 
+    run = _levelled if "levels" in spec.named_coefficients() else _lane
+
     def lane(b: int, h: int) -> Tensor:
         sequence = tokens(problem, q, k, v, coefficients, b, h)
         return (
-            _lane(spec, sequence)
-            if problem.similarity is None
-            else stated_local.lane(spec, sequence)
+            run(spec, sequence) if problem.similarity is None else stated_local.lane(spec, sequence)
         )
 
     return torch.stack([torch.stack([lane(b, h) for h in range(heads)], 1) for b in range(batch)])
@@ -120,7 +120,10 @@ def unspoken(spec: Spec) -> str | None:
     """What of the spec this oracle does not speak."""
     optimizer = spec.optimizer
     told = {
-        "a kernel without a finite map": not spec.features.finite,
+        "layers behind a kernel": not spec.features.finite and has_layers(spec),
+        "a whole step behind a kernel": not spec.features.finite
+        and optimizer.method in ("implicit", "flow"),
+        "rows of weights over their sums": _over_sums(spec),
         "slots": getattr(spec.memory, "slots", None) is not None,
         "a phase": spec.retention.phase is not None,
         "a bonus": spec.readout.bonus is not None,
@@ -131,6 +134,13 @@ def unspoken(spec: Spec) -> str | None:
     }
     missing = next((what for what, holds in told.items() if holds), None)
     return stated_deep.unspoken(spec) if missing is None and has_layers(spec) else missing
+
+
+def _over_sums(spec: Spec) -> bool:
+    """Whether a kernel's weights are divided by their sum."""
+    entry = spec.features
+    read = getattr(entry, "readout", None) or entry
+    return "row" in (getattr(entry, "normalise", "none"), getattr(read, "normalise", "none"))
 
 
 def _lane(spec: Spec, sequence: list[list[Token]]) -> Tensor:
@@ -145,6 +155,27 @@ def _lane(spec: Spec, sequence: list[list[Token]]) -> Tensor:
         if (t + 1) % spec.optimizer.anchor.chunk == 0:
             memory = replace(memory, anchor=memory.matrix, dual=_remirrored(spec, memory))
     return torch.stack(rows)
+
+
+def _levelled(spec: Spec, sequence: list[list[Token]]) -> Tensor:
+    """The same where each token's write is weighed by its level: a memory a token.
+
+    A step is affine in the memory, so a share of it goes on as step(W) − step(0).
+    """
+    first = sequence[0][0]
+    nothing, shares, rows = _start(spec, first), list[Tensor](), []
+    for t, (token,) in enumerate(sequence):
+        own = learn(spec, nothing, token, decays=True).matrix
+        steps = (learn(spec, _from(nothing, w), token, decays=True).matrix for w in shares)
+        shares = [*(w - own for w in steps), own]
+        weights = token.names["levels"].expand(spec.readout.max_levels)
+        seen = [weights[(s ^ t).bit_length()] * w for s, w in enumerate(shares)]
+        rows.append(predict(spec, torch.stack(seen).sum(0), token.query))
+    return torch.stack(rows)
+
+
+def _from(nothing: Memory, matrix: Tensor) -> Memory:
+    return replace(nothing, matrix=matrix, dual=matrix)
 
 
 def _start(spec: Spec, token: Token) -> Memory:

@@ -1,7 +1,8 @@
 """The operator's arguments cut into tokens of one head, for the direct recurrence."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -10,9 +11,11 @@ from mnemic.compiler.oracle.reference_features import feature_map
 from mnemic.compiler.oracle.stated_steps import Pair, Query
 from mnemic.compiler.oracle.statement import coefficient_names, evaluate_text, tensor
 from mnemic.compiler.problem import Problem, Scalar
+from mnemic.dsl.features import Exponential, Kernel, ReadKernel
 from mnemic.dsl.spec import Spec
 
 ROLES = ("predict", "erase", "write")
+OWN = (*ROLES, "carry")
 
 
 @dataclass(frozen=True)
@@ -22,24 +25,103 @@ class Token:
     pair: Pair
     query: Query
     names: dict[str, Tensor]
+    carry: Tensor | None = None
+
+
+class Maps(Protocol):
+    """What keys and queries are for the memory."""
+
+    plain: bool
+    """Whether autograd at W gives the step."""
+
+    def key(self, x: Tensor, t: int, column: int) -> Tensor:
+        """φ of a key, of the pair ``column``."""
+
+    def seen(self, raw: Tensor, key: Tensor) -> Tensor:
+        """What the memory predicts from, for a key and its φ."""
+
+    def query(self, x: Tensor, t: int) -> Tensor:
+        """φ of a query."""
+
+
+class Finite:
+    """A feature map: W φ(x) is a matrix times a vector."""
+
+    plain = True
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def key(self, x: Tensor, t: int, column: int) -> Tensor:
+        """φ(k)."""
+        del column
+        return feature_map(self.problem, x, tensor(t))
+
+    def seen(self, raw: Tensor, key: Tensor) -> Tensor:
+        """φ(k)."""
+        del raw
+        return key
+
+    def query(self, x: Tensor, t: int) -> Tensor:
+        """φ(q)."""
+        return feature_map(self.problem, x, tensor(t))
+
+
+class BehindKernel:
+    """W φ(x) = Σ_i u_i κ(k_i·x), the pairs' rows u_i as columns: the functional gradient of
+    ℓ(Wφ(k), v) is e φ(k)ᵀ, which is e in the column of k."""
+
+    plain = False
+
+    def __init__(self, spec: Spec, keys: Tensor) -> None:
+        assert isinstance(spec.features, Exponential | Kernel)
+        read = getattr(spec.features, "readout", None) or spec.features
+        self.keys, self.eye = keys, torch.eye(len(keys), dtype=torch.float64)
+        self.predicting, self.reading = _kernel(spec.features), _kernel(read)
+
+    def key(self, x: Tensor, t: int, column: int) -> Tensor:
+        """The column of a pair."""
+        del x, t
+        return self.eye[column]
+
+    def seen(self, raw: Tensor, key: Tensor) -> Tensor:
+        """κ1 of every key."""
+        del key
+        return self.predicting(self.keys @ raw)
+
+    def query(self, x: Tensor, t: int) -> Tensor:
+        """κ2 of every key."""
+        del t
+        return self.reading(self.keys @ x)
+
+
+def _kernel(entry: Exponential | Kernel | ReadKernel) -> Callable[[Tensor], Tensor]:
+    """κ as the spec writes it."""
+    if isinstance(entry, Exponential):
+        return lambda s: torch.exp(entry.scale * s)
+    return lambda s: evaluate_text(entry.kernel, {"s": s}) + torch.zeros_like(s)
 
 
 def tokens(
     problem: Problem, q: Tensor, k: Tensor, v: Tensor, given: Mapping[str, Tensor], b: int, h: int
 ) -> list[list[Token]]:
     """Every token's micro-steps, of head h of sequence b."""
-    micro = problem.spec.optimizer.micro_steps
+    spec = problem.spec
+    micro = spec.optimizer.micro_steps
     length, heads = q.shape[1:3]
+    keys = k[b, ..., h, :].reshape(-1, k.shape[-1])
+    maps = BehindKernel(problem.spec, keys) if problem.kernels is not None else Finite(problem)
     found = []
     for t in range(length):
         point = {"h": tensor(h), "H": tensor(heads), "t": tensor(t)}
-        query = _query(problem, q[b, t, h], t)
+        query = Query(maps.query(q[b, t, h], t), q[b, t, h])
         row = []
         for j in range(micro):
             at = (b, t, j, h) if micro > 1 else (b, t, h)
             values = {s.name: _value(problem, s, given, at) for s in _arguments(problem)}
-            own = {r: given[r][at] for r in ROLES if r in given}
-            row.append(_token(problem, query, k[at], v[at], own, values, point))
+            own = {r: given[r][at] for r in OWN if r in given}
+            column = t * micro + j
+            row.append(_token(spec, maps, query, column, k[at], v[at], own, values, point))
         found.append(row)
     return found
 
@@ -53,8 +135,10 @@ def _value(
 ) -> Tensor:
     """A coefficient at one place: a number, [D] for keys, [d_v, 1] for values."""
     x = given[str(scalar.argument)]
-    wide = scalar.per != "head" or (
-        scalar.name == "gamma" and type(problem.spec.weights).word() == "window"
+    wide = (
+        scalar.per != "head"
+        or scalar.name == "levels"
+        or (scalar.name == "gamma" and type(problem.spec.weights).word() == "window")
     )
     lead = x.ndim - wide
     x = x[at] if lead == len(at) else x[at[:2] + at[3:]]
@@ -65,27 +149,23 @@ def _value(
 
 
 def _token(
-    problem: Problem, query: Query, k: Tensor, v: Tensor, own: Mapping[str, Tensor],
-    values: Mapping[str, Tensor], point: Mapping[str, Tensor],
+    spec: Spec, maps: Maps, query: Query, column: int, k: Tensor, v: Tensor,
+    own: Mapping[str, Tensor], values: Mapping[str, Tensor], point: Mapping[str, Tensor],
 ) -> Token:  # fmt: skip
-    spec = problem.spec
     names = coefficient_names(spec, values, point)
     t = int(point["t"])
     raw = _roles(spec, k, own, v, names)
-    mapped = {r: feature_map(problem, x, tensor(t)) for r, x in own.items()}
-    roles = _roles(spec, feature_map(problem, k, tensor(t)), mapped, v, names)
+    mapped = {r: maps.key(x, t, column) for r, x in own.items()}
+    roles = _roles(spec, maps.key(k, t, column), mapped, v, names)
     gamma = names["gamma"] if type(spec.weights).word() in ("token", "geometric") else tensor(1)
     vectors = [roles[r] for r in ROLES]
-    plain = all(x is vectors[0] for x in vectors)
+    plain = maps.plain and all(x is vectors[0] for x in vectors)
     residual = getattr(spec.memory, "residual", False)
-    asked = Query(roles["predict"], raw["predict"] if residual else k)
+    seen = maps.seen(raw["predict"], roles["predict"])
+    asked = Query(seen, raw["predict"] if residual else k)
     own_weight = names["eta"] if spec.optimizer.method == "exact" else tensor(1)
     pair = Pair(asked, roles["erase"], roles["write"], roles["value"], gamma, plain, own_weight)
-    return Token(pair, query, names)
-
-
-def _query(problem: Problem, q: Tensor, t: int) -> Query:
-    return Query(feature_map(problem, q, tensor(t)), q)
+    return Token(pair, query, names, roles.get("carry"))
 
 
 def _roles(
@@ -95,8 +175,11 @@ def _roles(
     flat = {n: x.squeeze(-1) if x.ndim == 2 else x for n, x in names.items()}
     known = {**flat, "k": k, "v": v}
     found: dict[str, Tensor] = {}
-    for role, default in (("predict", k), ("erase", k), ("write", k), ("value", v)):
+    roles = (("predict", k), ("erase", k), ("write", k), ("carry", k), ("value", v))
+    for role, default in roles:
         entry = getattr(spec.keys, role)
+        if role == "carry" and entry is None:
+            continue
         found[role] = default
         if entry is not None:
             own_vector = own[role] if entry.own else evaluate_text(str(entry.expr), known)

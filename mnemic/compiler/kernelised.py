@@ -1,0 +1,115 @@
+"""Rules behind a kernel: what they cannot ask for, and their gates as part of the error.
+
+One key is kept for each pair, and all that is known of φ(k) is κ; so a role that erases or writes
+is φ(k) times a gate (DeltaFormer's α on the write and β on the erase), which belongs to the row.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.error_signal import ErrorSignal, with_slope
+from mnemic.compiler.problem import Problem
+from mnemic.compiler.retention import Refused
+from mnemic.compiler.rule import Rule
+
+KEY = sp.Symbol("k", real=True)
+
+
+def check(problem: Problem, error: ErrorSignal, gain: Any, per: dict[Any, str]) -> None:
+    """Raise ``Refused`` for what needs more of φ than its kernel; ``per``: what a symbol varies by.
+
+    The read-out, the keys, the method, and what has no meaning beside rows over their sums.
+    """
+    if problem.kernels is None:
+        return
+    for kernel in problem.kernels.both:
+        if not kernel.expr.has(sym.s):
+            raise Refused(f"the kernel {kernel.expr} does not depend on s = k·x")
+    for role in ("erase", "write"):
+        _check_gate(gate(problem, role), role, per)
+    if problem.keys["predict"] not in (KEY, sp.Symbol("predict", real=True)):
+        raise Refused("behind a kernel the key that predicts is k or a vector of its own")
+    _check_method(problem, error)
+    if problem.kernels.normalised:
+        _check_rows(problem, gain)
+
+
+def _check_gate(found: Any, role: str, per: dict[Any, str]) -> None:
+    if found.has(KEY) or not found.free_symbols <= per.keys():
+        raise Refused(
+            f"a kernel keeps one key for each pair, so what {role}s is k times a coefficient"
+        )
+    if any(per[s] != "head" for s in found.free_symbols):
+        raise Refused(
+            f"behind a kernel features have no channels, so what {role}s has one gate a head"
+        )
+
+
+def _check_method(problem: Problem, error: ErrorSignal) -> None:
+    spec = problem.spec
+    if spec.optimizer.method == "batch":
+        raise Refused("full-batch steps see the past as Σ φφᵀ, and a kernel has no finite map")
+    if spec.retention.phase is not None:
+        raise Refused("a phase turns features, and a kernel has none: turn q and k in the block")
+    if spec.readout.normalizer != "none":
+        raise Refused(
+            "behind a kernel weights are divided by their sum in the kernel itself: "
+            "features: {kernel: …, normalise: row}"
+        )
+    assert problem.kernels is not None
+    if error.signal.has(sym.kappa) and problem.kernels.predict.normalised:
+        raise Refused("‖φ(k)‖² is κ(k·k), and rows over their sums have no such κ")
+
+
+def _check_rows(problem: Problem, gain: Any) -> None:
+    spec = problem.spec
+    if isinstance(spec.window, int) and spec.window > 1:
+        raise Refused(
+            "a window writes a key several times, so a row of weights over its sum is not told"
+        )
+    rate = problem.scalar("eta")
+    if rate is not None and rate.logarithmic:
+        raise Refused("an exponential rate beside rows of weights over their sums is not told")
+    if getattr(spec.optimizer.momentum, "on", "gradient") == "write":
+        raise Refused(
+            "momentum on the write gives a key two coefficients, so a row of weights over its sum "
+            "is not told"
+        )
+    if gain != 1:
+        raise Refused("a global retention beside rows of weights over their sums is not told")
+
+
+def gate(problem: Problem, role: str) -> Any:
+    """What a role multiplies φ(k) with: 1 for the key itself."""
+    return sp.cancel(problem.keys[role] / KEY)
+
+
+def folded(rule: Rule) -> Rule:
+    """The same rule with its gates inside the error, every role the plain key.
+
+    −η (g_e slope·ŷ + g_w offset) φ(k)ᵀ for an error that splits, else −η g e φ(k)ᵀ; the rate of
+    what splits goes inside too, so that a gate of 1/η on either cancels before it is divided.
+    """
+    problem = rule.problem
+    if problem.kernels is None:
+        return rule
+    erase, write = gate(problem, "erase"), gate(problem, "write")
+    if erase == write == 1:
+        return rule
+    error, rate = rule.error, rule.rate
+    if rule.split:
+        signal = sp.expand(rate * (erase * error.slope * sym.y + write * error.offset))
+        error, rate = with_slope(signal), sp.Integer(1)
+    else:
+        error = with_slope(write * error.signal, write * error.radial)
+    keys = {**problem.keys, "erase": KEY, "write": KEY}
+    return replace(
+        rule,
+        problem=replace(problem, keys=keys),
+        error=error,
+        rate=rate,
+        split=rule.split and rule.momentum_on == "write",
+    )

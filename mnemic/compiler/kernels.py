@@ -1,0 +1,71 @@
+"""A feature map that is known by its kernel alone: φ(k)·φ(x) = κ(s) with s = k·x.
+
+The memory W = Σ_i u_i φ(k_i)ᵀ is then kept as keys and rows, and W φ(x) = Σ_i u_i κ(k_i·x).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.symbolic import number, read
+from mnemic.dsl.features import Exponential, Features
+from mnemic.dsl.features import Kernel as KernelEntry
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """κ as an expression in s, and whether each row of weights is divided by its sum."""
+
+    expr: Any
+    normalised: bool = False
+
+    @property
+    def log(self) -> Any | None:
+        """log κ where κ is an exponential, so that a row over its sum never overflows."""
+        found = sp.expand_log(sp.log(self.expr))
+        kept = any(part.has(sym.s) for part in found.atoms(sp.log))
+        return None if kept or not found.is_real else found
+
+    @property
+    def identity(self) -> bool:
+        """Whether κ(s) = s."""
+        return bool(self.expr == sym.s)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """κ1, through which predictions see the memory, and κ2, through which it is read out.
+
+    Over predictions a row runs over i < t, over read-outs over i ≤ t.
+    """
+
+    predict: Kernel
+    read: Kernel
+
+    @property
+    def both(self) -> tuple[Kernel, Kernel]:
+        """κ1 and κ2."""
+        return (self.predict, self.read)
+
+    @property
+    def normalised(self) -> bool:
+        """Whether either divides its rows by their sums."""
+        return self.predict.normalised or self.read.normalised
+
+
+def kernels_of(features: Features) -> Kernels | None:
+    """κ1 and κ2 of features without a finite map, ``None`` for those that have one."""
+    if isinstance(features, Exponential):
+        both = Kernel(sp.exp(number(features.scale) * sym.s))
+        return Kernels(both, both)
+    if not isinstance(features, KernelEntry):
+        return None
+    predict = _read(features.kernel, features.normalise)
+    own = features.readout
+    return Kernels(predict, predict if own is None else _read(own.kernel, own.normalise))
+
+
+def _read(text: str, normalise: str) -> Kernel:
+    return Kernel(read(text, {"s": sym.s}), normalise == "row")

@@ -1,0 +1,42 @@
+"""Rules about levels: what a tree of past tokens may be of, and what its weights may enter."""
+
+from collections.abc import Iterator
+
+from mnemic.dsl.readout import Readout
+from mnemic.dsl.rules.rule import Rule, deep, keeps_pairs
+from mnemic.dsl.spec import Spec
+from mnemic.dsl.texts import texts
+from mnemic.errors import Issue
+
+
+def levels_of_a_linear_memory(spec: Spec) -> Iterator[Issue]:
+    """Levels share out what was written, so they need a memory that is a sum of writes."""
+    readout, where = spec.readout, "readout.levels"
+    if readout.levels is None:
+        if readout.max_levels != Readout().max_levels:
+            yield Issue("there are no levels to count", "readout.max_levels", hint="leave it out")
+        return
+    for holds, why, hint in (
+        (deep(spec), "a deep memory is no sum of what its tokens wrote", "use memory: linear"),
+        (keeps_pairs(spec), "a memory of kept pairs has no buckets", "use memory: linear"),
+        (not spec.features.finite, "behind a kernel the pairs are kept", "use finite features"),
+        (readout.normalizer != "none", "a normaliser is that of one memory", "leave it out"),
+        (readout.memory != "after", "the newest level is the token's own write", "write after"),
+        (bool(getattr(spec.memory, "slots", None)), "slots are read through a softmax", "no slots"),
+    ):
+        if holds:
+            reason = f"levels weigh what each bucket of tokens wrote to a memory, and {why}"
+            yield Issue(reason, where, hint=hint)
+
+
+def levels_by_themselves(spec: Spec) -> Iterator[Issue]:
+    """λ has a number for each level, which nothing else has."""
+    if spec.readout.levels is None:
+        return
+    for text in texts(spec):
+        if "levels" in text.names:
+            reason = "levels has one number for each level, and this has no levels"
+            yield Issue(reason, text.where, text.text)
+
+
+RULES: tuple[Rule, ...] = (levels_of_a_linear_memory, levels_by_themselves)
