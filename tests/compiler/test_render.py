@@ -25,7 +25,7 @@ from mnemic.dsl.spec import Spec
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*/*.yaml"))
 GOLDEN = (
     "gated-deltanet", "titans-linear", "huber-norm", "elastic-net", "kl-simplex", "rwkv7-full",
-    "rls", "ttt-linear", "longhorn", "swla", "mlstm",
+    "rls", "ttt-linear", "longhorn", "swla", "mlstm", "deltaformer", "deltaformer-softmax",
 )  # fmt: skip
 
 
