@@ -181,8 +181,9 @@ def assert_in_the_gradient(rule: Rule, printed: Published) -> None:
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=rng, dtype=torch.float64)
 
-    named = {s.name: torch.rand((), generator=rng, dtype=torch.float64) for s in rule.scalars}
-    values = {s.symbol: named[s.name] for s in rule.scalars}
+    given = {s.name: torch.rand((), generator=rng, dtype=torch.float64) for s in rule.scalars}
+    named = {name.removesuffix("1"): x for name, x in given.items()}  # the first matrix's own
+    values = {sym.coefficient(name): x for name, x in named.items()}
     values |= {sym.coefficient("gamma"): torch.ones((), dtype=torch.float64)}
     dual, momentum, grad = normal(VALUES, KEYS), normal(VALUES, KEYS), normal(VALUES, KEYS)
     read = {**named, "A": dual, "S": momentum, "grad": grad, "e": 10 * normal(VALUES, 1)}

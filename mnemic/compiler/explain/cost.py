@@ -98,7 +98,7 @@ def cost(rule: Rule) -> Cost:
     flops, moved = train(rule)
     io = S * (2 * K + 2 * V)
     touched = 2 * S * state
-    if rule.keeps_pairs:
+    if rule.keeps_pairs and not rule.layered:
         touched = S * state + S * (K + V) + S * (kept_moved(rule) + moved_keys(rule))
     once = {N: 1} if _steps(rule) == 1 else {}
     parts = (state, flops, io + moved, decode_flops(rule), io + touched)

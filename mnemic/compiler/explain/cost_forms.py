@@ -15,7 +15,7 @@ ZERO = sp.Integer(0)
 
 def state_size(rule: Rule) -> Any:
     """Numbers carried from one token to the next."""
-    if rule.kernels is not None:
+    if rule.kernels is not None and not rule.layered:
         return kept_state(rule)
     if rule.fit is not None:
         count = C - 1 if rule.window > 1 else T
@@ -65,7 +65,8 @@ def train(rule: Rule) -> tuple[Any, Any]:
     if kind == "nonparametric":
         return _fitted(rule), ZERO
     if rule.kernels is not None:
-        return kept_training(rule), ZERO
+        flops = layered_train(rule) if rule.layered else kept_training(rule)
+        return flops, ZERO
     states = S * state_size(rule) / B
     if rule.moments is not None:
         return _second_order(rule), states
@@ -158,7 +159,7 @@ def decode_flops(rule: Rule) -> Any:
     """FLOPs of one token of the recurrence."""
     if rule.fit is not None:
         return _decoded(rule)
-    if rule.kernels is not None:
+    if rule.kernels is not None and not rule.layered:
         return kept_decoding(rule)
     whole = matrix(rule)
     if rule.moments is not None:

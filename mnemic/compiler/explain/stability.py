@@ -169,7 +169,10 @@ def _of_steps(rule: Rule) -> Stability:
 def _deep(rule: Rule) -> Stability:
     """Contraction needs the memory's own Jacobian, which moves with W."""
     peak, _ = contraction.curvature(rule)
-    identity, delayed = rule.retained.link.identity, rule.anchor > 1 and rule.momentum is not None
+    identity, delayed = (
+        rule.retained.link.identity,
+        contraction.still(rule) > 1 and rule.momentum is not None,
+    )
     if peak == sp.oo and identity and contraction.far_curvature(rule) is None:
         return _unbounded(rule)
     if rule.error.constant or peak in (None, sp.oo) or not identity or delayed:
@@ -257,7 +260,7 @@ def _bounded(rule: Rule, peak: Any, values: list[float]) -> Stability:
             return Stability("open", None, "The link couples the entries or has no bounded slope; "
                              "no bound is derived for the step behind it.")  # fmt: skip
         left = left * slope
-    if rule.anchor > 1 and rule.momentum is not None:
+    if contraction.still(rule) > 1 and rule.momentum is not None:
         return Stability("open", None, "No bound is derived for momentum under a chunk anchor.")
     found = placing.place(rule, left, right, values)
     warning = placing.warning(rule, found) if found.place == "outside" else None
@@ -268,7 +271,8 @@ def _bounded(rule: Rule, peak: Any, values: list[float]) -> Stability:
 
 def _sentence(rule: Rule, left: Any, right: Any, found: placing.Found) -> str:
     timed = steps_of(rule)
-    what = "A step" if rule.anchor == 1 else f"A chunk of {rule.anchor} tokens"
+    still = contraction.still(rule)
+    what = "A step" if still == 1 else f"A chunk of {still} tokens"
     parts = [f"{what} contracts along its key while {text(left, timed)} < {text(right, timed)}."]
     if rule.momentum is not None:
         parts.append("With momentum that holds for a key that repeats; for keys that change the "
