@@ -112,7 +112,7 @@ def _first(rule: Rule, inputs: Inputs, start: Named) -> State:
     if dual is None:
         dual = memory if retained.mode == "dual" and retained.link.identity else zeros
         dual = evaluate(retained.mirror, {**values, sym.w: memory}) if "W" in start else dual
-    tail = _tail(rule, inputs, start)
+    tail = tail_of(rule, inputs, start)
     anchor = start.get("anchor", memory)
     counts = _first_counts(rule, zeros[..., :1, :], start)
     return State(dual, memory, start.get("S", zeros), anchor, tail, counts)
@@ -135,7 +135,7 @@ def _first_counts(rule: Rule, zeros: Tensor, start: Named) -> Counts | None:
     return Counts(*(start.get(name, zeros) for name in ("shares", "S_shares", "anchor_shares")))
 
 
-def _tail(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
+def tail_of(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
     """The last c − 1 tokens, zero before the first."""
     blank = pair_of(rule, inputs, 0, 0)
     size = rule.window - 1
@@ -163,6 +163,9 @@ def _named(rule: Rule, state: State) -> Named:
         counts = state.counts
         found |= {"shares": counts.memory, "S_shares": counts.momentum}
         found["anchor_shares"] = counts.anchor
-    if rule.window > 1:
-        found |= {f"tail.{name}": getattr(state.tail, name) for name in TAIL}
-    return found
+    return found | named_tail(rule, state.tail)
+
+
+def named_tail(rule: Rule, tail: Pairs) -> Named:
+    """The window's tail by name."""
+    return {f"tail.{name}": getattr(tail, name) for name in TAIL} if rule.window > 1 else {}
