@@ -39,7 +39,7 @@ def test_state_counts_what_is_carried() -> None:
     momentum = {"method": "momentum", "momentum": "token"}
     assert cost(rule(bias="l2", optimizer=momentum)).state == 2 * D * V
     window = cost(rule(window=4, weights="window"))
-    assert sp.expand(window.state - D * V - (C - 1) * (K + V)) == 0
+    assert sp.expand(window.state - D * V - (C - 1) * (K + V + 1)) == 0
     assert sp.expand(cost(rule(window=4, weights="token")).state - window.state) == C - 1
     ridge = {"view": "ftrl", "global": {"l2": 0.5}}
     exact = cost(rule(bias="l2", window="all", retention=ridge, optimizer="exact"))

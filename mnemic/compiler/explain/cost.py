@@ -96,7 +96,7 @@ def _plain_size(rule: Rule) -> Any:
         case Polynomial(degree=p):
             return sp.expand_func(sp.binomial(K + p, p))
         case Taylor(order=order):
-            return sum((K**i for i in range(order + 1)), sp.Integer(0))
+            return sp.expand_func(sp.binomial(K + order, order))
         case Dpfp(nu=nu):
             return 2 * nu * K
         case Cosine():

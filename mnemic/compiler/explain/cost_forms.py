@@ -6,6 +6,7 @@ import sympy as sp
 from sympy.codegen.cfunctions import log2
 
 from mnemic.compiler.explain.cost_kernels import kept_decoding, kept_state, kept_training
+from mnemic.compiler.network import Matrix
 from mnemic.compiler.rule import Moments, Rule
 from mnemic.dsl.memory import Glu, Mlp
 
@@ -17,7 +18,7 @@ ZERO = sp.Integer(0)
 
 def state_size(rule: Rule) -> Any:
     """Numbers carried from one token to the next."""
-    if rule.kernels is not None:
+    if rule.kernels is not None and not rule.layered:
         return kept_state(rule)
     if rule.fit is not None:
         count = C - 1 if rule.window > 1 else T
@@ -26,14 +27,33 @@ def state_size(rule: Rule) -> Any:
         return count * each + factor
     if rule.moments is not None:
         return D**2 + D * V
+    tail = (C - 1) * (K + V + 1 + int(rule.gamma == "token")) if rule.window > 1 else 0
+    if rule.layered:
+        keys = ZERO if rule.kernels is None else T * K
+        return sum((_carried(rule, one) for one in rule.network.matrices), keys) + tail
     memory = matrix(rule)
     copies = 1 + (rule.momentum is not None) + (rule.anchor > 1 and not rule.error.constant)
-    tail = (C - 1) * (K + V + int(rule.gamma == "token")) if rule.window > 1 else 0
     spec = rule.problem.spec
     normaliser = {"none": 0, "sum": D, "max1": D + 1}[spec.readout.normalizer]
     slots = K * D if slotted(rule) else 0
     copies = copies * buckets(rule)
     return copies * memory + tail + normaliser + slots + (K if rule.phase else 0)
+
+
+def _carried(rule: Rule, one: Matrix) -> Any:
+    """W; S where there is momentum or steps gather; W as it is held and at the anchor; norms.
+
+    A matrix behind a kernel is T rows, one a kept key.
+    """
+    sides = {"v": V, "D": D, **{name: sp.nsimplify(w) * V for name, w in rule.network.widths}}
+    behind = rule.kernels is not None and rule.network.sees_features(one.name)
+    rows, columns = sides[one.rows], T if behind else sides[one.columns]
+    held = one.every > 1
+    anchor = rule.problem.spec.readout.memory == "anchor"
+    sees = len(rule.network.matrices) > 1 or not rule.error.constant or anchor
+    copies = 1 + (rule.momentum is not None or held) + held + (rule.anchor > one.every and sees)
+    norms = {"none": ZERO, "rows": rows, "columns": columns}[rule.applied.normalize]
+    return copies * rows * columns + norms
 
 
 def buckets(rule: Rule) -> Any:
