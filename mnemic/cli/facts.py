@@ -46,7 +46,7 @@ def warned(spec: Spec) -> tuple[str, ...]:
 def facts(spec: Spec) -> Facts:
     """Class, forms, costs and warnings of a spec's rule."""
     from mnemic.compiler.explain.cost import cost
-    from mnemic.compiler.explain.stability import warnings
+    from mnemic.compiler.explain.explanation import warned as warnings_of
 
     rule = pipeline.derive(spec)
     known = cost(rule)
@@ -57,7 +57,7 @@ def facts(spec: Spec) -> Facts:
         "missing": structure.missing,
         "state": str(known.state),
         "costs": known.evaluate(**HEAD),
-        "warnings": list(warnings(rule)),
+        "warnings": list(warnings_of(rule)),
     }
 
 

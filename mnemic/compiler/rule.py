@@ -7,6 +7,9 @@ A_t = decay ∘ A_{t−1} + gain·S_t       W_t = link(A_t)       y_t = W_t φ(q
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.kernels import Kernels
 from mnemic.compiler.network import Network
@@ -100,12 +103,14 @@ class Fit:
     """A regression over the kept pairs, solved anew at every query.
 
     ``mean``: y = Σ w v / Σ w. ``linear``: the intercept at q of a weighted ridge regression,
-    ``ridge`` on the slope. ``interpolation``: Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q).
+    ``ridge`` on the slope. ``interpolation``: Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q). With a ``carry``,
+    one coordinate of a vector c, every token first moves the kept keys, k̃ ← (I − η c cᵀ) k̃.
     """
 
     kind: Literal["mean", "linear", "interpolation"]
     similarity: Similarity
     ridge: Any
+    carry: Any | None = None
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,12 @@ class Rule:
     def layered(self) -> bool:
         """Whether it takes more than one linear memory's forms: layers, O, intervals or norms."""
         return layered(self.network, self.applied)
+
+    @property
+    def weight(self) -> Any:
+        """γ of a window of one, where the rate stands outside of O and cannot hold it."""
+        apart = self.applied.outside and self.gamma == "token" and self.window == 1
+        return sym.coefficient("gamma") if apart else sp.Integer(1)
 
     @property
     def intervals(self) -> tuple[int, ...]:

@@ -1,6 +1,8 @@
 """A memory behind a kernel: rows of weights over their sums, and rows kept with their keys.
 
-n counts kept pairs; a row's coefficients are how much of each pair's row is left.
+n counts kept pairs; a row's coefficients are how much of each pair's row is left. Exponentials are
+taken relative to the largest weight of their row. A pair of which less than ``TINY`` is left is
+gone, so that decays may be as strong as they like while logits differ by no more than 69.
 """
 
 from typing import Any

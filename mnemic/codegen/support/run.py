@@ -133,14 +133,23 @@ class Run:
         rows["live"] = live
         named = ["k", "v", *self.signature.keys, "live"]
         named += ["gamma"] if self.signature.token_weights else []
+        carried = {s.name for s in self.signature.states}
         for name in named:
             x = rows[name]
-            tail = self.given.get(f"{name}_tail")
-            if tail is None:
-                tail = x.new_zeros(self.batch, self.heads, width - 1, *x.shape[3:])
+            tail = self._tail(name, x, width - 1)
             rows[name] = torch.cat([tail.transpose(1, 2).to(x), x], 1)
-            self.tails[f"{name}_tail"] = rows[name][:, self.tokens :].transpose(1, 2)
+            if f"{name}_tail" in carried:
+                self.tails[f"{name}_tail"] = rows[name][:, self.tokens :].transpose(1, 2)
         return rows
+
+    def _tail(self, name: str, x: Tensor, count: int) -> Tensor:
+        """The last tokens' x, [B, H, c − 1, …]: of kept keys, or carried for the window alone."""
+        found = self.given.get("K" if name == "k" and self.signature.keeps_keys else f"{name}_tail")
+        if found is None:
+            return x.new_zeros(self.batch, self.heads, count, *x.shape[3:])
+        found = found[:, :, max(0, found.shape[2] - count) :]
+        missing = count - found.shape[2]  # a document that is shorter than the window
+        return torch.nn.functional.pad(found, (*[0, 0] * (found.ndim - 3), missing, 0))
 
     def _stepped(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         """Several steps a token as rows of their own; a decay acts before the first."""
@@ -269,7 +278,7 @@ class Run:
 
     def _read_state(self, name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
         if self.signature.levels and given.ndim == 5:
-            given = levels.trimmed(given, shape[1])
+            given = given[:, :, : shape[1]]
         if given.numel() != math.prod(shape):
             shown = f"{list(given.shape)}, expected {self._outer_shape(shape)}"
             raise fail(self.signature, f"initial_state['{name}']: read shape {shown}")
@@ -328,6 +337,8 @@ class Run:
     def result(self) -> tuple[Tensor, States]:
         """The output and the final state."""
         states = self._states()
+        if self.signature.levels:
+            states = levels.with_tokens(states, self.position)
         form = self._chosen()
         if self.tokens == 0:
             out = self.like.new_zeros(self.batch, 0, self.heads, self.like.shape[-1])

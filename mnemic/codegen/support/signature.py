@@ -112,3 +112,8 @@ class Signature:
     """D as an expression of d = d_k."""
     span: int = 0
     """The window c of kept pairs, of which c − 1 are carried; 0 keeps them all."""
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether every key is kept, behind a kernel: ``K``."""
+        return any(s.name == "K" and s.kept for s in self.states)

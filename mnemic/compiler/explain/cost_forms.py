@@ -6,13 +6,10 @@ import sympy as sp
 from sympy.codegen.cfunctions import log2
 
 from mnemic.compiler.explain.cost_kernels import kept_decoding, kept_state, kept_training
-from mnemic.compiler.network import Matrix
+from mnemic.compiler.explain.cost_layers import layered_decode, layered_state, layered_train
+from mnemic.compiler.explain.cost_symbols import B, C, D, K, N, S, T, V
 from mnemic.compiler.rule import Moments, Rule
-from mnemic.dsl.memory import Glu, Mlp
 
-T, K, V, D, B, C, M, S = sp.symbols("T d_k d_v D b c m s", positive=True)
-N = sp.Symbol("n", positive=True, integer=True)  # not the norm n of a loss
-"""Length, key, value and feature sizes, chunk, window, steps, hidden width, bytes a number."""
 ZERO = sp.Integer(0)
 
 
@@ -27,12 +24,12 @@ def state_size(rule: Rule) -> Any:
         return count * each + factor
     if rule.moments is not None:
         return D**2 + D * V
-    tail = (C - 1) * (K + V + 1 + int(rule.gamma == "token")) if rule.window > 1 else 0
+    tail = (C - 1) * (K + V + int(rule.gamma == "token")) if rule.window > 1 else 0
     if rule.layered:
-        keys = ZERO if rule.kernels is None else T * K
-        return sum((_carried(rule, one) for one in rule.network.matrices), keys) + tail
+        return layered_state(rule) + tail
     memory = matrix(rule)
-    copies = 1 + (rule.momentum is not None) + (rule.anchor > 1 and not rule.error.constant)
+    sees = not (rule.error.constant and rule.network.linear)
+    copies = 1 + (rule.momentum is not None) + (rule.anchor > 1 and sees)
     spec = rule.problem.spec
     normaliser = {"none": 0, "sum": D, "max1": D + 1}[spec.readout.normalizer]
     slots = K * D if slotted(rule) else 0
@@ -40,20 +37,11 @@ def state_size(rule: Rule) -> Any:
     return copies * memory + tail + normaliser + slots + (K if rule.phase else 0)
 
 
-def _carried(rule: Rule, one: Matrix) -> Any:
-    """W; S where there is momentum or steps gather; W as it is held and at the anchor; norms.
-
-    A matrix behind a kernel is T rows, one a kept key.
-    """
-    sides = {"v": V, "D": D, **{name: sp.nsimplify(w) * V for name, w in rule.network.widths}}
-    behind = rule.kernels is not None and rule.network.sees_features(one.name)
-    rows, columns = sides[one.rows], T if behind else sides[one.columns]
-    held = one.every > 1
-    anchor = rule.problem.spec.readout.memory == "anchor"
-    sees = len(rule.network.matrices) > 1 or not rule.error.constant or anchor
-    copies = 1 + (rule.momentum is not None or held) + held + (rule.anchor > one.every and sees)
-    norms = {"none": ZERO, "rows": rows, "columns": columns}[rule.applied.normalize]
-    return copies * rows * columns + norms
+def moved_keys(rule: Rule) -> Any:
+    """Numbers of the kept keys that a token moves."""
+    if rule.fit is None or rule.fit.carry is None:
+        return ZERO
+    return K * (C - 1 if rule.window > 1 else T)
 
 
 def buckets(rule: Rule) -> Any:
@@ -62,13 +50,7 @@ def buckets(rule: Rule) -> Any:
 
 
 def matrix(rule: Rule) -> Any:
-    """Numbers of one memory: W, the vector of a diagonal memory, or the layers of a deep one."""
-    memory = rule.problem.spec.memory
-    match memory:
-        case Glu():
-            return M * (2 * D + V)
-        case Mlp(depth=depth) if depth > 1:
-            return M * (D + V) + (depth - 2) * M**2
+    """Numbers of one memory: W, or the vector of a diagonal memory."""
     return D if rule.diagonal else D * V
 
 
@@ -77,26 +59,21 @@ def slotted(rule: Rule) -> bool:
     return bool(getattr(rule.problem.spec.memory, "slots", None))
 
 
-def deep(rule: Rule) -> bool:
-    """Whether the memory has more than one layer."""
-    memory = rule.problem.spec.memory
-    return isinstance(memory, Glu) or (isinstance(memory, Mlp) and memory.depth > 1)
-
-
 def train(rule: Rule) -> tuple[Any, Any]:
     """Forward FLOPs a token, and the bytes moved beyond q, k, v and y."""
     kind = rule.structure.kind
     if kind == "nonparametric":
         return _fitted(rule), ZERO
     if rule.kernels is not None:
-        return kept_training(rule), ZERO
+        flops = layered_train(rule) if rule.layered else kept_training(rule)
+        return flops, ZERO
     states = S * state_size(rule) / B
     if rule.moments is not None:
         return _second_order(rule), states
     if kind == "sequential":
         return decode_flops(rule), ZERO
-    if deep(rule):
-        return _deep(rule), states
+    if rule.layered:
+        return layered_train(rule), states
     flops = _chunked(rule)
     if rule.levels:
         flops += _every_bucket(rule)
@@ -117,13 +94,23 @@ def _fitted(rule: Rule) -> Any:
     assert rule.fit is not None
     if rule.fit.kind == "interpolation":
         return 2 * T * K + 2 * T * V + T**2 + T**2 / 3
-    once = _attention(rule)
+    once = _attention(rule) + _moves(rule)
     if rule.fit.kind == "mean":
         return once
-    product = once.subs({K: 2 * K, V: 0})
+    product = _attention(rule).subs({K: 2 * K, V: 0})
     if steps := _iterations(rule):
         return 2 * once + steps * product
     return 2 * once + K * product / 2 + sp.Rational(2, 3) * K**3
+
+
+def _moves(rule: Rule) -> Any:
+    """Kept keys that move: W Kᵀ, its triangular solve, what it takes from Q Kᵀ, and a matrix for
+    each block in between."""
+    assert rule.fit is not None
+    if rule.fit.carry is None:
+        return ZERO
+    seen = 2 * C if rule.window > 1 else T
+    return seen * (K + 2 * B + K**2 / B)
 
 
 def _attention(rule: Rule) -> Any:
@@ -157,16 +144,6 @@ def _link(rule: Rule) -> Any:
     return ZERO if rule.retained.link.identity else 4 * matrix(rule)
 
 
-def _deep(rule: Rule) -> Any:
-    """The dual form of a two-layer memory with gradients at the anchor."""
-    newton = ZERO
-    if rule.problem.spec.optimizer.method == "muon":
-        size = sp.Min(M, V)
-        steps = 4 * rule.problem.spec.optimizer.ns_steps
-        newton = (steps * size**2 * sp.Max(M, V) + steps * size**3 / 2) / B
-    return 6 * M * (K + V) + 2 * M * V + 2 * B * (K + 2 * M + V) + newton
-
-
 def _second_order(rule: Rule) -> Any:
     assert rule.moments is not None
     moments = rule.moments
@@ -182,16 +159,16 @@ def decode_flops(rule: Rule) -> Any:
     """FLOPs of one token of the recurrence."""
     if rule.fit is not None:
         return _decoded(rule)
-    if rule.kernels is not None:
+    if rule.kernels is not None and not rule.layered:
         return kept_decoding(rule)
     whole = matrix(rule)
     if rule.moments is not None:
         solve = N * 2 * D**2 if rule.moments.steps else _solve_once(rule.moments)
         return solve + 2 * D**2 + 4 * D * V + 2 * D * V
+    if rule.layered:
+        return N * layered_decode(rule)
     keys = C if rule.window > 1 else N
     each = 2 * whole if rule.error.constant else 4 * whole
-    if deep(rule):
-        each = 6 * whole
     decay = whole if rule.decay != 1 or rule.row_decay != 1 else ZERO
     momentum = 2 * whole if rule.momentum is not None else ZERO
     flops = keys * each + 2 * whole + decay + momentum + _link(rule)
@@ -205,10 +182,11 @@ def _decoded(rule: Rule) -> Any:
     count = C if rule.window > 1 else T
     if rule.fit.kind == "interpolation":
         return 2 * T**2 + 4 * T * K + 4 * T * V
+    moves = 4 * moved_keys(rule)
     once = 2 * count * (K + V)
     if rule.fit.kind == "mean":
-        return once
-    return 2 * once + 2 * count * K**2 + sp.Rational(2, 3) * K**3
+        return once + moves
+    return moves + 2 * once + 2 * count * K**2 + sp.Rational(2, 3) * K**3
 
 
 def _solve_once(moments: Moments) -> Any:

@@ -17,7 +17,7 @@ def kept_state(rule: Rule) -> Any:
     if rule.kernels is not None and rule.kernels.normalised:
         shares = int(rule.decay != 1 or rule.momentum is not None) + _anchored(rule)
         shares += rule.momentum is not None
-    tail = (C - 1) * (K + V + int(rule.gamma == "token")) if rule.window > 1 else 0
+    tail = (C - 1) * (V + int(rule.gamma == "token")) if rule.window > 1 else 0
     return N * T * (K + matrices * V + shares) + tail
 
 
