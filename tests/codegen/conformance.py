@@ -449,11 +449,27 @@ def _as_columns(states: Tensors, scale: Tensor) -> Tensors:
     return found
 
 
+def _layers_behind_a_kernel(states: Tensors) -> Tensors:
+    """The same where the layer that sees the keys keeps rows, and the others are matrices."""
+    behind = {n[1:] for n in states if n[0] == "U" and n[1:].isdigit()}
+    found = {n: states[n] for n in ("K", "position")}
+    for name, x in states.items():
+        role = name.rstrip("0123456789")
+        if role in ("W", "U", "S", "anchor") and name != role:
+            tag = name.removeprefix(role)
+            found["W" + tag if role == "U" else name] = x.mT if tag in behind else x
+    if "v_tail" in states:
+        found["tail.value"] = states["v_tail"].movedim(1, 2)[..., None]
+    return found
+
+
 def as_interpreted(states: Tensors) -> Tensors:
     """The operator's states in the interpreter's names and units, those that both have."""
     scale = torch.exp(states["m"]) if "m" in states else torch.ones(())
     if {"K", "U"} <= states.keys():
         return _as_columns(states, scale)
+    if any(n[0] == "U" and n[1:].isdigit() for n in states):
+        return _layers_behind_a_kernel(states)
     found: Tensors = {}
     for name in ("W", "A", "S", "anchor"):
         if name in states:

@@ -16,7 +16,14 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.interpret_inputs import Inputs
-from mnemic.compiler.oracle.interpret_run import Named, named_tail, pair_of, tail_of
+from mnemic.compiler.oracle.interpret_run import (
+    Named,
+    grown,
+    named_tail,
+    pair_of,
+    tail_of,
+    widened,
+)
 from mnemic.compiler.oracle.interpret_step import Pairs, Values, chosen, sizes
 from mnemic.compiler.oracle.reference_links import apply_link, from_dual
 from mnemic.compiler.oracle.reference_network import (
@@ -64,7 +71,7 @@ def recurrence(
         field = "anchor" if which == "anchor" else "memory"
         memories.append(_matrices(rule, read[which], field))
         state = new
-    return memories, _named(rule, state)
+    return memories, _named(rule, state, inputs.keyed.kept)
 
 
 def read(rule: Rule, memory: Mapping[str, Tensor], key: Tensor, raw: Tensor) -> Tensor:
@@ -134,7 +141,8 @@ def _gradient(
         y = known[rule.network.output]
         here = {**values, sym.y: y, sym.v: value, **sizes(y - value, pairs.square[:, i])}
         error = evaluate(rule.error.signal, here) + 0 * y
-        for name, x in gradients(rule.network, seen, known, error).items():
+        written = pairs.write[:, i].mT
+        for name, x in gradients(rule.network, seen, known, error, written).items():
             total[name] = total[name] + weight * pairs.gamma[:, i] * x
     return total
 
@@ -202,23 +210,34 @@ def _link(rule: Rule, matrix: Matrix) -> Link:
 
 def _first(rule: Rule, inputs: Inputs, start: Named, params: Mapping[str, Tensor]) -> State:
     """The state before the first token: given, or W_0 = link(A_0), or a dual of zero."""
-    layers = []
-    for matrix in rule.network.matrices:
-        layers.append(_layer(rule, matrix, inputs, start, params.get(matrix.name)))
+    if rule.kernels is not None:
+        start = grown(start, inputs.keyed.predict.shape[-1])
+    duals = {m.name: _dual(rule, m, inputs, params) for m in rule.network.matrices}
+    layers = [_layer(rule, m, inputs, start, duals[m.name]) for m in rule.network.matrices]
     return State(tuple(layers), tail_of(rule, inputs, start))
 
 
+def _dual(rule: Rule, matrix: Matrix, inputs: Inputs, params: Mapping[str, Tensor]) -> Tensor:
+    """A_0: given, or zero where there is one matrix, or one behind a kernel."""
+    key, value = inputs.keyed.predict[:, 0, 0], inputs.keyed.value[:, 0, 0]
+    if matrix.name in params:
+        given = params[matrix.name].double()
+        return given.expand(key.shape[0], *given.shape)
+    if len(rule.network.matrices) == 1:
+        return torch.zeros_like(value * key)
+    if rule.kernels is None or matrix.columns != "D":
+        raise ValueError(f"params: missing {matrix.name}")
+    outer = next((m.name for m in rule.network.matrices if m.columns == matrix.rows), None)
+    rows = value.shape[-2] if outer is None else params[outer].shape[-1]
+    return torch.zeros(*key.shape[:2], rows, key.shape[-1], dtype=torch.float64)
+
+
 def _layer(
-    rule: Rule, matrix: Matrix, inputs: Inputs, start: Named, given: Tensor | None
+    rule: Rule, matrix: Matrix, inputs: Inputs, start: Named, first: Tensor
 ) -> Layer:  # fmt: skip
     tag, retained, values = matrix.name.removeprefix("W"), rule.retained, inputs.at(0, 0)
-    key, value = inputs.keyed.predict[:, 0, 0], inputs.keyed.value[:, 0, 0]
-    if given is None:
-        if len(rule.network.matrices) > 1:
-            raise ValueError(f"params: missing {matrix.name}")
-        first = torch.zeros_like(value * key)
-    else:
-        first = given.double().expand(key.shape[0], *given.shape)
+    if rule.kernels is not None and matrix.columns == "D":
+        start = {n: widened(x, first.shape[-1]) if n.endswith(tag) else x for n, x in start.items()}
     own = f"W{tag}" in start and retained.mode == "dual" and retained.link.identity
     dual = start[f"W{tag}"] if own else start.get(f"A{tag}", first)
     prox = retained.mode == "prox"
@@ -238,7 +257,7 @@ def _layer(
     return Layer(dual, memory, start.get(f"S{tag}", zero), anchor, norms)
 
 
-def _named(rule: Rule, state: State) -> dict[str, Any]:
+def _named(rule: Rule, state: State, kept: Tensor | None) -> dict[str, Any]:
     """By the names that ``interpret`` documents, only what the rule needs."""
     own = rule.retained.mode == "dual" and rule.retained.link.identity
     found: dict[str, Any] = {}
@@ -255,4 +274,6 @@ def _named(rule: Rule, state: State) -> dict[str, Any]:
             found[f"anchor{tag}"] = layer.anchor
         if rule.applied.normalize != "none":
             found[f"norms{tag}"] = layer.norms.flatten(-2)
+    if kept is not None:
+        found["K"] = kept
     return {**found, **named_tail(rule, state.tail)}

@@ -99,7 +99,7 @@ def _first(rule: Rule, inputs: Inputs, start: Named) -> State:
     keyed, values, retained = inputs.keyed, inputs.at(0, 0), rule.retained
     shape = (keyed.value[:, 0, 0] * keyed.write[:, 0, 0]).shape
     zeros = torch.zeros(shape, dtype=torch.float64)
-    start = _grown(start, shape[-1]) if rule.kernels is not None else start
+    start = grown(start, shape[-1]) if rule.kernels is not None else start
     memory, dual = start.get("W"), start.get("A")
     if memory is None and dual is None:
         memory = rest(retained, shape, values)
@@ -118,15 +118,16 @@ def _first(rule: Rule, inputs: Inputs, start: Named) -> State:
     return State(dual, memory, start.get("S", zeros), anchor, tail, counts)
 
 
-def _grown(start: Named, columns: int) -> Named:
+def grown(start: Named, columns: int) -> Named:
     """A state with a column of zeros for each pair that is not kept yet."""
     names = ("W", "A", "S", "anchor", "shares", "S_shares", "anchor_shares")
     wide = {n: x for n, x in start.items() if n in names or n.startswith("tail.")}
-    zeros = (
-        torch.nn.functional.pad(x, (0, columns - x.shape[-1] if x.shape[-1] > 1 else 0))
-        for x in wide.values()
-    )
-    return {**start, **dict(zip(wide, zeros, strict=True))}
+    return {**start, **{n: widened(x, columns) for n, x in wide.items()}}
+
+
+def widened(x: Tensor, columns: int) -> Tensor:
+    """Zeros on the right, but for what is one column by itself."""
+    return torch.nn.functional.pad(x, (0, columns - x.shape[-1] if x.shape[-1] > 1 else 0))
 
 
 def _first_counts(rule: Rule, zeros: Tensor, start: Named) -> Counts | None:

@@ -40,13 +40,17 @@ def forward(
 
 
 def gradients(
-    network: Network, matrices: Tensors, known: Tensors, error: Tensor
+    network: Network, matrices: Tensors, known: Tensors, error: Tensor, written: Tensor
 ) -> dict[str, Tensor]:
-    """δ aᵀ for every matrix, e = ∂ℓ/∂ŷ given."""
+    """δ aᵀ for every matrix, e = ∂ℓ/∂ŷ given; ``written`` is φ(k) where it is written.
+
+    (Behind a kernel that is the pair's column, where ``known`` has κ of every pair.)
+    """
     found = {**known, ERROR: error}
     for node in network.backward.nodes:
         found[node.name] = _node(node, matrices, found)
     pairs = network.backward.outer.items()
+    found[FEATURES] = written
     return {name: found[rows] @ found[keys].mT for name, (rows, keys) in pairs}
 
 

@@ -82,8 +82,9 @@ def _matrices(rule: Rule, rows: int, columns: int) -> list[tuple[str, int, int]]
     """Names and sizes of matrices, hidden widths being four; none where one starts at zero."""
     if len(rule.network.matrices) < 2:
         return []
-    known = {"v": rows, "D": columns}
-    return [(m.name, known.get(m.rows, 4), known.get(m.columns, 4)) for m in rule.network.matrices]
+    known, found = {"v": rows, "D": columns}, rule.network.matrices
+    drawn = [m for m in found if rule.kernels is None or m.columns != "D"]  # kept keys start empty
+    return [(m.name, known.get(m.rows, 4), known.get(m.columns, 4)) for m in drawn]
 
 
 def feature_size(rule: Rule, size: int) -> int:
