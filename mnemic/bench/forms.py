@@ -1,18 +1,43 @@
-"""A spec's chunk form against its token by token form."""
+"""A spec's chunk form against its token by token form, on the arguments of a layer's start."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from mnemic.bench.report import Figure
-from mnemic.bench.subject import Subject, ratio
+from mnemic.bench.subject import SIZES, Subject
+from mnemic.compiler.oracle.samples import Sizes
+from mnemic.pipeline import Compiled, compile
+
+WAYS = ("forward", "forward+backward")
 
 
 def figures(name: str) -> Iterator[Figure | str]:
     """Forward, and forward with backward."""
-    subject = Subject.named(name)
-    forms = subject.compiled.operator.forms
-    if "chunk" not in forms:
-        yield f"{name} has no chunk form: {subject.compiled.rule.structure.reason}"
-        return
+    found = measured(compile(name), SIZES.length)
+    yield from told(name, found)
+    if "reason" in found:
+        yield f"{name} has no chunk form: {found['reason']}"
+
+
+def measured(compiled: Compiled, length: int) -> dict[str, Any]:
+    """Seconds of each form by way; ``reason`` in their place where there is no chunk form.
+
+    Raises:
+        CheckFailed: the forms do not agree.
+    """
+    if "chunk" not in compiled.operator.forms:
+        return {"reason": compiled.rule.structure.reason}
+    sizes = Sizes(1, length, SIZES.heads, SIZES.key, SIZES.value)
+    subject = Subject(compiled, sizes, started=True)
     runs = {form: subject.form(form) for form in ("chunk", "recurrent")}
-    yield ratio(f"{name}, chunk over token by token, forward", subject.forward(runs))
-    yield ratio(f"{name}, chunk over token by token, forward+backward", subject.both(runs))
+    return dict(zip(WAYS, (subject.forward(runs), subject.both(runs)), strict=True))
+
+
+def told(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
+    """How many times faster the chunk form is."""
+    for way in WAYS:
+        if way in found:
+            chunk, recurrent = found[way]["chunk"], found[way]["recurrent"]
+            detail = f"chunk {chunk * 1e3:.1f} ms, recurrent {recurrent * 1e3:.1f} ms"
+            what = f"{name}, chunk over token by token, {way}"
+            yield Figure(what, recurrent / chunk, "x", detail)

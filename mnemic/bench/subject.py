@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mnemic.bench.report import Figure
+from mnemic.bench.started import arguments
+from mnemic.bench.text import embedded, text
 from mnemic.bench.timing import side_by_side
 from mnemic.compiler.oracle.samples import Sizes, draw
 from mnemic.errors import CheckFailed
@@ -22,10 +25,11 @@ Run = Callable[..., Tensor]
 
 @dataclass(frozen=True)
 class Subject:
-    """A compiled rule and float32 arguments for it."""
+    """A compiled rule and float32 arguments: random, or (``started``) those of a layer's start."""
 
     compiled: Compiled
     sizes: Sizes = SIZES
+    started: bool = False
 
     @classmethod
     def named(cls, name: str, sizes: Sizes = SIZES) -> "Subject":
@@ -34,7 +38,11 @@ class Subject:
 
     @cached_property
     def arguments(self) -> dict[str, Tensor]:
-        """q, k, v and the coefficients."""
+        """q, k, v, the coefficients, and the parameters of a deep memory."""
+        if self.started:
+            x = embedded(text(self.sizes.length), self.sizes.heads * self.sizes.value)
+            given, params = arguments(self.compiled, x, heads=self.sizes.heads)
+            return {name: t.float().contiguous() for name, t in {**given, **params}.items()}
         sample = draw(self.compiled.rule, self.sizes)
         found = {"q": sample.q, "k": sample.k, "v": sample.v, **sample.coefficients}
         return {name: x.float().contiguous() for name, x in found.items()}
@@ -47,8 +55,12 @@ class Subject:
     def form(self, form: str) -> Run:
         """The operator in one form, as a function of the arguments."""
 
+        names = [p.name for p in self.compiled.operator.signature.params]
+
         def run(**arguments: Tensor) -> Tensor:
-            out: Tensor = self.compiled(**arguments, form=form)[0]
+            params = {name: arguments.pop(name) for name in names if name in arguments}
+            options: dict[str, Any] = {"params": params} if params else {}
+            out: Tensor = self.compiled(**arguments, **options, form=form)[0]
             return out
 
         return run

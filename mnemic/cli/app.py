@@ -16,6 +16,7 @@ from mnemic.cli.doctor import doctor
 from mnemic.cli.guard import guarded
 from mnemic.cli.list import list_
 from mnemic.cli.schema import schema
+from mnemic.cli.tasks import tasks
 from mnemic.cli.train import train
 
 ABOUT = """A compiler for memory: from a short spec to a derived, checked, running layer.
@@ -29,12 +30,19 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
     diff: ("mnemic diff deltanet gated-deltanet",),
     list_: ("mnemic list", "mnemic list --family affine --json"),
     schema: ("mnemic schema -o mnemic.schema.json",),
+    tasks: ("mnemic tasks", "mnemic tasks swaps", "mnemic tasks recall --rung published --json"),
     train: (
         "mnemic train gated-deltanet --task mqar",
+        "mnemic train gated-deltanet --task fuzzy-recall --rung tiny",
         "mnemic train mine.yaml --task mqar --task-option pairs=16 --task-option length=128",
         "mnemic train gated-deltanet --task mqar --resume",
     ),
-    bench: ("mnemic bench", "mnemic bench gla rwkv7 --json"),
+    bench: (
+        "mnemic bench",
+        "mnemic bench forms titans atlas",
+        "mnemic bench decode gated-deltanet --json",
+        "mnemic bench long -o long.json",
+    ),
     doctor: ("mnemic doctor",),
 }
 

@@ -19,6 +19,14 @@ def complete_task(incomplete: str) -> list[str]:
     return [name for name in tasks.names() if name.startswith(incomplete)]
 
 
+def complete_any_task(incomplete: str) -> list[str]:
+    """Names of all tasks, those of the memory alone too, for the shell's completion."""
+    from mnemic.search import tasks
+
+    every = (*tasks.names(), *tasks.memory_names())
+    return [name for name in every if name.startswith(incomplete)]
+
+
 SpecArgument = Annotated[
     str,
     typer.Argument(

@@ -1,36 +1,99 @@
-"""``mnemic bench``: speed and memory of compiled rules on this machine."""
+"""``mnemic bench``: speed, memory and long runs of compiled rules on this machine."""
 
-from typing import Annotated
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mnemic.cli.arguments import AsJson, complete_name
-from mnemic.cli.output import console, echo, print_json
+from mnemic.cli.output import console, echo, print_json, to_stderr
+from mnemic.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.status import Status
+
+    from mnemic.bench.report import Report
 
 Specs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="SPEC",
-        help="Specs to time, chunk form against token by token; the standard set if left out.",
+        metavar="[forms|decode|long] SPEC",
+        help="What is measured, and specs (all that compile, if left out); with specs alone "
+        "forms, with nothing the standard set.",
         autocompletion=complete_name,
     ),
 ]
+Length = Annotated[
+    int | None,
+    typer.Option("--length", min=1024, help="Tokens (1024 for forms, 16384 and 65536).",
+                 show_default=False),
+]  # fmt: skip
+Out = Annotated[
+    Path | None,
+    typer.Option("-o", "--out", help="Keep results in a JSON file, and go on where it ends."),
+]
+Again = Annotated[bool, typer.Option("--again", help="Measure anew what the file holds.")]
+
+SUITES = ("forms", "decode", "long")
 
 
-def bench(specs: Specs = None, as_json: AsJson = False) -> None:
+def bench(
+    specs: Specs = None,
+    as_json: AsJson = False,
+    length: Length = None,
+    out: Out = None,
+    again: Again = False,
+) -> None:
     """Time compiled rules side by side with references: one process, one thread, best of several.
+
+    `forms` times the chunk form against token by token; `decode` tokens one by one after short and
+    long contexts, and the bytes of the state; `long` runs 65536 tokens of text with the
+    coefficients of a layer's start in float32 and bfloat16 against float64, and fails (exit code
+    4) on infinities, NaN, and errors that grow.
 
     JSON: {"setting", "figures": [{"what", "value", "unit", "goal", "met", "detail"}, ...],
     "notes": [...]}.
     """
-    from mnemic.bench import run, setting
-
+    words = tuple(specs or ())
+    suite = words[0] if words and words[0] in SUITES else ""
+    if not suite and (length or out or again):
+        raise UsageError("--length, --out and --again go with forms, decode or long")
     with console(stderr=True).status("timing") as status:
-        report = run(tuple(specs or ()), lambda what: status.update(f"timing {what}"))
+        told = _progress(status, out is not None)
+        if suite:
+            from mnemic.bench import suites
+
+            asked = suites.Asked(words[1:], length, out, again)
+            report, setting = suites.run(suite, asked, told), suites.setting(suite, length)
+        else:
+            from mnemic import bench as standard
+
+            report, setting = standard.run(words, told), standard.setting()
+    _show(report, setting, as_json=as_json)
+    failed = [f.what for f in report.figures if f.met is False]
+    if suite == "long" and failed:
+        raise CheckFailed(f"bench: {', '.join(failed)} exceeds what rounding explains")
+
+
+def _progress(status: "Status", lines: bool) -> "Callable[[str], None]":
+    """Say what is measured: on the terminal's last line, or a line each for a log."""
+
+    def told(what: str) -> None:
+        status.update(f"measuring {what}")
+        if lines and not sys.stderr.isatty():
+            to_stderr(what)
+
+    return told
+
+
+def _show(report: "Report", setting: str, *, as_json: bool) -> None:
     if as_json:
-        print_json({"setting": setting(), **report.to_json()})
+        print_json({"setting": setting, **report.to_json()})
         return
-    echo(setting())
+    echo(setting)
     console().print(report.table())
     for note in report.notes:
         echo(f"note: {note}")

@@ -1,4 +1,7 @@
-"""``mnemic check``: is a spec valid? Reads and checks it, and imports nothing heavy."""
+"""``mnemic check``: is a spec valid, and what should one hear before training?
+
+Nothing heavy is imported for a spec that was checked before: its warnings are kept on disk.
+"""
 
 from typing import Annotated, Any
 
@@ -6,6 +9,7 @@ import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, SpecArguments
+from mnemic.cli.facts import warned
 from mnemic.cli.output import echo, print_json, tell
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
@@ -19,20 +23,19 @@ AXES = (
 )  # fmt: skip
 SEVEN = AXES[:7]
 
-Derive = Annotated[
-    bool, typer.Option("--derive", help="Derive the rule too: its class, forms and warnings.")
-]
+Derive = Annotated[bool, typer.Option("--derive", help="Print the derived class and forms too.")]
 
 
 def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False) -> None:
-    """Check that specs are valid; print what each one says.
+    """Check that specs are valid; print what each one says, and what speaks against it.
 
     Every error is told at once, with its place, what was read, what is allowed and the nearest
-    match.
+    match. Warnings are no errors: of coefficients outside the stable range, and of rules that are
+    not compiled yet. They come from the derived rule, which is remembered.
 
-    JSON: {"specs": [{"source", "valid", "name", "title", "hash", "axes"}, ...]}; "error" in place
-    of the rest where a spec is not valid; with --derive also "class", "reason", "forms",
-    "warnings".
+    JSON: {"specs": [{"source", "valid", "name", "title", "hash", "axes", "warnings"}, ...]};
+    "error" in place of the rest where a spec is not valid; with --derive also "class", "reason",
+    "forms".
     """
     code, found = 0, []
     for source in specs:
@@ -54,7 +57,8 @@ def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False)
 
 def _checked(source: str, derive: bool) -> dict[str, Any]:
     spec = load(source)
-    return {"source": source, "valid": True, **summary(spec), **_derived(spec, derive)}
+    told = _derived(spec, derive)
+    return {"source": source, "valid": True, **summary(spec), **told, "warnings": [*warned(spec)]}
 
 
 def summary(spec: Spec) -> dict[str, Any]:
@@ -81,12 +85,8 @@ def _plain(spec: Spec, axis: str) -> Any:
 def _derived(spec: Spec, wanted: bool) -> dict[str, Any]:
     if not wanted:
         return {}
-    from mnemic.compiler.explain.stability import warnings
-
-    rule = pipeline.derive(spec)
-    structure = rule.structure
-    told = {"class": structure.kind, "reason": structure.reason, "forms": list(structure.forms)}
-    return {**told, "warnings": list(warnings(rule))}
+    structure = pipeline.derive(spec).structure
+    return {"class": structure.kind, "reason": structure.reason, "forms": list(structure.forms)}
 
 
 def _show(entry: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ def _show(entry: dict[str, Any]) -> None:
     if "class" in entry:
         echo(f"  {'class':<12} {entry['class']}: {entry['reason']}")
         echo(f"  {'forms':<12} {', '.join(entry['forms'])}")
-    for warning in entry.get("warnings", ()):
+    for warning in entry["warnings"]:
         echo(f"  warning: {warning}")
 
 

@@ -23,7 +23,7 @@ def compile_(spec: SpecArgument, output: Output = None, as_json: AsJson = False)
     The folder is new, empty, or an earlier one of mnemic's, and is written whole or not at all.
     Its __init__.py has Layer, an nn.Module on [B, T, dim], and rule, the operator.
 
-    JSON: {"name", "hash", "folder", "module", "files", "seconds"}.
+    JSON: {"name", "hash", "folder", "module", "files", "seconds", "warnings"}.
     """
     began = time.perf_counter()
     compiled = pipeline.compile(spec, output)
@@ -34,11 +34,20 @@ def compile_(spec: SpecArgument, output: Output = None, as_json: AsJson = False)
         "module": f"{compiled.spec.module}.py",
         "files": _files(compiled.folder),
         "seconds": round(time.perf_counter() - began, 3),
+        "warnings": list(_slow(compiled)),
     }
     if as_json:
         print_json(told)
     else:
         _show(told)
+
+
+def _slow(compiled: pipeline.Compiled) -> tuple[str, ...]:
+    """The line on a memory of layers that runs token by token."""
+    from mnemic.compiler.explain.layered_words import pace
+
+    told = pace(compiled.rule)
+    return () if told is None else (told,)
 
 
 def _files(folder: Path) -> list[str]:
@@ -50,3 +59,5 @@ def _show(told: dict[str, Any]) -> None:
     echo(f"{told['name']}: compiled in {told['seconds']:.2f} s to {told['folder']}")
     own = [name for name in told["files"] if "/" not in name]
     echo(f"  {', '.join(own)}, and support/")
+    for line in told["warnings"]:
+        echo(f"  warning: {line}")

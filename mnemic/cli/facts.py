@@ -1,4 +1,4 @@
-"""What `mnemic list` tells of a derived rule, kept on disk by spec and generator."""
+"""What `mnemic list` and `check` tell of a derived rule, kept on disk by spec and generator."""
 
 import json
 import tempfile
@@ -10,6 +10,7 @@ from mnemic import pipeline
 from mnemic.codegen import cache
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec
 
 HEAD = {"d_k": 64, "d_v": 64, "T": 2048}
 """The sizes at which costs are told: one head of 64 channels, 2048 tokens."""
@@ -33,9 +34,19 @@ def gathered(specs: Mapping[str, Spec], told: Callable[[str], None]) -> dict[str
     return found
 
 
+def warned(spec: Spec) -> tuple[str, ...]:
+    """What a user should hear of a spec before training; derived once, then read from disk."""
+    try:
+        (found,) = gathered({spec.name: spec}, lambda name: None).values()
+    except InvalidSpec as refusal:
+        return tuple(f"No rule is derived: {issue.message}." for issue in refusal.issues)
+    return tuple(found["warnings"])
+
+
 def facts(spec: Spec) -> Facts:
-    """Class, forms and costs of a spec's rule."""
+    """Class, forms, costs and warnings of a spec's rule."""
     from mnemic.compiler.explain.cost import cost
+    from mnemic.compiler.explain.explanation import warned as warnings_of
 
     rule = pipeline.derive(spec)
     known = cost(rule)
@@ -46,6 +57,7 @@ def facts(spec: Spec) -> Facts:
         "missing": structure.missing,
         "state": str(known.state),
         "costs": known.evaluate(**HEAD),
+        "warnings": list(warnings_of(rule)),
     }
 
 

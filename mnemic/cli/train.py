@@ -29,7 +29,10 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
 """Options of a task that differ from those of `mnemic.models.train_options.TrainOptions`."""
 
 TaskName = Annotated[
-    str, typer.Option("--task", help="What to learn.", autocompletion=complete_task)
+    str,
+    typer.Option(
+        "--task", help="What to learn: a name, or a Python file.", autocompletion=complete_task
+    ),
 ]
 Steps = Annotated[int | None, typer.Option(help="Batches to learn from.", show_default="1000")]
 Dim = Annotated[int, typer.Option(help="Size of the model's stream.")]
@@ -54,6 +57,9 @@ StopAt = Annotated[
     typer.Option(help="Held-out score at which to stop.", show_default="0.995 for mqar"),
 ]
 Threads = Annotated[int, typer.Option(help="Threads of torch.")]
+Rung = Annotated[
+    str | None, typer.Option("--rung", help="How hard: a rung of the task (mnemic tasks NAME).")
+]
 TaskOptions = Annotated[
     list[str] | None,
     typer.Option("--task-option", metavar="NAME=VALUE", help="An option of the task; repeatable."),
@@ -75,10 +81,13 @@ def train(
     time_limit: TimeLimit = None,
     stop_at: StopAt = None,
     threads: Threads = 1,
+    rung: Rung = None,
     task_option: TaskOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a language model of the spec's layers on a task: mqar (recall) or bytes.
+    """Train a language model of the spec's layers on a task (mnemic tasks lists them).
+
+    Options of the task that are given override those of the rung.
 
     The run's folder gets checkpoint.pt, curve.csv, curve.png and result.json; Ctrl-C saves first,
     and --resume goes on from there bit by bit.
@@ -88,25 +97,26 @@ def train(
     """
     if resume and replace:
         raise UsageError("--resume and --replace exclude one another")
-    learned = configured(task, task_option or [])
+    learned = configured(task, task_option or [], rung)
     chosen = {"steps": steps, "batch": batch, "lr": lr, "stop_at": stop_at}
     options = _options(task, {**chosen, "time_limit": time_limit, "seed": seed, "threads": threads})
     compiled = pipeline.compile(spec)
-    folder = run or Path("runs") / f"{compiled.spec.name}-{task}-{seed}"
+    folder = run or Path("runs") / f"{compiled.spec.name}-{learned.name}-{seed}"
     model = _model(compiled, learned, dim, layers, seed)
     existing: Existing = "resume" if resume else "replace" if replace else "refuse"
     result = _train(compiled, model, learned, options, folder, existing)
     _tell(result, folder, as_json)
 
 
-def configured(name: str, options: list[str]) -> "Task[Any]":
+def configured(name: str, options: list[str], rung: str | None = None) -> "Task[Any]":
     """The task with its options, given as NAME=VALUE."""
     from mnemic.search import tasks
 
-    return tasks.get(name).configure(dict(map(_pair, options)))
+    return tasks.get(name).configure(dict(map(pair, options)), rung)
 
 
-def _pair(text: str) -> tuple[str, object]:
+def pair(text: str) -> tuple[str, object]:
+    """A name and its value, a number where it reads as one."""
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise UsageError(format_issue(Issue("needs NAME=VALUE", "--task-option", read=text)))

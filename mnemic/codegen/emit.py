@@ -179,7 +179,8 @@ def _advance(
     if moves:
         lines.append(f"        {_moved({s: spelled.get(n, n) for s, n in moves.items()})}")
     for closing in phases.closings:
-        renamed = {**spelled, **{n: s for s, n in moves.items()}, **closing.renamed}
+        renamed = {**spelled, **{n: s for s, n in moves.items()}}
+        renamed |= {n: output if s == OUTPUT else s for n, s in closing.renamed.items()}
         lines.append(f"        if closes({index}, {closing.every}):")
         lines += block(plan, closing.statements, 12, numbers, renamed)
         ends = {s: renamed.get(n, n) for s, n in closing.moves.items()}

@@ -11,31 +11,8 @@ from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.block import Block
 from mnemic.dsl.spec import Spec
+from mnemic.dsl.starts import DEFAULTS, OTHERWISE
 from mnemic.errors import InvalidSpec, Issue
-
-Start = float | tuple[float, float] | None
-
-DEFAULTS: dict[str, tuple[str, Start]] = {
-    "alpha": ("sigmoid", (0.97, 0.99)),
-    "beta": ("sigmoid", (0.97, 0.99)),
-    "eta": ("sigmoid", 0.5),
-    "delta": ("softplus", 1.0),
-    "Delta": ("softplus", 0.1),
-    "theta": ("sigmoid", 0.5),
-    "gamma": ("sigmoid", 0.5),
-    "lam": ("sigmoid", 0.02),
-    "l1": ("softplus", 0.01),
-    "l2": ("softplus", 0.01),
-    "phase": ("identity", (0.0, 0.3)),
-    "bonus": ("identity", 1.0),
-    "levels": ("softplus", 1.0),
-    "scale": ("softplus", 1.0),
-    "radius": ("softplus", 1.0),
-}
-"""By name of the coefficient: its activation and where it starts, unless the spec tells. A pair
-is spread over heads and channels, so that they remember for different times."""
-
-OTHERWISE: tuple[str, Start] = ("sigmoid", 0.5)
 
 LAYER = '''
 

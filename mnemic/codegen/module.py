@@ -82,10 +82,10 @@ def _builders(rule: Rule) -> tuple[Build, Build]:
 def start_plan(rule: Rule, token: Plan) -> Plan | None:
     """The memory at a document's start, where it is not zero: link(0), or uniform."""
     states = token.states()
+    if rule.layered and rule.fit is None:
+        return deep.start(rule)
     if rule.moments is not None or rule.fit is not None or rule.kernels is not None:
         return None
-    if rule.layered:
-        return deep.start(rule)
     retained = rule.retained
     if retained.mode == "dual" and "anchor" not in states:
         return None

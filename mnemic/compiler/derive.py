@@ -127,8 +127,9 @@ def _own_rate(problem: Problem) -> Any:
 
 
 def problem_rate(problem: Problem, rate: Any) -> Any:
-    """η, with the token weight γ of a window of one folded in."""
+    """η, with the token weight γ of a window of one folded in, unless O stands between."""
     steps_once = problem.spec.optimizer.method not in ("exact", "batch")  # those weigh pairs
+    steps_once = steps_once and problem.spec.optimizer.rate_at != "outside"
     if steps_once and window_of(problem.spec) == 1 and _gamma(problem) is not None:
         return rate * sym.coefficient("gamma")
     return rate

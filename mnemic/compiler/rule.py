@@ -7,6 +7,9 @@ A_t = decay ∘ A_{t−1} + gain·S_t       W_t = link(A_t)       y_t = W_t φ(q
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.kernels import Kernels
 from mnemic.compiler.network import Network
@@ -178,6 +181,12 @@ class Rule:
     def layered(self) -> bool:
         """Whether it takes more than one linear memory's forms: layers, O, intervals or norms."""
         return layered(self.network, self.applied)
+
+    @property
+    def weight(self) -> Any:
+        """γ of a window of one, where the rate stands outside of O and cannot hold it."""
+        apart = self.applied.outside and self.gamma == "token" and self.window == 1
+        return sym.coefficient("gamma") if apart else sp.Integer(1)
 
     @property
     def intervals(self) -> tuple[int, ...]:

@@ -95,9 +95,28 @@ def tidy(expression: Any) -> Any:
     """Apply the rewrites, and drop derivatives of the kinks (almost everywhere zero)."""
     expression = sp.sympify(expression).replace(sp.DiracDelta, lambda *_: sp.Integer(0))
     expression = expression.replace(sp.Heaviside, lambda z, *_: sp.Piecewise((1, z > 0), (0, True)))
+    expression = expression.replace(_mixed, _apart)
     for pattern, result in REWRITES:
         expression = expression.replace(pattern, result)
     return expression
+
+
+GROWING = (sp.exp, sp.sinh, sp.cosh)
+"""Functions of which a quotient overflows although its value is small."""
+
+
+def _mixed(node: Any) -> bool:
+    """Whether a product has growing factors beside others, which hide them from a pattern."""
+    return bool(node.is_Mul and len({bool(f.has(*GROWING)) for f in node.args}) == 2)
+
+
+def _apart(node: Any) -> Any:
+    """The growing factors of a product rewritten by themselves."""
+    growing = sp.Mul(*(f for f in node.args if f.has(*GROWING)))
+    rest = sp.Mul(*(f for f in node.args if not f.has(*GROWING)))
+    for pattern, result in REWRITES:
+        growing = growing.replace(pattern, result)
+    return rest * growing
 
 
 def simplest(*candidates: Any) -> Any:

@@ -1,5 +1,6 @@
 """Feature maps φ: what a key or query is turned into before the memory sees it."""
 
+import math
 from typing import Literal
 
 from pydantic import Field
@@ -19,6 +20,11 @@ class Features(Family):
     def finite(self) -> bool:
         """Whether φ has finitely many features (a kernel-only map has not)."""
         return True
+
+    @property
+    def largest(self) -> str | None:
+        """The largest ‖φ(x)‖² as an expression in s = ‖x‖², for a map without ``text``."""
+        return None
 
 
 class Identity(Features):
@@ -59,6 +65,11 @@ class Softmax(Features):
 
     kind: Literal["softmax"] = "softmax"
 
+    @property
+    def largest(self) -> str:
+        """1: the weights are positive and sum to one."""
+        return "1"
+
 
 class Polynomial(Features):
     """Monomials of degree ≤ p with φ(x)·φ(y) = Σ_i a_i (x·y)^i (Atlas (5)).
@@ -71,12 +82,27 @@ class Polynomial(Features):
     degree: int = Field(default=2, ge=1, le=8)
     mode: Literal["graded", "power"] = "graded"
 
+    @property
+    def largest(self) -> str:
+        """The kernel at x·x."""
+        return f"s**{self.degree}" if self.mode == "power" else _series(self.degree)
+
 
 class Taylor(Features):
     """The Taylor features of exp: φ(x)·φ(y) = Σ_{i ≤ order} (x·y)^i / i! (Based)."""
 
     kind: Literal["taylor"] = "taylor"
     order: int = Field(default=2, ge=1, le=8)
+
+    @property
+    def largest(self) -> str:
+        """The kernel at x·x."""
+        return _series(self.order)
+
+
+def _series(order: int) -> str:
+    """Σ_i s^i / i! up to an order."""
+    return " + ".join(f"s**{i}/{math.factorial(i)}" for i in range(order + 1))
 
 
 class Cosine(Features):
@@ -85,12 +111,22 @@ class Cosine(Features):
     kind: Literal["cosine"] = "cosine"
     length: int = Field(default=4096, ge=1)
 
+    @property
+    def largest(self) -> str:
+        """‖relu(x)‖²: the two halves share it out."""
+        return "s"
+
 
 class Dpfp(Features):
     """Deterministic parameter-free projection: products of rectified ±x with its nu rotations."""
 
     kind: Literal["dpfp"] = "dpfp"
     nu: int = Field(default=1, ge=1, le=16)
+
+    @property
+    def largest(self) -> str:
+        """Each rotation pairs shares of ‖x‖², at most twice s²/4."""
+        return f"{self.nu}*s**2/2"
 
 
 class Random(Features):
@@ -125,6 +161,11 @@ class Exponential(Features):
         """An exponential kernel has infinitely many features."""
         return False
 
+    @property
+    def largest(self) -> str:
+        """The kernel at x·x."""
+        return f"exp({self.scale}*s)"
+
 
 class ReadKernel(Entry):
     """κ2, the kernel of the read-out."""
@@ -146,3 +187,8 @@ class Kernel(Features):
     def finite(self) -> bool:
         """A bare kernel has no finite map."""
         return False
+
+    @property
+    def largest(self) -> str:
+        """The kernel at x·x; rows that are normalised sum to one."""
+        return "1" if self.normalise == "row" else self.kernel

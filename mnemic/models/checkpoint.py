@@ -31,6 +31,7 @@ class Checkpoint:
         random: the state of torch's own generator, bytes.
         losses: of the steps since the last point.
         points: of the learning curve.
+        level: of the task's curriculum.
     """
 
     step: int
@@ -42,6 +43,7 @@ class Checkpoint:
     random: Tensor
     losses: list[float]
     points: list[Point]
+    level: int = 0
 
     def save(self, path: Path) -> None:
         """Write the checkpoint beside ``path`` and rename it: never half a file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
@@ -69,6 +69,16 @@ class Task(Protocol):
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
         """The next ``size`` sequences."""
+
+    @property
+    def levels(self) -> Sequence[Any]:
+        """Tasks to be trained in turn, the last this one."""
+
+    def mastered(self, score: float) -> bool:
+        """Whether a level is learned well enough for the next."""
+
+    def decoder(self, dim: int) -> nn.Module | None:
+        """What stands between the stream and the head, if anything."""
 
     def score(self, logits: Tensor, targets: Tensor) -> float:
         """A mean over the scored positions of logits [..., V] and targets [...]."""

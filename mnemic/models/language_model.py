@@ -45,7 +45,10 @@ class ModelOptions:
 
 
 class LanguageModel(nn.Module):
-    """logits = head(norm(block_n(... block_1(embedding(tokens))))).
+    """logits = head(decoder(norm(block_n(... block_1(embedding(tokens)))))).
+
+    The decoder is a task's, and mostly None, which is the identity; `step` and `generate` are
+    for models without one.
 
     Every map is drawn from N(0, 1/n) with n its inputs (embedding: n = dim), the feed-forward's
     last one divided by sqrt(2 layers) as in GPT-2, and by how loud its kernel is; memory layers
@@ -67,6 +70,7 @@ class LanguageModel(nn.Module):
         )
         self.norm = nn.RMSNorm(options.dim, eps=1e-6)
         self.head = nn.Linear(options.dim, options.vocabulary, bias=False)
+        self.decoder: nn.Module | None = None
         _initialise(self)
 
     @overload
@@ -107,7 +111,7 @@ class LanguageModel(nn.Module):
             [B, T, vocabulary], with the state after the last token if asked for.
         """
         hidden, after = self.hidden(tokens, state, output_state, mask)
-        logits: Tensor = self.head(hidden)
+        logits: Tensor = self.head(hidden if self.decoder is None else self.decoder(hidden))
         return (logits, after) if output_state else logits
 
     def hidden(

@@ -44,8 +44,10 @@ def train(
     """Train a model in place and leave its checkpoint, curve and result in a folder.
 
     The loss is the mean cross-entropy of the scored positions. Every ``eval_every`` steps the
-    model is scored on the same held-out sequences and saved. A resumed run continues bit by
-    bit where the last checkpoint was written; changed ``steps`` change the schedule's rest.
+    model is scored on the same held-out sequences and saved; where the task has levels, a level
+    that is mastered gives way to the next. A resumed run continues bit by bit where the last
+    checkpoint was written; changed ``steps`` change the schedule's rest. A task's decoder is
+    made the model's, unless it has one already.
 
     Args:
         model: with the initial parameters, on the CPU or the device.
@@ -86,9 +88,13 @@ class _Run:
         progress: Progress,
         metadata: dict[str, Any],
     ) -> None:
+        torch.manual_seed(options.seed)
+        decoder = task.decoder(model.options.dim)
+        model.decoder = None if decoder is None else model.decoder or decoder
         self.model = model.to(options.device)
         self.task, self.options, self.folder = task, options, folder
         self.progress, self.metadata = progress, metadata
+        self.levels, self.level = task.levels, 0
         self.optimizer = _optimizer(model, options)
         self.batches = task.generator(options.seed, "train")
         self.step = 0
@@ -135,7 +141,7 @@ class _Run:
         """One step of AdamW on one batch."""
         self.whole = False
         self.model.train()
-        batch = self.task.batch(self.batches, self.options.batch, "train")
+        batch = self.levels[self.level].batch(self.batches, self.options.batch, "train")
         logits, targets = self.answers(batch)
         loss = F.cross_entropy(logits, targets)
         self.optimizer.zero_grad()
@@ -154,25 +160,27 @@ class _Run:
         inputs, targets = (x.to(self.options.device) for x in (batch.inputs, batch.targets))
         scored = targets != IGNORED
         hidden, _ = self.model.hidden(inputs)
-        return self.model.head(hidden[scored]), targets[scored]
+        decoded = hidden if self.model.decoder is None else self.model.decoder(hidden)
+        return self.model.head(decoded[scored]), targets[scored]
 
     @torch.no_grad()
-    def score(self) -> float:
-        """The task's metric on the held-out sequences."""
+    def score(self, task: Task) -> float:
+        """A task's metric on the held-out sequences."""
         self.model.eval()
-        generator = self.task.generator(_TEST_SEED, "test")
+        generator = task.generator(_TEST_SEED, "test")
         total, count, left = 0.0, 0, self.options.eval_size
         while left > 0:
             size = min(left, self.options.batch)
-            logits, targets = self.answers(self.task.batch(generator, size, "test"))
-            total += self.task.score(logits, targets) * len(targets)
+            logits, targets = self.answers(task.batch(generator, size, "test"))
+            total += task.score(logits, targets) * len(targets)
             count, left = count + len(targets), left - size
         return total / count
 
     def evaluate(self) -> None:
         """Score the model, add a point to the curve, save."""
-        score = self.score()
+        score = self.score(self.task)
         self.demand_finite(score=score)
+        self.go_on()
         loss = math.fsum(self.losses) / max(1, len(self.losses))
         rate = self.options.rate(self.step - 1)
         self.points.append(curve.Point(self.step, self.seconds(), loss, score, rate))
@@ -180,6 +188,14 @@ class _Run:
         self.save()
         curve.write_table(self.folder / "curve.csv", self.points)
         self.progress.evaluated(self.points[-1])
+
+    def go_on(self) -> None:
+        """To the first level that is not mastered yet."""
+        while self.level + 1 < len(self.levels):
+            present = self.levels[self.level]
+            if not present.mastered(self.score(present)):
+                return
+            self.level += 1
 
     def finish(self, stopped: str) -> Result:
         """Write the curve's picture and the result."""
@@ -219,6 +235,7 @@ class _Run:
             random=torch.get_rng_state(),
             losses=self.losses,
             points=self.points,
+            level=self.level,
         ).save(self.folder / CHECKPOINT)
 
     def restore(self, saved: Checkpoint) -> None:
@@ -235,6 +252,7 @@ class _Run:
         torch.set_rng_state(saved.random)
         self.step, self.seconds_before = saved.step, saved.seconds
         self.losses, self.points = saved.losses, saved.points
+        self.level = saved.level
 
     def identity(self) -> dict[str, Any]:
         """What must be the same to continue a run."""
@@ -268,6 +286,8 @@ class _Run:
 
 def load_weights(model: LanguageModel, run_dir: Path) -> None:
     """Give a model the parameters of a run's last checkpoint.
+
+    Where the run's task has a decoder, the model's must be set first.
 
     Raises:
         UsageError: there is none, or it is of another model.

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import jsonschema
+import pytest
 
 from mnemic.dsl.catalogue import names
 
@@ -28,7 +29,15 @@ SHAPE = {
             "items": {
                 "oneOf": [
                     {
-                        "required": ["source", "valid", "name", "title", "hash", "axes"],
+                        "required": [
+                            "source",
+                            "valid",
+                            "name",
+                            "title",
+                            "hash",
+                            "axes",
+                            "warnings",
+                        ],
                         "properties": {
                             "valid": {"const": True},
                             "hash": {"pattern": "^[0-9a-f]{64}$"},
@@ -108,12 +117,62 @@ def test_a_file_that_is_not_there(mnemic, tmp_path):
     assert done.err.count("\n") == 1
 
 
-def test_warnings_come_with_derive_alone(mnemic):
-    assert "warning" not in mnemic("check", "lp").out
-    done = mnemic("check", "lp", "--derive")
-    assert done.code == 0
-    assert "  class        residual: " in done.out
-    assert "  warning: ℓ″ has no bound" in done.out
+def test_a_loss_without_a_bound_is_warned_of_once(mnemic):
+    done = mnemic("check", "lp")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == SUMMARY_OF_LP
+    told = mnemic("check", "lp", "--derive").out
+    assert "  class        residual: " in told
+    assert told.count("warning: ") == 1
+
+
+SUMMARY_OF_LP = """\
+lp: valid (ℓ_p attentional bias), 4abdb0e46e2d
+  features     identity
+  memory       linear
+  bias         {kind: lp, p: 3.0}
+  weights      uniform
+  window       1
+  retention    l2
+  optimizer    {rate: {from: input, activation: sigmoid(x)/16}}
+  warning: ℓ″ has no bound, so no rate is safe: steps contract for small errors only, here under \
+|ŷ − v| = 5.33; beyond, the memory may blow up within tens of tokens. Read: ηₜ in (0, 0.0625). Ask \
+for optimizer.rate: {normalized: true}, which is η/(1 + η ℓ″‖φ‖²).
+"""
+
+LOOSE = """\
+mnemic: 1
+name: loose
+bias: l2
+retention: {decay: token, order: after}
+optimizer: {rate: {from: input, activation: softplus}}
+"""
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_rate_outside_the_bound(mnemic, tmp_path, monkeypatch):
+    """In both commands, the first time and from the cache, and no error."""
+    path = tmp_path / "loose.yaml"
+    path.write_text(LOOSE)
+    warning = (
+        "Outside the stable range: with αₜ in (0, 1); ηₜ in (0, ∞); ‖φ‖² ≤ 1 (unit keys): ηₜ·‖φ‖² "
+        "may reach ∞, where the bound is 1 (= 1 + αₜ there). Nearest mend: optimizer.rate: {from: "
+        "input, activation: 1*sigmoid(x)}."
+    )
+    assert f"  Warnings\n    {warning}\n" in f"  {mnemic('derive', path).out}".replace("\n", "\n  ")
+    first = mnemic("check", path)
+    assert (first.code, first.out.splitlines()[-1]) == (0, f"  warning: {warning}")
+    monkeypatch.setattr("mnemic.pipeline.derive", None)
+    assert mnemic("check", path).out == first.out
+    assert mnemic("check", path, "--json").json["specs"][0]["warnings"] == [warning]
+
+
+def test_a_spec_without_a_rule_is_valid_and_told_of(mnemic, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("mnemic: 1\nname: mine\nbias: huber\noptimizer: {method: flow}\n")
+    done = mnemic("check", path)
+    assert (done.code, done.err) == (0, "")
+    assert "warning: No rule is derived: the gradient flow is solved for an error" in done.out
 
 
 def test_derive_in_json(mnemic):

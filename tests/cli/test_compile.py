@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-KEYS = {"name", "hash", "folder", "module", "files", "seconds"}
+KEYS = {"name", "hash", "folder", "module", "files", "seconds", "warnings"}
 
 
 def test_a_folder_that_runs(mnemic, tmp_path):
@@ -32,6 +32,16 @@ def test_json(mnemic, tmp_path):
 def test_again_in_the_same_folder(mnemic, tmp_path):
     assert mnemic("compile", "deltanet", "-o", tmp_path / "d").code == 0
     assert mnemic("compile", "gla", "-o", tmp_path / "d", "--json").json["name"] == "gla"
+
+
+def test_a_deep_memory_token_by_token_is_told_of_once(mnemic, tmp_path):
+    spec = tmp_path / "slow.yaml"
+    spec.write_text("name: slow\nmemory: mlp\nbias: l2\n")
+    done = mnemic("compile", spec)
+    assert (done.code, done.out.count("slow, not wrong")) == (0, 1)
+    assert mnemic("derive", spec).out.count("slow, not wrong") == 1
+    assert mnemic("check", spec, "--derive").out.count("slow, not wrong") == 1
+    assert "warning" not in mnemic("compile", "titans").out
 
 
 def test_the_cache(mnemic, cache):

@@ -60,8 +60,27 @@ def test_a_foreign_folder(mnemic, tmp_path):
 def test_a_wrong_task(mnemic):
     done = mnemic("train", "deltanet", "--task", "mqa")
     assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("mnemic: no such task: read 'mqa', allowed: bytes, compression, ")
+    assert done.err.endswith("; did you mean 'mqar'?\n")
+
+
+def test_a_rung_and_options_over_it(mnemic):
+    tiny = ("--dim", "16", "--layers", "1", "--batch", "4", "--steps", "1", "--json")
+    done = mnemic(
+        "train", "deltanet", "--task", "swaps", "--rung", "curriculum", "--task-option", "start=4",
+        "--task-option", "length=8", *tiny,
+    )  # fmt: skip
+    assert done.code == 0
+    assert done.json["task"]["options"] == {"elements": 5, "length": 8, "start": 4}
+    done = mnemic("train", "deltanet", "--task", "swaps", "--rung", "tinny")
+    assert done.err.startswith("mnemic: no rung of swaps: read 'tinny', allowed: tiny, ")
+
+
+def test_a_task_of_the_memory_alone(mnemic):
+    done = mnemic("train", "deltanet", "--task", "switching")
+    assert done.code == 2
     assert done.err == (
-        "mnemic: no such task: read 'mqa', allowed: bytes, mqar; did you mean 'mqar'?\n"
+        "mnemic: switching: a task of the memory alone, which no model is trained on\n"
     )
 
 

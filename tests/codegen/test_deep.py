@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conformance import Case, Sizes, agree, beginning, compiled, inputs, run
+from conformance import Case, Sizes, agree, beginning, compiled, inputs, run, weighed
 
 from mnemic.errors import InvalidSpec
 
@@ -260,3 +260,78 @@ def test_initial_duals_that_are_missing_or_wrong() -> None:
 def test_what_layers_do_not_do_is_refused(told: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidSpec, match=words):
         assert compiled({"mnemic": 1, "name": "deep", "bias": "l2", **told}).operator
+
+
+# -- layers behind a kernel ------------------------------------------------------------------
+
+BEHIND: dict[str, dict[str, Any]] = {
+    "by token": {"memory": MLP, "retention": DECAY, "optimizer": RATE},
+    "at an anchor": {"memory": NORMED, "retention": DECAY, "optimizer": {**RATE, **ANCHOR}},
+    "momentum": {"memory": MLP, "retention": DECAY, "optimizer": {**THETA, **ANCHOR}},
+    "momentum by token": {"memory": MLP, "retention": DECAY, "optimizer": THETA},
+    "a gated memory": {
+        "memory": {"kind": "glu", "residual": False}, "retention": DECAY,
+        "optimizer": {**THETA, **ANCHOR},
+    },
+    "a window": {"memory": MLP, **WINDOW, "retention": DECAY, "optimizer": {**RATE, **ANCHOR}},
+    "a window by token": {"memory": MLP, **WINDOW, "retention": DECAY, "optimizer": RATE},
+    "a window whose loss has a coefficient": {
+        "memory": MLP, "bias": NORM_OF, **WINDOW, "retention": DECAY,
+        "optimizer": {**THETA, **ANCHOR},
+    },
+    "three layers and a dot loss": {
+        "memory": {**NORMED, "depth": 3}, "bias": "dot", "optimizer": {**RATE, **ANCHOR},
+    },
+    "a ridge": {
+        "memory": MLP, "retention": {"global": {"l2": 0.3}}, "optimizer": {**THETA, **ANCHOR},
+    },
+    "read at the anchor": {
+        "memory": MLP, "optimizer": {**RATE, **ANCHOR}, "readout": {"memory": "anchor"},
+    },
+    "read before the write": {
+        "memory": MLP, "retention": DECAY, "optimizer": {**THETA, **ANCHOR},
+        "readout": {"memory": "before"},
+    },
+    "micro steps": {
+        "memory": MLP, "retention": DECAY, "optimizer": {**RATE, "micro_steps": 2, **ANCHOR},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", BEHIND)
+def test_a_kernel_is_its_features(title: str) -> None:
+    """κ(s) = s² against the self-tensor k ⊗ k, whose layer starts at zero: no code is shared."""
+    told = {"mnemic": 1, "name": "behind", "bias": "l2", **BEHIND[title]}
+    kernel = compiled({**told, "features": {"kernel": "s**2"}})
+    finite = compiled({**told, "features": {"kind": "polynomial", "degree": 2, "mode": "power"}})
+    arguments = inputs(kernel, 29, sizes=Sizes(key=4, value=4))
+    arguments = {**arguments, "v": 3 * arguments["v"]}
+    params = beginning(kernel, arguments["k"], arguments["v"])
+    whole = beginning(finite, arguments["k"], arguments["v"])
+    zeros = {n: params.get(n, torch.zeros_like(x)) for n, x in whole.items()}
+    expected = differentiated(finite, arguments, zeros, "recurrent")
+    for form in kernel.forms:
+        found = differentiated(kernel, arguments, params, form)
+        for name, x in found.items():
+            assert (x - expected[name]).abs().max() <= 1e-9 * (1 + x.abs().max()), (form, name)
+
+
+def differentiated(case: Case, arguments: Any, params: Any, form: str) -> dict[str, torch.Tensor]:
+    """The outputs and every gradient, through the outputs alone."""
+    leaves = {n: x.clone().requires_grad_() for n, x in {**arguments, **params}.items()}
+    own = {n: leaves[n] for n in params}
+    out, _ = case.generated(**{n: leaves[n] for n in arguments}, params=own, form=form)
+    names = [n for n in leaves if leaves[n].requires_grad]
+    raw = torch.autograd.grad(weighed(out), [leaves[n] for n in names], allow_unused=True)
+    grads = {n: torch.zeros_like(leaves[n]) if g is None else g
+             for n, g in zip(names, raw, strict=True)}  # fmt: skip
+    return {"out": out.detach(), **grads}
+
+
+@pytest.mark.parametrize("title", BEHIND)
+def test_pieces_behind_a_kernel(title: str) -> None:
+    told = {"mnemic": 1, "name": "behind", "bias": "l2", **BEHIND[title]}
+    case = compiled({**told, "features": "exponential"})
+    arguments, form = inputs(case, 29), case.forms[-1]
+    expected = run(case, arguments, "recurrent")
+    agree(run(case, arguments, ((form, 7), ("recurrent", 5), (form, 17))), expected, 1e-8)

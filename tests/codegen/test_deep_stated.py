@@ -48,6 +48,19 @@ CASES: dict[str, dict[str, Any]] = {
         "optimizer": {"method": "momentum", "rate": 0.1, "momentum": "token",
                       "anchor": {"chunk": 4}},
     },
+    "weights of pairs inside of O, the rate outside": {
+        "mnemic": 1, "name": "deep", "bias": "l2", "memory": {"kind": "mlp", "residual": False},
+        "weights": "token",
+        "optimizer": {"method": "muon", "rate": "token", "momentum": "token",
+                      "rate_at": "outside", "anchor": {"chunk": 4}},
+    },
+    "two intervals, a prox at the longer": {
+        "mnemic": 1, "name": "deep", "bias": "dot",
+        "memory": {"chain": [{"kind": "mlp", "residual": False}, {"kind": "mlp", "depth": 1}],
+                   "every": [1, 2]},
+        "retention": {"global": {"elastic": {"l1": 0.05, "l2": 0.1}}},
+        "optimizer": {"rate": 0.1, "anchor": {"chunk": 4}},
+    },
     "a ridge of a window": {
         "mnemic": 1, "name": "deep", "bias": "l2", "memory": {"kind": "mlp", "residual": False},
         "retention": {"global": {"l2": 0.1}}, "window": 3,

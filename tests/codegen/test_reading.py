@@ -130,8 +130,8 @@ def over(matrix: Tensor, x: Tensor) -> Tensor:
 def test_deep_memories_are_read_as_written(name: str, memory: Memory) -> None:
     case = compiled(name)
     query = inputs(case, 4, seed=3)
-    if "scale" in query:
-        query["scale"] = torch.full_like(query["scale"], 3.0)
+    sums = {n: torch.full_like(x, 3.0) for n, x in query.items() if n.startswith("scale")}
+    query |= sums  # of a simplex's entries, each matrix has its own
     params = beginning(case, query["k"], query["v"])
     begun = case.operator.begin(**{n: x[:, :1] for n, x in query.items()}, params=params)
     for state in (begun, _after(case, 70)):

@@ -84,6 +84,66 @@ def test_a_form_that_algebra_does_not_settle_is_settled_by_numbers() -> None:
     assert not same(canonical(plain), canonical(rule(bias={"expr": "log(cosh(2*e))"})))
 
 
+DEEP: dict[str, Any] = {
+    **DELTA, "memory": {"kind": "mlp", "activation": "silu"}, "retention": {"decay": "token"},
+}  # fmt: skip
+MUON = {"method": "muon", "rate": "token"}
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {**DEEP, "memory": {"kind": "mlp", "activation": "x*sigmoid(x)"}},
+        {**DEEP, "memory": {"kind": "mlp", "activation": "x/(1 + exp(-x))"}},
+        {**DEEP, "memory": {"kind": "mlp", "activation": "x*(1 + tanh(x/2))/2"}},
+        {**DEEP, "memory": {"chain": [{"kind": "mlp", "activation": "silu"}], "every": [1]}},
+        {**DEEP, "bias": {"expr": "e**2/2"}},
+        {**DEEP, "optimizer": {"rate": "b", "rate_at": "outside"}, "coefficients": {"b": "token"}},
+        {**DEEP, "optimizer": {"rate": "token", "ns_steps": 3}},
+    ],
+)
+def test_the_same_deep_rule_spelled_otherwise_is_the_same(entries: dict[str, Any]) -> None:
+    one, other = canonical(rule(**entries)), canonical(rule(**DEEP))
+    if one.coefficients == other.coefficients:
+        assert same(one, other)
+    assert rule_hash(rule(**entries)) == rule_hash(rule(**DEEP))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {**DEEP, "memory": {"kind": "mlp", "activation": "gelu"}},
+        {**DEEP, "memory": {"kind": "mlp", "activation": "x*sigmoid(2*x)"}},
+        {**DEEP, "memory": {"kind": "mlp", "activation": "silu", "depth": 3}},
+        {**DEEP, "memory": {"kind": "mlp", "activation": "silu", "expansion": 2}},
+        {**DEEP, "memory": {"kind": "mlp", "activation": "silu", "norm": True}},
+        {**DEEP, "memory": {"kind": "mlp", "activation": "silu", "residual": False}},
+        {**DEEP, "memory": {"kind": "glu", "activation": "silu"}},
+        {**DEEP, "memory": "linear"},
+        {**DEEP, "bias": "dot"},
+        {**DEEP, "features": {"kind": "polynomial", "degree": 2}},
+        {**DEEP, "retention": {"decay": "token", "normalize": "rows"}},
+        {**DEEP, "optimizer": {"rate": "token", "anchor": {"chunk": 4}}},
+        {**DEEP, "optimizer": {"rate": "token", "every": 4}},
+        {**DEEP, "optimizer": MUON},
+        {**DEEP, "readout": {"memory": "before"}},
+        {**DEEP, "retention": {"decay": "token", "global": {"elastic": {"l1": 0.1, "l2": 0.1}}}},
+    ],
+)
+def test_another_deep_rule_is_another(entries: dict[str, Any]) -> None:
+    assert rule_hash(rule(**entries)) != rule_hash(rule(**DEEP))
+    assert not same(canonical(rule(**entries)), canonical(rule(**DEEP)))
+
+
+def test_where_o_stands_and_how_long_it_iterates_are_told() -> None:
+    variants = (
+        MUON, {**MUON, "rate_at": "outside"}, {**MUON, "ns_steps": 3}, {**MUON, "every": 4},
+        {**MUON, "every": 4, "momentum": "token"}, {**MUON, "momentum": "token"},
+    )  # fmt: skip
+    hashes = {rule_hash(rule(**{**DEEP, "optimizer": o})) for o in variants}
+    assert len(hashes) == len(variants)
+
+
 def test_what_is_never_read_is_no_state() -> None:
     one_step = rule(
         bias="l2",
@@ -117,7 +177,8 @@ def test_the_form_evaluated_is_the_interpreter(path: Path) -> None:
     """One head, two channels, three tokens: every entry against the float64 oracle."""
     derived = derive_spec(load(path))
     spec = derived.problem.spec
-    if derived.structure.missing is not None or derived.anchor > 1 or derived.fit is not None:
+    terms = derived.structure.missing is not None or derived.layered or derived.fit is not None
+    if terms or derived.anchor > 1:
         pytest.skip("given by its terms, or by more than one step")
     if derived.levels:
         pytest.skip("a tag tells how levels are weighed")

@@ -12,6 +12,7 @@ from mnemic.compiler.compare.diff import diff
 from mnemic.compiler.compare.verdict import judge
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.rule import Rule
+from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 
 
@@ -140,6 +141,54 @@ def test_a_mirrored_loss_is_settled_by_numbers() -> None:
         (rule(readout={"normalizer": "sum"}), LINEAR),
     ],
 )
+def packaged(name: str) -> Rule:
+    return derive_spec(load(name))
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "at"),
+    [
+        ("titans-minus", "titans", {"θ = 0"}),
+        ("ttt-mlp", "titans-minus", {"α = 1"}),
+        ("omeganet", "atlas", {"O = identity", "θ = 0", "η = 1"}),
+    ],
+)
+def test_deep_memories_that_are_special_cases(inner: str, outer: str, at: set[str]) -> None:
+    found = judge(packaged(inner), packaged(outer), seconds=120)
+    assert found.kind == "a-in-b"
+    assert set(found.at) == at
+    assert judge(packaged(outer), packaged(inner), seconds=120).kind == "b-in-a"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "told"),
+    [
+        ("atlas", "atlas-plus", {"memory", "sizes"}),
+        ("titans", "titans-linear",
+         {"memory", "sizes", "prediction", "read-out", "anchor"}),
+        ("moneta", "moneta-derived", {"link"}),
+        ("memora", "memora-l2", {"prediction", "error signal", "slope"}),
+        ("lact", "cms", {"memory", "sizes", "step through", "moves", "norms", "prediction",
+                         "error signal", "slope", "decay", "read-out", "anchor"}),
+    ],
+)  # fmt: skip
+def test_deep_memories_that_differ(a: str, b: str, told: set[str]) -> None:
+    found = diff(packaged(a), packaged(b), seconds=2)
+    assert found.verdict.kind == "different"
+    assert {row.name for row in found.terms} == told
+    assert json.loads(json.dumps(found.to_json()))["a"] == a
+
+
+def test_gates_of_keys_take_up_a_rate_and_a_rate_no_gates() -> None:
+    windowed = {"window": 4, "memory": "mlp", "bias": "l2"}
+    gated = rule(**windowed, weights="window")
+    both = rule(**windowed, weights="window", optimizer={"rate": "token"})
+    found = judge(gated, both, seconds=30)
+    assert found.kind == "equal-under-change"
+    assert found.change == ("η = 1",)
+    assert set(found.back) == {"γ′ = η·γ", "γ of key 2′ = η·γ of key 2"}
+
+
 def test_rules_that_differ_are_not_called_equal(a: Rule, b: Rule) -> None:
     found = judge(a, b, seconds=60)
     assert found.kind == "different"

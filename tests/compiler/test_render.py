@@ -25,7 +25,8 @@ from mnemic.dsl.spec import Spec
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*/*.yaml"))
 GOLDEN = (
     "gated-deltanet", "titans-linear", "huber-norm", "elastic-net", "kl-simplex", "rwkv7-full",
-    "rls", "ttt-linear", "longhorn", "swla", "mlstm", "deltaformer", "deltaformer-softmax",
+    "rls", "ttt-linear", "longhorn", "swla", "mlstm", "titans", "atlas", "atlas-plus", "lact",
+    "cms", "memora", "moneta", "omeganet", "deltaformer", "deltaformer-softmax",
 )  # fmt: skip
 
 
@@ -116,10 +117,11 @@ def test_coefficients_have_argument_shape_and_range() -> None:
 
 
 def test_what_is_not_compiled_is_said() -> None:
-    deep = rule(
-        memory={"kind": "mlp"}, bias="l2", optimizer={"rate": "token", "anchor": {"chunk": 16}}
-    )
-    assert "not compiled: deep memories" in to_text(deep)
+    bounded = {"local": {"bregman": "log(cosh(w))"}}
+    found = derive_spec(Spec.model_validate({"name": "mine", "bias": "l2", "retention": bounded}))
+    text = to_text(found)
+    assert found.structure.missing is not None
+    assert f"not compiled: {found.structure.missing}" in text
 
 
 def test_a_notebook_shows_the_equations() -> None:

@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 import sympy as sp
+import torch
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.explain.stability import limit, stability, warnings
+from mnemic.compiler.explain.contraction import limit
+from mnemic.compiler.explain.key_sizes import key_size
+from mnemic.compiler.explain.stability import stability, warnings
+from mnemic.compiler.oracle.interpret import interpret
+from mnemic.compiler.oracle.reference_features import feature_map
 from mnemic.compiler.rule import Rule
+from mnemic.dsl import catalogue
+from mnemic.dsl.bias import Dot
+from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 
 
@@ -103,3 +111,210 @@ def test_a_link_scales_the_bound_by_its_slope() -> None:
         retention={"local": {"bregman": "w*log(w) + (1-w)*log(1-w)"}}, optimizer={"rate": "token"}
     )
     assert stability(sigmoid).bound == sp.Lt(sym.coefficient("eta") * sym.kappa / 4, 2)
+
+
+# -- where a rule stands ----------------------------------------------------------------------
+
+PLACES = {
+    "inside": {"optimizer": {"rate": 1.9}},
+    "on": {"optimizer": {"rate": 2}},
+    "outside": {"optimizer": {"rate": 2.1}},
+    "unknown": {"optimizer": {"rate": "token"}, "block": {"qk_norm": "none"}},
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_place(place: str) -> None:
+    found = stability(rule(**PLACES[place]))
+    assert found.place == place
+    assert (found.warning is not None) == (place == "outside")
+
+
+def test_the_warning_gives_numbers_bound_and_mend() -> None:
+    found = stability(rule(optimizer={"rate": {"from": "input", "activation": "8*sigmoid(x)"}}))
+    assert found.read == ("ηₜ in (0, 8)", "‖φ‖² ≤ 1 (unit keys)")
+    assert found.warning == (
+        "Outside the stable range: with ηₜ in (0, 8); ‖φ‖² ≤ 1 (unit keys): ηₜ·‖φ‖² may reach 8, "
+        "where the bound is 2. Nearest mend: optimizer.rate: {from: input, activation: "
+        "2*sigmoid(x)}."
+    )
+    fixed = stability(rule(window=4)).warning
+    assert fixed is not None
+    assert fixed.endswith("4·‖φ‖² is 4, where the bound is 2. Nearest mend: a rate under 0.5.")
+
+
+MENDED: list[dict[str, Any]] = [
+    {"optimizer": {"rate": {"from": "input", "activation": "softplus"}}},
+    {"features": "elu", "optimizer": {"rate": "token"}},
+    {"features": {"kind": "polynomial", "degree": 3}, "optimizer": {"rate": "token"}},
+    {"bias": {"expr": "log(cosh(3*e))"}, "optimizer": {"rate": "token"}},
+    {"window": 4, "weights": "token", "optimizer": {"rate": "token"}},
+    {"retention": {"decay": "token"}, "optimizer": {"rate": {"from": "parameter",
+                                                              "activation": "exp"}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("entries", MENDED, ids=str)
+def test_the_mend_mends(entries: dict[str, Any]) -> None:
+    told = stability(rule(**entries)).warning
+    assert told is not None
+    activation = told.rpartition("activation: ")[2].removesuffix("}.")
+    optimizer = {**entries["optimizer"], "rate": {"from": "input", "activation": activation}}
+    assert stability(rule(**{**entries, "optimizer": optimizer})).place == "inside"
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({"retention": {"decay": {"from": "input", "activation": "2*sigmoid(x)"}}}, "decay αₜ"),
+        ({"bias": "dot", "retention": {"decay": "1 + lam"}, "coefficients": {"lam": "token"}},
+         "decay 1 + λₜ"),
+        ({"optimizer": {"method": "momentum", "rate": "token", "momentum":
+                        {"from": "input", "activation": "2*sigmoid(x)"}}}, "momentum θₜ"),
+    ],
+)  # fmt: skip
+def test_what_grows_without_an_error(entries: dict[str, Any], words: str) -> None:
+    found = stability(rule(**entries))
+    assert (found.kind, found.place) == ("growing", "outside")
+    assert f"{words} reaches 2: above 1 in size the memory grows" in str(found.warning)
+
+
+def test_a_rate_below_zero_climbs() -> None:
+    found = stability(rule(optimizer={"rate": {"from": "input", "activation": "tanh"}}))
+    assert "a step below zero climbs" in str(found.warning)
+
+
+def test_curvature_that_depends_on_a_coefficient() -> None:
+    """c log cosh(e/c) has ℓ″ = 1/c at most."""
+    loss = {"expr": "c*log(cosh(e/c))"}
+    sharp = {"c": {"from": "parameter", "activation": "sigmoid(x)/8"}}
+    broad = {"c": {"from": "parameter", "activation": "2 + softplus(x)"}}
+    rate = {"rate": "token"}
+    assert stability(rule(bias=loss, coefficients=sharp, optimizer=rate)).place == "outside"
+    assert stability(rule(bias=loss, coefficients=broad, optimizer=rate)).place == "inside"
+
+
+def test_keys_that_point_apart() -> None:
+    """p·k may be negative, where a step grows whatever the rate."""
+    apart = rule(keys={"predict": "own"}, optimizer={"rate": "token"})
+    assert stability(apart).place == "unknown"
+    gated = {"keys": {"erase": {"expr": "b*k"}}, "coefficients": {"b": {"from": "input"}}}
+    assert stability(rule(**gated)).place == "inside"
+
+
+def test_full_batch_steps_are_held_against_the_prefix() -> None:
+    batch = {"method": "batch", "inner_steps": 2, "from": "origin"}
+    safe = rule(window="all", optimizer={**batch, "rate": {"expr": "1/(t + 1)"}})
+    assert stability(safe).place == "inside"
+    assert stability(rule(window="all", optimizer={**batch, "rate": 1})).place == "outside"
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_default_activations_stay_inside(name: str) -> None:
+    """No packaged spec warns, unless its loss has no bound, and then its notes say so."""
+    spec = load(name)
+    found = stability(derive_spec(spec))
+    if found.warning is not None:
+        assert found.kind == "unbounded"
+        assert spec.notes is not None
+        assert "`check`" in spec.notes
+        assert "warn" in spec.notes
+
+
+def test_a_deep_memory_has_a_bound_of_its_own_jacobian() -> None:
+    deep = {"kind": "mlp", "depth": 2}
+    slow = {"rate": "token", "anchor": {"chunk": 4}}
+    found = stability(rule(memory=deep, optimizer=slow))
+    assert (found.kind, found.place, found.warning) == ("open", "unknown", None)
+    assert "while 4·ηₜ·‖∂M/∂W‖² < 2" in found.sentence
+    cubic = stability(rule(memory=deep, bias={"kind": "lp", "p": 3}, optimizer=slow))
+    assert (cubic.kind, cubic.place) == ("unbounded", "outside")
+    assert "Keep the rate small" in str(cubic.warning)
+
+
+ELEMENTWISE: tuple[Any, ...] = (
+    "elu", {"expr": "x*sigmoid(x)"}, {"expr": "exp(x)"}, {"expr": "x**3"}, {"expr": "tanh(4*x)"},
+)  # fmt: skip
+MAPS: tuple[Any, ...] = (
+    "softmax", "taylor", "cosine", {"kind": "dpfp", "nu": 2}, {"kind": "polynomial", "degree": 3},
+    {"kind": "polynomial", "degree": 2, "mode": "power"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("features", [*ELEMENTWISE, *MAPS], ids=str)
+@pytest.mark.parametrize("size", [2, 5])
+def test_features_of_unit_keys(features: Any, size: int) -> None:
+    """Their largest size, against the best of many keys, climbed by gradient."""
+    one = rule(features=features, block={"key_dim": size})
+    x = torch.randn(100, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    best = 0.0
+    for _ in range(150):
+        x = (x / x.norm(dim=1, keepdim=True)).requires_grad_()
+        phi = feature_map(one.problem, x, torch.zeros(1)).square().sum(-1)
+        best = max(best, float(phi.detach().max()))
+        slope = torch.autograd.grad(phi.sum(), x)[0]
+        x = x.detach() + 0.05 * torch.nn.functional.normalize(slope, dim=1)
+    found = key_size(one).high
+    assert best <= found * (1 + 1e-9)
+    if features in ELEMENTWISE or str(features).startswith(("taylor", "{'kind': 'poly")):
+        assert found <= (1.02 if size == 5 else 1.3) * best
+
+
+# -- the bound against what happens ----------------------------------------------------------
+
+RULES: dict[str, dict[str, Any]] = {
+    "l2": {},
+    "huber": {"bias": {"kind": "huber", "delta": 0.1}},
+    "huber-norm": {"bias": {"kind": "huber", "delta": 0.1, "over": "norm"}},
+    "log-cosh": {"bias": {"expr": "log(cosh(e))"}},
+    "own": {"bias": {"expr": "sqrt(1 + 4*e**2)"}},
+    "arctangent": {"bias": {"expr": "e*atan(e)"}},
+    "decay": {"retention": {"decay": 0.9}},
+    "decay after": {"retention": {"decay": 0.7, "order": "after"}},
+    "ridge": {"retention": {"global": {"l2": 0.1}}},
+    "momentum": {"momentum": 0.5},
+    "momentum and decay": {"momentum": 0.8, "retention": {"decay": 0.9, "order": "after"}},
+    "window": {"window": 3},
+    "anchor": {"anchor": {"chunk": 8}},
+    "anchor and decay": {"anchor": {"chunk": 4}, "retention": {"decay": 0.99, "order": "after"}},
+    "window under gates": {"window": 3, "weights": {"kind": "token", "gamma": 0.25}},
+    "polynomial": {"features": {"kind": "polynomial", "degree": 2}},
+    "sigmoid link": {"retention": {"local": {"bregman": "w*log(w) + (1-w)*log(1-w)"}}},
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_just_inside_contracts_and_just_outside_grows(name: str) -> None:
+    """One key again and again: the steps of what is read die out, or do not."""
+    entries = dict(RULES[name])
+    method = {name: entries.pop(name) for name in ("momentum", "anchor") if name in entries}
+    method |= {"method": "momentum"} if "momentum" in method else {}
+    probe = rule(**entries, optimizer={**method, "rate": "learned"})
+    edge = _edge(probe)
+    for factor, place in ((0.93, "inside"), (1.07, "outside")):
+        one = rule(**entries, optimizer={**method, "rate": edge * factor})
+        assert stability(one).place == place
+        moved = _steps(one, rule(**entries))
+        moved = moved.unflatten(0, (-1, one.anchor)).amax(1)
+        assert (moved[-5:].max() < 1e-3 * moved[:20].max()) == (place == "inside")
+        assert (moved[-5:].max() > 3 * moved[5:10].max()) == (place == "outside")
+
+
+def _edge(probe: Rule) -> float:
+    """The rate at which the bound is met, on unit keys."""
+    eta = sym.coefficient("eta")
+    bound = stability(probe).bound
+    assert bound is not None
+    at = bound.subs(sym.kappa, key_size(probe).high)
+    return float(sp.nsolve(at.lhs - at.rhs, eta, 1))
+
+
+def _steps(one: Rule, untouched: Rule) -> torch.Tensor:
+    """|y_t − y_{t−1}| over tokens with the same key and a value near what is read at the start."""
+    k = torch.tensor([0.6, -0.8, 0.0], dtype=torch.float64).expand(1, 200 * one.anchor, 1, 3)
+    dot = derive_spec(untouched.problem.spec.model_copy(update={"bias": Dot()}))
+    start = interpret(dot, k[:, :1], k[:, :1], torch.zeros_like(k[:, :1]), {})[0]
+    v = start[:, :1] + 1e-4 * torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    y, _ = interpret(one, k, k, v.expand_as(k), {})
+    y = torch.cat([start[:, :1], y], 1)
+    return (y[:, 1:] - y[:, :-1]).abs().amax((0, 2, 3))

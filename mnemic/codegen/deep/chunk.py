@@ -124,7 +124,7 @@ def _factor(b: Builder) -> Any:
     """−η γ; a band of a window's weights holds both itself."""
     if b.rule.window > 1 and not b.slot:
         return sp.Integer(-1)
-    return -b.rate * (WINDOW_WEIGHT if b.slot else sp.Integer(1))
+    return -b.rate * b.rule.weight * (WINDOW_WEIGHT if b.slot else sp.Integer(1))
 
 
 # -- the update ------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def _gradient(b: Builder, carried: tuple[Carried, ...]) -> dict[str, str]:
         return b.call(name, as_vector(b, x), pull, seen[matrix], x, equation="error")
 
     found = forward(b, network, apply, roles["predict"], b.vector("k", "k"))
-    factor = -b.rate * (WINDOW_WEIGHT if b.slot else sp.Integer(1))
+    factor = -b.rate * b.rule.weight * (WINDOW_WEIGHT if b.slot else sp.Integer(1))
     error = b.error(b.rule.error.signal, found[network.output], roles["value"], roles["predict"],
                     "u", factor)  # fmt: skip
     outer = backward(b, network, back, found, error)

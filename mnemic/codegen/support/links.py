@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .roots import HUGE, falling_root
 from .rows import TINY
 
 AXES = {"all": (-2, -1), "rows": (-1,), "columns": (-2,)}
@@ -47,7 +48,7 @@ def ball(x: Tensor, radius: Tensor) -> Tensor:
 def on_simplex(
     dual: Tensor, scale: Tensor, *extra: Tensor, entry: Callable[..., Tensor], over: str
 ) -> Tensor:
-    """W = factor ∘ g(A − ζ) with Σ W = scale; ζ by bisection, then one Newton step for gradients.
+    """W = factor ∘ g(A − ζ) with Σ W = scale; ζ bracketed, then one Newton step for gradients.
 
     ``extra`` may begin with the factor (a tensor of the dual's shape); what follows are
     coefficients of g.
@@ -60,7 +61,7 @@ def on_simplex(
         return (factor * entry(dual - zeta, *rest)).sum(axes, keepdim=True) - target
 
     with torch.no_grad():
-        zeta = _bisect(excess, dual.amax(axes, keepdim=True), dual.amin(axes, keepdim=True))
+        zeta = _bracketed(excess, dual.amax(axes, keepdim=True), dual.amin(axes, keepdim=True))
         step = 1e-6 * (1 + zeta.abs())
         slope = (excess(zeta + step) - excess(zeta - step)) / (2 * step)
     if torch.is_grad_enabled():
@@ -87,7 +88,7 @@ def _slope(
     return slope.sum(axes, keepdim=True)
 
 
-def _bisect(excess: Callable[[Tensor], Tensor], high: Tensor, low: Tensor) -> Tensor:
+def _bracketed(excess: Callable[[Tensor], Tensor], high: Tensor, low: Tensor) -> Tensor:
     """The root of a falling function, from any bracket: it is widened first.
 
     ``excess`` may be infinite or no number below the root (g has a pole there): that counts as +.
@@ -106,11 +107,7 @@ def _bisect(excess: Callable[[Tensor], Tensor], high: Tensor, low: Tensor) -> Te
             break
         low = torch.where(enough, low, low - width)
         width = 2 * width
-    for _ in range(200):
-        middle = (low + high) / 2
-        above = _above(excess, middle, high)
-        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-    return high
+    return falling_root(excess, low, high)
 
 
 def _above(excess: Callable[[Tensor], Tensor], zeta: Tensor, high: Tensor) -> Tensor:
@@ -123,18 +120,18 @@ def inverse_link(
 ) -> Tensor:
     """The root w of slope(w) = a entry by entry, slope increasing on ``domain``.
 
-    By bisection on a stretched line, then one Newton step that carries the gradients.
+    Bracketed on a stretched line, then one Newton step that carries the gradients.
     """
     rest = [_matrix(x) for x in coefficients]
     low, high = domain
     with torch.no_grad():
-        left = torch.full_like(dual, -1.0)
-        right = torch.full_like(dual, 1.0)
-        for _ in range(200):
-            middle = (left + right) / 2
-            above = slope(_stretch(middle, low, high), *rest) > dual
-            left, right = torch.where(above, left, middle), torch.where(above, middle, right)
-        w = _stretch((left + right) / 2, low, high)
+        ones = torch.ones_like(dual)
+
+        def short(unit: Tensor) -> Tensor:
+            return dual - slope(_stretch(unit, low, high), *rest)
+
+        unit = falling_root(short, -ones, ones, f_low=HUGE * ones, f_high=-HUGE * ones)
+        w = _stretch(unit, low, high)
     with torch.enable_grad():
         point = w.detach().clone().requires_grad_()
         value = slope(point, *(x.detach() for x in rest)).sum()

@@ -45,6 +45,7 @@ def solved(factor: Tensor, x: Tensor) -> Tensor:
 
 
 def shrunk(p: Tensor, x: Tensor, kept: Tensor | None = None) -> Tensor:
-    """(P − XᵀX) / β at the chunk's end."""
+    """(P − XᵀX) / β at the chunk's end, kept symmetric: see ``downdated``."""
     following = p - x.mT @ x
+    following = (following + following.mT) / 2
     return following if kept is None else following / kept[..., -1, None, None]

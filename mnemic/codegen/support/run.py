@@ -186,10 +186,10 @@ class Run:
         if not self.signature.phase:
             return rows
         phase = rows.pop("phase")
-        angle = phase.cumsum(1)
         carried = self.given.get("angle", phase.new_zeros(phase.shape[0], *phase.shape[2:]))
-        angle = angle + carried[:, None]
-        self.tails["angle"] = torch.remainder(carried + phase.sum(1), 2 * math.pi)
+        turns = torch.cat([carried[:, None], phase], 1).double().cumsum(1)  # long sums lose digits
+        angle = torch.remainder(turns, 2 * math.pi).to(phase.dtype)
+        self.tails["angle"], angle = angle[:, -1], angle[:, 1:]
         rows["angle"] = angle
         for coefficient in self.signature.coefficients:
             # both halves of a turned key share their channel's value

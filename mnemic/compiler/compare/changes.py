@@ -83,7 +83,10 @@ def _spelled(name: str, mark: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    return re.sub(r"__(\d+)", lambda m: f" of key {int(m[1]) + 1}", text(value)).replace("φ", "k")
+    def spelled(mark: re.Match[str]) -> str:
+        return f"{GREEK.get(mark[1], mark[1])} of key {int(mark[2]) + 1}"
+
+    return re.sub(r"([^\W_]+)__(\d+)", spelled, text(value)).replace("φ", "k")
 
 
 def _times_value(scale: Any) -> str:

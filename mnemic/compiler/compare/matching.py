@@ -45,7 +45,14 @@ def match(a: Form, b: Form, clock: Clock) -> Match | None:
         return None
     if a.coefficients == b.coefficients and (alike := same(a, b)):
         return Match(tuple((c, c) for c in b.coefficients), sp.Integer(1), alike.how)
-    unknown = {c: sp.Symbol(f"u_{c}", **_signs(c)) for c in b.coefficients}
+    shared = [c for c in b.coefficients if c in a.coefficients]
+    kept = _solved(a, b, [c for c in b.coefficients if c not in shared], clock) if shared else None
+    return kept or _solved(a, b, list(b.coefficients), clock)
+
+
+def _solved(a: Form, b: Form, free: list[Any], clock: Clock) -> Match | None:
+    """Values of the coefficients ``free`` of B, the others keeping their names."""
+    unknown = {c: sp.Symbol(f"u_{c}", **_signs(c)) for c in free}
     open_b = _put(b, unknown)
     inside = _in_functions(open_b) & set(unknown.values())
     for guess in _guesses(a, sorted(inside, key=str)):
@@ -56,7 +63,8 @@ def match(a: Form, b: Form, clock: Clock) -> Match | None:
             continue
         found = _entries(a, tried, [u for u in unknown.values() if u not in guess], clock)
         if found is not None:
-            values = {c: {**guess, **found}.get(u, c) for c, u in unknown.items()}
+            values = {c: c for c in b.coefficients}
+            values |= {c: {**guess, **found}.get(u, c) for c, u in unknown.items()}
             return _checked(a, b, values, found.get(SCALE, sp.Integer(1)))
     return None
 

@@ -58,6 +58,12 @@ def singles(rule: Rule) -> Iterator[Special]:
         yield Special(("one step a token",), edits=("micro",))
     if spec.optimizer.inner_steps > 1:
         yield Special(("one step a token",), edits=("inner",))
+    if rule.applied.kind != "identity":
+        yield Special(("O = identity",), edits=("plain",))
+    if rule.applied.normalize != "none":
+        yield Special(("no norms",), edits=("norms",))
+    if spec.optimizer.every > 1:
+        yield Special(("every 1",), edits=("every",))
     if spec.optimizer.anchor.chunk > 1:
         yield Special(("chunk 1",), edits=("anchor",))
     yield from _of_coefficients(rule)
@@ -86,14 +92,25 @@ def _edited(spec: Spec, edits: tuple[str, ...]) -> Spec:
     for edit in edits:
         if edit == "window":
             spec = spec.model_copy(update={"window": 1})
-            continue
-        optimizer = spec.optimizer
-        anchor = optimizer.anchor.model_copy(update={"chunk": 1})
-        changes: dict[str, dict[str, Any]] = {
-            "micro": {"micro_steps": 1}, "inner": {"inner_steps": 1}, "anchor": {"anchor": anchor},
-        }  # fmt: skip
-        spec = spec.model_copy(update={"optimizer": optimizer.model_copy(update=changes[edit])})
+        elif edit == "norms":
+            retention = spec.retention.model_copy(update={"normalize": "none"})
+            spec = spec.model_copy(update={"retention": retention})
+        else:
+            optimizer = spec.optimizer.model_copy(update=_stepping(spec, edit))
+            spec = spec.model_copy(update={"optimizer": optimizer})
     return spec
+
+
+def _stepping(spec: Spec, edit: str) -> dict[str, Any]:
+    """What an edit changes of the optimizer."""
+    optimizer = spec.optimizer
+    anchor = optimizer.anchor.model_copy(update={"chunk": 1})
+    plain = "gd" if optimizer.momentum is None else "momentum"
+    changes: dict[str, dict[str, Any]] = {
+        "micro": {"micro_steps": 1}, "inner": {"inner_steps": 1}, "anchor": {"anchor": anchor},
+        "every": {"every": 1}, "plain": {"method": plain},
+    }  # fmt: skip
+    return changes[edit]
 
 
 def _broken(form: Form) -> bool:

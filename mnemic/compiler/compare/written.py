@@ -12,6 +12,7 @@ from mnemic.compiler.compare.fits import fitted
 from mnemic.compiler.compare.form import HOLDERS, Form, State, tidy_entry
 from mnemic.compiler.compare.functions import GROUP, OWN, error_function, one_spelling
 from mnemic.compiler.compare.gradients import Matrix, Writer, headed, product
+from mnemic.compiler.compare.layers import kept_whole, layers_form
 from mnemic.compiler.compare.moments import moments
 from mnemic.compiler.compare.tags import feature_functions, linear_tags, opaque_tags
 from mnemic.compiler.compare.transition import Recurrence
@@ -30,6 +31,8 @@ def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
     """The rule as entries; terms alone where its memory is not W φ."""
     if rule.fit is not None:
         return fitted(rule, values)
+    if rule.layered:
+        return layers_form(rule, values)
     if rule.structure.missing is not None and rule.moments is None:
         return _terms(rule, values)
     writer = Writer(rule, Coordinates(rule, values))
@@ -156,6 +159,9 @@ def _terms(rule: Rule, values: Mapping[Any, Any]) -> Form:
     parts = (rule.rate * factor, rule.gain, rule.decay, rule.row_decay, rule.seen, rule.momentum)
     output = tuple(sp.Integer(0) if p is None else at.at(p, 0, 0) for p in parts)
     tags = (*opaque_tags(rule), *feature_functions(rule))
-    return Form((), output, (), tuple(functions), tuple(sorted(tags)), (), PARAMETERS).mapped(
-        tidy_entry
-    )
+    wholes = kept_whole(dict(functions))
+    form = Form(
+        (), (*output, *(w.symbol for w in wholes)), wholes, tuple(functions), tuple(sorted(tags)),
+        (), PARAMETERS,
+    )  # fmt: skip
+    return form.mapped(tidy_entry)

@@ -10,25 +10,13 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.explain.cost_forms import (
-    B,
-    C,
-    D,
-    K,
-    M,
-    N,
-    S,
-    T,
-    V,
-    decode_flops,
-    notes,
-    state_size,
-    train,
-)  # fmt: skip
+from mnemic.compiler.explain.cost_forms import decode_flops, notes, state_size, train
 from mnemic.compiler.explain.cost_kernels import kept_moved
+from mnemic.compiler.explain.cost_layers import width
+from mnemic.compiler.explain.cost_symbols import B, C, D, K, M, N, S, T, V
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.features import Cosine, Dpfp, Polynomial, Random, Taylor
-from mnemic.dsl.memory import Glu, Linear, Mlp
+from mnemic.dsl.memory import Linear
 
 CHUNK = 64
 """The chunk that ``evaluate`` takes unless told."""
@@ -93,10 +81,8 @@ def _plain_size(rule: Rule) -> Any:
     match rule.problem.spec.features:
         case Polynomial(mode="power", degree=p):
             return K**p
-        case Polynomial(degree=p):
+        case Polynomial(degree=p) | Taylor(order=p):
             return sp.expand_func(sp.binomial(K + p, p))
-        case Taylor(order=order):
-            return sum((K**i for i in range(order + 1)), sp.Integer(0))
         case Dpfp(nu=nu):
             return 2 * nu * K
         case Cosine():
@@ -127,11 +113,10 @@ def cost(rule: Rule) -> Cost:
 
 def _fixed(rule: Rule) -> tuple[tuple[str, Any], ...]:
     found: list[tuple[str, Any]] = [("c", rule.window), ("n", _steps(rule))]
-    if rule.anchor > 1:
-        found.append(("b", rule.anchor))
-    memory = rule.problem.spec.memory
-    if isinstance(memory, Mlp | Glu):
-        found.append(("m", sp.nsimplify(memory.expansion) * V))
+    if rule.intervals:
+        found.append(("b", rule.intervals[0]))
+    if (hidden := width(rule)) is not None:
+        found.append(("m", hidden))
     return tuple(found)
 
 

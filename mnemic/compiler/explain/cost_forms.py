@@ -6,12 +6,10 @@ import sympy as sp
 from sympy.codegen.cfunctions import log2
 
 from mnemic.compiler.explain.cost_kernels import kept_decoding, kept_state, kept_training
+from mnemic.compiler.explain.cost_layers import layered_decode, layered_state, layered_train
+from mnemic.compiler.explain.cost_symbols import B, C, D, K, N, S, T, V
 from mnemic.compiler.rule import Moments, Rule
-from mnemic.dsl.memory import Glu, Mlp
 
-T, K, V, D, B, C, M, S = sp.symbols("T d_k d_v D b c m s", positive=True)
-N = sp.Symbol("n", positive=True, integer=True)  # not the norm n of a loss
-"""Length, key, value and feature sizes, chunk, window, steps, hidden width, bytes a number."""
 ZERO = sp.Integer(0)
 
 
@@ -26,9 +24,12 @@ def state_size(rule: Rule) -> Any:
         return count * each + factor
     if rule.moments is not None:
         return D**2 + D * V
-    memory = matrix(rule)
-    copies = 1 + (rule.momentum is not None) + (rule.anchor > 1 and not rule.error.constant)
     tail = (C - 1) * (K + V + int(rule.gamma == "token")) if rule.window > 1 else 0
+    if rule.layered:
+        return layered_state(rule) + tail
+    memory = matrix(rule)
+    sees = not (rule.error.constant and rule.network.linear)
+    copies = 1 + (rule.momentum is not None) + (rule.anchor > 1 and sees)
     spec = rule.problem.spec
     normaliser = {"none": 0, "sum": D, "max1": D + 1}[spec.readout.normalizer]
     slots = K * D if slotted(rule) else 0
@@ -42,25 +43,13 @@ def buckets(rule: Rule) -> Any:
 
 
 def matrix(rule: Rule) -> Any:
-    """Numbers of one memory: W, the vector of a diagonal memory, or the layers of a deep one."""
-    memory = rule.problem.spec.memory
-    match memory:
-        case Glu():
-            return M * (2 * D + V)
-        case Mlp(depth=depth) if depth > 1:
-            return M * (D + V) + (depth - 2) * M**2
+    """Numbers of one memory: W, or the vector of a diagonal memory."""
     return D if rule.diagonal else D * V
 
 
 def slotted(rule: Rule) -> bool:
     """Whether a companion memory of keys, of the same shape with d_k for d_v, is kept too."""
     return bool(getattr(rule.problem.spec.memory, "slots", None))
-
-
-def deep(rule: Rule) -> bool:
-    """Whether the memory has more than one layer."""
-    memory = rule.problem.spec.memory
-    return isinstance(memory, Glu) or (isinstance(memory, Mlp) and memory.depth > 1)
 
 
 def train(rule: Rule) -> tuple[Any, Any]:
@@ -75,8 +64,8 @@ def train(rule: Rule) -> tuple[Any, Any]:
         return _second_order(rule), states
     if kind == "sequential":
         return decode_flops(rule), ZERO
-    if deep(rule):
-        return _deep(rule), states
+    if rule.layered:
+        return layered_train(rule), states
     flops = _chunked(rule)
     if rule.levels:
         flops += _every_bucket(rule)
@@ -137,16 +126,6 @@ def _link(rule: Rule) -> Any:
     return ZERO if rule.retained.link.identity else 4 * matrix(rule)
 
 
-def _deep(rule: Rule) -> Any:
-    """The dual form of a two-layer memory with gradients at the anchor."""
-    newton = ZERO
-    if rule.problem.spec.optimizer.method == "muon":
-        size = sp.Min(M, V)
-        steps = 4 * rule.problem.spec.optimizer.ns_steps
-        newton = (steps * size**2 * sp.Max(M, V) + steps * size**3 / 2) / B
-    return 6 * M * (K + V) + 2 * M * V + 2 * B * (K + 2 * M + V) + newton
-
-
 def _second_order(rule: Rule) -> Any:
     assert rule.moments is not None
     moments = rule.moments
@@ -168,10 +147,10 @@ def decode_flops(rule: Rule) -> Any:
     if rule.moments is not None:
         solve = N * 2 * D**2 if rule.moments.steps else _solve_once(rule.moments)
         return solve + 2 * D**2 + 4 * D * V + 2 * D * V
+    if rule.layered:
+        return N * layered_decode(rule)
     keys = C if rule.window > 1 else N
     each = 2 * whole if rule.error.constant else 4 * whole
-    if deep(rule):
-        each = 6 * whole
     decay = whole if rule.decay != 1 or rule.row_decay != 1 else ZERO
     momentum = 2 * whole if rule.momentum is not None else ZERO
     flops = keys * each + 2 * whole + decay + momentum + _link(rule)

@@ -9,6 +9,8 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect, dialect
 from mnemic.compiler.explain.kernel_equations import kernels, rows
+from mnemic.compiler.explain.layered_equations import layered, reference, taken_back
+from mnemic.compiler.explain.layered_words import terms as layered_terms
 from mnemic.compiler.explain.local_equations import local
 from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout
 from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
@@ -19,7 +21,8 @@ from mnemic.compiler.rule import Rule
 class Equation:
     """One line of the rule. ``name`` is ``prediction``, ``error``, ``gradient``, ``momentum``,
     ``moments``, ``weights``, ``dual`` (``memory`` where the link is the identity), ``link``,
-    ``normaliser``, ``levels`` or ``read-out``."""
+    ``normaliser``, ``levels`` or ``read-out``; of memories of layers also ``network``, ``layers``,
+    ``chain rule``, ``steps``, ``use``, ``norms``, of held retentions ``retention``."""
 
     number: int
     name: str
@@ -47,6 +50,9 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         return
     if rule.kernels is not None:
         yield from kernels(rule, d)
+    if rule.layered:
+        yield from layered(rule, d)
+        return
     if not rule.error.constant:
         yield "prediction", _prediction(rule, d)
     yield "error", f"{d.of('e', _index(rule))} = {d.expr(rule.error.signal)}{_with_value(rule, d)}"
@@ -55,6 +61,8 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         yield "momentum", _momentum(rule, d)
     yield from dual(rule, d)
     yield from link(rule, d)
+    if rule.retained.mode == "prox" and rule.anchor > 1:
+        yield "retention", taken_back(rule, d, rule.anchor)
     if rule.kernels is not None:
         yield from rows(rule, d)
     yield from readout(rule, d)
@@ -66,13 +74,16 @@ def _index(rule: Rule) -> str:
 
 def _prediction(rule: Rule, d: Dialect) -> str:
     index = _index(rule)
+    key = feature(rule, d, role_key(rule, d, "predict", index))
+    shown = _headed(rule, d, f"{_seen(rule, d)} {key}", d.of("k", index))
+    return f"{d.of('y^', index)} = {shown}{reference(rule, d)}"
+
+
+def _seen(rule: Rule, d: Dialect) -> str:
+    """The memory that the gradient sees."""
     if rule.anchor > 1:
-        memory = d.of("W", "ref")
-    else:
-        memory = acted(rule, d, rule.seen, _rows_seen(rule), d.of("W", "t-1"))
-    shown = _headed(rule, d, f"{memory} {feature(rule, d, role_key(rule, d, 'predict', index))}",
-                    d.of("k", index))  # fmt: skip
-    return f"{d.of('y^', index)} = {shown}"
+        return d.of("W", "ref")
+    return acted(rule, d, rule.seen, _rows_seen(rule), d.of("W", "t-1"))
 
 
 def _rows_seen(rule: Rule) -> Any:
@@ -84,8 +95,6 @@ def _headed(rule: Rule, d: Dialect, inner: str, raw: str) -> str:
     memory = rule.problem.spec.memory
     if rule.structure.missing is not None and not rule.problem.spec.features.finite:
         return inner
-    if type(memory).word() not in ("linear", "diagonal") and getattr(memory, "depth", 2) > 1:
-        return inner.replace(" ", ", ", 1).join(("M(", ")"))
     if getattr(memory, "norm", False):
         inner = d.call("LN", inner)
     return f"{raw} + {inner}" if getattr(memory, "residual", False) else inner
@@ -107,15 +116,22 @@ def _gradient(rule: Rule, d: Dialect) -> str:
         given = d.expr(rule.error.offset)
         joined = f"{taken} {erase} {_signed(d, given, write)}"
         return f"{left} = {joined}"
-    if type(rule.problem.spec.memory).word() not in ("linear", "diagonal"):
-        return f"{left} = " + d.sign("∇_W ℓ", r"\nabla_W \ell")
-    body = f"{d.of('e', index)} {erase if not rule.error.constant else write}"
+    error = _through_norm(rule, d, index) + d.of("e", index)
+    body = f"{error} {erase if not rule.error.constant else write}"
     if rule.diagonal:
         body = d.of("e", index) + d.times + role_key(rule, d, "write", index)
     if rule.window > 1:
         gate = "" if rule.gamma is None else d.of("gamma", "i") + " "
         return f"{left} = {d.windowed(gate + body, rule.window)}"
     return f"{left} = {body}"
+
+
+def _through_norm(rule: Rule, d: Dialect, index: str) -> str:
+    """LN′ᵀ, where a norm stands between W φ and the prediction."""
+    if not getattr(rule.problem.spec.memory, "norm", False):
+        return ""
+    inner = f"{_seen(rule, d)} {feature(rule, d, role_key(rule, d, 'predict', index))}"
+    return d.flipped(d.sign(f"LN′({inner})", rf"\operatorname{{LN}}'({inner})")) + " "
 
 
 def _signed(d: Dialect, shown: str, after: str) -> str:
@@ -183,9 +199,10 @@ def terms(rule: Rule) -> dict[str, Any]:
     if rule.fit is not None:
         return {e.name: e.text for e in equations(rule)}
     found = {e.name: e.text for e in equations(rule) if e.name in ("prediction", "read-out")}
-    link_text = {e.name: e.text for e in equations(rule)}.get("link", "identity")
+    link_text = next((line for _, line in link(rule, d)), "identity")
     momentum = "none" if rule.momentum is None else f"{d.expr(rule.momentum)} on {rule.momentum_on}"
     return {
+        **layered_terms(rule),
         "prediction": found.get("prediction", "none: the error does not see it"),
         "error signal": d.expr(rule.error.signal),
         "slope": d.expr(rule.error.slope),

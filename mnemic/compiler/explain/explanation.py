@@ -8,7 +8,8 @@ import sympy as sp
 from mnemic.compiler.explain import printing
 from mnemic.compiler.explain.cost import Cost, cost
 from mnemic.compiler.explain.equations import Equation, equations
-from mnemic.compiler.explain.spans import ranges
+from mnemic.compiler.explain.layered_words import approximated, of_each_matrix, pace
+from mnemic.compiler.explain.spans import ranges, span
 from mnemic.compiler.explain.stability import Stability, stability, warnings
 from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import Derived, Fit, Rule
@@ -68,9 +69,15 @@ def explain(rule: Rule) -> Explanation:
         approximations=approximations(rule),
         cost=cost(rule),
         stability=stability(rule),
-        warnings=warnings(rule),
+        warnings=warned(rule),
         arguments=arguments(rule),
     )
+
+
+def warned(rule: Rule) -> tuple[str, ...]:
+    """What a user should hear before training: of stability, of what is missing, of the pace."""
+    slow = pace(rule)
+    return (*warnings(rule), *(() if slow is None else (slow,)))
 
 
 def statement(rule: Rule) -> str:
@@ -107,7 +114,7 @@ def _fitted(rule: Rule, fit: Fit) -> str:
 
 def remarks(rule: Rule) -> tuple[str, ...]:
     """What the equations alone do not tell."""
-    found = []
+    found: list[str] = []
     if rule.fit is not None:
         return (_growth(rule),)
     keys, optimizer = rule.problem.keys, rule.problem.spec.optimizer
@@ -129,6 +136,7 @@ def remarks(rule: Rule) -> tuple[str, ...]:
         )
     if rule.error.uses_norm:
         found.append("The norm couples the coordinates of the error.")
+    found += of_each_matrix(rule)
     return tuple(found)
 
 
@@ -142,10 +150,9 @@ def _growth(rule: Rule) -> str:
 
 def approximations(rule: Rule) -> tuple[str, ...]:
     """Approximations by name: the anchor, smoothing, finite features."""
-    found = []
+    found: list[str] = []
     spec = rule.problem.spec
-    if rule.anchor > 1 and not rule.error.constant:
-        found.append(f"chunk anchor: gradients at the memory of the last multiple of {rule.anchor}")
+    found += approximated(rule)
     smooth = getattr(spec.bias, "smooth", None)
     if smooth is not None:
         found.append(f"smoothing: tanh({smooth:g}·x) for sign(x)")
@@ -186,16 +193,7 @@ def _argument(rule: Rule, scalar: Scalar, spans: dict[Any, list[float]]) -> Argu
         shape = shape.replace("T, ", f"T, {micro}, ")
     if scalar.argument is None:
         return Argument(scalar.name, None, "", "fixed", scalar.expr)
-    return Argument(scalar.name, scalar.argument, shape, _span(spans[scalar.symbol]), None)
-
-
-def _span(values: list[float]) -> str:
-    if not values:
-        return "any"
-    low, high = min(values), max(values)
-    left = "-∞" if low < -1e3 or low <= -29.9 else f"{round(low, 6):g}"
-    right = "∞" if high > 1e3 or high >= 29.9 else f"{round(high, 6):g}"
-    return f"({left}, {right})".replace("-", "−")
+    return Argument(scalar.name, scalar.argument, shape, span(spans[scalar.symbol]), None)
 
 
 def shown(value: Any) -> Any:

@@ -31,10 +31,7 @@ def dual(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
             inner = step.removeprefix("+ ").strip()
             yield "memory", f"{d.of('W')} = {kept}{d.times}{d.call('g', inner)}"
         case "prox":
-            mirror = rule.retained.mirror
-            old = d.of("W", "t-1")
-            if mirror != sym.w:
-                old = d.sign("∇R", r"\nabla R") + f"({old})"
+            old = mirrored(rule, d, d.of("W", "t-1")) if rule.anchor == 1 else d.of("A", "t-1")
             kept = acted(rule, d, rule.decay, rule.row_decay, old)
             yield "dual", f"{d.of('A')} = {kept} {step}"
         case _:
@@ -43,24 +40,24 @@ def dual(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
             yield name, f"{memory_name(rule, d, 't')} = {kept} {step}"
 
 
+def mirrored(rule: Rule, d: Dialect, memory: str) -> str:
+    """∇R(W)."""
+    if rule.retained.mirror == sym.w:
+        return memory
+    return d.sign("∇R", r"\nabla R") + f"({memory})"
+
+
 def _step(rule: Rule, d: Dialect) -> str:
     gain = d.factor(rule.gain)
     if rule.momentum is None:
         factor = d.factor(sp.simplify(rule.gain * rule.rate))
-        return f"{d.minus} {factor}{_muon(rule, d, d.of('G'))}"
-    step = f"+ {gain}{_muon(rule, d, d.of('S'))}"
+        return f"{d.minus} {factor}{d.of('G')}"
+    step = f"+ {gain}{d.of('S')}"
     if rule.momentum_on == "write":
         erase = role_features(rule, d, "erase", "t")
         taken = d.factor(sp.simplify(rule.gain * rule.rate * rule.error.slope))
         step += f" {d.minus} {taken}{d.of('y^')} {erase}"
     return step
-
-
-def _muon(rule: Rule, d: Dialect, step: str) -> str:
-    steps = rule.problem.spec.optimizer.ns_steps
-    if rule.problem.spec.optimizer.method != "muon":
-        return step
-    return d.sign(f"NS{steps}", rf"\mathrm{{NS}}_{steps}") + f"({step})"
 
 
 def link(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
@@ -157,8 +154,6 @@ def _read(rule: Rule, d: Dialect, memory: str, query: str) -> str:
         return f"{memory}{d.times}{query}"
     if type(entry).word() == "linear":
         return f"{memory} {query}"
-    if getattr(entry, "depth", 2) > 1:
-        return f"M({memory}, {query})"
     inner = f"{memory} {query}"
     inner = d.call("LN", inner) if getattr(entry, "norm", False) else inner
     return f"{d.of('q')} + {inner}" if getattr(entry, "residual", False) else inner

@@ -22,6 +22,10 @@ LATEX = {
     "phase": r"\omega", "bonus": "u", "l1": r"\lambda_1", "l2": r"\lambda_2", "scale": "c",
     "radius": r"\rho",
 }  # fmt: skip
+MATRICES = range(1, 65)
+GREEK |= {f"scale{i}": f"c{i}" for i in MATRICES}
+LATEX |= {f"scale{i}": f"c_{{{i}}}" for i in MATRICES}
+"""The scale of each matrix of a memory of layers."""
 TEXT = {
     sym.y: "ŷ", sym.v: "v", sym.e: "(ŷ − v)", sym.n: "‖ŷ − v‖", sym.kappa: "‖φ‖²", sym.w: "w",
     sym.a: "a", sym.zeta: "ζ", sym.nu: "ν", sym.d2: "d²", sym.kq: "kᵀq", sym.kk: "‖k‖²",
@@ -118,6 +122,9 @@ class _Text(StrPrinter):  # type: ignore[misc]
     def _print_sigmoid(self, expr: Any) -> str:
         return f"σ({self._print(expr.args[0])})"
 
+    def _print_normal_cdf(self, expr: Any) -> str:
+        return f"Φ({self._print(expr.args[0])})"
+
     def _print_Function(self, expr: Any) -> str:
         return f"{expr.func.__name__}({', '.join(_bare(self._print(a)) for a in expr.args)})"
 
@@ -139,6 +146,10 @@ class _Latex(LatexPrinter):  # type: ignore[misc]
 
     def _print_sigmoid(self, expr: Any, exp: Any = None) -> str:
         shown = rf"\sigma\left({self._print(expr.args[0])}\right)"
+        return shown if exp is None else f"{shown}^{{{exp}}}"
+
+    def _print_normal_cdf(self, expr: Any, exp: Any = None) -> str:
+        shown = rf"\Phi\left({self._print(expr.args[0])}\right)"
         return shown if exp is None else f"{shown}^{{{exp}}}"
 
 

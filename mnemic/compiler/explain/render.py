@@ -22,7 +22,7 @@ def to_text(rule: Rule) -> str:
         [head, "=" * len(head)],
         _block("Problem", [e.problem]),
         _block("Derivation", [_step(s, timed) for s in e.steps]),
-        _block("Rule", [f"({q.number}) {q.name:<11} {q.text}" for q in e.equations]),
+        _block("Rule", _numbered(e.equations)),
         _block("Remarks", list(e.remarks)),
         _block("Class", _kind(e)),
         _block("Approximations", list(e.approximations)),
@@ -32,6 +32,12 @@ def to_text(rule: Rule) -> str:
         _block("Warnings", list(e.warnings)),
     ]
     return "\n\n".join("\n".join(line.rstrip() for line in b) for b in blocks if b) + "\n"
+
+
+def _numbered(found: tuple[Equation, ...]) -> list[str]:
+    """The equations in columns."""
+    width = len(f"({len(found)})")
+    return [f"{f'({q.number})':<{width}} {q.name:<11} {q.text}" for q in found]
 
 
 def _block(title: str, lines: list[str]) -> list[str]:

@@ -1,24 +1,21 @@
-"""Stability: how large a step may be before it stops contracting (``language.md``, 7).
+"""Stability: how large a step may be before it stops contracting (``language.md``, 7)."""
 
-Along a key that repeats, with x = η Σγ sup ℓ″ ‖φ‖² (and the retention's gain), decay a, seen part
-s and momentum θ, the state (A, S) has trace a − s·x + θ and determinant aθ. Both eigenvalues lie
-inside the unit circle while s·x < (1 + a)(1 + θ): 2 without decay and momentum, 2(1 + θ) with it.
-"""
-
-from dataclasses import dataclass
-from itertools import islice, product
-from typing import Any
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.explain import contraction, placing
+from mnemic.compiler.explain.key_sizes import key_size, product_name, product_symbol
+from mnemic.compiler.explain.layered_words import bounded_steps
 from mnemic.compiler.explain.printing import steps_of, text
-from mnemic.compiler.explain.spans import ranges
+from mnemic.compiler.explain.spans import INFINITE, ranges
 from mnemic.compiler.kernelised import folded
-from mnemic.compiler.numbers import evaluated, sampler
 from mnemic.compiler.rule import Rule
 
-MOST_POINTS = 4000
+Place = Literal["inside", "on", "outside", "unknown"]
 
 SIGNED = {
     "mean": "The similarity can be negative: weights whose sum comes near zero let y grow without "
@@ -31,180 +28,216 @@ SIGNED = {
 
 @dataclass(frozen=True)
 class Stability:
-    """The bound on a step.
+    """The bound on a step, and where the rule stands to it.
 
     ``bound`` is the inequality, ``None`` where there is none to give. ``kind``: ``always`` (no
     step size is too large), ``bounded``, ``unbounded`` (ℓ″ grows), ``kink`` (ℓ″ is unbounded at
-    ŷ = v only), ``open`` (not derived). ``inside`` tells whether the activations keep unit keys
-    within the bound, ``None`` where that is not known.
+    ŷ = v only), ``open`` (not derived), ``growing`` (the decay or momentum exceeds one).
+
+    ``place``: ``inside`` the bound for every value of the activations and every key of the block,
+    ``on`` it (fixed numbers that meet it), ``outside`` it for some, or ``unknown`` (the input
+    decides, or no bound is derived). ``read`` are the numbers that were looked at, ``warning`` what
+    a user should hear, ``None`` unless the place is ``outside``.
     """
 
     kind: str
     bound: Any | None
     sentence: str
-    inside: bool | None = None
+    place: Place = "unknown"
+    read: tuple[str, ...] = ()
+    warning: str | None = None
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the rule keeps within the bound, ``None`` where that is not known."""
+        return {"inside": True, "on": True, "outside": False, "unknown": None}[self.place]
 
 
 def stability(rule: Rule) -> Stability:
-    """The bound of a rule, and whether its activations stay inside."""
+    """The bound of a rule, and where its coefficients and keys stand to it."""
     if rule.fit is not None:
-        return Stability("always", None, "A fit over kept pairs has no step size.", True)
+        return _of_fit(rule)
     rule = folded(rule)
-    if rule.error.constant:
+    return _growing(rule) or _of_steps(rule)
+
+
+def warnings(rule: Rule) -> tuple[str, ...]:
+    """What a user should hear before training: at most one of stability, one of what is missing."""
+    told, missing = stability(rule).warning, rule.structure.missing
+    capital = None if missing is None else f"{missing[0].upper()}{missing[1:]}."
+    return tuple(line for line in (told, capital) if line is not None)
+
+
+def _of_fit(rule: Rule) -> Stability:
+    assert rule.fit is not None
+    known = Stability("always", None, "A fit over kept pairs has no step size.", "inside")
+    if rule.fit.similarity.sign != "any":
+        return known
+    return replace(known, place="unknown", warning=SIGNED[rule.fit.kind])
+
+
+# -- what no step size mends -------------------------------------------------------------------
+
+
+def _growing(rule: Rule) -> Stability | None:
+    """A decay or a momentum above one, where the link does not hold the memory."""
+    if rule.retained.link.normaliser not in ("none", "norm"):
+        return None
+    parts = (("decay", contraction.decay(rule)), ("momentum", contraction.momentum(rule)))
+    for name, expr in parts:
+        values = placing.values(rule, expr)
+        if not values or max(map(abs, values)) <= 1 + placing.EDGE:
+            continue
+        shown = text(expr, steps_of(rule))
+        most = max(values, key=abs)
+        peak = placing.number(most, endless=abs(most) >= INFINITE)
+        sentence = f"The {name} {shown} reaches {peak}: above 1 in size the memory grows."
+        mend = f"Keep the {name} within (−1, 1): an activation such as sigmoid."
+        return Stability("growing", None, sentence, "outside", placing.read(rule, expr),
+                         f"Outside the stable range. {sentence} {mend}")  # fmt: skip
+    return None
+
+
+# -- the step ----------------------------------------------------------------------------------
+
+
+def _of_steps(rule: Rule) -> Stability:
+    spec = rule.problem.spec
+    linear = rule.network.linear and not rule.headed
+    if rule.error.constant and linear and rule.applied.kind == "identity":
         return Stability("always", None, "The gradient does not see the memory; no step is too "
-                         "large for a decay of at most 1.", True)  # fmt: skip
+                         "large for a decay of at most 1.", "inside")  # fmt: skip
     if rule.moments is not None:
         return _of_moments(rule)
-    if rule.structure.missing is not None or rule.headed:
-        return Stability("open", None, "No bound is derived: W φ is not the prediction itself.")
+    if rule.structure.missing is not None:
+        return Stability("open", None, "No bound is derived: the rule is not compiled yet.")
+    if rule.applied.kind != "identity":
+        return Stability("open", None, "No bound is derived: the step passes through O "
+                         f"({rule.applied.kind}), its size is not the error's."
+                         f"{bounded_steps(rule)}")  # fmt: skip
+    if not linear:
+        return _deep(rule)
     if rule.kernels is not None and rule.kernels.predict.normalised:
         return Stability("open", None, "No bound is derived: what is erased is a mean of what was "
                          "written.")  # fmt: skip
-    if rule.problem.spec.optimizer.rate.normalized:
+    if spec.optimizer.rate.normalized:
         return Stability("always", None, "The normalised rate η/(1 + η ℓ″‖φ‖²) keeps every step "
-                         "a contraction.", True)  # fmt: skip
-    if rule.error.bound is None:
+                         "a contraction.", "inside")  # fmt: skip
+    peak, values = contraction.curvature(rule)
+    if peak is None:
         return Stability("open", None, "sup ℓ″ could not be found.")
-    if rule.error.bound == sp.oo:
+    if peak == sp.oo:
         return _unbounded(rule)
-    return _bounded(rule)
+    return _bounded(rule, peak, values)
+
+
+def _deep(rule: Rule) -> Stability:
+    """Contraction needs the memory's own Jacobian, which moves with W."""
+    peak, _ = contraction.curvature(rule)
+    identity, delayed = rule.retained.link.identity, rule.anchor > 1 and rule.momentum is not None
+    if peak == sp.oo and identity and contraction.far_curvature(rule) is None:
+        return _unbounded(rule)
+    if rule.error.constant or peak in (None, sp.oo) or not identity or delayed:
+        return Stability("open", None, "No bound is derived: the prediction is not linear in W, so "
+                         "a step's effect depends on W itself.")  # fmt: skip
+    jacobian = sp.Symbol("‖∂M/∂W‖²", positive=True)
+    left = contraction.step_size(rule, peak).subs(product_symbol(rule), jacobian)
+    right = contraction.limit(rule)
+    shown = f"{text(left, steps_of(rule))} < {text(right, steps_of(rule))}"
+    sentence = (
+        f"Near a fit a step contracts while {shown}; ‖∂M/∂W‖ moves with W, so whether it holds "
+        "depends on the input."
+    )
+    bound = sp.Lt(left, right, evaluate=False)
+    return Stability("open", bound, sentence, read=placing.read(rule, left + right))
 
 
 def _of_moments(rule: Rule) -> Stability:
     assert rule.moments is not None
-    if rule.moments.steps:
-        return Stability("bounded", sp.Lt(rule.rate * sp.Symbol("h_max", positive=True), 2),
-                         "Full-batch steps contract while η times the largest eigenvalue of "
-                         "Σ φφᵀ is under 2.")  # fmt: skip
-    return Stability("always", None, "An exact minimiser has no step size.", True)
+    if not rule.moments.steps:
+        return Stability("always", None, "An exact minimiser has no step size.", "inside")
+    shown = sp.Symbol("h_max", positive=True)
+    known = Stability("bounded", sp.Lt(rule.rate * shown, 2),
+                      "Full-batch steps contract while η times the largest eigenvalue of "
+                      "Σ φφᵀ is under 2.")  # fmt: skip
+    pairs = rule.rate * (placing.TIME + 1) * product_symbol(rule)
+    found = placing.place(rule, pairs, sp.Integer(2))
+    sentence = f"{known.sentence} {placing.told(rule, found)}"
+    warning = placing.warning(rule, found) if found.place == "outside" else None
+    return replace(known, sentence=sentence, place=found.place, read=found.read, warning=warning)
 
 
 def _unbounded(rule: Rule) -> Stability:
-    slope = (rule.error.slope + rule.error.radial * sym.n**2).subs(sym.v, 0)
-    free = slope.free_symbols - {sym.y, sym.n}
-    at = [{**dict.fromkeys(free, 1), sym.y: z, sym.n: z} for z in (1e3, 1e6)]
-    near, far = (evaluated(slope, point) for point in at)
-    if near is not None and far is not None and far <= 2 * near + 1:
-        return _kinked(rule, sp.nsimplify(round(far, 4), rational=True))
-    return Stability("unbounded", None, "ℓ″ has no bound, so no rate is safe: on unit keys such a "
-                     "memory may blow up within tens of tokens.", False)  # fmt: skip
+    far = contraction.far_curvature(rule)
+    if far is not None:
+        return _kinked(rule, far)
+    read, where = placing.read(rule, rule.rate), ""
+    if rule.rate.is_number:
+        read = (f"η = {float(rule.rate):g}",)
+    rate = placing.values(rule, rule.rate) if rule.network.linear else []
+    size = key_size(rule).high
+    if rate and 0 < max(rate) * size < math.inf:
+        gates = rule.window * (max(_gates(rule)) if rule.gamma else 1)
+        edge = contraction.largest_error(rule, 2 / (max(rate) * size * gates))
+        where = "" if edge is None else f", here under |ŷ − v| = {edge:.3g}"
+    sentence = (
+        f"ℓ″ has no bound, so no rate is safe: steps contract for small errors only{where}; "
+        "beyond, the memory may blow up within tens of tokens."
+    )
+    given = f" Read: {'; '.join(read)}." if read else ""
+    return Stability("unbounded", None, sentence, "outside", read,
+                     f"{sentence}{given} {_normalise(rule)}")  # fmt: skip
+
+
+def _gates(rule: Rule) -> list[float]:
+    return ranges(rule).get(sym.coefficient("gamma"), [1.0])
+
+
+def _normalise(rule: Rule) -> str:
+    keys = {rule.problem.keys[role] for role in ("predict", "erase", "write")}
+    if rule.window > 1 or len(keys) > 1 or not rule.network.linear:
+        return "Keep the rate small; the normalised rate is derived for a single key a step."
+    return "Ask for optimizer.rate: {normalized: true}, which is η/(1 + η ℓ″‖φ‖²)."
 
 
 def _kinked(rule: Rule, far: Any) -> Stability:
     """ℓ″ is unbounded where ŷ = v only; ``far`` is its size for large errors."""
     sentence = "ℓ″ has no bound at ŷ = v: errors too small for the step are overshot."
-    left, right = step_size(rule, far), limit(rule)
+    left, right = contraction.step_size(rule, far), contraction.limit(rule)
     if left == 0 or not rule.retained.link.identity:
         return Stability("kink", None, sentence + " Large ones shrink at any rate.")
     shown = f"{text(left, steps_of(rule))} < {text(right, steps_of(rule))}"
-    inside = _inside(rule, left.subs(sym.kappa, _of_unit_key(rule)), right)
-    bound = sp.Lt(left, right, evaluate=False)
-    return Stability("kink", bound, f"{sentence} Large ones shrink while {shown}.", inside)
+    found = placing.place(rule, left, right)
+    warning = placing.warning(rule, found) if found.place == "outside" else None
+    return Stability("kink", sp.Lt(left, right, evaluate=False),
+                     f"{sentence} Large ones shrink while {shown}.", found.place, found.read,
+                     warning)  # fmt: skip
 
 
-def _bounded(rule: Rule) -> Stability:
-    left, right = step_size(rule, rule.error.bound), limit(rule)
+def _bounded(rule: Rule, peak: Any, values: list[float]) -> Stability:
+    left, right = contraction.step_size(rule, peak), contraction.limit(rule)
     if not rule.retained.link.identity:
-        slope = _steepest_link(rule)
+        slope = contraction.steepest_link(rule)
         if slope is None:
             return Stability("open", None, "The link couples the entries or has no bounded slope; "
                              "no bound is derived for the step behind it.")  # fmt: skip
         left = left * slope
-    inside = _inside(rule, left.subs(sym.kappa, _of_unit_key(rule)), right)
+    if rule.anchor > 1 and rule.momentum is not None:
+        return Stability("open", None, "No bound is derived for momentum under a chunk anchor.")
+    found = placing.place(rule, left, right, values)
+    warning = placing.warning(rule, found) if found.place == "outside" else None
+    return Stability("bounded", sp.Lt(left, right, evaluate=False),
+                     _sentence(rule, left, right, found), found.place, found.read,
+                     warning)  # fmt: skip
+
+
+def _sentence(rule: Rule, left: Any, right: Any, found: placing.Found) -> str:
     timed = steps_of(rule)
-    shown = f"{text(left, timed)} < {text(right, timed)}"
-    return Stability(
-        "bounded", sp.Lt(left, right, evaluate=False), _sentence(rule, shown, inside), inside
-    )
-
-
-def _of_unit_key(rule: Rule) -> Any:
-    """‖φ(k)‖² of a unit key, which is κ1(1) behind a kernel."""
-    return 1 if rule.kernels is None else rule.kernels.predict.expr.subs(sym.s, 1)
-
-
-def step_size(rule: Rule, curvature: Any) -> Any:
-    """η Σγ ℓ″ ‖φ‖², the retention's gain and the seen part included."""
-    gates = sp.Integer(1)
-    if rule.window > 1:
-        gates = rule.window * (1 if rule.gamma is None else sym.coefficient("gamma"))
-    table = {s.symbol: s.expr for s in rule.scalars}
-    found = rule.seen * rule.gain * rule.rate * gates * curvature * sym.kappa
-    if rule.split:
-        found = found.subs(sym.kappa, sp.Symbol("predict·erase", real=True))
-    return sp.nsimplify(sp.simplify(found.subs(table, simultaneous=True)))
-
-
-def limit(rule: Rule) -> Any:
-    """(1 + a)(1 + θ), for the trace of the state's transition."""
-    theta = rule.momentum if rule.momentum is not None and rule.momentum_on == "gradient" else 0
-    return sp.factor((1 + rule.decay * rule.row_decay) * (1 + theta))
-
-
-def _steepest_link(rule: Rule) -> Any | None:
-    link = rule.retained.link
-    if link.expr is None or link.normaliser != "none":
-        return None
-    slope = sp.diff(link.expr, sym.a)
-    free = sorted(slope.free_symbols - {sym.a}, key=str)
-    at = sampler(slope, [*free, sym.a])
-    sizes = [
-        [at(*(size for _ in free), z / 4) for z in range(-200, 201)]
-        for size in (0.001, 1.0, 1000.0)
-    ]
-    if any(v is None for row in sizes for v in row):
-        return None
-    peak = max(abs(v) for row in sizes for v in row if v is not None)
-    edge = max(abs(v) for row in sizes for v in (row[0], row[-1]) if v is not None)
-    return None if edge > 1 else sp.nsimplify(round(peak, 3), rational=True)
-
-
-def _sentence(rule: Rule, shown: str, inside: bool | None) -> str:
-    parts = [f"A step contracts along its key while {shown}."]
+    what = "A step" if rule.anchor == 1 else f"A chunk of {rule.anchor} tokens"
+    parts = [f"{what} contracts along its key while {text(left, timed)} < {text(right, timed)}."]
     if rule.momentum is not None:
         parts.append("With momentum that holds for a key that repeats; for keys that change the "
                      "safe range is narrower.")  # fmt: skip
-    if rule.split or rule.problem.keys["predict"] != rule.problem.keys["erase"]:
+    if rule.split or product_name(rule) != "‖φ‖²":
         parts.append("Predict and erase keys differ, so it bounds the eigenvalue, not the norm.")
-    told = {True: "stay inside it", False: "may leave it", None: "were not checked against it"}
-    parts.append(f"On unit keys the activations {told[inside]}.")
-    return " ".join(parts)
-
-
-def _inside(rule: Rule, left: Any, right: Any) -> bool | None:
-    spans = ranges(rule)
-    room = right - left
-    names = sorted(room.free_symbols & spans.keys(), key=str)
-    if room.free_symbols - set(names):
-        return None
-    at = sampler(room, names)
-    for point in islice(product(*(spans[s] for s in names)), MOST_POINTS):
-        value = at(*point)
-        if value is None:
-            return None
-        if value < -1e-9:
-            return False
-    return True
-
-
-def warnings(rule: Rule) -> tuple[str, ...]:
-    """What a user should hear before training."""
-    found = []
-    known = stability(rule)
-    if rule.fit is not None and rule.fit.similarity.sign == "any":
-        found.append(SIGNED[rule.fit.kind])
-    if known.kind == "unbounded":
-        found.append(f"{known.sentence} {_advice(rule)}")
-    if known.kind == "bounded" and known.inside is False:
-        found.append("The activations may leave the range in which a step contracts. "
-                     + known.sentence)  # fmt: skip
-    if rule.structure.missing is not None:
-        found.append(rule.structure.missing[0].upper() + rule.structure.missing[1:] + ".")
-    return tuple(found)
-
-
-def _advice(rule: Rule) -> str:
-    keys = {rule.problem.keys[role] for role in ("predict", "erase", "write")}
-    if rule.window > 1 or len(keys) > 1:
-        return "Keep the rate small; the normalised rate is derived for a single key a step."
-    return "Ask for optimizer.rate: {normalized: true}, which is η/(1 + η ℓ″‖φ‖²)."
+    return " ".join([*parts, placing.told(rule, found)])

@@ -1,42 +1,120 @@
-"""The tasks by name."""
+"""The tasks by name: those that a model is trained on, and those of the memory alone."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from mnemic.errors import Issue, UsageError, format_issue, nearest
+from mnemic.search.tasks import files, functions
 from mnemic.search.tasks.base import Batch, Task
 from mnemic.search.tasks.bytes import Bytes
+from mnemic.search.tasks.compression import Compression
+from mnemic.search.tasks.evaluate import Outcome, evaluate, tuned
+from mnemic.search.tasks.exercise import Exercise
+from mnemic.search.tasks.fuzzy_recall import FuzzyRecall
+from mnemic.search.tasks.memorisation import Memorisation
+from mnemic.search.tasks.memory_task import MemoryTask, Pairs
 from mnemic.search.tasks.mqar import Mqar
+from mnemic.search.tasks.needles import Needles
+from mnemic.search.tasks.noisy_recall import NoisyRecall
 from mnemic.search.tasks.options import Options, choice, number
+from mnemic.search.tasks.reachability import Reachability
+from mnemic.search.tasks.recall import Recall
+from mnemic.search.tasks.selective_copying import SelectiveCopying
+from mnemic.search.tasks.swaps import Swaps
+from mnemic.search.tasks.switching import Switching
 
-__all__ = ["Batch", "Options", "Task", "choice", "get", "names", "number", "register"]
+__all__ = [
+    "Batch",
+    "Exercise",
+    "MemoryTask",
+    "Options",
+    "Outcome",
+    "Pairs",
+    "Task",
+    "choice",
+    "evaluate",
+    "find",
+    "get",
+    "memory_names",
+    "names",
+    "number",
+    "register",
+    "tuned",
+]
 
-_TASKS: dict[str, type[Task[Any]]] = {task.name: task for task in (Mqar, Bytes)}
+E = TypeVar("E", bound=Exercise[Any])
+
+_TASKS: dict[str, type[Exercise[Any]]] = {
+    task.name: task
+    for task in (
+        Mqar,
+        Recall,
+        NoisyRecall,
+        FuzzyRecall,
+        SelectiveCopying,
+        Compression,
+        Memorisation,
+        Swaps,
+        Reachability,
+        Needles,
+        Bytes,
+        Switching,
+        functions.LowRank,
+        functions.Mlp,
+        functions.AttentionMlp,
+        functions.AttendedInputs,
+        functions.WindowMlp,
+    )
+}
 
 
 def names() -> tuple[str, ...]:
-    """The tasks' names, sorted.
+    """The names of the tasks that a model is trained on, sorted.
 
-    >>> names()
-    ('bytes', 'mqar')
+    >>> names()[:3]
+    ('bytes', 'compression', 'fuzzy-recall')
     """
-    return tuple(sorted(_TASKS))
+    return tuple(sorted(name for name, task in _TASKS.items() if issubclass(task, Task)))
+
+
+def memory_names() -> tuple[str, ...]:
+    """The names of the tasks of the memory alone, sorted.
+
+    >>> memory_names()[-1]
+    'window-mlp'
+    """
+    return tuple(sorted(name for name, task in _TASKS.items() if issubclass(task, MemoryTask)))
+
+
+def find(name: str) -> type[Exercise[Any]]:
+    """The class of any task, by its name or by the path of a Python file that registers it.
+
+    Raises:
+        UsageError: there is no such task (says the nearest), or the file registers none, or
+            several.
+    """
+    if name.endswith(".py"):
+        return _of_file(name)
+    return _among(name, tuple(sorted(_TASKS)))
 
 
 def get(name: str) -> type[Task[Any]]:
-    """The class of a task.
+    """The class of a task that a model is trained on, by name or by a file's path.
 
     Raises:
-        UsageError: there is no such task; says the nearest.
+        UsageError: as `find`; or the task is one of the memory alone.
     """
-    if name not in _TASKS:
-        issue = Issue("no such task", "", name, names(), nearest(name, names()))
-        raise UsageError(format_issue(issue))
-    return _TASKS[name]
+    if name in memory_names():
+        raise UsageError(f"{name}: a task of the memory alone, which no model is trained on")
+    found = find(name) if name.endswith(".py") else _among(name, names())
+    if not issubclass(found, Task):
+        raise UsageError(f"{name}: a task of the memory alone, which no model is trained on")
+    return found
 
 
-def register(task: type[Task[Any]]) -> type[Task[Any]]:
+def register(task: type[E]) -> type[E]:
     """Add a task; usable as a decorator on the class.
 
     Raises:
@@ -45,3 +123,19 @@ def register(task: type[Task[Any]]) -> type[Task[Any]]:
     if _TASKS.setdefault(task.name, task) is not task:
         raise UsageError(f"a task named {task.name!r} exists already")
     return task
+
+
+def _among(name: str, allowed: tuple[str, ...]) -> type[Exercise[Any]]:
+    if name not in allowed:
+        issue = Issue("no such task", "", name, allowed, nearest(name, allowed))
+        raise UsageError(format_issue(issue))
+    return _TASKS[name]
+
+
+def _of_file(path: str) -> type[Exercise[Any]]:
+    """The one task that a file registers."""
+    module = files.imported(Path(path))
+    own = [task for task in _TASKS.values() if task.__module__ == module]
+    if len(own) != 1:
+        raise UsageError(f"{path}: registers {len(own)} tasks, must register one")
+    return own[0]

@@ -1,23 +1,24 @@
-"""What a task is: a seeded stream of token batches and a score for a model's answers."""
+"""What a trained task is: a seeded stream of token batches and a score for a model's answers."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import ClassVar, Generic, Literal, TypeVar
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from mnemic.errors import Issue, nearest
-from mnemic.search.tasks.options import Options, refuse
+from mnemic.search.tasks.exercise import Exercise, O, Shown, Split
 
-Split = Literal["train", "test"]
 IGNORED = -100
 """The target of a position that is not scored."""
 
-O = TypeVar("O", bound=Options)  # noqa: E741
+MASTERED = 0.99
+"""The skill at which a curriculum goes on to its next level."""
+
+__all__ = ["IGNORED", "MASTERED", "Batch", "Split", "Task"]
 
 
 @dataclass(frozen=True)
@@ -33,72 +34,18 @@ class Batch:
     targets: Tensor
 
 
-class Task(ABC, Generic[O]):
+class Task(Exercise[O]):
     """A stream of batches and a score; a new task is one subclass with one `Options`.
 
     A subclass sets the class attributes, gives ``vocabulary``, ``chance`` and ``batch``, and
     is added by `mnemic.search.tasks.register`. `score` is the accuracy unless overridden; it
     must be a mean over the scored positions, so that it can be averaged over batches.
-
-    Args:
-        options: the task's options; their defaults where it is None.
     """
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    source: ClassVar[str]
-    options_type: ClassVar[type[Options]]
-    metric: ClassVar[str] = "accuracy"
-    higher_is_better: ClassVar[bool] = True
-
-    def __init__(self, options: O | None = None) -> None:
-        self.options: O = self.options_type() if options is None else options  # type: ignore[assignment]
-
-    @classmethod
-    def configure(cls, values: Mapping[str, object]) -> Task[O]:
-        """The task with the named options set and the others at their defaults.
-
-        Raises:
-            UsageError: an option that the task does not have, or one out of its range.
-        """
-        known = tuple(f.name for f in fields(cls.options_type))
-        unknown = [key for key in values if key not in known]
-        refuse(
-            [
-                Issue(f"no option of {cls.name}", "", key, known, nearest(key, known))
-                for key in unknown
-            ]
-        )
-        return cls(cls.options_type(**values))  # type: ignore[arg-type]
 
     @property
     @abstractmethod
     def vocabulary(self) -> int:
         """The number of tokens."""
-
-    @property
-    @abstractmethod
-    def chance(self) -> float:
-        """The score of a guess without the skill that the task asks for."""
-
-    @property
-    def ceiling(self) -> float:
-        """The best score that any model can have, or a bound on it."""
-        return 1.0
-
-    @property
-    def facts(self) -> dict[str, str | int]:
-        """What else a result must tell to be reproduced (the data's digest, say)."""
-        return {}
-
-    def generator(self, seed: int, split: Split) -> torch.Generator:
-        """A stream's source of randomness: no train seed is ever a test seed.
-
-        Args:
-            seed: in [0, 2**62).
-            split: which stream.
-        """
-        return torch.Generator().manual_seed(2 * seed + (split == "test"))
 
     @abstractmethod
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
@@ -113,3 +60,38 @@ class Task(ABC, Generic[O]):
         """
         scored = targets != IGNORED
         return (logits[scored].argmax(-1) == targets[scored]).double().mean().item()
+
+    @property
+    def levels(self) -> Sequence[Task[Any]]:
+        """The curriculum: tasks of the same vocabulary to be trained in turn, the last this one.
+
+        Training goes on to the next level when held-out sequences of the present one are
+        `mastered`; scores are those of the last one at all times.
+        """
+        return (self,)
+
+    def mastered(self, score: float) -> bool:
+        """Whether a level with this score is learned well enough to go on to the next."""
+        return self.skill(score) >= MASTERED
+
+    def decoder(self, dim: int) -> nn.Module | None:
+        """What stands between the model's stream, [B, T, dim], and its head, [B, T, dim] too.
+
+        None where each position answers for itself, as in a language model. A module is trained
+        with the model, and must be drawn from torch's own stream of random numbers.
+        """
+        return None
+
+    def word(self, token: int) -> str:
+        """A token for people to read."""
+        return str(token)
+
+    def example(self, seed: int = 0) -> list[Shown]:
+        """One held-out sequence in words."""
+        drawn = self.batch(self.generator(seed, "test"), 1, "test")
+        return [
+            (self.word(read), None if answer == IGNORED else self.word(answer))
+            for read, answer in zip(
+                drawn.inputs[0].tolist(), drawn.targets[0].tolist(), strict=True
+            )
+        ]

@@ -9,6 +9,7 @@ import sysconfig
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -42,6 +43,7 @@ class Bytes(Task[BytesOptions]):
     title = "next byte of Python's standard library"
     source = "the standard library of the running Python, tests left out"
     options_type = BytesOptions
+    ladder: ClassVar = {"tiny": {"length": 64}, "published": {}, "long": {"length": 1024}}
     metric = "bits per byte"
     higher_is_better = False
 
@@ -70,6 +72,10 @@ class Bytes(Task[BytesOptions]):
             for split, text in texts.items()
         }
         return {"python": platform.python_version(), **sizes, **digests}
+
+    def word(self, token: int) -> str:
+        """The character, escaped where it does not print."""
+        return repr(chr(token))[1:-1] if token != 32 else "␣"
 
     def batch(self, generator: torch.Generator, size: int, split: Split) -> Batch:
         """``size`` windows at uniformly random places of a split, [size, T]."""

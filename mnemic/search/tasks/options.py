@@ -33,6 +33,20 @@ def choice(default: str, allowed: tuple[str, ...], about: str) -> Any:
     return field(default=default, metadata={"allowed": allowed, "about": about})
 
 
+def described(options: type[Options]) -> list[dict[str, Any]]:
+    """Each option as plain data: name, default, what is allowed, what it is about."""
+    return [
+        {
+            "name": f.name,
+            "default": f.default,
+            "allowed": list(f.metadata.get("allowed", f.metadata.get("range", ()))),
+            "kind": "choice" if "allowed" in f.metadata else f.metadata["kind"].__name__,
+            "about": f.metadata["about"],
+        }
+        for f in fields(options)
+    ]
+
+
 def refuse(issues: list[Issue]) -> None:
     """Raise a UsageError that names every issue; nothing happens where there is none."""
     if issues:

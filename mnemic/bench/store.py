@@ -1,0 +1,76 @@
+"""Results of long measurements, kept spec by spec so that a broken run goes on where it was."""
+
+import datetime
+import json
+import platform
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mnemic.errors import UsageError
+
+
+class Store:
+    """A JSON file: the command and setting of a measurement, and a result a spec.
+
+    Args:
+        path: the file; ``None`` keeps results in memory only.
+        command: what was asked for; a file of another command is not touched.
+        setting: versions and sizes. Results under another setting are measured anew.
+
+    Raises:
+        UsageError: the file is not one of this command.
+    """
+
+    def __init__(self, path: Path | None, command: str, setting: Mapping[str, Any]) -> None:
+        self.path, self.command, self.setting = path, command, dict(setting)
+        self.results: dict[str, dict[str, Any]] = {}
+        if path is not None and path.exists():
+            self.results = self._read(path)
+
+    def _read(self, path: Path) -> dict[str, dict[str, Any]]:
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            kept, command = found["results"], found["command"]
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(f"{path}: not a result of mnemic bench; choose another file") from None
+        if command != self.command:
+            raise UsageError(f"{path}: holds the results of '{command}'; choose another file")
+        return dict(kept) if found.get("setting") == self.setting else {}
+
+    def known(self, name: str, key: str) -> dict[str, Any] | None:
+        """The kept result of a spec, if it was measured for the same rule (``key``)."""
+        found = self.results.get(name)
+        return found if found is not None and found.get("key") == key else None
+
+    def keep(self, name: str, key: str, result: Mapping[str, Any]) -> None:
+        """Keep a result, on disk at once."""
+        today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        self.results[name] = {"key": key, "date": today, **result}
+        if self.path is None:
+            return
+        text = json.dumps(
+            {"command": self.command, "setting": self.setting,
+             "results": dict(sorted(self.results.items()))}, indent=1,
+        )  # fmt: skip
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=self.path.parent, prefix=".bench.", delete=False, encoding="utf-8"
+        ) as beside:
+            beside.write(text + "\n")
+        Path(beside.name).replace(self.path)
+
+
+def versions() -> dict[str, str]:
+    """What results depend on beside the specs."""
+    from importlib.metadata import version
+
+    import torch
+
+    return {
+        "mnemic": version("mnemic"),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, one thread",
+    }

@@ -1,0 +1,157 @@
+"""Measurements over any specs: `forms`, `decode` and `long`, resumable spec by spec."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mnemic.bench import Told
+from mnemic.bench.report import Figure, Report
+from mnemic.bench.store import Store, versions
+from mnemic.dsl.catalogue import names
+from mnemic.dsl.hashing import spec_hash
+from mnemic.errors import InvalidSpec
+from mnemic.pipeline import Compiled, compile, read
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a suite is asked for; ``again`` measures anew what the file ``out`` holds."""
+
+    specs: tuple[str, ...] = ()
+    length: int | None = None
+    out: Path | None = None
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One measurement: its default length, what it does to a spec, and how that is told."""
+
+    length: int
+    measure: Callable[[Compiled, int], Result]
+    figures: Callable[[str, Result], Iterator[Figure]]
+    sizes: str
+
+
+def run(suite: str, asked: Asked, told: Told = lambda what: None) -> Report:
+    """Measure the specs (all that compile, if none is named).
+
+    Raises:
+        UsageError: no such spec, or a file that holds something else.
+        InvalidSpec: a named spec that does not compile.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _run(suite, asked, told)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _run(suite: str, asked: Asked, told: Told) -> Report:
+    chosen = SUITES[suite]
+    length = asked.length or chosen.length
+    known = Store(asked.out, f"mnemic bench {suite}", {**versions(), "length": length})
+    figures, notes = list[Figure](), list[str]()
+    specs = asked.specs or names()
+    for index, name in enumerate(specs):
+        told(f"{name} ({index + 1} of {len(specs)})")
+        try:
+            figures += chosen.figures(name, _result(chosen, name, length, known, asked.again))
+        except InvalidSpec as refusal:
+            if asked.specs:
+                raise
+            notes.append(f"{name}: {'; '.join(issue.message for issue in refusal.issues)}")
+    return Report(tuple(figures), tuple(notes))
+
+
+def _result(suite: Suite, name: str, length: int, store: Store, again: bool) -> Result:
+    spec = read(name)
+    key = spec_hash(spec)
+    kept = None if again else store.known(name, key)
+    if kept is not None:
+        return kept
+    found = suite.measure(compile(spec), length)
+    store.keep(name, key, found)
+    return found
+
+
+def setting(suite: str, length: int | None = None) -> str:
+    """The versions and sizes, on one line."""
+    told = versions()
+    chosen = SUITES[suite]
+    return (
+        f"{told['machine']}, torch {told['torch']}, python {told['python']}; "
+        f"T={length or chosen.length} {chosen.sizes}"
+    )
+
+
+# -- forms -------------------------------------------------------------------------------------
+
+
+def _forms(compiled: Compiled, length: int) -> Result:
+    from mnemic.bench import forms
+
+    return forms.measured(compiled, length)
+
+
+def _forms_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
+    from mnemic.bench import forms
+
+    yield from forms.told(name, found)
+
+
+# -- decoding -----------------------------------------------------------------------------------
+
+
+def _decode(compiled: Compiled, length: int) -> Result:
+    from mnemic.bench import decode
+
+    contexts = (64, *(c for c in decode.CONTEXTS[1:] if c < length), length)
+    found = decode.run(compiled, tuple(dict.fromkeys(contexts))).to_json()
+    return {**found, **{n: {str(k): v for k, v in found[n].items()} for n in ("bytes", "seconds")}}
+
+
+def _decode_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
+    from mnemic.bench.decode import FLAT
+
+    sizes, times = list(found["bytes"].values()), list(found["seconds"].values())
+    kind = f"{sizes[0]} bytes" if found["fixed"] else f"growing, {sizes[0]} to {sizes[-1]} bytes"
+    spent = ", ".join(f"{t * 1e3:.3f}" for t in times)
+    detail = f"{kind}; ms a token at {', '.join(found['bytes'])}: {spent}"
+    goal = FLAT if found["fixed"] else None
+    yield Figure(f"{name}, a token late over early", found["ratio"], "x", detail, most=goal)
+
+
+# -- the long run -------------------------------------------------------------------------------
+
+
+def _long(compiled: Compiled, length: int) -> Result:
+    from mnemic.bench import long
+
+    return long.run(compiled, length).to_json()
+
+
+def _long_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
+    from mnemic.bench.long import ALLOWED
+
+    for kind, p in found["precisions"].items():
+        worst = p["worst"] if p["finite"] and p["worst"] is not None else math.nan
+        detail = (
+            f"last {p['last'] or math.nan:.1e}; {found['form']}, {found['place']} the bound, "
+            f"{found['seconds']:.0f} s"
+        )
+        yield Figure(f"{name}, {kind}, worst error", worst, "", detail, most=ALLOWED[kind])
+
+
+SUITES: Final[dict[str, Suite]] = {
+    "forms": Suite(1024, _forms, _forms_figures, "B=1 H=4 d=64, float32"),
+    "decode": Suite(16_384, _decode, _decode_figures, "B=1 H=4 d=16, float32"),
+    "long": Suite(65_536, _long, _long_figures, "B=1 H=1 d=16, float32 and bfloat16"),
+}

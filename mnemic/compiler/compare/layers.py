@@ -1,0 +1,154 @@
+"""A memory of layers, or behind O, intervals or norms, as a form: its network and how it moves.
+
+The network is written node by node, an elementwise map as a function kept whole, so that two
+spellings of one activation agree and two activations do not. What one token of a matrix does is
+told by its coefficients; intervals, O and norms are tags.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.compare.coordinates import PARAMETERS, Coordinates
+from mnemic.compiler.compare.form import HOLDERS, Form, Whole, tidy_entry
+from mnemic.compiler.compare.functions import OWN, error_function, link_function, one_spelling
+from mnemic.compiler.compare.tags import feature_functions
+from mnemic.compiler.network import Apply, Map, Network, node_symbol
+from mnemic.compiler.rule import Rule
+
+
+def layers_form(rule: Rule, values: Mapping[Any, Any]) -> Form:
+    """The form of a layered rule."""
+    at = Coordinates(rule, values)
+    factor, body = error_function(at.resolved(rule.error.signal))
+    functions = {"error": body, **activations(rule.network)}
+    link = rule.retained.link
+    if not link.identity:
+        functions["link"] = link_function(link, at)
+    if rule.retained.mode == "prox":
+        functions["mirror"] = one_spelling(at.resolved(rule.retained.mirror)).subs(sym.w, OWN)
+    wholes = kept_whole(functions)
+    output = tuple(sp.sympify(part) for part in _parts(rule, at, factor))
+    tags = (*_tags(rule, at), *network_tags(rule.network), *feature_functions(rule))
+    form = Form(
+        (), (*output, *(w.symbol for w in wholes)), wholes, tuple(sorted(functions.items())),
+        tuple(sorted(tags)), (), PARAMETERS,
+    )  # fmt: skip
+    return form.mapped(tidy_entry)
+
+
+def kept_whole(functions: Mapping[str, Any]) -> tuple[Whole, ...]:
+    """A symbol for each function, so that an output can name it."""
+    return tuple(Whole(sp.Symbol(f"whole_{n}", real=True), n, ()) for n in sorted(functions))
+
+
+# -- how matrices move -------------------------------------------------------------------------
+
+
+def _parts(rule: Rule, at: Coordinates, factor: Any) -> tuple[Any, ...]:
+    """What multiplies the gradient, the step and the state."""
+    inside, outside = factor, rule.gain
+    if _apart(rule, at):
+        outside = outside * rule.rate
+    else:
+        inside = inside * rule.rate
+    momentum = sp.Integer(0) if rule.momentum is None else rule.momentum
+    parts = (outside, rule.decay, rule.row_decay, rule.seen, momentum)
+    return (*_weighed(rule, at, inside), *(at.at(part, 0, 0) for part in parts))
+
+
+def _weighed(rule: Rule, at: Coordinates, inside: Any) -> tuple[Any, ...]:
+    """What multiplies a gradient: of two keys of a window, each with its own gate."""
+    own = at.at(inside, 0, 0)
+    if rule.window == 1 or rule.gamma is None:
+        return (own,)
+    gamma = sym.coefficient("gamma")
+    return tuple(own * at.at(gamma, 0, 0, mark) for mark in ("", "__1"))
+
+
+def _apart(rule: Rule, at: Coordinates) -> bool:
+    """Whether a rate outside is another than one inside: O, or momentum, stands between."""
+    if not rule.applied.outside:
+        return False
+    sums = rule.momentum is not None and at.resolved(rule.momentum) != 0
+    held = any(m.every > 1 for m in rule.network.matrices)
+    return rule.applied.kind != "identity" or sums or held
+
+
+def _tags(rule: Rule, at: Coordinates) -> list[str]:
+    """O, intervals, norms, the window, the read-out."""
+    matrices, spec = rule.network.matrices, rule.problem.spec
+    applied, link = rule.applied, rule.retained.link
+    found = [
+        f"O {applied.kind} {applied.steps}",
+        f"norms {applied.normalize}",
+        "rate apart" if _apart(rule, at) else "rate on the gradient",
+        f"retention {rule.retained.mode} {link.normaliser} {link.over}",
+        f"window {rule.window} {rule.gamma if rule.window > 1 else None}, rows {rule.rows}",
+        f"keys {_keys(rule)}",
+    ]
+    acts = applied.normalize != "none" or rule.retained.mode == "prox"
+    asks = spec.readout.memory == "anchor"
+    sees = not (rule.error.constant and rule.network.linear)
+    for m in matrices:
+        own = f"{m.name} moves every {m.every}"
+        if rule.anchor > m.every and (sees or asks or acts):
+            own += f", anchored every {rule.anchor}"
+        if m.every > 1 and rule.momentum is None:
+            own += ", steps gather"
+        found.append(own)
+    still = min(max(rule.anchor, m.every) for m in matrices)
+    where = spec.readout.memory
+    found.append(f"reads {'before' if where == 'anchor' and still == 1 else where}")
+    return found
+
+
+def _keys(rule: Rule) -> str:
+    return ", ".join(f"{role} {expr}" for role, expr in sorted(rule.problem.keys.items()))
+
+
+# -- the network -------------------------------------------------------------------------------
+
+
+def network_tags(network: Network) -> list[str]:
+    """Nodes and sizes; what is a function of which."""
+    widths = {name: sp.nsimplify(size) for name, size in network.widths}
+    found = [f"{m.name}: {_side(m.rows, widths)} by {_side(m.columns, widths)}"
+             for m in network.matrices]  # fmt: skip
+    for node in network.nodes:
+        match node:
+            case Apply(name=name, matrix=matrix, source=source):
+                found.append(f"{name} = {matrix} {source}")
+            case Map(name=name, sources=sources):
+                found.append(f"{name} = f({', '.join(sorted(sources))})")
+            case _:
+                found.append(f"{node.name} = LN({node.source})")
+    return found
+
+
+def _side(name: str, widths: Mapping[str, Any]) -> str:
+    return f"{widths[name]} d_v" if name in widths else {"v": "d_v"}.get(name, name)
+
+
+def activations(network: Network) -> dict[str, Any]:
+    """The elementwise maps as functions of place holders, each in one spelling."""
+    found = {}
+    for node in network.nodes:
+        if isinstance(node, Map):
+            names = [node_symbol(s) for s in sorted(node.sources)]
+            table = dict(zip(names, HOLDERS, strict=False))
+            found[f"map {node.name}"] = _spelled(node.expr.subs(table, simultaneous=True))
+    return found
+
+
+def _spelled(expr: Any) -> Any:
+    """With the functions that SymPy lacks in its own, and hyperbolic ones as exponentials."""
+    expr = expr.replace(sym.sigmoid, lambda z: 1 / (1 + sp.exp(-z)))
+    expr = expr.replace(sym.softplus, lambda z: sp.log(1 + sp.exp(z)))
+    expr = expr.replace(sym.normal_cdf, lambda z: (1 + sp.erf(z / sp.sqrt(2))) / 2)
+    expr = expr.rewrite(sp.exp) if expr.has(sp.tanh, sp.sinh, sp.cosh) else expr
+    if expr.has(sp.Max, sp.Min, sp.Piecewise):
+        return one_spelling(sp.piecewise_fold(expr.rewrite(sp.Piecewise)))
+    return one_spelling(expr)

@@ -1,0 +1,136 @@
+"""The terms of the bound on a step: its size along a repeating key, and the room for it.
+
+Along a key that repeats, with x = η Σγ sup ℓ″ ‖φ‖² (and the retention's gain), decay a, seen part
+s and momentum θ, the state (A, S) has trace a − s·x + θ and determinant aθ. Both eigenvalues lie
+inside the unit circle while s·x < (1 + a)(1 + θ): 2 without decay and momentum, 2(1 + θ) with it.
+Under an anchor of b tokens b steps are taken before one is seen: b·x (the decays between them left
+out, which errs on the safe side) < 1 + a^b.
+"""
+
+import math
+from itertools import product
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import error_signal
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.explain.key_sizes import product_symbol
+from mnemic.compiler.explain.spans import ranges
+from mnemic.compiler.numbers import evaluated, sampler
+from mnemic.compiler.rule import Rule
+
+SUPREMUM = sp.Symbol("sup ℓ″", positive=True)
+"""sup ℓ″ where it depends on coefficients."""
+
+
+def step_size(rule: Rule, curvature: Any) -> Any:
+    """η Σγ ℓ″ ‖φ‖², the retention's gain and the seen part included."""
+    gates = sp.Integer(1)
+    if rule.window > 1:
+        gates = rule.window * (1 if rule.gamma is None else sym.coefficient("gamma"))
+    found = rule.anchor * rule.seen * rule.gain * rule.rate * gates * curvature * sym.kappa
+    found = found.subs(sym.kappa, product_symbol(rule))
+    return sp.nsimplify(sp.simplify(found.subs(_table(rule), simultaneous=True)))
+
+
+def limit(rule: Rule) -> Any:
+    """(1 + a)(1 + θ), for the trace of the state's transition; a^b under an anchor of b tokens."""
+    if rule.anchor > 1:
+        return 1 + decay(rule) ** rule.anchor
+    return sp.factor((1 + decay(rule)) * (1 + momentum(rule)))
+
+
+def decay(rule: Rule) -> Any:
+    """a: what a step keeps of the memory."""
+    return sp.sympify(rule.decay * rule.row_decay).subs(_table(rule), simultaneous=True)
+
+
+def momentum(rule: Rule) -> Any:
+    """θ of a momentum that the gradient goes through."""
+    if rule.momentum is None or rule.momentum_on != "gradient":
+        return sp.Integer(0)
+    return rule.momentum
+
+
+def _table(rule: Rule) -> dict[Any, Any]:
+    return {s.symbol: s.expr for s in rule.scalars}
+
+
+def curvature(rule: Rule) -> tuple[Any | None, list[float]]:
+    """sup ℓ″: a number or an expression, or ``SUPREMUM`` and the values that it takes.
+
+    ``oo`` where it has no end, ``None`` where it could not be found.
+    """
+    error, spans = rule.error, ranges(rule)
+    if not error.slope.has(sym.y, sym.n, sym.v) and error.bound != sp.oo:
+        return error.bound, []  # an expression of coefficients
+    read = error.signal.free_symbols | error.slope.free_symbols | error.radial.free_symbols
+    names = sorted(read & spans.keys(), key=str)
+    found = []
+    for point in product(*(_few(spans[s]) for s in names)):
+        at = dict(zip(names, map(sp.Float, point), strict=True))
+        parts = (part.subs(at) for part in (error.signal, error.slope, error.radial))
+        found.append(error_signal.bound(*parts))
+    if None in found or sp.oo in found:
+        return (None if None in found else sp.oo), []
+    values = [float(z) for z in found if z is not None]
+    if max(values) - min(values) <= 1e-5:
+        return sp.nsimplify(round(max(values), 4), rational=True), []
+    return SUPREMUM, values
+
+
+def _few(values: list[float]) -> list[float]:
+    """Values of an activation near zero, where coefficients start."""
+    middle = sorted(values)[1:-1] or values
+    return [middle[len(middle) // 4], middle[len(middle) // 2], middle[-len(middle) // 4]]
+
+
+def far_curvature(rule: Rule) -> Any | None:
+    """ℓ″ for large errors, where it is unbounded at ŷ = v only; ``None`` where it grows."""
+    near, far = (slope_at(rule, size) for size in (1e3, 1e6))
+    if near is None or far is None or not math.isfinite(far) or far > 2 * near + 1:
+        return None
+    return sp.nsimplify(round(far, 4), rational=True)
+
+
+def slope_at(rule: Rule, size: float) -> float | None:
+    """ℓ″ at an error of a size, along it, coefficients at one."""
+    slope = (rule.error.slope + rule.error.radial * sym.n**2).subs(sym.v, 0)
+    free = slope.free_symbols - {sym.y, sym.n}
+    return evaluated(slope, {**dict.fromkeys(free, 1), sym.y: size, sym.n: size})
+
+
+def largest_error(rule: Rule, allowed: float) -> float | None:
+    """The error up to which a growing ℓ″ stays under ``allowed``; ``None`` where none does."""
+    low, high = 1e-9, 1e9
+    if not _under(rule, low, allowed) or _under(rule, high, allowed):
+        return None
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if _under(rule, middle, allowed) else (low, middle)
+    return low
+
+
+def _under(rule: Rule, size: float, allowed: float) -> bool:
+    found = slope_at(rule, size)
+    return found is not None and found < allowed
+
+
+def steepest_link(rule: Rule) -> Any | None:
+    """sup |link′| where it is at most one far out; ``None`` where the entries are coupled."""
+    link = rule.retained.link
+    if link.expr is None or link.normaliser != "none":
+        return None
+    slope = sp.diff(link.expr, sym.a)
+    free = sorted(slope.free_symbols - {sym.a}, key=str)
+    at = sampler(slope, [*free, sym.a])
+    sizes = [
+        [at(*(size for _ in free), z / 4) for z in range(-200, 201)]
+        for size in (0.001, 1.0, 1000.0)
+    ]
+    if any(v is None for row in sizes for v in row):
+        return None
+    peak = max(abs(v) for row in sizes for v in row if v is not None)
+    edge = max(abs(v) for row in sizes for v in (row[0], row[-1]) if v is not None)
+    return None if edge > 1 else sp.nsimplify(round(peak, 3), rational=True)

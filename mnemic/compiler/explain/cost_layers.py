@@ -1,0 +1,197 @@
+"""Costs of a memory of layers, or behind O, intervals or norms: matrix by matrix.
+
+A matrix of r × c numbers costs 2rc a product with a vector, and O by Newton–Schulz, with r ≤ c,
+4r²c + 2r³ an iteration (two products with the Gram matrix, and its square).
+"""
+
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler.explain.cost_symbols import B, C, D, M, V
+from mnemic.compiler.network import Apply, Back, Matrix
+from mnemic.compiler.rule import Rule
+
+ZERO = sp.Integer(0)
+
+
+# -- sizes -------------------------------------------------------------------------------------
+
+
+def side(rule: Rule, name: str) -> Any:
+    """A side of a matrix: d_v, D, or a hidden width, m where all are one."""
+    widths = dict(rule.network.widths)
+    if name not in widths:
+        return {"v": V, "D": D}[name]
+    return M if len(set(widths.values())) == 1 else sp.nsimplify(widths[name]) * V
+
+
+def sides(rule: Rule, matrix: Matrix) -> tuple[Any, Any]:
+    """Rows and columns."""
+    return side(rule, matrix.rows), side(rule, matrix.columns)
+
+
+def numbers(rule: Rule, matrix: Matrix) -> Any:
+    """Numbers of one matrix."""
+    rows, columns = sides(rule, matrix)
+    return rows * columns
+
+
+def width(rule: Rule) -> Any | None:
+    """m in terms of d_v, where the rule has one."""
+    sizes = {size for _, size in rule.network.widths}
+    return sp.nsimplify(sizes.pop()) * V if len(sizes) == 1 else None
+
+
+# -- the state ---------------------------------------------------------------------------------
+
+
+def layered_state(rule: Rule) -> Any:
+    """Numbers carried: every matrix with its S, held and anchored memories, and norms."""
+    return sum((_carried(rule, m) for m in rule.network.matrices), ZERO)
+
+
+def _carried(rule: Rule, matrix: Matrix) -> Any:
+    rows, columns = sides(rule, matrix)
+    norms = {"none": ZERO, "rows": rows, "columns": columns}[rule.applied.normalize]
+    return _copies(rule, matrix) * rows * columns + norms
+
+
+def _copies(rule: Rule, matrix: Matrix) -> int:
+    held = matrix.every > 1
+    sees = not (rule.error.constant and rule.network.linear)
+    asks = rule.problem.spec.readout.memory == "anchor"
+    anchored = rule.anchor > matrix.every and (sees or asks)
+    return 1 + (rule.momentum is not None or held) + held + anchored
+
+
+# -- FLOPs -------------------------------------------------------------------------------------
+
+
+def layered_decode(rule: Rule) -> Any:
+    """One token of the recurrence: M, its gradient, every matrix moved, M again."""
+    keys = C if rule.window > 1 else sp.Integer(1)
+    written = _forward(rule, needed=True) + _backward(rule)
+    found = keys * written + _forward(rule)
+    for matrix in rule.network.matrices:
+        size = numbers(rule, matrix)
+        found += 2 * size * keys  # the outer products
+        found += 2 * size if _gathers(rule, matrix) else ZERO
+        found += 2 * size if matrix.every == 1 or rule.decay != 1 else ZERO
+        found += _moved(rule, matrix)
+    return found
+
+
+def layered_train(rule: Rule) -> Any:
+    """One token of the chunk form (``parallel.md``, identity 1, layer by layer)."""
+    window = (B + C - 1) / B if rule.window > 1 else sp.Integer(1)  # the last chunk's keys, anew
+    found = window * (_forward(rule, needed=True) + _backward(rule))
+    if rule.window > 1:
+        found += 2 * B * (B + C)
+    for matrix in rule.network.matrices:
+        found += _read(rule, matrix, window) + _moved(rule, matrix)
+    return found + _anew(rule)
+
+
+def _anew(rule: Rule) -> Any:
+    """Where an interval's end moves memories, its query reads them once more."""
+    if rule.problem.spec.readout.memory != "after":
+        return ZERO
+    ends = {m.every for m in rule.network.matrices} - {1}
+    if rule.anchor > 1 and (rule.applied.normalize != "none" or rule.retained.mode == "prox"):
+        ends.add(rule.anchor)
+    return sum((_forward(rule) / every for every in ends), ZERO)
+
+
+def _read(rule: Rule, matrix: Matrix, window: Any) -> Any:
+    """A matrix read by every query of a chunk, and moved by every key."""
+    rows, columns = sides(rule, matrix)
+    size = rows * columns
+    held = 2 * size
+    if matrix.every > 1:
+        return held + 2 * window * size
+    if by_row(rule):  # a memory for every row
+        sums = 2 if rule.applied.kind != "identity" else 1
+        return held + sums * 2 * B * size
+    carried = 2 if rule.momentum is not None else 1
+    inside = 2 * window * B * (rows + columns)
+    return carried * (held + 2 * window * size) + inside
+
+
+def by_row(rule: Rule) -> bool:
+    """Whether the memories of a chunk's tokens are formed: a link, or O, is not linear."""
+    linked = rule.retained.mode != "dual" or not rule.retained.link.identity
+    return linked or rule.applied.kind != "identity"
+
+
+def _gathers(rule: Rule, matrix: Matrix) -> bool:
+    return rule.momentum is not None or matrix.every > 1
+
+
+def _moved(rule: Rule, matrix: Matrix) -> Any:
+    """Link and O, a token; norms at chunk ends are left out."""
+    size, often = numbers(rule, matrix), sp.Rational(1, matrix.every)
+    found = ZERO
+    if rule.retained.mode != "dual" or not rule.retained.link.identity:
+        found += 4 * size * often
+    if rule.applied.kind == "newton-schulz":
+        found += rule.applied.steps * iteration(*sides(rule, matrix)) * often
+    return found
+
+
+def iteration(rows: Any, columns: Any) -> Any:
+    """One of Newton–Schulz on a matrix: the smaller side multiplies."""
+    small, large = _ordered(rows, columns)
+    return 4 * small**2 * large + 2 * small**3
+
+
+def _ordered(rows: Any, columns: Any) -> tuple[Any, Any]:
+    if rows == columns:
+        return rows, columns
+    return sp.Min(rows, columns), sp.Max(rows, columns)
+
+
+def _forward(rule: Rule, *, needed: bool = False) -> Any:
+    """Products of M at one vector; with ``needed`` those alone that its gradient asks for."""
+    network = rule.network
+    wanted = _wanted(rule) if needed and rule.error.constant else None
+    return sum(
+        (
+            2 * numbers(rule, network.matrix(node.matrix))
+            for node in network.nodes
+            if isinstance(node, Apply) and (wanted is None or node.name in wanted)
+        ),
+        ZERO,
+    )
+
+
+def _wanted(rule: Rule) -> set[str]:
+    """Layers that the chain rule reads, where the error does not read the prediction."""
+    network = rule.network
+    front: set[str] = set()
+    for node in network.backward.nodes:
+        front |= set(_reads(node))
+    front |= {keys for _, keys in network.backward.outer.values()}
+    found: set[str] = set()
+    for layer in reversed(network.nodes):
+        if layer.name in front:
+            found.add(layer.name)
+            front |= set(_reads(layer))
+    return found
+
+
+def _reads(node: Any) -> tuple[str, ...]:
+    sources: tuple[str, ...] = getattr(node, "sources", ())
+    one = tuple(getattr(node, name) for name in ("source", "at") if hasattr(node, name))
+    return (*sources, *one)
+
+
+def _backward(rule: Rule) -> Any:
+    return sum(
+        (
+            2 * numbers(rule, rule.network.matrix(node.matrix))
+            for node in rule.network.backward.nodes
+            if isinstance(node, Back)
+        ),
+        ZERO,
+    )

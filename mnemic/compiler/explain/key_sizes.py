@@ -1,0 +1,148 @@
+"""How large predict·erase (‖φ‖², where both are the key) is over the keys that a block gives."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.explain.spans import ranges
+from mnemic.compiler.numbers import sampler
+from mnemic.compiler.rule import Rule
+from mnemic.compiler.symbolic import read
+
+HEAD = 64
+"""Channels of a key where the block does not say."""
+PARTS = 120
+"""Sizes of a coordinate that an elementwise map is tried at."""
+
+VECTORS = ("k", "predict", "erase", "write", "v")
+
+
+@dataclass(frozen=True)
+class KeySize:
+    """``low`` ≤ predict·erase ≤ ``high`` (infinite where the input decides), said in words."""
+
+    low: float
+    high: float
+    words: str
+
+
+def key_size(rule: Rule) -> KeySize:
+    """The range of predict·erase."""
+    low, high = _factor(rule)
+    unit = rule.problem.spec.block.qk_norm == "l2"
+    size = _squared_norm(rule, unit)
+    name = product_name(rule)
+    if math.isinf(size) or math.isinf(high):
+        why = "keys are not normed" if not unit else "it depends on the input"
+        return KeySize(-math.inf if low < 0 else 0.0, math.inf, f"{name} without a bound ({why})")
+    least, most = min(0.0, low * size), max(0.0, high * size)
+    shown = f"{name} ≤ {most:.4g}" if least == 0 else f"{name} in ({least:.4g}, {most:.4g})"
+    return KeySize(least, most, f"{shown} ({_why(rule, unit)})")
+
+
+def _why(rule: Rule, unit: bool) -> str:
+    """What bounds the size."""
+    if rule.problem.features == sym.x:
+        return "unit keys"
+    return "features of unit keys" if unit else "bounded features"
+
+
+def product_name(rule: Rule) -> str:
+    """What stands for κ in a bound."""
+    return "‖φ‖²" if _same(rule) else "predict·erase"
+
+
+def product_symbol(rule: Rule) -> Any:
+    """κ, or predict·erase where these keys differ."""
+    return sym.kappa if _same(rule) else sp.Symbol("predict·erase", real=True)
+
+
+def _same(rule: Rule) -> bool:
+    return bool(rule.problem.keys["predict"] == rule.problem.keys["erase"])
+
+
+def _factor(rule: Rule) -> tuple[float, float]:
+    """The range of predict·erase over ‖φ‖²: 1 for one key, by Cauchy for two that are unlike."""
+    both = rule.problem.keys["predict"] * rule.problem.keys["erase"]
+    found = {s for s in both.free_symbols if type(s) is sp.Symbol and s.name in VECTORS}
+    vectors = sorted(found, key=str)
+    if len(vectors) == 1:
+        low, high = _values(rule, sp.simplify(both / vectors[0] ** 2), set(vectors))
+        return low, high
+    if len(vectors) == 2:
+        low, high = _values(rule, sp.simplify(both / (vectors[0] * vectors[1])), set(vectors))
+        most = max(abs(low), abs(high))
+        return -most, most
+    return -math.inf, math.inf
+
+
+def _values(rule: Rule, factor: Any, vectors: set[Any]) -> tuple[float, float]:
+    if factor.free_symbols & vectors:
+        return -math.inf, math.inf
+    spans = ranges(rule)
+    low, high = 1.0, 1.0
+    for part in sp.Mul.make_args(factor):
+        names = sorted(part.free_symbols, key=str)
+        if len(names) > 1 or (names and names[0] not in spans):
+            return -math.inf, math.inf
+        at = sampler(part, names)
+        raw = [at(z) for z in spans[names[0]]] if names else [at()]
+        values = [z for z in raw if z is not None]
+        ends = [a * b for a in (low, high) for b in (min(values), max(values))]
+        low, high = min(ends), max(ends)
+    return low, high
+
+
+# -- ‖φ(k)‖² ------------------------------------------------------------------------------------
+
+
+def _squared_norm(rule: Rule, unit: bool) -> float:
+    """sup ‖φ(k)‖² over unit keys, or over all of them."""
+    expr = rule.problem.features
+    size = rule.problem.spec.block.key_dim or HEAD
+    if rule.kernels is not None:
+        return _by_norm(rule.kernels.predict.expr, sym.s, unit)
+    if expr is None:
+        told = rule.problem.spec.features.largest
+        return math.inf if told is None else _by_norm(read(told, {"s": sym.s}), sym.s, unit)
+    if expr == sym.x:
+        return 1.0 if unit else math.inf
+    at = sampler(expr, [sym.x])
+    return _on_the_sphere(at, size) if unit else _everywhere(at, size)
+
+
+def _square(at: Callable[..., float | None], x: float) -> float:
+    values = [at(x), at(-x)]
+    return max(math.inf if v is None else v * v for v in values)
+
+
+def _on_the_sphere(at: Callable[..., float | None], size: int) -> float:
+    """sup Σ f(x_i)² under Σ x_i² = 1: ``size`` times the concave hull of f² in x² at 1/size."""
+    places = sorted({*((i / PARTS) ** 2 for i in range(PARTS + 1)), 1 / size})
+    heights = [_square(at, math.sqrt(s)) for s in places]
+    target = 1 / size
+    best = heights[places.index(target)]
+    for left, low in zip(places, heights, strict=True):
+        for right, high in zip(places, heights, strict=True):
+            if left < target < right:
+                share = (target - left) / (right - left)
+                best = max(best, (1 - share) * low + share * high)
+    return size * best
+
+
+def _everywhere(at: Callable[..., float | None], size: int) -> float:
+    near, far = (max(_square(at, reach * i / 20) for i in range(21)) for reach in (1e3, 1e6))
+    return math.inf if math.isinf(far) or far > 2 * near else size * max(near, far)
+
+
+def _by_norm(largest: Any, square: Any, unit: bool) -> float:
+    """The map's own bound in ‖x‖² (a kernel's value at x·x), at one or far out."""
+    at = sampler(largest, [square])
+    near, far = (at(s) for s in (1.0, 1e6))
+    if near is None or (not unit and (far is None or far > near)):
+        return math.inf
+    return near

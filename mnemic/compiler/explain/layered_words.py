@@ -1,0 +1,185 @@
+"""What a memory of layers, or one behind O, intervals or norms, has to say beside its equations."""
+
+import math
+from functools import cache
+
+import sympy as sp
+
+from mnemic.compiler.explain.dialect import Dialect, dialect
+from mnemic.compiler.explain.layered_equations import groups, memory, step_map
+from mnemic.compiler.explain.printing import steps_of, text
+from mnemic.compiler.network import Matrix
+from mnemic.compiler.rule import Rule
+
+QUINTIC = (3.4445, -4.7750, 2.0315)
+"""What a Newton–Schulz iteration makes of a singular value σ: a σ + b σ³ + c σ⁵."""
+POINTS = 20_000
+HALF = 0.5
+"""Singular values from here on count as large."""
+
+
+# -- remarks -----------------------------------------------------------------------------------
+
+
+def of_each_matrix(rule: Rule) -> tuple[str, ...]:
+    """That G, S, A and W stand for those of every matrix."""
+    names = [m.name for m in rule.network.matrices]
+    if len(names) < 2:
+        return ()
+    gathers = any(m.every > 1 for m in rule.network.matrices)
+    linked = rule.retained.mode != "dual" or not rule.retained.link.identity
+    letters = ["G"] + ["S"] * (rule.momentum is not None or gathers)
+    letters += ["A"] * (linked or (gathers and rule.decay != 1))
+    letters += ["c"] * (rule.problem.scalar("scale1") is not None)
+    told = f"Each of the matrices {_listed(names)} has {_listed([*letters, 'W'])} of its own"
+    linked_apart = rule.retained.link.normaliser in ("softmax", "norm", "ball", "root")
+    return (told + ("; the link acts on each by itself." if linked_apart else "."),)
+
+
+def pace(rule: Rule) -> str | None:
+    """The line on a memory of layers that runs token by token; ``None`` for any other."""
+    found = rule.structure
+    deep = rule.layered or not rule.network.linear
+    if not deep or found.kind != "sequential" or not found.forms:
+        return None
+    before = rule.problem.spec.retention.order == "before"
+    needed = "optimizer.anchor: {chunk: 16}" + (" (with retention.order: after)" if before else "")
+    return (
+        "Every gradient sees the last token's memory, so this memory runs token by token: slow, "
+        f"not wrong. {needed} makes it parallel, and changes the numbers."
+    )
+
+
+# -- approximations ----------------------------------------------------------------------------
+
+
+def approximated(rule: Rule) -> tuple[str, ...]:
+    """The anchor, matrices that are held, and Newton–Schulz."""
+    return (*anchored(rule), *_held(rule), *_iterated(rule))
+
+
+def anchored(rule: Rule) -> tuple[str, ...]:
+    """The anchor, where the gradient sees a memory that has moved since."""
+    if rule.anchor == 1 or (rule.error.constant and rule.network.linear):
+        return ()
+    matrices = rule.network.matrices
+    moving = [m.name for m in matrices if m.every < rule.anchor]
+    if not moving:
+        return ()
+    told = f"chunk anchor: gradients at the memory of the last multiple of {rule.anchor}"
+    if len(moving) == len(matrices):
+        return (told,)
+    return (f"{told} ({_listed(moving)}; the others have not moved since)",)
+
+
+def _held(rule: Rule) -> tuple[str, ...]:
+    slow = [group for group in groups(rule) if group[0].every > 1]
+    every = len(slow) == 1 and len(slow[0]) == len(rule.network.matrices)
+    return tuple(
+        f"held memory: {_of(group, every=every)} at multiples of {group[0].every} tokens; "
+        "between, tokens read the last one"
+        for group in slow
+    )
+
+
+def _of(group: tuple[Matrix, ...], *, every: bool) -> str:
+    if every:
+        return "W moves"
+    return f"{_listed([m.name for m in group])} {'moves' if len(group) == 1 else 'move'}"
+
+
+def _iterated(rule: Rule) -> tuple[str, ...]:
+    if rule.applied.kind != "newton-schulz":
+        return ()
+    count = rule.applied.steps
+    low, high, least = band(count)
+    times = "1 iteration takes" if count == 1 else f"{count} iterations take"
+    return (
+        f"Newton–Schulz: {times} a step's singular values above {least:.1g} of its "
+        f"Frobenius norm to between {low:.2f} and {high:.2f}, not to 1; smaller ones stay smaller",
+    )
+
+
+@cache
+def band(count: int) -> tuple[float, float, float]:
+    """Where ``count`` iterations take singular values in (least, 1]: low, high, least.
+
+    ``low`` (two digits, rounded down) is what the large ones come to at least; ``least`` (one
+    digit, rounded up) the smallest size from which on they come as high.
+    """
+    sizes = [10 ** (4 * (i / POINTS - 1)) for i in range(POINTS + 1)]
+    after = [iterated(size, count) for size in sizes]
+    large = min(z for size, z in zip(sizes, after, strict=True) if size >= HALF)
+    low = math.floor(100 * large) / 100
+    most = max(iterated(size, 1) for size in sizes)  # whatever comes before
+    below = [size for size, z in zip(sizes, after, strict=True) if z < low]
+    least = max(below, default=sizes[0])
+    return low, math.ceil(100 * most) / 100, _rounded_up(least)
+
+
+def iterated(size: float, count: int) -> float:
+    """A singular value after ``count`` iterations."""
+    a, b, c = QUINTIC
+    for _ in range(count):
+        size = a * size + b * size**3 + c * size**5
+    return size
+
+
+def _rounded_up(size: float) -> float:
+    unit = 10.0 ** math.floor(math.log10(size))
+    return math.ceil(size / unit) * unit
+
+
+# -- how far a matrix can move -----------------------------------------------------------------
+
+
+def bounded_steps(rule: Rule) -> str:
+    """What O and norms bound whatever the errors are, as sentences after a space, or nothing."""
+    plain = rule.retained.mode == "dual" and rule.retained.link.identity
+    if not plain:
+        return ""
+    said = ""
+    if rule.applied.kind == "newton-schulz":
+        rate = rule.gain * (rule.rate if rule.applied.outside else sp.Integer(1))
+        most = f"{band(rule.applied.steps)[1]:.2f}"
+        size = most if rate == 1 else f"{most}·{text(rate, steps_of(rule))}"
+        said += f" A step moves W by at most {size} in the spectral norm, whatever the error."
+    if rule.applied.normalize != "none":
+        ends = max(rule.anchor, *(m.every for m in rule.network.matrices))
+        when = "at every token" if ends == 1 else f"at multiples of {ends} tokens"
+        said += f" The norms of the {rule.applied.normalize} are those of W₀ {when}."
+    return said
+
+
+# -- terms of a comparison ---------------------------------------------------------------------
+
+
+def terms(rule: Rule) -> dict[str, str]:
+    """M, O, intervals and norms, for a comparison part by part."""
+    d = dialect(rule, tex=False)
+    return {
+        "memory": ";  ".join(line for _, line in memory(rule, d)),
+        "sizes": _sizes(rule),
+        "step through": _step(rule, d),
+        "moves": ", ".join(f"{m.name} every {m.every}" for m in rule.network.matrices
+                           if m.every > 1) or "every token",
+        "norms": rule.applied.normalize,
+    }  # fmt: skip
+
+
+def _sizes(rule: Rule) -> str:
+    sides = {"v": "d_v", **{name: f"{size:g}·d_v" for name, size in rule.network.widths}}
+    return ", ".join(
+        f"{m.name} {sides.get(m.rows, m.rows)} × {sides.get(m.columns, m.columns)}"
+        for m in rule.network.matrices
+    )
+
+
+def _step(rule: Rule, d: Dialect) -> str:
+    name = step_map(rule, d) or "identity"
+    return name + (", rate outside" if rule.applied.outside else "")
+
+
+def _listed(names: list[str]) -> str:
+    """``W1``, ``W1 and W2``, ``W1, W2 and W3``."""
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]

@@ -1,0 +1,57 @@
+"""Bracketed roots: exact to rounding, in few evaluations, past poles and jumps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from mnemic.codegen.support.roots import falling_root
+
+FUNCTIONS = {
+    "line": (lambda x: 3 - 2 * x, 1.5),
+    "cubic": (lambda x: 8 - x**3, 2.0),
+    "steep": (lambda x: 1 - torch.exp(30 * (x - 1)), 1.0),
+    "flat": (lambda x: -(x**3), 0.0),
+    "kink": (lambda x: torch.where(x < 1, 5 * (1 - x), 0.01 * (1 - x)), 1.0),
+    "far": (lambda x: 1 / x - 1e-3, 1e3),
+    "pole": (lambda x: torch.where(x > 0.25, 1 / (x - 0.25) - 4, torch.nan), 0.5),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_roots(name: str, dtype: torch.dtype) -> None:
+    function, root = FUNCTIONS[name]
+    calls = []
+
+    def counted(x: Tensor) -> Tensor:
+        calls.append(x)
+        return function(x)
+
+    low = torch.tensor([-4.0, -1.0, -1e-3], dtype=dtype)
+    low = low.clamp_min(1e-3) if name == "far" else low
+    high = torch.tensor([2e3, 5e3, 1e5], dtype=dtype) if name == "far" else 3 - low
+    found = falling_root(counted, low, high)
+    near = 1e-7 if name == "flat" else 8 * torch.finfo(dtype).eps * max(abs(root), 1)
+    assert bool(((found - root).abs() <= near).all())
+    assert len(calls) < (210 if name == "flat" else 90)
+
+
+def test_a_jump_is_found() -> None:
+    """Where the function jumps over zero the place of the jump comes out."""
+    found = falling_root(
+        lambda x: torch.where(x < 0.3, 1.0, -2.0).to(x),
+        torch.zeros(2).double(),
+        torch.ones(2).double(),
+    )
+    torch.testing.assert_close(found, torch.full((2,), 0.3).double())
+
+
+def test_ends_may_be_given() -> None:
+    ones = torch.ones(3, dtype=torch.float64)
+    found = falling_root(
+        lambda x: torch.tensor([0.5, 0.0, -0.9]) - torch.atanh(x).tanh(),
+        -ones, ones, f_low=1e30 * ones, f_high=-1e30 * ones,
+    )  # fmt: skip
+    torch.testing.assert_close(found, torch.tensor([0.5, 0.0, -0.9]).double(), atol=1e-7, rtol=0)
