@@ -1,4 +1,4 @@
-"""Measurements over any specs: `forms`, `decode` and `long`, resumable spec by spec."""
+"""Measurements over any specs: `forms`, `decode`, `long`, `learn`, resumable spec by spec."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -86,9 +86,9 @@ def setting(suite: str, length: int | None = None) -> str:
     """The versions and sizes, on one line."""
     told = versions()
     chosen = SUITES[suite]
+    count = f"{length or chosen.length} " if suite == "learn" else f"T={length or chosen.length} "
     return (
-        f"{told['machine']}, torch {told['torch']}, python {told['python']}; "
-        f"T={length or chosen.length} {chosen.sizes}"
+        f"{told['machine']}, torch {told['torch']}, python {told['python']}; {count}{chosen.sizes}"
     )
 
 
@@ -150,8 +150,28 @@ def _long_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
         yield Figure(f"{name}, {kind}, worst error", worst, "", detail, most=ALLOWED[kind])
 
 
+# -- learning -----------------------------------------------------------------------------------
+
+
+def _learn(compiled: Compiled, length: int) -> Result:
+    from mnemic.bench import learn
+
+    return learn.run(compiled, length)
+
+
+def _learn_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
+    from mnemic.bench.learn import FALLEN, TASKS
+
+    for task in TASKS:
+        first, last = found[task]["first"], found[task]["last"]
+        detail = f"{first:.3f} to {last:.3f} nats, {found[task]['seconds']:.0f} s"
+        yield Figure(f"{name}, {task}, loss last over first", last / first, "x", detail,
+                     most=FALLEN)  # fmt: skip
+
+
 SUITES: Final[dict[str, Suite]] = {
     "forms": Suite(1024, _forms, _forms_figures, "B=1 H=4 d=64, float32"),
     "decode": Suite(16_384, _decode, _decode_figures, "B=1 H=4 d=16, float32"),
     "long": Suite(65_536, _long, _long_figures, "B=1 H=1 d=16, float32 and bfloat16"),
+    "learn": Suite(200, _learn, _learn_figures, "steps; one block of 32 channels, batches of 16"),
 }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Specs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[forms|decode|long] SPEC",
+        metavar="[forms|decode|long|learn] SPEC",
         help="What is measured, and specs (all that compile, if left out); with specs alone "
         "forms, with nothing the standard set.",
         autocompletion=complete_name,
@@ -37,7 +37,7 @@ Out = Annotated[
 ]
 Again = Annotated[bool, typer.Option("--again", help="Measure anew what the file holds.")]
 
-SUITES = ("forms", "decode", "long")
+SUITES = ("forms", "decode", "long", "learn")
 
 
 def bench(
@@ -52,7 +52,7 @@ def bench(
     `forms` times the chunk form against token by token; `decode` tokens one by one after short and
     long contexts, and the bytes of the state; `long` runs 65536 tokens of text with the
     coefficients of a layer's start in float32 and bfloat16 against float64, and fails (exit code
-    4) on infinities, NaN, and errors that grow.
+    4) on infinities, NaN, and errors that grow; `learn` trains for 200 steps on MQAR and bytes.
 
     JSON: {"setting", "figures": [{"what", "value", "unit", "goal", "met", "detail"}, ...],
     "notes": [...]}.
@@ -60,7 +60,7 @@ def bench(
     words = tuple(specs or ())
     suite = words[0] if words and words[0] in SUITES else ""
     if not suite and (length or out or again):
-        raise UsageError("--length, --out and --again go with forms, decode or long")
+        raise UsageError("--length, --out and --again go with forms, decode, long or learn")
     with console(stderr=True).status("timing") as status:
         told = _progress(status, out is not None)
         if suite:

@@ -18,7 +18,7 @@ ORDER = ("t", "s", "r", "n", "l", "v", "k")
 WINDOW_WEIGHT = sp.Symbol("gamma_window", real=True)
 """The weight of one slot of a window; the operator gives it even where the spec has none."""
 
-ROLES = ("predict", "erase", "write", "value")
+ROLES = ("predict", "erase", "write", "carry", "value")
 
 
 @dataclass
@@ -266,9 +266,8 @@ class Builder:
         """The vectors that predict, erase, write, and the value that is written."""
         keys = self.rule.problem.keys
         found: dict[str, str] = {}
-        for role in ROLES:
+        for role, expr in keys.items():
             axis = "v" if role == "value" else "k"
-            expr = keys[role]
             env: dict[str, Any] = dict(self.coefficients(expr))
             for symbol in expr.free_symbols:
                 if symbol.name in ("k", "v", *ROLES) and symbol.name not in env:

@@ -94,7 +94,10 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
 
 def _own_keys(rule: Rule) -> tuple[str, ...]:
     keys = rule.problem.spec.keys
-    roles = (("predict", keys.predict), ("erase", keys.erase), ("write", keys.write))
+    roles = (
+        ("predict", keys.predict), ("erase", keys.erase), ("write", keys.write),
+        ("carry", keys.carry),
+    )  # fmt: skip
     return tuple(name for name, role in roles if role is not None and role.own)
 
 
@@ -110,6 +113,8 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
     meaning = MEANINGS.get(scalar.name.rstrip("123456789"), "a coefficient of the spec")
     if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
         meaning = "weight of the pair in the regression"
+    if scalar.name == "eta" and rule.fit is not None:
+        meaning = "rate at which the kept keys move"
     meaning = f"log of the {meaning}" if scalar.logarithmic else meaning
     micro = scalar.name in ("eta", "delta") and rule.problem.spec.optimizer.micro_steps > 1
     return Coefficient(scalar.argument, meaning, axes, low, high, micro)

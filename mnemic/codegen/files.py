@@ -16,6 +16,7 @@ CITED = {
     "error": ("error",),
     "gradient": ("gradient", "moments"),
     "momentum": ("momentum", "steps"),
+    "keys": ("keys",),
     "weights": ("weights",),
     "dual": ("dual", "memory"),
     "step": ("use", "dual", "memory"),

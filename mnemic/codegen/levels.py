@@ -115,9 +115,13 @@ def _write(b: Builder, roles: dict[str, str]) -> str:
 
 
 def _move(b: Builder, memory: str, kept: str, new: str) -> None:
-    ends = b.plan.given("ends", ())
-    b.plan.following[memory] = b.call("W_next", LEVELS, "merged", kept, new, ends,
+    b.plan.following[memory] = b.call("W_next", LEVELS, "merged", kept, new, _ends(b),
                                       equation="dual")  # fmt: skip
+
+
+def _ends(b: Builder) -> str:
+    """The tokens of the document when a token, or a chunk, is done."""
+    return "ends" if "ends" in b.plan.graph else b.plan.given("ends", ())
 
 
 # -- chunk by chunk --------------------------------------------------------------------------
@@ -221,7 +225,7 @@ def _read(p: Chunk, inside: Inside) -> str:
     else:
         new = b.product("y_new", ("t", "v"), attends, inside.written, equation="readout")
     old = b.call("y_old", ("t", "v"), "recall_buckets", inside.reads, p.states.memory, weights,
-                 equation="readout")  # fmt: skip
+                 _ends(b), equation="readout")  # fmt: skip
     if c.row_reach is not None:
         old = b.map("y_old_rows", ONE * TWO, {"x_": old, "y_": (c.row_reach, ("t", "v"))})
     return b.map("y", ONE + TWO, {"x_": old, "y_": new}, "readout")
@@ -236,7 +240,8 @@ def _passed(p: Chunk, inside: Inside) -> str:
     _, keys = remaining(p, inside.sources[-1])
     lost = b.product("transition", ("k", "k"), inside.erasing, keys, flip_left=True,
                      equation="dual")  # fmt: skip
-    taken = b.call("W_taken", LEVELS, "carried", memory, lost, equation="dual")
+    taken = b.call("W_taken", LEVELS, "carried", memory, lost, keys, _ends(b),
+                   equation="dual")  # fmt: skip
     return b.map("W_passed", ONE - TWO, {"x_": reached_end, "y_": taken}, "dual")
 
 

@@ -30,7 +30,7 @@ def recurrent(rule: Rule) -> Plan:
     if fit.kind == "interpolation":
         return _interpolated_token(b, fit)
     kept = _Kept(b)
-    keys, values = kept.following("append")
+    keys, values = kept.by_token()
     log_kept = kept.decayed_by_token()
     query = b.featured("q")
     logs = fit.similarity.logit is not None
@@ -60,19 +60,21 @@ def chunk(rule: Rule) -> Plan:
     if fit.kind == "interpolation":
         return _interpolated_chunk(b, fit)
     kept = _Kept(b)
-    keys, values = kept.following("append_rows")
+    keys, values = kept.by_rows()
     left = kept.decayed_by_rows()
     query = b.featured("q")
-    plain = fit.kind == "mean" and fit.similarity.linear is not None and left is None
-    if plain:
+    still = left is None and fit.carry is None
+    if still and fit.kind == "mean" and fit.similarity.linear is not None:
         b.plan.output = _attention(b, fit, keys, values, query)
         return b.plan
     extras = _declare_similarity(b, fit, query)
     logs = fit.similarity.logit is not None
-    rest = (*(() if left is None else (left,)), *extras)
+    rest = (*kept.steps, *(() if left is None else (left,)), *extras)
     options: dict[str, Any] = {
         "similarity": "similarity", "logs": logs, "decayed": left is not None, **kept.span,
     }  # fmt: skip
+    if kept.steps:
+        options |= {"moves": True, "sizes": bool(fit.similarity.score.has(sym.kk))}
     if fit.kind == "mean":
         b.plan.output = b.call("y", ("t", "v"), "local_means", query, keys, values, *rest,
                                equation="readout", **options)  # fmt: skip
@@ -111,16 +113,42 @@ class _Kept:
         self.log_kept = None
         if b.rule.decay != 1:
             self.log_kept = b.plan.given("log_kept", ("n",), state=True)
+        self.roles = b.roles()
+        self.steps: tuple[str, ...] = ()
+        """w and η of the step that moves the kept keys, where they move."""
+        if _fit(b.rule).carry is not None:
+            self.steps = (self.roles["carry"], b.row_map("rate", b.rule.rate))
 
-    def following(self, function: str) -> tuple[str, str]:
-        """The pairs with the new ones behind them."""
-        b, roles, found = self.b, self.b.roles(), []
-        for state, role, axis in ((self.keys, "write", "k"), (self.values, "value", "v")):
-            name, axes = f"{state}_next", ("n", axis)
-            grown = b.call(name, axes, function, state, roles[role], equation="dual", **self.span)
-            b.plan.following[state] = grown
-            found.append(grown)
-        return found[0], found[1]
+    def by_token(self) -> tuple[str, str]:
+        """The pairs that a token sees: the keys moved, its own behind them."""
+        keys = self.keys
+        if self.steps:
+            b, (w, rate) = self.b, self.steps
+            along = b.call("along", ("n",), "recall", keys, w, equation="keys")
+            k, u, x, eta = (sp.Symbol(s, real=True) for s in ("k_", "u_", "w_", "eta_"))
+            env: dict[str, Any] = {
+                "k_": keys, "u_": along, "w_": (w, ("k",)), "eta_": (rate, ()),
+            }  # fmt: skip
+            keys = b.map("moved", k - eta * u * x, env, "keys")
+        keys = self._grown("keys", keys, "append", "write", "k")
+        values = self._grown("values", self.values, "append", "value", "v")
+        self.b.plan.following |= {self.keys: keys, self.values: values}
+        return keys, values
+
+    def by_rows(self) -> tuple[str, str]:
+        """The pairs with a chunk's own behind them; keys that move stand as before the chunk."""
+        keys = after = self._grown("keys", self.keys, "append_rows", "write", "k")
+        if self.steps:
+            after = self.b.call("keys_end", ("n", "k"), "carried_keys", self.keys,
+                                self.roles["write"], *self.steps, equation="keys",
+                                **self.span)  # fmt: skip
+        values = self._grown("values", self.values, "append_rows", "value", "v")
+        self.b.plan.following |= {self.keys: after, self.values: values}
+        return keys, values
+
+    def _grown(self, name: str, kept: str, function: str, role: str, axis: str) -> str:
+        return self.b.call(f"{name}_next", ("n", axis), function, kept, self.roles[role],
+                           equation="dual", **self.span)  # fmt: skip
 
     def _log_decay(self) -> str:
         found = self.b.log_decay(self.b.rule.decay)

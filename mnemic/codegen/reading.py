@@ -11,7 +11,7 @@ import sympy as sp
 
 from mnemic.codegen.plan import Call, Fused, Given, Map, Op, Plan, Product, Read
 
-WRITTEN = frozenset({"k", "v", "predict", "erase", "write"})
+WRITTEN = frozenset({"k", "v", "predict", "erase", "write", "carry"})
 """Arguments that a token writes."""
 
 

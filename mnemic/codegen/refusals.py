@@ -193,7 +193,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "keys",
         "a window of keys or values with coefficients",
-        lambda r: r.window > 1 and _keys_vary(r),
+        lambda r: r.window > 1 and r.fit is None and _keys_vary(r),
     ),
     (
         "retention.phase",

@@ -49,7 +49,7 @@ def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
     scale = 1 / sp.sqrt(sym.d_k) if memory.scale is None else number(memory.scale)
     found = similarity.derive(problem.similarity, scale)
     if memory.degree == 0:
-        return Fit("mean", found, sp.Integer(0))
+        return Fit("mean", found, sp.Integer(0), problem.keys.get("carry"))
     return _linear(problem, found)
 
 
@@ -65,7 +65,7 @@ def _linear(problem: Problem, found: similarity.Similarity) -> Fit:
             "without a ridge the slope of the first tokens is not unique: write ridge: 0.1 or any "
             "number above 0"
         )
-    return Fit("linear", found, ridge)
+    return Fit("linear", found, ridge, problem.keys.get("carry"))
 
 
 def _check_coefficients(problem: Problem) -> None:
@@ -94,6 +94,10 @@ def trail(fit: Fit) -> Iterator[Derived]:
     found = fit.similarity
     w = sp.Symbol("w", real=True)
     yield Derived("weight", sp.Eq(w, found.weight), "s and d² spelled out")
+    if fit.carry is not None:
+        carry = "k̃ᵢ ← k̃ᵢ − η ∂/∂k̃ᵢ ½(k̃ᵢᵀc)² = (I − η c cᵀ) k̃ᵢ"
+        reason = "every token takes a step against what the keys before it have along its carry c"
+        yield Derived("kept keys", carry, reason)
     if fit.kind == "interpolation":
         yield Derived("solution", "y = Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q)", "by the kernel alone")
         return

@@ -164,13 +164,19 @@ def _argument(name: str, declared: Coefficient, spec: Spec) -> str | None:
 
 
 def read_keys(spec: Spec, table: dict[str, Any]) -> dict[str, Any]:
-    """The vectors of each role as expressions in k, v and roles of their own, one coordinate."""
+    """The vectors of each role as expressions in k, v and roles of their own, one coordinate.
+
+    A carry is among them only where the spec has one.
+    """
     k = sp.Symbol("k", real=True)
     names = {**table, "k": k, "v": sym.v}
     found: dict[str, Any] = {}
-    for role, plain in (("predict", k), ("erase", k), ("write", k), ("value", sym.v)):
+    roles = (("predict", k), ("erase", k), ("write", k), ("carry", None), ("value", sym.v))
+    for role, plain in roles:
         entry = getattr(spec.keys, role)
         own = sp.Symbol(role, real=True)
+        if entry is None and plain is None:
+            continue
         if entry is None:
             found[role] = plain
         else:

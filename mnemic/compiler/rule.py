@@ -103,12 +103,14 @@ class Fit:
     """A regression over the kept pairs, solved anew at every query.
 
     ``mean``: y = Σ w v / Σ w. ``linear``: the intercept at q of a weighted ridge regression,
-    ``ridge`` on the slope. ``interpolation``: Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q).
+    ``ridge`` on the slope. ``interpolation``: Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q). With a ``carry``,
+    one coordinate of a vector c, every token first moves the kept keys, k̃ ← (I − η c cᵀ) k̃.
     """
 
     kind: Literal["mean", "linear", "interpolation"]
     similarity: Similarity
     ridge: Any
+    carry: Any | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Keys: with which vector a rule predicts, erases and writes; and what value it writes."""
+"""Keys: with which vector a rule predicts, erases and writes; the value; what kept keys unlearn."""
 
 from typing import Annotated, Any
 
@@ -30,9 +30,14 @@ Role = Annotated[Key, BeforeValidator(_plain, json_schema_input_type=str | Key)]
 
 
 class Keys(Entry):
-    """All are k (and the value v) by default; a role may name the roles before it."""
+    """All are k (and the value v) by default; a role may name the roles before it.
+
+    ``carry`` has no default: without it kept keys stand still, with it every token moves the keys
+    before it by a delta step, k_i ← (I − η carry carryᵀ) k_i.
+    """
 
     predict: Role | None = None
     erase: Role | None = None
     write: Role | None = None
     value: Role | None = None
+    carry: Role | None = None

@@ -141,7 +141,7 @@ def _retention(spec: Spec, coefficients: frozenset[str]) -> Iterator[Text]:
 def _keys(spec: Spec, coefficients: frozenset[str]) -> Iterator[Text]:
     """Each role may name k, the roles before it and coefficients; the value, v instead."""
     known: Collection[str] = ("k",)
-    for role in ("predict", "erase", "write", "value"):
+    for role in ("predict", "erase", "write", "carry", "value"):
         key = getattr(spec.keys, role)
         if key is not None and key.expr is not None:
             symbols = {"v"} if role == "value" else {*known}

@@ -1,5 +1,6 @@
 """`mnemic tasks`: the list, one task in words, a task of one's own."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,11 @@ OWN = str(Path(__file__).parents[2] / "examples" / "own_task.py")
 def _registry(monkeypatch):
     """What a test registers is forgotten."""
     monkeypatch.setattr(tasks, "_TASKS", dict(tasks._TASKS))
-    monkeypatch.setattr("sys.modules", dict(__import__("sys").modules))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("mnemic_own_task_"):
+            del sys.modules[name]
 
 
 def test_the_list(mnemic):

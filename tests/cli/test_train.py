@@ -114,3 +114,15 @@ def test_ctrl_c(mnemic, monkeypatch):
     monkeypatch.setattr(command, "configured", interrupted)
     done = mnemic("train", "deltanet", *TINY)
     assert (done.code, done.out, done.err) == (130, "", "mnemic: interrupted\n")
+
+
+def test_the_block_of_a_spec_is_the_models(mnemic, tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\nextends: deltanet\n"
+        "block: {hybrid: gate, attention_window: 4, feed_forward: solu}\n"
+    )
+    done = mnemic("train", "mine.yaml", *TINY)
+    assert done.code == 0
+    result = json.loads((tmp_path / "runs" / "mine-mqar-0" / "result.json").read_text())
+    assert result["metadata"]["model"]["feed_forward"] == "solu"
+    assert result["metadata"]["spec"]["block"]["hybrid"] == "gate"

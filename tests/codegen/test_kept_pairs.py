@@ -300,7 +300,7 @@ def test_no_weight_at_all_reads_zero() -> None:
 # -- sizes -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["softmax-attention", "swa", "gated-softmax"])
+@pytest.mark.parametrize("name", ["softmax-attention", "swa", "gated-softmax", "path"])
 def test_what_the_backward_pass_needs_does_not_grow_with_the_square(name: str) -> None:
     case, saved = compiled(name), {}
     tokens = 2048
@@ -318,7 +318,7 @@ def test_what_the_backward_pass_needs_does_not_grow_with_the_square(name: str) -
 
 
 def test_extreme_logits_stay_finite() -> None:
-    for name in ("softmax-attention", "gaussian-attention", "local-linear-attention"):
+    for name in ("softmax-attention", "gaussian-attention", "local-linear-attention", "path"):
         case = compiled(name)
         arguments = inputs(case, 20, dtype=torch.float32)
         for n in "qk":
@@ -328,7 +328,7 @@ def test_extreme_logits_stay_finite() -> None:
             assert all(torch.isfinite(x).all() for _, x in result.parts())
 
 
-@pytest.mark.parametrize("name", ["swa", "gated-softmax"])
+@pytest.mark.parametrize("name", ["swa", "gated-softmax", "path"])
 @pytest.mark.parametrize("hybrid", ["gate", "layer", "context"])
 def test_hybrids_keep_pairs_of_rows_that_differ(hybrid: str, name: str) -> None:
     import mnemic

@@ -284,6 +284,14 @@ def test_a_rate_of_zero_leaves_the_decayed_state(spec: str, form: str) -> None:
     for name in arguments.keys() & {"eta", "lam"}:
         arguments[name] = torch.zeros_like(arguments[name])
     state = start(case, arguments)
+    if "keys" in state:  # no memory: kept keys, which a rate moves
+        _, last = case.operator(
+            **arguments, form=form, initial_state=state, output_final_state=True
+        )  # fmt: skip
+        kept = state["keys"].shape[2]
+        assert error(last["keys"][:, :, :kept], state["keys"]) <= 1e-9
+        assert error(last["keys"][:, :, kept:], arguments["k"].transpose(1, 2)) <= 1e-9
+        return
     if "S" in state:
         state["S"] = torch.zeros_like(state["S"])
     memory = next(n for n in ("A", "W") if n in state)

@@ -196,7 +196,7 @@ def test_coefficients_start_where_they_are_told(folder: Path) -> None:
 
 
 LOGARITHMS = {
-    "sigmoid(x)**(1/16)": "0.0625 * F.logsigmoid(x)",
+    "sigmoid(x)**(1/16)": "F.logsigmoid(x) / 16",
     "exp(-3*softplus(x))": "-3 * F.softplus(x)",
     "exp(-exp(x))": "-torch.exp(x)",
     "1 - sigmoid(x)": "F.logsigmoid(-x)",

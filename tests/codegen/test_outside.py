@@ -60,6 +60,7 @@ with warnings.catch_warnings():
         chunk_momentum_delta_rule_ref,
         recurrent_momentum_delta_rule_ref,
     )
+    from fla.ops.path_attn.naive import naive_path_attn
     from fla.ops.retention.naive import naive_retention
     from fla.ops.rwkv6.recurrent_naive import naive_recurrent_rwkv6
     from fla.ops.simple_gla.naive import (
@@ -627,3 +628,22 @@ def test_gated_softmax_is_the_forgetting_transformer(form: str, window: int | No
     found, wanted = (gradients(weighed(y), x) for y in (out, expected))
     for name, gradient in wanted.items():
         assert error(found[name], gradient) <= 1e-5, name
+
+
+@pytest.mark.parametrize("name", ["path", "path-fox"])
+@pytest.mark.parametrize("form", FORMS)
+def test_path_attention_is_flas(form: str, name: str) -> None:
+    """Its scale multiplies the gates too, so that q brings it; chunks of 16, three with a rest."""
+    case = compiled(name)
+    arguments = inputs(case, 41, sizes=Sizes(groups=2))
+    arguments["eta"] = 3 * arguments["eta"]
+    x = {n: y.float().requires_grad_() for n, y in arguments.items()}
+    out = case.operator(**x, form=form)[0]
+    gate = x["log_alpha"] if "log_alpha" in x else torch.zeros_like(x["eta"])
+    q = x["q"] / x["q"].shape[-1] ** 0.5
+    vectors = (q, x["k"], x["v"], x["carry"], x["eta"], gate.repeat_interleave(2, -1))
+    expected = naive_path_attn(*vectors, scale=1.0, chunk_size=16)
+    assert error(out, expected) <= TOLERANCE
+    found, wanted = (gradients(weighed(y), x) for y in (out, expected))
+    for argument, gradient in wanted.items():
+        assert error(found[argument], gradient) <= TOLERANCE, argument

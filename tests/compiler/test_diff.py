@@ -132,15 +132,6 @@ def test_a_mirrored_loss_is_settled_by_numbers() -> None:
     assert judge(one, other).kind == "equal"
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        (LINEAR, DELTA),
-        (DELTA, rule(bias="l2", features="relu", **TOKEN)),
-        (DELTA, rule(bias="l2", retention={"local": "kl", "constraint": "simplex"}, **TOKEN)),
-        (rule(readout={"normalizer": "sum"}), LINEAR),
-    ],
-)
 def packaged(name: str) -> Rule:
     return derive_spec(load(name))
 
@@ -189,6 +180,15 @@ def test_gates_of_keys_take_up_a_rate_and_a_rate_no_gates() -> None:
     assert set(found.back) == {"γ′ = η·γ", "γ of key 2′ = η·γ of key 2"}
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (LINEAR, DELTA),
+        (DELTA, rule(bias="l2", features="relu", **TOKEN)),
+        (DELTA, rule(bias="l2", retention={"local": "kl", "constraint": "simplex"}, **TOKEN)),
+        (rule(readout={"normalizer": "sum"}), LINEAR),
+    ],
+)
 def test_rules_that_differ_are_not_called_equal(a: Rule, b: Rule) -> None:
     found = judge(a, b, seconds=60)
     assert found.kind == "different"

@@ -189,3 +189,12 @@ def test_no_bound_of_a_linear_memory_is_given_for_a_deep_one(name: str) -> None:
 def test_o_bounds_a_step_whatever_the_error() -> None:
     assert "at most 1.21·ηₜ in the spectral norm" in stability(packaged("atlas")).sentence
     assert "at most 1.21 in the spectral norm" in stability(packaged("lact")).sentence
+
+
+def test_a_bound_counts_every_step_that_is_taken_at_one_memory() -> None:
+    held = rule(optimizer={"rate": "token", "every": 8}, retention={"decay": "token"})
+    assert "A chunk of 8 tokens contracts along its key while 8·ηₜ·‖φ‖² < 1 + αₜ⁸" in (
+        stability(held).sentence
+    )
+    deep = rule(memory=MLP, optimizer={"rate": "token", "every": 8})
+    assert "8·ηₜ·‖∂M/∂W‖² < 2" in stability(deep).sentence

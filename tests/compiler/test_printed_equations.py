@@ -40,7 +40,7 @@ def drawn(rule: Rule) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     vectors = {"q": torch.randn(1, TOKENS, 1, width, **options)}
     vectors["k"] = torch.randn(1, TOKENS, *steps, 1, width, **options) / 2
     vectors["v"] = torch.randn(1, TOKENS, *steps, 1, VALUES, **options)
-    for role in ("predict", "erase", "write"):
+    for role in ("predict", "erase", "write", "carry"):
         if getattr(getattr(spec.keys, role), "own", False):
             vectors[role] = torch.randn(1, TOKENS, *steps, 1, width, **options) / 2
     arguments = {}
@@ -85,8 +85,32 @@ def environment(
         named["d_k"] = torch.tensor(float(vectors["k"].shape[-1]), dtype=torch.float64)
         named["k_i"] = [k[0][:, None] for k in vectors["k"][0, -past:]]
         named["v_i"] = [v[0][:, None] for v in vectors["v"][0, -past:]]
+        named["H_i"] = householder(vectors, arguments, past)
+        named["left_i"] = left(arguments, past)
         named["gamma_i"] = list(arguments["gamma"][0, -1, 0]) if "gamma" in arguments else None
     return {**named, **{name: state[name][0, 0] for name in ("W", "S", "A") if name in state}}
+
+
+def householder(
+    vectors: dict[str, Tensor], arguments: dict[str, Tensor], past: int
+) -> list[Tensor] | None:
+    """What carries each key to the last token: the product of I − η c cᵀ, the last on the left."""
+    if "carry" not in vectors or "eta" not in arguments:
+        return None
+    eye = torch.eye(vectors["carry"].shape[-1], dtype=torch.float64)
+    found = [eye]
+    for t in range(TOKENS - 1, TOKENS - past, -1):
+        c, eta = vectors["carry"][0, t, 0][:, None], arguments["eta"][0, t, 0]
+        found.append(found[-1] @ (eye - eta * c @ c.T))
+    return found[::-1]
+
+
+def left(arguments: dict[str, Tensor], past: int) -> list[Tensor] | None:
+    """What the decays after each pair leave of it."""
+    if arguments.get("log_alpha") is None or arguments["log_alpha"].ndim > 3:
+        return None
+    decays = arguments["log_alpha"][0, TOKENS - past :, 0].exp()
+    return [decays[i + 1 :].prod() for i in range(past)]
 
 
 def number(expr: Any) -> Any:
@@ -157,8 +181,9 @@ def assert_in_the_gradient(rule: Rule, printed: Published) -> None:
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=rng, dtype=torch.float64)
 
-    named = {s.name: torch.rand((), generator=rng, dtype=torch.float64) for s in rule.scalars}
-    values = {s.symbol: named[s.name] for s in rule.scalars}
+    given = {s.name: torch.rand((), generator=rng, dtype=torch.float64) for s in rule.scalars}
+    named = {name.removesuffix("1"): x for name, x in given.items()}  # the first matrix's own
+    values = {sym.coefficient(name): x for name, x in named.items()}
     values |= {sym.coefficient("gamma"): torch.ones((), dtype=torch.float64)}
     dual, momentum, grad = normal(VALUES, KEYS), normal(VALUES, KEYS), normal(VALUES, KEYS)
     read = {**named, "A": dual, "S": momentum, "grad": grad, "e": 10 * normal(VALUES, 1)}

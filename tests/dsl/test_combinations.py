@@ -565,6 +565,12 @@ CASES: list[Case] = [
         {"features": KERNEL, "keys": {"predict": "own"}, "bias": "l2"},
     ),
     (
+        "memories.keys_that_move",
+        {"keys": {"carry": "own"}, "bias": "l2"},
+        "keys.carry",
+        {"keys": {"carry": "own"}, **SMOOTHED},
+    ),
+    (
         "memories.value_of_its_own",
         {"keys": {"value": "own"}},
         "keys.value",

@@ -3,6 +3,8 @@
 Rows are the last ones of the kept pairs: row r of C sees the pairs up to n − C + r.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -26,13 +28,22 @@ def beside(x: Tensor, column: Tensor) -> Tensor:
     return torch.cat([x, column[..., None]], -1)
 
 
-def blocks(rows: int, kept: int, span: int, size: int) -> list[tuple[int, int, int, int]]:
-    """(first row, end row, first pair, end pair) of blocks, each with the pairs that it sees."""
+class Block(NamedTuple):
+    """Rows first … end and the pairs oldest … newest that they see."""
+
+    first: int
+    end: int
+    oldest: int
+    newest: int
+
+
+def blocks(rows: int, kept: int, span: int, size: int) -> list[Block]:
+    """The rows in blocks of one size."""
     before, found = kept - rows, []
     for first in range(0, rows, size):
         end = min(first + size, rows)
         oldest = max(0, before + first - span + 1) if span else 0
-        found.append((first, end, oldest, before + end))
+        found.append(Block(first, end, oldest, before + end))
     return found
 
 

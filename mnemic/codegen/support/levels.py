@@ -33,13 +33,17 @@ def aligned_pieces(position: int, tokens: int, size: int, most: int) -> list[tup
     return pieces
 
 
-def trimmed(state: Tensor, levels: int) -> Tensor:
-    """The levels that are needed: [..., L, V, K] → [..., levels, V, K]."""
-    return state[..., :levels, :, :]
+def with_tokens(states: dict[str, Tensor], position: int) -> dict[str, Tensor]:
+    """States whose levels without tokens are empty, whatever a caller left there: [M, L, V, K]."""
+    found = {}
+    for name, x in states.items():
+        full = [float(position >> i & 1) for i in range(x.shape[1])] if x.ndim == 4 else []
+        found[name] = x * x.new_tensor(full)[:, None, None] if full else x
+    return found
 
 
 def padded(state: Tensor, levels: int) -> Tensor:
-    """The inverse of ``trimmed``, with empty levels."""
+    """As many levels as the state tells, [..., l, V, K] → [..., L, V, K]."""
     missing = levels - state.shape[-3]
     empty = state.new_zeros(*state.shape[:-3], missing, *state.shape[-2:])
     return torch.cat([state, empty], -3)
@@ -73,21 +77,38 @@ def weigh_levels(own: Tensor, past: Tensor, weights: Tensor) -> Tensor:
 
 def read_levels(memories: Tensor, x: Tensor, weights: Tensor) -> Tensor:
     """Σ_ℓ λ_ℓ M_ℓ x: [..., L, V, K], [..., K], [..., L] → [..., V]."""
-    return recall_buckets(x[..., None, :], memories, weights[..., None, :])[..., 0, :]
+    past = recall_levels(memories, x)[..., : weights.shape[-1] - 1, :]
+    return (weights[..., 1 : 1 + past.shape[-2], None] * past).sum(-2)
 
 
-def recall_buckets(x: Tensor, memories: Tensor, weights: Tensor) -> Tensor:
+def full_buckets(end: Tensor, rows: int) -> list[int]:
+    """The buckets that have tokens where a chunk of so many rows, that ends there, begins."""
+    tokens = int(end) - rows
+    return [i for i in range(tokens.bit_length()) if tokens >> i & 1]
+
+
+def recall_buckets(x: Tensor, memories: Tensor, weights: Tensor, end: Tensor) -> Tensor:
     """Σ_ℓ λ_ℓ M_ℓ x for every row: [..., C, K], [..., L, V, K], [..., C, L] → [..., C, V]."""
-    memories = memories[..., : weights.shape[-1] - 1, :, :]
-    levels, values = memories.shape[-3:-1]
-    each = (x @ memories.flatten(-3, -2).mT).unflatten(-1, (levels, values))
-    return (weights[..., 1 : 1 + levels, None] * each).sum(-2)
+    index = full_buckets(end, x.shape[-2])
+    if not index:
+        return x.new_zeros(*x.shape[:-1], memories.shape[-2])
+    buckets = memories[..., index, :, :]
+    each = (x @ buckets.flatten(-3, -2).mT).unflatten(-1, buckets.shape[-3:-1])
+    return (weights[..., [i + 1 for i in index]][..., None] * each).sum(-2)
 
 
-def carried(memories: Tensor, transition: Tensor) -> Tensor:
-    """M_ℓ F for every level: [..., L, V, K], [..., K, K] → [..., L, V, K]."""
-    levels, values = memories.shape[-3:-1]
-    return (memories.flatten(-3, -2) @ transition).unflatten(-2, (levels, values))
+def carried(memories: Tensor, transition: Tensor, rows: Tensor, end: Tensor) -> Tensor:
+    """M_ℓ F for every level: [..., L, V, K], [..., K, K] → [..., L, V, K].
+
+    ``rows`` [..., C, K] tells the chunk's length; empty buckets stay as they are.
+    """
+    index = full_buckets(end, rows.shape[-2])
+    if not index:
+        return torch.zeros_like(memories)
+    buckets = memories[..., index, :, :]
+    moved = (buckets.flatten(-3, -2) @ transition).unflatten(-2, buckets.shape[-3:-1])
+    place = torch.tensor(index, device=memories.device)
+    return torch.zeros_like(memories).index_copy(-3, place, moved)
 
 
 def merged(memories: Tensor, new: Tensor, end: Tensor) -> Tensor:

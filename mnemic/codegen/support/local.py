@@ -6,11 +6,13 @@ pass, so that memory does not grow with T².
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from .carried import ROWS, carried
 from .descent import Regressions, solve_rows
 from .kept import append_rows
 from .kept_attention import blocks, squares, visible
@@ -73,25 +75,51 @@ def decays_at_end(left: Tensor, log_decay: Tensor) -> Tensor:
 # -- blocks ----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """How queries and kept keys are compared.
+
+    ``logs``: whether the similarity is a logarithm; ``decayed``: whether the rest begins with what
+    decays left of the pairs; ``moves``: whether w and η stand before that, and keys move by them;
+    ``sizes``: whether the similarity sees ‖k‖²; ``keys``: whether the fit sees the keys.
+    """
+
+    similarity: Similarity
+    logs: bool
+    decayed: bool
+    moves: bool
+    sizes: bool
+    keys: bool
+    span: int
+
+    def taken(self, rest: tuple[Tensor, ...]) -> tuple[list[Tensor], Tensor | None, list[Tensor]]:
+        """w and η, what decays left, and the similarity's coefficients."""
+        parts = list(rest)
+        steps = [parts.pop(0) for _ in range(2)] if self.moves else []
+        return steps, parts.pop(0) if self.decayed else None, parts
+
+
 def local_means(
     q: Tensor, keys: Tensor, values: Tensor, *rest: Tensor, similarity: Similarity, logs: bool,
-    decayed: bool, span: int = 0,
+    decayed: bool, span: int = 0, moves: bool = False, sizes: bool = True,
 ) -> Tensor:  # fmt: skip
     """Σ w v / Σ w for every row: [M, C, K], [M, n, K], [M, n, V] → [M, C, V].
 
-    ``rest`` is what decays left of the pairs [M, n] if ``decayed``, then the coefficients of the
-    similarity [M, C].
+    ``rest`` is the step that moves the keys, w [M, C, K] and η [M, C], if ``moves``; what decays
+    left of the pairs [M, n] if ``decayed``; then the coefficients of the similarity [M, C].
     """
 
     def mean(weights: Tensor, q_block: Tensor, seen: Tensor, seen_values: Tensor) -> Tensor:
         return (exp_shares(weights) if logs else shares(weights)) @ seen_values
 
-    return _by_blocks(mean, q, keys, values, (), rest, similarity, logs, span, decayed)
+    how = Comparison(similarity, logs, decayed, moves, sizes, False, span)
+    return _by_blocks(mean, q, keys, values, (), rest, how)
 
 
 def local_linears(
     q: Tensor, keys: Tensor, values: Tensor, ridge: Tensor, *rest: Tensor, similarity: Similarity,
     logs: bool, decayed: bool, iterations: int, tolerance: float, span: int = 0,
+    moves: bool = False, sizes: bool = True,
 ) -> Tensor:  # fmt: skip
     """The intercept at q of each row's weighted ridge regression, see ``local_means``.
 
@@ -103,46 +131,70 @@ def local_linears(
         weights: Tensor, q_block: Tensor, seen: Tensor, seen_values: Tensor, ridge_block: Tensor
     ) -> Tensor:
         weights = exp_relative(weights) if logs else relative(weights)
+        rows = weights.shape[:-1]
+        if seen.ndim > weights.ndim:  # every row has keys of its own
+            every = seen_values[:, None].expand(*seen.shape[:-1], -1)
+            single = (weights[..., None, :], q_block[..., None, :], ridge_block[..., None])
+            weights, q_block, ridge_block, seen, seen_values = (
+                x.flatten(0, 1) for x in (*single, seen, every)
+            )
         if iterations == 0:
-            return _direct(weights, seen, seen_values, q_block, ridge_block)
-        return _iterated(
-            weights, seen, seen_values, q_block, ridge_block, iterations, tolerance
-        )  # fmt: skip
+            found = _direct(weights, seen, seen_values, q_block, ridge_block)
+        else:
+            found = _iterated(
+                weights, seen, seen_values, q_block, ridge_block, iterations, tolerance
+            )  # fmt: skip
+        return found.reshape(*rows, found.shape[-1])
 
-    return _by_blocks(fit, q, keys, values, (ridge,), rest, similarity, logs, span, decayed)
+    how = Comparison(similarity, logs, decayed, moves, sizes, True, span)
+    return _by_blocks(fit, q, keys, values, (ridge,), rest, how)
 
 
 def _by_blocks(
     fit: Callable[..., Tensor], q: Tensor, keys: Tensor, values: Tensor, rows: tuple[Tensor, ...],
-    rest: tuple[Tensor, ...], similarity: Similarity, logs: bool, span: int, decayed: bool,
+    rest: tuple[Tensor, ...], how: Comparison,
 ) -> Tensor:  # fmt: skip
     count, kept = q.shape[-2], keys.shape[-2]
-    left, extras = (rest[0], rest[1:]) if decayed else (None, rest)
-    size = min(512, max(16, MOST // max(1, q.shape[0] * kept)))
+    steps, left, extras = how.taken(rest)
+    size = _size(how, q.shape[0] * kept)
+    parts = blocks(count, kept, how.span, size)
+    moving = carried(keys, steps[0], steps[1], tuple(parts)) if how.moves else None
 
-    def block(first: int, end: int, oldest: int, newest: int) -> Tensor:
-        q_block, seen = q[:, first:end], keys[:, oldest:newest]
+    def block(number: int) -> Tensor:
+        first, end, oldest, newest = parts[number]
+        q_block = q[:, first:end]
+        seen = keys[:, oldest:newest]
+        if moving is None:
+            kq, kk = q_block @ seen.mT, squares(seen)[:, None, :]
+        else:
+            kq, kk, seen = moving.reached(number, q_block, sizes=how.sizes, keys=how.keys)
         mask = visible(
-            first, end, oldest, newest, kept - count, span=span, device=q.device
+            first, end, oldest, newest, kept - count, span=how.span, device=q.device
         )  # fmt: skip
-        kq, kk = q_block @ seen.mT, squares(seen)[:, None, :]
         own = [x[:, first:end, None] for x in extras]
-        weights = similarity(kq, kk, squares(q_block)[..., None], *own)
+        weights = how.similarity(kq, kk, squares(q_block)[..., None], *own)
         weights = weights.expand(kq.shape)
         ages = None
         if left is not None:
             behind = left[:, None, oldest:newest]
             ages = behind - left[:, kept - count + first : kept - count + end, None]
             ages = ages.masked_fill(~mask, -torch.inf).to(kq.dtype)
-        weights = _masked(weights, mask, ages, logs)
+        weights = _masked(weights, mask, ages, how.logs)
         return fit(weights, q_block, seen, values[:, oldest:newest],
                    *(x[:, first:end] for x in rows))  # fmt: skip
 
-    parts = blocks(count, kept, span, size)
     tracked = torch.is_grad_enabled() and len(parts) > 1
     if not tracked:
-        return torch.cat([block(*part) for part in parts], -2)
-    return torch.cat([checkpoint(block, *part, use_reentrant=False) for part in parts], -2)
+        return torch.cat([block(number) for number in range(len(parts))], -2)
+    found = [checkpoint(block, number, use_reentrant=False) for number in range(len(parts))]
+    return torch.cat(found, -2)
+
+
+def _size(how: Comparison, width: int) -> int:
+    """Rows of a block: what its weights may take, and of moving keys what their steps do best."""
+    if how.moves and not how.keys:
+        return ROWS
+    return min(ROWS if how.moves else 512, max(16, MOST // max(1, width)))
 
 
 def _masked(weights: Tensor, mask: Tensor, ages: Tensor | None, logs: bool) -> Tensor:

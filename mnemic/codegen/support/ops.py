@@ -1,5 +1,6 @@
 """Everything that a generated form calls, under one name."""
 
+from .carried import carried_keys as carried_keys
 from .chunks import *  # noqa: F403
 from .conjugate import cholesky_rows as cholesky_rows
 from .conjugate import conjugated as conjugated

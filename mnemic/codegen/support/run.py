@@ -278,7 +278,7 @@ class Run:
 
     def _read_state(self, name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
         if self.signature.levels and given.ndim == 5:
-            given = levels.trimmed(given, shape[1])
+            given = given[:, :, : shape[1]]
         if given.numel() != math.prod(shape):
             shown = f"{list(given.shape)}, expected {self._outer_shape(shape)}"
             raise fail(self.signature, f"initial_state['{name}']: read shape {shown}")
@@ -337,6 +337,8 @@ class Run:
     def result(self) -> tuple[Tensor, States]:
         """The output and the final state."""
         states = self._states()
+        if self.signature.levels:
+            states = levels.with_tokens(states, self.position)
         form = self._chosen()
         if self.tokens == 0:
             out = self.like.new_zeros(self.batch, 0, self.heads, self.like.shape[-1])

@@ -15,11 +15,15 @@ from .signature import Signature
 States = dict[str, Tensor]
 Activation = Callable[[Tensor], Tensor]
 
+DIRECTIONS = frozenset({"carry"})
+"""Vectors whose length is a factor of a rate alone, so that the layer makes them unit vectors."""
+
 
 class Vectors(nn.Module):
     """[B, T, dim] → q, k, v and the keys of their own that a rule takes, [B, T, (n,) H, d].
 
     k = unit(σ(conv(W_k x))), turned by its position; q likewise, scaled; v = σ(conv(W_v x)).
+    What carries kept keys is a unit vector whatever the norm of q and k.
 
     Args:
         dim: channels of x.
@@ -83,6 +87,8 @@ class Vectors(nn.Module):
     def _vector(self, name: str, x: Tensor, position: Tensor | None) -> Tensor:
         """One vector from its channels."""
         vector = self.activations[name](x).reshape(*x.shape[:2], *self.shapes[name])
+        if name in DIRECTIONS:
+            vector = unit(vector)
         return vector if name == "v" else self._key(vector, position)
 
     def _scaled(self, q: Tensor) -> Tensor:

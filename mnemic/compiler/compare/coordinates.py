@@ -89,7 +89,7 @@ class Coordinates:
         return symbol
 
     def _key(self, role: str, column: int, step: str) -> Any:
-        own = {sp.Symbol(r, real=True): r for r in ("predict", "erase", "write")}
+        own = {sp.Symbol(r, real=True): r for r in ("predict", "erase", "write", "carry")}
         expr = self.rule.problem.keys[role].subs(self.values, simultaneous=True)
         names = {**own, sp.Symbol("k", real=True): "k", sym.v: "v"}
         found = expr.free_symbols & set(names)

@@ -14,6 +14,16 @@ from mnemic.compiler.rule import Rule
 PAIR = (sym.kq, sym.kk, sym.qq, sym.d_k)
 
 
+def _moved(rule: Rule, at: Coordinates) -> tuple[Any, ...]:
+    """η and the entries of what carries the kept keys; nothing where they stand still."""
+    assert rule.fit is not None
+    if rule.fit.carry is None:
+        return ()
+    rate, carry = at.at(sp.sympify(rule.rate), 0, 0), at.features("carry", "")
+    still = rate == 0 or all(entry == 0 for entry in carry)
+    return () if still else (rate, *carry)
+
+
 def fitted(rule: Rule, values: Mapping[Any, Any]) -> Form:
     """The logit of a pair (its weight where it has none), the logarithm's decay, the ridge.
 
@@ -24,12 +34,15 @@ def fitted(rule: Rule, values: Mapping[Any, Any]) -> Form:
     logs = rule.fit.similarity.logit is not None and rule.fit.kind != "interpolation"
     score = rule.fit.similarity.score if logs else rule.fit.similarity.weight
     output = tuple(at.at(sp.sympify(part), 0, 0) for part in (score, rule.decay, rule.fit.ridge))
+    moved = _moved(rule, at)
+    output += moved
     value = at.resolved(rule.problem.keys["value"])
     tags = (
         f"fit {rule.fit.kind}",
         f"weights by {'logarithm' if logs else 'value'}",
         f"pairs {rule.window if rule.window > 1 else 'all'}",
         f"value {value}",
+        *(("keys move",) if moved else ()),
         *feature_functions(rule),
     )
     form = Form((), output, (), (), tuple(sorted(tags)), PAIR, PARAMETERS)

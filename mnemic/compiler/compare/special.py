@@ -47,7 +47,7 @@ class Special:
 def singles(rule: Rule) -> Iterator[Special]:
     """Every single special value of a rule, structural ones first."""
     spec = rule.problem.spec
-    for role in ("predict", "erase", "write"):
+    for role in ("predict", "erase", "write", "carry"):
         entry = getattr(spec.keys, role)
         if entry is not None and entry.own:
             own, k = sp.Symbol(role, real=True), sp.Symbol("k", real=True)

@@ -29,15 +29,20 @@ def step_size(rule: Rule, curvature: Any) -> Any:
     gates = sp.Integer(1)
     if rule.window > 1:
         gates = rule.window * (1 if rule.gamma is None else sym.coefficient("gamma"))
-    found = rule.anchor * rule.seen * rule.gain * rule.rate * gates * curvature * sym.kappa
+    found = still(rule) * rule.seen * rule.gain * rule.rate * gates * curvature * sym.kappa
     found = found.subs(sym.kappa, product_symbol(rule))
     return sp.nsimplify(sp.simplify(found.subs(_table(rule), simultaneous=True)))
 
 
+def still(rule: Rule) -> int:
+    """Tokens that a matrix stands still for the gradient: the anchor's, or its own interval."""
+    return max(rule.anchor, *(matrix.every for matrix in rule.network.matrices), 1)
+
+
 def limit(rule: Rule) -> Any:
     """(1 + a)(1 + θ), for the trace of the state's transition; a^b under an anchor of b tokens."""
-    if rule.anchor > 1:
-        return 1 + decay(rule) ** rule.anchor
+    if still(rule) > 1:
+        return 1 + decay(rule) ** still(rule)
     return sp.factor((1 + decay(rule)) * (1 + momentum(rule)))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.explain.cost_forms import decode_flops, notes, state_size, train
+from mnemic.compiler.explain.cost_forms import decode_flops, moved_keys, notes, state_size, train
 from mnemic.compiler.explain.cost_kernels import kept_moved
 from mnemic.compiler.explain.cost_layers import width
 from mnemic.compiler.explain.cost_symbols import B, C, D, K, M, N, S, T, V
@@ -98,8 +98,8 @@ def cost(rule: Rule) -> Cost:
     flops, moved = train(rule)
     io = S * (2 * K + 2 * V)
     touched = 2 * S * state
-    if rule.keeps_pairs:
-        touched = S * state + S * (K + V) + S * kept_moved(rule)
+    if rule.keeps_pairs and not rule.layered:
+        touched = S * state + S * (K + V) + S * (kept_moved(rule) + moved_keys(rule))
     once = {N: 1} if _steps(rule) == 1 else {}
     parts = (state, flops, io + moved, decode_flops(rule), io + touched)
     kept, train_flops, train_bytes, decode, decode_bytes = (

@@ -15,7 +15,7 @@ ZERO = sp.Integer(0)
 
 def state_size(rule: Rule) -> Any:
     """Numbers carried from one token to the next."""
-    if rule.kernels is not None:
+    if rule.kernels is not None and not rule.layered:
         return kept_state(rule)
     if rule.fit is not None:
         count = C - 1 if rule.window > 1 else T
@@ -35,6 +35,13 @@ def state_size(rule: Rule) -> Any:
     slots = K * D if slotted(rule) else 0
     copies = copies * buckets(rule)
     return copies * memory + tail + normaliser + slots + (K if rule.phase else 0)
+
+
+def moved_keys(rule: Rule) -> Any:
+    """Numbers of the kept keys that a token moves."""
+    if rule.fit is None or rule.fit.carry is None:
+        return ZERO
+    return K * (C - 1 if rule.window > 1 else T)
 
 
 def buckets(rule: Rule) -> Any:
@@ -58,7 +65,8 @@ def train(rule: Rule) -> tuple[Any, Any]:
     if kind == "nonparametric":
         return _fitted(rule), ZERO
     if rule.kernels is not None:
-        return kept_training(rule), ZERO
+        flops = layered_train(rule) if rule.layered else kept_training(rule)
+        return flops, ZERO
     states = S * state_size(rule) / B
     if rule.moments is not None:
         return _second_order(rule), states
@@ -86,13 +94,23 @@ def _fitted(rule: Rule) -> Any:
     assert rule.fit is not None
     if rule.fit.kind == "interpolation":
         return 2 * T * K + 2 * T * V + T**2 + T**2 / 3
-    once = _attention(rule)
+    once = _attention(rule) + _moves(rule)
     if rule.fit.kind == "mean":
         return once
-    product = once.subs({K: 2 * K, V: 0})
+    product = _attention(rule).subs({K: 2 * K, V: 0})
     if steps := _iterations(rule):
         return 2 * once + steps * product
     return 2 * once + K * product / 2 + sp.Rational(2, 3) * K**3
+
+
+def _moves(rule: Rule) -> Any:
+    """Kept keys that move: W Kᵀ, its triangular solve, what it takes from Q Kᵀ, and a matrix for
+    each block in between."""
+    assert rule.fit is not None
+    if rule.fit.carry is None:
+        return ZERO
+    seen = 2 * C if rule.window > 1 else T
+    return seen * (K + 2 * B + K**2 / B)
 
 
 def _attention(rule: Rule) -> Any:
@@ -141,7 +159,7 @@ def decode_flops(rule: Rule) -> Any:
     """FLOPs of one token of the recurrence."""
     if rule.fit is not None:
         return _decoded(rule)
-    if rule.kernels is not None:
+    if rule.kernels is not None and not rule.layered:
         return kept_decoding(rule)
     whole = matrix(rule)
     if rule.moments is not None:
@@ -164,10 +182,11 @@ def _decoded(rule: Rule) -> Any:
     count = C if rule.window > 1 else T
     if rule.fit.kind == "interpolation":
         return 2 * T**2 + 4 * T * K + 4 * T * V
+    moves = 4 * moved_keys(rule)
     once = 2 * count * (K + V)
     if rule.fit.kind == "mean":
-        return once
-    return 2 * once + 2 * count * K**2 + sp.Rational(2, 3) * K**3
+        return once + moves
+    return moves + 2 * once + 2 * count * K**2 + sp.Rational(2, 3) * K**3
 
 
 def _solve_once(moments: Moments) -> Any:

@@ -1,14 +1,15 @@
 """Costs of a memory of layers, or behind O, intervals or norms: matrix by matrix.
 
 A matrix of r × c numbers costs 2rc a product with a vector, and O by Newton–Schulz, with r ≤ c,
-4r²c + 2r³ an iteration (two products with the Gram matrix, and its square).
+4r²c + 2r³ an iteration (two products with the Gram matrix, and its square). Behind a kernel the
+matrix that sees φ is r × T, a row for every kept key, half of them in the mean over a text.
 """
 
 from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.explain.cost_symbols import B, C, D, M, V
+from mnemic.compiler.explain.cost_symbols import B, C, D, K, M, T, V
 from mnemic.compiler.network import Apply, Back, Matrix
 from mnemic.compiler.rule import Rule
 
@@ -22,7 +23,7 @@ def side(rule: Rule, name: str) -> Any:
     """A side of a matrix: d_v, D, or a hidden width, m where all are one."""
     widths = dict(rule.network.widths)
     if name not in widths:
-        return {"v": V, "D": D}[name]
+        return {"v": V, "D": D if rule.kernels is None else T}[name]
     return M if len(set(widths.values())) == 1 else sp.nsimplify(widths[name]) * V
 
 
@@ -35,6 +36,17 @@ def numbers(rule: Rule, matrix: Matrix) -> Any:
     """Numbers of one matrix."""
     rows, columns = sides(rule, matrix)
     return rows * columns
+
+
+def rows_kept(rule: Rule, matrix: Matrix) -> bool:
+    """Whether a matrix is known by rows over kept keys."""
+    return rule.kernels is not None and matrix.columns == "D"
+
+
+def product(rule: Rule, matrix: Matrix) -> Any:
+    """FLOPs of the matrix times a vector; κ of every kept key comes first."""
+    keys = 2 * K * T if rows_kept(rule, matrix) else ZERO
+    return 2 * numbers(rule, matrix) + keys
 
 
 def width(rule: Rule) -> Any | None:
@@ -54,7 +66,8 @@ def layered_state(rule: Rule) -> Any:
 def _carried(rule: Rule, matrix: Matrix) -> Any:
     rows, columns = sides(rule, matrix)
     norms = {"none": ZERO, "rows": rows, "columns": columns}[rule.applied.normalize]
-    return _copies(rule, matrix) * rows * columns + norms
+    keys = K * T if rows_kept(rule, matrix) else ZERO
+    return _copies(rule, matrix) * rows * columns + norms + keys
 
 
 def _copies(rule: Rule, matrix: Matrix) -> int:
@@ -75,7 +88,8 @@ def layered_decode(rule: Rule) -> Any:
     found = keys * written + _forward(rule)
     for matrix in rule.network.matrices:
         size = numbers(rule, matrix)
-        found += 2 * size * keys  # the outer products
+        if not rows_kept(rule, matrix):
+            found += 2 * size * keys  # the outer products
         found += 2 * size if _gathers(rule, matrix) else ZERO
         found += 2 * size if matrix.every == 1 or rule.decay != 1 else ZERO
         found += _moved(rule, matrix)
@@ -90,7 +104,8 @@ def layered_train(rule: Rule) -> Any:
         found += 2 * B * (B + C)
     for matrix in rule.network.matrices:
         found += _read(rule, matrix, window) + _moved(rule, matrix)
-    return found + _anew(rule)
+    found += _anew(rule)
+    return found if rule.kernels is None else found.subs(T, T / 2)
 
 
 def _anew(rule: Rule) -> Any:
@@ -107,6 +122,9 @@ def _read(rule: Rule, matrix: Matrix, window: Any) -> Any:
     """A matrix read by every query of a chunk, and moved by every key."""
     rows, columns = sides(rule, matrix)
     size = rows * columns
+    if rows_kept(rule, matrix):
+        copies = 1 if rule.momentum is None else 2
+        return 2 * K * T + copies * 2 * size + 2 * window * B * (rows + K)
     held = 2 * size
     if matrix.every > 1:
         return held + 2 * window * size
@@ -157,7 +175,7 @@ def _forward(rule: Rule, *, needed: bool = False) -> Any:
     wanted = _wanted(rule) if needed and rule.error.constant else None
     return sum(
         (
-            2 * numbers(rule, network.matrix(node.matrix))
+            product(rule, network.matrix(node.matrix))
             for node in network.nodes
             if isinstance(node, Apply) and (wanted is None or node.name in wanted)
         ),
@@ -189,7 +207,7 @@ def _reads(node: Any) -> tuple[str, ...]:
 def _backward(rule: Rule) -> Any:
     return sum(
         (
-            2 * numbers(rule, rule.network.matrix(node.matrix))
+            product(rule, rule.network.matrix(node.matrix))
             for node in rule.network.backward.nodes
             if isinstance(node, Back)
         ),

@@ -5,7 +5,10 @@ from typing import Any
 
 from mnemic.compiler.explain import printing
 
-HATS = {"y^": ("ŷ", r"\hat y"), "phi": ("φ", r"\phi"), "gamma": ("γ", r"\gamma")}
+HATS = {
+    "y^": ("ŷ", r"\hat y"), "k~": ("k̃", r"\tilde k"), "phi": ("φ", r"\phi"),
+    "gamma": ("γ", r"\gamma"),
+}  # fmt: skip
 INDEX = {
     "": ("", ""), "t": ("ₜ", "_t"), "t-1": ("ₜ₋₁", "_{t-1}"), "i": ("ᵢ", "_i"),
     "ref": ("ᵣ", r"_{\mathrm{ref}}"),

@@ -20,9 +20,9 @@ from mnemic.compiler.rule import Rule
 @dataclass(frozen=True)
 class Equation:
     """One line of the rule. ``name`` is ``prediction``, ``error``, ``gradient``, ``momentum``,
-    ``moments``, ``weights``, ``dual`` (``memory`` where the link is the identity), ``link``,
-    ``normaliser``, ``levels`` or ``read-out``; of memories of layers also ``network``, ``layers``,
-    ``chain rule``, ``steps``, ``use``, ``norms``, of held retentions ``retention``."""
+    ``moments``, ``keys``, ``weights``, ``dual`` (``memory`` where the link is the identity),
+    ``link``, ``normaliser``, ``levels`` or ``read-out``; of memories of layers also ``network``,
+    ``layers``, ``chain rule``, ``steps``, ``use``, ``norms``, of held retentions ``retention``."""
 
     number: int
     name: str

@@ -18,7 +18,7 @@ HEAD = 64
 PARTS = 120
 """Sizes of a coordinate that an elementwise map is tried at."""
 
-VECTORS = ("k", "predict", "erase", "write", "v")
+VECTORS = ("k", "predict", "erase", "write", "carry", "v")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect
+from mnemic.compiler.explain.notation import feature, role_key
 from mnemic.compiler.rule import Fit, Rule
 from mnemic.dsl.memory import Nonparametric
 
@@ -17,13 +18,15 @@ def local(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     if fit.kind == "interpolation":
         yield from _interpolation(fit, d)
         return
+    if fit.carry is not None:
+        yield "keys", _moved(rule, d)
     yield "weights", _weights(rule, fit, d)
     over = _sum(rule, d)
     w, v = d.of("w", "i"), d.of("v", "i")
     if fit.kind == "mean":
         yield "read-out", f"{d.of('y')} = {over} {w} {v} / {over} {w}"
         return
-    apart = f"({d.of('k', 'i')} {d.minus} {d.of('q')})"
+    apart = f"({_kept(fit, d)} {d.minus} {d.of('q')})"
     most = d.sign("max w", r"\max w")
     bars = ("‖", "‖²") if not d.tex else (r"\lVert ", r"\rVert^2")
     residual = f"{bars[0]}{v} {d.minus} a {d.minus} B {apart}{bars[1]}"
@@ -34,13 +37,27 @@ def local(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     yield "read-out", f"{d.of('y')} = a"
 
 
+def _kept(fit: Fit, d: Dialect) -> str:
+    """A kept key, as it was written or as later tokens have moved it."""
+    return d.of("k" if fit.carry is None else "k~", "i")
+
+
+def _moved(rule: Rule, d: Dialect) -> str:
+    """The step that every token takes with the keys before it."""
+    key, carry = d.of("k~", "i"), feature(rule, d, role_key(rule, d, "carry", "t"))
+    step = d.wrapped(f"I {d.minus} {d.factor(rule.rate)}{carry} {d.flipped(carry)}")
+    begun = d.sign(",  i < t;  k̃ₜ = ", r"\ (i < t),\quad \tilde k_t = ")
+    arrow = d.sign(" ← ", r" \leftarrow ")
+    return f"{key}{arrow}{step} {key}{begun}{feature(rule, d, d.of('k'))}"
+
+
 def _weights(rule: Rule, fit: Fit, d: Dialect) -> str:
     shown = f"{d.of('w', 'i')} = {d.expr(fit.similarity.stated)}"
     if rule.decay != 1:
         product = d.sign("Π_(j=i+1..t)", r"\prod_{j=i+1}^{t}")
         gate = d.expr(rule.decay).replace("ₜ", "ⱼ").replace("_{t}", "_{j}")
         shown += f" {product} {gate}"
-    return shown + _where(rule, fit, d, d.of("k", "i"), d.of("q"))
+    return shown + _where(rule, fit, d, _kept(fit, d), d.of("q"))
 
 
 def _where(rule: Rule, fit: Fit, d: Dialect, key: str, query: str) -> str:

@@ -23,7 +23,7 @@ def role_key(rule: Rule, d: Dialect, role: str, index: str) -> str:
     k = sp.Symbol("k", real=True)
     if expr == k:
         return d.of("k", index)
-    names = ("predict", "erase", "write")
+    names = ("predict", "erase", "write", "carry")
     own = {sp.Symbol(n, real=True): sp.Symbol(_letter(n), real=True) for n in names}
     shown = _vector(d, expr.subs(own), index)
     return d.wrapped(shown) if not expr.is_Symbol else shown
@@ -38,12 +38,12 @@ def role_features(rule: Rule, d: Dialect, role: str, index: str) -> str:
 
 
 def _letter(role: str) -> str:
-    return {"predict": "p", "erase": "r", "write": "s"}[role]
+    return {"predict": "p", "erase": "r", "write": "s", "carry": "c"}[role]
 
 
 def _vector(d: Dialect, expr: Any, index: str) -> str:
     """An expression of vectors entry by entry, those of the step with their index."""
-    timed = {**d.timed, "k": index == "t", "p": index == "t", "r": index == "t", "s": index == "t"}
+    timed = {**d.timed, **dict.fromkeys("kprsc", index == "t")}
     if d.tex:
         return printing.latex(expr, timed, times=r" \circ ")
     return printing.text(expr, timed).replace("·", " ∘ ")

@@ -56,7 +56,8 @@ class Stability:
 def stability(rule: Rule) -> Stability:
     """The bound of a rule, and where its coefficients and keys stand to it."""
     if rule.fit is not None:
-        return _of_fit(rule)
+        fit = _of_fit(rule)
+        return fit if rule.fit.carry is None else _of_carry(rule, fit.warning)
     rule = folded(rule)
     return _growing(rule) or _of_steps(rule)
 
@@ -74,6 +75,40 @@ def _of_fit(rule: Rule) -> Stability:
     if rule.fit.similarity.sign != "any":
         return known
     return replace(known, place="unknown", warning=SIGNED[rule.fit.kind])
+
+
+def _of_carry(rule: Rule, signed: str | None) -> Stability:
+    """I − η c cᵀ lengthens no key while η‖c‖² is at most 2; at 2 it reflects."""
+    twin = _predicting(rule)
+    left, right = rule.rate * product_symbol(twin), sp.Integer(2)
+    found = placing.place(twin, left, right)
+    shown = f"A step lengthens no kept key while {text(left, steps_of(rule))} ≤ 2."
+    warning = placing.warning(twin, found) if found.place == "outside" else None
+    told = [None if warning is None else _of_a_carry(warning), signed]
+    return Stability(
+        "bounded", sp.Le(left, right, evaluate=False),
+        _of_a_carry(f"{shown} {placing.told(twin, found)}"), found.place,
+        tuple(map(_of_a_carry, found.read)), " ".join(filter(None, told)) or None,
+    )  # fmt: skip
+
+
+def _predicting(rule: Rule) -> Rule:
+    """A rule that predicts and erases with the carry; of its own it is a unit vector."""
+    problem, spec = rule.problem, rule.problem.spec
+    assert spec.keys.carry is not None
+    if spec.keys.carry.own:
+        block = spec.block.model_copy(update={"qk_norm": "l2"})
+        spec = spec.model_copy(update={"block": block})
+    carry = problem.keys["carry"]
+    keys = {**problem.keys, "predict": carry, "erase": carry}
+    return replace(rule, problem=replace(problem, spec=spec, keys=keys))
+
+
+def _of_a_carry(words: str) -> str:
+    table = (("‖φ‖²", "‖c‖²"), ("unit keys", "a unit c"), ("keys are", "c is"), ("errors", "keys"))
+    for keys, carry in table:
+        words = words.replace(keys, carry)
+    return words
 
 
 # -- what no step size mends -------------------------------------------------------------------
@@ -134,7 +169,10 @@ def _of_steps(rule: Rule) -> Stability:
 def _deep(rule: Rule) -> Stability:
     """Contraction needs the memory's own Jacobian, which moves with W."""
     peak, _ = contraction.curvature(rule)
-    identity, delayed = rule.retained.link.identity, rule.anchor > 1 and rule.momentum is not None
+    identity, delayed = (
+        rule.retained.link.identity,
+        contraction.still(rule) > 1 and rule.momentum is not None,
+    )
     if peak == sp.oo and identity and contraction.far_curvature(rule) is None:
         return _unbounded(rule)
     if rule.error.constant or peak in (None, sp.oo) or not identity or delayed:
@@ -222,7 +260,7 @@ def _bounded(rule: Rule, peak: Any, values: list[float]) -> Stability:
             return Stability("open", None, "The link couples the entries or has no bounded slope; "
                              "no bound is derived for the step behind it.")  # fmt: skip
         left = left * slope
-    if rule.anchor > 1 and rule.momentum is not None:
+    if contraction.still(rule) > 1 and rule.momentum is not None:
         return Stability("open", None, "No bound is derived for momentum under a chunk anchor.")
     found = placing.place(rule, left, right, values)
     warning = placing.warning(rule, found) if found.place == "outside" else None
@@ -233,7 +271,8 @@ def _bounded(rule: Rule, peak: Any, values: list[float]) -> Stability:
 
 def _sentence(rule: Rule, left: Any, right: Any, found: placing.Found) -> str:
     timed = steps_of(rule)
-    what = "A step" if rule.anchor == 1 else f"A chunk of {rule.anchor} tokens"
+    still = contraction.still(rule)
+    what = "A step" if still == 1 else f"A chunk of {still} tokens"
     parts = [f"{what} contracts along its key while {text(left, timed)} < {text(right, timed)}."]
     if rule.momentum is not None:
         parts.append("With momentum that holds for a key that repeats; for keys that change the "

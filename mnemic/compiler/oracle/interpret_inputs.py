@@ -40,6 +40,8 @@ class Keyed:
     raw_queries: tuple[Tensor, ...]
     key: Tensor
     """φ(k), whatever the roles: what the companion memory of slots keeps"""
+    carry: Tensor | None = None
+    """the direction that kept keys unlearn"""
     kept: Tensor | None = None
     """the keys [B, H, N, d_k] that a memory behind a kernel keeps"""
     square: Tensor | None = None
@@ -170,8 +172,8 @@ def _keyed(
         return _kernelised(rule, q, k, v, given, values, start.get("K"))
     place = _column if rule.diagonal else _row
     raw, mapped = {"k": k}, {"k": feature_map(problem, k, position[:, :, None, None])}
-    for role in ("predict", "erase", "write"):
-        if problem.keys[role] == sp.Symbol(role, real=True):
+    for role in ("predict", "erase", "write", "carry"):
+        if problem.keys.get(role) == sp.Symbol(role, real=True):
             own = given[role].double()
             own = own if own.ndim == k.ndim else own[:, :, None]
             raw[role] = own
@@ -192,6 +194,7 @@ def _keyed(
         queries=tuple(_rotated(place(x), angle) for x in queries),
         raw_queries=tuple(_column(x) for x in asked),
         key=_column(mapped["k"]),
+        carry=_rotated(roles["carry"], angle) if "carry" in roles else None,
     )
 
 
@@ -232,7 +235,7 @@ def _roles(
     names = {**values, sym.v: value}
     names |= {sp.Symbol(r, real=True): place(x) for r, x in vectors.items()}
     every, wide = torch.zeros_like(value[..., :1, :1]), torch.zeros_like(place(vectors["k"]))
-    found = {r: evaluate(problem.keys[r], names) + every for r in ROLES}
+    found = {r: evaluate(problem.keys[r], names) + every for r in problem.keys}
     return {
         r: x + wide if r != "value" and x.shape[-1] == 1 else x  # a scalar is a constant key
         for r, x in found.items()

@@ -31,6 +31,12 @@ class _Pairs:
     position: int = 0
     outputs: list[Tensor] = field(default_factory=list)
 
+    def move(self, carry: Tensor, rate: Tensor) -> None:
+        """k̃ ← (I − η c cᵀ) k̃ of every kept key; c [H, D], η [H, 1]."""
+        eye = torch.eye(carry.shape[-1], dtype=torch.float64)
+        step = eye - rate[..., None] * carry[:, :, None] * carry[:, None, :]
+        self.keys = self.keys @ step.mT
+
     def add(self, key: Tensor, value: Tensor, decay: Tensor, most: int | None) -> None:
         """One more pair; the last ``most`` are kept."""
         first = max(0, self.keys.shape[1] + 1 - most) if most else 0
@@ -59,6 +65,10 @@ def _sequence(rule: Rule, inputs: Inputs, start: Mapping[str, Tensor], b: int) -
         at = {s: x[min(b, x.shape[0] - 1)][..., 0] for s, x in inputs.at(t, 0).items()}
         if bool(inputs.mask[b, t]):
             key, value = keyed.write[b, t, 0][:, 0, :], keyed.value[b, t, 0][..., 0]
+            if keyed.carry is not None:
+                carry = keyed.carry[b, t, 0][:, 0, :]
+                rate = evaluate(rule.rate, at)
+                pairs.move(carry, rate.expand(key.shape[0], 1))
             decay = evaluate(rule.decay, at).expand(key.shape[0], 1)
             pairs.add(key, value, decay, most)
         asked = [_read(fit, pairs, x[b, t, 0][:, 0, :], at) for x in keyed.queries]

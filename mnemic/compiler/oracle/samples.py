@@ -63,8 +63,8 @@ def draw(rule: Rule, sizes: Sizes = Sizes(), seed: int = 0) -> Sample:
             raw = gaussian(*_shape(rule, scalar, lead, steps, width, sizes.value))
             natural = activation(scalar.declared, DEFAULTS.get(scalar.name, "sigmoid"))(raw)
             found[scalar.argument] = natural.log() if scalar.logarithmic else natural
-    for role in ("predict", "erase", "write"):
-        if rule.problem.keys[role] == sp.Symbol(role, real=True):
+    for role in ("predict", "erase", "write", "carry"):
+        if rule.problem.keys.get(role) == sp.Symbol(role, real=True):
             found[role] = _unit(gaussian(*steps, sizes.key))
     q, k = gaussian(*lead, sizes.key), _unit(gaussian(*steps, sizes.key))
     return Sample(q, k, gaussian(*steps, sizes.value), found)

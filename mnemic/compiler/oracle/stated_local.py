@@ -28,6 +28,7 @@ def _local(spec: Spec, past: list[Token], token: Token) -> Tensor:
     memory, query, names = spec.memory, token.query.mapped, token.names
     assert isinstance(memory, Nonparametric)
     keys, values = _stacked(past)
+    keys = _moved(keys, past)
     scale = memory.scale if memory.scale is not None else len(query) ** -0.5
     weights = _compared(memory.similarity, keys, query, scale, names) * _faded(past)
     if memory.degree > 0:
@@ -66,6 +67,26 @@ def _interpolated(spec: Spec, past: list[Token], token: Token) -> Tensor:
 def _stacked(past: list[Token]) -> tuple[Tensor, Tensor]:
     keys = torch.stack([token.pair.write for token in past])
     return keys, torch.stack([token.pair.value for token in past])
+
+
+def _moved(keys: Tensor, past: list[Token]) -> Tensor:
+    """Each key after a step of η on ½(k·c)² at every token behind it, c being its carry."""
+    rows: list[Tensor] = []
+    for key, token in zip(keys, past, strict=True):
+        if token.carry is not None:
+            rows = [x - token.names["eta"] * _gradient(x, token.carry) for x in rows]
+        rows.append(key)
+    return torch.stack(rows)
+
+
+def _gradient(key: Tensor, carry: Tensor) -> Tensor:
+    """∂/∂k ½(k·c)²."""
+
+    def energy(x: Tensor) -> Tensor:
+        return (x @ carry) ** 2 / 2
+
+    found: Tensor = torch.func.grad(energy)(key)
+    return found
 
 
 def _compared(

@@ -15,6 +15,7 @@ from mnemic.dsl.features import Exponential, Kernel, ReadKernel
 from mnemic.dsl.spec import Spec
 
 ROLES = ("predict", "erase", "write")
+OWN = (*ROLES, "carry")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Token:
     pair: Pair
     query: Query
     names: dict[str, Tensor]
+    carry: Tensor | None = None
 
 
 class Maps(Protocol):
@@ -117,7 +119,7 @@ def tokens(
         for j in range(micro):
             at = (b, t, j, h) if micro > 1 else (b, t, h)
             values = {s.name: _value(problem, s, given, at) for s in _arguments(problem)}
-            own = {r: given[r][at] for r in ROLES if r in given}
+            own = {r: given[r][at] for r in OWN if r in given}
             column = t * micro + j
             row.append(_token(spec, maps, query, column, k[at], v[at], own, values, point))
         found.append(row)
@@ -163,7 +165,7 @@ def _token(
     asked = Query(seen, raw["predict"] if residual else k)
     own_weight = names["eta"] if spec.optimizer.method == "exact" else tensor(1)
     pair = Pair(asked, roles["erase"], roles["write"], roles["value"], gamma, plain, own_weight)
-    return Token(pair, query, names)
+    return Token(pair, query, names, roles.get("carry"))
 
 
 def _roles(
@@ -173,8 +175,11 @@ def _roles(
     flat = {n: x.squeeze(-1) if x.ndim == 2 else x for n, x in names.items()}
     known = {**flat, "k": k, "v": v}
     found: dict[str, Tensor] = {}
-    for role, default in (("predict", k), ("erase", k), ("write", k), ("value", v)):
+    roles = (("predict", k), ("erase", k), ("write", k), ("carry", k), ("value", v))
+    for role, default in roles:
         entry = getattr(spec.keys, role)
+        if role == "carry" and entry is None:
+            continue
         found[role] = default
         if entry is not None:
             own_vector = own[role] if entry.own else evaluate_text(str(entry.expr), known)

@@ -19,7 +19,7 @@ RESERVED: Final = frozenset(
     {
         *LOSS_SYMBOLS, *TIME_SYMBOLS, *PAIR_SYMBOLS, *FUNCTIONS, *CONSTANTS,
         "kq", "kk", "qq", "d_k",
-        *"qWASPGBDT", "predict", "erase", "write", "value", "out", "state", "params",
+        *"qWASPGBDT", "predict", "erase", "write", "value", "carry", "out", "state", "params",
         "mask", "form", "initial_state", "output_final_state", "cu_seqlens", "rule", "self",
     }
 )  # fmt: skip

@@ -12,7 +12,7 @@ from mnemic.dsl.features import (
     Random,
     Taylor,
 )
-from mnemic.dsl.memory import Chain, Diagonal, Linear
+from mnemic.dsl.memory import Chain, Diagonal, Interpolation, Linear, Nonparametric
 from mnemic.dsl.rules.rule import Rule, adds_its_input, deep, keeps_pairs
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.texts import memories, texts
@@ -104,6 +104,32 @@ def keys_of_a_linear_memory(spec: Spec) -> Iterator[Issue]:
             yield Issue(reason, f"keys.{role}", "own", hint=hint)
 
 
+def keys_that_move(spec: Spec) -> Iterator[Issue]:
+    """A carry moves the kept keys of a nonparametric memory."""
+    if spec.keys.carry is None:
+        return
+    where, hint = "keys.carry", "use memory: nonparametric, or leave the carry out"
+    if isinstance(spec.memory, Interpolation):
+        reason = "an interpolation factors the kernel matrix of its keys, which would have to stay"
+        yield Issue(reason, where, hint=hint)
+    elif not isinstance(spec.memory, Nonparametric) and spec.features.finite:
+        reason = (
+            "a carry moves kept keys, and this memory keeps none: its decay and its step move W"
+        )
+        yield Issue(reason, where, hint=hint)
+    elif not isinstance(spec.memory, Nonparametric):
+        reason = "a carry moves keys that are compared with queries alone, and a step behind a "
+        reason += "kernel compares them with one another"
+        yield Issue(reason, where, hint=hint)
+    elif spec.optimizer.method == "exact":
+        reason = "a carry is a step of its own, whose rate an exact solver has as a weight"
+        yield Issue(reason, "optimizer.method", "exact", hint="write method: nonparametric")
+    elif spec.optimizer.rate.normalized:
+        reason = "a normalised rate bounds the step of a loss on values, and a carry moves keys"
+        hint = "leave out normalized; of a unit carry any rate from 0 to 2 is safe"
+        yield Issue(reason, "optimizer.rate", hint=hint)
+
+
 def value_of_its_own(spec: Spec) -> Iterator[Issue]:
     """The value is a projection of its own as it is."""
     if spec.keys.value is not None and spec.keys.value.own:
@@ -179,6 +205,7 @@ RULES: tuple[Rule, ...] = (
     one_kernel,
     steps_behind_a_kernel,
     keys_of_a_linear_memory,
+    keys_that_move,
     value_of_its_own,
     keys_by_channel,
     normaliser,

@@ -8,7 +8,14 @@ from mnemic.dsl.expressions import Apply, Name, Node, Number
 from mnemic.dsl.memory import Diagonal, Linear, Nonparametric
 from mnemic.dsl.optimizer import OptimizerEntry
 from mnemic.dsl.retention import GlobalL2, NoGlobal
-from mnemic.dsl.rules.rule import PLAIN, Rule, keeps_pairs, layers, linear_in_parameters
+from mnemic.dsl.rules.rule import (
+    PLAIN,
+    Rule,
+    carries_keys,
+    keeps_pairs,
+    layers,
+    linear_in_parameters,
+)
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.texts import texts
 from mnemic.errors import Issue
@@ -39,6 +46,8 @@ def fields_of_the_method(spec: Spec) -> Iterator[Issue]:
     optimizer = spec.optimizer
     for name, methods in _USED_BY.items():
         if optimizer.method in methods or getattr(optimizer, name) == getattr(PLAIN, name):
+            continue
+        if name == "rate" and carries_keys(spec):  # the step that moves the kept keys
             continue
         word = OptimizerEntry.model_fields[name].alias or name
         reason = f"the method '{optimizer.method}' has no use for '{word}'"

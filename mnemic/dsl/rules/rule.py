@@ -28,6 +28,11 @@ def keeps_pairs(spec: Spec) -> bool:
     return isinstance(spec.memory, Nonparametric | Interpolation)
 
 
+def carries_keys(spec: Spec) -> bool:
+    """Whether kept keys move at every later token."""
+    return isinstance(spec.memory, Nonparametric) and spec.keys.carry is not None
+
+
 def linear_in_parameters(memory: Memory) -> bool:
     """Whether M(W, x) is certain to be linear in W."""
     if isinstance(memory, Mlp):

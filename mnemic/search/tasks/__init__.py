@@ -10,7 +10,6 @@ from mnemic.search.tasks import files, functions
 from mnemic.search.tasks.base import Batch, Task
 from mnemic.search.tasks.bytes import Bytes
 from mnemic.search.tasks.compression import Compression
-from mnemic.search.tasks.evaluate import Outcome, evaluate, tuned
 from mnemic.search.tasks.exercise import Exercise
 from mnemic.search.tasks.fuzzy_recall import FuzzyRecall
 from mnemic.search.tasks.memorisation import Memorisation
@@ -24,6 +23,7 @@ from mnemic.search.tasks.recall import Recall
 from mnemic.search.tasks.selective_copying import SelectiveCopying
 from mnemic.search.tasks.swaps import Swaps
 from mnemic.search.tasks.switching import Switching
+from mnemic.search.tasks.untrained import Outcome, evaluate, tuned
 
 __all__ = [
     "Batch",

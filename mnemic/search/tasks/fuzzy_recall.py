@@ -23,7 +23,9 @@ class FuzzyRecallOptions(Options):
     length: int = number(128, 12, 2**14, "tokens in a sequence (T)")
     key_size: int = number(3, 1, 8, "most tokens of a key")
     value_size: int = number(3, 1, 8, "most tokens of a value")
-    trained: str = choice("next", ("next", "answers"), "targets in training: every next token, or")
+    trained: str = choice(
+        "next", ("next", "answers"), "trained on: every next token, or the answers"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

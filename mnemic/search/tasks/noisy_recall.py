@@ -18,7 +18,9 @@ class NoisyRecallOptions(Options):
     noise_vocabulary: int = number(16, 1, 2**16, "of these, tokens of noise")
     noise: float = number(0.2, 0.0, 0.95, "share of the pairs that are noise instead")
     length: int = number(128, 6, 2**14, "tokens of the pairs, even; the last one is only asked for")
-    trained: str = choice("next", ("next", "answers"), "targets in training: every next token, or")
+    trained: str = choice(
+        "next", ("next", "answers"), "trained on: every next token, or the answers"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

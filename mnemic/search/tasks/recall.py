@@ -23,7 +23,9 @@ class RecallOptions(Options):
 
     vocabulary: int = number(16, 4, 2**16, "tokens: half are keys, half values")
     length: int = number(128, 6, 2**14, "tokens of the pairs, even; the last one is only asked for")
-    trained: str = choice("next", ("next", "answers"), "targets in training: every next token, or")
+    trained: str = choice(
+        "next", ("next", "answers"), "trained on: every next token, or the answers"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -170,7 +170,7 @@ def _arguments(
     features = _features(told.features, k.shape[-1])
     for name, c in operator.coefficients.items():
         last = {"": (), "k": (k.shape[-1],), "K": (features,), "v": (v.shape[-1],),
-                "c": (told.window,), "s": (told.slots,)}[c.axes]  # fmt: skip
+                "c": (told.window,), "s": (told.slots,), "l": (told.levels,)}[c.axes]  # fmt: skip
         steps = (told.steps,) if c.micro and told.steps > 1 else ()
         shape = (*q.shape[:2], *steps, 1, *last)
         found[name] = torch.full(shape, constants[name], dtype=torch.float64)
