@@ -31,8 +31,7 @@ def _local(spec: Spec, past: list[Token], token: Token) -> Tensor:
     keys = _moved(keys, past)
     scale = memory.scale if memory.scale is not None else len(query) ** -0.5
     weights = _compared(memory.similarity, keys, query, scale, names) * _faded(past)
-    if memory.degree > 0:
-        weights = weights / weights.max()
+    weights = weights / weights.max()  # of degree 0 this moves no minimum, and keeps its digits
     apart = (keys - query) if memory.degree > 0 else keys[:, :0]
 
     def objective(theta: Tensor) -> Tensor:
