@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler.oracle import stated_deep, stated_local
-from mnemic.compiler.oracle.stated_network import has_layers, intervals
+from mnemic.compiler.oracle.stated_network import has_layers, intervals, seeing
 from mnemic.compiler.oracle.stated_retention import (
     decays_only,
     diverge,
@@ -110,17 +110,28 @@ def _duals(
     if len(wanted) == 1 and not given:
         zero = torch.zeros(len(pair.value), len(pair.write), dtype=torch.float64)
         return dict.fromkeys(wanted, zero)
-    missing = wanted.keys() - given.keys()
+    found = {name: x[head] for name, x in given.items()}
+    if not spec.features.finite:  # what sees the keys starts empty, a column for each pair
+        outer = next((x for n, x in found.items() if n == _before(spec)), None)
+        rows = len(pair.value) if outer is None else outer.shape[1]
+        zero = torch.zeros(rows, len(pair.write), dtype=torch.float64)
+        found |= dict.fromkeys(seeing(spec), zero)
+    missing = wanted.keys() - found.keys()
     if missing:
         raise ValueError(f"params: missing {', '.join(sorted(missing))}")
-    return {name: given[name][head] for name in wanted}
+    return {name: found[name] for name in wanted}
+
+
+def _before(spec: Spec) -> str:
+    """The matrix that multiplies what the one that sees the keys gives."""
+    first = int(seeing(spec)[0].removeprefix("W") or 1)
+    return f"W{first - 1}"
 
 
 def unspoken(spec: Spec) -> str | None:
     """What of the spec this oracle does not speak."""
     optimizer = spec.optimizer
     told = {
-        "layers behind a kernel": not spec.features.finite and has_layers(spec),
         "a whole step behind a kernel": not spec.features.finite
         and optimizer.method in ("implicit", "flow"),
         "rows of weights over their sums": _over_sums(spec),

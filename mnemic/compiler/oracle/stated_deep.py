@@ -16,6 +16,7 @@ from mnemic.compiler.oracle.stated_network import (
     intervals,
     orthogonalised,
     renormalised,
+    seeing,
 )
 from mnemic.compiler.oracle.stated_retention import decays_only, dual_of, plain, retain
 from mnemic.compiler.oracle.stated_steps import Names, Pair, window_weights
@@ -151,8 +152,10 @@ def gradients(
     write = dict(whole)
     wanted = getattr(spec.optimizer.momentum, "on", "gradient") == "write"
     for pair, gamma in zip(past, window_weights(spec, past, names), strict=True):
-        y = evaluate(spec, at, pair.predict)
-        whole = _added(whole, _pulled(gamma * loss(spec, y, pair.value, names), at))
+        shifts = _shifts(spec, at)
+        y = evaluate(spec, at, pair.predict, shifts)
+        value = gamma * loss(spec, y, pair.value, names)
+        whole = _added(whole, _written(_pulled(value, {**at, **shifts}), at, shifts, pair))
         if wanted:
             origin = torch.zeros_like(y).requires_grad_()
             at_zero = loss(spec, origin, pair.value, names)
@@ -169,6 +172,20 @@ def _pulled(value: Tensor, at: Mapping[str, Tensor]) -> dict[str, Tensor]:
         value, list(at.values()), create_graph=True, allow_unused=True, materialize_grads=True
     )
     return dict(zip(at, found, strict=True))
+
+
+def _shifts(spec: Spec, at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Behind a kernel, zeros to add to the products with φ: their gradients are the rows δ."""
+    if spec.features.finite:
+        return {}
+    return {n: torch.zeros_like(at[n][:, 0]).detach().requires_grad_() for n in seeing(spec)}
+
+
+def _written(
+    found: dict[str, Tensor], at: Mapping[str, Tensor], shifts: Mapping[str, Tensor], pair: Pair
+) -> dict[str, Tensor]:
+    """δ φ(k)ᵀ of a matrix that sees φ, behind a kernel δ in the column of the pair."""
+    return {n: torch.outer(found[n], pair.write) if n in shifts else found[n] for n in at}
 
 
 def _added(one: dict[str, Tensor], other: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -192,17 +209,17 @@ def _moved(
     else:
         step = gathered = names["theta"] * part.step - inner * whole
     if (t + 1) % part.every:
-        new = _written(spec, replace(part, step=gathered), decay * part.dual, names)
+        new = _linked_anew(spec, replace(part, step=gathered), decay * part.dual, names)
         return replace(new, matrix=part.matrix)
     if spec.optimizer.method == "muon":
         step = orthogonalised(step, spec.optimizer.ns_steps)
     if momentum is None:
         gathered = torch.zeros_like(gathered)
-    new = _written(spec, replace(part, step=gathered), decay * part.dual + outer * step, names)
+    new = _linked_anew(spec, replace(part, step=gathered), decay * part.dual + outer * step, names)
     return _settled(spec, new) if spec.optimizer.anchor.chunk == 1 else new
 
 
-def _written(spec: Spec, part: Part, dual: Tensor, names: Names) -> Part:
+def _linked_anew(spec: Spec, part: Part, dual: Tensor, names: Names) -> Part:
     """W of a new dual; where the retention is a decay, it has acted on the dual too."""
     rate = names["eta"]
     new = replace(part, dual=dual, matrix=_linked(spec, part.name, dual, rate, names))

@@ -1,6 +1,6 @@
 """Deep memories written from the spec as plain functions of torch, with Muon's O and the norms."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 
 import torch
@@ -37,14 +37,26 @@ def intervals(spec: Spec) -> dict[str, int]:
     return found
 
 
-def evaluate(spec: Spec, matrices: Matrices, query: Query) -> Tensor:
-    """M(W, x): memory after memory, each with its LayerNorm and its residual."""
+def seeing(spec: Spec) -> tuple[str, ...]:
+    """The matrices that multiply φ(x)."""
+    if isinstance(spec.memory, Linear):
+        return ("W",)
+    first, _ = next(_links(spec.memory))
+    return ("W2", "W3") if isinstance(first, Glu) else (f"W{_count(first)}",)
+
+
+def evaluate(
+    spec: Spec, matrices: Matrices, query: Query, shifts: Matrices | None = None
+) -> Tensor:  # fmt: skip
+    """M(W, x): memory after memory, each with its LayerNorm and its residual.
+
+    ``shifts`` are added to the products of the matrices that see φ(x).
+    """
     order = list(intervals(spec))
     mapped, raw = query.mapped, query.raw
     for memory, _ in _links(spec.memory):
-        count = _count(memory)
-        own, order = [matrices[name] for name in order[:count]], order[count:]
-        y = _layers(memory, own, mapped)
+        names, order = order[: _count(memory)], order[_count(memory) :]
+        y = _layers(memory, [_product(matrices, shifts or {}, name) for name in names], mapped)
         if getattr(memory, "norm", False):
             y = torch.nn.functional.layer_norm(y, y.shape[-1:], eps=EPSILON)
         if getattr(memory, "residual", False):
@@ -67,17 +79,25 @@ def _count(memory: Memory) -> int:
     return memory.depth if isinstance(memory, Mlp) else 1
 
 
-def _layers(memory: Memory, matrices: list[Tensor], x: Tensor) -> Tensor:
+def _product(matrices: Matrices, shifts: Matrices, name: str) -> Callable[[Tensor], Tensor]:
+    """W x, shifted."""
+    shift = shifts.get(name)
+    if shift is None:
+        return lambda x: matrices[name] @ x
+    return lambda x: matrices[name] @ x + shift
+
+
+def _layers(memory: Memory, products: list[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:
     """W1 σ(W2 … σ(W_L x)), or W1 (σ(W2 x) ∘ W3 x)."""
     match memory:
         case Glu(activation=text):
-            outer, gate, plain = matrices
-            return outer @ (_activated(text, gate @ x) * (plain @ x))
+            outer, gate, plain = products
+            return outer(_activated(text, gate(x)) * plain(x))
         case Mlp(activation=text):
-            *others, first = matrices
-            return reduce(lambda h, w: w @ _activated(text, h), reversed(others), first @ x)
-    (matrix,) = matrices
-    return matrix @ x
+            *others, first = products
+            return reduce(lambda h, w: w(_activated(text, h)), reversed(others), first(x))
+    (product,) = products
+    return product(x)
 
 
 def _activated(text: str, x: Tensor) -> Tensor:
