@@ -16,7 +16,6 @@ from torch import Tensor
 
 from mnemic.bench.started import Tensors, arguments
 from mnemic.bench.text import embedded, text
-from mnemic.dsl.hashing import spec_hash
 from mnemic.pipeline import Compiled
 
 LENGTH = 65_536
@@ -50,7 +49,6 @@ class LongRun:
     """The run of one spec."""
 
     name: str
-    hash: str
     form: str
     length: int
     place: str
@@ -88,7 +86,7 @@ def run(compiled: Compiled, length: int = LENGTH) -> LongRun:
         found[name] = _compared(out.double(), state, wanted[index : index + 1])
     known = stability(compiled.rule)
     return LongRun(
-        compiled.spec.name, spec_hash(compiled.spec), form, length, known.place,
+        compiled.spec.name, form, length, known.place,
         known.warning is not None, time.perf_counter() - began, float(wanted.abs().max()), found,
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 import platform
 import tempfile
 from collections.abc import Mapping
@@ -47,7 +48,7 @@ class Store:
     def keep(self, name: str, key: str, result: Mapping[str, Any]) -> None:
         """Keep a result, on disk at once."""
         today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-        self.results[name] = {"key": key, "date": today, **result}
+        self.results[name] = {"key": key, "date": today, **finite(result)}
         if self.path is None:
             return
         text = json.dumps(
@@ -60,6 +61,18 @@ class Store:
         ) as beside:
             beside.write(text + "\n")
         Path(beside.name).replace(self.path)
+
+
+def finite(value: Any) -> Any:
+    """The same data with null for infinities and NaN, which JSON lacks."""
+    match value:
+        case Mapping():
+            return {str(key): finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [finite(item) for item in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value
 
 
 def versions() -> dict[str, str]:

@@ -1,10 +1,13 @@
 """How large predict·erase (‖φ‖², where both are the key) is over the keys that a block gives."""
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Any
 
+import mpmath  # type: ignore[import-untyped]
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
@@ -33,6 +36,9 @@ class KeySize:
 def key_size(rule: Rule) -> KeySize:
     """The range of predict·erase."""
     low, high = _factor(rule)
+    if rule.kernels is not None and not positive_definite(rule.kernels.predict.expr):
+        name = product_name(rule)
+        return KeySize(-math.inf, math.inf, f"{name} of either sign (κ is not positive definite)")
     unit = rule.problem.spec.block.qk_norm == "l2"
     size = _squared_norm(rule, unit)
     name = product_name(rule)
@@ -95,6 +101,23 @@ def _values(rule: Rule, factor: Any, vectors: set[Any]) -> tuple[float, float]:
         ends = [a * b for a in (low, high) for b in (min(values), max(values))]
         low, high = min(ends), max(ends)
     return low, high
+
+
+def positive_definite(kernel: Any, size: int = 4, count: int = 14) -> bool:
+    """Whether κ(x·y) of random unit vectors is a positive semidefinite matrix."""
+    source = random.Random(0)
+    rows = [[source.gauss(0, 1) for _ in range(size)] for _ in range(count)]
+    unit = [[z / math.hypot(*row) for z in row] for row in rows]
+    rounded = kernel.replace(sp.Function("round"), lambda z: sp.floor(z + sp.Rational(1, 2)))
+    at = sampler(rounded, [sym.s])
+    gram = mpmath.matrix(count, count)
+    for i, j in combinations_with_replacement(range(count), 2):
+        value = at(1.0 if i == j else sum(a * b for a, b in zip(unit[i], unit[j], strict=True)))
+        gram[i, j] = gram[j, i] = math.nan if value is None else value
+    if any(math.isnan(float(z)) for z in gram):
+        return False
+    sizes = [float(z) for z in mpmath.eigsy(gram, eigvals_only=True)]
+    return min(sizes) >= -1e-9 * max(map(abs, sizes))
 
 
 # -- ‖φ(k)‖² ------------------------------------------------------------------------------------
