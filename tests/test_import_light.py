@@ -29,7 +29,8 @@ REPORT = f"\nimport sys; print('heavy:', *sorted(set({HEAVY!r}) & set(sys.module
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nothing_heavy_is_imported(name: str) -> None:
     program = PROGRAMS[name].replace("RUN", RUN) + REPORT
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    for _ in range(2):  # the warnings of a spec are derived when it is checked first, then kept
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
     assert done.stdout.splitlines()[-1].split() == ["heavy:"]

@@ -9,9 +9,12 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.symbolic import number, read
+from mnemic.compiler.symbolic import FUNCTIONS, number, read
 from mnemic.dsl.features import Exponential, Features
 from mnemic.dsl.features import Kernel as KernelEntry
+
+ORDER = 8
+"""Up to which a power series is looked at."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,23 @@ class Kernel:
         found = sp.expand_log(sp.log(self.expr))
         kept = any(part.has(sym.s) for part in found.atoms(sp.log))
         return None if kept or not found.is_real else found
+
+    @property
+    def positive(self) -> bool:
+        """Whether κ is an inner product of features on every sphere.
+
+        By Schoenberg's theorem that takes a power series without negative coefficients; it is
+        looked at up to ``ORDER``. A kernel with kinks or steps has none.
+        """
+        if self.expr.has(sp.Abs, sp.Max, sp.Min, sp.sign, sp.Piecewise, FUNCTIONS["round"]):
+            return False
+        term = self.expr
+        for _ in range(ORDER + 1):
+            value = term.subs(sym.s, 0)
+            if not (value.is_finite and bool(value >= 0)):
+                return False
+            term = sp.diff(term, sym.s)
+        return True
 
     @property
     def identity(self) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from mnemic.dsl.catalogue import names
 
 SUMMARY = """\
-gated-deltanet: valid (Gated DeltaNet), df8ff6ebe4ed
+gated-deltanet: valid (Gated DeltaNet), 2c29fcf0045b
   features     identity
   memory       linear
   bias         l2
@@ -127,7 +127,7 @@ def test_a_loss_without_a_bound_is_warned_of_once(mnemic):
 
 
 SUMMARY_OF_LP = """\
-lp: valid (ℓ_p attentional bias), 4abdb0e46e2d
+lp: valid (ℓ_p attentional bias), a85730b4ee1b
   features     identity
   memory       linear
   bias         {kind: lp, p: 3.0}

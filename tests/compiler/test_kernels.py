@@ -4,14 +4,17 @@ from typing import Any
 
 import pytest
 import sympy as sp
+import torch
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.diff import diff
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.cost import K, T, V, cost
-from mnemic.compiler.explain.stability import stability
+from mnemic.compiler.explain.stability import stability, warnings
 from mnemic.compiler.kernelised import folded
 from mnemic.compiler.kernels import Kernel
+from mnemic.compiler.oracle.evaluate import evaluate
+from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.verify import verify
 from mnemic.compiler.rule import Rule
 from mnemic.compiler.symbolic import read
@@ -180,7 +183,51 @@ def test_costs_count_what_is_kept_and_read() -> None:
 def test_a_unit_key_counts_as_its_kernel() -> None:
     """η κ(1) < 2: e for the exponential, so a rate in (0, 1) may leave the bound."""
     wide = rule(features="exponential", bias="l2", **TOKEN)
-    assert stability(wide).inside is False
-    assert stability(derive_spec(load("deltaformer"))).inside is True
-    round_kernel = rule(features={"kernel": "round(s)"}, bias="l2", **TOKEN)
-    assert stability(round_kernel).inside is True
+    assert stability(wide).place == "outside"
+    assert stability(derive_spec(load("deltaformer"))).place == "inside"
+
+
+@pytest.mark.parametrize(
+    ("text", "positive"),
+    [
+        ("s", True),
+        ("s**4", True),
+        ("exp(8*s)", True),
+        ("s*exp(s/4)", True),
+        ("1/(2 - s)", True),
+        ("tanh(s)", False),
+        ("exp(-s**2)", False),
+        ("relu(s)", False),
+        ("round(s)", False),
+        ("s - 1", False),
+        ("log(s)", False),
+    ],
+)
+def test_a_kernel_without_features_is_warned_of(text: str, positive: bool) -> None:
+    """By Schoenberg's theorem; a kernel matrix of random keys shows what a False may mean."""
+    kernel = Kernel(read(text, {"s": sym.s}))
+    assert kernel.positive == positive
+    told = warnings(rule(features={"kernel": text}, bias="l2", optimizer={"rate": 0.5}))
+    assert any("inner product" in line for line in told) == (not positive)
+    if positive:
+        rng = torch.Generator().manual_seed(1)
+        keys = torch.randn(40, 4, generator=rng, dtype=torch.float64)
+        keys = keys / torch.linalg.vector_norm(keys, dim=1, keepdim=True)
+        matrix = evaluate(kernel.expr, {sym.s: keys @ keys.T})
+        assert float(torch.linalg.eigvalsh(matrix).min()) > -1e-9
+
+
+def test_an_indefinite_kernel_may_grow_inside_the_bound_of_a_key() -> None:
+    """What the warning is about: rounded products of keys that are not at right angles."""
+    angles = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)  # cos 1 rounds to 1, cos 2 to 0
+    keys = torch.stack([torch.cos(angles), torch.sin(angles)], 1)
+    assert float(torch.linalg.eigvalsh(torch.round(keys @ keys.T)).min()) < -0.4
+    k = keys.repeat(150, 1)[None, :, None]
+    v = torch.zeros(1, 450, 1, 1, dtype=torch.float64)
+    v[:, 0] = 1.0
+    size = {}
+    for text in ("round(s)", "s"):
+        kept = rule(features={"kernel": text}, bias="l2", optimizer={"rate": 0.3})
+        size[text] = float(interpret(kept, k, k, v, {})[0].abs().max())
+    assert size["round(s)"] > 1e3
+    assert size["s"] <= 1.0

@@ -32,12 +32,13 @@ class Stability:
 
     ``bound`` is the inequality, ``None`` where there is none to give. ``kind``: ``always`` (no
     step size is too large), ``bounded``, ``unbounded`` (ℓ″ grows), ``kink`` (ℓ″ is unbounded at
-    ŷ = v only), ``open`` (not derived), ``growing`` (the decay or momentum exceeds one).
+    ŷ = v only), ``open`` (not derived), ``growing`` (the decay or momentum exceeds one),
+    ``indefinite`` (κ1 is no inner product).
 
     ``place``: ``inside`` the bound for every value of the activations and every key of the block,
     ``on`` it (fixed numbers that meet it), ``outside`` it for some, or ``unknown`` (the input
     decides, or no bound is derived). ``read`` are the numbers that were looked at, ``warning`` what
-    a user should hear, ``None`` unless the place is ``outside``.
+    a user should hear, ``None`` unless the place is ``outside`` or the kernel indefinite.
     """
 
     kind: str
@@ -136,6 +137,14 @@ def _growing(rule: Rule) -> Stability | None:
 # -- the step ----------------------------------------------------------------------------------
 
 
+INDEFINITE = (
+    "κ₁ is not known to be an inner product of features (its power series has a negative "
+    "coefficient, or it has no series), so what is erased at one key may grow at others, whatever "
+    "the rate: only keys that are equal or nearly at right angles are safe."
+)
+HOLDING = "A decay holds the memory, and so do rows over their sums (normalise: row)."
+
+
 def _of_steps(rule: Rule) -> Stability:
     spec = rule.problem.spec
     linear = rule.network.linear and not rule.headed
@@ -155,6 +164,8 @@ def _of_steps(rule: Rule) -> Stability:
     if rule.kernels is not None and rule.kernels.predict.normalised:
         return Stability("open", None, "No bound is derived: what is erased is a mean of what was "
                          "written.")  # fmt: skip
+    if rule.kernels is not None and not rule.kernels.predict.positive:
+        return Stability("indefinite", None, INDEFINITE, warning=f"{INDEFINITE} {HOLDING}")
     if spec.optimizer.rate.normalized:
         return Stability("always", None, "The normalised rate η/(1 + η ℓ″‖φ‖²) keeps every step "
                          "a contraction.", "inside")  # fmt: skip

@@ -55,7 +55,7 @@ def _plan(rule: Rule) -> Iterator[tuple[str, Callable[[Rule], float], float]]:
     if method not in ("exact", "batch") and rule.fit is None:
         yield "link" if spec.retention.link is not None else "retention", retention, 1e-7
     if rule.structure.missing is None and unspoken(spec) is None:
-        yield "recurrence", recurrence, 1e-8
+        yield "recurrence", recurrence, 1e-8 if rule.fit is None else 1e-7  # a fit is minimised
 
 
 def recurrence(rule: Rule) -> float:
