@@ -24,7 +24,8 @@ def state_size(rule: Rule) -> Any:
         return count * each + factor
     if rule.moments is not None:
         return D**2 + D * V
-    tail = (C - 1) * (K + V + int(rule.gamma == "token")) if rule.window > 1 else 0
+    keys = K if rule.kernels is None else ZERO  # kept keys hold a window's own
+    tail = (C - 1) * (keys + V + int(rule.gamma == "token")) if rule.window > 1 else 0
     if rule.layered:
         return layered_state(rule) + tail
     memory = matrix(rule)
