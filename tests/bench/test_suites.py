@@ -88,12 +88,12 @@ def test_embeddings_correlate():
 
 
 def test_forms_take_any_spec():
-    found = forms.measured(mnemic.compile("atlas"), 64)
+    found = forms.measured(mnemic.compile("ttt-mlp"), 64)
     assert set(found) == {"forward", "forward+backward"}
-    (first, second) = forms.told("atlas", found)
+    (first, second) = forms.told("ttt-mlp", found)
     assert first.value == found["forward"]["recurrent"] / found["forward"]["chunk"]
     assert forms.measured(mnemic.compile("elastic-net"), 64).keys() == {"reason"}
-    assert second.what == "atlas, chunk over token by token, forward+backward"
+    assert second.what == "ttt-mlp, chunk over token by token, forward+backward"
 
 
 # -- what is kept -----------------------------------------------------------------------------
