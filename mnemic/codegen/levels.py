@@ -240,7 +240,7 @@ def _passed(p: Chunk, inside: Inside) -> str:
     _, keys = remaining(p, inside.sources[-1])
     lost = b.product("transition", ("k", "k"), inside.erasing, keys, flip_left=True,
                      equation="dual")  # fmt: skip
-    taken = b.call("W_taken", LEVELS, "carried", memory, lost, keys, _ends(b),
+    taken = b.call("W_taken", LEVELS, "through_transition", memory, lost, keys, _ends(b),
                    equation="dual")  # fmt: skip
     return b.map("W_passed", ONE - TWO, {"x_": reached_end, "y_": taken}, "dual")
 

@@ -409,8 +409,11 @@ def interpreted(case: Case, arguments: Tensors, **options: Any) -> tuple[Tensor,
     """What the rule's interpreter says, its states by the operator's names."""
     rest = {n: x for n, x in arguments.items() if n not in ("q", "k", "v")}
     vectors = (arguments["q"], arguments["k"], arguments["v"])
-    if case.rule.retained.mode == "prox" and case.period == 1 and "initial_state" not in options:
+    acts = case.rule.retained.mode == "prox" and case.period == 1 and not case.rule.layered
+    if acts and "initial_state" not in options:
         options["initial_state"] = _beginning(case, arguments)
+    if case.signature.params and "params" not in options:
+        options["params"] = beginning(case, *vectors[1:])
     out, state = interpret(case.rule, *vectors, rest, **options)
     moments = case.rule.moments
     if moments is not None and not moments.constant:  # the ridge is inside H
@@ -446,11 +449,27 @@ def _as_columns(states: Tensors, scale: Tensor) -> Tensors:
     return found
 
 
+def _layers_behind_a_kernel(states: Tensors) -> Tensors:
+    """The same where the layer that sees the keys keeps rows, and the others are matrices."""
+    behind = {n[1:] for n in states if n[0] == "U" and n[1:].isdigit()}
+    found = {n: states[n] for n in ("K", "position")}
+    for name, x in states.items():
+        role = name.rstrip("0123456789")
+        if role in ("W", "U", "S", "anchor") and name != role:
+            tag = name.removeprefix(role)
+            found["W" + tag if role == "U" else name] = x.mT if tag in behind else x
+    if "v_tail" in states:
+        found["tail.value"] = states["v_tail"].movedim(1, 2)[..., None]
+    return found
+
+
 def as_interpreted(states: Tensors) -> Tensors:
     """The operator's states in the interpreter's names and units, those that both have."""
     scale = torch.exp(states["m"]) if "m" in states else torch.ones(())
     if {"K", "U"} <= states.keys():
         return _as_columns(states, scale)
+    if any(n[0] == "U" and n[1:].isdigit() for n in states):
+        return _layers_behind_a_kernel(states)
     found: Tensors = {}
     for name in ("W", "A", "S", "anchor"):
         if name in states:
@@ -463,6 +482,11 @@ def as_interpreted(states: Tensors) -> Tensors:
         found = {"P": states["P"]}
     shared = ("H", "U", "position", "keys", "values", "log_kept", "factor", "solved")
     found |= {n: states[n] for n in shared if n in states}
+    roles = ("W", "A", "S", "held", "anchor", "norms")
+    found |= {
+        n: x for n, x in states.items() if n[-1].isdigit() and n.rstrip("0123456789") in roles
+    }
+    found |= {n: states[n] for n in ("held", "norms") if n in states}
     if "v_tail" in states:
         found["tail.value"] = states["v_tail"].movedim(1, 2)[..., None]
     return found

@@ -1,7 +1,5 @@
 """Costs that a derivation prints, against what the compiled operators carry and multiply."""
 
-import math
-
 import pytest
 import torch
 from conformance import Case, Sizes, available, chunked, compiled, inputs
@@ -44,8 +42,6 @@ def test_the_state_has_as_many_numbers_as_are_carried(name: str) -> None:
     states = called(case, "recurrent", Sizes(1, tokens, 1, size, size))
     carried = sum(x.numel() for state, x in states.items() if state not in FLAGS)
     told = cost(case.rule).evaluate(d_k=size, d_v=size, T=tokens)["state"]
-    if case.rule.levels:  # told are the memories that T tokens fill, of a fixed number
-        told *= case.rule.levels / math.log2(tokens)
     assert told == pytest.approx(carried, rel=1e-12)
 
 

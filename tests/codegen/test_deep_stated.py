@@ -9,12 +9,15 @@ from conformance import (
     Result,
     Sizes,
     Tensors,
+    as_interpreted,
     available,
     beginning,
+    close,
     compiled,
     error,
     gradients,
     inputs,
+    interpreted,
     weighed,
 )
 from test_deep import L2, spec
@@ -114,6 +117,19 @@ def test_forms_solve_the_problem_as_written(name: str) -> None:
         other = dict(expected.parts())
         wrong = {n: e for n, x in found.parts() if not (e := error(x, other[n])) <= 1e-8}
         assert not wrong, (form, wrong)
+
+
+@pytest.mark.parametrize("title", L2)
+def test_layers_are_the_interpreted_rule(title: str) -> None:
+    """Outputs, states and gradients; the forms agree with each other elsewhere."""
+    case = compiled(spec(title))
+    arguments = {n: x.requires_grad_() for n, x in inputs(case, 21, seed=5).items()}
+    out, final = case.operator(**arguments, form="recurrent", output_final_state=True)
+    expected, state = interpreted(case, arguments)
+    assert error(out, expected) <= 1e-9
+    states = as_interpreted(final)
+    close(states, {n: state[n] for n in states})
+    close(gradients(weighed(out), arguments), gradients(weighed(expected), arguments))
 
 
 def names(case: Case) -> list[str]:

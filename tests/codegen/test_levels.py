@@ -22,8 +22,10 @@ from conformance import (
     weighed,
 )
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from mnemic.codegen.support.levels import aligned_pieces, level_mask
+from mnemic.compiler.explain.cost import cost
 from mnemic.dsl.load import load
 from mnemic.dsl.writing import short
 from mnemic.errors import InvalidSpec
@@ -187,6 +189,17 @@ def filled(case: Case, tokens: int) -> list[int]:
 def test_the_state_holds_a_memory_for_each_digit(tokens: int) -> None:
     digits = [i for i in range(20) if tokens >> i & 1]
     assert filled(compiled("log-linear-gated-deltanet"), tokens) == digits
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_flops_grow_with_the_logarithm_of_the_length(name: str) -> None:
+    case, size = compiled(name), 32
+    for tokens in (256, 1024):
+        x = inputs(case, tokens, sizes=Sizes(1, tokens, 1, size, size))
+        with FlopCounterMode(display=False) as counter:
+            case.operator(**x, form="chunk")
+        told = cost(case.rule).evaluate(d_k=size, d_v=size, T=tokens, b=case.signature.chunk)
+        assert counter.get_total_flops() / tokens == pytest.approx(told["train_flops"], rel=0.05)
 
 
 @pytest.mark.parametrize("form", ["recurrent", "chunk"])

@@ -43,11 +43,22 @@ def vector(path: Path) -> dict[str, Tensor]:
         return {name: torch.tensor(file[name]) for name in file.files}
 
 
+DEEP = {
+    "titans": {"extends": "titans", "optimizer": {"anchor": {"chunk": 8}}},
+    "titans-token": {"extends": "titans", "optimizer": {"anchor": "token"}},
+    "yaad": {"extends": "yaad", "optimizer": {"anchor": {"chunk": 8}}},
+    "moneta-token": {"extends": "moneta", "optimizer": {"anchor": "token"}},
+}
+"""The vectors that are made with another anchor than the spec's."""
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in COPIED.glob("*.npz")))
 def test_vectors(name: str) -> None:
     data = vector(COPIED / f"{name}.npz")
+    params = {n.removeprefix("params."): data.pop(n) for n in list(data) if n.startswith("params.")}
     expected, *qkv = (data.pop(x) for x in "yqkv")
-    y, _ = interpret(rule_of(name), *qkv, data)
+    rule = derive_spec(load({"name": name, **DEEP[name]})) if name in DEEP else rule_of(name)
+    y, _ = interpret(rule, *qkv, data, params=params)
     close(y, expected, 1e-9)
 
 
@@ -62,13 +73,13 @@ def test_split_equals_whole(name: str) -> None:
     rule = rule_of(name)
     chunk = min(rule.anchor, 20)
     s = draw(rule, Sizes(length=chunk + 6))
-    whole, last = interpret(rule, s.q, s.k, s.v, s.coefficients)
+    whole, last = interpret(rule, s.q, s.k, s.v, s.coefficients, params=s.params)
     at = chunk + 2
 
     def part(piece: slice, state: dict[str, Tensor] | None) -> tuple[Tensor, dict[str, Tensor]]:
         given = {n: x[:, piece] for n, x in s.coefficients.items()}
         q, k, v = (x[:, piece] for x in (s.q, s.k, s.v))
-        return interpret(rule, q, k, v, given, initial_state=state)
+        return interpret(rule, q, k, v, given, initial_state=state, params=s.params)
 
     first, state = part(slice(0, at), None)
     second, end = part(slice(at, None), state)
@@ -83,12 +94,12 @@ def test_masked_tokens_are_inert(name: str) -> None:
     rule = rule_of(name)
     s = draw(rule, Sizes(length=7))
     mask = torch.tensor([[1, 1, 0, 1, 0, 1, 1], [0, 1, 1, 1, 1, 1, 0]], dtype=torch.bool)
-    y, state = interpret(rule, s.q, s.k, s.v, s.coefficients, mask=mask)
+    y, state = interpret(rule, s.q, s.k, s.v, s.coefficients, mask=mask, params=s.params)
     for b in range(2):
         kept = [t for t in range(7) if mask[b, t]]
         given = {n: x[b : b + 1, kept] for n, x in s.coefficients.items()}
         q, k, v = (x[b : b + 1, kept] for x in (s.q, s.k, s.v))
-        alone, end = interpret(rule, q, k, v, given)
+        alone, end = interpret(rule, q, k, v, given, params=s.params)
         close(y[b : b + 1, kept], alone, 1e-9)
         for key, value in end.items():
             found = state[key][b : b + 1]
@@ -99,7 +110,8 @@ def _columns(name: str, x: Tensor, tokens: list[int]) -> Tensor:
     """Of a state behind a kernel, which has a column for each token, those of some tokens."""
     if name == "K":
         return x[:, :, tokens]
-    return x if name == "position" or name.startswith("tail.") else x[..., tokens]
+    whole = name == "position" or x.shape[-1] != 7  # a hidden layer's, or a column
+    return x if whole else x[..., tokens]
 
 
 @pytest.mark.parametrize("name", compiled())
@@ -108,16 +120,18 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     if rule.kernels is not None and any(k.expr.has(ROUND) for k in rule.kernels.both):
         pytest.skip("a rounded kernel's gradient is not its slope, by convention")
     s = draw(rule, Sizes(1, 5, 1, 3, 3), seed=2)
-    names = ["q", "k", "v", *s.coefficients]
-    point = [s.q, s.k, s.v, *s.coefficients.values()]
+    names = ["q", "k", "v", *s.coefficients, *s.params]
+    point = [s.q, s.k, s.v, *s.coefficients.values(), *s.params.values()]
     rng = torch.Generator().manual_seed(1)
     along = [torch.randn(x.shape, generator=rng, dtype=torch.float64) for x in point]
 
     def total(shift: Tensor) -> Tensor:
         q, k, v, *rest = (x + shift * d for x, d in zip(point, along, strict=True))
-        y, state = interpret(rule, q, k, v, dict(zip(names[3:], rest, strict=True)))
+        given = dict(zip(names[3:], rest, strict=True))
+        params = {n: given.pop(n) for n in s.params}
+        y, state = interpret(rule, q, k, v, given, params=params)
         weights = torch.linspace(1, 2, y.numel(), dtype=torch.float64).reshape(y.shape)
-        memory = state.get("W", y)
+        memory = state.get("W", state.get("W1", y))
         return (weights * y).sum() + (memory**2).sum()
 
     zero = torch.zeros((), dtype=torch.float64, requires_grad=True)

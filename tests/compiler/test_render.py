@@ -26,7 +26,7 @@ SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*/*.yaml"))
 GOLDEN = (
     "gated-deltanet", "titans-linear", "huber-norm", "elastic-net", "kl-simplex", "rwkv7-full",
     "rls", "ttt-linear", "longhorn", "swla", "mlstm", "titans", "atlas", "atlas-plus", "lact",
-    "cms", "memora", "moneta", "omeganet",
+    "cms", "memora", "moneta", "omeganet", "deltaformer", "deltaformer-softmax",
 )  # fmt: skip
 
 

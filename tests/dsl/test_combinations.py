@@ -568,7 +568,7 @@ CASES: list[Case] = [
         "memories.keys_that_move",
         {"keys": {"carry": "own"}, "bias": "l2"},
         "keys.carry",
-        {"keys": {"carry": "own"}, **SMOOTHED},
+        {"keys": {"carry": "own"}, **ATTENTION},
     ),
     (
         "memories.value_of_its_own",

@@ -97,7 +97,7 @@ def recall_buckets(x: Tensor, memories: Tensor, weights: Tensor, end: Tensor) ->
     return (weights[..., [i + 1 for i in index]][..., None] * each).sum(-2)
 
 
-def carried(memories: Tensor, transition: Tensor, rows: Tensor, end: Tensor) -> Tensor:
+def through_transition(memories: Tensor, transition: Tensor, rows: Tensor, end: Tensor) -> Tensor:
     """M_ℓ F for every level: [..., L, V, K], [..., K, K] → [..., L, V, K].
 
     ``rows`` [..., C, K] tells the chunk's length; empty buckets stay as they are.

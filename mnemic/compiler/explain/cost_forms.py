@@ -33,7 +33,7 @@ def state_size(rule: Rule) -> Any:
     spec = rule.problem.spec
     normaliser = {"none": 0, "sum": D, "max1": D + 1}[spec.readout.normalizer]
     slots = K * D if slotted(rule) else 0
-    copies = copies * buckets(rule)
+    copies = copies * max(rule.levels, 1)
     return copies * memory + tail + normaliser + slots + (K if rule.phase else 0)
 
 
@@ -45,7 +45,7 @@ def moved_keys(rule: Rule) -> Any:
 
 
 def buckets(rule: Rule) -> Any:
-    """Memories that hold the past: one a level of the tree, or one."""
+    """Memories that T tokens may fill: one a binary digit of their number, or one."""
     return log2(T) if rule.levels else sp.Integer(1)
 
 
@@ -133,11 +133,13 @@ def _chunked(rule: Rule) -> Any:
 
 
 def _every_bucket(rule: Rule) -> Any:
-    """Each row reads every bucket; a transition that is no decay takes each through a matrix."""
-    read = 2 * (buckets(rule) - 1) * matrix(rule)
+    """Each row reads the buckets that are filled, half of those above a chunk's own; what erases
+    takes each through a matrix."""
+    filled = log2(T / B) / 2
+    read = 2 * (filled - 1) * matrix(rule)
     if rule.error.constant:
         return read
-    return read + 2 * D**2 + 2 * buckets(rule) * D * matrix(rule) / B + 2 * B * (D + B)
+    return read + 2 * D**2 + 2 * filled * D * matrix(rule) / B + 2 * B * (D + B)
 
 
 def _link(rule: Rule) -> Any:

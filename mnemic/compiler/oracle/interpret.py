@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.oracle import interpret_local, reference_moments
+from mnemic.compiler.oracle import interpret_layers, interpret_local, reference_moments
 from mnemic.compiler.oracle.interpret_inputs import Arguments, Inputs, lay_out
 from mnemic.compiler.oracle.interpret_levels import levelled
 from mnemic.compiler.oracle.interpret_run import Named, recurrence
@@ -25,12 +25,14 @@ Reader: TypeAlias = Callable[[Rule, Tensor, Tensor, Tensor], Tensor]
 def interpret(
     rule: Rule, q: Tensor, k: Tensor, v: Tensor, coefficients: Arguments,
     *, initial_state: Mapping[str, Tensor] | None = None, mask: Tensor | None = None,
+    params: Mapping[str, Tensor] | None = None,
 ) -> tuple[Tensor, Named]:  # fmt: skip
     """The outputs [B, T, H, d_v] and the state after the last token.
 
     ``coefficients`` are the operator's arguments by name, in the shapes of the operator's
     contract (a learned one may be given as [H] or [H, D]); ``mask`` [B, T] is false where a token
-    leaves the state untouched (its output is what the memory held before would say).
+    leaves the state untouched (its output is what the memory held before would say); ``params``
+    the initial duals of a memory with layers, name → [H, rows, columns].
 
     State: ``W`` (under an identity link), or ``A`` and ``W``; ``S``; ``anchor``; ``angle``;
     ``position``; ``tail.…`` of the window; ``n.…`` of the normaliser, ``slots.…`` of the
@@ -38,7 +40,8 @@ def interpret(
     [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], or 2 for 1 under a phase); under levels W is
     [B, H, L, d_v, D], a memory for each level above the token's own. Behind a kernel W has a
     column for each kept pair, and the state their keys ``K`` and coefficients ``shares``; fitted
-    pairs have the operator's states, [B, H, n, …].
+    pairs have the operator's states, [B, H, n, …]. Layers number theirs (``W1``, ``S1``,
+    ``anchor1``, …), with ``held1`` the memory since O was last used and ``norms1`` its lines'.
     """
     start = {name: x.double() for name, x in (initial_state or {}).items() if name != "position"}
     if initial_state and "position" in initial_state:
@@ -53,6 +56,9 @@ def interpret(
     if getattr(rule.problem.spec.memory, "slots", None) is not None:
         inputs, extra = _through_slots(rule, inputs, _inside(start, "slots."))
         state |= extra
+    if rule.layered:
+        y, own = _run_layers(rule, inputs, start, params or {})
+        return y, {**own, **state}
     y, own = _run(rule, inputs, start, read)
     if rule.problem.spec.readout.normalizer != "none":
         weight, extra = _normalizer(rule, inputs, _inside(start, "n."))
@@ -121,6 +127,19 @@ def _run(
         rows.append(torch.stack(found, 1))
     y = torch.stack(rows, 1)
     return (y.transpose(2, 3).flatten(2, 3)[..., 0] if flat else y), final
+
+
+def _run_layers(
+    rule: Rule, inputs: Inputs, start: Named, params: Mapping[str, Tensor]
+) -> tuple[Tensor, Named]:
+    """Every read-out, [B, T, H, d_v], and the last state."""
+    memories, final = interpret_layers.recurrence(rule, inputs, start, params)
+    pairs = list(zip(inputs.keyed.queries, inputs.keyed.raw_queries, strict=True))
+    rows = []
+    for t, memory in enumerate(memories):
+        found = [interpret_layers.read(rule, memory, x[:, t, 0], raw[:, t, 0]) for x, raw in pairs]
+        rows.append(torch.stack(found, 2).flatten(1, 2)[..., 0])
+    return torch.stack(rows, 1), final
 
 
 def _bonus(inputs: Inputs, t: int, query: Tensor) -> Tensor:

@@ -180,7 +180,9 @@ def _keyed(
             mapped[role] = feature_map(problem, own, position[:, :, None, None])
     value = _column(v)
     roles = _roles(problem, mapped, value, values, rule.diagonal)
-    plain = _roles(problem, raw, value, values, rule.diagonal) if rule.headed else roles
+    plain = (
+        _roles(problem, raw, value, values, rule.diagonal) if rule.headed or rule.layered else roles
+    )
     groups = q.shape[2] // k.shape[3]
     asked = [q[:, :, None, g::groups] for g in range(groups)]
     queries = [feature_map(problem, x, position[:, :, None, None]) for x in asked]

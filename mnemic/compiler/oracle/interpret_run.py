@@ -99,7 +99,7 @@ def _first(rule: Rule, inputs: Inputs, start: Named) -> State:
     keyed, values, retained = inputs.keyed, inputs.at(0, 0), rule.retained
     shape = (keyed.value[:, 0, 0] * keyed.write[:, 0, 0]).shape
     zeros = torch.zeros(shape, dtype=torch.float64)
-    start = _grown(start, shape[-1]) if rule.kernels is not None else start
+    start = grown(start, shape[-1]) if rule.kernels is not None else start
     memory, dual = start.get("W"), start.get("A")
     if memory is None and dual is None:
         memory = rest(retained, shape, values)
@@ -112,21 +112,22 @@ def _first(rule: Rule, inputs: Inputs, start: Named) -> State:
     if dual is None:
         dual = memory if retained.mode == "dual" and retained.link.identity else zeros
         dual = evaluate(retained.mirror, {**values, sym.w: memory}) if "W" in start else dual
-    tail = _tail(rule, inputs, start)
+    tail = tail_of(rule, inputs, start)
     anchor = start.get("anchor", memory)
     counts = _first_counts(rule, zeros[..., :1, :], start)
     return State(dual, memory, start.get("S", zeros), anchor, tail, counts)
 
 
-def _grown(start: Named, columns: int) -> Named:
+def grown(start: Named, columns: int) -> Named:
     """A state with a column of zeros for each pair that is not kept yet."""
     names = ("W", "A", "S", "anchor", "shares", "S_shares", "anchor_shares")
     wide = {n: x for n, x in start.items() if n in names or n.startswith("tail.")}
-    zeros = (
-        torch.nn.functional.pad(x, (0, columns - x.shape[-1] if x.shape[-1] > 1 else 0))
-        for x in wide.values()
-    )
-    return {**start, **dict(zip(wide, zeros, strict=True))}
+    return {**start, **{n: widened(x, columns) for n, x in wide.items()}}
+
+
+def widened(x: Tensor, columns: int) -> Tensor:
+    """Zeros on the right, but for what is one column by itself."""
+    return torch.nn.functional.pad(x, (0, columns - x.shape[-1] if x.shape[-1] > 1 else 0))
 
 
 def _first_counts(rule: Rule, zeros: Tensor, start: Named) -> Counts | None:
@@ -135,7 +136,7 @@ def _first_counts(rule: Rule, zeros: Tensor, start: Named) -> Counts | None:
     return Counts(*(start.get(name, zeros) for name in ("shares", "S_shares", "anchor_shares")))
 
 
-def _tail(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
+def tail_of(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
     """The last c − 1 tokens, zero before the first."""
     blank = pair_of(rule, inputs, 0, 0)
     size = rule.window - 1
@@ -163,6 +164,9 @@ def _named(rule: Rule, state: State) -> Named:
         counts = state.counts
         found |= {"shares": counts.memory, "S_shares": counts.momentum}
         found["anchor_shares"] = counts.anchor
-    if rule.window > 1:
-        found |= {f"tail.{name}": getattr(state.tail, name) for name in TAIL}
-    return found
+    return found | named_tail(rule, state.tail)
+
+
+def named_tail(rule: Rule, tail: Pairs) -> Named:
+    """The window's tail by name."""
+    return {f"tail.{name}": getattr(tail, name) for name in TAIL} if rule.window > 1 else {}

@@ -74,6 +74,8 @@ def chosen(mask: Tensor, new: Any, old: Any) -> Any:
         return None
     if isinstance(new, Tensor):
         return torch.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+    if isinstance(new, tuple):
+        return tuple(chosen(mask, a, b) for a, b in zip(new, old, strict=True))
     parts = (chosen(mask, a, b) for a, b in zip(_all(new), _all(old), strict=True))
     return type(new)(*parts)
 
@@ -133,7 +135,7 @@ def gradient(rule: Rule, memory: Tensor, pairs: Pairs, values: Values) -> tuple[
         y = torch.zeros_like(value)
         if not rule.error.constant:
             y = predict(rule, memory, key, pairs.raw[:, i])
-        here = {**values, sym.y: y, sym.v: value, **_sizes(y - value, pairs.square[:, i])}
+        here = {**values, sym.y: y, sym.v: value, **sizes(y - value, pairs.square[:, i])}
         if rule.split:
             erased = erased + gamma * evaluate(rule.error.slope, here) * y * pairs.erase[:, i]
             written = written + gamma * evaluate(rule.error.offset, here) * pairs.write[:, i]
@@ -144,7 +146,7 @@ def gradient(rule: Rule, memory: Tensor, pairs: Pairs, values: Values) -> tuple[
     return erased, written
 
 
-def _sizes(residual: Tensor, square: Tensor) -> Values:
+def sizes(residual: Tensor, square: Tensor) -> Values:
     """n and κ, kept off zero so that 0/0 in an error signal comes out as 0."""
     norm = (residual**2).sum(-2, keepdim=True).clamp_min(TINY**2).sqrt()
     return {sym.n: norm, sym.kappa: square.clamp_min(TINY)}

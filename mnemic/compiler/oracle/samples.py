@@ -37,12 +37,13 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Sample:
-    """q, k, v and the operator's coefficients."""
+    """q, k, v, the operator's coefficients and the initial duals of a memory with layers."""
 
     q: Tensor
     k: Tensor
     v: Tensor
     coefficients: dict[str, Tensor]
+    params: dict[str, Tensor]
 
 
 def draw(rule: Rule, sizes: Sizes = Sizes(), seed: int = 0) -> Sample:
@@ -62,12 +63,28 @@ def draw(rule: Rule, sizes: Sizes = Sizes(), seed: int = 0) -> Sample:
         if scalar.argument is not None:
             raw = gaussian(*_shape(rule, scalar, lead, steps, width, sizes.value))
             natural = activation(scalar.declared, DEFAULTS.get(scalar.name, "sigmoid"))(raw)
+            if scalar.declared.origin == "parameter":  # the same for every sequence and token
+                natural = natural[:1, :1].expand(natural.shape).clone()
             found[scalar.argument] = natural.log() if scalar.logarithmic else natural
     for role in ("predict", "erase", "write", "carry"):
         if rule.problem.keys.get(role) == sp.Symbol(role, real=True):
             found[role] = _unit(gaussian(*steps, sizes.key))
     q, k = gaussian(*lead, sizes.key), _unit(gaussian(*steps, sizes.key))
-    return Sample(q, k, gaussian(*steps, sizes.value), found)
+    v = gaussian(*steps, sizes.value)
+    params = {
+        name: gaussian(sizes.heads, rows, columns) / columns**0.5
+        for name, rows, columns in _matrices(rule, sizes.value, width)
+    }
+    return Sample(q, k, v, found, params)
+
+
+def _matrices(rule: Rule, rows: int, columns: int) -> list[tuple[str, int, int]]:
+    """Names and sizes of matrices, hidden widths being four; none where one starts at zero."""
+    if len(rule.network.matrices) < 2:
+        return []
+    known, found = {"v": rows, "D": columns}, rule.network.matrices
+    drawn = [m for m in found if rule.kernels is None or m.columns != "D"]  # kept keys start empty
+    return [(m.name, known.get(m.rows, 4), known.get(m.columns, 4)) for m in drawn]
 
 
 def feature_size(rule: Rule, size: int) -> int:

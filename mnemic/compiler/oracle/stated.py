@@ -83,7 +83,8 @@ def stated_layers(
     if missing := unspoken(spec):
         raise Unstated(missing)
     wanted = [q, k, v, *coefficients.values(), *(params or {}).values()]
-    if not stated_deep.differentiable(spec) and any(x.requires_grad for x in wanted):
+    followed = any(x.requires_grad for x in wanted)
+    if followed and not stated_deep.differentiable(spec):
         raise Unstated("gradients through a retention that is minimised numerically")
     (batch, _, heads, _), found = q.shape, []
     for b in range(batch):
@@ -92,7 +93,8 @@ def stated_layers(
             found.append(stated_deep.lane(spec, sequence, _duals(spec, sequence, params, h)))
     out = torch.stack([y for y, _ in found], 1)
     state = {n: _by_head(torch.stack([s[n] for _, s in found]), heads) for n in found[0][1]}
-    return _by_head(out.movedim(0, 1), heads).movedim(1, 2), state
+    y = _by_head(out.movedim(0, 1), heads).movedim(1, 2)
+    return (y, state) if followed else (y.detach(), {n: x.detach() for n, x in state.items()})
 
 
 def _by_head(lanes: Tensor, heads: int) -> Tensor:

@@ -7,6 +7,7 @@ differentiation and numerical minimisers, and held against what was derived.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.oracle import verify_error
 from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.samples import Sizes, draw
@@ -59,19 +60,37 @@ def _plan(rule: Rule) -> Iterator[tuple[str, Callable[[Rule], float], float]]:
 
 def recurrence(rule: Rule) -> float:
     """The interpreter's outputs against autograd of the problem as written, token by token."""
+    rule = _shortened(rule)
     sample = draw(rule, _sizes(rule.problem.spec), seed=4)
-    y, _ = interpret(rule, sample.q, sample.k, sample.v, sample.coefficients)
-    z = stated(rule.problem, sample.q, sample.k, sample.v, sample.coefficients)
+    given = (sample.q, sample.k, sample.v, sample.coefficients)
+    y, _ = interpret(rule, *given, params=sample.params)
+    z = stated(rule.problem, *given, sample.params)
     return verify_error.difference(y, z)
+
+
+def _shortened(rule: Rule) -> Rule:
+    """An anchor of two tokens in place of a longer one, where every token minimises matrices."""
+    spec = rule.problem.spec
+    optimizer = spec.optimizer
+    if not (rule.layered and _dear(spec) and rule.intervals == (optimizer.anchor.chunk,)):
+        return rule
+    short = optimizer.model_copy(
+        update={"anchor": optimizer.anchor.model_copy(update={"chunk": 2})}
+    )
+    return derive_spec(spec.model_copy(update={"optimizer": short}))
+
+
+def _dear(spec: Spec) -> bool:
+    """Whether every token is a numerical minimisation."""
+    entry = spec.retention
+    kinds = {type(e).word() for e in (entry.local, entry.global_, entry.constraint)}
+    return not kinds <= {"l2", "none"} or spec.optimizer.method == "flow"
 
 
 def _sizes(spec: Spec) -> Sizes:
     """A few tokens more than a window or a chunk; fewer where every token is a minimisation."""
     window = spec.window if isinstance(spec.window, int) else 1
-    entry = spec.retention
-    kinds = {type(e).word() for e in (entry.local, entry.global_, entry.constraint)}
-    dear = not kinds <= {"l2", "none"} or spec.optimizer.method == "flow"
     least = max(window + 2, spec.optimizer.anchor.chunk + 2)
-    plain = DEAR if dear else CHEAP
+    plain = DEAR if _dear(spec) else CHEAP
     size = 3 if type(spec.memory).word() != "linear" else plain.value
     return Sizes(plain.batch, min(max(plain.length, least), LONGEST), plain.heads, 3, size)

@@ -53,6 +53,7 @@ def _place(y: Tensor, v: Tensor, kappa: Tensor, names: dict[str, Tensor]) -> dic
 
 def difference(a: Tensor, b: Tensor) -> float:
     """The largest difference, relative where the numbers are large; NaN counts as infinite."""
+    a, b = a.detach(), b.detach()
     apart = ((a - b).abs() / (1 + b.abs())).nan_to_num(torch.inf, torch.inf, torch.inf)
     return float(apart.max()) if apart.numel() else float("inf")
 
