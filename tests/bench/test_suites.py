@@ -9,7 +9,8 @@ import mnemic
 from mnemic.bench import decode, forms, long, suites
 from mnemic.bench.store import Store
 from mnemic.bench.text import embedded, text
-from mnemic.compiler.explain.cost import T, cost
+from mnemic.compiler.explain.cost import cost
+from mnemic.compiler.explain.cost_symbols import T
 from mnemic.dsl.catalogue import names
 from mnemic.errors import UsageError
 
@@ -36,6 +37,12 @@ def test_a_long_run_in_short(name):
     assert found.passed
     assert found.precisions["float32"].worst < 1e-5
     assert 1e-4 < found.precisions["bfloat16"].worst < 3e-3
+
+
+def test_memories_that_grow_run_over_fewer_tokens():
+    growths = {"gated-deltanet": 0, "swa": 0, "log-linear": 0, "softmax-attention": 1,
+               "kernel-regression": 2}  # fmt: skip
+    assert {name: long.growth(mnemic.compile(name)) for name in growths} == growths
 
 
 def test_a_run_that_blows_up_fails():
