@@ -108,11 +108,6 @@ def _nests(rule: Rule) -> bool:
 
 REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
-        "optimizer.method",
-        "Adam's second moment (a state beside S that squares every gradient)",
-        lambda r: r.applied.kind == "adam",
-    ),
-    (
         "retention.decay",
         "a decay by channel of a memory of layers, of which one alone has those channels,",
         lambda r: r.layered and (_decays_by_channel(r) or r.row_decay != 1),

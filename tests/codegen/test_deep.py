@@ -116,6 +116,10 @@ L2: dict[str, dict[str, Any]] = {
         "memory": MLP, "retention": {"global": {"elastic": {"l1": 0.05, "l2": 0.1}}},
         "optimizer": {**RATE, **ANCHOR},
     },
+    "a prox of a memory held for longer than the anchor": {
+        "memory": MLP, "retention": {"global": {"elastic": {"l1": 0.05, "l2": 0.1}}},
+        "optimizer": {**RATE, "every": 8, "anchor": {"chunk": 4}},
+    },
     "a ridge": {
         "memory": MLP, "retention": {"global": {"l2": 0.3}}, "optimizer": {**RATE, **ANCHOR},
     },

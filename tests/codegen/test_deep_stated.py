@@ -147,5 +147,6 @@ def test_a_simplex_sums_to_its_scale() -> None:
     case = compiled(shortened("memora"))
     arguments = inputs(case, 5, sizes=Sizes(1, 5, 2, 3, 3))
     _, states = case.operator(**arguments, output_final_state=True)
-    total = states["anchor1"].sum((-2, -1))
-    assert torch.allclose(total, arguments["scale"][:, 0], rtol=1e-12)
+    for matrix in ("1", "2"):
+        total = states[f"anchor{matrix}"].sum((-2, -1))
+        assert torch.allclose(total, arguments[f"scale{matrix}"][:, 0], rtol=1e-12)

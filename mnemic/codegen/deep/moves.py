@@ -54,7 +54,7 @@ def close(b: Builder, m: Carried, dual: str, step: str | None, *, end: bool) -> 
         if acts <= m.every:
             dual = normed(b, m, dual, f"{m.memory}_normed")
         memory = memory_of(b, m, dual, f"W{m.tag}_used", end=end)
-        plan.close(m.every, m.memory, _kept(b, m, dual, memory, acts == m.every))
+        plan.close(m.every, m.memory, _kept(b, m, dual, memory, acts <= m.every))
         assert m.held is not None
         plan.close(m.every, m.held, memory)
         plan.following[m.held] = m.held
