@@ -121,7 +121,7 @@ def _imported(source: str) -> Any:
 
 def generated(rule: Rule) -> str:
     """The source of a rule's module."""
-    return module.source(rule, version="0", spec_hash="0", text="", numbers={})
+    return module.source(rule, version="0", spec_hash="0", text="", numbers={}).module
 
 
 def compiled(spec: str | Mapping[str, Any]) -> Case:

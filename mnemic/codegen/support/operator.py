@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,10 @@ from .arguments import check, check_params, fail, one_of
 from .reading import Reader, Reading, readable
 from .run import Form, Run, States, parameters
 from .signature import Coefficient, Signature
+
+
+def _no_kernels() -> Any:
+    raise AssertionError("a rule without fused kernels has no such form")
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Operator:
     chunk: Form | None
     start: Callable[..., States] | None
     reader: Reader | None = None
+    kernels: Callable[[], Any] = _no_kernels
 
     @property
     def name(self) -> str:
@@ -86,7 +92,7 @@ class Operator:
         call = _Call(self, form, chunk_size, params)
         vectors = {"q": q, "k": k, "v": v, **coefficients}
         dtype = v.dtype
-        if dtype in (torch.float16, torch.bfloat16):
+        if dtype in (torch.float16, torch.bfloat16) and form != "triton":
             vectors = {name: x.float() for name, x in vectors.items()}
         state = dict(initial_state or {})
         if cu_seqlens is not None:

@@ -1,0 +1,92 @@
+"""The support functions that a tile can compute: which axes they take, give and mix."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class TileFunction:
+    """The axes of a function's arguments and result, by letters of its own.
+
+    ``mixes`` are letters along which entries depend on each other although the axis stays.
+    ``extras`` are what the kernel passes beside quantities: ``live`` (the rows that are there),
+    ``precision``, or ``width:x`` (how many channels of axis x are there). ``rows`` means that each
+    row (or memory) is computed by itself, so that PyTorch can compute it before the kernel.
+    """
+
+    takes: tuple[str, ...]
+    gives: str
+    mixes: str = ""
+    extras: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    """Options passed on as constants, in order."""
+    name: str = ""
+    """The tile function, where its name differs."""
+    zero: bool = field(default=True)
+    """Whether padded channels (zero) stay zero."""
+
+
+def _table(**found: str | TileFunction) -> dict[str, TileFunction]:
+    return {name: _read(entry) for name, entry in found.items()}
+
+
+def _read(entry: str | TileFunction) -> TileFunction:
+    if isinstance(entry, TileFunction):
+        return entry
+    takes, gives = entry.split("->")
+    return TileFunction(tuple(part.strip() for part in takes.split(",")), gives.strip())
+
+
+CHUNK = _table(
+    segments="t -> tt",
+    products="t -> tt",
+    running_product="t -> t",
+    reach="t -> t",
+    remain="t -> t",
+    reach_rows="tk -> tk",
+    remain_rows="tk -> tk",
+    delayed=TileFunction(("t",), "t", options=("fill",)),
+    delayed_rows=TileFunction(("tk",), "tk", extras=("precision",), options=("fill",)),
+    last=TileFunction(("t",), "", extras=("live",)),
+    last_row=TileFunction(("tk",), "k", extras=("live",)),
+    lower="ts -> ts",
+    strictly_lower=TileFunction(("ts",), "ts", options=("rows",)),
+    lower_ones="t -> tt",
+    lower_ones_of="tk -> tt",
+    unit_lower_inverse=TileFunction(("tt",), "tt", extras=("precision",)),
+    matrix_rows="ts, s -> t",
+    vector_matrix="t, ts -> s",
+    recall_row="k, tk -> t",
+    total_rows=TileFunction(("tk",), "k", extras=("live",)),
+    squared_norm="tk -> t",
+    positive="t -> t",
+    log_of="t -> t",
+    total="tk -> t",
+    distance="tv, tv -> t",
+    column="t -> t",
+    as_vector="t, tk -> tk",
+    filled=TileFunction(("tk",), "tk", options=("value",)),
+    layer_norm=TileFunction(("tv",), "tv", mixes="v", extras=("width:v",)),
+    layer_norm_vjp=TileFunction(("tv", "tv"), "tv", mixes="v", extras=("width:v",)),
+    scores_after=TileFunction(("tk", "tk", "tk"), "tt", extras=("precision",), options=("rows",)),
+    scores_before=TileFunction(("tk", "tk", "tk"), "tt", extras=("precision",), options=("rows",)),
+)
+"""Functions of rows of a chunk."""
+
+TOKEN = _table(
+    recall="vk, k -> v",
+    pull="vk, v -> k",
+    total="k -> ",
+    squared_norm="k -> ",
+    positive=" -> ",
+    log_of=" -> ",
+    distance="v, v -> ",
+    layer_norm=TileFunction(("v",), "v", mixes="v", extras=("width:v",)),
+    layer_norm_vjp=TileFunction(("v", "v"), "v", mixes="v", extras=("width:v",)),
+    recall_row="k, k -> ",
+    as_vector=", k -> k",
+    filled=TileFunction(("k",), "k", options=("value",)),
+)
+"""Functions of one token."""
+
+ROW_LOCAL = ("features", "turned", "squared_norm", "layer_norm", "log_of", "positive")
+"""Functions that take each token by itself: PyTorch can compute them before a kernel."""

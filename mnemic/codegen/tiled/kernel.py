@@ -1,0 +1,182 @@
+"""A plan as the source of one Triton kernel that runs a whole sequence, states on chip."""
+
+from collections.abc import Iterator
+
+from mnemic.codegen.emit import OUTPUT, wrapped
+from mnemic.codegen.plan import Given, Quantity
+from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.layout import Held, Layout, Row
+from mnemic.codegen.tiled.statements import statement
+
+CHUNKS = """\
+    for c in range(0, chunks):
+        low = tl.maximum(first + (c - 1) * ROWS, 0)
+        live = tl.minimum(first + c * ROWS, length) - low
+        row = origin + tl.cast(low, tl.int64) * heads
+"""
+
+TOKENS = """\
+    for c in range(0, length):
+        row = origin + tl.cast(c, tl.int64) * heads
+"""
+
+
+def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
+    """The kernel of a form: arguments by row, states in and out."""
+    lines = ["@triton.jit", f"def {name}("]
+    lines += [f"    {part}," for part in parameters(lay)]
+    lines += ["):", f'    """{doc}"""', *opening(lay)]
+    for state in lay.states:
+        lines.append(f"    {state.name} = {load_state(state, f'{state.name}_start', 'memory')}")
+    lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
+    count = "chunks" if lay.chunked else "length"
+    lines.append("        if KEEP:")
+    for state in lay.states:
+        number = f"memory * {count} + c"
+        lines.append(f"            {store_state(state, f'{state.name}_kept', number, state.name)}")
+    lines += [f"        {row.name} = {load_row(lay, row)}" for row in lay.rows]
+    lines += _body(lay, numbers)
+    lines.append(f"        if READ:\n            {store_output(lay)}")
+    lines += _advance(lay, numbers)
+    for state in lay.states:
+        lines.append(f"    {store_state(state, f'{state.name}_end', 'memory', state.name)}")
+    return "\n".join(lines) + "\n"
+
+
+def parameters(lay: Layout) -> list[str]:
+    """The kernel's parameters: pointers, numbers, constants."""
+    pointers = [f"{row.name}_rows" for row in lay.rows] + ["out_rows"]
+    for state in lay.states:
+        pointers += [f"{state.name}_start", f"{state.name}_end", f"{state.name}_kept"]
+    numbers = ["length", "heads", "position", "first", "chunks"]
+    sizes = [name for size in lay.channels for name in (size, f"B{size}")]
+    constants = [*sizes, "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL"]
+    return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
+
+
+def opening(lay: Layout) -> list[str]:
+    """Which memory a program runs, and its channels."""
+    lines = [
+        "    memory = tl.program_id(0).to(tl.int64)",
+        "    origin = (memory // heads) * length * heads + memory % heads",
+    ]
+    if lay.chunked:
+        lines.append("    t = tl.arange(0, C)")
+    for size in lay.channels:
+        block = f"tl.program_id(1) * B{size} + " if size == lay.split else ""
+        lines.append(f"    at_{size} = {block}tl.arange(0, B{size})")
+        lines.append(f"    in_{size} = at_{size} < {size}")
+    return lines
+
+
+# -- loads and stores ------------------------------------------------------------------------
+
+
+def load_row(lay: Layout, row: Row) -> str:
+    """A chunk's rows (or a token's) of an argument."""
+    pointer = f"{row.name}_rows"
+    if not lay.chunked:
+        if not row.sizes:
+            return f"tiles.load_number({pointer}, row, REAL)"
+        (size,) = row.sizes
+        return f"tiles.load_vector({pointer}, row, at_{size}, {size}, REAL)"
+    if not row.sizes:
+        function = "load_logs" if row.fill == "zero" else "load_column"
+        return f"tiles.{function}({pointer}, row, heads, t, live, REAL)"
+    if len(row.sizes) > 1:
+        raise NoTiles(f"an argument of two axes a row ({row.name})")
+    (size,) = row.sizes
+    return f"tiles.load_rows({pointer}, row, heads, t, live, at_{size}, {size}, REAL)"
+
+
+def store_output(lay: Layout) -> str:
+    """The output's rows."""
+    size = lay.sizes(lay.plan.output)[-1]
+    return store_row(lay, "out_rows", lay.plan.output, (size,))
+
+
+def store_row(lay: Layout, pointer: str, value: str, sizes: tuple[str, ...]) -> str:
+    """A chunk's rows (or a token's) of a quantity."""
+    if not sizes:
+        if lay.chunked:
+            return f"tiles.store_column({pointer}, row, heads, t, live, {value})"
+        return f"tiles.store_number({pointer}, row, {value})"
+    (size,) = sizes
+    if lay.chunked:
+        return f"tiles.store_rows({pointer}, row, heads, t, live, at_{size}, {size}, {value})"
+    return f"tiles.store_vector({pointer}, row, at_{size}, {size}, {value})"
+
+
+def _places(state: Held) -> str:
+    return ", ".join(f"at_{size}, {size}" for size in state.sizes)
+
+
+def load_state(state: Held, pointer: str, number: str) -> str:
+    """A state of this memory."""
+    match len(state.sizes):
+        case 0:
+            return f"tiles.load_number({pointer}, {number}, REAL)"
+        case 1:
+            return f"tiles.load_vector({pointer}, {number}, {_places(state)}, REAL)"
+        case _:
+            return f"tiles.load_matrix({pointer}, {number}, {_places(state)}, REAL)"
+
+
+def store_state(state: Held, pointer: str, number: str, value: str) -> str:
+    """A state of this memory."""
+    match len(state.sizes):
+        case 0:
+            return f"tiles.store_number({pointer}, {number}, {value})"
+        case 1:
+            return f"tiles.store_vector({pointer}, {number}, {_places(state)}, {value})"
+        case _:
+            return f"tiles.store_matrix({pointer}, {number}, {_places(state)}, {value})"
+
+
+# -- the body --------------------------------------------------------------------------------
+
+
+def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
+    """Statements of a chunk, in the order of the PyTorch form."""
+    phases = lay.plan.phases()
+    outside = {q.name for q in lay.before}
+    inside = [q for q in (*phases.before, *phases.scan) if q.name not in outside]
+    return list(_lines(lay, inside, numbers, 8, {}))
+
+
+def _lines(
+    lay: Layout, quantities: list[Quantity], numbers: dict[str, str], indent: int,
+    spelled: dict[str, str],
+) -> Iterator[str]:  # fmt: skip
+    for quantity in quantities:
+        if isinstance(quantity.op, Given):
+            continue
+        source = statement(lay, quantity, spelled)
+        yield from wrapped(quantity.name, source, numbers.get(quantity.equation, ""), indent)
+
+
+def _advance(lay: Layout, numbers: dict[str, str]) -> list[str]:
+    """Move the states on; where an interval of the document ends, its closing moves more."""
+    plan = lay.plan
+    moves = {s: n for s, n in plan.following.items() if s != n}
+    phases = plan.phases()
+    renamed = {n: s for s, n in moves.items()}
+    lines = [] if not moves else [f"        {_moved(moves)}"]
+    if phases.closings:
+        done = "low + live" if lay.chunked else "c + 1"
+        lines.append(f"        done = {done}")
+    for closing in phases.closings:
+        spelled = dict(renamed)
+        spelled |= {n: plan.output if s == OUTPUT else s for n, s in closing.renamed.items()}
+        if OUTPUT in closing.moves:
+            raise NoTiles("an output that is read anew where an interval ends")
+        lines.append(f"        if tiles.closes(position, done, {closing.every}, STEPS):")
+        lines += _lines(lay, list(closing.statements), numbers, 12, spelled)
+        ends = {s: spelled.get(n, n) for s, n in closing.moves.items()}
+        lines.append(f"            {_moved(ends)}")
+    return lines
+
+
+def _moved(values: dict[str, str]) -> str:
+    return f"{', '.join(values)} = {', '.join(values.values())}"
+
