@@ -318,7 +318,7 @@ def delayed(x, FILL: tl.constexpr):
 
 
 @triton.jit
-def delayed_rows(x, FILL: tl.constexpr, PRECISION: tl.constexpr):
+def delayed_rows(x, PRECISION: tl.constexpr, FILL: tl.constexpr):
     """[C, K]: the row before, ``FILL`` for the first."""
     C: tl.constexpr = x.shape[0]
     t, s = _order(C)
@@ -414,6 +414,73 @@ def _unit_lower_blocks(strict, B: tl.constexpr):
         found = tl.where((row == i)[None, :, None], found - update[:, None, :], found)
     whole = tl.where(same, found[:, :, None, :], 0.0)
     return tl.reshape(whole, (C, C))
+
+
+# -- scores under a decay by channel ---------------------------------------------------------
+
+
+@triton.jit
+def scores_after(q, k, log_decay, PRECISION: tl.constexpr, ROWS: tl.constexpr):
+    """Σ_κ q_tκ k_sκ Π_{s<i≤t} decay_iκ for s ≤ t: [C, K] each → [C, C].
+
+    Between blocks of 16 rows by products at the later block's start, inside them source by source;
+    no exponent is ever positive, and none is a difference of sums over more than a block.
+    """
+    tl.static_assert(ROWS == 1)
+    return _between(q, k, log_decay, 0, PRECISION) + _within(q, k, log_decay, 0)
+
+
+@triton.jit
+def scores_before(q, k, log_decay, PRECISION: tl.constexpr, ROWS: tl.constexpr):
+    """Σ_κ q_tκ k_sκ Π_{s<i<t} decay_iκ for s < t."""
+    tl.static_assert(ROWS == 1)
+    return _between(q, k, log_decay, 1, PRECISION) + _within(q, k, log_decay, 1)
+
+
+@triton.jit
+def _between(q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr):
+    """Scores of rows against sources of earlier blocks."""
+    C: tl.constexpr = q.shape[0]
+    B: tl.constexpr = min(BASE, C)
+    t = tl.arange(0, C)[:, None]
+    scores = tl.zeros((C, C), q.dtype)
+    for block in range(1, C // B):
+        inside, early = t // B == block, t < block * B
+        own = tl.where(inside, log_decay, 0.0)
+        since = tl.cumsum(own, 0) - AHEAD * own
+        past = tl.where(early, log_decay, 0.0)
+        until = tl.cumsum(past, 0, reverse=True) - past
+        left = tl.where(inside, q * tl.exp(since), 0.0)
+        right = tl.where(early, k * tl.exp(until), 0.0)
+        scores += dot(left, tl.trans(right), PRECISION)
+    return scores
+
+
+@triton.jit
+def _within(q, k, log_decay, AHEAD: tl.constexpr):
+    """Scores of rows against sources of their own block of 16, from its last source on."""
+    C: tl.constexpr = q.shape[0]
+    K: tl.constexpr = q.shape[1]
+    B: tl.constexpr = min(BASE, C)
+    N: tl.constexpr = C // B
+    row = tl.arange(0, B)[None, :, None]
+    column = tl.arange(0, B)[None, None, :]
+    q3, k3 = tl.reshape(q, (N, B, K)), tl.reshape(k, (N, B, K))
+    log3 = tl.reshape(log_decay, (N, B, K))
+    exponent = tl.zeros((N, B, K), q.dtype)
+    after = tl.zeros((N, K), q.dtype)
+    found = tl.zeros((N, B, B), q.dtype)
+    for back in range(0, B):
+        j = B - 1 - back
+        exponent += tl.where(row > j + AHEAD, after[:, None, :], 0.0)
+        key = tl.sum(tl.where(row == j, k3, 0.0), 1)
+        there = row >= j + AHEAD
+        weighed = tl.where(there, q3 * key[:, None, :] * tl.exp(exponent), 0.0)
+        found = tl.where(column == j, tl.sum(weighed, 2)[:, :, None], found)
+        after = tl.sum(tl.where(row == j, log3, 0.0), 1)
+    block = tl.arange(0, N)
+    same = block[:, None, None, None] == block[None, None, :, None]
+    return tl.reshape(tl.where(same, found[:, :, None, :], 0.0), (C, C))
 
 
 # -- sums and reads --------------------------------------------------------------------------
@@ -542,11 +609,129 @@ def closes(position, done, EVERY: tl.constexpr, STEPS: tl.constexpr):
 
 @triton.jit
 def as_vector(x, like):
-    """A number a row as a vector a row."""
-    return tl.zeros_like(like) + tl.expand_dims(x, 1)
+    """A number a row as a vector a row (or one number as one vector)."""
+    if len(like.shape) == 2:
+        return tl.zeros_like(like) + tl.expand_dims(x, 1)
+    else:
+        return tl.zeros_like(like) + x
+
+
+@triton.jit
+def constant(like, VALUE: tl.constexpr):
+    """A number."""
+    return tl.sum(tl.sum(tl.zeros_like(like), 0), 0) + VALUE
 
 
 @triton.jit
 def filled(like, VALUE: tl.constexpr):
     """A constant in the shape of ``like``."""
     return tl.zeros_like(like) + VALUE
+
+
+@triton.jit
+def replaced_last(y, end, live):
+    """[C, V] with its last row that is there replaced."""
+    at_end = tl.arange(0, y.shape[0]) == live - 1
+    return tl.where(at_end[:, None], end[None, :], y)
+
+
+# -- whole matrices --------------------------------------------------------------------------
+
+
+@triton.jit
+def _of_all(x):
+    return tl.sum(tl.sum(x, 1), 0)
+
+
+@triton.jit
+def entry_norm(x, POWER: tl.constexpr):
+    """‖A‖_p over the entries, at least ``TINY``."""
+    largest = tl.maximum(tl.max(tl.max(tl.abs(x), 1), 0), TINY)
+    unit = tl.abs(x) / largest
+    if POWER == 2.0:
+        size = tl.sqrt(_of_all(unit * unit))
+    elif POWER == 4.0:
+        size = tl.sqrt(tl.sqrt(_of_all(fourth(unit))))
+    else:
+        size = power(_of_all(power(unit, POWER)), 1.0 / POWER)
+    return tl.maximum(size * largest, TINY)
+
+
+@triton.jit
+def simplex(exponent, scale, rows, columns, OVER: tl.constexpr):
+    """scale · softmax(exponent) over the matrix [rows, columns], its rows or its columns."""
+    there = tl.arange(0, exponent.shape[0])[:, None] < columns
+    there = there & (tl.arange(0, exponent.shape[1])[None, :] < rows)
+    z = tl.where(there, exponent, float("-inf"))
+    if OVER == "rows":
+        largest = tl.max(z, 0, keep_dims=True)
+    elif OVER == "columns":
+        largest = tl.max(z, 1, keep_dims=True)
+    else:
+        largest = tl.max(tl.max(z, 1, keep_dims=True), 0, keep_dims=True)
+    weights = tl.where(there, tl.exp(exponent - tl.where(largest == largest, largest, 0.0)), 0.0)
+    if OVER == "rows":
+        whole = tl.sum(weights, 0, keep_dims=True)
+    elif OVER == "columns":
+        whole = tl.sum(weights, 1, keep_dims=True)
+    else:
+        whole = tl.sum(tl.sum(weights, 1, keep_dims=True), 0, keep_dims=True)
+    return scale * weights / tl.where(whole > 0, whole, 1.0)
+
+
+@triton.jit
+def ball(x, radius):
+    """The projection on ‖W‖_F ≤ radius."""
+    return x * tl.minimum(radius / entry_norm(x, 2.0), 1.0)
+
+
+@triton.jit
+def scaled_to_norms(memory, norms, AXIS: tl.constexpr):
+    """Rows (axis ``v``) or columns (``k``) scaled to given norms; zero ones stay zero."""
+    if AXIS == "v":
+        size = tl.sqrt(tl.sum(memory * memory, 0, keep_dims=True))
+        wanted = norms[None, :]
+    else:
+        size = tl.sqrt(tl.sum(memory * memory, 1, keep_dims=True))
+        wanted = norms[:, None]
+    return memory * (wanted / tl.where(size > TINY, size, 1.0))
+
+
+@triton.jit
+def newton_schulz(matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
+    """Muon's quintic towards the nearest semi-orthogonal matrix.
+
+    X ← a X + (b G + c G²) X with G = X Xᵀ, or the same from the other side where that is smaller.
+    """
+    x = matrix / (entry_norm(matrix, 2.0) + 1e-7)
+    for _ in range(STEPS):
+        if matrix.shape[0] > matrix.shape[1]:
+            gram = dot(tl.trans(x), x, PRECISION)
+            change = -4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION)
+            x = 3.4445 * x + dot(x, change, PRECISION)
+        else:
+            gram = dot(x, tl.trans(x), PRECISION)
+            change = -4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION)
+            x = 3.4445 * x + dot(change, x, PRECISION)
+    return x
+
+
+@triton.jit
+def outer(x, y):
+    """x yᵀ, held as y xᵀ."""
+    return y[:, None] * x[None, :]
+
+
+@triton.jit
+def sustained(state, factor, new):
+    """factor·M + new."""
+    return factor * state + new
+
+
+@triton.jit
+def norms_of(memory, AXIS: tl.constexpr):
+    """The norms of the rows (axis ``v``) or columns (``k``)."""
+    if AXIS == "v":
+        return tl.sqrt(tl.sum(memory * memory, 0))
+    else:
+        return tl.sqrt(tl.sum(memory * memory, 1))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mnemic.codegen.plan import Call, Fused, Given, Map, Plan, Product, Quantity
-from mnemic.codegen.tiled.functions import TileFunction
+from mnemic.codegen.tiled.functions import LIKE, TileFunction
 
 Place = tuple[str, int]
 """An axis: a quantity and the axis's number."""
@@ -99,16 +99,26 @@ def _call(axes: Axes, quantity: Quantity, call: Call) -> None:
     if function is None:
         raise NoTiles(f"ops.{call.function}")
     seen: dict[str, Place] = {}
-    for argument, letters in zip(call.arguments, function.takes, strict=False):
+    for argument, letters in zip(call.arguments, _taken(axes, call, function), strict=False):
         if len(letters) != len(axes.plan.axes(argument)):
             raise NoTiles(f"ops.{call.function} of {len(axes.plan.axes(argument))} axes")
         for i, letter in enumerate(letters):
             axes.join(seen.setdefault(letter, (argument, i)), (argument, i))
-    for i, letter in enumerate(function.gives):
+    gives = quantity.axes if function.gives == LIKE else function.gives
+    for i, letter in enumerate(gives):
         if letter in seen and i < len(quantity.axes):
             axes.join(seen[letter], (quantity.name, i))
-    lost = set(seen) - set(function.gives) | set(function.mixes) | _doubled(function.gives)
+    lost = set(seen) - set(gives) | set(function.mixes) | _doubled(gives)
     axes.reduced |= {seen[letter] for letter in lost}
+
+
+def _taken(axes: Axes, call: Call, function: TileFunction) -> tuple[str, ...]:
+    """The letters of a call's arguments; norms go with the axis that is named."""
+    if call.function == "scaled_to_norms":
+        return ("vk", str(dict(call.options)["axis"]))
+    if function.takes == (LIKE,):
+        return ("".join(axes.plan.axes(call.arguments[0])),)
+    return function.takes
 
 
 def _doubled(letters: str) -> set[str]:

@@ -1,6 +1,6 @@
 """The support functions that a tile can compute: which axes they take, give and mix."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -9,8 +9,7 @@ class TileFunction:
 
     ``mixes`` are letters along which entries depend on each other although the axis stays.
     ``extras`` are what the kernel passes beside quantities: ``live`` (the rows that are there),
-    ``precision``, or ``width:x`` (how many channels of axis x are there). ``rows`` means that each
-    row (or memory) is computed by itself, so that PyTorch can compute it before the kernel.
+    ``precision``, or ``width:x`` (how many channels of axis x are there).
     """
 
     takes: tuple[str, ...]
@@ -19,10 +18,10 @@ class TileFunction:
     extras: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Options passed on as constants, in order."""
-    name: str = ""
-    """The tile function, where its name differs."""
-    zero: bool = field(default=True)
-    """Whether padded channels (zero) stay zero."""
+
+
+LIKE = "*"
+"""Stands for any axes: the result has them too."""
 
 
 def _table(**found: str | TileFunction) -> dict[str, TileFunction]:
@@ -36,7 +35,24 @@ def _read(entry: str | TileFunction) -> TileFunction:
     return TileFunction(tuple(part.strip() for part in takes.split(",")), gives.strip())
 
 
-CHUNK = _table(
+MATRICES = _table(
+    recall="vk, k -> v",
+    entry_norm=TileFunction(("vk",), "", options=("power",)),
+    simplex=TileFunction(
+        ("vk", ""), "vk", mixes="vk", extras=("width:v", "width:k"), options=("over",)
+    ),
+    ball=TileFunction(("vk", ""), "vk", mixes="vk"),
+    scaled_to_norms=TileFunction(("vk", ""), "vk", mixes="vk", options=("axis",)),
+    newton_schulz=TileFunction(
+        ("vk",), "vk", mixes="vk", extras=("precision",), options=("steps",)
+    ),
+    constant=TileFunction(("vk",), "", options=("value",)),
+    sustained="vk, , vk -> vk",
+    filled=TileFunction((LIKE,), LIKE, options=("value",)),
+)
+"""Functions of whole matrices."""
+
+CHUNK = MATRICES | _table(
     segments="t -> tt",
     products="t -> tt",
     running_product="t -> t",
@@ -56,6 +72,8 @@ CHUNK = _table(
     matrix_rows="ts, s -> t",
     vector_matrix="t, ts -> s",
     recall_row="k, tk -> t",
+    weigh="ts, s -> t",
+    replaced_last=TileFunction(("tv", "v"), "tv", extras=("live",)),
     total_rows=TileFunction(("tk",), "k", extras=("live",)),
     squared_norm="tk -> t",
     positive="t -> t",
@@ -64,7 +82,6 @@ CHUNK = _table(
     distance="tv, tv -> t",
     column="t -> t",
     as_vector="t, tk -> tk",
-    filled=TileFunction(("tk",), "tk", options=("value",)),
     layer_norm=TileFunction(("tv",), "tv", mixes="v", extras=("width:v",)),
     layer_norm_vjp=TileFunction(("tv", "tv"), "tv", mixes="v", extras=("width:v",)),
     scores_after=TileFunction(("tk", "tk", "tk"), "tt", extras=("precision",), options=("rows",)),
@@ -72,8 +89,8 @@ CHUNK = _table(
 )
 """Functions of rows of a chunk."""
 
-TOKEN = _table(
-    recall="vk, k -> v",
+TOKEN = MATRICES | _table(
+    outer="v, k -> vk",
     pull="vk, v -> k",
     total="k -> ",
     squared_norm="k -> ",
@@ -84,7 +101,6 @@ TOKEN = _table(
     layer_norm_vjp=TileFunction(("v", "v"), "v", mixes="v", extras=("width:v",)),
     recall_row="k, k -> ",
     as_vector=", k -> k",
-    filled=TileFunction(("k",), "k", options=("value",)),
 )
 """Functions of one token."""
 

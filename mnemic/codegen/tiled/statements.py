@@ -104,15 +104,17 @@ def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) ->
         return f"{arguments[0]}[:, None]"
     options = dict(op.options)
     function = lay.axes.table[op.function]
-    name = function.name or op.function
+    name = op.function
     if op.function == "weigh" and len(arguments) == 2:
         name = "weigh_rated"
     arguments += [_extra(lay, op, extra) for extra in function.extras]
     arguments += [repr(options[name]) for name in function.options]
     text = f"tiles.{name}({', '.join(arguments)})"
-    if op.function in ("as_vector", "filled"):
-        axis, size = quantity.axes[-1], lay.sizes(quantity.name)[-1]
-        text = f"tl.where(in_{size}{_index((axis,), _stored(quantity.axes))}, {text}, 0.0)"
+    if op.function in ("as_vector", "filled") and options.get("value") != 0:
+        for axis, size in zip(quantity.axes, lay.sizes(quantity.name), strict=True):
+            if size != ROWS:
+                index = _index((axis,), _stored(quantity.axes))
+                text = f"tl.where(in_{size}{index}, {text}, 0.0)"
     return text
 
 
