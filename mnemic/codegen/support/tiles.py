@@ -34,11 +34,13 @@ def dot(left, right, PRECISION: tl.constexpr):
 
 @triton.jit
 def exact(left, right, PRECISION: tl.constexpr):
-    """The same where rounded operands would be amplified: triangular systems."""
+    """The same inside triangular systems, where operands are not rounded to 16 bits."""
     if PRECISION == "fp64":
         return tl.dot(left, right, out_dtype=tl.float64)
+    elif PRECISION == "bf16" or PRECISION == "fp16":
+        return tl.dot(left, right, input_precision="tf32")
     else:
-        return tl.dot(left, right, input_precision="tf32x3")
+        return tl.dot(left, right, input_precision=PRECISION)
 
 
 @triton.jit

@@ -6,6 +6,7 @@ from mnemic.codegen.emit import OUTPUT, wrapped
 from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import Held, Layout, Row
+from mnemic.codegen.tiled.schedule import stages
 from mnemic.codegen.tiled.statements import statement
 
 CHUNKS = """\
@@ -34,10 +35,7 @@ def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
     for state in lay.states:
         number = f"memory * {count} + c"
         lines.append(f"            {store_state(state, f'{state.name}_kept', number, state.name)}")
-    lines += [f"        {row.name} = {load_row(lay, row)}" for row in lay.rows]
     lines += _body(lay, numbers)
-    lines.append(f"        if READ:\n            {store_output(lay)}")
-    lines += _advance(lay, numbers)
     for state in lay.states:
         lines.append(f"    {store_state(state, f'{state.name}_end', 'memory', state.name)}")
     return "\n".join(lines) + "\n"
@@ -137,18 +135,32 @@ def store_state(state: Held, pointer: str, number: str, value: str) -> str:
 
 
 def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
-    """Statements of a chunk, in the order of the PyTorch form."""
-    phases = lay.plan.phases()
+    """The output of a chunk, its next states, and what an interval's end puts in their place."""
+    plan = lay.plan
+    phases = plan.phases()
     outside = {q.name for q in lay.before}
     inside = [q for q in (*phases.before, *phases.scan) if q.name not in outside]
-    return list(_lines(lay, inside, numbers, 8, {}))
+    late = tuple(n for c in phases.closings for q in c.statements for n in q.reads())
+    late += tuple(n for moves in plan.closed.values() for n in moves.values())
+    anew = any(OUTPUT in closing.moves for closing in phases.closings)
+    following = tuple(n for s, n in plan.following.items() if s != n)
+    first, second = stages(lay, inside, ((plan.output,), (*following, *late)))
+    store = ["        if READ:", f"            {store_output(lay)}"]
+    lines = list(_lines(lay, first.steps, numbers, 8, {}))
+    lines += [] if anew else store
+    lines += _lines(lay, second.steps, numbers, 8, {})
+    lines += _advance(lay, numbers)
+    return lines + (store if anew else [])
 
 
 def _lines(
-    lay: Layout, quantities: list[Quantity], numbers: dict[str, str], indent: int,
+    lay: Layout, steps: tuple[Row | Quantity, ...], numbers: dict[str, str], indent: int,
     spelled: dict[str, str],
 ) -> Iterator[str]:  # fmt: skip
-    for quantity in quantities:
+    for quantity in steps:
+        if isinstance(quantity, Row):
+            yield f"{' ' * indent}{quantity.name} = {load_row(lay, quantity)}"
+            continue
         if isinstance(quantity.op, Given):
             continue
         source = statement(lay, quantity, spelled)
@@ -168,11 +180,10 @@ def _advance(lay: Layout, numbers: dict[str, str]) -> list[str]:
     for closing in phases.closings:
         spelled = dict(renamed)
         spelled |= {n: plan.output if s == OUTPUT else s for n, s in closing.renamed.items()}
-        if OUTPUT in closing.moves:
-            raise NoTiles("an output that is read anew where an interval ends")
         lines.append(f"        if tiles.closes(position, done, {closing.every}, STEPS):")
-        lines += _lines(lay, list(closing.statements), numbers, 12, spelled)
-        ends = {s: spelled.get(n, n) for s, n in closing.moves.items()}
+        lines += _lines(lay, closing.statements, numbers, 12, spelled)
+        ends = {plan.output if s == OUTPUT else s: spelled.get(n, n)
+                for s, n in closing.moves.items()}  # fmt: skip
         lines.append(f"            {_moved(ends)}")
     return lines
 
