@@ -28,24 +28,24 @@ def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
     lines += [f"    {part}," for part in parameters(lay)]
     lines += ["):", f'    """{doc}"""', *opening(lay)]
     for state in lay.states:
-        lines.append(f"    {state.name} = {load_state(state, f'{state.name}_start', 'memory')}")
+        lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', 'memory')}")
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
     count = "chunks" if lay.chunked else "length"
     lines.append("        if KEEP:")
     for state in lay.states:
         number = f"memory * {count} + c"
-        lines.append(f"            {store_state(state, f'{state.name}_kept', number, state.name)}")
+        lines.append(f"            {store_state(state, f'kept_{state.name}', number, state.name)}")
     lines += _body(lay, numbers)
     for state in lay.states:
-        lines.append(f"    {store_state(state, f'{state.name}_end', 'memory', state.name)}")
+        lines.append(f"    {store_state(state, f'end_{state.name}', 'memory', state.name)}")
     return "\n".join(lines) + "\n"
 
 
 def parameters(lay: Layout) -> list[str]:
     """The kernel's parameters: pointers, numbers, constants."""
-    pointers = [f"{row.name}_rows" for row in lay.rows] + ["out_rows"]
+    pointers = [f"rows_{row.name}" for row in lay.rows] + ["rows_out"]
     for state in lay.states:
-        pointers += [f"{state.name}_start", f"{state.name}_end", f"{state.name}_kept"]
+        pointers += [f"start_{state.name}", f"end_{state.name}", f"kept_{state.name}"]
     numbers = ["length", "heads", "position", "first", "chunks"]
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
     constants = [*sizes, "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL"]
@@ -72,7 +72,7 @@ def opening(lay: Layout) -> list[str]:
 
 def load_row(lay: Layout, row: Row) -> str:
     """A chunk's rows (or a token's) of an argument."""
-    pointer = f"{row.name}_rows"
+    pointer = f"rows_{row.name}"
     if not lay.chunked:
         if not row.sizes:
             return f"tiles.load_number({pointer}, row, REAL)"
@@ -90,7 +90,7 @@ def load_row(lay: Layout, row: Row) -> str:
 def store_output(lay: Layout) -> str:
     """The output's rows."""
     size = lay.sizes(lay.plan.output)[-1]
-    return store_row(lay, "out_rows", lay.plan.output, (size,))
+    return store_row(lay, "rows_out", lay.plan.output, (size,))
 
 
 def store_row(lay: Layout, pointer: str, value: str, sizes: tuple[str, ...]) -> str:
