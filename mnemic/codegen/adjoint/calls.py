@@ -2,7 +2,22 @@
 
 from collections.abc import Callable
 
-from mnemic.codegen.adjoint import chunks, rows, systems
+from mnemic.codegen.adjoint import (
+    chunks,
+    kept,
+    matrices,
+    moments,
+    rows,
+    scores,
+    stable,
+    systems,
+    whole,
+    windows,
+)
 from mnemic.codegen.adjoint.at import At
 
-RULES: dict[str, Callable[[At], None]] = {**rows.RULES, **chunks.RULES, **systems.RULES}
+MODULES = (rows, chunks, scores, stable, systems, matrices, windows, moments, kept, whole)
+
+RULES: dict[str, Callable[[At], None]] = {
+    name: rule for module in MODULES for name, rule in module.RULES.items()
+}

@@ -18,8 +18,12 @@ SHAPES: dict[str, frozenset[int]] = {
     "own_rows": frozenset({1}),
     "with_zeros": frozenset({1}),
     "with_ones": frozenset({1}),
+    "exp_over": frozenset({1, 2}),
     "row_top": ALL,
     "row_tops": ALL,
+    "recall_buckets": frozenset({3}),
+    "through_transition": frozenset({2, 3}),
+    "merged": frozenset({2}),
 }
 """By function, the places of arguments that have no gradient."""
 
