@@ -14,6 +14,7 @@ from torch import Tensor
 from mnemic.codegen import module, slots
 from mnemic.codegen.adjoint import Adjoint, adjoint
 from mnemic.codegen.adjoint.printed import parameters, source
+from mnemic.codegen.plan import Plan
 from mnemic.codegen.support import ops
 from mnemic.codegen.support.ops import TINY, norm
 from mnemic.compiler.rule import Rule
@@ -50,10 +51,15 @@ def memories(case: Case) -> tuple[Rule, ...]:
     return slots.memories(rule) if slots.slots_of(rule) else (rule,)
 
 
-def adjoint_of(rule: Rule, form: str) -> Adjoint:
-    """The adjoint of a form's plan, as it is before it is fused."""
+def plan_of(rule: Rule, form: str) -> Plan:
+    """A form's plan, as it is before it is fused."""
     one, many = module._builders(rule)
-    return adjoint((one if form == "recurrent" else many)(rule))
+    return (one if form == "recurrent" else many)(rule)
+
+
+def adjoint_of(rule: Rule, form: str) -> Adjoint:
+    """The adjoint of a form's plan."""
+    return adjoint(plan_of(rule, form))
 
 
 def asked(case: Case, form: str, tokens: int, **options: Any) -> list[Asked]:
@@ -62,7 +68,7 @@ def asked(case: Case, form: str, tokens: int, **options: Any) -> list[Asked]:
 
     def recorded(operator: Any, memory: int) -> Any:
         plain = getattr(operator, form)
-        carried = {s.name for s in operator.signature.states}
+        carried = plan_of(memories(case)[memory], form).states()
 
         @wraps(plain)
         def call(*, closes: Closes, **given: Tensor) -> Any:

@@ -47,8 +47,8 @@ class At:
         return any(a in self.sums.active for a in arguments)
 
     def axes(self, name: str) -> Axes:
-        """The axes of a quantity."""
-        return self.plan.axes(name)
+        """The axes of a quantity; the gradient has those of its quantity, whatever it was made of."""
+        return self.quantity.axes if name == self.d else self.plan.axes(name)
 
     def name(self, argument: str) -> str:
         """What this step's part of an argument's gradient is called."""
