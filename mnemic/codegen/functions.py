@@ -29,6 +29,14 @@ class ErrorFunction:
     arguments: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Signal:
+    """The expression behind ``error``: e of its first parameter, then of the other ones."""
+
+    expr: Any
+    parameters: tuple[str, ...]
+
+
 def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
     """Declare e and its transposed Jacobian on the plan."""
     error = b.rule.error
@@ -55,6 +63,7 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
         slope=print_torch(slope, {}),
         result=_adjoint(radial, residual),
     )
+    b.plan.signals["error"] = Signal(signal, (*first, *arguments))
     value = () if of_residual else (roles["value"],)
     return ErrorFunction(of_residual, (*value, *arguments.values()))
 
