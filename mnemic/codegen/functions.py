@@ -35,6 +35,11 @@ class Signal:
 
     expr: Any
     parameters: tuple[str, ...]
+    slope: Any
+    """∂e/∂ŷ along each coordinate."""
+    radial: Any
+    """What (∂e/∂ŷ) adds along the residual: radial · r rᵀ."""
+    uses_norm: bool
 
 
 def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
@@ -63,7 +68,9 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
         slope=print_torch(slope, {}),
         result=_adjoint(radial, residual),
     )
-    b.plan.signals["error"] = Signal(signal, (*first, *arguments))
+    b.plan.signals["error"] = Signal(
+        signal, (*first, *arguments), slope, radial, error.uses_norm
+    )
     value = () if of_residual else (roles["value"],)
     return ErrorFunction(of_residual, (*value, *arguments.values()))
 

@@ -54,17 +54,19 @@ class Plans:
     chunk: Plan | None
     start: Plan | None
     read: Plan | None
+    plain: Plan | None
+    """The chunk form's before its rewrites."""
 
 
 def plans(rule: Rule) -> Plans:
     """Rule → plans: one a form."""
     one, many = _builders(rule)
-    token, whole = one(rule), None
+    token, whole, plain = one(rule), None, None
     if "chunk" in rule.structure.forms:
-        whole = many(rule)
+        whole, plain = many(rule), many(rule)
         fuse(whole)
     read = levels.reading(rule) if rule.levels else reading(token)
-    return Plans(token, whole, start_plan(rule, token), read)
+    return Plans(token, whole, start_plan(rule, token), read, plain)
 
 
 def _builders(rule: Rule) -> tuple[Build, Build]:
@@ -200,7 +202,11 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     logarithms = frozenset(s.argument for s in rule.scalars if s.logarithmic and s.argument)
     optimizer = rule.problem.spec.optimizer
     steps = optimizer.micro_steps * (optimizer.inner_steps if rule.moments is None else 1)
-    return tiled.kernels(found.chunk, found.recurrent, logarithms, steps, numbers)
+    chunked = None
+    if found.chunk is not None and found.plain is not None:
+        chunked = tiled.Form(found.chunk, found.plain)
+    token = tiled.Form(found.recurrent, found.recurrent)
+    return tiled.kernels(chunked, token, logarithms, steps, numbers)
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:

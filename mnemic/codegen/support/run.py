@@ -386,7 +386,8 @@ class Run:
             kernel = kernels.CHUNK
         size = fused.chunk_of(self.signature.anchor, self.call.chunk_size, self.steps)
         first = size - self.position % size if self.signature.anchor > 1 else size
-        span = fused.Span(self.position, first * self.steps, size * self.steps)
+        rows = self.tokens * self.steps
+        span = fused.Span(rows, 0, rows, self.position, first * self.steps, size * self.steps)
         y, states = fused.run(kernel, self.rows, states, span)
         return y[:, self.steps - 1 :: self.steps], states
 

@@ -543,6 +543,18 @@ def total_rows(x, live):
 
 
 @triton.jit
+def total_of_matrix(x):
+    """Σ over columns of a memory: [V, K] → [V]."""
+    return tl.sum(x, 0)
+
+
+@triton.jit
+def total_rows_of_matrix(x):
+    """Σ over rows of a memory: [V, K] → [K]."""
+    return tl.sum(x, 1)
+
+
+@triton.jit
 def squared_norm(x):
     """κ = ‖x‖², at least ``TINY``."""
     return tl.maximum(tl.sum(x * x, len(x.shape) - 1), TINY)
@@ -707,21 +719,14 @@ def newton_schulz(matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
     """
     x = matrix / (entry_norm(matrix, 2.0) + 1e-7)
     for _ in range(STEPS):
-        if matrix.shape[0] > matrix.shape[1]:
-            gram = dot(tl.trans(x), x, PRECISION)
-            change = -4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION)
-            x = 3.4445 * x + dot(x, change, PRECISION)
-        else:
-            gram = dot(x, tl.trans(x), PRECISION)
-            change = -4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION)
-            x = 3.4445 * x + dot(change, x, PRECISION)
+        x = _schulz(x, PRECISION)
     return x
 
 
 @triton.jit
 def outer(x, y):
-    """x yᵀ, held as y xᵀ."""
-    return y[:, None] * x[None, :]
+    """x yᵀ."""
+    return x[:, None] * y[None, :]
 
 
 @triton.jit
@@ -737,3 +742,256 @@ def norms_of(memory, AXIS: tl.constexpr):
         return tl.sqrt(tl.sum(memory * memory, 0))
     else:
         return tl.sqrt(tl.sum(memory * memory, 1))
+
+
+# -- rows of blocks, for systems that are solved row by row ----------------------------------
+
+
+@triton.jit
+def rows_of(x, block, B: tl.constexpr):
+    """[C, V] → [B, V]: the rows of one block."""
+    N: tl.constexpr = x.shape[0] // B
+    own = (tl.arange(0, N) == block)[:, None, None]
+    return tl.sum(tl.where(own, tl.reshape(x, (N, B, x.shape[1])), 0.0), 0)
+
+
+@triton.jit
+def block_of(x, block, B: tl.constexpr):
+    """[C, C] → [B, B]: a block of the diagonal."""
+    N: tl.constexpr = x.shape[0] // B
+    own = tl.arange(0, N) == block
+    both = own[:, None, None, None] & own[None, None, :, None]
+    return tl.sum(tl.sum(tl.where(both, tl.reshape(x, (N, B, N, B)), 0.0), 2), 0)
+
+
+@triton.jit
+def row_of(x, i):
+    """[B, V] → [1, V]: one row."""
+    own = (tl.arange(0, x.shape[0]) == i)[:, None]
+    return tl.sum(tl.where(own, x, 0.0), 0, keep_dims=True)
+
+
+@triton.jit
+def column_of(x, i):
+    """[B, B] → [B, 1]: one column."""
+    own = (tl.arange(0, x.shape[1]) == i)[None, :]
+    return tl.sum(tl.where(own, x, 0.0), 1, keep_dims=True)
+
+
+@triton.jit
+def with_row(x, row, i):
+    """A row put in the place of another."""
+    return tl.where((tl.arange(0, x.shape[0]) == i)[:, None], row, x)
+
+
+@triton.jit
+def with_rows(x, rows, block, B: tl.constexpr):
+    """The rows of one block put in the place of others: [C, V], [B, V] → [C, V]."""
+    N: tl.constexpr = x.shape[0] // B
+    own = (tl.arange(0, N) == block)[:, None, None]
+    put = tl.where(own, rows[None, :, :], tl.reshape(x, (N, B, x.shape[1])))
+    return tl.reshape(put, (x.shape[0], x.shape[1]))
+
+
+@triton.jit
+def norm(x):
+    """‖x‖ over the value channels; 1 where it is zero."""
+    size = tl.sqrt(tl.sum(x * x, len(x.shape) - 1))
+    return tl.where(size > TINY, size, 1.0)
+
+
+@triton.jit
+def norm_column(x):
+    """The same as a column."""
+    return tl.expand_dims(norm(x), len(x.shape) - 1)
+
+
+# -- what gradients need ---------------------------------------------------------------------
+
+
+@triton.jit
+def at_last_row(x, like, live):
+    """A vector as the last of the rows that are there, zero elsewhere: [K] → [C, K]."""
+    return tl.where((tl.arange(0, like.shape[0]) == live - 1)[:, None], x[None, :], 0.0)
+
+
+@triton.jit
+def at_last(x, like, live):
+    """A number as the last of the rows that are there, zero elsewhere: → [C]."""
+    return tl.where(tl.arange(0, like.shape[0]) == live - 1, x, 0.0)
+
+
+@triton.jit
+def without_last(x, live):
+    """Rows with zero for the last that is there."""
+    return tl.where((tl.arange(0, x.shape[0]) == live - 1)[:, None], 0.0, x)
+
+
+@triton.jit
+def later_sums(x):
+    """Σ_{t ≥ i} x_t: [C] → [C]."""
+    return tl.cumsum(x, 0, reverse=True)
+
+
+@triton.jit
+def later_rows(x):
+    """Σ_{t ≥ i} x_t: [C, K] → [C, K]."""
+    return tl.cumsum(x, 0, reverse=True)
+
+
+@triton.jit
+def earlier_sums(x):
+    """Σ_{s < i} x_s: [C] → [C]."""
+    return tl.cumsum(x, 0) - x
+
+
+@triton.jit
+def earlier_rows(x):
+    """Σ_{s < i} x_s: [C, K] → [C, K]."""
+    return tl.cumsum(x, 0) - x
+
+
+@triton.jit
+def between(x):
+    """Σ_{t ≥ i > s} x_ts: [C, C] → [C]."""
+    t, s = _order(x.shape[0])
+    later = tl.cumsum(tl.where(t > s, x, 0.0), 0, reverse=True)
+    return tl.sum(tl.where(t > s, later, 0.0), 1)
+
+
+@triton.jit
+def as_rows(x, like):
+    """The same vector for every row: [K] → [C, K]."""
+    return tl.zeros_like(like) + x[None, :]
+
+
+@triton.jit
+def advanced(x):
+    """The next row's value, zero for the last: [C] → [C]."""
+    t, s = _order(x.shape[0])
+    return tl.sum(tl.where(s == t + 1, x[None, :], 0.0), 1)
+
+
+@triton.jit
+def advanced_rows(x, PRECISION: tl.constexpr, ROWS: tl.constexpr):
+    """The row so many further on, zero for the last: [C, K] → [C, K]."""
+    t, s = _order(x.shape[0])
+    shift = tl.where(s == t + ROWS, 1.0, 0.0).to(x.dtype)
+    return exact(shift, x, PRECISION)
+
+
+@triton.jit
+def layer_norm_bend(d, grad, z, width):
+    """∂(dᵀ J(z) g)/∂z for the Jacobian J of LayerNorm: see ``ops.layer_norm_bend``."""
+    axis: tl.constexpr = len(z.shape) - 1
+    unit, scale = _standardised(z, width)
+    there = _channels(z) < width
+    g = tl.where(there, grad - tl.sum(grad, axis, keep_dims=True) / width, 0.0)
+    bar = tl.where(there, d - tl.sum(d, axis, keep_dims=True) / width, 0.0)
+    a = tl.sum(g * unit, axis, keep_dims=True) / width
+    b = tl.sum(bar * unit, axis, keep_dims=True) / width
+    both = tl.sum(g * bar, axis, keep_dims=True) / width
+    return -(unit * (both - 3.0 * a * b) + b * g + a * bar) * scale * scale
+
+
+@triton.jit
+def decayed_mix(scores, u, log_decay, PRECISION: tl.constexpr):
+    """Σ_{s≤t} scores_ts u_sυ Π_{s<i≤t} decay_iυ: [C, C], [C, V] twice → [C, V]."""
+    C: tl.constexpr = u.shape[0]
+    B: tl.constexpr = min(BASE, C)
+    t = tl.arange(0, C)[:, None]
+    out = _mixed_within(scores, u, log_decay, 0)
+    for block in range(1, C // B):
+        inside, early = t // B == block, t < block * B
+        since = tl.cumsum(tl.where(inside, log_decay, 0.0), 0)
+        past = tl.where(early, log_decay, 0.0)
+        until = tl.cumsum(past, 0, reverse=True) - past
+        right = tl.where(early, u * tl.exp(until), 0.0)
+        out += tl.where(inside, tl.exp(since) * dot(scores, right, PRECISION), 0.0)
+    return out
+
+
+@triton.jit
+def mixed_back(scores, u, log_decay, PRECISION: tl.constexpr):
+    """Σ_{t≥s} scores_ts u_tυ Π_{s<i≤t} decay_iυ: [C, C], [C, V] twice → [C, V]."""
+    C: tl.constexpr = u.shape[0]
+    B: tl.constexpr = min(BASE, C)
+    t = tl.arange(0, C)[:, None]
+    out = _mixed_within(scores, u, log_decay, 1)
+    for block in range(1, C // B):
+        inside, early = t // B == block, t < block * B
+        since = tl.cumsum(tl.where(inside, log_decay, 0.0), 0)
+        past = tl.where(early, log_decay, 0.0)
+        until = tl.cumsum(past, 0, reverse=True) - past
+        left = tl.where(inside, u * tl.exp(since), 0.0)
+        out += tl.where(early, tl.exp(until) * dot(tl.trans(scores), left, PRECISION), 0.0)
+    return out
+
+
+@triton.jit
+def _mixed_within(scores, u, log_decay, BACK: tl.constexpr):
+    """The same inside blocks of 16, from the last source on."""
+    C: tl.constexpr = u.shape[0]
+    V: tl.constexpr = u.shape[1]
+    B: tl.constexpr = min(BASE, C)
+    N: tl.constexpr = C // B
+    row = tl.arange(0, B)[None, :, None]
+    column = tl.arange(0, B)[None, None, :]
+    block = tl.arange(0, N)
+    same = block[:, None, None, None] == block[None, None, :, None]
+    own = tl.sum(tl.where(same, tl.reshape(scores, (N, B, N, B)), 0.0), 2)
+    u3, log3 = tl.reshape(u, (N, B, V)), tl.reshape(log_decay, (N, B, V))
+    exponent = tl.zeros((N, B, V), u.dtype)
+    after = tl.zeros((N, V), u.dtype)
+    out = tl.zeros((N, B, V), u.dtype)
+    for back in range(0, B):
+        j = B - 1 - back
+        exponent += tl.where(row > j, after[:, None, :], 0.0)
+        weights = tl.sum(tl.where(column == j, own, 0.0), 2)[:, :, None]
+        factor = tl.where(row >= j, weights * tl.exp(exponent), 0.0)
+        if BACK:
+            sums = tl.sum(factor * u3, 1)
+            out += tl.where(row == j, sums[:, None, :], 0.0)
+        else:
+            source = tl.sum(tl.where(row == j, u3, 0.0), 1)
+            out += factor * source[:, None, :]
+        after = tl.sum(tl.where(row == j, log3, 0.0), 1)
+    return tl.reshape(out, (C, V))
+
+
+@triton.jit
+def newton_schulz_vjp(d, matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
+    """The gradient of ``newton_schulz``: the matrices before each step are made anew."""
+    size = entry_norm(matrix, 2.0)
+    first = matrix / (size + 1e-7)
+    wide = matrix.shape[0] > matrix.shape[1]
+    for back in range(STEPS):
+        x = first
+        for _ in range(STEPS - 1 - back):
+            x = _schulz(x, PRECISION)
+        if wide:
+            gram = dot(tl.trans(x), x, PRECISION)
+            d_mixed = dot(tl.trans(x), d, PRECISION)
+        else:
+            gram = dot(x, tl.trans(x), PRECISION)
+            d_mixed = dot(d, tl.trans(x), PRECISION)
+        mixed = -4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION)
+        d_gram = dot(d_mixed, gram, PRECISION) + dot(gram, d_mixed, PRECISION)
+        d_gram = -4.7750 * d_mixed + 2.0315 * d_gram
+        d_gram = d_gram + tl.trans(d_gram)
+        if wide:
+            d = 3.4445 * d + dot(d, mixed, PRECISION) + dot(x, d_gram, PRECISION)
+        else:
+            d = 3.4445 * d + dot(mixed, d, PRECISION) + dot(d_gram, x, PRECISION)
+    inner = _of_all(d * matrix)
+    return d / (size + 1e-7) - matrix * inner / (size * (size + 1e-7) * (size + 1e-7))
+
+
+@triton.jit
+def _schulz(x, PRECISION: tl.constexpr):
+    if x.shape[0] > x.shape[1]:
+        gram = dot(tl.trans(x), x, PRECISION)
+        return 3.4445 * x + dot(x, -4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION), PRECISION)
+    else:
+        gram = dot(x, tl.trans(x), PRECISION)
+        return 3.4445 * x + dot(-4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION), x, PRECISION)

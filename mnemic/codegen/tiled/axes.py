@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mnemic.codegen.plan import Call, Fused, Given, Map, Plan, Product, Quantity
-from mnemic.codegen.tiled.functions import LIKE, TileFunction
+from mnemic.codegen.tiled.functions import LIKE, SIGNALS, TileFunction
 
 Place = tuple[str, int]
 """An axis: a quantity and the axis's number."""
@@ -108,6 +108,8 @@ def _call(axes: Axes, quantity: Quantity, call: Call) -> None:
     for i, letter in enumerate(gives):
         if letter in seen and i < len(quantity.axes):
             axes.join(seen[letter], (quantity.name, i))
+    if "v" in seen and call.function in SIGNALS and axes.plan.signals["error"].uses_norm:
+        axes.reduced.add(seen["v"])
     lost = set(seen) - set(gives) | set(function.mixes) | _doubled(gives)
     axes.reduced |= {seen[letter] for letter in lost}
 
@@ -116,9 +118,11 @@ def _taken(axes: Axes, call: Call, function: TileFunction) -> tuple[str, ...]:
     """The letters of a call's arguments; norms go with the axis that is named."""
     if call.function == "scaled_to_norms":
         return ("vk", str(dict(call.options)["axis"]))
-    if function.takes == (LIKE,):
-        return ("".join(axes.plan.axes(call.arguments[0])),)
-    return function.takes
+    own = axes.plan.axes
+    return tuple(
+        "".join(own(argument)) if letters == LIKE else letters
+        for argument, letters in zip(call.arguments, function.takes, strict=False)
+    )
 
 
 def _doubled(letters: str) -> set[str]:

@@ -21,7 +21,7 @@ class TileFunction:
 
 
 LIKE = "*"
-"""Stands for any axes: the result has them too."""
+"""Stands for any axes, those of the quantity itself."""
 
 
 def _table(**found: str | TileFunction) -> dict[str, TileFunction]:
@@ -46,13 +46,45 @@ MATRICES = _table(
     newton_schulz=TileFunction(
         ("vk",), "vk", mixes="vk", extras=("precision",), options=("steps",)
     ),
+    pull="vk, v -> k",
+    norms_of=TileFunction(("vk",), "*", options=("axis",)),
+    newton_schulz_vjp=TileFunction(
+        ("vk", "vk"), "vk", mixes="vk", extras=("precision",), options=("steps",)
+    ),
     constant=TileFunction(("vk",), "", options=("value",)),
     sustained="vk, , vk -> vk",
     filled=TileFunction((LIKE,), LIKE, options=("value",)),
+    total=TileFunction((LIKE,), LIKE),
+    total_rows=TileFunction((LIKE,), LIKE),
+    layer_norm=TileFunction((LIKE,), LIKE, mixes="v", extras=("width:v",)),
+    layer_norm_vjp=TileFunction((LIKE, LIKE), LIKE, mixes="v", extras=("width:v",)),
+    layer_norm_bend=TileFunction((LIKE, LIKE, LIKE), LIKE, mixes="v", extras=("width:v",)),
 )
 """Functions of whole matrices."""
 
+SIGNALS = ("error", "error_adjoint", "residual", "residual_vjp")
+"""Functions of the spec's own error signal, which the kernels' module defines."""
+
 CHUNK = MATRICES | _table(
+    error="tv -> tv",
+    error_adjoint="tv, tv -> tv",
+    residual=TileFunction(("tt", "tv"), "tv", extras=("precision",)),
+    residual_vjp=TileFunction(("tv", "tv", "tt"), "tv", extras=("precision",)),
+    at_last_row=TileFunction(("k", "tk"), "tk", extras=("live",)),
+    at_last=TileFunction(("", "t"), "t", extras=("live",)),
+    later_sums="t -> t",
+    earlier_sums="t -> t",
+    later_rows="tk -> tk",
+    earlier_rows="tk -> tk",
+    between="tt -> t",
+    outer="t, s -> ts",
+    as_rows="k, tk -> tk",
+    advanced="t -> t",
+    advanced_rows=TileFunction(("tk",), "tk", extras=("precision",), options=("rows",)),
+    without_last=TileFunction(("tk",), "tk", extras=("live",)),
+    decayed_mix=TileFunction(("tt", "tk", "tk"), "tk", extras=("precision",)),
+    mixed_back=TileFunction(("tt", "tk", "tk"), "tk", extras=("precision",)),
+    norm="tv -> t",
     segments="t -> tt",
     products="t -> tt",
     running_product="t -> t",
@@ -74,16 +106,12 @@ CHUNK = MATRICES | _table(
     recall_row="k, tk -> t",
     weigh="ts, s -> t",
     replaced_last=TileFunction(("tv", "v"), "tv", extras=("live",)),
-    total_rows=TileFunction(("tk",), "k", extras=("live",)),
     squared_norm="tk -> t",
     positive="t -> t",
     log_of="t -> t",
-    total="tk -> t",
     distance="tv, tv -> t",
     column="t -> t",
     as_vector="t, tk -> tk",
-    layer_norm=TileFunction(("tv",), "tv", mixes="v", extras=("width:v",)),
-    layer_norm_vjp=TileFunction(("tv", "tv"), "tv", mixes="v", extras=("width:v",)),
     scores_after=TileFunction(("tk", "tk", "tk"), "tt", extras=("precision",), options=("rows",)),
     scores_before=TileFunction(("tk", "tk", "tk"), "tt", extras=("precision",), options=("rows",)),
 )
@@ -91,14 +119,10 @@ CHUNK = MATRICES | _table(
 
 TOKEN = MATRICES | _table(
     outer="v, k -> vk",
-    pull="vk, v -> k",
-    total="k -> ",
     squared_norm="k -> ",
     positive=" -> ",
     log_of=" -> ",
     distance="v, v -> ",
-    layer_norm=TileFunction(("v",), "v", mixes="v", extras=("width:v",)),
-    layer_norm_vjp=TileFunction(("v", "v"), "v", mixes="v", extras=("width:v",)),
     recall_row="k, k -> ",
     as_vector=", k -> k",
 )

@@ -31,7 +31,7 @@ def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
         lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', 'memory')}")
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
     count = "chunks" if lay.chunked else "length"
-    lines.append("        if KEEP:")
+    lines += ["        if KEEP:"] if lay.states else []
     for state in lay.states:
         number = f"memory * {count} + c"
         lines.append(f"            {store_state(state, f'kept_{state.name}', number, state.name)}")
@@ -46,7 +46,7 @@ def parameters(lay: Layout) -> list[str]:
     pointers = [f"rows_{row.name}" for row in lay.rows] + ["rows_out"]
     for state in lay.states:
         pointers += [f"start_{state.name}", f"end_{state.name}", f"kept_{state.name}"]
-    numbers = ["length", "heads", "position", "first", "chunks"]
+    numbers = ["total", "begin", "length", "heads", "position", "first", "chunks"]
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
     constants = [*sizes, "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL"]
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
@@ -56,7 +56,7 @@ def opening(lay: Layout) -> list[str]:
     """Which memory a program runs, and its channels."""
     lines = [
         "    memory = tl.program_id(0).to(tl.int64)",
-        "    origin = (memory // heads) * length * heads + memory % heads",
+        "    origin = ((memory // heads) * total + begin) * heads + memory % heads",
     ]
     if lay.chunked:
         lines.append("    t = tl.arange(0, C)")
@@ -89,8 +89,7 @@ def load_row(lay: Layout, row: Row) -> str:
 
 def store_output(lay: Layout) -> str:
     """The output's rows."""
-    size = lay.sizes(lay.plan.output)[-1]
-    return store_row(lay, "rows_out", lay.plan.output, (size,))
+    return store_row(lay, "rows_out", lay.plan.output, (lay.value,))
 
 
 def store_row(lay: Layout, pointer: str, value: str, sizes: tuple[str, ...]) -> str:
@@ -138,8 +137,7 @@ def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
     """The output of a chunk, its next states, and what an interval's end puts in their place."""
     plan = lay.plan
     phases = plan.phases()
-    outside = {q.name for q in lay.before}
-    inside = [q for q in (*phases.before, *phases.scan) if q.name not in outside]
+    inside = [*phases.before, *phases.scan]
     late = tuple(n for c in phases.closings for q in c.statements for n in q.reads())
     late += tuple(n for moves in plan.closed.values() for n in moves.values())
     anew = any(OUTPUT in closing.moves for closing in phases.closings)

@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass
 
-from mnemic.codegen.plan import Call, Given, Plan, Quantity
+from mnemic.codegen.plan import Plan, Quantity
 from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
-from mnemic.codegen.tiled.functions import CHUNK, ROW_LOCAL, TOKEN
+from mnemic.codegen.tiled.functions import CHUNK, TOKEN
 
 MATRIX = ("v", "k")
 """A memory's axes, which a tile holds the other way round."""
 
 ROWS = "C"
 """The size of the rows' axis."""
+
+CLOSES = "closes_"
+"""What tells whether an interval of so many tokens ends with a chunk."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,6 @@ class Row:
     name: str
     sizes: tuple[str, ...]
     fill: str
-    before: tuple[Quantity, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,46 +45,51 @@ class Layout:
     rows: tuple[Row, ...]
     states: tuple[Held, ...]
     tiles: tuple[Quantity, ...]
-    before: tuple[Quantity, ...]
-    """What PyTorch computes for every token before the kernel."""
     split: str
     """The size whose axis may be cut into blocks, one a program; empty where there is none."""
+    given: tuple[Held, ...] = ()
+    """Memories that are arguments: what stood at a chunk's start."""
 
     def sizes(self, name: str) -> tuple[str, ...]:
         """The size of each axis of a quantity."""
         return tuple(self.names.get(place, "") for place in self.axes.classes(name))
 
-    def stored(self, name: str) -> tuple[str, ...]:
-        """The axes of a quantity as its tile has them."""
-        axes = self.plan.axes(name)
-        return axes[::-1] if axes == MATRIX else axes
+    @property
+    def value(self) -> str:
+        """The size of the output's channels."""
+        return self.sizes(self.plan.output)[-1]
 
     @property
     def channels(self) -> tuple[str, ...]:
         """The sizes that are not the rows'."""
         found = [s for row in self.rows for s in row.sizes]
-        found += [s for state in self.states for s in state.sizes]
+        found += [s for state in (*self.states, *self.given) for s in state.sizes]
         return tuple(dict.fromkeys(s for s in found if s != ROWS))
 
 
-def layout(plan: Plan, logarithms: frozenset[str], *, chunked: bool) -> Layout:
+def layout(
+    plan: Plan, logarithms: frozenset[str], *, chunked: bool, output: str,
+    given: tuple[str, ...] = (), like: Layout | None = None,
+) -> Layout:  # fmt: skip
     """Lay a plan out on tiles.
 
-    ``logarithms`` are the arguments that are logarithms. Raises ``NoTiles`` where it cannot be.
+    ``logarithms`` are the arguments that are logarithms; ``output`` is the quantity whose channels
+    are the values; ``given`` are arguments that are memories, not rows. Values may be cut into blocks
+    where nothing sums or mixes along them. The names of sizes, and the cut, are those of ``like``,
+    if given: the layout of the form whose gradient this is.
+    Raises ``NoTiles`` where it cannot be laid out.
     """
-    table = CHUNK if chunked else TOKEN
-    whole = plan.ordered()
-    before = _outside(plan, set(table))
-    outside = {q.name for q in before}
-    tiles = tuple(q for q in whole if q.name not in outside)
-    loaded = _loaded(plan, tiles, outside)
-    axes = joined(plan, table, tiles)
-    first = (loaded[0], 0)
+    tiles = plan.ordered()
+    axes = joined(plan, CHUNK if chunked else TOKEN, tiles)
+    loaded = [n for n in plan.arguments() if n not in given and not n.startswith(CLOSES)]
     lead = 1 if chunked else 0
-    for name in loaded[1:] if chunked else ():
-        axes.join(first, (name, 0))
-    names: dict[Place, str] = {axes.find(first): ROWS} if chunked else {}
-    for name in (*loaded, *plan.states()):
+    names: dict[Place, str] = {}
+    if chunked:
+        for name in loaded[1:]:
+            axes.join((loaded[0], 0), (name, 0))
+        names[axes.find((loaded[0], 0))] = ROWS
+    _take(names, axes, like, lead, {*loaded, *given})
+    for name in (*loaded, *given, *plan.states()):
         skip = lead if name in loaded else 0
         for i, letter in list(enumerate(plan.axes(name)))[skip:]:
             _name(names, axes.find((name, i)), letter)
@@ -91,17 +98,32 @@ def layout(plan: Plan, logarithms: frozenset[str], *, chunked: bool) -> Layout:
             "zero" if n in logarithms or len(plan.axes(n)) > lead else "last")
         for n in loaded
     )  # fmt: skip
-    states = tuple(
-        Held(s, tuple(names[p] for p in axes.classes(s))) for s in plan.states()
+    states, memories = (
+        tuple(Held(s, tuple(names[p] for p in axes.classes(s))) for s in group)
+        for group in (plan.states(), given)
     )
-    output = axes.classes(plan.output)
-    if len(output) != lead + 1:
+    classes = axes.classes(output)
+    if len(classes) != lead + 1:
         raise NoTiles("an output that is not a row of values")
-    value = output[-1]
-    split = "" if axes.is_reduced(value) else names.get(value, "")
-    found = Layout(plan, axes, chunked, names, rows, states, tiles, before, split)
+    value = classes[-1]
+    cuts = not axes.is_reduced(value) if like is None else bool(like.split)
+    found = Layout(
+        plan, axes, chunked, names, rows, states, tiles, names.get(value, "") if cuts else "",
+        memories,
+    )  # fmt: skip
     _check(found)
     return found
+
+
+def _take(
+    names: dict[Place, str], axes: Axes, like: Layout | None, lead: int, known: set[str]
+) -> None:
+    """Name sizes as another layout does."""
+    for entry in () if like is None else (*like.rows, *like.states):
+        first = lead if isinstance(entry, Row) else 0
+        for i, size in enumerate(entry.sizes):
+            if entry.name in known:
+                names[axes.find((entry.name, first + i))] = size
 
 
 def _name(names: dict[Place, str], place: Place, letter: str) -> None:
@@ -112,33 +134,6 @@ def _name(names: dict[Place, str], place: Place, letter: str) -> None:
         count += 1
         name = f"{letter.upper()}{count}"
     names[place] = name
-
-
-def _outside(plan: Plan, known: set[str]) -> tuple[Quantity, ...]:
-    """Functions of single tokens that no tile computes, and what they read of the arguments."""
-    late: set[str] = set()
-    for quantity in plan.phases().before:
-        match quantity.op:
-            case Call(function=function) if function not in known and function in ROW_LOCAL:
-                late |= _behind(plan, quantity.name)
-    return tuple(q for q in plan.ordered() if q.name in late)
-
-
-def _behind(plan: Plan, name: str) -> set[str]:
-    found = {name}
-    for read in plan[name].reads():
-        if not isinstance(plan[read].op, Given):
-            found |= _behind(plan, read)
-    return found
-
-
-def _loaded(plan: Plan, tiles: tuple[Quantity, ...], outside: set[str]) -> list[str]:
-    """Arguments and outside quantities that tiles read, in the order of their declaration."""
-    read = {n for q in tiles for n in q.reads()} | {plan.output}
-    return [
-        q.name for q in plan.ordered()
-        if q.name in read and (q.op == Given() or q.name in outside)
-    ]  # fmt: skip
 
 
 def _check(found: Layout) -> None:

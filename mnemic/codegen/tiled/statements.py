@@ -6,6 +6,7 @@ import sympy as sp
 
 from mnemic.codegen.plan import Call, Fused, Given, Map, Product, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.functions import LIKE, SIGNALS
 from mnemic.codegen.tiled.layout import MATRIX, ROWS, Layout
 from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
 
@@ -100,16 +101,23 @@ def _operand(lay: Layout, name: str, flip: bool) -> tuple[str, bool]:
 
 def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) -> str:
     arguments = [spelled.get(a, a) for a in op.arguments]
+    if op.function == "outer" and quantity.axes == MATRIX:
+        arguments.reverse()  # held the other way round
     if op.function == "column":
         return f"{arguments[0]}[:, None]"
     options = dict(op.options)
     function = lay.axes.table[op.function]
     name = op.function
+    if name in ("total", "total_rows"):
+        return _total(lay, op, name, arguments[0])
     if op.function == "weigh" and len(arguments) == 2:
         name = "weigh_rated"
     arguments += [_extra(lay, op, extra) for extra in function.extras]
-    arguments += [repr(options[name]) for name in function.options]
-    text = f"tiles.{name}({', '.join(arguments)})"
+    arguments += [repr(options.get(name, 1)) for name in function.options]  # one row a token
+    place = "" if name in SIGNALS else "tiles."
+    text = f"{place}{name}({', '.join(arguments)})"
+    if name in SIGNALS:
+        return f"tl.where(in_{lay.sizes(quantity.name)[-1]}[None, :], {text}, 0.0)"
     if op.function in ("as_vector", "filled") and options.get("value") != 0:
         for axis, size in zip(quantity.axes, lay.sizes(quantity.name), strict=True):
             if size != ROWS:
@@ -118,11 +126,22 @@ def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) ->
     return text
 
 
+def _total(lay: Layout, op: Call, name: str, argument: str) -> str:
+    """Σ over the last axis, or the one before it, of a memory or of rows."""
+    axes = lay.plan.axes(op.arguments[0])
+    if axes == MATRIX:
+        return f"tiles.{name}_of_matrix({argument})"
+    if name == "total_rows" and lay.chunked and lay.sizes(op.arguments[0])[-2] == ROWS:
+        return f"tiles.total_rows({argument}, live)"
+    return f"tiles.total({argument})" if name == "total" else f"tl.sum({argument}, 0)"
+
+
 def _extra(lay: Layout, op: Call, extra: str) -> str:
     if extra.startswith("width:"):
         letter = extra.removeprefix("width:")
         function = lay.axes.table[op.function]
-        for argument, letters in zip(op.arguments, function.takes, strict=False):
+        for argument, taken in zip(op.arguments, function.takes, strict=False):
+            letters = lay.plan.axes(argument) if taken == LIKE else tuple(taken)
             if letter in letters:
                 return lay.sizes(argument)[letters.index(letter)]
         raise AssertionError(op.function)
