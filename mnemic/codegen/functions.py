@@ -68,9 +68,7 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
         slope=print_torch(slope, {}),
         result=_adjoint(radial, residual),
     )
-    b.plan.signals["error"] = Signal(
-        signal, (*first, *arguments), slope, radial, error.uses_norm
-    )
+    b.plan.signals["error"] = Signal(signal, (*first, *arguments), slope, radial, error.uses_norm)
     value = () if of_residual else (roles["value"],)
     return ErrorFunction(of_residual, (*value, *arguments.values()))
 

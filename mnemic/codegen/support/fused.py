@@ -177,8 +177,8 @@ class _Differentiable(torch.autograd.Function):
             for name, x in found.items():
                 parts[name].append(x)
         whole = {name: torch.cat(x[::-1], 1) for name, x in parts.items()}
-        found = [whole.get(row.name) for row in kernel.rows] + [d_states[n] for n in names]
-        typed = [None if x is None else x.to(t) for x, t in zip(found, ctx.dtypes, strict=True)]
+        given = [whole.get(row.name) for row in kernel.rows] + [d_states[n] for n in names]
+        typed = [None if x is None else x.to(t) for x, t in zip(given, ctx.dtypes, strict=True)]
         return None, None, *typed
 
 

@@ -104,7 +104,7 @@ def _call(axes: Axes, quantity: Quantity, call: Call) -> None:
             raise NoTiles(f"ops.{call.function} of {len(axes.plan.axes(argument))} axes")
         for i, letter in enumerate(letters):
             axes.join(seen.setdefault(letter, (argument, i)), (argument, i))
-    gives = quantity.axes if function.gives == LIKE else function.gives
+    gives = "".join(quantity.axes) if function.gives == LIKE else function.gives
     for i, letter in enumerate(gives):
         if letter in seen and i < len(quantity.axes):
             axes.join(seen[letter], (quantity.name, i))

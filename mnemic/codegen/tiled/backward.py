@@ -123,5 +123,3 @@ def _cited(numbers: dict[str, str], equation: str) -> str:
     if not found or not equation.startswith("gradient of "):
         return found
     return f"gradient of {found}"
-
-

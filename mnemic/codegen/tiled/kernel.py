@@ -188,4 +188,3 @@ def _advance(lay: Layout, numbers: dict[str, str]) -> list[str]:
 
 def _moved(values: dict[str, str]) -> str:
     return f"{', '.join(values)} = {', '.join(values.values())}"
-

@@ -73,10 +73,10 @@ def layout(
 ) -> Layout:  # fmt: skip
     """Lay a plan out on tiles.
 
-    ``logarithms`` are the arguments that are logarithms; ``output`` is the quantity whose channels
-    are the values; ``given`` are arguments that are memories, not rows. Values may be cut into blocks
-    where nothing sums or mixes along them. The names of sizes, and the cut, are those of ``like``,
-    if given: the layout of the form whose gradient this is.
+    ``logarithms`` are the arguments that are logarithms; ``output`` is the quantity whose
+    channels are the values; ``given`` are arguments that are memories, not rows. Values may be cut
+    into blocks where nothing sums or mixes along them. The names of sizes, and the cut, are those
+    of ``like``, if given: the layout of the form whose gradient this is.
     Raises ``NoTiles`` where it cannot be laid out.
     """
     tiles = plan.ordered()
@@ -119,7 +119,8 @@ def _take(
     names: dict[Place, str], axes: Axes, like: Layout | None, lead: int, known: set[str]
 ) -> None:
     """Name sizes as another layout does."""
-    for entry in () if like is None else (*like.rows, *like.states):
+    entries: tuple[Row | Held, ...] = () if like is None else (*like.rows, *like.states)
+    for entry in entries:
         first = lead if isinstance(entry, Row) else 0
         for i, size in enumerate(entry.sizes):
             if entry.name in known:

@@ -1,4 +1,4 @@
-"""The error signal on tiles: itself, its transposed Jacobian, and the systems that residuals solve."""
+"""The error signal on tiles, its transposed Jacobian, and the systems that residuals solve."""
 
 from mnemic.codegen.functions import Signal
 from mnemic.codegen.tiled.printer import print_tile
@@ -94,5 +94,3 @@ def _adjoint(signal: Signal, residual: str) -> str:
         f"    along = tl.sum(({residual}) * grad, 1, keep_dims=True)\n"
         f"    return slope * grad + radial * along * ({residual})"
     )
-
-

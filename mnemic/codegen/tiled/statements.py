@@ -26,7 +26,9 @@ def statement(lay: Layout, quantity: Quantity, spelled: dict[str, str]) -> str:
             return _product(lay, quantity, quantity.op, spelled)
         case Fused(addend=addend, product=product, sign=sign):
             sum_ = "+" if sign > 0 else "-"
-            return f"{spelled.get(addend, addend)} {sum_} {_product(lay, quantity, product, spelled)}"
+            return (
+                f"{spelled.get(addend, addend)} {sum_} {_product(lay, quantity, product, spelled)}"
+            )
         case Call():
             return _call(lay, quantity, quantity.op, spelled)
         case Given():
@@ -57,9 +59,7 @@ def _index(axes: tuple[str, ...], into: tuple[str, ...]) -> str:
     return "[" + ", ".join(":" if axis in axes else "None" for axis in into) + "]"
 
 
-def _masked(
-    lay: Layout, quantity: Quantity, op: Map, stored: tuple[str, ...], text: str
-) -> str:
+def _masked(lay: Layout, quantity: Quantity, op: Map, stored: tuple[str, ...], text: str) -> str:
     """Zero in padded channels, where the expression itself is not."""
     sizes = dict(zip(quantity.axes, lay.sizes(quantity.name), strict=True))
     for axis, size in sizes.items():
