@@ -1,7 +1,7 @@
 """Plans → the source of a module: header, forms, operator, layer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
@@ -190,11 +190,10 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
         parts.append("\n\n" + emit.reader(found.read, f"{prefix}read", doc))
     described = signature(rule, found.recurrent, found.start)
     fused = fused_kernels(rule, found, numbers)
-    if fused.text:
-        described = replace(described, forms=(*described.forms, "triton"))
-    parts.append("\n\n" + _operator(found, described, prefix))
+    text = "" if prefix else fused.text  # slots join two operators, which have no kernels yet
+    parts.append("\n\n" + _operator(found, described, prefix, fused=bool(text)))
     reads = frozenset(found.recurrent.arguments())
-    return Printed("".join(parts), described, reads, found.read is not None, fused.text)
+    return Printed("".join(parts), described, reads, found.read is not None, text)
 
 
 def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Kernels:
@@ -226,13 +225,13 @@ def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
     return Printed("".join(parts), described, reads, keys.readable and values.readable)
 
 
-def _operator(found: Plans, described: Signature, prefix: str) -> str:
+def _operator(found: Plans, described: Signature, prefix: str, *, fused: bool) -> str:
     name = f"{prefix.upper()}SIGNATURE"
     chunk_name = f"{prefix}chunk" if found.chunk is not None else "None"
     start_name = f"{prefix}start" if found.start is not None else "None"
     read_name = f"{prefix}read" if found.read is not None else "None"
     forms = f"{name}, {prefix}recurrent, {chunk_name}, {start_name}, {read_name}"
-    if "triton" in described.forms:
+    if fused:
         forms += ', lambda: import_module(".kernels", __package__)'
     return f"{_data(described, name)}\n{prefix}rule = Operator({forms})\n"
 

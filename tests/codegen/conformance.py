@@ -54,8 +54,8 @@ class Case:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """The forms that the rule has."""
-        forms: tuple[str, ...] = self.generated.forms
+        """The forms that the rule has in PyTorch."""
+        forms: tuple[str, ...] = self.signature.forms
         return forms
 
     @property

@@ -15,10 +15,6 @@ from .run import Form, Run, States, parameters
 from .signature import Coefficient, Signature
 
 
-def _no_kernels() -> Any:
-    raise AssertionError("a rule without fused kernels has no such form")
-
-
 @dataclass(frozen=True)
 class Operator:
     """A compiled rule: ``out, state = rule(q, k, v, **coefficients)``.
@@ -33,7 +29,8 @@ class Operator:
     chunk: Form | None
     start: Callable[..., States] | None
     reader: Reader | None = None
-    kernels: Callable[[], Any] = _no_kernels
+    kernels: Callable[[], Any] | None = None
+    """The module of fused Triton kernels, imported when first asked for."""
 
     @property
     def name(self) -> str:
@@ -57,8 +54,8 @@ class Operator:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """The forms that this rule has."""
-        return self.signature.forms
+        """The forms that this rule has: in PyTorch, and ``triton`` where it has fused kernels."""
+        return (*self.signature.forms, *(() if self.kernels is None else ("triton",)))
 
     def __call__(
         self,
@@ -85,7 +82,7 @@ class Operator:
         Raises ``ArgumentError`` (a ValueError) for what does not fit.
         """
         check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
-        one_of(self.signature, "form", form, ("auto", *self.signature.forms))
+        one_of(self.signature, "form", form, ("auto", *self.forms))
         params = params or {}
         check_params(self.signature, params, initial_state or {}, q, k, v)
         self._check_state(initial_state)

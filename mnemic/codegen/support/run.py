@@ -39,7 +39,7 @@ class Forms(Protocol):
         """Chunkwise."""
 
     @property
-    def kernels(self) -> Callable[[], Any]:
+    def kernels(self) -> Callable[[], Any] | None:
         """The module of fused kernels, imported when first asked for."""
 
     @property
@@ -379,6 +379,7 @@ class Run:
     def _fused(self, states: States) -> tuple[Tensor, States]:
         from . import fused  # its kernels need Triton
 
+        assert self.call.operator.kernels is not None
         kernels = self.call.operator.kernels()
         short = self.tokens * self.steps < FEWEST
         kernel = kernels.TOKEN if short or kernels.CHUNK is None else kernels.CHUNK
