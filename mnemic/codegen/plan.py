@@ -127,7 +127,7 @@ class Plan:
     signals: dict[str, Any] = field(default_factory=dict)
     """What the functions of an error say, by name, for those who differentiate them."""
     results: dict[str, str] = field(default_factory=dict)
-    """What a chunk gives beside its output and next states, by name: the gradients of an adjoint."""
+    """What a chunk gives beside output and next states, by name: an adjoint's gradients."""
     output: str = ""
 
     def given(self, name: str, axes: tuple[str, ...], *, state: bool = False) -> str:

@@ -9,6 +9,9 @@ from mnemic.codegen.adjoint.sums import Sums, gradient_of
 from mnemic.codegen.plan import Call, Map, Plan, Product, Quantity, Read
 
 Axes = tuple[str, ...]
+Env = str | tuple[str, Axes]
+"""A quantity in an expression, with the axes that it has there where they are not its own."""
+
 SUMS = ("total", "total_rows", "total_states")
 """Sums over the last axis, the one before it, and the one before that."""
 
@@ -47,7 +50,7 @@ class At:
         return any(a in self.sums.active for a in arguments)
 
     def axes(self, name: str) -> Axes:
-        """The axes of a quantity; the gradient has those of its quantity, whatever it was made of."""
+        """The axes of a quantity; its gradient has them too, whatever that was made of."""
         return self.quantity.axes if name == self.d else self.plan.axes(name)
 
     def name(self, argument: str) -> str:
@@ -71,7 +74,7 @@ class At:
         """A matrix product; ``flips`` names the sides that are transposed: l, r or lr."""
         return self._add(name, axes, Product(left, right, "l" in flips, "r" in flips))
 
-    def map(self, name: str, axes: Axes, text: str, **env: str | tuple[str, Axes]) -> str:
+    def map(self, name: str, axes: Axes, text: str, **env: Env) -> str:
         """An elementwise expression, written as text of the names in ``env``."""
         symbols = {n: sp.Symbol(f"{n}_", real=True) for n in env}
         expr = sp.sympify(text, locals=symbols)
@@ -115,13 +118,13 @@ class At:
             name, axes = self.name(argument), self.axes(argument)
             self.give(argument, self.product(name, axes, left, right, flips))
 
-    def give_map(self, argument: str, text: str, **env: str | tuple[str, Axes]) -> None:
+    def give_map(self, argument: str, text: str, **env: Env) -> None:
         """Give an argument an elementwise expression of its own axes."""
         if self.wants(argument):
             name, axes = self.name(argument), self.axes(argument)
             self.give(argument, self.map(name, axes, text, **env))
 
-    def give_sum(self, argument: str, text: str, over: Axes, **env: str | tuple[str, Axes]) -> None:
+    def give_sum(self, argument: str, text: str, over: Axes, **env: Env) -> None:
         """Give an argument an expression with the axes ``over``, summed over those it lacks."""
         if self.wants(argument):
             name, kept = self.name(argument), self.axes(argument)

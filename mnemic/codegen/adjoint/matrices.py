@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mnemic.codegen.adjoint.at import At, Axes
+from mnemic.codegen.adjoint.at import At, Axes, Env
 
 TINY = 1e-30
 
@@ -43,7 +43,7 @@ def ball(at: At) -> None:
     lead = axes[:-2]
     size = at.call(f"{x}_size", lead, "entry_norm", x, power=2.0)
     along = _inner(at, f"{at.d}_along", "d*x", axes, lead, d=at.d, x=x)
-    env = {"d": at.d, "x": x, "r": radius, "n": (size, lead), "a": (along, lead)}
+    env: dict[str, Env] = {"d": at.d, "x": x, "r": radius, "n": (size, lead), "a": (along, lead)}
     at.give_map(x, "Piecewise((r/n*(d - x*a/n**2), n > r), (d, True))", **env)
     if at.wants(radius):
         del env["d"], env["x"]

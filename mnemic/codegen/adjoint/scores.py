@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mnemic.codegen.adjoint.at import At
+from mnemic.codegen.adjoint.at import At, Env
 
 
 def scores_after(at: At) -> None:
@@ -76,7 +76,7 @@ def decayed_mix(at: At) -> None:
     d_u = at.call(at.name(u), at.axes(u), "mixed_back", scores, at.d, log_decay)
     at.give(u, d_u)
     if at.wants(log_decay):
-        env = {"d": at.d, "y": at.out, "u": (u, ("t", "v")), "b": (d_u, ("t", "v"))}
+        env: dict[str, Env] = {"d": at.d, "y": at.out, "u": (u, ("t", "v")), "b": (d_u, ("t", "v"))}
         rest = at.map(f"{at.d}_passed", at.axes(log_decay), "d*y - u*b", **env)
         at.give_call(log_decay, "later_rows", rest)
 

@@ -20,7 +20,7 @@ class Sums:
     """How many quantities (or ends) a gradient may come from."""
 
     def count(self, ends: Iterable[str]) -> None:
-        """Count what each quantity is read by, so that a gradient in one part has the whole name."""
+        """Count what reads each quantity, so that a gradient in one part has the whole name."""
         for name in self.active:
             self.uses[name] = self.plan.graph.out_degree(name)
         for name in ends:

@@ -20,7 +20,7 @@ def error(at: At) -> None:
 
 def through_rows(at: At, d: str, arguments: tuple[str, ...]) -> None:
     """The gradients of what an error reads beside its unknown, d being that of e."""
-    unknown, *rows = arguments
+    rows = arguments[1:]
     if not at.wants(*rows):
         return
     signal: Signal = at.plan.signals["error"]

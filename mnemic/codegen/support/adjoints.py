@@ -151,7 +151,7 @@ def token_sums(x: Tensor, *, rows: int) -> Tensor:
 
 
 def maximum_share(log_decay: Tensor, log_rate: Tensor, m: Tensor) -> Tensor:
-    """1 where Σ_{s<i≤t} l_i + r_s attains m_t, shared by ties: [..., C] three times → [..., C, C]."""
+    """1 where Σ_{s<i≤t} l_i + r_s attains m_t, shared by ties: three [..., C] → [..., C, C]."""
     attains = (log_mix(log_decay, log_rate) == m[..., None]).to(m.dtype)
     return attains / attains.sum(-1, keepdim=True).clamp_min(1.0)
 

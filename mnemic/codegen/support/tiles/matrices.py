@@ -39,7 +39,7 @@ def simplex(exponent, scale, rows, columns, OVER: tl.constexpr):
         largest = tl.max(z, 1, keep_dims=True)
     else:
         largest = tl.max(tl.max(z, 1, keep_dims=True), 0, keep_dims=True)
-    weights = tl.where(there, tl.exp(exponent - tl.where(largest == largest, largest, 0.0)), 0.0)
+    weights = tl.where(there, tl.exp(exponent - tl.maximum(largest, -1e30)), 0.0)
     if OVER == "rows":
         whole = tl.sum(weights, 0, keep_dims=True)
     elif OVER == "columns":
