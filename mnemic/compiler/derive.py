@@ -29,7 +29,7 @@ def derive(problem: Problem) -> Rule:
     spec = problem.spec
     try:
         return _derive(problem)
-    except (steps.NoClosedForm, retention.Refused) as refusal:
+    except (steps.Refused, retention.Refused) as refusal:
         raise InvalidSpec((Issue(str(refusal), where=spec.name),)) from None
 
 
@@ -97,13 +97,13 @@ def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     rate = problem_rate(problem, _own_rate(problem))
     many = len(network(problem.spec.memory).matrices) > 1
     if many and (optimizer.method in STEPS or optimizer.rate.normalized):
-        raise steps.NoClosedForm(
+        raise steps.Refused(
             "an implicit, flowing or normalised step is derived for a memory that is linear in W"
         )
     plain_keys = len({problem.keys[r] for r in ("predict", "erase", "write")}) == 1
     disguised = optimizer.method in STEPS or optimizer.rate.normalized
     if disguised and not (plain_keys and window_of(problem.spec) == 1):
-        raise steps.NoClosedForm(
+        raise steps.Refused(
             "an implicit, flowing or normalised step is derived for one key a step"
         )
     if optimizer.rate.normalized:

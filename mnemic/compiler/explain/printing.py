@@ -9,6 +9,7 @@ from sympy.printing.precedence import precedence
 from sympy.printing.str import StrPrinter
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.implicit import ROOT
 from mnemic.compiler.problem import HEAD, HEADS, TIME
 
 GREEK = {
@@ -125,6 +126,12 @@ class _Text(StrPrinter):  # type: ignore[misc]
     def _print_normal_cdf(self, expr: Any) -> str:
         return f"Φ({self._print(expr.args[0])})"
 
+    def _print_NewError(self, expr: Any) -> str:
+        return f"root[{self._print(expr.equation(ROOT))}]"
+
+    def _print_steep(self, expr: Any) -> str:
+        return str(self._print(expr.args[2]))
+
     def _print_Function(self, expr: Any) -> str:
         return f"{expr.func.__name__}({', '.join(_bare(self._print(a)) for a in expr.args)})"
 
@@ -147,6 +154,14 @@ class _Latex(LatexPrinter):  # type: ignore[misc]
     def _print_sigmoid(self, expr: Any, exp: Any = None) -> str:
         shown = rf"\sigma\left({self._print(expr.args[0])}\right)"
         return shown if exp is None else f"{shown}^{{{exp}}}"
+
+    def _print_NewError(self, expr: Any, exp: Any = None) -> str:
+        shown = rf"\operatorname{{root}}_s\left[{self._print(expr.equation(ROOT))}\right]"
+        return shown if exp is None else f"{shown}^{{{exp}}}"
+
+    def _print_steep(self, expr: Any, exp: Any = None) -> str:
+        shown = str(self._print(expr.args[2]))
+        return shown if exp is None else rf"\left({shown}\right)^{{{exp}}}"
 
     def _print_normal_cdf(self, expr: Any, exp: Any = None) -> str:
         shown = rf"\Phi\left({self._print(expr.args[0])}\right)"
