@@ -7,15 +7,11 @@ import sympy as sp
 
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.torch_printer import print_torch
-from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.printing import text
 from mnemic.compiler.implicit import PLACE, ROOT, roots_of
 
 NEW_ERROR = '''def new_error({parameters}):
-    """The error signal at the new prediction: the root s of
-
-    {equation}
-    """
+    """The error at the new prediction: the root of {equation}, u = y − c·s."""
     return ops.new_error(
         {parameters}, jumps={jumps},
         error={error},
@@ -29,10 +25,9 @@ def declare_roots(plan: Plan, expr: Any) -> None:
     for root in roots_of(expr):
         names = ["y", "c", *(holder.name for holder in root.holders)]
         inner = ", ".join([PLACE.name, *names[2:]])
-        argument = sym.y - sp.Symbol("c", real=True) * ROOT
         plan.functions["new_error"] = NEW_ERROR.format(
             parameters=", ".join(names),
-            equation=text(sp.Eq(ROOT, root.signal.subs(PLACE, argument), evaluate=False)),
+            equation=text(sp.Eq(ROOT, root.signal, evaluate=False)),
             jumps=root.jumps,
             error=f"lambda {inner}: {print_torch(root.signal, {})}",
             slope=f"lambda {inner}: {print_torch(root.slope, {})}",

@@ -28,7 +28,6 @@ FUNCTIONS: dict[str, str] = {
     "round": "ops.rounded",
     "Abs": "torch.abs",
     "steep": "ops.steep",
-    "NewError": "new_error",
 }
 """SymPy's and our own functions by name, and what they are in PyTorch."""
 
@@ -93,6 +92,9 @@ class TorchPrinter(StrPrinter):
     def _print_Function(self, expr: Any) -> str:
         name = FUNCTIONS[type(expr).__name__]
         return f"{name}({', '.join(self._print(a) for a in expr.args)})"
+
+    def _print_NewErrorBase(self, expr: Any) -> str:
+        return f"new_error({', '.join(self._print(a) for a in expr.args)})"
 
     def _print_Abs(self, expr: Any) -> str:
         return f"torch.abs({self._print(expr.args[0])})"

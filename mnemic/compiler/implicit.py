@@ -9,6 +9,7 @@ and where e jumps p is infinite: s then lies inside the jump, and the new predic
 """
 
 from functools import cache
+from hashlib import sha256
 from typing import Any, ClassVar
 
 import sympy as sp
@@ -34,8 +35,10 @@ class steep(sp.Function):
         return True
 
 
-class NewError(sp.Function):
+class NewErrorBase(sp.Function):
     """s(ŷ, c, x…): each equation has a class of its own, made by ``new_error``.
+
+    SymPy's printers find what a class inherits by the name's ending in ``Base``.
 
     ``signal`` is e at ``PLACE`` with ``holders`` for x, ``slope`` its derivative, ``steepest``
     sup ∂e/∂ŷ (``oo`` where there is none), ``jumps`` whether e may jump.
@@ -60,12 +63,13 @@ class NewError(sp.Function):
         table = dict(zip(self.holders, self.args[2:], strict=True))
         return expr.subs({PLACE: self.place, **table}, simultaneous=True)
 
-    def equation(self, root: Any) -> Any:
-        """s = e(ŷ − c s), with ``root`` for s."""
+    @property
+    def equations(self) -> tuple[Any, Any]:
+        """s = e(u) and u = ŷ − c s."""
         table = dict(zip(self.holders, self.args[2:], strict=True))
-        place = self.args[0] - self.args[1] * root
-        right = self.signal.subs({PLACE: place, **table}, simultaneous=True)
-        return sp.Eq(root, right, evaluate=False)
+        error = self.signal.subs(table, simultaneous=True)
+        place = self.args[0] - self.args[1] * ROOT
+        return sp.Eq(ROOT, error, evaluate=False), sp.Eq(PLACE, place, evaluate=False)
 
     def fdiff(self, argindex: int = 1) -> Any:
         """The derivative of the implicit function."""
@@ -102,17 +106,18 @@ def _made(signal: Any, holders: tuple[Any, ...], steepest: Any) -> Any:
         "signal": signal, "slope": slope, "holders": holders, "steepest": steepest,
         "jumps": signal.has(sp.sign, sp.Piecewise, sp.Heaviside), "nargs": 2 + len(holders),
     }  # fmt: skip
-    return type("NewError", (NewError,), parts)
+    told = sha256(sp.srepr((signal, holders)).encode()).hexdigest()[:8]  # as str tells them apart
+    return type(f"NewError_{told}", (NewErrorBase,), parts)
 
 
 def roots_of(expr: Any) -> tuple[Any, ...]:
     """The roots that an expression holds, in a fixed order."""
-    return tuple(sorted(sp.sympify(expr).atoms(NewError), key=str))
+    return tuple(sorted(sp.sympify(expr).atoms(NewErrorBase), key=str))
 
 
 def largest_slope(expr: Any) -> Any:
     """sup ∂/∂ŷ of an expression that is linear in its roots, each at its steepest."""
     steepest = expr.replace(
-        lambda z: isinstance(z, NewError), lambda z: z.steepest_slope * z.args[0]
+        lambda z: isinstance(z, NewErrorBase), lambda z: z.steepest_slope * z.args[0]
     )
     return sp.Abs(sp.simplify(sp.diff(steepest, sym.y)))

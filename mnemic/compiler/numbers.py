@@ -9,7 +9,7 @@ import sympy as sp
 from sympy.core.function import AppliedUndef
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.implicit import PLACE, NewError
+from mnemic.compiler.implicit import PLACE, NewErrorBase
 
 DIGITS = 30
 """Digits that two values must share."""
@@ -52,7 +52,7 @@ def _spelled(expression: Any) -> Any:
     found = found.replace(sym.sigmoid, lambda z: 1 / (1 + sp.exp(-z)))
     found = found.replace(sym.softplus, lambda z: sp.log(1 + sp.exp(z)))
     found = found.replace(sym.normal_cdf, lambda z: (1 + sp.erf(z / sp.sqrt(2))) / 2)
-    found = found.replace(lambda z: isinstance(z, NewError), _function_of)
+    found = found.replace(lambda z: isinstance(z, NewErrorBase), _function_of)
     for atom in sorted(found.atoms(AppliedUndef), key=sp.count_ops, reverse=True):
         found = found.subs(atom, _stand_in(str(atom.func), atom.args))
     return found

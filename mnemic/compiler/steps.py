@@ -5,6 +5,7 @@ to the root z of z = y − δκ e(z); a gradient step with the error (y − z)/(
 error is s = e(z) itself, the root of s = e(y − δκ s), which has digits where κ or δ vanishes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,6 @@ def implicit(error: ErrorSignal, rate: Any) -> Step:
 
     In closed form where the stationarity is a polynomial of low degree, else by its root.
     """
-    _check_convex(error)
     delta, closed = sym.coefficient("delta"), _closed(error)
     if rate == sp.oo:
         limit = _nearest(error) if closed is None else sp.limit(delta * closed, delta, sp.oo)
@@ -59,15 +59,19 @@ def implicit(error: ErrorSignal, rate: Any) -> Step:
     return Step(_rooted(error, rate), rate, reason)
 
 
-def _check_convex(error: ErrorSignal) -> None:
-    """Only a convex loss has one implicit step for every δ, and only along ŷ − v one unknown."""
+def check_convex(error: ErrorSignal, ranges: Mapping[Any, list[float]]) -> None:
+    """Only a convex loss has one implicit step for every δ, and only along ŷ − v one unknown.
+
+    ``ranges`` are the values that coefficients take. Raises ``Refused`` with the place.
+    """
     gain = _gain(error)
     if error.uses_norm and gain is None:
         raise Refused(
             "an implicit step of a loss that couples the coordinates, other than as a function of "
             "‖ŷ − v‖ alone, is no equation in one unknown: use gd, or a loss of ŷ − v or ‖ŷ − v‖"
         )
-    place = falls(error.signal) if gain is None else falls(gain * sym.n, sym.n)
+    signal, along = (error.signal, sym.y) if gain is None else (gain * sym.n, sym.n)
+    place = falls(signal, along, ranges)
     if place is not None:
         where = f"ŷ = {place[0]:.3g}, v = {place[1]:.3g}"
         where = where if gain is None else f"‖ŷ − v‖ = {place[0]:.3g}"
@@ -158,7 +162,11 @@ def _odd(slope: Any) -> Any:
 def flow(error: ErrorSignal, rate: Any) -> Step:
     """The gradient flow dW/ds = −e(Wφ)φᵀ followed for the time η, exactly."""
     if not error.affine or error.constant:
-        raise Refused("the gradient flow is solved for an error that is affine in ŷ")
+        raise Refused(
+            "the gradient flow is solved for an error that is affine in ŷ: otherwise dz/ds = −κ "
+            "e(z) asks for an integral of 1/e, and its end is no root of e itself. The implicit "
+            "step (method: implicit) is derived for any convex loss, and takes no more than one"
+        )
     decay = rate * sym.kappa * error.slope
     signal = error.signal * (1 - sp.exp(-decay)) / (sym.kappa * error.slope)
     reason = "dz/ds = −κ e(z), a linear equation, solved for s = η"

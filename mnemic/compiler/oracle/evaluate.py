@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.implicit import PLACE, NewError, steep
+from mnemic.compiler.implicit import PLACE, NewErrorBase, steep
 from mnemic.compiler.oracle.reference_implicit import new_error, slope_at
 
 Environment: TypeAlias = Mapping[sp.Symbol, Tensor]
@@ -71,7 +71,7 @@ def evaluate(expression: Any, values: Environment) -> Tensor:
         return values[node]
     if node.is_number and not node.has(sp.Function):
         return torch.tensor(_number(node), dtype=torch.float64)
-    if isinstance(node, NewError):
+    if isinstance(node, NewErrorBase):
         return _new_error(node, [evaluate(a, values) for a in node.args])
     if isinstance(node, sp.Pow):
         return _power(node, values)

@@ -15,6 +15,8 @@ Names = Mapping[str, Tensor]
 EPSILON = 1e-5
 STILL = 1e-9
 """The slope that a smooth objective may have left at its minimum."""
+QUICK = 30
+"""Newton steps for an objective that is smooth."""
 PIECES = 120
 """Runge-Kutta steps of a gradient flow."""
 
@@ -104,7 +106,7 @@ def whole_step(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
         def objective(w: Tensor) -> Tensor:
             return delta * value(w) + ((w - memory) ** 2).sum() / 2
 
-        found = newton(objective, memory).requires_grad_()
+        found = newton(objective, memory, QUICK).requires_grad_()
         (left,) = torch.autograd.grad(objective(found), found)
         if float(left.abs().max()) <= STILL * (1 + float(found.detach().abs().max())):
             return found.detach() - memory
