@@ -5,8 +5,6 @@ from itertools import pairwise, product
 from types import MappingProxyType
 from typing import Any, Final
 
-import sympy as sp
-
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.numbers import sampler
 

@@ -27,7 +27,7 @@ ENDLESS = sp.Float("1e30")
 
 
 class steep(sp.Function):
-    """The slope p at a root s = e(u), ``ENDLESS`` where s lies inside a jump of e: steep(s, e, p)."""
+    """steep(s, e(u), p): the slope p at a root s, ``ENDLESS`` where s lies inside a jump of e."""
 
     nargs = 3
 
