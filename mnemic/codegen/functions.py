@@ -6,6 +6,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import Builder
+from mnemic.codegen.implicit import at_roots, declare_roots
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym
 
@@ -16,7 +17,7 @@ ERROR = '''def error({parameters}):
 
 ADJOINT = '''def error_adjoint(grad, {parameters}):
     """(∂e/∂ŷ)ᵀ grad, for the backward pass."""
-{norm}    slope = {slope}
+{norm}{roots}    slope = {slope}
 {result}
 '''
 
@@ -62,9 +63,12 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
     b.plan.functions["error"] = ERROR.format(
         parameters=parameters, norm=norm, body=print_torch(signal, {})
     )
+    declare_roots(b.plan, signal)
+    found_roots, (slope, radial) = at_roots(slope, radial)
     b.plan.functions["error_adjoint"] = ADJOINT.format(
         parameters=parameters,
         norm=norm,
+        roots=found_roots,
         slope=print_torch(slope, {}),
         result=_adjoint(radial, residual),
     )
