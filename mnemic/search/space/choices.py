@@ -1,4 +1,4 @@
-"""Choices in a spec: ``{choose: [...]}`` and ``{range: [low, high]}``, and the tree that holds them.
+"""Choices in a spec, ``{choose: [...]}`` and ``{range: [low, high]}``, and the tree of them.
 
 A choice stands wherever a value of a spec stands. What is written inside an option of ``choose``
 is asked for only where that option is taken: so a choice is conditional on the axes around it.

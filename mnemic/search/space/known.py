@@ -22,6 +22,7 @@ from mnemic.search.space.choices import (
     Plain,
     Range,
     Resolved,
+    choices,
     resolve,
 )
 from mnemic.search.space.space import Space
@@ -33,19 +34,26 @@ MOST = 5000
 def answers_of(space: Space, spec: Spec) -> dict[str, Answer] | None:
     """The answers that give the spec's meaning; None where the space does not hold it.
 
-    One axis after the other: the ways in which the space can write it are tried until one says
+    The block is the space's, where nothing is chosen in it: the spec's rule is looked for. One
+    axis after the other: the ways in which the space can write it are tried until one says
     what the spec says there. Numbers of ranges are the spec's own.
     """
     found: dict[str, Answer] = {}
-    written = dict(space.root.items)
+    written = {str(key): node for key, node in space.root.items}
     if isinstance(written.get("extends"), Choose):
         return None
-    for name in (n for n in Spec.model_fields if n not in LABELS and n != "mnemic"):
+    fixed = {"mnemic", *LABELS, *(() if chosen(written.get("block")) else ("block",))}
+    for name in (n for n in Spec.model_fields if n not in fixed):
         told = _axis(space, name, written, spec)
         if told is None:
             return None
         found |= told
     return found
+
+
+def chosen(node: Node | None) -> bool:
+    """Whether there is a choice in a part of a space."""
+    return node is not None and any(True for _ in choices(node))
 
 
 def _axis(
