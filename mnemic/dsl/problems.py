@@ -18,9 +18,7 @@ MOST: Final = 20
 _NAME: Final = "must be words of a-z and 0-9 joined by hyphens, the first letter no digit"
 
 
-def issues(
-    errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = Spec
-) -> list[Issue]:
+def issues(errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = Spec) -> list[Issue]:
     """One issue for each place that is wrong, in the order of the text; ``root`` is the model."""
     found: dict[Place, Issue] = {}
     for error in errors:

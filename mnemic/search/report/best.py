@@ -36,6 +36,6 @@ def best_spec(space: Space, point: Ranked, place: int) -> Spec:
     told = {
         "title": f"Number {place} of the search {space.name}",
         "source": Source(paper=f"mnemic search {space.name}", where=f"trial {point.record.number}"),
-        "notes": f"Skill {point.skill} after {steps} steps, over {point.skill.seeds} seeds: {tasks}.",
+        "notes": f"Skill {point.skill} after {steps} steps, {point.skill.seeds} seeds: {tasks}.",
     }
     return point.spec.model_copy(update=told)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from optuna.trial import FrozenTrial, TrialState
@@ -35,6 +35,7 @@ class Record:
         attributes: all that was found.
         values: of the objectives, where it finished.
         history: how often its worker died.
+        distributions: of the answers, as Optuna has them.
     """
 
     number: int
@@ -43,7 +44,8 @@ class Record:
     answers: dict[str, Any]
     attributes: dict[str, Any]
     values: tuple[float, ...] | None
-    history: int
+    history: int = 0
+    distributions: dict[str, Any] = field(default_factory=dict)
 
     @property
     def counts(self) -> bool:
@@ -97,6 +99,7 @@ def record(trial: FrozenTrial) -> Record:
         attributes=dict(trial.user_attrs),
         values=None if trial.values is None else tuple(trial.values),
         history=len(trial.system_attrs.get("retry_history", ())),
+        distributions=dict(trial.distributions),
     )
 
 

@@ -33,7 +33,9 @@ class Beat:
     grace: int = 300
 
 
-def open_storage(url: str | None, folder: Path, beat: Beat, mounts: str | None = None) -> RDBStorage:
+def open_storage(
+    url: str | None, folder: Path, beat: Beat, mounts: str | None = None
+) -> RDBStorage:
     """The storage of a run, reached and ready.
 
     Args:

@@ -36,6 +36,7 @@ from mnemic.search.study.records import (
     WHY,
     Record,
     distinct,
+    run_of,
 )
 from mnemic.search.study.scores import measured
 from mnemic.search.study.search import Search
@@ -188,8 +189,7 @@ class _Trial:
             kept = {"runs": [asdict(run) for run in runs], "steps": rung.steps,
                     "seconds": sum(run.seconds for run in runs)}  # fmt: skip
             self.keep(f"{RUNG}{index}", kept)
-        record = Record(0, None, TrialState.RUNNING, {}, {f"{RUNG}{index}": kept}, None, 0)
-        return record.runs(index)
+        return [run_of(told) for told in kept["runs"]]
 
     def losses(self, seen: Mapping[str, Any], runs: list[Run]) -> list[float]:
         """The objectives at a rung, less is better; before training the error stands for skill."""
