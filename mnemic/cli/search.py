@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -101,9 +101,9 @@ def search(
 
     if grace <= heartbeat:
         raise UsageError(f"--grace: read {grace}, must be above --heartbeat, {heartbeat}")
-    opened = open_search(read, folder, storage, Beat(heartbeat, grace), to_stderr)
-    done = None if report else _work(opened, jobs)
-    _tell(opened, done, confirm, as_json)
+    with closing(open_search(read, folder, storage, Beat(heartbeat, grace), to_stderr)) as opened:
+        done = None if report else _work(opened, jobs)
+        _tell(opened, done, confirm, as_json)
 
 
 class Cluster:

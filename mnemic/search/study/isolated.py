@@ -78,7 +78,10 @@ def isolated(
         process.start()
     theirs.close()
     try:
-        return _answer(process, ours, bounds, log, stopping or threading.Event())
+        found: Answer[T] | Failure = _answer(
+            process, ours, bounds, log, stopping or threading.Event()
+        )
+        return found
     finally:
         _end(process)
         ours.close()

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import optuna
 from optuna.storages import RDBStorage, fail_stale_trials
-from optuna.study import Study
+from optuna.study import Study, StudyDirection
 from optuna.trial import Trial, TrialState
 
 from mnemic.errors import InvalidSpec, Issue, UsageError
@@ -101,6 +101,11 @@ class Search:
         trial.set_user_attr(KIND, INTERRUPTED)
         self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
+    def close(self) -> None:
+        """Give the storage's connections back."""
+        self.storage.remove_session()
+        self.storage.engine.dispose()
+
     @contextmanager
     def beating(self, trial: Trial) -> Iterator[None]:
         """Show that this worker lives while a trial is done."""
@@ -155,9 +160,10 @@ def _bounds(search: Search) -> dict[str, float]:
     return kept
 
 
-def directions(space: Space) -> list[str]:
+def directions(space: Space) -> list[StudyDirection]:
     """Of each objective: skills are to grow, costs to shrink."""
-    return ["minimize" if name in COSTS else "maximize" for name in space.settings.objectives]
+    low, high = StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE
+    return [low if name in COSTS else high for name in space.settings.objectives]
 
 
 def _study(space: Space, storage: RDBStorage) -> tuple[Study, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import optuna
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
@@ -53,15 +53,18 @@ def open_storage(
     local = whole.startswith("sqlite")
     if local:
         _refuse_network(make_url(whole).database, mounts)
-    options = {"connect_args": {"timeout": 60}} if local else {
+    options: dict[str, Any] = {"connect_args": {"timeout": 60}} if local else {
         "connect_args": {"connect_timeout": 10}, "pool_pre_ping": True,
     }  # fmt: skip
     if not whole.startswith(("sqlite", "postgresql", "mysql")):
         options = {}
     _silence()
     try:
-        with create_engine(whole, **options).connect():
-            pass
+        probe = create_engine(whole, **options)
+        try:
+            probe.connect().close()
+        finally:
+            probe.dispose()
         return _connected(whole, options, beat)
     except (NoSuchModuleError, ImportError) as error:
         extra = "mnemic[postgresql]" if "postgresql" in whole else "the database's driver"
@@ -72,7 +75,7 @@ def open_storage(
         raise EnvironmentFailed(f"{shown}: the storage cannot be used: {first}") from None
 
 
-def _connected(url: str, options: dict[str, object], beat: Beat) -> RDBStorage:
+def _connected(url: str, options: dict[str, Any], beat: Beat) -> RDBStorage:
     """Several workers may make the tables at once; all but one fail, and find them made."""
     try:
         return _made(url, options, beat)
@@ -80,7 +83,7 @@ def _connected(url: str, options: dict[str, object], beat: Beat) -> RDBStorage:
         return _made(url, options, beat)
 
 
-def _made(url: str, options: dict[str, object], beat: Beat) -> RDBStorage:
+def _made(url: str, options: dict[str, Any], beat: Beat) -> RDBStorage:
     retry = RetryHeartbeatStaleTrialCallback(max_retry=RETRIES)
     return RDBStorage(
         url, engine_kwargs=options, heartbeat_interval=beat.interval, grace_period=beat.grace,

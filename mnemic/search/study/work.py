@@ -110,11 +110,11 @@ def jobs(spec: Spec, settings: Settings, rung: Rung, seeds: Any) -> Iterator[Job
             yield Job(spec, name, entry, rung.sizes.get(name), budget, seed)
 
 
-class Products(TorchDispatchMode):
+class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the FLOPs of matrix products, convolutions and attention that run under it."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.flops = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
