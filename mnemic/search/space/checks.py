@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from mnemic.dsl.catalogue import names as specs
+from mnemic.dsl.documents import Layers
 from mnemic.dsl.extends import is_path
 from mnemic.dsl.reading import Place
 from mnemic.errors import Issue, UsageError, nearest
@@ -53,11 +54,11 @@ class _Where:
     """The positions of settings; what a call complains about as issues there."""
 
     def __init__(self, space: Space) -> None:
-        self.document = space.document
+        self.layers = Layers((space.document,))
 
     def __call__(self, *place: str | int) -> str:
         whole: Place = ("search", *place)
-        return self.document.where(whole)
+        return self.layers.where(whole)
 
     def tried(self, call: Callable[[], object], *place: str | int) -> Iterator[Issue]:
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from mnemic.dsl.documents import dotted
+from mnemic.dsl.documents import Layers, dotted
 from mnemic.dsl.reading import Document, Place
 from mnemic.errors import InvalidSpec, Issue, nearest
 
@@ -137,7 +137,7 @@ class _Reader:
     """Data to nodes; what is wrong is collected."""
 
     def __init__(self, document: Document) -> None:
-        self.document = document
+        self.layers = Layers((document,))
         self.issues: list[Issue] = []
 
     def node(self, data: Any, place: Place) -> Node:
@@ -192,13 +192,13 @@ class _Reader:
             self.report("nothing is chosen here: it tells which space this is", place, None)
         for key in data:
             if key not in allowed:
-                where = self.document.where((*place, key), key=True)
+                where = self.layers.where((*place, key), key=True)
                 near = nearest(key, allowed)
                 self.issues.append(Issue("unknown key", where, key, allowed, near))
 
     def report(self, message: str, place: Place, read: Any) -> None:
         shown = None if read is None else _flow(read)
-        self.issues.append(Issue(message, self.document.where(place), shown))
+        self.issues.append(Issue(message, self.layers.where(place), shown))
 
 
 class _Walk:

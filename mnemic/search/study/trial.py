@@ -223,7 +223,7 @@ class _Trial:
     def isolated(self, function: Any, *arguments: Any) -> Any:
         """Call in a process of its own, within what is left of the trial's limits."""
         limits = self.settings.limits
-        left = max(1.0, limits.seconds - (time.monotonic() - self.began))
+        left = max(0.0, limits.seconds - (time.monotonic() - self.began))
         answer = isolated(function, *arguments, bounds=Bounds(left, limits.memory), log=self.log,
                           stopping=self.search.stopping)  # fmt: skip
         if not isinstance(answer, Failure):
