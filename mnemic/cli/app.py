@@ -14,6 +14,7 @@ from mnemic.cli.derive import derive
 from mnemic.cli.diff import diff
 from mnemic.cli.doctor import doctor
 from mnemic.cli.guard import guarded
+from mnemic.cli.leaderboard import leaderboard
 from mnemic.cli.list import list_
 from mnemic.cli.schema import schema
 from mnemic.cli.search import search
@@ -43,6 +44,10 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic search examples/search/recall.yaml --jobs 2 --confirm",
         "mnemic search mine.yaml --storage postgresql://me@host/trials",
         "mnemic search mine.yaml --storage postgresql://me@host/trials --launch slurm --workers 16",
+    ),
+    leaderboard: (
+        "mnemic leaderboard examples/search/leaderboard.yaml -o docs/leaderboard.md",
+        "mnemic leaderboard examples/search/leaderboard.yaml gated-deltanet deltanet",
     ),
     bench: (
         "mnemic bench",

@@ -101,6 +101,12 @@ def train_seeds(
     return [run(job, folder) for job in jobs(spec, settings, rung, seeds)]
 
 
+def run_one(job: Job, folder: Path) -> Run:
+    """One run."""
+    torch.set_num_threads(1)
+    return run(job, folder)
+
+
 def jobs(spec: Spec, settings: Settings, rung: Rung, seeds: Any) -> Iterator[Job]:
     """The runs of a rung."""
     assert rung.steps is not None

@@ -69,7 +69,8 @@ def test_labels_of_options_that_read_alike_differ():
 
 
 WRONG = {
-    "bias: {choose: []}": "s.yaml:3:16 bias.choose: must be a list of at least one value: read '[]'",
+    "bias: {choose: []}": "s.yaml:3:16 bias.choose: must be a list of at least one value: "
+    "read '[]'",
     "bias: {choose: [l2, l2]}": "s.yaml:3:21 bias.choose[1]: given twice: read 'l2'",
     "bias: {choose: [l2, hubber]}": "s.yaml:3:21 bias: read 'hubber', allowed: dot, l2, lp, huber, "
     "robust, expr; did you mean 'huber'?",

@@ -68,7 +68,7 @@ def test_the_same_command_again_does_nothing_more(whole):
 
 
 def test_the_report_opens_offline_and_the_best_specs_load(whole):
-    path, folder, space, records, _ = whole
+    _, folder, space, records, _ = whole
     search = open_search(space, folder)
     summary = write(search)
     search.close()
