@@ -193,15 +193,16 @@ def _preview(read: "Space", samples: int, as_json: bool) -> None:
 
 
 def _options(found: "Preview") -> None:
-    """The options of which most points are not valid."""
+    """The options that are valid less than half as often as all points together."""
+    share = found.valid / found.sampled
     poor = [
         f"  {name} = {label}: {good} of {seen}"
         for name, counted in found.options.items()
         for label, (seen, good) in counted.items()
-        if good < seen / 2
+        if good < share / 2 * seen
     ]
     if poor:
-        echo("\noptions that are mostly not valid:\n" + "\n".join(poor))
+        echo("\noptions that are seldom valid:\n" + "\n".join(poor))
 
 
 def _tell(opened: "Search", done: "Done | None", confirm: bool, as_json: bool) -> None:
