@@ -14,6 +14,7 @@ from mnemic.cli.derive import derive
 from mnemic.cli.diff import diff
 from mnemic.cli.doctor import doctor
 from mnemic.cli.guard import guarded
+from mnemic.cli.kernels import kernels
 from mnemic.cli.list import list_
 from mnemic.cli.schema import schema
 from mnemic.cli.tasks import tasks
@@ -42,6 +43,10 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic bench forms titans atlas",
         "mnemic bench decode gated-deltanet --json",
         "mnemic bench long -o long.json",
+    ),
+    kernels: (
+        "mnemic kernels gated-deltanet --target sm_80",
+        "mnemic kernels --target sm_90 -o benchmarks/kernels/sm_90.md --processes 2",
     ),
     doctor: ("mnemic doctor",),
 }

@@ -1,0 +1,98 @@
+"""The table of kernels: rows, as Markdown for the repository, as JSON, for a terminal."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mnemic.kernels.jobs import Job
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HEADINGS = (
+    "spec", "class", "d", "pass", "kernel", "sizes", "warps", "stages", "registers", "spill",
+    "shared", "tensor", "local", "blocks", "told",
+)  # fmt: skip
+"""spill and shared in bytes, local: loads and stores of the stack, blocks: a multiprocessor."""
+RIGHT = {"d", "warps", "stages", "registers", "spill", "shared", "local", "blocks"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel of a spec's pass, or (without ``kernel``) why there is none.
+
+    ``cells`` are what the headings say after the pass; ``told`` is empty where all is well.
+    """
+
+    spec: str
+    family: str
+    width: int
+    step: str
+    kernel: Mapping[str, Any] | None
+    told: str
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """One text a heading."""
+        lead = (self.spec, self.family, str(self.width), self.step)
+        if self.kernel is None:
+            return (*lead, *("",) * (len(HEADINGS) - len(lead) - 1), self.told)
+        kernel, taken = self.kernel, self.kernel["resources"]
+        sizes = " ".join(f"{n}={x}" for n, x in kernel["constants"].items() if _size(x))
+        tensor = " ".join(f"{count} {name}" for name, count in taken["tensor"].items())
+        return (
+            *lead, kernel["name"], sizes, str(kernel["num_warps"]), str(kernel["num_stages"]),
+            str(taken["registers"]), str(taken["spill_stores"] + taken["spill_loads"]),
+            str(taken["shared"]), tensor, str(taken["local_loads"] + taken["local_stores"]),
+            str(kernel["blocks"]), self.told,
+        )  # fmt: skip
+
+
+def _size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def rows(job: Job, found: Mapping[str, Any]) -> Iterator[Row]:
+    """The rows of one job."""
+    if found["missing"] is not None:
+        yield Row(job.spec, job.family, job.width, "", None, found["missing"])
+    for name, step in found["passes"].items():
+        for kernel in step["kernels"]:
+            told = "; ".join(kernel["troubles"])
+            yield Row(job.spec, job.family, job.width, name, kernel, told)
+        if step["error"] is not None:
+            yield Row(job.spec, job.family, job.width, name, None, step["error"])
+
+
+def markdown(rows: Iterable[Row], target: str, versions: Mapping[str, str]) -> str:
+    """The table as the repository keeps it: nothing in it depends on when or where it was made."""
+    named = ", ".join(f"{name} {text}" for name, text in versions.items())
+    head = [
+        f"# Kernels compiled for {target}",
+        "",
+        f"bfloat16, default configuration, no device: registers, spills and instructions as the "
+        f"assembler of {named} leaves them. Spill and shared are bytes, local counts loads and "
+        f"stores of the stack, blocks is how many a multiprocessor holds. Written by "
+        f"`mnemic kernels --target {target} -o benchmarks/kernels/{target}.md`.",
+        "",
+    ]
+    ruled = ["---:" if name in RIGHT else "---" for name in HEADINGS]
+    body = [line(row.cells) for row in rows]
+    return "\n".join([*head, line(HEADINGS), line(ruled), *body, ""])
+
+
+def line(cells: Iterable[str]) -> str:
+    """One line of a Markdown table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def terminal(rows: Iterable[Row]) -> "Table":
+    """The same for a terminal."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in HEADINGS:
+        table.add_column(name, justify="right" if name in RIGHT else "left")
+    for row in rows:
+        table.add_row(*row.cells)
+    return table
