@@ -19,6 +19,7 @@ from mnemic.cli.list import list_
 from mnemic.cli.schema import schema
 from mnemic.cli.tasks import tasks
 from mnemic.cli.train import train
+from mnemic.cli.verify import verify
 
 ABOUT = """A compiler for memory: from a short spec to a derived, checked, running layer.
 
@@ -48,6 +49,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic kernels gated-deltanet --target sm_80",
         "mnemic kernels --target sm_90 -o benchmarks/kernels/sm_90.md --processes 2",
     ),
+    verify: ("mnemic verify gated-deltanet", "mnemic verify mine.yaml -o layers/mine"),
     doctor: ("mnemic doctor",),
 }
 

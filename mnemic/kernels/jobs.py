@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mnemic.kernels.counting import counted
 from mnemic.kernels.limits import target
-from mnemic.kernels.offline import Kernel, Log, compiling
+from mnemic.kernels.offline import Kernel, compiling
 
 PASSES = ("forward", "backward", "decode")
 BATCH, TOKENS, HEADS = 1, 256, 16
@@ -40,6 +40,8 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     Returns ``{"passes": {name: {"kernels": [...], "bytes": {...}, "error": str or None}}}``, and
     ``"missing"`` for a rule without the form.
     """
+    from triton.errors import TritonError
+
     from mnemic.codegen.package import load
 
     asked = Job(**job)
@@ -55,7 +57,7 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
             at, told = len(log.launches), None
             try:
                 read, written = steps[name]()
-            except (RuntimeError, *_triton()) as error:
+            except (RuntimeError, TritonError) as error:
                 told, read, written = _first(error), (), ()
             kernels = log.kernels[before:]
             before = len(log.kernels)
@@ -65,12 +67,6 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
                 "bytes": asdict(moved), "error": told,
             }  # fmt: skip
     return {"missing": None, "passes": found}
-
-
-def _triton() -> tuple[type[Exception], ...]:
-    from triton.errors import TritonError
-
-    return (TritonError,)
 
 
 def _first(error: Exception) -> str:
