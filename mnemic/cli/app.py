@@ -48,6 +48,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
     kernels: (
         "mnemic kernels gated-deltanet --target sm_80",
         "mnemic kernels --target sm_90 -o benchmarks/kernels/sm_90.md --processes 2",
+        "mnemic kernels gla --count",
     ),
     verify: ("mnemic verify gated-deltanet", "mnemic verify mine.yaml -o layers/mine"),
     doctor: ("mnemic doctor",),

@@ -40,6 +40,13 @@ Check = Annotated[
 ]  # fmt: skip
 
 
+Count = Annotated[
+    bool,
+    typer.Option("--count", help="Count bytes and products in Triton's interpreter instead.",
+                 show_default=False),
+]  # fmt: skip
+
+
 def kernels(
     specs: Specs = None,
     target: Target = "sm_90",
@@ -47,39 +54,67 @@ def kernels(
     output: Out = None,
     processes: Processes = 1,
     check: Check = False,
+    count: Count = False,
     as_json: AsJson = False,
 ) -> None:
     """Compile every fused kernel of specs for a GPU that need not be there.
 
     Forward, backward and decode, at d = 64 and 128 in bfloat16: registers, spilled bytes, shared
-    memory and instructions of the tensor cores, against the device's limits.
+    memory and instructions of the tensor cores, against the device's limits. With --count instead
+    the bytes that they ask for against the least possible, and the products, at d = 64.
 
     JSON: {"target", "versions", "kernels": [{"spec", "class", "d", "passes", "missing"}, ...]};
-    a pass is {"kernels", "bytes": {"moved", "floor", "launches"}, "error"}.
+    a pass is {"kernels", "bytes": {"moved", "floor", "launches"}, "error"}, with --count
+    {"moved", "floor", "products", "error"}.
     """
     from mnemic.dsl.catalogue import names
-    from mnemic.kernels import build, table
+    from mnemic.kernels import build
 
+    widths = tuple(width or (build.WIDTHS[:1] if count else build.WIDTHS))
     with console(stderr=True).status("compiling") as status:
-        asked = build.jobs(specs or names(), target, tuple(width or build.WIDTHS))
-        found = build.build(
-            asked, processes, lambda job: status.update(f"compiling {job.spec}, d = {job.width}")
+        asked = build.jobs(specs or names(), target, widths)
+        found = (build.count if count else build.build)(
+            asked, processes, lambda job: status.update(f"{job.spec}, d = {job.width}")
         )
-    rows = [row for job, one in found for row in table.rows(job, one)]
     plain = {"target": target, "versions": build.versions(), "kernels": _plain(found)}
-    if output is not None and output.suffix == ".md":
-        _write(output, table.markdown(rows, target, build.versions()))
-    elif output is not None:
+    if output is not None and output.suffix != ".md":
         _write(output, json.dumps(plain, indent=1) + "\n")
     if as_json:
         print_json(plain)
-    else:
-        console().print(table.terminal(rows))
-        echo(_summary(rows))
-    wrong = [row for row in rows if row.told and row.step]
+    markdown = output if output is not None and output.suffix == ".md" else None
+    show = _counted if count else _compiled
+    wrong = show(found, target, markdown, quiet=as_json)
     if check and wrong:
-        told = "; ".join(f"{r.spec} d = {r.width} {r.step}: {r.told}" for r in wrong[:5])
-        raise CheckFailed(f"kernels: {len(wrong)} do not compile well: {told}")
+        raise CheckFailed(f"kernels: {len(wrong)} not as they should be: {'; '.join(wrong[:5])}")
+
+
+def _compiled(
+    found: "Sequence[Built]", target: str, markdown: Path | None, *, quiet: bool
+) -> list[str]:
+    """Show and write what was compiled; what is wrong with it."""
+    from mnemic.kernels import build, table
+
+    rows = [row for job, one in found for row in table.rows(job, one)]
+    if markdown is not None:
+        _write(markdown, table.markdown(rows, target, build.versions()))
+    if not quiet:
+        console().print(table.terminal(table.HEADINGS, [row.cells for row in rows]))
+        echo(_summary(rows))
+    return [f"{r.spec} d = {r.width} {r.step}: {r.told}" for r in rows if r.told and r.step]
+
+
+def _counted(
+    found: "Sequence[Built]", target: str, markdown: Path | None, *, quiet: bool
+) -> list[str]:
+    """Show and write what was counted; what is wrong with it."""
+    from mnemic.kernels import table
+
+    cells = [row for job, one in found for row in table.counts(job, one)]
+    if markdown is not None:
+        _write(markdown, table.counts_markdown(cells, target))
+    if not quiet:
+        console().print(table.terminal(table.COUNTED, cells))
+    return [f"{row[0]} {row[3]}: {row[-1]}" for row in cells if row[-1] and row[3]]
 
 
 def _plain(found: "Sequence[Built]") -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from mnemic import pipeline
 from mnemic.errors import CheckFailed, EnvironmentFailed, InvalidSpec
 from mnemic.kernels.jobs import Job
 from mnemic.kernels.limits import target as known
-from mnemic.kernels.worker import COMPILING, Worker
+from mnemic.kernels.worker import COMPILING, INTERPRETING, Worker
 
 WIDTHS = (64, 128)
 """Head sizes of the default configuration."""
@@ -38,9 +38,19 @@ def jobs(specs: Iterable[str], target: str, widths: tuple[int, ...] = WIDTHS) ->
 
 
 def build(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> list[Built]:
-    """Run jobs in so many processes; ``told`` hears of each as it starts. In the jobs' order."""
+    """Compile jobs in so many processes; ``told`` hears of each as it starts. In their order."""
+    return _each(asked, "compile_folder", [Worker(COMPILING) for _ in range(processes)], told)
+
+
+def count(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> list[Built]:
+    """Count what the kernels of jobs ask for, likewise, where Triton interprets."""
+    return _each(asked, "count_folder", [Worker(INTERPRETING) for _ in range(processes)], told)
+
+
+def _each(
+    asked: Iterable[Job], function: str, workers: list[Worker], told: Callable[[Job], None]
+) -> list[Built]:
     idle: SimpleQueue[Worker] = SimpleQueue()
-    workers = [Worker(COMPILING) for _ in range(processes)]
     for worker in workers:
         idle.put(worker)
 
@@ -48,14 +58,14 @@ def build(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> 
         told(job)
         worker = idle.get()
         try:
-            return job, worker.call("mnemic.kernels.jobs", "compile_folder", job=asdict(job))
+            return job, worker.call("mnemic.kernels.jobs", function, job=asdict(job))
         except (CheckFailed, EnvironmentFailed) as error:
             return job, {"missing": str(error).splitlines()[0], "passes": {}}
         finally:
             idle.put(worker)
 
     try:
-        with ThreadPoolExecutor(processes) as pool:
+        with ThreadPoolExecutor(len(workers)) as pool:
             return list(pool.map(run, asked))
     finally:
         for worker in workers:

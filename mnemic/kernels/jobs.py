@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemic.kernels.counting import counted
+from mnemic.kernels.counting import counted, size
 from mnemic.kernels.limits import target
 from mnemic.kernels.offline import Kernel, compiling
+from mnemic.kernels.tracing import tracing
 
 PASSES = ("forward", "backward", "decode")
 BATCH, TOKENS, HEADS = 1, 256, 16
@@ -50,13 +51,12 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
         return {"missing": "no fused form", "passes": {}}
     subject = Subject.of(module, asked.width, getattr(torch, asked.dtype))
     found: dict[str, Any] = {}
-    steps = {"forward": subject.forward, "backward": subject.backward, "decode": subject.decode}
     before = 0
     with compiling(target(asked.target)) as log:
         for name in PASSES:
             at, told = len(log.launches), None
             try:
-                read, written = steps[name]()
+                read, written = getattr(subject, name)()
             except (RuntimeError, TritonError) as error:
                 told, read, written = _first(error), (), ()
             kernels = log.kernels[before:]
@@ -66,6 +66,39 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
                 "kernels": [_row(kernel) for kernel in kernels],
                 "bytes": asdict(moved), "error": told,
             }  # fmt: skip
+    return {"missing": None, "passes": found}
+
+
+def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
+    """What each pass of a compiled folder asks of memory and tensor cores, a token and head.
+
+    It runs where Triton interprets, in float16, whose bytes are bfloat16's. Returns
+    ``{"passes": {name: {"moved", "floor", "products", "error"}}}``, and ``"missing"``.
+    """
+    from triton.errors import TritonError
+
+    from mnemic.codegen.package import load
+
+    asked = Job(**job)
+    module = load(Path(asked.folder))
+    if "triton" not in module.rule.forms:
+        return {"missing": "no fused form", "passes": {}}
+    subject = Subject.of(module, asked.width, torch.float16, heads=1)
+    tokens = subject.arguments["q"].shape[1]
+    found: dict[str, Any] = {}
+    read: tuple[Tensor, ...]
+    written: tuple[Tensor, ...]
+    for name in PASSES:
+        told, read, written = None, (), ()
+        with tracing() as traced:
+            try:
+                read, written = getattr(subject, name)()
+            except (RuntimeError, TritonError) as error:
+                told = _first(error)
+        each = BATCH * (1 if name == "decode" else tokens)
+        floor = sum(size(x) for x in (*read, *written))
+        found[name] = {"moved": traced.moved / each, "floor": floor / each,
+                       "products": traced.products / each, "error": told}  # fmt: skip
     return {"missing": None, "passes": found}
 
 
@@ -90,15 +123,15 @@ class Subject:
     state: Tensors
 
     @classmethod
-    def of(cls, module: Any, width: int, dtype: torch.dtype, tokens: int = TOKENS) -> "Subject":
+    def of(cls, module: Any, width: int, dtype: torch.dtype, heads: int = HEADS) -> "Subject":
         """Arguments of a layer as it starts; what a layer keeps in float32 stays so."""
         layer_type = module.Layer
         groups = layer_type.grouped()
         dim = 16 * groups
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            layer = layer_type(dim, heads=HEADS * groups, key_dim=width, value_dim=width)
-            x = torch.randn(BATCH, max(tokens, 2 * layer.period), dim)
+            layer = layer_type(dim, heads=heads * groups, key_dim=width, value_dim=width)
+            x = torch.randn(BATCH, max(TOKENS, 2 * layer.period), dim)
         with torch.no_grad():
             found = {n: a.contiguous() for n, a in layer.arguments(x).items()}
         vectors = {"q", "k", "v", *module.rule.signature.keys}
@@ -126,6 +159,8 @@ class Subject:
         begun = {n: x.clone().requires_grad_() for n, x in self.params.items()}
         out, final = self._call(leaves, begun, {})
         ends = [x for x in (out, *final.values()) if x.requires_grad]
+        if not ends:
+            raise RuntimeError("no gradient reaches the arguments")
         sources = [*leaves.values(), *begun.values()]
         given = [torch.ones_like(x) for x in ends]
         found = torch.autograd.grad(ends, sources, given, allow_unused=True)

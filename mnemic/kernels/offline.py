@@ -21,11 +21,15 @@ import torch
 from mnemic.errors import UsageError
 from mnemic.kernels.binary import Resources, resources
 from mnemic.kernels.limits import Target
+from mnemic.kernels.patterns import transposed_accumulators
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel: its name, constants and options, what it takes, seconds to compile."""
+    """A compiled kernel: its name, constants and options, what it takes, seconds to compile.
+
+    ``transposed`` counts products that versions of Triton get wrong on Hopper (``patterns``).
+    """
 
     name: str
     constants: Mapping[str, Any]
@@ -34,6 +38,7 @@ class Kernel:
     target: Target
     resources: Resources
     seconds: float
+    transposed: int = 0
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -46,6 +51,8 @@ class Kernel:
             told.append(f"spills {found.spill} bytes")
         if found.registers * self.num_warps * 32 > limits.file:
             told.append(f"registers {found.registers * self.num_warps * 32} of {limits.file}")
+        if self.transposed and limits.arch == 90:
+            told.append(f"{self.transposed} products of a transposed accumulator")
         return tuple(told)
 
     @property
@@ -172,7 +179,7 @@ def _kernel(function: Any, compiled: Any, target: Target, seconds: float) -> Ker
     metadata = compiled.metadata
     return Kernel(
         function.fn.__name__, constants, int(metadata.num_warps), int(metadata.num_stages),
-        target, resources(compiled), seconds,
+        target, resources(compiled), seconds, transposed_accumulators(compiled.asm["ttir"]),
     )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mnemic.kernels.jobs import Job
+from mnemic.kernels.jobs import TOKENS, Job
+from mnemic.kernels.limits import target
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,16 +65,16 @@ def rows(job: Job, found: Mapping[str, Any]) -> Iterator[Row]:
             yield Row(job.spec, job.family, job.width, name, None, step["error"])
 
 
-def markdown(rows: Iterable[Row], target: str, versions: Mapping[str, str]) -> str:
+def markdown(rows: Iterable[Row], name: str, versions: Mapping[str, str]) -> str:
     """The table as the repository keeps it: nothing in it depends on when or where it was made."""
-    named = ", ".join(f"{name} {text}" for name, text in versions.items())
+    named = ", ".join(f"{package} {text}" for package, text in versions.items())
     head = [
-        f"# Kernels compiled for {target}",
+        f"# Kernels compiled for {name}",
         "",
         f"bfloat16, default configuration, no device: registers, spills and instructions as the "
         f"assembler of {named} leaves them. Spill and shared are bytes, local counts loads and "
         f"stores of the stack, blocks is how many a multiprocessor holds. Written by "
-        f"`mnemic kernels --target {target} -o benchmarks/kernels/{target}.md`.",
+        f"`mnemic kernels --target {name} -o benchmarks/kernels/{name}.md`.",
         "",
     ]
     ruled = ["---:" if name in RIGHT else "---" for name in HEADINGS]
@@ -81,18 +82,54 @@ def markdown(rows: Iterable[Row], target: str, versions: Mapping[str, str]) -> s
     return "\n".join([*head, line(HEADINGS), line(ruled), *body, ""])
 
 
+# -- counts ------------------------------------------------------------------------------------
+
+COUNTED = ("spec", "class", "d", "pass", "bytes", "floor", "times", "products", "bound ns", "told")
+"""A token and head; ``bound`` is the least time that the target's memory and tensor cores allow."""
+
+
+def counts(job: Job, found: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The cells of one job's counts."""
+    limits = target(job.target)
+    lead = (job.spec, job.family, str(job.width))
+    if found["missing"] is not None:
+        yield (*lead, *("",) * (len(COUNTED) - len(lead) - 1), found["missing"])
+    for name, step in found["passes"].items():
+        moved, floor, products = step["moved"], step["floor"], step["products"]
+        bound = max(moved / limits.bandwidth, products / limits.dense) * 1e9
+        times = f"{moved / floor:.2f}" if floor else ""
+        yield (*lead, name, f"{moved:.0f}", f"{floor:.0f}", times, f"{products:.0f}",
+               f"{bound:.2f}", step["error"] or "")  # fmt: skip
+
+
+def counts_markdown(cells: Iterable[Iterable[str]], name: str) -> str:
+    """The counts as the repository keeps them."""
+    head = [
+        "# What kernels ask for",
+        "",
+        f"Bytes and operations of matrix products, a token and head, in 16 bits, as counted in "
+        f"Triton's interpreter at T = {TOKENS}; the floor is every argument, output, state and "
+        f"gradient once, and the bound is what the peaks of {name} ({target(name).device}) allow "
+        f"at least. Written by `mnemic kernels --count --target {name} -o FILE.md`.",
+        "",
+    ]
+    ruled = ["---" if n in ("spec", "class", "pass", "told") else "---:" for n in COUNTED]
+    return "\n".join([*head, line(COUNTED), line(ruled), *map(line, cells), ""])
+
+
 def line(cells: Iterable[str]) -> str:
     """One line of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def terminal(rows: Iterable[Row]) -> "Table":
-    """The same for a terminal."""
+def terminal(headings: Iterable[str], cells: Iterable[Iterable[str]]) -> "Table":
+    """Either table for a terminal."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for name in HEADINGS:
-        table.add_column(name, justify="right" if name in RIGHT else "left")
-    for row in rows:
-        table.add_row(*row.cells)
+    words = {"spec", "class", "pass", "kernel", "sizes", "tensor", "told"}
+    for name in headings:
+        table.add_column(name, justify="left" if name in words else "right")
+    for row in cells:
+        table.add_row(*row)
     return table

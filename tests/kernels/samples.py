@@ -49,6 +49,19 @@ def linear_kernel(q, k, v, o, T, C: tl.constexpr, K: tl.constexpr, V: tl.constex
         S += tl.dot(tl.trans(K_c), V_c, input_precision="tf32")
 
 
+@triton.jit
+def turned_kernel(x, y, TURNED: tl.constexpr):
+    """y = (x x)ᵀ x, or x (x x)ᵀ: an accumulator transposed on the left, or on the right."""
+    at = tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)
+    X = tl.load(x + at)
+    square = tl.trans(tl.dot(X, X, input_precision="ieee").to(X.dtype))
+    if TURNED:
+        found = tl.dot(square, X, input_precision="ieee")
+    else:
+        found = tl.dot(X, square, input_precision="ieee")
+    tl.store(y + at, found)
+
+
 def scaled(x: Tensor, y: Tensor) -> Tensor:
     """y = 3 x in y."""
     scaled_kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), 3.0, 64)

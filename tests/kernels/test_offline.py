@@ -44,6 +44,34 @@ def there_and_back() -> dict:
     return found
 
 
+def turned(on_the_left: bool) -> list:
+    import samples
+
+    with compiling(target("sm_90")) as log:
+        x = torch.randn(64, 64, dtype=torch.bfloat16)
+        samples.turned_kernel[(1,)](x, torch.empty(64, 64), on_the_left)
+    (kernel,) = log.kernels
+    return [kernel.transposed, [t for t in kernel.troubles if "transposed" in t]]
+
+
+def traced() -> dict:
+    import samples
+
+    from mnemic.kernels.tracing import tracing
+
+    q, k, v = (torch.randn(2, 130, 32) for _ in "qkv")
+    with tracing() as found:
+        samples.linear(q, k, v, torch.empty_like(v))
+    return {"loaded": found.loaded, "stored": found.stored, "products": found.products}
+
+
+def untraced() -> None:
+    from mnemic.kernels.tracing import tracing
+
+    with tracing():
+        pass
+
+
 def interpreted() -> None:
     with compiling(target("sm_90")):
         pass
@@ -96,6 +124,25 @@ def test_shared_memory_that_no_block_can_have(compiler) -> None:
     assert told == ("shared memory 200000 of 166912 bytes",)
     wide = replace(kernel, num_warps=32).troubles
     assert wide == ("registers 131072 of 65536",)
+
+
+def test_an_accumulator_transposed_on_the_left(compiler) -> None:
+    assert compiler(turned, on_the_left=True) == [1, ["1 products of a transposed accumulator"]]
+    assert compiler(turned, on_the_left=False) == [0, []]
+
+
+def test_what_kernels_ask_for(interpreter) -> None:
+    """Three chunks of 64 rows for each of two memories; rows beyond the end are not asked for."""
+    found = interpreter(traced)
+    assert found["loaded"] == 3 * 2 * 130 * 32 * 4
+    assert found["stored"] == 2 * 130 * 32 * 4
+    scores, states = 64 * 64 * 32, 64 * 32 * 32
+    assert found["products"] == 2 * 3 * 2 * (2 * scores + 2 * states)
+
+
+def test_nothing_to_trace_where_triton_compiles(compiler) -> None:
+    with pytest.raises(CheckFailed, match="counted where Triton interprets"):
+        compiler(untraced)
 
 
 def test_nothing_to_compile_where_triton_interprets(interpreter) -> None:
