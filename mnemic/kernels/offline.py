@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from mnemic.codegen.support.versions import OFFLINE, interpreting
 from mnemic.errors import UsageError
 from mnemic.kernels.binary import Resources, resources
 from mnemic.kernels.limits import Target
@@ -131,7 +132,7 @@ def compiling(target: Target) -> Iterator[Log]:
     from triton.runtime import driver
     from triton.runtime.jit import JITFunction
 
-    if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
+    if interpreting():
         raise UsageError("kernels: Triton interprets here (TRITON_INTERPRET); compile elsewhere")
     log, plain = Log(target), JITFunction.run
     before = getattr(driver, "_active", None)
@@ -149,9 +150,11 @@ def compiling(target: Target) -> Iterator[Log]:
 
     driver.set_active(Driver(target))
     JITFunction.run = run
+    os.environ[OFFLINE] = target.name
     try:
         yield log
     finally:
+        del os.environ[OFFLINE]
         JITFunction.run = plain
         driver._active = before
 

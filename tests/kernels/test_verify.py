@@ -141,16 +141,19 @@ def test_what_generated_kernels_avoid_keeps_nobody_away(monkeypatch: pytest.Monk
 
 
 def test_why_the_fused_form_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions.unusable.cache_clear()
-    told = "its kernels run on a GPU, and the arguments are on cpu"
-    assert versions.unusable(CPU) == told
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    versions.unusable.cache_clear()
-    assert versions.unusable(CPU) is None
-    monkeypatch.setattr(versions, "installed", lambda: None)
-    versions.unusable.cache_clear()
-    assert versions.unusable(CPU) == "Triton is not installed"
-    versions.unusable.cache_clear()
+    def told() -> str | None:
+        versions._unusable.cache_clear()
+        return versions.unusable(CPU)
+
+    assert told() == "its kernels run on a GPU, and the arguments are on cpu"
+    for name in ("TRITON_INTERPRET", versions.OFFLINE):
+        with monkeypatch.context() as other:
+            other.setenv(name, "1")
+            assert told() is None
+    with monkeypatch.context() as other:
+        other.setattr(versions, "installed", lambda: None)
+        assert told() == "Triton is not installed"
+    versions._unusable.cache_clear()
 
 
 def test_an_announcement_is_made_once() -> None:

@@ -90,14 +90,27 @@ def installed() -> str | None:
     return None
 
 
-@cache
+OFFLINE = "MNEMIC_OFFLINE"
+"""Set while launches are compilations for a device that is not there."""
+
+
+def elsewhere() -> bool:
+    """Whether kernels launched with tensors on the CPU are interpreted, or compiled offline."""
+    return interpreting() or bool(os.environ.get(OFFLINE))
+
+
 def unusable(device: torch.device) -> str | None:
     """Why the fused form does not run on a device, or None."""
+    if elsewhere():
+        return None
+    return _unusable(device)
+
+
+@cache
+def _unusable(device: torch.device) -> str | None:
     triton = installed()
     if triton is None:
         return "Triton is not installed"
-    if interpreting():
-        return None
     if device.type != "cuda":
         return f"its kernels run on a GPU, and the arguments are on {device.type}"
     return distrusted(triton, torch.cuda.get_device_capability(device))
