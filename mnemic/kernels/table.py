@@ -133,3 +133,21 @@ def terminal(headings: Iterable[str], cells: Iterable[Iterable[str]]) -> "Table"
     for row in cells:
         table.add_row(*row)
     return table
+
+
+# -- the table in the repository ---------------------------------------------------------------
+
+
+def parsed(text: str) -> dict[tuple[str, str], list[str]]:
+    """The lines of a written table by spec and d."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in text.splitlines():
+        cells = [cell.strip() for cell in row.strip("|").split(" | ")]
+        if row.startswith("| ") and cells[0] not in (HEADINGS[0], "---"):
+            found.setdefault((cells[0], cells[2]), []).append(row)
+    return found
+
+
+def made_with(text: str, versions: Mapping[str, str]) -> bool:
+    """Whether a written table is of these versions: others give other registers."""
+    return all(f"{package} {version} " in text for package, version in versions.items())
