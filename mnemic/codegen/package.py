@@ -16,6 +16,9 @@ from mnemic.errors import EnvironmentFailed, UsageError
 MARKER = "mnemic.json"
 """The file that tells a folder of ours."""
 
+RECORD = "verified.json"
+"""What ``mnemic verify`` writes into a folder; the support package reads it."""
+
 SUPPORT = Path(__file__).parent / "support"
 
 
@@ -70,7 +73,7 @@ def _refuse_foreign(folder: Path) -> None:
     present = {p for p in present if "__pycache__" not in p}
     if not present:
         return
-    ours = {MARKER}
+    ours = {MARKER, RECORD}
     if marker.is_file():
         ours |= set(json.loads(marker.read_text(encoding="utf-8"))["files"])
     foreign = sorted(present - ours) if marker.is_file() else sorted(present)
