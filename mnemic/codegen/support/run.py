@@ -377,7 +377,7 @@ class Run:
         return out[:, self.steps - 1 :: self.steps], states
 
     def _fused(self, states: States) -> tuple[Tensor, States]:
-        from . import fused  # its kernels need Triton
+        from . import fused, streamed  # their kernels need Triton
 
         assert self.call.operator.kernels is not None
         kernels = self.call.operator.kernels()
@@ -389,7 +389,8 @@ class Run:
         first = size - self.position % size if self.signature.anchor > 1 else size
         rows = self.tokens * self.steps
         span = fused.Span(rows, 0, rows, self.position, first * self.steps, size * self.steps)
-        y, states = fused.run(kernel, self.rows, states, span)
+        run = streamed.run if isinstance(kernel, streamed.Streamed) else fused.run
+        y, states = run(kernel, self.rows, states, span)
         return y[:, self.steps - 1 :: self.steps], states
 
     def _with_windows(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import NoAdjoint, adjoint
 from mnemic.codegen.plan import Plan
+from mnemic.codegen.streamed import source as pairs
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import backward
 from mnemic.codegen.tiled.cut import Cut, cut
@@ -29,6 +30,7 @@ import triton.language as tl
 
 from .support import ops, tiles
 from .support.fused import Held, Kernel, Row
+from .support.streamed import Kept, Streamed
 from .support.ops import TINY, norm
 '''
 
@@ -71,6 +73,8 @@ class _Source:
         Raises ``NoTiles`` where it has none.
         """
         chunked = name == "chunk"
+        if pairs.keeps(form.plan):
+            return self.over_pairs(form.plain, name)
         table = CHUNK if chunked else TOKEN
         found = cut(form.plan, table)
         lay = layout(found.plan, self.logarithms, chunked=chunked, output=found.plan.output)
@@ -85,6 +89,15 @@ class _Source:
             self.missing[f"{name} gradient"] = str(reason)
         parts += [before_of(found, lay, name), kernel_of(found, lay, name, self.steps, gradients)]
         return "\n\n".join(parts)
+
+    def over_pairs(self, plan: Plan, name: str) -> str:
+        """The kernels of a form whose states grow."""
+        if name == "token":
+            raise NoTiles("a token of kept pairs goes through the chunk's kernel")
+        found = pairs.source(plan, self.logarithms, self.steps, self.numbers)
+        if found.missing:
+            self.missing[f"{name} gradient"] = found.missing
+        return found.text
 
     def gradient(self, plan: Plan, lay: Layout, name: str) -> tuple[str, tuple[str, ...]]:
         """The kernel of a form's gradient, and the arguments that have one."""

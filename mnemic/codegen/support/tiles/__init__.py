@@ -51,6 +51,17 @@ from .matrices import outer as outer
 from .matrices import scaled_to_norms as scaled_to_norms
 from .matrices import simplex as simplex
 from .matrices import sustained as sustained
+from .pairs import LOWEST as LOWEST
+from .pairs import elapsed as elapsed
+from .pairs import exp_over as exp_over
+from .pairs import exp_over_left as exp_over_left
+from .pairs import higher as higher
+from .pairs import key_size as key_size
+from .pairs import over_total as over_total
+from .pairs import recent_of as recent_of
+from .pairs import settled as settled
+from .pairs import tops_of as tops_of
+from .pairs import weighed as weighed
 from .products import dot as dot
 from .products import exact as exact
 from .rows import block_of as block_of
