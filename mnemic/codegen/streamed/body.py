@@ -110,8 +110,7 @@ class Body:
             yield from self._begun(quantity)
         if rewrites:
             yield f"{self.pad}tl.debug_barrier()"
-        start = "0" if rewrites else self.first_block
-        yield f"{self.pad}for j in range({start}, tl.cdiv(behind, BN)):"
+        yield f"{self.pad}for j in range({self.first_block}, tl.cdiv(behind, BN)):"
         yield f"{self.pad}    at_N = j * BN + n"
         yield f"{self.pad}    in_N = at_N < behind"
         block = _Block(self, streamed, sums, running)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.plan import Call
 from mnemic.codegen.streamed.body import Body
-from mnemic.codegen.streamed.functions import GROWS
 from mnemic.codegen.streamed.layout import Growth, Streams
 from mnemic.codegen.streamed.lines import append, load_block, store_block
 from mnemic.codegen.streamed.passes import Passes
@@ -33,6 +32,13 @@ class Shape:
     name: str
     doc: str
     alone: bool
+    span: int = 0
+    """Pairs further back are seen by no row; 0 where all are."""
+
+    @property
+    def first_block(self) -> str:
+        """The first block of pairs that any row sees."""
+        return f"tl.maximum(behind - {self.span - 1}, 0) // BN" if self.span else "0"
 
     @property
     def indent(self) -> int:
@@ -60,7 +66,7 @@ def forward(found: Streams, numbers: dict[str, str], shape: Shape, known: frozen
         ends.setdefault(name, [])
     rewrites = {h.name: found.growth[h.name].kept for h in made
                 if found.growth[h.name].kept != h.name}  # fmt: skip
-    body = Body(found, Passes(found), numbers, _first_block(found), shape.indent)
+    body = Body(found, Passes(found), numbers, shape.first_block, shape.indent)
     body.passes.check()
     behind = _closings(found, body)
     lines += body.lines(ends.items(), rewrites)
@@ -91,7 +97,7 @@ def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shap
         ends.setdefault(gradient, []).append(text)
     rewrites = {h.name: plan.following[h.name] for h in found.kept
                 if not _stays(found, plan.following[h.name])}  # fmt: skip
-    body = Body(found, Passes(found), numbers, _first_block(found), shape.indent)
+    body = Body(found, Passes(found), numbers, shape.first_block, shape.indent)
     body.passes.check()
     lines += body.lines(ends.items(), rewrites)
     lines.append(f"{' ' * shape.indent}tl.debug_barrier()")
@@ -151,14 +157,13 @@ def _put(found: Streams, held: Held, growth: Growth, ends: dict[str, list[str]])
         ends.setdefault(found.plan.output, []).append(text)
 
 
-def _first_block(found: Streams) -> str:
-    """The first block of pairs that any row sees."""
+def span_of(found: Streams) -> int:
+    """The tokens of a window that all states of a form are kept for; 0 without one."""
     spans = set()
-    for name in (h.name for h in (*found.kept, *found.read)):
-        op = found.plan[found.plan.following.get(name, name)].op
+    for held in found.kept:
+        op = found.plan[found.plan.following.get(held.name, held.name)].op
         spans.add(dict(op.options).get("span", 0) if isinstance(op, Call) else 0)
-    span = spans.pop() if len(spans) == 1 else 0
-    return f"tl.maximum(behind - {span - 1}, 0) // BN" if span else "0"
+    return spans.pop() if len(spans) == 1 else 0
 
 
 def _stays(found: Streams, name: str) -> bool:
@@ -198,8 +203,3 @@ def _copied(found: Streams, held: Held, other: Held, pad: str) -> list[str]:
         f"{pad}    copied = {load}",
         f"{pad}    {store}",
     ]
-
-
-def grows(plan_following: dict[str, str], found: Streams) -> bool:
-    """Whether every state only grows: what stood before a chunk is still there at the end."""
-    return all(g.kept == s for s, g in found.growth.items()) and bool(GROWS)

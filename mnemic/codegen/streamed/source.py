@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import NoAdjoint, adjoint
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
-from mnemic.codegen.streamed.kernel import Shape, backward, forward, sizes_of
+from mnemic.codegen.streamed.kernel import Shape, backward, forward, sizes_of, span_of
 from mnemic.codegen.streamed.layout import Streams, streams, without
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.functions import ROW_LOCAL
@@ -116,9 +116,11 @@ def source(
 
     Raises ``NoTiles`` where it has none.
     """
+    if any(isinstance(q.op, Call) and q.op.function == "attention" for q in plan.ordered()):
+        raise NoTiles("scaled_dot_product_attention of PyTorch is its kernel")
     cut = apart(plan)
     found = streams(cut.plan, logarithms, output=cut.plan.output)
-    shape = Shape("chunk_forward", FORM, cut.alone)
+    shape = Shape("chunk_forward", FORM, cut.alone, span_of(found))
     known = frozenset(cut.known) if cut.alone else frozenset(cut.known) & _plain(found)
     parts = [forward(found, numbers, shape, known)]
     missing, gradients = "", None
@@ -150,7 +152,8 @@ def _gradient(
     rows = {row.name for row in found.lay.rows}
     gradients = {n: g for n, g in back.gradients.items() if n in rows}
     back = replace(back, gradients=gradients)
-    text = backward(under, back, numbers, Shape("chunk_backward", GRADIENT, alone=False))
+    shape = Shape("chunk_backward", GRADIENT, alone=False, span=span_of(found))
+    text = backward(under, back, numbers, shape)
     return text, tuple(gradients)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from . import kept, layout, levels
+from . import kept, layout, levels, versions
 from .arguments import fail
 from .signature import Signature, State
 from .sizes import eval_size
@@ -385,6 +385,13 @@ class Run:
         kernel = kernels.TOKEN if short or kernels.CHUNK is None else kernels.CHUNK
         if kernel is None:
             kernel = kernels.CHUNK
+        if kernel.backward is None and self._tracked(states):
+            versions.announce(
+                f"{self.signature.name}: its kernel has no gradient, so PyTorch's chunk form runs "
+                "where one is asked for"
+            )
+            run = self._chunks if self.call.operator.chunk is not None else self._recurrent
+            return run(states)
         size = fused.chunk_of(self.signature.anchor, self.call.chunk_size, self.steps)
         first = size - self.position % size if self.signature.anchor > 1 else size
         rows = self.tokens * self.steps
@@ -392,6 +399,11 @@ class Run:
         run = streamed.run if isinstance(kernel, streamed.Streamed) else fused.run
         y, states = run(kernel, self.rows, states, span)
         return y[:, self.steps - 1 :: self.steps], states
+
+    def _tracked(self, states: States) -> bool:
+        """Whether a gradient may be asked for."""
+        given = (*self.rows.values(), *states.values())
+        return torch.is_grad_enabled() and any(x.requires_grad for x in given)
 
     def _with_windows(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         width = self.signature.window

@@ -93,7 +93,8 @@ class _Source:
     def over_pairs(self, plan: Plan, name: str) -> str:
         """The kernels of a form whose states grow."""
         if name == "token":
-            raise NoTiles("a token of kept pairs goes through the chunk's kernel")
+            through = "a token of kept pairs goes through the chunk's kernel"
+            raise NoTiles(self.missing.get("chunk", through))
         found = pairs.source(plan, self.logarithms, self.steps, self.numbers)
         if found.missing:
             self.missing[f"{name} gradient"] = found.missing
