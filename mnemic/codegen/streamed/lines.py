@@ -32,7 +32,7 @@ def cited(numbers: dict[str, str], equation: str) -> str:
 
 
 def _call(found: Streams, quantity: Quantity, op: Call) -> str | None:
-    """The functions of kept pairs; ``None`` for any other."""
+    """The functions of kept pairs, zero beyond those that are there; ``None`` for any other."""
     names = [found.say(a) for a in op.arguments]
     streamed = found.streams(quantity.name)
     options = dict(op.options)
@@ -50,9 +50,11 @@ def _call(found: Streams, quantity: Quantity, op: Call) -> str | None:
         case "recent_of":
             return f"tiles.recent_of({names[0]}, {options['span']})"
         case "recent_past":
-            return f"tl.where(t[:, None] + behind - at_N[None, :] < {options['span']}, 1.0, 0.0)"
+            seen = f"t[:, None] + behind - at_N[None, :] < {options['span']}"
+            return f"tl.where(in_N[None, :] & ({seen}), 1.0, 0.0)"
         case "elapsed":
-            return f"tiles.elapsed({names[0]}, {names[1]}, REAL)"
+            text = f"tiles.elapsed({names[0]}, {names[1]}, REAL)"
+            return f"tl.where(in_N[None, :], {text}, 0.0)" if streamed else text
         case "rows_behind":
             return own_rows(found, op.arguments[0])
         case _:
