@@ -134,7 +134,7 @@ def test_an_adjoint_is_a_plan_of_the_states_before(name: str, form: str) -> None
         primal = {q.op.function for q in plan.ordered() if isinstance(q.op, Call)}
         assert pulled <= primal & set(WHOLE)  # PyTorch's own gradients, of nothing else
         if rule.structure.algebra in TILED and not rule.levels:
-            assert pulled <= {"features", "on_simplex"}
+            assert pulled <= {"features"}
 
 
 def test_every_function_without_a_tile_is_there() -> None:
