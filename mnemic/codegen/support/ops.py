@@ -7,6 +7,8 @@ from .conjugate import cholesky_rows as cholesky_rows
 from .conjugate import conjugated as conjugated
 from .conjugate import ridge_solved as ridge_solved
 from .features import features as features
+from .implicit import new_error as new_error
+from .implicit import steep as steep
 from .interpolation import *  # noqa: F403
 from .kept import append as append
 from .kept import append_rows as append_rows
