@@ -233,7 +233,7 @@ def newton_schulz_vjp(d: Tensor, matrix: Tensor, *, steps: int) -> Tensor:
         d_gram = b * d_mixed + c * (d_mixed @ gram + gram @ d_mixed)
         d = a * d + (b * gram + c * gram @ gram) @ d + (d_gram + d_gram.mT) @ x
     inner = (d * first).sum((-2, -1), keepdim=True)
-    d = d / (size + 1e-7) - first * inner / (size * (size + 1e-7) ** 2)
+    d = d / (size + 1e-7) - (first / size) * inner / (size + 1e-7) ** 2
     return d.mT if tall else d
 
 
