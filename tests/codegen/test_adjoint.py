@@ -83,6 +83,12 @@ def test_a_root_of_a_loss_of_ones_own() -> None:
     conforms_or_is_refused({"bias": {"expr": "(e**2+0.01)**0.5"}, **SETTINGS["momentum"]})
 
 
+@pytest.mark.parametrize("loss", ["log(cosh(e))", "abs(e)", "softplus(y)-v*y"])
+def test_implicit_steps_of_losses_of_ones_own(loss: str) -> None:
+    optimizer = {"method": "implicit", "rate": "token"}
+    conforms_or_is_refused({"bias": {"expr": loss}, "optimizer": optimizer})
+
+
 @pytest.mark.parametrize("text", ["x*sigmoid(x)", "exp(x)", "relu(x)**2"])
 def test_features_of_ones_own(text: str) -> None:
     conforms_or_is_refused({"bias": "l2", "features": {"expr": text}, **SETTINGS["by channel"]})
