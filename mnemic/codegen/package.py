@@ -25,8 +25,8 @@ SUPPORT = Path(__file__).parent / "support"
 def support_files() -> dict[str, str]:
     """The support package that is copied beside generated code."""
     return {
-        f"support/{path.name}": path.read_text(encoding="utf-8")
-        for path in sorted(SUPPORT.glob("*.py"))
+        f"support/{path.relative_to(SUPPORT).as_posix()}": path.read_text(encoding="utf-8")
+        for path in sorted(SUPPORT.rglob("*.py"))
     }
 
 
