@@ -34,6 +34,9 @@ class UnknownFunction(Exception):
 class TilePrinter(TorchPrinter):
     """Prints an expression on tiles; symbols print as ``names`` has them."""
 
+    def _print_Symbol(self, expr: Any) -> str:
+        return "tiles.TINY" if expr.name == "TINY" else super()._print_Symbol(expr)
+
     def _print_Function(self, expr: Any) -> str:
         name = type(expr).__name__
         if name not in FUNCTIONS:
