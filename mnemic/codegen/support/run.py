@@ -392,12 +392,9 @@ class Run:
             )
             run = self._chunks if self.call.operator.chunk is not None else self._recurrent
             return run(states)
-        size = fused.chunk_of(self.signature.anchor, self.call.chunk_size, self.steps)
-        first = size - self.position % size if self.signature.anchor > 1 else size
-        rows = self.tokens * self.steps
-        span = fused.Span(rows, 0, rows, self.position, first * self.steps, size * self.steps)
-        run = streamed.run if isinstance(kernel, streamed.Streamed) else fused.run
-        y, states = run(kernel, self.rows, states, span)
+        place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
+        run_kernel = streamed.run if isinstance(kernel, streamed.Streamed) else fused.run
+        y, states = run_kernel(kernel, self.rows, states, place)
         return y[:, self.steps - 1 :: self.steps], states
 
     def _tracked(self, states: States) -> bool:

@@ -7,12 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .fused import PRECISIONS, Held, Row, Span, parameters, power_of_two
+from .fused import PRECISIONS, Held, Place, Row, Span, parameters, power_of_two
 
 States = dict[str, Tensor]
 
-BLOCK = 64
-"""Pairs of a block."""
+
+@dataclass(frozen=True)
+class Cut:
+    """Rows a chunk, pairs a block, warps of a program."""
+
+    rows: int
+    block: int
+    warps: int
+
+
+CUTS = (Cut(64, 64, 4), Cut(64, 64, 8), Cut(64, 32, 8), Cut(32, 32, 8), Cut(16, 32, 8), Cut(16, 16, 8))
+"""The best first."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,7 @@ class Streamed:
 
 
 def run(
-    kernel: Streamed, rows: Mapping[str, Tensor], states: States, span: Span
+    kernel: Streamed, rows: Mapping[str, Tensor], states: States, place: Place
 ) -> tuple[Tensor, States]:
     """One batch through a kernel: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
     given = {name: rows[name] for name in kernel.taken}
@@ -62,9 +72,9 @@ def run(
     names = [state.name for state in (*kernel.kept, *kernel.states)]
     tensors = [given[row.name] for row in kernel.rows] + [states[name] for name in names]
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        out, *end = _Differentiable.apply(kernel, span, *tensors)
+        out, *end = _Differentiable.apply(kernel, place, *tensors)
     else:
-        out, end, _ = Launch(kernel, span).forward(tensors)
+        out, end, _ = Launch.of(kernel, tensors, place, gradient=False).forward(tensors)
     found = dict(zip(names, end, strict=True))
     for kept in kernel.kept:
         if kept.wide:
@@ -77,10 +87,10 @@ class _Differentiable(torch.autograd.Function):
     """A kernel with its gradient, which reads the pairs as they lie at the end."""
 
     @staticmethod
-    def forward(ctx: Any, kernel: Streamed, span: Span, *tensors: Tensor) -> Any:
-        launch = Launch(kernel, span)
+    def forward(ctx: Any, kernel: Streamed, place: Place, *tensors: Tensor) -> Any:
+        launch = Launch.of(kernel, list(tensors), place, gradient=False)
         out, end, pairs = launch.forward(list(tensors))
-        ctx.kernel, ctx.span = kernel, span
+        ctx.launch = Launch.of(kernel, list(tensors), place, gradient=True)
         ctx.types = [x.dtype for x in tensors]
         rows = [x.contiguous() for x in tensors[: len(kernel.rows)]]
         ctx.save_for_backward(*rows, *pairs)
@@ -89,10 +99,9 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        kernel: Streamed = ctx.kernel
+        launch: Launch = ctx.launch
+        kernel, saved = launch.kernel, list(ctx.saved_tensors)
         count = len(kernel.rows)
-        saved = list(ctx.saved_tensors)
-        launch = Launch(kernel, ctx.span)
         d_rows, d_pairs = launch.backward(saved[:count], saved[count:], grads[0], list(grads[1:]))
         given = [d_rows.get(row.name) for row in kernel.rows] + d_pairs
         typed = [None if x is None else x.to(t) for x, t in zip(given, ctx.types, strict=True)]
@@ -105,6 +114,18 @@ class Launch:
 
     kernel: Streamed
     span: Span
+    cut: Cut
+    sizes: dict[str, int]
+
+    @classmethod
+    def of(
+        cls, kernel: Streamed, tensors: list[Tensor], place: Place, *, gradient: bool
+    ) -> "Launch":  # fmt: skip
+        """A launch over all rows, cut as the model says."""
+        sizes = sizes_of(kernel, tensors)
+        cut = chosen(kernel, sizes, gradient=gradient)
+        span = place.span(tensors[0].shape[1], cut.rows, kernel.steps)
+        return cls(kernel, span, cut, sizes)
 
     def forward(self, tensors: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The output, the states at the end, and the pairs as kernels read them."""
@@ -121,13 +142,11 @@ class Launch:
             ends.append(end)
         starts = [x.to(real).contiguous() for x in states[len(pairs) :]]
         after = [torch.empty_like(x) for x in starts]
-        sizes = self.sizes(rows, pairs, starts)
         batch, heads = rows[0].shape[0], rows[0].shape[2]
-        out = rows[0].new_empty(batch, span.length, heads, sizes[kernel.value])
+        out = rows[0].new_empty(batch, span.length, heads, self.sizes[kernel.value])
         pointers = [*rows, *pairs, *(x for two in zip(starts, after, strict=True) for x in two)]
         kernel.forward[(batch * heads, span.chunks if kernel.alone else 1)](
-            *pointers, out, *self.numbers(heads, pairs), **self.constants(sizes, rows[0].dtype),
-            **self.options(sizes),
+            *pointers, out, *self.numbers(heads, pairs), **self.constants(rows[0].dtype),
         )  # fmt: skip
         return out, [*ends, *after], pairs
 
@@ -157,11 +176,10 @@ class Launch:
         for row, x in zip(kernel.rows, rows, strict=True):
             if row.name in kernel.gradients:
                 found[row.name] = torch.empty(x.shape, dtype=real, device=x.device)
-        sizes = self.sizes(rows, pairs, [])
         pointers = [*rows, d_out.contiguous(), *pairs, *d_pairs]
         kernel.backward[(batch * heads, 1)](
             *pointers, *(found[n] for n in kernel.gradients), *self.numbers(heads, pairs),
-            **self.constants(sizes, rows[0].dtype), **self.options(sizes),
+            **self.constants(rows[0].dtype),
         )  # fmt: skip
         return found, [x[:, : x.shape[1] - span.length] for x in d_pairs]
 
@@ -175,35 +193,39 @@ class Launch:
             room - span.length, room,
         ]  # fmt: skip
 
-    def sizes(
-        self, rows: list[Tensor], pairs: list[Tensor], states: list[Tensor]
-    ) -> dict[str, int]:
-        """The size of each axis by name."""
-        found: dict[str, int] = {}
-        for row, x in zip(self.kernel.rows, rows, strict=True):
-            found |= dict(zip(row.sizes, x.shape[3:], strict=True))
-        for kept, x in zip(self.kernel.kept, pairs, strict=True):
-            found |= dict(zip(kept.sizes, x.shape[2:], strict=True))
-        for state, x in zip(self.kernel.states, states, strict=False):
-            found |= dict(zip(state.sizes, x.shape[1:], strict=True))
-        return {name: found[name] for name in self.kernel.sizes}
-
-    def constants(self, sizes: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:
-        """Block sizes and types."""
+    def constants(self, dtype: torch.dtype) -> dict[str, Any]:
+        """Block sizes, types, and how a program is spread over the device."""
         import triton.language as tl
 
         found: dict[str, Any] = {}
-        for name, size in sizes.items():
+        for name, size in self.sizes.items():
             found |= {name: size, f"B{name}": max(16, power_of_two(size))}
         found["C"] = max(16, power_of_two(self.span.rows))
-        found |= {"BN": BLOCK, "ROWS": self.span.rows, "STEPS": self.kernel.steps}
+        found |= {"BN": self.cut.block, "ROWS": self.span.rows, "STEPS": self.kernel.steps}
         found["PRECISION"] = PRECISIONS[dtype]
         found["REAL"] = tl.float64 if dtype == torch.float64 else tl.float32
-        return found
+        return found | {"num_warps": self.cut.warps, "num_stages": 1}
 
-    def options(self, sizes: dict[str, int]) -> dict[str, int]:
-        """How a program is spread over the device."""
-        return {"num_warps": 8 if max(sizes.values()) > BLOCK else 4, "num_stages": 1}
+
+def sizes_of(kernel: Streamed, tensors: list[Tensor]) -> dict[str, int]:
+    """The size of each axis by name: of rows, pairs and states, in that order."""
+    found: dict[str, int] = {}
+    count = len(kernel.rows)
+    for row, x in zip(kernel.rows, tensors[:count], strict=True):
+        found |= dict(zip(row.sizes, x.shape[3:], strict=True))
+    for kept, x in zip(kernel.kept, tensors[count:], strict=False):
+        found |= dict(zip(kept.sizes, x.shape[2:], strict=True))
+    for state, x in zip(kernel.states, tensors[count + len(kernel.kept) :], strict=True):
+        found |= dict(zip(state.sizes, x.shape[1:], strict=True))
+    return {name: found[name] for name in kernel.sizes}
+
+
+def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Cut:
+    """The best cut whose tiles fit into registers, or the smallest there is."""
+    import os
+    if os.environ.get("CUT"):
+        return Cut(*map(int, os.environ["CUT"].split(",")))
+    return CUTS[0]
 
 
 def _real(dtype: torch.dtype) -> torch.dtype:
