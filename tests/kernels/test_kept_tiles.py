@@ -22,6 +22,7 @@ TOLERANCE = 1e-11
 PIECES = (("triton", 21), ("triton", 1), ("triton", 18))
 """Chunks of 16 rows: the first piece ends inside one, the next is a token."""
 
+
 def local(name: str, similarity: str, **more: Any) -> dict[str, Any]:
     """A weighted mean under a similarity that nothing names."""
     memory = {"kind": "nonparametric", "similarity": similarity, "degree": 0}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mnemic.codegen.plan import Call, Quantity
-from mnemic.codegen.streamed.functions import LARGEST
+from mnemic.codegen.streamed.functions import LARGEST, SAME
 from mnemic.codegen.streamed.layout import Streams
 from mnemic.codegen.streamed.lines import (
     beside,
@@ -15,6 +15,7 @@ from mnemic.codegen.streamed.lines import (
     store_block,
     value,
 )
+from mnemic.codegen.streamed.order import Step, ordered
 from mnemic.codegen.streamed.passes import Passes
 from mnemic.codegen.tiled.kernel import load_row
 
@@ -32,6 +33,8 @@ class Body:
     """Rows that are loaded, and quantities of rows that are known."""
     summed: set[str] = field(default_factory=set)
     """Sums over pairs that were taken."""
+    alive: tuple[int, int] = (0, 0)
+    """Tiles of rows, and of a block, that live at once, in the pass with most."""
 
     def lines(self, ends: Iterable[tuple[str, list[str]]], rewrites: dict[str, str]
               ) -> Iterator[str]:  # fmt: skip
@@ -78,7 +81,7 @@ class Body:
         if self.passes.sums(quantity):
             yield from self._finished(quantity)
             return
-        for read in self.passes.reads(quantity):
+        for read in self._order(self.passes.reads(quantity)):
             yield from self.until(read)
         yield from line(self.found, quantity, self.numbers, self.indent)
 
@@ -110,16 +113,42 @@ class Body:
             yield from self._begun(quantity)
         if rewrites:
             yield f"{self.pad}tl.debug_barrier()"
-        yield f"{self.pad}for j in range({self.first_block}, tl.cdiv(behind, BN)):"
+        blocks = f"{self.first_block}, tl.cdiv(behind, BN)"
+        loop = f"tl.range({blocks}, disable_licm=True)" if rewrites else f"range({blocks})"
+        yield f"{self.pad}for j in {loop}:"
         yield f"{self.pad}    at_N = j * BN + n"
         yield f"{self.pad}    in_N = at_N < behind"
         block = _Block(self, streamed, sums, running)
         yield from block.lines(rewrites)
+        self._count(streamed, sums, block.most)
         for quantity in sums:
             if _largest(quantity):
                 say = self.found.say(quantity.name)
                 yield f"{self.pad}{say} = tiles.settled({say})"
         self.done |= running
+        self._forget()
+
+    def _forget(self) -> None:
+        """What is cheap to have again does not wait for the next pass: rows are loaded anew."""
+        lay = self.found.lay
+        vectors = {row.name for row in lay.rows if row.sizes}
+        for name in list(self.done):
+            quantity = self.passes.inside.get(name)
+            large = name in vectors or (quantity is not None and len(quantity.axes) > 1)
+            if large and not (quantity and (self.passes.sums(quantity) or _dear(quantity))):
+                self.done.discard(name)
+
+    def _order(self, names: Iterable[str]) -> list[str]:
+        """Long chains first."""
+        return sorted(names, key=lambda n: -self.passes.weight(n))
+
+    def _count(self, streamed: list[Quantity], sums: list[Quantity], most: int) -> None:
+        """How many tiles live through a pass: of the chunk's rows, and of a block."""
+        reads = {n for q in (*streamed, *sums) for n in self.passes.reads(q)}
+        through = {n for n in reads if len(self.found.plan.axes(n)) > 1} | {
+            q.name for q in sums if len(q.axes) > 1}  # fmt: skip
+        rows = sum(not self.found.streams(n) for n in through)
+        self.alive = (max(rows, self.alive[0]), max(most, self.alive[1]))
 
     def _streamed(self, inner: list[str]) -> list[Quantity]:
         return [q for q in self.passes.needed(tuple(inner)) if self.found.streams(q.name)]
@@ -143,6 +172,18 @@ def _largest(quantity: Quantity) -> bool:
     return isinstance(quantity.op, Call) and quantity.op.function in LARGEST
 
 
+DEAR = ("unit_lower_inverse", "residual")
+"""Functions that are not computed twice."""
+
+
+def _same(quantity: Quantity) -> bool:
+    return isinstance(quantity.op, Call) and quantity.op.function in SAME
+
+
+def _dear(quantity: Quantity) -> bool:
+    return isinstance(quantity.op, Call) and quantity.op.function in DEAR
+
+
 @dataclass
 class _Block:
     """One block of pairs in a pass."""
@@ -151,7 +192,8 @@ class _Block:
     streamed: list[Quantity]
     sums: list[Quantity]
     running: set[str]
-    done: set[str] = field(default_factory=set)
+    most: int = 0
+    """Tiles of the block that live at once."""
 
     @property
     def pad(self) -> str:
@@ -162,14 +204,11 @@ class _Block:
         return self.body.found
 
     def lines(self, rewrites: dict[str, str]) -> Iterator[str]:
-        for quantity in self.sums:
-            if _largest(quantity):
-                yield from self._higher(quantity)
-        for quantity in self.sums:
-            if not _largest(quantity):
-                yield from self._added(quantity)
-        for name in rewrites.values():
-            yield from self.until(name)
+        steps = self._steps()
+        ends = frozenset(rewrites.values())
+        found, self.most = ordered(steps, ends)
+        for step in found:
+            yield from step.lines
         if rewrites:
             yield f"{self.pad}tl.debug_barrier()"
         for state, name in rewrites.items():
@@ -177,27 +216,38 @@ class _Block:
             assert held is not None
             yield f"{self.pad}{store_block(held, self.found.say(name))}"
 
-    def until(self, name: str) -> Iterator[str]:
-        """A block of a quantity with an entry a pair."""
-        if name in self.done or not self.found.streams(name):
-            return
-        self.done.add(name)
-        held = self.found.held(name)
-        if held is not None:
-            yield f"{self.pad}{self.found.say(name)} = {load_block(self.found, held)}"
-            return
-        quantity = self.body.passes.inside[name]
-        for read in self.body.passes.reads(quantity):
-            yield from self.until(read)
-        yield from line(self.found, quantity, self.body.numbers, len(self.pad))
+    def _steps(self) -> list[Step]:
+        """Loads, statements and sums of the block."""
+        steps, same = [], {q.name: q.reads()[0] for q in self.streamed if _same(q)}
+        others = [q for q in (*self.streamed, *self.sums) if q.name not in same]
+        for name in dict.fromkeys(n for q in others for n in self._reads(q)):
+            held = self.found.held(same.get(name, name))
+            if held is not None:
+                text = f"{self.pad}{self.found.say(name)} = {load_block(self.found, held)}"
+                steps.append(Step(name, (), (text,), bool(held.sizes)))
+        for quantity in others[: len(others) - len(self.sums)]:
+            made = line(self.found, quantity, self.body.numbers, len(self.pad))
+            large = len(quantity.axes) > 1
+            steps.append(Step(quantity.name, self._reads(quantity), tuple(made), large))
+        for quantity in self.sums:
+            lines = self._higher if _largest(quantity) else self._added
+            steps.append(Step(quantity.name, self._reads(quantity), tuple(lines(quantity)), False))
+        return steps
+
+    def _reads(self, quantity: Quantity) -> tuple[str, ...]:
+        """What must be there before, of the block."""
+        op, passes = quantity.op, self.body.passes
+        own = [n for n in passes.reads(quantity) if self.found.streams(n) or n in self.running]
+        top = passes.top_of(quantity) if passes.sums(quantity) else None
+        if isinstance(op, Call) and op.function == "row_tops":
+            own = [n for n in own if n not in op.arguments[1:3]]
+        return (*own, str(top)) if top in self.running else tuple(own)
 
     def _higher(self, quantity: Quantity) -> Iterator[str]:
         """The largest logit so far; ``_scale`` is what it makes of what was summed before."""
         op, say = quantity.op, self.found.say(quantity.name)
         assert isinstance(op, Call)
         past, left = op.arguments[0], op.arguments[3 if op.function == "row_tops" else 1 :]
-        for read in (past, *left):
-            yield from self.until(read)
         logits = self.body.passes.inside[past]
         text = self.found.say(past)
         if left:
@@ -211,8 +261,6 @@ class _Block:
 
     def _added(self, quantity: Quantity) -> Iterator[str]:
         passes, say = self.body.passes, self.found.say(quantity.name)
-        for read in passes.sums(quantity):
-            yield from self.until(read)
         top = passes.top_of(quantity)
         if top in self.running:
             wide = "[:, None]" if len(quantity.axes) > 1 else ""

@@ -13,12 +13,16 @@ PAIRS = {
     )
 }  # fmt: skip
 
-STREAMED = CHUNK | PAIRS | {
-    "key_size": TileFunction(("tk",), "t", extras=("width:k",)),
-    "recent_of": TileFunction((LIKE,), LIKE, options=("span",)),
-    "recent_past": TileFunction((LIKE, LIKE), LIKE, options=("span",)),
-    "elapsed": ALIKE,
-}
+STREAMED = (
+    CHUNK
+    | PAIRS
+    | {
+        "key_size": TileFunction(("tk",), "t", extras=("width:k",)),
+        "recent_of": TileFunction((LIKE,), LIKE, options=("span",)),
+        "recent_past": TileFunction((LIKE, LIKE), LIKE, options=("span",)),
+        "elapsed": ALIKE,
+    }
+)
 """Functions of a chunk's rows and of kept pairs."""
 
 GROWS = {"append_rows": None, "with_zeros": 0.0, "with_ones": 1.0}

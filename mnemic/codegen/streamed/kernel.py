@@ -20,8 +20,9 @@ behind = before + low
 row = origin + tl.cast(low, tl.int64) * heads
 """
 
-FORWARD = "    for c in range(0, chunks):"
-BACKWARD = "    for i in range(0, chunks):\n        c = chunks - 1 - i"
+# what does not change from chunk to chunk is made anew in each: registers are dearer
+FORWARD = "    for c in tl.range(0, chunks, disable_licm=True):"
+BACKWARD = "    for i in tl.range(0, chunks, disable_licm=True):\n        c = chunks - 1 - i"
 ALONE = "    c = tl.program_id(1)"
 
 
@@ -46,7 +47,17 @@ class Shape:
         return 4 if self.alone else 8
 
 
-def forward(found: Streams, numbers: dict[str, str], shape: Shape, known: frozenset[str]) -> str:
+@dataclass(frozen=True)
+class Written:
+    """A kernel's source, and how many tiles of rows and of a block live in it at once."""
+
+    text: str
+    alive: tuple[int, int]
+
+
+def forward(
+    found: Streams, numbers: dict[str, str], shape: Shape, known: frozenset[str]
+) -> Written:  # fmt: skip
     """The kernel of a chunk form: pairs in memory, ``known`` the states whose pairs are all there
     from the start."""
     lay, plan = found.lay, found.plan
@@ -80,10 +91,10 @@ def forward(found: Streams, numbers: dict[str, str], shape: Shape, known: frozen
     for state in lay.states:
         text = store_state(state, f"end_{state.name}", "memory", found.say(state.name))
         lines.append(f"    {text}")
-    return "\n".join(lines) + "\n"
+    return Written("\n".join(lines) + "\n", body.alive)
 
 
-def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shape) -> str:
+def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shape) -> Written:
     """The kernel of a form's gradient: chunks from the last to the first, d of pairs in memory."""
     lay, plan = found.lay, found.plan
     if lay.states:
@@ -101,7 +112,7 @@ def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shap
     body.passes.check()
     lines += body.lines(ends.items(), rewrites)
     lines.append(f"{' ' * shape.indent}tl.debug_barrier()")
-    return "\n".join(lines) + "\n"
+    return Written("\n".join(lines) + "\n", body.alive)
 
 
 def parameters(found: Streams, extra: list[str]) -> list[str]:

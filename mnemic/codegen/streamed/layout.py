@@ -10,10 +10,11 @@ from mnemic.codegen.tiled.layout import ROWS, Held, Layout, Row
 PAIRS = "N"
 """The size of the axis of kept pairs, of which a tile holds a block."""
 
-RESERVED = frozenset(
-    "memory origin place total length heads position first chunks before room low live row behind "
-    "c i j t n done C ROWS STEPS PRECISION REAL BN tl tiles math N".split()
-)
+RESERVED = frozenset((
+    "memory", "origin", "place", "total", "length", "heads", "position", "first", "chunks",
+    "before", "room", "low", "live", "row", "behind", "c", "i", "j", "t", "n", "at_N", "in_N",
+    "copied", "C", "ROWS", "STEPS", "PRECISION", "REAL", "BN", "tl", "tiles", "math", "ops",
+))  # fmt: skip
 """Names that a kernel has for itself."""
 
 
@@ -111,7 +112,8 @@ def _row(plan: Plan, first: str, name: str, sizes: tuple[str, ...], logs: frozen
 
 def _take(names: dict[Place, str], axes: Axes, like: Streams | None, known: set[str]) -> None:
     """Name sizes as another layout does."""
-    for entry in () if like is None else (*like.lay.rows, *like.kept):
+    entries: tuple[Row | Held, ...] = () if like is None else (*like.lay.rows, *like.kept)
+    for entry in entries:
         for i, size in enumerate(entry.sizes, 1):
             if entry.name in known:
                 names[axes.find((entry.name, i))] = size
@@ -155,6 +157,6 @@ def _wide(tiles: tuple[Quantity, ...]) -> frozenset[str]:
     return frozenset(name for op in calls for name in op.arguments)
 
 
-def without(found: Streams, rows: tuple[Row, ...]) -> Streams:
+def with_rows(found: Streams, rows: tuple[Row, ...]) -> Streams:
     """The same with other rows, in the order of another kernel's."""
     return replace(found, lay=replace(found.lay, rows=rows))

@@ -24,6 +24,7 @@ class Passes:
 
     found: Streams
     levels: dict[str, int] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def inside(self) -> dict[str, Quantity]:
@@ -74,13 +75,20 @@ class Passes:
             return self.core(self.inside[top])
         return max(self.level(read) for read in self.sums(quantity))
 
+    def weight(self, name: str) -> int:
+        """How much must be computed before a quantity: what a chain holds up."""
+        if name not in self.weights:
+            reads = self.reads(self.inside[name]) if name in self.inside else ()
+            self.weights[name] = 1 + sum(self.weight(read) for read in reads)
+        return self.weights[name]
+
     # -- weights relative to a running largest -----------------------------------------------
 
     def top_of(self, quantity: Quantity) -> str | None:
         """The largest logit that a sum of weights can go along with."""
         match quantity.op:
             case Product(left=left, right=right, flip_left=False):
-                others = (right,)
+                others: tuple[str, ...] = (right,)
             case Call(function=function, arguments=(left, *rest)) if function in ONLINE:
                 others = tuple(n for n in rest if self.found.streams(n))
             case _:

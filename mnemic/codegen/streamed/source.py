@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import NoAdjoint, adjoint
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
-from mnemic.codegen.streamed.kernel import Shape, backward, forward, sizes_of, span_of
-from mnemic.codegen.streamed.layout import Streams, streams, without
+from mnemic.codegen.streamed.kernel import Shape, Written, backward, forward, sizes_of, span_of
+from mnemic.codegen.streamed.layout import Streams, streams, with_rows
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.functions import ROW_LOCAL
 from mnemic.codegen.tiled.layout import Row
@@ -122,14 +122,16 @@ def source(
     found = streams(cut.plan, logarithms, output=cut.plan.output)
     shape = Shape("chunk_forward", FORM, cut.alone, span_of(found))
     known = frozenset(cut.known) if cut.alone else frozenset(cut.known) & _plain(found)
-    parts = [forward(found, numbers, shape, known)]
+    written = forward(found, numbers, shape, known)
+    parts, alive = [written.text], [written.alive]
     missing, gradients = "", None
     try:
-        text, gradients = _gradient(cut, found, logarithms, numbers)
-        parts.append(text)
+        written, gradients = _gradient(cut, found, logarithms, numbers)
+        parts.append(written.text)
+        alive.append(written.alive)
     except NoTiles as reason:
         missing = str(reason)
-    parts += [_before(cut, found), _kernel(cut, found, steps, gradients, known)]
+    parts += [_before(cut, found), _kernel(cut, found, steps, gradients, known, alive)]
     return Source("\n\n".join(parts), missing)
 
 
@@ -139,7 +141,7 @@ def _plain(found: Streams) -> frozenset[str]:
 
 def _gradient(
     cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str]
-) -> tuple[str, tuple[str, ...]]:  # fmt: skip
+) -> tuple[Written, tuple[str, ...]]:  # fmt: skip
     if found.lay.states or len(_plain(found)) < len(found.kept):
         raise NoTiles("the gradient of pairs that change while they are kept")
     try:
@@ -148,13 +150,12 @@ def _gradient(
         raise NoTiles(f"no gradient of ops.{reason}") from None
     output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
     under = streams(back.plan, logarithms, output=output, given=back.states, like=found)
-    under = without(under, _ordered(found, under))
+    under = with_rows(under, _ordered(found, under))
     rows = {row.name for row in found.lay.rows}
     gradients = {n: g for n, g in back.gradients.items() if n in rows}
     back = replace(back, gradients=gradients)
     shape = Shape("chunk_backward", GRADIENT, alone=False, span=span_of(found))
-    text = backward(under, back, numbers, shape)
-    return text, tuple(gradients)
+    return backward(under, back, numbers, shape), tuple(gradients)
 
 
 def _ordered(found: Streams, under: Streams) -> tuple[Row, ...]:
@@ -175,7 +176,7 @@ def _before(cut: Apart, found: Streams) -> str:
 
 def _kernel(
     cut: Apart, found: Streams, steps: int, gradients: tuple[str, ...] | None,
-    known: frozenset[str],
+    known: frozenset[str], alive: list[tuple[int, int]],
 ) -> str:  # fmt: skip
     """What the kernels take, as data of the module."""
     lines = ["CHUNK = Streamed(", "    chunk_forward,"]
@@ -194,6 +195,7 @@ def _kernel(
         f"    gradients={gradients or ()!r},",
         f"    value={found.lay.value!r},",
         f"    alone={cut.alone},",
+        f"    alive={tuple(alive)!r},",
         f"    steps={steps},",
         "    before=chunk_before,",
         f"    taken={cut.taken!r},",

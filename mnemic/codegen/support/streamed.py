@@ -1,4 +1,4 @@
-"""Fused forms over kept pairs: what grows lies in the device's memory and goes by block by block."""
+"""Fused forms over kept pairs: what grows lies in the device's memory, and is seen by blocks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,11 @@ class Cut:
     warps: int
 
 
-CUTS = (Cut(64, 64, 4), Cut(64, 64, 8), Cut(64, 32, 8), Cut(32, 32, 8), Cut(16, 32, 8), Cut(16, 16, 8))
+BUDGET = {False: 180, True: 105}
+"""Entries a thread, of a form and of its gradient, which has more beside its passes: offline
+compilation for sm_90 shows no spilled registers up to about here."""
+
+CUTS = (Cut(64, 64, 8), Cut(64, 32, 8), Cut(32, 32, 8), Cut(16, 32, 8), Cut(16, 16, 8))
 """The best first."""
 
 
@@ -58,6 +62,8 @@ class Streamed:
     gradients: tuple[str, ...]
     value: str
     alone: bool
+    alive: tuple[tuple[int, int], ...]
+    """Tiles of rows, and of a block of pairs, that live at once: in the form, in its gradient."""
     steps: int
     before: Callable[..., dict[str, Tensor]]
     taken: tuple[str, ...]
@@ -69,7 +75,7 @@ def run(
     """One batch through a kernel: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
     given = {name: rows[name] for name in kernel.taken}
     given |= kernel.before(**{n: given[n] for n in parameters(kernel.before)})
-    names = [state.name for state in (*kernel.kept, *kernel.states)]
+    names = [kept.name for kept in kernel.kept] + [state.name for state in kernel.states]
     tensors = [given[row.name] for row in kernel.rows] + [states[name] for name in names]
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         out, *end = _Differentiable.apply(kernel, place, *tensors)
@@ -222,10 +228,17 @@ def sizes_of(kernel: Streamed, tensors: list[Tensor]) -> dict[str, int]:
 
 def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Cut:
     """The best cut whose tiles fit into registers, or the smallest there is."""
-    import os
-    if os.environ.get("CUT"):
-        return Cut(*map(int, os.environ["CUT"].split(",")))
-    return CUTS[0]
+    most = BUDGET[gradient]
+    fitting = (cut for cut in CUTS if weight(kernel, sizes, cut, gradient=gradient) <= most)
+    return next(fitting, CUTS[-1])
+
+
+def weight(kernel: Streamed, sizes: dict[str, int], cut: Cut, *, gradient: bool) -> int:
+    """Entries a thread that live at once, by the model."""
+    rows, pairs = kernel.alive[-1 if gradient else 0]
+    wide = max(power_of_two(size) for size in sizes.values())
+    tiles = rows * cut.rows * wide + pairs * cut.block * max(wide, cut.rows) + 4 * cut.rows**2
+    return tiles // (32 * cut.warps)
 
 
 def _real(dtype: torch.dtype) -> torch.dtype:
