@@ -20,13 +20,21 @@ ONE, TWO = sp.symbols("x_ y_", real=True)
 
 
 def elementary(rule: Rule) -> Plan | None:
-    """The chunk of a weighted mean over pairs that stand still; ``None`` for any other fit, and
-    for what is softmax attention to the letter."""
+    """The chunk of a weighted mean over pairs; ``None`` for any other fit, and for what is softmax
+    attention to the letter."""
     fit = rule.fit
-    if fit is None or fit.kind != "mean" or fit.carry is not None:
+    if fit is None or fit.kind != "mean":
         return None
-    linear = fit.similarity.linear
-    if linear is not None and not linear.terms and rule.window == 1 and rule.decay == 1:
+    moves, linear = fit.carry is not None, fit.similarity.linear
+    if moves and (fit.similarity.score.has(sym.kk) or rule.window > 1):
+        return None
+    if (
+        not moves
+        and linear is not None
+        and not linear.terms
+        and rule.window == 1
+        and rule.decay == 1
+    ):
         return None
     b = Builder(rule, ("t",))
     b.declare_vectors()
@@ -45,12 +53,65 @@ class Side:
     left: str | None
 
 
+@dataclass(frozen=True)
+class Steps:
+    """The steps k̃ ← (I − η w wᵀ) k̃ of a chunk's rows, which move the pairs before each.
+
+    With U_si = w_s·k̃_i as the key stands before row s, U = (I + stril(W Wᵀ) diag(η))⁻¹ W Kᵀ: of
+    pairs from before the chunk all rows, of its own the later ones.
+    """
+
+    query: str
+    """q_t with the steps up to row t taken to it instead of to the pairs from before the chunk."""
+    asked: str
+    along: str
+    turned: str
+    rated: str
+
+    @classmethod
+    def of(cls, b: Builder, w: str, query: str, key: str) -> "Steps":
+        """The steps' quantities."""
+        rate = b.row_map("rate", b.rule.rate)
+        names = ("f_", "x_", "y_")
+        f, x, y = (sp.Symbol(name, real=True) for name in names)
+        gram = b.product("w_w", ("t", "s"), w, w, flip_right=True)
+        before = b.call("w_w_before", ("t", "s"), "strictly_lower", gram)
+        system = b.map("system", f * x, {"f_": (rate, ("s",)), "x_": before})
+        inverse = b.call("inverse", ("t", "s"), "unit_lower_inverse", system, equation="keys")
+        rated = b.map("w_rated", f * x, {"f_": rate, "x_": w})
+        asked = b.call("q_w_low", ("t", "s"), "lower",
+                       b.product("q_w", ("t", "s"), query, w, flip_right=True))  # fmt: skip
+        turned = b.product("turned", ("t", "k"), inverse, w)
+        moved = b.product("q_moved", ("t", "k"), asked,
+                          b.map("turned_rated", f * x, {"f_": rate, "x_": turned}))  # fmt: skip
+        carried = b.map("q_carried", x - y, {"x_": query, "y_": moved}, "keys")
+        own = b.call("w_k_later", ("t", "s"), "strictly_lower",
+                     b.product("w_k", ("t", "s"), w, key, flip_right=True))  # fmt: skip
+        along = b.product("along", ("t", "s"), inverse, own, equation="keys")
+        moves = b.map("moves", f * x, {"f_": rate, "x_": along})
+        taken = b.product("taken", ("t", "s"), asked, moves)
+        return cls(carried, taken, along, turned, rated)
+
+    def reached(self, b: Builder, product: str) -> str:
+        """q·k̃ of a chunk's own pairs."""
+        return b.map(f"{product}_moved", ONE - TWO, {"x_": product, "y_": self.asked}, "keys")
+
+    def ended(self, b: Builder, keys: str, own: str) -> tuple[str, str]:
+        """The pairs from before the chunk, and its own, after its last row."""
+        reach = b.product("keys_turned", ("n", "s"), keys, self.turned, flip_right=True)
+        moved = b.product("keys_moved", ("n", "k"), reach, self.rated)
+        old = b.map("keys_left", ONE - TWO, {"x_": keys, "y_": moved}, "keys")
+        moved = b.product("k_moved", ("t", "k"), self.along, self.rated, flip_left=True)
+        return old, b.map("k_left", ONE - TWO, {"x_": own, "y_": moved}, "keys")
+
+
 class _Mean:
     def __init__(self, b: Builder, fit: Fit) -> None:
         self.b, self.fit = b, fit
         self.span = b.rule.window if b.rule.window > 1 else 0
         self.logs = fit.similarity.logit is not None
         self.query = b.featured("q")
+        self.steps: Steps | None = None
         self.past, self.own = self._sides()
 
     def _sides(self) -> tuple[Side, Side]:
@@ -69,9 +130,14 @@ class _Mean:
                                                 ages, **options)  # fmt: skip
         roles = b.roles()
         key, value = roles["write"], roles["value"]
-        for name, kept, new, axis in (("keys", keys, key, "k"), ("values", values, value, "v")):
-            b.plan.following[kept] = b.call(f"{name}_next", ("n", axis), "append_rows", kept, new,
-                                            equation="dual", **options)  # fmt: skip
+        old, new = keys, key
+        if self.fit.carry is not None:
+            self.steps = Steps.of(b, roles["carry"], self.query, key)
+            old, new = self.steps.ended(b, keys, key)
+        pairs = ((keys, old, new, "k"), (values, values, value, "v"))
+        for kept, before, rows, axis in pairs:
+            b.plan.following[kept] = b.call(f"{kept}_next", ("n", axis), "append_rows", before,
+                                            rows, equation="dual", **options)  # fmt: skip
         seen = None
         if self.span:
             seen = b.call("seen", ("t", "n"), "recent_past", self.query, keys, span=self.span)
@@ -91,7 +157,12 @@ class _Mean:
         env: dict[str, Any] = dict(b.coefficients(expr))
         if expr.has(sym.d_k):
             env["d_k"] = b.call("d_k", ("t",), "key_size", self.query)
-        product = b.product(f"kq{name}", axes, self.query, side.keys, flip_right=True)
+        query = self.query
+        if self.steps is not None and side.axis == "n":
+            query = self.steps.query
+        product = b.product(f"kq{name}", axes, query, side.keys, flip_right=True)
+        if self.steps is not None and side.axis == "s":
+            product = self.steps.reached(b, product)
         env["kq"] = (product, axes)
         if expr.has(sym.kk):
             rows = b.plan.axes(side.keys)[:1]

@@ -385,17 +385,23 @@ class Run:
         kernel = kernels.TOKEN if short or kernels.CHUNK is None else kernels.CHUNK
         if kernel is None:
             kernel = kernels.CHUNK
-        if kernel.backward is None and self._tracked(states):
-            versions.announce(
-                f"{self.signature.name}: its kernel has no gradient, so PyTorch's chunk form runs "
-                "where one is asked for"
-            )
-            run = self._chunks if self.call.operator.chunk is not None else self._recurrent
-            return run(states)
+        if isinstance(kernel, streamed.Streamed):
+            tracked = self._tracked(states)
+            reason = streamed.refused(kernel, self.rows, states, gradient=tracked)
+            if reason is not None:
+                return self._instead(states, reason)
         place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
         run_kernel = streamed.run if isinstance(kernel, streamed.Streamed) else fused.run
         y, states = run_kernel(kernel, self.rows, states, place)
         return y[:, self.steps - 1 :: self.steps], states
+
+    def _instead(self, states: States, reason: str) -> tuple[Tensor, States]:
+        """PyTorch's form where there is no kernel for these arguments."""
+        form = "chunk" if self.call.operator.chunk is not None else "recurrent"
+        versions.announce(f"{self.signature.name}: {reason}; PyTorch's {form} form runs instead")
+        short = (torch.float16, torch.bfloat16)
+        self.rows = {n: x.float() if x.dtype in short else x for n, x in self.rows.items()}
+        return self._chunks(states) if form == "chunk" else self._recurrent(states)
 
     def _tracked(self, states: States) -> bool:
         """Whether a gradient may be asked for."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -21,9 +22,12 @@ class Cut:
     warps: int
 
 
-BUDGET = {False: 180, True: 105}
+BUDGET = {False: 180, True: 100}
 """Entries a thread, of a form and of its gradient, which has more beside its passes: offline
 compilation for sm_90 shows no spilled registers up to about here."""
+
+LIMIT = 240
+"""Entries a thread beyond which a kernel is refused: more would lie in memory than on chip."""
 
 CUTS = (Cut(64, 64, 8), Cut(64, 32, 8), Cut(32, 32, 8), Cut(16, 32, 8), Cut(16, 16, 8))
 """The best first."""
@@ -67,6 +71,26 @@ class Streamed:
     steps: int
     before: Callable[..., dict[str, Tensor]]
     taken: tuple[str, ...]
+
+
+def refused(
+    kernel: Streamed, rows: Mapping[str, Tensor], states: States, *, gradient: bool
+) -> str | None:  # fmt: skip
+    """Why a kernel is not for these arguments, or None."""
+    if gradient and kernel.backward is None:
+        return "its kernel has no gradient"
+    sizes: dict[str, int] = {}
+    for row in kernel.rows:
+        if row.name in rows:
+            sizes |= dict(zip(row.sizes, rows[row.name].shape[3:], strict=True))
+    for kept in kernel.kept:
+        sizes |= dict(zip(kept.sizes, states[kept.name].shape[2:], strict=True))
+    for state in kernel.states:
+        sizes |= dict(zip(state.sizes, states[state.name].shape[1:], strict=True))
+    if weight(kernel, sizes, CUTS[-1], gradient=gradient) <= LIMIT:
+        return None
+    shown = " and ".join(str(size) for size in sorted(set(sizes.values())))
+    return f"its kernel does not fit on chip at sizes of {shown}"
 
 
 def run(
@@ -238,6 +262,7 @@ def weight(kernel: Streamed, sizes: dict[str, int], cut: Cut, *, gradient: bool)
     rows, pairs = kernel.alive[-1 if gradient else 0]
     wide = max(power_of_two(size) for size in sizes.values())
     tiles = rows * cut.rows * wide + pairs * cut.block * max(wide, cut.rows) + 4 * cut.rows**2
+    tiles += sum(prod(power_of_two(sizes[name]) for name in state.sizes) for state in kernel.states)
     return tiles // (32 * cut.warps)
 
 
