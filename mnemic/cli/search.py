@@ -131,7 +131,8 @@ def _work(opened: "Search", jobs: int) -> "Done":
     from mnemic.search.study.worker import work_on
 
     with suppress(ValueError):  # not the main thread: no signals there
-        signal.signal(signal.SIGTERM, _stop)
+        for number in (signal.SIGTERM, signal.SIGUSR2):
+            signal.signal(number, _stop)
     return work_on(opened, jobs)
 
 

@@ -20,6 +20,7 @@ from optuna.trial import Trial, TrialState
 from mnemic.errors import InvalidSpec, Issue, UsageError
 from mnemic.models.files import claim
 from mnemic.search.space.asking import every
+from mnemic.search.space.preview import demand_points
 from mnemic.search.space.settings import COSTS
 from mnemic.search.space.space import Space
 from mnemic.search.study.budget import bounds
@@ -133,10 +134,12 @@ def open_search(
     """Open a search, new or begun; the same call goes on with it.
 
     Raises:
+        InvalidSpec: the space contradicts itself: no sampled point is valid.
         UsageError: the folder is not a search's; a study of that name is of another space, or
             none of mnemic's.
         EnvironmentFailed: the storage cannot be used.
     """
+    demand_points(space)
     claim(folder, "search")
     (folder / "logs").mkdir(exist_ok=True)
     beat = beat or Beat()

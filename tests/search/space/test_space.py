@@ -8,7 +8,7 @@ from mnemic.pipeline import derive, read
 from mnemic.search.space.asking import by_answers
 from mnemic.search.space.identity import identity
 from mnemic.search.space.known import answers_of
-from mnemic.search.space.preview import preview
+from mnemic.search.space.preview import demand_points, preview
 from mnemic.search.space.space import load_space
 
 AXES = {
@@ -103,6 +103,18 @@ def test_a_preview_counts_valid_points_and_groups_the_reasons():
     seen, good = found.options["bias"]["dot"]
     assert 0 < good <= seen < 24
     assert sum(found.classes.values()) == found.valid
+
+
+def test_a_space_that_contradicts_itself():
+    rate = {"choose": ["token", "learned"]}
+    losses = {"choose": [{"kind": "huber"}, {"kind": "huber", "over": "norm"}]}
+    here = space(bias=losses, optimizer={"method": "implicit", "rate": rate})
+    with pytest.raises(InvalidSpec) as caught:
+        demand_points(here)
+    told = str(caught.value)
+    assert told.startswith("mine: none of 100 sampled points is a valid spec: ")
+    assert "two coefficients are called delta" in told
+    demand_points(space())
 
 
 def test_packaged_specs_are_found_in_the_space():
