@@ -1,7 +1,8 @@
 """pydantic's errors as issues: where in which file, what was read, what is allowed."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, Final
 
 from pydantic_core import ErrorDetails
@@ -30,6 +31,27 @@ def issues(errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = S
     first = [found[place] for place in sorted(found, key=layers.order)][:MOST]
     left = len(found) - len(first)
     return [*first, Issue(f"and {left} more")] if left else first
+
+
+def places(errors: Iterable[ErrorDetails]) -> Iterator[tuple[Place, ErrorDetails]]:
+    """Each error with its place in the spec."""
+    for error in errors:
+        yield follow(Shape(Spec), error["loc"])[0], error
+
+
+def without(data: Any, errors: Iterable[ErrorDetails]) -> Any:
+    """A copy of a spec's data that leaves out what is wrong, or the short form that it is in."""
+    left = deepcopy(data)
+    for place, _ in places(errors):
+        inside = left
+        for step in place[:-1]:
+            if not isinstance(inside, dict) or not isinstance(inside.get(step), dict):
+                inside.pop(step, None)
+                break
+            inside = inside[step]
+        else:
+            inside.pop(place[-1], None) if place else None
+    return left
 
 
 def _either(one: Issue, other: Issue) -> Issue:
