@@ -126,6 +126,14 @@ def test_packaged_specs_are_found_in_the_space():
         assert identity(derive(here.point(by_answers(found[name])).spec)) == identity(derive(name))
 
 
+def test_what_a_block_leaves_open_is_the_spaces_first():
+    here = space(bias="l2", retention={"decay": "token", "order": "before"},
+                 optimizer={"rate": "token"},
+                 block={"heads": {"choose": [2, 1]}, "convolution": {"choose": [0, 4]}})  # fmt: skip
+    found = answers_of(here, read("gated-deltanet"))
+    assert found == {"block.heads": "2", "block.convolution": "4"}
+
+
 def test_numbers_of_ranges_are_the_specs_own():
     huber = {"kind": "huber", "delta": {"range": [0.5, 2.0]}}
     here = space(**{**{k: v for k, v in GATED.items() if k != "name"},
