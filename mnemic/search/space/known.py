@@ -36,8 +36,9 @@ def answers_of(space: Space, spec: Spec) -> dict[str, Answer] | None:
     """The answers that give the spec's meaning; None where the space does not hold it.
 
     The block is the space's, where nothing is chosen in it: the spec's rule is looked for; what
-    the spec's block leaves open (heads, sizes) is as the space has it first. One axis after the other: the ways in which the space can write it are tried until one says
-    what the spec says there. Numbers of ranges are the spec's own.
+    the spec's block leaves open (heads, sizes) is as the space has it first. One axis after the
+    other: the ways in which the space can write it are tried until one says what the spec says
+    there. Numbers of ranges are the spec's own.
     """
     found: dict[str, Answer] = {}
     written = {str(key): node for key, node in space.root.items}

@@ -127,9 +127,8 @@ def test_packaged_specs_are_found_in_the_space():
 
 
 def test_what_a_block_leaves_open_is_the_spaces_first():
-    here = space(bias="l2", retention={"decay": "token", "order": "before"},
-                 optimizer={"rate": "token"},
-                 block={"heads": {"choose": [2, 1]}, "convolution": {"choose": [0, 4]}})  # fmt: skip
+    block = {"heads": {"choose": [2, 1]}, "convolution": {"choose": [0, 4]}}
+    here = space(**{**{k: v for k, v in GATED.items() if k != "name"}, "block": block})
     found = answers_of(here, read("gated-deltanet"))
     assert found == {"block.heads": "2", "block.convolution": "4"}
 
