@@ -8,8 +8,8 @@ from conformance import Case, Sizes, available, chunked, compiled, inputs
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from mnemic.codegen.support.sizes import eval_size
 from mnemic.codegen.package import load
+from mnemic.codegen.support.sizes import eval_size
 from mnemic.compiler.derive import derive_spec as compiled_rule
 from mnemic.compiler.explain.cost import cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
