@@ -114,13 +114,28 @@ def has_bounded_range(slope: Any, domain: tuple[Any, Any]) -> bool:
     return any(_levels_off(value, end, -1 if i == 0 else 1) for i, end in enumerate(domain))
 
 
-def _levels_off(value: Any, end: Any, side: int) -> bool:
-    def at(power: int) -> Any:
-        far = mpmath.mpf(10) ** power
-        return value(side * far) if end in (sp.oo, -sp.oo) else value(float(end) - side / far)
+def told_range(slope: Any, domain: tuple[Any, Any]) -> str:
+    """The range of an increasing function as an open interval, coefficients at one."""
+    free = {s: 1 for s in slope.free_symbols - {sym.w}}
+    value = sp.lambdify(sym.w, _spelled(slope.subs(free)), "mpmath")
+    ends = ["−∞", "∞"]
+    for i, (end, side) in enumerate(zip(domain, (-1, 1), strict=True)):
+        if _levels_off(value, end, side):
+            far = _place(end, side, 12)
+            ends[i] = f"{float(mpmath.re(value(far))):.4g}".replace("-", "−")
+    return f"({ends[0]}, {ends[1]})"
 
+
+def _place(end: Any, side: int, power: int) -> Any:
+    """A point far out towards an end, or near it."""
+    far = mpmath.mpf(10) ** power
+    return side * far if end in (sp.oo, -sp.oo) else mpmath.mpf(float(end)) - side / far
+
+
+def _levels_off(value: Any, end: Any, side: int) -> bool:
     try:
-        return bool(abs(at(9) - at(3)) < 1)
+        near, far = (value(_place(end, side, power)) for power in (3, 9))
+        return bool(abs(far - near) < 1)
     except (TypeError, ValueError, ZeroDivisionError, OverflowError):
         return False
 
