@@ -30,6 +30,19 @@ class ErrorFunction:
     arguments: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Signal:
+    """The expression behind ``error``: e of its first parameter, then of the other ones."""
+
+    expr: Any
+    parameters: tuple[str, ...]
+    slope: Any
+    """∂e/∂ŷ along each coordinate."""
+    radial: Any
+    """What (∂e/∂ŷ) adds along the residual: radial · r rᵀ."""
+    uses_norm: bool
+
+
 def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
     """Declare e and its transposed Jacobian on the plan."""
     error = b.rule.error
@@ -59,6 +72,7 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
         slope=print_torch(slope, {}),
         result=_adjoint(radial, residual),
     )
+    b.plan.signals["error"] = Signal(signal, (*first, *arguments), slope, radial, error.uses_norm)
     value = () if of_residual else (roles["value"],)
     return ErrorFunction(of_residual, (*value, *arguments.values()))
 

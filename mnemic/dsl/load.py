@@ -36,7 +36,12 @@ def load(source: Source) -> Spec:
     >>> load({"name": "mine", "bias": "l2", "optimizer": {"rate": "token"}}).bias.text
     'e**2/2'
     """
-    layers = stack(_document(source))
+    return checked(document_of(source))
+
+
+def checked(document: Document) -> Spec:
+    """The spec of a document that was read before; raises as `load` does."""
+    layers = stack(document)
     spec = _validated(merged(layers), layers)
     if found := combinations.issues(spec):
         raise InvalidSpec(_placed(found, layers))
@@ -49,7 +54,8 @@ def _placed(issues: Iterable[Issue], layers: Layers) -> Iterator[Issue]:
         yield replace(issue, where=layers.where(place_of(issue.where)))
 
 
-def _document(source: Source) -> Document:
+def document_of(source: Source) -> Document:
+    """What a path, a mapping or a name holds, as plain data with positions."""
     if isinstance(source, Mapping):
         return from_mapping(source)
     if not isinstance(source, str | os.PathLike):

@@ -6,6 +6,9 @@ from torch import Tensor
 from .links import entry_norm
 from .rows import TINY
 
+A, B, C = 3.4445, -4.7750, 2.0315
+"""The quintic's coefficients: a x + b x³ + c x⁵ on every singular value."""
+
 
 def scaled_to_norms(memory: Tensor, norms: Tensor, *, axis: str) -> Tensor:
     """Rows (axis ``v``) or columns (``k``) scaled to given norms; zero ones stay zero."""
@@ -31,5 +34,5 @@ def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:
     x = x / (entry_norm(x, power=2.0)[..., None, None] + 1e-7)
     for _ in range(steps):
         gram = x @ x.mT
-        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+        x = A * x + (B * gram + C * gram @ gram) @ x
     return x.mT if tall else x

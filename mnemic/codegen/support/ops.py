@@ -1,5 +1,6 @@
 """Everything that a generated form calls, under one name."""
 
+from .adjoints import *  # noqa: F403
 from .carried import carried_keys as carried_keys
 from .chunks import *  # noqa: F403
 from .conjugate import cholesky_rows as cholesky_rows
@@ -19,5 +20,7 @@ from .links import *  # noqa: F403
 from .local import *  # noqa: F403
 from .matrices import *  # noqa: F403
 from .moments import *  # noqa: F403
+from .pulled_back import pulled_back as pulled_back
 from .residuals import residual as residual
+from .residuals import residual_vjp as residual_vjp
 from .rows import *  # noqa: F403
