@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import mpmath  # type: ignore[import-untyped]
 import sympy as sp
+from sympy.solvers.solvers import unrad
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.symbolic import tidy
@@ -23,6 +24,9 @@ DOMAINS: tuple[tuple[Any, Any], ...] = ((-sp.oo, sp.oo), (0, sp.oo), (-1, 1), (0
 
 DIGITS = 1000
 """Of the test for convexity: the curvature of log(cosh(w)) at 999 is 4e-868."""
+
+LARGEST_DEGREE = 2
+"""Of a stationarity with roots in it, once they are cleared, that is solved in closed form."""
 
 Normaliser = Literal["none", "softmax", "root", "norm", "ball"]
 Mode = Literal["dual", "prox", "multiplicative"]
@@ -302,6 +306,8 @@ def _invert_kinked(slope: Any, domain: tuple[Any, Any]) -> Any | None:
 
 def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
     unknown = sp.Symbol("unknown", positive=True) if domain[0] == 0 else sym.w
+    if _beyond_radicals(slope.subs(sym.w, unknown) - sym.a, unknown):
+        return None
     try:
         roots = sp.solve(sp.Eq(slope.subs(sym.w, unknown), sym.a), unknown)
     except NotImplementedError:
@@ -311,6 +317,21 @@ def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
         if not candidate.has(sp.LambertW) and _inverts(candidate, slope, domain):
             return candidate
     return None
+
+
+def _beyond_radicals(equation: Any, unknown: Any) -> bool:
+    """Whether an equation with roots of the unknown comes to a polynomial of a higher degree.
+
+    SymPy would take minutes to write its solutions down, and they would cancel.
+    """
+    try:
+        cleared = unrad(equation, unknown)
+    except (NotImplementedError, ValueError):
+        return False
+    if not cleared or cleared[1] or not cleared[0].is_polynomial(unknown):
+        return False
+    polynomial = sp.Poly(cleared[0], unknown)
+    return bool(polynomial.degree() > LARGEST_DEGREE and len(polynomial.terms()) > 2)
 
 
 def _inverts(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
