@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import buffers
+
 States = dict[str, Tensor]
 
 PRECISIONS = {
@@ -204,17 +206,18 @@ class Launch:
         real = _real(rows[0].dtype)
         start = {s.name: states[s.name].to(real).contiguous() for s in kernel.states}
         sizes = self.sizes(rows, start)
-        end = {name: torch.empty_like(x) for name, x in start.items()}
+        end = {name: buffers.empty(tuple(x.shape), x) for name, x in start.items()}
         count = span.chunks if kernel.chunked else span.length
         keeps = {
-            name: x.new_empty(x.shape[0], count if kept else 0, *x.shape[1:])
+            name: buffers.empty((x.shape[0], count if kept else 0, *x.shape[1:]), x)
             for name, x in start.items()
         }
         batch, heads = rows[0].shape[0], rows[0].shape[2]
-        out = rows[0].new_empty(batch, span.length if read else 0, heads, sizes[kernel.value])
-        pointers = [*rows, out]
+        shape = (batch, span.length if read else 0, heads, sizes[kernel.value])
+        out = buffers.empty(shape, rows[0])
+        pointers = [*map(buffers.guarded, rows), out]
         for state in kernel.states:
-            pointers += [start[state.name], end[state.name], keeps[state.name]]
+            pointers += [buffers.guarded(start[state.name]), end[state.name], keeps[state.name]]
         constants = self.constants(sizes, rows[0].dtype)
         grid = (batch * heads, self.blocks(sizes, constants))
         kernel.forward[grid](
@@ -234,16 +237,17 @@ class Launch:
         constants = self.constants(sizes, rows[0].dtype)
         blocks = self.blocks(sizes, constants)
         start = {s.name: self._parts(s, d_states[s.name].to(real), blocks) for s in kernel.states}
-        end = {name: torch.empty_like(x) for name, x in start.items()}
+        end = {name: buffers.empty(tuple(x.shape), x) for name, x in start.items()}
         found = {}
         for row, x in zip(kernel.rows, rows, strict=True):
             if row.name in kernel.gradients:
                 parts = () if self._splits(row.sizes) else (blocks,)
                 shape = (*parts, batch, span.length, *x.shape[2:])
-                found[row.name] = torch.empty(shape, dtype=real, device=x.device)
-        pointers = [*rows, d_out, *(kept[s.name] for s in kernel.states)]
+                found[row.name] = buffers.empty(shape, x, real)
+        given = [*rows, d_out, *(kept[s.name] for s in kernel.states)]
+        pointers = [buffers.guarded(x) for x in given]
         for state in kernel.states:
-            pointers += [start[state.name], end[state.name]]
+            pointers += [buffers.guarded(start[state.name]), end[state.name]]
         pointers += [found[name] for name in kernel.gradients]
         kernel.backward[(batch * heads, blocks)](
             *pointers, *self.numbers(heads), **constants, **self.options()
