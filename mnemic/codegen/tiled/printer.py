@@ -40,6 +40,9 @@ class TilePrinter(TorchPrinter):
             raise UnknownFunction(name)
         return f"{FUNCTIONS[name]}({', '.join(self._print(a) for a in expr.args)})"
 
+    def _print_NewErrorBase(self, expr: Any) -> str:
+        raise UnknownFunction("new_error")  # a root found by iterations has no tile
+
     def _print_Abs(self, expr: Any) -> str:
         return f"tl.abs({self._print(expr.args[0])})"
 
@@ -103,8 +106,10 @@ class TilePrinter(TorchPrinter):
         if clamped is not None:
             x, bound = (self._print(part) for part in clamped)
             return f"tl.minimum(tl.maximum({x}, -{bound}), {bound})"
-        text: str = super()._print_Piecewise(expr)
-        return text.replace("torch.where", "tl.where")
+        return self._branches(expr)
+
+    def _branches(self, expr: Any) -> str:
+        return super()._branches(expr).replace("torch.where", "tl.where")
 
     def _guarded(self, value: Any, condition: Any) -> str:
         return str(self._print(value))
