@@ -138,10 +138,13 @@ def _name(names: dict[Place, str], place: Place, letter: str) -> None:
 
 
 LOCALS = frozenset(
-    "tl tiles triton ops math torch chunk chunks done low live row origin memory part own behind t "
-    "total begin length heads position first C ROWS STEPS KEEP READ PRECISION REAL error "
-    "error_adjoint residual residual_vjp".split()
-)
+    {
+        "tl", "tiles", "triton", "ops", "math", "torch", "chunk", "chunks", "done", "low", "live",
+        "row", "origin", "memory", "part", "own", "behind", "t", "total", "begin", "length",
+        "heads", "position", "first", "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL",
+        "error", "error_adjoint", "residual", "residual_vjp",
+    }
+)  # fmt: skip
 """Names that kernels use themselves."""
 
 
