@@ -31,6 +31,10 @@ Length = Annotated[
     typer.Option("--length", min=1024, help="Tokens (1024 for forms, 16384 and 65536).",
                  show_default=False),
 ]  # fmt: skip
+Steps = Annotated[
+    int | None,
+    typer.Option("--steps", min=1, help="Of training (200 for learn).", show_default=False),
+]
 Out = Annotated[
     Path | None,
     typer.Option("-o", "--out", help="Keep results in a JSON file, and go on where it ends."),
@@ -44,6 +48,7 @@ def bench(
     specs: Specs = None,
     as_json: AsJson = False,
     length: Length = None,
+    steps: Steps = None,
     out: Out = None,
     again: Again = False,
 ) -> None:
@@ -59,15 +64,18 @@ def bench(
     """
     words = tuple(specs or ())
     suite = words[0] if words and words[0] in SUITES else ""
-    if not suite and (length or out or again):
-        raise UsageError("--length, --out and --again go with forms, decode, long or learn")
+    if not suite and (length or steps or out or again):
+        raise UsageError("--length, --steps, --out, --again go with forms, decode, long or learn")
+    if (length and suite == "learn") or (steps and suite != "learn"):
+        raise UsageError("--steps goes with learn, --length with forms, decode or long")
     with console(stderr=True).status("timing") as status:
         told = _progress(status, out is not None)
         if suite:
             from mnemic.bench import suites
 
-            asked = suites.Asked(words[1:], length, out, again)
-            report, setting = suites.run(suite, asked, told), suites.setting(suite, length)
+            count = steps or length
+            asked = suites.Asked(words[1:], count, out, again)
+            report, setting = suites.run(suite, asked, told), suites.setting(suite, count)
         else:
             from mnemic import bench as standard
 
