@@ -191,7 +191,7 @@ SUITES: Final[dict[str, Suite]] = {
         200,
         _learn,
         _learn_figures,
-        "one block of 32 channels in four heads, batches of 16; T=32 (mqar), T=64 (bytes)",
+        "one block of 32 channels in four heads, batches of 16; two pairs in T=32, bytes T=64",
         "steps",
     ),
 }
