@@ -25,6 +25,8 @@ FALLEN: Final = 0.9
 """The last losses over the first ones, at most."""
 BLIND: Final = math.log(8)
 """The loss on MQAR of knowing the values alone, and not which one belongs to a key."""
+CONVOLVED: Final = 1.6
+"""What a memory that forgets at once comes to, since the convolutions see a near pair."""
 
 
 def run(compiled: Compiled, steps: int = STEPS) -> dict[str, Any]:

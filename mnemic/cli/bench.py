@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 Specs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[forms|decode|long|learn] SPEC",
+        metavar="[forms|decode|long|learn] SPEC | table FOLDER",
         help="What is measured, and specs (all that compile, if left out); with specs alone "
-        "forms, with nothing the standard set.",
+        "forms, with nothing the standard set. Or a folder of results.",
         autocompletion=complete_name,
     ),
 ]
@@ -59,10 +59,14 @@ def bench(
     coefficients of a layer's start in float32 and bfloat16 against float64, and fails (exit code
     4) on infinities, NaN, and errors that grow; `learn` trains for 200 steps on MQAR and bytes.
 
+    `table` prints what --out kept in a folder as a page of Markdown.
+
     JSON: {"setting", "figures": [{"what", "value", "unit", "goal", "met", "detail"}, ...],
     "notes": [...]}.
     """
     words = tuple(specs or ())
+    if words[:1] == ("table",):
+        return _table(words[1:])
     suite = words[0] if words and words[0] in SUITES else ""
     if not suite and (length or steps or out or again):
         raise UsageError("--length, --steps, --out, --again go with forms, decode, long or learn")
@@ -84,6 +88,15 @@ def bench(
     failed = [f.what for f in report.figures if f.met is False]
     if suite == "long" and failed:
         raise CheckFailed(f"bench: {', '.join(failed)} exceeds what rounding explains")
+
+
+def _table(folders: tuple[str, ...]) -> None:
+    """Print the page of one folder of results."""
+    from mnemic.bench import table
+
+    if len(folders) != 1:
+        raise UsageError("bench table takes one folder, that of the files that --out made")
+    echo(table.page(Path(folders[0])))
 
 
 def _progress(status: "Status", lines: bool) -> "Callable[[str], None]":

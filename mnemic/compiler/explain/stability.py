@@ -142,6 +142,9 @@ INDEFINITE = (
     "coefficient, or it has no series), so what is erased at one key may grow at others, whatever "
     "the rate: only keys that are equal or nearly at right angles are safe."
 )
+LARGE = 0.5
+"""A step through O from this size on, in the spectral norm, counts as large as the memory."""
+SMALLER = "Take fewer steps (optimizer.every), or a small rate outside O (rate_at: outside)."
 HOLDING = "A decay holds the memory, and so do rows over their sums (normalise: row)."
 
 
@@ -158,7 +161,7 @@ def _of_steps(rule: Rule) -> Stability:
     if rule.applied.kind != "identity":
         return Stability("open", None, "No bound is derived: the step passes through O "
                          f"({rule.applied.kind}), its size is not the error's."
-                         f"{bounded_steps(rule)}")  # fmt: skip
+                         f"{bounded_steps(rule)}", warning=_as_large_as_w(rule))  # fmt: skip
     if not linear:
         return _deep(rule)
     if rule.kernels is not None and rule.kernels.predict.normalised:
@@ -175,6 +178,20 @@ def _of_steps(rule: Rule) -> Stability:
     if peak == sp.oo:
         return _unbounded(rule)
     return _bounded(rule, peak, values)
+
+
+def _as_large_as_w(rule: Rule) -> str | None:
+    """What comes of steps that O makes as large as the memory, however small the error."""
+    if rule.applied.kind != "newton-schulz":
+        return None
+    rate = rule.gain * (rule.rate if rule.applied.outside else sp.Integer(1))
+    if max(placing.values(rule, rate), default=0.0) < LARGE:
+        return None
+    return (
+        "O gives a step the size of the memory itself, however small the error: rounding grows "
+        "from step to step, and over some hundred steps two precisions part, finite as both stay. "
+        f"{SMALLER}"
+    )
 
 
 def _deep(rule: Rule) -> Stability:
