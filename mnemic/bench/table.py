@@ -33,9 +33,9 @@ spec's own defaults as a layer starts with them.
   *Bound* is where the coefficients lie by `mnemic derive`; `!` where it warns.
 - *Recall* and *bytes* are losses in nats, the first and the last ten steps of a training. The loss
   must fall to {FALLEN:g} of its start. Recall far below ln 8 = {BLIND:.2f} needs the memory (short
-  convolutions alone, which see four tokens, come to about {CONVOLVED:g}): one that forgets within fewer
-  tokens than lie between a pair and its question, or is read at the start of a chunk longer than
-  the text, stays above.
+  convolutions alone, which see four tokens, come to about {CONVOLVED:g}): one that forgets
+  within fewer tokens than lie between a pair and its question, or is read at the start of a chunk
+  longer than the text, stays above.
 - `*` marks a spec that has changed since it was measured.
 """
 
@@ -50,7 +50,8 @@ def page(folder: Path) -> str:
     Raises:
         UsageError: none of them is there, or one is something else.
     """
-    files = [(path.name, load(path)) for path in sorted(folder.glob("*.json"))]
+    paths = sorted(folder.glob("*.json"), key=lambda path: path.stem)
+    files = [(path.name, load(path)) for path in paths]
     if not any(kept.results for _, kept in files):
         raise UsageError(f"{folder}: no results of mnemic bench decode, long, learn or forms")
     suites = _by_suite(files)
