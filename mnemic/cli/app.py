@@ -42,6 +42,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic bench forms titans atlas",
         "mnemic bench decode gated-deltanet --json",
         "mnemic bench long -o long.json",
+        "mnemic bench table benchmarks/results > docs/measured.md",
     ),
     doctor: ("mnemic doctor",),
 }
