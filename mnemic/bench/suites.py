@@ -153,7 +153,7 @@ def _long_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
     for kind, p in found["precisions"].items():
         worst = p["worst"] if p["finite"] and p["worst"] is not None else math.nan
         detail = (
-            f"last {p['last'] or math.nan:.1e}; {found['form']}, {found['place']} the bound, "
+            f"last {_number(p['last']):.1e}; {found['form']}, {found['place']} the bound, "
             f"T={found['length']}, {found['seconds']:.0f} s"
         )
         yield Figure(f"{name}, {kind}, worst error", worst, "", detail, most=ALLOWED[kind])
