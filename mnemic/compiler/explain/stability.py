@@ -145,8 +145,8 @@ INDEFINITE = (
 )
 UNHELD = (
     "Under the dot loss each layer's step grows with the other layers, and nothing holds them: by "
-    "rate and decay the memory grows without end or fades to nothing over a long text. A norm holds "
-    "it (memory.norm, or retention.normalize), and so does a loss that sees the prediction."
+    "rate and decay the memory grows without end or fades to nothing over a long text. A norm "
+    "holds it (memory.norm, or retention.normalize), and so does a loss that sees the prediction."
 )
 LARGE = 0.5
 """A step through O from this size on, in the spectral norm, counts as large as the memory."""
