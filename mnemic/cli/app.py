@@ -14,10 +14,14 @@ from mnemic.cli.derive import derive
 from mnemic.cli.diff import diff
 from mnemic.cli.doctor import doctor
 from mnemic.cli.guard import guarded
+from mnemic.cli.kernels import kernels
+from mnemic.cli.leaderboard import leaderboard
 from mnemic.cli.list import list_
 from mnemic.cli.schema import schema
+from mnemic.cli.search import search
 from mnemic.cli.tasks import tasks
 from mnemic.cli.train import train
+from mnemic.cli.verify import verify
 
 ABOUT = """A compiler for memory: from a short spec to a derived, checked, running layer.
 
@@ -37,6 +41,16 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic train mine.yaml --task mqar --task-option pairs=16 --task-option length=128",
         "mnemic train gated-deltanet --task mqar --resume",
     ),
+    search: (
+        "mnemic search examples/search/recall.yaml --preview",
+        "mnemic search examples/search/recall.yaml --jobs 2 --confirm",
+        "mnemic search mine.yaml --storage postgresql://me@host/trials",
+        "mnemic search mine.yaml --storage postgresql://me@host/trials --launch slurm --workers 16",
+    ),
+    leaderboard: (
+        "mnemic leaderboard examples/search/leaderboard.yaml -o docs/leaderboard.md",
+        "mnemic leaderboard examples/search/leaderboard.yaml gated-deltanet deltanet",
+    ),
     bench: (
         "mnemic bench",
         "mnemic bench forms titans atlas",
@@ -44,6 +58,12 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic bench long -o long.json",
         "mnemic bench table benchmarks/results > docs/measured.md",
     ),
+    kernels: (
+        "mnemic kernels gated-deltanet --target sm_80",
+        "mnemic kernels --target sm_90 -o benchmarks/kernels/sm_90.md --processes 2",
+        "mnemic kernels gla --count",
+    ),
+    verify: ("mnemic verify gated-deltanet", "mnemic verify mine.yaml -o layers/mine"),
     doctor: ("mnemic doctor",),
 }
 

@@ -45,11 +45,11 @@ def warned(spec: Spec) -> tuple[str, ...]:
 
 def facts(spec: Spec) -> Facts:
     """Class, forms, costs and warnings of a spec's rule."""
-    from mnemic.compiler.explain.cost import cost
+    from mnemic.compiler.explain.cost_hybrids import layer_cost
     from mnemic.compiler.explain.explanation import warned as warnings_of
 
     rule = pipeline.derive(spec)
-    known = cost(rule)
+    known = layer_cost(rule)
     structure = rule.structure
     return {
         "class": structure.kind,

@@ -14,14 +14,16 @@ Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write it to a file.", metavar="FILE")
 ]
 
+OfSpaces = Annotated[bool, typer.Option("--space", help="Of spaces (mnemic search).")]
 
-def schema(output: Output = None) -> None:
-    """Print or write the JSON Schema of a spec.
+
+def schema(output: Output = None, space: OfSpaces = False) -> None:
+    """Print or write the JSON Schema of a spec, or of a space to search.
 
     Editors find it by a spec's first line, # yaml-language-server: $schema=FILE. An existing file
     is replaced only where it is such a schema.
     """
-    text = json.dumps(describe(), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(_described(space), indent=2, ensure_ascii=False) + "\n"
     if output is None:
         echo(text)
         return
@@ -30,6 +32,14 @@ def schema(output: Output = None) -> None:
     beside.write_text(text, encoding="utf-8")
     beside.replace(output)
     echo(f"wrote {output}")
+
+
+def _described(space: bool) -> dict[str, Any]:
+    if not space:
+        return describe()
+    from mnemic.search.space.schema import schema as of_spaces
+
+    return of_spaces()
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -45,4 +55,6 @@ def _ours(path: Path) -> bool:
     except ValueError:
         return False
     identity = found.get("$id") if isinstance(found, dict) else None
-    return isinstance(identity, str) and identity.startswith("urn:mnemic:spec:")
+    return isinstance(identity, str) and identity.startswith(
+        ("urn:mnemic:spec:", "urn:mnemic:space:")
+    )

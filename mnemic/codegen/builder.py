@@ -6,6 +6,7 @@ from typing import Any
 
 import sympy as sp
 
+from mnemic.codegen.implicit import declare_roots
 from mnemic.codegen.plan import Call, Map, Op, Plan, Product, Read
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.problem import HEAD, HEADS, TIME
@@ -67,6 +68,8 @@ class Builder:
         if expr.is_Symbol and reads[0].axes == self.plan.axes(reads[0].quantity):
             return reads[0].quantity
         axes = tuple(a for a in ORDER if any(a in r.axes for r in reads))
+        axes = max((axes, *(r.axes for r in reads)), key=len)  # a square matrix has a letter twice
+        declare_roots(self.plan, expr)
         op: Op = Map(expr, tuple(reads))
         return self.plan.add(name, axes, op, equation)
 

@@ -6,6 +6,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import Builder
+from mnemic.codegen.implicit import at_roots, declare_roots
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym
 
@@ -16,7 +17,7 @@ ERROR = '''def error({parameters}):
 
 ADJOINT = '''def error_adjoint(grad, {parameters}):
     """(∂e/∂ŷ)ᵀ grad, for the backward pass."""
-{norm}    slope = {slope}
+{norm}{roots}    slope = {slope}
 {result}
 '''
 
@@ -27,6 +28,19 @@ class ErrorFunction:
 
     of_residual: bool
     arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Signal:
+    """The expression behind ``error``: e of its first parameter, then of the other ones."""
+
+    expr: Any
+    parameters: tuple[str, ...]
+    slope: Any
+    """∂e/∂ŷ along each coordinate."""
+    radial: Any
+    """What (∂e/∂ŷ) adds along the residual: radial · r rᵀ."""
+    uses_norm: bool
 
 
 def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
@@ -49,12 +63,16 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
     b.plan.functions["error"] = ERROR.format(
         parameters=parameters, norm=norm, body=print_torch(signal, {})
     )
+    declare_roots(b.plan, signal)
+    found_roots, (slope, radial) = at_roots(slope, radial)
     b.plan.functions["error_adjoint"] = ADJOINT.format(
         parameters=parameters,
         norm=norm,
+        roots=found_roots,
         slope=print_torch(slope, {}),
         result=_adjoint(radial, residual),
     )
+    b.plan.signals["error"] = Signal(signal, (*first, *arguments), slope, radial, error.uses_norm)
     value = () if of_residual else (roles["value"],)
     return ErrorFunction(of_residual, (*value, *arguments.values()))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import chunk, deep, emit, layer, levels, local, moments, recurrent, slots
+from mnemic.codegen import chunk, deep, emit, layer, levels, local, moments, recurrent, slots, tiled
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import signature
 from mnemic.codegen.fuse import fuse
@@ -26,6 +26,7 @@ Written by mnemic {version} from the spec {name} ({hash}).
 """
 # ruff: noqa
 import math
+from importlib import import_module
 
 import torch
 import torch.nn.functional as F
@@ -53,17 +54,19 @@ class Plans:
     chunk: Plan | None
     start: Plan | None
     read: Plan | None
+    plain: Plan | None
+    """The chunk form's before its rewrites."""
 
 
 def plans(rule: Rule) -> Plans:
     """Rule → plans: one a form."""
     one, many = _builders(rule)
-    token, whole = one(rule), None
+    token, whole, plain = one(rule), None, None
     if "chunk" in rule.structure.forms:
-        whole = many(rule)
+        whole, plain = many(rule), many(rule)
         fuse(whole)
     read = levels.reading(rule) if rule.levels else reading(token)
-    return Plans(token, whole, start_plan(rule, token), read)
+    return Plans(token, whole, start_plan(rule, token), read, plain)
 
 
 def _builders(rule: Rule) -> tuple[Build, Build]:
@@ -128,10 +131,22 @@ class Printed:
     signature: Signature
     reads: frozenset[str]
     readable: bool
+    kernels: str = ""
+    """The source of the fused kernels, where there are any."""
 
 
-def source(rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict[str, str]) -> str:
-    """The module's source, deterministic to the byte.
+@dataclass(frozen=True)
+class Source:
+    """The source of a module, and of its fused kernels (empty where there are none)."""
+
+    module: str
+    kernels: str
+
+
+def source(
+    rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict[str, str]
+) -> Source:
+    """The module's source and its kernels', deterministic to the byte.
 
     Raises ``InvalidSpec`` for a block that the rule cannot have, and for slots that are not
     compiled yet.
@@ -143,9 +158,12 @@ def source(rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict
         imports=(SLOTS if slotted else "") + layer.imports(rule.problem.spec.block),
     )  # fmt: skip
     found = _slotted(rule, numbers) if slotted else _printed(rule, numbers)
-    return head + found.text + layer.source(
+    whole = head + found.text + layer.source(
         rule, found.signature, found.reads, readable=found.readable
     )  # fmt: skip
+    names = {"title": title, "text": text, "version": version, "name": rule.name, "hash": spec_hash}
+    fused = tiled.HEADER.format(**names) + found.kernels if found.kernels else ""
+    return Source(whole, fused)
 
 
 def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
@@ -171,9 +189,23 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
         doc = "The read-out alone: queries [T, M, ...], states [M, ...], which stay as they are."
         parts.append("\n\n" + emit.reader(found.read, f"{prefix}read", doc))
     described = signature(rule, found.recurrent, found.start)
-    parts.append("\n\n" + _operator(found, described, prefix))
+    fused = fused_kernels(rule, found, numbers)
+    text = "" if prefix else fused.text  # slots join two operators, which have no kernels yet
+    parts.append("\n\n" + _operator(found, described, prefix, fused=bool(text)))
     reads = frozenset(found.recurrent.arguments())
-    return Printed("".join(parts), described, reads, found.read is not None)
+    return Printed("".join(parts), described, reads, found.read is not None, text)
+
+
+def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Kernels:
+    """The Triton kernels of a rule's forms."""
+    logarithms = frozenset(s.argument for s in rule.scalars if s.logarithmic and s.argument)
+    optimizer = rule.problem.spec.optimizer
+    steps = optimizer.micro_steps * (optimizer.inner_steps if rule.moments is None else 1)
+    chunked = None
+    if found.chunk is not None and found.plain is not None:
+        chunked = tiled.Form(found.chunk, found.plain)
+    token = tiled.Form(found.recurrent, found.recurrent)
+    return tiled.kernels(chunked, token, logarithms, steps, numbers)
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
@@ -193,12 +225,14 @@ def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
     return Printed("".join(parts), described, reads, keys.readable and values.readable)
 
 
-def _operator(found: Plans, described: Signature, prefix: str) -> str:
+def _operator(found: Plans, described: Signature, prefix: str, *, fused: bool) -> str:
     name = f"{prefix.upper()}SIGNATURE"
     chunk_name = f"{prefix}chunk" if found.chunk is not None else "None"
     start_name = f"{prefix}start" if found.start is not None else "None"
     read_name = f"{prefix}read" if found.read is not None else "None"
     forms = f"{name}, {prefix}recurrent, {chunk_name}, {start_name}, {read_name}"
+    if fused:
+        forms += ', lambda: import_module(".kernels", __package__)'
     return f"{_data(described, name)}\n{prefix}rule = Operator({forms})\n"
 
 

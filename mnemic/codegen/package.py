@@ -16,14 +16,17 @@ from mnemic.errors import EnvironmentFailed, UsageError
 MARKER = "mnemic.json"
 """The file that tells a folder of ours."""
 
+RECORD = "verified.json"
+"""What ``mnemic verify`` writes into a folder; the support package reads it."""
+
 SUPPORT = Path(__file__).parent / "support"
 
 
 def support_files() -> dict[str, str]:
     """The support package that is copied beside generated code."""
     return {
-        f"support/{path.name}": path.read_text(encoding="utf-8")
-        for path in sorted(SUPPORT.glob("*.py"))
+        f"support/{path.relative_to(SUPPORT).as_posix()}": path.read_text(encoding="utf-8")
+        for path in sorted(SUPPORT.rglob("*.py"))
     }
 
 
@@ -70,7 +73,7 @@ def _refuse_foreign(folder: Path) -> None:
     present = {p for p in present if "__pycache__" not in p}
     if not present:
         return
-    ours = {MARKER}
+    ours = {MARKER, RECORD}
     if marker.is_file():
         ours |= set(json.loads(marker.read_text(encoding="utf-8"))["files"])
     foreign = sorted(present - ours) if marker.is_file() else sorted(present)

@@ -124,6 +124,10 @@ class Plan:
     closed: dict[int, dict[str, str]] = field(default_factory=dict)
     """By the number of tokens of an interval: what its end puts in place of states or output."""
     functions: dict[str, str] = field(default_factory=dict)
+    signals: dict[str, Any] = field(default_factory=dict)
+    """What the functions of an error say, by name, for those who differentiate them."""
+    results: dict[str, str] = field(default_factory=dict)
+    """What a chunk gives beside output and next states, by name: an adjoint's gradients."""
     output: str = ""
 
     def given(self, name: str, axes: tuple[str, ...], *, state: bool = False) -> str:
@@ -165,7 +169,7 @@ class Plan:
 
     def is_end(self, name: str) -> bool:
         """Whether a quantity is the output or a next state."""
-        return name in (self.output, *self.following.values(), *self._closed())
+        return name in self._ends() | set(self._closed())
 
     def close(self, every: int, place: str, value: str) -> None:
         """Where an interval of so many tokens ends, put a value in place of a state (or output)."""
@@ -174,9 +178,12 @@ class Plan:
     def _closed(self) -> tuple[str, ...]:
         return tuple(value for moves in self.closed.values() for value in moves.values())
 
+    def _ends(self) -> set[str]:
+        return {self.output, *self.following.values(), *self.results.values()} - {""}
+
     def needed(self) -> set[str]:
-        """What the output or a next state depends on."""
-        ends = {self.output, *self.following.values(), *self._closed()} - {""}
+        """What the output, a next state or a result depends on."""
+        ends = self._ends() | set(self._closed())
         return set().union(*(nx.ancestors(self.graph, end) | {end} for end in ends))
 
     def arguments(self) -> tuple[str, ...]:
@@ -191,7 +198,7 @@ class Plan:
         """Split the needed statements by what the carried states reach."""
         carried = self.states()
         reached = set().union(*(nx.descendants(self.graph, s) for s in carried), set())
-        always = self._behind({self.output, *self.following.values()})
+        always = self._behind(self._ends())
         needed = self.needed()
         late = needed & reached - always
         return Phases(

@@ -27,6 +27,7 @@ FUNCTIONS: dict[str, str] = {
     "gelu": "F.gelu",
     "round": "ops.rounded",
     "Abs": "torch.abs",
+    "steep": "ops.steep",
 }
 """SymPy's and our own functions by name, and what they are in PyTorch."""
 
@@ -91,6 +92,9 @@ class TorchPrinter(StrPrinter):
     def _print_Function(self, expr: Any) -> str:
         name = FUNCTIONS[type(expr).__name__]
         return f"{name}({', '.join(self._print(a) for a in expr.args)})"
+
+    def _print_NewErrorBase(self, expr: Any) -> str:
+        return f"new_error({', '.join(self._print(a) for a in expr.args)})"
 
     def _print_Abs(self, expr: Any) -> str:
         return f"torch.abs({self._print(expr.args[0])})"
@@ -186,11 +190,19 @@ class TorchPrinter(StrPrinter):
         if clamped is not None:
             x, bound = (self._print(part) for part in clamped)
             return f"torch.clamp({x}, -{bound}, {bound})"
+        shown = self._branches(expr)
+        numbers = all(value.is_number for value, _ in expr.args)
+        if not numbers or not shown.startswith("torch.where"):
+            return shown
+        like = min(expr.args[0][1].free_symbols, key=str)  # numbers alone would be of float32
+        return f"{shown}.to({self._print(like)})"
+
+    def _branches(self, expr: Any) -> str:
         (value, condition), *rest = expr.args
         if condition == True or not rest:  # noqa: E712
             return self._print(value)
         other = (
-            self._print_Piecewise(sp.Piecewise(*rest, evaluate=False))
+            self._branches(sp.Piecewise(*rest, evaluate=False))
             if len(rest) > 1
             else (self._print(rest[0][0]))
         )
@@ -213,7 +225,8 @@ class TorchPrinter(StrPrinter):
         return TorchPrinter({**self.names, symbol.name: safe})._print(value)
 
     def _print_Heaviside(self, expr: Any) -> str:
-        return f"torch.where({self._print(expr.args[0])} > 0, 1.0, 0.0)"
+        like = self._print(min(expr.free_symbols, key=str))
+        return f"torch.where({self._print(expr.args[0])} > 0, 1.0, 0.0).to({like})"
 
     def _print_Max(self, expr: Any) -> str:
         return self._extreme(expr, "clamp_min", "maximum")

@@ -7,6 +7,7 @@ import sympy as sp
 from mnemic.compiler import error_signal, kernelised, levels, local, retention, stated_link, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
+from mnemic.compiler.explain.spans import ranges_of
 from mnemic.compiler.network import network
 from mnemic.compiler.network_text import backward_lines, forward_lines
 from mnemic.compiler.problem import Problem, state
@@ -29,7 +30,7 @@ def derive(problem: Problem) -> Rule:
     spec = problem.spec
     try:
         return _derive(problem)
-    except (steps.NoClosedForm, retention.Refused) as refusal:
+    except (steps.Refused, retention.Refused) as refusal:
         raise InvalidSpec((Issue(str(refusal), where=spec.name),)) from None
 
 
@@ -97,15 +98,15 @@ def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     rate = problem_rate(problem, _own_rate(problem))
     many = len(network(problem.spec.memory).matrices) > 1
     if many and (optimizer.method in STEPS or optimizer.rate.normalized):
-        raise steps.NoClosedForm(
+        raise steps.Refused(
             "an implicit, flowing or normalised step is derived for a memory that is linear in W"
         )
     plain_keys = len({problem.keys[r] for r in ("predict", "erase", "write")}) == 1
     disguised = optimizer.method in STEPS or optimizer.rate.normalized
     if disguised and not (plain_keys and window_of(problem.spec) == 1):
-        raise steps.NoClosedForm(
-            "an implicit, flowing or normalised step is derived for one key a step"
-        )
+        raise steps.Refused("an implicit, flowing or normalised step is derived for one key a step")
+    if optimizer.method == "implicit":
+        steps.check_convex(error, ranges_of(problem.scalars))
     if optimizer.rate.normalized:
         return steps.normalized(error, rate)
     return STEPS.get(optimizer.method, steps.plain)(error, rate)

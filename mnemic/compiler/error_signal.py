@@ -12,6 +12,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.implicit import largest_slope, roots_of
 from mnemic.compiler.symbolic import simplest, tidy
 
 RESIDUAL = sym.y - sym.v
@@ -67,6 +68,8 @@ def derive(loss: Any, smooth: float | None = None) -> ErrorSignal:
 
 def with_slope(signal: Any, radial: Any = sp.Integer(0)) -> ErrorSignal:
     """An error signal given directly (an implicit step's, for example) with its derivatives."""
+    if roots_of(signal):
+        return ErrorSignal(signal, sp.diff(signal, sym.y), radial, largest_slope(signal))
     in_residual = sp.expand(signal.subs(sym.y, sym.e + sym.v))
     if in_residual.has(sym.v):
         slope = tidy(sp.diff(signal, sym.y))
@@ -106,7 +109,11 @@ def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
 
     Slopes are sampled on a logarithmic grid, and secants on a linear one so that jumps count.
     """
-    if not (slope.has(sym.y, sym.n, sym.v) or radial.has(sym.n) or signal.has(sp.sign)):
+    if roots_of(signal):
+        return largest_slope(signal)
+    if not (
+        slope.has(sym.y, sym.n, sym.v) or radial.has(sym.n) or signal.has(sp.sign, sp.Piecewise)
+    ):
         return sp.Abs(slope)
     free = (signal.free_symbols | radial.free_symbols) - {sym.y, sym.n}
     point = {s: 0 if s == sym.v else 1 for s in free}

@@ -20,7 +20,7 @@ from mnemic.dsl.memory import Interpolation, Nonparametric
 def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
     """The fit of a memory of kept pairs, ``None`` for any other memory.
 
-    Raises ``NoClosedForm`` where the problem is not solved by one linear system.
+    Raises ``Refused`` where the problem is not solved by one linear system.
     """
     memory = problem.spec.memory
     if problem.similarity is None:
@@ -29,12 +29,12 @@ def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
     _check_coefficients(problem)
     if isinstance(memory, Interpolation):
         if problem.value("alpha") != 1:
-            raise steps.NoClosedForm(
+            raise steps.Refused(
                 "a decay changes every weight of the kernel matrix at every token, so that no "
                 "factor of it can be carried on; leave retention.decay out"
             )
         if problem.spec.window != "all":
-            raise steps.NoClosedForm(
+            raise steps.Refused(
                 "the factor of a kernel matrix grows with its pairs and cannot forget the first: "
                 "write window: all"
             )
@@ -42,7 +42,7 @@ def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
         return Fit("interpolation", found, number(memory.ridge))
     assert isinstance(memory, Nonparametric)
     if problem.spec.window == 1:
-        raise steps.NoClosedForm(
+        raise steps.Refused(
             "a window of 1 holds the current pair alone, and its mean is v itself: write "
             "window: all, or the number of pairs to keep"
         )
@@ -56,12 +56,12 @@ def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
 def _linear(problem: Problem, found: similarity.Similarity) -> Fit:
     ridge = problem.value("ridge")
     if found.sign == "any":
-        raise steps.NoClosedForm(
+        raise steps.Refused(
             f"the similarity {problem.similarity} can be negative, and least squares with negative "
             "weights has no minimum; use one that is never negative, such as exp(s)"
         )
     if ridge == 0:
-        raise steps.NoClosedForm(
+        raise steps.Refused(
             "without a ridge the slope of the first tokens is not unique: write ridge: 0.1 or any "
             "number above 0"
         )
@@ -73,7 +73,7 @@ def _check_coefficients(problem: Problem) -> None:
     for scalar in problem.scalars:
         used = scalar.symbol in named or scalar.name == "alpha"
         if used and scalar.per != "head":
-            raise steps.NoClosedForm(
+            raise steps.Refused(
                 f"a pair has one weight, so {scalar.name} is one number a head; read one per "
                 f"{scalar.per}"
             )
@@ -82,11 +82,11 @@ def _check_coefficients(problem: Problem) -> None:
 def _check_loss(problem: Problem, error: ErrorSignal) -> None:
     quadratic = error.affine and not error.constant and error.slope.is_number
     if not quadratic or sp.expand(error.offset + error.slope * sym.v) != 0:
-        raise steps.NoClosedForm(
+        raise steps.Refused(
             "a fit over kept pairs is one linear system for a quadratic loss only; write bias: l2"
         )
     if error.slope != 1:
-        raise steps.NoClosedForm("write the quadratic loss as bias: l2, with the factor 1/2")
+        raise steps.Refused("write the quadratic loss as bias: l2, with the factor 1/2")
 
 
 def trail(fit: Fit) -> Iterator[Derived]:

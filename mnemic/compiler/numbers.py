@@ -9,6 +9,7 @@ import sympy as sp
 from sympy.core.function import AppliedUndef
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.implicit import PLACE, NewErrorBase
 
 DIGITS = 30
 """Digits that two values must share."""
@@ -51,6 +52,7 @@ def _spelled(expression: Any) -> Any:
     found = found.replace(sym.sigmoid, lambda z: 1 / (1 + sp.exp(-z)))
     found = found.replace(sym.softplus, lambda z: sp.log(1 + sp.exp(z)))
     found = found.replace(sym.normal_cdf, lambda z: (1 + sp.erf(z / sp.sqrt(2))) / 2)
+    found = found.replace(lambda z: isinstance(z, NewErrorBase), _function_of)
     for atom in sorted(found.atoms(AppliedUndef), key=sp.count_ops, reverse=True):
         found = found.subs(atom, _stand_in(str(atom.func), atom.args))
     return found
@@ -59,6 +61,13 @@ def _spelled(expression: Any) -> Any:
 def _stand_in(name: str, arguments: tuple[Any, ...]) -> Any:
     phase = sp.Rational(sum(map(ord, name)) % 97, 97)
     return sum((sp.sin((i + 1) * a + phase) for i, a in enumerate(arguments)), sp.Integer(0))
+
+
+def _function_of(root: Any) -> Any:
+    """A root of s = e(ŷ − c s) by its function e, however that is spelled."""
+    place = _stand_in("new_error", root.args[:2]) / 3
+    table = dict(zip(root.holders, root.args[2:], strict=True))
+    return root.signal.subs({PLACE: place, **table}, simultaneous=True)
 
 
 def evaluated(expression: Any, at: dict[Any, Any]) -> float | None:

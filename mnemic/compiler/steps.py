@@ -1,23 +1,28 @@
 """Steps that are not plain gradient steps, as an error signal and a rate that make them one.
 
 With prediction y = W′φ and κ = ‖φ‖², the implicit step W = W′ − δ e(Wφ)φᵀ changes the prediction
-to the root z of z = y − δκ e(z); a gradient step with the error (y − z)/(δκ) does the same.
+to the root z of z = y − δκ e(z); a gradient step with the error (y − z)/(δκ) does the same. That
+error is s = e(z) itself, the root of s = e(y − δκ s), which has digits where κ or δ vanishes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.error_signal import ErrorSignal, with_slope
+from mnemic.compiler.convexity import falls
+from mnemic.compiler.error_signal import RESIDUAL, ErrorSignal, with_slope
+from mnemic.compiler.implicit import PLACE, largest_slope, new_error
+from mnemic.compiler.numbers import evaluated
 
 LARGEST_DEGREE = 2
 """Of an implicit step's stationarity: beyond it SymPy's roots take minutes and are unreadable."""
 
 
-class NoClosedForm(Exception):
-    """The step has no closed form for this loss."""
+class Refused(Exception):
+    """The step of this loss is not derived; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -35,34 +40,133 @@ def plain(error: ErrorSignal, rate: Any) -> Step:
 
 
 def implicit(error: ErrorSignal, rate: Any) -> Step:
-    """W = argmin δ ℓ(Wφ, v) + ½‖W − W′‖², and its limit for δ → ∞."""
-    z = sp.Symbol("z", real=True)
-    delta = sym.coefficient("delta")
-    roots = _roots(z - sym.y + delta * sym.kappa * error.signal.subs(sym.y, z), z, error)
-    signal = sp.factor(sp.simplify((sym.y - roots) / (delta * sym.kappa)))
+    """W = argmin δ ℓ(Wφ, v) + ½‖W − W′‖², and its limit for δ → ∞.
+
+    In closed form where the stationarity is a polynomial of low degree, else by its root.
+    """
+    delta, closed = sym.coefficient("delta"), _closed(error)
     if rate == sp.oo:
-        limit = sp.factor(sp.limit(delta * signal, delta, sp.oo))
-        return Step(with_slope(limit), sp.Integer(1), "the implicit step's limit for δ → ∞")
-    reason = "the implicit step's stationarity z = y − δκ e(z), solved for the new prediction z"
-    return Step(with_slope(signal.subs(delta, rate)), rate, reason)
+        limit = _nearest(error) if closed is None else sp.limit(delta * closed, delta, sp.oo)
+        reason = "the implicit step's limit for δ → ∞"
+        return Step(with_slope(sp.factor(limit)), sp.Integer(1), reason)
+    if closed is not None:
+        reason = "the implicit step's stationarity z = y − δκ e(z), solved for the new prediction z"
+        return Step(with_slope(closed.subs(delta, rate)), rate, reason)
+    reason = (
+        "the error at the new prediction, e = ℓ′(ŷ − δκ e): a root without a closed form, and the "
+        "only one since the loss is convex; found numerically"
+    )
+    return Step(_rooted(error, rate), rate, reason)
 
 
-def _roots(equation: Any, z: Any, error: ErrorSignal) -> Any:
+def check_convex(error: ErrorSignal, ranges: Mapping[Any, list[float]]) -> None:
+    """Only a convex loss has one implicit step for every δ, and only along ŷ − v one unknown.
+
+    ``ranges`` are the values that coefficients take. Raises ``Refused`` with the place.
+    """
+    gain = _gain(error)
+    if error.uses_norm and gain is None:
+        raise Refused(
+            "an implicit step of a loss that couples the coordinates, other than as a function of "
+            "‖ŷ − v‖ alone, is no equation in one unknown: use gd, or a loss of ŷ − v or ‖ŷ − v‖"
+        )
+    signal, along = (error.signal, sym.y) if gain is None else (gain * sym.n, sym.n)
+    place = falls(signal, along, ranges)
+    if place is not None:
+        where = f"ŷ = {place[0]:.3g}, v = {place[1]:.3g}"
+        where = where if gain is None else f"‖ŷ − v‖ = {place[0]:.3g}"
+        raise Refused(
+            f"the loss is not convex (its error falls near {where}), so an implicit step may have "
+            "several minimisers and jump between them: use gd or momentum, or a convex loss"
+        )
+
+
+def _gain(error: ErrorSignal) -> Any | None:
+    """g where e = g(n)·(ŷ − v), ``None`` for any other error."""
+    if not error.uses_norm:
+        return None
+    gain = sp.cancel(error.signal / RESIDUAL)
+    return None if gain.has(sym.y, sym.v) else gain
+
+
+def _closed(error: ErrorSignal) -> Any | None:
+    """(y − z)/(δκ) with z = y − δκ e(z), where that has one closed root."""
     if error.uses_norm or error.signal.has(sp.Piecewise, sp.Abs, sp.sign, sp.Max):
-        raise NoClosedForm("the stationarity of the implicit step is not a smooth scalar equation")
+        return None
+    z, delta = sp.Symbol("z", real=True), sym.coefficient("delta")
+    equation = z - sym.y + delta * sym.kappa * error.signal.subs(sym.y, z)
     numerator = sp.numer(sp.together(equation))
     if not numerator.is_polynomial(z) or sp.degree(numerator, z) > LARGEST_DEGREE:
-        raise NoClosedForm("the stationarity of the implicit step is no polynomial of low degree")
+        return None
     found = [r for r in sp.solve(equation, z) if not r.has(sp.I)]
     if len(found) != 1:
-        raise NoClosedForm(f"the stationarity of the implicit step has {len(found)} closed roots")
-    return found[0]
+        return None
+    return sp.factor(sp.simplify((sym.y - found[0]) / (delta * sym.kappa)))
+
+
+def _nearest(error: ErrorSignal) -> Any:
+    """(ŷ − u)/κ with u the loss's one minimiser."""
+    gain = _gain(error)
+    if gain is not None:
+        return RESIDUAL / sym.kappa
+    lowest = _minimiser(error.signal)
+    if lowest is None:
+        raise Refused(
+            "the limit δ → ∞ of an implicit step goes to the loss's minimiser, which has no one "
+            "closed form here: give a finite rate"
+        )
+    return (sym.y - lowest) / sym.kappa
+
+
+def _minimiser(signal: Any) -> Any | None:
+    """The one ŷ at which an increasing error changes its sign, as an expression."""
+    at = [signal.subs(sym.y, sym.v + sp.Rational(side, 10**6)) for side in (-1, 1)]
+    signs = [evaluated(z, dict.fromkeys(z.free_symbols, 0.7)) for z in at]
+    if None not in signs and signs[0] < 0 < signs[1]:
+        return sym.v
+    if signal.has(sp.Piecewise, sp.Abs, sp.sign):
+        return None
+    try:
+        found = [r for r in sp.solve(signal, sym.y) if not r.has(sp.I)]
+    except NotImplementedError:
+        return None
+    return found[0] if len(found) == 1 else None
+
+
+def _rooted(error: ErrorSignal, rate: Any) -> ErrorSignal:
+    """s = e(y − δκ s) of each coordinate; for a radial loss along the residual, in place of n."""
+    size, gain = rate * sym.kappa, _gain(error)
+    numbered = error.bound is not None and error.bound.is_number
+    steepest = error.bound if numbered and error.bound.is_finite else sp.oo
+    if gain is not None:
+        shrunk = new_error(_odd(gain * sym.n), PLACE, sym.n, size, steepest=steepest) / sym.n
+        radial = sp.diff(shrunk, sym.n) / sym.n
+        return ErrorSignal(shrunk * RESIDUAL, shrunk, radial, largest_slope(shrunk * sym.y))
+    moved = error.signal.subs(sym.y, sym.e + sym.v)
+    moved = sp.expand(moved) if moved.has(sym.v) else moved
+    if moved.has(sym.v):
+        signal = new_error(error.signal, sym.y, sym.y, size, steepest=steepest)
+    else:
+        signal = new_error(moved, sym.e, RESIDUAL, size, steepest=steepest)
+    return ErrorSignal(signal, sp.diff(signal, sym.y), sp.Integer(0), largest_slope(signal))
+
+
+def _odd(slope: Any) -> Any:
+    """h′ of n at ``PLACE``, −h′(−u) where u is negative."""
+    plain = slope.subs(sym.n, PLACE)
+    if not plain.has(sp.Piecewise) and sp.simplify(plain + plain.subs(PLACE, -PLACE)) == 0:
+        return plain
+    return sp.sign(PLACE) * slope.subs(sym.n, sp.Abs(PLACE))
 
 
 def flow(error: ErrorSignal, rate: Any) -> Step:
     """The gradient flow dW/ds = −e(Wφ)φᵀ followed for the time η, exactly."""
     if not error.affine or error.constant:
-        raise NoClosedForm("the gradient flow is solved for an error that is affine in ŷ")
+        raise Refused(
+            "the gradient flow is solved for an error that is affine in ŷ: otherwise dz/ds = −κ "
+            "e(z) asks for an integral of 1/e, and its end is no root of e itself. The implicit "
+            "step (method: implicit) is derived for any convex loss, and takes no more than one"
+        )
     decay = rate * sym.kappa * error.slope
     signal = error.signal * (1 - sp.exp(-decay)) / (sym.kappa * error.slope)
     reason = "dz/ds = −κ e(z), a linear equation, solved for s = η"

@@ -4,17 +4,22 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from mnemic.dsl import combinations, problems
 from mnemic.dsl.catalogue import find
 from mnemic.dsl.documents import Layers, from_mapping, place_of
 from mnemic.dsl.extends import is_path, merged, stack
 from mnemic.dsl.reading import Document, read_file
+from mnemic.dsl.rules import expressions
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue, UsageError
+
+ROUNDS: Final = 4
+"""How often what is wrong is left out, before the rest is not looked at."""
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -31,7 +36,12 @@ def load(source: Source) -> Spec:
     >>> load({"name": "mine", "bias": "l2", "optimizer": {"rate": "token"}}).bias.text
     'e**2/2'
     """
-    layers = stack(_document(source))
+    return checked(document_of(source))
+
+
+def checked(document: Document) -> Spec:
+    """The spec of a document that was read before; raises as `load` does."""
+    layers = stack(document)
     spec = _validated(merged(layers), layers)
     if found := combinations.issues(spec):
         raise InvalidSpec(_placed(found, layers))
@@ -44,7 +54,8 @@ def _placed(issues: Iterable[Issue], layers: Layers) -> Iterator[Issue]:
         yield replace(issue, where=layers.where(place_of(issue.where)))
 
 
-def _document(source: Source) -> Document:
+def document_of(source: Source) -> Document:
+    """What a path, a mapping or a name holds, as plain data with positions."""
     if isinstance(source, Mapping):
         return from_mapping(source)
     if not isinstance(source, str | os.PathLike):
@@ -63,4 +74,32 @@ def _validated(data: Any, layers: Layers) -> Spec:
     try:
         return Spec.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        raise InvalidSpec(problems.issues(error.errors(include_url=False), layers)) from None
+        wrong = error.errors(include_url=False)
+        found = [*problems.issues(wrong, layers), *_placed(_beside(wrong, data), layers)]
+        raise InvalidSpec(found) from None
+
+
+def _beside(wrong: list[ErrorDetails], data: Any) -> Iterator[Issue]:
+    """What else makes no sense in the expressions, once what the models refuse is left out."""
+    gone = [place for place, _ in problems.places(wrong)]
+    whole = all(error["type"] == "extra_forbidden" for error in wrong)
+    spec = _without(wrong, data)
+    if spec is None:
+        return
+    for issue in expressions.issues(spec):
+        place = place_of(issue.where)
+        inside = any(place[: len(other)] == other for other in gone)
+        if not inside and (whole or not expressions.unknown_symbol(issue)):
+            yield issue
+
+
+def _without(wrong: list[ErrorDetails], data: Any) -> Spec | None:
+    """The spec without what is wrong, and without what is wrong then; ``None`` where a part that
+    must be there is missing."""
+    for _ in range(ROUNDS):
+        data = problems.without(data, wrong)
+        try:
+            return Spec.model_validate(data, by_alias=True, by_name=False)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False)
+    return None

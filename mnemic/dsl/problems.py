@@ -1,11 +1,13 @@
 """pydantic's errors as issues: where in which file, what was read, what is allowed."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, Final
 
 from pydantic_core import ErrorDetails
 
+from mnemic.dsl.axis import Entry
 from mnemic.dsl.coefficients import WORDS, Coefficient
 from mnemic.dsl.documents import Layers
 from mnemic.dsl.reading import Place
@@ -17,16 +19,39 @@ MOST: Final = 20
 _NAME: Final = "must be words of a-z and 0-9 joined by hyphens, the first letter no digit"
 
 
-def issues(errors: Iterable[ErrorDetails], layers: Layers) -> list[Issue]:
-    """One issue for each place that is wrong, in the order of the text."""
+def issues(errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = Spec) -> list[Issue]:
+    """One issue for each place that is wrong, in the order of the text; ``root`` is the model."""
     found: dict[Place, Issue] = {}
     for error in errors:
-        place, shape = follow(Shape(Spec), error["loc"])
+        place, shape = follow(Shape(root), error["loc"])
+        if error["type"] == "extra_forbidden":
+            shape = follow(Shape(root), error["loc"][:-1])[1]
         issue = _issue(error, place, shape, layers)
         found[place] = _either(found[place], issue) if place in found else issue
     first = [found[place] for place in sorted(found, key=layers.order)][:MOST]
     left = len(found) - len(first)
     return [*first, Issue(f"and {left} more")] if left else first
+
+
+def places(errors: Iterable[ErrorDetails]) -> Iterator[tuple[Place, ErrorDetails]]:
+    """Each error with its place in the spec."""
+    for error in errors:
+        yield follow(Shape(Spec), error["loc"])[0], error
+
+
+def without(data: Any, errors: Iterable[ErrorDetails]) -> Any:
+    """A copy of a spec's data that leaves out what is wrong, or the short form that it is in."""
+    left = deepcopy(data)
+    for place, _ in places(errors):
+        inside = left
+        for step in place[:-1]:
+            if not isinstance(inside, dict) or not isinstance(inside.get(step), dict):
+                inside.pop(step, None)
+                break
+            inside = inside[step]
+        else:
+            inside.pop(place[-1], None) if place else None
+    return left
 
 
 def _either(one: Issue, other: Issue) -> Issue:
@@ -49,8 +74,7 @@ def _missing(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) ->
 
 
 def _unknown_key(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:
-    parent = follow(Shape(Spec), error["loc"][:-1])[1]
-    allowed = tuple(parent.fields()) + (("extends",) if parent.entry is Spec else ())
+    allowed = tuple(shape.fields()) + (("extends",) if shape.entry is Spec else ())
     key = str(place[-1])
     return Issue("unknown key", layers.where(place, key=True), key, allowed, nearest(key, allowed))
 

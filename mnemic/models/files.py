@@ -33,20 +33,24 @@ def write_json(path: Path, content: Any) -> None:
         beside.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def claim(folder: Path) -> bool:
+def claim(folder: Path, kind: str = "training run") -> bool:
     """Make a folder ours, where it is new or empty; whether it was ours before.
 
     Raises:
-        UsageError: it is a file, or holds files and mnemic did not write it.
+        UsageError: it is a file, or holds files and mnemic did not write it, or wrote it for
+            something of another ``kind``.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: not a folder")
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / MARKER).is_file():
+        found = json.loads((folder / MARKER).read_text(encoding="utf-8")).get("kind")
+        if found != kind:
+            raise UsageError(f"{folder}: holds a {found}, not a {kind}; choose another folder")
         return True
     if any(folder.iterdir()):
         raise UsageError(f"{folder}: holds files that mnemic did not write; choose another folder")
-    write_json(folder / MARKER, {"written_by": "mnemic", "kind": "training run"})
+    write_json(folder / MARKER, {"written_by": "mnemic", "kind": kind})
     return False
 
 

@@ -40,6 +40,7 @@ def train(
     *,
     metadata: Mapping[str, Any] | None = None,
     existing: Existing = "refuse",
+    picture: bool = True,
 ) -> Result:
     """Train a model in place and leave its checkpoint, curve and result in a folder.
 
@@ -57,6 +58,7 @@ def train(
         progress: told of every step; None tells nobody.
         metadata: plain data to keep with the result: the spec's hash, say.
         existing: what to do with an earlier run in the folder.
+        picture: whether to draw the curve, which takes some tenths of a second.
 
     Returns:
         What was also written as ``result.json``.
@@ -72,7 +74,8 @@ def train(
         )
     _prepare(run_dir, existing)
     with _threads(options.threads), torch.random.fork_rng():
-        run = _Run(model, task, options, run_dir, progress or Silent(), result.plain(metadata))
+        told = result.plain(metadata)
+        run = _Run(model, task, options, run_dir, progress or Silent(), told, picture)
         return run.to_the_end()
 
 
@@ -87,13 +90,14 @@ class _Run:
         folder: Path,
         progress: Progress,
         metadata: dict[str, Any],
+        picture: bool,
     ) -> None:
         torch.manual_seed(options.seed)
         decoder = task.decoder(model.options.dim)
         model.decoder = None if decoder is None else model.decoder or decoder
         self.model = model.to(options.device)
         self.task, self.options, self.folder = task, options, folder
-        self.progress, self.metadata = progress, metadata
+        self.progress, self.metadata, self.picture = progress, metadata, picture
         self.levels, self.level = task.levels, 0
         self.optimizer = _optimizer(model, options)
         self.batches = task.generator(options.seed, "train")
@@ -200,7 +204,7 @@ class _Run:
     def finish(self, stopped: str) -> Result:
         """Write the curve's picture and the result."""
         task, last = self.task, self.points[-1] if self.points else None
-        if last:
+        if last and self.picture:
             title = f"{task.name}, {self.step} steps"
             picture = self.folder / "curve.png"
             curve.draw(picture, self.points, task.metric, task.chance, title)

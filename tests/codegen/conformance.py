@@ -54,8 +54,8 @@ class Case:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """The forms that the rule has."""
-        forms: tuple[str, ...] = self.generated.forms
+        """The forms that the rule has in PyTorch."""
+        forms: tuple[str, ...] = self.signature.forms
         return forms
 
     @property
@@ -121,7 +121,7 @@ def _imported(source: str) -> Any:
 
 def generated(rule: Rule) -> str:
     """The source of a rule's module."""
-    return module.source(rule, version="0", spec_hash="0", text="", numbers={})
+    return module.source(rule, version="0", spec_hash="0", text="", numbers={}).module
 
 
 def compiled(spec: str | Mapping[str, Any]) -> Case:

@@ -1,13 +1,20 @@
 """Costs that a derivation prints, against what the compiled operators carry and multiply."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from conformance import Case, Sizes, available, chunked, compiled, inputs
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from mnemic.codegen.package import load
 from mnemic.codegen.support.sizes import eval_size
+from mnemic.compiler.derive import derive_spec as compiled_rule
 from mnemic.compiler.explain.cost import cost
+from mnemic.compiler.explain.cost_hybrids import layer_cost
+from mnemic.dsl.load import load as load_spec
+from mnemic.pipeline import compile as compile_spec
 
 FLAGS = {"position", "live_tail"}
 """Counters of tokens, which the printed state leaves out."""
@@ -53,3 +60,22 @@ def test_flops_of_the_chunk_form_are_those_that_it_takes(name: str) -> None:
         called(case, "chunk", Sizes(1, tokens, 1, size, size))
     told = cost(case.rule).evaluate(d_k=size, d_v=size, T=tokens)["train_flops"]
     assert counter.get_total_flops() / tokens == pytest.approx(told, rel=0.15)
+
+
+HYBRIDS = tuple(n for n in available() if compiled(n).rule.problem.spec.block.hybrid != "none")
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_a_hybrid_carries_what_is_told(name: str, tmp_path: Path) -> None:
+    """All of a layer's state but the convolutions' tails and counters, of one head."""
+    block = {"heads": 1, "convolution": 0, "attention_window": 5, "segment": 8, "persistent": 3}
+    kind = load_spec(name).block.hybrid
+    del block["segment" if kind != "context" else "attention_window"]
+    spec = load_spec({"name": "mine", "extends": name, "block": block})
+    layer = load(compile_spec(spec, out=tmp_path / "h").folder).Layer(4).double()
+    x = torch.randn(1, 20, 4, dtype=torch.float64)
+    _, state = layer(x, output_state=True)
+    counters = ("tokens", "position", "live_tail", "convolution")
+    carried = sum(s.numel() for n, s in state.items() if n.rpartition(".")[2] not in counters)
+    told = layer_cost(compiled_rule(spec)).evaluate(d_k=4, d_v=4, T=20)["state"]
+    assert told == carried

@@ -48,6 +48,14 @@ def test_a_jump_is_found() -> None:
     torch.testing.assert_close(found, torch.full((2,), 0.3).double())
 
 
+def test_an_end_that_rounding_puts_on_the_wrong_side_is_the_root() -> None:
+    low, high = torch.zeros(2).double(), torch.ones(2).double()
+    found = falling_root(lambda x: 1 + 1e-16 - x, low, high, f_high=torch.tensor([1e-16, 0.0]))
+    torch.testing.assert_close(found, high)
+    found = falling_root(lambda x: -1e-16 - x, low, high, f_low=torch.tensor([-1e-16, 0.0]))
+    torch.testing.assert_close(found, low, atol=1e-15, rtol=0)
+
+
 def test_ends_may_be_given() -> None:
     ones = torch.ones(3, dtype=torch.float64)
     found = falling_root(

@@ -351,3 +351,30 @@ def test_the_language_is_light() -> None:
     ]
     assert min(float(run[0]) for run in runs) < 0.25
     assert all(run[1:] == ["False", "False"] for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"speed": 1}, ["unknown key", "cannot be read"]),
+        ({"optimizer": {"method": "mon"}}, ["read 'mon'", "cannot be read"]),
+        ({"optimizer": {"rate": {"frm": "input"}}}, ["unknown key", "cannot be read"]),
+        ({"window": 0, "speed": 1}, ["window", "unknown key", "cannot be read"]),
+    ],
+)
+def test_wrong_keys_and_wrong_expressions_are_told_at_once(more: Any, words: list[str]) -> None:
+    with pytest.raises(InvalidSpec) as refusal:
+        load({"name": "x", "bias": {"expr": "e**"}, **more})
+    assert len(refusal.value.issues) == len(words)
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+
+
+def test_an_expression_is_not_blamed_for_what_was_left_out() -> None:
+    """A coefficient that cannot be read is no unknown symbol of the expressions that name it."""
+    wrong = {"coefficients": {"a": {"from": "sky"}}, "bias": {"expr": "a*e**2"}}
+    with pytest.raises(InvalidSpec) as refusal:
+        load({"name": "x", **wrong})
+    assert len(refusal.value.issues) == 1
+    with pytest.raises(InvalidSpec) as refusal:
+        load({"name": "x", "speed": 1, "bias": {"expr": "b*e**2"}})
+    assert len(refusal.value.issues) == 2

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-FEWEST, ROWS = 64, 512
+FEWEST, WIDEST = 64, 512
 """Rows that share a mask: it is [rows, pairs that they see], never [T, T]."""
 
 
@@ -70,7 +70,7 @@ def attention(q: Tensor, keys: Tensor, values: Tensor, *, span: int = 0) -> Tens
     elif rows == kept and alone:
         y = scaled_dot_product_attention(q, keys, values, is_causal=True, scale=1.0)
     else:
-        parts, size = [], max(FEWEST, min(span, ROWS)) if span else ROWS
+        parts, size = [], max(FEWEST, min(span, WIDEST)) if span else WIDEST
         for first, end, oldest, newest in blocks(rows, kept, span, size):
             mask = visible(first, end, oldest, newest, kept - rows, span=span, device=q.device)
             parts.append(scaled_dot_product_attention(

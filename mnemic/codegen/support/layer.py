@@ -71,12 +71,8 @@ class MemoryLayer(SequenceLayer):
     def _shape(self, argument: str) -> tuple[int, ...]:
         """The shape of a coefficient after [B, T]."""
         told, sizes, found = self.rule.signature, self.sizes, self.rule.coefficients[argument]
-        features = eval_size(told.features, sizes.key_dim)
-        last = {"": (), "k": (sizes.key_dim,), "K": (features,), "v": (sizes.value_dim,),
-                "c": (told.window,), "s": (told.slots,),
-                "l": (told.levels,)}[found.axes]  # fmt: skip
-        steps = (told.steps,) if found.micro and told.steps > 1 else ()
-        return (*steps, sizes.key_heads, *last)
+        shape: tuple[int, ...] = told.shape(found, sizes.key_heads, sizes.key_dim, sizes.value_dim)
+        return shape
 
     def _declare(self, coefficient: Learned) -> None:
         """The parameters behind a coefficient, so that it starts in its range."""

@@ -16,10 +16,10 @@ from .carried import ROWS, carried
 from .descent import Regressions, solve_rows
 from .kept import append_rows
 from .kept_attention import blocks, squares, visible
+from .rows import TINY
 
 Similarity = Callable[..., Tensor]
 
-TINY = 1e-30
 LOWEST = -1e6
 """A logarithm of a decay below which nothing is left: −∞ would make differences NaN."""
 

@@ -53,20 +53,28 @@ class MemoryAsContext(Hybrid):
         """
         offset = self.seen(x, state) % self.segment
         if lengths is None and not bool((offset != offset[:1]).any()):
-            return self._together(x, state, form)
+            return self._together(x, state, form, x[:, :1])
         found = []
         for row in range(x.shape[0]):
             live = x.shape[1] if lengths is None else int(lengths[row])
             own = {name: s[row : row + 1] for name, s in state.items()}
-            o, after = self._together(x[row : row + 1, :live], own, form)
+            whole = x[row : row + 1]
+            o, after = self._together(whole[:, :live], own, form, whole[:, :1])
             found.append((F.pad(o, (0, 0, 0, x.shape[1] - live)), after))
         states = kept.joined(self.rule.signature, [after for _, after in found])
         return torch.cat([o for o, _ in found]), states
 
-    def _together(self, x: Tensor, state: Mapping[str, Tensor], form: str) -> tuple[Tensor, States]:
-        """Rows that stand at the same token of a segment."""
+    def _together(
+        self, x: Tensor, state: Mapping[str, Tensor], form: str, opening: Tensor
+    ) -> tuple[Tensor, States]:
+        """Rows that stand at the same token of a segment.
+
+        ``opening`` is the token whose coefficients a memory may start from: padding, as in a
+        memory by itself, where a row has no other.
+        """
         first = self.seen(x, state)
-        run = _Segments(self, x, state, first, int(first[0]) % self.segment if len(x) else 0, form)
+        offset = int(first[0]) % self.segment if len(x) else 0
+        run = _Segments(self, x, state, first, offset, form, opening)
         outs = [run.forward(low, high) for low, high in run.pieces()]
         return torch.cat(outs, 1) if outs else x, run.state()
 
@@ -76,11 +84,11 @@ class _Segments:
 
     def __init__(
         self, layer: MemoryAsContext, x: Tensor, state: Mapping[str, Tensor], first: Tensor,
-        offset: int, form: str,
+        offset: int, form: str, opening: Tensor,
     ) -> None:  # fmt: skip
         self.layer, self.x, self.first, self.form = layer, x, first, form
         self.offset = offset
-        self.memory = part(state, "memory") or self._begun()
+        self.memory = part(state, "memory") or self._begun(opening)
         self.start = part(state, "start") or self._standing()
         self.kept = part(state, "attention")
         self.q, self.query = layer.memory.vectors.queries(x, part(state, "query"))
@@ -91,12 +99,11 @@ class _Segments:
         self.keys = attention.keys(x, self.place + layer.segment)
         self.fixed = self._fixed()
 
-    def _begun(self) -> States:
+    def _begun(self, opening: Tensor) -> States:
         """The memory's state before a document's first token."""
-        nothing = self.x[:, :0]
-        if not self.x.shape[1]:
-            return self.layer.memory.rows(nothing, {}, None, self.form)[1]
-        return self.layer.memory.begin(self.x[:, :1])
+        if not opening.shape[1]:
+            return self.layer.memory.rows(opening, {}, None, self.form)[1]
+        return self.layer.memory.begin(opening)
 
     def _standing(self) -> States:
         """What a read needs of the memory as it stands now."""

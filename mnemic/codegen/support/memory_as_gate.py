@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
-from .attention import WindowedAttention
-from .hybrid import Gate, Hybrid, named, part
+from .hybrid import Gate, named, part
 from .vectors import States
+from .windowed import Windowed
 
 
-class MemoryAsGate(Hybrid):
+class MemoryAsGate(Windowed):
     """x̃ = [p₁ … p_P; x],  y = SWA(x̃),  o = y ⊗ M(x̃), with ⊗ as in ``Gate``.
 
     Both branches see the persistent tokens p first: the attention as a prefix that no window
@@ -28,9 +27,6 @@ class MemoryAsGate(Hybrid):
         value_dim: int | None = None,
     ) -> None:
         super().__init__(dim, heads=heads, key_dim=key_dim, value_dim=value_dim)
-        assert self.beside.window is not None
-        rotary, window = self.beside.rotary, self.beside.window
-        self.attention = WindowedAttention(dim, self.block, rotary, window)
         self.gate = Gate(dim)
 
     def rows(
@@ -39,20 +35,8 @@ class MemoryAsGate(Hybrid):
         """Rows of which the first ``lengths`` tokens count; all, where there are none."""
         first, own = self.seen(x, state), part(state, "attention")
         prefix = None if state else self.prefix(x)
-        m, memory = remembered(self, x, part(state, "memory"), lengths, form, prefix)
+        m, memory = self.remembered(x, part(state, "memory"), lengths, form, prefix)
         y, attention = self.attention(x, own, lengths, first, prefix)
         o = self.gate(y, m[:, m.shape[1] - x.shape[1] :])
         after = {**named(memory, "memory"), **named(attention, "attention")}
         return o, {**after, "tokens": first + (x.shape[1] if lengths is None else lengths)}
-
-
-def remembered(
-    layer: Hybrid, x: Tensor, state: States, lengths: Tensor | None, form: str,
-    prefix: Tensor | None,
-) -> tuple[Tensor, States]:  # fmt: skip
-    """M([p; x]) at every token, the persistent ones too, and the memory's state."""
-    if prefix is None:
-        return layer.memory.rows(x, state, lengths, form)
-    whole = torch.cat([prefix, x], 1)
-    live = None if lengths is None else lengths + prefix.shape[1]
-    return layer.memory.rows(whole, state, live, form)

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from .attention import WindowedAttention
-from .hybrid import Hybrid, named, part
-from .memory_as_gate import remembered
+from .hybrid import named, part
 from .vectors import States
+from .windowed import Windowed
 
 
-class MemoryAsLayer(Hybrid):
+class MemoryAsLayer(Windowed):
     """x̃ = [p₁ … p_P; x],  y = M(x̃),  o = SWA(y).
 
     The persistent tokens p are a document's first: the memory writes them, and what it says at
@@ -19,26 +18,13 @@ class MemoryAsLayer(Hybrid):
     Source: Titans (Behrouz et al. 2025), section 4.3, (29)–(31); Atlas, section 5 and Figure 3.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        heads: int | None = None,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
-    ) -> None:
-        super().__init__(dim, heads=heads, key_dim=key_dim, value_dim=value_dim)
-        assert self.beside.window is not None
-        rotary, window = self.beside.rotary, self.beside.window
-        self.attention = WindowedAttention(dim, self.block, rotary, window)
-
     def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
         """Rows of which the first ``lengths`` tokens count; all, where there are none."""
         first, own = self.seen(x, state), part(state, "attention")
         prefix = None if state else self.prefix(x)
-        y, memory = remembered(self, x, part(state, "memory"), lengths, form, prefix)
+        y, memory = self.remembered(x, part(state, "memory"), lengths, form, prefix)
         before = None if prefix is None else y[:, : prefix.shape[1]]
         o, attention = self.attention(y[:, y.shape[1] - x.shape[1] :], own, lengths, first, before)
         after = {**named(memory, "memory"), **named(attention, "attention")}

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import kept
+from . import choice, kept
 from .arguments import check, check_params, fail, one_of
 from .reading import Reader, Reading, readable
 from .run import Form, Run, States, parameters
@@ -28,6 +29,8 @@ class Operator:
     chunk: Form | None
     start: Callable[..., States] | None
     reader: Reader | None = None
+    kernels: Callable[[], Any] | None = None
+    """The module of fused Triton kernels, imported when first asked for."""
 
     @property
     def name(self) -> str:
@@ -51,8 +54,8 @@ class Operator:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """The forms that this rule has."""
-        return self.signature.forms
+        """The forms that this rule has: in PyTorch, and ``triton`` where it has fused kernels."""
+        return (*self.signature.forms, *(() if self.kernels is None else ("triton",)))
 
     def __call__(
         self,
@@ -79,14 +82,15 @@ class Operator:
         Raises ``ArgumentError`` (a ValueError) for what does not fit.
         """
         check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
-        one_of(self.signature, "form", form, ("auto", *self.signature.forms))
+        one_of(self.signature, "form", form, ("auto", *self.forms))
         params = params or {}
         check_params(self.signature, params, initial_state or {}, q, k, v)
         self._check_state(initial_state)
+        form = choice.form(self.signature, form, self.forms, v)
         call = _Call(self, form, chunk_size, params)
         vectors = {"q": q, "k": k, "v": v, **coefficients}
         dtype = v.dtype
-        if dtype in (torch.float16, torch.bfloat16):
+        if dtype in (torch.float16, torch.bfloat16) and form != "triton":
             vectors = {name: x.float() for name, x in vectors.items()}
         state = dict(initial_state or {})
         if cu_seqlens is not None:

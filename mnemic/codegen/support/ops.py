@@ -1,11 +1,14 @@
 """Everything that a generated form calls, under one name."""
 
+from .adjoints import *  # noqa: F403
 from .carried import carried_keys as carried_keys
 from .chunks import *  # noqa: F403
 from .conjugate import cholesky_rows as cholesky_rows
 from .conjugate import conjugated as conjugated
 from .conjugate import ridge_solved as ridge_solved
 from .features import features as features
+from .implicit import new_error as new_error
+from .implicit import steep as steep
 from .interpolation import *  # noqa: F403
 from .kept import append as append
 from .kept import append_rows as append_rows
@@ -17,5 +20,7 @@ from .links import *  # noqa: F403
 from .local import *  # noqa: F403
 from .matrices import *  # noqa: F403
 from .moments import *  # noqa: F403
+from .pulled_back import pulled_back as pulled_back
 from .residuals import residual as residual
+from .residuals import residual_vjp as residual_vjp
 from .rows import *  # noqa: F403

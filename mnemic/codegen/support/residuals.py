@@ -1,6 +1,6 @@
 """The residuals of a chunk as the root of ŷ = base + L u(ŷ), differentiable by its adjoint."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from . import chunks
 
 Function = Callable[..., Tensor]
+Solver = Callable[..., Tensor]
 
 
 class _Adjoint(torch.autograd.Function):
@@ -29,11 +30,19 @@ class _Adjoint(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         y, mixing, *rows = ctx.saved_tensors
-        grad = grads[0]
-        transposed = mixing.mT.flip(-1, -2)
-        linear = _Rows(ctx.adjoint, [x.flip(-2) for x in (y, *rows)])
-        m = ctx.solver(transposed, transposed @ grad.flip(-2), linear).flip(-2)
-        return grad + ctx.adjoint(m, y, *rows), None, None, None, *(None for _ in rows)
+        found = _transposed(grads[0], y, mixing, rows, ctx.adjoint, ctx.solver)
+        return found, None, None, None, *(None for _ in rows)
+
+
+def _transposed(
+    grad: Tensor, y: Tensor, mixing: Tensor, rows: Sequence[Tensor], adjoint: Function,
+    solver: Solver,
+) -> Tensor:  # fmt: skip
+    """g + Jᵀ m, where m = Lᵀ(g + Jᵀ m)."""
+    transposed = mixing.mT.flip(-1, -2)
+    linear = _Rows(adjoint, [x.flip(-2) for x in (y, *rows)])
+    m = solver(transposed, transposed @ grad.flip(-2), linear).flip(-2)
+    return grad + adjoint(m, y, *rows)
 
 
 class _Rows:
@@ -50,7 +59,7 @@ class _Rows:
         return self.function(y, *(x[..., index : index + 1, :] for x in self.rows))
 
 
-SOLVERS = {"sweeps": chunks.sweeps, "substitution": chunks.substitution}
+SOLVERS: dict[str, Solver] = {"sweeps": chunks.sweeps, "substitution": chunks.substitution}
 
 
 def residual(
@@ -70,3 +79,13 @@ def residual(
     following = base + mixing @ error(y, *rows)
     fixed = [x.detach() for x in rows]
     return _Adjoint.apply(following, mixing.detach(), adjoint, solve, *fixed)
+
+
+def residual_vjp(
+    grad: Tensor, y: Tensor, mixing: Tensor, *rows: Tensor, adjoint: Function, solver: str
+) -> Tensor:  # fmt: skip
+    """The gradient at ``base`` of the root ŷ of ŷ = base + L e(ŷ; rows), [..., C, V].
+
+    It solves the transposed system g = grad + Jᵀ Lᵀ g, J = ∂e/∂ŷ at the root.
+    """
+    return _transposed(grad, y, mixing, rows, adjoint, SOLVERS[solver])

@@ -31,8 +31,8 @@ def falling_root(
     number the root is taken to lie to the right. Not differentiable: one Newton step from here is.
     """
     a, b = high, low
-    fa = finite(function(high) if f_high is None else f_high)
-    fb = finite(function(low) if f_low is None else f_low)
+    fa = finite(function(high) if f_high is None else f_high).clamp_max(0.0)  # an end that rounding
+    fb = finite(function(low) if f_low is None else f_low).clamp_min(0.0)  # puts over zero is it
     t = torch.full_like(fa, 0.5)
     eps = torch.finfo(fa.dtype).eps
     for _ in range(MOST):

@@ -197,16 +197,17 @@ def blended_remain(mix: Tensor) -> Tensor:
 
 def running_maximum(log_decay: Tensor, log_rate: Tensor, start: Tensor) -> Tensor:
     """m_t = max(log decay_t + m_{t−1}, log rate_t): [..., C], [..., C], [...] → [..., C]."""
-    weights = _log_mix(log_decay, log_rate).amax(-1)
+    weights = log_mix(log_decay, log_rate).amax(-1)
     return torch.maximum(weights, log_decay.cumsum(-1) + start[..., None])
 
 
 def stable_mix(log_decay: Tensor, log_rate: Tensor, m: Tensor) -> Tensor:
     """exp(Σ log decays + log rate_s − m_t) for s ≤ t."""
-    return torch.exp(_log_mix(log_decay, log_rate) - m[..., None])
+    return torch.exp(log_mix(log_decay, log_rate) - m[..., None])
 
 
-def _log_mix(log_decay: Tensor, log_rate: Tensor) -> Tensor:
+def log_mix(log_decay: Tensor, log_rate: Tensor) -> Tensor:
+    """Σ_{s<i≤t} log decays + log rate_s, −∞ for s > t: [..., C] twice → [..., C, C]."""
     size = log_decay.shape[-1]
     ones = torch.ones(size, size, dtype=torch.bool, device=log_decay.device)
     steps = log_decay[..., :, None].expand(*log_decay.shape, size)

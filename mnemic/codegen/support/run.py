@@ -4,7 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -37,6 +37,10 @@ class Forms(Protocol):
     @property
     def chunk(self) -> Form | None:
         """Chunkwise."""
+
+    @property
+    def kernels(self) -> Callable[[], Any] | None:
+        """The module of fused kernels, imported when first asked for."""
 
     @property
     def start(self) -> Callable[..., dict[str, Tensor]] | None:
@@ -84,7 +88,7 @@ class Run:
             }
             self.given = {**state, **repeated}
         self.heads = self.q_heads
-        self.like = vectors["v"]
+        self.like = _real(vectors["v"])
         position = state.get("position")
         self.position = 0 if position is None else int(position.reshape(-1)[0])
         self._fits_levels()
@@ -343,7 +347,7 @@ class Run:
         if self.tokens == 0:
             out = self.like.new_zeros(self.batch, 0, self.heads, self.like.shape[-1])
             return out, self._final(states)
-        run = self._recurrent if form == "recurrent" else self._chunks
+        run = {"recurrent": self._recurrent, "triton": self._fused}.get(form, self._chunks)
         out, states = run(states)
         if self.signature.diagonal:
             out = out[..., 0].unflatten(2, (self.heads, self.width))
@@ -371,6 +375,22 @@ class Run:
         y, states = _call(self.call.operator.recurrent, arguments, states, closes)
         out = layout.from_time(y, self.batch)
         return out[:, self.steps - 1 :: self.steps], states
+
+    def _fused(self, states: States) -> tuple[Tensor, States]:
+        from . import fused  # its kernels need Triton
+
+        assert self.call.operator.kernels is not None
+        kernels = self.call.operator.kernels()
+        short = self.tokens * self.steps < FEWEST
+        kernel = kernels.TOKEN if short or kernels.CHUNK is None else kernels.CHUNK
+        if kernel is None:
+            kernel = kernels.CHUNK
+        size = fused.chunk_of(self.signature.anchor, self.call.chunk_size, self.steps)
+        first = size - self.position % size if self.signature.anchor > 1 else size
+        rows = self.tokens * self.steps
+        span = fused.Span(rows, 0, rows, self.position, first * self.steps, size * self.steps)
+        y, states = fused.run(kernel, self.rows, states, span)
+        return y[:, self.steps - 1 :: self.steps], states
 
     def _with_windows(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         width = self.signature.window
@@ -462,6 +482,12 @@ class Run:
     def _ends(self, first: int, size: int, count: int) -> Tensor:
         """The tokens of the document when each of so many chunks is done."""
         return self.position + first + size * torch.arange(1, count + 1)
+
+
+def _real(x: Tensor) -> Tensor:
+    """What states are like: float32 beside arguments of 16 bits."""
+    short = x.dtype in (torch.float16, torch.bfloat16)
+    return torch.empty(x.shape, dtype=torch.float32, device=x.device) if short else x
 
 
 @cache

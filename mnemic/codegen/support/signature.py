@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from .sizes import eval_size
+
 Axes = str
 """Axes after [B, T, H]: ``""``, ``"k"`` (d_k), ``"K"`` (D features), ``"v"``, ``"c"``, ``"s"``
 (slots), ``"l"`` (levels)."""
@@ -112,6 +114,17 @@ class Signature:
     """D as an expression of d = d_k."""
     span: int = 0
     """The window c of kept pairs, of which c − 1 are carried; 0 keeps them all."""
+
+    def shape(
+        self, coefficient: Coefficient, heads: int, key_dim: int, value_dim: int
+    ) -> tuple[int, ...]:
+        """A coefficient's shape after [B, T], for H key heads of d_k and d_v."""
+        last = {
+            "": (), "k": (key_dim,), "K": (eval_size(self.features, key_dim),),
+            "v": (value_dim,), "c": (self.window,), "s": (self.slots,), "l": (self.levels,),
+        }[coefficient.axes]  # fmt: skip
+        steps = (self.steps,) if coefficient.micro and self.steps > 1 else ()
+        return (*steps, heads, *last)
 
     @property
     def keeps_keys(self) -> bool:

@@ -6,7 +6,7 @@ polynomial (a Huber error, a link) stands whole, in one spelling. A rule whose m
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, permutations, product
 from typing import Any
@@ -35,15 +35,26 @@ def rule_hash(rule: Rule) -> str:
 
 def renamed(form: Form) -> Form:
     """The form with its coefficients called c0, c1, … in an order that names do not decide."""
+    return min((found for _, found in _numberings(form)), key=lambda f: f.text())
+
+
+def identified(form: Form, fact: Callable[[Any], str]) -> str:
+    """The renamed form's text, and a fact of each coefficient in the order of their numbers."""
+    return min(
+        "\n".join([found.text(), *(f"c{i}: {fact(s)}" for i, s in enumerate(order))])
+        for order, found in _numberings(form)
+    )
+
+
+def _numberings(form: Form) -> Iterator[tuple[list[Any], Form]]:
+    """The orders of coefficients that their parts leave open, each with its form."""
     groups: dict[str, list[Any]] = {}
     for symbol in form.coefficients:
         groups.setdefault(_part(form, symbol), []).append(symbol)
     orders = product(*(permutations(groups[part]) for part in sorted(groups)))
-    candidates = (
-        _numbered(form, [s for group in order for s in group])
-        for order in islice(orders, MOST_ORDERS)
-    )
-    return min(candidates, key=lambda f: f.text())
+    for order in islice(orders, MOST_ORDERS):
+        flat = [symbol for group in order for symbol in group]
+        yield flat, _numbered(form, flat)
 
 
 def _part(form: Form, symbol: Any) -> str:

@@ -17,6 +17,7 @@ from mnemic.compiler import error_signal
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.key_sizes import product_symbol
 from mnemic.compiler.explain.spans import ranges
+from mnemic.compiler.implicit import roots_of
 from mnemic.compiler.numbers import evaluated, sampler
 from mnemic.compiler.rule import Rule
 
@@ -68,7 +69,8 @@ def curvature(rule: Rule) -> tuple[Any | None, list[float]]:
     ``oo`` where it has no end, ``None`` where it could not be found.
     """
     error, spans = rule.error, ranges(rule)
-    if not error.slope.has(sym.y, sym.n, sym.v) and error.bound != sp.oo:
+    flat = not error.slope.has(sym.y, sym.n, sym.v) or bool(roots_of(error.signal))
+    if flat and error.bound != sp.oo:
         return error.bound, []  # an expression of coefficients
     read = error.signal.free_symbols | error.slope.free_symbols | error.radial.free_symbols
     names = sorted(read & spans.keys(), key=str)

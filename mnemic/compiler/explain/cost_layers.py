@@ -84,8 +84,8 @@ def _copies(rule: Rule, matrix: Matrix) -> int:
 def layered_decode(rule: Rule) -> Any:
     """One token of the recurrence: M, its gradient, every matrix moved, M again."""
     keys = C if rule.window > 1 else sp.Integer(1)
-    written = _forward(rule, needed=True) + _backward(rule)
-    found = keys * written + _forward(rule)
+    written = layered_forward(rule, needed=True) + _backward(rule)
+    found = keys * written + layered_forward(rule)
     for matrix in rule.network.matrices:
         size = numbers(rule, matrix)
         if not rows_kept(rule, matrix):
@@ -99,7 +99,7 @@ def layered_decode(rule: Rule) -> Any:
 def layered_train(rule: Rule) -> Any:
     """One token of the chunk form (``parallel.md``, identity 1, layer by layer)."""
     window = (B + C - 1) / B if rule.window > 1 else sp.Integer(1)  # the last chunk's keys, anew
-    found = window * (_forward(rule, needed=True) + _backward(rule))
+    found = window * (layered_forward(rule, needed=True) + _backward(rule))
     if rule.window > 1:
         found += 2 * B * (B + C)
     for matrix in rule.network.matrices:
@@ -115,7 +115,7 @@ def _anew(rule: Rule) -> Any:
     ends = {m.every for m in rule.network.matrices} - {1}
     if rule.anchor > 1 and (rule.applied.normalize != "none" or rule.retained.mode == "prox"):
         ends.add(rule.anchor)
-    return sum((_forward(rule) / every for every in ends), ZERO)
+    return sum((layered_forward(rule) / every for every in ends), ZERO)
 
 
 def _read(rule: Rule, matrix: Matrix, window: Any) -> Any:
@@ -169,7 +169,7 @@ def _ordered(rows: Any, columns: Any) -> tuple[Any, Any]:
     return sp.Min(rows, columns), sp.Max(rows, columns)
 
 
-def _forward(rule: Rule, *, needed: bool = False) -> Any:
+def layered_forward(rule: Rule, *, needed: bool = False) -> Any:
     """Products of M at one vector; with ``needed`` those alone that its gradient asks for."""
     network = rule.network
     wanted = _wanted(rule) if needed and rule.error.constant else None

@@ -6,7 +6,8 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler.explain import printing
-from mnemic.compiler.explain.cost import Cost, cost
+from mnemic.compiler.explain.cost import Cost
+from mnemic.compiler.explain.cost_hybrids import layer_cost
 from mnemic.compiler.explain.equations import Equation, equations
 from mnemic.compiler.explain.layered_words import approximated, of_each_matrix, pace
 from mnemic.compiler.explain.spans import ranges, span
@@ -67,7 +68,7 @@ def explain(rule: Rule) -> Explanation:
         forms=structure.forms,
         missing=structure.missing,
         approximations=approximations(rule),
-        cost=cost(rule),
+        cost=layer_cost(rule),
         stability=stability(rule),
         warnings=warned(rule),
         arguments=arguments(rule),

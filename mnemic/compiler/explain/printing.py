@@ -9,6 +9,7 @@ from sympy.printing.precedence import precedence
 from sympy.printing.str import StrPrinter
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.implicit import PLACE, ROOT, roots_of
 from mnemic.compiler.problem import HEAD, HEADS, TIME
 
 GREEK = {
@@ -125,6 +126,12 @@ class _Text(StrPrinter):  # type: ignore[misc]
     def _print_normal_cdf(self, expr: Any) -> str:
         return f"Φ({self._print(expr.args[0])})"
 
+    def _print_NewErrorBase(self, expr: Any) -> str:
+        return f"root[{', '.join(map(self._print, expr.equations))}]"
+
+    def _print_steep(self, expr: Any) -> str:
+        return str(self._print(expr.args[2]))
+
     def _print_Function(self, expr: Any) -> str:
         return f"{expr.func.__name__}({', '.join(_bare(self._print(a)) for a in expr.args)})"
 
@@ -147,6 +154,15 @@ class _Latex(LatexPrinter):  # type: ignore[misc]
     def _print_sigmoid(self, expr: Any, exp: Any = None) -> str:
         shown = rf"\sigma\left({self._print(expr.args[0])}\right)"
         return shown if exp is None else f"{shown}^{{{exp}}}"
+
+    def _print_NewErrorBase(self, expr: Any, exp: Any = None) -> str:
+        inner = r",\ ".join(map(self._print, expr.equations))
+        shown = rf"\operatorname{{root}}_s\left[{inner}\right]"
+        return shown if exp is None else f"{shown}^{{{exp}}}"
+
+    def _print_steep(self, expr: Any, exp: Any = None) -> str:
+        shown = str(self._print(expr.args[2]))
+        return shown if exp is None else rf"\left({shown}\right)^{{{exp}}}"
 
     def _print_normal_cdf(self, expr: Any, exp: Any = None) -> str:
         shown = rf"\Phi\left({self._print(expr.args[0])}\right)"
@@ -173,8 +189,18 @@ def readable(expr: Any) -> Any:
     if not expr.has(sym.y, sym.v):
         return expr
     moved = expr.subs(sym.y, sym.e + sym.v)
-    moved = moved if not moved.has(sym.v) else sp.simplify(moved)
+    moved = moved if not moved.has(sym.v) or roots_of(moved) else sp.simplify(moved)
     return expr if moved.has(sym.v) else moved
+
+
+def _through_root(expr: Any) -> tuple[Any, Any | None]:
+    """An expression that reads a root in several places in terms of s and u, and the root."""
+    roots = roots_of(expr)
+    if len(roots) != 1 or sp.sympify(expr).xreplace({roots[0]: ROOT}).count(ROOT) == 1:
+        return expr, None
+    (root,) = roots
+    plain = sp.sympify(expr).subs({root.place: PLACE, -root.place: -PLACE}).xreplace({root: ROOT})
+    return plain, root
 
 
 def text(expr: Any, timed: dict[str, bool] | None = None) -> str:
@@ -183,11 +209,17 @@ def text(expr: Any, timed: dict[str, bool] | None = None) -> str:
     >>> text(sym.coefficient("eta") * (sym.y - sym.v), {"eta": True})
     'ηₜ·(ŷ − v)'
     """
+    plain, root = _through_root(expr)
+    if root is not None:
+        return f"{text(plain, timed)} with s = {text(root, timed)}"
     return _bare(_Text({"timed": timed or {}}).doprint(readable(expr)))
 
 
 def latex(expr: Any, timed: dict[str, bool] | None = None, times: str | None = None) -> str:
     """The expression in LaTeX; ``times`` stands between factors."""
+    plain, root = _through_root(expr)
+    if root is not None:
+        return rf"{latex(plain, timed, times)} \text{{ with }} s = {latex(root, timed, times)}"
     settings = {"timed": timed or {}, "mul_symbol": times}
     found: str = _Latex(settings).doprint(readable(expr))
     for wide in (r"\left((\hat y - v) \right)", r"\left({(\hat y - v)}\right)"):

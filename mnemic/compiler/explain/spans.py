@@ -1,10 +1,11 @@
 """The values that coefficients take under their activations."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.numbers import sampler
-from mnemic.compiler.problem import HEAD, HEADS, TIME
+from mnemic.compiler.problem import HEAD, HEADS, TIME, Scalar
 from mnemic.compiler.rule import Rule
 from mnemic.compiler.symbolic import read
 from mnemic.dsl import texts
@@ -22,8 +23,13 @@ INFINITE = 29.9
 
 def ranges(rule: Rule) -> dict[Any, list[float]]:
     """Values that each argument takes under its activation (the layer's own unless told)."""
+    return ranges_of(rule.scalars)
+
+
+def ranges_of(scalars: Iterable[Scalar]) -> dict[Any, list[float]]:
+    """The same of coefficients without a rule."""
     found = {}
-    for scalar in rule.scalars:
+    for scalar in scalars:
         if scalar.argument is not None:
             shape = activation_of(scalar.declared.activation, scalar.name)
             values = map(sampler(shape, [sym.x]), GRID)

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.implicit import PLACE, NewErrorBase, steep
+from mnemic.compiler.oracle.reference_implicit import new_error, slope_at
 
 Environment: TypeAlias = Mapping[sp.Symbol, Tensor]
 
@@ -69,11 +71,20 @@ def evaluate(expression: Any, values: Environment) -> Tensor:
         return values[node]
     if node.is_number and not node.has(sp.Function):
         return torch.tensor(_number(node), dtype=torch.float64)
+    if isinstance(node, NewErrorBase):
+        return _new_error(node, [evaluate(a, values) for a in node.args])
     if isinstance(node, sp.Pow):
         return _power(node, values)
     if isinstance(node, sp.Piecewise):
         return _piecewise(node, values)
     return _apply(node, [evaluate(a, values) for a in node.args])
+
+
+def _new_error(node: Any, arguments: list[Tensor]) -> Tensor:
+    """s = e(ŷ − c s) with e evaluated by this walk."""
+    y, c, *rest = torch.broadcast_tensors(*arguments)
+    held = dict(zip(node.holders, rest, strict=True))
+    return new_error(lambda u: evaluate(node.signal, {**held, PLACE: u}) + 0 * u, y, c)
 
 
 def condition(node: Any, values: Environment) -> Tensor:
@@ -143,6 +154,8 @@ def _apply(node: Any, arguments: list[Tensor]) -> Tensor:
         return math.prod(arguments[1:], start=arguments[0])
     if isinstance(node, sp.Max | sp.Min):
         return _extreme(torch.maximum if isinstance(node, sp.Max) else torch.minimum, arguments)
+    if isinstance(node, steep):
+        return slope_at(*arguments)
     if type(node) in FUNCTIONS:
         return FUNCTIONS[type(node)](*arguments)
     if type(node).__name__ == "round":

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemic.compiler.oracle.minimise import newton
-from mnemic.compiler.oracle.statement import evaluate_text, loss, tensor
+from mnemic.compiler.oracle.minimise import newton, separable
+from mnemic.compiler.oracle.statement import evaluate_text, is_radial, loss, tensor
 from mnemic.dsl.spec import Spec
 
 Names = Mapping[str, Tensor]
 EPSILON = 1e-5
+STILL = 1e-9
+"""The slope that a smooth objective may have left at its minimum."""
+QUICK = 30
+"""Newton steps for an objective that is smooth."""
 PIECES = 120
 """Runge-Kutta steps of a gradient flow."""
 
@@ -98,9 +102,34 @@ def whole_step(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
 
     if spec.optimizer.method == "implicit":
         delta = names["delta"] * pair.gamma
-        target = newton(lambda w: delta * value(w) + ((w - memory) ** 2).sum() / 2, memory)
-        return target - memory
+
+        def objective(w: Tensor) -> Tensor:
+            return delta * value(w) + ((w - memory) ** 2).sum() / 2
+
+        found = newton(objective, memory, QUICK).requires_grad_()
+        (left,) = torch.autograd.grad(objective(found), found)
+        if float(left.abs().max()) <= STILL * (1 + float(found.detach().abs().max())):
+            return found.detach() - memory
+        return _along_key(spec, memory, pair, {**names, "delta": delta})
     return _integrated(value, memory, names["eta"] * pair.gamma) - memory
+
+
+def _along_key(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
+    """An implicit step on a loss with kinks, by bisection on the sign of the objective's slope.
+
+    What stands at right angles to φ would only lengthen the step; a radial loss moves ŷ towards v.
+    """
+    y, key = predict(spec, memory, pair.predict), pair.predict.mapped
+    square = key**2 if type(spec.memory).word() == "diagonal" else (key**2).sum()
+    way = pair.value - y if is_radial(spec, names) else torch.ones_like(y)
+
+    def objective(x: Tensor) -> Tensor:
+        value = loss(spec, y + x * way, pair.value, names)
+        return names["delta"] * value + ((x * way) ** 2 / (2 * square)).sum()
+
+    shape = torch.Size([1]) if is_radial(spec, names) else y.shape
+    moved = separable(objective, shape, (-torch.inf, torch.inf)) * way
+    return _outer(spec, moved / square, key)
 
 
 def _integrated(value: object, start: Tensor, time: Tensor) -> Tensor:

@@ -98,10 +98,14 @@ def loss(spec: Spec, y: Tensor, v: Tensor, names: Names) -> Tensor:
     n = torch.linalg.vector_norm(residual, dim=-1, keepdim=True)
     place = {s: x[..., None] if x.ndim else x for s, x in names.items()}
     values = evaluate_text(text, {**place, "e": residual, "y": y, "v": v, "n": n})
-    used = parse(text, [*place, "e", "y", "v", "n"]).names
-    radial = "n" in used and not used & {"e", "y", "v"}
-    values = values + 0 * (n if radial else residual)
+    values = values + 0 * (n if is_radial(spec, names) else residual)
     return values.sum(-1)
+
+
+def is_radial(spec: Spec, names: Names) -> bool:
+    """Whether ℓ is a function of ‖ŷ − v‖ alone."""
+    used = parse(spec.bias.text, [*names, "e", "y", "v", "n"]).names
+    return "n" in used and not used & {"e", "y", "v"}
 
 
 def coefficient_names(spec: Spec, given: Names, point: Names) -> dict[str, Tensor]:

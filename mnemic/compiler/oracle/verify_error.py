@@ -10,7 +10,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.oracle import samples
 from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.minimise import hessian
-from mnemic.compiler.oracle.stated_steps import Pair, Query, whole_step
+from mnemic.compiler.oracle.stated_steps import Pair, Query, predict, whole_step
 from mnemic.compiler.oracle.statement import coefficient_names, loss, tensor
 from mnemic.compiler.rule import Rule
 
@@ -128,13 +128,16 @@ def step(rule: Rule) -> float:
     if spec.optimizer.rate.value == float("inf"):
         names = {**names, "delta": tensor(HUGE)}
     rng, worst = torch.Generator().manual_seed(2), 0.0
+    rows, columns = (4, 1) if rule.diagonal else (3, 4)
     for _ in range(3):
-        memory = torch.randn(3, 4, generator=rng, dtype=torch.float64)
-        key, value = (torch.randn(d, generator=rng, dtype=torch.float64) for d in (4, 3))
+        key, value = (torch.randn(d, generator=rng, dtype=torch.float64) for d in (4, rows))
+        memory = torch.randn(rows, columns, generator=rng, dtype=torch.float64)
         gamma = names["gamma"] if rule.gamma == "token" else tensor(1)
         pair = Pair(Query(key, key), key, key, value, gamma, True)
         stated = whole_step(spec, memory, pair, names)
-        signal = _signal(rule, memory @ key, value, (key**2).sum(), names)
+        square = key**2 if rule.diagonal else (key**2).sum()
+        signal = _signal(rule, predict(spec, memory, pair.predict), value, square, names)
         rate = evaluate(rule.rate, symbolic(names))
-        worst = max(worst, difference(-rate * torch.outer(signal, key), stated))
+        moved = (signal * key)[:, None] if rule.diagonal else torch.outer(signal, key)
+        worst = max(worst, difference(-rate * moved, stated))
     return worst

@@ -167,12 +167,8 @@ def _arguments(
     if told.steps > 1:
         k, v = (x[:, :, None].expand(-1, -1, told.steps, -1, -1) for x in (k, v))
     found: dict[str, Any] = {"q": q, "k": k, "v": v, **dict.fromkeys(told.keys, k)}
-    features = _features(told.features, k.shape[-1])
     for name, c in operator.coefficients.items():
-        last = {"": (), "k": (k.shape[-1],), "K": (features,), "v": (v.shape[-1],),
-                "c": (told.window,), "s": (told.slots,), "l": (told.levels,)}[c.axes]  # fmt: skip
-        steps = (told.steps,) if c.micro and told.steps > 1 else ()
-        shape = (*q.shape[:2], *steps, 1, *last)
+        shape = (*q.shape[:2], *told.shape(c, 1, k.shape[-1], v.shape[-1]))
         found[name] = torch.full(shape, constants[name], dtype=torch.float64)
     if told.params:
         found["params"] = _beginning(told, k.shape[-1], v.shape[-1], seed)

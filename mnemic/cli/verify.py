@@ -1,0 +1,84 @@
+"""``mnemic verify``: does a compiled spec compute on this machine what it should?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mnemic import pipeline
+from mnemic.cli.arguments import AsJson, SpecArgument
+from mnemic.cli.output import console, echo, print_json
+from mnemic.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="The compiled folder; mnemic's cache if left out.",
+                 metavar="DIR"),
+]  # fmt: skip
+
+
+def verify(spec: SpecArgument, output: Output = None, as_json: AsJson = False) -> None:
+    """Run every form of a spec on this machine against its recurrence in float64.
+
+    Outputs, states and all gradients, at lengths around a chunk, with strong decay, carried states,
+    packed documents and views, in each dtype that the device has. What is found is written to
+    verified.json beside the generated code; form="auto" takes the fused kernels only where it says
+    that they passed here. Exit code 4 where a form is wrong.
+
+    JSON: {"name", "folder", "passed", "note", "entries": [...]} with entries as in verified.json.
+    """
+    from mnemic.compiler.compare.canonical import rule_hash
+    from mnemic.kernels import verifying
+
+    compiled = pipeline.compile(spec, output)
+    place = verifying.device()
+    with console(stderr=True).status(f"verifying {compiled.spec.name}"):
+        found = list(verifying.entries(compiled.folder, rule_hash(compiled.rule), place))
+    passed = all(entry["passed"] for entry in found)
+    note = _note(compiled, place)
+    if as_json:
+        print_json({"name": compiled.spec.name, "folder": str(compiled.folder), "passed": passed,
+                    "note": note, "entries": found})  # fmt: skip
+    else:
+        _show(found, note, compiled.folder)
+    if not passed:
+        wrong = [w for entry in found for line in verifying.lines(entry) for w in line.wrong]
+        raise CheckFailed(f"verify: {compiled.spec.name}: {'; '.join(wrong[:3])}")
+
+
+def _note(compiled: pipeline.Compiled, place: str) -> str:
+    from mnemic.kernels.verifying import ONLY_INTERPRETED
+
+    if "triton" not in compiled.operator.forms:
+        return "this rule has no fused form"
+    return "" if place == "cuda" else ONLY_INTERPRETED
+
+
+def _show(found: list[dict[str, Any]], note: str, folder: Path) -> None:
+    setting = found[0]["setting"] if found else {}
+    told = [f"{name} {value}" for name, value in setting.items() if value is not None]
+    echo(", ".join(told))
+    console().print(_table(found))
+    for line in (note, f"written to {folder / 'verified.json'}" if found else ""):
+        if line:
+            echo(line)
+
+
+def _table(found: list[dict[str, Any]]) -> "Table":
+    from rich.table import Table
+
+    from mnemic.kernels.verifying import lines
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("form", "dtype", "", "largest error", "wrong"):
+        table.add_column(heading)
+    for line in (line for entry in found for line in lines(entry)):
+        more = f" and {len(line.wrong) - 2} more" if len(line.wrong) > 2 else ""
+        wrong = "; ".join(line.wrong[:2]) + more
+        table.add_row(
+            line.form, line.dtype, "passed" if line.passed else "FAILED", line.worst, wrong
+        )
+    return table

@@ -1,0 +1,132 @@
+"""One step back: a quantity, its gradient, and what its rule says of those of its arguments."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.adjoint.sums import Sums, gradient_of
+from mnemic.codegen.plan import Call, Map, Plan, Product, Quantity, Read
+
+Axes = tuple[str, ...]
+Env = str | tuple[str, Axes]
+"""A quantity in an expression, with the axes that it has there where they are not its own."""
+
+SUMS = ("total", "total_rows", "total_states")
+"""Sums over the last axis, the one before it, and the one before that."""
+
+
+@dataclass(frozen=True)
+class At:
+    """A quantity whose gradient ``d`` is known."""
+
+    sums: Sums
+    quantity: Quantity
+    d: str
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that grows."""
+        return self.sums.plan
+
+    @property
+    def out(self) -> str:
+        """The quantity's name."""
+        return self.quantity.name
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What the quantity reads, in order."""
+        op = self.quantity.op
+        return op.arguments if isinstance(op, Call) else self.quantity.reads()
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """An option of a call."""
+        assert isinstance(self.quantity.op, Call)
+        return dict(self.quantity.op.options).get(name, default)
+
+    def wants(self, *arguments: str) -> bool:
+        """Whether a gradient goes through any of these."""
+        return any(a in self.sums.active for a in arguments)
+
+    def axes(self, name: str) -> Axes:
+        """The axes of a quantity; its gradient has them too, whatever that was made of."""
+        return self.quantity.axes if name == self.d else self.plan.axes(name)
+
+    def name(self, argument: str) -> str:
+        """What this step's part of an argument's gradient is called."""
+        return self.sums.name(argument, self.out)
+
+    def give(self, argument: str, part: str) -> None:
+        """A part of an argument's gradient."""
+        self.sums.give(argument, part)
+
+    # -- quantities -------------------------------------------------------------------------
+
+    def _add(self, name: str, axes: Axes, op: Any) -> str:
+        return self.plan.add(name, axes, op, gradient_of(self.quantity.equation))
+
+    def call(self, name: str, axes: Axes, function: str, *arguments: str, **options: Any) -> str:
+        """A quantity from a function of the support module."""
+        return self._add(name, axes, Call(function, arguments, tuple(sorted(options.items()))))
+
+    def product(self, name: str, axes: Axes, left: str, right: str, flips: str = "") -> str:
+        """A matrix product; ``flips`` names the sides that are transposed: l, r or lr."""
+        return self._add(name, axes, Product(left, right, "l" in flips, "r" in flips))
+
+    def map(self, name: str, axes: Axes, text: str, **env: Env) -> str:
+        """An elementwise expression, written as text of the names in ``env``."""
+        symbols = {n: sp.Symbol(f"{n}_", real=True) for n in env}
+        expr = sp.sympify(text, locals=symbols)
+        reads = []
+        for n, entry in env.items():
+            quantity, seen = entry if isinstance(entry, tuple) else (entry, self.axes(entry))
+            reads.append(Read(f"{n}_", quantity, seen))
+        return self.expression(name, axes, expr, tuple(reads))
+
+    def expression(self, name: str, axes: Axes, expr: Any, reads: tuple[Read, ...]) -> str:
+        """An elementwise expression; a symbol alone is the quantity that it reads."""
+        free = {s.name for s in expr.free_symbols}
+        reads = tuple(r for r in reads if r.symbol in free)
+        if expr.is_Symbol and reads[0].axes == axes:
+            return reads[0].quantity
+        return self._add(name, axes, Map(expr, reads))
+
+    def summed(self, name: str, quantity: str, axes: Axes, kept: Axes) -> str:
+        """The sum over the axes that are not kept, one after another from the last."""
+        dropped = [i for i in reversed(range(len(axes))) if axes[i] not in kept]
+        left = list(axes)
+        for number, i in enumerate(dropped):
+            function = SUMS[len(left) - 1 - i]
+            del left[i]
+            final = number == len(dropped) - 1
+            quantity = self.call(name if final else f"{name}_sum", tuple(left), function, quantity)
+        return quantity
+
+    # -- parts of gradients -----------------------------------------------------------------
+
+    def give_call(self, argument: str, function: str, *arguments: str, **options: Any) -> None:
+        """Give an argument a function's value."""
+        if self.wants(argument):
+            axes = self.axes(argument)
+            self.give(argument, self.call(self.name(argument), axes, function, *arguments,
+                                          **options))  # fmt: skip
+
+    def give_product(self, argument: str, left: str, right: str, flips: str = "") -> None:
+        """Give an argument a matrix product."""
+        if self.wants(argument):
+            name, axes = self.name(argument), self.axes(argument)
+            self.give(argument, self.product(name, axes, left, right, flips))
+
+    def give_map(self, argument: str, text: str, **env: Env) -> None:
+        """Give an argument an elementwise expression of its own axes."""
+        if self.wants(argument):
+            name, axes = self.name(argument), self.axes(argument)
+            self.give(argument, self.map(name, axes, text, **env))
+
+    def give_sum(self, argument: str, text: str, over: Axes, **env: Env) -> None:
+        """Give an argument an expression with the axes ``over``, summed over those it lacks."""
+        if self.wants(argument):
+            name, kept = self.name(argument), self.axes(argument)
+            inner = self.map(f"{name}_parts", over, text, **env)
+            self.give(argument, self.summed(name, inner, over, kept))

@@ -1,0 +1,34 @@
+"""What no gradient goes through: numbers of tokens and heads, and arguments that tell a shape."""
+
+from collections.abc import Callable
+
+INDICES = ("zero", "h_index", "t_index", "H_index", "ends")
+"""Arguments that are the same whatever the inputs."""
+
+ALL = frozenset(range(16))
+SHAPES: dict[str, frozenset[int]] = {
+    "as_vector": frozenset({1}),
+    "filled": ALL,
+    "constant": ALL,
+    "lower_ones": ALL,
+    "lower_ones_of": ALL,
+    "unit_of": ALL,
+    "key_size": ALL,
+    "ones_of": ALL,
+    "own_rows": frozenset({1}),
+    "with_zeros": frozenset({1}),
+    "with_ones": frozenset({1}),
+    "exp_over": frozenset({1, 2}),
+    "row_top": ALL,
+    "row_tops": ALL,
+    "recall_buckets": frozenset({3}),
+    "through_transition": frozenset({2, 3}),
+    "merged": frozenset({2}),
+}
+"""By function, the places of arguments that have no gradient."""
+
+
+def without_gradient(function: str) -> Callable[[int], bool]:
+    """Whether an argument, by its place, has no gradient."""
+    places = SHAPES.get(function, frozenset())
+    return lambda place: place in places

@@ -1,0 +1,55 @@
+"""The gradients of an elementwise expression: its derivative by each read, summed."""
+
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.adjoint.at import At
+from mnemic.codegen.adjoint.derivative import derivative
+from mnemic.codegen.plan import Map, Read
+
+
+def through_map(at: At) -> None:
+    """Each read gets ∂expr/∂read times the gradient, summed over the axes that it lacks."""
+    op = at.quantity.op
+    assert isinstance(op, Map)
+    symbols = {s.name: s for s in op.expr.free_symbols}
+    for read in op.reads:
+        if not at.wants(read.quantity):
+            continue
+        slope = derivative(op.expr, symbols[read.symbol])
+        if slope != 0:
+            at.give(read.quantity, _part(at, op, read, slope))
+
+
+def _part(at: At, op: Map, read: Read, slope: Any) -> str:
+    name, axes = at.name(read.quantity), at.quantity.axes
+    if read.axes == axes:
+        return _sloped(at, name, op, slope)
+    joined = _joined(at, op, read, slope)
+    if joined is not None:
+        function, other = joined
+        return at.call(name, at.axes(read.quantity), function, at.d, other)
+    inner = at.d if slope == 1 else _sloped(at, f"{name}_parts", op, slope)
+    return at.summed(name, inner, axes, read.axes)
+
+
+def _sloped(at: At, name: str, op: Map, slope: Any) -> str:
+    """The derivative times the gradient."""
+    d = sp.Symbol("d_", real=True)
+    while any(read.symbol == d.name for read in op.reads):
+        d = sp.Symbol(f"{d.name}_", real=True)
+    reads = (*op.reads, Read(d.name, at.d, at.quantity.axes))
+    return at.expression(name, at.quantity.axes, d * slope, reads)
+
+
+def _joined(at: At, op: Map, read: Read, slope: Any) -> tuple[str, str] | None:
+    """Σ over one axis of the gradient times a vector along it: a product, not a sum of products."""
+    axes = at.quantity.axes
+    if not (slope.is_Symbol and len(axes) == 2 and len(read.axes) == 1):
+        return None
+    (other,) = [r for r in op.reads if r.symbol == slope.name]
+    (missing,) = [a for a in axes if a not in read.axes]
+    if other.axes != (missing,):
+        return None
+    return ("recall" if missing == axes[1] else "pull"), other.quantity

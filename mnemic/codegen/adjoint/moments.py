@@ -1,0 +1,173 @@
+"""Rules of second-order memories: factors, solves, rank-one updates."""
+
+from collections.abc import Callable
+
+from mnemic.codegen.adjoint.at import At
+
+SQUARE = ("t", "s")
+MATRIX = ("k", "k")
+
+
+def sustained(at: At) -> None:
+    """factor M + new."""
+    state, factor, new = at.arguments
+    axes = at.axes(state)
+    at.give_map(state, "d*f", d=at.d, f=factor)
+    at.give(new, at.d)
+    if at.wants(factor):
+        parts = at.map(f"d_{factor}_parts", axes, "d*m", d=at.d, m=state)
+        rows = at.call(f"d_{factor}_rows", axes[:1], "total", parts)
+        at.give_call(factor, "total", rows)
+
+
+# -- one chunk by a Cholesky factor ----------------------------------------------------------
+
+
+def innovation_factor(at: At) -> None:
+    """L Lᵀ = S = diag(β) + K P Kᵀ: dS, symmetric, is what the factor's own rule says."""
+    kp, k, *kept = at.arguments
+    d_s = at.call(f"{at.d}_squared", SQUARE, "cholesky_vjp", at.d, at.out)
+    at.give_product(kp, d_s, k)
+    at.give_product(k, d_s, kp)
+    if kept:
+        at.give_call(kept[0], "diagonal_of", d_s)
+
+
+def solved(at: At) -> None:
+    """x = L⁻¹ b: db = L⁻ᵀ d, dL = −db xᵀ, lower triangular."""
+    factor, x = at.arguments
+    d_x = at.call(at.name(x), at.axes(x), "solved_back", factor, at.d)
+    at.give(x, d_x)
+    if at.wants(factor):
+        pairs = at.product(f"{d_x}_pairs", SQUARE, d_x, at.out, "r")
+        below = at.call(f"{pairs}_low", SQUARE, "lower", pairs)
+        at.give_map(factor, "-x", x=(below, SQUARE))
+
+
+def shrunk(at: At) -> None:
+    """(P − XᵀX) / β at the chunk's end."""
+    p, x, *kept = at.arguments
+    d = at.call(f"{at.d}_even", MATRIX, "symmetric", at.d)
+    if kept:
+        end = at.call(f"{kept[0]}_last", (), "last", kept[0])
+        if at.wants(kept[0]):
+            whole = _trace(at, f"d_{end}_whole", at.d, at.out)
+            d_end = at.map(f"d_{end}", (), "-w/b", w=whole, b=end)
+            at.give_call(kept[0], "at_last", d_end, kept[0])
+        d = at.map(f"{d}_over", MATRIX, "d/b", d=d, b=end)
+    at.give(p, d)
+    if at.wants(x):
+        half = at.product(f"{x}_d", at.axes(x), x, d)
+        at.give_map(x, "-2*z", z=half)
+
+
+def _trace(at: At, name: str, one: str, other: str) -> str:
+    """Σ of all products of two matrices' entries."""
+    axes = at.axes(one)
+    parts = at.map(f"{name}_parts", axes, "x*y", x=one, y=other)
+    return at.call(name, (), "total", at.call(f"{name}_rows", axes[:1], "total", parts))
+
+
+def solved_rows(at: At) -> None:
+    """(H_t + Λ_t) x_t = q_t: with g solving the same system for d, dq = g and dH = −g xᵀ."""
+    q, key, weights, h, ridge, reach = at.arguments
+    function = at.quantity.op.function  # type: ignore[union-attr]
+    options = {n: at.option(n) for n in ("tolerance", "iterations") if at.option(n) is not None}
+    g = at.call(f"{at.d}_solved", at.axes(q), function, at.d, *at.arguments[1:], **options)
+    at.give(q, g)
+    at.give_map(ridge, "-x*g", x=at.out, g=g)
+    _weighed(at, g)
+    left = at.map(f"{g}_reach", at.axes(q), "-r*g", r=reach, g=g)
+    if at.wants(h):
+        pulled = at.product(f"d_{h}_half", MATRIX, left, at.out, "l")
+        at.give_call(h, "symmetric", pulled)
+    if at.wants(reach):
+        met = at.product(f"{at.out}_{h}", at.axes(q), at.out, h)
+        at.give_sum(reach, "-x*g", at.axes(q), x=met, g=g)
+    del key, weights
+
+
+def _weighed(at: At, g: str) -> None:
+    """The gradients at keys and their weights of −Σ_ts w_ts (g_t·k_s)(k_s·x_t)."""
+    key, weights = at.arguments[1:3]
+    if not at.wants(key, weights):
+        return
+    seen = at.product(f"{at.out}_{key}", SQUARE, at.out, key, "r")
+    answer = at.product(f"{g}_{key}", SQUARE, g, key, "r")
+    env = {"w": (weights, SQUARE), "a": (answer, SQUARE), "s": (seen, SQUARE)}
+    if at.wants(weights):
+        pairs = at.map(f"{g}_pairs", SQUARE, "-a*s", a=env["a"], s=env["s"])
+        at.give_call(weights, "lower", pairs)
+    if at.wants(key):
+        one = at.map(f"{answer}_weighed", SQUARE, "-w*a", w=env["w"], a=env["a"])
+        two = at.map(f"{seen}_weighed", SQUARE, "-w*s", w=env["w"], s=env["s"])
+        axes = at.axes(key)
+        parts = {
+            "x": at.product(f"d_{key}_seen", axes, one, at.out, "l"),
+            "y": at.product(f"d_{key}_answer", axes, two, g, "l"),
+        }
+        at.give_map(key, "x + y", **parts)
+
+
+# -- token by token --------------------------------------------------------------------------
+
+
+def ridge_solved(at: At) -> None:
+    """(H + Λ) x = q."""
+    h, ridge, q = at.arguments
+    g = at.call(f"{at.d}_solved", at.axes(q), "ridge_solved", h, ridge, at.d)
+    at.give(q, g)
+    at.give_map(ridge, "-x*g", x=at.out, g=g)
+    if at.wants(h):
+        pairs = at.call(f"d_{h}_pairs", MATRIX, "outer", g, at.out)
+        even = at.call(f"d_{h}_even", MATRIX, "symmetric", pairs)
+        at.give_map(h, "-x", x=even)
+
+
+def kalman_gain(at: At) -> None:
+    """g = P w / (γ + k·P w), w the key times its weight."""
+    p, k, weighed, *forget = at.arguments
+    pk = at.call(f"{p}_{weighed}", ("k",), "recall", p, weighed)
+    met = at.call(f"{k}_met", (), "total", at.map(f"{k}_{pk}", ("k",), "k*p", k=k, p=pk))
+    gamma = f"exp({'f' if forget else 0})"
+    env = {"m": met, **({"f": forget[0]} if forget else {})}
+    size = at.map(f"{at.out}_size", (), f"m + {gamma}", **env)
+    along = at.call(f"{at.d}_along", (), "total",
+                    at.map(f"{at.d}_{at.out}", ("k",), "d*g", d=at.d, g=at.out))  # fmt: skip
+    d_pk = at.map(f"d_{pk}", ("k",), "(d - k*a)/s", d=at.d, k=k, a=along, s=size)
+    at.give_map(k, "-g*a", g=at.out, a=along)
+    at.give_call(p, "outer", d_pk, weighed)
+    at.give_call(weighed, "pull", p, d_pk)
+    if forget:
+        at.give_map(forget[0], "-a*exp(f)/s", a=along, f=forget[0], s=size)
+
+
+def downdated(at: At) -> None:
+    """(P − g (P k)ᵀ) / γ, made symmetric."""
+    p, k, gain, *forget = at.arguments
+    d = at.call(f"{at.d}_even", MATRIX, "symmetric", at.d)
+    if forget:
+        at.give_map(forget[0], "-w", w=_trace(at, f"{at.d}_whole", at.d, at.out))
+        d = at.map(f"{d}_over", MATRIX, "d*exp(-f)", d=d, f=forget[0])
+    pk = at.call(f"{p}_{k}", ("k",), "recall", p, k)
+    if at.wants(gain):
+        met = at.call(f"{d}_{pk}", ("k",), "recall", d, pk)
+        at.give_map(gain, "-x", x=met)
+    d_pk = at.map(f"d_{pk}", ("k",), "-x", x=at.call(f"{d}_{gain}", ("k",), "recall", d, gain))
+    at.give_call(k, "pull", p, d_pk)
+    if at.wants(p):
+        moved = at.call(f"{d_pk}_{k}", MATRIX, "outer", d_pk, k)
+        at.give_map(p, "x + y", x=d, y=moved)
+
+
+RULES: dict[str, Callable[[At], None]] = {
+    "sustained": sustained,
+    "innovation_factor": innovation_factor,
+    "solved": solved,
+    "shrunk": shrunk,
+    "conjugated": solved_rows,
+    "cholesky_rows": solved_rows,
+    "ridge_solved": ridge_solved,
+    "kalman_gain": kalman_gain,
+    "downdated": downdated,
+}

@@ -1,0 +1,88 @@
+"""Rules of scores under a decay by channel: q_t·k_s Π_{s<i≤t} decay_i."""
+
+from collections.abc import Callable
+
+from mnemic.codegen.adjoint.at import At, Env
+
+
+def scores_after(at: At) -> None:
+    """P_ts = Σ_κ q_tκ k_sκ D_tsκ: dq mixes keys, dk mixes queries backwards.
+
+    Since log decay i stands in all of D with t ≥ i > s, its gradient is what rows from i on gave
+    (q ∘ dq) less what they were read for (k ∘ dk).
+    """
+    targets, keys, log_decay = at.arguments
+    _scores(at, at.d, (targets, targets), keys, log_decay)
+
+
+def scores_before(at: At) -> None:
+    """The same one row later: row t has the score that row t − 1 has for the next target."""
+    targets, keys, log_decay = at.arguments
+    if not at.wants(*at.arguments):
+        return
+    rows = int(at.option("rows", 1)) if at.axes(targets)[0] == "s" else 1
+    by = {} if rows == 1 else {"rows": rows}
+    d = at.call(f"{at.d}_ahead", at.quantity.axes, "advanced_rows", at.d, **by)
+    ahead = at.call(f"{targets}_ahead", at.axes(targets), "advanced_rows", targets, **by)
+    d_ahead = _scores(at, d, (targets, ahead), keys, log_decay)
+    if rows == 1:
+        at.give_call(targets, "delayed_rows", d_ahead, fill=0.0)
+    else:
+        at.give_call(targets, "delayed_by", d_ahead, rows=rows)
+
+
+def _scores(at: At, d: str, targets: tuple[str, str], keys: str, log_decay: str) -> str:
+    """The gradients of keys and decay, and of the targets (given where they did not move)."""
+    given, moved = targets
+    rows = int(at.option("rows", 1))
+    name = at.name(given) if given == moved else f"d_{moved}"
+    d_targets = _mixed(at, name, moved, ("decayed_mix", "row_mix"), (d, keys, log_decay))
+    if given == moved:
+        at.give(given, d_targets)
+    if not at.wants(keys, log_decay):
+        return d_targets
+    d_keys = _mixed(at, at.name(keys), keys, ("mixed_back", "row_mix_back"), (d, moved, log_decay))
+    at.give(keys, d_keys)
+    if at.wants(log_decay):
+        pairs = (moved, d_targets), (keys, d_keys)
+        one, two = (_by_token(at, *pair, log_decay, rows) for pair in pairs)
+        rest = at.map(f"{d}_passed", at.axes(log_decay), "x - y", x=one, y=two)
+        at.give_call(log_decay, "later_rows", rest)
+    return d_targets
+
+
+def _mixed(
+    at: At, name: str, like: str, functions: tuple[str, str], arguments: tuple[str, str, str]
+) -> str:  # fmt: skip
+    """Rows mixed by scores, where a token has one row or several."""
+    function = functions[int(at.option("rows", 1)) > 1]
+    return at.call(name, at.axes(like), function, *arguments)
+
+
+def _by_token(at: At, x: str, d: str, log_decay: str, rows: int) -> str:
+    axes = at.axes(x)
+    whole = at.map(f"{d}_{x}", axes, "x*d", x=x, d=d)
+    if rows == 1 or axes[0] == "t":
+        return whole
+    return at.call(f"{whole}_tokens", at.axes(log_decay), "token_sums", whole, rows=rows)
+
+
+def decayed_mix(at: At) -> None:
+    """y_tυ = Σ_s P_ts u_sυ D_tsυ: dP are scores of d and u, du mixes d backwards."""
+    scores, u, log_decay = at.arguments
+    at.give_call(scores, "scores_after", at.d, u, log_decay, rows=1)
+    if not at.wants(u, log_decay):
+        return
+    d_u = at.call(at.name(u), at.axes(u), "mixed_back", scores, at.d, log_decay)
+    at.give(u, d_u)
+    if at.wants(log_decay):
+        env: dict[str, Env] = {"d": at.d, "y": at.out, "u": (u, ("t", "v")), "b": (d_u, ("t", "v"))}
+        rest = at.map(f"{at.d}_passed", at.axes(log_decay), "d*y - u*b", **env)
+        at.give_call(log_decay, "later_rows", rest)
+
+
+RULES: dict[str, Callable[[At], None]] = {
+    "scores_after": scores_after,
+    "scores_before": scores_before,
+    "decayed_mix": decayed_mix,
+}

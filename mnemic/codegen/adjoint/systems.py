@@ -1,0 +1,86 @@
+"""Rules of the error signal, and of the systems that a chunk's residuals solve."""
+
+from collections.abc import Callable
+
+import sympy as sp
+
+from mnemic.codegen.adjoint.at import At
+from mnemic.codegen.adjoint.derivative import derivative
+from mnemic.codegen.functions import Signal
+from mnemic.codegen.plan import Read
+from mnemic.compiler import symbols as sym
+
+
+def error(at: At) -> None:
+    """e of ŷ (or of ŷ − v) and of rows that it reads."""
+    unknown, *rows = at.arguments
+    at.give_call(unknown, "error_adjoint", at.d, unknown, *rows)
+    through_rows(at, at.d, at.arguments)
+
+
+def through_rows(at: At, d: str, arguments: tuple[str, ...]) -> None:
+    """The gradients of what an error reads beside its unknown, d being that of e."""
+    rows = arguments[1:]
+    if not at.wants(*rows):
+        return
+    signal: Signal = at.plan.signals["error"]
+    reads = _reads(at, signal, arguments)
+    symbols = {s.name: s for s in signal.expr.free_symbols}
+    for name, argument in zip(signal.parameters[1:], rows, strict=True):
+        if not at.wants(argument):
+            continue
+        part = at.name(argument)
+        if name in symbols:
+            at.give(argument, _slope(at, signal, name, d, part, reads))
+        if name == "v" and "n" in symbols:
+            _through_norm(at, signal, d, reads)
+
+
+def _reads(at: At, signal: Signal, arguments: tuple[str, ...]) -> tuple[Read, ...]:
+    axes = at.axes(arguments[0])
+    reads = [Read(n, a, axes) for n, a in zip(signal.parameters, arguments, strict=True)]
+    if signal.expr.has(sym.n):
+        of = arguments[:1] if signal.parameters[0] == "e" else arguments[:2]
+        function = "norm" if len(of) == 1 else "distance"
+        n = at.call(f"{of[0]}_size", axes[:-1], function, *of)
+        reads.append(Read("n", n, axes[:-1]))
+    return tuple(reads)
+
+
+def _slope(
+    at: At, signal: Signal, name: str, d: str, part: str, reads: tuple[Read, ...]
+) -> str:  # fmt: skip
+    """∂e/∂(one symbol) times the gradient."""
+    axes = at.axes(reads[0].quantity)
+    (symbol,) = [s for s in signal.expr.free_symbols if s.name == name]
+    found = sp.Symbol("grad_", real=True) * derivative(signal.expr, symbol)
+    return at.expression(part, axes, found, (*reads, Read("grad_", d, axes)))
+
+
+def _through_norm(at: At, signal: Signal, d: str, reads: tuple[Read, ...]) -> None:
+    """v in n = ‖ŷ − v‖."""
+    y, v, n = (next(r.quantity for r in reads if r.symbol == s) for s in "yvn")
+    parts = _slope(at, signal, "n", d, f"d_{n}_parts", reads)
+    d_n = at.call(f"d_{n}", at.axes(n), "total", parts)
+    at.give_map(v, "d*(v - y)/n", d=d_n, y=y, v=v, n=n)
+
+
+def residual(at: At) -> None:
+    """ŷ = base + L e(ŷ): dbase = d + Jᵀ m with m = Lᵀ dbase, a system with time reversed.
+
+    dL = dbase eᵀ, and what e reads beside ŷ gets its share of m.
+    """
+    mixing, base, *rows = at.arguments
+    options = {name: at.option(name) for name in ("adjoint", "solver")}
+    axes = at.axes(base)
+    d_base = at.call(at.name(base), axes, "residual_vjp", at.d, at.out, mixing, *rows, **options)
+    at.give(base, d_base)
+    if at.wants(mixing):
+        e = at.call("e", axes, "error", at.out, *rows)
+        at.give_product(mixing, d_base, e, "r")
+    if at.wants(*rows):
+        back = at.product(f"{d_base}_back", axes, mixing, d_base, "l")
+        through_rows(at, back, (at.out, *rows))
+
+
+RULES: dict[str, Callable[[At], None]] = {"error": error, "residual": residual}

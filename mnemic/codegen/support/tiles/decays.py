@@ -1,0 +1,95 @@
+"""Decays and momenta of a chunk as matrices and rows."""
+
+import triton
+import triton.language as tl
+
+from .products import exact
+
+
+@triton.jit
+def order(C: tl.constexpr):
+    t = tl.arange(0, C)
+    return t[:, None], t[None, :]
+
+
+@triton.jit
+def segments(log_decay):
+    """[C] → [C, C]: Π of decays over s < i ≤ t, zero for s > t; summed segment by segment."""
+    C: tl.constexpr = log_decay.shape[0]
+    t, s = order(C)
+    steps = tl.where(t > s, log_decay[:, None], 0.0)
+    return tl.where(t >= s, tl.exp(tl.cumsum(steps, 0)), 0.0)
+
+
+@triton.jit
+def _times(a, b):
+    return a * b
+
+
+@triton.jit
+def products(factor):
+    """[C] → [C, C]: Π of factors over s < i ≤ t, zero for s > t; zeros are allowed."""
+    C: tl.constexpr = factor.shape[0]
+    t, s = order(C)
+    steps = tl.where(t > s, factor[:, None], 1.0)
+    return tl.where(t >= s, tl.associative_scan(steps, 0, _times), 0.0)
+
+
+@triton.jit
+def running_product(x):
+    """[C]: products from the chunk's start."""
+    return tl.associative_scan(x, 0, _times)
+
+
+@triton.jit
+def reach(log_decay):
+    """[C]: decay from the chunk's start to each row."""
+    return tl.exp(tl.cumsum(log_decay, 0))
+
+
+@triton.jit
+def reach_rows(log_decay):
+    """[C, K]: decay from the chunk's start to each row, by channel."""
+    return tl.exp(tl.cumsum(log_decay, 0))
+
+
+@triton.jit
+def remain_rows(log_decay):
+    """[C, K]: decay from each row to the chunk's end, by channel."""
+    return tl.exp(tl.cumsum(log_decay, 0, reverse=True) - log_decay)
+
+
+@triton.jit
+def remain(log_decay):
+    """[C]: decay from each row to the chunk's end."""
+    return tl.exp(tl.cumsum(log_decay, 0, reverse=True) - log_decay)
+
+
+@triton.jit
+def delayed(x, FILL: tl.constexpr):
+    """[C]: the value of the row before, ``FILL`` for the first."""
+    C: tl.constexpr = x.shape[0]
+    t, s = order(C)
+    before = tl.sum(tl.where(t == s + 1, x[None, :], 0.0), 1)
+    return tl.where(tl.arange(0, C) == 0, FILL, before)
+
+
+@triton.jit
+def delayed_rows(x, PRECISION: tl.constexpr, FILL: tl.constexpr):
+    """[C, K]: the row before, ``FILL`` for the first."""
+    C: tl.constexpr = x.shape[0]
+    t, s = order(C)
+    shift = tl.where(t == s + 1, 1.0, 0.0).to(x.dtype)
+    return tl.where(t == 0, FILL, exact(shift, x, PRECISION))
+
+
+@triton.jit
+def last(x, live):
+    """The last row that is there."""
+    return tl.sum(tl.where(tl.arange(0, x.shape[0]) == live - 1, x, 0.0), 0)
+
+
+@triton.jit
+def last_row(x, live):
+    """[K]: the last row that is there."""
+    return tl.sum(tl.where((tl.arange(0, x.shape[0]) == live - 1)[:, None], x, 0.0), 0)

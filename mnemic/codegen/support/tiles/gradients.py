@@ -1,0 +1,93 @@
+"""What gradients need beside the forms' own functions."""
+
+import triton
+import triton.language as tl
+
+from .decays import order
+from .products import exact
+from .sums import channels, standardised
+
+
+@triton.jit
+def at_last_row(x, like, live):
+    """A vector as the last of the rows that are there, zero elsewhere: [K] → [C, K]."""
+    return tl.where((tl.arange(0, like.shape[0]) == live - 1)[:, None], x[None, :], 0.0)
+
+
+@triton.jit
+def at_last(x, like, live):
+    """A number as the last of the rows that are there, zero elsewhere: → [C]."""
+    return tl.where(tl.arange(0, like.shape[0]) == live - 1, x, 0.0)
+
+
+@triton.jit
+def without_last(x, live):
+    """Rows with zero for the last that is there."""
+    return tl.where((tl.arange(0, x.shape[0]) == live - 1)[:, None], 0.0, x)
+
+
+@triton.jit
+def later_sums(x):
+    """Σ_{t ≥ i} x_t: [C] → [C]."""
+    return tl.cumsum(x, 0, reverse=True)
+
+
+@triton.jit
+def later_rows(x):
+    """Σ_{t ≥ i} x_t: [C, K] → [C, K]."""
+    return tl.cumsum(x, 0, reverse=True)
+
+
+@triton.jit
+def earlier_sums(x):
+    """Σ_{s < i} x_s: [C] → [C]."""
+    return tl.cumsum(x, 0) - x
+
+
+@triton.jit
+def earlier_rows(x):
+    """Σ_{s < i} x_s: [C, K] → [C, K]."""
+    return tl.cumsum(x, 0) - x
+
+
+@triton.jit
+def between(x):
+    """Σ_{t ≥ i > s} x_ts: [C, C] → [C]."""
+    t, s = order(x.shape[0])
+    later = tl.cumsum(tl.where(t > s, x, 0.0), 0, reverse=True)
+    return tl.sum(tl.where(t > s, later, 0.0), 1)
+
+
+@triton.jit
+def as_rows(x, like):
+    """The same vector for every row: [K] → [C, K]."""
+    return tl.zeros_like(like) + x[None, :]
+
+
+@triton.jit
+def advanced(x):
+    """The next row's value, zero for the last: [C] → [C]."""
+    t, s = order(x.shape[0])
+    return tl.sum(tl.where(s == t + 1, x[None, :], 0.0), 1)
+
+
+@triton.jit
+def advanced_rows(x, PRECISION: tl.constexpr, ROWS: tl.constexpr):
+    """The row so many further on, zero for the last: [C, K] → [C, K]."""
+    t, s = order(x.shape[0])
+    shift = tl.where(s == t + ROWS, 1.0, 0.0).to(x.dtype)
+    return exact(shift, x, PRECISION)
+
+
+@triton.jit
+def layer_norm_bend(d, grad, z, width):
+    """∂(dᵀ J(z) g)/∂z for the Jacobian J of LayerNorm: see ``ops.layer_norm_bend``."""
+    axis: tl.constexpr = len(z.shape) - 1
+    unit, scale = standardised(z, width)
+    there = channels(z) < width
+    g = tl.where(there, grad - tl.sum(grad, axis, keep_dims=True) / width, 0.0)
+    bar = tl.where(there, d - tl.sum(d, axis, keep_dims=True) / width, 0.0)
+    a = tl.sum(g * unit, axis, keep_dims=True) / width
+    b = tl.sum(bar * unit, axis, keep_dims=True) / width
+    both = tl.sum(g * bar, axis, keep_dims=True) / width
+    return -(unit * (both - 3.0 * a * b) + b * g + a * bar) * scale * scale

@@ -1,0 +1,138 @@
+"""What acts on whole memories: norms, simplices, Newton–Schulz."""
+
+import triton
+import triton.language as tl
+
+from .constants import TINY
+from .products import dot
+from .scalars import fourth, power
+
+
+@triton.jit
+def _of_all(x):
+    return tl.sum(tl.sum(x, 1), 0)
+
+
+@triton.jit
+def entry_norm(x, POWER: tl.constexpr):
+    """‖A‖_p over the entries, at least ``TINY``."""
+    largest = tl.maximum(tl.max(tl.max(tl.abs(x), 1), 0), TINY)
+    unit = tl.abs(x) / largest
+    if POWER == 2.0:
+        size = tl.sqrt(_of_all(unit * unit))
+    elif POWER == 4.0:
+        size = tl.sqrt(tl.sqrt(_of_all(fourth(unit))))
+    else:
+        size = power(_of_all(power(unit, POWER)), 1.0 / POWER)
+    return tl.maximum(size * largest, TINY)
+
+
+@triton.jit
+def simplex(exponent, scale, rows, columns, OVER: tl.constexpr):
+    """scale · softmax(exponent) over the matrix [rows, columns], its rows or its columns."""
+    there = tl.arange(0, exponent.shape[0])[:, None] < columns
+    there = there & (tl.arange(0, exponent.shape[1])[None, :] < rows)
+    z = tl.where(there, exponent, float("-inf"))
+    if OVER == "rows":
+        largest = tl.max(z, 0, keep_dims=True)
+    elif OVER == "columns":
+        largest = tl.max(z, 1, keep_dims=True)
+    else:
+        largest = tl.max(tl.max(z, 1, keep_dims=True), 0, keep_dims=True)
+    weights = tl.where(there, tl.exp(exponent - tl.maximum(largest, -1e30)), 0.0)
+    if OVER == "rows":
+        whole = tl.sum(weights, 0, keep_dims=True)
+    elif OVER == "columns":
+        whole = tl.sum(weights, 1, keep_dims=True)
+    else:
+        whole = tl.sum(tl.sum(weights, 1, keep_dims=True), 0, keep_dims=True)
+    return scale * weights / tl.where(whole > 0, whole, 1.0)
+
+
+@triton.jit
+def ball(x, radius):
+    """The projection on ‖W‖_F ≤ radius."""
+    return x * tl.minimum(radius / entry_norm(x, 2.0), 1.0)
+
+
+@triton.jit
+def scaled_to_norms(memory, norms, AXIS: tl.constexpr):
+    """Rows (axis ``v``) or columns (``k``) scaled to given norms; zero ones stay zero."""
+    if AXIS == "v":
+        size = tl.sqrt(tl.sum(memory * memory, 0, keep_dims=True))
+        wanted = norms[None, :]
+    else:
+        size = tl.sqrt(tl.sum(memory * memory, 1, keep_dims=True))
+        wanted = norms[:, None]
+    return memory * (wanted / tl.where(size > TINY, size, 1.0))
+
+
+@triton.jit
+def newton_schulz(matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
+    """Muon's quintic towards the nearest semi-orthogonal matrix.
+
+    X ← a X + (b G + c G²) X with G = X Xᵀ, or the same from the other side where that is smaller.
+    """
+    x = matrix / (entry_norm(matrix, 2.0) + 1e-7)
+    for _ in range(STEPS):
+        x = _schulz(x, PRECISION)
+    return x
+
+
+@triton.jit
+def outer(x, y):
+    """x yᵀ."""
+    return x[:, None] * y[None, :]
+
+
+@triton.jit
+def sustained(state, factor, new):
+    """factor·M + new."""
+    return factor * state + new
+
+
+@triton.jit
+def norms_of(memory, AXIS: tl.constexpr):
+    """The norms of the rows (axis ``v``) or columns (``k``)."""
+    if AXIS == "v":
+        return tl.sqrt(tl.sum(memory * memory, 0))
+    else:
+        return tl.sqrt(tl.sum(memory * memory, 1))
+
+
+@triton.jit
+def newton_schulz_vjp(d, matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
+    """The gradient of ``newton_schulz``: the matrices before each step are made anew."""
+    size = entry_norm(matrix, 2.0)
+    first = matrix / (size + 1e-7)
+    wide = matrix.shape[0] > matrix.shape[1]
+    for back in range(STEPS):
+        x = first
+        for _ in range(STEPS - 1 - back):
+            x = _schulz(x, PRECISION)
+        if wide:
+            gram = dot(tl.trans(x), x, PRECISION)
+            d_mixed = dot(tl.trans(x), d, PRECISION)
+        else:
+            gram = dot(x, tl.trans(x), PRECISION)
+            d_mixed = dot(d, tl.trans(x), PRECISION)
+        mixed = -4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION)
+        d_gram = dot(d_mixed, gram, PRECISION) + dot(gram, d_mixed, PRECISION)
+        d_gram = -4.7750 * d_mixed + 2.0315 * d_gram
+        d_gram = d_gram + tl.trans(d_gram)
+        if wide:
+            d = 3.4445 * d + dot(d, mixed, PRECISION) + dot(x, d_gram, PRECISION)
+        else:
+            d = 3.4445 * d + dot(mixed, d, PRECISION) + dot(d_gram, x, PRECISION)
+    inner = _of_all(d * matrix)
+    return d / (size + 1e-7) - matrix * inner / (size * (size + 1e-7) * (size + 1e-7))
+
+
+@triton.jit
+def _schulz(x, PRECISION: tl.constexpr):
+    if x.shape[0] > x.shape[1]:
+        gram = dot(tl.trans(x), x, PRECISION)
+        return 3.4445 * x + dot(x, -4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION), PRECISION)
+    else:
+        gram = dot(x, tl.trans(x), PRECISION)
+        return 3.4445 * x + dot(-4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION), x, PRECISION)

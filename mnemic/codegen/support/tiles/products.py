@@ -1,0 +1,28 @@
+"""Products with operands of a told precision."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def dot(left, right, PRECISION: tl.constexpr):
+    """L R with accumulation in float32 (float64 where the operands are)."""
+    if PRECISION == "bf16":
+        return tl.dot(left.to(tl.bfloat16), right.to(tl.bfloat16))
+    elif PRECISION == "fp16":
+        return tl.dot(left.to(tl.float16), right.to(tl.float16))
+    elif PRECISION == "fp64":
+        return tl.dot(left, right, out_dtype=tl.float64)
+    else:
+        return tl.dot(left, right, input_precision=PRECISION)
+
+
+@triton.jit
+def exact(left, right, PRECISION: tl.constexpr):
+    """The same inside triangular systems, where operands are not rounded to 16 bits."""
+    if PRECISION == "fp64":
+        return tl.dot(left, right, out_dtype=tl.float64)
+    elif PRECISION == "bf16" or PRECISION == "fp16":  # noqa: PLR1714  # Triton knows no "in"
+        return tl.dot(left, right, input_precision="tf32")
+    else:
+        return tl.dot(left, right, input_precision=PRECISION)

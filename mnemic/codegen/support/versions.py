@@ -1,0 +1,122 @@
+"""Versions of Triton that fused kernels must not run with, and what else keeps them from running.
+
+``unusable(device)`` says in words why the fused form does not run there, or ``None``.
+"""
+
+import os
+import re
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+Version = tuple[int, int, int]
+
+OLDEST: Version = (3, 4, 0)
+"""Of Triton: what generated kernels are written for."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Wrong results that are known of Triton, from ``first`` to ``last`` on some devices.
+
+    ``avoided`` is true where generated kernels never contain the pattern, which tests hold them to;
+    then it keeps nobody from running them.
+    """
+
+    pattern: str
+    first: Version
+    last: Version
+    capabilities: tuple[tuple[int, int], ...]
+    source: str
+    avoided: bool
+
+    def holds(self, triton: Version, capability: tuple[int, int]) -> bool:
+        """Whether this version has it on a device of this compute capability."""
+        return self.first <= triton <= self.last and capability in self.capabilities
+
+
+FAULTS = (
+    Fault(
+        "a product whose left side is a transposed accumulator is wrong",
+        (3, 4, 0), (3, 7, 0), ((9, 0),),
+        "flash-linear-attention issues 640 and 826", avoided=True,
+    ),
+)  # fmt: skip
+
+
+def parsed(text: str) -> Version:
+    """The three numbers of a version.
+
+    >>> parsed("3.7.0+git1234")
+    (3, 7, 0)
+    """
+    numbers = [int(n) for n in re.findall(r"\d+", text.split("+", maxsplit=1)[0])[:3]]
+    first, second, third = [*numbers, 0, 0, 0][:3]
+    return first, second, third
+
+
+def faults(triton: str, capability: tuple[int, int]) -> tuple[Fault, ...]:
+    """What is known to be wrong with this version on this device."""
+    return tuple(fault for fault in FAULTS if fault.holds(parsed(triton), capability))
+
+
+def distrusted(triton: str, capability: tuple[int, int]) -> str | None:
+    """Why generated kernels must not run with this version, or None."""
+    if parsed(triton) < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        return f"Triton {triton} is too old: {needed} or newer is needed"
+    for fault in faults(triton, capability):
+        if not fault.avoided:
+            major, minor = capability
+            return f"Triton {triton} on sm_{major}{minor}: {fault.pattern} ({fault.source})"
+    return None
+
+
+def interpreting() -> bool:
+    """Whether Triton interprets kernels in this process, so that they run on the CPU."""
+    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+
+
+def installed() -> str | None:
+    """The version of Triton, or None."""
+    for name in ("triton", "pytorch-triton"):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+OFFLINE = "MNEMIC_OFFLINE"
+"""Set while launches are compilations for a device that is not there."""
+
+
+def elsewhere() -> bool:
+    """Whether kernels launched with tensors on the CPU are interpreted, or compiled offline."""
+    return interpreting() or bool(os.environ.get(OFFLINE))
+
+
+def unusable(device: torch.device) -> str | None:
+    """Why the fused form does not run on a device, or None."""
+    if elsewhere():
+        return None
+    return _unusable(device)
+
+
+@cache
+def _unusable(device: torch.device) -> str | None:
+    triton = installed()
+    if triton is None:
+        return "Triton is not installed"
+    if device.type != "cuda":
+        return f"its kernels run on a GPU, and the arguments are on {device.type}"
+    return distrusted(triton, torch.cuda.get_device_capability(device))
+
+
+@cache
+def announce(message: str) -> None:
+    """Warn, once a process for each message."""
+    warnings.warn(message, RuntimeWarning, stacklevel=3)

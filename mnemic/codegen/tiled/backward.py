@@ -1,0 +1,125 @@
+"""An adjoint plan as the source of a kernel that goes from the last chunk to the first."""
+
+from collections.abc import Iterator
+
+from mnemic.codegen.adjoint import Adjoint
+from mnemic.codegen.emit import wrapped
+from mnemic.codegen.plan import Given, Quantity
+from mnemic.codegen.tiled.kernel import (
+    load_row,
+    load_state,
+    opening,
+    store_row,
+    store_state,
+)
+from mnemic.codegen.tiled.layout import CLOSES, Held, Layout, Row
+from mnemic.codegen.tiled.schedule import stages
+from mnemic.codegen.tiled.statements import statement
+
+CHUNKS = """\
+    for i in range(0, chunks):
+        c = chunks - 1 - i
+        low = tl.maximum(first + (c - 1) * ROWS, 0)
+        live = tl.minimum(first + c * ROWS, length) - low
+        row = origin + tl.cast(low, tl.int64) * heads
+        t = tl.arange(0, C)
+"""
+
+TOKENS = """\
+    for i in range(0, length):
+        c = length - 1 - i
+        row = origin + tl.cast(c, tl.int64) * heads
+"""
+
+
+def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc: str) -> str:
+    """The kernel of a form's gradient: arguments, what stood at each chunk's start, gradients."""
+    lines = ["@triton.jit", f"def {name}("]
+    lines += [f"    {part}," for part in parameters(lay, back)]
+    lines += ["):", f'    """{doc}"""', *opening(lay)]
+    lines += [
+        "    part = tl.program_id(1).to(tl.int64)",
+        "    own = memory + part * tl.num_programs(0)",
+        "    behind = part * tl.num_programs(0) * total",
+    ]
+    for state in lay.states:
+        number = _number(lay, state)
+        lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', number)}")
+    lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
+    count = "chunks" if lay.chunked else "length"
+    for state in lay.given:
+        loaded = load_state(state, f"kept_{state.name}", f"memory * {count} + c")
+        lines.append(f"        {state.name} = {loaded}")
+    lines += [f"        {line}" for line in _closing(lay)]
+    lines += _body(lay, back, numbers)
+    moves = {s: n for s, n in lay.plan.following.items() if s != n}
+    if moves:
+        lines.append(f"        {', '.join(moves)} = {', '.join(moves.values())}")
+    for state in lay.states:
+        number = _number(lay, state)
+        lines.append(f"    {store_state(state, f'end_{state.name}', number, state.name)}")
+    return "\n".join(lines) + "\n"
+
+
+def parameters(lay: Layout, back: Adjoint) -> list[str]:
+    """The kernel's parameters: pointers, numbers, constants."""
+    pointers = [f"rows_{row.name}" for row in lay.rows]
+    pointers += [f"kept_{state.name}" for state in lay.given]
+    for state in lay.states:
+        pointers += [f"start_{state.name}", f"end_{state.name}"]
+    pointers += [f"grad_{name}" for name in back.gradients]
+    numbers = ["total", "begin", "length", "heads", "position", "first", "chunks"]
+    sizes = [name for size in lay.channels for name in (size, f"B{size}")]
+    constants = [*sizes, "C", "ROWS", "STEPS", "PRECISION", "REAL"]
+    return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
+
+
+def _number(lay: Layout, state: Held) -> str:
+    """A memory's number; each block of values has its own part of what it does not split."""
+    return "memory" if not lay.split or lay.split in state.sizes else "own"
+
+
+def _closing(lay: Layout) -> Iterator[str]:
+    """Whether each interval ends with the chunk."""
+    done = "low + live" if lay.chunked else "c + 1"
+    for name in lay.plan.arguments():
+        if name.startswith(CLOSES):
+            every = name.removeprefix(CLOSES)
+            yield f"{name} = tl.where(tiles.closes(position, {done}, {every}, STEPS), 1.0, 0.0)"
+
+
+def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
+    """The gradients of a chunk's rows, each stored when it is known, then those of the states."""
+    phases = lay.plan.phases()
+    inside = [q for q in (*phases.before, *phases.scan) if not isinstance(q.op, Given)]
+    rows = {row.name: row for row in lay.rows}
+    following = tuple(n for s, n in lay.plan.following.items() if s != n)
+    groups = (*((g,) for g in back.gradients.values()), following)
+    for stage, argument in zip(stages(lay, inside, groups), [*back.gradients, ""], strict=True):
+        yield from _lines(lay, stage.steps, numbers)
+        if argument:
+            yield f"        {_store(lay, rows[argument], stage.ends[0])}"
+
+
+def _store(lay: Layout, row: Row, value: str) -> str:
+    whole = not lay.split or lay.split in row.sizes
+    text = store_row(lay, f"grad_{row.name}", value, row.sizes)
+    return text if whole else text.replace(", row,", ", row + behind,", 1)
+
+
+def _lines(
+    lay: Layout, steps: tuple[Row | Quantity, ...], numbers: dict[str, str]
+) -> Iterator[str]:
+    for step in steps:
+        if isinstance(step, Row):
+            yield f"        {step.name} = {load_row(lay, step)}"
+            continue
+        source = statement(lay, step, {})
+        yield from wrapped(step.name, source, _cited(numbers, step.equation), 8)
+
+
+def _cited(numbers: dict[str, str], equation: str) -> str:
+    found = numbers.get(equation.removeprefix("gradient of "), "")
+    if not found or not equation.startswith("gradient of "):
+        return found
+    return f"gradient of {found}"

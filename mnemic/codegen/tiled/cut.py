@@ -1,0 +1,46 @@
+"""What PyTorch computes of the arguments before a kernel, cut off from the plan."""
+
+from dataclasses import dataclass, replace
+
+from mnemic.codegen.plan import Call, Given, Plan, Quantity
+from mnemic.codegen.tiled.functions import ROW_LOCAL, TileFunction
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A plan for tiles, and what stands before it: functions of single tokens."""
+
+    plan: Plan
+    before: tuple[Quantity, ...]
+    taken: tuple[str, ...]
+    """The form's arguments that either part reads."""
+
+
+def cut(plan: Plan, table: dict[str, TileFunction]) -> Cut:
+    """Give what no tile computes as an argument, where it takes each token by itself."""
+    outside: set[str] = set()
+    for quantity in plan.phases().before:
+        match quantity.op:
+            case Call(function=function) if function not in table and function in ROW_LOCAL:
+                outside |= _behind(plan, quantity.name)
+    before = tuple(q for q in plan.ordered() if q.name in outside)
+    found = Plan(
+        following=dict(plan.following), closed={k: dict(m) for k, m in plan.closed.items()},
+        functions=dict(plan.functions), signals=dict(plan.signals), output=plan.output,
+    )  # fmt: skip
+    found.graph = plan.graph.copy()
+    for quantity in before:
+        found.rewrite(replace(quantity, op=Given()))
+    taken = tuple(
+        name for name in plan.arguments()
+        if name in found.arguments() or any(name in q.reads() for q in before)
+    )  # fmt: skip
+    return Cut(found, before, taken)
+
+
+def _behind(plan: Plan, name: str) -> set[str]:
+    found = {name}
+    for read in plan[name].reads():
+        if not isinstance(plan[read].op, Given):
+            found |= _behind(plan, read)
+    return found

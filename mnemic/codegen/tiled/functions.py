@@ -1,0 +1,132 @@
+"""The support functions that a tile can compute: which axes they take, give and mix."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TileFunction:
+    """The axes of a function's arguments and result, by letters of its own.
+
+    ``mixes`` are letters along which entries depend on each other although the axis stays.
+    ``extras`` are what the kernel passes beside quantities: ``live`` (the rows that are there),
+    ``precision``, or ``width:x`` (how many channels of axis x are there).
+    """
+
+    takes: tuple[str, ...]
+    gives: str
+    mixes: str = ""
+    extras: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    """Options passed on as constants, in order."""
+
+
+LIKE = "*"
+"""Stands for any axes, those of the quantity itself."""
+
+
+def _table(**found: str | TileFunction) -> dict[str, TileFunction]:
+    return {name: _read(entry) for name, entry in found.items()}
+
+
+def _read(entry: str | TileFunction) -> TileFunction:
+    if isinstance(entry, TileFunction):
+        return entry
+    takes, gives = entry.split("->")
+    return TileFunction(tuple(part.strip() for part in takes.split(",")), gives.strip())
+
+
+MATRICES = _table(
+    recall="vk, k -> v",
+    entry_norm=TileFunction(("vk",), "", options=("power",)),
+    simplex=TileFunction(
+        ("vk", ""), "vk", mixes="vk", extras=("width:v", "width:k"), options=("over",)
+    ),
+    ball=TileFunction(("vk", ""), "vk", mixes="vk"),
+    scaled_to_norms=TileFunction(("vk", ""), "vk", mixes="vk", options=("axis",)),
+    newton_schulz=TileFunction(
+        ("vk",), "vk", mixes="vk", extras=("precision",), options=("steps",)
+    ),
+    pull="vk, v -> k",
+    norms_of=TileFunction(("vk",), "*", options=("axis",)),
+    newton_schulz_vjp=TileFunction(
+        ("vk", "vk"), "vk", mixes="vk", extras=("precision",), options=("steps",)
+    ),
+    constant=TileFunction(("vk",), "", options=("value",)),
+    sustained="vk, , vk -> vk",
+    filled=TileFunction((LIKE,), LIKE, options=("value",)),
+    total=TileFunction((LIKE,), LIKE),
+    total_rows=TileFunction((LIKE,), LIKE),
+    layer_norm=TileFunction((LIKE,), LIKE, mixes="v", extras=("width:v",)),
+    layer_norm_vjp=TileFunction((LIKE, LIKE), LIKE, mixes="v", extras=("width:v",)),
+    layer_norm_bend=TileFunction((LIKE, LIKE, LIKE), LIKE, mixes="v", extras=("width:v",)),
+)
+"""Functions of whole matrices."""
+
+SIGNALS = ("error", "error_adjoint", "residual", "residual_vjp")
+"""Functions of the spec's own error signal, which the kernels' module defines."""
+
+CHUNK = MATRICES | _table(
+    error="tv -> tv",
+    error_adjoint="tv, tv -> tv",
+    residual=TileFunction(("tt", "tv"), "tv", extras=("precision",)),
+    residual_vjp=TileFunction(("tv", "tv", "tt"), "tv", extras=("precision",)),
+    at_last_row=TileFunction(("k", "tk"), "tk", extras=("live",)),
+    at_last=TileFunction(("", "t"), "t", extras=("live",)),
+    later_sums="t -> t",
+    earlier_sums="t -> t",
+    later_rows="tk -> tk",
+    earlier_rows="tk -> tk",
+    between="tt -> t",
+    outer="t, s -> ts",
+    as_rows="k, tk -> tk",
+    advanced="t -> t",
+    advanced_rows=TileFunction(("tk",), "tk", extras=("precision",), options=("rows",)),
+    without_last=TileFunction(("tk",), "tk", extras=("live",)),
+    decayed_mix=TileFunction(("tt", "tk", "tk"), "tk", extras=("precision",)),
+    mixed_back=TileFunction(("tt", "tk", "tk"), "tk", extras=("precision",)),
+    norm="tv -> t",
+    segments="t -> tt",
+    products="t -> tt",
+    running_product="t -> t",
+    reach="t -> t",
+    remain="t -> t",
+    reach_rows="tk -> tk",
+    remain_rows="tk -> tk",
+    delayed=TileFunction(("t",), "t", options=("fill",)),
+    delayed_rows=TileFunction(("tk",), "tk", extras=("precision",), options=("fill",)),
+    last=TileFunction(("t",), "", extras=("live",)),
+    last_row=TileFunction(("tk",), "k", extras=("live",)),
+    lower="ts -> ts",
+    strictly_lower=TileFunction(("ts",), "ts", options=("rows",)),
+    lower_ones="t -> tt",
+    lower_ones_of="tk -> tt",
+    unit_lower_inverse=TileFunction(("tt",), "tt", extras=("precision",)),
+    matrix_rows="ts, s -> t",
+    vector_matrix="t, ts -> s",
+    recall_row="k, tk -> t",
+    weigh="ts, s -> t",
+    replaced_last=TileFunction(("tv", "v"), "tv", extras=("live",)),
+    squared_norm="tk -> t",
+    positive="t -> t",
+    log_of="t -> t",
+    distance="tv, tv -> t",
+    column="t -> t",
+    as_vector="t, tk -> tk",
+    scores_after=TileFunction(("tk", "tk", "tk"), "tt", extras=("precision",), options=("rows",)),
+    scores_before=TileFunction(("tk", "tk", "tk"), "tt", extras=("precision",), options=("rows",)),
+)
+"""Functions of rows of a chunk."""
+
+TOKEN = MATRICES | _table(
+    outer="v, k -> vk",
+    squared_norm="k -> ",
+    positive=" -> ",
+    log_of=" -> ",
+    distance="v, v -> ",
+    recall_row="k, k -> ",
+    as_vector=", k -> k",
+)
+"""Functions of one token."""
+
+ROW_LOCAL = ("features", "turned", "squared_norm", "layer_norm", "log_of", "positive")
+"""Functions that take each token by itself: PyTorch can compute them before a kernel."""

@@ -1,0 +1,190 @@
+"""A plan as the source of one Triton kernel that runs a whole sequence, states on chip."""
+
+from collections.abc import Iterator
+
+from mnemic.codegen.emit import OUTPUT, wrapped
+from mnemic.codegen.plan import Given, Quantity
+from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.layout import Held, Layout, Row
+from mnemic.codegen.tiled.schedule import stages
+from mnemic.codegen.tiled.statements import statement
+
+CHUNKS = """\
+    for c in range(0, chunks):
+        low = tl.maximum(first + (c - 1) * ROWS, 0)
+        live = tl.minimum(first + c * ROWS, length) - low
+        row = origin + tl.cast(low, tl.int64) * heads
+"""
+
+TOKENS = """\
+    for c in range(0, length):
+        row = origin + tl.cast(c, tl.int64) * heads
+"""
+
+
+def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
+    """The kernel of a form: arguments by row, states in and out."""
+    lines = ["@triton.jit", f"def {name}("]
+    lines += [f"    {part}," for part in parameters(lay)]
+    lines += ["):", f'    """{doc}"""', *opening(lay)]
+    for state in lay.states:
+        lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', 'memory')}")
+    lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
+    count = "chunks" if lay.chunked else "length"
+    lines += ["        if KEEP:"] if lay.states else []
+    for state in lay.states:
+        number = f"memory * {count} + c"
+        lines.append(f"            {store_state(state, f'kept_{state.name}', number, state.name)}")
+    lines += _body(lay, numbers)
+    for state in lay.states:
+        lines.append(f"    {store_state(state, f'end_{state.name}', 'memory', state.name)}")
+    return "\n".join(lines) + "\n"
+
+
+def parameters(lay: Layout) -> list[str]:
+    """The kernel's parameters: pointers, numbers, constants."""
+    pointers = [f"rows_{row.name}" for row in lay.rows] + ["rows_out"]
+    for state in lay.states:
+        pointers += [f"start_{state.name}", f"end_{state.name}", f"kept_{state.name}"]
+    numbers = ["total", "begin", "length", "heads", "position", "first", "chunks"]
+    sizes = [name for size in lay.channels for name in (size, f"B{size}")]
+    constants = [*sizes, "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL"]
+    return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
+
+
+def opening(lay: Layout) -> list[str]:
+    """Which memory a program runs, and its channels."""
+    lines = [
+        "    memory = tl.program_id(0).to(tl.int64)",
+        "    origin = ((memory // heads) * total + begin) * heads + memory % heads",
+    ]
+    if lay.chunked:
+        lines.append("    t = tl.arange(0, C)")
+    for size in lay.channels:
+        block = f"tl.program_id(1) * B{size} + " if size == lay.split else ""
+        lines.append(f"    at_{size} = {block}tl.arange(0, B{size})")
+        lines.append(f"    in_{size} = at_{size} < {size}")
+    return lines
+
+
+# -- loads and stores ------------------------------------------------------------------------
+
+
+def load_row(lay: Layout, row: Row) -> str:
+    """A chunk's rows (or a token's) of an argument."""
+    pointer = f"rows_{row.name}"
+    if not lay.chunked:
+        if not row.sizes:
+            return f"tiles.load_number({pointer}, row, REAL)"
+        (size,) = row.sizes
+        return f"tiles.load_vector({pointer}, row, at_{size}, {size}, REAL)"
+    if not row.sizes:
+        function = "load_logs" if row.fill == "zero" else "load_column"
+        return f"tiles.{function}({pointer}, row, heads, t, live, REAL)"
+    if len(row.sizes) > 1:
+        raise NoTiles(f"an argument of two axes a row ({row.name})")
+    (size,) = row.sizes
+    return f"tiles.load_rows({pointer}, row, heads, t, live, at_{size}, {size}, REAL)"
+
+
+def store_output(lay: Layout) -> str:
+    """The output's rows."""
+    return store_row(lay, "rows_out", lay.plan.output, (lay.value,))
+
+
+def store_row(lay: Layout, pointer: str, value: str, sizes: tuple[str, ...]) -> str:
+    """A chunk's rows (or a token's) of a quantity."""
+    if not sizes:
+        if lay.chunked:
+            return f"tiles.store_column({pointer}, row, heads, t, live, {value})"
+        return f"tiles.store_number({pointer}, row, {value})"
+    (size,) = sizes
+    if lay.chunked:
+        return f"tiles.store_rows({pointer}, row, heads, t, live, at_{size}, {size}, {value})"
+    return f"tiles.store_vector({pointer}, row, at_{size}, {size}, {value})"
+
+
+def _places(state: Held) -> str:
+    return ", ".join(f"at_{size}, {size}" for size in state.sizes)
+
+
+def load_state(state: Held, pointer: str, number: str) -> str:
+    """A state of this memory."""
+    match len(state.sizes):
+        case 0:
+            return f"tiles.load_number({pointer}, {number}, REAL)"
+        case 1:
+            return f"tiles.load_vector({pointer}, {number}, {_places(state)}, REAL)"
+        case _:
+            return f"tiles.load_matrix({pointer}, {number}, {_places(state)}, REAL)"
+
+
+def store_state(state: Held, pointer: str, number: str, value: str) -> str:
+    """A state of this memory."""
+    match len(state.sizes):
+        case 0:
+            return f"tiles.store_number({pointer}, {number}, {value})"
+        case 1:
+            return f"tiles.store_vector({pointer}, {number}, {_places(state)}, {value})"
+        case _:
+            return f"tiles.store_matrix({pointer}, {number}, {_places(state)}, {value})"
+
+
+# -- the body --------------------------------------------------------------------------------
+
+
+def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
+    """The output of a chunk, its next states, and what an interval's end puts in their place."""
+    plan = lay.plan
+    phases = plan.phases()
+    inside = [*phases.before, *phases.scan]
+    late = tuple(n for c in phases.closings for q in c.statements for n in q.reads())
+    late += tuple(n for moves in plan.closed.values() for n in moves.values())
+    anew = any(OUTPUT in closing.moves for closing in phases.closings)
+    following = tuple(n for s, n in plan.following.items() if s != n)
+    first, second = stages(lay, inside, ((plan.output,), (*following, *late)))
+    store = ["        if READ:", f"            {store_output(lay)}"]
+    lines = list(_lines(lay, first.steps, numbers, 8, {}))
+    lines += [] if anew else store
+    lines += _lines(lay, second.steps, numbers, 8, {})
+    lines += _advance(lay, numbers)
+    return lines + (store if anew else [])
+
+
+def _lines(
+    lay: Layout, steps: tuple[Row | Quantity, ...], numbers: dict[str, str], indent: int,
+    spelled: dict[str, str],
+) -> Iterator[str]:  # fmt: skip
+    for quantity in steps:
+        if isinstance(quantity, Row):
+            yield f"{' ' * indent}{quantity.name} = {load_row(lay, quantity)}"
+            continue
+        if isinstance(quantity.op, Given):
+            continue
+        source = statement(lay, quantity, spelled)
+        yield from wrapped(quantity.name, source, numbers.get(quantity.equation, ""), indent)
+
+
+def _advance(lay: Layout, numbers: dict[str, str]) -> list[str]:
+    """Move the states on; where an interval of the document ends, its closing moves more."""
+    plan = lay.plan
+    moves = {s: n for s, n in plan.following.items() if s != n}
+    phases = plan.phases()
+    renamed = {n: s for s, n in moves.items()}
+    lines = [] if not moves else [f"        {_moved(moves)}"]
+    if phases.closings:
+        done = "low + live" if lay.chunked else "c + 1"
+        lines.append(f"        done = {done}")
+    for closing in phases.closings:
+        spelled = dict(renamed)
+        spelled |= {n: plan.output if s == OUTPUT else s for n, s in closing.renamed.items()}
+        lines.append(f"        if tiles.closes(position, done, {closing.every}, STEPS):")
+        lines += _lines(lay, closing.statements, numbers, 12, spelled)
+        ends = {plan.output if s == OUTPUT else s: spelled.get(n, n)
+                for s, n in closing.moves.items()}  # fmt: skip
+        lines.append(f"            {_moved(ends)}")
+    return lines
+
+
+def _moved(values: dict[str, str]) -> str:
+    return f"{', '.join(values)} = {', '.join(values.values())}"

@@ -1,0 +1,146 @@
+"""How a plan lies on tiles: the sizes of its axes, what is loaded, and what may be split."""
+
+from dataclasses import dataclass
+
+from mnemic.codegen.plan import Plan, Quantity
+from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
+from mnemic.codegen.tiled.functions import CHUNK, TOKEN
+
+MATRIX = ("v", "k")
+"""A memory's axes, which a tile holds the other way round."""
+
+ROWS = "C"
+"""The size of the rows' axis."""
+
+CLOSES = "closes_"
+"""What tells whether an interval of so many tokens ends with a chunk."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An argument by row: its name, the sizes of its other axes, and what fills rows that are not
+    there: zero, or (for coefficients that are no logarithms) the last one."""
+
+    name: str
+    sizes: tuple[str, ...]
+    fill: str
+
+
+@dataclass(frozen=True)
+class Held:
+    """A state: its name and the sizes of its axes."""
+
+    name: str
+    sizes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A plan on tiles."""
+
+    plan: Plan
+    axes: Axes
+    chunked: bool
+    names: dict[Place, str]
+    rows: tuple[Row, ...]
+    states: tuple[Held, ...]
+    tiles: tuple[Quantity, ...]
+    split: str
+    """The size whose axis may be cut into blocks, one a program; empty where there is none."""
+    given: tuple[Held, ...] = ()
+    """Memories that are arguments: what stood at a chunk's start."""
+
+    def sizes(self, name: str) -> tuple[str, ...]:
+        """The size of each axis of a quantity."""
+        return tuple(self.names.get(place, "") for place in self.axes.classes(name))
+
+    @property
+    def value(self) -> str:
+        """The size of the output's channels."""
+        return self.sizes(self.plan.output)[-1]
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The sizes that are not the rows'."""
+        found = [s for row in self.rows for s in row.sizes]
+        found += [s for state in (*self.states, *self.given) for s in state.sizes]
+        return tuple(dict.fromkeys(s for s in found if s != ROWS))
+
+
+def layout(
+    plan: Plan, logarithms: frozenset[str], *, chunked: bool, output: str,
+    given: tuple[str, ...] = (), like: Layout | None = None,
+) -> Layout:  # fmt: skip
+    """Lay a plan out on tiles.
+
+    ``logarithms`` are the arguments that are logarithms; ``output`` is the quantity whose
+    channels are the values; ``given`` are arguments that are memories, not rows. Values may be cut
+    into blocks where nothing sums or mixes along them. The names of sizes, and the cut, are those
+    of ``like``, if given: the layout of the form whose gradient this is.
+    Raises ``NoTiles`` where it cannot be laid out.
+    """
+    tiles = plan.ordered()
+    axes = joined(plan, CHUNK if chunked else TOKEN, tiles)
+    loaded = [n for n in plan.arguments() if n not in given and not n.startswith(CLOSES)]
+    lead = 1 if chunked else 0
+    names: dict[Place, str] = {}
+    if chunked:
+        for name in loaded[1:]:
+            axes.join((loaded[0], 0), (name, 0))
+        names[axes.find((loaded[0], 0))] = ROWS
+    _take(names, axes, like, lead, {*loaded, *given})
+    for name in (*loaded, *given, *plan.states()):
+        skip = lead if name in loaded else 0
+        for i, letter in list(enumerate(plan.axes(name)))[skip:]:
+            _name(names, axes.find((name, i)), letter)
+    rows = tuple(
+        Row(n, tuple(names[axes.find((n, i))] for i in range(lead, len(plan.axes(n)))),
+            "zero" if n in logarithms or len(plan.axes(n)) > lead else "last")
+        for n in loaded
+    )  # fmt: skip
+    states, memories = (
+        tuple(Held(s, tuple(names[p] for p in axes.classes(s))) for s in group)
+        for group in (plan.states(), given)
+    )
+    classes = axes.classes(output)
+    if len(classes) != lead + 1:
+        raise NoTiles("an output that is not a row of values")
+    value = classes[-1]
+    cuts = not axes.is_reduced(value) if like is None else bool(like.split)
+    found = Layout(
+        plan, axes, chunked, names, rows, states, tiles, names.get(value, "") if cuts else "",
+        memories,
+    )  # fmt: skip
+    _check(found)
+    return found
+
+
+def _take(
+    names: dict[Place, str], axes: Axes, like: Layout | None, lead: int, known: set[str]
+) -> None:
+    """Name sizes as another layout does."""
+    entries: tuple[Row | Held, ...] = () if like is None else (*like.rows, *like.states)
+    for entry in entries:
+        first = lead if isinstance(entry, Row) else 0
+        for i, size in enumerate(entry.sizes):
+            if entry.name in known:
+                names[axes.find((entry.name, first + i))] = size
+
+
+def _name(names: dict[Place, str], place: Place, letter: str) -> None:
+    if place in names:
+        return
+    taken, name, count = set(names.values()), letter.upper(), 1
+    while name in taken:
+        count += 1
+        name = f"{letter.upper()}{count}"
+    names[place] = name
+
+
+def _check(found: Layout) -> None:
+    for quantity in found.tiles:
+        if len(quantity.axes) > 2:
+            raise NoTiles(f"a quantity of {len(quantity.axes)} axes ({quantity.name})")
+    for name in (*found.names.values(),):
+        if name.startswith(("R", "L", "N")):
+            raise NoTiles("windows, levels or kept pairs")

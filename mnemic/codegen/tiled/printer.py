@@ -1,0 +1,124 @@
+"""SymPy → Triton source: the PyTorch printer with a tile's functions in place of tensors'."""
+
+from typing import Any
+
+import sympy as sp
+from sympy.printing.precedence import PRECEDENCE
+
+from mnemic.codegen.torch_printer import TorchPrinter, as_clamp
+
+FUNCTIONS: dict[str, str] = {
+    "exp": "tl.exp",
+    "sin": "tl.sin",
+    "cos": "tl.cos",
+    "erf": "tl.erf",
+    "Abs": "tl.abs",
+    **{
+        name: f"tiles.{name}"
+        for name in (
+            "tanh", "tan", "sinh", "cosh", "asinh", "atan", "sign", "sigmoid", "softplus",
+            "logsigmoid", "normal_cdf", "gelu",
+        )
+    },
+    "round": "tiles.rounded",
+}  # fmt: skip
+"""SymPy's and our own functions by name, and what they are on tiles."""
+
+POWERS = {2: "square", 3: "cube", 4: "fourth"}
+
+
+class UnknownFunction(Exception):
+    """A function that no tile computes."""
+
+
+class TilePrinter(TorchPrinter):
+    """Prints an expression on tiles; symbols print as ``names`` has them."""
+
+    def _print_Function(self, expr: Any) -> str:
+        name = type(expr).__name__
+        if name not in FUNCTIONS:
+            raise UnknownFunction(name)
+        return f"{FUNCTIONS[name]}({', '.join(self._print(a) for a in expr.args)})"
+
+    def _print_Abs(self, expr: Any) -> str:
+        return f"tl.abs({self._print(expr.args[0])})"
+
+    def _print_sign(self, expr: Any) -> str:
+        return f"tiles.sign({self._print(expr.args[0])})"
+
+    def _print_log(self, expr: Any) -> str:
+        inner = expr.args[0]
+        if inner.is_Add and 1 in inner.args and not (inner - 1).is_number:
+            return f"tiles.log1p({self._print(inner - 1)})"
+        return f"tl.log({self._print(inner)})"
+
+    def _print_Pi(self, expr: Any) -> str:
+        return repr(float(sp.pi))
+
+    def _print_Exp1(self, expr: Any) -> str:
+        return repr(float(sp.E))
+
+    def _print_Infinity(self, expr: Any) -> str:
+        return 'float("inf")'
+
+    def _print_Pow(self, expr: Any, rational: bool = False) -> str:
+        base, power = expr.as_base_exp()
+        if base == sp.E:
+            return f"tl.exp({self._print(power)})"
+        if base.is_number and not power.is_number:
+            return f"tl.exp({self._print(sp.log(base).evalf(17) * power)})"
+        if power == -1:
+            return f"1 / {self.parenthesize(base, PRECEDENCE['Pow'])}"
+        if power in POWERS:
+            return f"tiles.{POWERS[int(power)]}({self._print(base)})"
+        if power.is_Integer:
+            return self._integer(base, int(power))
+        inner = self._guarded_base(base, power)
+        if power == sp.Rational(1, 2):
+            return f"tl.sqrt({inner})"
+        if power == -sp.Rational(1, 2):
+            return f"1 / tl.sqrt({inner})"
+        return f"tiles.power({inner}, {self._print(power)})"
+
+    def _integer(self, base: Any, power: int) -> str:
+        size = abs(power)
+        text = self._print(base)
+        factors = [f"tiles.fourth({text})"] * (size // 4)
+        if size % 4 == 1:
+            factors.append(self.parenthesize(base, PRECEDENCE["Mul"]))
+        elif size % 4:
+            factors.append(f"tiles.{POWERS[size % 4]}({text})")
+        product = " * ".join(factors)
+        return product if power > 0 else f"1 / ({product})"
+
+    def _guarded_base(self, base: Any, power: Any) -> str:
+        root = bool(power.is_number and 0 < power < 1)
+        vanishes = base.is_Add and root and not base.is_positive
+        if vanishes or (base.has(sp.Abs) and not base.is_Add):
+            return f"tl.maximum({self._print(base)}, tiles.TINY)"
+        return str(self._print(base))
+
+    def _print_Piecewise(self, expr: Any) -> str:
+        clamped = as_clamp(expr)
+        if clamped is not None:
+            x, bound = (self._print(part) for part in clamped)
+            return f"tl.minimum(tl.maximum({x}, -{bound}), {bound})"
+        text: str = super()._print_Piecewise(expr)
+        return text.replace("torch.where", "tl.where")
+
+    def _guarded(self, value: Any, condition: Any) -> str:
+        return str(self._print(value))
+
+    def _print_Heaviside(self, expr: Any) -> str:
+        return f"tl.where({self._print(expr.args[0])} > 0, 1.0, 0.0)"
+
+    def _extreme(self, expr: Any, clamp: str, binary: str) -> str:
+        text = self._print(expr.args[0])
+        for other in expr.args[1:]:
+            text = f"tl.{binary}({text}, {self._print(other)})"
+        return text
+
+
+def print_tile(expr: Any, names: dict[str, str]) -> str:
+    """The source of an expression whose symbols stand for the given tiles."""
+    return str(TilePrinter(names).doprint(expr))

@@ -1,0 +1,56 @@
+"""The order of a chunk's statements in a kernel: late loads, long chains first, few tiles alive."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mnemic.codegen.plan import Quantity
+from mnemic.codegen.tiled.layout import Layout, Row
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What must be known for some ends: loads and statements, in order."""
+
+    steps: tuple[Row | Quantity, ...]
+    ends: tuple[str, ...]
+
+
+@dataclass
+class _Order:
+    lay: Layout
+    inside: dict[str, Quantity]
+    rows: dict[str, Row]
+    done: set[str] = field(default_factory=set)
+    weights: dict[str, int] = field(default_factory=dict)
+
+    def weight(self, name: str) -> int:
+        """How much must be computed before a quantity: what a chain holds up."""
+        if name not in self.weights:
+            reads = self.inside[name].reads() if name in self.inside else ()
+            self.weights[name] = 1 + sum(self.weight(read) for read in reads)
+        return self.weights[name]
+
+    def until(self, name: str) -> Iterator[Row | Quantity]:
+        """What is missing for a quantity, and itself."""
+        if name in self.done:
+            return
+        self.done.add(name)
+        if name in self.rows:
+            yield self.rows[name]
+        elif name in self.inside:
+            quantity = self.inside[name]
+            for read in sorted(quantity.reads(), key=lambda n: -self.weight(n)):
+                yield from self.until(read)
+            yield quantity
+
+
+def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...]) -> list[Stage]:
+    """The statements behind each group of ends; arguments are loaded anew for each group."""
+    rows = {row.name: row for row in lay.rows}
+    order = _Order(lay, {q.name: q for q in inside}, rows)
+    found = []
+    for group in ends:
+        order.done -= set(rows)
+        steps = tuple(step for end in group for step in order.until(end))
+        found.append(Stage(steps, group))
+    return found

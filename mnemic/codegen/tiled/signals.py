@@ -1,0 +1,96 @@
+"""The error signal on tiles, its transposed Jacobian, and the systems that residuals solve."""
+
+from mnemic.codegen.functions import Signal
+from mnemic.codegen.tiled.printer import print_tile
+
+ERROR = '''@triton.jit
+def error({parameters}):
+    """The error signal e = ∂ℓ/∂ŷ, row by row."""
+{norm}    return {body}
+'''
+
+ADJOINT = '''@triton.jit
+def error_adjoint(grad, {parameters}):
+    """(∂e/∂ŷ)ᵀ grad, row by row."""
+{norm}    slope = {slope}
+{result}
+'''
+
+RESIDUAL = '''@triton.jit
+def residual(mixing, base, {rows}PRECISION: tl.constexpr):
+    """The root y of y = base + L e(y), L strictly lower triangular: rows one after another inside
+    blocks of 16, products between blocks."""
+    C: tl.constexpr = base.shape[0]
+    B: tl.constexpr = min(tiles.BASE, C)
+    y = base
+    e = tl.zeros_like(base)
+    for block in range(0, C // B):
+        own = tiles.rows_of(y, block, B)
+        within = tiles.block_of(mixing, block, B)
+{own}        found = tl.zeros_like(own)
+        for i in range(0, B):
+            one = error(tiles.row_of(own, i){of_row})
+            found = tiles.with_row(found, one, i)
+            own += tiles.column_of(within, i) * one
+        e = tiles.with_rows(e, found, block, B)
+        y = base + tiles.exact(mixing, e, PRECISION)
+    return y
+'''
+
+RESIDUAL_VJP = '''@triton.jit
+def residual_vjp(d, y, mixing, {rows}PRECISION: tl.constexpr):
+    """g = d + Jᵀ Lᵀ g, the gradient at ``base``: the same system with time reversed."""
+    C: tl.constexpr = d.shape[0]
+    B: tl.constexpr = min(tiles.BASE, C)
+    later = tl.zeros_like(d)
+    g = tl.zeros_like(d)
+    for before in range(0, C // B):
+        block = C // B - 1 - before
+        own = tiles.rows_of(later, block, B)
+        d_own, y_own = tiles.rows_of(d, block, B), tiles.rows_of(y, block, B)
+        within = tl.trans(tiles.block_of(mixing, block, B))
+{own}        found = tl.zeros_like(own)
+        for j in range(0, B):
+            i = B - 1 - j
+            grad = tiles.row_of(own, i)
+            one = tiles.row_of(d_own, i) + error_adjoint(grad, tiles.row_of(y_own, i){of_row})
+            found = tiles.with_row(found, one, i)
+            own += tiles.column_of(within, i) * one
+        g = tiles.with_rows(g, found, block, B)
+        later = tiles.exact(tl.trans(mixing), g, PRECISION)
+    return g
+'''
+
+
+def functions(signal: Signal) -> str:
+    """The functions of one error signal, as Triton source."""
+    first, *rows = signal.parameters
+    of_residual = first == "e"
+    residual = "e" if of_residual else "y - v"
+    parameters = ", ".join(signal.parameters)
+    norm = f"    n = tiles.norm_column({residual})\n" if signal.uses_norm else ""
+    given = {
+        "rows": "".join(f"{row}, " for row in rows),
+        "own": "".join(f"        {row}_own = tiles.rows_of({row}, block, B)\n" for row in rows),
+        "of_row": "".join(f", tiles.row_of({row}_own, i)" for row in rows),
+    }
+    parts = [
+        ERROR.format(parameters=parameters, norm=norm, body=print_tile(signal.expr, {})),
+        ADJOINT.format(
+            parameters=parameters, norm=norm, slope=print_tile(signal.slope, {}),
+            result=_adjoint(signal, residual),
+        ),
+        RESIDUAL.format(**given),
+        RESIDUAL_VJP.format(**given),
+    ]  # fmt: skip
+    return "\n\n".join(parts)
+
+
+def _adjoint(signal: Signal, residual: str) -> str:
+    if signal.radial == 0:
+        return "    return slope * grad"
+    return (
+        f"    radial = {print_tile(signal.radial, {})}\n"
+        f"    along = tl.sum(({residual}) * grad, 1, keep_dims=True)\n"
+        f"    return slope * grad + radial * along * ({residual})"
+    )

@@ -1,0 +1,148 @@
+"""Quantities as lines of Triton."""
+
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.plan import Call, Fused, Given, Map, Product, Quantity
+from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.functions import LIKE, SIGNALS
+from mnemic.codegen.tiled.layout import MATRIX, ROWS, Layout
+from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
+
+
+def statement(lay: Layout, quantity: Quantity, spelled: dict[str, str]) -> str:
+    """The right-hand side of a quantity; ``spelled`` renames what it reads.
+
+    Raises ``NoTiles`` for a function that no tile computes.
+    """
+    match quantity.op:
+        case Map():
+            try:
+                return _map(lay, quantity, quantity.op, spelled)
+            except UnknownFunction as error:
+                raise NoTiles(f"the function {error}") from None
+        case Product():
+            return _product(lay, quantity, quantity.op, spelled)
+        case Fused(addend=addend, product=product, sign=sign):
+            sum_ = "+" if sign > 0 else "-"
+            return (
+                f"{spelled.get(addend, addend)} {sum_} {_product(lay, quantity, product, spelled)}"
+            )
+        case Call():
+            return _call(lay, quantity, quantity.op, spelled)
+        case Given():
+            raise AssertionError(quantity.name)
+
+
+# -- elementwise -----------------------------------------------------------------------------
+
+
+def _map(lay: Layout, quantity: Quantity, op: Map, spelled: dict[str, str]) -> str:
+    stored = _stored(quantity.axes)
+    names = {}
+    for read in op.reads:
+        name = spelled.get(read.quantity, read.quantity)
+        names[read.symbol] = name + _index(_stored(read.axes), stored)
+    text = print_tile(op.expr, names)
+    return _masked(lay, quantity, op, stored, text)
+
+
+def _stored(axes: tuple[str, ...]) -> tuple[str, ...]:
+    return axes[::-1] if axes == MATRIX else axes
+
+
+def _index(axes: tuple[str, ...], into: tuple[str, ...]) -> str:
+    """The index that lines a tile's axes up with the result's."""
+    if not axes or len(axes) == len(into):
+        return ""
+    return "[" + ", ".join(":" if axis in axes else "None" for axis in into) + "]"
+
+
+def _masked(lay: Layout, quantity: Quantity, op: Map, stored: tuple[str, ...], text: str) -> str:
+    """Zero in padded channels, where the expression itself is not."""
+    sizes = dict(zip(quantity.axes, lay.sizes(quantity.name), strict=True))
+    for axis, size in sizes.items():
+        if size in ("", ROWS) or _vanishes(op, axis):
+            continue
+        index = _index((axis,), stored)
+        text = f"tl.where(in_{size}{index}, {text}, 0.0)"
+    return text
+
+
+def _vanishes(op: Map, axis: str) -> bool:
+    """Whether an expression is zero where all that it reads along an axis is zero."""
+    zeros = {
+        s: sp.Integer(0) for s in op.expr.free_symbols
+        for read in op.reads if read.symbol == s.name and axis in read.axes
+    }  # fmt: skip
+    found: Any = op.expr.subs(zeros)
+    return bool(found == 0)
+
+
+# -- products and functions ------------------------------------------------------------------
+
+
+def _product(lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, str]) -> str:
+    left, right = _operand(lay, op.left, op.flip_left), _operand(lay, op.right, op.flip_right)
+    if _stored(quantity.axes) != quantity.axes:  # (L R)ᵀ = Rᵀ Lᵀ
+        left, right = (right[0], not right[1]), (left[0], not left[1])
+    parts = []
+    for name, flipped in (left, right):
+        text = spelled.get(name, name)
+        parts.append(f"tl.trans({text})" if flipped else text)
+    return f"tiles.dot({parts[0]}, {parts[1]}, PRECISION)"
+
+
+def _operand(lay: Layout, name: str, flip: bool) -> tuple[str, bool]:
+    turned = lay.plan.axes(name) == MATRIX
+    return name, flip != turned
+
+
+def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) -> str:
+    arguments = [spelled.get(a, a) for a in op.arguments]
+    if op.function == "outer" and quantity.axes == MATRIX:
+        arguments.reverse()  # held the other way round
+    if op.function == "column":
+        return f"{arguments[0]}[:, None]"
+    options = dict(op.options)
+    function = lay.axes.table[op.function]
+    name = op.function
+    if name in ("total", "total_rows"):
+        return _total(lay, op, name, arguments[0])
+    if op.function == "weigh" and len(arguments) == 2:
+        name = "weigh_rated"
+    arguments += [_extra(lay, op, extra) for extra in function.extras]
+    arguments += [repr(options.get(name, 1)) for name in function.options]  # one row a token
+    place = "" if name in SIGNALS else "tiles."
+    text = f"{place}{name}({', '.join(arguments)})"
+    if name in SIGNALS:
+        return f"tl.where(in_{lay.sizes(quantity.name)[-1]}[None, :], {text}, 0.0)"
+    if op.function in ("as_vector", "filled") and options.get("value") != 0:
+        for axis, size in zip(quantity.axes, lay.sizes(quantity.name), strict=True):
+            if size != ROWS:
+                index = _index((axis,), _stored(quantity.axes))
+                text = f"tl.where(in_{size}{index}, {text}, 0.0)"
+    return text
+
+
+def _total(lay: Layout, op: Call, name: str, argument: str) -> str:
+    """Σ over the last axis, or the one before it, of a memory or of rows."""
+    axes = lay.plan.axes(op.arguments[0])
+    if axes == MATRIX:
+        return f"tiles.{name}_of_matrix({argument})"
+    if name == "total_rows" and lay.chunked and lay.sizes(op.arguments[0])[-2] == ROWS:
+        return f"tiles.total_rows({argument}, live)"
+    return f"tiles.total({argument})" if name == "total" else f"tl.sum({argument}, 0)"
+
+
+def _extra(lay: Layout, op: Call, extra: str) -> str:
+    if extra.startswith("width:"):
+        letter = extra.removeprefix("width:")
+        function = lay.axes.table[op.function]
+        for argument, taken in zip(op.arguments, function.takes, strict=False):
+            letters = lay.plan.axes(argument) if taken == LIKE else tuple(taken)
+            if letter in letters:
+                return lay.sizes(argument)[letters.index(letter)]
+        raise AssertionError(op.function)
+    return {"live": "live", "precision": "PRECISION"}[extra]

@@ -1,0 +1,49 @@
+"""Whether a loss is convex in the prediction: its error signal never falls as ŷ grows."""
+
+from collections.abc import Mapping
+from itertools import pairwise, product
+from types import MappingProxyType
+from typing import Any, Final
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.numbers import sampler
+
+SIZES: Final = tuple(10 ** (p / 4) for p in range(-12, 13))
+"""Distances from the value, on either side, at which the error is looked at."""
+
+VALUES: Final = (0.0, 1.0, 0.37, -1.6)
+LARGEST: Final = 3.0
+"""The largest size of a coefficient that is looked at."""
+ROUNDING: Final = 1e-12
+
+
+def falls(
+    signal: Any, along: Any = sym.y, ranges: Mapping[Any, list[float]] = MappingProxyType({})
+) -> tuple[float, float] | None:
+    """A place (``along``, v) near which the error falls; ``None`` for a convex loss.
+
+    Looked at by numbers: values of several sizes, and coefficients at the least, the middle and
+    the largest of their ``ranges``, where the error has values.
+
+    >>> falls(sp.tanh(sym.y - sym.v)) is None
+    True
+    >>> place = falls(sp.sin(sym.y))
+    """
+    free = sorted(signal.free_symbols - {along, sym.v}, key=str)
+    sample = sampler(signal, [along, sym.v, *free])
+    coefficients = [_few(ranges.get(s, [1.0])) for s in free]
+    sizes = [-1.0, 1.0] if along == sym.y else [1.0]
+    for v, *c in product(VALUES, *coefficients):
+        offset = v if along == sym.y else 0.0
+        places = sorted(offset + side * size for size in SIZES for side in sizes)
+        found = [(z, sample(z, v, *c)) for z in places]
+        seen = [(z, e) for z, e in found if e is not None]
+        for (_, before), (z, after) in pairwise(seen):
+            if after < before - ROUNDING * (1 + abs(before)):
+                return z, v
+    return None
+
+
+def _few(values: list[float]) -> list[float]:
+    inside = sorted(min(max(value, -LARGEST), LARGEST) for value in values) or [1.0]
+    return sorted({inside[0], inside[len(inside) // 2], inside[-1]})

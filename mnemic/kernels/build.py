@@ -1,0 +1,77 @@
+"""Specs → every kernel of theirs compiled for a target, in processes of their own."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from importlib.metadata import version
+from queue import SimpleQueue
+from typing import Any
+
+from mnemic import pipeline
+from mnemic.errors import CheckFailed, EnvironmentFailed, InvalidSpec
+from mnemic.kernels.jobs import Job
+from mnemic.kernels.limits import target as known
+from mnemic.kernels.worker import COMPILING, INTERPRETING, Worker
+
+WIDTHS = (64, 128)
+"""Head sizes of the default configuration."""
+
+Built = tuple[Job, dict[str, Any]]
+
+
+def jobs(specs: Iterable[str], target: str, widths: tuple[int, ...] = WIDTHS) -> Iterator[Job]:
+    """A job a spec and head size; specs that do not compile have none.
+
+    Raises ``UsageError`` for a target that is not known.
+    """
+    known(target)
+    for name in specs:
+        try:
+            compiled = pipeline.compile(name)
+        except InvalidSpec:
+            if pipeline.derive(name).structure.missing is None:
+                raise
+            continue
+        for width in widths:
+            family = compiled.rule.structure.kind
+            yield Job(compiled.spec.name, family, str(compiled.folder), target, width)
+
+
+def build(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> list[Built]:
+    """Compile jobs in so many processes; ``told`` hears of each as it starts. In their order."""
+    return _each(asked, "compile_folder", [Worker(COMPILING) for _ in range(processes)], told)
+
+
+def count(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> list[Built]:
+    """Count what the kernels of jobs ask for, likewise, where Triton interprets."""
+    return _each(asked, "count_folder", [Worker(INTERPRETING) for _ in range(processes)], told)
+
+
+def _each(
+    asked: Iterable[Job], function: str, workers: list[Worker], told: Callable[[Job], None]
+) -> list[Built]:
+    idle: SimpleQueue[Worker] = SimpleQueue()
+    for worker in workers:
+        idle.put(worker)
+
+    def run(job: Job) -> Built:
+        told(job)
+        worker = idle.get()
+        try:
+            return job, worker.call("mnemic.kernels.jobs", function, job=asdict(job))
+        except (CheckFailed, EnvironmentFailed) as error:
+            return job, {"missing": str(error).splitlines()[0], "passes": {}}
+        finally:
+            idle.put(worker)
+
+    try:
+        with ThreadPoolExecutor(len(workers)) as pool:
+            return list(pool.map(run, asked))
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def versions() -> dict[str, str]:
+    """What a table depends on beside the specs."""
+    return {"triton": version("triton")}

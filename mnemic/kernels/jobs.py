@@ -1,0 +1,185 @@
+"""What is compiled for a table: a spec's passes at one head size, dtype and target.
+
+``compile_folder`` runs in a process of its own (``worker``), on a compiled folder.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mnemic.kernels.counting import counted, size
+from mnemic.kernels.limits import target
+from mnemic.kernels.offline import Kernel, compiling
+from mnemic.kernels.tracing import tracing
+
+PASSES = ("forward", "backward", "decode")
+BATCH, TOKENS, HEADS = 1, 256, 16
+"""Multiples of 16, as in use: kernels differ where a size is known to be one."""
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One spec's kernels: the compiled folder, the target, d_k = d_v, the dtype."""
+
+    spec: str
+    family: str
+    folder: str
+    target: str
+    width: int = 64
+    dtype: str = "bfloat16"
+
+
+def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Each pass of a compiled folder: its kernels, its bytes, or why there are none.
+
+    Returns ``{"passes": {name: {"kernels": [...], "bytes": {...}, "error": str or None}}}``, and
+    ``"missing"`` for a rule without the form.
+    """
+    from triton.errors import TritonError
+
+    from mnemic.codegen.package import load
+
+    asked = Job(**job)
+    module = load(Path(asked.folder))
+    if "triton" not in module.rule.forms:
+        return {"missing": "no fused form", "passes": {}}
+    subject = Subject.of(module, asked.width, getattr(torch, asked.dtype))
+    found: dict[str, Any] = {}
+    before = 0
+    with compiling(target(asked.target)) as log:
+        for name in PASSES:
+            at, told = len(log.launches), None
+            try:
+                read, written = getattr(subject, name)()
+            except (RuntimeError, TritonError) as error:
+                told, read, written = _first(error), (), ()
+            kernels = log.kernels[before:]
+            before = len(log.kernels)
+            moved = counted(log.launches[at:], read, written)
+            found[name] = {
+                "kernels": [_row(kernel) for kernel in kernels],
+                "bytes": asdict(moved), "error": told,
+            }  # fmt: skip
+    return {"missing": None, "passes": found}
+
+
+def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
+    """What each pass of a compiled folder asks of memory and tensor cores, a token and head.
+
+    It runs where Triton interprets, in float16, whose bytes are bfloat16's. Returns
+    ``{"passes": {name: {"moved", "floor", "products", "error"}}}``, and ``"missing"``.
+    """
+    from triton.errors import TritonError
+
+    from mnemic.codegen.package import load
+
+    asked = Job(**job)
+    module = load(Path(asked.folder))
+    if "triton" not in module.rule.forms:
+        return {"missing": "no fused form", "passes": {}}
+    subject = Subject.of(module, asked.width, torch.float16, heads=1)
+    tokens = subject.arguments["q"].shape[1]
+    found: dict[str, Any] = {}
+    read: tuple[Tensor, ...]
+    written: tuple[Tensor, ...]
+    for name in PASSES:
+        told, read, written = None, (), ()
+        with tracing() as traced:
+            try:
+                read, written = getattr(subject, name)()
+            except (RuntimeError, TritonError) as error:
+                told = _first(error)
+        each = BATCH * (1 if name == "decode" else tokens)
+        floor = sum(size(x) for x in (*read, *written))
+        found[name] = {"moved": traced.moved / each, "floor": floor / each,
+                       "products": traced.products / each, "error": told}  # fmt: skip
+    return {"missing": None, "passes": found}
+
+
+def _first(error: BaseException) -> str:
+    """An error on one line: what caused it first, and (of Triton's) the line of the kernel."""
+    told = _last(error)
+    while error.__cause__ is not None:
+        error = error.__cause__
+    cause = f"{type(error).__name__}: {_last(error)}"
+    return cause if cause.endswith(told) else f"{cause} (at {told})"
+
+
+def _last(error: BaseException) -> str:
+    """The last line of a message: Triton shows the source first, and the reason last."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip(" ^")]
+    return lines[-1] if lines else ""
+
+
+def _row(kernel: Kernel) -> dict[str, Any]:
+    told = {**asdict(kernel), "target": kernel.target.name}
+    return {**told, "troubles": list(kernel.troubles), "blocks": kernel.blocks}
+
+
+@dataclass
+class Subject:
+    """A compiled rule and the arguments that its layer gives it."""
+
+    rule: Any
+    arguments: Tensors
+    params: Tensors
+    state: Tensors
+
+    @classmethod
+    def of(cls, module: Any, width: int, dtype: torch.dtype, heads: int = HEADS) -> "Subject":
+        """Arguments of a layer as it starts; what a layer keeps in float32 stays so."""
+        layer_type = module.Layer
+        groups = layer_type.grouped()
+        dim = 16 * groups
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            layer = layer_type(dim, heads=heads * groups, key_dim=width, value_dim=width)
+            x = torch.randn(BATCH, max(TOKENS, 2 * layer.period), dim)
+        with torch.no_grad():
+            found = {n: a.contiguous() for n, a in layer.arguments(x).items()}
+        vectors = {"q", "k", "v", *module.rule.signature.keys}
+        found = {n: a.to(dtype) if n in vectors else a for n, a in found.items()}
+        params = {n: p.detach() for n, p in layer.params().items()}
+        return cls(module.rule, found, params, {})
+
+    def _call(self, arguments: Tensors, params: Tensors, state: Tensors) -> tuple[Tensor, Tensors]:
+        options: dict[str, Any] = {"params": params} if params else {}
+        out, final = self.rule(
+            **arguments, **options, form="triton", initial_state=state, output_final_state=True
+        )
+        return out, {n: s for n, s in final.items() if s.is_floating_point()}
+
+    def forward(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Without gradients: what is read, and what is written."""
+        with torch.no_grad():
+            out, final = self._call(self.arguments, self.params, {})
+        read = (*self.arguments.values(), *self.params.values())
+        return read, (out, *final.values())
+
+    def backward(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """A forward pass that keeps what gradients need, and the gradients."""
+        leaves = {n: x.clone().requires_grad_() for n, x in self.arguments.items()}
+        begun = {n: x.clone().requires_grad_() for n, x in self.params.items()}
+        out, final = self._call(leaves, begun, {})
+        ends = [x for x in (out, *final.values()) if x.requires_grad]
+        if not ends:
+            raise RuntimeError("no gradient reaches the arguments")
+        sources = [*leaves.values(), *begun.values()]
+        given = [torch.ones_like(x) for x in ends]
+        found = torch.autograd.grad(ends, sources, given, allow_unused=True)
+        return (*sources, *given), (out, *(g for g in found if g is not None))
+
+    def decode(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """One token, with a state that earlier ones left."""
+        one = {n: x[:, :1].contiguous() for n, x in self.arguments.items()}
+        begun = self.rule.begin(**one, params=self.params)
+        with torch.no_grad():
+            out, final = self._call(one, self.params, begun)
+        floats = [s for s in begun.values() if s.is_floating_point()]
+        return (*one.values(), *floats), (out, *final.values())

@@ -1,0 +1,46 @@
+"""The known system that a found spec is nearest to, and how they differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from mnemic.compiler.compare.axes import axes
+from mnemic.compiler.compare.diff import Difference, diff
+from mnemic.dsl.catalogue import names
+from mnemic.dsl.load import load
+from mnemic.dsl.spec import Spec
+from mnemic.pipeline import derive
+
+SECONDS = 3.0
+"""For the search for a change of coefficients."""
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """A packaged spec, the entries apart from the block's in which it differs, and the diff."""
+
+    name: str
+    apart: int
+    difference: Difference
+
+    @property
+    def text(self) -> str:
+        """The diff; what is found is A."""
+        return str(self.difference)
+
+
+def nearest(spec: Spec) -> Nearest:
+    """The packaged spec with the fewest entries that differ, the first by name among equals."""
+    apart = {name: _apart(spec, name) for name in names()}
+    name = min(apart, key=lambda n: (apart[n], n))
+    return Nearest(name, apart[name], diff(derive(spec), derive(load(name)), seconds=SECONDS))
+
+
+def _apart(spec: Spec, name: str) -> int:
+    return sum(not row.name.startswith("block") for row in axes(spec, _loaded(name)))
+
+
+@cache
+def _loaded(name: str) -> Spec:
+    return load(name)

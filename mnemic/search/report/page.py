@@ -1,0 +1,123 @@
+"""The page: one HTML file with everything in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mnemic.compiler.explain.render import equations
+from mnemic.dsl.writing import to_yaml
+from mnemic.models.result import versions
+from mnemic.pipeline import derive
+from mnemic.search.report import figures
+from mnemic.search.report.best import best_spec
+from mnemic.search.report.importance import first_skills, importance
+from mnemic.search.report.nearest import nearest
+from mnemic.search.report.parallel import parallel
+from mnemic.search.report.ranking import Ranked
+from mnemic.search.space.space import Space
+from mnemic.search.study.records import DUPLICATE, FINISHED, Record
+from mnemic.search.study.scores import Interval
+from mnemic.search.study.search import Search
+
+if TYPE_CHECKING:
+    from mnemic.search.report.write import Summary
+
+ROWS, DETAILS = 20, 5
+
+
+def page(search: Search, records: Sequence[Record], summary: Summary) -> str:
+    """The report as HTML that needs nothing beside it."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    space, points = search.space, summary.best
+    loader = PackageLoader("mnemic.search.report", ".")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    skills = first_skills(space, records)
+    shares = importance(space, records)
+    told: dict[str, Any] = {
+        "name": space.name,
+        "verdict": summary.verdict,
+        "confirmed": [_again(name, found) for name, found in summary.confirmed.items()],
+        "counts": _counts(records, summary),
+        "budget": _budget(search),
+        "setting": _setting(),
+        "tasks": list(space.settings.tasks),
+        "best": [_row(space, point) for point in points[:ROWS]],
+        "fronts": figures.fronts(points) if points else "",
+        "bars": figures.bars(shares) if shares else "",
+        "parallel": parallel(space, skills) if skills else "",
+        "history": figures.history([(r.number, s) for r, s in skills]) if skills else "",
+        "curves": figures.curves(points),
+        "details": [_details(space, point, i) for i, point in enumerate(points[:DETAILS], 1)],
+        "reasons": _reasons(records),
+        "space": _text(space),
+    }
+    return environment.get_template("report.html.j2").render(told)
+
+
+def _again(name: str, found: Interval | str) -> str:
+    if isinstance(found, str):
+        return f"On fresh seeds: {name} failed, {found}."
+    return f"On {found.seeds} fresh seeds: {name} {found}."
+
+
+def _counts(records: Sequence[Record], summary: Summary) -> str:
+    seconds = sum(one.seconds for one in records if one.kind != DUPLICATE)
+    told = ", ".join(f"{count} {end}" for end, count in summary.ends.items())
+    return f"{len(records)} trials: {told}; {seconds / 3600:.2f} hours of training"
+
+
+def _budget(search: Search) -> str:
+    bounds = ", ".join(f"{name} at most {bound:g}" for name, bound in search.bounds.items())
+    model, training = search.space.settings.model, search.space.settings.training
+    return (
+        f"Every point: {model.layers} layers of {model.dim}, batches of {training.batch}"
+        + (f"; {bounds}." if bounds else ".")
+    )  # fmt: skip
+
+
+def _setting() -> str:
+    told = versions()
+    return f"mnemic {told['mnemic']}, torch {told['torch']}, {told['machine']}."
+
+
+def _row(space: Space, point: Ranked) -> dict[str, Any]:
+    return {
+        "name": point.spec.name,
+        "start": point.start or "",
+        "kind": point.look["kind"],
+        "skill": str(point.skill),
+        "tasks": [str(point.tasks[task]) for task in space.settings.tasks],
+        "parameters": f"{point.measured['parameters']:,.0f}",
+        "state": f"{point.measured['state_bytes']:,.0f}",
+        "flops": f"{point.measured['flops']:,.0f}",
+        "step": f"{1e3 * point.measured['step_seconds']:.1f}",
+    }
+
+
+def _details(space: Space, point: Ranked, place: int) -> dict[str, str]:
+    near = nearest(point.spec)
+    rule = derive(point.spec)
+    return {
+        "name": point.spec.name,
+        "verdict": f"skill {point.skill}" + (f", known as {point.start}" if point.start else ""),
+        "yaml": to_yaml(best_spec(space, point, place)).partition("\n")[2],
+        "equations": "\n".join(f"({e.number}) {e.text}" for e in equations(rule)),
+        "near": f"Nearest of the known systems: {near.name}, {near.apart} entries apart.",
+        "diff": near.text,
+    }
+
+
+def _reasons(records: Sequence[Record]) -> list[tuple[str, str, int]]:
+    """How many trials ended early, by end and reason."""
+    ended = [r for r in records if r.kind not in (None, FINISHED, DUPLICATE)]
+    found = Counter((str(one.kind), one.why[:200]) for one in ended)
+    return [(end, why, count) for (end, why), count in found.most_common(40)]
+
+
+def _text(space: Space) -> str:
+    import yaml
+
+    return yaml.safe_dump(space.document.data, sort_keys=False, allow_unicode=True)

@@ -1,0 +1,110 @@
+"""The points of a search in order, the Pareto front, and whether the first is a winner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mnemic.dsl.load import load
+from mnemic.dsl.spec import Spec
+from mnemic.search.space.settings import COSTS
+from mnemic.search.space.space import Space
+from mnemic.search.study.halving import dominates
+from mnemic.search.study.records import FINISHED, LOOK, SPEC, START, Record, distinct
+from mnemic.search.study.scores import Interval, by_seed, by_task, interval, measured
+from mnemic.search.study.training import Run
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A point that came to the last rung.
+
+    Args:
+        record: its trial.
+        spec: of the point.
+        skill: mean over tasks, an interval over seeds.
+        tasks: skill of each task, an interval over seeds.
+        measured: every objective and cost.
+        runs: of the last rung.
+        start: the spec to begin with that it is, if it is one.
+    """
+
+    record: Record
+    spec: Spec
+    skill: Interval
+    tasks: dict[str, Interval]
+    measured: dict[str, float]
+    runs: tuple[Run, ...]
+    start: str | None
+
+    @property
+    def look(self) -> dict[str, Any]:
+        """What is known without training."""
+        return dict(self.record.attributes[LOOK])
+
+
+def ranked(space: Space, records: Sequence[Record]) -> list[Ranked]:
+    """The points that finished, best mean skill first."""
+    last = len(space.settings.rungs) - 1
+    done = [one for one in distinct(records) if one.kind == FINISHED]
+    names = _starts(records)
+    found = [_ranked(one, last, names) for one in done]
+    return sorted(found, key=lambda one: -one.skill.mean)
+
+
+def _starts(records: Sequence[Record]) -> dict[str, str]:
+    """By rule, the spec to begin with that has it."""
+    return {
+        str(one.identity): str(one.attributes[START])
+        for one in records
+        if one.identity is not None and START in one.attributes
+    }
+
+
+def _ranked(one: Record, last: int, names: dict[str, str]) -> Ranked:
+    runs = one.runs(last)
+    seen = one.attributes[LOOK]
+    return Ranked(
+        record=one,
+        spec=load(one.attributes[SPEC]),
+        skill=interval(by_seed(runs)),
+        tasks={task: interval(skills) for task, skills in by_task(runs).items()},
+        measured=measured(runs, seen),
+        runs=tuple(runs),
+        start=names.get(str(one.identity)),
+    )
+
+
+def front(points: Sequence[Ranked], objectives: Sequence[str]) -> list[Ranked]:
+    """Those that no other point dominates in the objectives."""
+
+    def losses(one: Ranked) -> list[float]:
+        return [one.measured[n] if n in COSTS else -one.measured[n] for n in objectives]
+
+    values = [losses(one) for one in points]
+    return [
+        one
+        for one, mine in zip(points, values, strict=True)
+        if not any(dominates(other, mine) for other in values)
+    ]
+
+
+def verdict(points: Sequence[tuple[str, Interval]]) -> str:
+    """Whether the best is a winner: told apart from the second by their intervals.
+
+    >>> verdict([("a", interval([0.9, 0.91, 0.92])), ("b", interval([0.1, 0.11, 0.12]))])
+    'a wins: 0.910 ± 0.025 against 0.110 ± 0.025 of b, the intervals (95 %) apart'
+    """
+    if not points:
+        return "nothing came to the last rung"
+    best, *rest = sorted(points, key=lambda pair: -pair[1].mean)
+    if not rest:
+        return f"{best[0]} alone came to the last rung, with {best[1]}"
+    second = rest[0]
+    shown = f"{best[1]} against {second[1]} of {second[0]}"
+    if best[1].seeds < 2 or second[1].seeds < 2:
+        return f"no winner is called on one seed: {best[0]} has {shown}"
+    if best[1].low > second[1].high:
+        return f"{best[0]} wins: {shown}, the intervals (95 %) apart"
+    return f"{best[0]} is best but not told apart from the next: {shown}"

@@ -1,0 +1,1 @@
+"""Spaces: specs with choices in them, and what to search for."""

@@ -1,0 +1,55 @@
+"""When two points are one: the same derived rule, with the same ranges of its coefficients."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from mnemic.compiler.compare.canonical import canonical, identified
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.coefficients import Coefficient
+from mnemic.dsl.spec import Spec
+from mnemic.dsl.starts import DEFAULTS, OTHERWISE
+
+
+def identity(rule: Rule) -> str:
+    """SHA-256 of all that a layer of the rule depends on, however it is spelled.
+
+    That is the canonical form of the rule, in which coefficients have no names; of each of them
+    where it comes from, what it varies over, its range and its start; and those parts of a spec
+    that no equation shows: the block, projections of a key's own, the initial memory.
+    """
+    spec = rule.problem.spec
+    declared = {scalar.name: scalar.declared for scalar in rule.scalars}
+    form = identified(canonical(rule), lambda symbol: _facts(str(symbol), declared))
+    return sha256("\n".join([form, _unseen(spec, rule)]).encode()).hexdigest()
+
+
+def _facts(symbol: str, declared: dict[str, Coefficient]) -> str:
+    """How a coefficient comes about; ``symbol`` is its name, perhaps with an index."""
+    fits = [name for name in declared if symbol.startswith(name)]
+    name = max(fits, key=len, default="")
+    if not name:
+        return "free"
+    told = declared[name]
+    activation, start = DEFAULTS.get(name.rstrip("123456789"), OTHERWISE)
+    chosen = (told.origin, told.per, told.activation or activation)
+    return json.dumps([*chosen, start if told.init is None else told.init])
+
+
+def _unseen(spec: Spec, rule: Rule) -> str:
+    """The parts of a spec that stand for themselves."""
+    own = [role for role, key in dict(spec.keys).items() if key is not None and key.own]
+    parts: dict[str, Any] = {
+        "block": _plain(spec.block),
+        "own": own,
+        "memory": _plain(spec.memory),
+        "solver": _plain(spec.optimizer.solver) if rule.moments is not None else None,
+        "features": None if rule.problem.features is not None else _plain(spec.features),
+    }
+    return json.dumps(parts, sort_keys=True)
+
+
+def _plain(entry: Any) -> Any:
+    return entry.model_dump(mode="json", by_alias=True)

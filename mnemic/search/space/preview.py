@@ -1,0 +1,119 @@
+"""A sample of a space: how many points are valid, and why the others are not."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mnemic.errors import InvalidSpec, Issue
+from mnemic.search.space.asking import by_chance
+from mnemic.search.space.choices import Answer, Choose
+from mnemic.search.space.identity import identity
+from mnemic.search.space.space import Space
+
+SAMPLES = 200
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a sample of a space showed.
+
+    Args:
+        size: ways to choose; infinite where a range is continuous.
+        sampled: points drawn, each option alike.
+        valid: those that derive and compile.
+        distinct: rules among them that differ.
+        reasons: why others are not valid, each with the number of its points.
+        options: by choice and option, how many points had it and how many of those were valid.
+        classes: by structural class, valid points.
+    """
+
+    size: float
+    sampled: int
+    valid: int
+    distinct: int
+    reasons: dict[str, int]
+    options: dict[str, dict[str, tuple[int, int]]]
+    classes: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; a size that is infinite as null."""
+        return {
+            "size": self.size if self.size < float("inf") else None,
+            "sampled": self.sampled,
+            "valid": self.valid,
+            "distinct": self.distinct,
+            "reasons": [{"reason": r, "points": n} for r, n in self.reasons.items()],
+            "options": {
+                name: {label: list(pair) for label, pair in counted.items()}
+                for name, counted in self.options.items()
+            },
+            "classes": self.classes,
+        }
+
+
+def preview(
+    space: Space, samples: int = SAMPLES, seed: int = 0, told: Callable[[int], None] | None = None
+) -> Preview:
+    """Draw points, each option alike, and look which of them derive and compile.
+
+    ``told`` hears the number of each point that was looked at.
+    """
+    ask = by_chance(random.Random(seed))
+    reasons: Counter[str] = Counter()
+    classes: Counter[str] = Counter()
+    seen: Counter[tuple[str, str]] = Counter()
+    good: Counter[tuple[str, str]] = Counter()
+    rules: set[str] = set()
+    valid = 0
+    for index in range(samples):
+        answers, reason, kind, rule = _looked_at(space, ask)
+        taken = [(n, str(a)) for n, a in answers.items() if isinstance(space.choices[n], Choose)]
+        seen.update(taken)
+        if reason is not None:
+            reasons[reason] += 1
+        else:
+            valid += 1
+            good.update(taken)
+            classes[kind] += 1
+            rules.add(rule)
+        if told is not None:
+            told(index + 1)
+    options: dict[str, dict[str, tuple[int, int]]] = {}
+    for name, label in sorted(seen):
+        options.setdefault(name, {})[label] = (seen[name, label], good[name, label])
+    ordered = dict(reasons.most_common())
+    return Preview(space.size, samples, valid, len(rules), ordered, options,
+                   dict(classes.most_common()))  # fmt: skip
+
+
+def _looked_at(space: Space, ask: Any) -> tuple[dict[str, Answer], str | None, str, str]:
+    """One point: its answers, why it is not valid (or None), its class, its rule's identity."""
+    from mnemic.codegen.refusals import refuse
+    from mnemic.pipeline import derive
+
+    answers: dict[str, Answer] = {}
+
+    def noted(name: str, choice: Any) -> Answer:
+        answers[name] = ask(name, choice)
+        return answers[name]
+
+    try:
+        rule = derive(space.point(noted).spec)
+        if rule.structure.missing is not None:
+            raise InvalidSpec((Issue(rule.structure.missing),))
+        refuse(rule)
+    except InvalidSpec as error:
+        return answers, reason_of(error, space.name), "", ""
+    return answers, None, rule.structure.kind, identity(rule)
+
+
+def reason_of(error: InvalidSpec, name: str) -> str:
+    """Why a spec is none, with the place in it, but without the position or the spec's name."""
+    first = error.issues[0]
+    where = first.where.rpartition(" ")[2]
+    known = "" if ":" in where or where.startswith(name) else where
+    return ": ".join(part for part in (known, first.message or f"read {first.read}") if part)

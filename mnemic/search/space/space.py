@@ -1,0 +1,193 @@
+"""A space: a spec with choices in it, and under ``search`` what to search it for.
+
+```yaml
+mnemic: 1
+name: losses
+bias: {choose: [dot, l2, {kind: huber, delta: {range: [0.1, 10], log: true}}]}
+retention: {decay: {choose: [1, token]}, order: before}
+optimizer: {rate: token}
+search:
+  tasks: {mqar: tiny}
+```
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import rfc8785
+from pydantic import ValidationError
+
+from mnemic.dsl import problems
+from mnemic.dsl.documents import Layers
+from mnemic.dsl.extends import merged, stack
+from mnemic.dsl.load import Source, checked, document_of
+from mnemic.dsl.reading import Document
+from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec, Issue
+from mnemic.search.space.choices import (
+    KEPT,
+    Answer,
+    Ask,
+    Branch,
+    Choice,
+    Choose,
+    Range,
+    Resolved,
+    choices,
+    count,
+    parse,
+    resolve,
+)
+from mnemic.search.space.settings import Settings, SpaceEntry
+
+FREE = {"sampler", "seed", "trials", "start", "limits", "confirm"}
+"""Settings under which what was found before still counts."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One way to make all choices, and the spec that comes of it."""
+
+    answers: Mapping[str, Answer]
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class Space:
+    """A space as read.
+
+    Args:
+        name: of the space, and of the study of it.
+        document: the text's data and positions.
+        root: the spec's tree of choices.
+        settings: the entry ``search``.
+    """
+
+    name: str
+    document: Document
+    root: Branch
+    settings: Settings
+
+    @cached_property
+    def choices(self) -> dict[str, Choice]:
+        """Every choice by its name."""
+        return {name: choice for name, choice, _ in choices(self.root)}
+
+    @property
+    def size(self) -> float:
+        """The ways to choose; infinite where a range is continuous."""
+        return count(self.root)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of all that a stored trial depends on."""
+        return sha256(rfc8785.dumps(self.identity)).hexdigest()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a stored trial depends on, as plain data."""
+        spec = {k: v for k, v in self.document.data.items() if k not in {*KEPT, "search"}}
+        return {"spec": spec, "search": self.settings.model_dump(mode="json", exclude=FREE)}
+
+    def point(self, ask: Ask) -> Point:
+        """The point that ``ask`` chooses.
+
+        Raises:
+            InvalidSpec: it is no valid spec; the places are those of the space's text.
+        """
+        found = resolve(self.root, ask)
+        return Point(found.answers, checked(self.placed(found)))
+
+    def placed(self, found: Resolved) -> Document:
+        """A resolved tree as a document whose positions are those of the space's text."""
+        document = self.document
+        values = {here: document.positions.get(there) for here, there in found.places.items()}
+        keys = {here: document.key_positions.get(there) for here, there in found.places.items()}
+        return replace(
+            document,
+            data=found.data,
+            positions={here: at for here, at in values.items() if at is not None},
+            key_positions={here: at for here, at in keys.items() if at is not None},
+        )
+
+
+def load_space(source: Source | os.PathLike[str]) -> Space:
+    """Read a space and check all of it that can be checked without sampling.
+
+    Raises:
+        InvalidSpec: everything that is wrong, each at its place.
+        UsageError: there is no such file.
+    """
+    document = document_of(source)
+    if not isinstance(document.data, dict):
+        raise InvalidSpec([Issue("a space is a mapping", document.source)])
+    if "search" not in document.data:
+        message = "no entry 'search': a space says what to search for"
+        raise InvalidSpec([Issue(message, document.source, hint="a spec goes without one")])
+    settings = _settings(document)
+    spec = {key: value for key, value in document.data.items() if key != "search"}
+    space = Space(str(spec.get("name", "")), document, parse(document, spec), settings)
+    found = [*_structure(space), *_of_tasks(space)]
+    if found:
+        raise InvalidSpec(found)
+    return space
+
+
+def _settings(document: Document) -> Settings:
+    data = {"search": document.data["search"]}
+    try:
+        return SpaceEntry.model_validate(data, by_alias=True, by_name=False).search
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        layers = Layers((document,))
+        raise InvalidSpec(problems.issues(details, layers, SpaceEntry)) from None
+
+
+def _structure(space: Space) -> list[Issue]:
+    """What is wrong with each option by itself, whatever the others are."""
+    found: dict[tuple[str, str], Issue] = {}
+    for given in _one_by_one(space):
+        layers = stack(space.placed(resolve(space.root, _first(given))))
+        for issue in _of_spec(layers):
+            found.setdefault((issue.where, issue.message), issue)
+    return list(found.values())
+
+
+def _one_by_one(space: Space) -> Iterator[dict[str, Answer]]:
+    """Answers under which each option, and each end of a range, is taken at least once."""
+    yield {}
+    for name, choice, given in choices(space.root):
+        ends = choice.labels if isinstance(choice, Choose) else (choice.low, choice.high)
+        for answer in ends:
+            yield {**given, name: answer}
+
+
+def _first(given: Mapping[str, Answer]) -> Ask:
+    """The given answers; else the first option, or the low end."""
+
+    def ask(name: str, choice: Choice) -> Answer:
+        plain = choice.low if isinstance(choice, Range) else choice.labels[0]
+        return given.get(name, plain)
+
+    return ask
+
+
+def _of_spec(layers: Layers) -> Iterable[Issue]:
+    try:
+        Spec.model_validate(merged(layers), by_alias=True, by_name=False)
+    except ValidationError as error:
+        details = [e for e in error.errors(include_url=False) if e["type"] != "value_error"]
+        return problems.issues(details, layers)
+    return ()
+
+
+def _of_tasks(space: Space) -> list[Issue]:
+    from mnemic.search.space.checks import issues
+
+    return issues(space)

@@ -1,0 +1,35 @@
+"""Successive halving without waiting: whether a point goes on, among all that came to its rung."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+Values = Sequence[float]
+"""Of one point at one rung, less is better in each."""
+
+
+def goes_on(values: Values, others: Sequence[Values], keep: float) -> bool:
+    """Whether a point is in the best share ``keep`` of those that came to the rung so far.
+
+    Points are ordered by how many others dominate them, which for one value is their order.
+    With n points the best max(1, floor(keep n)) go on, and what ties with them.
+
+    >>> [goes_on([x], [[1.0], [2.0], [4.0]], 0.5) for x in (0.5, 1.5, 3.0)]
+    [True, True, False]
+    """
+    everyone = [*others, values]
+    places = max(1, math.floor(keep * len(everyone)))
+    mine = beaten_by(values, everyone)
+    return mine == 0 or sum(beaten_by(other, everyone) < mine for other in everyone) < places
+
+
+def beaten_by(values: Values, others: Sequence[Values]) -> int:
+    """How many dominate these values: no worse in any, better in one."""
+    return sum(dominates(other, values) for other in others)
+
+
+def dominates(one: Values, other: Values) -> bool:
+    """Whether ``one`` is no worse in any value and better in one; NaN is never better."""
+    pairs = list(zip(one, other, strict=True))
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)

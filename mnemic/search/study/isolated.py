@@ -1,0 +1,205 @@
+"""A function in a process of its own: what goes wrong there costs one answer, and is told.
+
+Processes are forked from a server that has imported torch already, so that one starts in some
+hundredths of a second and inherits neither threads nor connections.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from mnemic.errors import CheckFailed, EnvironmentFailed, InvalidSpec, MnemicError
+
+T = TypeVar("T")
+Kind = Literal["refused", "not finite", "memory", "time", "crash", "interrupted"]
+
+PRELOADED: Final = ["mnemic.search.study.ready"]
+NO_MEMORY: Final = ("allocate memory", "MemoryError", "bad_alloc", "out of memory")
+PATIENCE: Final = 10.0
+"""Seconds that an interrupted process has to save."""
+TURN: Final = 0.2
+"""Seconds between looks at the clock."""
+_STARTING: Final = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no answer."""
+
+    kind: Kind
+    why: str
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """What the function gave."""
+
+    value: T
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a process may take: seconds of wall time, GiB beyond the program's own."""
+
+    seconds: float
+    memory: float
+
+
+def isolated(
+    function: Callable[..., T], *arguments: Any, bounds: Bounds, log: Path,
+    stopping: threading.Event | None = None,
+) -> Answer[T] | Failure:  # fmt: skip
+    """Call ``function`` in a process of its own.
+
+    Args:
+        function: of a module; it and its arguments must pickle.
+        bounds: what it may take. Memory is bounded on Linux, where the system counts it.
+        log: the file that gets what the process prints, and its traceback.
+        stopping: when set, the process is interrupted as by Ctrl-C.
+    """
+    context = get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    ours, theirs = context.Pipe()
+    told = (theirs, function, arguments, bounds.memory, os.fspath(log))
+    process = context.Process(target=_call, args=told, daemon=True)
+    with _without_main():
+        process.start()
+    theirs.close()
+    try:
+        found: Answer[T] | Failure = _answer(
+            process, ours, bounds, log, stopping or threading.Event()
+        )
+        return found
+    finally:
+        _end(process)
+        ours.close()
+
+
+def _answer(
+    process: BaseProcess, ours: Connection, bounds: Bounds, log: Path, stopping: threading.Event
+) -> Any:
+    deadline = time.monotonic() + bounds.seconds
+    while not ours.poll(min(TURN, max(0.0, deadline - time.monotonic()))):
+        if stopping.is_set():
+            return _interrupted(process)
+        if time.monotonic() >= deadline:
+            return Failure("time", f"took more than {bounds.seconds:g} s")
+    try:
+        good, value = ours.recv()
+    except EOFError:
+        process.join()
+        if stopping.is_set():
+            return _interrupted(process)
+        return _death(process.exitcode or 0, log)
+    return Answer(value) if good else _told(value)
+
+
+def _interrupted(process: BaseProcess) -> Failure:
+    """Let the process save, then end it."""
+    if process.pid is not None and process.is_alive():
+        os.kill(process.pid, signal.SIGINT)
+        process.join(PATIENCE)
+    return Failure("interrupted", "interrupted")
+
+
+def _end(process: BaseProcess) -> None:
+    process.join(TURN)
+    if process.is_alive():
+        process.kill()
+    process.join()
+
+
+def _told(error: MnemicError) -> Failure:
+    """An error of ours, as the process sent it."""
+    match error:
+        case InvalidSpec():
+            return Failure("refused", str(error).splitlines()[0])
+        case CheckFailed():
+            return Failure("not finite", str(error))
+        case EnvironmentFailed():
+            return Failure("crash", str(error))
+    return Failure("refused", str(error))
+
+
+def _death(code: int, log: Path) -> Failure:
+    """Why a process ended without a word: a signal, or the last line that it printed."""
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    last = lines[-1] if lines else ""
+    said = "\n".join(lines[-5:])
+    if last == "KeyboardInterrupt":
+        return Failure("interrupted", "interrupted")
+    if any(word in said for word in NO_MEMORY):
+        return Failure("memory", f"out of memory: {last}")
+    if code < 0:
+        name = signal.Signals(-code).name
+        hint = ", perhaps by the system for want of memory" if code == -signal.SIGKILL else ""
+        return Failure("crash", f"killed by {name}{hint}")
+    return Failure("crash", last or f"exit code {code}")
+
+
+def _call(
+    theirs: Connection, function: Callable[..., Any], arguments: Any, memory: float, log: str
+) -> None:
+    """In the process: call, and send what came of it; other exceptions end it and are printed."""
+    _print_to(log)
+    threading.Thread(target=_follow, args=(theirs,), daemon=True).start()
+    _bound(memory)
+    try:
+        answer: tuple[bool, Any] = (True, function(*arguments))
+    except MnemicError as error:
+        answer = (False, error)
+    theirs.send(answer)
+
+
+def _print_to(log: str) -> None:
+    stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(stream, 1)
+    os.dup2(stream, 2)
+    os.close(stream)
+
+
+def _follow(theirs: Connection) -> None:
+    """End when the process that asked has ended: nothing would hear the answer."""
+    theirs.poll(None)
+    os._exit(1)
+
+
+def _bound(memory: float) -> None:
+    """Bound the memory that the process may ask the system for, from here on."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
+    most = pages * resource.getpagesize() + int(memory * 2**30)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep the new process from running this program's main module again."""
+    main = sys.modules["__main__"]
+    with _STARTING:
+        kept = {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
+        for name in kept:
+            setattr(main, name, None)
+        try:
+            yield
+        finally:
+            for name, value in kept.items():
+                setattr(main, name, value)

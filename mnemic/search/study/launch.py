@@ -1,0 +1,70 @@
+"""Workers on a cluster: the same command, submitted as many times as one likes."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mnemic.errors import EnvironmentFailed, UsageError
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What each worker asks the cluster for.
+
+    Args:
+        kind: ``slurm``; ``local`` starts processes on this machine, to try the same way.
+        workers: how many.
+        hours: of wall time for each.
+        cores: of each.
+        memory: GiB of each.
+        partition: of the cluster; None for its default.
+    """
+
+    kind: str
+    workers: int
+    hours: float
+    cores: int
+    memory: float
+    partition: str | None = None
+
+
+def submit(arguments: Sequence[str], folder: Path, cluster: Cluster) -> list[str]:
+    """Submit ``mnemic search`` with these arguments; the jobs' names.
+
+    A worker that runs out of time is asked to stop before, saves, and its trial is put back.
+
+    Raises:
+        EnvironmentFailed: submitit is not installed, or finds no such cluster.
+        UsageError: a kind of cluster that there is not.
+    """
+    if cluster.kind not in ("slurm", "local"):
+        raise UsageError(f"--launch: read {cluster.kind!r}, allowed: slurm, local")
+    try:
+        import submitit
+    except ImportError:
+        message = "--launch needs submitit: pip install 'mnemic[slurm]'"
+        raise EnvironmentFailed(message) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        executor = submitit.AutoExecutor(folder=folder, cluster=cluster.kind)
+    except RuntimeError as error:
+        raise EnvironmentFailed(f"--launch {cluster.kind}: {error}") from None
+    executor.update_parameters(
+        name="mnemic-search", timeout_min=math.ceil(60 * cluster.hours),
+        cpus_per_task=cluster.cores, mem_gb=math.ceil(cluster.memory),
+    )  # fmt: skip
+    if cluster.partition is not None:
+        executor.update_parameters(slurm_partition=cluster.partition)
+    with executor.batch():
+        jobs = [executor.submit(worker, list(arguments)) for _ in range(cluster.workers)]
+    return [str(job.job_id) for job in jobs]
+
+
+def worker(arguments: list[str]) -> None:
+    """Run the command; raises where it fails."""
+    subprocess.run([sys.executable, "-m", "mnemic", "search", *arguments], check=True)

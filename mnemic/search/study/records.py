@@ -1,0 +1,122 @@
+"""Trials as they are kept: what was found of each point, in the attributes of Optuna's trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from optuna.trial import FrozenTrial, TrialState
+
+from mnemic.search.study.storage import RETRIES
+from mnemic.search.study.training import Run
+
+KIND, WHY, LOOK, SPEC, SAME, START = "kind", "why", "look", "spec", "same_as", "start"
+"""Names of attributes."""
+RUNG: Final = "rung:"
+
+FINISHED, STOPPED, COSTLY, INVALID = "finished", "stopped", "over budget", "invalid"
+DUPLICATE, INTERRUPTED, FAILED = "duplicate", "interrupted", "failed"
+UNCOUNTED: Final = frozenset({DUPLICATE, INVALID, INTERRUPTED})
+"""Ends of a trial that do not count against the number of trials."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One trial.
+
+    Args:
+        number: of the trial in its study.
+        kind: how it ended: ``finished``, ``stopped`` (at a rung), ``over budget``, ``invalid``,
+            ``duplicate``, ``failed`` (crash, memory, time, not finite), ``interrupted``;
+            None while it runs or waits, or where its worker died.
+        state: Optuna's.
+        answers: to the space's choices.
+        attributes: all that was found.
+        values: of the objectives, where it finished.
+        history: how often its worker died.
+        distributions: of the answers, as Optuna has them.
+    """
+
+    number: int
+    kind: str | None
+    state: TrialState
+    answers: dict[str, Any]
+    attributes: dict[str, Any]
+    values: tuple[float, ...] | None
+    history: int = 0
+    distributions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the trials that were asked for."""
+        match self.state:
+            case TrialState.RUNNING:
+                return True
+            case TrialState.WAITING:
+                return False
+        if self.kind is None:  # its worker died: the retry counts, if there is one
+            return self.history >= RETRIES
+        return self.kind not in UNCOUNTED
+
+    @property
+    def identity(self) -> str | None:
+        """Of the derived rule."""
+        found = self.attributes.get(LOOK)
+        return None if found is None else str(found["identity"])
+
+    @property
+    def why(self) -> str:
+        """The reason of an end that was none of the good ones."""
+        return str(self.attributes.get(WHY, ""))
+
+    @property
+    def rungs(self) -> dict[int, dict[str, Any]]:
+        """What was found at each rung."""
+        return {
+            int(name.removeprefix(RUNG)): found
+            for name, found in self.attributes.items()
+            if name.startswith(RUNG)
+        }
+
+    def runs(self, rung: int) -> list[Run]:
+        """The training runs of a rung."""
+        return [run_of(told) for told in self.rungs.get(rung, {}).get("runs", ())]
+
+    @property
+    def seconds(self) -> float:
+        """Of training, all rungs."""
+        return sum(float(found.get("seconds", 0.0)) for found in self.rungs.values())
+
+
+def record(trial: FrozenTrial) -> Record:
+    """A trial as Optuna keeps it."""
+    return Record(
+        number=trial.number,
+        kind=trial.user_attrs.get(KIND),
+        state=trial.state,
+        answers=dict(trial.params),
+        attributes=dict(trial.user_attrs),
+        values=None if trial.values is None else tuple(trial.values),
+        history=len(trial.system_attrs.get("retry_history", ())),
+        distributions=dict(trial.distributions),
+    )
+
+
+def run_of(told: dict[str, Any]) -> Run:
+    """A run from plain data."""
+    curve = tuple((int(step), float(score)) for step, score in told["curve"])
+    return Run(**{**told, "curve": curve})
+
+
+def distinct(records: Iterable[Record]) -> Iterator[Record]:
+    """The first of every rule, failures and duplicates left out."""
+    seen = set[str]()
+    for one in records:
+        known = one.identity
+        if known is None or one.kind in (DUPLICATE, FAILED, INTERRUPTED) or known in seen:
+            continue
+        if one.kind is None and one.state is TrialState.FAIL:
+            continue
+        seen.add(known)
+        yield one

@@ -1,0 +1,84 @@
+"""What runs amount to: skills over tasks and seeds, with confidence intervals."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mnemic.search.study.training import Run
+
+T95: Final = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+"""Student's t for two-sided 95 %, by degrees of freedom from 1; beyond, 1.96 + 2.5/ν is near."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds and its 95 % confidence interval; infinite for one seed."""
+
+    mean: float
+    half: float
+    seeds: int
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        return self.mean - self.half
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.mean + self.half
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f}" + (f" ± {self.half:.3f}" if self.seeds > 1 else "")
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """The mean of one value a seed.
+
+    >>> str(interval([0.5, 0.6, 0.7]))
+    '0.600 ± 0.248'
+    """
+    n = len(values)
+    mean = math.fsum(values) / n
+    if n == 1:
+        return Interval(mean, math.inf, 1)
+    degrees = n - 1
+    t = T95[degrees - 1] if degrees <= len(T95) else 1.96 + 2.5 / degrees
+    return Interval(mean, t * statistics.stdev(values) / math.sqrt(n), n)
+
+
+def by_task(runs: Iterable[Run]) -> dict[str, list[float]]:
+    """The skills on each task, one a seed."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        found.setdefault(run.task, []).append(run.skill)
+    return found
+
+
+def by_seed(runs: Iterable[Run]) -> list[float]:
+    """The mean skill over tasks, one a seed."""
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        found.setdefault(run.seed, []).append(run.skill)
+    return [math.fsum(skills) / len(skills) for skills in found.values()]
+
+
+def measured(runs: Sequence[Run], seen: Mapping[str, Any]) -> dict[str, float]:
+    """Every objective: ``mean``, each task, each cost."""
+    skills = {task: math.fsum(found) / len(found) for task, found in by_task(runs).items()}
+    return {
+        **skills,
+        "mean": math.fsum(skills.values()) / len(skills),
+        "parameters": float(seen["parameters"]),
+        "state_bytes": float(seen["state_bytes"]),
+        "flops": float(seen["flops"]),
+        "step_seconds": math.fsum(run.step_seconds for run in runs) / len(runs),
+    }

@@ -1,0 +1,231 @@
+"""A search: a space, the study that keeps its trials, and the folder of its runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import optuna
+from optuna.storages import RDBStorage, fail_stale_trials
+from optuna.study import Study, StudyDirection
+from optuna.trial import Trial, TrialState
+
+from mnemic.errors import InvalidSpec, Issue, UsageError
+from mnemic.models.files import claim
+from mnemic.search.space.asking import every
+from mnemic.search.space.settings import COSTS
+from mnemic.search.space.space import Space
+from mnemic.search.study.budget import bounds
+from mnemic.search.study.records import INTERRUPTED, KIND, START, UNCOUNTED, Record, record
+from mnemic.search.study.samplers import sampler
+from mnemic.search.study.starts import starts
+from mnemic.search.study.storage import Beat, open_storage
+
+MARK: Final = "mnemic"
+READY: Final = "mnemic:ready"
+BOUNDS: Final = "mnemic:bounds"
+LARGEST_GRID: Final = 10_000
+FRUITLESS: Final = 200
+"""Trials without a new valid point after which a search gives up."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Search:
+    """A search that is open.
+
+    Args:
+        space: what is searched.
+        study: Optuna's.
+        storage: where the study lies.
+        folder: of the training runs, logs and reports on this machine.
+        beat: of this worker.
+        tell: hears a line about every trial.
+        stopping: set when the worker is to stop, in the midst of a trial.
+        bounds: of the costs, see `mnemic.search.study.budget`.
+    """
+
+    space: Space
+    study: Study
+    storage: RDBStorage
+    folder: Path
+    beat: Beat
+    tell: Tell
+    stopping: threading.Event = field(default_factory=threading.Event)
+    bounds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> Path:
+        """The folder of the training runs."""
+        return self.folder / "runs"
+
+    def records(self) -> list[Record]:
+        """All trials so far, of every worker."""
+        return [record(trial) for trial in self.study.get_trials(deepcopy=False)]
+
+    def wanted(self) -> str | None:
+        """Why no further trial is wanted; None where one is."""
+        found = self.records()
+        counted = sum(one.counts for one in found)
+        waiting = any(one.state is TrialState.WAITING for one in found)
+        if counted >= self.space.settings.trials and not _retries(found):
+            return f"{counted} trials"
+        if self.space.settings.sampler == "grid" and not waiting:
+            return "every point of the grid"
+        recent = [one for one in found if one.state.is_finished()][-FRUITLESS:]
+        barren = len(recent) == FRUITLESS and all(one.kind in UNCOUNTED for one in recent)
+        return f"no new valid point among the last {FRUITLESS}" if barren else None
+
+    def ask(self) -> Trial:
+        """The next trial: one that a dead worker left, one that waits, or a new one."""
+        fail_stale_trials(self.study)
+        return self.study.ask()
+
+    def put_back(self, trial: Trial) -> None:
+        """Let another worker, or a later one, do a trial that was interrupted."""
+        kept = {k: v for k, v in trial.user_attrs.items() if k != KIND}
+        self.study.add_trial(
+            optuna.create_trial(
+                state=TrialState.WAITING, params=trial.params,
+                distributions=trial.distributions, user_attrs=kept,
+            )
+        )  # fmt: skip
+        trial.set_user_attr(KIND, INTERRUPTED)
+        self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+
+    def close(self) -> None:
+        """Give the storage's connections back."""
+        self.storage.remove_session()
+        self.storage.engine.dispose()
+
+    @contextmanager
+    def beating(self, trial: Trial) -> Iterator[None]:
+        """Show that this worker lives while a trial is done."""
+        done = threading.Event()
+        number = trial._trial_id
+        self.storage.record_heartbeat(number)
+
+        def beat() -> None:
+            while not done.wait(self.beat.interval):
+                self.storage.record_heartbeat(number)
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def open_search(
+    space: Space, folder: Path, storage: str | None = None, beat: Beat | None = None,
+    tell: Tell = print,
+) -> Search:  # fmt: skip
+    """Open a search, new or begun; the same call goes on with it.
+
+    Raises:
+        UsageError: the folder is not a search's; a study of that name is of another space, or
+            none of mnemic's.
+        EnvironmentFailed: the storage cannot be used.
+    """
+    claim(folder, "search")
+    (folder / "logs").mkdir(exist_ok=True)
+    beat = beat or Beat()
+    kept = open_storage(storage, folder, beat)
+    study, fresh = _study(space, kept)
+    seed = space.settings.seed
+    chosen = seed if fresh else seed + 1 + random.SystemRandom().randrange(2**20)
+    study.sampler = sampler(space.settings.sampler, chosen)
+    search = Search(space, study, kept, folder, beat, tell)
+    search.bounds = _bounds(search)
+    _begin(search)
+    return search
+
+
+def _bounds(search: Search) -> dict[str, float]:
+    """The bounds, found once for all workers."""
+    kept: dict[str, float] | None = search.study.user_attrs.get(BOUNDS)
+    if kept is None:
+        kept = bounds(search.space.settings, search.folder / "logs" / "reference.log")
+        search.study.set_user_attr(BOUNDS, kept)
+    return kept
+
+
+def directions(space: Space) -> list[StudyDirection]:
+    """Of each objective: skills are to grow, costs to shrink."""
+    low, high = StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE
+    return [low if name in COSTS else high for name in space.settings.objectives]
+
+
+def _study(space: Space, storage: RDBStorage) -> tuple[Study, bool]:
+    """The study of the space, and whether this call made it."""
+    mark = {"space": space.hash, "identity": json.dumps(space.identity, sort_keys=True)}
+    try:
+        study = optuna.create_study(
+            study_name=space.name, storage=storage, directions=directions(space)
+        )
+    except optuna.exceptions.DuplicatedStudyError:
+        study = optuna.load_study(study_name=space.name, storage=storage)
+        _same_space(study, space)
+        return study, False
+    study.set_user_attr(MARK, mark)
+    study.set_metric_names(list(space.settings.objectives))
+    return study, True
+
+
+def _same_space(study: Study, space: Space) -> None:
+    found = study.user_attrs.get(MARK)
+    if found is None and not study.get_trials(deepcopy=False):  # its maker has not come to it yet
+        return
+    if found is None:
+        raise UsageError(f"study {space.name!r}: kept in this storage, but not made by mnemic")
+    if found["space"] == space.hash:
+        return
+    theirs = json.loads(found["identity"])
+    parts = [
+        f"{part}.{key}"
+        for part in ("spec", "search")
+        for key in {**theirs[part], **space.identity[part]}
+        if theirs[part].get(key) != space.identity[part].get(key)
+    ]
+    raise UsageError(
+        f"study {space.name!r}: the storage has a study of another space under this name, which "
+        f"differs in {', '.join(parts)}; give the space another name, or the run another folder"
+    )
+
+
+def _begin(search: Search) -> None:
+    """Queue the points to begin with, once."""
+    study, space = search.study, search.space
+    if READY in study.user_attrs:
+        return
+    for name, answers in starts(space):
+        study.enqueue_trial(answers, user_attrs={START: name}, skip_if_exists=True)
+    if space.settings.sampler == "grid":
+        for answers in _grid(space):
+            study.enqueue_trial(answers, skip_if_exists=True)
+    study.set_user_attr(READY, os.getpid())
+
+
+def _grid(space: Space) -> Iterator[dict[str, Any]]:
+    if space.size > LARGEST_GRID and space.size != float("inf"):
+        raise UsageError(f"a grid of {space.size:.0f} points: at most {LARGEST_GRID} are walked")
+    try:
+        yield from every(space.root)
+    except ValueError as error:
+        issue = Issue("a grid needs a step for every range", str(error))
+        raise InvalidSpec([issue]) from None
+
+
+def _retries(found: list[Record]) -> bool:
+    """Whether the trial of a dead worker waits to be done again."""
+    return any(one.state is TrialState.WAITING and one.history > 0 for one in found)

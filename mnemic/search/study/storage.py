@@ -1,0 +1,139 @@
+"""Where trials are kept: SQLite in the run's folder, or any database that Optuna reaches."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import optuna
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from sqlalchemy import create_engine
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from mnemic.errors import EnvironmentFailed, UsageError
+
+RETRIES: Final = 3
+NETWORK: Final = frozenset({
+    "nfs", "nfs4", "cifs", "smbfs", "smb2", "smb3", "9p", "afs", "ceph", "lustre", "gpfs",
+    "beegfs", "glusterfs", "fuse.glusterfs", "fuse.sshfs", "fuse.ceph", "ocfs2", "gfs2", "davfs",
+    "fuse.davfs2", "orangefs", "pvfs2", "panfs", "wekafs", "fuse.s3fs", "fuse.rclone", "ncpfs",
+})  # fmt: skip
+"""Types of file systems whose locks SQLite cannot trust."""
+
+
+@dataclass(frozen=True)
+class Beat:
+    """How a worker shows that it lives: every ``interval`` seconds; after ``grace`` without, its
+    trial is taken for dead and retried."""
+
+    interval: int = 60
+    grace: int = 300
+
+
+def open_storage(
+    url: str | None, folder: Path, beat: Beat, mounts: str | None = None
+) -> RDBStorage:
+    """The storage of a run, reached and ready.
+
+    Args:
+        url: as SQLAlchemy writes it; None for SQLite in ``folder``.
+        folder: of the run.
+        beat: of the workers.
+        mounts: the system's table of mounts, as Linux writes it; read from the system if None.
+
+    Raises:
+        UsageError: no such kind of database, or SQLite on a network file system.
+        EnvironmentFailed: it cannot be reached, or its driver is not installed.
+    """
+    whole = _normal(url or f"sqlite:///{folder.resolve() / 'study.db'}")
+    shown = make_url(whole).render_as_string(hide_password=True)
+    local = whole.startswith("sqlite")
+    if local:
+        _refuse_network(make_url(whole).database, mounts)
+    options: dict[str, Any] = {"connect_args": {"timeout": 60}} if local else {
+        "connect_args": {"connect_timeout": 10}, "pool_pre_ping": True,
+    }  # fmt: skip
+    if not whole.startswith(("sqlite", "postgresql", "mysql")):
+        options = {}
+    _silence()
+    try:
+        probe = create_engine(whole, **options)
+        try:
+            probe.connect().close()
+        finally:
+            probe.dispose()
+        return _connected(whole, options, beat)
+    except (NoSuchModuleError, ImportError) as error:
+        extra = "mnemic[postgresql]" if "postgresql" in whole else "the database's driver"
+        message = f"{shown}: no driver for this storage is installed: pip install '{extra}'"
+        raise EnvironmentFailed(f"{message} ({error})") from None
+    except SQLAlchemyError as error:
+        first = str(error.__cause__ or error).strip().splitlines()[0]
+        raise EnvironmentFailed(f"{shown}: the storage cannot be used: {first}") from None
+
+
+def _connected(url: str, options: dict[str, Any], beat: Beat) -> RDBStorage:
+    """Several workers may make the tables at once; all but one fail, and find them made."""
+    try:
+        return _made(url, options, beat)
+    except SQLAlchemyError:
+        return _made(url, options, beat)
+
+
+def _made(url: str, options: dict[str, Any], beat: Beat) -> RDBStorage:
+    retry = RetryHeartbeatStaleTrialCallback(max_retry=RETRIES)
+    return RDBStorage(
+        url, engine_kwargs=options, heartbeat_interval=beat.interval, grace_period=beat.grace,
+        heartbeat_stale_trial_callback=retry,
+    )  # fmt: skip
+
+
+def _normal(url: str) -> str:
+    """The URL with a driver that is a package of today."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        message = f"{url}: no storage: a URL such as postgresql://user@host/database"
+        raise UsageError(message) from None
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    return parsed.render_as_string(hide_password=False)
+
+
+def _refuse_network(database: str | None, mounts: str | None) -> None:
+    """Raise where the database's file would lie on a network file system."""
+    if database in (None, "", ":memory:"):
+        raise UsageError("sqlite: a storage must be a file, or trials are lost")
+    path = Path(str(database)).resolve()
+    if not path.parent.is_dir():
+        raise UsageError(f"{path.parent}: no such folder")
+    kind = filesystem(path, mounts)
+    if kind in NETWORK:
+        raise UsageError(
+            f"{path}: SQLite on a network file system ({kind}) corrupts under several workers; "
+            "give the run a local folder, or --storage postgresql://..."
+        )
+
+
+def filesystem(path: Path, mounts: str | None = None) -> str | None:
+    """The type of the file system that a path lies on, where the system tells it.
+
+    >>> filesystem(Path("/data/x"), "a / ext4 rw 0 0\\nb /data nfs4 rw 0 0")
+    'nfs4'
+    """
+    table = Path("/proc/self/mounts")
+    if mounts is None:
+        mounts = table.read_text(encoding="utf-8") if table.is_file() else ""
+    rows = [line.split() for line in mounts.splitlines()]
+    points = {row[1].replace("\\040", " "): row[2] for row in rows if len(row) > 2}
+    return next((points[str(p)] for p in (path, *path.parents) if str(p) in points), None)
+
+
+def _silence() -> None:
+    """Optuna's notes on its experimental parts and its log of trials, which we tell ourselves."""
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used", UserWarning)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -1,0 +1,190 @@
+"""One training run, known by its spec, task, budget and seed: done once, and resumed if broken."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import rfc8785
+
+from mnemic.dsl.hashing import spec_hash
+from mnemic.dsl.spec import Spec
+from mnemic.models.curve import Point
+from mnemic.models.files import claim, write_json
+from mnemic.search.space.checks import trained
+from mnemic.search.space.settings import Model, TaskEntry, Training
+
+NAME: Final = "run.json"
+POINTS: Final = 5
+"""Evaluations of a run, and so checkpoints."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every spec gets alike."""
+
+    model: Model
+    training: Training
+    steps: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be done: ``size`` is a rung of the task that overrides the entry's."""
+
+    spec: Spec
+    task: str
+    entry: TaskEntry
+    size: str | None
+    budget: Budget
+    seed: int
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that the result depends on, as plain data."""
+        from mnemic.models.result import described
+
+        return {
+            "spec": spec_hash(self.spec),
+            "task": described(trained(self.task, self.entry, self.size)),
+            "model": self.budget.model.model_dump(mode="json"),
+            "training": self.budget.training.model_dump(mode="json"),
+            "steps": self.budget.steps,
+            "seed": self.seed,
+        }
+
+    @property
+    def key(self) -> str:
+        """The identity's SHA-256, shortened to 32 digits."""
+        return sha256(rfc8785.dumps(self.identity)).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that was done.
+
+    Args:
+        score: the task's metric on held-out sequences.
+        skill: the score on the way from chance (0) to the ceiling (1).
+        seconds: of the training, evaluations included.
+        step_seconds: the median of a training step.
+        curve: (step, score) of each evaluation.
+    """
+
+    task: str
+    seed: int
+    score: float
+    skill: float
+    seconds: float
+    step_seconds: float
+    curve: tuple[tuple[int, float], ...]
+
+
+def run(job: Job, folder: Path) -> Run:
+    """Do the run, or read what it left; a checkpoint of it is gone on from.
+
+    Raises:
+        CheckFailed: a loss, gradient or score is not finite.
+        InvalidSpec, UsageError: the spec cannot be run on this task, or at these sizes.
+    """
+    from filelock import FileLock
+
+    place = folder / job.key[:2] / job.key
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{place}.lock"):
+        found = stored(place)
+        if found is None:
+            found = _trained(job, place)
+            write_json(place / NAME, {**asdict(found), "identity": job.identity})
+    return found
+
+
+def stored(place: Path) -> Run | None:
+    """What a run left in its folder, if it came to its end."""
+    if not (place / NAME).is_file():
+        return None
+    found = json.loads((place / NAME).read_text(encoding="utf-8"))
+    curve = tuple((int(step), float(score)) for step, score in found.pop("curve"))
+    return Run(curve=curve, **{key: found[key] for key in Run.__dataclass_fields__ if key in found})
+
+
+def _trained(job: Job, place: Path) -> Run:
+    from mnemic import pipeline
+    from mnemic.models.language_model import ModelOptions, build
+    from mnemic.models.train import CHECKPOINT, train
+    from mnemic.models.train_options import TrainOptions
+
+    task, budget = trained(job.task, job.entry, job.size), job.budget
+    compiled = pipeline.compile(job.spec)
+    kernel = job.spec.block.feed_forward
+    shape = ModelOptions(task.vocabulary, **dict(budget.model), feed_forward=kernel)
+    model = build(shape, lambda dim, _: compiled.layer(dim), job.seed)
+    every = math.ceil(budget.steps / POINTS)
+    told = TrainOptions(
+        steps=budget.steps, seed=job.seed, eval_every=every, **dict(budget.training)
+    )
+    claim(place)
+    clock = Clock()
+    result = train(model, task, told, place, clock, metadata={"hash": spec_hash(job.spec)},
+                   existing="resume", picture=False)  # fmt: skip
+    assert result.score is not None
+    (place / CHECKPOINT).unlink()
+    return Run(
+        job.task, job.seed, result.score, task.skill(result.score), result.seconds,
+        clock.median(result.seconds / max(1, result.steps)), _curve(place),
+    )  # fmt: skip
+
+
+def _curve(place: Path) -> tuple[tuple[int, float], ...]:
+    import csv
+
+    with (place / "curve.csv").open(encoding="utf-8") as file:
+        return tuple((int(row["step"]), float(row["score"])) for row in csv.DictReader(file))
+
+
+def forget(folder: Path, key: str) -> None:
+    """Throw a run away."""
+    shutil.rmtree(folder / key[:2] / key, ignore_errors=True)
+
+
+class Clock:
+    """A `mnemic.models.progress.Progress` that takes the time of each step."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.last: float | None = None
+
+    def start(self, steps: int, done: int) -> None:
+        """The first step begins."""
+        self.last = time.perf_counter()
+
+    def step(self, done: int, loss: float) -> None:
+        """A step is over."""
+        now = time.perf_counter()
+        if self.last is not None:
+            self.times.append(now - self.last)
+        self.last = now
+
+    def evaluated(self, point: Point) -> None:
+        """The next step begins after the evaluation."""
+        self.last = time.perf_counter()
+
+    def end(self, stopped: str) -> None:
+        """Nothing."""
+
+    def median(self, otherwise: float) -> float:
+        """The median step in seconds; ``otherwise`` where no step was seen."""
+        return statistics.median(self.times) if self.times else otherwise
+
+
+def mean_skill(runs: Mapping[str, float]) -> float:
+    """The mean over tasks."""
+    return math.fsum(runs.values()) / len(runs)

@@ -1,0 +1,239 @@
+"""One trial, from the question to the answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from optuna.trial import Trial, TrialState
+
+from mnemic.dsl.hashing import spec_hash
+from mnemic.dsl.load import load
+from mnemic.dsl.spec import Spec
+from mnemic.dsl.writing import short
+from mnemic.errors import InvalidSpec
+from mnemic.search.space.choices import Answer, Choice, Choose
+from mnemic.search.space.preview import reason_of
+from mnemic.search.space.settings import COSTS, Rung, Settings
+from mnemic.search.study import work
+from mnemic.search.study.halving import goes_on
+from mnemic.search.study.isolated import Bounds, Failure, isolated
+from mnemic.search.study.records import (
+    COSTLY,
+    DUPLICATE,
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    INVALID,
+    KIND,
+    LOOK,
+    RUNG,
+    SAME,
+    SPEC,
+    STOPPED,
+    WHY,
+    Record,
+    distinct,
+    run_of,
+)
+from mnemic.search.study.scores import measured
+from mnemic.search.study.search import Search
+from mnemic.search.study.training import Run
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class End:
+    """How a trial ended; ``values`` of the objectives where it finished."""
+
+    kind: str
+    why: str = ""
+    values: tuple[float, ...] | None = None
+
+
+class Ended(Exception):
+    """Ends a trial early."""
+
+    def __init__(self, end: End) -> None:
+        super().__init__(end.kind)
+        self.end = end
+
+
+def do(search: Search, trial: Trial) -> End:
+    """Do a trial and tell the study; one that was interrupted waits to be done again."""
+    try:
+        end = _Trial(search, trial).to_the_end()
+    except Ended as early:
+        end = early.end
+    if end.kind == INTERRUPTED:
+        search.put_back(trial)
+        return end
+    _tell(search, trial, end)
+    return end
+
+
+def _tell(search: Search, trial: Trial, end: End) -> None:
+    trial.set_user_attr(KIND, end.kind)
+    if end.why:
+        trial.set_user_attr(WHY, end.why)
+    if end.values is not None:
+        search.study.tell(trial, list(end.values), skip_if_finished=True)
+        return
+    state = TrialState.FAIL if end.kind == FAILED else TrialState.PRUNED
+    search.study.tell(trial, state=state, skip_if_finished=True)
+
+
+class _Trial:
+    """A trial in progress; what is found is kept at once."""
+
+    def __init__(self, search: Search, trial: Trial) -> None:
+        self.search, self.trial = search, trial
+        self.settings: Settings = search.space.settings
+        self.log = search.folder / "logs" / f"trial-{trial.number}.log"
+        self.began = time.monotonic()
+
+    def to_the_end(self) -> End:
+        spec = self.spec()
+        seen = self.look(spec)
+        self.known_before(seen["identity"])
+        self.within_budget(seen)
+        runs: list[Run] = []
+        for index, rung in enumerate(self.settings.rungs):
+            last = index + 1 == len(self.settings.rungs)
+            if rung.untrained is None:
+                runs = self.trained(spec, index, rung)
+            values = self.losses(seen, runs)
+            self.keep(f"{RUNG}{index}", self.found(index) | {"values": values})
+            if not last and not self.goes_on(index, values, seen["identity"], rung.keep):
+                raise Ended(End(STOPPED, f"at rung {index + 1} of {len(self.settings.rungs)}"))
+        return End(FINISHED, values=self.objectives(seen, runs))
+
+    def spec(self) -> Spec:
+        """The point that the sampler chooses."""
+        try:
+            point = self.search.space.point(self.suggest)
+        except InvalidSpec as error:
+            why = reason_of(error, self.search.space.name)
+            raise Ended(End(INVALID, why)) from None
+        name = f"{self.search.space.name[:55]}-{spec_hash(point.spec)[:8]}"
+        spec = point.spec.model_copy(update={"name": name, "title": None, "source": None,
+                                             "notes": None, "published": ()})  # fmt: skip
+        self.keep(SPEC, short(spec))
+        return load(short(spec))
+
+    def suggest(self, name: str, choice: Choice) -> Answer:
+        """An answer from the sampler."""
+        if isinstance(choice, Choose):
+            return self.trial.suggest_categorical(name, choice.labels)
+        if choice.integral:
+            step = int(choice.step or 1)
+            return self.trial.suggest_int(
+                name, int(choice.low), int(choice.high), step=step, log=choice.log
+            )
+        return self.trial.suggest_float(
+            name, choice.low, choice.high, step=choice.step, log=choice.log
+        )
+
+    def look(self, spec: Spec) -> dict[str, Any]:
+        """What is known without training."""
+        kept: dict[str, Any] | None = self.trial.user_attrs.get(LOOK)
+        if kept is not None:
+            return kept
+        first = self.settings.rungs[0]
+        rung = first if first.untrained is not None else None
+        seen: dict[str, Any] = asdict(self.isolated(work.look, spec, self.settings, rung))
+        self.keep(LOOK, seen)
+        return seen
+
+    def known_before(self, identity: str) -> None:
+        """End where the same rule was done before: what is stored is returned."""
+        others = (r for r in self.search.records() if r.number < self.trial.number)
+        same = next((r for r in others if r.identity == identity and self.settled(r)), None)
+        if same is None:
+            return
+        self.keep(SAME, same.number)
+        for index, found in same.rungs.items():
+            self.keep(f"{RUNG}{index}", found)
+        if same.kind == COSTLY:
+            self.constrain(same.attributes[LOOK])
+        raise Ended(End(DUPLICATE, f"the rule of trial {same.number}", same.values))
+
+    @staticmethod
+    def settled(other: Record) -> bool:
+        """Whether a trial came to an end that another of the same rule would come to."""
+        return other.kind in (FINISHED, STOPPED, COSTLY, FAILED)
+
+    def within_budget(self, seen: Mapping[str, Any]) -> None:
+        """End where a cost is above its bound; the sampler learns by how much."""
+        over = self.constrain(seen)
+        if over:
+            raise Ended(End(COSTLY, "; ".join(over)))
+
+    def constrain(self, seen: Mapping[str, Any]) -> list[str]:
+        """Tell the constraints; those that are broken, in words."""
+        over = []
+        for name, bound in self.search.bounds.items():
+            self.trial.set_constraint(name, seen[name] / bound - 1)
+            if seen[name] > bound:
+                over.append(f"{name} {seen[name]:g}, at most {bound:g}")
+        return over
+
+    def trained(self, spec: Spec, index: int, rung: Rung) -> list[Run]:
+        """The runs of a rung."""
+        kept = self.found(index)
+        if "runs" not in kept:
+            runs = self.isolated(work.train_rung, spec, self.settings, rung, self.search.runs)
+            kept = {"runs": [asdict(run) for run in runs], "steps": rung.steps,
+                    "seconds": sum(run.seconds for run in runs)}  # fmt: skip
+            self.keep(f"{RUNG}{index}", kept)
+        return [run_of(told) for told in kept["runs"]]
+
+    def losses(self, seen: Mapping[str, Any], runs: list[Run]) -> list[float]:
+        """The objectives at a rung, less is better; before training the error stands for skill."""
+        if not runs:
+            costs = [float(seen[n]) for n in self.settings.objectives if n in COSTS and n in seen]
+            return [float(seen["error"]), *costs]
+        found = measured(runs, seen)
+        return [found[n] if n in COSTS else -found[n] for n in self.settings.objectives]
+
+    def objectives(self, seen: Mapping[str, Any], runs: list[Run]) -> tuple[float, ...]:
+        found = measured(runs, seen)
+        return tuple(found[name] for name in self.settings.objectives)
+
+    def goes_on(self, index: int, values: list[float], identity: str, keep: float) -> bool:
+        """Whether the point is good enough for the next rung, among those that came to this one."""
+        others = [
+            one.rungs[index]["values"]
+            for one in distinct(self.search.records())
+            if index in one.rungs and "values" in one.rungs[index] and one.identity != identity
+        ]
+        return goes_on(values, others, keep)
+
+    def found(self, index: int) -> dict[str, Any]:
+        """What is kept of a rung so far."""
+        return dict(self.trial.user_attrs.get(f"{RUNG}{index}", {}))
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keep an attribute, in the storage at once."""
+        self.trial.set_user_attr(name, value)
+
+    def isolated(self, function: Any, *arguments: Any) -> Any:
+        """Call in a process of its own, within what is left of the trial's limits."""
+        limits = self.settings.limits
+        left = max(0.0, limits.seconds - (time.monotonic() - self.began))
+        answer = isolated(function, *arguments, bounds=Bounds(left, limits.memory), log=self.log,
+                          stopping=self.search.stopping)  # fmt: skip
+        if not isinstance(answer, Failure):
+            return answer.value
+        match answer.kind:
+            case "interrupted":
+                raise Ended(End(INTERRUPTED))
+            case "refused":
+                raise Ended(End(INVALID, answer.why))
+            case "time":
+                whole = f"took more than {limits.seconds:g} s"
+                raise Ended(End(FAILED, f"time: {whole}"))
+        raise Ended(End(FAILED, f"{answer.kind}: {answer.why}"))

@@ -1,0 +1,158 @@
+"""What the processes of a trial do: look at a point without training, train it on a rung."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from mnemic import pipeline
+from mnemic.dsl.spec import Spec
+from mnemic.models.language_model import ModelOptions, build
+from mnemic.search.space.checks import trained, untrained
+from mnemic.search.space.identity import identity
+from mnemic.search.space.settings import Rung, Settings
+from mnemic.search.study.training import Budget, Job, Run, run
+
+SEQUENCES = 16
+"""Of the untrained task."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is known of a point before any training.
+
+    Args:
+        identity: of the rule and its coefficients; see `mnemic.search.space.identity`.
+        kind: the structural class.
+        parameters: of the blocks, embedding left out.
+        state_bytes: kept for one sequence after the longest task's tokens, all layers.
+        flops: of products, a token of the forward pass, all blocks.
+        error: of the untrained rung; None without one, infinite where the memory diverged.
+    """
+
+    identity: str
+    kind: str
+    parameters: int
+    state_bytes: int
+    flops: float
+    error: float | None
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """The costs by name."""
+        return {"parameters": self.parameters, "state_bytes": self.state_bytes,
+                "flops": self.flops}  # fmt: skip
+
+
+def look(spec: Spec, settings: Settings, rung: Rung | None) -> Look:
+    """Derive, compile, build, and run the untrained rung.
+
+    Raises:
+        InvalidSpec: the spec is none, is not compiled, or has no layer of these sizes.
+    """
+    torch.set_num_threads(1)
+    compiled = pipeline.compile(spec)
+    length = max(_length(name, settings) for name in settings.tasks)
+    model = settings.model
+    options = ModelOptions(2, **dict(model), feed_forward=spec.block.feed_forward)
+    built = build(options, lambda dim, _: compiled.layer(dim), 0)
+    tokens = torch.zeros(1, length, dtype=torch.long)
+    with torch.no_grad():
+        x = built.embedding(tokens)
+        state: list[Any] = []
+        with Products() as counted:
+            for block in built.blocks:
+                x, after = block(x, output_state=True)
+                state.append(after)
+    rule = compiled.rule
+    return Look(
+        identity=identity(rule),
+        kind=rule.structure.kind,
+        parameters=sum(p.numel() for block in built.blocks for p in block.parameters()),
+        state_bytes=sum(t.numel() * t.element_size() for t in _tensors(state)),
+        flops=counted.flops / length,
+        error=None if rung is None else _error(compiled, rung),
+    )
+
+
+def train_rung(spec: Spec, settings: Settings, rung: Rung, folder: Path) -> list[Run]:
+    """Every task with every seed of a rung.
+
+    Raises:
+        CheckFailed: a loss is not finite.
+    """
+    torch.set_num_threads(1)
+    return [run(job, folder) for job in jobs(spec, settings, rung, range(rung.seeds))]
+
+
+def train_seeds(
+    spec: Spec, settings: Settings, rung: Rung, seeds: tuple[int, ...], folder: Path
+) -> list[Run]:
+    """Every task with the given seeds."""
+    torch.set_num_threads(1)
+    return [run(job, folder) for job in jobs(spec, settings, rung, seeds)]
+
+
+def run_one(job: Job, folder: Path) -> Run:
+    """One run."""
+    torch.set_num_threads(1)
+    return run(job, folder)
+
+
+def jobs(spec: Spec, settings: Settings, rung: Rung, seeds: Any) -> Iterator[Job]:
+    """The runs of a rung."""
+    assert rung.steps is not None
+    budget = Budget(settings.model, settings.training, rung.steps)
+    for seed in seeds:
+        for name, entry in settings.tasks.items():
+            yield Job(spec, name, entry, rung.sizes.get(name), budget, seed)
+
+
+class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the FLOPs of matrix products, convolutions and attention that run under it."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.flops = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation; count it where it is one of those."""
+        found = func(*args, **(kwargs or {}))
+        count = flop_registry.get(func.overloadpacket)
+        if count is not None:
+            self.flops += count(*args, **(kwargs or {}), out_val=found)
+        return found
+
+
+def _length(name: str, settings: Settings) -> int:
+    task = trained(name, settings.tasks[name])
+    return int(task.batch(task.generator(0, "test"), 1, "test").inputs.shape[1])
+
+
+def _error(compiled: Any, rung: Rung) -> float:
+    """The regression error with the best constants that were tried, keys and answers scaled."""
+    from mnemic.search.tasks import tuned
+
+    found = tuned(compiled, untrained(rung), draws=rung.draws, sequences=SEQUENCES,
+                  unit=True, unit_keys=True, dtype=torch.float32)  # fmt: skip
+    return found.score if not math.isnan(found.score) else math.inf
+
+
+def _tensors(state: Any) -> Iterator[Tensor]:
+    """Every tensor in nested containers."""
+    if isinstance(state, Tensor):
+        yield state
+    elif isinstance(state, dict):
+        for item in state.values():
+            yield from _tensors(item)
+    elif isinstance(state, list | tuple):
+        for item in state:
+            yield from _tensors(item)

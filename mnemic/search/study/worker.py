@@ -1,0 +1,80 @@
+"""A worker: trials one after another, several at a time, until no more are wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from optuna.trial import Trial
+
+from mnemic.search.study.records import DUPLICATE, FINISHED
+from mnemic.search.study.search import Search
+from mnemic.search.study.trial import End, do
+
+PAUSE = 0.5
+"""Seconds between looks at whether a worker is to stop."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a worker did, and why it stopped."""
+
+    trials: int
+    seconds: float
+    reason: str
+
+
+def work_on(search: Search, jobs: int = 1) -> Done:
+    """Do trials until the space's number is reached; ``jobs`` at a time.
+
+    Ctrl-C lets running trials save and puts them back; the same call goes on with them.
+    """
+    began, done = time.monotonic(), list[int]()
+    with ThreadPoolExecutor(jobs) as pool:
+        running = [pool.submit(_loop, search, done) for _ in range(jobs)]
+        try:
+            reason = _first_reason(running)
+        except KeyboardInterrupt:
+            search.stopping.set()
+            wait(running)
+            raise
+        finally:
+            search.stopping.set() if any(f.exception() for f in _over(running)) else None
+    return Done(len(done), time.monotonic() - began, reason)
+
+
+def _over(running: list[Future[str]]) -> Iterator[Future[str]]:
+    return (future for future in running if future.done())
+
+
+def _first_reason(running: list[Future[str]]) -> str:
+    """Wait for all, so that Ctrl-C is heard meanwhile."""
+    while not all(future.done() for future in running):
+        wait(running, PAUSE)
+        for future in _over(running):
+            future.result()
+    return running[0].result()
+
+
+def _loop(search: Search, done: list[int]) -> str:
+    """Trials one after another; why it stopped."""
+    while not search.stopping.is_set():
+        reason = search.wanted()
+        if reason is not None:
+            return reason
+        trial = search.ask()
+        with search.beating(trial):
+            end = do(search, trial)
+        done.append(trial.number)
+        search.tell(line(search, trial, end))
+    return "stopped"
+
+
+def line(search: Search, trial: Trial, end: End) -> str:
+    """A trial in one line."""
+    objectives = search.space.settings.objectives
+    told = ", ".join(f"{n} {v:.4g}" for n, v in zip(objectives, end.values or (), strict=False))
+    why = f": {end.why}" if end.why and end.kind not in (FINISHED, DUPLICATE) else ""
+    return f"trial {trial.number} {end.kind}{why}" + (f": {told}" if told else "")

@@ -1,0 +1,103 @@
+"""``benchmarks/gpu.py``: a prepared folder runs with torch alone; results are told right."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BLOCKED = (
+    "import sys; sys.modules.update({n: None for n in "
+    "('mnemic', 'pydantic', 'optuna', 'typer', 'rapidfuzz')}); "
+)
+"""Of what mnemic needs, all that torch does not need itself."""
+
+ROWS = ("mamba2", "gated delta, long", "huber", "decay after", "least squares", "batch 1")
+
+
+def command(script: Path, *arguments: str | Path, blocked: bool = True) -> Any:
+    given = ["gpu.py", *map(str, arguments)]
+    code = f"{BLOCKED if blocked else ''}import sys, runpy; sys.argv = {given!r}; "
+    code += f"runpy.run_path({str(script)!r}, run_name='__main__')"
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("gpu") / "prepared"
+    done = command(BENCHMARKS / "gpu.py", "prepare", place, *ROWS, blocked=False)
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+def test_a_dry_run_with_torch_alone(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results" / "dry.json"
+    done = command(folder / "gpu.py", "run", *ROWS, "--dry", "--forms", "chunk", "-o", out)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())
+    assert found["dry"]
+    assert found["versions"]["torch"]
+    rows = {one["row"]["name"]: one for one in found["rows"]}
+    assert set(rows) == {"mamba2-like", "gated delta, long", "huber", "delta, decay after",
+                         "least squares", "decode, batch 1"}  # fmt: skip
+    for name, one in rows.items():
+        ways = {"forward"} if one["row"]["decode"] else {"forward", "forward+backward"}
+        assert set(one["ways"]) == ways, name
+        assert all(one["ways"][way]["mnemic chunk"]["eager"] > 0 for way in ways)
+    for name in ("mamba2-like", "gated delta, long"):  # the peer is given the same arguments
+        assert rows[name]["runners"]["fla"]["apart"] <= 1e-5
+    assert not rows["least squares"]["runners"]["fla"]["same"]
+    assert "A dry run: the times mean nothing." in done.stdout
+    shown = command(folder / "gpu.py", "table", out)
+    assert "| gated delta, long | 1 × 40 × 2 × 16 | forward | mnemic chunk |" in shown.stdout
+
+
+def test_no_gpu_is_said(folder: Path, tmp_path: Path) -> None:
+    done = command(folder / "gpu.py", "run", "-o", tmp_path / "none.json")
+    assert done.returncode == 5
+    assert done.stderr == "gpu.py: torch finds no GPU; --dry tries everything on the CPU\n"
+
+
+def test_the_checks_run_there_too(folder: Path) -> None:
+    done = command(folder / "gpu.py", "verify", "huber")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "huber-coordinate chunk float32: passed" in done.stdout
+    assert (folder / "huber-coordinate" / "verified.json").is_file()
+
+
+def one(name: str, ways: dict[str, dict[str, float]], **row: Any) -> dict[str, Any]:
+    """A row of results."""
+    told = {"name": name, "batch": 1, "tokens": 1024, "heads": 1, "width": 64, "goal": 1.5,
+            "own": None, "decode": False, "products": 0, **row}  # fmt: skip
+    runners = {n: {"graph": s} for n, s in ways["forward"].items()}
+    bytes_ = {"mnemic triton": {"bytes": {"forward": 3.35e9, "both": 6.7e9}}}
+    return {"row": told, "ways": {"forward": runners}, "failed": {}, "runners": bytes_}
+
+
+def test_goals_met_and_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from on_gpu import results
+
+    found = {"device": {"name": "NVIDIA H100 80GB"}, "rows": [
+        one("a", {"forward": {"mnemic triton": 2e-3, "fla": 4e-3}}),
+        one("b", {"forward": {"mnemic triton": 5e-3, "fla": 4e-3}}, own=("a", 2.0)),
+        one("c", {"forward": {"mnemic triton": 1.25e-3}}, decode=True),
+        one(
+            "d", {"forward": {"mnemic triton": 1e-3, "compiled chunk": 4e-3}}, products=966_000_000
+        ),
+    ]}  # fmt: skip
+    assert list(results.goals(found)) == [
+        "met    a, forward: 2.00× fla, 1.5× asked for",
+        "MISSED b, forward: 0.80× fla, 1.5× asked for",
+        "MISSED b, forward: 2.50× the time of 'a', 2× allowed",
+        "MISSED c, forward: 80% of the bandwidth, 85% asked for",
+        "MISSED d, forward: 4.00× compiled chunk, 5× asked for",
+        "met    d, forward: 100% of the products' peak, 25% asked for",
+    ]

@@ -1,0 +1,97 @@
+"""`mnemic search` and `mnemic leaderboard`, as one types them."""
+
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
+
+SPACE = """\
+mnemic: 1
+name: tiny-space
+bias: {choose: [dot, l2, {kind: huber, delta: {range: [0.1, 10], log: true}}]}
+optimizer: {choose: [{rate: token}, {method: implicit, rate: token}]}
+block: {heads: 1, feed_forward: none, convolution: 0}
+search:
+  tasks: {memorisation: tiny}
+  model: {dim: 8, layers: 1}
+  training: {batch: 4, eval_size: 16, warmup: 2}
+  rungs: [{untrained: switching, rung: tiny, draws: 2, keep: 0.9}, {steps: 4, seeds: 2}]
+  trials: 2
+  start: [deltanet]
+  confirm: {best: 1, seeds: 2}
+"""
+
+
+@pytest.fixture
+def space(tmp_path):
+    path = tmp_path / "space.yaml"
+    path.write_text(SPACE)
+    return path
+
+
+def test_a_preview(mnemic, space):
+    done = mnemic("search", space, "--preview", "--samples", "12")
+    assert done.code == 0
+    assert done.out.startswith("tiny-space: infinitely many points; of 12 drawn ")
+    assert "two coefficients are called delta" in done.out
+    told = mnemic("search", space, "--preview", "--samples", "12", "--json").json
+    assert told["size"] is None
+    assert told["sampled"] == 12
+    assert told["valid"] + sum(r["points"] for r in told["reasons"]) == 12
+
+
+def test_a_search_a_confirmation_and_the_report_again(mnemic, space, tmp_path):
+    run = tmp_path / "run"
+    done = mnemic("search", space, "--run", run, "--jobs", "2", "--confirm", "--json")
+    assert done.code == 0, done.err
+    told = done.json
+    assert told["study"] == "tiny-space"
+    assert sum(told["ends"].values()) == told["trials"] >= 2
+    assert told["best"][0]["seeds"] == 2
+    assert "deltanet" in told["confirmed"]
+    assert "on fresh seeds" in told["verdict"]
+    assert "trial 0 " in done.err
+    (run / "report.html").unlink()
+    again = mnemic("search", space, "--run", run, "--report", "--json").json
+    assert again["ends"] == told["ends"]
+    assert "On 2 fresh seeds: deltanet" in (run / "report.html").read_text(encoding="utf-8")
+
+
+def test_errors_end_with_their_codes(mnemic, space, tmp_path):
+    space.write_text(SPACE.replace("huber,", "hubber,"))
+    done = mnemic("search", space)
+    assert (done.code, "did you mean 'huber'?" in done.err) == (3, True)
+    space.write_text(SPACE)
+    url = "postgresql://nobody@127.0.0.1:1/db"
+    done = mnemic("search", space, "--run", tmp_path / "run", "--storage", url)
+    assert (done.code, "the storage cannot be used" in done.err) == (5, True)
+    done = mnemic("search", space, "--sampler", "tp")
+    assert (done.code, "did you mean 'tpe'?" in done.err) == (2, True)
+    assert mnemic("search", space, "--grace", "3", "--heartbeat", "5").code == 2
+    done = mnemic("search", space, "--launch", "slurm")
+    assert (done.code, "needs --storage postgresql" in done.err) == (2, True)
+
+
+def test_a_leaderboard(mnemic, space, tmp_path):
+    text = SPACE.replace("constraints", "constraints").replace("start: [deltanet]", "start: []")
+    space.write_text(text.replace("{steps: 4, seeds: 2}", "{steps: 2, seeds: 2}"))
+    out = tmp_path / "board.md"
+    names = ("gated-deltanet", "titans")
+    done = mnemic("leaderboard", space, *names, "--run", tmp_path / "board", "-o", out)
+    assert done.code == 0, done.err
+    text = out.read_text(encoding="utf-8")
+    within, over = text.split("## Over the budget")
+    assert "| 1 | gated-deltanet |" in within
+    assert "[81.7]" in within, "what the paper has"
+    assert "state_bytes" in over.split("## What the papers claim")[0]
+    again = mnemic("leaderboard", space, *names, "--run", tmp_path / "board", "--json")
+    assert [entry["name"] for entry in again.json["entries"]] == list(names)
+    assert all(len(entry["runs"]) == 2 for entry in again.json["entries"])
+
+
+def test_the_schema_of_spaces(mnemic, tmp_path):
+    path = tmp_path / "space.schema.json"
+    assert mnemic("schema", "--space", "-o", path).code == 0
+    assert '"urn:mnemic:space:1"' in path.read_text()
+    assert mnemic("schema", "-o", path).code == 0, "ours, and so replaced"

@@ -1,0 +1,34 @@
+"""One spec of each structural class, for tests that cannot afford them all."""
+
+from functools import cache
+
+from mnemic import pipeline
+from mnemic.dsl.catalogue import names
+
+KINDS = (
+    "additive", "affine", "residual", "frozen", "kernelised", "second-order", "nonparametric",
+    "sequential",
+)  # fmt: skip
+
+
+@cache
+def kinds() -> dict[str, list[str]]:
+    """The packaged specs that compile, by class."""
+    found: dict[str, list[str]] = {}
+    for name in names():
+        structure = pipeline.derive(name).structure
+        if structure.missing is None:
+            found.setdefault(structure.kind, []).append(name)
+    return found
+
+
+@cache
+def representative(kind: str) -> str | None:
+    """The first spec of a class, by name, that has the fused form."""
+    return next((name for name in kinds()[kind] if fused(name)), None)
+
+
+def fused(name: str) -> bool:
+    """Whether a spec has the fused form."""
+    forms: tuple[str, ...] = pipeline.compile(name).operator.forms
+    return "triton" in forms

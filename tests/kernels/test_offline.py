@@ -1,0 +1,161 @@
+"""Kernels compiled without a device: what is read back, and what does not fit."""
+
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from mnemic.errors import CheckFailed, UsageError
+from mnemic.kernels.counting import counted, size
+from mnemic.kernels.limits import TARGETS, target
+from mnemic.kernels.offline import compiling
+
+
+def launched(name: str, width: int, warps: int) -> dict:
+    import samples
+
+    with compiling(target(name)) as log:
+        q = torch.randn(2, 256, width, dtype=torch.bfloat16, requires_grad=True)
+        samples.linear(q, q, q, torch.empty_like(q), warps=warps)
+        samples.linear(q, q, q, torch.empty_like(q), warps=warps)
+    (kernel,) = log.kernels
+    launch = log.launches[0]
+    return {
+        "kernel": {**asdict(kernel), "troubles": kernel.troubles, "blocks": kernel.blocks},
+        "launches": len(log.launches),
+        "grid": launch.grid,
+        "bytes": {x.name: x.bytes for x in launch.tensors},
+    }
+
+
+def there_and_back() -> dict:
+    import samples
+
+    found = {}
+    q, k, v = (torch.randn(2, 128, 64, dtype=torch.bfloat16, requires_grad=True) for _ in "qkv")
+    for name in ("sm_80", "sm_90"):
+        with compiling(target(name)) as log:
+            out = samples.Linear.apply(q, k, v)
+            torch.autograd.grad(out, (v,), torch.ones_like(out))
+        forward = counted(log.launches[:1], (q, k, v), (out,))
+        tensor = set(log.kernels[0].resources.tensor)
+        found[name] = {"launches": len(log.launches), "tensor": sorted(tensor),
+                       "excess": forward.excess, "moved": forward.moved}  # fmt: skip
+    return found
+
+
+def turned(on_the_left: bool) -> list:
+    import samples
+
+    with compiling(target("sm_90")) as log:
+        x = torch.randn(64, 64, dtype=torch.bfloat16)
+        samples.turned_kernel[(1,)](x, torch.empty(64, 64), on_the_left)
+    (kernel,) = log.kernels
+    return [kernel.transposed, [t for t in kernel.troubles if "transposed" in t]]
+
+
+def traced() -> dict:
+    import samples
+
+    from mnemic.kernels.tracing import tracing
+
+    q, k, v = (torch.randn(2, 130, 32) for _ in "qkv")
+    with tracing() as found:
+        samples.linear(q, k, v, torch.empty_like(v))
+    return {"loaded": found.loaded, "stored": found.stored, "products": found.products}
+
+
+def untraced() -> None:
+    from mnemic.kernels.tracing import tracing
+
+    with tracing():
+        pass
+
+
+def interpreted() -> None:
+    with compiling(target("sm_90")):
+        pass
+
+
+def test_what_a_kernel_takes(compiler) -> None:
+    found = compiler(launched, name="sm_90", width=64, warps=4)
+    kernel, taken = found["kernel"], found["kernel"]["resources"]
+    assert (kernel["name"], kernel["constants"]) == ("linear_kernel", {"C": 64, "K": 64, "V": 64})
+    assert (kernel["num_warps"], kernel["num_stages"]) == (4, 2)
+    assert taken["tensor"]["HGMMA"] >= 12
+    assert taken["stack"] == taken["local_loads"] == taken["spill_stores"] == 0
+    assert 64 <= taken["registers"] <= 255
+    assert 0 < taken["shared"] < TARGETS["sm_90"].shared
+    assert kernel["troubles"] == []
+    assert kernel["blocks"] >= 1
+    assert (found["launches"], found["grid"]) == (2, [2])
+    assert set(found["bytes"]) == {"q", "k", "v", "o"}
+    assert set(found["bytes"].values()) == {2 * 256 * 64 * 2}
+
+
+def test_spills_are_told(compiler) -> None:
+    kernel = compiler(launched, name="sm_80", width=128, warps=4)["kernel"]
+    taken = kernel["resources"]
+    assert taken["spill_stores"] > 0
+    assert taken["local_loads"] > 0
+    total = taken["spill_stores"] + taken["spill_loads"]
+    assert kernel["troubles"] == [f"spills {total} bytes"]
+
+
+def test_both_targets_and_a_backward_pass_in_one_process(compiler) -> None:
+    found = compiler(there_and_back)
+    assert found["sm_80"]["tensor"] == ["HMMA"]
+    assert found["sm_90"]["tensor"] == ["HGMMA"]
+    for one in found.values():
+        assert one["launches"] == 2
+        assert one["moved"] == 4 * 2 * 128 * 64 * 2
+        assert one["excess"] == 1.0
+
+
+def test_shared_memory_that_no_block_can_have(compiler) -> None:
+    """Triton does not check it when it compiles."""
+    from mnemic.kernels.binary import Resources
+    from mnemic.kernels.offline import Kernel
+
+    small = Resources(128, 0, 0, 0, 200_000, {}, 0, 0, 10)
+    kernel = Kernel("k", {}, 8, 2, target("sm_90"), small, 0.1)
+    assert kernel.troubles == ()
+    told = replace(kernel, target=target("sm_80")).troubles
+    assert told == ("shared memory 200000 of 166912 bytes",)
+    wide = replace(kernel, num_warps=32).troubles
+    assert wide == ("registers 131072 of 65536",)
+
+
+def test_an_accumulator_transposed_on_the_left(compiler) -> None:
+    assert compiler(turned, on_the_left=True) == [1, ["1 products of a transposed accumulator"]]
+    assert compiler(turned, on_the_left=False) == [0, []]
+
+
+def test_what_kernels_ask_for(interpreter) -> None:
+    """Three chunks of 64 rows for each of two memories; rows beyond the end are not asked for."""
+    found = interpreter(traced)
+    assert found["loaded"] == 3 * 2 * 130 * 32 * 4
+    assert found["stored"] == 2 * 130 * 32 * 4
+    scores, states = 64 * 64 * 32, 64 * 32 * 32
+    assert found["products"] == 2 * 3 * 2 * (2 * scores + 2 * states)
+
+
+def test_nothing_to_trace_where_triton_compiles(compiler) -> None:
+    with pytest.raises(CheckFailed, match="counted where Triton interprets"):
+        compiler(untraced)
+
+
+def test_nothing_to_compile_where_triton_interprets(interpreter) -> None:
+    with pytest.raises(CheckFailed, match="Triton interprets here"):
+        interpreter(interpreted)
+
+
+def test_expanded_tensors_count_once() -> None:
+    x = torch.zeros(1, 5, dtype=torch.float32)
+    assert size(x.expand(7, 5)) == 20
+    assert size(x[:, :0]) == 0
+
+
+def test_a_target_that_is_not_known() -> None:
+    with pytest.raises(UsageError, match="read 'sm_70', allowed: sm_80, sm_90"):
+        target("sm_70")

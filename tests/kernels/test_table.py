@@ -1,0 +1,118 @@
+"""The tables under benchmarks/kernels: what one spec a class compiles to is what they say.
+
+The whole of a table is written anew by ``mnemic kernels --target sm_90 -o …``, for all specs.
+"""
+
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+from classes import KINDS, kinds, representative
+
+from mnemic.errors import UsageError
+from mnemic.kernels import build, table
+from mnemic.kernels.jobs import Job, compile_folder
+
+TABLES = Path(__file__).parents[2] / "benchmarks" / "kernels"
+
+
+written = pytest.mark.skipif(
+    not (TABLES / "sm_90.md").exists(), reason="no table is kept while the kernels change daily"
+)
+
+
+@cache
+def kept(target: str) -> str:
+    """The table of the repository."""
+    return (TABLES / f"{target}.md").read_text(encoding="utf-8")
+
+
+def compiled(job: dict) -> dict:
+    return compile_folder(job)
+
+
+def test_the_classes_are_all_there() -> None:
+    assert set(KINDS) == set(kinds())
+
+
+@written
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_every_spec_is_in_the_table(target: str) -> None:
+    assert table.made_with(kept(target), build.versions()), f"mnemic kernels --target {target} -o …"
+    listed = {name for name, _ in table.parsed(kept(target))}
+    assert listed == {name for found in kinds().values() for name in found}
+
+
+@written
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_spec_of_each_class_compiles_to_what_is_told(compiler, kind: str, target: str) -> None:
+    name = representative(kind)
+    if name is None:
+        lines = [line for (spec, _), found in table.parsed(kept(target)).items() for line in found
+                 if spec in kinds()[kind]]  # fmt: skip
+        assert all(line.endswith(" no fused form |") for line in lines)
+        return
+    (job,) = build.jobs([name], target, (64,))
+    rows = list(table.rows(job, compiler(compiled, job=asdict(job))))
+    assert [table.line(row.cells) for row in rows] == table.parsed(kept(target))[name, "64"]
+
+
+def kernel(**changed: object) -> dict:
+    """A compiled kernel as a worker tells it."""
+    none = dict.fromkeys(("stack", "spill_stores", "spill_loads", "local_loads", "local_stores"), 0)
+    taken = {"registers": 128, "shared": 5000, "tensor": {"HGMMA": 12}, "instructions": 700, **none}
+    told = {
+        "name": "chunk_forward",
+        "constants": {"C": 64, "KEEP": True, "P": "bf16"},
+        "num_warps": 4,
+        "num_stages": 2,
+        "resources": taken,
+        "blocks": 4,
+        "troubles": [],
+    }
+    return {**told, **changed}
+
+
+def test_rows_as_markdown() -> None:
+    job = Job("one", "affine", "/nowhere", "sm_90")
+    passes = {
+        "forward": {"kernels": [kernel(), kernel(troubles=["spills 8 bytes"])], "error": None},
+        "backward": {"kernels": [], "error": "RuntimeError: a | b"},
+    }
+    text = table.markdown(table.rows(job, {"missing": None, "passes": passes}), "sm_90",
+                          {"triton": "3.9.0"})  # fmt: skip
+    assert text.splitlines()[-3:] == [
+        "| one | affine | 64 | forward | chunk_forward | C=64 | 4 | 2 | 128 | 0 | 5000 | 12 HGMMA "
+        "| 0 | 4 |  |",
+        "| one | affine | 64 | forward | chunk_forward | C=64 | 4 | 2 | 128 | 0 | 5000 | 12 HGMMA "
+        "| 0 | 4 | spills 8 bytes |",
+        "| one | affine | 64 | backward |  |  |  |  |  |  |  |  |  |  | RuntimeError: a \\| b |",
+    ]
+    assert list(table.parsed(text)) == [("one", "64")]
+    assert len(table.parsed(text)["one", "64"]) == 3
+    assert table.made_with(text, {"triton": "3.9.0"})
+    assert not table.made_with(text, {"triton": "3.9.1"})
+
+
+def test_no_form_is_told() -> None:
+    job = Job("one", "sequential", "/nowhere", "sm_90")
+    (row,) = table.rows(job, {"missing": "no fused form", "passes": {}})
+    assert table.line(row.cells).endswith("|  | no fused form |")
+    (cells,) = table.counts(job, {"missing": "no fused form", "passes": {}})
+    assert (cells[0], cells[-1], len(cells)) == ("one", "no fused form", len(table.COUNTED))
+
+
+def test_counts_against_the_peaks() -> None:
+    """An H100's memory moves 3350 bytes in a nanosecond; its tensor cores do 989000 operations."""
+    job = Job("one", "affine", "/nowhere", "sm_90")
+    told = {"moved": 3350.0, "floor": 1675.0, "products": 1_978_000.0, "error": None}
+    (cells,) = table.counts(job, {"missing": None, "passes": {"forward": told}})
+    assert cells[4:] == ("3350", "1675", "2.00", "1978000", "2.00", "")
+    assert table.counts_markdown([cells], "sm_90").splitlines()[-1].startswith("| one | affine")
+
+
+def test_a_target_that_is_not_known() -> None:
+    with pytest.raises(UsageError, match="read 'sm_10'"):
+        list(build.jobs(["gla"], "sm_10"))

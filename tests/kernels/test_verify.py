@@ -1,0 +1,165 @@
+"""``verified.json``: what passes, what does not, and for whom the record speaks."""
+
+import importlib
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from mnemic import pipeline
+from mnemic.codegen import package
+from mnemic.codegen.support import verified, versions
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return pipeline.compile("gated-deltanet", tmp_path / "layer").folder
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Compiled folders are modules under names of their own, which a test leaves behind."""
+    known = set(sys.modules)
+    yield
+    for name in set(sys.modules) - known:
+        if name.startswith("mnemic_compiled_"):
+            del sys.modules[name]
+
+
+def support(folder: Path, name: str) -> tuple[ModuleType, Any]:
+    module = package.load(folder)
+    return module, importlib.import_module(f"{module.__name__}.support.{name}")
+
+
+def test_a_right_folder_passes(folder: Path) -> None:
+    module, verify = support(folder, "verify")
+    seen: list[Any] = []
+    entry = verify.run(module.Layer, device="cpu", rule_hash="abc", told=seen.append)
+    assert entry["passed"]
+    assert set(entry["forms"]) == {"chunk"}
+    assert set(entry["forms"]["chunk"]) == {"float32", "bfloat16", "float16"}
+    names = {finding.case for finding in seen}
+    assert names >= {"T = 1", "T = 63", "T = 64", "T = 65", "T = 131", "log decay -88",
+                     "from a state", "not contiguous", "documents"}  # fmt: skip
+    parts = set(entry["forms"]["chunk"]["float32"]["errors"])
+    assert parts >= {"output", "state W", "initial W".replace("initial", "gradient of initial")}
+    assert parts >= {f"gradient of {n}" for n in ("q", "k", "v", "eta", "log_alpha")}
+    kept = json.loads((folder / "verified.json").read_text())
+    assert kept["entries"] == [entry]
+    assert entry["hash"] == "abc"
+
+
+def test_a_fault_does_not_pass(folder: Path) -> None:
+    """It is in gradients through carried states alone."""
+    path = folder / "gated_deltanet.py"
+    text = path.read_text(encoding="utf-8")
+    head, at, rest = text.partition("def chunk(")
+    place = rest.index('"""', rest.index('"""') + 3) + 3
+    faulty = f"{rest[:place]}\n    W = W + (W - W.detach()) * 1e-2{rest[place:]}"
+    path.write_text(head + at + faulty, encoding="utf-8")
+    module, verify = support(folder, "verify")
+    entry = verify.run(module.Layer, device="cpu")
+    assert not entry["passed"]
+    told = entry["forms"]["chunk"]["float32"]
+    assert not told["passed"]
+    assert all(", gradient of " in line and ": error " in line for line in told["wrong"])
+    assert any("from a state, gradient of initial W" in line for line in told["wrong"])
+    assert not any(line.startswith("T = 1,") for line in told["wrong"])
+
+
+def entry(interpreted: bool = False, passed: bool = True) -> dict[str, Any]:
+    forms = {"triton": {"bfloat16": {"passed": passed}}}
+    return {"setting": verified.setting(CPU), "interpreted": interpreted, "forms": forms}
+
+
+def test_for_whom_a_record_speaks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trusted(dtype: torch.dtype = torch.bfloat16) -> bool:
+        verified.passed.cache_clear()
+        return verified.passed("triton", dtype, CPU, folder)
+
+    assert not trusted()
+    verified.store(entry(interpreted=True), folder)
+    assert not trusted()
+    verified.store(entry(), folder)
+    assert trusted()
+    assert not trusted(torch.float32)
+    assert len(verified.entries(folder)) == 2
+    verified.store(entry(passed=False), folder)
+    assert not trusted()
+    verified.store(entry(), folder)
+    with monkeypatch.context() as other:
+        other.setattr(versions, "installed", lambda: "99.0")
+        assert not trusted()
+    assert trusted()
+    (folder / "support" / "ops.py").write_text("# changed\n", encoding="utf-8")
+    verified.digest.cache_clear()
+    assert not trusted()
+    assert verified.entries(folder) == []
+
+
+def test_a_torn_record_is_none(folder: Path) -> None:
+    (folder / verified.RECORD).write_text("{", encoding="utf-8")
+    assert verified.entries(folder) == []
+
+
+def test_a_folder_with_a_record_is_still_ours(folder: Path) -> None:
+    verified.store(entry(), folder)
+    assert package.RECORD == verified.RECORD
+    pipeline.compile("gated-deltanet", folder)
+    assert not (folder / verified.RECORD).exists()
+
+
+# -- versions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("triton", "capability", "known"),
+    [
+        ("3.3.1", (9, 0), 0), ("3.4.0", (9, 0), 1), ("3.6.0", (9, 0), 1), ("3.7.0", (9, 0), 1),
+        ("3.7.1", (9, 0), 0), ("3.6.0", (8, 0), 0), ("3.9.0+git12", (9, 0), 0),
+    ],
+)  # fmt: skip
+def test_faults_by_version(triton: str, capability: tuple[int, int], known: int) -> None:
+    assert len(versions.faults(triton, capability)) == known
+
+
+def test_what_generated_kernels_avoid_keeps_nobody_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert versions.distrusted("3.6.0", (9, 0)) is None
+    told = versions.distrusted("3.3.1", (8, 0))
+    assert told == "Triton 3.3.1 is too old: 3.4.0 or newer is needed"
+    fault = versions.Fault("x is wrong", (3, 5, 0), (3, 5, 9), ((9, 0),), "issue 1", avoided=False)
+    monkeypatch.setattr(versions, "FAULTS", (fault,))
+    assert versions.distrusted("3.5.1", (9, 0)) == "Triton 3.5.1 on sm_90: x is wrong (issue 1)"
+
+
+def test_why_the_fused_form_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> str | None:
+        versions._unusable.cache_clear()
+        return versions.unusable(CPU)
+
+    assert told() == "its kernels run on a GPU, and the arguments are on cpu"
+    for name in ("TRITON_INTERPRET", versions.OFFLINE):
+        with monkeypatch.context() as other:
+            other.setenv(name, "1")
+            assert told() is None
+    with monkeypatch.context() as other:
+        other.setattr(versions, "installed", lambda: None)
+        assert told() == "Triton is not installed"
+    versions._unusable.cache_clear()
+
+
+def test_an_announcement_is_made_once() -> None:
+    versions.announce.cache_clear()
+    with pytest.warns(RuntimeWarning, match="only this"):
+        versions.announce("only this")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        versions.announce("only this")

@@ -1,0 +1,130 @@
+"""Spaces: settings, identity of points, previews, known systems."""
+
+import pytest
+
+from mnemic.dsl.catalogue import names
+from mnemic.errors import InvalidSpec
+from mnemic.pipeline import derive, read
+from mnemic.search.space.asking import by_answers
+from mnemic.search.space.identity import identity
+from mnemic.search.space.known import answers_of
+from mnemic.search.space.preview import preview
+from mnemic.search.space.space import load_space
+
+AXES = {
+    "bias": {"choose": ["dot", "l2", {"kind": "huber", "delta": {"range": [0.1, 10.0]}}]},
+    "retention": {"decay": {"choose": [1, "token", "channel"]},
+                  "order": {"choose": ["before", "after"]}},
+    "optimizer": {"choose": [{"rate": "token"},
+                             {"method": "momentum", "rate": "token", "momentum": "token"},
+                             {"method": "implicit", "rate": "token"}]},
+}  # fmt: skip
+GATED = {"name": "a", "bias": "l2", "retention": {"decay": "token", "order": "before"},
+         "optimizer": {"rate": "token"}}  # fmt: skip
+
+
+def space(search=None, **axes):
+    return load_space({"name": "mine", **(axes or AXES),
+                       "search": {"tasks": {"mqar": "tiny"}, **(search or {})}})  # fmt: skip
+
+
+def told(**changes):
+    with pytest.raises(InvalidSpec) as caught:
+        space(changes)
+    return str(caught.value)
+
+
+def test_settings_that_name_what_is_not_there():
+    assert "search.tasks.swap: no such task: read 'swap'" in told(tasks={"swap": "tiny"})
+    assert "no rung of mqar: read 'tny'" in told(tasks={"mqar": "tny"})
+    assert "a task of the memory alone" in told(tasks={"switching": "tiny"})
+    assert told(objectives=["men"]).startswith("search.objectives[0]: read 'men', allowed: mean,")
+    assert "did you mean 'gated-deltanet'?" in told(start=["gated-deltane"])
+    assert "search.trails: unknown key" in told(trails=3)
+    assert "the last rung must train" in told(rungs=[{"untrained": "switching"}])
+    assert "not a task of the memory alone" in told(rungs=[{"untrained": "mqar"}, {"steps": 1}])
+    with pytest.raises(InvalidSpec, match=r"search\.tasks: is missing"):
+        load_space({"name": "a", "search": {}})
+
+
+def test_a_spec_without_an_entry_search_is_no_space():
+    with pytest.raises(InvalidSpec, match="no entry 'search'"):
+        load_space("gated-deltanet")
+
+
+def test_the_hash_follows_what_trials_depend_on():
+    one = space()
+    assert one.hash == space({"trials": 7, "sampler": "random", "start": []}).hash
+    assert one.hash != space({"rungs": [{"steps": 5}]}).hash
+    assert one.hash != space(bias="l2").hash
+
+
+def of(**changes):
+    return identity(derive({**GATED, **changes}))
+
+
+def test_the_same_rule_is_one_point_however_it_is_spelled():
+    rate = {"from": "input", "activation": "sigmoid", "init": 0.5}
+    named = {"optimizer": {"rate": "mine"}, "coefficients": {"mine": rate}}
+    renamed = {"optimizer": {"rate": "x1"}, "coefficients": {"x1": rate}}
+    assert of() == of(name="b", title="other") == of(bias={"expr": "(y - v)**2/2"})
+    assert of() == of(features={"expr": "x"}) == of(optimizer={"rate": {"from": "input"}})
+    assert of(**named) == of(**renamed)
+
+
+def test_another_rule_range_or_block_is_another_point():
+    plain = of()
+    learned = {"decay": "learned", "order": "before"}
+    others = [
+        of(bias={"expr": "e**2"}),
+        of(optimizer={"rate": "learned"}),
+        of(optimizer={"rate": {"from": "input", "init": 0.3}}),
+        of(optimizer={"rate": {"from": "input", "activation": "2*sigmoid(x)"}}),
+        of(retention=learned),
+        of(block={"heads": 2}),
+        of(window=2, weights="token"),
+    ]
+    assert len({plain, *others}) == len(others) + 1
+
+
+def test_no_two_packaged_specs_of_one_family_are_one_point():
+    found = {name: identity(derive(name)) for name in names() if name.startswith(("d", "g"))}
+    assert len(set(found.values())) == len(found)
+
+
+def test_a_preview_counts_valid_points_and_groups_the_reasons():
+    found = preview(space(), 24)
+    assert found.sampled == 24
+    assert found.valid + sum(found.reasons.values()) == 24
+    assert 0 < found.distinct <= found.valid
+    assert "bias.delta: two coefficients are called delta: this one and optimizer.rate" in (
+        found.reasons
+    )
+    seen, good = found.options["bias"]["dot"]
+    assert 0 < good <= seen < 24
+    assert sum(found.classes.values()) == found.valid
+
+
+def test_packaged_specs_are_found_in_the_space():
+    here = space()
+    found = {name: answers_of(here, read(name)) for name in names()}
+    held = {name for name, answers in found.items() if answers is not None}
+    assert held == {"deltanet", "gated-deltanet", "kda", "longhorn", "rwkv7", "titans-linear"}
+    for name in held:
+        assert identity(derive(here.point(by_answers(found[name])).spec)) == identity(derive(name))
+
+
+def test_numbers_of_ranges_are_the_specs_own():
+    huber = {"kind": "huber", "delta": {"range": [0.5, 2.0]}}
+    here = space(**{**{k: v for k, v in GATED.items() if k != "name"},
+                    "bias": {"choose": ["l2", huber]}})  # fmt: skip
+    mine = {**GATED, "bias": {"kind": "huber", "delta": 1.25}}
+    assert answers_of(here, read(mine)) == {"bias": "huber", "bias=huber.delta": 1.25}
+    assert answers_of(here, read({**mine, "bias": {"kind": "huber", "delta": 3.0}})) is None
+
+
+def test_a_space_that_extends_a_packaged_spec():
+    here = space(extends="gated-deltanet", bias={"choose": ["l2", "dot"]})
+    assert here.point(by_answers({"bias": "l2"})).spec.retention.order == "before"
+    assert answers_of(here, read("gated-deltanet")) == {"bias": "l2"}
+    assert answers_of(here, read("deltanet")) is None

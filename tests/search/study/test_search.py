@@ -1,0 +1,190 @@
+"""A search on SQLite: begun, gone on with, told about, and not overwritten."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import optuna
+import pytest
+
+from mnemic.errors import UsageError
+from mnemic.pipeline import derive, read
+from mnemic.search.report.write import write
+from mnemic.search.space.identity import identity
+from mnemic.search.space.space import load_space
+from mnemic.search.study.records import Record
+from mnemic.search.study.samplers import sampler
+from mnemic.search.study.search import open_search
+from mnemic.search.study.trial import End
+from mnemic.search.study.worker import work_on
+
+Opened = tuple[object, list[Record], list[str]]
+
+
+def searched(path: Path, folder: Path, **changes):
+    """A search to its end; its records and what it said."""
+    space = load_space(path)
+    space = dataclasses.replace(space, settings=space.settings.model_copy(update=changes))
+    said: list[str] = []
+    search = open_search(space, folder, tell=said.append)
+    try:
+        work_on(search)
+        return space, search.records(), said
+    finally:
+        search.close()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A search of four trials, two of them specs that were known."""
+    from conftest import SPACE
+
+    folder = tmp_path_factory.mktemp("whole")
+    path = folder / "space.yaml"
+    path.write_text(SPACE.replace("start: []", "start: [gated-deltanet, deltanet]"))
+    return (path, folder / "run", *searched(path, folder / "run"))
+
+
+def test_every_trial_is_told_and_known_specs_come_first(whole):
+    _, _, _, records, said = whole
+    assert len(said) == len(records)
+    assert sum(r.counts for r in records) == 4
+    assert [r.attributes.get("start") for r in records[:2]] == ["gated-deltanet", "deltanet"]
+    assert {r.kind for r in records} <= {"finished", "stopped", "duplicate", "invalid"}
+    for one in (r for r in records if r.kind == "finished"):
+        runs = one.runs(1)
+        assert [run.seed for run in runs] == [0, 1]
+        assert one.values == (pytest.approx(sum(run.skill for run in runs) / 2),)
+    for one in records:
+        if one.identity is not None:
+            assert identity(derive(read(one.attributes["spec"]))) == one.identity
+
+
+def test_the_same_command_again_does_nothing_more(whole):
+    path, folder, _, records, _ = whole
+    _, again, said = searched(path, folder)
+    assert said == []
+    assert again == records
+
+
+def test_the_report_opens_offline_and_the_best_specs_load(whole):
+    _, folder, space, records, _ = whole
+    search = open_search(space, folder)
+    summary = write(search)
+    search.close()
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    addresses = set(re.findall(r"(?:https?:)?//[\w./-]+", text.split("<script>")[0]))
+    assert all("w3.org" in a or "purl.org" in a or "creativecommons" in a or "matplotlib.org" in a
+               for a in addresses), addresses  # fmt: skip
+    assert not re.search(r"<(?:link|img|script)[^>]+(?:src|href)=", text)
+    assert text.count("<svg") >= 4
+    names = [point.spec.name for point in summary.best]
+    assert names
+    assert all(name in text for name in names)
+    for place, point in enumerate(summary.best, 1):
+        best = read(str(folder / "best" / f"{place}.yaml"))
+        assert identity(derive(best)) == point.record.identity
+    assert summary.to_json()["trials"] == len(records)
+
+
+def test_a_study_of_another_space_is_not_touched(whole, tmp_path):
+    path, folder, _, records, _ = whole
+    other = tmp_path / "other.yaml"
+    other.write_text(path.read_text().replace("{steps: 4, keep: 0.5}", "{steps: 5, keep: 0.5}"))
+    with pytest.raises(UsageError) as caught:
+        open_search(load_space(other), folder)
+    assert "a study of another space under this name" in str(caught.value)
+    assert "differs in search.rungs" in str(caught.value)
+    search = open_search(load_space(path), folder)
+    assert search.records() == records
+    search.close()
+
+
+def test_a_folder_that_is_not_a_searchs(tmp_path, space_file):
+    with pytest.raises(UsageError, match="holds files that mnemic did not write"):
+        open_search(load_space(space_file), tmp_path)
+
+
+def test_a_study_that_mnemic_did_not_make(tmp_path, space_file):
+    url = f"sqlite:///{tmp_path}/other.db"
+    study = optuna.create_study(study_name="tiny-space", storage=url)
+    study.add_trial(optuna.create_trial(value=1.0))
+    with pytest.raises(UsageError, match="not made by mnemic"):
+        open_search(load_space(space_file), tmp_path / "run", url)
+
+
+def test_a_duplicate_returns_what_is_stored(tmp_path, space_file):
+    """dot before and after the decay are one rule, whatever the threshold of a loss not taken."""
+    text = space_file.read_text()
+    space_file.write_text(
+        re.sub(r"bias: .*", "bias: dot", text)
+        .replace("decay: {choose: [1, token, channel]}", "decay: token")
+        .replace("rate: {choose: [token, learned]}", "rate: token")
+        .replace("trials: 4", "trials: 4\n  sampler: grid")
+    )
+    _, records, said = searched(space_file, tmp_path / "run")
+    assert [r.kind for r in records] == ["finished", "duplicate"]
+    assert records[1].values == records[0].values
+    assert records[1].attributes["same_as"] == 0
+    assert len(list((tmp_path / "run" / "runs").glob("*/*/run.json"))) == 3, "4 and 2 x 8 steps"
+    assert said[1].startswith("trial 1 duplicate: mean")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "why"),
+    [
+        ("warmup: 2}", "warmup: 0, lr: 1.0e+30}", "failed", "not finite: training on"),
+        ("trials: 4", "trials: 1\n  limits: {seconds: 0.01}", "failed", "time: took more than"),
+        ("batch: 4", "batch: 60000", "failed", "memory: out of memory"),
+        ("constraints: none", "constraints: {state_bytes: 3}", "over budget", "state_bytes"),
+    ],
+)
+def test_what_goes_wrong_costs_one_trial(tmp_path, space_file, old, new, kind, why):
+    text = space_file.read_text().replace(old, new)
+    text = text.replace("trials: 4", "trials: 1\n  limits: {memory: 0.05}")
+    space_file.write_text(text.replace("choose: [token, learned]", "choose: [token]"))
+    _, records, said = searched(space_file, tmp_path / "run")
+    counted = [r for r in records if r.counts]
+    assert [r.kind for r in counted] == [kind]
+    assert counted[0].why.startswith(why)
+    assert counted[0].why in "".join(said)
+    assert counted[0].values is None
+    if kind == "over budget":
+        assert not list((tmp_path / "run").glob("runs/*/*/run.json")), "nothing is trained"
+
+
+def test_an_interrupted_trial_is_put_back(tmp_path, space_file):
+    search = open_search(load_space(space_file), tmp_path / "run", tell=lambda _: None)
+    trial = search.ask()
+    search.stopping.set()
+    from mnemic.search.study.trial import do
+
+    with search.beating(trial):
+        assert do(search, trial) == End("interrupted")
+    first, waiting = search.records()
+    assert (first.kind, first.counts) == ("interrupted", False)
+    assert waiting.answers == first.answers
+    assert search.ask().number == waiting.number
+    search.close()
+
+
+@pytest.mark.parametrize("name", ["tpe", "gp", "nsga2", "nsga3", "random"])
+def test_every_sampler_walks_a_conditional_space(name, space_file):
+    from mnemic.search.study.storage import _silence
+    from mnemic.search.study.trial import _Trial
+
+    _silence()
+    root = load_space(space_file)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler(name, 0))
+    seen = set()
+    for index in range(24):
+        trial = study.ask()
+        asked = object.__new__(_Trial)
+        asked.trial = trial
+        answers = root.point(asked.suggest).answers
+        seen.add(tuple(answers.items()))
+        if index % 4 == 0:
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        else:
+            study.tell(trial, [float(answers["bias"] == "l2"), float(len(answers))])
+    assert len(seen) > 8
