@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from mnemic.bench.decode import FLAT
 from mnemic.bench.learn import BLIND, CONVOLVED, FALLEN
 from mnemic.bench.long import ALLOWED
 from mnemic.bench.store import Kept, load
@@ -157,15 +158,32 @@ def _times(found: Result | None) -> str:
 def _failures(suites: Suites) -> str:
     """What missed its goal, in words."""
     said = (
+        (
+            f"A token late over one early above {FLAT:g}, though the state is fixed",
+            "decode",
+            _slower,
+        ),
+        ("Nothing of what was written left at the end, an error of exactly 0", "long", _faded),
         ("In the long run not finite, or errors that grew", "long", _grew),
         ("A loss that did not fall", "learn", _stayed),
         ("Recall no better than that of short convolutions alone", "learn", _blind),
     )
     lines = ""
     for what, suite, missed in said:
-        specs = [name for name, found in suites[suite].items() if missed(found)]
+        specs = sorted(name for name, found in suites[suite].items() if missed(found))
         lines += f"- {what}: {', '.join(specs) or 'none'}.\n"
+    for suite in CELLS:
+        absent = [name for name in names() if name not in suites[suite]]
+        lines += f"- Not measured by `{suite}`: {', '.join(absent) or 'none'}.\n"
     return f"## Missed\n\n{lines}"
+
+
+def _slower(found: Result) -> bool:
+    return bool(found["fixed"]) and found["ratio"] > FLAT
+
+
+def _faded(found: Result) -> bool:
+    return found["precisions"]["float32"]["last"] == 0
 
 
 def _grew(found: Result) -> bool:

@@ -195,7 +195,10 @@ def results(tmp_path):
         kept = Store(path, f"mnemic bench {suite.partition('-')[0]}", setting)
         kept.keep(name, key or spec_hash(read(name)), result)
 
-    found = {"float32": {"finite": True, "worst": 2e-7}, "bfloat16": {"finite": False, "worst": 1}}
+    found = {
+        "float32": {"finite": True, "worst": 2e-7, "last": 0.0},
+        "bfloat16": {"finite": False, "worst": 1.0, "last": 1.0},
+    }
     ran = {"length": 4096, "place": "unknown", "warned": True, "passed": False, "precisions": found}
     keep("long", "gla", ran)
     keep("learn", "gla", {task: {"first": 3.0, "last": 2.9} for task in ("mqar", "bytes")})
@@ -211,6 +214,9 @@ def test_a_page_of_what_was_kept(results):
     assert "| lru * | 4,096 | 1.02 |" in found
     assert "| titans | 6.0 (3.00 s, 0.50 s) | no chunk form |" in found
     assert "- A loss that did not fall: gla." in found
+    assert "an error of exactly 0: gla." in found
+    assert "though the state is fixed: none." in found
+    assert "- Not measured by `decode`: atlas, " in found
     assert "torch 2, steps 9" in found
 
 
