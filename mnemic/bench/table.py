@@ -159,7 +159,7 @@ def _failures(suites: Suites) -> str:
     """What missed its goal, in words."""
     said = (
         (
-            f"A token late over one early above {FLAT:g}, though the state is fixed",
+            f"A token late over early above {FLAT:g}, the state being fixed",
             "decode",
             _slower,
         ),
@@ -183,7 +183,7 @@ def _slower(found: Result) -> bool:
 
 
 def _faded(found: Result) -> bool:
-    return found["precisions"]["float32"]["last"] == 0
+    return bool(found["precisions"]["float32"]["last"] == 0)
 
 
 def _grew(found: Result) -> bool:

@@ -215,7 +215,7 @@ def test_a_page_of_what_was_kept(results):
     assert "| titans | 6.0 (3.00 s, 0.50 s) | no chunk form |" in found
     assert "- A loss that did not fall: gla." in found
     assert "an error of exactly 0: gla." in found
-    assert "though the state is fixed: none." in found
+    assert "the state being fixed: none." in found
     assert "- Not measured by `decode`: atlas, " in found
     assert "torch 2, steps 9" in found
 
