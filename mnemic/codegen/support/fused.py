@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from . import buffers
+from .configuration import Configuration, configured
 
 States = dict[str, Tensor]
 
@@ -18,6 +19,9 @@ PRECISIONS = {
     torch.bfloat16: "bf16",
 }
 """What operands products take, by the arguments' type."""
+
+MOST = 64
+"""Rows a chunk at most, unless the caller says fewer."""
 
 
 @dataclass(frozen=True)
@@ -94,19 +98,27 @@ class Span:
             at += size
 
 
-TOKENS = 64
-"""Rows a chunk at most, unless the caller says fewer."""
-
 PIECE = {True: 16, False: 64}
 """Chunks (or tokens) whose states are held at once for a gradient."""
 
 
-def chunk_of(anchor: int, wanted: int | None, steps: int) -> int:
-    """Tokens a chunk: at most 64 rows, and a divisor of the interval at which memories move."""
-    most = max(1, (wanted or TOKENS) // steps)
-    if anchor == 1:
-        return most
-    return max(n for n in range(1, most + 1) if anchor % n == 0)
+@dataclass(frozen=True)
+class Place:
+    """Where a sequence lies: tokens of its document before it, the interval at whose ends its
+    memory moves (1 where there is none), and how many tokens a chunk the caller wants."""
+
+    position: int
+    anchor: int
+    wanted: int | None
+
+    def span(self, length: int, rows: int, steps: int) -> Span:
+        """The whole sequence in chunks of at most so many rows."""
+        most = max(1, min(rows, self.wanted or rows) // steps)
+        tokens = most
+        if self.anchor > 1:
+            tokens = max(n for n in range(1, most + 1) if self.anchor % n == 0)
+        first = tokens - self.position % tokens if self.anchor > 1 else tokens
+        return Span(length, 0, length, self.position, first * steps, tokens * steps)
 
 
 def power_of_two(size: int) -> int:
@@ -115,7 +127,7 @@ def power_of_two(size: int) -> int:
 
 
 def run(
-    kernel: Kernel, rows: Mapping[str, Tensor], states: States, span: Span
+    kernel: Kernel, rows: Mapping[str, Tensor], states: States, place: Place
 ) -> tuple[Tensor, States]:
     """One batch through a kernel: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states.
 
@@ -126,13 +138,28 @@ def run(
     given |= kernel.before(**{n: given[n] for n in parameters(kernel.before)})
     tensors = [given[row.name] for row in kernel.rows]
     tensors += [states[state.name] for state in kernel.states]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        out, *end = _Differentiable.apply(kernel, span, *tensors)
+    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    sizes = sizes_of(kernel, tensors)
+    chosen = configured(kernel, sizes, gradient=gradient, most=place.wanted or MOST)
+    span = place.span(tensors[0].shape[1], chosen.rows, kernel.steps)
+    if gradient:
+        out, *end = _Differentiable.apply(kernel, span, chosen, *tensors)
     else:
-        launch = Launch(kernel, span)
+        launch = Launch(kernel, span, chosen)
         out, found, _ = launch.forward(*launch.parted(tensors))
         end = list(found.values())
     return out, {state.name: x for state, x in zip(kernel.states, end, strict=True)}
+
+
+def sizes_of(kernel: Kernel, tensors: list[Tensor]) -> dict[str, int]:
+    """The size of each axis by name, in the kernel's order: of rows, then of states."""
+    found: dict[str, int] = {}
+    count = len(kernel.rows)
+    for row, x in zip(kernel.rows, tensors[:count], strict=True):
+        found |= dict(zip(row.sizes, x.shape[3:], strict=True))
+    for state, x in zip(kernel.states, tensors[count:], strict=True):
+        found |= dict(zip(state.sizes, x.shape[1:], strict=True))
+    return found
 
 
 def parameters(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -145,16 +172,18 @@ class _Differentiable(torch.autograd.Function):
     """A kernel with its gradient: states are kept by piece, and made anew inside it."""
 
     @staticmethod
-    def forward(ctx: Any, kernel: Kernel, span: Span, *tensors: Tensor) -> Any:
-        whole = Launch(kernel, span)
+    def forward(
+        ctx: Any, kernel: Kernel, span: Span, chosen: Configuration, *tensors: Tensor
+    ) -> Any:
+        whole = Launch(kernel, span, chosen)
         rows, states = whole.parted(list(tensors))
         rows = [x.contiguous() for x in rows]
         outs, starts, end = [], [], states
         for piece in span.pieces(PIECE[kernel.chunked], kernel.steps):
             starts.append(end)
-            out, end, _ = Launch(kernel, piece).forward(rows, end)
+            out, end, _ = Launch(kernel, piece, chosen).forward(rows, end)
             outs.append(out)
-        ctx.kernel, ctx.span = kernel, span
+        ctx.kernel, ctx.span, ctx.chosen = kernel, span, chosen
         ctx.dtypes = [x.dtype for x in tensors]
         ctx.pieces = len(starts)
         ctx.save_for_backward(*rows, *(x for start in starts for x in start.values()))
@@ -173,7 +202,7 @@ class _Differentiable(torch.autograd.Function):
         pieces = list(ctx.span.pieces(PIECE[kernel.chunked], kernel.steps))
         for number, piece in reversed(list(enumerate(pieces))):
             start = dict(zip(names, kept[number * len(names) :], strict=False))
-            launch = Launch(kernel, piece)
+            launch = Launch(kernel, piece, ctx.chosen)
             _, _, before = launch.forward(rows, start, kept=True, read=False)
             found, d_states = launch.backward(rows, d_out, before, d_states)
             for name, x in found.items():
@@ -181,7 +210,7 @@ class _Differentiable(torch.autograd.Function):
         whole = {name: torch.cat(x[::-1], 1) for name, x in parts.items()}
         given = [whole.get(row.name) for row in kernel.rows] + [d_states[n] for n in names]
         typed = [None if x is None else x.to(t) for x, t in zip(given, ctx.dtypes, strict=True)]
-        return None, None, *typed
+        return None, None, None, *typed
 
 
 @dataclass(frozen=True)
@@ -190,6 +219,7 @@ class Launch:
 
     kernel: Kernel
     span: Span
+    chosen: Configuration
 
     def parted(self, tensors: list[Tensor]) -> tuple[list[Tensor], States]:
         """Rows and states of what was given in one list."""
@@ -205,7 +235,7 @@ class Launch:
         rows = [x.contiguous() for x in rows]
         real = _real(rows[0].dtype)
         start = {s.name: states[s.name].to(real).contiguous() for s in kernel.states}
-        sizes = self.sizes(rows, start)
+        sizes = sizes_of(kernel, [*rows, *start.values()])
         end = {name: buffers.empty(tuple(x.shape), x) for name, x in start.items()}
         count = span.chunks if kernel.chunked else span.length
         keeps = {
@@ -233,7 +263,7 @@ class Launch:
         batch, heads = rows[0].shape[0], rows[0].shape[2]
         real = _real(rows[0].dtype)
         first = {name: x[:, 0] for name, x in kept.items()}
-        sizes = self.sizes(rows, first)
+        sizes = sizes_of(kernel, [*rows, *first.values()])
         constants = self.constants(sizes, rows[0].dtype)
         blocks = self.blocks(sizes, constants)
         start = {s.name: self._parts(s, d_states[s.name].to(real), blocks) for s in kernel.states}
@@ -264,15 +294,6 @@ class Launch:
         span = self.span
         return [span.total, span.begin, span.length, heads, span.position, span.first, span.chunks]
 
-    def sizes(self, rows: list[Tensor], states: States) -> dict[str, int]:
-        """The size of each axis by name, in the kernel's order."""
-        found: dict[str, int] = {}
-        for row, x in zip(self.kernel.rows, rows, strict=True):
-            found |= dict(zip(row.sizes, x.shape[3:], strict=True))
-        for state in self.kernel.states:
-            found |= dict(zip(state.sizes, states[state.name].shape[1:], strict=True))
-        return found
-
     def constants(self, sizes: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:
         """Block sizes and types."""
         import triton.language as tl
@@ -282,7 +303,7 @@ class Launch:
         for name, size in sizes.items():
             block = max(least, power_of_two(size))
             if name == self.kernel.split:
-                block = min(block, 64)
+                block = min(block, self.chosen.block)
             found |= {name: size, f"B{name}": block}
         found["C"] = max(16, power_of_two(self.span.rows))
         found |= {"ROWS": self.span.rows, "STEPS": self.kernel.steps}
@@ -292,7 +313,7 @@ class Launch:
 
     def options(self) -> dict[str, int]:
         """How a program is spread over the device."""
-        return {"num_warps": 8 if self.kernel.chunked else 4, "num_stages": 1}
+        return {"num_warps": self.chosen.warps, "num_stages": self.chosen.stages}
 
     def blocks(self, sizes: dict[str, int], constants: dict[str, Any]) -> int:
         """How many programs share a memory."""

@@ -34,11 +34,17 @@ class UnknownFunction(Exception):
 class TilePrinter(TorchPrinter):
     """Prints an expression on tiles; symbols print as ``names`` has them."""
 
+    def _print_Symbol(self, expr: Any) -> str:
+        return "tiles.TINY" if expr.name == "TINY" else super()._print_Symbol(expr)
+
     def _print_Function(self, expr: Any) -> str:
         name = type(expr).__name__
         if name not in FUNCTIONS:
             raise UnknownFunction(name)
         return f"{FUNCTIONS[name]}({', '.join(self._print(a) for a in expr.args)})"
+
+    def _print_NewErrorBase(self, expr: Any) -> str:
+        raise UnknownFunction("new_error")  # a root found by iterations has no tile
 
     def _print_Abs(self, expr: Any) -> str:
         return f"tl.abs({self._print(expr.args[0])})"
@@ -103,8 +109,22 @@ class TilePrinter(TorchPrinter):
         if clamped is not None:
             x, bound = (self._print(part) for part in clamped)
             return f"tl.minimum(tl.maximum({x}, -{bound}), {bound})"
-        text: str = super()._print_Piecewise(expr)
-        return text.replace("torch.where", "tl.where")
+        return self._branches(expr).replace("torch.where", "tl.where")
+
+    def _print_Mul(self, expr: Any) -> str:
+        """Quotients of a guarded sum one division after another: its square underflows."""
+        numerator, divisors = sp.Integer(1), []
+        for factor in sp.Mul.make_args(expr):
+            base, power = factor.as_base_exp()
+            if power.is_Integer and power < -1 and any(s.name == "TINY" for s in base.free_symbols):
+                divisors += [base] * -int(power)
+            else:
+                numerator = numerator * factor
+        if not divisors:
+            return str(super()._print_Mul(expr))
+        text = self.parenthesize(numerator, PRECEDENCE["Mul"])
+        shown = [self.parenthesize(base, PRECEDENCE["Pow"]) for base in divisors]
+        return " / ".join([text, *shown])
 
     def _guarded(self, value: Any, condition: Any) -> str:
         return str(self._print(value))

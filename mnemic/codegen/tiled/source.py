@@ -11,6 +11,7 @@ from mnemic.codegen.tiled.cut import Cut, cut
 from mnemic.codegen.tiled.functions import CHUNK, TOKEN
 from mnemic.codegen.tiled.kernel import forward
 from mnemic.codegen.tiled.layout import Layout, Row, layout
+from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.signals import functions
 
 HEADER = '''"""{title}: fused kernels.
@@ -75,7 +76,10 @@ class _Source:
         found = cut(form.plan, table)
         lay = layout(found.plan, self.logarithms, chunked=chunked, output=found.plan.output)
         signal = found.plan.signals.get("error") if chunked else None
-        parts = [functions(signal)] if signal else []
+        try:
+            parts = [functions(signal)] if signal else []
+        except UnknownFunction as error:
+            raise NoTiles(f"the function {error}") from None
         parts.append(forward(lay, self.numbers, f"{name}_forward", FORMS[name]))
         gradients: tuple[str, ...] | None = None
         try:
