@@ -25,8 +25,9 @@ FALLEN: Final = 0.9
 """The last losses over the first ones, at most."""
 BLIND: Final = math.log(8)
 """The loss on MQAR of knowing the values alone, and not which one belongs to a key."""
-CONVOLVED: Final = 1.6
-"""What a memory that forgets at once comes to, since the convolutions see a near pair."""
+CONTROL: Final = 1.6
+"""About the least that memories with a decay of 1e-6 came to in 200 steps: 2.09 under the dot loss,
+1.56 under l2."""
 
 
 def run(compiled: Compiled, steps: int = STEPS) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mnemic.bench.decode import FLAT
-from mnemic.bench.learn import BLIND, CONVOLVED, FALLEN
+from mnemic.bench.learn import BLIND, CONTROL, FALLEN
 from mnemic.bench.long import ALLOWED
 from mnemic.bench.store import Kept, load
 from mnemic.dsl.catalogue import names
@@ -33,10 +33,11 @@ spec's own defaults as a layer starts with them.
   with T, or the features have a longest text.
   *Bound* is where the coefficients lie by `mnemic derive`; `!` where it warns.
 - *Recall* and *bytes* are losses in nats, the first and the last ten steps of a training. The loss
-  must fall to {FALLEN:g} of its start. Recall far below ln 8 = {BLIND:.2f} needs the memory (short
-  convolutions alone, which see four tokens, come to about {CONVOLVED:g}): one that forgets
-  within fewer tokens than lie between a pair and its question, or is read at the start of a chunk
-  longer than the text, stays above.
+  must fall to {FALLEN:g} of its start. Recall near ln 8 = {BLIND:.2f} knows the values and not
+  their keys; a control whose memory forgets each token at once came to 2.09 under the dot loss and
+  1.56 under l2 in 200 steps, so only what is well below {CONTROL:g} shows that the memory is used.
+  One that forgets within fewer tokens than lie between a pair and its question, or is read at the
+  start of a chunk longer than the text, stays above, and so may one after fewer steps.
 - `*` marks a spec that has changed since it was measured.
 """
 
@@ -166,7 +167,7 @@ def _failures(suites: Suites) -> str:
         ("Nothing of what was written left at the end, an error of exactly 0", "long", _faded),
         ("In the long run not finite, or errors that grew", "long", _grew),
         ("A loss that did not fall", "learn", _stayed),
-        ("Recall no better than that of short convolutions alone", "learn", _blind),
+        ("Recall not shown to need the memory, its loss above that of the control", "learn", _blind),
     )
     lines = ""
     for what, suite, missed in said:
@@ -198,4 +199,4 @@ def _stayed(found: Result) -> bool:
 
 
 def _blind(found: Result) -> bool:
-    return found["mqar"]["last"] is None or found["mqar"]["last"] > CONVOLVED
+    return found["mqar"]["last"] is None or found["mqar"]["last"] > CONTROL
