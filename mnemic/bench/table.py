@@ -167,7 +167,7 @@ def _failures(suites: Suites) -> str:
         ("Nothing of what was written left at the end, an error of exactly 0", "long", _faded),
         ("In the long run not finite, or errors that grew", "long", _grew),
         ("A loss that did not fall", "learn", _stayed),
-        ("Recall not shown to need the memory, its loss above that of the control", "learn", _blind),
+        ("Recall above the control, not shown to need the memory", "learn", _blind),
     )
     lines = ""
     for what, suite, missed in said:
