@@ -28,13 +28,8 @@ def elementary(rule: Rule) -> Plan | None:
     moves, linear = fit.carry is not None, fit.similarity.linear
     if moves and (fit.similarity.score.has(sym.kk) or rule.window > 1):
         return None
-    if (
-        not moves
-        and linear is not None
-        and not linear.terms
-        and rule.window == 1
-        and rule.decay == 1
-    ):
+    plain = not moves and rule.window == 1 and rule.decay == 1
+    if plain and linear is not None and not linear.terms:
         return None
     b = Builder(rule, ("t",))
     b.declare_vectors()
@@ -72,8 +67,7 @@ class Steps:
     def of(cls, b: Builder, w: str, query: str, key: str) -> "Steps":
         """The steps' quantities."""
         rate = b.row_map("rate", b.rule.rate)
-        names = ("f_", "x_", "y_")
-        f, x, y = (sp.Symbol(name, real=True) for name in names)
+        f, x, y = sp.symbols("f_ x_ y_", real=True)
         gram = b.product("w_w", ("t", "s"), w, w, flip_right=True)
         before = b.call("w_w_before", ("t", "s"), "strictly_lower", gram)
         system = b.map("system", f * x, {"f_": (rate, ("s",)), "x_": before})

@@ -8,7 +8,7 @@ import sympy as sp
 
 from mnemic.codegen import chunk, deep, emit, layer, levels, local, moments, recurrent, slots, tiled
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.describe import signature
+from mnemic.codegen.describe import feature_size, signature
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.links import linked, scale_of
 from mnemic.codegen.means import elementary
@@ -209,7 +209,8 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     if means is not None:
         chunked = tiled.Form(means, means)
     token = tiled.Form(found.recurrent, found.recurrent)
-    return tiled.kernels(chunked, token, logarithms, steps, numbers)
+    single = rule.diagonal and not rule.phase and feature_size(rule) == "d"
+    return tiled.kernels(chunked, token, logarithms, steps, numbers, diagonal=single)
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:

@@ -145,8 +145,13 @@ def test_pieces_of_a_similarity_of_ones_own(interpreter, spec: Any) -> None:
     assert max(found.values()) <= TOLERANCE, found
 
 
-def test_pieces_without_a_gradient(interpreter) -> None:
-    found = interpreter(apart_without_gradient, spec="deep-transformer")
+@pytest.mark.parametrize("name", ["deep-transformer", "path", "path-fox"])
+def test_pieces_without_a_gradient(interpreter, name: str) -> None:
+    """Pairs that change while they are kept: rows that decay, an anchor, keys that move."""
+    assert missing(name)["chunk gradient"] == (
+        "the gradient of pairs that change while they are kept"
+    )
+    found = interpreter(apart_without_gradient, spec=name)
     assert max(found.values()) <= TOLERANCE, found
 
 

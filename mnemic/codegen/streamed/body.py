@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from mnemic.codegen.plan import Call, Quantity
+from mnemic.codegen.plan import Call, Product, Quantity
 from mnemic.codegen.streamed.functions import LARGEST, SAME
 from mnemic.codegen.streamed.layout import Streams
 from mnemic.codegen.streamed.lines import (
@@ -29,6 +29,8 @@ class Body:
     numbers: dict[str, str]
     first_block: str
     indent: int
+    lasting: bool = False
+    """Whether what is put in place of a state's entries stays, chunk after chunk."""
     done: set[str] = field(default_factory=set)
     """Rows that are loaded, and quantities of rows that are known."""
     summed: set[str] = field(default_factory=set)
@@ -194,6 +196,8 @@ class _Block:
     running: set[str]
     most: int = 0
     """Tiles of the block that live at once."""
+    lasting: frozenset[str] = frozenset()
+    """What the pairs are made of that take the place of others: not rounded to 16 bits."""
 
     @property
     def pad(self) -> str:
@@ -204,6 +208,9 @@ class _Block:
         return self.body.found
 
     def lines(self, rewrites: dict[str, str]) -> Iterator[str]:
+        if self.body.lasting:
+            behind = self.body.passes.needed(tuple(rewrites.values()))
+            self.lasting = frozenset(q.name for q in behind)
         steps = self._steps()
         ends = frozenset(rewrites.values())
         found, self.most = ordered(steps, ends)
@@ -227,6 +234,8 @@ class _Block:
                 steps.append(Step(name, (), (text,), bool(held.sizes)))
         for quantity in others[: len(others) - len(self.sums)]:
             made = line(self.found, quantity, self.body.numbers, len(self.pad))
+            if quantity.name in self.lasting and isinstance(quantity.op, Product):
+                made = [text.replace("tiles.dot(", "tiles.exact(") for text in made]
             large = len(quantity.axes) > 1
             steps.append(Step(quantity.name, self._reads(quantity), tuple(made), large))
         for quantity in self.sums:

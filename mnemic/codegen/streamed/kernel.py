@@ -77,7 +77,7 @@ def forward(
         ends.setdefault(name, [])
     rewrites = {h.name: found.growth[h.name].kept for h in made
                 if found.growth[h.name].kept != h.name}  # fmt: skip
-    body = Body(found, Passes(found), numbers, shape.first_block, shape.indent)
+    body = Body(found, Passes(found), numbers, shape.first_block, shape.indent, lasting=True)
     body.passes.check()
     behind = _closings(found, body)
     lines += body.lines(ends.items(), rewrites)

@@ -20,6 +20,9 @@ PRECISIONS = {
 }
 """What operands products take, by the arguments' type."""
 
+LANES = 128
+"""Memories of single numbers a program."""
+
 MOST = 64
 """Rows a chunk at most, unless the caller says fewer."""
 
@@ -63,6 +66,8 @@ class Kernel:
     """What PyTorch computes of the arguments first."""
     taken: tuple[str, ...]
     """The operator's arguments by row that ``before`` or the kernel reads."""
+    lanes: bool = False
+    """Whether memories are single numbers, a block of them a program."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +254,7 @@ class Launch:
         for state in kernel.states:
             pointers += [buffers.guarded(start[state.name]), end[state.name], keeps[state.name]]
         constants = self.constants(sizes, rows[0].dtype)
-        grid = (batch * heads, self.blocks(sizes, constants))
+        grid = self.grid(batch, heads, self.blocks(sizes, constants))
         kernel.forward[grid](
             *pointers, *self.numbers(heads), **constants, KEEP=kept, READ=read, **self.options()
         )
@@ -279,7 +284,7 @@ class Launch:
         for state in kernel.states:
             pointers += [buffers.guarded(start[state.name]), end[state.name]]
         pointers += [found[name] for name in kernel.gradients]
-        kernel.backward[(batch * heads, blocks)](
+        kernel.backward[self.grid(batch, heads, blocks)](
             *pointers, *self.numbers(heads), **constants, **self.options()
         )
         for row in kernel.rows:
@@ -292,12 +297,17 @@ class Launch:
     def numbers(self, heads: int) -> list[int]:
         """The kernel's numbers, in its order."""
         span = self.span
+        if self.kernel.lanes:
+            return [span.total, span.begin, span.length, heads]
         return [span.total, span.begin, span.length, heads, span.position, span.first, span.chunks]
 
     def constants(self, sizes: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:
         """Block sizes and types."""
         import triton.language as tl
 
+        real = tl.float64 if dtype == torch.float64 else tl.float32
+        if self.kernel.lanes:
+            return {"LANES": LANES, "REAL": real}
         found: dict[str, Any] = {}
         least = 16 if self.kernel.chunked else 1
         for name, size in sizes.items():
@@ -308,12 +318,18 @@ class Launch:
         found["C"] = max(16, power_of_two(self.span.rows))
         found |= {"ROWS": self.span.rows, "STEPS": self.kernel.steps}
         found["PRECISION"] = PRECISIONS[dtype]
-        found["REAL"] = tl.float64 if dtype == torch.float64 else tl.float32
+        found["REAL"] = real
         return found
 
     def options(self) -> dict[str, int]:
         """How a program is spread over the device."""
         return {"num_warps": self.chosen.warps, "num_stages": self.chosen.stages}
+
+    def grid(self, batch: int, heads: int, blocks: int) -> tuple[int, int]:
+        """Programs: of memories and blocks of their values, or of blocks of lanes."""
+        if self.kernel.lanes:
+            return batch, -(-heads // LANES)
+        return batch * heads, blocks
 
     def blocks(self, sizes: dict[str, int], constants: dict[str, Any]) -> int:
         """How many programs share a memory."""

@@ -10,15 +10,15 @@ from mnemic.codegen.tiled.schedule import stages
 from mnemic.codegen.tiled.statements import statement
 
 CHUNKS = """\
-    for c in range(0, chunks):
-        low = tl.maximum(first + (c - 1) * ROWS, 0)
-        live = tl.minimum(first + c * ROWS, length) - low
+    for chunk in range(0, chunks):
+        low = tl.maximum(first + (chunk - 1) * ROWS, 0)
+        live = tl.minimum(first + chunk * ROWS, length) - low
         row = origin + tl.cast(low, tl.int64) * heads
 """
 
 TOKENS = """\
-    for c in range(0, length):
-        row = origin + tl.cast(c, tl.int64) * heads
+    for chunk in range(0, length):
+        row = origin + tl.cast(chunk, tl.int64) * heads
 """
 
 
@@ -33,7 +33,7 @@ def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
     count = "chunks" if lay.chunked else "length"
     lines += ["        if KEEP:"] if lay.states else []
     for state in lay.states:
-        number = f"memory * {count} + c"
+        number = f"memory * {count} + chunk"
         lines.append(f"            {store_state(state, f'kept_{state.name}', number, state.name)}")
     lines += _body(lay, numbers)
     for state in lay.states:
@@ -173,7 +173,7 @@ def _advance(lay: Layout, numbers: dict[str, str]) -> list[str]:
     renamed = {n: s for s, n in moves.items()}
     lines = [] if not moves else [f"        {_moved(moves)}"]
     if phases.closings:
-        done = "low + live" if lay.chunked else "c + 1"
+        done = "low + live" if lay.chunked else "chunk + 1"
         lines.append(f"        done = {done}")
     for closing in phases.closings:
         spelled = dict(renamed)

@@ -137,7 +137,22 @@ def _name(names: dict[Place, str], place: Place, letter: str) -> None:
     names[place] = name
 
 
+LOCALS = frozenset(
+    {
+        "tl", "tiles", "triton", "ops", "math", "torch", "chunk", "chunks", "done", "low", "live",
+        "row", "origin", "memory", "part", "own", "behind", "t", "total", "begin", "length",
+        "heads", "position", "first", "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL",
+        "error", "error_adjoint", "residual", "residual_vjp",
+    }
+)  # fmt: skip
+"""Names that kernels use themselves."""
+
+
 def _check(found: Layout) -> None:
+    taken = LOCALS | set(found.channels) | {f"B{size}" for size in found.channels}
+    for name in (*(q.name for q in found.tiles), *(row.name for row in found.rows)):
+        if name in taken or name.startswith(("at_", "in_", "rows_", "start_", "end_", "kept_")):
+            raise NoTiles(f"the name {name}, which kernels use themselves")
     for quantity in found.tiles:
         if len(quantity.axes) > 2:
             raise NoTiles(f"a quantity of {len(quantity.axes)} axes ({quantity.name})")

@@ -43,6 +43,9 @@ class TilePrinter(TorchPrinter):
             raise UnknownFunction(name)
         return f"{FUNCTIONS[name]}({', '.join(self._print(a) for a in expr.args)})"
 
+    def _print_NewErrorBase(self, expr: Any) -> str:
+        raise UnknownFunction("new_error")  # a root found by iterations has no tile
+
     def _print_Abs(self, expr: Any) -> str:
         return f"tl.abs({self._print(expr.args[0])})"
 
