@@ -10,7 +10,7 @@ from mnemic.codegen.tiled.schedule import stages
 from mnemic.codegen.tiled.statements import statement
 
 CHUNKS = """\
-    for chunk in range(0, chunks):
+    for chunk in tl.range(0, chunks, disable_licm=True):
         low = tl.maximum(first + (chunk - 1) * ROWS, 0)
         live = tl.minimum(first + chunk * ROWS, length) - low
         row = origin + tl.cast(low, tl.int64) * heads
