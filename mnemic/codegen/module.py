@@ -205,7 +205,7 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     if found.chunk is not None and found.plain is not None:
         chunked = tiled.Form(found.chunk, found.plain)
     token = tiled.Form(found.recurrent, found.recurrent)
-    return tiled.kernels(chunked, token, logarithms, steps, numbers)
+    return tiled.kernels(chunked, token, logarithms, steps, numbers, rule.window)
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:

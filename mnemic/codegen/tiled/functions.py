@@ -8,8 +8,9 @@ class TileFunction:
     """The axes of a function's arguments and result, by letters of its own.
 
     ``mixes`` are letters along which entries depend on each other although the axis stays.
-    ``extras`` are what the kernel passes beside quantities: ``live`` (the rows that are there),
-    ``precision``, or ``width:x`` (how many channels of axis x are there).
+    ``extras`` are what the kernel passes beside quantities: ``live`` (the rows of axis t that are
+    there), ``precision``, ``width:x`` (how many channels of axis x are there), ``rows`` and
+    ``sources`` (the sizes of tiles of tokens, and of what windows read), ``window`` (its width).
     """
 
     takes: tuple[str, ...]
@@ -112,8 +113,23 @@ CHUNK = MATRICES | _table(
     distance="tv, tv -> t",
     column="t -> t",
     as_vector="t, tk -> tk",
-    scores_after=TileFunction(("tk", "tk", "tk"), "tt", extras=("precision",), options=("rows",)),
-    scores_before=TileFunction(("tk", "tk", "tk"), "tt", extras=("precision",), options=("rows",)),
+    scores_after=TileFunction(("tk", "sk", "ck"), "ts", extras=("precision",), options=("rows",)),
+    scores_before=TileFunction(("tk", "sk", "ck"), "ts", extras=("precision",), options=("rows",)),
+    spread_rows=TileFunction(
+        ("ts",), "uw", extras=("precision", "sources"), options=("targets", "sources")
+    ),
+    block_sums=TileFunction(
+        ("uw",), "ts", extras=("precision", "rows"), options=("targets", "sources")
+    ),
+    repeat=TileFunction(("t",), "s", extras=("sources",), options=("times",)),
+    run_sums=TileFunction(("s",), "t", extras=("rows",), options=("times",)),
+    repeat_rows=TileFunction(
+        ("tk",), "sk", extras=("precision", "sources"), options=("times",)
+    ),
+    token_sums=TileFunction(("sk",), "tk", extras=("precision", "rows"), options=("rows",)),
+    delayed_by=TileFunction(("tk",), "tk", extras=("precision",), options=("rows",)),
+    row_mix=TileFunction(("ts", "sk", "ck"), "tk", extras=("precision", "window")),
+    row_mix_back=TileFunction(("ts", "tk", "ck"), "sk", extras=("precision", "window")),
 )
 """Functions of rows of a chunk."""
 
@@ -125,6 +141,8 @@ TOKEN = MATRICES | _table(
     distance="v, v -> ",
     recall_row="k, k -> ",
     as_vector=", k -> k",
+    recall_rows=TileFunction(("vk", "rk"), "rv", extras=("precision",)),
+    pull_rows=TileFunction(("vk", "rv"), "rk", extras=("precision",)),
 )
 """Functions of one token."""
 

@@ -12,6 +12,7 @@ from mnemic.codegen.tiled.functions import CHUNK, TOKEN
 from mnemic.codegen.tiled.kernel import forward
 from mnemic.codegen.tiled.layout import Layout, Row, layout
 from mnemic.codegen.tiled.signals import functions
+from mnemic.codegen.tiled.windows import ROWS, opened
 
 HEADER = '''"""{title}: fused kernels.
 
@@ -64,6 +65,7 @@ class _Source:
     steps: int
     numbers: dict[str, str]
     missing: dict[str, str]
+    window: int = 1
 
     def form(self, form: Form, name: str) -> str:
         """The kernels of one form.
@@ -72,18 +74,24 @@ class _Source:
         """
         chunked = name == "chunk"
         table = CHUNK if chunked else TOKEN
-        found = cut(form.plan, table)
-        lay = layout(found.plan, self.logarithms, chunked=chunked, output=found.plan.output)
+        plan, windows = opened(form.plan, self.window)
+        found = cut(plan, table)
+        lay = layout(
+            found.plan, self.logarithms, chunked=chunked, output=found.plan.output, windows=windows
+        )
         signal = found.plan.signals.get("error") if chunked else None
         parts = [functions(signal)] if signal else []
         parts.append(forward(lay, self.numbers, f"{name}_forward", FORMS[name]))
         gradients: tuple[str, ...] | None = None
         try:
-            text, gradients = self.gradient(cut(form.plain, table).plan, lay, name)
+            plain, _ = opened(form.plain, self.window)
+            text, gradients = self.gradient(cut(plain, table).plan, lay, name)
             parts.append(text)
         except NoTiles as reason:
             self.missing[f"{name} gradient"] = str(reason)
-        parts += [before_of(found, lay, name), kernel_of(found, lay, name, self.steps, gradients)]
+        products = any(", PRECISION" in part for part in parts)
+        parts.append(before_of(found, lay, name))
+        parts.append(kernel_of(found, lay, name, self.steps, gradients, products=products))
         return "\n\n".join(parts)
 
     def gradient(self, plan: Plan, lay: Layout, name: str) -> tuple[str, tuple[str, ...]]:
@@ -95,7 +103,7 @@ class _Source:
         output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
         under = layout(
             back.plan, self.logarithms, chunked=lay.chunked, output=output, given=back.states,
-            like=lay,
+            like=lay, windows=lay.windows,
         )  # fmt: skip
         under = replace(under, rows=_ordered(lay, under))
         known = {row.name for row in lay.rows}
@@ -106,11 +114,11 @@ class _Source:
 
 def kernels(
     chunk: Form | None, token: Form, logarithms: frozenset[str], steps: int,
-    numbers: dict[str, str],
+    numbers: dict[str, str], window: int = 1,
 ) -> Kernels:  # fmt: skip
     """The kernels of a rule's forms: ``CHUNK`` and ``TOKEN`` (``None`` where there is none)."""
     parts: list[str] = []
-    source = _Source(logarithms, steps, numbers, {})
+    source = _Source(logarithms, steps, numbers, {}, window)
     for form, name in zip((chunk, token), FORMS, strict=True):
         try:
             if form is None:
@@ -143,12 +151,15 @@ def before_of(found: Cut, lay: Layout, name: str) -> str:
 
 
 def kernel_of(
-    found: Cut, lay: Layout, name: str, steps: int, gradients: tuple[str, ...] | None
+    found: Cut, lay: Layout, name: str, steps: int, gradients: tuple[str, ...] | None, *,
+    products: bool,
 ) -> str:  # fmt: skip
     """What the kernels of a form take, as data of the module."""
     lines = [f"{name.upper()} = Kernel(", f"    {name}_forward,"]
     lines += [f"    {name}_backward," if gradients is not None else "    None,", "    rows=("]
-    lines += [f"        Row({row.name!r}, {row.sizes!r})," for row in lay.rows]
+    for row in lay.rows:
+        view = "" if row.view == ROWS else f", {row.view!r}"
+        lines.append(f"        Row({row.name!r}, {row.sizes!r}{view}),")
     lines += ["    ),", "    states=("]
     lines += [f"        Held({state.name!r}, {state.sizes!r})," for state in lay.states]
     lines += [
@@ -160,6 +171,14 @@ def kernel_of(
         f"    steps={steps},",
         f"    before={name}_before,",
         f"    taken={found.taken!r},",
+        *_windows(lay),
+        f"    products={products},",
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _windows(lay: Layout) -> list[str]:
+    if lay.windows.width == 1:
+        return []
+    return [f"    window={lay.windows.width},", f"    slots={lay.windows.slots},"]

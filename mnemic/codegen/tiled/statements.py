@@ -7,7 +7,7 @@ import sympy as sp
 from mnemic.codegen.plan import Call, Fused, Given, Map, Product, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.functions import LIKE, SIGNALS
-from mnemic.codegen.tiled.layout import MATRIX, ROWS, Layout
+from mnemic.codegen.tiled.layout import MATRIX, ROWS, SOURCES, TALL, Layout
 from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
 
 
@@ -63,7 +63,7 @@ def _masked(lay: Layout, quantity: Quantity, op: Map, stored: tuple[str, ...], t
     """Zero in padded channels, where the expression itself is not."""
     sizes = dict(zip(quantity.axes, lay.sizes(quantity.name), strict=True))
     for axis, size in sizes.items():
-        if size in ("", ROWS) or _vanishes(op, axis):
+        if size in ("", *TALL) or _vanishes(op, axis):
             continue
         index = _index((axis,), stored)
         text = f"tl.where(in_{size}{index}, {text}, 0.0)"
@@ -120,7 +120,7 @@ def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) ->
         return f"tl.where(in_{lay.sizes(quantity.name)[-1]}[None, :], {text}, 0.0)"
     if op.function in ("as_vector", "filled") and options.get("value") != 0:
         for axis, size in zip(quantity.axes, lay.sizes(quantity.name), strict=True):
-            if size != ROWS:
+            if size not in TALL:
                 index = _index((axis,), _stored(quantity.axes))
                 text = f"tl.where(in_{size}{index}, {text}, 0.0)"
     return text
@@ -131,18 +131,27 @@ def _total(lay: Layout, op: Call, name: str, argument: str) -> str:
     axes = lay.plan.axes(op.arguments[0])
     if axes == MATRIX:
         return f"tiles.{name}_of_matrix({argument})"
-    if name == "total_rows" and lay.chunked and lay.sizes(op.arguments[0])[-2] == ROWS:
-        return f"tiles.total_rows({argument}, live)"
+    if name == "total_rows" and lay.chunked and lay.sizes(op.arguments[0])[-2] in TALL:
+        live = "live" if lay.sizes(op.arguments[0])[-2] == ROWS else "live_S"
+        return f"tiles.total_rows({argument}, {live})"
     return f"tiles.total({argument})" if name == "total" else f"tl.sum({argument}, 0)"
 
 
 def _extra(lay: Layout, op: Call, extra: str) -> str:
     if extra.startswith("width:"):
-        letter = extra.removeprefix("width:")
-        function = lay.axes.table[op.function]
-        for argument, taken in zip(op.arguments, function.takes, strict=False):
-            letters = lay.plan.axes(argument) if taken == LIKE else tuple(taken)
-            if letter in letters:
-                return lay.sizes(argument)[letters.index(letter)]
-        raise AssertionError(op.function)
-    return {"live": "live", "precision": "PRECISION"}[extra]
+        return _size(lay, op, extra.removeprefix("width:"))
+    if extra == "live":
+        return "live_S" if _size(lay, op, "t") == SOURCES else "live"
+    if extra == "window":
+        return str(lay.windows.width)
+    return {"precision": "PRECISION", "rows": ROWS, "sources": SOURCES}[extra]
+
+
+def _size(lay: Layout, op: Call, letter: str) -> str:
+    """The size of the axis that a function calls so."""
+    function = lay.axes.table[op.function]
+    for argument, taken in zip(op.arguments, function.takes, strict=False):
+        letters = lay.plan.axes(argument) if taken == LIKE else tuple(taken)
+        if letter in letters:
+            return lay.sizes(argument)[letters.index(letter)]
+    raise AssertionError(op.function)
