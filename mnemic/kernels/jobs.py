@@ -102,10 +102,19 @@ def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     return {"missing": None, "passes": found}
 
 
-def _first(error: Exception) -> str:
-    """An error on one line: Triton shows the source first, and the reason last."""
+def _first(error: BaseException) -> str:
+    """An error on one line: what caused it first, and (of Triton's) the line of the kernel."""
+    told = _last(error)
+    while error.__cause__ is not None:
+        error = error.__cause__
+    cause = f"{type(error).__name__}: {_last(error)}"
+    return cause if cause.endswith(told) else f"{cause} (at {told})"
+
+
+def _last(error: BaseException) -> str:
+    """The last line of a message: Triton shows the source first, and the reason last."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip(" ^")]
-    return f"{type(error).__name__}: {lines[-1] if lines else ''}"
+    return lines[-1] if lines else ""
 
 
 def _row(kernel: Kernel) -> dict[str, Any]:

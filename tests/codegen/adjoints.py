@@ -1,7 +1,7 @@
 """An adjoint run chunk by chunk (or token by token) in reverse, beside autograd of the form."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
@@ -92,6 +92,16 @@ def asked(case: Case, form: str, tokens: int, **options: Any) -> list[Asked]:
     return found
 
 
+def printed(source: str, functions: Mapping[str, str]) -> dict[str, Any]:
+    """What a module with this source would define."""
+    scope: dict[str, Any] = {
+        "torch": torch, "math": math, "F": F, "ops": ops, "TINY": TINY, "norm": norm,
+    }  # fmt: skip
+    for text in (*functions.values(), source):
+        exec(text, scope)
+    return scope
+
+
 def by_autograd(call: Asked) -> Tensors:
     """The gradients of all arguments and initial states, through outputs and final states."""
     rows = {n: _leaf(x) for n, x in call.arguments.items()}
@@ -110,12 +120,8 @@ def _leaf(x: Tensor) -> Tensor:
 
 def by_adjoint(found: Adjoint, call: Asked) -> Tensors:
     """The same by the adjoint, from the last chunk to the first over stored states."""
-    scope: dict[str, Any] = {
-        "torch": torch, "math": math, "F": F, "ops": ops, "TINY": TINY, "norm": norm,
-    }  # fmt: skip
-    for text in found.plan.functions.values():
-        exec(text, scope)
-    exec(source(found, {}, "backward", "A chunk's gradients."), scope)
+    text = source(found, {}, "backward", "A chunk's gradients.")
+    scope = printed(text, found.plan.functions)
     states, out = [call.states], []
     for i in range(call.count):
         y, following = call.run(_cut(call.arguments, i), states[-1], i)

@@ -1,22 +1,34 @@
 """Reverse mode on plans: every spec's forms, and rules of one's own, beside autograd."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import sympy as sp
 import test_deep
 import torch
-from adjoints import adjoint_of, asked, by_adjoint, by_autograd, memories, plan_of, symmetric
+from adjoints import (
+    adjoint_of,
+    asked,
+    by_adjoint,
+    by_autograd,
+    memories,
+    plan_of,
+    printed,
+    symmetric,
+)
 from conformance import Case, close, compiled, every_form
 from hypothesis import HealthCheck, Phase, given, settings
 from test_own_expressions import FAILED, GENERATORS, LOSSES, SETTINGS, specs
 
+from mnemic.codegen import emit
 from mnemic.codegen.adjoint import NoAdjoint, adjoint
 from mnemic.codegen.adjoint.constants import INDICES
 from mnemic.codegen.adjoint.derivative import derivative
 from mnemic.codegen.adjoint.whole import FUNCTIONS as WHOLE
 from mnemic.codegen.builder import Builder
+from mnemic.codegen.cut import cut
 from mnemic.codegen.plan import Call, Given, Plan
 from mnemic.codegen.support import ops
 from mnemic.codegen.support.pulled_back import FUNCTIONS as PULLED
@@ -31,8 +43,9 @@ TILED = ("additive", "affine", "residual", "frozen", "second-order")
 def conforms(case: Case, form: str, tolerance: float = TOLERANCE) -> None:
     """The adjoint of every call that the operator makes, beside autograd of the form."""
     options = {"chunk_size": 8} if form == "chunk" else {}
+    adjoints = [adjoint_of(rule, form) for rule in memories(case)]
     for call in asked(case, form, 19 if form == "chunk" else 11, **options):
-        found = symmetric(by_adjoint(adjoint_of(memories(case)[call.memory], form), call))
+        found = symmetric(by_adjoint(adjoints[call.memory], call))
         expected = symmetric(by_autograd(call))
         missing = expected.keys() - found.keys()
         assert all(n in INDICES or not expected[n].any() for n in missing), missing
@@ -68,6 +81,12 @@ def test_settings_of_ones_own(loss: str, setting: str) -> None:
 
 def test_a_root_of_a_loss_of_ones_own() -> None:
     conforms_or_is_refused({"bias": {"expr": "(e**2+0.01)**0.5"}, **SETTINGS["momentum"]})
+
+
+@pytest.mark.parametrize("loss", ["log(cosh(e))", "abs(e)", "softplus(y)-v*y"])
+def test_implicit_steps_of_losses_of_ones_own(loss: str) -> None:
+    optimizer = {"method": "implicit", "rate": "token"}
+    conforms_or_is_refused({"bias": {"expr": loss}, "optimizer": optimizer})
 
 
 @pytest.mark.parametrize("text", ["x*sigmoid(x)", "exp(x)", "relu(x)**2"])
@@ -116,18 +135,10 @@ def test_an_adjoint_is_a_plan_of_the_states_before(name: str, form: str) -> None
         assert found.plan.following.keys() == set(found.carried.values())
         assert found.plan.results == found.gradients
         assert found.gradients.keys() <= set(plan.arguments())
-        for quantity in found.plan.ordered():
-            assert quantity.name in found.plan.needed()
-
-
-@pytest.mark.parametrize(("name", "form"), every_form())
-def test_what_no_tile_computes_is_not_differentiated_on_tiles(name: str, form: str) -> None:
-    """PyTorch's own gradients stand for the functions that the primal plan calls, and no others."""
-    for rule in memories(compiled(name)):
-        primal = {q.op.function for q in plan_of(rule, form).ordered() if isinstance(q.op, Call)}
-        every = [q.op for q in adjoint_of(rule, form).plan.ordered() if isinstance(q.op, Call)]
-        pulled = {dict(op.options)["of"] for op in every if op.function == "pulled_back"}
-        assert pulled <= primal & set(WHOLE)
+        called = [q.op for q in found.plan.ordered() if isinstance(q.op, Call)]
+        pulled = {dict(op.options)["of"] for op in called if op.function == "pulled_back"}
+        primal = {q.op.function for q in plan.ordered() if isinstance(q.op, Call)}
+        assert pulled <= primal & set(WHOLE)  # PyTorch's own gradients, of nothing else
         if rule.structure.algebra in TILED and not rule.levels:
             assert pulled <= {"features"}
 
@@ -159,6 +170,36 @@ def test_a_constant_needs_no_rule() -> None:
     before = found.plan[found.plan.following["d_W"]]
     assert before.op == Call("filled", ("W",), (("value", 0.0),))
     assert all(isinstance(found.plan[n].op, Given) for n in ("W", "d_out", "d_W"))
+
+
+@pytest.mark.parametrize("name", ["based", "performer", "cosformer", "gated-deltanet", "kda"])
+def test_a_plan_that_is_cut_gives_the_gradients_where_it_was_cut(name: str) -> None:
+    """Cut at all that no state reaches: those quantities are arguments like any other."""
+    case = compiled(name)
+    plan = plan_of(case.rule, "chunk")
+    hoisted = [q.name for q in plan.phases().before if not isinstance(q.op, Given)]
+    read = [n for q in plan.phases().scan for n in q.reads()]
+    inside = [n for n in hoisted if n in read]
+    short = cut(plan, inside)
+    assert set(inside) <= set(short.arguments())
+    assert not {q.op.function for q in short.ordered() if isinstance(q.op, Call)} & {"features"}
+    form = printed(emit.loop(short, {}, "", "chunk", "chunk"), plan.functions)["chunk"]
+    for call in asked(case, "chunk", 19, chunk_size=8):
+        made = printed(_before(plan, inside), plan.functions)["before"]
+        rows = {n: x for n, x in call.arguments.items() if n in plan.arguments()}
+        every = {**rows, **made(**rows)}
+        given = {n: every[n] for n in short.arguments()}
+        whole = replace(call, form=form, arguments=given)
+        found, expected = by_adjoint(adjoint(short), whole), by_autograd(whole)
+        assert set(inside) - found.keys() <= {n for n in inside if not expected[n].any()}
+        close(found, {n: expected[n] for n in found}, TOLERANCE)
+
+
+def _before(plan: Plan, names: list[str]) -> str:
+    """A function of what no state reaches."""
+    lines = [f"def before({', '.join(plan.arguments())}):"]
+    lines += emit.block(plan, plan.phases().before, 4, {})
+    return "\n".join([*lines, f"    return dict({', '.join(f'{n}={n}' for n in names)})"])
 
 
 # -- kinks -----------------------------------------------------------------------------------

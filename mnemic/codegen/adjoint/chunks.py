@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 
+import sympy as sp
+
 from mnemic.codegen.adjoint.at import At
+from mnemic.codegen.plan import Call, Map
 
 # -- decays ----------------------------------------------------------------------------------
 
@@ -77,7 +80,27 @@ def strictly_lower(at: At) -> None:
     """What is below the diagonal (of blocks)."""
     (x,) = at.arguments
     rows = at.option("rows", 1)
-    at.give_call(x, "strictly_lower", at.d, **({} if rows == 1 else {"rows": rows}))
+    if _is_strict(at, at.d, rows):
+        at.give(x, at.d)
+    else:
+        at.give_call(x, "strictly_lower", at.d, **({} if rows == 1 else {"rows": rows}))
+
+
+def _is_strict(at: At, name: str, rows: int) -> bool:
+    """Whether a matrix is zero on and above its diagonal already: a multiple of one that is."""
+    match at.plan[name].op:
+        case Call(function="strictly_lower", options=options):
+            return bool(dict(options).get("rows", 1) == rows)
+        case Map(expr=expr, reads=reads):
+            factors = {f.name for f in sp.Mul.make_args(expr) if f.is_Symbol}
+            own = at.axes(name)
+            return any(
+                _is_strict(at, read.quantity, rows)
+                for read in reads
+                if read.symbol in factors and read.axes == own
+            )
+        case _:
+            return False
 
 
 def unit_lower_inverse(at: At) -> None:

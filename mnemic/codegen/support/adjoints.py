@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .chunks import decayed_mix, delayed_rows
 from .links import entry_norm
-from .matrices import A, B, C
+from .matrices import QUINTIC
 from .rows import log_mix
 
 # -- sums ------------------------------------------------------------------------------------
@@ -222,17 +222,18 @@ def newton_schulz_vjp(d: Tensor, matrix: Tensor, *, steps: int) -> Tensor:
     size = entry_norm(first, power=2.0)[..., None, None]
     x = first / (size + 1e-7)
     before = []
+    a, b, c = QUINTIC
     for _ in range(steps):
         before.append(x)
         gram = x @ x.mT
-        x = A * x + (B * gram + C * gram @ gram) @ x
+        x = a * x + (b * gram + c * gram @ gram) @ x
     for x in reversed(before):
         gram = x @ x.mT
         d_mixed = d @ x.mT
-        d_gram = B * d_mixed + C * (d_mixed @ gram + gram @ d_mixed)
-        d = A * d + (B * gram + C * gram @ gram) @ d + (d_gram + d_gram.mT) @ x
+        d_gram = b * d_mixed + c * (d_mixed @ gram + gram @ d_mixed)
+        d = a * d + (b * gram + c * gram @ gram) @ d + (d_gram + d_gram.mT) @ x
     inner = (d * first).sum((-2, -1), keepdim=True)
-    d = d / (size + 1e-7) - first * inner / (size * (size + 1e-7) ** 2)
+    d = d / (size + 1e-7) - (first / size) * inner / (size + 1e-7) ** 2
     return d.mT if tall else d
 
 

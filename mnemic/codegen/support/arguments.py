@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .buffers import debugging
 from .signature import Signature
 from .sizes import eval_size
 
@@ -22,7 +23,7 @@ def check(
     signature: Signature, q: Tensor, k: Tensor, v: Tensor, coefficients: Mapping[str, Any],
     mask: Tensor | None, cu_seqlens: Tensor | None,
 ) -> None:  # fmt: skip
-    """Check names, shapes, dtypes and devices."""
+    """Check names, shapes, dtypes and devices; numbers too in debug mode (``MNEMIC_DEBUG``)."""
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         _check_tensor(signature, name, tensor)
     _check_names(signature, coefficients)
@@ -36,6 +37,19 @@ def check(
         expected = _expected(signature, "s" if signature.slots else "k", True, sizes)
         _check_value(signature, name, coefficients[name], expected, q)
     check_masks(signature, mask, cu_seqlens, sizes)
+    if debugging():
+        check_numbers(signature, {"q": q, "k": k, "v": v, **coefficients})
+
+
+def check_numbers(signature: Signature, given: Mapping[str, Tensor]) -> None:
+    """Check that nothing is NaN, and that no logarithm of a decay is above 0."""
+    most = {c.name: c.high for c in signature.coefficients if c.name.startswith("log_")}
+    for name, x in given.items():
+        if bool(x.isnan().any()):
+            raise fail(signature, f"{name}: holds NaN")
+        high = most.get(name)
+        if high is not None and bool((x > high).any()):
+            raise fail(signature, f"{name}: read {float(x.max()):g}, at most {high:g} is allowed")
 
 
 def check_reading(

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import buffers
+
 States = dict[str, Tensor]
 
 PRECISIONS = {
@@ -233,7 +235,7 @@ class Launch:
         """Where the output of the whole sequence goes."""
         like = rows[0]
         channels = self.sizes(rows, states)[self.kernel.value]
-        return like.new_empty(like.shape[0], self.span.total, like.shape[2], channels)
+        return buffers.empty((like.shape[0], self.span.total, like.shape[2], channels), like)
 
     def gradients(self, rows: list[Tensor], states: States) -> States:
         """Where the gradients of the whole sequence's rows go: a part for each block of values."""
@@ -243,8 +245,8 @@ class Launch:
         for row, x in zip(self.kernel.rows, rows, strict=True):
             if row.name in self.kernel.gradients:
                 parts = () if self._splits(row.sizes) else (blocks,)
-                make = torch.zeros if row.shared else torch.empty
-                found[row.name] = make((*parts, *x.shape), dtype=real, device=x.device)
+                made = buffers.empty((*parts, *x.shape), x, real)
+                found[row.name] = made.zero_() if row.shared else made
         return found
 
     def joined(self, found: States) -> States:
@@ -261,16 +263,17 @@ class Launch:
         real = _real(rows[0].dtype)
         start = {s.name: states[s.name].to(real).contiguous() for s in kernel.states}
         sizes = self.sizes(rows, start)
-        end = {name: torch.empty_like(x) for name, x in start.items()}
+        end = {name: buffers.empty(tuple(x.shape), x) for name, x in start.items()}
         count = span.chunks if kernel.chunked else span.length
         keeps = {
-            name: x.new_empty(x.shape[0], count if kept else 0, *x.shape[1:])
+            name: buffers.empty((x.shape[0], count if kept else 0, *x.shape[1:]), x)
             for name, x in start.items()
         }
         batch, heads = rows[0].shape[0], rows[0].shape[2]
-        pointers = [*rows, rows[0].new_empty(0) if out is None else out]
+        output = buffers.empty((0,), rows[0]) if out is None else out
+        pointers = [*map(buffers.guarded, rows), output]
         for state in kernel.states:
-            pointers += [start[state.name], end[state.name], keeps[state.name]]
+            pointers += [buffers.guarded(start[state.name]), end[state.name], keeps[state.name]]
         constants = self.constants(sizes, rows[0].dtype)
         grid = (batch * heads, self.blocks(sizes, constants))
         kernel.forward[grid](
@@ -289,10 +292,11 @@ class Launch:
         constants = self.constants(sizes, rows[0].dtype)
         blocks = self.blocks(sizes, constants)
         start = {s.name: self._parts(s, d_states[s.name].to(real), blocks) for s in kernel.states}
-        end = {name: torch.empty_like(x) for name, x in start.items()}
-        pointers = [*rows, d_out, *(kept[s.name] for s in kernel.states)]
+        end = {name: buffers.empty(tuple(x.shape), x) for name, x in start.items()}
+        given = [*rows, d_out, *(kept[s.name] for s in kernel.states)]
+        pointers = [buffers.guarded(x) for x in given]
         for state in kernel.states:
-            pointers += [start[state.name], end[state.name]]
+            pointers += [buffers.guarded(start[state.name]), end[state.name]]
         pointers += [found[name] for name in kernel.gradients]
         kernel.backward[(batch * heads, blocks)](
             *pointers, *self.numbers(heads), **constants, **self.options()

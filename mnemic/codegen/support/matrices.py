@@ -6,7 +6,7 @@ from torch import Tensor
 from .links import entry_norm
 from .rows import TINY
 
-A, B, C = 3.4445, -4.7750, 2.0315
+QUINTIC = (3.4445, -4.7750, 2.0315)
 """The quintic's coefficients: a x + b x³ + c x⁵ on every singular value."""
 
 
@@ -32,7 +32,8 @@ def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:
     tall = matrix.shape[-2] > matrix.shape[-1]
     x = matrix.mT if tall else matrix
     x = x / (entry_norm(x, power=2.0)[..., None, None] + 1e-7)
+    a, b, c = QUINTIC
     for _ in range(steps):
         gram = x @ x.mT
-        x = A * x + (B * gram + C * gram @ gram) @ x
+        x = a * x + (b * gram + c * gram @ gram) @ x
     return x.mT if tall else x

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import kept
+from . import choice, kept
 from .arguments import check, check_params, fail, one_of
 from .reading import Reader, Reading, readable
 from .run import Form, Run, States, parameters
@@ -86,6 +86,7 @@ class Operator:
         params = params or {}
         check_params(self.signature, params, initial_state or {}, q, k, v)
         self._check_state(initial_state)
+        form = choice.form(self.signature, form, self.forms, v)
         call = _Call(self, form, chunk_size, params)
         vectors = {"q": q, "k": k, "v": v, **coefficients}
         dtype = v.dtype

@@ -115,6 +115,10 @@ CHUNK = MATRICES | _table(
     as_vector="t, tk -> tk",
     scores_after=TileFunction(("tk", "sk", "ck"), "ts", extras=("precision",), options=("rows",)),
     scores_before=TileFunction(("tk", "sk", "ck"), "ts", extras=("precision",), options=("rows",)),
+    band=TileFunction(("tr",), "ts", extras=("sources", "window")),
+    unbanded=TileFunction(("ts", "tr"), "tr", extras=("window",)),
+    flat=TileFunction(("tr",), "s", extras=("sources", "window")),
+    in_shape_of=TileFunction(("s", "tr"), "tr", extras=("window",)),
     spread_rows=TileFunction(
         ("ts",), "uw", extras=("precision", "sources"), options=("targets", "sources")
     ),

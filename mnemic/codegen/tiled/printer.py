@@ -103,8 +103,10 @@ class TilePrinter(TorchPrinter):
         if clamped is not None:
             x, bound = (self._print(part) for part in clamped)
             return f"tl.minimum(tl.maximum({x}, -{bound}), {bound})"
-        text: str = super()._print_Piecewise(expr)
-        return text.replace("torch.where", "tl.where")
+        if all(value.is_number for value, _ in expr.args):  # of the kernel's own type, not integers
+            parts = ((sp.Float(value), condition) for value, condition in expr.args)
+            expr = sp.Piecewise(*parts, evaluate=False)
+        return self._branches(expr).replace("torch.where", "tl.where")
 
     def _guarded(self, value: Any, condition: Any) -> str:
         return str(self._print(value))

@@ -55,21 +55,22 @@ def opened(plan: Plan, width: int) -> tuple[Plan, Windows]:
     renamed: dict[str, str] = {}
     views: dict[str, tuple[str, ...]] = {}
     for name in windows:
-        (call,) = _only(plan, name)
-        renamed[call.name] = name
-        views[name] = call.axes
+        call = _only(plan, name)
+        if call is not None:
+            renamed[call.name] = name
+            views[name] = call.axes
+        elif len(plan.axes(name)) > 2:
+            raise NoTiles(f"windows that are read in several ways ({name})")
     slots = any(len(plan.axes(name)) == 3 for name in windows)
     return _renamed(plan, renamed, views), Windows(width, slots)
 
 
-def _only(plan: Plan, name: str) -> tuple[Quantity]:
-    """The one quantity that reads a window."""
+def _only(plan: Plan, name: str) -> Quantity | None:
+    """The quantity that opens a window, where nothing else reads it."""
     needed = plan.needed()
     found = [plan[n] for n in plan.graph.successors(name) if n in needed]
     opens = [q for q in found if isinstance(q.op, Call) and q.op.function in OPENS]
-    if len(found) != 1 or len(opens) != 1:
-        raise NoTiles(f"windows that are read in several ways ({name})")
-    return (opens[0],)
+    return opens[0] if len(found) == len(opens) == 1 else None
 
 
 def _renamed(plan: Plan, renamed: dict[str, str], views: dict[str, tuple[str, ...]]) -> Plan:

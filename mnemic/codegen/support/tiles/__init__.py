@@ -119,8 +119,11 @@ from .triangles import lower_ones as lower_ones
 from .triangles import lower_ones_of as lower_ones_of
 from .triangles import strictly_lower as strictly_lower
 from .triangles import unit_lower_inverse as unit_lower_inverse
+from .windows import band as band
 from .windows import block_sums as block_sums
 from .windows import delayed_by as delayed_by
+from .windows import flat as flat
+from .windows import in_shape_of as in_shape_of
 from .windows import pull_rows as pull_rows
 from .windows import recall_rows as recall_rows
 from .windows import repeat as repeat
@@ -131,3 +134,4 @@ from .windows import run_sums as run_sums
 from .windows import slot_scores as slot_scores
 from .windows import spread_rows as spread_rows
 from .windows import token_sums as token_sums
+from .windows import unbanded as unbanded

@@ -68,6 +68,63 @@ def delayed_by(x, PRECISION: tl.constexpr, ROWS: tl.constexpr):
     return exact((at[:, None] == at[None, :] + ROWS).to(x.dtype), x, PRECISION)
 
 
+# -- weights of windows ----------------------------------------------------------------------
+
+
+@triton.jit
+def _column(x, j):
+    """[C, R] → [C]: one column."""
+    return tl.sum(tl.where((tl.arange(0, x.shape[1]) == j)[None, :], x, 0.0), 1)
+
+
+@triton.jit
+def _slots(C: tl.constexpr, S: tl.constexpr):
+    """[C, S]: which slot of a token's window a source is."""
+    return tl.arange(0, S)[None, :] - tl.arange(0, C)[:, None]
+
+
+@triton.jit
+def band(weights, S: tl.constexpr, WIDTH: tl.constexpr):
+    """Weights of windows as a matrix, row t from source t on: [C, R] → [C, S]."""
+    slot = _slots(weights.shape[0], S)
+    found = tl.zeros((weights.shape[0], S), weights.dtype)
+    for j in range(WIDTH):
+        found = tl.where(slot == j, _column(weights, j)[:, None], found)
+    return found
+
+
+@triton.jit
+def unbanded(x, like, WIDTH: tl.constexpr):
+    """A window's entries of each row: [C, S] → [C, R]."""
+    slot, column = _slots(x.shape[0], x.shape[1]), tl.arange(0, like.shape[1])[None, :]
+    found = tl.zeros_like(like)
+    for j in range(WIDTH):
+        own = tl.sum(tl.where(slot == j, x, 0.0), 1)
+        found = tl.where(column == j, own[:, None], found)
+    return found
+
+
+@triton.jit
+def flat(weights, S: tl.constexpr, WIDTH: tl.constexpr):
+    """Every row's weights one after another: [C, R] → [S]."""
+    at = tl.arange(0, S)
+    found = tl.zeros((S,), weights.dtype)
+    for j in range(WIDTH):
+        found = tl.where(at % WIDTH == j, repeat(_column(weights, j), S, WIDTH), found)
+    return found
+
+
+@triton.jit
+def in_shape_of(x, like, WIDTH: tl.constexpr):
+    """Numbers laid flat, back in their slots: [S] → [C, R]."""
+    at, column = tl.arange(0, x.shape[0]), tl.arange(0, like.shape[1])[None, :]
+    found = tl.zeros_like(like)
+    for j in range(WIDTH):
+        own = run_sums(tl.where(at % WIDTH == j, x, 0.0), like.shape[0], WIDTH)
+        found = tl.where(column == j, own[:, None], found)
+    return found
+
+
 # -- decay by channel ------------------------------------------------------------------------
 
 

@@ -1,0 +1,25 @@
+"""A plan cut at some of its quantities: they are arguments, and what made them is elsewhere."""
+
+from collections.abc import Collection
+
+from mnemic.codegen.plan import Given, Plan, Quantity
+
+
+def cut(plan: Plan, names: Collection[str]) -> Plan:
+    """The plan in which the named quantities are given, by row, with their own axes.
+
+    The gradients at them are what a gradient outside of the plan goes on from.
+    """
+    graph = plan.graph.copy()
+    found = Plan(
+        graph=graph, following=dict(plan.following), functions=dict(plan.functions),
+        closed={every: dict(moves) for every, moves in plan.closed.items()},
+        signals=dict(plan.signals), results=dict(plan.results), output=plan.output,
+    )  # fmt: skip
+    for name in names:
+        found.rewrite(Quantity(name, plan.axes(name), Given(), plan[name].equation))
+    kept = found.needed() | set(plan.states())
+    graph.remove_nodes_from([name for name in graph if name not in kept])
+    found.known.update({key: name for key, name in plan.known.items()
+                        if name in graph and name not in names})  # fmt: skip
+    return found
