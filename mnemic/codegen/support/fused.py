@@ -335,7 +335,7 @@ class Launch:
             found |= {name: size, f"B{name}": block}
         found["C"] = max(16, power_of_two(self.span.rows))
         if any(row.view in ("tail", "slots", "band") for row in self.kernel.rows):
-            found["S"] = self.kernel.sources(self.span.rows)
+            found["SOURCES"] = self.kernel.sources(self.span.rows)
         found |= {"ROWS": self.span.rows, "STEPS": self.kernel.steps}
         found["PRECISION"] = PRECISIONS[dtype]
         found["REAL"] = tl.float64 if dtype == torch.float64 else tl.float32

@@ -77,7 +77,7 @@ def parameters(lay: Layout, back: Adjoint) -> list[str]:
     pointers += [f"grad_{name}" for name in back.gradients]
     numbers = ["total", "begin", "length", "heads", "position", "first", "chunks"]
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
-    sources = ["S"] if lay.sourced else []
+    sources = ["SOURCES"] if lay.sourced else []
     constants = [*sizes, "C", *sources, "ROWS", "STEPS", "PRECISION", "REAL"]
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 

@@ -50,7 +50,7 @@ def parameters(lay: Layout) -> list[str]:
         pointers += [f"start_{state.name}", f"end_{state.name}", f"kept_{state.name}"]
     numbers = ["total", "begin", "length", "heads", "position", "first", "chunks"]
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
-    sources = ["S"] if lay.sourced else []
+    sources = ["SOURCES"] if lay.sourced else []
     constants = [*sizes, "C", *sources, "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL"]
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
@@ -64,7 +64,7 @@ def opening(lay: Layout) -> list[str]:
     if lay.chunked:
         lines.append("    t = tl.arange(0, C)")
     if lay.sourced:
-        lines.append("    at_S = tl.arange(0, S)")
+        lines.append("    at_SOURCES = tl.arange(0, SOURCES)")
     if any(row.view in SHARED for row in lay.rows):
         whole = f"(total + {lay.windows.width - 1})"
         lines.append(
@@ -86,7 +86,7 @@ def windowed(lay: Layout) -> list[str]:
     width = lay.windows.width
     count = f"live * {width}" if lay.windows.slots else f"live + {width - 1}"
     lines = ["        seen = tail + tl.cast(low, tl.int64) * heads"]
-    return [*lines, f"        live_S = {count}"] if lay.sourced else lines
+    return [*lines, f"        live_SOURCES = {count}"] if lay.sourced else lines
 
 
 # -- loads and stores ------------------------------------------------------------------------
@@ -115,14 +115,14 @@ def _viewed(lay: Layout, row: Row, pointer: str) -> str:
     """The name and arguments of what loads a window's view; what adds to it takes the same."""
     width, places = lay.windows.width, "".join(f", at_{size}, {size}" for size in row.sizes)
     if row.view == BAND:
-        return f"band({pointer}, row, heads, t, live, at_S, {width}"
+        return f"band({pointer}, row, heads, t, live, at_SOURCES, {width}"
     if not lay.chunked:
         return f"window({pointer}, seen, heads{places}"
     if row.view == TAIL:
-        return f"rows({pointer}, seen, heads, at_S, live_S{places}"
+        return f"rows({pointer}, seen, heads, at_SOURCES, live_SOURCES{places}"
     if not row.sizes:
-        return f"weights({pointer}, row, heads, at_S, live_S, {width}"
-    return f"slots({pointer}, seen, heads, at_S, live_S, {width}{places}"
+        return f"weights({pointer}, row, heads, at_SOURCES, live_SOURCES, {width}"
+    return f"slots({pointer}, seen, heads, at_SOURCES, live_SOURCES, {width}{places}"
 
 
 def store_view(lay: Layout, row: Row, pointer: str, value: str) -> str:

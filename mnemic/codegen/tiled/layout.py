@@ -13,7 +13,7 @@ MATRIX = ("v", "k")
 ROWS = "C"
 """The size of the rows' axis."""
 
-SOURCES = "S"
+SOURCES = "SOURCES"
 """The size of the axis of rows that windows read."""
 
 TALL = (ROWS, SOURCES)

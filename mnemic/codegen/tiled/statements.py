@@ -132,7 +132,7 @@ def _total(lay: Layout, op: Call, name: str, argument: str) -> str:
     if axes == MATRIX:
         return f"tiles.{name}_of_matrix({argument})"
     if name == "total_rows" and lay.chunked and lay.sizes(op.arguments[0])[-2] in TALL:
-        live = "live" if lay.sizes(op.arguments[0])[-2] == ROWS else "live_S"
+        live = "live" if lay.sizes(op.arguments[0])[-2] == ROWS else "live_SOURCES"
         return f"tiles.total_rows({argument}, {live})"
     return f"tiles.total({argument})" if name == "total" else f"tl.sum({argument}, 0)"
 
@@ -141,7 +141,7 @@ def _extra(lay: Layout, op: Call, extra: str) -> str:
     if extra.startswith("width:"):
         return _size(lay, op, extra.removeprefix("width:"))
     if extra == "live":
-        return "live_S" if _size(lay, op, "t") == SOURCES else "live"
+        return "live_SOURCES" if _size(lay, op, "t") == SOURCES else "live"
     if extra == "window":
         return str(lay.windows.width)
     return {"precision": "PRECISION", "rows": ROWS, "sources": SOURCES}[extra]
