@@ -19,10 +19,16 @@ class TileFunction:
     extras: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Options passed on as constants, in order."""
+    optional: int = 0
+    """How many of the last arguments may be left out; with them it is called ``<name>_kept``."""
 
 
 LIKE = "*"
 """Stands for any axes, those of the quantity itself."""
+
+
+SYMMETRIC = "kk"
+"""A symmetric matrix over key channels."""
 
 
 def _table(**found: str | TileFunction) -> dict[str, TileFunction]:
@@ -60,6 +66,7 @@ MATRICES = _table(
     layer_norm=TileFunction((LIKE,), LIKE, mixes="v", extras=("width:v",)),
     layer_norm_vjp=TileFunction((LIKE, LIKE), LIKE, mixes="v", extras=("width:v",)),
     layer_norm_bend=TileFunction((LIKE, LIKE, LIKE), LIKE, mixes="v", extras=("width:v",)),
+    symmetric=TileFunction((SYMMETRIC,), SYMMETRIC, mixes="k"),
 )
 """Functions of whole matrices."""
 
@@ -125,6 +132,24 @@ CHUNK = MATRICES | _table(
     block_sums=TileFunction(
         ("uw",), "ts", extras=("precision", "rows"), options=("targets", "sources")
     ),
+    innovation_factor=TileFunction(
+        ("tk", "tk", "t"), "tt", extras=("precision",), optional=1
+    ),
+    solved=TileFunction(("tt", "tk"), "tk", extras=("precision",)),
+    solved_back=TileFunction(("tt", "tk"), "tk", extras=("precision",)),
+    cholesky_vjp=TileFunction(("tt", "tt"), "tt", extras=("precision",)),
+    diagonal_of="tt -> t",
+    shrunk=TileFunction(
+        (SYMMETRIC, "tk", "t"), SYMMETRIC, mixes="k", extras=("live", "precision"), optional=1
+    ),
+    conjugated=TileFunction(
+        ("tk", "tk", "tt", SYMMETRIC, "tk", "t"), "tk", mixes="k", extras=("precision",),
+        options=("tolerance", "iterations"),
+    ),
+    running_maximum="t, t,  -> t",
+    stable_mix="t, t, t -> tt",
+    stable_reach="t, , t -> t",
+    maximum_share="t, t, t -> tt",
     repeat=TileFunction(("t",), "s", extras=("sources",), options=("times",)),
     run_sums=TileFunction(("s",), "t", extras=("rows",), options=("times",)),
     repeat_rows=TileFunction(
@@ -145,6 +170,9 @@ TOKEN = MATRICES | _table(
     distance="v, v -> ",
     recall_row="k, k -> ",
     as_vector=", k -> k",
+    kalman_gain=TileFunction((SYMMETRIC, "k", "k", ""), "k", mixes="k", optional=1),
+    downdated=TileFunction((SYMMETRIC, "k", "k", ""), SYMMETRIC, mixes="k", optional=1),
+    ridge_solved=TileFunction((SYMMETRIC, "k", "k"), "k", mixes="k"),
     recall_rows=TileFunction(("vk", "rk"), "rv", extras=("precision",)),
     pull_rows=TileFunction(("vk", "rv"), "rk", extras=("precision",)),
 )

@@ -7,8 +7,8 @@ from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
 from mnemic.codegen.tiled.functions import CHUNK, TOKEN
 from mnemic.codegen.tiled.windows import BAND, ROWS as PLAIN, SLOTS, TAIL, Windows
 
-MATRIX = ("v", "k")
-"""A memory's axes, which a tile holds the other way round."""
+MEMORIES = (("v", "k"), ("k", "k"))
+"""The axes of what is held the other way round in a tile: memories, and matrices over keys."""
 
 ROWS = "C"
 """The size of the rows' axis."""
@@ -21,6 +21,11 @@ TALL = (ROWS, SOURCES)
 
 CLOSES = "closes_"
 """What tells whether an interval of so many tokens ends with a chunk."""
+
+
+def turned(axes: tuple[str, ...]) -> bool:
+    """Whether a tile holds a quantity the other way round."""
+    return axes in MEMORIES
 
 
 @dataclass(frozen=True)

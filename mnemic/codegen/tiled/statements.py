@@ -7,7 +7,7 @@ import sympy as sp
 from mnemic.codegen.plan import Call, Fused, Given, Map, Product, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.functions import LIKE, SIGNALS
-from mnemic.codegen.tiled.layout import MATRIX, ROWS, SOURCES, TALL, Layout
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL, Layout, turned
 from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
 
 
@@ -49,7 +49,7 @@ def _map(lay: Layout, quantity: Quantity, op: Map, spelled: dict[str, str]) -> s
 
 
 def _stored(axes: tuple[str, ...]) -> tuple[str, ...]:
-    return axes[::-1] if axes == MATRIX else axes
+    return axes[::-1] if turned(axes) else axes
 
 
 def _index(axes: tuple[str, ...], into: tuple[str, ...]) -> str:
@@ -87,7 +87,7 @@ def _vanishes(op: Map, axis: str) -> bool:
 
 def _product(lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, str]) -> str:
     left, right = _operand(lay, op.left, op.flip_left), _operand(lay, op.right, op.flip_right)
-    if _stored(quantity.axes) != quantity.axes:  # (L R)ᵀ = Rᵀ Lᵀ
+    if turned(quantity.axes):  # (L R)ᵀ = Rᵀ Lᵀ
         left, right = (right[0], not right[1]), (left[0], not left[1])
     parts = []
     for name, flipped in (left, right):
@@ -97,13 +97,12 @@ def _product(lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, st
 
 
 def _operand(lay: Layout, name: str, flip: bool) -> tuple[str, bool]:
-    turned = lay.plan.axes(name) == MATRIX
-    return name, flip != turned
+    return name, flip != turned(lay.plan.axes(name))
 
 
 def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) -> str:
     arguments = [spelled.get(a, a) for a in op.arguments]
-    if op.function == "outer" and quantity.axes == MATRIX:
+    if op.function == "outer" and turned(quantity.axes):
         arguments.reverse()  # held the other way round
     if op.function == "column":
         return f"{arguments[0]}[:, None]"
@@ -114,6 +113,8 @@ def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) ->
         return _total(lay, op, name, arguments[0])
     if op.function == "weigh" and len(arguments) == 2:
         name = "weigh_rated"
+    if function.optional and len(arguments) == len(function.takes):
+        name = f"{name}_kept"
     arguments += [_extra(lay, op, extra) for extra in function.extras]
     arguments += [repr(options.get(name, 1)) for name in function.options]  # one row a token
     place = "" if name in SIGNALS else "tiles."
@@ -131,7 +132,7 @@ def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) ->
 def _total(lay: Layout, op: Call, name: str, argument: str) -> str:
     """Σ over the last axis, or the one before it, of a memory or of rows."""
     axes = lay.plan.axes(op.arguments[0])
-    if axes == MATRIX:
+    if turned(axes):
         return f"tiles.{name}_of_matrix({argument})"
     if name == "total_rows" and lay.chunked and lay.sizes(op.arguments[0])[-2] in TALL:
         live = "live" if lay.sizes(op.arguments[0])[-2] == ROWS else "live_SOURCES"
