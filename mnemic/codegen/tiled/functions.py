@@ -70,6 +70,24 @@ MATRICES = _table(
 )
 """Functions of whole matrices."""
 
+ROOTS = _table(
+    on_simplex=TileFunction(
+        ("vk", "", *[LIKE] * 8), "vk", mixes="vk", extras=("width:v", "width:k")
+    ),
+    inverse_link=TileFunction(("vk", *[LIKE] * 8), "vk", extras=("width:v", "width:k")),
+)
+"""Links that are roots, whose functions the kernels' module defines."""
+
+MATRICES |= ROOTS
+
+BACK = "pulled_back"
+"""A function's gradient at one argument, by the function's name and the argument's place."""
+
+MATRICES[BACK] = TileFunction(
+    ("vk", "vk", *[LIKE] * 9), LIKE, mixes="vk", extras=("width:v", "width:k")
+)
+
+
 SIGNALS = ("error", "error_adjoint", "residual", "residual_vjp")
 """Functions of the spec's own error signal, which the kernels' module defines."""
 

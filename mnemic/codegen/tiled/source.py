@@ -1,10 +1,11 @@
 """Plans → the source of ``kernels.py``: the kernels of a rule, and what each takes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import NoAdjoint, adjoint
 from mnemic.codegen.plan import Plan
+from mnemic.codegen.tiled import roots
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import backward
 from mnemic.codegen.tiled.cut import Cut, cut
@@ -66,6 +67,8 @@ class _Source:
     numbers: dict[str, str]
     missing: dict[str, str]
     window: int = 1
+    shared: list[str] = field(default_factory=list)
+    """Functions of links that stand in the module already."""
 
     def form(self, form: Form, name: str) -> str:
         """The kernels of one form.
@@ -81,6 +84,9 @@ class _Source:
         )
         signal = found.plan.signals.get("error") if chunked else None
         parts = [functions(signal)] if signal else []
+        rooted = roots.functions(plan)
+        parts += [rooted] if rooted and rooted not in self.shared else []
+        self.shared.append(rooted)
         parts.append(forward(lay, self.numbers, f"{name}_forward", FORMS[name]))
         gradients: tuple[str, ...] | None = None
         try:

@@ -6,7 +6,7 @@ import sympy as sp
 
 from mnemic.codegen.plan import Call, Fused, Given, Map, Product, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.functions import LIKE, SIGNALS
+from mnemic.codegen.tiled.functions import BACK, LIKE, ROOTS, SIGNALS
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL, Layout, turned
 from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
 
@@ -109,6 +109,8 @@ def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) ->
     options = dict(op.options)
     function = lay.axes.table[op.function]
     name = op.function
+    if name == BACK:
+        name = f"{options['of']}_back_{options['place']}"
     if name in ("total", "total_rows"):
         return _total(lay, op, name, arguments[0])
     if op.function == "weigh" and len(arguments) == 2:
@@ -117,7 +119,7 @@ def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) ->
         name = f"{name}_kept"
     arguments += [_extra(lay, op, extra) for extra in function.extras]
     arguments += [repr(options.get(name, 1)) for name in function.options]  # one row a token
-    place = "" if name in SIGNALS else "tiles."
+    place = "" if name in SIGNALS or op.function in (BACK, *ROOTS) else "tiles."
     text = f"{place}{name}({', '.join(arguments)})"
     if name in SIGNALS:
         return f"tl.where(in_{lay.sizes(quantity.name)[-1]}[None, :], {text}, 0.0)"

@@ -83,6 +83,11 @@ from .maxima import stable_reach as stable_reach
 from .products import dot as dot
 from .products import exact as exact
 from .products import full as full
+from .roots import any_of as any_of
+from .roots import near as near
+from .roots import rounding as rounding
+from .roots import stretched as stretched
+from .roots import there as there
 from .rows import block_of as block_of
 from .rows import closes as closes
 from .rows import column_of as column_of
