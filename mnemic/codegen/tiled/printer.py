@@ -21,6 +21,7 @@ FUNCTIONS: dict[str, str] = {
         )
     },
     "round": "tiles.rounded",
+    "steep": "tiles.steep",
 }  # fmt: skip
 """SymPy's and our own functions by name, and what they are on tiles."""
 

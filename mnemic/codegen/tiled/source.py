@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import NoAdjoint, adjoint
 from mnemic.codegen.plan import Plan
-from mnemic.codegen.tiled import roots
+from mnemic.codegen.tiled import implicit, roots
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import backward
 from mnemic.codegen.tiled.cut import Cut, cut
@@ -83,10 +83,8 @@ class _Source:
             found.plan, self.logarithms, chunked=chunked, output=found.plan.output, windows=windows
         )
         signal = found.plan.signals.get("error") if chunked else None
-        parts = [functions(signal)] if signal else []
-        rooted = roots.functions(plan)
-        parts += [rooted] if rooted and rooted not in self.shared else []
-        self.shared.append(rooted)
+        parts = self.own(implicit.functions(plan), roots.functions(plan))
+        parts += [functions(signal)] if signal else []
         parts.append(forward(lay, self.numbers, f"{name}_forward", FORMS[name]))
         gradients: tuple[str, ...] | None = None
         try:
@@ -99,6 +97,12 @@ class _Source:
         parts.append(before_of(found, lay, name))
         parts.append(kernel_of(found, lay, name, self.steps, gradients, products=products))
         return "\n\n".join(parts)
+
+    def own(self, *sources: str) -> list[str]:
+        """Functions of the spec's own that do not stand in the module yet."""
+        found = [source for source in sources if source and source not in self.shared]
+        self.shared += found
+        return found
 
     def gradient(self, plan: Plan, lay: Layout, name: str) -> tuple[str, tuple[str, ...]]:
         """The kernel of a form's gradient, and the arguments that have one."""

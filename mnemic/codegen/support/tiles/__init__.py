@@ -86,6 +86,7 @@ from .products import full as full
 from .roots import any_of as any_of
 from .roots import near as near
 from .roots import rounding as rounding
+from .roots import steep as steep
 from .roots import stretched as stretched
 from .roots import there as there
 from .rows import block_of as block_of
