@@ -1,32 +1,44 @@
 """Some hundred steps on MQAR and on bytes: whether a rule's layer trains, its loss falling.
 
-One block of 32 channels and one head, batches of 16: four pairs in 32 tokens for MQAR, 64 bytes of
-the standard library's sources for bytes.
+One block of 32 channels in four heads, batches of 16: two pairs of eight values in 32 tokens for
+MQAR, asked for at any distance, and 64 bytes of the standard library's sources for bytes. On MQAR a
+block that remembers nothing comes to ln 8 and no further; on bytes most of the fall is that of
+knowing the last byte.
 """
 
+import math
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
 
+from mnemic.errors import CheckFailed
 from mnemic.pipeline import Compiled
 
 STEPS: Final = 200
 TASKS: Final[dict[str, dict[str, object]]] = {
-    "mqar": {"pairs": 4, "length": 32, "vocabulary": 64},
+    "mqar": {"pairs": 2, "length": 32, "vocabulary": 16, "power": 1.0},
     "bytes": {"length": 64},
 }
-DIM, BATCH, ENDS = 32, 16, 10
+DIM, HEADS, BATCH, ENDS = 32, 4, 16, 10
 FALLEN: Final = 0.9
 """The last losses over the first ones, at most."""
+BLIND: Final = math.log(8)
+"""The loss on MQAR of knowing the values alone, and not which one belongs to a key."""
+CONTROL: Final = 1.6
+"""About the least that memories with a decay of 1e-6 came to in 200 steps: 2.09 under the dot loss,
+1.56 under l2."""
 
 
 def run(compiled: Compiled, steps: int = STEPS) -> dict[str, Any]:
-    """By task the mean of the first and of the last ``ENDS`` losses, in nats, and the seconds."""
+    """By task the mean of the first and of the last ``ENDS`` losses, in nats, and the seconds.
+
+    ``last`` is NaN, and ``reason`` beside it, where the loss was no longer finite.
+    """
     return {task: _trained(compiled, task, steps) for task in TASKS}
 
 
-def _trained(compiled: Compiled, name: str, steps: int) -> dict[str, float]:
+def _trained(compiled: Compiled, name: str, steps: int) -> dict[str, Any]:
     from mnemic.models.language_model import ModelOptions, build
     from mnemic.models.train import train
     from mnemic.models.train_options import TrainOptions
@@ -34,13 +46,21 @@ def _trained(compiled: Compiled, name: str, steps: int) -> dict[str, float]:
 
     task = get(name).configure(TASKS[name])
     options = ModelOptions(task.vocabulary, dim=DIM, layers=1)
-    model = build(options, lambda dim, index: compiled.layer(dim, heads=1), seed=0)
-    began, seen = time.perf_counter(), _Losses()
+    model = build(options, lambda dim, index: compiled.layer(dim, heads=HEADS), seed=0)
+    began, seen, failed = time.perf_counter(), _Losses(), dict[str, Any]()
+    told = TrainOptions(steps=steps, batch=BATCH, eval_every=steps, eval_size=BATCH)
     with tempfile.TemporaryDirectory() as folder:
-        told = TrainOptions(steps=steps, batch=BATCH, eval_every=steps)
-        train(model, task, told, Path(folder) / "run", seen)
-    first, last = sum(seen.losses[:ENDS]) / ENDS, sum(seen.losses[-ENDS:]) / ENDS
-    return {"first": first, "last": last, "seconds": time.perf_counter() - began}
+        try:
+            train(model, task, told, Path(folder) / "run", seen)
+        except CheckFailed as failure:
+            failed = {"last": math.nan, "reason": str(failure)}
+    first, last = _mean(seen.losses[:ENDS]), _mean(seen.losses[-ENDS:])
+    spent = time.perf_counter() - began
+    return {"first": first, "last": last, "seconds": spent, **failed}
+
+
+def _mean(losses: list[float]) -> float:
+    return sum(losses) / len(losses) if losses else math.nan
 
 
 class _Losses:

@@ -22,6 +22,8 @@ LENGTH = 65_536
 DIM, HEADS = 16, 1
 TAIL = 1024
 """Tokens at the end over which an error is told, and of each window that the worst is taken of."""
+KEPT = {1: 8, 2: 16}
+"""The divisor of the tokens, by the power of T with which a state grows."""
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 ALLOWED = {"float32": 1e-2, "bfloat16": 2e-2}
 """The relative error from which a run counts as failed: rounding that grew instead of fading."""
@@ -70,15 +72,16 @@ class LongRun:
 def run(compiled: Compiled, length: int = LENGTH) -> LongRun:
     """Run a spec over a long text in every precision.
 
-    A memory that keeps every token runs over fewer, so that the squares of a long text do not take
-    hours: a quarter where its state grows with T, a sixteenth where it grows with T².
+    A memory that keeps every token runs over fewer (``KEPT``), so that the squares of a long text
+    do not take hours. Features that are made for texts up to some length get no longer ones.
 
     Raises:
         EnvironmentFailed: this Python came without its sources.
     """
     from mnemic.compiler.explain.stability import stability
 
-    length = max(length // 4 ** growth(compiled), TAIL)
+    length = max(length // KEPT.get(growth(compiled), 1), TAIL)
+    length = min(length, compiled.spec.features.longest or length)
     began = time.perf_counter()
     x = embedded(text(length), DIM)
     given, params = arguments(compiled, x, heads=HEADS)

@@ -6,10 +6,33 @@ import math
 import platform
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mnemic.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a file of results holds: the command, versions and sizes, and a result a spec."""
+
+    command: str
+    setting: dict[str, Any]
+    results: dict[str, dict[str, Any]]
+
+
+def load(path: Path) -> Kept:
+    """Read a file of results.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Kept(found["command"], dict(found["setting"]), dict(found["results"]))
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{path}: not a result of mnemic bench; choose another file") from None
 
 
 class Store:
@@ -31,14 +54,10 @@ class Store:
             self.results = self._read(path)
 
     def _read(self, path: Path) -> dict[str, dict[str, Any]]:
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            kept, command = found["results"], found["command"]
-        except (ValueError, KeyError, TypeError):
-            raise UsageError(f"{path}: not a result of mnemic bench; choose another file") from None
-        if command != self.command:
-            raise UsageError(f"{path}: holds the results of '{command}'; choose another file")
-        return dict(kept) if found.get("setting") == self.setting else {}
+        found = load(path)
+        if found.command != self.command:
+            raise UsageError(f"{path}: holds the results of '{found.command}'; choose another file")
+        return found.results if found.setting == self.setting else {}
 
     def known(self, name: str, key: str) -> dict[str, Any] | None:
         """The kept result of a spec, if it was measured for the same rule (``key``)."""

@@ -19,7 +19,10 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """What a suite is asked for; ``again`` measures anew what the file ``out`` holds."""
+    """What a suite is asked for: ``length`` in tokens, or in steps where it learns.
+
+    ``again`` measures anew what the file ``out`` holds.
+    """
 
     specs: tuple[str, ...] = ()
     length: int | None = None
@@ -29,12 +32,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class Suite:
-    """One measurement: its default length, what it does to a spec, and how that is told."""
+    """One measurement: its default length, what it does to a spec, and how that is told.
+
+    ``counts`` names what the length counts.
+    """
 
     length: int
     measure: Callable[[Compiled, int], Result]
     figures: Callable[[str, Result], Iterator[Figure]]
     sizes: str
+    counts: str = "length"
 
 
 def run(suite: str, asked: Asked, told: Told = lambda what: None) -> Report:
@@ -57,7 +64,8 @@ def run(suite: str, asked: Asked, told: Told = lambda what: None) -> Report:
 def _run(suite: str, asked: Asked, told: Told) -> Report:
     chosen = SUITES[suite]
     length = asked.length or chosen.length
-    known = Store(asked.out, f"mnemic bench {suite}", {**versions(), "length": length})
+    sizes = {chosen.counts: length, "sizes": chosen.sizes}
+    known = Store(asked.out, f"mnemic bench {suite}", {**versions(), **sizes})
     figures, notes = list[Figure](), list[str]()
     specs = asked.specs or names()
     for index, name in enumerate(specs):
@@ -86,9 +94,10 @@ def setting(suite: str, length: int | None = None) -> str:
     """The versions and sizes, on one line."""
     told = versions()
     chosen = SUITES[suite]
-    count = f"{length or chosen.length} " if suite == "learn" else f"T={length or chosen.length} "
+    count = f"{chosen.counts} {length or chosen.length}"
     return (
-        f"{told['machine']}, torch {told['torch']}, python {told['python']}; {count}{chosen.sizes}"
+        f"{told['machine']}, torch {told['torch']}, python {told['python']}; "
+        f"{count}, {chosen.sizes}"
     )
 
 
@@ -144,7 +153,7 @@ def _long_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
     for kind, p in found["precisions"].items():
         worst = p["worst"] if p["finite"] and p["worst"] is not None else math.nan
         detail = (
-            f"last {p['last'] or math.nan:.1e}; {found['form']}, {found['place']} the bound, "
+            f"last {_number(p['last']):.1e}; {found['form']}, {found['place']} the bound, "
             f"T={found['length']}, {found['seconds']:.0f} s"
         )
         yield Figure(f"{name}, {kind}, worst error", worst, "", detail, most=ALLOWED[kind])
@@ -163,15 +172,26 @@ def _learn_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
     from mnemic.bench.learn import FALLEN, TASKS
 
     for task in TASKS:
-        first, last = found[task]["first"], found[task]["last"]
+        first, last = (_number(found[task][end]) for end in ("first", "last"))
         detail = f"{first:.3f} to {last:.3f} nats, {found[task]['seconds']:.0f} s"
         yield Figure(f"{name}, {task}, loss last over first", last / first, "x", detail,
                      most=FALLEN)  # fmt: skip
+
+
+def _number(kept: float | None) -> float:
+    """What a file holds as null is no number."""
+    return math.nan if kept is None else kept
 
 
 SUITES: Final[dict[str, Suite]] = {
     "forms": Suite(1024, _forms, _forms_figures, "B=1 H=4 d=64, float32"),
     "decode": Suite(16_384, _decode, _decode_figures, "B=1 H=4 d=16, float32"),
     "long": Suite(65_536, _long, _long_figures, "B=1 H=1 d=16, float32 and bfloat16"),
-    "learn": Suite(200, _learn, _learn_figures, "steps; one block of 32 channels, batches of 16"),
+    "learn": Suite(
+        200,
+        _learn,
+        _learn_figures,
+        "one block of 32 channels in four heads, batches of 16; two pairs in T=32, bytes T=64",
+        "steps",
+    ),
 }

@@ -56,6 +56,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic bench forms titans atlas",
         "mnemic bench decode gated-deltanet --json",
         "mnemic bench long -o long.json",
+        "mnemic bench table benchmarks/results > docs/measured.md",
     ),
     kernels: (
         "mnemic kernels gated-deltanet --target sm_80",

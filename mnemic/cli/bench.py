@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 Specs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[forms|decode|long|learn] SPEC",
+        metavar="[forms|decode|long|learn] SPEC | table FOLDER",
         help="What is measured, and specs (all that compile, if left out); with specs alone "
-        "forms, with nothing the standard set.",
+        "forms, with nothing the standard set. Or a folder of results.",
         autocompletion=complete_name,
     ),
 ]
@@ -31,6 +31,10 @@ Length = Annotated[
     typer.Option("--length", min=1024, help="Tokens (1024 for forms, 16384 and 65536).",
                  show_default=False),
 ]  # fmt: skip
+Steps = Annotated[
+    int | None,
+    typer.Option("--steps", min=1, help="Of training (200 for learn).", show_default=False),
+]
 Out = Annotated[
     Path | None,
     typer.Option("-o", "--out", help="Keep results in a JSON file, and go on where it ends."),
@@ -44,6 +48,7 @@ def bench(
     specs: Specs = None,
     as_json: AsJson = False,
     length: Length = None,
+    steps: Steps = None,
     out: Out = None,
     again: Again = False,
 ) -> None:
@@ -54,20 +59,27 @@ def bench(
     coefficients of a layer's start in float32 and bfloat16 against float64, and fails (exit code
     4) on infinities, NaN, and errors that grow; `learn` trains for 200 steps on MQAR and bytes.
 
+    `table` prints what --out kept in a folder as a page of Markdown.
+
     JSON: {"setting", "figures": [{"what", "value", "unit", "goal", "met", "detail"}, ...],
     "notes": [...]}.
     """
     words = tuple(specs or ())
+    if words[:1] == ("table",):
+        return _table(words[1:])
     suite = words[0] if words and words[0] in SUITES else ""
-    if not suite and (length or out or again):
-        raise UsageError("--length, --out and --again go with forms, decode, long or learn")
+    if not suite and (length or steps or out or again):
+        raise UsageError("--length, --steps, --out, --again go with forms, decode, long or learn")
+    if (length and suite == "learn") or (steps and suite != "learn"):
+        raise UsageError("--steps goes with learn, --length with forms, decode or long")
     with console(stderr=True).status("timing") as status:
         told = _progress(status, out is not None)
         if suite:
             from mnemic.bench import suites
 
-            asked = suites.Asked(words[1:], length, out, again)
-            report, setting = suites.run(suite, asked, told), suites.setting(suite, length)
+            count = steps or length
+            asked = suites.Asked(words[1:], count, out, again)
+            report, setting = suites.run(suite, asked, told), suites.setting(suite, count)
         else:
             from mnemic import bench as standard
 
@@ -76,6 +88,15 @@ def bench(
     failed = [f.what for f in report.figures if f.met is False]
     if suite == "long" and failed:
         raise CheckFailed(f"bench: {', '.join(failed)} exceeds what rounding explains")
+
+
+def _table(folders: tuple[str, ...]) -> None:
+    """Print the page of one folder of results."""
+    from mnemic.bench import table
+
+    if len(folders) != 1:
+        raise UsageError("bench table takes one folder, that of the files that --out made")
+    echo(table.page(Path(folders[0])))
 
 
 def _progress(status: "Status", lines: bool) -> "Callable[[str], None]":

@@ -131,7 +131,8 @@ def _work(opened: "Search", jobs: int) -> "Done":
     from mnemic.search.study.worker import work_on
 
     with suppress(ValueError):  # not the main thread: no signals there
-        signal.signal(signal.SIGTERM, _stop)
+        for number in (signal.SIGTERM, signal.SIGUSR2):
+            signal.signal(number, _stop)
     return work_on(opened, jobs)
 
 
@@ -142,6 +143,7 @@ def _stop(number: int, frame: object) -> None:
 
 def _launch(kind: str, folder: Path, storage: str | None, asked: Cluster, as_json: bool) -> None:
     """Submit this very command without ``--launch``."""
+    from mnemic.models.files import claim
     from mnemic.search.study import launch
 
     if kind == "slurm" and (storage is None or storage.startswith("sqlite")):
@@ -149,6 +151,7 @@ def _launch(kind: str, folder: Path, storage: str | None, asked: Cluster, as_jso
                          "that share no local disk")  # fmt: skip
     cluster = launch.Cluster(kind, asked.workers, asked.hours, asked.jobs, 4.0 * asked.jobs,
                              asked.partition)  # fmt: skip
+    claim(folder, "search")
     names = launch.submit(_arguments(sys.argv), folder / "cluster", cluster)
     if as_json:
         print_json({"jobs": names, "folder": str(folder)})

@@ -8,7 +8,7 @@ import sympy as sp
 
 from mnemic.codegen import chunk, deep, emit, layer, levels, local, moments, recurrent, slots, tiled
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.describe import signature
+from mnemic.codegen.describe import feature_size, signature
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.links import linked, scale_of
 from mnemic.codegen.plan import Plan
@@ -205,7 +205,10 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     if found.chunk is not None and found.plain is not None:
         chunked = tiled.Form(found.chunk, found.plain)
     token = tiled.Form(found.recurrent, found.recurrent)
-    return tiled.kernels(chunked, token, logarithms, steps, numbers, rule.window)
+    single = rule.diagonal and not rule.phase and feature_size(rule) == "d"
+    return tiled.kernels(
+        chunked, token, logarithms, steps, numbers, diagonal=single, window=rule.window
+    )
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:

@@ -5,15 +5,9 @@ from dataclasses import dataclass
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.network import Network
 from mnemic.compiler.problem import Problem
-from mnemic.compiler.retention import Retained
+from mnemic.compiler.retention import Retained, told_range
 from mnemic.compiler.rule import Applied, Fit, Moments, Structure, layered
 from mnemic.dsl.memory import Diagonal
-
-UNBOUNDED_STEPS = (
-    "this retention's dual lives in a bounded range, which steps leave, and beyond it no memory "
-    "minimises the problem: it is derived but not compiled; put the memory on a simplex, or add "
-    "w**2/2 to the generator"
-)
 
 KEPT = "the feature map is known only by its kernel, so the keys are kept with their rows"
 LAYERS = (
@@ -96,7 +90,7 @@ def _rows_enough(facts: Facts) -> bool:
 def _of_matrix(facts: Facts) -> Structure:
     """The class of the memory as a matrix."""
     if facts.retained.bounded:
-        return Structure("sequential", "the link is not the identity", (), UNBOUNDED_STEPS)
+        return Structure("sequential", "the link is not the identity", (), _unbounded(facts))
     if facts.moments is not None:
         return _second_order(facts.moments)
     if facts.layered:
@@ -186,6 +180,21 @@ def solver(error: ErrorSignal) -> str:
     """Fixed-point sweeps where ∂e/∂ŷ is bounded, else substitution row by row."""
     bounded = error.bound is not None and error.bound.is_finite
     return "sweeps" if bounded else "substitution"
+
+
+def _unbounded(facts: Facts) -> str:
+    """Why a retention whose dual has a bounded range is not compiled, and what is."""
+    retained = facts.retained
+    divergence = retained.mode == "multiplicative"
+    what, mend = ("f′", "x**2/2 to f") if divergence else ("R′", "w**2/2 to the generator")
+    shown = told_range(retained.link.slope, retained.link.domain)
+    return (
+        f"{what} of this retention stays within {shown}, but every step adds −η∇ℓ to the dual, "
+        "which leaves that range: beyond it the objective falls without end and no memory "
+        "minimises the problem. It is derived but not compiled (to hold the dual inside would be "
+        "another problem): put the memory on a simplex, whose multiplier keeps it inside, or add "
+        f"{mend}"
+    )
 
 
 def _second_order(moments: Moments) -> Structure:

@@ -7,10 +7,10 @@ import sympy as sp
 from mnemic.compiler import error_signal, kernelised, levels, local, retention, stated_link, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
-from mnemic.compiler.explain.spans import ranges_of
 from mnemic.compiler.network import network
 from mnemic.compiler.network_text import backward_lines, forward_lines
 from mnemic.compiler.problem import Problem, state
+from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.rule import Applied, Derived, Fit, Moments, Rule
 from mnemic.dsl.memory import Diagonal
 from mnemic.dsl.spec import Spec

@@ -26,7 +26,7 @@ ENDLESS = sp.Float("1e30")
 """Stands for the slope of a jump."""
 
 
-class steep(sp.Function):
+class steep(sp.Function):  # type: ignore[misc]
     """steep(s, e(u), p): the slope p at a root s, ``ENDLESS`` where s lies inside a jump of e."""
 
     nargs = 3
@@ -35,7 +35,7 @@ class steep(sp.Function):
         return True
 
 
-class NewErrorBase(sp.Function):
+class NewErrorBase(sp.Function):  # type: ignore[misc]
     """s(ŷ, c, x…): each equation has a class of its own, made by ``new_error``.
 
     SymPy's printers find what a class inherits by the name's ending in ``Base``.

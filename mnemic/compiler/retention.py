@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import mpmath  # type: ignore[import-untyped]
 import sympy as sp
+from sympy.solvers.solvers import unrad
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.symbolic import tidy
@@ -23,6 +24,9 @@ DOMAINS: tuple[tuple[Any, Any], ...] = ((-sp.oo, sp.oo), (0, sp.oo), (-1, 1), (0
 
 DIGITS = 1000
 """Of the test for convexity: the curvature of log(cosh(w)) at 999 is 4e-868."""
+
+LARGEST_DEGREE = 2
+"""Of a stationarity with roots in it, once they are cleared, that is solved in closed form."""
 
 Normaliser = Literal["none", "softmax", "root", "norm", "ball"]
 Mode = Literal["dual", "prox", "multiplicative"]
@@ -114,13 +118,28 @@ def has_bounded_range(slope: Any, domain: tuple[Any, Any]) -> bool:
     return any(_levels_off(value, end, -1 if i == 0 else 1) for i, end in enumerate(domain))
 
 
-def _levels_off(value: Any, end: Any, side: int) -> bool:
-    def at(power: int) -> Any:
-        far = mpmath.mpf(10) ** power
-        return value(side * far) if end in (sp.oo, -sp.oo) else value(float(end) - side / far)
+def told_range(slope: Any, domain: tuple[Any, Any]) -> str:
+    """The range of an increasing function as an open interval, coefficients at one."""
+    free = {s: 1 for s in slope.free_symbols - {sym.w}}
+    value = sp.lambdify(sym.w, _spelled(slope.subs(free)), "mpmath")
+    ends = ["−∞", "∞"]
+    for i, (end, side) in enumerate(zip(domain, (-1, 1), strict=True)):
+        if _levels_off(value, end, side):
+            far = _place(end, side, 12)
+            ends[i] = f"{float(mpmath.re(value(far))):.4g}".replace("-", "−")
+    return f"({ends[0]}, {ends[1]})"
 
+
+def _place(end: Any, side: int, power: int) -> Any:
+    """A point far out towards an end, or near it."""
+    far = mpmath.mpf(10) ** power
+    return side * far if end in (sp.oo, -sp.oo) else mpmath.mpf(float(end)) - side / far
+
+
+def _levels_off(value: Any, end: Any, side: int) -> bool:
     try:
-        return bool(abs(at(9) - at(3)) < 1)
+        near, far = (value(_place(end, side, power)) for power in (3, 9))
+        return bool(abs(far - near) < 1)
     except (TypeError, ValueError, ZeroDivisionError, OverflowError):
         return False
 
@@ -287,6 +306,8 @@ def _invert_kinked(slope: Any, domain: tuple[Any, Any]) -> Any | None:
 
 def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
     unknown = sp.Symbol("unknown", positive=True) if domain[0] == 0 else sym.w
+    if _beyond_radicals(slope.subs(sym.w, unknown) - sym.a, unknown):
+        return None
     try:
         roots = sp.solve(sp.Eq(slope.subs(sym.w, unknown), sym.a), unknown)
     except NotImplementedError:
@@ -296,6 +317,21 @@ def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
         if not candidate.has(sp.LambertW) and _inverts(candidate, slope, domain):
             return candidate
     return None
+
+
+def _beyond_radicals(equation: Any, unknown: Any) -> bool:
+    """Whether an equation with roots of the unknown comes to a polynomial of a higher degree.
+
+    SymPy would take minutes to write its solutions down, and they would cancel.
+    """
+    try:
+        cleared = unrad(equation, unknown)
+    except (NotImplementedError, ValueError):
+        return False
+    if not cleared or cleared[1] or not cleared[0].is_polynomial(unknown):
+        return False
+    polynomial = sp.Poly(cleared[0], unknown)
+    return bool(polynomial.degree() > LARGEST_DEGREE and len(polynomial.terms()) > 2)
 
 
 def _inverts(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:

@@ -121,8 +121,8 @@ def _nearest(error: ErrorSignal) -> Any:
 def _minimiser(signal: Any) -> Any | None:
     """The one ŷ at which an increasing error changes its sign, as an expression."""
     at = [signal.subs(sym.y, sym.v + sp.Rational(side, 10**6)) for side in (-1, 1)]
-    signs = [evaluated(z, dict.fromkeys(z.free_symbols, 0.7)) for z in at]
-    if None not in signs and signs[0] < 0 < signs[1]:
+    before, after = (evaluated(z, dict.fromkeys(z.free_symbols, 0.7)) for z in at)
+    if before is not None and after is not None and before < 0 < after:
         return sym.v
     if signal.has(sp.Piecewise, sp.Abs, sp.sign):
         return None
@@ -136,8 +136,8 @@ def _minimiser(signal: Any) -> Any | None:
 def _rooted(error: ErrorSignal, rate: Any) -> ErrorSignal:
     """s = e(y − δκ s) of each coordinate; for a radial loss along the residual, in place of n."""
     size, gain = rate * sym.kappa, _gain(error)
-    numbered = error.bound is not None and error.bound.is_number
-    steepest = error.bound if numbered and error.bound.is_finite else sp.oo
+    known = sp.oo if error.bound is None else error.bound
+    steepest = known if known.is_number and known.is_finite else sp.oo
     if gain is not None:
         shrunk = new_error(_odd(gain * sym.n), PLACE, sym.n, size, steepest=steepest) / sym.n
         radial = sp.diff(shrunk, sym.n) / sym.n

@@ -17,6 +17,11 @@ class Features(Family):
         return None
 
     @property
+    def longest(self) -> int | None:
+        """Tokens of the longest text that φ is made for; None where it sees no position."""
+        return None
+
+    @property
     def finite(self) -> bool:
         """Whether φ has finitely many features (a kernel-only map has not)."""
         return True
@@ -110,6 +115,11 @@ class Cosine(Features):
 
     kind: Literal["cosine"] = "cosine"
     length: int = Field(default=4096, ge=1)
+
+    @property
+    def longest(self) -> int:
+        """M: weights are negative for tokens farther apart."""
+        return self.length
 
     @property
     def largest(self) -> str:

@@ -1,20 +1,24 @@
 """Long runs, decoding and forms over every spec, at lengths of a test."""
 
 import json
+import math
 
 import pytest
 import torch
 
 import mnemic
-from mnemic.bench import decode, forms, long, suites
+from mnemic.bench import decode, forms, learn, long, suites, table
 from mnemic.bench.store import Store
 from mnemic.bench.text import embedded, text
 from mnemic.compiler.explain.cost import cost
 from mnemic.compiler.explain.cost_symbols import T
 from mnemic.dsl.catalogue import names
-from mnemic.errors import UsageError
+from mnemic.dsl.hashing import spec_hash
+from mnemic.errors import CheckFailed, UsageError
+from mnemic.pipeline import read
 
 ONE = {"mnemic": 1, "name": "mine", "bias": "l2"}
+DOT = {**ONE, "bias": "dot"}
 
 
 @pytest.mark.parametrize("name", names())
@@ -43,6 +47,12 @@ def test_memories_that_grow_run_over_fewer_tokens():
     growths = {"gated-deltanet": 0, "swa": 0, "log-linear": 0, "softmax-attention": 1,
                "kernel-regression": 2}  # fmt: skip
     assert {name: long.growth(mnemic.compile(name)) for name in growths} == growths
+
+
+def test_features_for_short_texts_get_no_longer_ones():
+    found = long.run(mnemic.compile({**ONE, "features": {"kind": "cosine", "length": 1500}}), 4096)
+    assert found.length == 1500
+    assert mnemic.compile("gla").spec.features.longest is None
 
 
 def test_a_run_that_blows_up_fails():
@@ -103,6 +113,27 @@ def test_forms_take_any_spec():
     assert second.what == "ttt-mlp, chunk over token by token, forward+backward"
 
 
+def test_recall_needs_the_memory(monkeypatch):
+    """A block whose memory is forgotten at once stays blind."""
+    monkeypatch.setattr(learn, "TASKS", {"mqar": learn.TASKS["mqar"]})
+    found = {
+        decay: learn.run(mnemic.compile({**DOT, "retention": {"decay": decay}}), 150)["mqar"]
+        for decay in (1.0, 1e-6)
+    }
+    assert found[1.0]["last"] < 0.7 * learn.BLIND < 0.9 * learn.BLIND < found[1e-6]["last"]
+    assert found[1e-6]["last"] < learn.FALLEN * found[1e-6]["first"]
+
+
+def test_a_training_that_fails_is_kept(monkeypatch):
+    def fail(*given):
+        raise CheckFailed("the loss is no longer finite")
+
+    monkeypatch.setattr("mnemic.models.train.train", fail)
+    found = learn.run(mnemic.compile("gla"), 1)
+    assert found["bytes"]["reason"] == "the loss is no longer finite"
+    assert math.isnan(found["mqar"]["last"])
+
+
 # -- what is kept -----------------------------------------------------------------------------
 
 
@@ -150,3 +181,45 @@ def test_numbers_that_are_none_are_kept_as_null(tmp_path):
     kept = json.loads(path.read_text(), parse_constant=pytest.fail)
     assert kept["results"]["a"]["worst"] is None
     assert kept["results"]["a"]["deep"] == {"x": [None, 1.0]}
+
+
+# -- the page ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Results of three suites, one of a spec that has changed since."""
+
+    def keep(suite, name, result, key=None):
+        path, setting = tmp_path / f"{suite}.json", {"torch": "2", "steps": 9}
+        kept = Store(path, f"mnemic bench {suite.partition('-')[0]}", setting)
+        kept.keep(name, key or spec_hash(read(name)), result)
+
+    found = {
+        "float32": {"finite": True, "worst": 2e-7, "last": 0.0},
+        "bfloat16": {"finite": False, "worst": 1.0, "last": 1.0},
+    }
+    ran = {"length": 4096, "place": "unknown", "warned": True, "passed": False, "precisions": found}
+    keep("long", "gla", ran)
+    keep("learn", "gla", {task: {"first": 3.0, "last": 2.9} for task in ("mqar", "bytes")})
+    keep("decode", "lru", {"bytes": {"64": 4096, "1024": 4096}, "fixed": True, "ratio": 1.02}, "x")
+    keep("learn-short", "gla", {task: {"first": 9.0, "last": 1.0} for task in ("mqar", "bytes")})
+    keep("forms", "titans", {"forward": {"chunk": 0.5, "recurrent": 3.0}})
+    return tmp_path
+
+
+def test_a_page_of_what_was_kept(results):
+    found = table.page(results)
+    assert "| gla |  |  | 4,096 | 2.0e-07 | NaN | unknown ! | 3.00 → 2.90 | 3.00 → 2.90 |" in found
+    assert "| lru * | 4,096 | 1.02 |" in found
+    assert "| titans | 6.0 (3.00 s, 0.50 s) | no chunk form |" in found
+    assert "- A loss that did not fall: gla." in found
+    assert "an error of exactly 0: gla." in found
+    assert "the state being fixed: none." in found
+    assert "- Not measured by `decode`: atlas, " in found
+    assert "torch 2, steps 9" in found
+
+
+def test_a_page_of_nothing(tmp_path):
+    with pytest.raises(UsageError, match="no results of"):
+        table.page(tmp_path)

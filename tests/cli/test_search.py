@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mnemic.cli.search import _arguments
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
 
 SPACE = """\
@@ -88,6 +90,13 @@ def test_a_leaderboard(mnemic, space, tmp_path):
     again = mnemic("leaderboard", space, *names, "--run", tmp_path / "board", "--json")
     assert [entry["name"] for entry in again.json["entries"]] == list(names)
     assert all(len(entry["runs"]) == 2 for entry in again.json["entries"])
+
+
+def test_a_submitted_command_is_this_one_without_its_cluster():
+    typed = ["mnemic", "search", "a.yaml", "--launch", "slurm", "--run", "x", "--workers=4",
+             "--storage", "postgresql://h/d", "--hours", "3"]  # fmt: skip
+    kept = ["a.yaml", "--run", "x", "--storage", "postgresql://h/d"]
+    assert _arguments(typed) == kept
 
 
 def test_the_schema_of_spaces(mnemic, tmp_path):

@@ -311,6 +311,29 @@ def _by_row(layer: Any, x: Tensor) -> None:
         agree((y, {n: s[row : row + 1] for n, s in last.items()}), layer(live, output_state=True))
 
 
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+def test_a_row_of_padding_starts_where_its_coefficients_say(form: str, folder: Path) -> None:
+    """A link with a learned coefficient: its memory at the start is not zero, and none was read."""
+    spec = {
+        "mnemic": 1, "name": "started", "bias": "l2",
+        "retention": {"view": "ftrl", "decay": "token", "global": {"entropy": "learned"}},
+        "optimizer": {"rate": "token", "anchor": {"chunk": 4}},
+        "block": {**BESIDE, **KINDS["context"]},
+    }  # fmt: skip
+    layer = load(compile_spec(spec, out=folder / f"started-{form}").folder).Layer(DIM).double()
+    x, mask = sequence(), torch.ones(2, TOKENS, dtype=torch.bool)
+    mask[1] = False
+    with torch.no_grad():
+        whole = layer(x, output_state=True, form=form)
+        first, state = layer(x, mask=mask, output_state=True, form=form)
+        second, last = layer(x, state=state, mask=~mask, output_state=True, form=form)
+    assert not first[1].any()
+    assert not second[0].any()
+    joined = torch.stack([first[0], second[1]])
+    agree((joined, last), whole)
+    assert state["memory.anchor"][1].abs().min() > 0
+
+
 def _packed(layer: Any, x: Tensor) -> None:
     ends = torch.tensor([0, 5, 5, TOKENS])
     y, state = layer(x, cu_seqlens=ends, output_state=True)

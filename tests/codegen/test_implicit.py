@@ -8,6 +8,7 @@ import torch
 from conformance import agree, compiled, error, gradients, inputs, interpreted, run, weighed
 from torch import Tensor
 
+from mnemic.codegen.module import source
 from mnemic.codegen.support.implicit import new_error
 
 Function = Callable[..., Tensor]
@@ -166,3 +167,21 @@ def test_numbers_of_a_piecewise_error_keep_their_dtype() -> None:
     expected = -e[:, 0, :, :, None] * arguments["k"][:, 0, :, None, :]
     assert error(state["W"], expected) < 1e-15
     assert out.dtype == torch.float64
+
+
+@pytest.mark.parametrize("loss", ["log(cosh(e)) + e**4/8", "n + n**2/2", "abs(e)"])
+def test_a_root_is_no_kernel(loss: str) -> None:
+    """Iterations have no tile, so no kernel calls what is not there."""
+    assert set(compiled(spec(loss)).operator.forms) - {"triton"} == {"recurrent", "chunk"}
+    found = source(compiled(spec(loss)).rule, version="0", spec_hash="0", text="", numbers={})
+    assert "new_error" not in (found.kernels or "")
+
+
+def test_cases_of_numbers_are_no_tensors_in_a_kernel() -> None:
+    """``tl.where`` of two numbers takes no dtype from a tensor, as PyTorch's does."""
+    loss = {"name": "x", "bias": {"expr": "max(7*e/10,-3*e/10)"}, "optimizer": {"rate": 1}}
+    found = source(compiled(loss).rule, version="0", spec_hash="0", text="", numbers={})
+    assert found.kernels
+    assert ".to(e)" not in found.kernels
+    assert "torch.where" not in found.kernels
+    assert "tl.where" in found.kernels

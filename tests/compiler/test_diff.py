@@ -60,6 +60,22 @@ def test_a_power_of_two_is_the_square_at_twice_the_rate(p: float) -> None:
     assert found.back == ("η′ = η/2",)
 
 
+def test_regressions_that_do_not_forget_are_one() -> None:
+    """A ridge that starts the moments is one that stands beside them, where nothing fades."""
+    exact: dict[str, Any] = {"bias": "l2", "window": "all", "optimizer": "exact"}
+    ridge = {"view": "ftrl", "global": {"l2": 0.5}}
+    learned = {"view": "ftrl", "global": {"l2": {"from": "parameter", "per": "key"}}}
+    constant = {"kind": "geometric", "ridge": "constant"}
+    plain = rule(**exact, retention=ridge)
+    found = judge(plain, rule(**exact, retention=learned, weights=constant), seconds=120)
+    assert found.kind == "a-in-b"
+    assert set(found.at) == {"γ = 1", "λ = 1/2"}
+    forgotten = rule(**exact, retention=ridge, weights="geometric")
+    assert judge(plain, forgotten, seconds=60).at == ("γ = 1",)
+    fixed = rule(**exact, retention=ridge, weights=constant)
+    assert judge(forgotten, fixed, seconds=30).kind == "different"
+
+
 def test_the_implicit_step_is_a_delta_step() -> None:
     found = judge(IMPLICIT, DELTA)
     assert found.kind == "equal-under-change"

@@ -191,6 +191,26 @@ def test_o_bounds_a_step_whatever_the_error() -> None:
     assert "at most 1.21 in the spectral norm" in stability(packaged("lact")).sentence
 
 
+def test_steps_as_large_as_the_memory_are_warned_of() -> None:
+    assert "rounding grows" in (stability(packaged("lact")).warning or "")
+    assert stability(packaged("atlas")).warning is None
+    outside = {"rate": {"from": "input", "activation": "sigmoid(x)/8"}, "rate_at": "outside"}
+    deep = {"memory": MLP, "optimizer": {"method": "muon", "anchor": {"chunk": 16}, **outside}}
+    assert stability(rule(**deep)).warning is None
+    assert stability(rule(**{**deep, "optimizer": {**deep["optimizer"], "rate": "token"}})).warning
+
+
+def test_layers_that_nothing_holds_are_warned_of() -> None:
+    assert "fades to nothing" in (stability(packaged("deep-transformer")).warning or "")
+    for name in ("dla", "memora", "ttt-mlp", "linear-attention"):
+        assert stability(packaged(name)).warning is None
+    deep = {"bias": "dot", "optimizer": {"rate": "token"}}
+    plain = {"kind": "mlp", "norm": False}
+    assert stability(rule(memory=plain, **deep)).warning
+    assert stability(rule(memory={**plain, "activation": "tanh"}, **deep)).warning is None
+    assert stability(rule(memory={**plain, "norm": True}, **deep)).warning is None
+
+
 def test_a_bound_counts_every_step_that_is_taken_at_one_memory() -> None:
     held = rule(optimizer={"rate": "token", "every": 8}, retention={"decay": "token"})
     assert "A chunk of 8 tokens contracts along its key while 8·ηₜ·‖φ‖² < 1 + αₜ⁸" in (

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from . import buffers
+from .configuration import Configuration, configured
 
 States = dict[str, Tensor]
 
@@ -18,6 +19,12 @@ PRECISIONS = {
     torch.bfloat16: "bf16",
 }
 """What operands products take, by the arguments' type."""
+
+LANES = 128
+"""Memories of single numbers a program."""
+
+MOST = 64
+"""Rows a chunk at most, unless the caller says fewer."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,8 @@ class Kernel:
     """What PyTorch computes of the arguments first."""
     taken: tuple[str, ...]
     """The operator's arguments by row that ``before`` or the kernel reads."""
+    lanes: bool = False
+    """Whether memories are single numbers, a block of them a program."""
     window: int = 1
     """How many tokens a row sees."""
     slots: bool = False
@@ -82,11 +91,10 @@ class Kernel:
     """Whether it multiplies matrices, whose tiles have at least 16 rows and columns."""
 
     def fits(self, rows: int) -> int:
-        """How many rows a chunk has at most, so that what it reads fits the tiles."""
+        """How many rows a chunk has, where what it reads is to have at most so many."""
         if not self.chunked or self.window == 1:
             return rows
-        most = TOKENS // self.window if self.slots else TOKENS - self.window + 1
-        return max(1, min(rows, max(most, TOKENS // 4 if not self.slots else 1)))
+        return max(1, rows // self.window if self.slots else max(rows - self.window + 1, rows // 4))
 
     def sources(self, rows: int) -> int:
         """The size of the tile of what the windows of a chunk's rows read."""
@@ -128,19 +136,27 @@ class Span:
             at += size
 
 
-TOKENS = 64
-"""Rows a chunk at most, unless the caller says fewer."""
-
 PIECE = {True: 16, False: 64}
 """Chunks (or tokens) whose states are held at once for a gradient."""
 
 
-def chunk_of(kernel: Kernel, anchor: int, wanted: int | None) -> int:
-    """Tokens a chunk: as many rows as fit, and a divisor of the interval at which memories move."""
-    most = max(1, kernel.fits(wanted or TOKENS) // kernel.steps)
-    if anchor == 1:
-        return most
-    return max(n for n in range(1, most + 1) if anchor % n == 0)
+@dataclass(frozen=True)
+class Place:
+    """Where a sequence lies: tokens of its document before it, the interval at whose ends its
+    memory moves (1 where there is none), and how many tokens a chunk the caller wants."""
+
+    position: int
+    anchor: int
+    wanted: int | None
+
+    def span(self, length: int, rows: int, steps: int) -> Span:
+        """The whole sequence in chunks of at most so many rows."""
+        most = max(1, min(rows, self.wanted or rows) // steps)
+        tokens = most
+        if self.anchor > 1:
+            tokens = max(n for n in range(1, most + 1) if self.anchor % n == 0)
+        first = tokens - self.position % tokens if self.anchor > 1 else tokens
+        return Span(length, 0, length, self.position, first * steps, tokens * steps)
 
 
 def power_of_two(size: int) -> int:
@@ -149,7 +165,7 @@ def power_of_two(size: int) -> int:
 
 
 def run(
-    kernel: Kernel, rows: Mapping[str, Tensor], states: States, span: Span
+    kernel: Kernel, rows: Mapping[str, Tensor], states: States, place: Place
 ) -> tuple[Tensor, States]:
     """One batch through a kernel: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states.
 
@@ -160,15 +176,33 @@ def run(
     given |= kernel.before(**{n: given[n] for n in parameters(kernel.before)})
     tensors = [given[row.name] for row in kernel.rows]
     tensors += [states[state.name] for state in kernel.states]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        out, *end = _Differentiable.apply(kernel, span, *tensors)
+    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    sizes = sizes_of(kernel, tensors)
+    chosen = configured(kernel, sizes, gradient=gradient, most=place.wanted or MOST)
+    span = place.span(tensors[0].shape[1], kernel.fits(chosen.rows), kernel.steps)
+    if gradient:
+        out, *end = _Differentiable.apply(kernel, span, chosen, *tensors)
     else:
-        launch = Launch(kernel, span)
+        launch = Launch(kernel, span, chosen)
         given_rows, start = launch.parted(tensors)
         out = launch.output(given_rows, start)
         found, _ = launch.forward(given_rows, start, out)
         end = list(found.values())
     return out, {state.name: x for state, x in zip(kernel.states, end, strict=True)}
+
+
+def sizes_of(kernel: Kernel, tensors: list[Tensor]) -> dict[str, int]:
+    """The size of each axis by name, in the kernel's order: of rows, then of states."""
+    found: dict[str, int] = {}
+    count = len(kernel.rows)
+    for row, x in zip(kernel.rows, tensors[:count], strict=True):
+        if row.view == "window":
+            found[row.sizes[0]] = kernel.window
+        if row.own:
+            found |= dict(zip(row.own, x.shape[3:], strict=True))
+    for state, x in zip(kernel.states, tensors[count:], strict=True):
+        found |= dict(zip(state.sizes, x.shape[1:], strict=True))
+    return found
 
 
 def parameters(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -181,15 +215,17 @@ class _Differentiable(torch.autograd.Function):
     """A kernel with its gradient: states are kept by piece, and made anew inside it."""
 
     @staticmethod
-    def forward(ctx: Any, kernel: Kernel, span: Span, *tensors: Tensor) -> Any:
-        whole = Launch(kernel, span)
+    def forward(
+        ctx: Any, kernel: Kernel, span: Span, chosen: Configuration, *tensors: Tensor
+    ) -> Any:
+        whole = Launch(kernel, span, chosen)
         rows, states = whole.parted(list(tensors))
         rows = [x.contiguous() for x in rows]
         starts, end, out = [], states, whole.output(rows, states)
         for piece in span.pieces(PIECE[kernel.chunked], kernel.steps):
             starts.append(end)
-            end, _ = Launch(kernel, piece).forward(rows, end, out)
-        ctx.kernel, ctx.span = kernel, span
+            end, _ = Launch(kernel, piece, chosen).forward(rows, end, out)
+        ctx.kernel, ctx.span, ctx.chosen = kernel, span, chosen
         ctx.dtypes = [x.dtype for x in tensors]
         ctx.pieces = len(starts)
         ctx.save_for_backward(*rows, *(x for start in starts for x in start.values()))
@@ -204,18 +240,18 @@ class _Differentiable(torch.autograd.Function):
         kept = list(ctx.saved_tensors[count:])
         d_out = grads[0].contiguous()
         d_states = dict(zip(names, grads[1:], strict=True))
-        whole = Launch(kernel, ctx.span)
+        whole = Launch(kernel, ctx.span, ctx.chosen)
         found = whole.gradients(rows, dict(zip(names, kept, strict=False)))
         pieces = list(ctx.span.pieces(PIECE[kernel.chunked], kernel.steps))
         for number, piece in reversed(list(enumerate(pieces))):
             start = dict(zip(names, kept[number * len(names) :], strict=False))
-            launch = Launch(kernel, piece)
+            launch = Launch(kernel, piece, ctx.chosen)
             _, before = launch.forward(rows, start, None)
             d_states = launch.backward(rows, d_out, before, d_states, found)
         totals = whole.joined(found)
         given = [totals.get(row.name) for row in kernel.rows] + [d_states[n] for n in names]
         typed = [None if x is None else x.to(t) for x, t in zip(given, ctx.dtypes, strict=True)]
-        return None, None, *typed
+        return None, None, None, *typed
 
 
 @dataclass(frozen=True)
@@ -224,6 +260,7 @@ class Launch:
 
     kernel: Kernel
     span: Span
+    chosen: Configuration
 
     def parted(self, tensors: list[Tensor]) -> tuple[list[Tensor], States]:
         """Rows and states of what was given in one list."""
@@ -234,12 +271,12 @@ class Launch:
     def output(self, rows: list[Tensor], states: States) -> Tensor:
         """Where the output of the whole sequence goes."""
         like = rows[0]
-        channels = self.sizes(rows, states)[self.kernel.value]
+        channels = sizes_of(self.kernel, [*rows, *states.values()])[self.kernel.value]
         return buffers.empty((like.shape[0], self.span.total, like.shape[2], channels), like)
 
     def gradients(self, rows: list[Tensor], states: States) -> States:
         """Where the gradients of the whole sequence's rows go: a part for each block of values."""
-        real, sizes = _real(rows[0].dtype), self.sizes(rows, states)
+        real, sizes = _real(rows[0].dtype), sizes_of(self.kernel, [*rows, *states.values()])
         blocks = self.blocks(sizes, self.constants(sizes, rows[0].dtype))
         found = {}
         for row, x in zip(self.kernel.rows, rows, strict=True):
@@ -262,7 +299,7 @@ class Launch:
         rows = [x.contiguous() for x in rows]
         real = _real(rows[0].dtype)
         start = {s.name: states[s.name].to(real).contiguous() for s in kernel.states}
-        sizes = self.sizes(rows, start)
+        sizes = sizes_of(kernel, [*rows, *start.values()])
         end = {name: buffers.empty(tuple(x.shape), x) for name, x in start.items()}
         count = span.chunks if kernel.chunked else span.length
         keeps = {
@@ -275,7 +312,7 @@ class Launch:
         for state in kernel.states:
             pointers += [buffers.guarded(start[state.name]), end[state.name], keeps[state.name]]
         constants = self.constants(sizes, rows[0].dtype)
-        grid = (batch * heads, self.blocks(sizes, constants))
+        grid = self.grid(batch, heads, self.blocks(sizes, constants))
         kernel.forward[grid](
             *pointers, *self.numbers(heads), **constants, KEEP=kept, READ=not kept, **self.options()
         )
@@ -288,7 +325,7 @@ class Launch:
         kernel = self.kernel
         batch, heads = rows[0].shape[0], rows[0].shape[2]
         real = _real(rows[0].dtype)
-        sizes = self.sizes(rows, {name: x[:, 0] for name, x in kept.items()})
+        sizes = sizes_of(kernel, [*rows, *(x[:, 0] for x in kept.values())])
         constants = self.constants(sizes, rows[0].dtype)
         blocks = self.blocks(sizes, constants)
         start = {s.name: self._parts(s, d_states[s.name].to(real), blocks) for s in kernel.states}
@@ -298,7 +335,7 @@ class Launch:
         for state in kernel.states:
             pointers += [buffers.guarded(start[state.name]), end[state.name]]
         pointers += [found[name] for name in kernel.gradients]
-        kernel.backward[(batch * heads, blocks)](
+        kernel.backward[self.grid(batch, heads, blocks)](
             *pointers, *self.numbers(heads), **constants, **self.options()
         )
         return {s.name: self._joined(s, end[s.name], blocks) for s in kernel.states}
@@ -308,42 +345,41 @@ class Launch:
     def numbers(self, heads: int) -> list[int]:
         """The kernel's numbers, in its order."""
         span = self.span
+        if self.kernel.lanes:
+            return [span.total, span.begin, span.length, heads]
         return [span.total, span.begin, span.length, heads, span.position, span.first, span.chunks]
-
-    def sizes(self, rows: list[Tensor], states: States) -> dict[str, int]:
-        """The size of each axis by name, in the kernel's order."""
-        found: dict[str, int] = {}
-        for row, x in zip(self.kernel.rows, rows, strict=True):
-            if row.view == "window":
-                found[row.sizes[0]] = self.kernel.window
-            if row.own:
-                found |= dict(zip(row.own, x.shape[3:], strict=True))
-        for state in self.kernel.states:
-            found |= dict(zip(state.sizes, states[state.name].shape[1:], strict=True))
-        return found
 
     def constants(self, sizes: dict[str, int], dtype: torch.dtype) -> dict[str, Any]:
         """Block sizes and types."""
         import triton.language as tl
 
+        real = tl.float64 if dtype == torch.float64 else tl.float32
+        if self.kernel.lanes:
+            return {"LANES": LANES, "REAL": real}
         found: dict[str, Any] = {}
         least = 16 if self.kernel.chunked or self.kernel.products else 1
         for name, size in sizes.items():
             block = max(least, power_of_two(size))
             if name == self.kernel.split:
-                block = min(block, 64)
+                block = min(block, self.chosen.block)
             found |= {name: size, f"B{name}": block}
         found["C"] = max(16, power_of_two(self.span.rows))
         if any(row.view in ("tail", "slots", "band") for row in self.kernel.rows):
             found["SOURCES"] = self.kernel.sources(self.span.rows)
         found |= {"ROWS": self.span.rows, "STEPS": self.kernel.steps}
         found["PRECISION"] = PRECISIONS[dtype]
-        found["REAL"] = tl.float64 if dtype == torch.float64 else tl.float32
+        found["REAL"] = real
         return found
 
     def options(self) -> dict[str, int]:
         """How a program is spread over the device."""
-        return {"num_warps": 8 if self.kernel.chunked else 4, "num_stages": 1}
+        return {"num_warps": self.chosen.warps, "num_stages": self.chosen.stages}
+
+    def grid(self, batch: int, heads: int, blocks: int) -> tuple[int, int]:
+        """Programs: of memories and blocks of their values, or of blocks of lanes."""
+        if self.kernel.lanes:
+            return batch, -(-heads // LANES)
+        return batch * heads, blocks
 
     def blocks(self, sizes: dict[str, int], constants: dict[str, Any]) -> int:
         """How many programs share a memory."""

@@ -23,18 +23,20 @@ def new_error(
     It lies between 0 and e(ŷ), for the new prediction is nearer to the minimum. Differentiable
     twice; where e ``jumps`` over s the new prediction stays at the jump.
     """
-    y, c, *rest = torch.broadcast_tensors(y, c, *rest)
+    y, c, *others = torch.broadcast_tensors(y, c, *rest)
     with torch.no_grad():
-        s = _bracketed(y, c, rest, error)
-    if not (torch.is_grad_enabled() and any(x.requires_grad for x in (y, c, *rest))):
+        s = _bracketed(y, c, others, error)
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in (y, c, *others))):
         return s
     with torch.no_grad():
         u = y - c * s
-        p = slope(u, *rest)
-        inside = inside_jump(s, error(u, *rest)) if jumps else torch.zeros_like(s, dtype=torch.bool)
+        p = slope(u, *others)
+        inside = (
+            inside_jump(s, error(u, *others)) if jumps else torch.zeros_like(s, dtype=torch.bool)
+        )
     found = s
     for _ in range(POLISHED):
-        left = error(y - c * found, *rest) - found
+        left = error(y - c * found, *others) - found
         found = found + torch.where(inside, 0.0, left) / (1 + c.detach() * p)
     if not jumps:
         return found

@@ -101,9 +101,10 @@ class _Segments:
 
     def _begun(self, opening: Tensor) -> States:
         """The memory's state before a document's first token."""
-        if not opening.shape[1]:
-            return self.layer.memory.rows(opening, {}, None, self.form)[1]
-        return self.layer.memory.begin(opening)
+        if self.x.shape[1]:
+            return self.layer.memory.begin(opening)
+        live = self.first if opening.shape[1] else None  # none of the padding counts
+        return self.layer.memory.rows(opening, {}, live, self.form)[1]
 
     def _standing(self) -> States:
         """What a read needs of the memory as it stands now."""

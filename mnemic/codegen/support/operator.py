@@ -188,7 +188,7 @@ class _Call:
         for index, (low, high) in enumerate(pairwise(bounds)):
             piece = {name: x[:, low:high] for name, x in vectors.items()}
             own = {name: x[index : index + 1] for name, x in state.items()}
-            out, final = self.batch(piece, own)
+            out, final = self._document(piece, own, vectors)
             outs.append(out)
             finals.append(final)
         return torch.cat(outs, 1), kept.joined(self.signature, finals)
@@ -202,12 +202,26 @@ class _Call:
             live = mask[row]
             piece = {name: x[row : row + 1, live] for name, x in vectors.items()}
             own = {name: x[row : row + 1] for name, x in state.items()}
-            out, final = self.batch(piece, own)
+            padding = {name: x[row : row + 1] for name, x in vectors.items()}
+            out, final = self._document(piece, own, padding)
             index = live.nonzero()[:, 0]
             whole = out.new_zeros(1, mask.shape[1], *out.shape[2:])
             outs.append(whole.index_copy(1, index, out))
             finals.append(final)
         return torch.cat(outs), kept.joined(self.signature, finals)
+
+    def _document(
+        self, vectors: dict[str, Tensor], state: States, padding: dict[str, Tensor]
+    ) -> tuple[Tensor, States]:
+        """One document; where it has no token a start may read its coefficients off padding.
+
+        A coefficient of a start is the same at every token.
+        """
+        if vectors["q"].shape[1] or not padding["q"].shape[1]:
+            return self.batch(vectors, state)
+        first = {name: x[:, :1] for name, x in padding.items()}
+        out = padding["v"].new_zeros(*vectors["q"].shape[:3], padding["v"].shape[-1])
+        return out, Run(self, first, state).before(vectors)
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
         """A plain batch; where positions differ, rows of one position are run together."""

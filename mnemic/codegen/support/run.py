@@ -385,12 +385,9 @@ class Run:
         kernel = kernels.TOKEN if short or kernels.CHUNK is None else kernels.CHUNK
         if kernel is None:
             kernel = kernels.CHUNK
-        size = fused.chunk_of(kernel, self.signature.anchor, self.call.chunk_size)
-        first = size - self.position % size if self.signature.anchor > 1 else size
-        rows = self.tokens * self.steps
-        span = fused.Span(rows, 0, rows, self.position, first * self.steps, size * self.steps)
+        place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
         given = self.rows if self.signature.window == 1 else self._weighted(self.rows)
-        y, states = fused.run(kernel, given, states, span)
+        y, states = fused.run(kernel, given, states, place)
         return y[:, self.steps - 1 :: self.steps], states
 
     def _with_windows(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:

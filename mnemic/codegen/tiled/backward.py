@@ -20,18 +20,18 @@ from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import ROWS, SHARED
 
 CHUNKS = """\
-    for i in range(0, chunks):
-        c = chunks - 1 - i
-        low = tl.maximum(first + (c - 1) * ROWS, 0)
-        live = tl.minimum(first + c * ROWS, length) - low
+    for done in range(0, chunks):
+        chunk = chunks - 1 - done
+        low = tl.maximum(first + (chunk - 1) * ROWS, 0)
+        live = tl.minimum(first + chunk * ROWS, length) - low
         row = origin + tl.cast(low, tl.int64) * heads
         t = tl.arange(0, C)
 """
 
 TOKENS = """\
-    for i in range(0, length):
-        c = length - 1 - i
-        row = origin + tl.cast(c, tl.int64) * heads
+    for done in range(0, length):
+        chunk = length - 1 - done
+        row = origin + tl.cast(chunk, tl.int64) * heads
 """
 
 
@@ -55,7 +55,7 @@ def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc
     lines += windowed(lay)
     count = "chunks" if lay.chunked else "length"
     for state in lay.given:
-        loaded = load_state(state, f"kept_{state.name}", f"memory * {count} + c")
+        loaded = load_state(state, f"kept_{state.name}", f"memory * {count} + chunk")
         lines.append(f"        {state.name} = {loaded}")
     lines += [f"        {line}" for line in _closing(lay)]
     lines += _body(lay, back, numbers)
@@ -89,7 +89,7 @@ def _number(lay: Layout, state: Held) -> str:
 
 def _closing(lay: Layout) -> Iterator[str]:
     """Whether each interval ends with the chunk."""
-    done = "low + live" if lay.chunked else "c + 1"
+    done = "low + live" if lay.chunked else "chunk + 1"
     for name in lay.plan.arguments():
         if name.startswith(CLOSES):
             every = name.removeprefix(CLOSES)

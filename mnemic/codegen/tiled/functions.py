@@ -150,9 +150,7 @@ CHUNK = MATRICES | _table(
     block_sums=TileFunction(
         ("uw",), "ts", extras=("precision", "rows"), options=("targets", "sources")
     ),
-    innovation_factor=TileFunction(
-        ("tk", "tk", "t"), "tt", extras=("precision",), optional=1
-    ),
+    innovation_factor=TileFunction(("tk", "tk", "t"), "tt", extras=("precision",), optional=1),
     solved=TileFunction(("tt", "tk"), "tk", extras=("precision",)),
     solved_back=TileFunction(("tt", "tk"), "tk", extras=("precision",)),
     cholesky_vjp=TileFunction(("tt", "tt"), "tt", extras=("precision",)),
@@ -161,7 +159,10 @@ CHUNK = MATRICES | _table(
         (SYMMETRIC, "tk", "t"), SYMMETRIC, mixes="k", extras=("live", "precision"), optional=1
     ),
     conjugated=TileFunction(
-        ("tk", "tk", "tt", SYMMETRIC, "tk", "t"), "tk", mixes="k", extras=("precision",),
+        ("tk", "tk", "tt", SYMMETRIC, "tk", "t"),
+        "tk",
+        mixes="k",
+        extras=("precision",),
         options=("tolerance", "iterations"),
     ),
     running_maximum="t, t,  -> t",
@@ -170,9 +171,7 @@ CHUNK = MATRICES | _table(
     maximum_share="t, t, t -> tt",
     repeat=TileFunction(("t",), "s", extras=("sources",), options=("times",)),
     run_sums=TileFunction(("s",), "t", extras=("rows",), options=("times",)),
-    repeat_rows=TileFunction(
-        ("tk",), "sk", extras=("precision", "sources"), options=("times",)
-    ),
+    repeat_rows=TileFunction(("tk",), "sk", extras=("precision", "sources"), options=("times",)),
     token_sums=TileFunction(("sk",), "tk", extras=("precision", "rows"), options=("rows",)),
     delayed_by=TileFunction(("tk",), "tk", extras=("precision",), options=("rows",)),
     row_mix=TileFunction(("ts", "sk", "ck"), "tk", extras=("precision", "window")),

@@ -11,15 +11,15 @@ from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import BAND, ROWS, SHARED, TAIL
 
 CHUNKS = """\
-    for c in range(0, chunks):
-        low = tl.maximum(first + (c - 1) * ROWS, 0)
-        live = tl.minimum(first + c * ROWS, length) - low
+    for chunk in range(0, chunks):
+        low = tl.maximum(first + (chunk - 1) * ROWS, 0)
+        live = tl.minimum(first + chunk * ROWS, length) - low
         row = origin + tl.cast(low, tl.int64) * heads
 """
 
 TOKENS = """\
-    for c in range(0, length):
-        row = origin + tl.cast(c, tl.int64) * heads
+    for chunk in range(0, length):
+        row = origin + tl.cast(chunk, tl.int64) * heads
 """
 
 
@@ -35,7 +35,7 @@ def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
     count = "chunks" if lay.chunked else "length"
     lines += ["        if KEEP:"] if lay.states else []
     for state in lay.states:
-        number = f"memory * {count} + c"
+        number = f"memory * {count} + chunk"
         lines.append(f"            {store_state(state, f'kept_{state.name}', number, state.name)}")
     lines += _body(lay, numbers)
     for state in lay.states:
@@ -67,9 +67,7 @@ def opening(lay: Layout) -> list[str]:
         lines.append("    at_SOURCES = tl.arange(0, SOURCES)")
     if any(row.view in SHARED for row in lay.rows):
         whole = f"(total + {lay.windows.width - 1})"
-        lines.append(
-            f"    tail = ((memory // heads) * {whole} + begin) * heads + memory % heads"
-        )
+        lines.append(f"    tail = ((memory // heads) * {whole} + begin) * heads + memory % heads")
     for size in lay.channels:
         block = f"tl.program_id(1) * B{size} + " if size == lay.split else ""
         lines.append(f"    at_{size} = {block}tl.arange(0, B{size})")
@@ -82,7 +80,7 @@ def windowed(lay: Layout) -> list[str]:
     if not any(row.view in SHARED for row in lay.rows):
         return []
     if not lay.chunked:
-        return ["        seen = tail + tl.cast(c, tl.int64) * heads"]
+        return ["        seen = tail + tl.cast(chunk, tl.int64) * heads"]
     width = lay.windows.width
     count = f"live * {width}" if lay.windows.slots else f"live + {width - 1}"
     lines = ["        seen = tail + tl.cast(low, tl.int64) * heads"]
@@ -218,7 +216,7 @@ def _advance(lay: Layout, numbers: dict[str, str]) -> list[str]:
     renamed = {n: s for s, n in moves.items()}
     lines = [] if not moves else [f"        {_moved(moves)}"]
     if phases.closings:
-        done = "low + live" if lay.chunked else "c + 1"
+        done = "low + live" if lay.chunked else "chunk + 1"
         lines.append(f"        done = {done}")
     for closing in phases.closings:
         spelled = dict(renamed)

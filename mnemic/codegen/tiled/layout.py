@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from mnemic.codegen.plan import Plan, Quantity
 from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
 from mnemic.codegen.tiled.functions import CHUNK, TOKEN
-from mnemic.codegen.tiled.windows import BAND, ROWS as PLAIN, SLOTS, TAIL, Windows
+from mnemic.codegen.tiled.windows import BAND, SLOTS, TAIL, Windows
+from mnemic.codegen.tiled.windows import ROWS as PLAIN
 
 MEMORIES = (("v", "k"), ("k", "k"))
 """The axes of what is held the other way round in a tile: memories, and matrices over keys."""
@@ -139,7 +140,7 @@ def _leading(axes: Axes, loaded: list[str], views: dict[str, str]) -> dict[Place
         if views[name] == BAND:
             places[SOURCES].append((name, 1))
     names: dict[Place, str] = {}
-    for size, group in places.items():
+    for group in places.values():
         for place in group[1:]:
             axes.join(group[0], place)
     for size, group in places.items():
@@ -148,9 +149,7 @@ def _leading(axes: Axes, loaded: list[str], views: dict[str, str]) -> dict[Place
     return names
 
 
-def _take(
-    names: dict[Place, str], axes: Axes, like: Layout | None, known: dict[str, int]
-) -> None:
+def _take(names: dict[Place, str], axes: Axes, like: Layout | None, known: dict[str, int]) -> None:
     """Name sizes as another layout does; ``known`` tells how many axes lead."""
     entries: tuple[Row | Held, ...] = () if like is None else (*like.rows, *like.states)
     for entry in entries:
@@ -169,7 +168,24 @@ def _name(names: dict[Place, str], place: Place, letter: str) -> None:
     names[place] = name
 
 
+LOCALS = frozenset(
+    {
+        "tl", "tiles", "triton", "ops", "math", "torch", "chunk", "chunks", "done", "low", "live",
+        "row", "origin", "memory", "part", "own", "behind", "t", "total", "begin", "length",
+        "heads", "position", "first", "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL",
+        "error", "error_adjoint", "residual", "residual_vjp", "tail", "seen", "behind_seen",
+        "SOURCES", "live_SOURCES", "new_error", "curve", "curve_slope", "on_simplex",
+        "inverse_link",
+    }
+)  # fmt: skip
+"""Names that kernels use themselves."""
+
+
 def _check(found: Layout) -> None:
+    taken = LOCALS | set(found.channels) | {f"B{size}" for size in found.channels}
+    for name in (*(q.name for q in found.tiles), *(row.name for row in found.rows)):
+        if name in taken or name.startswith(("at_", "in_", "rows_", "start_", "end_", "kept_")):
+            raise NoTiles(f"the name {name}, which kernels use themselves")
     for quantity in found.tiles:
         if len(quantity.axes) > 2:
             raise NoTiles(f"a quantity of {len(quantity.axes)} axes ({quantity.name})")

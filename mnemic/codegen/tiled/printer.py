@@ -35,6 +35,9 @@ class UnknownFunction(Exception):
 class TilePrinter(TorchPrinter):
     """Prints an expression on tiles; symbols print as ``names`` has them."""
 
+    def _print_Symbol(self, expr: Any) -> str:
+        return "tiles.TINY" if expr.name == "TINY" else super()._print_Symbol(expr)
+
     def _print_Function(self, expr: Any) -> str:
         name = type(expr).__name__
         if name not in FUNCTIONS:
@@ -108,6 +111,21 @@ class TilePrinter(TorchPrinter):
             parts = ((sp.Float(value), condition) for value, condition in expr.args)
             expr = sp.Piecewise(*parts, evaluate=False)
         return self._branches(expr).replace("torch.where", "tl.where")
+
+    def _print_Mul(self, expr: Any) -> str:
+        """Quotients of a guarded sum one division after another: its square underflows."""
+        numerator, divisors = sp.Integer(1), []
+        for factor in sp.Mul.make_args(expr):
+            base, power = factor.as_base_exp()
+            if power.is_Integer and power < -1 and any(s.name == "TINY" for s in base.free_symbols):
+                divisors += [base] * -int(power)
+            else:
+                numerator = numerator * factor
+        if not divisors:
+            return str(super()._print_Mul(expr))
+        text = self.parenthesize(numerator, PRECEDENCE["Mul"])
+        shown = [self.parenthesize(base, PRECEDENCE["Pow"]) for base in divisors]
+        return " / ".join([text, *shown])
 
     def _guarded(self, value: Any, condition: Any) -> str:
         return str(self._print(value))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mnemic.codegen.plan import Quantity
+from mnemic.codegen.plan import Call, Fused, Product, Quantity
 from mnemic.codegen.tiled.layout import Layout, Row
 
 
@@ -45,12 +45,31 @@ class _Order:
 
 
 def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...]) -> list[Stage]:
-    """The statements behind each group of ends; arguments are loaded anew for each group."""
+    """The statements behind each group of ends.
+
+    Arguments are loaded anew for each group, and what takes no product is computed anew from them:
+    that is cheaper than to keep it in registers.
+    """
     rows = {row.name: row for row in lay.rows}
     order = _Order(lay, {q.name: q for q in inside}, rows)
+    anew = set(rows) | _light(lay, inside, set(rows))
     found = []
     for group in ends:
-        order.done -= set(rows)
+        order.done -= anew
         steps = tuple(step for end in group for step in order.until(end))
         found.append(Stage(steps, group))
     return found
+
+
+def _light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:
+    """Quantities behind which no product and no memory stands."""
+    found = set(rows)
+    for quantity in inside:
+        op = quantity.op
+        table = lay.axes.table
+        heavy = isinstance(op, Product | Fused) or (
+            isinstance(op, Call) and "precision" in table[op.function].extras
+        )
+        if not heavy and found.issuperset(quantity.reads()):
+            found.add(quantity.name)
+    return found - rows

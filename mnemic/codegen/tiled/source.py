@@ -3,17 +3,18 @@
 from dataclasses import dataclass, field, replace
 
 from mnemic.codegen import emit
-from mnemic.codegen.adjoint import NoAdjoint, adjoint
+from mnemic.codegen.adjoint import Adjoint, NoAdjoint, adjoint
 from mnemic.codegen.plan import Plan
-from mnemic.codegen.tiled import implicit, roots
+from mnemic.codegen.tiled import implicit, lanes, roots
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import backward
 from mnemic.codegen.tiled.cut import Cut, cut
-from mnemic.codegen.tiled.functions import CHUNK, TOKEN
+from mnemic.codegen.tiled.functions import CHUNK, TOKEN, TileFunction
 from mnemic.codegen.tiled.kernel import forward
-from mnemic.codegen.tiled.layout import Layout, Row, layout
+from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
+from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.signals import functions
-from mnemic.codegen.tiled.windows import ROWS, opened
+from mnemic.codegen.tiled.windows import ROWS, Windows, opened
 
 HEADER = '''"""{title}: fused kernels.
 
@@ -40,6 +41,9 @@ FORMS = {
     "token": "Token by token: arguments [B, R, H, ...], states [M, ...].",
 }
 """The kernels by name, and what each does."""
+
+ONE = TileFunction(("",), "")
+"""Stands for any function of single numbers."""
 
 GRADIENT = "The gradient: arguments, d_out, what stood at each start, d_states -> gradients."
 
@@ -84,7 +88,10 @@ class _Source:
         )
         signal = found.plan.signals.get("error") if chunked else None
         parts = self.own(implicit.functions(plan), roots.functions(plan))
-        parts += [functions(signal)] if signal else []
+        try:
+            parts += [functions(signal)] if signal else []
+        except UnknownFunction as error:
+            raise NoTiles(f"the function {error}") from None
         parts.append(forward(lay, self.numbers, f"{name}_forward", FORMS[name]))
         gradients: tuple[str, ...] | None = None
         try:
@@ -94,8 +101,30 @@ class _Source:
         except NoTiles as reason:
             self.missing[f"{name} gradient"] = str(reason)
         products = any(", PRECISION" in part for part in parts)
-        parts.append(before_of(found, lay, name))
-        parts.append(kernel_of(found, lay, name, self.steps, gradients, products=products))
+        data = Data(
+            lay.rows, lay.states, gradients, lay.value, lay.split, chunked=chunked,
+            windows=lay.windows, products=products,
+        )  # fmt: skip
+        parts += [before_of(found, lay.rows, name), kernel_of(found, data, name, self.steps)]
+        return "\n\n".join(parts)
+
+    def lanes(self, form: Form) -> str:
+        """The kernels of a diagonal memory's token form, channels side by side.
+
+        Raises ``NoTiles`` where it has none.
+        """
+        found = cut(form.plan, dict.fromkeys(lanes.FUNCTIONS, ONE))
+        plan = found.plan
+        names = tuple(plan.arguments())
+        parts = [lanes.forward(plan, self.numbers, "token_forward", FORMS["token"])]
+        back = _reversed(plan)
+        back = replace(back, gradients={n: g for n, g in back.gradients.items() if n in names})
+        parts.append(lanes.backward(back, names, self.numbers, "token_backward", GRADIENT))
+        rows = tuple(Row(n, _letters(plan, n), "zero") for n in names)
+        states = tuple(Held(n, _letters(plan, n)) for n in plan.states())
+        value = _letters(plan, plan.output)[-1]
+        data = Data(rows, states, tuple(back.gradients), value, "", lanes=True)
+        parts += [before_of(found, rows, "token"), kernel_of(found, data, "token", self.steps)]
         return "\n\n".join(parts)
 
     def own(self, *sources: str) -> list[str]:
@@ -106,10 +135,7 @@ class _Source:
 
     def gradient(self, plan: Plan, lay: Layout, name: str) -> tuple[str, tuple[str, ...]]:
         """The kernel of a form's gradient, and the arguments that have one."""
-        try:
-            back = adjoint(plan)
-        except NoAdjoint as reason:
-            raise NoTiles(f"no gradient of ops.{reason}") from None
+        back = _reversed(plan)
         output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
         under = layout(
             back.plan, self.logarithms, chunked=lay.chunked, output=output, given=back.states,
@@ -122,18 +148,50 @@ class _Source:
         return backward(under, back, self.numbers, f"{name}_backward", GRADIENT), tuple(gradients)
 
 
+@dataclass(frozen=True)
+class Data:
+    """What the kernels of a form take: see ``support.fused.Kernel``."""
+
+    rows: tuple[Row, ...]
+    states: tuple[Held, ...]
+    gradients: tuple[str, ...] | None
+    value: str
+    split: str
+    chunked: bool = False
+    lanes: bool = False
+    windows: Windows = Windows()
+    products: bool = False
+
+
+def _reversed(plan: Plan) -> Adjoint:
+    try:
+        return adjoint(plan)
+    except NoAdjoint as reason:
+        raise NoTiles(f"no gradient of ops.{reason}") from None
+
+
+def _letters(plan: Plan, name: str) -> tuple[str, ...]:
+    """The sizes of a token's quantity by their letters."""
+    return tuple(letter.upper() for letter in plan.axes(name))
+
+
 def kernels(
     chunk: Form | None, token: Form, logarithms: frozenset[str], steps: int,
-    numbers: dict[str, str], window: int = 1,
+    numbers: dict[str, str], *, diagonal: bool, window: int = 1,
 ) -> Kernels:  # fmt: skip
-    """The kernels of a rule's forms: ``CHUNK`` and ``TOKEN`` (``None`` where there is none)."""
+    """The kernels of a rule's forms: ``CHUNK`` and ``TOKEN`` (``None`` where there is none).
+
+    A ``diagonal`` memory goes token by token alone, its channels side by side.
+    """
     parts: list[str] = []
     source = _Source(logarithms, steps, numbers, {}, window)
     for form, name in zip((chunk, token), FORMS, strict=True):
         try:
             if form is None:
                 raise NoTiles("no chunk form")
-            parts.append(source.form(form, name))
+            if diagonal and name == "chunk":
+                raise NoTiles("a diagonal memory goes token by token")
+            parts.append(source.lanes(form) if diagonal else source.form(form, name))
         except NoTiles as reason:
             source.missing[name] = str(reason)
             parts.append(f"{name.upper()} = None  # {reason}\n")
@@ -148,7 +206,7 @@ def _ordered(lay: Layout, under: Layout) -> tuple[Row, ...]:
     return (*(own.get(row.name, row) for row in lay.rows), *output)
 
 
-def before_of(found: Cut, lay: Layout, name: str) -> str:
+def before_of(found: Cut, rows: tuple[Row, ...], name: str) -> str:
     """What PyTorch computes of the arguments, token by token, before the kernel."""
     plan = found.plan
     inside = {q.name for q in found.before}
@@ -156,39 +214,37 @@ def before_of(found: Cut, lay: Layout, name: str) -> str:
     lines = [f"def {name}_before({', '.join(n for n in found.taken if n in read)}):"]
     lines.append('    """What PyTorch computes first, for every token at once."""')
     lines += emit.block(plan, found.before, 4, {})
-    pairs = ", ".join(f'"{row.name}": {row.name}' for row in lay.rows if row.name in inside)
+    pairs = ", ".join(f'"{row.name}": {row.name}' for row in rows if row.name in inside)
     return "\n".join([*lines, f"    return {{{pairs}}}"]) + "\n"
 
 
-def kernel_of(
-    found: Cut, lay: Layout, name: str, steps: int, gradients: tuple[str, ...] | None, *,
-    products: bool,
-) -> str:  # fmt: skip
+def kernel_of(found: Cut, data: Data, name: str, steps: int) -> str:
     """What the kernels of a form take, as data of the module."""
     lines = [f"{name.upper()} = Kernel(", f"    {name}_forward,"]
-    lines += [f"    {name}_backward," if gradients is not None else "    None,", "    rows=("]
-    for row in lay.rows:
+    lines += [f"    {name}_backward," if data.gradients is not None else "    None,", "    rows=("]
+    for row in data.rows:
         view = "" if row.view == ROWS else f", {row.view!r}"
         lines.append(f"        Row({row.name!r}, {row.sizes!r}{view}),")
     lines += ["    ),", "    states=("]
-    lines += [f"        Held({state.name!r}, {state.sizes!r})," for state in lay.states]
+    lines += [f"        Held({state.name!r}, {state.sizes!r})," for state in data.states]
     lines += [
         "    ),",
-        f"    gradients={gradients or ()!r},",
-        f"    value={lay.value!r},",
-        f"    split={lay.split!r},",
-        f"    chunked={lay.chunked},",
+        f"    gradients={data.gradients or ()!r},",
+        f"    value={data.value!r},",
+        f"    split={data.split!r},",
+        f"    chunked={data.chunked},",
         f"    steps={steps},",
         f"    before={name}_before,",
         f"    taken={found.taken!r},",
-        *_windows(lay),
-        f"    products={products},",
+        *(["    lanes=True,"] if data.lanes else []),
+        *_windows(data.windows),
+        f"    products={data.products},",
         ")",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _windows(lay: Layout) -> list[str]:
-    if lay.windows.width == 1:
+def _windows(windows: Windows) -> list[str]:
+    if windows.width == 1:
         return []
-    return [f"    window={lay.windows.width},", f"    slots={lay.windows.slots},"]
+    return [f"    window={windows.width},", f"    slots={windows.slots},"]

@@ -26,7 +26,8 @@ def moments(writer: Writer) -> Form:
         for i in range(ROWS)
     ]
     ridge = [at.at(rule.moments.ridge, j, j) for j in range(size)]
-    beside = sp.diag(*ridge) if rule.moments.constant else sp.zeros(size)
+    stays = rule.moments.constant or fade == 1  # what never fades may stand beside the sum
+    beside = sp.diag(*ridge) if stays else sp.zeros(size)
     whole = sp.Matrix(new_h) + beside
     if rule.moments.steps:
         memory = _descended(writer, whole, sp.Matrix(new_u))
@@ -34,7 +35,7 @@ def moments(writer: Writer) -> Form:
         memory = sp.Matrix(new_u) * whole.adjugate() / whole.det()
     queries = at.queries()
     output = [product(list(memory.row(i)), queries) for i in range(ROWS)]
-    start = sp.Integer(0) if rule.moments.constant else ridge[0]
+    start = sp.Integer(0) if stays else ridge[0]
     return Form((_state("W", u, new_u), _state("H", h, new_h, start)), tuple(output))
 
 

@@ -13,6 +13,7 @@ from mnemic.compiler.explain.layered_words import bounded_steps
 from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.explain.spans import INFINITE, ranges
 from mnemic.compiler.kernelised import folded
+from mnemic.compiler.network import Map, Network, Norm, node_symbol
 from mnemic.compiler.rule import Rule
 
 Place = Literal["inside", "on", "outside", "unknown"]
@@ -142,6 +143,14 @@ INDEFINITE = (
     "coefficient, or it has no series), so what is erased at one key may grow at others, whatever "
     "the rate: only keys that are equal or nearly at right angles are safe."
 )
+UNHELD = (
+    "Under the dot loss each layer's step grows with the other layers, and nothing holds them: by "
+    "rate and decay the memory grows without end or fades to nothing over a long text. A norm "
+    "holds it (memory.norm, or retention.normalize), and so does a loss that sees the prediction."
+)
+LARGE = 0.5
+"""A step through O from this size on, in the spectral norm, counts as large as the memory."""
+SMALLER = "Take fewer steps (optimizer.every), or a small rate outside O (rate_at: outside)."
 HOLDING = "A decay holds the memory, and so do rows over their sums (normalise: row)."
 
 
@@ -158,7 +167,7 @@ def _of_steps(rule: Rule) -> Stability:
     if rule.applied.kind != "identity":
         return Stability("open", None, "No bound is derived: the step passes through O "
                          f"({rule.applied.kind}), its size is not the error's."
-                         f"{bounded_steps(rule)}")  # fmt: skip
+                         f"{bounded_steps(rule)}", warning=_as_large_as_w(rule))  # fmt: skip
     if not linear:
         return _deep(rule)
     if rule.kernels is not None and rule.kernels.predict.normalised:
@@ -177,6 +186,37 @@ def _of_steps(rule: Rule) -> Stability:
     return _bounded(rule, peak, values)
 
 
+def _as_large_as_w(rule: Rule) -> str | None:
+    """What comes of steps that O makes as large as the memory, however small the error."""
+    if rule.applied.kind != "newton-schulz":
+        return None
+    rate = rule.gain * (rule.rate if rule.applied.outside else sp.Integer(1))
+    if max(placing.values(rule, rate), default=0.0) < LARGE:
+        return None
+    return (
+        "O gives a step the size of the memory itself, however small the error: rounding grows "
+        "from step to step, and over some hundred steps two precisions part, finite as both stay. "
+        f"{SMALLER}"
+    )
+
+
+def _unheld(rule: Rule) -> bool:
+    """Layers under the dot loss whose steps grow with one another, and no norm that holds them."""
+    link, network = rule.retained.link, rule.network
+    held = not link.identity or rule.applied.normalize != "none" or rule.retained.mode != "dual"
+    normed = any(isinstance(node, Norm) for node in network.nodes)
+    coupled = len(network.matrices) > 1 and rule.error.constant
+    return coupled and not held and not normed and not _saturates(network)
+
+
+def _saturates(network: Network) -> bool:
+    """Whether an activation stays bounded as its argument grows."""
+    maps = [node for node in network.nodes if isinstance(node, Map) and len(node.sources) == 1]
+    z = sp.Symbol("z", positive=True)
+    ends = (sp.limit(m.expr.subs(node_symbol(m.sources[0]), z), z, sp.oo) for m in maps)
+    return any(end.is_finite for end in ends)
+
+
 def _deep(rule: Rule) -> Stability:
     """Contraction needs the memory's own Jacobian, which moves with W."""
     peak, _ = contraction.curvature(rule)
@@ -188,7 +228,8 @@ def _deep(rule: Rule) -> Stability:
         return _unbounded(rule)
     if rule.error.constant or peak in (None, sp.oo) or not identity or delayed:
         return Stability("open", None, "No bound is derived: the prediction is not linear in W, so "
-                         "a step's effect depends on W itself.")  # fmt: skip
+                         "a step's effect depends on W itself.",
+                         warning=UNHELD if _unheld(rule) else None)  # fmt: skip
     jacobian = sp.Symbol("‖∂M/∂W‖²", positive=True)
     left = contraction.step_size(rule, peak).subs(product_symbol(rule), jacobian)
     right = contraction.limit(rule)

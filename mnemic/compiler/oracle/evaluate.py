@@ -82,7 +82,7 @@ def evaluate(expression: Any, values: Environment) -> Tensor:
 
 def _new_error(node: Any, arguments: list[Tensor]) -> Tensor:
     """s = e(ŷ − c s) with e evaluated by this walk."""
-    y, c, *rest = torch.broadcast_tensors(*arguments)
+    y, c, *rest = torch.broadcast_tensors(*arguments)  # type: ignore[no-untyped-call]
     held = dict(zip(node.holders, rest, strict=True))
     return new_error(lambda u: evaluate(node.signal, {**held, PLACE: u}) + 0 * u, y, c)
 

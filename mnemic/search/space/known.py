@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from mnemic.dsl.block import Block
 from mnemic.dsl.extends import merged, stack
 from mnemic.dsl.hashing import LABELS
 from mnemic.dsl.spec import Spec
@@ -34,9 +35,10 @@ MOST = 5000
 def answers_of(space: Space, spec: Spec) -> dict[str, Answer] | None:
     """The answers that give the spec's meaning; None where the space does not hold it.
 
-    The block is the space's, where nothing is chosen in it: the spec's rule is looked for. One
-    axis after the other: the ways in which the space can write it are tried until one says
-    what the spec says there. Numbers of ranges are the spec's own.
+    The block is the space's, where nothing is chosen in it: the spec's rule is looked for; what
+    the spec's block leaves open (heads, sizes) is as the space has it first. One axis after the
+    other: the ways in which the space can write it are tried until one says what the spec says
+    there. Numbers of ranges are the spec's own.
     """
     found: dict[str, Answer] = {}
     written = {str(key): node for key, node in space.root.items}
@@ -64,9 +66,16 @@ def _axis(
     root = Branch((("name", Plain(space.name, ("name",))), *items.items()), (), True)
     numbers = spec.model_dump(mode="json", by_alias=True)
     for answers, resolved in islice(_ways(root, numbers), MOST):
-        if _value(space, resolved, name) == getattr(spec, name):
+        if _says(_value(space, resolved, name), getattr(spec, name)):
             return answers
     return None
+
+
+def _says(value: Any, wanted: Any) -> bool:
+    """Whether an axis as written says what is wanted; a block may say more."""
+    if not (isinstance(value, Block) and isinstance(wanted, Block)):
+        return bool(value == wanted)
+    return all(getattr(value, field) == told for field, told in wanted if told is not None)
 
 
 def _ways(root: Branch, numbers: Mapping[str, Any]) -> Iterator[tuple[dict[str, Answer], Resolved]]:

@@ -111,6 +111,22 @@ def _looked_at(space: Space, ask: Any) -> tuple[dict[str, Answer], str | None, s
     return answers, None, rule.structure.kind, identity(rule)
 
 
+def demand_points(space: Space, samples: int = 100, seed: int = 0) -> None:
+    """Raise InvalidSpec, with the reasons, where no sampled point is a valid spec."""
+    ask = by_chance(random.Random(seed))
+    reasons: Counter[str] = Counter()
+    for _ in range(samples):
+        try:
+            space.point(ask)
+        except InvalidSpec as error:
+            reasons[reason_of(error, space.name)] += 1
+        else:
+            return
+    told = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
+    message = f"none of {samples} sampled points is a valid spec: {told}"
+    raise InvalidSpec((Issue(message, space.document.source or space.name),))
+
+
 def reason_of(error: InvalidSpec, name: str) -> str:
     """Why a spec is none, with the place in it, but without the position or the spec's name."""
     first = error.issues[0]

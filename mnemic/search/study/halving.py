@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import torch
+
+LATEST = 2000
+
 Values = Sequence[float]
 """Of one point at one rung, less is better in each."""
 
@@ -13,20 +17,19 @@ def goes_on(values: Values, others: Sequence[Values], keep: float) -> bool:
     """Whether a point is in the best share ``keep`` of those that came to the rung so far.
 
     Points are ordered by how many others dominate them, which for one value is their order.
-    With n points the best max(1, floor(keep n)) go on, and what ties with them.
+    With n points the best max(1, floor(keep n)) go on, and what ties with them; of very many, the
+    latest ones are the measure.
 
     >>> [goes_on([x], [[1.0], [2.0], [4.0]], 0.5) for x in (0.5, 1.5, 3.0)]
     [True, True, False]
     """
-    everyone = [*others, values]
+    everyone = torch.tensor([*others[-LATEST:], values], dtype=torch.float64)
     places = max(1, math.floor(keep * len(everyone)))
-    mine = beaten_by(values, everyone)
-    return mine == 0 or sum(beaten_by(other, everyone) < mine for other in everyone) < places
-
-
-def beaten_by(values: Values, others: Sequence[Values]) -> int:
-    """How many dominate these values: no worse in any, better in one."""
-    return sum(dominates(other, values) for other in others)
+    no_worse = (everyone[:, None] <= everyone).all(-1)
+    better = (everyone[:, None] < everyone).any(-1)
+    beaten_by = (no_worse & better).sum(0)
+    mine = int(beaten_by[-1])
+    return mine == 0 or int((beaten_by < mine).sum()) < places
 
 
 def dominates(one: Values, other: Values) -> bool:

@@ -115,9 +115,8 @@ def _interrupted(process: BaseProcess) -> Failure:
 
 
 def _end(process: BaseProcess) -> None:
-    process.join(TURN)
-    if process.is_alive():
-        process.kill()
+    """Whatever it was asked for is told or saved: no need to wait for it to tidy up."""
+    process.kill()
     process.join()
 
 
@@ -160,6 +159,7 @@ def _call(
         answer: tuple[bool, Any] = (True, function(*arguments))
     except MnemicError as error:
         answer = (False, error)
+    sys.stdout.flush()
     theirs.send(answer)
 
 

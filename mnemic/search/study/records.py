@@ -13,6 +13,8 @@ from mnemic.search.study.training import Run
 
 KIND, WHY, LOOK, SPEC, SAME, START = "kind", "why", "look", "spec", "same_as", "start"
 """Names of attributes."""
+LOOKED: Final = "looked"
+"""Seconds that deriving, compiling and building took."""
 RUNG: Final = "rung:"
 
 FINISHED, STOPPED, COSTLY, INVALID = "finished", "stopped", "over budget", "invalid"

@@ -15,11 +15,12 @@ from typing import Any, Final
 import optuna
 from optuna.storages import RDBStorage, fail_stale_trials
 from optuna.study import Study, StudyDirection
-from optuna.trial import Trial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from mnemic.errors import InvalidSpec, Issue, UsageError
 from mnemic.models.files import claim
 from mnemic.search.space.asking import every
+from mnemic.search.space.preview import demand_points
 from mnemic.search.space.settings import COSTS
 from mnemic.search.space.space import Space
 from mnemic.search.study.budget import bounds
@@ -61,6 +62,7 @@ class Search:
     tell: Tell
     stopping: threading.Event = field(default_factory=threading.Event)
     bounds: dict[str, float] = field(default_factory=dict)
+    _finished: dict[int, Record] = field(default_factory=dict)
 
     @property
     def runs(self) -> Path:
@@ -69,7 +71,16 @@ class Search:
 
     def records(self) -> list[Record]:
         """All trials so far, of every worker."""
-        return [record(trial) for trial in self.study.get_trials(deepcopy=False)]
+        return [self._record(trial) for trial in self.study.get_trials(deepcopy=False)]
+
+    def _record(self, trial: FrozenTrial) -> Record:
+        """A trial's record, kept where it can change no more."""
+        known = self._finished.get(trial.number)
+        if known is None:
+            known = record(trial)
+            if trial.state.is_finished():
+                self._finished[trial.number] = known
+        return known
 
     def wanted(self) -> str | None:
         """Why no further trial is wanted; None where one is."""
@@ -133,10 +144,12 @@ def open_search(
     """Open a search, new or begun; the same call goes on with it.
 
     Raises:
+        InvalidSpec: the space contradicts itself: no sampled point is valid.
         UsageError: the folder is not a search's; a study of that name is of another space, or
             none of mnemic's.
         EnvironmentFailed: the storage cannot be used.
     """
+    demand_points(space)
     claim(folder, "search")
     (folder / "logs").mkdir(exist_ok=True)
     beat = beat or Beat()

@@ -29,6 +29,7 @@ from mnemic.search.study.records import (
     INVALID,
     KIND,
     LOOK,
+    LOOKED,
     RUNG,
     SAME,
     SPEC,
@@ -144,8 +145,10 @@ class _Trial:
             return kept
         first = self.settings.rungs[0]
         rung = first if first.untrained is not None else None
+        began = time.monotonic()
         seen: dict[str, Any] = asdict(self.isolated(work.look, spec, self.settings, rung))
         self.keep(LOOK, seen)
+        self.keep(LOOKED, time.monotonic() - began)
         return seen
 
     def known_before(self, identity: str) -> None:

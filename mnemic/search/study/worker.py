@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
+from optuna.exceptions import StorageInternalError
 from optuna.trial import Trial
+from sqlalchemy.exc import SQLAlchemyError
 
+from mnemic.errors import EnvironmentFailed
 from mnemic.search.study.records import DUPLICATE, FINISHED
 from mnemic.search.study.search import Search
 from mnemic.search.study.trial import End, do
@@ -30,6 +33,10 @@ def work_on(search: Search, jobs: int = 1) -> Done:
     """Do trials until the space's number is reached; ``jobs`` at a time.
 
     Ctrl-C lets running trials save and puts them back; the same call goes on with them.
+
+    Raises:
+        EnvironmentFailed: the storage is gone.
+        KeyboardInterrupt: Ctrl-C.
     """
     began, done = time.monotonic(), list[int]()
     with ThreadPoolExecutor(jobs) as pool:
@@ -40,8 +47,13 @@ def work_on(search: Search, jobs: int = 1) -> Done:
             search.stopping.set()
             wait(running)
             raise
-        finally:
-            search.stopping.set() if any(f.exception() for f in _over(running)) else None
+        except (StorageInternalError, SQLAlchemyError) as error:
+            search.stopping.set()
+            wait(running)
+            first = str(error.__cause__ or error).strip().splitlines()[0]
+            raise EnvironmentFailed(
+                f"the storage broke off: {first}; the same command goes on when it is back"
+            ) from error
     return Done(len(done), time.monotonic() - began, reason)
 
 

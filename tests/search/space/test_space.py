@@ -8,7 +8,7 @@ from mnemic.pipeline import derive, read
 from mnemic.search.space.asking import by_answers
 from mnemic.search.space.identity import identity
 from mnemic.search.space.known import answers_of
-from mnemic.search.space.preview import preview
+from mnemic.search.space.preview import demand_points, preview
 from mnemic.search.space.space import load_space
 
 AXES = {
@@ -105,6 +105,18 @@ def test_a_preview_counts_valid_points_and_groups_the_reasons():
     assert sum(found.classes.values()) == found.valid
 
 
+def test_a_space_that_contradicts_itself():
+    rate = {"choose": ["token", "learned"]}
+    losses = {"choose": [{"kind": "huber"}, {"kind": "huber", "over": "norm"}]}
+    here = space(bias=losses, optimizer={"method": "implicit", "rate": rate})
+    with pytest.raises(InvalidSpec) as caught:
+        demand_points(here)
+    told = str(caught.value)
+    assert told.startswith("mine: none of 100 sampled points is a valid spec: ")
+    assert "two coefficients are called delta" in told
+    demand_points(space())
+
+
 def test_packaged_specs_are_found_in_the_space():
     here = space()
     found = {name: answers_of(here, read(name)) for name in names()}
@@ -112,6 +124,13 @@ def test_packaged_specs_are_found_in_the_space():
     assert held == {"deltanet", "gated-deltanet", "kda", "longhorn", "rwkv7", "titans-linear"}
     for name in held:
         assert identity(derive(here.point(by_answers(found[name])).spec)) == identity(derive(name))
+
+
+def test_what_a_block_leaves_open_is_the_spaces_first():
+    block = {"heads": {"choose": [2, 1]}, "convolution": {"choose": [0, 4]}}
+    here = space(**{**{k: v for k, v in GATED.items() if k != "name"}, "block": block})
+    found = answers_of(here, read("gated-deltanet"))
+    assert found == {"block.heads": "2", "block.convolution": "4"}
 
 
 def test_numbers_of_ranges_are_the_specs_own():

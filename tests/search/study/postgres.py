@@ -46,7 +46,7 @@ def server() -> Iterator[str]:
             process.wait()
 
 
-def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 240.0) -> None:
     """Wait for something to become true."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -39,7 +39,7 @@ def test_a_worker_is_killed_in_the_midst_of_a_trial(tmp_path, space_file):
         until(lambda: running_in(tmp_path / "first"))
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
-        assert second.wait(120) == 0
+        assert second.wait(300) == 0
         trials = search.study.get_trials()
         search.close()
     assert_whole([record(trial) for trial in trials], trials)

@@ -164,9 +164,7 @@ def ridge_solved(h, ridge, q):
 def _system(x, key, weights, h, ridge, reach, PRECISION: tl.constexpr):
     """(H_t + Λ_t) x_t for every row."""
     seen = weights * full(x, tl.trans(key), PRECISION)
-    return (
-        reach[:, None] * full(x, h, PRECISION) + full(seen, key, PRECISION) + ridge * x
-    )
+    return reach[:, None] * full(x, h, PRECISION) + full(seen, key, PRECISION) + ridge * x
 
 
 @triton.jit

@@ -7,9 +7,9 @@ import triton.language as tl
 @triton.jit
 def load_rows(pointer, origin, stride, t, live, channel, width, REAL: tl.constexpr):
     """[C, BW]: rows of channels, zero beyond those that are there."""
-    place = (origin + t * stride)[:, None] * width + channel[None, :]
+    place = (t * stride * width)[:, None] + channel[None, :]  # of 32 bits: within a chunk
     there = (t < live)[:, None] & (channel < width)[None, :]
-    return tl.load(pointer + place, mask=there, other=0.0).to(REAL)
+    return tl.load(pointer + origin * width + place, mask=there, other=0.0).to(REAL)
 
 
 @triton.jit
@@ -27,9 +27,9 @@ def load_logs(pointer, origin, stride, t, live, REAL: tl.constexpr):
 @triton.jit
 def store_rows(pointer, origin, stride, t, live, channel, width, value):
     """Rows of channels that are there."""
-    place = (origin + t * stride)[:, None] * width + channel[None, :]
+    place = (t * stride * width)[:, None] + channel[None, :]
     there = (t < live)[:, None] & (channel < width)[None, :]
-    tl.store(pointer + place, value, mask=there)
+    tl.store(pointer + origin * width + place, value, mask=there)
 
 
 @triton.jit
@@ -41,17 +41,17 @@ def store_column(pointer, origin, stride, t, live, value):
 @triton.jit
 def load_matrix(pointer, number, row, rows, column, columns, REAL: tl.constexpr):
     """[columns, rows] of the matrix [rows, columns] with this number."""
-    place = number * rows * columns + row[None, :] * columns + column[:, None]
+    place = row[None, :] * columns + column[:, None]
     there = (row < rows)[None, :] & (column < columns)[:, None]
-    return tl.load(pointer + place, mask=there, other=0.0).to(REAL)
+    return tl.load(pointer + number * rows * columns + place, mask=there, other=0.0).to(REAL)
 
 
 @triton.jit
 def store_matrix(pointer, number, row, rows, column, columns, value):
     """The matrix [rows, columns] with this number, from [columns, rows]."""
-    place = number * rows * columns + row[None, :] * columns + column[:, None]
+    place = row[None, :] * columns + column[:, None]
     there = (row < rows)[None, :] & (column < columns)[:, None]
-    tl.store(pointer + place, value, mask=there)
+    tl.store(pointer + number * rows * columns + place, value, mask=there)
 
 
 @triton.jit

@@ -36,9 +36,9 @@ def stretched(unit, LOW: tl.constexpr, HIGH: tl.constexpr):
     """(−1, 1) onto the domain, fine near its ends and never on them."""
     gap = tl.maximum(1.0 - tl.abs(unit), 1e-16 if unit.dtype == tl.float64 else 1e-7)
     line = unit / gap
-    if HIGH == float("inf") and LOW == float("-inf"):
+    if float("inf") == HIGH and float("-inf") == LOW:
         return line
-    elif HIGH == float("inf"):
+    elif float("inf") == HIGH:
         most = 700.0 if unit.dtype == tl.float64 else 87.0
         return LOW + tl.exp(tl.minimum(tl.maximum(line, -most), most))
     else:

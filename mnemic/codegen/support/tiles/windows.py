@@ -139,9 +139,7 @@ def _token(A: tl.constexpr, C: tl.constexpr, W: tl.constexpr):
 
 
 @triton.jit
-def slot_scores(
-    q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr, W: tl.constexpr
-):
+def slot_scores(q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr, W: tl.constexpr):
     """Σ_κ q_aκ k_sκ Π decay_iκ over the tokens i after s's, up to a's (less ``AHEAD``).
 
     [C or S, K], [S, K], [C, K] → [C or S, S]; from the last token's keys on, so that no exponent is

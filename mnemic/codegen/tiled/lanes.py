@@ -1,0 +1,132 @@
+"""Diagonal memories as kernels: one number a channel, so that channels lie side by side in lanes.
+
+A tile is a block of memories; every quantity of a token's plan is one number a lane, and a product
+with the memory is a product of numbers.
+"""
+
+from collections.abc import Iterator
+
+from mnemic.codegen.adjoint import Adjoint
+from mnemic.codegen.emit import wrapped
+from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
+from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.layout import CLOSES
+from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
+
+FUNCTIONS = {
+    "recall": "{0} * {1}",
+    "pull": "{0} * {1}",
+    "outer": "{0} * {1}",
+    "recall_row": "{0} * {1}",
+    "total": "{0}",
+    "total_rows": "{0}",
+    "as_vector": "{0}",
+    "squared_norm": "tl.maximum({0} * {0}, tiles.TINY)",
+    "distance": "tl.where(tl.abs({0} - {1}) > tiles.TINY, tl.abs({0} - {1}), 1.0)",
+    "norm": "tl.where(tl.abs({0}) > tiles.TINY, tl.abs({0}), 1.0)",
+    "positive": "tiles.positive({0})",
+    "log_of": "tiles.log_of({0})",
+}
+"""Functions of one token where keys, values and memories are single numbers."""
+
+OPENING = """\
+    lane = tl.program_id(1) * LANES + tl.arange(0, LANES)
+    there = lane < heads
+    batch = tl.program_id(0).to(tl.int64)
+    memory = batch * heads + lane
+"""
+
+ROW = "        row = (batch * total + begin + at) * heads + lane\n"
+
+
+def forward(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:
+    """The kernel of a token form: arguments by row, memories in and out."""
+    states = plan.states()
+    pointers = [f"rows_{n}" for n in plan.arguments()] + ["rows_out"]
+    pointers += [p for s in states for p in (f"start_{s}", f"end_{s}", f"kept_{s}")]
+    lines = _head(name, pointers, ["KEEP", "READ"], doc)
+    lines += [f"    {s} = {_load(f'start_{s}', 'memory')}" for s in states]
+    lines += ["    for at in range(0, length):", *ROW.splitlines()]
+    lines += ["        if KEEP:"] if states else []
+    lines += [f"            {_store(f'kept_{s}', 'memory * length + at', s)}" for s in states]
+    lines += [f"        {n} = {_load(f'rows_{n}', 'row')}" for n in plan.arguments()]
+    phases = plan.phases()
+    lines += _lines((*phases.before, *phases.scan), numbers)
+    lines += ["        if READ:", f"            {_store('rows_out', 'row', plan.output)}"]
+    if phases.closings:
+        raise NoTiles("intervals of a diagonal memory")
+    lines += _moves(plan)
+    lines += [f"    {_store(f'end_{s}', 'memory', s)}" for s in states]
+    return "\n".join(lines) + "\n"
+
+
+def backward(back: Adjoint, rows: tuple[str, ...], numbers: dict[str, str], name: str, doc: str
+) -> str:  # fmt: skip
+    """The kernel of its gradient, from the last token to the first."""
+    plan = back.plan
+    given = [n for n in plan.arguments() if n not in back.states]
+    if any(n.startswith(CLOSES) for n in given):
+        raise NoTiles("intervals of a diagonal memory")
+    out = next(n for n in (*given, "d_out") if n.startswith("d_out"))
+    pointers = [*(f"rows_{n}" for n in rows), f"rows_{out}"]
+    pointers += [f"kept_{s}" for s in back.carried]
+    pointers += [p for s in plan.states() for p in (f"start_{s}", f"end_{s}")]
+    pointers += [f"grad_{n}" for n in back.gradients]
+    lines = _head(name, pointers, [], doc)
+    lines += [f"    {s} = {_load(f'start_{s}', 'memory')}" for s in plan.states()]
+    lines += ["    for done in range(0, length):", "        at = length - 1 - done"]
+    lines += ROW.splitlines()
+    kept = "memory * length + at"
+    lines += [f"        {s} = {_load(f'kept_{s}', kept)}" for s in back.states]
+    lines += [f"        {n} = {_load(f'rows_{n}', 'row')}" for n in given]
+    phases = plan.phases()
+    lines += _lines((*phases.before, *phases.scan), numbers)
+    lines += [f"        {_store(f'grad_{n}', 'row', g)}" for n, g in back.gradients.items()]
+    lines += _moves(plan)
+    lines += [f"    {_store(f'end_{s}', 'memory', s)}" for s in plan.states()]
+    return "\n".join(lines) + "\n"
+
+
+def _head(name: str, pointers: list[str], flags: list[str], doc: str) -> list[str]:
+    numbers = ["total", "begin", "length", "heads"]
+    constants = [f"{n}: tl.constexpr" for n in ("LANES", *flags, "REAL")]
+    lines = ["@triton.jit", f"def {name}("]
+    lines += [f"    {part}," for part in (*pointers, *numbers, *constants)]
+    return [*lines, "):", f'    """{doc}"""', *OPENING.splitlines()]
+
+
+def _load(pointer: str, place: str) -> str:
+    return f"tl.load({pointer} + {place}, mask=there, other=0.0).to(REAL)"
+
+
+def _store(pointer: str, place: str, value: str) -> str:
+    return f"tl.store({pointer} + {place}, {value}, mask=there)"
+
+
+def _moves(plan: Plan) -> list[str]:
+    moves = {s: n for s, n in plan.following.items() if s != n}
+    return [f"        {', '.join(moves)} = {', '.join(moves.values())}"] if moves else []
+
+
+def _lines(quantities: tuple[Quantity, ...], numbers: dict[str, str]) -> Iterator[str]:
+    for quantity in quantities:
+        if not isinstance(quantity.op, Given):
+            comment = numbers.get(quantity.equation, "")
+            yield from wrapped(quantity.name, _statement(quantity), comment, 8)
+
+
+def _statement(quantity: Quantity) -> str:
+    match quantity.op:
+        case Map(expr=expr, reads=reads):
+            try:
+                return print_tile(expr, {read.symbol: read.quantity for read in reads})
+            except UnknownFunction as error:
+                raise NoTiles(f"the function {error}") from None
+        case Call(function="filled" | "constant", arguments=(like, *_), options=options):
+            return f"tl.zeros_like({like}) + {dict(options)['value']!r}"
+        case Call(function=function, arguments=arguments) if function in FUNCTIONS:
+            return FUNCTIONS[function].format(*arguments)
+        case Call(function=function):
+            raise NoTiles(f"ops.{function} of single numbers")
+        case _:
+            raise NoTiles("a product of matrices of single numbers")

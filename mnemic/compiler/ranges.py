@@ -1,0 +1,31 @@
+"""The values that coefficients take under their activations."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.numbers import sampler
+from mnemic.compiler.problem import Scalar
+from mnemic.compiler.symbolic import read
+from mnemic.dsl import texts
+from mnemic.dsl.starts import DEFAULTS, OTHERWISE
+
+GRID = (-30.0, -8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0, 30.0)
+"""Arguments of an activation; its values there span its range, the outermost as limits."""
+
+
+def ranges_of(scalars: Iterable[Scalar]) -> dict[Any, list[float]]:
+    """Values that each argument takes under its activation (the layer's own unless told)."""
+    found = {}
+    for scalar in scalars:
+        if scalar.argument is not None:
+            shape = activation_of(scalar.declared.activation, scalar.name)
+            values = map(sampler(shape, [sym.x]), GRID)
+            found[scalar.symbol] = [v for v in values if v is not None]
+    return found
+
+
+def activation_of(activation: str | None, name: str = "") -> Any:
+    """An activation's expression in x; by default that of the coefficient's name."""
+    written = activation or DEFAULTS.get(name, OTHERWISE)[0]
+    return read(texts.activation(written), {"x": sym.x})
