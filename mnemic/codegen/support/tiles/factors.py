@@ -42,8 +42,8 @@ def innovation_factor_kept(kp, k, kept, PRECISION: tl.constexpr):
 def cholesky(matrix):
     """L Lᵀ = S, one column after another: [C, C] → [C, C]."""
     C: tl.constexpr = matrix.shape[0]
-    t, s = order(C)
     row = tl.arange(0, C)
+    s = row[None, :]
     left, factor = matrix, tl.zeros_like(matrix)
     for j in range(0, C):
         column = tl.sum(tl.where(s == j, left, 0.0), 1)
@@ -79,7 +79,7 @@ def solved_back(factor, x, PRECISION: tl.constexpr):
 
 @triton.jit
 def cholesky_vjp(d, factor, PRECISION: tl.constexpr):
-    """The symmetric gradient at S of L: L⁻ᵀ Φ(Lᵀ d) L⁻¹, Φ the lower half with half its diagonal."""
+    """The symmetric gradient at S of L: L⁻ᵀ Φ(Lᵀ d) L⁻¹, Φ halving the diagonal."""
     t, s = order(d.shape[0])
     inner = lower(exact(tl.trans(factor), d, PRECISION))
     inner = tl.where(t == s, 0.5 * inner, inner)

@@ -131,10 +131,7 @@ def in_shape_of(x, like, WIDTH: tl.constexpr):
 @triton.jit
 def _token(A: tl.constexpr, C: tl.constexpr, W: tl.constexpr):
     """[A, 1]: the token of each row; tokens themselves where there are as many rows as those."""
-    if A == C:
-        token = tl.arange(0, A)
-    else:
-        token = tl.arange(0, A) // W
+    token = tl.arange(0, A) if A == C else tl.arange(0, A) // W
     return token[:, None]
 
 
@@ -161,7 +158,7 @@ def slot_scores(q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr, W
 
 @triton.jit
 def row_mix(scores, u, log_decay, PRECISION: tl.constexpr, W: tl.constexpr):
-    """Σ_s scores_as u_sκ Π decay_iκ over the tokens after s's: [C or S, S], [S, K] → [C or S, K]."""
+    """Σ_s scores_as u_sκ Π decay_iκ over tokens after s's: [C or S, S], [S, K] → [C or S, K]."""
     C: tl.constexpr = log_decay.shape[0]
     token, row = _token(scores.shape[0], C, W), tl.arange(0, C)[:, None]
     of_source = tl.arange(0, u.shape[0])[:, None] // W
@@ -178,7 +175,7 @@ def row_mix(scores, u, log_decay, PRECISION: tl.constexpr, W: tl.constexpr):
 
 @triton.jit
 def row_mix_back(scores, x, log_decay, PRECISION: tl.constexpr, W: tl.constexpr):
-    """Σ_a scores_as x_aκ Π decay_iκ over the tokens after s's: [C or S, S], [C or S, K] → [S, K]."""
+    """Σ_a scores_as x_aκ Π decay_iκ over tokens after s's: [C or S, S], [C or S, K] → [S, K]."""
     C: tl.constexpr = log_decay.shape[0]
     token, row = _token(x.shape[0], C, W), tl.arange(0, C)[:, None]
     of_source = tl.arange(0, scores.shape[1])[:, None] // W
