@@ -29,7 +29,7 @@ def new_error(y, c{parameters}):
     high = tl.where((near < high) & beyond, near, high)
     low = tl.zeros_like(high)
     size = 0.5 * high
-    for count in range({halvings}):
+    for count in range({most}):
         left = sign * _error_at(y - c * sign * size{parameters}) - size
         right = left > 0
         right = right | (left != left)
@@ -37,13 +37,13 @@ def new_error(y, c{parameters}):
         high = tl.where(right, high, size)
         half = 0.5 * (low + high)
         step = size + left / (1.0 + c * _slope_at(y - c * sign * size{parameters}))
-        inside = (step > low) & (step < high) & (count % 2 == {newton})
+        inside = (step > low) & (step < high) & (count >= {halvings})
         size = tl.where(left == 0.0, size, tl.where(inside, step, half))
     s = sign * size
     for _ in range(2):
         left = _error_at(y - c * s{parameters}) - s
-        smooth = tl.abs(left) <= tiles.near(s) * (1.0 + tl.abs(s))  # else inside a jump
-        s += tl.where(smooth, left / (1.0 + c * _slope_at(y - c * s{parameters})), 0.0)
+        step = left / (1.0 + c * _slope_at(y - c * s{parameters}))
+        s += {polished}
     return s
 '''
 
@@ -67,10 +67,12 @@ def functions(plan: Plan) -> str:
 
 
 def _printed(root: NewErrorBase) -> str:
-    """Halvings alone find a jump; a smooth error takes Newton's steps between them."""
+    """Halvings alone find a jump; a smooth error takes Newton's steps after some."""
+    near = "tl.abs(left) <= tiles.near(s) * (1.0 + tl.abs(s))"  # else it lies inside a jump
     return NEW_ERROR.format(
         parameters="".join(f", {holder.name}" for holder in root.holders),
         error=print_tile(root.signal, {PLACE.name: "u"}),
         slope=print_tile(root.slope, {PLACE.name: "u"}),
-        halvings=64 if root.jumps else 30, newton=2 if root.jumps else 1,
+        most=64 if root.jumps else 30, halvings=64 if root.jumps else 18,
+        polished=f"tl.where({near}, step, 0.0)" if root.jumps else "step",
     )  # fmt: skip
