@@ -48,23 +48,24 @@ def _excess(zeta, dual, scale, factor, there{parameters}):
 @triton.jit
 def _zeta(dual, scale, factor, there{parameters}):
     """The root ζ: bracketed, then Newton's steps, with a bisection for every third."""
-    high = {max_dual}
-    low = {min_dual}
+    lines = {max_there} > 0
+    high = tl.where(lines, {max_dual}, 0.0)
+    low = tl.where(lines, {min_dual}, 0.0)
     width = tl.maximum(high - low, 1.0)
     count = 0
-    above = _excess(high, dual, scale, factor, there{parameters}) > 0
+    above = lines & (_excess(high, dual, scale, factor, there{parameters}) > 0)
     while (count < 80) & tiles.any_of(above):
         high = tl.where(above, high + width, high)
         width = 2.0 * width
-        above = _excess(high, dual, scale, factor, there{parameters}) > 0
+        above = lines & (_excess(high, dual, scale, factor, there{parameters}) > 0)
         count += 1
     width = tl.maximum(high - low, 1.0)
     count = 0
-    above = _excess(low, dual, scale, factor, there{parameters}) <= 0
+    above = lines & (_excess(low, dual, scale, factor, there{parameters}) <= 0)
     while (count < 80) & tiles.any_of(above):
         low = tl.where(above, low - width, low)
         width = 2.0 * width
-        above = _excess(low, dual, scale, factor, there{parameters}) <= 0
+        above = lines & (_excess(low, dual, scale, factor, there{parameters}) <= 0)
         count += 1
     zeta = 0.5 * (low + high)
     moved = high - low
@@ -77,7 +78,7 @@ def _zeta(dual, scale, factor, there{parameters}):
         step = zeta + left / {sum_slopes}
         inside = (step > low) & (step < high) & (count % 3 != 2)
         following = tl.where(inside, step, 0.5 * (low + high))
-        following = tl.where(left == 0.0, zeta, following)
+        following = tl.where(lines & (left != 0.0), following, zeta)
         moved = following - zeta
         zeta = following
         count += 1
@@ -99,7 +100,8 @@ def on_simplex_back_{place}(d, dual, scale, {factor}{coefficients}rows, columns)
 {ones}    zeta = _zeta(dual, scale, factor, there{parameters})
     slopes = tl.where(there, factor * curve_slope(dual - zeta{parameters}), 0.0)
     taken = d * slopes
-    share = {sum_taken} / {sum_slopes}
+    whole = {sum_slopes}
+    share = {sum_taken} / tl.where(whole == 0.0, 1.0, whole)
     return {value}
 '''
 
@@ -211,6 +213,7 @@ def _simplex(root: _Root) -> list[str]:
         "sum_found": over.format(f="sum", x="found"),
         "sum_slopes": over.format(f="sum", x="slopes"),
         "sum_taken": over.format(f="sum", x="taken"),
+        "max_there": over.format(f="max", x="there.to(tl.int32)"),
         "max_dual": over.format(f="max", x='tl.where(there, dual, float("-inf"))'),
         "min_dual": over.format(f="min", x='tl.where(there, dual, float("inf"))'),
     }
