@@ -64,13 +64,13 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
         parameters=parameters, norm=norm, body=print_torch(signal, {})
     )
     declare_roots(b.plan, signal)
-    found_roots, (slope, radial) = at_roots(slope, radial)
+    found_roots, (printed, along) = at_roots(slope, radial)
     b.plan.functions["error_adjoint"] = ADJOINT.format(
         parameters=parameters,
         norm=norm,
         roots=found_roots,
-        slope=print_torch(slope, {}),
-        result=_adjoint(radial, residual),
+        slope=print_torch(printed, {}),
+        result=_adjoint(along, residual),
     )
     b.plan.signals["error"] = Signal(signal, (*first, *arguments), slope, radial, error.uses_norm)
     value = () if of_residual else (roles["value"],)

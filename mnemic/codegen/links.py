@@ -1,5 +1,6 @@
 """Links and mirrors as quantities of a plan."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
@@ -12,6 +13,14 @@ from mnemic.compiler.retention import Link
 
 MATRIX = ("v", "k")
 VARIABLE = sp.Symbol("entry_", real=True)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What stands behind a function that is an option of a call: f of ``VARIABLE``, then these."""
+
+    expr: Any
+    parameters: tuple[str, ...]
 
 
 def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = False) -> str:
@@ -105,4 +114,6 @@ def _function(b: Builder, expr: Any, end: bool) -> tuple[str, tuple[str, ...]]:
     names = list(env)
     matrix = {n: n for n in names}
     body = print_torch(expr, matrix)
-    return f"lambda {', '.join([VARIABLE.name, *names])}: {body}", tuple(env[n] for n in names)
+    source = f"lambda {', '.join([VARIABLE.name, *names])}: {body}"
+    b.plan.signals[source] = Curve(expr, tuple(names))
+    return source, tuple(env[n] for n in names)

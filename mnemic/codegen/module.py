@@ -210,7 +210,9 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
         chunked = tiled.Form(means, means)
     token = tiled.Form(found.recurrent, found.recurrent)
     single = rule.diagonal and not rule.phase and feature_size(rule) == "d"
-    return tiled.kernels(chunked, token, logarithms, steps, numbers, diagonal=single)
+    return tiled.kernels(
+        chunked, token, logarithms, steps, numbers, diagonal=single, window=rule.window
+    )
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:

@@ -29,10 +29,25 @@ MOST = 64
 
 @dataclass(frozen=True)
 class Row:
-    """An argument by row, [B, R, H, …]: its name and the sizes of the axes after H."""
+    """An argument by row, [B, R, H, …]: its name, the sizes of the axes after H, and its view.
+
+    In the views ``tail``, ``slots`` and ``window`` of keys and values c − 1 rows stand before the
+    first; a ``window`` has its slots as first size. ``band`` and ``slots`` of weights are [c].
+    """
 
     name: str
     sizes: tuple[str, ...]
+    view: str = "rows"
+
+    @property
+    def shared(self) -> bool:
+        """Whether several windows see the same entries."""
+        return self.view in ("tail", "window") or (self.view == "slots" and bool(self.sizes))
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The sizes of the axes after H that are channels, where there are such."""
+        return self.sizes[1:] if self.view == "window" else self.sizes
 
 
 @dataclass(frozen=True)
@@ -68,6 +83,24 @@ class Kernel:
     """The operator's arguments by row that ``before`` or the kernel reads."""
     lanes: bool = False
     """Whether memories are single numbers, a block of them a program."""
+    window: int = 1
+    """How many tokens a row sees."""
+    slots: bool = False
+    """Whether a chunk's windows are taken one after another."""
+    products: bool = True
+    """Whether it multiplies matrices, whose tiles have at least 16 rows and columns."""
+
+    def fits(self, rows: int) -> int:
+        """How many rows a chunk has, where what it reads is to have at most so many."""
+        if not self.chunked or self.window == 1:
+            return rows
+        return max(1, rows // self.window if self.slots else max(rows - self.window + 1, rows // 4))
+
+    def sources(self, rows: int) -> int:
+        """The size of the tile of what the windows of a chunk's rows read."""
+        if self.slots:
+            return max(2 * max(16, power_of_two(rows)), power_of_two(rows * self.window))
+        return max(16, power_of_two(rows + self.window - 1))
 
 
 @dataclass(frozen=True)
@@ -146,12 +179,14 @@ def run(
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     sizes = sizes_of(kernel, tensors)
     chosen = configured(kernel, sizes, gradient=gradient, most=place.wanted or MOST)
-    span = place.span(tensors[0].shape[1], chosen.rows, kernel.steps)
+    span = place.span(tensors[0].shape[1], kernel.fits(chosen.rows), kernel.steps)
     if gradient:
         out, *end = _Differentiable.apply(kernel, span, chosen, *tensors)
     else:
         launch = Launch(kernel, span, chosen)
-        out, found, _ = launch.forward(*launch.parted(tensors))
+        given_rows, start = launch.parted(tensors)
+        out = launch.output(given_rows, start)
+        found, _ = launch.forward(given_rows, start, out)
         end = list(found.values())
     return out, {state.name: x for state, x in zip(kernel.states, end, strict=True)}
 
@@ -161,7 +196,10 @@ def sizes_of(kernel: Kernel, tensors: list[Tensor]) -> dict[str, int]:
     found: dict[str, int] = {}
     count = len(kernel.rows)
     for row, x in zip(kernel.rows, tensors[:count], strict=True):
-        found |= dict(zip(row.sizes, x.shape[3:], strict=True))
+        if row.view == "window":
+            found[row.sizes[0]] = kernel.window
+        if row.own:
+            found |= dict(zip(row.own, x.shape[3:], strict=True))
     for state, x in zip(kernel.states, tensors[count:], strict=True):
         found |= dict(zip(state.sizes, x.shape[1:], strict=True))
     return found
@@ -183,16 +221,15 @@ class _Differentiable(torch.autograd.Function):
         whole = Launch(kernel, span, chosen)
         rows, states = whole.parted(list(tensors))
         rows = [x.contiguous() for x in rows]
-        outs, starts, end = [], [], states
+        starts, end, out = [], states, whole.output(rows, states)
         for piece in span.pieces(PIECE[kernel.chunked], kernel.steps):
             starts.append(end)
-            out, end, _ = Launch(kernel, piece, chosen).forward(rows, end)
-            outs.append(out)
+            end, _ = Launch(kernel, piece, chosen).forward(rows, end, out)
         ctx.kernel, ctx.span, ctx.chosen = kernel, span, chosen
         ctx.dtypes = [x.dtype for x in tensors]
         ctx.pieces = len(starts)
         ctx.save_for_backward(*rows, *(x for start in starts for x in start.values()))
-        return torch.cat(outs, 1), *end.values()
+        return out, *end.values()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -203,17 +240,16 @@ class _Differentiable(torch.autograd.Function):
         kept = list(ctx.saved_tensors[count:])
         d_out = grads[0].contiguous()
         d_states = dict(zip(names, grads[1:], strict=True))
-        parts: dict[str, list[Tensor]] = {name: [] for name in kernel.gradients}
+        whole = Launch(kernel, ctx.span, ctx.chosen)
+        found = whole.gradients(rows, dict(zip(names, kept, strict=False)))
         pieces = list(ctx.span.pieces(PIECE[kernel.chunked], kernel.steps))
         for number, piece in reversed(list(enumerate(pieces))):
             start = dict(zip(names, kept[number * len(names) :], strict=False))
             launch = Launch(kernel, piece, ctx.chosen)
-            _, _, before = launch.forward(rows, start, kept=True, read=False)
-            found, d_states = launch.backward(rows, d_out, before, d_states)
-            for name, x in found.items():
-                parts[name].append(x)
-        whole = {name: torch.cat(x[::-1], 1) for name, x in parts.items()}
-        given = [whole.get(row.name) for row in kernel.rows] + [d_states[n] for n in names]
+            _, before = launch.forward(rows, start, None)
+            d_states = launch.backward(rows, d_out, before, d_states, found)
+        totals = whole.joined(found)
+        given = [totals.get(row.name) for row in kernel.rows] + [d_states[n] for n in names]
         typed = [None if x is None else x.to(t) for x, t in zip(given, ctx.dtypes, strict=True)]
         return None, None, None, *typed
 
@@ -232,11 +268,34 @@ class Launch:
         names = [state.name for state in self.kernel.states]
         return tensors[:count], dict(zip(names, tensors[count:], strict=True))
 
+    def output(self, rows: list[Tensor], states: States) -> Tensor:
+        """Where the output of the whole sequence goes."""
+        like = rows[0]
+        channels = sizes_of(self.kernel, [*rows, *states.values()])[self.kernel.value]
+        return buffers.empty((like.shape[0], self.span.total, like.shape[2], channels), like)
+
+    def gradients(self, rows: list[Tensor], states: States) -> States:
+        """Where the gradients of the whole sequence's rows go: a part for each block of values."""
+        real, sizes = _real(rows[0].dtype), sizes_of(self.kernel, [*rows, *states.values()])
+        blocks = self.blocks(sizes, self.constants(sizes, rows[0].dtype))
+        found = {}
+        for row, x in zip(self.kernel.rows, rows, strict=True):
+            if row.name in self.kernel.gradients:
+                parts = () if self._splits(row.sizes) else (blocks,)
+                made = buffers.empty((*parts, *x.shape), x, real)
+                found[row.name] = made.zero_() if row.shared else made
+        return found
+
+    def joined(self, found: States) -> States:
+        """The gradients of rows, the blocks' parts summed."""
+        split = {row.name: self._splits(row.sizes) for row in self.kernel.rows}
+        return {name: x if split[name] else x.sum(0) for name, x in found.items()}
+
     def forward(
-        self, rows: list[Tensor], states: States, *, kept: bool = False, read: bool = True
-    ) -> tuple[Tensor, States, States]:
-        """The output, the states at the end, and (if kept) at every chunk's start."""
-        kernel, span = self.kernel, self.span
+        self, rows: list[Tensor], states: States, out: Tensor | None
+    ) -> tuple[States, States]:
+        """The states at the end, and the output in ``out``; without that, every chunk's start."""
+        kernel, span, kept = self.kernel, self.span, out is None
         rows = [x.contiguous() for x in rows]
         real = _real(rows[0].dtype)
         start = {s.name: states[s.name].to(real).contiguous() for s in kernel.states}
@@ -248,37 +307,29 @@ class Launch:
             for name, x in start.items()
         }
         batch, heads = rows[0].shape[0], rows[0].shape[2]
-        shape = (batch, span.length if read else 0, heads, sizes[kernel.value])
-        out = buffers.empty(shape, rows[0])
-        pointers = [*map(buffers.guarded, rows), out]
+        output = buffers.empty((0,), rows[0]) if out is None else out
+        pointers = [*map(buffers.guarded, rows), output]
         for state in kernel.states:
             pointers += [buffers.guarded(start[state.name]), end[state.name], keeps[state.name]]
         constants = self.constants(sizes, rows[0].dtype)
         grid = self.grid(batch, heads, self.blocks(sizes, constants))
         kernel.forward[grid](
-            *pointers, *self.numbers(heads), **constants, KEEP=kept, READ=read, **self.options()
+            *pointers, *self.numbers(heads), **constants, KEEP=kept, READ=not kept, **self.options()
         )
-        return out, end, keeps
+        return end, keeps
 
     def backward(
-        self, rows: list[Tensor], d_out: Tensor, kept: States, d_states: States
-    ) -> tuple[States, States]:
-        """The gradients of the span's rows, and of the states before it."""
-        kernel, span = self.kernel, self.span
+        self, rows: list[Tensor], d_out: Tensor, kept: States, d_states: States, found: States
+    ) -> States:
+        """The gradients of the states before the span; those of its rows in ``found``."""
+        kernel = self.kernel
         batch, heads = rows[0].shape[0], rows[0].shape[2]
         real = _real(rows[0].dtype)
-        first = {name: x[:, 0] for name, x in kept.items()}
-        sizes = sizes_of(kernel, [*rows, *first.values()])
+        sizes = sizes_of(kernel, [*rows, *(x[:, 0] for x in kept.values())])
         constants = self.constants(sizes, rows[0].dtype)
         blocks = self.blocks(sizes, constants)
         start = {s.name: self._parts(s, d_states[s.name].to(real), blocks) for s in kernel.states}
         end = {name: buffers.empty(tuple(x.shape), x) for name, x in start.items()}
-        found = {}
-        for row, x in zip(kernel.rows, rows, strict=True):
-            if row.name in kernel.gradients:
-                parts = () if self._splits(row.sizes) else (blocks,)
-                shape = (*parts, batch, span.length, *x.shape[2:])
-                found[row.name] = buffers.empty(shape, x, real)
         given = [*rows, d_out, *(kept[s.name] for s in kernel.states)]
         pointers = [buffers.guarded(x) for x in given]
         for state in kernel.states:
@@ -287,10 +338,7 @@ class Launch:
         kernel.backward[self.grid(batch, heads, blocks)](
             *pointers, *self.numbers(heads), **constants, **self.options()
         )
-        for row in kernel.rows:
-            if row.name in found and not self._splits(row.sizes):
-                found[row.name] = found[row.name].sum(0)
-        return found, {s.name: self._joined(s, end[s.name], blocks) for s in kernel.states}
+        return {s.name: self._joined(s, end[s.name], blocks) for s in kernel.states}
 
     # -- sizes ------------------------------------------------------------------------------
 
@@ -309,13 +357,15 @@ class Launch:
         if self.kernel.lanes:
             return {"LANES": LANES, "REAL": real}
         found: dict[str, Any] = {}
-        least = 16 if self.kernel.chunked else 1
+        least = 16 if self.kernel.chunked or self.kernel.products else 1
         for name, size in sizes.items():
             block = max(least, power_of_two(size))
             if name == self.kernel.split:
                 block = min(block, self.chosen.block)
             found |= {name: size, f"B{name}": block}
         found["C"] = max(16, power_of_two(self.span.rows))
+        if any(row.view in ("tail", "slots", "band") for row in self.kernel.rows):
+            found["SOURCES"] = self.kernel.sources(self.span.rows)
         found |= {"ROWS": self.span.rows, "STEPS": self.kernel.steps}
         found["PRECISION"] = PRECISIONS[dtype]
         found["REAL"] = real

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mnemic.codegen.plan import Call, Fused, Given, Map, Plan, Product, Quantity
-from mnemic.codegen.tiled.functions import LIKE, SIGNALS, TileFunction
+from mnemic.codegen.tiled.functions import BACK, LIKE, ROOTS, SIGNALS, TileFunction
 
 Place = tuple[str, int]
 """An axis: a quantity and the axis's number."""
@@ -96,6 +96,8 @@ def _product(axes: Axes, quantity: Quantity, product: Product) -> None:
 
 def _call(axes: Axes, quantity: Quantity, call: Call) -> None:
     function = axes.table.get(call.function)
+    if call.function == BACK and str(dict(call.options)["of"]) not in ROOTS:
+        raise NoTiles(f"no gradient of ops.{dict(call.options)['of']}")
     if function is None:
         raise NoTiles(f"ops.{call.function}")
     seen: dict[str, Place] = {}

@@ -11,10 +11,13 @@ from mnemic.codegen.tiled.kernel import (
     opening,
     store_row,
     store_state,
+    store_view,
+    windowed,
 )
 from mnemic.codegen.tiled.layout import CLOSES, Held, Layout, Row
 from mnemic.codegen.tiled.schedule import stages
 from mnemic.codegen.tiled.statements import statement
+from mnemic.codegen.tiled.windows import ROWS, SHARED
 
 CHUNKS = """\
     for done in tl.range(0, chunks, disable_licm=True):
@@ -42,10 +45,14 @@ def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc
         "    own = memory + part * tl.num_programs(0)",
         "    behind = part * tl.num_programs(0) * total",
     ]
+    if any(row.view in SHARED for row in lay.rows):
+        count = f"(total + {lay.windows.width - 1})"
+        lines.append(f"    behind_seen = part * tl.num_programs(0) * {count}")
     for state in lay.states:
         number = _number(lay, state)
         lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', number)}")
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
+    lines += windowed(lay)
     count = "chunks" if lay.chunked else "length"
     for state in lay.given:
         loaded = load_state(state, f"kept_{state.name}", f"memory * {count} + chunk")
@@ -70,7 +77,8 @@ def parameters(lay: Layout, back: Adjoint) -> list[str]:
     pointers += [f"grad_{name}" for name in back.gradients]
     numbers = ["total", "begin", "length", "heads", "position", "first", "chunks"]
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
-    constants = [*sizes, "C", "ROWS", "STEPS", "PRECISION", "REAL"]
+    sources = ["SOURCES"] if lay.sourced else []
+    constants = [*sizes, "C", *sources, "ROWS", "STEPS", "PRECISION", "REAL"]
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
 
@@ -103,8 +111,15 @@ def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
 
 def _store(lay: Layout, row: Row, value: str) -> str:
     whole = not lay.split or lay.split in row.sizes
-    text = store_row(lay, f"grad_{row.name}", value, row.sizes)
-    return text if whole else text.replace(", row,", ", row + behind,", 1)
+    pointer = f"grad_{row.name}"
+    if row.view == ROWS:
+        text = store_row(lay, pointer, value, row.sizes)
+    else:
+        text = store_view(lay, row, pointer, value)
+    if whole:
+        return text
+    text = text.replace(", row,", ", row + behind,", 1)
+    return text.replace(", seen,", ", seen + behind_seen,", 1)
 
 
 def _lines(

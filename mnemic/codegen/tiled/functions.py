@@ -8,8 +8,9 @@ class TileFunction:
     """The axes of a function's arguments and result, by letters of its own.
 
     ``mixes`` are letters along which entries depend on each other although the axis stays.
-    ``extras`` are what the kernel passes beside quantities: ``live`` (the rows that are there),
-    ``precision``, or ``width:x`` (how many channels of axis x are there).
+    ``extras`` are what the kernel passes beside quantities: ``live`` (the rows of axis t that are
+    there), ``precision``, ``width:x`` (how many channels of axis x are there), ``rows`` and
+    ``sources`` (the sizes of tiles of tokens, and of what windows read), ``window`` (its width).
     """
 
     takes: tuple[str, ...]
@@ -18,10 +19,16 @@ class TileFunction:
     extras: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Options passed on as constants, in order."""
+    optional: int = 0
+    """How many of the last arguments may be left out; with them it is called ``<name>_kept``."""
 
 
 LIKE = "*"
 """Stands for any axes, those of the quantity itself."""
+
+
+SYMMETRIC = "kk"
+"""A symmetric matrix over key channels."""
 
 
 def _table(**found: str | TileFunction) -> dict[str, TileFunction]:
@@ -59,8 +66,27 @@ MATRICES = _table(
     layer_norm=TileFunction((LIKE,), LIKE, mixes="v", extras=("width:v",)),
     layer_norm_vjp=TileFunction((LIKE, LIKE), LIKE, mixes="v", extras=("width:v",)),
     layer_norm_bend=TileFunction((LIKE, LIKE, LIKE), LIKE, mixes="v", extras=("width:v",)),
+    symmetric=TileFunction((SYMMETRIC,), SYMMETRIC, mixes="k"),
 )
 """Functions of whole matrices."""
+
+ROOTS = _table(
+    on_simplex=TileFunction(
+        ("vk", "", *[LIKE] * 8), "vk", mixes="vk", extras=("width:v", "width:k")
+    ),
+    inverse_link=TileFunction(("vk", *[LIKE] * 8), "vk", extras=("width:v", "width:k")),
+)
+"""Links that are roots, whose functions the kernels' module defines."""
+
+MATRICES |= ROOTS
+
+BACK = "pulled_back"
+"""A function's gradient at one argument, by the function's name and the argument's place."""
+
+MATRICES[BACK] = TileFunction(
+    ("vk", "vk", *[LIKE] * 9), LIKE, mixes="vk", extras=("width:v", "width:k")
+)
+
 
 SIGNALS = ("error", "error_adjoint", "residual", "residual_vjp")
 """Functions of the spec's own error signal, which the kernels' module defines."""
@@ -112,8 +138,44 @@ CHUNK = MATRICES | _table(
     distance="tv, tv -> t",
     column="t -> t",
     as_vector="t, tk -> tk",
-    scores_after=TileFunction(("tk", "tk", "tk"), "tt", extras=("precision",), options=("rows",)),
-    scores_before=TileFunction(("tk", "tk", "tk"), "tt", extras=("precision",), options=("rows",)),
+    scores_after=TileFunction(("tk", "sk", "ck"), "ts", extras=("precision",), options=("rows",)),
+    scores_before=TileFunction(("tk", "sk", "ck"), "ts", extras=("precision",), options=("rows",)),
+    band=TileFunction(("tr",), "ts", extras=("sources", "window")),
+    unbanded=TileFunction(("ts", "tr"), "tr", extras=("window",)),
+    flat=TileFunction(("tr",), "s", extras=("sources", "window")),
+    in_shape_of=TileFunction(("s", "tr"), "tr", extras=("window",)),
+    spread_rows=TileFunction(
+        ("ts",), "uw", extras=("precision", "sources"), options=("targets", "sources")
+    ),
+    block_sums=TileFunction(
+        ("uw",), "ts", extras=("precision", "rows"), options=("targets", "sources")
+    ),
+    innovation_factor=TileFunction(("tk", "tk", "t"), "tt", extras=("precision",), optional=1),
+    solved=TileFunction(("tt", "tk"), "tk", extras=("precision",)),
+    solved_back=TileFunction(("tt", "tk"), "tk", extras=("precision",)),
+    cholesky_vjp=TileFunction(("tt", "tt"), "tt", extras=("precision",)),
+    diagonal_of="tt -> t",
+    shrunk=TileFunction(
+        (SYMMETRIC, "tk", "t"), SYMMETRIC, mixes="k", extras=("live", "precision"), optional=1
+    ),
+    conjugated=TileFunction(
+        ("tk", "tk", "tt", SYMMETRIC, "tk", "t"),
+        "tk",
+        mixes="k",
+        extras=("precision",),
+        options=("tolerance", "iterations"),
+    ),
+    running_maximum="t, t,  -> t",
+    stable_mix="t, t, t -> tt",
+    stable_reach="t, , t -> t",
+    maximum_share="t, t, t -> tt",
+    repeat=TileFunction(("t",), "s", extras=("sources",), options=("times",)),
+    run_sums=TileFunction(("s",), "t", extras=("rows",), options=("times",)),
+    repeat_rows=TileFunction(("tk",), "sk", extras=("precision", "sources"), options=("times",)),
+    token_sums=TileFunction(("sk",), "tk", extras=("precision", "rows"), options=("rows",)),
+    delayed_by=TileFunction(("tk",), "tk", extras=("precision",), options=("rows",)),
+    row_mix=TileFunction(("ts", "sk", "ck"), "tk", extras=("precision", "window")),
+    row_mix_back=TileFunction(("ts", "tk", "ck"), "sk", extras=("precision", "window")),
 )
 """Functions of rows of a chunk."""
 
@@ -125,6 +187,11 @@ TOKEN = MATRICES | _table(
     distance="v, v -> ",
     recall_row="k, k -> ",
     as_vector=", k -> k",
+    kalman_gain=TileFunction((SYMMETRIC, "k", "k", ""), "k", mixes="k", optional=1),
+    downdated=TileFunction((SYMMETRIC, "k", "k", ""), SYMMETRIC, mixes="k", optional=1),
+    ridge_solved=TileFunction((SYMMETRIC, "k", "k"), "k", mixes="k"),
+    recall_rows=TileFunction(("vk", "rk"), "rv", extras=("precision",)),
+    pull_rows=TileFunction(("vk", "rv"), "rk", extras=("precision",)),
 )
 """Functions of one token."""
 

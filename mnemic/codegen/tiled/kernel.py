@@ -8,6 +8,7 @@ from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import Held, Layout, Row
 from mnemic.codegen.tiled.schedule import stages
 from mnemic.codegen.tiled.statements import statement
+from mnemic.codegen.tiled.windows import BAND, ROWS, SHARED, TAIL
 
 CHUNKS = """\
     for chunk in tl.range(0, chunks, disable_licm=True):
@@ -30,6 +31,7 @@ def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
     for state in lay.states:
         lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', 'memory')}")
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
+    lines += windowed(lay)
     count = "chunks" if lay.chunked else "length"
     lines += ["        if KEEP:"] if lay.states else []
     for state in lay.states:
@@ -48,7 +50,8 @@ def parameters(lay: Layout) -> list[str]:
         pointers += [f"start_{state.name}", f"end_{state.name}", f"kept_{state.name}"]
     numbers = ["total", "begin", "length", "heads", "position", "first", "chunks"]
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
-    constants = [*sizes, "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL"]
+    sources = ["SOURCES"] if lay.sourced else []
+    constants = [*sizes, "C", *sources, "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL"]
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
 
@@ -60,11 +63,28 @@ def opening(lay: Layout) -> list[str]:
     ]
     if lay.chunked:
         lines.append("    t = tl.arange(0, C)")
+    if lay.sourced:
+        lines.append("    at_SOURCES = tl.arange(0, SOURCES)")
+    if any(row.view in SHARED for row in lay.rows):
+        whole = f"(total + {lay.windows.width - 1})"
+        lines.append(f"    tail = ((memory // heads) * {whole} + begin) * heads + memory % heads")
     for size in lay.channels:
         block = f"tl.program_id(1) * B{size} + " if size == lay.split else ""
         lines.append(f"    at_{size} = {block}tl.arange(0, B{size})")
         lines.append(f"    in_{size} = at_{size} < {size}")
     return lines
+
+
+def windowed(lay: Layout) -> list[str]:
+    """Where a chunk's (or token's) windows begin, and how many of their rows are there."""
+    if not any(row.view in SHARED for row in lay.rows):
+        return []
+    if not lay.chunked:
+        return ["        seen = tail + tl.cast(chunk, tl.int64) * heads"]
+    width = lay.windows.width
+    count = f"live * {width}" if lay.windows.slots else f"live + {width - 1}"
+    lines = ["        seen = tail + tl.cast(low, tl.int64) * heads"]
+    return [*lines, f"        live_SOURCES = {count}"] if lay.sourced else lines
 
 
 # -- loads and stores ------------------------------------------------------------------------
@@ -73,6 +93,8 @@ def opening(lay: Layout) -> list[str]:
 def load_row(lay: Layout, row: Row) -> str:
     """A chunk's rows (or a token's) of an argument."""
     pointer = f"rows_{row.name}"
+    if row.view != ROWS:
+        return f"tiles.load_{_viewed(lay, row, pointer)}, REAL)"
     if not lay.chunked:
         if not row.sizes:
             return f"tiles.load_number({pointer}, row, REAL)"
@@ -85,6 +107,27 @@ def load_row(lay: Layout, row: Row) -> str:
         raise NoTiles(f"an argument of two axes a row ({row.name})")
     (size,) = row.sizes
     return f"tiles.load_rows({pointer}, row, heads, t, live, at_{size}, {size}, REAL)"
+
+
+def _viewed(lay: Layout, row: Row, pointer: str) -> str:
+    """The name and arguments of what loads a window's view; what adds to it takes the same."""
+    width, places = lay.windows.width, "".join(f", at_{size}, {size}" for size in row.sizes)
+    if row.view == BAND:
+        return f"band({pointer}, row, heads, t, live, at_SOURCES, {width}"
+    if not lay.chunked:
+        return f"window({pointer}, seen, heads{places}"
+    if row.view == TAIL:
+        return f"rows({pointer}, seen, heads, at_SOURCES, live_SOURCES{places}"
+    if not row.sizes:
+        return f"weights({pointer}, row, heads, at_SOURCES, live_SOURCES, {width}"
+    return f"slots({pointer}, seen, heads, at_SOURCES, live_SOURCES, {width}{places}"
+
+
+def store_view(lay: Layout, row: Row, pointer: str, value: str) -> str:
+    """A gradient of a window's view: stored, or added where windows share entries."""
+    text = _viewed(lay, row, pointer)
+    verb = "add" if row.view in SHARED and row.sizes else "store"
+    return f"tiles.{verb}_{text}, {value})"
 
 
 def store_output(lay: Layout) -> str:

@@ -5,25 +5,39 @@ from dataclasses import dataclass
 from mnemic.codegen.plan import Plan, Quantity
 from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
 from mnemic.codegen.tiled.functions import CHUNK, TOKEN
+from mnemic.codegen.tiled.windows import BAND, SLOTS, TAIL, Windows
+from mnemic.codegen.tiled.windows import ROWS as PLAIN
 
-MATRIX = ("v", "k")
-"""A memory's axes, which a tile holds the other way round."""
+MEMORIES = (("v", "k"), ("k", "k"))
+"""The axes of what is held the other way round in a tile: memories, and matrices over keys."""
 
 ROWS = "C"
 """The size of the rows' axis."""
+
+SOURCES = "SOURCES"
+"""The size of the axis of rows that windows read."""
+
+TALL = (ROWS, SOURCES)
+"""Sizes along which a chunk's rows lie."""
 
 CLOSES = "closes_"
 """What tells whether an interval of so many tokens ends with a chunk."""
 
 
+def turned(axes: tuple[str, ...]) -> bool:
+    """Whether a tile holds a quantity the other way round."""
+    return axes in MEMORIES
+
+
 @dataclass(frozen=True)
 class Row:
-    """An argument by row: its name, the sizes of its other axes, and what fills rows that are not
-    there: zero, or (for coefficients that are no logarithms) the last one."""
+    """An argument by row: its name, the sizes of its other axes, what fills rows that are not
+    there (zero, or for coefficients that are no logarithms the last one), and its view."""
 
     name: str
     sizes: tuple[str, ...]
     fill: str
+    view: str = PLAIN
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,7 @@ class Layout:
     """The size whose axis may be cut into blocks, one a program; empty where there is none."""
     given: tuple[Held, ...] = ()
     """Memories that are arguments: what stood at a chunk's start."""
+    windows: Windows = Windows()
 
     def sizes(self, name: str) -> tuple[str, ...]:
         """The size of each axis of a quantity."""
@@ -64,12 +79,17 @@ class Layout:
         """The sizes that are not the rows'."""
         found = [s for row in self.rows for s in row.sizes]
         found += [s for state in (*self.states, *self.given) for s in state.sizes]
-        return tuple(dict.fromkeys(s for s in found if s != ROWS))
+        return tuple(dict.fromkeys(s for s in found if s not in TALL))
+
+    @property
+    def sourced(self) -> bool:
+        """Whether windows are read as rows of their own."""
+        return any(row.view in (TAIL, SLOTS, BAND) for row in self.rows)
 
 
 def layout(
     plan: Plan, logarithms: frozenset[str], *, chunked: bool, output: str,
-    given: tuple[str, ...] = (), like: Layout | None = None,
+    given: tuple[str, ...] = (), like: Layout | None = None, windows: Windows = Windows(),
 ) -> Layout:  # fmt: skip
     """Lay a plan out on tiles.
 
@@ -83,19 +103,16 @@ def layout(
     axes = joined(plan, CHUNK if chunked else TOKEN, tiles)
     loaded = [n for n in plan.arguments() if n not in given and not n.startswith(CLOSES)]
     lead = 1 if chunked else 0
-    names: dict[Place, str] = {}
-    if chunked:
-        for name in loaded[1:]:
-            axes.join((loaded[0], 0), (name, 0))
-        names[axes.find((loaded[0], 0))] = ROWS
-    _take(names, axes, like, lead, {*loaded, *given})
+    views = {n: windows.view(plan.axes(n)) for n in loaded}
+    skips = {n: lead + (views[n] == BAND) for n in loaded}
+    names = _leading(axes, loaded, views) if chunked else {}
+    _take(names, axes, like, {n: skips.get(n, 0) for n in (*loaded, *given)})
     for name in (*loaded, *given, *plan.states()):
-        skip = lead if name in loaded else 0
-        for i, letter in list(enumerate(plan.axes(name)))[skip:]:
+        for i, letter in list(enumerate(plan.axes(name)))[skips.get(name, 0) :]:
             _name(names, axes.find((name, i)), letter)
     rows = tuple(
-        Row(n, tuple(names[axes.find((n, i))] for i in range(lead, len(plan.axes(n)))),
-            "zero" if n in logarithms or len(plan.axes(n)) > lead else "last")
+        Row(n, tuple(names[axes.find((n, i))] for i in range(skips[n], len(plan.axes(n)))),
+            "zero" if n in logarithms or len(plan.axes(n)) > lead else "last", views[n])
         for n in loaded
     )  # fmt: skip
     states, memories = (
@@ -109,22 +126,36 @@ def layout(
     cuts = not axes.is_reduced(value) if like is None else bool(like.split)
     found = Layout(
         plan, axes, chunked, names, rows, states, tiles, names.get(value, "") if cuts else "",
-        memories,
+        memories, windows,
     )  # fmt: skip
     _check(found)
     return found
 
 
-def _take(
-    names: dict[Place, str], axes: Axes, like: Layout | None, lead: int, known: set[str]
-) -> None:
-    """Name sizes as another layout does."""
+def _leading(axes: Axes, loaded: list[str], views: dict[str, str]) -> dict[Place, str]:
+    """The names of the rows' axes: a chunk's tokens, and (with windows) what its tokens read."""
+    places: dict[str, list[Place]] = {ROWS: [], SOURCES: []}
+    for name in loaded:
+        places[SOURCES if views[name] in (TAIL, SLOTS) else ROWS].append((name, 0))
+        if views[name] == BAND:
+            places[SOURCES].append((name, 1))
+    names: dict[Place, str] = {}
+    for group in places.values():
+        for place in group[1:]:
+            axes.join(group[0], place)
+    for size, group in places.items():
+        if group and names.setdefault(axes.find(group[0]), size) != size:
+            raise NoTiles("rows and windows that are one axis")
+    return names
+
+
+def _take(names: dict[Place, str], axes: Axes, like: Layout | None, known: dict[str, int]) -> None:
+    """Name sizes as another layout does; ``known`` tells how many axes lead."""
     entries: tuple[Row | Held, ...] = () if like is None else (*like.rows, *like.states)
     for entry in entries:
-        first = lead if isinstance(entry, Row) else 0
         for i, size in enumerate(entry.sizes):
             if entry.name in known:
-                names[axes.find((entry.name, first + i))] = size
+                names[axes.find((entry.name, known[entry.name] + i))] = size
 
 
 def _name(names: dict[Place, str], place: Place, letter: str) -> None:
@@ -142,7 +173,9 @@ LOCALS = frozenset(
         "tl", "tiles", "triton", "ops", "math", "torch", "chunk", "chunks", "done", "low", "live",
         "row", "origin", "memory", "part", "own", "behind", "t", "total", "begin", "length",
         "heads", "position", "first", "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL",
-        "error", "error_adjoint", "residual", "residual_vjp",
+        "error", "error_adjoint", "residual", "residual_vjp", "tail", "seen", "behind_seen",
+        "SOURCES", "live_SOURCES", "new_error", "curve", "curve_slope", "on_simplex",
+        "inverse_link",
     }
 )  # fmt: skip
 """Names that kernels use themselves."""
@@ -157,5 +190,5 @@ def _check(found: Layout) -> None:
         if len(quantity.axes) > 2:
             raise NoTiles(f"a quantity of {len(quantity.axes)} axes ({quantity.name})")
     for name in (*found.names.values(),):
-        if name.startswith(("R", "L", "N")):
+        if name.startswith(("L", "N") if found.windows.width > 1 else ("R", "L", "N")):
             raise NoTiles("windows, levels or kept pairs")

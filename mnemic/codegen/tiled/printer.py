@@ -21,6 +21,7 @@ FUNCTIONS: dict[str, str] = {
         )
     },
     "round": "tiles.rounded",
+    "steep": "tiles.steep",
 }  # fmt: skip
 """SymPy's and our own functions by name, and what they are on tiles."""
 
@@ -42,9 +43,6 @@ class TilePrinter(TorchPrinter):
         if name not in FUNCTIONS:
             raise UnknownFunction(name)
         return f"{FUNCTIONS[name]}({', '.join(self._print(a) for a in expr.args)})"
-
-    def _print_NewErrorBase(self, expr: Any) -> str:
-        raise UnknownFunction("new_error")  # a root found by iterations has no tile
 
     def _print_Abs(self, expr: Any) -> str:
         return f"tl.abs({self._print(expr.args[0])})"
@@ -109,6 +107,9 @@ class TilePrinter(TorchPrinter):
         if clamped is not None:
             x, bound = (self._print(part) for part in clamped)
             return f"tl.minimum(tl.maximum({x}, -{bound}), {bound})"
+        if all(value.is_number for value, _ in expr.args):  # of the kernel's own type, not integers
+            parts = ((sp.Float(value), condition) for value, condition in expr.args)
+            expr = sp.Piecewise(*parts, evaluate=False)
         return self._branches(expr).replace("torch.where", "tl.where")
 
     def _print_Mul(self, expr: Any) -> str:

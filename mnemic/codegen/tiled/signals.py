@@ -1,7 +1,12 @@
 """The error signal on tiles, its transposed Jacobian, and the systems that residuals solve."""
 
+from typing import Any
+
+import sympy as sp
+
 from mnemic.codegen.functions import Signal
 from mnemic.codegen.tiled.printer import print_tile
+from mnemic.compiler.implicit import roots_of
 
 ERROR = '''@triton.jit
 def error({parameters}):
@@ -12,7 +17,7 @@ def error({parameters}):
 ADJOINT = '''@triton.jit
 def error_adjoint(grad, {parameters}):
     """(∂e/∂ŷ)ᵀ grad, row by row."""
-{norm}    slope = {slope}
+{norm}{roots}    slope = {slope}
 {result}
 '''
 
@@ -77,7 +82,8 @@ def functions(signal: Signal) -> str:
     parts = [
         ERROR.format(parameters=parameters, norm=norm, body=print_tile(signal.expr, {})),
         ADJOINT.format(
-            parameters=parameters, norm=norm, slope=print_tile(signal.slope, {}),
+            parameters=parameters, norm=norm, roots=_roots(signal),
+            slope=print_tile(sp.sympify(signal.slope).xreplace(_named(signal)), {}),
             result=_adjoint(signal, residual),
         ),
         RESIDUAL.format(**given),
@@ -86,11 +92,22 @@ def functions(signal: Signal) -> str:
     return "\n\n".join(parts)
 
 
+def _named(signal: Signal) -> dict[Any, Any]:
+    """The errors at new predictions that a slope holds, by names of their own."""
+    found = roots_of(sp.sympify(signal.slope) + sp.sympify(signal.radial))
+    return {root: sp.Symbol(f"s{i}", real=True) for i, root in enumerate(found)}
+
+
+def _roots(signal: Signal) -> str:
+    named = _named(signal).items()
+    return "".join(f"    {name} = {print_tile(root, {})}\n" for root, name in named)
+
+
 def _adjoint(signal: Signal, residual: str) -> str:
     if signal.radial == 0:
         return "    return slope * grad"
     return (
-        f"    radial = {print_tile(signal.radial, {})}\n"
+        f"    radial = {print_tile(signal.radial.xreplace(_named(signal)), {})}\n"
         f"    along = tl.sum(({residual}) * grad, 1, keep_dims=True)\n"
         f"    return slope * grad + radial * along * ({residual})"
     )

@@ -1,12 +1,12 @@
 """Plans → the source of ``kernels.py``: the kernels of a rule, and what each takes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import Adjoint, NoAdjoint, adjoint
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.streamed import source as pairs
-from mnemic.codegen.tiled import lanes
+from mnemic.codegen.tiled import implicit, lanes, roots
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import backward
 from mnemic.codegen.tiled.cut import Cut, cut
@@ -15,6 +15,7 @@ from mnemic.codegen.tiled.kernel import forward
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.signals import functions
+from mnemic.codegen.tiled.windows import ROWS, Windows, opened
 
 HEADER = '''"""{title}: fused kernels.
 
@@ -71,6 +72,9 @@ class _Source:
     steps: int
     numbers: dict[str, str]
     missing: dict[str, str]
+    window: int = 1
+    shared: list[str] = field(default_factory=list)
+    """Functions of links that stand in the module already."""
 
     def form(self, form: Form, name: str) -> str:
         """The kernels of one form.
@@ -81,21 +85,30 @@ class _Source:
         if pairs.keeps(form.plan):
             return self.over_pairs(form.plain, name)
         table = CHUNK if chunked else TOKEN
-        found = cut(form.plan, table)
-        lay = layout(found.plan, self.logarithms, chunked=chunked, output=found.plan.output)
+        plan, windows = opened(form.plan, self.window)
+        found = cut(plan, table)
+        lay = layout(
+            found.plan, self.logarithms, chunked=chunked, output=found.plan.output, windows=windows
+        )
         signal = found.plan.signals.get("error") if chunked else None
+        parts = self.own(implicit.functions(plan), roots.functions(plan))
         try:
-            parts = [functions(signal)] if signal else []
+            parts += [functions(signal)] if signal else []
         except UnknownFunction as error:
             raise NoTiles(f"the function {error}") from None
         parts.append(forward(lay, self.numbers, f"{name}_forward", FORMS[name]))
         gradients: tuple[str, ...] | None = None
         try:
-            text, gradients = self.gradient(cut(form.plain, table).plan, lay, name)
+            plain, _ = opened(form.plain, self.window)
+            text, gradients = self.gradient(cut(plain, table).plan, lay, name)
             parts.append(text)
         except NoTiles as reason:
             self.missing[f"{name} gradient"] = str(reason)
-        data = Data(lay.rows, lay.states, gradients, lay.value, lay.split, chunked=chunked)
+        products = any(", PRECISION" in part for part in parts)
+        data = Data(
+            lay.rows, lay.states, gradients, lay.value, lay.split, chunked=chunked,
+            windows=lay.windows, products=products,
+        )  # fmt: skip
         parts += [before_of(found, lay.rows, name), kernel_of(found, data, name, self.steps)]
         return "\n\n".join(parts)
 
@@ -128,13 +141,19 @@ class _Source:
             self.missing[f"{name} gradient"] = found.missing
         return found.text
 
+    def own(self, *sources: str) -> list[str]:
+        """Functions of the spec's own that do not stand in the module yet."""
+        found = [source for source in sources if source and source not in self.shared]
+        self.shared += found
+        return found
+
     def gradient(self, plan: Plan, lay: Layout, name: str) -> tuple[str, tuple[str, ...]]:
         """The kernel of a form's gradient, and the arguments that have one."""
         back = _reversed(plan)
         output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
         under = layout(
             back.plan, self.logarithms, chunked=lay.chunked, output=output, given=back.states,
-            like=lay,
+            like=lay, windows=lay.windows,
         )  # fmt: skip
         under = replace(under, rows=_ordered(lay, under))
         known = {row.name for row in lay.rows}
@@ -154,6 +173,8 @@ class Data:
     split: str
     chunked: bool = False
     lanes: bool = False
+    windows: Windows = Windows()
+    products: bool = False
 
 
 def _reversed(plan: Plan) -> Adjoint:
@@ -170,14 +191,14 @@ def _letters(plan: Plan, name: str) -> tuple[str, ...]:
 
 def kernels(
     chunk: Form | None, token: Form, logarithms: frozenset[str], steps: int,
-    numbers: dict[str, str], *, diagonal: bool,
+    numbers: dict[str, str], *, diagonal: bool, window: int = 1,
 ) -> Kernels:  # fmt: skip
     """The kernels of a rule's forms: ``CHUNK`` and ``TOKEN`` (``None`` where there is none).
 
     A ``diagonal`` memory goes token by token alone, its channels side by side.
     """
     parts: list[str] = []
-    source = _Source(logarithms, steps, numbers, {})
+    source = _Source(logarithms, steps, numbers, {}, window)
     for form, name in zip((chunk, token), FORMS, strict=True):
         try:
             if form is None:
@@ -215,7 +236,9 @@ def kernel_of(found: Cut, data: Data, name: str, steps: int) -> str:
     """What the kernels of a form take, as data of the module."""
     lines = [f"{name.upper()} = Kernel(", f"    {name}_forward,"]
     lines += [f"    {name}_backward," if data.gradients is not None else "    None,", "    rows=("]
-    lines += [f"        Row({row.name!r}, {row.sizes!r})," for row in data.rows]
+    for row in data.rows:
+        view = "" if row.view == ROWS else f", {row.view!r}"
+        lines.append(f"        Row({row.name!r}, {row.sizes!r}{view}),")
     lines += ["    ),", "    states=("]
     lines += [f"        Held({state.name!r}, {state.sizes!r})," for state in data.states]
     lines += [
@@ -228,6 +251,14 @@ def kernel_of(found: Cut, data: Data, name: str, steps: int) -> str:
         f"    before={name}_before,",
         f"    taken={found.taken!r},",
         *(["    lanes=True,"] if data.lanes else []),
+        *_windows(data.windows),
+        f"    products={data.products},",
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _windows(windows: Windows) -> list[str]:
+    if windows.width == 1:
+        return []
+    return [f"    window={windows.width},", f"    slots={windows.slots},"]

@@ -6,8 +6,8 @@ import sympy as sp
 
 from mnemic.codegen.plan import Call, Fused, Given, Map, Product, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.functions import LIKE, SIGNALS
-from mnemic.codegen.tiled.layout import MATRIX, ROWS, Layout
+from mnemic.codegen.tiled.functions import BACK, LIKE, ROOTS, SIGNALS
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL, Layout, turned
 from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
 
 
@@ -49,7 +49,7 @@ def _map(lay: Layout, quantity: Quantity, op: Map, spelled: dict[str, str]) -> s
 
 
 def _stored(axes: tuple[str, ...]) -> tuple[str, ...]:
-    return axes[::-1] if axes == MATRIX else axes
+    return axes[::-1] if turned(axes) else axes
 
 
 def _index(axes: tuple[str, ...], into: tuple[str, ...]) -> str:
@@ -63,7 +63,7 @@ def _masked(lay: Layout, quantity: Quantity, op: Map, stored: tuple[str, ...], t
     """Zero in padded channels, where the expression itself is not."""
     sizes = dict(zip(quantity.axes, lay.sizes(quantity.name), strict=True))
     for axis, size in sizes.items():
-        if size in ("", ROWS) or _vanishes(op, axis):
+        if size in ("", *TALL) or _vanishes(op, axis):
             continue
         index = _index((axis,), stored)
         text = f"tl.where(in_{size}{index}, {text}, 0.0)"
@@ -71,13 +71,15 @@ def _masked(lay: Layout, quantity: Quantity, op: Map, stored: tuple[str, ...], t
 
 
 def _vanishes(op: Map, axis: str) -> bool:
-    """Whether an expression is zero where all that it reads along an axis is zero."""
+    """Whether an expression is zero where all that it reads along an axis is zero, and no 0/0."""
     zeros = {
         s: sp.Integer(0) for s in op.expr.free_symbols
         for read in op.reads if read.symbol == s.name and axis in read.axes
     }  # fmt: skip
+    poles = [p.base for p in op.expr.atoms(sp.Pow) if p.exp.could_extract_minus_sign()]
+    poles += [log.args[0] for log in op.expr.atoms(sp.log)]
     found: Any = op.expr.subs(zeros)
-    return bool(found == 0)
+    return bool(found == 0) and all(pole.subs(zeros) != 0 for pole in poles)
 
 
 # -- products and functions ------------------------------------------------------------------
@@ -85,7 +87,7 @@ def _vanishes(op: Map, axis: str) -> bool:
 
 def _product(lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, str]) -> str:
     left, right = _operand(lay, op.left, op.flip_left), _operand(lay, op.right, op.flip_right)
-    if _stored(quantity.axes) != quantity.axes:  # (L R)ᵀ = Rᵀ Lᵀ
+    if turned(quantity.axes):  # (L R)ᵀ = Rᵀ Lᵀ
         left, right = (right[0], not right[1]), (left[0], not left[1])
     parts = []
     for name, flipped in (left, right):
@@ -95,32 +97,35 @@ def _product(lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, st
 
 
 def _operand(lay: Layout, name: str, flip: bool) -> tuple[str, bool]:
-    turned = lay.plan.axes(name) == MATRIX
-    return name, flip != turned
+    return name, flip != turned(lay.plan.axes(name))
 
 
 def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) -> str:
     arguments = [spelled.get(a, a) for a in op.arguments]
-    if op.function == "outer" and quantity.axes == MATRIX:
+    if op.function == "outer" and turned(quantity.axes):
         arguments.reverse()  # held the other way round
     if op.function == "column":
         return f"{arguments[0]}[:, None]"
     options = dict(op.options)
     function = lay.axes.table[op.function]
     name = op.function
+    if name == BACK:
+        name = f"{options['of']}_back_{options['place']}"
     if name in ("total", "total_rows"):
         return _total(lay, op, name, arguments[0])
     if op.function == "weigh" and len(arguments) == 2:
         name = "weigh_rated"
+    if function.optional and len(arguments) == len(function.takes):
+        name = f"{name}_kept"
     arguments += [_extra(lay, op, extra) for extra in function.extras]
     arguments += [repr(options.get(name, 1)) for name in function.options]  # one row a token
-    place = "" if name in SIGNALS else "tiles."
+    place = "" if name in SIGNALS or op.function in (BACK, *ROOTS) else "tiles."
     text = f"{place}{name}({', '.join(arguments)})"
     if name in SIGNALS:
         return f"tl.where(in_{lay.sizes(quantity.name)[-1]}[None, :], {text}, 0.0)"
     if op.function in ("as_vector", "filled") and options.get("value") != 0:
         for axis, size in zip(quantity.axes, lay.sizes(quantity.name), strict=True):
-            if size != ROWS:
+            if size not in TALL:
                 index = _index((axis,), _stored(quantity.axes))
                 text = f"tl.where(in_{size}{index}, {text}, 0.0)"
     return text
@@ -129,20 +134,29 @@ def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) ->
 def _total(lay: Layout, op: Call, name: str, argument: str) -> str:
     """Σ over the last axis, or the one before it, of a memory or of rows."""
     axes = lay.plan.axes(op.arguments[0])
-    if axes == MATRIX:
+    if turned(axes):
         return f"tiles.{name}_of_matrix({argument})"
-    if name == "total_rows" and lay.chunked and lay.sizes(op.arguments[0])[-2] == ROWS:
-        return f"tiles.total_rows({argument}, live)"
+    if name == "total_rows" and lay.chunked and lay.sizes(op.arguments[0])[-2] in TALL:
+        live = "live" if lay.sizes(op.arguments[0])[-2] == ROWS else "live_SOURCES"
+        return f"tiles.total_rows({argument}, {live})"
     return f"tiles.total({argument})" if name == "total" else f"tl.sum({argument}, 0)"
 
 
 def _extra(lay: Layout, op: Call, extra: str) -> str:
     if extra.startswith("width:"):
-        letter = extra.removeprefix("width:")
-        function = lay.axes.table[op.function]
-        for argument, taken in zip(op.arguments, function.takes, strict=False):
-            letters = lay.plan.axes(argument) if taken == LIKE else tuple(taken)
-            if letter in letters:
-                return lay.sizes(argument)[letters.index(letter)]
-        raise AssertionError(op.function)
-    return {"live": "live", "precision": "PRECISION"}[extra]
+        return _size(lay, op, extra.removeprefix("width:"))
+    if extra == "live":
+        return "live_SOURCES" if _size(lay, op, "t") == SOURCES else "live"
+    if extra == "window":
+        return str(lay.windows.width)
+    return {"precision": "PRECISION", "rows": ROWS, "sources": SOURCES}[extra]
+
+
+def _size(lay: Layout, op: Call, letter: str) -> str:
+    """The size of the axis that a function calls so."""
+    function = lay.axes.table[op.function]
+    for argument, taken in zip(op.arguments, function.takes, strict=False):
+        letters = lay.plan.axes(argument) if taken == LIKE else tuple(taken)
+        if letter in letters:
+            return lay.sizes(argument)[letters.index(letter)]
+    raise AssertionError(op.function)

@@ -76,3 +76,84 @@ def load_number(pointer, number, REAL: tl.constexpr):
 def store_number(pointer, number, value):
     """One number of each memory."""
     tl.store(pointer + number, value)
+
+
+# -- windows: entries stored once a token, c − 1 of them before the first ---------------------
+
+
+@triton.jit
+def load_band(pointer, origin, stride, t, live, s, WIDTH: tl.constexpr, REAL: tl.constexpr):
+    """[C, S]: row t's weights [c] from source t on, zero elsewhere."""
+    slot = s[None, :] - t[:, None]
+    there = (t < live)[:, None] & (slot >= 0) & (slot < WIDTH)
+    place = (origin + t * stride)[:, None] * WIDTH + slot
+    return tl.load(pointer + place, mask=there, other=0.0).to(REAL)
+
+
+@triton.jit
+def store_band(pointer, origin, stride, t, live, s, WIDTH: tl.constexpr, value):
+    """The weights [c] of the rows that are there, from their band."""
+    slot = s[None, :] - t[:, None]
+    there = (t < live)[:, None] & (slot >= 0) & (slot < WIDTH)
+    place = (origin + t * stride)[:, None] * WIDTH + slot
+    tl.store(pointer + place, value, mask=there)
+
+
+@triton.jit
+def load_weights(pointer, origin, stride, s, live, WIDTH: tl.constexpr, REAL: tl.constexpr):
+    """[S]: every row's weights [c] one after another, zero beyond those that are there."""
+    place = (origin + s // WIDTH * stride) * WIDTH + s % WIDTH
+    return tl.load(pointer + place, mask=s < live, other=0.0).to(REAL)
+
+
+@triton.jit
+def store_weights(pointer, origin, stride, s, live, WIDTH: tl.constexpr, value):
+    """Every row's weights [c] that are there."""
+    place = (origin + s // WIDTH * stride) * WIDTH + s % WIDTH
+    tl.store(pointer + place, value, mask=s < live)
+
+
+@triton.jit
+def load_slots(
+    pointer, origin, stride, s, live, WIDTH: tl.constexpr, channel, width, REAL: tl.constexpr
+):
+    """[S, BW]: every token's window one after another, zero beyond those that are there."""
+    place = (origin + (s // WIDTH + s % WIDTH) * stride)[:, None] * width + channel[None, :]
+    there = (s < live)[:, None] & (channel < width)[None, :]
+    return tl.load(pointer + place, mask=there, other=0.0).to(REAL)
+
+
+@triton.jit
+def add_slots(pointer, origin, stride, s, live, WIDTH: tl.constexpr, channel, width, value):
+    """Adds to every token's window, one slot of all windows after another: slots share tokens."""
+    place = (origin + (s // WIDTH + s % WIDTH) * stride)[:, None] * width + channel[None, :]
+    there = (s < live)[:, None] & (channel < width)[None, :]
+    for slot in range(WIDTH):
+        own = there & (s % WIDTH == slot)[:, None]
+        tl.debug_barrier()  # what was added before must stand there
+        before = tl.load(pointer + place, mask=own, other=0.0)
+        tl.store(pointer + place, before + value, mask=own)
+
+
+@triton.jit
+def add_rows(pointer, origin, stride, t, live, channel, width, value):
+    """Adds to rows of channels that are there, which the next chunk has written too."""
+    place = (origin + t * stride)[:, None] * width + channel[None, :]
+    there = (t < live)[:, None] & (channel < width)[None, :]
+    tl.debug_barrier()  # what was added before must stand there
+    before = tl.load(pointer + place, mask=there, other=0.0)
+    tl.store(pointer + place, before + value, mask=there)
+
+
+@triton.jit
+def load_window(pointer, origin, stride, slot, slots, channel, width, REAL: tl.constexpr):
+    """[BR, BW]: one token's window, zero beyond its slots."""
+    place = (origin + slot * stride)[:, None] * width + channel[None, :]
+    there = (slot < slots)[:, None] & (channel < width)[None, :]
+    return tl.load(pointer + place, mask=there, other=0.0).to(REAL)
+
+
+@triton.jit
+def add_window(pointer, origin, stride, slot, slots, channel, width, value):
+    """Adds to one token's window, to which the next token has added."""
+    add_rows(pointer, origin, stride, slot, slots, channel, width, value)

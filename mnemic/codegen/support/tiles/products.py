@@ -26,3 +26,14 @@ def exact(left, right, PRECISION: tl.constexpr):
         return tl.dot(left, right, input_precision="tf32")
     else:
         return tl.dot(left, right, input_precision=PRECISION)
+
+
+@triton.jit
+def full(left, right, PRECISION: tl.constexpr):
+    """The same to float32's own precision, for solves that iterate until nothing is left."""
+    if PRECISION == "fp64":
+        return tl.dot(left, right, out_dtype=tl.float64)
+    elif PRECISION == "ieee":
+        return tl.dot(left, right, input_precision="ieee")
+    else:
+        return tl.dot(left, right, input_precision="tf32x3")

@@ -5,6 +5,7 @@ import triton.language as tl
 
 from .constants import BASE
 from .products import dot
+from .windows import slot_scores
 
 
 @triton.jit
@@ -14,15 +15,19 @@ def scores_after(q, k, log_decay, PRECISION: tl.constexpr, ROWS: tl.constexpr):
     Between blocks of 16 rows by products at the later block's start, inside them source by source;
     no exponent is ever positive, and none is a difference of sums over more than a block.
     """
-    tl.static_assert(ROWS == 1)
-    return _between(q, k, log_decay, 0, PRECISION) + _within(q, k, log_decay, 0)
+    if ROWS > 1:
+        return slot_scores(q, k, log_decay, 0, PRECISION, ROWS)
+    else:
+        return _between(q, k, log_decay, 0, PRECISION) + _within(q, k, log_decay, 0)
 
 
 @triton.jit
 def scores_before(q, k, log_decay, PRECISION: tl.constexpr, ROWS: tl.constexpr):
     """Σ_κ q_tκ k_sκ Π_{s<i<t} decay_iκ for s < t."""
-    tl.static_assert(ROWS == 1)
-    return _between(q, k, log_decay, 1, PRECISION) + _within(q, k, log_decay, 1)
+    if ROWS > 1:
+        return slot_scores(q, k, log_decay, 1, PRECISION, ROWS)
+    else:
+        return _between(q, k, log_decay, 1, PRECISION) + _within(q, k, log_decay, 1)
 
 
 @triton.jit

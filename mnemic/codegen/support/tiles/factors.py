@@ -1,0 +1,204 @@
+"""Second-order memories: Cholesky factors, solves, rank-one updates, conjugate gradients.
+
+Matrices H and P are symmetric, [K, K]; a factor is lower triangular, [C, C].
+"""
+
+import triton
+import triton.language as tl
+
+from .decays import last, order
+from .products import exact, full
+from .triangles import lower, unit_lower_inverse
+
+
+@triton.jit
+def symmetric(x):
+    """(X + Xᵀ)/2."""
+    return 0.5 * (x + tl.trans(x))
+
+
+@triton.jit
+def diagonal_of(x):
+    """The diagonal: [C, C] → [C]."""
+    t, s = order(x.shape[0])
+    return tl.sum(tl.where(t == s, x, 0.0), 1)
+
+
+@triton.jit
+def innovation_factor(kp, k, PRECISION: tl.constexpr):
+    """The Cholesky factor of I + K P Kᵀ: [C, K] twice → [C, C]."""
+    t, s = order(k.shape[0])
+    return cholesky(tl.where(t == s, 1.0, 0.0) + full(kp, tl.trans(k), PRECISION))
+
+
+@triton.jit
+def innovation_factor_kept(kp, k, kept, PRECISION: tl.constexpr):
+    """The Cholesky factor of diag(β) + K P Kᵀ: [C, K] twice, [C] → [C, C]."""
+    t, s = order(k.shape[0])
+    return cholesky(tl.where(t == s, kept[:, None], 0.0) + full(kp, tl.trans(k), PRECISION))
+
+
+@triton.jit
+def cholesky(matrix):
+    """L Lᵀ = S, one column after another: [C, C] → [C, C]."""
+    C: tl.constexpr = matrix.shape[0]
+    row = tl.arange(0, C)
+    s = row[None, :]
+    left, factor = matrix, tl.zeros_like(matrix)
+    for j in range(0, C):
+        column = tl.sum(tl.where(s == j, left, 0.0), 1)
+        pivot = tl.sum(tl.where(row == j, column, 0.0), 0)
+        column = tl.where(row >= j, column / tl.sqrt(pivot), 0.0)
+        factor = tl.where(s == j, column[:, None], factor)
+        left -= column[:, None] * column[None, :]
+    return factor
+
+
+@triton.jit
+def _parts(factor, PRECISION: tl.constexpr):
+    """(I + M)⁻¹ and diag(L) of L = diag(L) (I + M)."""
+    t, s = order(factor.shape[0])
+    size = diagonal_of(factor)
+    strict = tl.where(t > s, factor / size[:, None], 0.0)
+    return unit_lower_inverse(strict, PRECISION), size
+
+
+@triton.jit
+def solved(factor, x, PRECISION: tl.constexpr):
+    """L⁻¹ x: [C, C], [C, K] → [C, K]."""
+    inverse, size = _parts(factor, PRECISION)
+    return exact(inverse, x / size[:, None], PRECISION)
+
+
+@triton.jit
+def solved_back(factor, x, PRECISION: tl.constexpr):
+    """L⁻ᵀ x: [C, C], [C, K] → [C, K]."""
+    inverse, size = _parts(factor, PRECISION)
+    return exact(tl.trans(inverse), x, PRECISION) / size[:, None]
+
+
+@triton.jit
+def cholesky_vjp(d, factor, PRECISION: tl.constexpr):
+    """The symmetric gradient at S of L: L⁻ᵀ Φ(Lᵀ d) L⁻¹, Φ halving the diagonal."""
+    t, s = order(d.shape[0])
+    inner = lower(exact(tl.trans(factor), d, PRECISION))
+    inner = tl.where(t == s, 0.5 * inner, inner)
+    half = solved_back(factor, inner, PRECISION)
+    return symmetric(solved_back(factor, tl.trans(half), PRECISION))
+
+
+@triton.jit
+def shrunk(p, x, live, PRECISION: tl.constexpr):
+    """P − XᵀX over the rows that are there, kept symmetric."""
+    own = tl.where((tl.arange(0, x.shape[0]) < live)[:, None], x, 0.0)
+    return symmetric(p - exact(tl.trans(own), own, PRECISION))
+
+
+@triton.jit
+def shrunk_kept(p, x, kept, live, PRECISION: tl.constexpr):
+    """(P − XᵀX) / β at the last row that is there, kept symmetric."""
+    return shrunk(p, x, live, PRECISION) / last(kept, live)
+
+
+# -- one token -------------------------------------------------------------------------------
+
+
+@triton.jit
+def _times(p, x):
+    """P x of a symmetric P."""
+    return tl.sum(p * x[:, None], 0)
+
+
+@triton.jit
+def kalman_gain(p, k, weighed):
+    """P wk / (1 + kᵀ P wk)."""
+    pk = _times(p, weighed)
+    return pk / (1.0 + tl.sum(k * pk, 0))
+
+
+@triton.jit
+def kalman_gain_kept(p, k, weighed, log_forget):
+    """P wk / (γ + kᵀ P wk)."""
+    pk = _times(p, weighed)
+    return pk / (tl.exp(log_forget) + tl.sum(k * pk, 0))
+
+
+@triton.jit
+def downdated(p, k, gain):
+    """P − g (P k)ᵀ, kept symmetric."""
+    pk = _times(p, k)
+    return p - 0.5 * (gain[:, None] * pk[None, :] + pk[:, None] * gain[None, :])
+
+
+@triton.jit
+def downdated_kept(p, k, gain, log_forget):
+    """(P − g (P k)ᵀ) / γ, kept symmetric."""
+    return downdated(p, k, gain) * tl.exp(-log_forget)
+
+
+@triton.jit
+def ridge_solved(h, ridge, q):
+    """(H + Diag(ridge))⁻¹ q, by elimination of one column after another; no pivots, as H + Λ is
+    positive definite: [K, K], [K], [K] → [K]."""
+    K: tl.constexpr = h.shape[0]
+    i, j = order(K)
+    at = tl.arange(0, K)
+    left, x = h + tl.where(i == j, ridge[None, :], 0.0), q
+    for n in range(0, K):
+        row = tl.sum(tl.where(i == n, left, 0.0), 0)
+        pivot = tl.sum(tl.where(at == n, row, 0.0), 0)
+        pivot = tl.where(pivot == 0.0, 1.0, pivot)  # a channel that is not there
+        own = tl.sum(tl.where(at == n, x, 0.0), 0)
+        column = tl.sum(tl.where(j == n, left, 0.0), 1)
+        column = tl.where(at == n, 0.0, column / pivot)
+        left -= column[:, None] * row[None, :]
+        x -= column * own
+    size = tl.sum(tl.where(i == j, left, 0.0), 0)
+    return x / tl.where(size == 0.0, 1.0, size)
+
+
+# -- conjugate gradients ---------------------------------------------------------------------
+
+
+@triton.jit
+def _system(x, key, weights, h, ridge, reach, PRECISION: tl.constexpr):
+    """(H_t + Λ_t) x_t for every row."""
+    seen = weights * full(x, tl.trans(key), PRECISION)
+    return reach[:, None] * full(x, h, PRECISION) + full(seen, key, PRECISION) + ridge * x
+
+
+@triton.jit
+def conjugated(
+    q, key, weights, h, ridge, reach, PRECISION: tl.constexpr,
+    TOLERANCE: tl.constexpr, ITERATIONS: tl.constexpr,
+):  # fmt: skip
+    """(H_t + Λ_t)⁻¹ q_t for every row: see ``ops.conjugated``. Rows that are done stand still."""
+    rounding: tl.constexpr = 1.8e-15 if q.dtype == tl.float64 else 9.6e-7
+    diagonal = reach[:, None] * tl.sum(tl.where(_same(h), h, 0.0), 0)[None, :] + ridge
+    diagonal += full(weights, key * key, PRECISION)
+    diagonal = tl.where(diagonal > 0, diagonal, 1.0)
+    target = tl.sqrt(tl.sum(q * q, 1)) * max(TOLERANCE, rounding)
+    x, rest = tl.zeros_like(q), q
+    along = rest / diagonal
+    power = tl.sum(rest * along, 1)
+    live = tl.sqrt(tl.sum(rest * rest, 1)) > target
+    count = 0
+    while (count < ITERATIONS) & (tl.max(live.to(tl.int32), 0) > 0):
+        image = _system(along, key, weights, h, ridge, reach, PRECISION)
+        curvature = tl.sum(along * image, 1)
+        step = tl.where(live, power / tl.where(curvature == 0, 1.0, curvature), 0.0)[:, None]
+        x += step * along
+        rest -= step * image
+        following = tl.sum(rest * rest / diagonal, 1)
+        turn = tl.where(live, following / tl.where(power == 0, 1.0, power), 0.0)
+        along = rest / diagonal + turn[:, None] * along
+        power = tl.where(live, following, power)
+        live = tl.sqrt(tl.sum(rest * rest, 1)) > target
+        count += 1
+    return x
+
+
+@triton.jit
+def _same(h):
+    i, j = order(h.shape[0])
+    return i == j

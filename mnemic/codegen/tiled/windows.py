@@ -1,0 +1,92 @@
+"""Windows on tiles: what a kernel loads where a token sees the last c keys, values and weights.
+
+Keys and values are stored once a token, c − 1 of them before the first. A chunk reads them as the
+rows of its tokens and the tail before them (``TAIL``, with the weights as a ``BAND``), or window
+by window (``SLOTS``); a token as one window (``WINDOW``).
+"""
+
+from dataclasses import dataclass
+
+from mnemic.codegen.adjoint.unrolled import renamed_reads
+from mnemic.codegen.plan import Call, Given, Plan, Quantity
+from mnemic.codegen.tiled.axes import NoTiles
+
+ROWS = "rows"
+TAIL = "tail"
+SLOTS = "slots"
+BAND = "band"
+WINDOW = "window"
+
+SHARED = (TAIL, SLOTS, WINDOW)
+"""Views in which several rows (or chunks) see the same entries."""
+
+OPENS = ("flat_rows", "flat", "band")
+"""Functions of windows that a kernel's loads compute."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How many tokens a window has, and whether a chunk takes it slot by slot."""
+
+    width: int = 1
+    slots: bool = False
+
+    def view(self, axes: tuple[str, ...]) -> str:
+        """How an argument of such axes is read."""
+        if self.width == 1:
+            return ROWS
+        match axes:
+            case ("t", "s"):
+                return BAND
+            case ("s", *_):
+                return SLOTS if self.slots else TAIL
+            case ("r", _):
+                return WINDOW
+            case _:
+                return ROWS
+
+
+def opened(plan: Plan, width: int) -> tuple[Plan, Windows]:
+    """The plan with the windows of a chunk's tokens as arguments themselves.
+
+    Raises ``NoTiles`` where something else is done with them.
+    """
+    windows = [n for n in plan.arguments() if plan.axes(n)[:2] == ("t", "r")]
+    renamed: dict[str, str] = {}
+    views: dict[str, tuple[str, ...]] = {}
+    for name in windows:
+        call = _only(plan, name)
+        if call is not None:
+            renamed[call.name] = name
+            views[name] = call.axes
+        elif len(plan.axes(name)) > 2:
+            raise NoTiles(f"windows that are read in several ways ({name})")
+    slots = any(len(plan.axes(name)) == 3 for name in windows)
+    return _renamed(plan, renamed, views), Windows(width, slots)
+
+
+def _only(plan: Plan, name: str) -> Quantity | None:
+    """The quantity that opens a window, where nothing else reads it."""
+    needed = plan.needed()
+    found = [plan[n] for n in plan.graph.successors(name) if n in needed]
+    opens = [q for q in found if isinstance(q.op, Call) and q.op.function in OPENS]
+    return opens[0] if len(found) == len(opens) == 1 else None
+
+
+def _renamed(plan: Plan, renamed: dict[str, str], views: dict[str, tuple[str, ...]]) -> Plan:
+    """The same plan without the quantities that arguments stand for."""
+    found = Plan(
+        following={s: renamed.get(n, n) for s, n in plan.following.items()},
+        closed={k: {p: renamed.get(n, n) for p, n in m.items()} for k, m in plan.closed.items()},
+        functions=dict(plan.functions), signals=dict(plan.signals),
+        output=renamed.get(plan.output, plan.output),
+    )  # fmt: skip
+    for name in plan.graph:
+        quantity = plan[name]
+        if name in renamed:
+            continue
+        if isinstance(quantity.op, Given):
+            found.given(name, views.get(name, quantity.axes), state=quantity.op.state)
+        else:
+            found.add(name, quantity.axes, renamed_reads(quantity.op, renamed), quantity.equation)
+    return found

@@ -1,0 +1,84 @@
+"""Kernels of users' windows, links and implicit steps against the recurrence, gradients too.
+
+Fewer than 16 tokens take the kernel of tokens, more that of chunks, where there is one; in pieces
+of two chunks a gradient goes through several launches.
+"""
+
+import pytest
+
+TOKEN = {"rate": "token"}
+MOMENTUM = {"method": "momentum", "rate": "token", "momentum": "token"}
+LOSS = {"expr": "log(1 + (y - v)**2)"}
+
+SPECS = {
+    "a dot loss over four tokens, momentum": {
+        "bias": "dot", "window": 4, "weights": "token", "optimizer": MOMENTUM,
+        "retention": {"decay": "token"},
+    },
+    "a user's loss over two tokens, momentum": {
+        "bias": LOSS, "window": 2, "optimizer": MOMENTUM, "retention": {"decay": "token"},
+    },
+    "a squared loss over three tokens, channels": {
+        "bias": "l2", "window": 3, "weights": {
+            "kind": "window", "gamma": {"from": "input", "activation": "sigmoid(x)/4"},
+        },
+        "retention": {"decay": "channel", "order": "after"},
+    },
+    "a divergence without an inverse": {
+        "bias": "l2", "optimizer": TOKEN, "retention": {"local": {"bregman": "exp(w) + w**2"}},
+    },
+    "an f-divergence by row": {
+        "bias": "l2", "optimizer": TOKEN, "retention": {
+            "local": {"f-divergence": "hellinger"},
+            "constraint": {"kind": "simplex", "scale": 2, "over": "rows"},
+        },
+    },
+    "an implicit step": {
+        "bias": {"expr": "log(cosh(e))"}, "retention": {"decay": "token"},
+        "optimizer": {"method": "implicit", "rate": "token"},
+    },
+}  # fmt: skip
+
+LENGTHS = {name: (4, 17) for name in SPECS} | {
+    "a divergence without an inverse": (4,),
+    "an f-divergence by row": (4,),
+    "an implicit step": (4,),
+}
+
+CASES = [(name, tokens) for name in SPECS for tokens in LENGTHS[name]]
+
+
+def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
+    """How far outputs, states and gradients are from the recurrence, by name."""
+    import importlib
+
+    import torch
+    from conformance import Sizes, compiled, inputs
+
+    from mnemic.pipeline import compile as made
+
+    case = compiled({"mnemic": 1, "name": "own", **SPECS[name]})
+    found = made({"mnemic": 1, "name": "own", **SPECS[name]}, out=f"{folder}/own")
+    fused = importlib.import_module(f"{found.module.__name__}.support.fused")
+    fused.PIECE.update({True: 2, False: 3})
+    assert "triton" in found.operator.forms
+    given = inputs(case, tokens, sizes=Sizes(2, tokens, 1, 5, 6))
+    results = []
+    for operator, form in ((case.generated, "recurrent"), (found.operator, "triton")):
+        own = {n: x.clone().requires_grad_() for n, x in given.items()}
+        options = {} if form == "recurrent" else {"chunk_size": 8}
+        y, states = operator(**own, form=form, output_final_state=True, **options)
+        ends = [s for s in states.values() if s.is_floating_point() and s.requires_grad]
+        loss = sum((x * torch.cos(torch.arange(x.numel()).double()).view(x.shape)).sum()
+                   for x in (y, *ends))  # fmt: skip
+        grads = torch.autograd.grad(loss, list(own.values()))
+        results.append({"y": y, **states, **{f"d_{n}": g for n, g in zip(own, grads, strict=True)}})
+    one, two = results
+    return {n: float((one[n] - two[n]).abs().max() / (1 + one[n].abs().max()))
+            for n in one if one[n].numel() and one[n].is_floating_point()}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "tokens"), CASES)
+def test_a_kernel_of_ones_own(interpreter, tmp_path, name: str, tokens: int) -> None:
+    found = interpreter(differences, name=name, tokens=tokens, folder=str(tmp_path))
+    assert {n: x for n, x in found.items() if not x <= 1e-10} == {}
