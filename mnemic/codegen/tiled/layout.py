@@ -173,7 +173,7 @@ LOCALS = frozenset(
         "tl", "tiles", "triton", "ops", "math", "torch", "chunk", "chunks", "done", "low", "live",
         "row", "origin", "memory", "part", "own", "behind", "t", "total", "begin", "length",
         "heads", "position", "first", "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL",
-        "error", "error_adjoint", "residual", "residual_vjp", "tail", "seen", "behind_seen",
+        "error", "error_adjoint", "residual", "residual_vjp", "tail", "tail_row", "behind_tail",
         "SOURCES", "live_SOURCES", "new_error", "curve", "curve_slope", "on_simplex",
         "inverse_link",
     }
@@ -182,9 +182,14 @@ LOCALS = frozenset(
 
 
 def _check(found: Layout) -> None:
-    taken = LOCALS | set(found.channels) | {f"B{size}" for size in found.channels}
+    taken = LOCALS | {
+        f"{part}{size}" for size in found.channels for part in ("", "B", "at_", "in_")
+    }
+    held = [state.name for state in (*found.states, *found.given)]
+    taken |= {f"{part}_{name}" for name in held for part in ("start", "end", "kept")}
+    taken |= {f"{part}_{row.name}" for row in found.rows for part in ("rows", "grad")}
     for name in (*(q.name for q in found.tiles), *(row.name for row in found.rows)):
-        if name in taken or name.startswith(("at_", "in_", "rows_", "start_", "end_", "kept_")):
+        if name in taken:
             raise NoTiles(f"the name {name}, which kernels use themselves")
     for quantity in found.tiles:
         if len(quantity.axes) > 2:
