@@ -11,6 +11,7 @@ from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import feature_size, signature
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.links import linked, scale_of
+from mnemic.codegen.means import elementary
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.reading import reading
 from mnemic.codegen.support.signature import Signature
@@ -204,6 +205,9 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     chunked = None
     if found.chunk is not None and found.plain is not None:
         chunked = tiled.Form(found.chunk, found.plain)
+    means = elementary(rule)
+    if means is not None:
+        chunked = tiled.Form(means, means)
     token = tiled.Form(found.recurrent, found.recurrent)
     single = rule.diagonal and not rule.phase and feature_size(rule) == "d"
     return tiled.kernels(

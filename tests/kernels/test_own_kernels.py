@@ -54,6 +54,7 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
 
     import torch
     from conformance import Sizes, compiled, inputs
+
     from mnemic.pipeline import compile as made
 
     case = compiled({"mnemic": 1, "name": "own", **SPECS[name]})

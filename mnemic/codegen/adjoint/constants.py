@@ -19,6 +19,8 @@ SHAPES: dict[str, frozenset[int]] = {
     "with_zeros": frozenset({1}),
     "with_ones": frozenset({1}),
     "exp_over": frozenset({1, 2}),
+    "recent_of": ALL,
+    "recent_past": ALL,
     "row_top": ALL,
     "row_tops": ALL,
     "recall_buckets": frozenset({3}),

@@ -40,6 +40,15 @@ def as_row(at: At) -> None:
     at.give_call(x, "total_rows", at.d)
 
 
+def elapsed(at: At) -> None:
+    """l_i − a_t, of pairs i at rows t."""
+    rows, pairs = at.arguments
+    at.give_call(pairs, "total_rows", at.d)
+    if at.wants(rows):
+        whole = at.call(f"{at.d}_rows", at.axes(rows), "total", at.d)
+        at.give_map(rows, "-x", x=whole)
+
+
 # -- rows of weights over their sums ---------------------------------------------------------
 
 
@@ -98,6 +107,7 @@ RULES: dict[str, Callable[[At], None]] = {
     "with_ones": widened,
     "grown": grown,
     "as_row": as_row,
+    "elapsed": elapsed,
     "exp_over": exp_over,
     "exp_shares": exp_shares,
     "row_total": row_total,

@@ -67,6 +67,11 @@ def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor
     return append_rows(log_kept.double(), -past, span=span)
 
 
+def ages(log_decay: Tensor) -> Tensor:
+    """−Σ log decay up to each row, in float64: [B, R, H] → [B, R, H]; see ``decays_left``."""
+    return -log_decay.double().clamp_min(LOWEST).cumsum(1)
+
+
 def decays_at_end(left: Tensor, log_decay: Tensor) -> Tensor:
     """What is left after the last row."""
     return (left - left[..., -1:]).to(log_decay.dtype)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from . import kept, layout, levels
+from . import kept, layout, levels, versions
 from .arguments import fail
 from .signature import Signature, State
 from .sizes import eval_size
@@ -377,7 +377,7 @@ class Run:
         return out[:, self.steps - 1 :: self.steps], states
 
     def _fused(self, states: States) -> tuple[Tensor, States]:
-        from . import fused  # its kernels need Triton
+        from . import fused, streamed  # their kernels need Triton
 
         assert self.call.operator.kernels is not None
         kernels = self.call.operator.kernels()
@@ -385,10 +385,31 @@ class Run:
         kernel = kernels.TOKEN if short or kernels.CHUNK is None else kernels.CHUNK
         if kernel is None:
             kernel = kernels.CHUNK
+        if isinstance(kernel, streamed.Streamed):
+            tracked = self._tracked(states)
+            reason = streamed.refused(kernel, self.rows, states, gradient=tracked)
+            if reason is not None:
+                return self._instead(states, reason)
         place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
-        given = self.rows if self.signature.window == 1 else self._weighted(self.rows)
-        y, states = fused.run(kernel, given, states, place)
+        if isinstance(kernel, streamed.Streamed):
+            y, states = streamed.run(kernel, self.rows, states, place)
+        else:
+            given = self.rows if self.signature.window == 1 else self._weighted(self.rows)
+            y, states = fused.run(kernel, given, states, place)
         return y[:, self.steps - 1 :: self.steps], states
+
+    def _instead(self, states: States, reason: str) -> tuple[Tensor, States]:
+        """PyTorch's form where there is no kernel for these arguments."""
+        form = "chunk" if self.call.operator.chunk is not None else "recurrent"
+        versions.announce(f"{self.signature.name}: {reason}; PyTorch's {form} form runs instead")
+        short = (torch.float16, torch.bfloat16)
+        self.rows = {n: x.float() if x.dtype in short else x for n, x in self.rows.items()}
+        return self._chunks(states) if form == "chunk" else self._recurrent(states)
+
+    def _tracked(self, states: States) -> bool:
+        """Whether a gradient may be asked for."""
+        given = (*self.rows.values(), *states.values())
+        return torch.is_grad_enabled() and any(x.requires_grad for x in given)
 
     def _with_windows(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         width = self.signature.window

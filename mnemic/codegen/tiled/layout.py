@@ -8,7 +8,10 @@ from mnemic.codegen.tiled.functions import CHUNK, TOKEN
 from mnemic.codegen.tiled.windows import BAND, SLOTS, TAIL, Windows
 from mnemic.codegen.tiled.windows import ROWS as PLAIN
 
-MEMORIES = (("v", "k"), ("k", "k"))
+MATRIX = ("v", "k")
+"""A memory's axes."""
+
+MEMORIES = (MATRIX, ("k", "k"))
 """The axes of what is held the other way round in a tile: memories, and matrices over keys."""
 
 ROWS = "C"
@@ -173,7 +176,7 @@ LOCALS = frozenset(
         "tl", "tiles", "triton", "ops", "math", "torch", "chunk", "chunks", "done", "low", "live",
         "row", "origin", "memory", "part", "own", "behind", "t", "total", "begin", "length",
         "heads", "position", "first", "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL",
-        "error", "error_adjoint", "residual", "residual_vjp", "tail", "seen", "behind_seen",
+        "error", "error_adjoint", "residual", "residual_vjp", 
         "SOURCES", "live_SOURCES", "new_error", "curve", "curve_slope", "on_simplex",
         "inverse_link",
     }

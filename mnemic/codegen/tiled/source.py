@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import Adjoint, NoAdjoint, adjoint
 from mnemic.codegen.plan import Plan
+from mnemic.codegen.streamed import source as pairs
 from mnemic.codegen.tiled import implicit, lanes, roots
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import backward
@@ -32,6 +33,7 @@ import triton.language as tl
 
 from .support import ops, tiles
 from .support.fused import Held, Kernel, Row
+from .support.streamed import Kept, Streamed
 from .support.ops import TINY, norm
 '''
 
@@ -80,6 +82,8 @@ class _Source:
         Raises ``NoTiles`` where it has none.
         """
         chunked = name == "chunk"
+        if pairs.keeps(form.plan):
+            return self.over_pairs(form.plain, name)
         table = CHUNK if chunked else TOKEN
         plan, windows = opened(form.plan, self.window)
         found = cut(plan, table)
@@ -132,6 +136,16 @@ class _Source:
         found = [source for source in sources if source and source not in self.shared]
         self.shared += found
         return found
+
+    def over_pairs(self, plan: Plan, name: str) -> str:
+        """The kernels of a form whose states grow."""
+        if name == "token":
+            through = "a token of kept pairs goes through the chunk's kernel"
+            raise NoTiles(self.missing.get("chunk", through))
+        found = pairs.source(plan, self.logarithms, self.steps, self.numbers)
+        if found.missing:
+            self.missing[f"{name} gradient"] = found.missing
+        return found.text
 
     def gradient(self, plan: Plan, lay: Layout, name: str) -> tuple[str, tuple[str, ...]]:
         """The kernel of a form's gradient, and the arguments that have one."""

@@ -80,6 +80,17 @@ from .maxima import maximum_share as maximum_share
 from .maxima import running_maximum as running_maximum
 from .maxima import stable_mix as stable_mix
 from .maxima import stable_reach as stable_reach
+from .pairs import LOWEST as LOWEST
+from .pairs import elapsed as elapsed
+from .pairs import exp_over as exp_over
+from .pairs import exp_over_left as exp_over_left
+from .pairs import higher as higher
+from .pairs import key_size as key_size
+from .pairs import over_total as over_total
+from .pairs import recent_of as recent_of
+from .pairs import settled as settled
+from .pairs import tops_of as tops_of
+from .pairs import weighed as weighed
 from .products import dot as dot
 from .products import exact as exact
 from .products import full as full

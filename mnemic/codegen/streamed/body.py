@@ -1,0 +1,293 @@
+"""The statements of one chunk: what rows alone give, and passes over blocks of kept pairs."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from mnemic.codegen.plan import Call, Product, Quantity
+from mnemic.codegen.streamed.functions import LARGEST, SAME
+from mnemic.codegen.streamed.layout import Streams
+from mnemic.codegen.streamed.lines import (
+    beside,
+    cited,
+    line,
+    load_block,
+    shape,
+    store_block,
+    value,
+)
+from mnemic.codegen.streamed.order import Step, ordered
+from mnemic.codegen.streamed.passes import Passes
+from mnemic.codegen.tiled.kernel import load_row
+
+
+@dataclass
+class Body:
+    """Writes a chunk's statements in order, each when it is first needed."""
+
+    found: Streams
+    passes: Passes
+    numbers: dict[str, str]
+    first_block: str
+    indent: int
+    lasting: bool = False
+    """Whether what is put in place of a state's entries stays, chunk after chunk."""
+    done: set[str] = field(default_factory=set)
+    """Rows that are loaded, and quantities of rows that are known."""
+    summed: set[str] = field(default_factory=set)
+    """Sums over pairs that were taken."""
+    alive: tuple[int, int] = (0, 0)
+    """Tiles of rows, and of a block, that live at once, in the pass with most."""
+
+    def lines(self, ends: Iterable[tuple[str, list[str]]], rewrites: dict[str, str]
+              ) -> Iterator[str]:  # fmt: skip
+        """All passes; after each, the ends that are known by then, each with what stores it.
+
+        ``rewrites`` are the entries that take the place of a state's, done in the last pass.
+        """
+        waiting = dict(ends)
+        behind = self.passes.needed((*waiting, *rewrites.values()))
+        sums = [q for q in behind if self.passes.sums(q)]
+        last = max([self.passes.core(q) for q in sums], default=-1)
+        last = max([last, *(self.passes.level(n) for n in rewrites.values())])
+        for number in range(last + 1):
+            own = [q for q in sums if self.passes.core(q) == number]
+            now = rewrites if number == last else {}
+            if own or now:
+                yield from self._pass(own, now)
+            for end in [n for n in waiting if self.passes.level(n) <= number + 1]:
+                yield from self.until(end)
+                yield from (f"{self.pad}{text}" for text in waiting.pop(end))
+        for end, stores in waiting.items():
+            yield from self.until(end)
+            yield from (f"{self.pad}{text}" for text in stores)
+
+    @property
+    def pad(self) -> str:
+        """The statements' indentation."""
+        return " " * self.indent
+
+    # -- rows --------------------------------------------------------------------------------
+
+    def until(self, name: str) -> Iterator[str]:
+        """What is missing for a quantity of the chunk's rows, and itself."""
+        if name in self.done:
+            return
+        self.done.add(name)
+        row = next((r for r in self.found.lay.rows if r.name == name), None)
+        if row is not None:
+            yield f"{self.pad}{self.found.say(name)} = {self._loaded(name)}"
+            return
+        quantity = self.passes.inside.get(name)
+        if quantity is None:  # a state on chip
+            return
+        if self.passes.sums(quantity):
+            yield from self._finished(quantity)
+            return
+        for read in self._order(self.passes.reads(quantity)):
+            yield from self.until(read)
+        yield from line(self.found, quantity, self.numbers, self.indent)
+
+    def _loaded(self, name: str) -> str:
+        row = next(r for r in self.found.lay.rows if r.name == name)
+        text = load_row(self.found.lay, row)
+        return text.replace("REAL", "tl.float64") if name in self.found.wide else text
+
+    def _finished(self, quantity: Quantity) -> Iterator[str]:
+        """What a sum over pairs takes of the chunk's own."""
+        assert quantity.name in self.summed, quantity.name
+        op = quantity.op
+        if isinstance(op, Call) and op.function == "row_totals":
+            mixed = op.arguments[1]
+            yield from self.until(mixed)
+            yield f"{self.pad}{self.found.say(quantity.name)} += tl.sum({self.found.say(mixed)}, 1)"
+
+    # -- a pass ------------------------------------------------------------------------------
+
+    def _pass(self, sums: list[Quantity], rewrites: dict[str, str]) -> Iterator[str]:
+        inner = [n for q in sums for n in self.passes.sums(q)] + list(rewrites.values())
+        running = {q.name for q in sums if _largest(q)}
+        streamed = self._streamed(inner)
+        for quantity in streamed:
+            for read in self.passes.reads(quantity):
+                if not self.found.streams(read) and read not in running:
+                    yield from self.until(read)
+        for quantity in sums:
+            yield from self._begun(quantity)
+        if rewrites:
+            yield f"{self.pad}tl.debug_barrier()"
+        blocks = f"{self.first_block}, tl.cdiv(behind, BN)"
+        loop = f"tl.range({blocks}, disable_licm=True)" if rewrites else f"range({blocks})"
+        yield f"{self.pad}for j in {loop}:"
+        yield f"{self.pad}    at_N = j * BN + n"
+        yield f"{self.pad}    in_N = at_N < behind"
+        block = _Block(self, streamed, sums, running)
+        yield from block.lines(rewrites)
+        self._count(streamed, sums, block.most)
+        for quantity in sums:
+            if _largest(quantity):
+                say = self.found.say(quantity.name)
+                yield f"{self.pad}{say} = tiles.settled({say})"
+        self.done |= running
+        self._forget()
+
+    def _forget(self) -> None:
+        """What is cheap to have again does not wait for the next pass: rows are loaded anew."""
+        lay = self.found.lay
+        vectors = {row.name for row in lay.rows if row.sizes}
+        for name in list(self.done):
+            quantity = self.passes.inside.get(name)
+            large = name in vectors or (quantity is not None and len(quantity.axes) > 1)
+            if large and not (quantity and (self.passes.sums(quantity) or _dear(quantity))):
+                self.done.discard(name)
+
+    def _order(self, names: Iterable[str]) -> list[str]:
+        """Long chains first."""
+        return sorted(names, key=lambda n: -self.passes.weight(n))
+
+    def _count(self, streamed: list[Quantity], sums: list[Quantity], most: int) -> None:
+        """How many tiles live through a pass: of the chunk's rows, and of a block."""
+        reads = {n for q in (*streamed, *sums) for n in self.passes.reads(q)}
+        through = {n for n in reads if len(self.found.plan.axes(n)) > 1} | {
+            q.name for q in sums if len(q.axes) > 1}  # fmt: skip
+        rows = sum(not self.found.streams(n) for n in through)
+        self.alive = (max(rows, self.alive[0]), max(most, self.alive[1]))
+
+    def _streamed(self, inner: list[str]) -> list[Quantity]:
+        return [q for q in self.passes.needed(tuple(inner)) if self.found.streams(q.name)]
+
+    def _begun(self, quantity: Quantity) -> Iterator[str]:
+        """What a sum over pairs starts with."""
+        say, op = self.found.say(quantity.name), quantity.op
+        if isinstance(op, Call) and op.function == "row_tops":
+            for read in op.arguments[1:3]:
+                yield from self.until(read)
+            new, mix = (self.found.say(n) for n in op.arguments[1:3])
+            yield f"{self.pad}{say} = tiles.tops_of({new}, {mix})"
+            return
+        lowest = isinstance(op, Call) and op.function in LARGEST
+        tile = shape(self.found, quantity)
+        start = f"tl.full({tile}, tiles.LOWEST, REAL)" if lowest else f"tl.zeros({tile}, REAL)"
+        yield f"{self.pad}{say} = {start}"
+
+
+def _largest(quantity: Quantity) -> bool:
+    return isinstance(quantity.op, Call) and quantity.op.function in LARGEST
+
+
+DEAR = ("unit_lower_inverse", "residual")
+"""Functions that are not computed twice."""
+
+
+def _same(quantity: Quantity) -> bool:
+    return isinstance(quantity.op, Call) and quantity.op.function in SAME
+
+
+def _dear(quantity: Quantity) -> bool:
+    return isinstance(quantity.op, Call) and quantity.op.function in DEAR
+
+
+@dataclass
+class _Block:
+    """One block of pairs in a pass."""
+
+    body: Body
+    streamed: list[Quantity]
+    sums: list[Quantity]
+    running: set[str]
+    most: int = 0
+    """Tiles of the block that live at once."""
+    lasting: frozenset[str] = frozenset()
+    """What the pairs are made of that take the place of others: not rounded to 16 bits."""
+
+    @property
+    def pad(self) -> str:
+        return self.body.pad + "    "
+
+    @property
+    def found(self) -> Streams:
+        return self.body.found
+
+    def lines(self, rewrites: dict[str, str]) -> Iterator[str]:
+        if self.body.lasting:
+            behind = self.body.passes.needed(tuple(rewrites.values()))
+            self.lasting = frozenset(q.name for q in behind)
+        steps = self._steps()
+        ends = frozenset(rewrites.values())
+        found, self.most = ordered(steps, ends)
+        for step in found:
+            yield from step.lines
+        if rewrites:
+            yield f"{self.pad}tl.debug_barrier()"
+        for state, name in rewrites.items():
+            held = self.found.held(state)
+            assert held is not None
+            yield f"{self.pad}{store_block(held, self.found.say(name))}"
+
+    def _steps(self) -> list[Step]:
+        """Loads, statements and sums of the block."""
+        steps, same = [], {q.name: q.reads()[0] for q in self.streamed if _same(q)}
+        others = [q for q in (*self.streamed, *self.sums) if q.name not in same]
+        for name in dict.fromkeys(n for q in others for n in self._reads(q)):
+            held = self.found.held(same.get(name, name))
+            if held is not None:
+                text = f"{self.pad}{self.found.say(name)} = {load_block(self.found, held)}"
+                steps.append(Step(name, (), (text,), bool(held.sizes)))
+        for quantity in others[: len(others) - len(self.sums)]:
+            made = line(self.found, quantity, self.body.numbers, len(self.pad))
+            if quantity.name in self.lasting and isinstance(quantity.op, Product):
+                made = [text.replace("tiles.dot(", "tiles.exact(") for text in made]
+            large = len(quantity.axes) > 1
+            steps.append(Step(quantity.name, self._reads(quantity), tuple(made), large))
+        for quantity in self.sums:
+            lines = self._higher if _largest(quantity) else self._added
+            steps.append(Step(quantity.name, self._reads(quantity), tuple(lines(quantity)), False))
+        return steps
+
+    def _reads(self, quantity: Quantity) -> tuple[str, ...]:
+        """What must be there before, of the block."""
+        op, passes = quantity.op, self.body.passes
+        own = [n for n in passes.reads(quantity) if self.found.streams(n) or n in self.running]
+        top = passes.top_of(quantity) if passes.sums(quantity) else None
+        if isinstance(op, Call) and op.function == "row_tops":
+            own = [n for n in own if n not in op.arguments[1:3]]
+        return (*own, str(top)) if top in self.running else tuple(own)
+
+    def _higher(self, quantity: Quantity) -> Iterator[str]:
+        """The largest logit so far; ``_scale`` is what it makes of what was summed before."""
+        op, say = quantity.op, self.found.say(quantity.name)
+        assert isinstance(op, Call)
+        past, left = op.arguments[0], op.arguments[3 if op.function == "row_tops" else 1 :]
+        logits = self.body.passes.inside[past]
+        text = self.found.say(past)
+        if left:
+            text = f"tiles.weighed({text}, {beside(self.found, left[0], logits)})"
+        follow = any(self.body.passes.top_of(q) == quantity.name for q in self.sums)
+        if follow:
+            yield f"{self.pad}{say}_before = {say}"
+        yield f"{self.pad}{say} = tiles.higher({say}, {text}, in_N)"
+        if follow:
+            yield f"{self.pad}{say}_scale = tl.exp({say}_before - {say})"
+
+    def _added(self, quantity: Quantity) -> Iterator[str]:
+        passes, say = self.body.passes, self.found.say(quantity.name)
+        top = passes.top_of(quantity)
+        if top in self.running:
+            wide = "[:, None]" if len(quantity.axes) > 1 else ""
+            yield f"{self.pad}{say} *= {self.found.say(str(top))}_scale{wide}"
+        comment = cited(self.body.numbers, quantity.equation)
+        tail = f"  # {comment}" if comment else ""
+        yield f"{self.pad}{say} += {self._part(quantity)}{tail}"
+        self.body.summed.add(quantity.name)
+
+    def _part(self, quantity: Quantity) -> str:
+        """A block's part of a sum."""
+        op = quantity.op
+        if isinstance(op, Call) and op.function in ("row_totals", "row_total"):
+            weights, *rest = op.arguments
+            left = rest[1:] if op.function == "row_totals" else rest
+            text = self.found.say(weights)
+            if left:
+                shaped = self.body.passes.inside[weights]
+                text = f"{text} * {beside(self.found, left[0], shaped)}"
+            return f"tl.sum({text}, {len(quantity.axes)})"
+        return value(self.found, quantity)

@@ -1,0 +1,162 @@
+"""How a plan over kept pairs lies in memory and on tiles."""
+
+from dataclasses import dataclass, field, replace
+
+from mnemic.codegen.plan import Call, Plan, Quantity
+from mnemic.codegen.streamed.functions import GROWS, STREAMED, WIDE
+from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
+from mnemic.codegen.tiled.layout import ROWS, Held, Layout, Row
+
+PAIRS = "N"
+"""The size of the axis of kept pairs, of which a tile holds a block."""
+
+RESERVED = frozenset((
+    "memory", "origin", "place", "total", "length", "heads", "position", "first", "chunks",
+    "before", "room", "low", "live", "row", "behind", "c", "i", "j", "t", "n", "at_N", "in_N",
+    "copied", "C", "ROWS", "STEPS", "PRECISION", "REAL", "BN", "tl", "tiles", "math", "ops",
+))  # fmt: skip
+"""Names that a kernel has for itself."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What follows a state of kept pairs: entries in place of the old ones, and those behind."""
+
+    kept: str
+    """What stands for the old entries: the state itself where they stay."""
+    rows: str
+    """The chunk's own entries; empty for a number."""
+    number: float | None = None
+
+
+@dataclass(frozen=True)
+class Streams:
+    """A plan over kept pairs: its layout, the states in memory, and how they grow."""
+
+    lay: Layout
+    kept: tuple[Held, ...]
+    """States with an entry a pair, and the sizes of their other axes."""
+    read: tuple[Held, ...]
+    """The same among arguments: what stood before the chunk."""
+    growth: dict[str, Growth]
+    wide: frozenset[str]
+    spelled: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        return self.lay.plan
+
+    def streams(self, name: str) -> bool:
+        """Whether a quantity has an entry a kept pair."""
+        return PAIRS in self.lay.sizes(name)
+
+    def say(self, name: str) -> str:
+        """What the kernel calls a quantity."""
+        return self.spelled.get(name, name)
+
+    def held(self, name: str) -> Held | None:
+        """A state (or an argument) that lies in memory, by name."""
+        return next((h for h in (*self.kept, *self.read) if h.name == name), None)
+
+
+def streams(
+    plan: Plan, logarithms: frozenset[str], *, output: str, given: tuple[str, ...] = (),
+    like: Streams | None = None,
+) -> Streams:  # fmt: skip
+    """Lay a plan over kept pairs out; ``given`` are kept pairs among the arguments. Sizes have
+    the names that they have in ``like``, the layout of the form whose gradient this is.
+
+    Raises ``NoTiles`` where it cannot be laid out.
+    """
+    tiles = plan.ordered()
+    pairs = (*(s for s in plan.states() if plan.axes(s)[:1] == ("n",)), *given)
+    if any(plan.axes(s).count("n") > 1 or plan.axes(s)[0] != "n" for s in pairs):
+        raise NoTiles("a matrix of kept pairs against kept pairs")
+    axes = joined(plan, STREAMED, tiles)
+    loaded = [n for n in plan.arguments() if n not in given]
+    names: dict[Place, str] = {}
+    for name in loaded[1:]:
+        axes.join((loaded[0], 0), (name, 0))
+    for name in pairs[1:]:
+        axes.join((pairs[0], 0), (name, 0))
+    names[axes.find((loaded[0], 0))] = ROWS
+    names[axes.find((pairs[0], 0))] = PAIRS
+    _take(names, axes, like, {*loaded, *given})
+    for name in (*loaded, *plan.states(), *given):
+        for i, letter in enumerate(plan.axes(name)):
+            _name(names, axes.find((name, i)), letter)
+    rows = tuple(_row(plan, names[axes.find((n, 0))], n, tuple(
+        names[p] for p in axes.classes(n)[1:]), logarithms) for n in loaded)  # fmt: skip
+    states = tuple(
+        Held(s, tuple(names[p] for p in axes.classes(s))) for s in plan.states() if s not in pairs
+    )
+    channels = axes.classes(output)
+    if len(channels) != 2:
+        raise NoTiles("an output that is not a row of values")
+    lay = Layout(plan, axes, True, names, rows, states, tiles, "")
+    kept = tuple(Held(s, tuple(names[p] for p in axes.classes(s)[1:])) for s in pairs)
+    _check(lay)
+    spelled = {n: f"{n}_" for n in plan.graph if n in RESERVED or n in names.values()}
+    read = tuple(h for h in kept if h.name in given)
+    return Streams(lay, tuple(h for h in kept if h not in read), read,
+                   _growths(plan, [h.name for h in kept if h not in read]),
+                   _wide(tiles), spelled)  # fmt: skip
+
+
+def _row(plan: Plan, first: str, name: str, sizes: tuple[str, ...], logs: frozenset[str]) -> Row:
+    if first != ROWS or len(sizes) > 1:
+        raise NoTiles(f"an argument of {len(plan.axes(name))} axes ({name})")
+    return Row(name, sizes, "zero" if name in logs or sizes else "last")
+
+
+def _take(names: dict[Place, str], axes: Axes, like: Streams | None, known: set[str]) -> None:
+    """Name sizes as another layout does."""
+    entries: tuple[Row | Held, ...] = () if like is None else (*like.lay.rows, *like.kept)
+    for entry in entries:
+        for i, size in enumerate(entry.sizes, 1):
+            if entry.name in known:
+                names[axes.find((entry.name, i))] = size
+
+
+def _name(names: dict[Place, str], place: Place, letter: str) -> None:
+    if place in names:
+        return
+    taken, name, count = set(names.values()), f"D{letter.upper()}", 1
+    while name in taken:
+        count += 1
+        name = f"D{letter.upper()}{count}"
+    names[place] = name
+
+
+def _check(lay: Layout) -> None:
+    for quantity in lay.tiles:
+        if len(quantity.axes) > 2:
+            raise NoTiles(f"a quantity of {len(quantity.axes)} axes ({quantity.name})")
+    for name in lay.names.values():
+        if name.startswith(("DR", "DL")):
+            raise NoTiles("windows or levels beside kept pairs")
+
+
+def _growths(plan: Plan, kept: list[str]) -> dict[str, Growth]:
+    found = {}
+    for state in kept:
+        following = plan.following.get(state, state)
+        op = plan[following].op
+        if isinstance(op, Call) and op.function in GROWS:
+            number = GROWS[op.function]
+            rows = op.arguments[1] if number is None else ""
+            found[state] = Growth(op.arguments[0], rows, number)
+        else:
+            found[state] = Growth(following, "")
+    return found
+
+
+def _wide(tiles: tuple[Quantity, ...]) -> frozenset[str]:
+    calls = [q.op for q in tiles if isinstance(q.op, Call) and q.op.function in WIDE]
+    return frozenset(name for op in calls for name in op.arguments)
+
+
+def with_rows(found: Streams, rows: tuple[Row, ...]) -> Streams:
+    """The same with other rows, in the order of another kernel's."""
+    return replace(found, lay=replace(found.lay, rows=rows))

@@ -1,0 +1,123 @@
+"""The lines of a kernel over kept pairs: statements of rows, and of blocks of pairs."""
+
+from mnemic.codegen.emit import wrapped
+from mnemic.codegen.plan import Call, Quantity
+from mnemic.codegen.streamed.functions import SAME
+from mnemic.codegen.streamed.layout import PAIRS, Streams
+from mnemic.codegen.tiled.layout import MATRIX, ROWS, Held
+from mnemic.codegen.tiled.statements import statement
+
+
+def line(found: Streams, quantity: Quantity, numbers: dict[str, str], indent: int) -> list[str]:
+    """A quantity's assignment."""
+    comment = cited(numbers, quantity.equation)
+    return wrapped(found.say(quantity.name), value(found, quantity), comment, indent)
+
+
+def value(found: Streams, quantity: Quantity) -> str:
+    """The right-hand side of a quantity."""
+    match quantity.op:
+        case Call():
+            own = _call(found, quantity, quantity.op)
+            if own is not None:
+                return own
+    return statement(found.lay, quantity, found.spelled)
+
+
+def cited(numbers: dict[str, str], equation: str) -> str:
+    """The number of an equation, or whose gradient a line is."""
+    plain = equation.removeprefix("gradient of ")
+    told = numbers.get(plain, "")
+    return told if plain == equation or not told else f"gradient of {told}"
+
+
+def _call(found: Streams, quantity: Quantity, op: Call) -> str | None:
+    """The functions of kept pairs, zero beyond those that are there; ``None`` for any other."""
+    names = [found.say(a) for a in op.arguments]
+    streamed = found.streams(quantity.name)
+    options = dict(op.options)
+    match op.function:
+        case function if function in SAME:
+            return names[0]
+        case "exp_over":
+            left = [beside(found, a, quantity) for a in op.arguments[2:]]
+            text = f"tiles.exp_over({', '.join([*names[:2], *left])})"
+            if left:
+                text = text.replace("exp_over(", "exp_over_left(")
+            return f"tl.where(in_N[None, :], {text}, 0.0)" if streamed else text
+        case "over_total":
+            return f"tiles.over_total({names[0]}, {names[1]})"
+        case "recent_of":
+            return f"tiles.recent_of({names[0]}, {options['span']})"
+        case "recent_past":
+            seen = f"t[:, None] + behind - at_N[None, :] < {options['span']}"
+            return f"tl.where(in_N[None, :] & ({seen}), 1.0, 0.0)"
+        case "elapsed":
+            text = f"tiles.elapsed({names[0]}, {names[1]}, REAL)"
+            return f"tl.where(in_N[None, :], {text}, 0.0)" if streamed else text
+        case "rows_behind":
+            return own_rows(found, op.arguments[0])
+        case _:
+            return None
+
+
+def beside(found: Streams, coefficients: str, quantity: Quantity) -> str:
+    """Coefficients a pair, as wide as rows against pairs."""
+    wide = len(found.plan.axes(coefficients)) == len(quantity.axes)
+    return found.say(coefficients) + ("" if wide else "[None, :]")
+
+
+# -- memory ----------------------------------------------------------------------------------
+
+
+def _type(found: Streams, name: str) -> str:
+    return "tl.float64" if name in found.wide else "REAL"
+
+
+def _load(found: Streams, held: Held, at: str, first: str, count: str) -> str:
+    pointer, real = f"kept_{held.name}", _type(found, held.name)
+    if not held.sizes:
+        return f"tiles.load_logs({pointer}, {first}, 1, {at}, {count}, {real})"
+    (size,) = held.sizes
+    rows = f"{first}, 1, {at}, {count}, at_{size}, {size}"
+    return f"tiles.load_rows({pointer}, {rows}, {real})"
+
+
+def _store(held: Held, text: str, at: str, first: str, count: str) -> str:
+    pointer = f"kept_{held.name}"
+    if not held.sizes:
+        return f"tiles.store_column({pointer}, {first}, 1, {at}, {count}, {text})"
+    (size,) = held.sizes
+    return f"tiles.store_rows({pointer}, {first}, 1, {at}, {count}, at_{size}, {size}, {text})"
+
+
+def load_block(found: Streams, held: Held) -> str:
+    """A block of a state's pairs, zero beyond those that are there."""
+    return _load(found, held, "at_N", "place", "behind")
+
+
+def store_block(held: Held, text: str) -> str:
+    """The same entries in the place of a block."""
+    return _store(held, text, "at_N", "place", "behind")
+
+
+def own_rows(found: Streams, name: str) -> str:
+    """The chunk's own entries of a state."""
+    held = found.held(name)
+    assert held is not None
+    return _load(found, held, "t", "place + behind", "live")
+
+
+def append(held: Held, text: str) -> str:
+    """Put the chunk's own entries behind the others."""
+    return _store(held, text, "t", "place + behind", "live")
+
+
+def shape(found: Streams, quantity: Quantity) -> str:
+    """The shape of a quantity's tile."""
+    axes = list(zip(quantity.axes, found.lay.sizes(quantity.name), strict=True))
+    if quantity.axes == MATRIX:
+        axes.reverse()
+    blocks = {ROWS: "C", PAIRS: "BN"}
+    inner = ", ".join(blocks.get(size, f"B{size}" if size else "C") for _, size in axes)
+    return f"({inner},)" if len(axes) == 1 else f"({inner})"

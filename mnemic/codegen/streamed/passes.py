@@ -1,0 +1,141 @@
+"""Which pass over the kept pairs gives what: sums over pairs are known after their own.
+
+A quantity of the chunk's rows that sums over pairs is known one pass later than what it sums. A
+pass computes anew the quantities with an entry a pair that it needs. The largest logit of a row
+and the sums of weights relative to it share a pass: what was summed is scaled where a larger one
+turns up.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from mnemic.codegen.plan import Call, Given, Product, Quantity
+from mnemic.codegen.streamed.functions import GROWS, LARGEST, ONLINE
+from mnemic.codegen.streamed.layout import Streams
+from mnemic.codegen.tiled.axes import NoTiles
+
+TAILS = ("rows_behind",)
+"""What reads a chunk's own entries of a state in memory."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The levels of quantities: how many passes must be over before each is known."""
+
+    found: Streams
+    levels: dict[str, int] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def inside(self) -> dict[str, Quantity]:
+        """The statements by name."""
+        return {q.name: q for q in self.found.lay.tiles if not isinstance(q.op, Given)}
+
+    def sums(self, quantity: Quantity) -> tuple[str, ...]:
+        """What a quantity of the chunk's rows sums over pairs; empty for any other."""
+        if isinstance(quantity.op, Given) or self.found.streams(quantity.name):
+            return ()
+        if isinstance(quantity.op, Call) and quantity.op.function in TAILS:
+            return ()
+        return tuple(n for n in quantity.reads() if self.found.streams(n))
+
+    def reads(self, quantity: Quantity) -> tuple[str, ...]:
+        """What a quantity reads, but for what tells it a shape or a place in memory."""
+        match quantity.op:
+            case Call(function=function, arguments=arguments) if function in TAILS:
+                return ()
+            case Call(function=function, arguments=arguments) if function in GROWS:
+                return arguments[:1] if GROWS[function] is not None else arguments
+            case Call(function="rows_before" | "first_rows", arguments=arguments):
+                return arguments[:1]
+            case _:
+                return quantity.reads()
+
+    def level(self, name: str) -> int:
+        """How many passes must be over before a quantity is known (or, with an entry a pair,
+        before it can be computed)."""
+        if name not in self.inside:
+            return 0
+        if name not in self.levels:
+            self.levels[name] = self._level(self.inside[name])
+        return self.levels[name]
+
+    def _level(self, quantity: Quantity) -> int:
+        reads = self.reads(quantity)
+        summed = self.sums(quantity)
+        if not summed:
+            return max((self.level(read) for read in reads), default=0)
+        others = [self.level(read) for read in reads if read not in summed]
+        return max([1 + self.core(quantity), *others])
+
+    def core(self, quantity: Quantity) -> int:
+        """The pass in which a sum over pairs is taken."""
+        top = self.top_of(quantity)
+        if top is not None:
+            return self.core(self.inside[top])
+        return max(self.level(read) for read in self.sums(quantity))
+
+    def weight(self, name: str) -> int:
+        """How much must be computed before a quantity: what a chain holds up."""
+        if name not in self.weights:
+            reads = self.reads(self.inside[name]) if name in self.inside else ()
+            self.weights[name] = 1 + sum(self.weight(read) for read in reads)
+        return self.weights[name]
+
+    # -- weights relative to a running largest -----------------------------------------------
+
+    def top_of(self, quantity: Quantity) -> str | None:
+        """The largest logit that a sum of weights can go along with."""
+        match quantity.op:
+            case Product(left=left, right=right, flip_left=False):
+                others: tuple[str, ...] = (right,)
+            case Call(function=function, arguments=(left, *rest)) if function in ONLINE:
+                others = tuple(n for n in rest if self.found.streams(n))
+            case _:
+                return None
+        if left not in self.sums(quantity):
+            return None
+        weights = self.inside.get(left)
+        if weights is None or not isinstance(weights.op, Call) or weights.op.function != "exp_over":
+            return None
+        logits, top, *coefficients = weights.op.arguments
+        largest = self.inside.get(top)
+        if largest is None or not self.sums(largest):
+            return None
+        begun = self.core(largest)
+        early = (logits, *coefficients, *others)
+        return top if all(self.level(n) <= begun for n in early) else None
+
+    # -- what a pass does --------------------------------------------------------------------
+
+    def needed(self, ends: tuple[str, ...]) -> list[Quantity]:
+        """The statements behind some ends, in order."""
+        known: dict[str, None] = {}
+
+        def visit(name: str) -> None:
+            if name in known or name not in self.inside:
+                return
+            for read in self.reads(self.inside[name]):
+                visit(read)
+            known[name] = None
+
+        for end in ends:
+            visit(end)
+        return [self.inside[name] for name in known]
+
+    def check(self) -> None:
+        """Raise ``NoTiles`` where a sum is of a kind that no pass takes."""
+        for quantity in self.inside.values():
+            if not self.sums(quantity):
+                continue
+            match quantity.op:
+                case Product():
+                    continue
+                case Call(function=function) if function in (*LARGEST, *ONLINE, *LINEAR):
+                    continue
+                case _:
+                    raise NoTiles(f"a sum over kept pairs of another kind ({quantity.name})")
+
+
+LINEAR = ("total", "total_rows", "matrix_rows", "vector_matrix", "recall", "pull")
+"""Functions that are sums over pairs, so that blocks add up."""

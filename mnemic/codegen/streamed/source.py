@@ -1,0 +1,204 @@
+"""Plans over kept pairs → the source of their kernels, and what each takes."""
+
+from dataclasses import dataclass, replace
+
+from mnemic.codegen import emit
+from mnemic.codegen.adjoint import NoAdjoint, adjoint
+from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
+from mnemic.codegen.streamed.kernel import Shape, Written, backward, forward, sizes_of, span_of
+from mnemic.codegen.streamed.layout import Streams, streams, with_rows
+from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.functions import ROW_LOCAL
+from mnemic.codegen.tiled.layout import Row
+
+FIRST = (*ROW_LOCAL, "ages")
+"""Functions that PyTorch computes before a kernel."""
+
+FORM = "Chunk by chunk, kept pairs block by block: arguments [B, R, H, ...], pairs [M, n, ...]."
+GRADIENT = "The gradient: arguments, pairs, d_out and d of pairs -> gradients."
+
+
+def keeps(plan: Plan) -> bool:
+    """Whether a plan's states grow by pairs."""
+    return any("n" in plan.axes(state) for state in plan.states())
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A plan over kept pairs, and what PyTorch computes of the arguments before."""
+
+    plan: Plan
+    before: tuple[Quantity, ...]
+    taken: tuple[str, ...]
+    known: dict[str, str]
+    """States whose new entries are an argument, and which."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether each chunk can be run without those before it: all that it reads is there."""
+        return set(self.known) == set(self.plan.states())
+
+
+def apart(plan: Plan) -> Apart:
+    """Cut off what each token gives by itself to the kept pairs, and what no tile computes."""
+    outside: set[str] = set()
+    for quantity in plan.ordered():
+        if isinstance(quantity.op, Call) and quantity.op.function in ("ages", "features", "turned"):
+            outside |= _behind(plan, quantity.name)
+    for rows in _appended(plan).values():
+        if _by_token(plan, rows):
+            outside |= _behind(plan, rows)
+    outside = {n for n in outside if not isinstance(plan[n].op, Given)}
+    before = tuple(q for q in plan.ordered() if q.name in outside)
+    found = Plan(
+        following=dict(plan.following), closed={k: dict(m) for k, m in plan.closed.items()},
+        functions=dict(plan.functions), signals=dict(plan.signals), output=plan.output,
+    )  # fmt: skip
+    found.graph = plan.graph.copy()
+    for quantity in before:
+        found.rewrite(replace(quantity, op=Given()))
+    taken = tuple(
+        n for n in plan.arguments()
+        if n in found.arguments() or any(n in q.reads() for q in before)
+    )  # fmt: skip
+    known = {s: r for s, r in _appended(found).items() if isinstance(found[r].op, Given)}
+    return Apart(found, before, taken, known)
+
+
+def _appended(plan: Plan) -> dict[str, str]:
+    """The rows that each state grows by, where its old entries stay."""
+    found = {}
+    for state, following in plan.following.items():
+        op = plan[following].op
+        if isinstance(op, Call) and op.function == "append_rows" and op.arguments[0] == state:
+            found[state] = op.arguments[1]
+    return found
+
+
+def _by_token(plan: Plan, name: str) -> bool:
+    """Whether a quantity is given by its own token's arguments alone."""
+    quantity = plan[name]
+    if plan.axes(name)[:1] not in (("t",), ("s",)) or quantity.op == Given(state=True):
+        return False
+    match quantity.op:
+        case Given():
+            return True
+        case Map() as op:
+            return all(_by_token(plan, read.quantity) for read in op.reads)
+        case Call(function=function, arguments=arguments):
+            return function in FIRST and all(_by_token(plan, a) for a in arguments)
+        case _:
+            return False
+
+
+def _behind(plan: Plan, name: str) -> set[str]:
+    found = {name}
+    for read in plan[name].reads():
+        found |= _behind(plan, read)
+    return found
+
+
+# -- the source ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Source:
+    """The kernels of a form, and why it has no gradient (empty where it has one)."""
+
+    text: str
+    missing: str
+
+
+def source(
+    plan: Plan, logarithms: frozenset[str], steps: int, numbers: dict[str, str]
+) -> Source:  # fmt: skip
+    """The kernels of a chunk form over kept pairs; the plan is one before rewrites.
+
+    Raises ``NoTiles`` where it has none.
+    """
+    if any(isinstance(q.op, Call) and q.op.function == "attention" for q in plan.ordered()):
+        raise NoTiles("scaled_dot_product_attention of PyTorch is its kernel")
+    cut = apart(plan)
+    found = streams(cut.plan, logarithms, output=cut.plan.output)
+    shape = Shape("chunk_forward", FORM, cut.alone, span_of(found))
+    known = frozenset(cut.known) if cut.alone else frozenset(cut.known) & _plain(found)
+    written = forward(found, numbers, shape, known)
+    parts, alive = [written.text], [written.alive]
+    missing, gradients = "", None
+    try:
+        written, gradients = _gradient(cut, found, logarithms, numbers)
+        parts.append(written.text)
+        alive.append(written.alive)
+    except NoTiles as reason:
+        missing = str(reason)
+    parts += [_before(cut, found), _kernel(cut, found, steps, gradients, known, alive)]
+    return Source("\n\n".join(parts), missing)
+
+
+def _plain(found: Streams) -> frozenset[str]:
+    return frozenset(s for s, g in found.growth.items() if g.kept == s)
+
+
+def _gradient(
+    cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str]
+) -> tuple[Written, tuple[str, ...]]:  # fmt: skip
+    if found.lay.states or len(_plain(found)) < len(found.kept):
+        raise NoTiles("the gradient of pairs that change while they are kept")
+    try:
+        back = adjoint(cut.plan)
+    except NoAdjoint as reason:
+        raise NoTiles(f"no gradient of ops.{reason}") from None
+    output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
+    under = streams(back.plan, logarithms, output=output, given=back.states, like=found)
+    under = with_rows(under, _ordered(found, under))
+    rows = {row.name for row in found.lay.rows}
+    gradients = {n: g for n, g in back.gradients.items() if n in rows}
+    back = replace(back, gradients=gradients)
+    shape = Shape("chunk_backward", GRADIENT, alone=False, span=span_of(found))
+    return backward(under, back, numbers, shape), tuple(gradients)
+
+
+def _ordered(found: Streams, under: Streams) -> tuple[Row, ...]:
+    own = {row.name: row for row in under.lay.rows}
+    output = tuple(row for row in under.lay.rows if row.name.startswith("d_out"))
+    return (*(own.get(row.name, row) for row in found.lay.rows), *output)
+
+
+def _before(cut: Apart, found: Streams) -> str:
+    inside = {q.name for q in cut.before}
+    read = {n for q in cut.before for n in q.reads()} - inside
+    lines = [f"def chunk_before({', '.join(n for n in cut.taken if n in read)}):"]
+    lines.append('    """What PyTorch computes first, for every token at once."""')
+    lines += emit.block(cut.plan, cut.before, 4, {})
+    pairs = ", ".join(f'"{r.name}": {r.name}' for r in found.lay.rows if r.name in inside)
+    return "\n".join([*lines, f"    return {{{pairs}}}"]) + "\n"
+
+
+def _kernel(
+    cut: Apart, found: Streams, steps: int, gradients: tuple[str, ...] | None,
+    known: frozenset[str], alive: list[tuple[int, int]],
+) -> str:  # fmt: skip
+    """What the kernels take, as data of the module."""
+    lines = ["CHUNK = Streamed(", "    chunk_forward,"]
+    lines += ["    chunk_backward," if gradients is not None else "    None,", "    rows=("]
+    lines += [f"        Row({row.name!r}, {row.sizes!r})," for row in found.lay.rows]
+    lines += ["    ),", "    kept=("]
+    for held in found.kept:
+        rows = cut.known[held.name] if held.name in known else ""
+        wide = held.name in found.wide
+        lines.append(f"        Kept({held.name!r}, {held.sizes!r}, {rows!r}, wide={wide}),")
+    lines += ["    ),", "    states=("]
+    lines += [f"        Held({s.name!r}, {s.sizes!r})," for s in found.lay.states]
+    lines += [
+        "    ),",
+        f"    sizes={sizes_of(found)!r},",
+        f"    gradients={gradients or ()!r},",
+        f"    value={found.lay.value!r},",
+        f"    alone={cut.alone},",
+        f"    alive={tuple(alive)!r},",
+        f"    steps={steps},",
+        "    before=chunk_before,",
+        f"    taken={cut.taken!r},",
+        ")",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,185 @@
+"""Kernels over kept pairs in Triton's interpreter against the recurrence, in float64.
+
+Outputs, final states and every gradient, from a state that earlier tokens left, in pieces: some
+that end inside a chunk, and single tokens.
+"""
+
+import warnings
+from functools import cached_property
+from typing import Any
+
+import pytest
+import torch
+from conformance import SPECS, Case, Sizes, beginning, compiled, in_pieces, inputs, run, start
+
+from mnemic import pipeline
+from mnemic.codegen import module
+from mnemic.codegen.streamed.source import keeps
+from mnemic.compiler.derive import derive_spec
+from mnemic.dsl.load import load
+
+TOLERANCE = 1e-11
+PIECES = (("triton", 21), ("triton", 1), ("triton", 18))
+"""Chunks of 16 rows: the first piece ends inside one, the next is a token."""
+
+
+def local(name: str, similarity: str, **more: Any) -> dict[str, Any]:
+    """A weighted mean under a similarity that nothing names."""
+    memory = {"kind": "nonparametric", "similarity": similarity, "degree": 0}
+    return {"name": name, "weights": "similarity", "bias": "l2", "window": "all",
+            "memory": memory, "optimizer": "nonparametric", "mnemic": 1, **more}  # fmt: skip
+
+
+OWN = (
+    local("weights", "1/(1 + d2)"),
+    local("logits-windowed", "exp(-sqrt(1 + d2))", window=7),
+    local("weights-decayed-windowed", "1/(1 + d2)", window=5, retention={"decay": "token"}),
+)
+
+
+class Fused(Case):
+    """A compiled spec with its kernels."""
+
+    @cached_property
+    def generated(self) -> Any:
+        return pipeline.compile(self.rule.problem.spec).operator
+
+
+def fused(spec: Any) -> Case:
+    case = compiled(spec)
+    return Fused(case.rule, case.source)
+
+
+def arguments(case: Case, tokens: int) -> dict[str, torch.Tensor]:
+    value = 3 if case.signature.square else 5
+    return inputs(case, tokens, sizes=Sizes(1, tokens, 2, 3, value))
+
+
+def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
+    if found.shape != expected.shape:
+        return float("inf")
+    if not found.numel():
+        return 0.0
+    return float((found - expected).abs().max() / (1 + expected.abs().max()))
+
+
+def apart(spec: Any) -> dict[str, float]:
+    """What differs from the recurrence, by name, with all gradients."""
+    case = fused(spec)
+    given = arguments(case, 40)
+    state = start(case, given)
+    expected = run(case, given, "recurrent", state=state)
+    found = run(case, given, PIECES, state=state, chunk_size=16)
+    parts = dict(found.parts())
+    return {name: difference(parts[name], x) for name, x in expected.parts()}
+
+
+def apart_without_gradient(spec: Any) -> dict[str, float]:
+    case = fused(spec)
+    given = arguments(case, 40)
+    state = start(case, given)
+    options = {"params": beginning(case, given["k"], given["v"])}
+    with torch.no_grad():
+        out, end = in_pieces(case, given, "recurrent", state, **options)
+        fast, last = in_pieces(case, given, PIECES, state, **options)
+    return {"out": difference(fast, out)} | {n: difference(last[n], x) for n, x in end.items()}
+
+
+def fallen_back(spec: Any) -> dict[str, Any]:
+    """A gradient that no kernel gives: what is announced, and the numbers."""
+    case = fused(spec)
+    given = arguments(case, 20)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = [run(case, given, "triton") for _ in range(2)]
+    expected = run(case, given, "recurrent")
+    parts = dict(found[1].parts())
+    return {
+        "told": [str(w.message) for w in told],
+        "error": max(difference(parts[name], x) for name, x in expected.parts()),
+    }
+
+
+def missing(name: str) -> dict[str, str]:
+    """The kernels that a spec does not have, and why."""
+    rule = derive_spec(load(name))
+    return module.fused_kernels(rule, module.plans(rule), {}).missing
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The specs over kept pairs with a kernel; derived here alone, not where Triton interprets."""
+    if "kept" in metafunc.fixturenames:
+        families = ("kernelised", "nonparametric")
+        names = sorted(path.stem for family in families for path in SPECS.glob(f"{family}/*.yaml"))
+        metafunc.parametrize("kept", [name for name in names if "chunk" not in missing(name)])
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("softmax-attention", "scaled_dot_product_attention of PyTorch is its kernel"),
+        ("kernel-regression", "a matrix of kept pairs against kept pairs"),
+    ],
+)
+def test_why_there_is_no_kernel(name: str, why: str) -> None:
+    assert missing(name)["chunk"] == why
+
+
+def test_kept_pairs_are_told_from_memories() -> None:
+    plans = module.plans(derive_spec(load("deltaformer")))
+    assert plans.chunk is not None
+    assert keeps(plans.chunk)
+    assert not keeps(module.plans(derive_spec(load("gla"))).recurrent)
+
+
+def test_pieces_of_a_spec(interpreter, kept: str) -> None:
+    assert "chunk gradient" not in missing(kept)
+    found = interpreter(apart, spec=kept)
+    assert found
+    assert max(found.values()) <= TOLERANCE, found
+
+
+@pytest.mark.parametrize("spec", OWN, ids=lambda s: s["name"])
+def test_pieces_of_a_similarity_of_ones_own(interpreter, spec: Any) -> None:
+    found = interpreter(apart, spec=spec)
+    assert max(found.values()) <= TOLERANCE, found
+
+
+@pytest.mark.parametrize("name", ["deep-transformer", "path", "path-fox"])
+def test_pieces_without_a_gradient(interpreter, name: str) -> None:
+    """Pairs that change while they are kept: rows that decay, an anchor, keys that move."""
+    assert missing(name)["chunk gradient"] == (
+        "the gradient of pairs that change while they are kept"
+    )
+    found = interpreter(apart_without_gradient, spec=name)
+    assert max(found.values()) <= TOLERANCE, found
+
+
+def test_a_gradient_without_a_kernel_falls_back(interpreter) -> None:
+    found = interpreter(fallen_back, spec="deep-transformer")
+    assert found["error"] <= TOLERANCE
+    (told,) = found["told"]
+    assert told == (
+        "deep-transformer: its kernel has no gradient; PyTorch's chunk form runs instead"
+    )
+
+
+def refused(width: int) -> list[str]:
+    """What is announced where a memory does not fit, in 16 bits."""
+    case = fused("deep-transformer")
+    given = inputs(case, 20, sizes=Sizes(1, 20, 1, width, width), dtype=torch.bfloat16)
+    params = {
+        "W1": torch.zeros(1, width, 4 * width, dtype=torch.bfloat16),
+    }
+    with warnings.catch_warnings(record=True) as told, torch.no_grad():
+        warnings.simplefilter("always")
+        out, _ = case.operator(**given, form="triton", params=params)
+    assert out.dtype == torch.bfloat16
+    return [str(w.message) for w in told]
+
+
+def test_what_does_not_fit_is_announced(interpreter) -> None:
+    assert interpreter(refused, width=64) == [
+        "deep-transformer: its kernel does not fit on chip at sizes of 64 and 256; "
+        "PyTorch's chunk form runs instead"
+    ]
