@@ -217,7 +217,8 @@ class _Call:
 
         A coefficient of a start is the same at every token.
         """
-        if vectors["q"].shape[1] or not padding["q"].shape[1]:
+        tokens, spare = vectors["q"].shape[1], padding["q"].shape[1]
+        if tokens or not spare or self.operator.start is None:
             return self.batch(vectors, state)
         first = {name: x[:, :1] for name, x in padding.items()}
         out = padding["v"].new_zeros(*vectors["q"].shape[:3], padding["v"].shape[-1])

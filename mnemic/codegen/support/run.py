@@ -391,11 +391,9 @@ class Run:
             if reason is not None:
                 return self._instead(states, reason)
         place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
-        if isinstance(kernel, streamed.Streamed):
-            y, states = streamed.run(kernel, self.rows, states, place)
-        else:
-            given = self.rows if self.signature.window == 1 else self._weighted(self.rows)
-            y, states = fused.run(kernel, given, states, place)
+        given = self.rows if self.signature.window == 1 else self._weighted(self.rows)
+        run_kernel = streamed.run if isinstance(kernel, streamed.Streamed) else fused.run
+        y, states = run_kernel(kernel, given, states, place)
         return y[:, self.steps - 1 :: self.steps], states
 
     def _instead(self, states: States, reason: str) -> tuple[Tensor, States]:

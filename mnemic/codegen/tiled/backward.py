@@ -20,7 +20,7 @@ from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import ROWS, SHARED
 
 CHUNKS = """\
-    for done in range(0, chunks):
+    for done in tl.range(0, chunks, disable_licm=True):
         chunk = chunks - 1 - done
         low = tl.maximum(first + (chunk - 1) * ROWS, 0)
         live = tl.minimum(first + chunk * ROWS, length) - low

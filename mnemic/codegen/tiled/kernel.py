@@ -11,7 +11,7 @@ from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import BAND, ROWS, SHARED, TAIL
 
 CHUNKS = """\
-    for chunk in range(0, chunks):
+    for chunk in tl.range(0, chunks, disable_licm=True):
         low = tl.maximum(first + (chunk - 1) * ROWS, 0)
         live = tl.minimum(first + chunk * ROWS, length) - low
         row = origin + tl.cast(low, tl.int64) * heads

@@ -131,12 +131,6 @@ class _Source:
         parts += [before_of(found, rows, "token"), kernel_of(found, data, "token", self.steps)]
         return "\n\n".join(parts)
 
-    def own(self, *sources: str) -> list[str]:
-        """Functions of the spec's own that do not stand in the module yet."""
-        found = [source for source in sources if source and source not in self.shared]
-        self.shared += found
-        return found
-
     def over_pairs(self, plan: Plan, name: str) -> str:
         """The kernels of a form whose states grow."""
         if name == "token":
@@ -146,6 +140,12 @@ class _Source:
         if found.missing:
             self.missing[f"{name} gradient"] = found.missing
         return found.text
+
+    def own(self, *sources: str) -> list[str]:
+        """Functions of the spec's own that do not stand in the module yet."""
+        found = [source for source in sources if source and source not in self.shared]
+        self.shared += found
+        return found
 
     def gradient(self, plan: Plan, lay: Layout, name: str) -> tuple[str, tuple[str, ...]]:
         """The kernel of a form's gradient, and the arguments that have one."""
