@@ -4,7 +4,7 @@ from mnemic.codegen.emit import wrapped
 from mnemic.codegen.plan import Call, Quantity
 from mnemic.codegen.streamed.functions import SAME
 from mnemic.codegen.streamed.layout import PAIRS, Streams
-from mnemic.codegen.tiled.layout import MATRIX, ROWS, Held
+from mnemic.codegen.tiled.layout import ROWS, Held, turned
 from mnemic.codegen.tiled.statements import statement
 
 
@@ -116,7 +116,7 @@ def append(held: Held, text: str) -> str:
 def shape(found: Streams, quantity: Quantity) -> str:
     """The shape of a quantity's tile."""
     axes = list(zip(quantity.axes, found.lay.sizes(quantity.name), strict=True))
-    if quantity.axes == MATRIX:
+    if turned(quantity.axes):
         axes.reverse()
     blocks = {ROWS: "C", PAIRS: "BN"}
     inner = ", ".join(blocks.get(size, f"B{size}" if size else "C") for _, size in axes)

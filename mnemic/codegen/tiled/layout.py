@@ -8,10 +8,7 @@ from mnemic.codegen.tiled.functions import CHUNK, TOKEN
 from mnemic.codegen.tiled.windows import BAND, SLOTS, TAIL, Windows
 from mnemic.codegen.tiled.windows import ROWS as PLAIN
 
-MATRIX = ("v", "k")
-"""A memory's axes."""
-
-MEMORIES = (MATRIX, ("k", "k"))
+MEMORIES = (("v", "k"), ("k", "k"))
 """The axes of what is held the other way round in a tile: memories, and matrices over keys."""
 
 ROWS = "C"
