@@ -49,7 +49,7 @@ def shrunk(at: At) -> None:
     p, x, *kept = at.arguments
     d = at.call(f"{at.d}_even", MATRIX, "symmetric", at.d)
     if kept:
-        end = at.call(f"{kept[0]}_last", (), "last", kept[0])
+        end = at.call(f"last_{kept[0]}", (), "last", kept[0])
         if at.wants(kept[0]):
             whole = _trace(at, f"d_{end}_whole", at.d, at.out)
             d_end = at.map(f"d_{end}", (), "-w/b", w=whole, b=end)

@@ -47,7 +47,7 @@ def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc
     ]
     if any(row.view in SHARED for row in lay.rows):
         count = f"(total + {lay.windows.width - 1})"
-        lines.append(f"    behind_tail = part * tl.num_programs(0) * {count}")
+        lines.append(f"    at_behind = part * tl.num_programs(0) * {count}")
     for state in lay.states:
         number = _number(lay, state)
         lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', number)}")
@@ -119,7 +119,7 @@ def _store(lay: Layout, row: Row, value: str) -> str:
     if whole:
         return text
     text = text.replace(", row,", ", row + behind,", 1)
-    return text.replace(", tail_row,", ", tail_row + behind_tail,", 1)
+    return text.replace(", at_seen,", ", at_seen + at_behind,", 1)
 
 
 def _lines(

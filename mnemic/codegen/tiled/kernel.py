@@ -67,7 +67,9 @@ def opening(lay: Layout) -> list[str]:
         lines.append("    at_SOURCES = tl.arange(0, SOURCES)")
     if any(row.view in SHARED for row in lay.rows):
         whole = f"(total + {lay.windows.width - 1})"
-        lines.append(f"    tail = ((memory // heads) * {whole} + begin) * heads + memory % heads")
+        lines.append(
+            f"    at_tail = ((memory // heads) * {whole} + begin) * heads + memory % heads"
+        )
     for size in lay.channels:
         block = f"tl.program_id(1) * B{size} + " if size == lay.split else ""
         lines.append(f"    at_{size} = {block}tl.arange(0, B{size})")
@@ -80,10 +82,10 @@ def windowed(lay: Layout) -> list[str]:
     if not any(row.view in SHARED for row in lay.rows):
         return []
     if not lay.chunked:
-        return ["        tail_row = tail + tl.cast(chunk, tl.int64) * heads"]
+        return ["        at_seen = at_tail + tl.cast(chunk, tl.int64) * heads"]
     width = lay.windows.width
     count = f"live * {width}" if lay.windows.slots else f"live + {width - 1}"
-    lines = ["        tail_row = tail + tl.cast(low, tl.int64) * heads"]
+    lines = ["        at_seen = at_tail + tl.cast(low, tl.int64) * heads"]
     return [*lines, f"        live_SOURCES = {count}"] if lay.sourced else lines
 
 
@@ -115,12 +117,12 @@ def _viewed(lay: Layout, row: Row, pointer: str) -> str:
     if row.view == BAND:
         return f"band({pointer}, row, heads, t, live, at_SOURCES, {width}"
     if not lay.chunked:
-        return f"window({pointer}, tail_row, heads{places}"
+        return f"window({pointer}, at_seen, heads{places}"
     if row.view == TAIL:
-        return f"rows({pointer}, tail_row, heads, at_SOURCES, live_SOURCES{places}"
+        return f"rows({pointer}, at_seen, heads, at_SOURCES, live_SOURCES{places}"
     if not row.sizes:
         return f"weights({pointer}, row, heads, at_SOURCES, live_SOURCES, {width}"
-    return f"slots({pointer}, tail_row, heads, at_SOURCES, live_SOURCES, {width}{places}"
+    return f"slots({pointer}, at_seen, heads, at_SOURCES, live_SOURCES, {width}{places}"
 
 
 def store_view(lay: Layout, row: Row, pointer: str, value: str) -> str:
