@@ -1,7 +1,8 @@
 """What PyTorch computes of the arguments before a kernel, cut off from the plan."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from mnemic.codegen.cut import cut as cut_at
 from mnemic.codegen.plan import Call, Given, Plan, Quantity
 from mnemic.codegen.tiled.functions import ROW_LOCAL, TileFunction
 
@@ -24,13 +25,7 @@ def cut(plan: Plan, table: dict[str, TileFunction]) -> Cut:
             case Call(function=function) if function not in table and function in ROW_LOCAL:
                 outside |= _behind(plan, quantity.name)
     before = tuple(q for q in plan.ordered() if q.name in outside)
-    found = Plan(
-        following=dict(plan.following), closed={k: dict(m) for k, m in plan.closed.items()},
-        functions=dict(plan.functions), signals=dict(plan.signals), output=plan.output,
-    )  # fmt: skip
-    found.graph = plan.graph.copy()
-    for quantity in before:
-        found.rewrite(replace(quantity, op=Given()))
+    found = cut_at(plan, [quantity.name for quantity in before])
     taken = tuple(
         name for name in plan.arguments()
         if name in found.arguments() or any(name in q.reads() for q in before)
