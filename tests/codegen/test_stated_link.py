@@ -101,7 +101,7 @@ def test_the_printed_link_of_moneta_is_a_loop_of_its_equation(
     every: int, forms: tuple[str, ...]
 ) -> None:
     rule = compiled(spec(PRINTED, optimizer={"rate": "token", "anchor": {"chunk": every}})).operator
-    assert rule.forms == forms
+    assert rule.signature.forms == forms
     x, first = arguments(19), dual()
     sources = [*x.values(), first["A"]]
     for tensor in sources:

@@ -24,11 +24,17 @@ def kinds() -> dict[str, list[str]]:
 
 @cache
 def representative(kind: str) -> str | None:
-    """The first spec of a class, by name, that has the fused form."""
-    return next((name for name in kinds()[kind] if fused(name)), None)
+    """The first spec of a class, by name, that has a kernel of chunks, or else of tokens."""
+    having = [name for name in kinds()[kind] if fused(name)]
+    return next((name for name in having if chunked(name)), having[0] if having else None)
 
 
 def fused(name: str) -> bool:
     """Whether a spec has the fused form."""
     forms: tuple[str, ...] = pipeline.compile(name).operator.forms
     return "triton" in forms
+
+
+def chunked(name: str) -> bool:
+    """Whether a spec's chunk form has a kernel."""
+    return "CHUNK = None" not in (pipeline.compile(name).folder / "kernels.py").read_text("utf-8")

@@ -4,6 +4,7 @@ from mnemic.codegen.emit import wrapped
 from mnemic.codegen.plan import Call, Quantity
 from mnemic.codegen.streamed.functions import SAME
 from mnemic.codegen.streamed.layout import PAIRS, Streams
+from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import ROWS, Held, turned
 from mnemic.codegen.tiled.statements import statement
 
@@ -104,7 +105,8 @@ def store_block(held: Held, text: str) -> str:
 def own_rows(found: Streams, name: str) -> str:
     """The chunk's own entries of a state."""
     held = found.held(name)
-    assert held is not None
+    if held is None:
+        raise NoTiles(f"entries of kept pairs that no state holds as they are ({name})")
     return _load(found, held, "t", "place + behind", "live")
 
 

@@ -44,8 +44,8 @@ def endless() -> None:
 
 
 def saves(path: Path) -> None:
-    path.with_suffix(".begun").touch()
     try:
+        path.with_suffix(".begun").touch()
         time.sleep(1000)
     except KeyboardInterrupt:
         path.touch()
