@@ -154,6 +154,7 @@ def _call(
     """In the process: call, and send what came of it; other exceptions end it and are printed."""
     _print_to(log)
     threading.Thread(target=_follow, args=(theirs,), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     _bound(memory)
     try:
         answer: tuple[bool, Any] = (True, function(*arguments))

@@ -83,7 +83,8 @@ class Search:
         return known
 
     def wanted(self) -> str | None:
-        """Why no further trial is wanted; None where one is."""
+        """Why no further trial is wanted; None where one is, that of a dead worker too."""
+        fail_stale_trials(self.study)
         found = self.records()
         counted = sum(one.counts for one in found)
         waiting = any(one.state is TrialState.WAITING for one in found)
@@ -97,7 +98,6 @@ class Search:
 
     def ask(self) -> Trial:
         """The next trial: one that a dead worker left, one that waits, or a new one."""
-        fail_stale_trials(self.study)
         return self.study.ask()
 
     def put_back(self, trial: Trial) -> None:

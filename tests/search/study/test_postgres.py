@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -40,6 +41,8 @@ def test_a_worker_is_killed_in_the_midst_of_a_trial(tmp_path, space_file):
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
         assert second.wait(300) == 0
+        time.sleep(6)  # longer than a dead worker's grace
+        assert worker(space_file, tmp_path / "third", url).wait(300) == 0
         trials = search.study.get_trials()
         search.close()
     assert_whole([record(trial) for trial in trials], trials)
