@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import chunk, deep, emit, layer, levels, local, moments, recurrent, slots, tiled
+from mnemic.codegen import chunk, deep, emit, layer, level, levels, local, moments, recurrent, slots, tiled
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import feature_size, signature
 from mnemic.codegen.fuse import fuse
@@ -200,6 +200,8 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
 def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Kernels:
     """The Triton kernels of a rule's forms."""
     logarithms = frozenset(s.argument for s in rule.scalars if s.logarithmic and s.argument)
+    if rule.levels:
+        return tiled.tree(_levels(rule), logarithms, numbers)
     optimizer = rule.problem.spec.optimizer
     steps = optimizer.micro_steps * (optimizer.inner_steps if rule.moments is None else 1)
     chunked = None
@@ -213,6 +215,15 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     return tiled.kernels(
         chunked, token, logarithms, steps, numbers, diagonal=single, window=rule.window
     )
+
+
+def _levels(rule: Rule) -> tiled.Levels:
+    """The plans of a tree's levels, before and after rewrites."""
+    fused, plain = level.plans(rule), level.plans(rule)
+    forms = [tiled.Form(getattr(fused, n), getattr(plain, n)) for n in ("own", "token", "chunk")]
+    for form in forms:
+        fuse(form.plan)
+    return tiled.Levels((forms[0], forms[1], forms[2]), fused.weights)
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:

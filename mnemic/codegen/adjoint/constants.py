@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-INDICES = ("zero", "h_index", "t_index", "H_index", "ends")
+INDICES = ("zero", "h_index", "t_index", "H_index", "ends", "level_keeps", "level_writes")
 """Arguments that are the same whatever the inputs."""
 
 ALL = frozenset(range(16))
@@ -12,6 +12,7 @@ SHAPES: dict[str, frozenset[int]] = {
     "constant": ALL,
     "lower_ones": ALL,
     "lower_ones_of": ALL,
+    "level_sums": frozenset({1}),
     "unit_of": ALL,
     "key_size": ALL,
     "ones_of": ALL,

@@ -377,7 +377,7 @@ class Run:
         return out[:, self.steps - 1 :: self.steps], states
 
     def _fused(self, states: States) -> tuple[Tensor, States]:
-        from . import fused, streamed  # their kernels need Triton
+        from . import fused, levelled, streamed  # their kernels need Triton
 
         assert self.call.operator.kernels is not None
         kernels = self.call.operator.kernels()
@@ -392,8 +392,8 @@ class Run:
                 return self._instead(states, reason)
         place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
         given = self.rows if self.signature.window == 1 else self._weighted(self.rows)
-        run_kernel = streamed.run if isinstance(kernel, streamed.Streamed) else fused.run
-        y, states = run_kernel(kernel, given, states, place)
+        runs = {streamed.Streamed: streamed.run, levelled.Levelled: levelled.run}
+        y, states = runs.get(type(kernel), fused.run)(kernel, given, states, place)
         return y[:, self.steps - 1 :: self.steps], states
 
     def _instead(self, states: States, reason: str) -> tuple[Tensor, States]:

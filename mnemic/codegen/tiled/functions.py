@@ -126,6 +126,8 @@ CHUNK = MATRICES | _table(
     strictly_lower=TileFunction(("ts",), "ts", options=("rows",)),
     lower_ones="t -> tt",
     lower_ones_of="tk -> tt",
+    level_mask="tl -> tt",
+    level_sums="ts, tl -> tl",
     unit_lower_inverse=TileFunction(("tt",), "tt", extras=("precision",)),
     matrix_rows="ts, s -> t",
     vector_matrix="t, ts -> s",

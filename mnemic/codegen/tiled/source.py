@@ -33,6 +33,7 @@ import triton.language as tl
 
 from .support import ops, tiles
 from .support.fused import Held, Kernel, Row
+from .support.levelled import Levelled
 from .support.streamed import Kept, Streamed
 from .support.ops import TINY, norm
 '''
@@ -43,6 +44,13 @@ FORMS = {
     "token": "Token by token: arguments [B, R, H, ...], states [M, ...].",
 }
 """The kernels by name, and what each does."""
+
+LEVELS = {
+    "own": "What the rows of an aligned chunk read of each other: arguments [B, R, H, ...].",
+    "level_token": "One level, token by token: arguments [B, R, H, ...], states [M, ...].",
+    "level_chunk": "One level, chunk by chunk: arguments [B, R, H, ...], states [M, ...].",
+}
+"""The kernels of a tree of levels by name, and what each does."""
 
 ONE = TileFunction(("",), "")
 """Stands for any function of single numbers."""
@@ -56,6 +64,15 @@ class Form:
 
     plan: Plan
     plain: Plan
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The plans of a tree of levels (``codegen.level``): a chunk's own rows, one level by token
+    and by chunk; ``weights`` is the quantity of the first that weighs the levels."""
+
+    forms: tuple[Form, Form, Form]
+    weights: str
 
 
 @dataclass(frozen=True)
@@ -81,12 +98,20 @@ class _Source:
 
         Raises ``NoTiles`` where it has none.
         """
-        chunked = name == "chunk"
         if pairs.keeps(form.plan):
             return self.over_pairs(form.plain, name)
+        return self.tiles(form, name, FORMS[name], chunked=name == "chunk")
+
+    def tiles(
+        self, form: Form, name: str, doc: str, *, chunked: bool, also: tuple[str, ...] = ()
+    ) -> str:  # fmt: skip
+        """The kernels of a plan on tiles; ``also`` are to be arguments in any case.
+
+        Raises ``NoTiles`` where it has none.
+        """
         table = CHUNK if chunked else TOKEN
         plan, windows = opened(form.plan, self.window)
-        found = cut(plan, table)
+        found = cut(plan, table, also)
         lay = layout(
             found.plan, self.logarithms, chunked=chunked, output=found.plan.output, windows=windows
         )
@@ -96,11 +121,11 @@ class _Source:
             parts += [functions(signal)] if signal else []
         except UnknownFunction as error:
             raise NoTiles(f"the function {error}") from None
-        parts.append(forward(lay, self.numbers, f"{name}_forward", FORMS[name]))
+        parts.append(forward(lay, self.numbers, f"{name}_forward", doc))
         gradients: tuple[str, ...] | None = None
         try:
             plain, _ = opened(form.plain, self.window)
-            text, gradients = self.gradient(cut(plain, table).plan, lay, name)
+            text, gradients = self.gradient(cut(plain, table, also).plan, lay, name)
             parts.append(text)
         except NoTiles as reason:
             self.missing[f"{name} gradient"] = str(reason)
@@ -129,6 +154,23 @@ class _Source:
         value = _letters(plan, plan.output)[-1]
         data = Data(rows, states, tuple(back.gradients), value, "", lanes=True)
         parts += [before_of(found, rows, "token"), kernel_of(found, data, "token", self.steps)]
+        return "\n\n".join(parts)
+
+    def levels(self, found: Levels) -> str:
+        """The kernels of a tree: of a chunk's own rows, and of one level.
+
+        Raises ``NoTiles`` where one of them, or its gradient, has none.
+        """
+        parts = [
+            self.tiles(form, name, doc, chunked=name != "level_token",
+                       also=(found.weights,) if name == "own" else ())
+            for (name, doc), form in zip(LEVELS.items(), found.forms, strict=True)
+        ]  # fmt: skip
+        for name in LEVELS:
+            if f"{name} gradient" in self.missing:
+                raise NoTiles(self.missing.pop(f"{name} gradient"))
+        named = ", ".join(name.upper() for name in LEVELS)
+        parts.append(f"CHUNK = TOKEN = Levelled({named}, weights={found.weights!r})\n")
         return "\n\n".join(parts)
 
     def over_pairs(self, plan: Plan, name: str) -> str:
@@ -211,6 +253,15 @@ def kernels(
             parts.append(f"{name.upper()} = None  # {reason}\n")
     none = all(name in source.missing for name in FORMS)
     return Kernels("" if none else "\n\n" + "\n\n".join(parts), source.missing)
+
+
+def tree(found: Levels, logarithms: frozenset[str], numbers: dict[str, str]) -> Kernels:
+    """The kernels of a tree of levels, each of which is a memory of its own."""
+    source = _Source(logarithms, 1, numbers, {})
+    try:
+        return Kernels("\n\n" + source.levels(found), {})
+    except NoTiles as reason:
+        return Kernels("", dict.fromkeys(FORMS, str(reason)))
 
 
 def _ordered(lay: Layout, under: Layout) -> tuple[Row, ...]:

@@ -47,6 +47,8 @@ from .gradients import later_rows as later_rows
 from .gradients import later_sums as later_sums
 from .gradients import layer_norm_bend as layer_norm_bend
 from .gradients import without_last as without_last
+from .levels import level_mask as level_mask
+from .levels import level_sums as level_sums
 from .loads import add_rows as add_rows
 from .loads import add_slots as add_slots
 from .loads import add_window as add_window
