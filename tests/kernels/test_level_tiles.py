@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from conformance import beginning, in_pieces, run, start
-from test_kept_tiles import apart, arguments, difference, fused, missing
+from conformance import Sizes, inputs, run
+from test_kept_tiles import difference, fused, missing
 
 from mnemic.codegen.support.levels import level_mask, level_sums
 
 TOLERANCE = 1e-11
-FORMS = {"chunk", "token", "chunk gradient", "token gradient"}
 
 
 def tree(name: str, **more: Any) -> dict[str, Any]:
@@ -23,15 +22,27 @@ def tree(name: str, **more: Any) -> dict[str, Any]:
 
 
 OWN = (
-    tree("levels-row-decay", bias="dot", retention={
-        "decay": "channel", "row_decay": {"from": "input", "per": "value", "init": 0.9},
-    }, optimizer={"rate": "token"}),
+    tree("levels-outer-decay", bias="dot", retention={"decay": "outer"},
+         optimizer={"rate": "token"}),
     tree("levels-affine", bias={"expr": "(y - 2*v)**2/2 + y**2/4"}, retention={
         "decay": {"expr": "1 - b*eta"},
     }, optimizer={"rate": "token"}, coefficients={"b": {"from": "input", "activation": "sigmoid"}}),
     tree("levels-by-head", bias="l2", retention={"decay": "channel"}, optimizer={"rate": "token"},
          readout={"levels": {"from": "parameter", "per": "head", "init": 1.0}}),
 )
+
+
+PIECES = (("recurrent", 13), ("triton", 21), ("triton", 1))
+"""From token 13 on: three tokens, a chunk that reads what stands before it, two, and one."""
+
+
+def apart(spec: Any) -> dict[str, float]:
+    """What differs from the recurrence, by name, with all gradients."""
+    case = fused(spec)
+    given = inputs(case, 35, sizes=Sizes(1, 35, 1, 3, 5))
+    expected = run(case, given, "recurrent")
+    parts = dict(run(case, given, PIECES, chunk_size=16).parts())
+    return {name: difference(parts[name], x) for name, x in expected.parts()}
 
 
 @pytest.mark.parametrize("name", ["log-linear", "log-linear-gated-deltanet"])

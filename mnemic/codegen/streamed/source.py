@@ -142,8 +142,8 @@ def _plain(found: Streams) -> frozenset[str]:
 def _gradient(
     cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str]
 ) -> tuple[Written, tuple[str, ...]]:  # fmt: skip
-    if found.lay.states or len(_plain(found)) < len(found.kept):
-        raise NoTiles("the gradient of pairs that change while they are kept")
+    if found.lay.states:
+        raise NoTiles("the gradient of memories beside pairs that change while they are kept")
     try:
         back = adjoint(cut.plan)
     except NoAdjoint as reason:
@@ -197,6 +197,7 @@ def _kernel(
         f"    alone={cut.alone},",
         f"    alive={tuple(alive)!r},",
         f"    steps={steps},",
+        *(["    moving=True,"] if len(_plain(found)) < len(found.kept) else []),
         "    before=chunk_before,",
         f"    taken={cut.taken!r},",
         ")",

@@ -71,6 +71,8 @@ class Streamed:
     steps: int
     before: Callable[..., dict[str, Tensor]]
     taken: tuple[str, ...]
+    moving: bool = False
+    """Whether pairs change while they are kept, so that each chunk's gradient has its own."""
 
 
 def refused(
@@ -102,7 +104,10 @@ def run(
     names = [kept.name for kept in kernel.kept] + [state.name for state in kernel.states]
     tensors = [given[row.name] for row in kernel.rows] + [states[name] for name in names]
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        out, *end = _Differentiable.apply(kernel, place, *tensors)
+        from .moving import Moving  # which launches what stands here
+
+        function = Moving if kernel.moving else _Differentiable
+        out, *end = function.apply(kernel, place, *tensors)
     else:
         out, end, _ = Launch.of(kernel, tensors, place, gradient=False).forward(tensors)
     found = dict(zip(names, end, strict=True))
