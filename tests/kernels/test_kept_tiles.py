@@ -37,6 +37,15 @@ OWN = (
 )
 
 
+MOVING = (
+    {"mnemic": 1, "name": "rows-that-decay", "features": "exponential", "bias": "l2",
+     "optimizer": {"rate": "token"}, "retention": {"decay": "token"}},
+    local("keys-that-move", "1/(1 + exp(s))", keys={"carry": "own"},
+          optimizer={"method": "nonparametric", "rate": "token"}),
+)  # fmt: skip
+"""Pairs that change while they are kept."""
+
+
 class Fused(Case):
     """A compiled spec with its kernels."""
 
@@ -71,6 +80,15 @@ def apart(spec: Any) -> dict[str, float]:
     expected = run(case, given, "recurrent", state=state)
     found = run(case, given, PIECES, state=state, chunk_size=16)
     parts = dict(found.parts())
+    return {name: difference(parts[name], x) for name, x in expected.parts()}
+
+
+def apart_in_one(spec: Any) -> dict[str, float]:
+    """The same of a whole sequence: five chunks, whose starts are kept by three."""
+    case = fused(spec)
+    given = arguments(case, 70)
+    expected = run(case, given, "recurrent")
+    parts = dict(run(case, given, "triton", chunk_size=16).parts())
     return {name: difference(parts[name], x) for name, x in expected.parts()}
 
 
@@ -111,7 +129,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kept" in metafunc.fixturenames:
         families = ("kernelised", "nonparametric")
         names = sorted(path.stem for family in families for path in SPECS.glob(f"{family}/*.yaml"))
-        metafunc.parametrize("kept", [name for name in names if "chunk" not in missing(name)])
+        having = [name for name in names if not missing(name).keys() & {"chunk", "chunk gradient"}]
+        metafunc.parametrize("kept", having)
 
 
 @pytest.mark.parametrize(
@@ -145,13 +164,20 @@ def test_pieces_of_a_similarity_of_ones_own(interpreter, spec: Any) -> None:
     assert max(found.values()) <= TOLERANCE, found
 
 
-@pytest.mark.parametrize("name", ["deep-transformer", "path", "path-fox"])
-def test_pieces_without_a_gradient(interpreter, name: str) -> None:
-    """Pairs that change while they are kept: rows that decay, an anchor, keys that move."""
-    assert missing(name)["chunk gradient"] == (
-        "the gradient of pairs that change while they are kept"
+@pytest.mark.parametrize("spec", MOVING, ids=lambda s: s["name"])
+def test_pairs_that_change_while_they_are_kept(interpreter, spec: Any) -> None:
+    """Rows that decay, keys that move: each chunk's gradient has the pairs of its start."""
+    for function in (apart, apart_in_one):
+        found = interpreter(function, spec=spec)
+        assert max(found.values()) <= TOLERANCE, found
+
+
+def test_pieces_without_a_gradient(interpreter) -> None:
+    """A memory beside pairs that change."""
+    assert missing("deep-transformer")["chunk gradient"] == (
+        "the gradient of memories beside pairs that change while they are kept"
     )
-    found = interpreter(apart_without_gradient, spec=name)
+    found = interpreter(apart_without_gradient, spec="deep-transformer")
     assert max(found.values()) <= TOLERANCE, found
 
 
