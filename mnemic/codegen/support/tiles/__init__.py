@@ -20,6 +20,7 @@ from .decays import remain_rows as remain_rows
 from .decays import running_product as running_product
 from .decays import segments as segments
 from .factors import cholesky as cholesky
+from .factors import begun as begun
 from .factors import cholesky_vjp as cholesky_vjp
 from .factors import conjugated as conjugated
 from .factors import diagonal_of as diagonal_of
@@ -34,6 +35,7 @@ from .factors import shrunk as shrunk
 from .factors import shrunk_kept as shrunk_kept
 from .factors import solved as solved
 from .factors import solved_back as solved_back
+from .factors import stepped as stepped
 from .factors import symmetric as symmetric
 from .gradients import advanced as advanced
 from .gradients import advanced_rows as advanced_rows
