@@ -37,6 +37,22 @@ OWN = (
 )
 
 
+def line(name: str, similarity: str, **more: Any) -> dict[str, Any]:
+    """A local linear fit under a similarity that nothing names."""
+    memory = {"kind": "nonparametric", "similarity": similarity, "degree": 1,
+              "ridge": {"from": "input", "activation": "softplus"}}  # fmt: skip
+    solver = {"kind": "conjugate-gradients", "tolerance": 1e-12, "iterations": 40}
+    return local(name, similarity, **{
+        "memory": memory, "optimizer": {"method": "nonparametric", "solver": solver}, **more,
+    })  # fmt: skip
+
+
+LINES = (
+    line("lines-weights-decayed", "1/(1 + d2)", retention={"decay": "token"}),
+    line("lines-logits-windowed", "exp(-sqrt(1 + d2))", window=7, retention={"decay": "token"}),
+)
+
+
 MOVING = (
     {"mnemic": 1, "name": "rows-that-decay", "features": "exponential", "bias": "l2",
      "optimizer": {"rate": "token"}, "retention": {"decay": "token"}},
@@ -137,7 +153,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ("name", "why"),
     [
         ("softmax-attention", "scaled_dot_product_attention of PyTorch is its kernel"),
-        ("kernel-regression", "a matrix of kept pairs against kept pairs"),
+        (
+            "kernel-regression",
+            "a factor of kept pairs against kept pairs: PyTorch's triangular solves are its kernels",
+        ),
+        ("dot", "a window over kept pairs, whose steps add to pairs that are kept already"),
     ],
 )
 def test_why_there_is_no_kernel(name: str, why: str) -> None:
@@ -162,6 +182,37 @@ def test_pieces_of_a_spec(interpreter, kept: str) -> None:
 def test_pieces_of_a_similarity_of_ones_own(interpreter, spec: Any) -> None:
     found = interpreter(apart, spec=spec)
     assert max(found.values()) <= TOLERANCE, found
+
+
+@pytest.mark.parametrize("spec", LINES, ids=lambda s: s["name"])
+def test_pieces_of_a_line_of_ones_own(interpreter, spec: Any) -> None:
+    """Conjugate gradients around the passes, and once more for the gradient."""
+    found = interpreter(apart, spec=spec)
+    assert max(found.values()) <= TOLERANCE, found
+
+
+def apart_with_equal_keys(spec: str) -> dict[str, float]:
+    """Several largest weights: a gradient is shared by all of them."""
+    case = fused(spec)
+    given = arguments(case, 20)
+    given["k"][:, 5::3] = given["k"][:, 4:5]
+    expected = run(case, given, "recurrent")
+    parts = dict(run(case, given, "triton", chunk_size=16).parts())
+    return {name: difference(parts[name], x) for name, x in expected.parts()}
+
+
+def test_equal_keys_share_the_largest_weight(interpreter) -> None:
+    found = interpreter(apart_with_equal_keys, spec="local-linear-attention")
+    assert max(found.values()) <= TOLERANCE, found
+
+
+def test_a_factored_system_a_row_has_no_kernel() -> None:
+    spec = {**LINES[0], "optimizer": "nonparametric"}
+    rule = derive_spec(load(spec))
+    found = module.fused_kernels(rule, module.plans(rule), {}).missing
+    assert found["chunk"] == (
+        "a system of every row that is factored (conjugate gradients would have a kernel)"
+    )
 
 
 @pytest.mark.parametrize("spec", MOVING, ids=lambda s: s["name"])

@@ -38,8 +38,8 @@ class Body:
     """Rows that are loaded, and quantities of rows that are known."""
     summed: set[str] = field(default_factory=set)
     """Sums over pairs that were taken."""
-    full: frozenset[str] = frozenset()
-    """Products that are not rounded: an iteration goes on until nothing is left."""
+    wide: frozenset[str] = frozenset()
+    """Products with operands that are not rounded to 16 bits: those of an iteration."""
     alive: tuple[int, int] = (0, 0)
     """Tiles of rows, and of a block, that live at once, in the pass with most."""
 
@@ -97,8 +97,8 @@ class Body:
 
     def exact(self, quantity: Quantity, lines: list[str]) -> list[str]:
         """The lines of a quantity with products as they are to be."""
-        if quantity.name in self.full and isinstance(quantity.op, Product):
-            return [text.replace("tiles.dot(", "tiles.full(") for text in lines]
+        if quantity.name in self.wide and isinstance(quantity.op, Product):
+            return [text.replace("tiles.dot(", "tiles.exact(") for text in lines]
         return lines
 
     def _loaded(self, name: str) -> str:
@@ -196,12 +196,13 @@ def solved(body: Body, x: Quantity) -> Iterator[str]:
     )  # fmt: skip
     held = (body.done | inner.known) - {image}
     loop = Body(found, inner, body.numbers, body.first_block, body.indent + 4, done=set(held))
-    loop.full = frozenset(nx.descendants(found.plan.graph, unknown))
+    loop.wide = frozenset(nx.descendants(found.plan.graph, unknown))
     yield from begun(body.pad, names, x.op)
     yield from loop.lines([(image, [])], {})
     yield from stepped(loop.pad, names)
     rows, pairs = loop.alive
-    body.alive = (max(body.alive[0], rows + 5), max(body.alive[1], pairs))
+    waits = sum(len(found.plan.axes(n)) > 1 for n in outer.around(unknown, image))
+    body.alive = (max(body.alive[0], rows + waits + 8), max(body.alive[1], pairs))
 
 
 def _largest(quantity: Quantity) -> bool:

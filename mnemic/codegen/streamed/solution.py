@@ -15,7 +15,7 @@ def begun(pad: str, names: list[str], op: Call) -> Iterator[str]:
     options = dict(op.options)
     state = ", ".join(f"{x}{part}" for part in STATE)
     most = f"{options['tolerance']!r}"
-    yield f"{pad}{state}, {x}_goal = tiles.begun({target}, {diagonal}, {most})"
+    yield f"{pad}{state}, {x}_goal = tiles.begun({target}, {diagonal}, {most}, PRECISION)"
     yield f"{pad}{x}_count = 0"
     going = f"({x}_count < {options['iterations']}) & (tl.max({x}_live.to(tl.int32), 0) > 0)"
     yield f"{pad}while {going}:"

@@ -14,6 +14,8 @@ from mnemic.codegen.tiled.layout import Row
 FIRST = (*ROW_LOCAL, "ages")
 """Functions that PyTorch computes before a kernel."""
 
+DIRECT = "a system of every row that is factored (conjugate gradients would have a kernel)"
+
 FORM = "Chunk by chunk, kept pairs block by block: arguments [B, R, H, ...], pairs [M, n, ...]."
 GRADIENT = "The gradient: arguments, pairs, d_out and d of pairs -> gradients."
 
@@ -118,6 +120,8 @@ def source(
     """
     if any(isinstance(q.op, Call) and q.op.function == "attention" for q in plan.ordered()):
         raise NoTiles("scaled_dot_product_attention of PyTorch is its kernel")
+    if any(isinstance(q.op, Call) and q.op.function == "local_linears" for q in plan.ordered()):
+        raise NoTiles(DIRECT)
     cut = apart(plan)
     found = streams(cut.plan, logarithms, output=cut.plan.output)
     shape = Shape("chunk_forward", FORM, cut.alone, span_of(found))

@@ -174,10 +174,12 @@ def _pivots(diagonal):
 
 
 @triton.jit
-def begun(target, diagonal, TOLERANCE: tl.constexpr):
+def begun(target, diagonal, TOLERANCE: tl.constexpr, PRECISION: tl.constexpr):
     """Before the first iteration: x, what is left of the target, the direction, its power, which
     rows go on, and below what size of the rest they are done."""
-    rounding: tl.constexpr = 1.8e-15 if target.dtype == tl.float64 else 9.6e-7
+    short: tl.constexpr = PRECISION == "bf16" or PRECISION == "fp16"  # noqa: PLR1714  # as above
+    real: tl.constexpr = 1e-4 if short else 9.6e-7
+    rounding: tl.constexpr = 1.8e-15 if target.dtype == tl.float64 else real
     goal = tl.sqrt(tl.sum(target * target, 1)) * max(TOLERANCE, rounding)
     along = target / _pivots(diagonal)
     live = tl.sqrt(tl.sum(target * target, 1)) > goal
@@ -207,7 +209,7 @@ def conjugated(
     """(H_t + Λ_t)⁻¹ q_t for every row: see ``ops.conjugated``."""
     diagonal = reach[:, None] * tl.sum(tl.where(_same(h), h, 0.0), 0)[None, :] + ridge
     diagonal += full(weights, key * key, PRECISION)
-    x, rest, along, power, live, goal = begun(q, diagonal, TOLERANCE)
+    x, rest, along, power, live, goal = begun(q, diagonal, TOLERANCE, "tf32x3")
     count = 0
     while (count < ITERATIONS) & (tl.max(live.to(tl.int32), 0) > 0):
         image = _system(along, key, weights, h, ridge, reach, PRECISION)
