@@ -1,4 +1,4 @@
-"""Weighted means and linear fits over kept pairs in elementary quantities: what a fused kernel is made of.
+"""Weighted means and linear fits over kept pairs in elementary quantities, for fused kernels.
 
 The rows of a chunk meet the pairs kept before them and their own, as rows behind a kernel do
 (``kept.py``), with logarithms of weights held under each row's largest:

@@ -111,7 +111,9 @@ class _Fit:
     def diagonal(self) -> str:
         """Σ w (k − k̄)² + λ, what the iteration is conditioned by."""
         b = self.b
-        squares = [b.map(f"{x}_squared", ONE**2, {"x_": x}) for x in (self.past.keys, self.own.keys)]
+        squares = [
+            b.map(f"{x}_squared", ONE**2, {"x_": x}) for x in (self.past.keys, self.own.keys)
+        ]
         whole = self.over((self.w.past, self.w.own), (squares[0], squares[1]), "k", "k_squares")
         env: dict[str, Any] = {
             "x_": whole, "y_": self.centre, "f_": self.w.total, "g_": self.ridge,

@@ -155,7 +155,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ("softmax-attention", "scaled_dot_product_attention of PyTorch is its kernel"),
         (
             "kernel-regression",
-            "a factor of kept pairs against kept pairs: PyTorch's triangular solves are its kernels",
+            "a factor of all kept pairs, for whose triangular solves PyTorch has the kernels",
         ),
         ("dot", "a window over kept pairs, whose steps add to pairs that are kept already"),
     ],

@@ -22,13 +22,25 @@ def tree(name: str, **more: Any) -> dict[str, Any]:
 
 
 OWN = (
-    tree("levels-outer-decay", bias="dot", retention={"decay": "outer"},
-         optimizer={"rate": "token"}),
-    tree("levels-affine", bias={"expr": "(y - 2*v)**2/2 + y**2/4"}, retention={
-        "decay": {"expr": "1 - b*eta"},
-    }, optimizer={"rate": "token"}, coefficients={"b": {"from": "input", "activation": "sigmoid"}}),
-    tree("levels-by-head", bias="l2", retention={"decay": "channel"}, optimizer={"rate": "token"},
-         readout={"levels": {"from": "parameter", "per": "head", "init": 1.0}}),
+    tree(
+        "levels-outer-decay", bias="dot", retention={"decay": "outer"}, optimizer={"rate": "token"}
+    ),
+    tree(
+        "levels-affine",
+        bias={"expr": "(y - 2*v)**2/2 + y**2/4"},
+        retention={
+            "decay": {"expr": "1 - b*eta"},
+        },
+        optimizer={"rate": "token"},
+        coefficients={"b": {"from": "input", "activation": "sigmoid"}},
+    ),
+    tree(
+        "levels-by-head",
+        bias="l2",
+        retention={"decay": "channel"},
+        optimizer={"rate": "token"},
+        readout={"levels": {"from": "parameter", "per": "head", "init": 1.0}},
+    ),
 )
 
 

@@ -17,7 +17,19 @@ from mnemic.codegen.adjoint import (
 )
 from mnemic.codegen.adjoint.at import At
 
-MODULES = (rows, chunks, scores, stable, systems, matrices, windows, moments, kept, solutions, whole)
+MODULES = (
+    rows,
+    chunks,
+    scores,
+    stable,
+    systems,
+    matrices,
+    windows,
+    moments,
+    kept,
+    solutions,
+    whole,
+)
 
 RULES: dict[str, Callable[[At], None]] = {
     name: rule for module in MODULES for name, rule in module.RULES.items()

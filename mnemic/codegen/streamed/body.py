@@ -312,9 +312,7 @@ class _Block:
             yield f"{self.pad}{say} *= {self.found.say(str(top))}_scale{wide}"
         comment = cited(self.body.numbers, quantity.equation)
         tail = f"  # {comment}" if comment else ""
-        yield from self.body.exact(
-            quantity, [f"{self.pad}{say} += {self._part(quantity)}{tail}"]
-        )
+        yield from self.body.exact(quantity, [f"{self.pad}{say} += {self._part(quantity)}{tail}"])
         self.body.summed.add(quantity.name)
 
     def _part(self, quantity: Quantity) -> str:

@@ -18,7 +18,7 @@ RESERVED = frozenset((
 """Names that a kernel has for itself."""
 
 
-FACTOR = "a factor of kept pairs against kept pairs: PyTorch's triangular solves are its kernels"
+FACTOR = "a factor of all kept pairs, for whose triangular solves PyTorch has the kernels"
 """Why a kernel regression has none."""
 
 

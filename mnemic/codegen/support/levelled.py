@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import fused
+from .configuration import configured
 from .fused import Kernel, Place
 from .levels import aligned_pieces
 
@@ -84,7 +85,7 @@ def _rows(kernel: Levelled, given: Mapping[str, Tensor], place: Place) -> int:
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     sizes = fused.sizes_of(kernel.own, tensors)
     most = place.wanted or fused.MOST
-    return fused.configured(kernel.own, sizes, gradient=gradient, most=most).rows
+    return configured(kernel.own, sizes, gradient=gradient, most=most).rows
 
 
 # -- pieces ----------------------------------------------------------------------------------
@@ -94,7 +95,7 @@ def _chunks(
     kernel: Levelled, rows: States, weights: Tensor, held: Tensor, position: int, size: int
 ) -> tuple[Tensor, Tensor]:
     """Aligned chunks: each level above their rows by itself, and what a chunk reads of itself."""
-    tokens, low = weights.shape[1], size.bit_length() - 1
+    low = size.bit_length() - 1
     count = held.shape[1] - low
     shared = {n: _Shared.apply(x, 1 + count) for n, x in rows.items()}
     folded = {n: x[0].reshape(-1, size, *x[0].shape[2:]) for n, x in shared.items()}

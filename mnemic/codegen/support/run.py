@@ -197,8 +197,8 @@ class Run:
         rows["angle"] = angle
         for coefficient in self.signature.coefficients:
             # both halves of a turned key share their channel's value
-            if coefficient.axes == "K" and coefficient.name in rows:
-                rows[coefficient.name] = torch.cat([rows[coefficient.name]] * 2, -1)
+            if coefficient.axes == "K" and coefficient.parameter in rows:
+                rows[coefficient.parameter] = torch.cat([rows[coefficient.parameter]] * 2, -1)
         return rows
 
     def _folded(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -392,7 +392,9 @@ class Run:
                 return self._instead(states, reason)
         place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
         given = self.rows if self.signature.window == 1 else self._weighted(self.rows)
-        runs = {streamed.Streamed: streamed.run, levelled.Levelled: levelled.run}
+        runs: dict[type, Callable[..., tuple[Tensor, States]]] = {
+            streamed.Streamed: streamed.run, levelled.Levelled: levelled.run,
+        }  # fmt: skip
         y, states = runs.get(type(kernel), fused.run)(kernel, given, states, place)
         return y[:, self.steps - 1 :: self.steps], states
 

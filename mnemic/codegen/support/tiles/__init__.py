@@ -19,8 +19,8 @@ from .decays import remain as remain
 from .decays import remain_rows as remain_rows
 from .decays import running_product as running_product
 from .decays import segments as segments
-from .factors import cholesky as cholesky
 from .factors import begun as begun
+from .factors import cholesky as cholesky
 from .factors import cholesky_vjp as cholesky_vjp
 from .factors import conjugated as conjugated
 from .factors import diagonal_of as diagonal_of
