@@ -360,8 +360,8 @@ class Run:
     def _chosen(self) -> str:
         if self.call.form != "auto":
             return self.call.form
-        short = self.tokens * self.steps < FEWEST
-        return "recurrent" if short or "chunk" not in self.signature.forms else "chunk"
+        short = self._short() or "chunk" not in self.signature.forms
+        return "recurrent" if short else "chunk"
 
     def _recurrent(self, states: States) -> tuple[Tensor, States]:
         rows = self._with_windows(self.rows)
@@ -377,23 +377,16 @@ class Run:
         return out[:, self.steps - 1 :: self.steps], states
 
     def _fused(self, states: States) -> tuple[Tensor, States]:
-        from . import fused, streamed  # their kernels need Triton
+        from . import fused, launched  # their kernels need Triton
 
         assert self.call.operator.kernels is not None
-        kernels = self.call.operator.kernels()
-        short = self.tokens * self.steps < FEWEST
-        kernel = kernels.TOKEN if short or kernels.CHUNK is None else kernels.CHUNK
-        if kernel is None:
-            kernel = kernels.CHUNK
-        if isinstance(kernel, streamed.Streamed):
-            tracked = self._tracked(states)
-            reason = streamed.refused(kernel, self.rows, states, gradient=tracked)
-            if reason is not None:
-                return self._instead(states, reason)
-        place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
         given = self.rows if self.signature.window == 1 else self._weighted(self.rows)
-        run_kernel = streamed.run if isinstance(kernel, streamed.Streamed) else fused.run
-        y, states = run_kernel(kernel, given, states, place)
+        kernel = launched.kernel(self.call.operator.kernels(), short=self._short())
+        reason = launched.refused(kernel, given, states)
+        if reason is not None:
+            return self._instead(states, reason)
+        place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
+        y, states = launched.run(kernel, given, states, place)
         return y[:, self.steps - 1 :: self.steps], states
 
     def _instead(self, states: States, reason: str) -> tuple[Tensor, States]:
@@ -404,10 +397,9 @@ class Run:
         self.rows = {n: x.float() if x.dtype in short else x for n, x in self.rows.items()}
         return self._chunks(states) if form == "chunk" else self._recurrent(states)
 
-    def _tracked(self, states: States) -> bool:
-        """Whether a gradient may be asked for."""
-        given = (*self.rows.values(), *states.values())
-        return torch.is_grad_enabled() and any(x.requires_grad for x in given)
+    def _short(self) -> bool:
+        """Whether there are too few tokens for chunks."""
+        return self.tokens * self.steps < FEWEST
 
     def _with_windows(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         width = self.signature.window

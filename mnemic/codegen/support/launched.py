@@ -1,0 +1,43 @@
+"""The fused form of a call: which of a rule's kernels runs its rows, and that it does."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import fused, streamed
+from .fused import Kernel, Place
+from .streamed import Streamed
+
+States = dict[str, Tensor]
+
+
+def kernel(kernels: Any, *, short: bool) -> Kernel | Streamed:
+    """Of a module of kernels that of chunks, or that of tokens where there are few of them."""
+    found: Kernel | Streamed | None = kernels.CHUNK
+    if (short or found is None) and kernels.TOKEN is not None:
+        found = kernels.TOKEN
+    assert found is not None  # a rule without any has no fused form
+    return found
+
+
+def refused(
+    kernel: Kernel | Streamed, rows: Mapping[str, Tensor], states: States
+) -> str | None:  # fmt: skip
+    """Why a kernel is not for these arguments, or None."""
+    if not isinstance(kernel, Streamed):
+        return None
+    gradient = torch.is_grad_enabled() and any(
+        x.requires_grad for x in (*rows.values(), *states.values())
+    )
+    return streamed.refused(kernel, rows, states, gradient=gradient)
+
+
+def run(
+    kernel: Kernel | Streamed, rows: Mapping[str, Tensor], states: States, place: Place
+) -> tuple[Tensor, States]:
+    """One batch through a kernel: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
+    if isinstance(kernel, Streamed):
+        return streamed.run(kernel, rows, states, place)
+    return fused.run(kernel, rows, states, place)
