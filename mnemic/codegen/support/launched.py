@@ -1,13 +1,14 @@
 """The fused form of a call: which of a rule's kernels runs its rows, and that it does."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import fused, streamed
-from .fused import Kernel, Place
+from .fused import Kernel
+from .place import Place
 from .streamed import Streamed
 
 States = dict[str, Tensor]
@@ -22,16 +23,25 @@ def kernel(kernels: Any, *, short: bool) -> Kernel | Streamed:
     return found
 
 
+def anywhere(kernel: Kernel | Streamed, tensors: Iterable[Tensor]) -> bool:
+    """Whether a kernel runs sequences that stand anywhere in their documents, and documents packed
+    into one row: those whose states grow are told where they are."""
+    return isinstance(kernel, Kernel) and (kernel.backward is not None or not tracked(tensors))
+
+
+def tracked(tensors: Iterable[Tensor]) -> bool:
+    """Whether a gradient may be asked for."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
 def refused(
     kernel: Kernel | Streamed, rows: Mapping[str, Tensor], states: States
 ) -> str | None:  # fmt: skip
     """Why a kernel is not for these arguments, or None."""
-    if not isinstance(kernel, Streamed):
-        return None
-    gradient = torch.is_grad_enabled() and any(
-        x.requires_grad for x in (*rows.values(), *states.values())
-    )
-    return streamed.refused(kernel, rows, states, gradient=gradient)
+    gradient = tracked((*rows.values(), *states.values()))
+    if isinstance(kernel, Streamed):
+        return streamed.refused(kernel, rows, states, gradient=gradient)
+    return "its kernel has no gradient" if gradient and kernel.backward is None else None
 
 
 def run(

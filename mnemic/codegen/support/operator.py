@@ -11,7 +11,7 @@ from torch import Tensor
 from . import choice, kept
 from .arguments import check, check_params, fail, one_of
 from .reading import Reader, Reading, readable
-from .run import Form, Run, States, parameters
+from .run import FEWEST, Form, Run, States, parameters
 from .signature import Coefficient, Signature
 
 
@@ -226,7 +226,7 @@ class _Call:
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
         """A plain batch; where positions differ, rows of one position are run together."""
-        if not _apart(state):
+        if not self._told(vectors, state) or not _apart(state):
             return Run(self, vectors, state).result()
         outs, finals, order = [], [], []
         for rows, piece, own in _by_position(vectors, state):
@@ -237,6 +237,26 @@ class _Call:
         back = torch.argsort(torch.cat(order))
         joined = kept.joined(self.signature, finals)
         return torch.cat(outs)[back], {name: x[back] for name, x in joined.items()}
+
+    def _told(self, vectors: dict[str, Tensor], state: States) -> bool:
+        """Whether the form must be told where its rows stand in their documents, all at once."""
+        signature = self.signature
+        if signature.levels or kept.names(signature):
+            return True
+        return signature.anchor > 1 and not self._anywhere(vectors, state)
+
+    def _anywhere(self, vectors: dict[str, Tensor], state: States) -> bool:
+        """Whether one launch runs rows wherever they stand, and documents in one row."""
+        if self.form != "triton" or self.operator.kernels is None:
+            return False
+        from . import launched  # its kernels need Triton
+
+        kernel = launched.kernel(self.operator.kernels(), short=self.short(vectors["q"].shape[1]))
+        return launched.anywhere(kernel, (*vectors.values(), *state.values()))
+
+    def short(self, tokens: int) -> bool:
+        """Whether there are too few tokens for chunks."""
+        return tokens * self.signature.steps * self.signature.inner < FEWEST
 
     def read(self, reader: Reader, vectors: dict[str, Tensor], state: States) -> Tensor:
         """The read-out of a state, batches and rows as in ``batch``."""

@@ -1,9 +1,7 @@
 """One batch through a form: the arguments as rows, the pieces, the states."""
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, Protocol
 
 import torch
@@ -11,6 +9,7 @@ from torch import Tensor
 
 from . import kept, layout, levels, versions
 from .arguments import fail
+from .place import Place
 from .signature import Signature, State
 from .sizes import eval_size
 
@@ -70,6 +69,9 @@ class Call(Protocol):
     def params(self) -> Mapping[str, Tensor]:
         """The initial duals of a deep memory, [H, …]."""
 
+    def short(self, tokens: int) -> bool:
+        """Whether there are too few tokens for chunks."""
+
 
 class Run:
     """A batch with one position: the arguments as rows, the pieces, the states."""
@@ -89,8 +91,8 @@ class Run:
             self.given = {**state, **repeated}
         self.heads = self.q_heads
         self.like = _real(vectors["v"])
-        position = state.get("position")
-        self.position = 0 if position is None else int(position.reshape(-1)[0])
+        self.positions = state.get("position")
+        self._position: int | None = None
         self._fits_levels()
         self.steps = self.signature.steps * self.signature.inner
         self.tails: States = {}
@@ -100,10 +102,21 @@ class Run:
         self.folds = self.width if self.signature.diagonal else 1
         self.memories = self.batch * self.heads * self.folds
 
+    @property
+    def position(self) -> int:
+        """Tokens of the documents before these, read off the device where a form must know."""
+        if self._position is None:
+            told = self.positions
+            self._position = 0 if told is None else int(told.reshape(-1)[0])
+        return self._position
+
     def _fits_levels(self) -> None:
         """A tree of L levels holds 2^(L − 1) tokens."""
-        count, most = self.signature.levels, self.position + self.tokens
-        if count and most > 1 << (count - 1):
+        count = self.signature.levels
+        if not count:
+            return
+        most = self.position + self.tokens
+        if most > 1 << (count - 1):
             room = f"{count} levels hold {1 << (count - 1)} tokens of a document"
             hint = f"write readout: {{max_levels: {(most - 1).bit_length() + 1}}} in the spec"
             raise fail(self.signature, f"levels: {room}, read {most}; {hint}")
@@ -179,9 +192,11 @@ class Run:
         shape = (self.batch, self.tokens, self.heads)
         heads = torch.arange(self.heads, dtype=like.dtype, device=like.device)
         heads = heads.div(self.groups, rounding_mode="floor")  # the head of k, not of q
-        time = torch.arange(self.tokens, dtype=like.dtype, device=like.device) + self.position
+        time = torch.arange(self.tokens, dtype=like.dtype, device=like.device)[None]
+        if self.positions is not None:
+            time = time + self.positions.reshape(-1, 1)
         rows["h_index"] = heads.expand(shape)
-        rows["t_index"] = time[None, :, None].expand(shape)
+        rows["t_index"] = time[..., None].expand(shape)
         rows["zero"] = torch.zeros((), dtype=like.dtype, device=like.device).expand(shape)
         rows["H_index"] = rows["zero"] + self.heads // self.groups
 
@@ -252,7 +267,8 @@ class Run:
         sizes = {"v": value, "k": self._features(), "n": self._kept()}
         if state.side:
             sizes["v"] = self._side(state.side)
-        sizes["l"] = levels.needed(self.position, self.tokens)
+        if self.signature.levels:
+            sizes["l"] = levels.needed(self.position, self.tokens)
         if not set(state.axes) <= sizes.keys():
             return None
         return (self.memories, *(sizes[letter] for letter in state.axes))
@@ -331,10 +347,14 @@ class Run:
         if self.groups > 1:
             found = {n: x[:, :: self.groups] for n, x in found.items()}
         if any(s.name == "position" for s in self.signature.states):
-            found["position"] = torch.full(
-                (self.batch,), self.position + self.tokens, device=self.like.device
-            )
+            found["position"] = self._after()
         return found
+
+    def _after(self) -> Tensor:
+        """Tokens of the documents up to the end of these."""
+        if self.positions is None:
+            return torch.full((self.batch,), self.tokens, device=self.like.device)
+        return self.positions.reshape(-1).to(torch.int64) + self.tokens
 
     # -- pieces -----------------------------------------------------------------------------
 
@@ -360,13 +380,14 @@ class Run:
     def _chosen(self) -> str:
         if self.call.form != "auto":
             return self.call.form
-        short = self._short() or "chunk" not in self.signature.forms
+        short = self.call.short(self.tokens) or "chunk" not in self.signature.forms
         return "recurrent" if short else "chunk"
 
     def _recurrent(self, states: States) -> tuple[Tensor, States]:
         rows = self._with_windows(self.rows)
         arguments = {n: layout.to_time(x) if x.ndim >= 3 else x for n, x in rows.items()}
-        arguments["ends"] = self._ends(0, 1, self.tokens)
+        if "ends" in parameters(self.call.operator.recurrent):
+            arguments["ends"] = self._ends(0, 1, self.tokens)
 
         def closes(row: int, every: int) -> bool:
             token, step = divmod(row, self.steps)
@@ -377,17 +398,28 @@ class Run:
         return out[:, self.steps - 1 :: self.steps], states
 
     def _fused(self, states: States) -> tuple[Tensor, States]:
-        from . import fused, launched  # their kernels need Triton
+        from . import launched  # its kernels need Triton
 
         assert self.call.operator.kernels is not None
         given = self.rows if self.signature.window == 1 else self._weighted(self.rows)
-        kernel = launched.kernel(self.call.operator.kernels(), short=self._short())
+        kernel = launched.kernel(self.call.operator.kernels(), short=self.call.short(self.tokens))
         reason = launched.refused(kernel, given, states)
         if reason is not None:
             return self._instead(states, reason)
-        place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
-        y, states = launched.run(kernel, given, states, place)
+        y, states = launched.run(kernel, given, states, self._place())
         return y[:, self.steps - 1 :: self.steps], states
+
+    def _place(self) -> Place:
+        """Where these rows lie, as kernels are told."""
+        anchor, wanted = self.signature.anchor, self.call.chunk_size
+        if kept.names(self.signature):
+            return Place(anchor, wanted, position=self.position)
+        if anchor == 1:
+            return Place(anchor, wanted)
+        if self.positions is None:
+            nowhere = torch.zeros(self.batch, dtype=torch.int64, device=self.like.device)
+            return Place(anchor, wanted, nowhere)
+        return Place(anchor, wanted, self.positions.reshape(-1).contiguous())
 
     def _instead(self, states: States, reason: str) -> tuple[Tensor, States]:
         """PyTorch's form where there is no kernel for these arguments."""
@@ -396,10 +428,6 @@ class Run:
         short = (torch.float16, torch.bfloat16)
         self.rows = {n: x.float() if x.dtype in short else x for n, x in self.rows.items()}
         return self._chunks(states) if form == "chunk" else self._recurrent(states)
-
-    def _short(self) -> bool:
-        """Whether there are too few tokens for chunks."""
-        return self.tokens * self.steps < FEWEST
 
     def _with_windows(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         width = self.signature.window
@@ -485,7 +513,9 @@ class Run:
                 found[name] = layout.overlapping(piece, size, width)
             elif name != "live":
                 found[name] = layout.to_chunks(x[:, low:high], size * self.steps)
-        found["ends"] = self._ends(first, size, count)
+        form = self.call.operator.chunk
+        if form is not None and "ends" in parameters(form):
+            found["ends"] = self._ends(first, size, count)
         return found
 
     def _ends(self, first: int, size: int, count: int) -> Tensor:
@@ -499,10 +529,10 @@ def _real(x: Tensor) -> Tensor:
     return torch.empty(x.shape, dtype=torch.float32, device=x.device) if short else x
 
 
-@cache
 def parameters(form: Callable[..., object]) -> tuple[str, ...]:
     """The names of what a generated function takes."""
-    return tuple(inspect.signature(form).parameters)
+    code = form.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _call(form: Form, rows: States, states: States, closes: Closes) -> tuple[Tensor, States]:
