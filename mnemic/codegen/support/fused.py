@@ -1,7 +1,7 @@
 """Fused forms: a generated Triton kernel over whole sequences, and its gradient."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -128,15 +128,16 @@ class Cutting:
     aligned: bool
     chosen: Configuration
 
-    def numbers(self) -> list[int]:
-        """As an operator takes it."""
-        return [self.rows, self.piece, self.longest, int(self.aligned), *astuple(self.chosen)]
-
     @classmethod
-    def of(cls, numbers: list[int]) -> "Cutting":
-        """What ``numbers`` told."""
-        rows, piece, longest, aligned, *chosen = numbers
-        return cls(rows, piece, longest, bool(aligned), Configuration(*chosen))
+    def of(
+        cls, kernel: Kernel, sizes: dict[str, int], numbers: list[int], *, gradient: bool
+    ) -> "Cutting":  # fmt: skip
+        """Of what ``Place.numbers`` tells."""
+        place = Place.of(numbers)
+        chosen = configured(kernel, sizes, gradient=gradient, most=place.wanted or MOST)
+        rows = place.rows(kernel.fits(chosen.rows), kernel.steps)
+        aligned = kernel.chunked and place.anchor > 1
+        return cls(rows, PIECE[kernel.chunked], place.longest * kernel.steps, aligned, chosen)
 
 
 def run(
@@ -153,15 +154,8 @@ def run(
     real = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
     start = [states[state.name].to(real).contiguous() for state in kernel.states]
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, *start))
-    chosen = configured(
-        kernel, sizes_of(kernel, tensors, start), gradient=gradient, most=place.wanted or MOST
-    )
-    cutting = Cutting(
-        place.rows(kernel.fits(chosen.rows), kernel.steps), PIECE[kernel.chunked],
-        place.longest * kernel.steps, kernel.chunked and place.anchor > 1, chosen,
-    )  # fmt: skip
     out, *found = kernel.operators.forward(
-        tensors, start, place.positions, place.bounds, cutting.numbers(), gradient
+        tensors, start, place.positions, place.bounds, place.numbers(), gradient
     )
     return out, {state.name: x for state, x in zip(kernel.states, found, strict=False)}
 

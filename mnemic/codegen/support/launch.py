@@ -35,8 +35,10 @@ class Launches:
         bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
         """The output, the states at the end, and with ``keep`` at the start of every piece."""
-        launch = Launch.of(self.kernel, rows, states, positions, bounds, numbers, dry=dry)
-        like = launch.rows[0]
+        launch = Launch.of(
+            self.kernel, rows, states, positions, bounds, numbers, gradient=keep, dry=dry
+        )
+        like = launch.like
         channels = launch.sizes[self.kernel.value]
         out = buffers.empty((*like.shape[:3], channels), like)
         end = [buffers.empty(tuple(x.shape), x) for x in states]
@@ -54,7 +56,9 @@ class Launches:
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
         """The gradients of rows that have one, then of the states before, from the ends'."""
-        launch = Launch.of(self.kernel, rows, kept, positions, bounds, numbers, dry=dry)
+        launch = Launch.of(
+            self.kernel, rows, kept, positions, bounds, numbers, gradient=True, dry=dry
+        )
         kernel = self.kernel
         d_out, *d_states = [x.contiguous() for x in ends]
         found = launch.gradients()
@@ -85,12 +89,12 @@ class Launch:
     @classmethod
     def of(
         cls, kernel: Kernel, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
-        bounds: Tensor | None, numbers: list[int], *, dry: bool,
+        bounds: Tensor | None, numbers: list[int], *, gradient: bool, dry: bool,
     ) -> "Launch":  # fmt: skip
         """Of an operator's arguments; ``states`` tell sizes."""
         sizes = sizes_of(kernel, rows, states)
-        rows = [x.contiguous() for x in rows]
-        return cls(kernel, rows, positions, bounds, Cutting.of(numbers), sizes, dry)
+        cutting = Cutting.of(kernel, sizes, numbers, gradient=gradient)
+        return cls(kernel, [x.contiguous() for x in rows], positions, bounds, cutting, sizes, dry)
 
     # -- launches ---------------------------------------------------------------------------
 
@@ -149,9 +153,15 @@ class Launch:
     # -- sizes ------------------------------------------------------------------------------
 
     @property
+    def like(self) -> Tensor:
+        """An argument without rows before the first, [B, R, H, …]."""
+        given = zip(self.kernel.rows, self.rows, strict=True)
+        return next(x for row, x in given if not row.shared)
+
+    @property
     def total(self) -> int:
         """Rows of a row of the batch."""
-        return self.rows[0].shape[1]
+        return self.like.shape[1]
 
     @property
     def heads(self) -> int:

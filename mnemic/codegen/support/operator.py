@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import choice, kept
 from .arguments import check, check_params, fail, one_of
+from .documents import Documents
 from .reading import Reader, Reading, readable
 from .run import FEWEST, Form, Run, States, parameters
 from .signature import Coefficient, Signature
@@ -183,6 +184,9 @@ class _Call:
         self, vectors: dict[str, Tensor], state: States, ends: Tensor
     ) -> tuple[Tensor, States]:
         """Documents packed one after another, each with a state of its own."""
+        told = self.signature
+        if not told.levels and not kept.names(told) and self._anywhere(vectors, state):
+            return self._packed(vectors, state, ends)
         outs, finals = [], []
         bounds = ends.tolist()
         for index, (low, high) in enumerate(pairwise(bounds)):
@@ -192,6 +196,17 @@ class _Call:
             outs.append(out)
             finals.append(final)
         return torch.cat(outs, 1), kept.joined(self.signature, finals)
+
+    def _packed(
+        self, vectors: dict[str, Tensor], state: States, ends: Tensor
+    ) -> tuple[Tensor, States]:
+        """All documents at once."""
+        longest = 0
+        if ends.device.type == "cpu" != vectors["q"].device.type:
+            longest = int(ends.diff().max())  # known without waiting for the device
+        ends = ends.to(vectors["q"].device, torch.int64).contiguous()
+        documents = Documents(ends, vectors["q"].shape[1], longest)
+        return Run(self, vectors, state, documents).result()
 
     def masked(
         self, vectors: dict[str, Tensor], state: States, mask: Tensor

@@ -33,3 +33,13 @@ class Place:
     def rows(self, rows: int, steps: int) -> int:
         """Rows a chunk."""
         return self.tokens(rows, steps) * steps
+
+    def numbers(self) -> list[int]:
+        """What operators take as numbers; 0 where there is no wish."""
+        return [self.anchor, self.wanted or 0, self.position, self.longest]
+
+    @classmethod
+    def of(cls, numbers: list[int]) -> "Place":
+        """What ``numbers`` told."""
+        anchor, wanted, position, longest = numbers
+        return cls(anchor, wanted or None, position=position, longest=longest)

@@ -14,6 +14,14 @@ def power_of_two(size: int) -> int:
     return 1 << max(0, size - 1).bit_length()
 
 
+def volume(sizes: list[int]) -> int:
+    """The product of sizes."""
+    found = 1
+    for size in sizes:
+        found *= size
+    return found
+
+
 def _numbers(text: str) -> list[int]:
     inner = text[text.index("(") + 1 : -1] if "(" in text else ""
     return [int(part) for part in inner.split(",") if part.strip()]

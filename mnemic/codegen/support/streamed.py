@@ -1,8 +1,7 @@
 """Fused forms over kept pairs: what grows lies in the device's memory, and is seen by blocks."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from math import prod
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 from .fused import PRECISIONS, Held, Row, parameters
 from .operators import Operators, registered
 from .place import Place
-from .sizes import power_of_two
+from .sizes import power_of_two, volume
 
 States = dict[str, Tensor]
 
@@ -111,13 +110,7 @@ def run(
     tensors = [given[row.name].contiguous() for row in kernel.rows]
     start = [states[name] for name in names]
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, *start))
-    sizes = sizes_of(kernel, tensors, start)
-    cuts = [chosen(kernel, sizes, gradient=back) for back in (False, True)]
-    numbers = [place.position]
-    for cut in cuts:
-        tokens = place.tokens(cut.rows, kernel.steps)
-        first = tokens - place.position % tokens if place.anchor > 1 else tokens
-        numbers += [first * kernel.steps, tokens * kernel.steps, cut.block, cut.warps]
+    numbers = place.numbers()
     out, *end = kernel.operators.forward(tensors, start, None, None, numbers, gradient)
     found = dict(zip(names, end, strict=False))
     for kept in kernel.kept:
@@ -148,7 +141,7 @@ class Launches:
     ) -> list[Tensor]:  # fmt: skip
         """The output, the states at the end, and with ``keep`` the pairs that kernels read where
         the states hold them in another precision."""
-        launch = Launch.of(self.kernel, rows, states, numbers[:5], dry=dry)
+        launch = Launch.of(self.kernel, rows, states, numbers, gradient=False, dry=dry)
         out, end, pairs = launch.forward(states)
         others = [x for x, exact in zip(pairs, self._exact(rows), strict=True) if not exact]
         return [out, *end, *(others if keep else ())]
@@ -172,7 +165,7 @@ class Launches:
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
         """The gradients of rows that have one, then of the pairs before them."""
-        launch = Launch.of(self.kernel, rows, kept, [numbers[0], *numbers[5:]], dry=dry)
+        launch = Launch.of(self.kernel, rows, kept, numbers, gradient=True, dry=dry)
         d_rows, d_pairs = launch.backward(kept, ends[0], ends[1:])
         own = dict(zip((row.name for row in self.kernel.rows), rows, strict=True))
         return [*(x.to(own[name].dtype) for name, x in d_rows.items()), *d_pairs]
@@ -194,13 +187,16 @@ class Launch:
     @classmethod
     def of(
         cls, kernel: Streamed, rows: list[Tensor], states: list[Tensor], numbers: list[int], *,
-        dry: bool,
+        gradient: bool, dry: bool,
     ) -> "Launch":  # fmt: skip
         """Of an operator's arguments; pairs and states tell sizes."""
-        position, first, *cut = numbers
-        sizes = sizes_of(kernel, rows, states)
+        place, sizes = Place.of(numbers), sizes_of(kernel, rows, states)
+        cut = chosen(kernel, sizes, gradient=gradient)
+        tokens = place.tokens(cut.rows, kernel.steps)
+        first = tokens - place.position % tokens if place.anchor > 1 else tokens
+        cut = replace(cut, rows=tokens * kernel.steps)
         rows = [x.contiguous() for x in rows]
-        return cls(kernel, rows, position, first, Cut(*cut), sizes, dry)
+        return cls(kernel, rows, place.position, first * kernel.steps, cut, sizes, dry)
 
     def forward(self, states: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The output, the states at the end, and the pairs as kernels read them."""
@@ -318,7 +314,8 @@ def weight(kernel: Streamed, sizes: dict[str, int], cut: Cut, *, gradient: bool)
     pairs += any(kept.wide for kept in kernel.kept)  # differences of float64
     wide = max(power_of_two(size) for size in sizes.values())
     tiles = rows * cut.rows * wide + pairs * cut.block * max(wide, cut.rows) + 4 * cut.rows**2
-    tiles += sum(prod(power_of_two(sizes[name]) for name in state.sizes) for state in kernel.states)
+    for state in kernel.states:
+        tiles += volume([power_of_two(sizes[name]) for name in state.sizes])
     return tiles // (32 * cut.warps)
 
 
