@@ -18,6 +18,17 @@ class Documents:
     tokens: int
     longest: int = 0
 
+    @classmethod
+    def of(cls, ends: Tensor, like: Tensor) -> "Documents":
+        """Documents of a row of ``like`` [1, T, …], whose device makes sure of their ends."""
+        tokens, longest = like.shape[1], 0
+        if ends.device != like.device and not torch.compiler.is_compiling():
+            longest = int(ends.diff().max())  # ends on the host can be read
+        ends = ends.to(like.device, torch.int64).contiguous()
+        rising = (ends.diff() >= 0).all() & (ends[0] == 0) & (ends[-1] == tokens)
+        torch._assert_async(rising, f"cu_seqlens must rise from 0 to T = {tokens}")
+        return cls(ends, tokens, longest)
+
     @property
     def count(self) -> int:
         """S."""

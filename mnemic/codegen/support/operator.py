@@ -201,11 +201,7 @@ class _Call:
         self, vectors: dict[str, Tensor], state: States, ends: Tensor
     ) -> tuple[Tensor, States]:
         """All documents at once."""
-        longest = 0
-        if ends.device.type == "cpu" != vectors["q"].device.type:
-            longest = int(ends.diff().max())  # known without waiting for the device
-        ends = ends.to(vectors["q"].device, torch.int64).contiguous()
-        documents = Documents(ends, vectors["q"].shape[1], longest)
+        documents = Documents.of(ends, vectors["q"])
         return Run(self, vectors, state, documents).result()
 
     def masked(
@@ -256,8 +252,10 @@ class _Call:
     def _told(self, vectors: dict[str, Tensor], state: States) -> bool:
         """Whether the form must be told where its rows stand in their documents, all at once."""
         signature = self.signature
-        if signature.levels or kept.names(signature):
+        if signature.levels:
             return True
+        if kept.names(signature):
+            return not torch.compiler.is_compiling()  # whose rows have all pairs there are
         return signature.anchor > 1 and not self._anywhere(vectors, state)
 
     def _anywhere(self, vectors: dict[str, Tensor], state: States) -> bool:

@@ -449,7 +449,7 @@ class Run:
         anchor, wanted, told = self.signature.anchor, self.call.chunk_size, self.documents
         place = Place(anchor, wanted)
         if kept.names(self.signature):
-            return replace(place, position=self.position)
+            return replace(place, position=self.position if anchor > 1 else 0)
         if told is not None:
             place = replace(place, bounds=told.ends, longest=told.longest)
         if anchor == 1:

@@ -7,6 +7,7 @@ from mnemic.codegen.emit import wrapped
 from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.tiled.kernel import (
     CUT,
+    JIT,
     NUMBERS,
     load_row,
     load_state,
@@ -39,7 +40,7 @@ TOKENS = """\
 
 def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc: str) -> str:
     """The kernel of a form's gradient: arguments, what stood at each chunk's start, gradients."""
-    lines = ["@triton.jit", f"def {name}("]
+    lines = [JIT, f"def {name}("]
     lines += [f"    {part}," for part in parameters(lay, back)]
     lines += ["):", f'    """{doc}"""', *opening(lay)]
     lines += [

@@ -33,13 +33,16 @@ TOKENS = """\
 NUMBERS = ["positions", "bounds", "total", "heads", "piece", "pieces"]
 """Where sequences lie (two pointers or None), and which piece of them a launch is for."""
 
+JIT = '@triton.jit(do_not_specialize=["piece", "pieces"])'
+"""Without it each of a gradient's first pieces would be compiled anew."""
+
 CUT = ["ROWS", "STEPS", "PIECE", "ALIGNED"]
 """How sequences are cut into chunks, and those into pieces."""
 
 
 def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
     """The kernel of a form: arguments by row, states in and out."""
-    lines = ["@triton.jit", f"def {name}("]
+    lines = [JIT, f"def {name}("]
     lines += [f"    {part}," for part in parameters(lay)]
     lines += ["):", f'    """{doc}"""', *opening(lay), *PIECE.splitlines()]
     if lay.states:

@@ -10,7 +10,7 @@ from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.emit import wrapped
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.kernel import NUMBERS
+from mnemic.codegen.tiled.kernel import JIT, NUMBERS
 from mnemic.codegen.tiled.layout import CLOSES
 from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
 
@@ -119,7 +119,7 @@ def backward(back: Adjoint, rows: tuple[str, ...], numbers: dict[str, str], name
 
 def _head(name: str, pointers: list[str], flags: list[str], doc: str) -> list[str]:
     constants = [f"{n}: tl.constexpr" for n in ("LANES", "PIECE", *flags, "REAL")]
-    lines = ["@triton.jit", f"def {name}("]
+    lines = [JIT, f"def {name}("]
     lines += [f"    {part}," for part in (*pointers, *NUMBERS, *constants)]
     return [*lines, "):", f'    """{doc}"""', *OPENING.splitlines()]
 
