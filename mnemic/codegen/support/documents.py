@@ -1,7 +1,6 @@
 """Documents packed into one row of a batch, each a sequence of its own: nothing is read back."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -11,10 +10,12 @@ from torch import Tensor
 class Documents:
     """Where documents begin and end in a row of ``tokens``: ``ends`` [S + 1] from 0, on the device.
 
-    ``longest`` tokens are in none more; 0 where that is not known.
+    ``number`` [T] tells the document of each token. No document has more than ``longest`` tokens;
+    0 where that is not known.
     """
 
     ends: Tensor
+    number: Tensor
     tokens: int
     longest: int = 0
 
@@ -27,18 +28,14 @@ class Documents:
         ends = ends.to(like.device, torch.int64).contiguous()
         rising = (ends.diff() >= 0).all() & (ends[0] == 0) & (ends[-1] == tokens)
         torch._assert_async(rising, f"cu_seqlens must rise from 0 to T = {tokens}")
-        return cls(ends, tokens, longest)
+        time = torch.arange(tokens, device=ends.device)
+        number = torch.searchsorted(ends[1:-1].contiguous(), time, right=True)
+        return cls(ends, number, tokens, longest)
 
     @property
     def count(self) -> int:
         """S."""
         return self.ends.shape[0] - 1
-
-    @cached_property
-    def number(self) -> Tensor:
-        """The document of each token, [T]; an empty one has none."""
-        time = torch.arange(self.tokens, device=self.ends.device)
-        return torch.searchsorted(self.ends[1:-1].contiguous(), time, right=True)
 
     @property
     def lengths(self) -> Tensor:
