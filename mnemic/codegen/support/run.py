@@ -228,8 +228,8 @@ class Run:
         rows["angle"], self.tails["angle"] = self._angles(phase, carried)
         for coefficient in self.signature.coefficients:
             # both halves of a turned key share their channel's value
-            if coefficient.axes == "K" and coefficient.name in rows:
-                rows[coefficient.name] = torch.cat([rows[coefficient.name]] * 2, -1)
+            if coefficient.axes == "K" and coefficient.parameter in rows:
+                rows[coefficient.parameter] = torch.cat([rows[coefficient.parameter]] * 2, -1)
         return rows
 
     def _angles(self, phase: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
