@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .calls import parameters
 from .configuration import Configuration, configured
 from .operators import Operators, registered
 from .place import Place
@@ -171,9 +172,3 @@ def sizes_of(kernel: Kernel, rows: list[Tensor], states: list[Tensor]) -> dict[s
     for state, x in zip(kernel.states, states, strict=True):
         found |= dict(zip(state.sizes, x.shape[1:], strict=True))
     return {name: int(size) for name, size in found.items()}
-
-
-def parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of what a function takes."""
-    code = function.__code__
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .fused import PRECISIONS, Held, Row, parameters
+from .calls import parameters
+from .fused import PRECISIONS, Held, Row
 from .operators import Operators, registered
 from .place import Place
 from .sizes import power_of_two, volume
