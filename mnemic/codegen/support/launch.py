@@ -13,6 +13,7 @@ from torch import Tensor
 from . import buffers
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of
 from .sizes import power_of_two
+from .starting import begin
 
 
 @dataclass(frozen=True)
@@ -145,9 +146,10 @@ class Launch:
         if self.dry:
             return
         with torch.cuda.device_of(pointers[0]):  # Triton launches on the current device
-            function[self.grid](
-                *pointers, self.positions, self.bounds, self.total, self.heads, piece, self.pieces,
-                **self.constants(), **flags, **self.options(),
+            numbers = [self.total, self.heads, piece, self.pieces]
+            begin(
+                function, self.grid, [*pointers, self.positions, self.bounds, *numbers],
+                {**self.constants(), **flags, **self.options()},
             )  # fmt: skip
 
     # -- sizes ------------------------------------------------------------------------------

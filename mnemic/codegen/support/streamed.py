@@ -12,6 +12,7 @@ from .fused import PRECISIONS, Held, Row
 from .operators import Operators, registered
 from .place import Place
 from .sizes import power_of_two, volume
+from .starting import begin
 
 States = dict[str, Tensor]
 
@@ -252,9 +253,10 @@ class Launch:
             return
         batch, heads = self.rows[0].shape[0], self.rows[0].shape[2]
         with torch.cuda.device_of(pointers[0]):  # Triton launches on the current device
-            function[(batch * heads, programs)](
-                *pointers, *self.numbers(heads, pairs), **self.constants(self.rows[0].dtype)
-            )
+            begin(
+                function, (batch * heads, programs), [*pointers, *self.numbers(heads, pairs)],
+                self.constants(self.rows[0].dtype),
+            )  # fmt: skip
 
     # -- sizes ------------------------------------------------------------------------------
 
