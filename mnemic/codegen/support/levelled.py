@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from . import fused
+from .calls import parameters
 from .configuration import configured
-from .fused import Kernel, Place
+from .fused import Kernel
 from .levels import aligned_pieces
+from .place import Place
 
 States = dict[str, Tensor]
 
@@ -49,7 +51,7 @@ def run(
 ) -> tuple[Tensor, States]:
     """One batch: rows [B, R, H, …], states [M, l, d_v, d_k] → [B, R, H, d_v], states."""
     given = {name: rows[name] for name in kernel.own.taken}
-    given |= kernel.own.before(**{n: given[n] for n in fused.parameters(kernel.own.before)})
+    given |= kernel.own.before(**{n: given[n] for n in parameters(kernel.own.before)})
     ((name, buckets),) = states.items()
     tokens, position = rows["q"].shape[1], place.position
     held = _halves(buckets, position)
@@ -83,7 +85,7 @@ def _rows(kernel: Levelled, given: Mapping[str, Tensor], place: Place) -> int:
     """Rows of a chunk, by the model of what lives at once."""
     tensors = [given[row.name] for row in kernel.own.rows]
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    sizes = fused.sizes_of(kernel.own, tensors)
+    sizes = fused.sizes_of(kernel.own, tensors, [])
     most = place.wanted or fused.MOST
     return configured(kernel.own, sizes, gradient=gradient, most=most).rows
 
@@ -99,13 +101,13 @@ def _chunks(
     count = held.shape[1] - low
     shared = {n: _Shared.apply(x, 1 + count) for n, x in rows.items()}
     folded = {n: x[0].reshape(-1, size, *x[0].shape[2:]) for n, x in shared.items()}
-    y, _ = fused.run(kernel.own, folded, {}, Place(0, 1, size))
+    y, _ = fused.run(kernel.own, folded, {}, Place(wanted=size))
     total = _wide(y.reshape(*weights.shape[:2], *y.shape[2:]))
     found = [torch.zeros_like(held[:, i]) for i in range(low)]  # a whole chunk is in no such bucket
     for i in range(low, held.shape[1]):
         part = {n: x[1 + i - low] for n, x in shared.items()}
         part |= _flags(weights, position, i)
-        y, end = fused.run(kernel.chunk, part, {"W": held[:, i]}, Place(0, 1, size))
+        y, end = fused.run(kernel.chunk, part, {"W": held[:, i]}, Place(wanted=size))
         total = total + y
         found.append(end["W"])
     return total.to(y.dtype), torch.stack(found, 1)
@@ -118,13 +120,13 @@ def _tokens(
     batch, tokens, heads = weights.shape[:3]
     memories, levels = held.shape[:2]
     folded = {n: x.reshape(batch * tokens, 1, *x.shape[2:]) for n, x in rows.items()}
-    own, _ = fused.run(kernel.own, folded, {}, Place(0, 1, size))
+    own, _ = fused.run(kernel.own, folded, {}, Place(wanted=size))
     own = own.reshape(batch, tokens, heads, -1)
     part = {n: x.repeat(levels, *[1] * (x.ndim - 1)) for n, x in rows.items()}
     each = [_flags(weights, position, i) for i in range(levels)]
     part |= {n: torch.cat([flags[n] for flags in each]) for n in each[0]}
     start = held.transpose(0, 1).flatten(0, 1)
-    y, end = fused.run(kernel.token, part, {"W": start}, Place(0, 1, None))
+    y, end = fused.run(kernel.token, part, {"W": start}, Place())
     total = _wide(own) + _wide(y).unflatten(0, (levels, batch)).sum(0)
     return total.to(own.dtype), end["W"].unflatten(0, (levels, memories)).transpose(0, 1)
 

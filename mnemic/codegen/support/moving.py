@@ -7,97 +7,106 @@ chunk by chunk, so that 2 √N copies lie in memory at once.
 from collections.abc import Iterator
 from dataclasses import replace
 from math import isqrt
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .fused import Place
-from .streamed import Launch, Streamed
+from .place import Place
+from .streamed import Launch, Launches
 
 Tensors = list[Tensor]
+Numbers = list[int]
 
 
-class Moving(torch.autograd.Function):
-    """A kernel over pairs that change, with its gradient."""
+class Moving(Launches):
+    """A kernel's launches over pairs that change, as its operators call them."""
 
-    @staticmethod
-    def forward(ctx: Any, kernel: Streamed, place: Place, *tensors: Tensor) -> Any:
-        count = len(kernel.rows)
-        rows, states = [x.contiguous() for x in tensors[:count]], list(tensors[count:])
-        chunk = Launch.of(kernel, list(tensors), place, gradient=True).span
-        size = chunk.rows * (1 + isqrt(max(0, chunk.chunks - 1)))
+    def forward(
+        self, rows: Tensors, states: Tensors, positions: Tensor | None, bounds: Tensor | None,
+        numbers: Numbers, *, keep: bool, dry: bool,
+    ) -> Tensors:  # fmt: skip
+        """The output, the states at the end, and with ``keep`` those where each piece starts."""
+        if not keep:
+            return super().forward(rows, states, positions, bounds, numbers, keep=False, dry=dry)
         outs, starts = [], []
-        for first, last, at in _spans(rows, place, kernel, size):
-            starts.append(states)
-            given = [*_part(rows, first, last), *states]
-            launch = Launch.of(kernel, given, at, gradient=False)
-            out, states, _ = launch.forward(given)
+        size = self._piece(rows, states, numbers)
+        for first, last, at in _spans(rows, numbers, self.kernel.steps, size):
+            starts += [x.clone() for x in states]
+            launch = Launch.of(
+                self.kernel, _part(rows, first, last), states, at, gradient=False, dry=dry
+            )
+            out, states, _ = launch.forward(states)
             outs.append(out)
-        ctx.kernel, ctx.place, ctx.size, ctx.chunk = kernel, place, size, chunk.rows
-        ctx.types, ctx.pieces = [x.dtype for x in tensors], len(starts)
-        ctx.save_for_backward(*rows, *(x for start in starts for x in start))
-        return torch.cat(outs, 1), *states
+        return [torch.cat(outs, 1), *states, *starts]
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        kernel: Streamed = ctx.kernel
-        count, width = len(kernel.rows), len(kernel.kept) + len(kernel.states)
-        rows, kept = list(ctx.saved_tensors[:count]), list(ctx.saved_tensors[count:])
-        d_out, d_states = grads[0], list(grads[1:])
+    def saved(self, rows: Tensors, output: Tensors) -> Tensors:
+        """Of results that were kept, where each piece starts."""
+        return output[1 + self._width :]
+
+    def backward(
+        self, rows: Tensors, kept: Tensors, positions: Tensor | None, bounds: Tensor | None,
+        numbers: Numbers, ends: Tensors, *, dry: bool,
+    ) -> Tensors:  # fmt: skip
+        """The gradients of rows that have one, then of the states before them."""
+        d_out, *d_states = ends
         parts: list[dict[str, Tensor]] = []
-        pieces = list(_spans(rows, ctx.place, kernel, ctx.size))
+        size, width = self._piece(rows, kept[: self._width], numbers), self._width
+        pieces = list(_spans(rows, numbers, self.kernel.steps, size))
         for number, (first, last, at) in reversed(list(enumerate(pieces))):
             start = kept[number * width : (number + 1) * width]
-            piece = _part(rows, first, last)
-            chunks = list(_chunks(kernel, piece, start, at, ctx.chunk))
+            chunks = list(self._chunks(_part(rows, first, last), start, at, dry=dry))
             for low, high, launch, states in reversed(chunks):
-                ends = _part([d_out], first + low, first + high)[0]
-                found, d_states = _back(launch, _part(piece, low, high), states, ends, d_states)
+                (part,) = _part([d_out], first + low, first + high)
+                found, d_states = launch.backward(_padded(launch, states), part, d_states)
                 parts.append(found)
-        whole = {n: torch.cat([p[n] for p in reversed(parts)], 1) for n in kernel.gradients}
-        given = [whole.get(row.name) for row in kernel.rows] + d_states
-        typed = [None if x is None else x.to(t) for x, t in zip(given, ctx.types, strict=True)]
-        return None, None, *typed
+        named = {row.name: x for row, x in zip(self.kernel.rows, rows, strict=True)}
+        whole = {n: torch.cat([p[n] for p in reversed(parts)], 1) for n in self.kernel.gradients}
+        own = [whole[n].to(x.dtype) for n, x in named.items() if n in whole]
+        return [*own, *(x.contiguous() for x in d_states)]
+
+    @property
+    def _width(self) -> int:
+        return len(self.kernel.kept) + len(self.kernel.states)
+
+    def _piece(self, rows: Tensors, states: Tensors, numbers: Numbers) -> int:
+        """Rows of a piece."""
+        launch = Launch.of(self.kernel, rows, states, numbers, gradient=True, dry=True)
+        return launch.cut.rows * (1 + isqrt(max(0, launch.chunks - 1)))
+
+    def _chunks(
+        self, rows: Tensors, start: Tensors, numbers: Numbers, *, dry: bool
+    ) -> Iterator[tuple[int, int, Launch, Tensors]]:
+        """Each chunk's rows, its gradient's launch, and the states at its start."""
+        kernel, states = self.kernel, start
+        size = Launch.of(kernel, rows, start, numbers, gradient=True, dry=True).cut.rows
+        for first, last, at in _spans(rows, numbers, kernel.steps, size):
+            part = _part(rows, first, last)
+            yield first, last, Launch.of(kernel, part, states, at, gradient=True, dry=dry), states
+            launch = Launch.of(kernel, part, states, at, gradient=False, dry=dry)
+            _, states, _ = launch.forward(states)
 
 
 def _spans(
-    rows: Tensors, place: Place, kernel: Streamed, size: int
-) -> Iterator[tuple[int, int, Place]]:
-    """First and last row of each piece, and where it lies in its document."""
-    length, steps = rows[0].shape[1], kernel.steps
+    rows: Tensors, numbers: Numbers, steps: int, size: int
+) -> Iterator[tuple[int, int, Numbers]]:
+    """First and last row of each piece, and what tells where it lies in its document."""
+    place, length = Place.of(numbers), rows[0].shape[1]
     edge = size - place.position * steps % size if place.anchor > 1 else size
     first = 0
     while first < length:
         last = min(first + (edge if first == 0 else size), length)
-        yield first, last, replace(place, position=place.position + first // steps)
+        yield first, last, replace(place, position=place.position + first // steps).numbers()
         first = last
-
-
-def _chunks(
-    kernel: Streamed, rows: Tensors, start: Tensors, place: Place, size: int
-) -> Iterator[tuple[int, int, Launch, Tensors]]:
-    """Each chunk's rows, its launch, and the states at its start."""
-    states = start
-    for first, last, at in _spans(rows, place, kernel, size):
-        given = [*_part(rows, first, last), *states]
-        yield first, last, Launch.of(kernel, given, at, gradient=True), states
-        _, states, _ = Launch.of(kernel, given, at, gradient=False).forward(given)
 
 
 def _part(rows: Tensors, first: int, last: int) -> Tensors:
     return [x[:, first:last].contiguous() for x in rows]
 
 
-def _back(
-    launch: Launch, rows: Tensors, states: Tensors, d_out: Tensor, d_ends: Tensors
-) -> tuple[dict[str, Tensor], Tensors]:
-    """One chunk's gradients: of its rows, and of the states before it."""
-    length = launch.span.length
-    pairs = [
-        pad(x.double() if kept.wide else x, (*[0, 0] * (x.ndim - 2), 0, length))
+def _padded(launch: Launch, states: Tensors) -> Tensors:
+    """The pairs before a chunk with room for its own."""
+    return [
+        pad(x.double() if kept.wide else x, (*[0, 0] * (x.ndim - 2), 0, launch.length))
         for kept, x in zip(launch.kernel.kept, states, strict=False)
     ]
-    return launch.backward(rows, pairs, d_out, d_ends)
