@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import buffers
-from .configuration import Configuration, configured
+from . import buffers, tuned
+from .configuration import Configuration, Tiles, Work, choices, configured, least_entries, power_of_two
+from .limits import limits
 
 States = dict[str, Tensor]
 
@@ -89,6 +90,13 @@ class Kernel:
     """Whether a chunk's windows are taken one after another."""
     products: bool = True
     """Whether it multiplies matrices, whose tiles have at least 16 rows and columns."""
+    alive: tuple[tuple[Tiles, ...], ...] = ()
+    """The fullest moments of a chunk, of the form and of its gradient: tiles by their sizes."""
+
+    @property
+    def name(self) -> str:
+        """Which form's it is."""
+        return "chunk" if self.chunked else "token"
 
     def fits(self, rows: int) -> int:
         """How many rows a chunk has, where what it reads is to have at most so many."""
@@ -159,11 +167,6 @@ class Place:
         return Span(length, 0, length, self.position, first * steps, tokens * steps)
 
 
-def power_of_two(size: int) -> int:
-    """The least power of two that is no less."""
-    return 1 << max(0, size - 1).bit_length()
-
-
 def run(
     kernel: Kernel, rows: Mapping[str, Tensor], states: States, place: Place
 ) -> tuple[Tensor, States]:
@@ -178,7 +181,8 @@ def run(
     tensors += [states[state.name] for state in kernel.states]
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     sizes = sizes_of(kernel, tensors)
-    chosen = configured(kernel, sizes, gradient=gradient, most=place.wanted or MOST)
+    question, like = asked(kernel, rows, states, gradient=gradient)
+    chosen = chosen_of(kernel, sizes, question, like, place.wanted)
     span = place.span(tensors[0].shape[1], kernel.fits(chosen.rows), kernel.steps)
     if gradient:
         out, *end = _Differentiable.apply(kernel, span, chosen, *tensors)
@@ -189,6 +193,58 @@ def run(
         found, _ = launch.forward(given_rows, start, out)
         end = list(found.values())
     return out, {state.name: x for state, x in zip(kernel.states, end, strict=True)}
+
+
+LIMIT = 600
+"""Entries a thread, by the model's count, beyond which a kernel is refused at its smallest cut:
+more than twice what registers hold."""
+
+
+def refused(
+    kernel: Kernel, rows: Mapping[str, Tensor], states: States, *, gradient: bool
+) -> str | None:  # fmt: skip
+    """Why a kernel is not for these arguments, or None."""
+    if gradient and kernel.backward is None:
+        return "its kernel has no gradient"
+    given = tuple(row for row in kernel.rows if row.name in rows)
+    tensors = [rows[row.name] for row in given] + [states[state.name] for state in kernel.states]
+    sizes = sizes_of(replace(kernel, rows=given), tensors)
+    found = least_entries(kernel, sizes, gradient=gradient)
+    if found > LIMIT:
+        shown = ", ".join(f"{name} = {size}" for name, size in sorted(sizes.items()))
+        return (
+            f"its kernel does not fit on chip: at {shown} a thread would hold {found} numbers, "
+            f"and {LIMIT} are the limit"
+        )
+    question, like = asked(kernel, rows, states, gradient=gradient)
+    return tuned.failed(question, like.device)
+
+
+def asked(
+    kernel: Kernel, rows: Mapping[str, Tensor], states: States, *, gradient: bool
+) -> tuple[tuned.Question, Tensor]:  # fmt: skip
+    """What a cut is chosen for, and the argument by row that tells of the others."""
+    like = rows["q"] if "q" in rows else rows[kernel.taken[0]]
+    sizes: dict[str, int] = {}
+    for state in kernel.states:
+        sizes |= dict(zip(state.sizes, states[state.name].shape[1:], strict=True))
+    return tuned.Question.of(kernel.name, sizes, like, gradient=gradient), like
+
+
+def chosen_of(
+    kernel: Kernel, sizes: dict[str, int], question: tuned.Question, like: Tensor,
+    wanted: int | None,
+) -> Configuration:  # fmt: skip
+    """How a kernel is cut for arguments like these: as measured, or as the model says."""
+    work = Work(like.shape[0] * like.shape[2], like.shape[1], like.element_size())
+    return tuned.chosen(
+        question, like.device,
+        lambda: configured(
+            kernel, sizes, limits(like.device), work, gradient=question.gradient,
+            most=wanted or MOST,
+        ),
+        lambda: choices(kernel, sizes, MOST), tunable=wanted is None,
+    )  # fmt: skip
 
 
 def sizes_of(kernel: Kernel, tensors: list[Tensor]) -> dict[str, int]:

@@ -385,13 +385,12 @@ class Run:
         kernel = kernels.TOKEN if short or kernels.CHUNK is None else kernels.CHUNK
         if kernel is None:
             kernel = kernels.CHUNK
-        if isinstance(kernel, streamed.Streamed):
-            tracked = self._tracked(states)
-            reason = streamed.refused(kernel, self.rows, states, gradient=tracked)
-            if reason is not None:
-                return self._instead(states, reason)
-        place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
         given = self.rows if self.signature.window == 1 else self._weighted(self.rows)
+        refused = streamed.refused if isinstance(kernel, streamed.Streamed) else fused.refused
+        reason = refused(kernel, given, states, gradient=self._tracked(states))
+        if reason is not None:
+            return self._instead(states, reason)
+        place = fused.Place(self.position, self.signature.anchor, self.call.chunk_size)
         run_kernel = streamed.run if isinstance(kernel, streamed.Streamed) else fused.run
         y, states = run_kernel(kernel, given, states, place)
         return y[:, self.steps - 1 :: self.steps], states

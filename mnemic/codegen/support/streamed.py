@@ -8,18 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import tuned
+from .configuration import WARPS, Choices, Configuration
 from .fused import PRECISIONS, Held, Place, Row, Span, parameters, power_of_two
 
 States = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Rows a chunk, pairs a block, warps of a program."""
-
-    rows: int
-    block: int
-    warps: int
 
 
 BUDGET = {False: 170, True: 100}
@@ -29,8 +22,15 @@ compilation for sm_90 shows no spilled registers up to about here."""
 LIMIT = 240
 """Entries a thread beyond which a kernel is refused: more would lie in memory than on chip."""
 
-CUTS = (Cut(64, 64, 8), Cut(64, 32, 8), Cut(32, 32, 8), Cut(16, 32, 8), Cut(16, 16, 8))
-"""The best first."""
+CUTS = tuple(
+    Configuration(rows, block, 8)
+    for rows, block in ((64, 64), (64, 32), (32, 32), (16, 32), (16, 16))
+)
+"""Rows a chunk and pairs a block, the best first."""
+
+CHOICES = Choices((16, 32, 64), (16, 32, 64, 128), WARPS, (1,))
+"""What the tuner may try. Pairs may be written inside the loop that reads them, so that no load is
+taken before its turn: one stage."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,16 @@ def refused(
     for state in kernel.states:
         sizes |= dict(zip(state.sizes, states[state.name].shape[1:], strict=True))
     if weight(kernel, sizes, CUTS[-1], gradient=gradient) <= LIMIT:
-        return None
+        like = next(rows[row.name] for row in kernel.rows if row.name in rows)
+        question = asked(sizes, like, states[kernel.kept[0].name].shape[1], gradient=gradient)
+        return tuned.failed(question, like.device)
     shown = " and ".join(str(size) for size in sorted(set(sizes.values())))
     return f"its kernel does not fit on chip at sizes of {shown}"
+
+
+def asked(sizes: dict[str, int], like: Tensor, past: int, *, gradient: bool) -> tuned.Question:
+    """What a cut is chosen for; how many pairs are there is a size of its own."""
+    return tuned.Question.of("pairs", {**sizes, "n": power_of_two(past)}, like, gradient=gradient)
 
 
 def run(
@@ -144,7 +151,7 @@ class Launch:
 
     kernel: Streamed
     span: Span
-    cut: Cut
+    cut: Configuration
     sizes: dict[str, int]
 
     @classmethod
@@ -153,7 +160,12 @@ class Launch:
     ) -> "Launch":  # fmt: skip
         """A launch over all rows, cut as the model says."""
         sizes = sizes_of(kernel, tensors)
-        cut = chosen(kernel, sizes, gradient=gradient)
+        past = tensors[len(kernel.rows)].shape[1]
+        cut = tuned.chosen(
+            asked(sizes, tensors[0], past, gradient=gradient), tensors[0].device,
+            lambda: chosen(kernel, sizes, gradient=gradient), lambda: CHOICES,
+            tunable=place.wanted is None,
+        )  # fmt: skip
         span = place.span(tensors[0].shape[1], cut.rows, kernel.steps)
         return cls(kernel, span, cut, sizes)
 
@@ -234,7 +246,7 @@ class Launch:
         found |= {"BN": self.cut.block, "ROWS": self.span.rows, "STEPS": self.kernel.steps}
         found["PRECISION"] = PRECISIONS[dtype]
         found["REAL"] = tl.float64 if dtype == torch.float64 else tl.float32
-        return found | {"num_warps": self.cut.warps, "num_stages": 1}
+        return found | {"num_warps": self.cut.warps, "num_stages": self.cut.stages}
 
 
 def sizes_of(kernel: Streamed, tensors: list[Tensor]) -> dict[str, int]:
@@ -250,14 +262,14 @@ def sizes_of(kernel: Streamed, tensors: list[Tensor]) -> dict[str, int]:
     return {name: found[name] for name in kernel.sizes}
 
 
-def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Cut:
+def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Configuration:
     """The best cut whose tiles fit into registers, or the smallest there is."""
     most = BUDGET[gradient]
     fitting = (cut for cut in CUTS if weight(kernel, sizes, cut, gradient=gradient) <= most)
     return next(fitting, CUTS[-1])
 
 
-def weight(kernel: Streamed, sizes: dict[str, int], cut: Cut, *, gradient: bool) -> int:
+def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradient: bool) -> int:
     """Entries a thread that live at once, by the model."""
     rows, pairs = kernel.alive[-1 if gradient else 0]
     pairs += any(kept.wide for kept in kernel.kept)  # differences of float64
