@@ -147,7 +147,7 @@ def choices(kernel: Cuttable, sizes: dict[str, int], most: int) -> Choices:
     """What the tuner may try of a kernel."""
     if kernel.lanes:
         return Choices((1,), (BLOCKS[0],), WARPS[:3], (1,))
-    blocks = BLOCKS[:1]
+    blocks: tuple[int, ...] = BLOCKS[:1]
     if kernel.split:
         blocks = tuple(n for n in (16, 32, 64, 128, 256) if n <= _widest(kernel, sizes))
     rows = tuple(n for n in sorted(ROWS) if n <= most) if kernel.chunked else (ROWS[0],)
@@ -163,24 +163,34 @@ def configured(
     kernel: Cuttable, sizes: dict[str, int], device: Limits, work: Work, *, gradient: bool,
     most: int = 64,
 ) -> Configuration:  # fmt: skip
-    """The cut with the fewest cycles of those that fit on chip, or the smallest there is.
+    """The cut with the fewest cycles of those that fit on chip, or of those that come nearest.
 
     ``sizes`` are the axes' by name; ``most`` is how many rows a chunk may have.
     """
-    several = (8,) if kernel.chunked else (4, 8)
-    tall = [n for n in ROWS if n <= max(most, ROWS[-1])] if kernel.chunked else [ROWS[0]]
-    wide = [n for n in BLOCKS if n <= _widest(kernel, sizes)] if kernel.split else BLOCKS[:1]
-    cuts = [
-        Configuration(min(rows, most), block, warps)
-        for rows, block, warps in product(tall, wide, several)
-    ]
+    cuts = _cuts(kernel, sizes, most, gradient=gradient)
     budget = BUDGET[kernel.chunked]
     fitting = [cut for cut in cuts if entries(kernel, sizes, cut, gradient=gradient) <= budget]
-    if not fitting:
-        return cuts[-1]
+    fewest = min(entries(kernel, sizes, cut, gradient=gradient) for cut in cuts)
+    fitting = fitting or [
+        cut for cut in cuts if entries(kernel, sizes, cut, gradient=gradient) == fewest
+    ]
     return min(
         fitting, key=lambda cut: cycles(kernel, sizes, cut, device, work, gradient=gradient)
     )  # fmt: skip
+
+
+def _cuts(
+    kernel: Cuttable, sizes: dict[str, int], most: int, *, gradient: bool
+) -> list[Configuration]:
+    """What the model chooses from: a gradient over chunks keeps its widest block."""
+    tall = [n for n in ROWS if n <= max(most, ROWS[-1])] if kernel.chunked else [ROWS[0]]
+    wide = [n for n in BLOCKS if n <= _widest(kernel, sizes)] if kernel.split else BLOCKS[:1]
+    wide = wide[:1] if kernel.chunked and gradient else wide
+    several = (8,) if kernel.chunked else (4, 8)
+    return [
+        Configuration(min(rows, most), block, warps)
+        for rows, block, warps in product(tall, wide, several)
+    ]
 
 
 def lengths(kernel: Cuttable, sizes: dict[str, int], cut: Configuration) -> dict[str, int]:
@@ -196,9 +206,15 @@ def lengths(kernel: Cuttable, sizes: dict[str, int], cut: Configuration) -> dict
 def entries(
     kernel: Cuttable, sizes: dict[str, int], cut: Configuration, *, gradient: bool
 ) -> int:  # fmt: skip
-    """Entries of tiles that are alive at once, a thread."""
+    """Entries of tiles that are alive at once, a thread.
+
+    A chunk's products spread their operands over warps as if blocks were no narrower than 64: such
+    a block frees no registers (so it is seen in what offline compilation spills).
+    """
     if not kernel.alive:
         return 0
+    if kernel.chunked:
+        cut = replace(cut, block=max(cut.block, BLOCKS[0]))
     length = lengths(kernel, sizes, cut)
     moments = kernel.alive[-1 if gradient else 0]
     most = max(sum(n * prod(length[s] for s in shape) for shape, n in tiles) for tiles in moments)

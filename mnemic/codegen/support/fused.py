@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from . import buffers, tuned
-from .configuration import Configuration, Tiles, Work, choices, configured, least_entries, power_of_two
+from .configuration import (
+    Configuration,
+    Tiles,
+    Work,
+    choices,
+    configured,
+    least_entries,
+    power_of_two,
+)
 from .limits import limits
 
 States = dict[str, Tensor]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from . import tuned
-from .configuration import WARPS, Choices, Configuration
-from .fused import PRECISIONS, Held, Place, Row, Span, parameters, power_of_two
+from .configuration import WARPS, Choices, Configuration, power_of_two
+from .fused import PRECISIONS, Held, Place, Row, Span, parameters
 
 States = dict[str, Tensor]
 

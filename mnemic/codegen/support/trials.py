@@ -127,16 +127,16 @@ class Trials:
         dtype, tokens = self.subject.shape.dtype, self.subject.shape.tokens
         name = "the whole shape"
         if name not in self.known:
-            exact, eager = (self._last(real) for real in (torch.float64, None))
-            self.known[name] = {"output": exact}, {"output": verify.error(eager, exact)}
-        exact, plain = self.known[name]
+            ideal, eager = (self._last(real) for real in (torch.float64, None))
+            self.known[name] = {"output": ideal}, {"output": verify.error(eager, ideal)}
+        whole, plain = self.known[name]
         out, *slopes = self._results()
         if not all(bool(x.isfinite().all()) for x in slopes):
             return "a gradient that is no number"
         most = verify.allowed("triton", dtype, plain["output"])
         length = 1 if self.purpose == "decode" else tokens
         longer = math.sqrt(max(1.0, length / STEADY))
-        found = verify.error(out[-1:], exact["output"])
+        found = verify.error(out[-1:], whole["output"])
         return _beyond(found, None if most is None else most * longer)
 
     def _results(self) -> tuple[Tensor, ...]:

@@ -191,7 +191,8 @@ def _answered(_: Path, question: Question, device: torch.device) -> Answer | Non
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        return _ignored(path, str(error))
+        _ignore(path, str(error))
+        return None
     try:
         found = json.loads(text)
         if found["setting"] != setting(device) or found["question"] != _plain(question):
@@ -199,10 +200,11 @@ def _answered(_: Path, question: Question, device: torch.device) -> Answer | Non
         choice = found["choice"]
         return Answer(None if choice is None else Configuration.checked(**choice), found["why"])
     except (ValueError, KeyError, TypeError) as error:
-        return _ignored(path, f"{type(error).__name__}: {error}")
+        _ignore(path, f"{type(error).__name__}: {error}")
+        return None
 
 
-def _ignored(path: Path, why: str) -> None:
+def _ignore(path: Path, why: str) -> None:
     versions.announce(f"{path}: cannot be read and is ignored ({why}); mnemic tune writes it anew")
 
 
