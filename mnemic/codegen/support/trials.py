@@ -51,7 +51,7 @@ class Trials:
                 for case in self.cases(configuration):
                     if told := self._small(case, configuration):
                         return f"{case.name}: {told}"
-                told = self._whole(configuration)
+                told = self._whole()
                 return f"{self.subject.shape}: {told}" if told else ""
         except torch.OutOfMemoryError:
             raise
@@ -122,7 +122,7 @@ class Trials:
 
     # -- the shape itself -------------------------------------------------------------------
 
-    def _whole(self, configuration: Configuration) -> str:
+    def _whole(self) -> str:
         """The last row of the batch, in full length, and that every gradient is a number."""
         dtype, tokens = self.subject.shape.dtype, self.subject.shape.tokens
         name = "the whole shape"
