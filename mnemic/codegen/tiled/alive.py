@@ -59,10 +59,10 @@ def _shape(lay: Layout, name: str) -> Shape:
 
 
 def _searches(quantity: Quantity) -> bool:
-    """Whether a quantity is a root that is looked for entry by entry."""
+    """Whether a quantity is a root that is looked for entry by entry, or the gradient of one."""
     op = quantity.op
     if isinstance(op, Call):
-        return op.function in roots.FUNCTIONS or op.function.startswith("inverse_link")
+        return op.function.startswith(roots.FUNCTIONS)
     return isinstance(op, Map) and bool(roots_of(op.expr))
 
 
