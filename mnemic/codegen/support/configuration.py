@@ -14,6 +14,7 @@ from math import prod
 from typing import Protocol
 
 from .limits import Limits
+from .sizes import power_of_two
 
 Tiles = tuple[tuple[tuple[str, ...], int], ...]
 """Shapes by the names of their sizes, and how many tiles of each."""
@@ -136,11 +137,6 @@ class Choices:
             above = [n for n in allowed if n > now][:1]
             for n in (*below, *above):
                 yield replace(found, **{name: n})
-
-
-def power_of_two(size: int) -> int:
-    """The least power of two that is no less."""
-    return 1 << max(0, size - 1).bit_length()
 
 
 def choices(kernel: Cuttable, sizes: dict[str, int], most: int) -> Choices:

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from . import verified, versions
-from .configuration import Choices, Configuration, power_of_two
+from .configuration import Choices, Configuration
+from .sizes import power_of_two
 
 VARIABLE = "MNEMIC_CACHE"
 """Where the cache lies, if not in the user's cache folder."""
@@ -48,7 +49,7 @@ class Question:
         cls, kernel: str, sizes: Mapping[str, int], rows: Tensor, *, gradient: bool
     ) -> "Question":  # fmt: skip
         """The question of arguments by row, [B, R, H, …]."""
-        batch, length, heads = rows.shape[:3]
+        batch, length, heads = (int(n) for n in rows.shape[:3])
         named = str(rows.dtype).removeprefix("torch.")
         return cls(
             kernel, tuple(sorted(sizes.items())), power_of_two(length),
