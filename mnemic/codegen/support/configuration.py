@@ -10,11 +10,10 @@ So a few memories are cut into many blocks of values, and many memories into few
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 from typing import Protocol
 
 from .limits import Limits
-from .sizes import power_of_two
+from .sizes import power_of_two, volume
 
 Tiles = tuple[tuple[tuple[str, ...], int], ...]
 """Shapes by the names of their sizes, and how many tiles of each."""
@@ -213,7 +212,10 @@ def entries(
         cut = replace(cut, block=max(cut.block, BLOCKS[0]))
     length = lengths(kernel, sizes, cut)
     moments = kernel.alive[-1 if gradient else 0]
-    most = max(sum(n * prod(length[s] for s in shape) for shape, n in tiles) for tiles in moments)
+    most = 0
+    for tiles in moments:
+        alive = [n * volume([length[s] for s in shape]) for shape, n in tiles]
+        most = max(most, sum(alive))
     return most // (32 * cut.warps)
 
 
@@ -248,11 +250,11 @@ def _products(kernel: Cuttable, length: dict[str, int], gradient: bool) -> int:
     tall = max(length["C"], TALL) if kernel.chunked else 1
     channels = {s for row in kernel.rows for s in row.sizes if s not in ("C", "SOURCES")}
     found = sum(length["SOURCES"] * tall * length[size] for size in channels)
-    found += 2 * sum(tall * prod(length[s] for s in state.sizes) for state in kernel.states)
+    found += 2 * sum(tall * volume([length[s] for s in state.sizes]) for state in kernel.states)
     return found * (3 if gradient else 1)
 
 
 def _bytes(kernel: Cuttable, length: dict[str, int], work: Work, gradient: bool) -> int:
     """Of a chunk: its arguments, and for a gradient theirs in 32 bits, a part each block."""
-    entries = sum(length["C"] * prod(length[s] for s in row.sizes) for row in kernel.rows)
+    entries = sum(length["C"] * volume([length[s] for s in row.sizes]) for row in kernel.rows)
     return entries * (2 * work.bytes + 4 if gradient else work.bytes)
