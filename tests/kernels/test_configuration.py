@@ -43,7 +43,7 @@ def cuts(name: str, width: int, **asked: Any) -> list[list[int]]:
         most = configuration.entries(
             kernels.CHUNK, sized(kernels.CHUNK, width), cut, gradient=gradient
         )
-        assert most <= configuration.BUDGET[True]
+        assert most <= configuration.BUDGET[gradient]
         found.append([cut.rows, cut.block, cut.warps, cut.stages])
     return found
 

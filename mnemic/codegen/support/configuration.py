@@ -23,8 +23,9 @@ BLOCKS = (64, 32, 16)
 WARPS = (2, 4, 8, 16)
 STAGES = (1, 2, 3)
 
-BUDGET = {True: 110, False: 180}
-"""Entries a thread, in chunks and token by token: compiled offline for sm_90, kernels spill no
+TOKENS = 180
+BUDGET = {False: 110, True: 150}
+"""Entries a thread, token by token, and in chunks of a form and of its gradient: compiled offline for sm_90, kernels spill no
 registers up to about here, since addresses, masks and operands on their way take as many again."""
 
 DELAY = 2_000
@@ -163,7 +164,7 @@ def configured(
     ``sizes`` are the axes' by name; ``most`` is how many rows a chunk may have.
     """
     cuts = _cuts(kernel, sizes, most, gradient=gradient)
-    budget = BUDGET[kernel.chunked]
+    budget = BUDGET[gradient] if kernel.chunked else TOKENS
     fitting = [cut for cut in cuts if entries(kernel, sizes, cut, gradient=gradient) <= budget]
     fewest = min(entries(kernel, sizes, cut, gradient=gradient) for cut in cuts)
     fitting = fitting or [
