@@ -1,5 +1,8 @@
 """How kernels are launched: as operators of torch, without a value read back, documents at once."""
 
+import os
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -36,16 +39,29 @@ def ends_of(out: Any, state: Any) -> dict[str, Any]:
     return {"out": out, **{f"state {n}": x for n, x in state.items()}}
 
 
+def unchecked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Outside of debug mode, whose checks read values."""
+
+    @wraps(function)
+    def called(**arguments: Any) -> Any:
+        told = os.environ.pop("MNEMIC_DEBUG", None)
+        try:
+            return function(**arguments)
+        finally:
+            if told is not None:
+                os.environ["MNEMIC_DEBUG"] = told
+
+    return called
+
+
+@unchecked
 def compiled_differences(
     name: str, tokens: int, folder: str, packed: bool = False
 ) -> dict[str, float]:
     """How far results of torch.compile are from the eager ones: from a start, then from a state."""
-    import os
-
     import torch
     from conformance import Sizes, compiled, inputs
 
-    os.environ.pop("MNEMIC_DEBUG", None)  # whose checks read values
     torch._dynamo.reset()
     rule = made(name, folder).operator
     given = inputs(compiled(name), tokens, sizes=Sizes(1, tokens, 2, 4, 4))
@@ -95,15 +111,13 @@ def test_one_graph_of_documents(interpreter: Any, tmp_path: Any) -> None:
     assert {part: error for part, error in found.items() if not error <= 1e-12} == {}
 
 
+@unchecked
 def operators_checked(name: str, tokens: int, folder: str) -> list[str]:
     """The operators of a call and its gradient, each checked by torch."""
-    import os
-
     import torch
     from conformance import Sizes, compiled, inputs
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    os.environ.pop("MNEMIC_DEBUG", None)
     rule = made(name, folder).operator
     given = inputs(compiled(name), tokens, sizes=Sizes(1, tokens, 1, 4, 4))
     calls = []
@@ -144,19 +158,17 @@ def test_operators_by_torchs_own_checks(interpreter: Any, name: str, tmp_path: A
     assert found == ["forward", "backward"]
 
 
+@unchecked
 def without_data(name: str, tokens: int, folder: str) -> dict[str, list[Any]]:
     """Shapes and dtypes of a call, a call from its state, and gradients, of tensors without data.
 
     Any value that is read raises, as a tensor without data has none. Beside them those of the
     same call with data.
     """
-    import os
-
     import torch
     from conformance import Sizes, compiled, inputs
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    os.environ.pop("MNEMIC_DEBUG", None)
     rule = made(name, folder).operator
     case = compiled(name)
     given = inputs(case, tokens, sizes=Sizes(2, tokens, 2, 4, 4))

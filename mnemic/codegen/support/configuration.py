@@ -25,8 +25,9 @@ STAGES = (1, 2, 3)
 
 TOKENS = 180
 BUDGET = {False: 110, True: 150}
-"""Entries a thread, token by token, and in chunks of a form and of its gradient: compiled offline for sm_90, kernels spill no
-registers up to about here, since addresses, masks and operands on their way take as many again."""
+"""Entries a thread, token by token, and in chunks of a form and of its gradient: compiled offline
+for sm_90, kernels spill no registers up to about here, since addresses, masks and operands on
+their way take as many again."""
 
 DELAY = 2_000
 """Cycles that a chunk (a token: a tenth) takes at least: loads, barriers, one product after

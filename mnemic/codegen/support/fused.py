@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from . import tuned
+from .calls import parameters
 from .configuration import Configuration, Tiles, Work, choices, configured, least_entries
 from .limits import limits
 from .operators import Operators, registered
@@ -248,9 +249,3 @@ def sizes_of(
     for state, x in zip(kernel.states, states, strict=True):
         found |= dict(zip(state.sizes, x.shape[1:], strict=True))
     return {name: int(size) for name, size in found.items()}
-
-
-def parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of what a function takes."""
-    code = function.__code__
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from . import choice, kept
 from .arguments import check, check_params, fail, one_of
+from .calls import Form, States, parameters
 from .documents import Documents
 from .reading import Reader, Reading, readable
-from .run import FEWEST, Form, Run, States, parameters
+from .run import FEWEST, Run
 from .signature import Coefficient, Signature
 
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from . import tuned
+from .calls import parameters
 from .configuration import WARPS, Choices, Configuration
-from .fused import PRECISIONS, Held, Row, parameters
+from .fused import PRECISIONS, Held, Row
 from .operators import Operators, registered
 from .place import Place
 from .sizes import power_of_two, volume
