@@ -94,7 +94,10 @@ class Launch:
     ) -> "Launch":  # fmt: skip
         """Of an operator's arguments; ``states`` tell sizes."""
         sizes = sizes_of(kernel, rows, states)
-        cutting = Cutting.of(kernel, sizes, numbers, gradient=gradient)
+        sequences = rows[0].shape[0] if bounds is None else bounds.shape[0] - 1
+        cutting = Cutting.of(
+            kernel, rows, sizes, numbers, sequences=int(sequences), gradient=gradient
+        )
         return cls(kernel, [x.contiguous() for x in rows], positions, bounds, cutting, sizes, dry)
 
     # -- launches ---------------------------------------------------------------------------

@@ -44,8 +44,8 @@ def refused(
     if isinstance(kernel, Streamed):
         return streamed.refused(kernel, rows, states, gradient=gradient)
     if isinstance(kernel, Levelled):
-        return None
-    return "its kernel has no gradient" if gradient and kernel.backward is None else None
+        return levelled.refused(kernel, rows, states, gradient=gradient)
+    return fused.refused(kernel, rows, states, gradient=gradient)
 
 
 def run(

@@ -5,7 +5,7 @@ the levels above them; what is left of a sequence goes token by token, all level
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from . import fused
 from .calls import parameters
-from .configuration import configured
 from .fused import Kernel
 from .levels import aligned_pieces
 from .place import Place
@@ -82,12 +81,25 @@ def _pieces(position: int, tokens: int, most: int) -> Iterator[Piece]:
 
 
 def _rows(kernel: Levelled, given: Mapping[str, Tensor], place: Place) -> int:
-    """Rows of a chunk, by the model of what lives at once."""
+    """Rows of a chunk at most, by the model of what lives at once."""
     tensors = [given[row.name] for row in kernel.own.rows]
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    sizes = fused.sizes_of(kernel.own, tensors, [])
-    most = place.wanted or fused.MOST
-    return configured(kernel.own, sizes, gradient=gradient, most=most).rows
+    sizes, like = fused.sizes_of(kernel.own, tensors, []), tensors[kernel.own.plain]
+    question = fused.asked(kernel.own, sizes, like, gradient=gradient)
+    wanted = replace(place, wanted=place.wanted or fused.MOST)
+    chosen = fused.chosen_of(kernel.own, sizes, question, like, wanted, int(like.shape[0]))
+    return max(1, min(chosen.rows, wanted.wanted or fused.MOST))
+
+
+def refused(
+    kernel: Levelled, rows: Mapping[str, Tensor], states: States, *, gradient: bool
+) -> str | None:  # fmt: skip
+    """Why the kernels are not for these arguments, or None."""
+    (buckets,) = states.values()
+    one: States = {"W": buckets[:, 0]}
+    kernels = (kernel.own, kernel.chunk, kernel.token)
+    found = (fused.refused(part, rows, one, gradient=gradient) for part in kernels)
+    return next((reason for reason in found if reason is not None), None)
 
 
 # -- pieces ----------------------------------------------------------------------------------
