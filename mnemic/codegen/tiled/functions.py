@@ -192,6 +192,7 @@ TOKEN = MATRICES | _table(
     ridge_solved=TileFunction((SYMMETRIC, "k", "k"), "k", mixes="k"),
     recall_rows=TileFunction(("vk", "rk"), "rv", extras=("precision",)),
     pull_rows=TileFunction(("vk", "rv"), "rk", extras=("precision",)),
+    rotated=TileFunction(("k", "k", ""), "k", mixes="k", extras=("width:k",)),
 )
 """Functions of one token."""
 

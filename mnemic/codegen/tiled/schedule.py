@@ -1,25 +1,27 @@
 """The order of a chunk's statements in a kernel: late loads, long chains first, few tiles alive."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mnemic.codegen.plan import Call, Fused, Product, Quantity
-from mnemic.codegen.tiled.layout import Layout, Row
+from mnemic.codegen.tiled.layout import Held, Layout, Row
 
 
 @dataclass(frozen=True)
 class Stage:
     """What must be known for some ends: loads and statements, in order."""
 
-    steps: tuple[Row | Quantity, ...]
+    steps: tuple[Row | Held | Quantity, ...]
     ends: tuple[str, ...]
 
 
 @dataclass
-class _Order:
+class Order:
+    """Loads and statements as they are asked for."""
+
     lay: Layout
     inside: dict[str, Quantity]
-    rows: dict[str, Row]
+    rows: Mapping[str, Row | Held]
     done: set[str] = field(default_factory=set)
     weights: dict[str, int] = field(default_factory=dict)
 
@@ -30,7 +32,7 @@ class _Order:
             self.weights[name] = 1 + sum(self.weight(read) for read in reads)
         return self.weights[name]
 
-    def until(self, name: str) -> Iterator[Row | Quantity]:
+    def until(self, name: str) -> Iterator[Row | Held | Quantity]:
         """What is missing for a quantity, and itself."""
         if name in self.done:
             return
@@ -51,7 +53,7 @@ def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...
     that is cheaper than to keep it in registers.
     """
     rows = {row.name: row for row in lay.rows}
-    order = _Order(lay, {q.name: q for q in inside}, rows)
+    order = Order(lay, {q.name: q for q in inside}, rows)
     anew = set(rows) | _light(lay, inside, set(rows))
     found = []
     for group in ends:

@@ -143,6 +143,9 @@ from .sums import positive as positive
 from .sums import pull as pull
 from .sums import recall as recall
 from .sums import recall_row as recall_row
+from .steps import load_tap as load_tap
+from .steps import rotated as rotated
+from .steps import store_once as store_once
 from .sums import replaced_last as replaced_last
 from .sums import squared_norm as squared_norm
 from .sums import total as total

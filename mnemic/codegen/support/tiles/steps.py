@@ -1,0 +1,37 @@
+"""What a layer's token needs beside its rule: the convolution's taps, positions, the new window."""
+
+import math
+
+import triton
+import triton.language as tl
+
+LOG_BASE = tl.constexpr(math.log(10_000.0))
+"""log of the longest wavelength of a position, over 2π."""
+
+
+@triton.jit
+def load_tap(pointer, first, tap, TAPS: tl.constexpr, channel, width, REAL: tl.constexpr):
+    """One tap of the convolution's weights [channels, taps], from a first channel on."""
+    place = (first + channel) * TAPS + tap
+    return tl.load(pointer + place, mask=channel < width, other=0.0).to(REAL)
+
+
+@triton.jit
+def store_once(pointer, number, row, rows, value):
+    """The vector [rows] with this number, by the first of the programs that have it."""
+    own = tl.where(tl.program_id(1) == 0, rows, 0)
+    tl.store(pointer + number * rows + row, value, mask=row < own)
+
+
+@triton.jit
+def rotated(x, partner, position, WIDTH: tl.constexpr):
+    """Channel pairs (i, i + d/2) of x [d] turned by position · 10000^(−2i/d).
+
+    ``partner`` has the channels half a vector further, the second half's the first's.
+    """
+    half: tl.constexpr = WIDTH // 2
+    channel = tl.arange(0, x.shape[0])
+    place = (channel % half).to(x.dtype)
+    angle = position * tl.exp(place * (-LOG_BASE / half))
+    side = tl.where(channel < half, -1.0, 1.0).to(x.dtype)
+    return x * tl.cos(angle) + side * partner * tl.sin(angle)
