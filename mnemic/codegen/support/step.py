@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, Protocol
 
@@ -166,8 +167,7 @@ def run(
     ``in_place``: the state's own tensors are written where each program alone reads them, and
     copied into where several do. Nothing waits for the device.
     """
-    mixed = layer.vectors.project(x)
-    launch = Launch(layer, step, x, mixed, dict(state))
+    launch = Launch.of(layer, step, x, state)
     out, after = launch.result(in_place=in_place)
     y = out[:, None]
     if step.finishes and not launch.finish:
@@ -195,12 +195,17 @@ class Launch:
     mixed: Tensor
     state: States
 
-    @property
+    @classmethod
+    def of(cls, layer: Any, step: Step, x: Tensor, state: Mapping[str, Tensor]) -> "Launch":
+        """The token's projections, and a launch over them."""
+        return cls(layer, step, x, layer.vectors.project(x), dict(state))
+
+    @cached_property
     def sizes(self) -> dict[str, int]:
         """Every size by name."""
         return sizes_of(self.layer, self.step, self.state)
 
-    @property
+    @cached_property
     def cut(self) -> Cut:
         """How the work is cut."""
         found = cut(self.step, self.sizes)
@@ -246,22 +251,38 @@ class Launch:
 
     def _pointers(self, out: Tensor, after: States) -> list[Tensor]:
         """The kernel's pointers, in its order."""
-        layer, step = self.layer, self.step
-        found = [self.mixed]
-        if step.taps:
-            weight = layer.vectors.convolution.weight
+        lead = [self.mixed]
+        if self.step.taps:
+            weight = self.layer.vectors.convolution.weight
             tail = self.state.get("convolution", self.mixed)  # one tap sees no earlier token
-            found += [tail, after.get("convolution", self.mixed), weight]
-        found += [self._raw(name) for name in step.raws]
-        found += [layer.gate(self.x)] if step.gated else []
-        found += [layer.norm_weight] if step.normed else []
-        found.append(out)
-        for held in step.states:
-            found += [self.state[held.name], after[held.name]]
-        found += [self.state["position"]] if step.places else []
-        found += [self.state["tokens"]] if step.numbered else []
+            lead += [tail, after.get("convolution", self.mixed), weight]
+        moves = [x for s in self.step.states for x in (self.state[s.name], after[s.name])]
         written = {id(out), *(id(x) for x in after.values())}
-        return [x if id(x) in written else buffers.guarded(x.contiguous()) for x in found]
+        every = [*lead, *self.learned, out, *moves, *self.counts]
+        return [x if id(x) in written else buffers.guarded(x.contiguous()) for x in every]
+
+    @property
+    def given(self) -> list[Tensor]:
+        """All that a token reads."""
+        found = [self.mixed, *self.learned, *(self.state[s.name] for s in self.step.states)]
+        found += [self.layer.vectors.convolution.weight] if self.step.taps else []
+        found += [self.state["convolution"]] if self.step.taps > 1 else []
+        return found + self.counts
+
+    @cached_property
+    def learned(self) -> list[Tensor]:
+        """Coefficients before their activations, the gate before its own, the norm's weight."""
+        layer, step = self.layer, self.step
+        found = [self._raw(name) for name in step.raws]
+        found += [layer.gate(self.x)] if step.gated and self.finish else []
+        found += [self.mixed] if step.gated and not self.finish else []  # which nothing reads
+        return found + ([layer.norm_weight] if step.normed else [])
+
+    @property
+    def counts(self) -> list[Tensor]:
+        """Numbers of tokens: the rule's, and the layer's."""
+        found = [self.state["position"]] if self.step.places else []
+        return found + ([self.state["tokens"]] if self.step.numbered else [])
 
     def _raw(self, name: str) -> Tensor:
         source = getattr(self.layer, f"raw_{name}")

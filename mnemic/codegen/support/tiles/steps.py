@@ -34,4 +34,5 @@ def rotated(x, partner, position, WIDTH: tl.constexpr):
     place = (channel % half).to(x.dtype)
     angle = position * tl.exp(place * (-LOG_BASE / half))
     side = tl.where(channel < half, -1.0, 1.0).to(x.dtype)
-    return x * tl.cos(angle) + side * partner * tl.sin(angle)
+    found = x * tl.cos(angle) + side * partner * tl.sin(angle)
+    return tl.where(channel < WIDTH, found, 0.0)
