@@ -89,8 +89,9 @@ def source(
     """The layer's class, or the memory's and the hybrid's.
 
     ``reads`` are the rule's arguments that its forms read, ``readable`` whether the memory can be
-    read without a write, ``step`` the line that gives the kernel of a token, or why there is none. Raises ``InvalidSpec`` where a hybrid needs that and cannot have it, and
-    for an ``init`` out of reach.
+    read without a write, ``step`` the line that gives the kernel of a token, or why there is none.
+    Raises ``InvalidSpec`` where a hybrid needs that and cannot have it, and for an ``init`` out of
+    reach.
     """
     spec = rule.problem.spec
     hybrid = spec.block.hybrid != "none"

@@ -1,6 +1,9 @@
 """A layer's token through its kernel against the layer's PyTorch step, token after token."""
 
 import pytest
+import torch
+
+from mnemic import pipeline
 
 TOKENS, FEW = 12, 5
 
@@ -46,11 +49,7 @@ def differences(
     """
     import importlib
 
-    import torch
-
-    from mnemic.pipeline import compile as made
-
-    module = made(spec, out=f"{folder}/stepped").module
+    module = pipeline.compile(spec, out=f"{folder}/stepped").module
     buffers, step = (importlib.import_module(f"{module.__name__}.support.{n}")
                      for n in ("buffers", "step"))  # fmt: skip
     if values > 16:
@@ -79,7 +78,6 @@ def differences(
 
 def begun(module, dtype, values):
     """A layer whose parameters are all told apart."""
-    import torch
 
     torch.manual_seed(0)
     square = module.rule.signature.square or module.Layer.block.rotary
@@ -146,3 +144,76 @@ def test_blocks_of_values(interpreter, tmp_path, name: str) -> None:
     found = interpreter(differences, spec=name, folder=str(tmp_path), values=40,
                         tokens=FEW)  # fmt: skip
     assert beyond(found, 1e-13, FEW) == {}
+
+
+def chosen(spec: object, folder: str) -> dict[str, bool]:
+    """Whether a step takes the kernel, by what is asked for."""
+    import importlib
+
+    module = pipeline.compile(spec, out=f"{folder}/chosen").module
+    step = importlib.import_module(f"{module.__name__}.support.step")
+    layer = begun(module, torch.float64, 10)
+    x = torch.randn(2, 2, layer.dim, dtype=torch.float64)
+    found = {}
+    with torch.no_grad():
+        _, state = layer(x[:, :1], output_state=True, form="recurrent")
+        asked = {
+            "triton": (state, "triton"),
+            "auto": (state, "auto"),
+            "from nothing": ({}, "triton"),
+            "recurrent": (state, "recurrent"),
+        }
+        for name, (given, form) in asked.items():
+            found[name] = step.chosen(layer, x[:, 1:], given, form) is not None
+        found["two tokens"] = step.chosen(layer, x, state, "triton") is not None
+        step.MOST, step.ENTRIES = 0, 1
+        found["no room"] = step.chosen(layer, x[:, 1:], state, "triton") is not None
+    with torch.enable_grad():
+        found["with a gradient"] = step.chosen(layer, x[:, 1:], state, "triton") is not None
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:gated-deltanet")
+def test_when_a_step_takes_the_kernel(interpreter, tmp_path) -> None:
+    found = interpreter(chosen, spec="gated-deltanet", folder=str(tmp_path))
+    assert [name for name, taken in found.items() if taken] == ["triton"]
+
+
+REFUSED = {
+    "based": "ops.features",
+    "softmax-attention": "states that grow",
+    "log-linear": "the argument ends",
+    "gsa": "slots",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_why_a_layer_has_none(name: str) -> None:
+    found = pipeline.compile(name)
+    assert found.module.Layer.no_step == REFUSED[name]
+    assert f"no_step = {REFUSED[name]!r}" in found.source
+    assert found.module.Layer.step_kernel is None
+    assert not (found.folder / "step.py").exists()
+
+
+def test_a_state_that_grows_does_not_stay_in_place() -> None:
+
+    layer = pipeline.compile("softmax-attention").layer(16)
+    x = torch.randn(1, 2, 16)
+    _, state = layer(x[:, :1], output_state=True)
+    with pytest.raises(ValueError, match="it cannot stay in place"):
+        layer.advance(x[:, 1], state)
+
+
+def test_in_place_without_a_kernel() -> None:
+
+    layer = pipeline.compile("based").layer(16)
+    x = torch.randn(2, 6, 16)
+    with torch.no_grad():
+        expected, last = layer(x, output_state=True)
+        _, state = layer(x[:, :1], output_state=True)
+        places = {n: s.data_ptr() for n, s in state.items()}
+        y = torch.stack([layer.advance(x_t, state) for x_t in x[:, 1:].unbind(1)], 1)
+    torch.testing.assert_close(y, expected[:, 1:], rtol=1e-5, atol=1e-5)
+    assert places == {n: s.data_ptr() for n, s in state.items()}
+    torch.testing.assert_close(state, dict(last), rtol=1e-5, atol=1e-5)

@@ -99,7 +99,9 @@ def _opening(drawn: Drawn) -> list[str]:
     lines.append("    token = mixed + batch * width")
     for number in range(drawn.taps - 1):
         lines.append(f"    before_{number} = tail + (batch * {drawn.taps - 1} + {number}) * width")
-        lines.append(f"    after_{number} = next_tail + (batch * {drawn.taps - 1} + {number}) * width")
+        lines.append(
+            f"    after_{number} = next_tail + (batch * {drawn.taps - 1} + {number}) * width"
+        )
     lines += ["    position = tl.load(positions + batch)"] if drawn.places else []
     lines += ["    number = tl.load(token_numbers + batch)"] if drawn.reads("number") else []
     for vector, steps in drawn.steps.items():
@@ -119,7 +121,7 @@ def _place(drawn: Drawn, vector: str, step: int, head: str) -> str:
 
 def _body(drawn: Drawn) -> list[str]:
     """The states are moved, the queries read them, and what an interval's end moves follows."""
-    lay, plan = drawn.lay, drawn.lay.plan
+    plan = drawn.lay.plan
     closings = plan.phases().closings
     anew = any(OUTPUT in closing.moves for closing in closings)
     order = _order(drawn)
@@ -141,7 +143,7 @@ def _body(drawn: Drawn) -> list[str]:
     return lines + (end if anew else [])
 
 
-def _first(drawn: Drawn, order: Order, asked: set[str]) -> Iterator[str]:
+def _first(drawn: Drawn, order: Order[Row | Held], asked: set[str]) -> Iterator[str]:
     """Loads before anything else, so that none waits for what is computed of another; memories
     with intervals have too many matrices to hold them all at once."""
     lay = drawn.lay
@@ -151,11 +153,13 @@ def _first(drawn: Drawn, order: Order, asked: set[str]) -> Iterator[str]:
         yield from _until(drawn, order, [state.name for state in lay.states], 4)
 
 
-def _order(drawn: Drawn) -> Order:
+def _order(drawn: Drawn) -> Order[Row | Held]:
     lay, plan = drawn.lay, drawn.lay.plan
     phases = plan.phases()
     inside = {q.name: q for q in (*phases.before, *phases.scan) if not isinstance(q.op, Given)}
-    return Order(lay, inside, {x.name: x for x in (*lay.rows, *lay.states)})
+    loads: dict[str, Row | Held] = {row.name: row for row in lay.rows}
+    loads |= {state.name: state for state in lay.states}
+    return Order(lay, inside, loads)
 
 
 def _asked(drawn: Drawn) -> set[str]:
@@ -179,7 +183,7 @@ def _queries(drawn: Drawn) -> list[str]:
     return lines + [f"        {line}" for line in places]
 
 
-def _end(drawn: Drawn, order: Order, indent: int) -> list[str]:
+def _end(drawn: Drawn, order: Order[Row | Held], indent: int) -> list[str]:
     """The output: normed and gated where this program has all of its channels."""
     lay, read, pad = drawn.lay, drawn.whole.read, " " * indent
     size = lay.sizes(read)[-1]
@@ -199,7 +203,7 @@ def _end(drawn: Drawn, order: Order, indent: int) -> list[str]:
     return lines
 
 
-def _until(drawn: Drawn, order: Order, ends: list[str], indent: int) -> Iterator[str]:
+def _until(drawn: Drawn, order: Order[Row | Held], ends: list[str], indent: int) -> Iterator[str]:
     """What is missing for some ends: loads and statements, in order."""
     for end in ends:
         for step in order.until(end):
@@ -264,7 +268,9 @@ def used(drawn: Drawn) -> frozenset[str]:
     places = {f"place_{vector}_{step}" for vector, step in drawn.whole.window}
     own = {part.removesuffix(": tl.constexpr") for part in parameters(drawn)} | places
     places |= {f"{side}_{n}" for n in range(drawn.taps) for side in ("before", "after")}
-    return frozenset(own | {"memory", "token", "batch", "head", "query", "part", "position", "number"} | places)
+    return frozenset(
+        own | {"memory", "token", "batch", "head", "query", "part", "position", "number"} | places
+    )
 
 
 def check(drawn: Drawn) -> None:
@@ -276,4 +282,3 @@ def check(drawn: Drawn) -> None:
                if n not in {row.name for row in drawn.lay.rows}]  # fmt: skip
     if missing:
         raise NoTiles(f"channels that nothing reads ({missing[0]})")
-

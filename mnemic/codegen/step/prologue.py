@@ -1,8 +1,8 @@
 """A layer's token as one plan: what stands before the rule's own plan, that plan, and its end.
 
-    x̂_t = Σ_j w_j ∘ x_{t−taps+1+j},  q, k = turn(unit(σ(x̂))),  v = σ(x̂)        (vectors)
-    c = g(raw), or log g(raw)                                                    (coefficients)
-    o = rms(y) ∘ σ_g(gate)                                                       (the end)
+x̂_t = Σ_j w_j ∘ x_{t−taps+1+j},  q, k = turn(unit(σ(x̂))),  v = σ(x̂)        (vectors)
+c = g(raw), or log g(raw)                                                    (coefficients)
+o = rms(y) ∘ σ_g(gate)                                                       (the end)
 """
 
 from dataclasses import dataclass, field
@@ -25,6 +25,7 @@ from mnemic.dsl.block import Block
 
 MOST_STEPS = 8
 """Steps a token, written out one after another."""
+
 
 @dataclass
 class Whole:
@@ -123,10 +124,11 @@ class _Prologue:
         found = next((c for c in self.signature.coefficients if c.name == name), None)
         if found is not None:
             return self.coefficient(found, given.axes, step)
-        told = {
+        known: dict[str, Load] = {
             "zero": Same(0.0), "h_index": Told("head.to(REAL)"),
             "H_index": Told("tl.cast(heads, REAL)"), "t_index": Told("position.to(REAL)"),
-        }.get(name)  # fmt: skip
+        }  # fmt: skip
+        told = known.get(name)
         if told is None:
             raise NoTiles(f"the argument {name}")
         return self.loaded(name, given.axes, told)
@@ -147,11 +149,11 @@ class _Prologue:
             value = 0.0 if name.startswith("log_") else 1.0
             return self.loaded(f"{name}_idle", axes, Same(value))
         scalar = next(s for s in learned_scalars(self.rule) if s.argument == name)
-        micro, count = (step // self.signature.inner, self.signature.steps) if told.micro else (0, 1)
-        fixed = scalar.declared.origin == "parameter"
-        raw = self.loaded(
-            f"raw_{scalar.name}_{micro}", axes, Raw(scalar.name, fixed, micro, count)
+        micro, count = (
+            (step // self.signature.inner, self.signature.steps) if told.micro else (0, 1)
         )
+        fixed = scalar.declared.origin == "parameter"
+        raw = self.loaded(f"raw_{scalar.name}_{micro}", axes, Raw(scalar.name, fixed, micro, count))
         expr = activation_of(scalar)
         return self.mapped(name, logarithm(expr) if scalar.logarithmic else expr, raw, axes)
 

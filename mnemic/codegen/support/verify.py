@@ -259,7 +259,9 @@ def _steps(layer_type: type[SequenceLayer], wanted: Plan, dtype: torch.dtype) ->
         for part, x in one.exact.items():
             plain = error(one.eager[part], x)
             allowed = FACTORS[dtype] * plain + floor if plain < HOPELESS else None
-            yield Finding(STEP, name, f"tokens, {one.way}", part, error(one.found[part], x), allowed)
+            yield Finding(
+                STEP, name, f"tokens, {one.way}", part, error(one.found[part], x), allowed
+            )
 
 
 def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Finding]:
@@ -310,9 +312,10 @@ def run(
         "interpreted": place.type != "cuda" and versions.interpreting(),
         "date": datetime.now(tz=UTC).date().isoformat(),
         "sizes": {"B": wanted.batch, "H": wanted.heads, "d": wanted.width, "chunk": wanted.chunk},
-        "forms": {form: _by_dtype(form, listed) for form in dict.fromkeys(
-            (*wanted.forms, *(finding.form for finding in listed))
-        )},
+        "forms": {
+            form: _by_dtype(form, listed)
+            for form in dict.fromkeys((*wanted.forms, *(finding.form for finding in listed)))
+        },
         "passed": all(finding.passed for finding in listed),
     }
     if keep:

@@ -2,26 +2,31 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from mnemic.codegen.plan import Call, Fused, Product, Quantity
-from mnemic.codegen.tiled.layout import Held, Layout, Row
+from mnemic.codegen.tiled.layout import Layout, Row
 
 
 @dataclass(frozen=True)
 class Stage:
     """What must be known for some ends: loads and statements, in order."""
 
-    steps: tuple[Row | Held | Quantity, ...]
+    steps: tuple[Row | Quantity, ...]
     ends: tuple[str, ...]
 
 
+Load = TypeVar("Load")
+"""What stands for something that is read."""
+
+
 @dataclass
-class Order:
+class Order(Generic[Load]):
     """Loads and statements as they are asked for."""
 
     lay: Layout
     inside: dict[str, Quantity]
-    rows: Mapping[str, Row | Held]
+    rows: Mapping[str, Load]
     done: set[str] = field(default_factory=set)
     weights: dict[str, int] = field(default_factory=dict)
 
@@ -32,7 +37,7 @@ class Order:
             self.weights[name] = 1 + sum(self.weight(read) for read in reads)
         return self.weights[name]
 
-    def until(self, name: str) -> Iterator[Row | Held | Quantity]:
+    def until(self, name: str) -> Iterator[Load | Quantity]:
         """What is missing for a quantity, and itself."""
         if name in self.done:
             return

@@ -129,6 +129,9 @@ from .scores import decayed_mix as decayed_mix
 from .scores import mixed_back as mixed_back
 from .scores import scores_after as scores_after
 from .scores import scores_before as scores_before
+from .steps import load_tap as load_tap
+from .steps import rotated as rotated
+from .steps import store_once as store_once
 from .sums import as_vector as as_vector
 from .sums import constant as constant
 from .sums import distance as distance
@@ -143,9 +146,6 @@ from .sums import positive as positive
 from .sums import pull as pull
 from .sums import recall as recall
 from .sums import recall_row as recall_row
-from .steps import load_tap as load_tap
-from .steps import rotated as rotated
-from .steps import store_once as store_once
 from .sums import replaced_last as replaced_last
 from .sums import squared_norm as squared_norm
 from .sums import total as total
