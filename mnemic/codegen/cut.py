@@ -10,12 +10,8 @@ def cut(plan: Plan, names: Collection[str]) -> Plan:
 
     The gradients at them are what a gradient outside of the plan goes on from.
     """
-    graph = plan.graph.copy()
-    found = Plan(
-        graph=graph, following=dict(plan.following), functions=dict(plan.functions),
-        closed={every: dict(moves) for every, moves in plan.closed.items()},
-        signals=dict(plan.signals), results=dict(plan.results), output=plan.output,
-    )  # fmt: skip
+    found = plan.emptied()
+    found.graph = graph = plan.graph.copy()
     for name in names:
         found.rewrite(Quantity(name, plan.axes(name), Given(), plan[name].equation))
     kept = found.needed() | set(plan.states())

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from mnemic.codegen.apart import public
 from mnemic.codegen.chunk import takes_band
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.support.signature import Coefficient, Parameter, Signature, State
@@ -117,7 +118,9 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
         meaning = "rate at which the kept keys move"
     meaning = f"log of the {meaning}" if scalar.logarithmic else meaning
     micro = scalar.name in ("eta", "delta") and rule.problem.spec.optimizer.micro_steps > 1
-    return Coefficient(scalar.argument, meaning, axes, low, high, micro)
+    name = public(scalar.argument)
+    inside = "" if name == scalar.argument else scalar.argument
+    return Coefficient(name, meaning, axes, low, high, micro, inside)
 
 
 def value_range(scalar: Scalar) -> tuple[float, float]:

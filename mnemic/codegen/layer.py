@@ -24,6 +24,9 @@ class {name}(MemoryLayer):
 {data}
 '''
 
+USED = frozenset({"x", "self", "torch", "math", "F", "ops", "norm", "TINY"})
+"""Names that the method of the coefficients uses itself."""
+
 COEFFICIENTS = '''
     def coefficients(self, x):
         """{shapes}."""
@@ -233,4 +236,4 @@ def _coefficients(rule: Rule, signature: Signature) -> str:
 
 def _local(scalar: Scalar) -> str:
     """The name of a coefficient in the method, which has names of its own."""
-    return f"{scalar.name}_" if scalar.name in ("x", "self", "torch", "math", "F") else scalar.name
+    return f"{scalar.name}_" if scalar.name in USED else scalar.name

@@ -7,6 +7,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen import chunk, deep, emit, layer, levels, local, moments, recurrent, slots, tiled
+from mnemic.codegen.apart import apart
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import feature_size, signature
 from mnemic.codegen.fuse import fuse
@@ -175,6 +176,7 @@ def source(
 
 def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
     """Forms and operator of a rule; ``prefix`` tells them from another rule's."""
+    rule = apart(rule)
     found = plans(rule)
     parts: list[str] = []
     functions = {**found.recurrent.functions, **(found.chunk.functions if found.chunk else {})}

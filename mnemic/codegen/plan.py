@@ -6,8 +6,11 @@ batch. The graph decides what is computed for all chunks at once (what no carrie
 what goes chunk by chunk, and what happens only where a chunk of the spec's anchor ends.
 """
 
-from collections.abc import Collection, Iterator
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import networkx as nx
@@ -142,6 +145,18 @@ class Plan:
                 name += "_"
             self.known[key] = self._put(Quantity(name, axes, op, equation))
         return self.known[key]
+
+    def emptied(self, renamed: Mapping[str, str] = MappingProxyType({})) -> Plan:
+        """A plan without quantities and with the same ends, of which some are ``renamed``."""
+        names = renamed.get
+        return Plan(
+            following={place: names(end, end) for place, end in self.following.items()},
+            closed={every: {place: names(end, end) for place, end in moves.items()}
+                    for every, moves in self.closed.items()},
+            functions=dict(self.functions), signals=dict(self.signals),
+            results={place: names(end, end) for place, end in self.results.items()},
+            output=names(self.output, self.output),
+        )  # fmt: skip
 
     def axes(self, name: str) -> tuple[str, ...]:
         """The axes of a quantity."""

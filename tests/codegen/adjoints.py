@@ -14,6 +14,7 @@ from torch import Tensor
 from mnemic.codegen import module, slots
 from mnemic.codegen.adjoint import Adjoint, adjoint
 from mnemic.codegen.adjoint.printed import parameters, source
+from mnemic.codegen.apart import apart
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.support import ops
 from mnemic.codegen.support.ops import TINY, norm
@@ -54,7 +55,7 @@ def memories(case: Case) -> tuple[Rule, ...]:
 def plan_of(rule: Rule, form: str) -> Plan:
     """A form's plan, as it is before it is fused."""
     one, many = module._builders(rule)
-    return (one if form == "recurrent" else many)(rule)
+    return (one if form == "recurrent" else many)(apart(rule))
 
 
 def adjoint_of(rule: Rule, form: str) -> Adjoint:

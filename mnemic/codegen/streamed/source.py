@@ -50,10 +50,7 @@ def apart(plan: Plan) -> Apart:
             outside |= _behind(plan, rows)
     outside = {n for n in outside if not isinstance(plan[n].op, Given)}
     before = tuple(q for q in plan.ordered() if q.name in outside)
-    found = Plan(
-        following=dict(plan.following), closed={k: dict(m) for k, m in plan.closed.items()},
-        functions=dict(plan.functions), signals=dict(plan.signals), output=plan.output,
-    )  # fmt: skip
+    found = plan.emptied()
     found.graph = plan.graph.copy()
     for quantity in before:
         found.rewrite(replace(quantity, op=Given()))

@@ -88,7 +88,7 @@ class Operator:
         self._check_state(initial_state)
         form = choice.form(self.signature, form, self.forms, v)
         call = _Call(self, form, chunk_size, params)
-        vectors = {"q": q, "k": k, "v": v, **coefficients}
+        vectors = {"q": q, "k": k, "v": v, **self._inside(coefficients)}
         dtype = v.dtype
         if dtype in (torch.float16, torch.bfloat16) and form != "triton":
             vectors = {name: x.float() for name, x in vectors.items()}
@@ -108,11 +108,16 @@ class Operator:
         """The state before a document's first token; the arguments are of that token, T = 1."""
         check(self.signature, q, k, v, coefficients, None, None)
         check_params(self.signature, params or {}, {}, q, k, v)
-        vectors = {"q": q, "k": k, "v": v, **coefficients}
+        vectors = {"q": q, "k": k, "v": v, **self._inside(coefficients)}
         if v.dtype in (torch.float16, torch.bfloat16):
             vectors = {name: x.float() for name, x in vectors.items()}
         call = _Call(self, "auto", None, params or {})
         return Run(call, vectors, {}).before({name: x[:, :0] for name, x in vectors.items()})
+
+    def _inside(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Arguments by their names in the forms."""
+        names = {c.name: c.parameter for c in self.signature.coefficients}
+        return {names.get(name, name): x for name, x in named.items()}
 
     @property
     def reading(self) -> tuple[str, ...]:
@@ -120,7 +125,7 @@ class Operator:
         names = set(() if self.reader is None else parameters(self.reader))
         if self.start is not None and names & set(self.signature.started):
             names |= set(parameters(self.start))
-        return tuple(name for name in self.coefficients if name in names)
+        return tuple(c.name for c in self.signature.coefficients if c.parameter in names)
 
     @property
     def read_states(self) -> tuple[str, ...]:
@@ -154,7 +159,7 @@ class Operator:
             given = {name: x.float() for name, x in given.items()}
         return (
             _Call(self, "auto", None, params or {})
-            .read(self.reader, given, dict(state))
+            .read(self.reader, self._inside(given), dict(state))
             .to(q.dtype)
         )
 

@@ -197,8 +197,8 @@ class Run:
         rows["angle"] = angle
         for coefficient in self.signature.coefficients:
             # both halves of a turned key share their channel's value
-            if coefficient.axes == "K" and coefficient.name in rows:
-                rows[coefficient.name] = torch.cat([rows[coefficient.name]] * 2, -1)
+            if coefficient.axes == "K" and coefficient.parameter in rows:
+                rows[coefficient.parameter] = torch.cat([rows[coefficient.parameter]] * 2, -1)
         return rows
 
     def _folded(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -20,6 +20,13 @@ class Coefficient:
     high: float
     micro: bool = False
     """Whether each of several steps a token has its own."""
+    inside: str = ""
+    """Its name in the forms, where that is another one: the spec's own are told apart there."""
+
+    @property
+    def parameter(self) -> str:
+        """Its name in the forms."""
+        return self.inside or self.name
 
     def __str__(self) -> str:
         last = {"": "", "k": ", d_k", "K": ", D", "v": ", d_v", "c": ", c", "s": ", m", "l": ", L"}[

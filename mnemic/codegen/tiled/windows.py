@@ -75,12 +75,7 @@ def _only(plan: Plan, name: str) -> Quantity | None:
 
 def _renamed(plan: Plan, renamed: dict[str, str], views: dict[str, tuple[str, ...]]) -> Plan:
     """The same plan without the quantities that arguments stand for."""
-    found = Plan(
-        following={s: renamed.get(n, n) for s, n in plan.following.items()},
-        closed={k: {p: renamed.get(n, n) for p, n in m.items()} for k, m in plan.closed.items()},
-        functions=dict(plan.functions), signals=dict(plan.signals),
-        output=renamed.get(plan.output, plan.output),
-    )  # fmt: skip
+    found = plan.emptied(renamed)
     for name in plan.graph:
         quantity = plan[name]
         if name in renamed:

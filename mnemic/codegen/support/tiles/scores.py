@@ -79,34 +79,33 @@ def _within(q, k, log_decay, AHEAD: tl.constexpr):
 @triton.jit
 def decayed_mix(scores, u, log_decay, PRECISION: tl.constexpr):
     """Σ_{s≤t} scores_ts u_sυ Π_{s<i≤t} decay_iυ: [C, C], [C, V] twice → [C, V]."""
-    C: tl.constexpr = u.shape[0]
-    B: tl.constexpr = min(BASE, C)
-    t = tl.arange(0, C)[:, None]
-    out = _mixed_within(scores, u, log_decay, 0)
-    for block in range(1, C // B):
-        inside, early = t // B == block, t < block * B
-        since = tl.cumsum(tl.where(inside, log_decay, 0.0), 0)
-        past = tl.where(early, log_decay, 0.0)
-        until = tl.cumsum(past, 0, reverse=True) - past
-        right = tl.where(early, u * tl.exp(until), 0.0)
-        out += tl.where(inside, tl.exp(since) * dot(scores, right, PRECISION), 0.0)
-    return out
+    return _mixed(scores, u, log_decay, 0, PRECISION)
 
 
 @triton.jit
 def mixed_back(scores, u, log_decay, PRECISION: tl.constexpr):
     """Σ_{t≥s} scores_ts u_tυ Π_{s<i≤t} decay_iυ: [C, C], [C, V] twice → [C, V]."""
+    return _mixed(scores, u, log_decay, 1, PRECISION)
+
+
+@triton.jit
+def _mixed(scores, u, log_decay, BACK: tl.constexpr, PRECISION: tl.constexpr):
+    """The sum over sources s, or with ``BACK`` over targets t: blocks by products, then inside."""
     C: tl.constexpr = u.shape[0]
     B: tl.constexpr = min(BASE, C)
     t = tl.arange(0, C)[:, None]
-    out = _mixed_within(scores, u, log_decay, 1)
+    out = _mixed_within(scores, u, log_decay, BACK)
     for block in range(1, C // B):
         inside, early = t // B == block, t < block * B
-        since = tl.cumsum(tl.where(inside, log_decay, 0.0), 0)
+        since = tl.exp(tl.cumsum(tl.where(inside, log_decay, 0.0), 0))
         past = tl.where(early, log_decay, 0.0)
-        until = tl.cumsum(past, 0, reverse=True) - past
-        left = tl.where(inside, u * tl.exp(since), 0.0)
-        out += tl.where(early, tl.exp(until) * dot(tl.trans(scores), left, PRECISION), 0.0)
+        until = tl.exp(tl.cumsum(past, 0, reverse=True) - past)
+        if BACK:
+            left = tl.where(inside, u * since, 0.0)
+            out += tl.where(early, until * dot(tl.trans(scores), left, PRECISION), 0.0)
+        else:
+            right = tl.where(early, u * until, 0.0)
+            out += tl.where(inside, since * dot(scores, right, PRECISION), 0.0)
     return out
 
 

@@ -159,33 +159,33 @@ def slot_scores(q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr, W
 @triton.jit
 def row_mix(scores, u, log_decay, PRECISION: tl.constexpr, W: tl.constexpr):
     """Σ_s scores_as u_sκ Π decay_iκ over tokens after s's: [C or S, S], [S, K] → [C or S, K]."""
-    C: tl.constexpr = log_decay.shape[0]
-    token, row = _token(scores.shape[0], C, W), tl.arange(0, C)[:, None]
-    of_source = tl.arange(0, u.shape[0])[:, None] // W
-    out = tl.zeros((scores.shape[0], u.shape[1]), u.dtype)
-    exponent, after = tl.zeros_like(out), tl.zeros((u.shape[1],), u.dtype)
-    for back in range(0, C):
-        j = C - 1 - back
-        exponent += tl.where(token > j, after[None, :], 0.0)
-        mixed = dot(scores, tl.where(of_source == j, u, 0.0), PRECISION)
-        out += tl.where(token >= j, tl.exp(exponent) * mixed, 0.0)
-        after = tl.sum(tl.where(row == j, log_decay, 0.0), 0)
-    return out
+    return _row_mixed(scores, u, log_decay, 0, PRECISION, W)
 
 
 @triton.jit
 def row_mix_back(scores, x, log_decay, PRECISION: tl.constexpr, W: tl.constexpr):
     """Σ_a scores_as x_aκ Π decay_iκ over tokens after s's: [C or S, S], [C or S, K] → [S, K]."""
+    return _row_mixed(scores, x, log_decay, 1, PRECISION, W)
+
+
+@triton.jit
+def _row_mixed(scores, x, log_decay, BACK: tl.constexpr, PRECISION: tl.constexpr, W: tl.constexpr):
+    """The sum over sources s, or with ``BACK`` over targets a, from the last token's sources on."""
     C: tl.constexpr = log_decay.shape[0]
-    token, row = _token(x.shape[0], C, W), tl.arange(0, C)[:, None]
+    token, row = _token(scores.shape[0], C, W), tl.arange(0, C)[:, None]
     of_source = tl.arange(0, scores.shape[1])[:, None] // W
-    out = tl.zeros((scores.shape[1], x.shape[1]), x.dtype)
-    exponent, after = tl.zeros_like(x), tl.zeros((x.shape[1],), x.dtype)
+    out = tl.zeros((scores.shape[1 if BACK else 0], x.shape[1]), x.dtype)
+    exponent = tl.zeros((scores.shape[0], x.shape[1]), x.dtype)
+    after = tl.zeros((x.shape[1],), x.dtype)
     for back in range(0, C):
         j = C - 1 - back
         exponent += tl.where(token > j, after[None, :], 0.0)
-        left = tl.where(token >= j, x * tl.exp(exponent), 0.0)
-        out += tl.where(of_source == j, dot(tl.trans(scores), left, PRECISION), 0.0)
+        if BACK:
+            left = tl.where(token >= j, x * tl.exp(exponent), 0.0)
+            out += tl.where(of_source == j, dot(tl.trans(scores), left, PRECISION), 0.0)
+        else:
+            mixed = dot(scores, tl.where(of_source == j, x, 0.0), PRECISION)
+            out += tl.where(token >= j, tl.exp(exponent) * mixed, 0.0)
         after = tl.sum(tl.where(row == j, log_decay, 0.0), 0)
     return out
 
