@@ -12,6 +12,7 @@ import sympy as sp
 
 from mnemic.codegen.activations import expression, logarithm
 from mnemic.codegen.adjoint.unrolled import renamed_reads
+from mnemic.codegen.apart import public
 from mnemic.codegen.layer import activation_of, gate_of, learned_scalars, vector_texts
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity, Read
 from mnemic.codegen.step.loads import Channels, Finish, Load, Raw, Same, Told
@@ -121,7 +122,7 @@ class _Prologue:
         if name in texts:
             micro = 0 if name == "q" else step // self.signature.inner
             return self.vector(name, texts[name], given.axes, micro)
-        found = next((c for c in self.signature.coefficients if c.name == name), None)
+        found = next((c for c in self.signature.coefficients if c.parameter == name), None)
         if found is not None:
             return self.coefficient(found, given.axes, step)
         known: dict[str, Load] = {
@@ -144,7 +145,7 @@ class _Prologue:
 
     def coefficient(self, told: Coefficient, axes: tuple[str, ...], step: int) -> str:
         """g(raw), or its logarithm; what acts once a token does nothing at the later steps."""
-        name = told.name
+        name = told.parameter
         if step and name in self.signature.once:
             value = 0.0 if name.startswith("log_") else 1.0
             return self.loaded(f"{name}_idle", axes, Same(value))
@@ -153,7 +154,7 @@ class _Prologue:
             (step // self.signature.inner, self.signature.steps) if told.micro else (0, 1)
         )
         fixed = scalar.declared.origin == "parameter"
-        raw = self.loaded(f"raw_{scalar.name}_{micro}", axes, Raw(scalar.name, fixed, micro, count))
+        raw = self.loaded(f"raw_{scalar.name}_{micro}", axes, Raw(public(scalar.name), fixed, micro, count))
         expr = activation_of(scalar)
         return self.mapped(name, logarithm(expr) if scalar.logarithmic else expr, raw, axes)
 
