@@ -32,7 +32,11 @@ SPECS = {
         **DELTA, "block": {"query": "tanh(x)", "key": "relu(x) + x**2/3", "gate": "gelu(x)"},
     },
     "a query of ones": {"bias": "dot", "block": {"query": "1", "qk_norm": "none"}},
-    "an anchor and a bonus": {
+    "a window of gated tokens": {
+        "bias": {"expr": "log(cosh(e))"}, "window": 3, "weights": "token",
+        "retention": {"decay": "token"}, "optimizer": {"rate": RATE},
+    },
+    "an anchor": {
         "bias": {"expr": "log(cosh(e))"}, "retention": {"decay": "token", "order": "after"},
         "optimizer": {"rate": RATE, "anchor": {"chunk": 4}},
         "readout": {"memory": "anchor"},

@@ -64,6 +64,7 @@ def kernel(drawn: Drawn, doc: str) -> str:
     for state in drawn.lay.states:
         lines.append(f"    {store_state(state, f'end_{state.name}', 'memory', state.name)}")
     lines += _tails(drawn, lambda vector: vector != "q", 4)
+    lines += [f"    {_window(drawn, *tail)}" for tail in drawn.whole.tails.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -76,6 +77,8 @@ def parameters(drawn: Drawn) -> list[str]:
     pointers.append("rows_out")
     for state in lay.states:
         pointers += [f"start_{state.name}", f"end_{state.name}"]
+    for name in drawn.whole.tails:
+        pointers += [f"start_{name}", f"end_{name}"]
     pointers += ["positions"] if drawn.places else []
     pointers += ["token_numbers"] if drawn.reads("number") else []
     numbers = ["heads", "width", *(f"first_{name}" for name in drawn.steps)]
@@ -261,6 +264,14 @@ def _tails(drawn: Drawn, chosen: Callable[[str], bool], indent: int) -> list[str
             text = f"tiles.{name}({place}, 0, at_{size}, {size}, {row})"
             lines.append(" " * indent + text)
     return lines
+
+
+def _window(drawn: Drawn, state: str, window: str) -> str:
+    """What is carried of a window of tokens."""
+    slots, *channels = drawn.lay.sizes(window)
+    places = "".join(f", at_{size}, {size}" for size in channels)
+    name = "store_tail" if channels else "store_tail_numbers"
+    return f"tiles.{name}(end_{state}, memory, at_{slots}, {slots}{places}, {window})"
 
 
 def used(drawn: Drawn) -> frozenset[str]:

@@ -90,7 +90,23 @@ class Finish:
         return f"tiles.load_vector({self.source}, {self.number}, at_{size}, {size}, REAL)"
 
 
-Load = Channels | Raw | Same | Told | Finish
+@dataclass(frozen=True)
+class Tail:
+    """What the last c − 1 tokens of a window left: rows of a vector, or numbers."""
+
+    state: str
+
+    def text(self, sizes: tuple[str, ...]) -> str:
+        """The load."""
+        slots, *channels = sizes
+        if not channels:
+            return f"tiles.load_tail_numbers(start_{self.state}, memory, at_{slots}, {slots}, REAL)"
+        (size,) = channels
+        rest = f"at_{slots}, {slots}, at_{size}, {size}, REAL"
+        return f"tiles.load_tail(start_{self.state}, memory, {rest})"
+
+
+Load = Channels | Raw | Same | Told | Finish | Tail
 
 
 def load(lay: Layout, row: Row, found: Load) -> str:

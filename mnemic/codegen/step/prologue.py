@@ -15,7 +15,7 @@ from mnemic.codegen.adjoint.unrolled import renamed_reads
 from mnemic.codegen.apart import public
 from mnemic.codegen.layer import activation_of, gate_of, learned_scalars, vector_texts
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity, Read
-from mnemic.codegen.step.loads import Channels, Finish, Load, Raw, Same, Told
+from mnemic.codegen.step.loads import Channels, Finish, Load, Raw, Same, Tail, Told
 from mnemic.codegen.support.norms import EPSILON
 from mnemic.codegen.support.signature import Coefficient, Signature
 from mnemic.codegen.support.vectors import DIRECTIONS
@@ -42,6 +42,8 @@ class Whole:
     """By vector and step: its channels at each tap, the oldest first."""
     queries: frozenset[str] = frozenset()
     """What is given of the query."""
+    tails: dict[str, str] = field(default_factory=dict)
+    """By carried tail: the window that it is made of."""
 
 
 def whole(rule: Rule, token: Plan, signature: Signature) -> Whole:
@@ -65,7 +67,10 @@ def whole(rule: Rule, token: Plan, signature: Signature) -> Whole:
     made.plan.output = made.finished(output)
     queries = frozenset(n for n, x in made.loads.items()
                         if isinstance(x, Channels) and x.vector == "q")  # fmt: skip
-    return Whole(made.plan, output, made.loads, made.windows, queries)
+    carried = {s.name for s in signature.states if s.axes == "window"}
+    if carried != set(made.tails):
+        raise NoTiles("windows that nothing reads")
+    return Whole(made.plan, output, made.loads, made.windows, queries, made.tails)
 
 
 def _refuse(token: Plan, signature: Signature) -> None:
@@ -74,8 +79,8 @@ def _refuse(token: Plan, signature: Signature) -> None:
         raise NoTiles(f"{steps} steps a token")
     if steps > 1 and token.closed:
         raise NoTiles("several steps a token, and intervals of tokens")
-    if signature.window > 1:
-        raise NoTiles("windows of tokens")
+    if steps > 1 and signature.window > 1:
+        raise NoTiles("several steps a token, and windows of tokens")
     if signature.diagonal:
         raise NoTiles("a diagonal memory")
     if any(s.kept for s in signature.states):
@@ -110,6 +115,7 @@ class _Prologue:
     plan: Plan = field(default_factory=Plan)
     loads: dict[str, Load] = field(default_factory=dict)
     windows: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
+    tails: dict[str, str] = field(default_factory=dict)
 
     @property
     def block(self) -> Block:
@@ -121,8 +127,13 @@ class _Prologue:
         texts = vector_texts(self.block, self.signature)
         if name in texts:
             micro = 0 if name == "q" else step // self.signature.inner
+            if given.axes[0] == "r":
+                now = self.vector(name, texts[name], given.axes[1:], micro)
+                return self.windowed(name, now, given.axes)
             return self.vector(name, texts[name], given.axes, micro)
         found = next((c for c in self.signature.coefficients if c.parameter == name), None)
+        if self.signature.window > 1 and name == "gamma":
+            return self.weights(found, given.axes, step)
         if found is not None:
             return self.coefficient(found, given.axes, step)
         known: dict[str, Load] = {
@@ -141,6 +152,30 @@ class _Prologue:
             self.loads[name] = load
         return name
 
+    # -- windows ----------------------------------------------------------------------------
+
+    def windowed(self, name: str, now: str, axes: tuple[str, ...]) -> str:
+        """The last c tokens' own: what is carried, and the token's."""
+        state = f"{name}_tail"
+        if state not in self.tails:
+            tail = self.loaded(state, axes, Tail(state))
+            function = "appended" if len(axes) == 1 else "appended_row"
+            call = Call(function, (tail, now))
+            self.tails[state] = self.plan.add(f"{name}_window", axes, call)
+        return self.tails[state]
+
+    def weights(self, told: Coefficient | None, axes: tuple[str, ...], step: int) -> str:
+        """γ of the window's tokens, zero before the document."""
+        live = self.windowed("live", self.loaded("live_now", (), Same(1.0)), axes)
+        if told is None:
+            return live
+        if self.signature.token_weights:
+            own = self.windowed("gamma", self.coefficient(told, (), step), axes)
+        else:
+            own = self.coefficient(told, axes, step)
+        reads = (Read("own_", own, axes), Read("live_", live, axes))
+        return self.plan.add("gamma_live", axes, Map(_symbol("own_") * _symbol("live_"), reads))
+
     # -- coefficients -----------------------------------------------------------------------
 
     def coefficient(self, told: Coefficient, axes: tuple[str, ...], step: int) -> str:
@@ -154,7 +189,9 @@ class _Prologue:
             (step // self.signature.inner, self.signature.steps) if told.micro else (0, 1)
         )
         fixed = scalar.declared.origin == "parameter"
-        raw = self.loaded(f"raw_{scalar.name}_{micro}", axes, Raw(public(scalar.name), fixed, micro, count))
+        raw = self.loaded(
+            f"raw_{scalar.name}_{micro}", axes, Raw(public(scalar.name), fixed, micro, count)
+        )
         expr = activation_of(scalar)
         return self.mapped(name, logarithm(expr) if scalar.logarithmic else expr, raw, axes)
 

@@ -10,6 +10,7 @@ from mnemic.codegen.support.signature import Signature
 from mnemic.codegen.tiled import implicit, roots
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import Layout, layout
+from mnemic.codegen.tiled.windows import Windows
 from mnemic.compiler.rule import Rule
 
 HEADER = '''"""{title}: one token of the layer as one kernel.
@@ -62,20 +63,21 @@ def stepped(
 def _source(rule: Rule, token: Plan, signature: Signature, numbers: dict[str, str]) -> str:
     block = rule.problem.spec.block
     found = whole(rule, token, signature)
-    drawn = Drawn(_laid(found), found, block.convolution, block.groups, numbers)
+    drawn = Drawn(_laid(found, signature.window), found, block.convolution, block.groups, numbers)
     check(drawn)
     parts = [x for x in (implicit.functions(found.plan), roots.functions(found.plan)) if x]
     text = kernel(drawn, DOC)
     return "\n\n".join([*parts, text, _data(drawn, products=", PRECISION" in text)])
 
 
-def _laid(found: Whole) -> Layout:
+def _laid(found: Whole, window: int) -> Layout:
     """The layout of everything; values may be cut where nothing before the norm mixes them."""
     plan, end = found.plan, found.plan.output
     plan.output = found.read
-    split = layout(plan, frozenset(), chunked=False, output=found.read).split
+    views = Windows(window)
+    split = layout(plan, frozenset(), chunked=False, output=found.read, windows=views).split
     plan.output = end
-    lay = layout(plan, frozenset(), chunked=False, output=end)
+    lay = layout(plan, frozenset(), chunked=False, output=end, windows=views)
     return replace(lay, split=split)
 
 
@@ -100,9 +102,21 @@ def _data(drawn: Drawn, *, products: bool) -> str:
         f"    places={drawn.places},",
         f"    numbered={drawn.reads('number')},",
         f"    products={products},",
+        *_tails(drawn),
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _tails(drawn: Drawn) -> list[str]:
+    """What a window of tokens carries, where there is one."""
+    tails = drawn.whole.tails
+    if not tails:
+        return []
+    held = [
+        f"        Held({name!r}, {drawn.lay.sizes(window)!r})," for name, window in tails.items()
+    ]
+    return ["    tails=(", *held, "    ),", f"    window={drawn.lay.windows.width},"]
 
 
 def _sizes(drawn: Drawn) -> dict[str, str]:

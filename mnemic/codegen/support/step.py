@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from . import buffers, verified, versions
 from .block import Learned, Sizes
-from .fused import PRECISIONS, Held, power_of_two
+from .fused import Held, power_of_two
 from .norms import rms
 from .vectors import Activation, States, Vectors
 
@@ -53,6 +53,9 @@ class Step:
     numbered: bool
     """Whether it reads the token's number."""
     products: bool
+    tails: tuple[Held, ...] = ()
+    """What a window of tokens carries: the first size is the window's."""
+    window: int = 1
 
 
 class Layer(Protocol):
@@ -138,7 +141,7 @@ def _dtype(layer: Any, x: Tensor) -> torch.dtype:
 
 
 def _needed(layer: Layer, step: Step) -> Iterator[str]:
-    yield from (state.name for state in step.states)
+    yield from (state.name for state in (*step.states, *step.tails))
     if step.taps > 1:
         yield "convolution"
     if any(s.name == "position" for s in layer.rule.signature.states):
@@ -153,7 +156,7 @@ def sizes_of(layer: Layer, step: Step, state: Mapping[str, Tensor]) -> dict[str,
     found = {name: known[told] for name, told in step.sizes.items()}
     for held in step.states:
         found |= dict(zip(held.sizes, state[held.name].shape[2:], strict=True))
-    return found
+    return found | {tail.sizes[0]: step.window for tail in step.tails}
 
 
 # -- one token -------------------------------------------------------------------------------
@@ -234,7 +237,7 @@ class Launch:
         """Where the next states go: in their own places, or beside them."""
         real = torch.float64 if self.mixed.dtype == torch.float64 else torch.float32
         found = {}
-        for held in self.step.states:
+        for held in (*self.step.states, *self.step.tails):
             own = not self.step.split or self.step.split in held.sizes or self.cut.blocks == 1
             x = self.state[held.name]
             found[held.name] = self._place(x, real, own=own and in_place)
@@ -256,7 +259,8 @@ class Launch:
             weight = self.layer.vectors.convolution.weight
             tail = self.state.get("convolution", self.mixed)  # one tap sees no earlier token
             lead += [tail, after.get("convolution", self.mixed), weight]
-        moves = [x for s in self.step.states for x in (self.state[s.name], after[s.name])]
+        carried = (*self.step.states, *self.step.tails)
+        moves = [x for s in carried for x in (self.state[s.name], after[s.name])]
         written = {id(out), *(id(x) for x in after.values())}
         every = [*lead, *self.learned, out, *moves, *self.counts]
         return [x if id(x) in written else buffers.guarded(x.contiguous()) for x in every]
@@ -264,7 +268,8 @@ class Launch:
     @property
     def given(self) -> list[Tensor]:
         """All that a token reads."""
-        found = [self.mixed, *self.learned, *(self.state[s.name] for s in self.step.states)]
+        carried = (*self.step.states, *self.step.tails)
+        found = [self.mixed, *self.learned, *(self.state[s.name] for s in carried)]
         found += [self.layer.vectors.convolution.weight] if self.step.taps else []
         found += [self.state["convolution"]] if self.step.taps > 1 else []
         return found + self.counts
@@ -310,7 +315,7 @@ class Launch:
         found |= {"TAPS": self.step.taps, "GROUPS": groups, "VALUES": self.layer.sizes.value_dim}
         wide = self.mixed.dtype == torch.float64
         return found | {
-            "FINISH": self.finish, "PRECISION": PRECISIONS[self.mixed.dtype],
+            "FINISH": self.finish, "PRECISION": "fp64" if wide else "tf32x3",
             "REAL": tl.float64 if wide else tl.float32,
         }  # fmt: skip
 

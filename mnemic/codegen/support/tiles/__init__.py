@@ -129,9 +129,15 @@ from .scores import decayed_mix as decayed_mix
 from .scores import mixed_back as mixed_back
 from .scores import scores_after as scores_after
 from .scores import scores_before as scores_before
+from .steps import appended as appended
+from .steps import appended_row as appended_row
+from .steps import load_tail as load_tail
+from .steps import load_tail_numbers as load_tail_numbers
 from .steps import load_tap as load_tap
 from .steps import rotated as rotated
 from .steps import store_once as store_once
+from .steps import store_tail as store_tail
+from .steps import store_tail_numbers as store_tail_numbers
 from .sums import as_vector as as_vector
 from .sums import constant as constant
 from .sums import distance as distance
