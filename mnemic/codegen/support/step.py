@@ -21,6 +21,9 @@ FORM = "step"
 ENTRIES = 64
 """Entries of memories a thread at most, while there are more than one block of values."""
 
+PRODUCTS = 4
+"""How many times as much each entry counts beside matrix products, which have tiles of their own."""
+
 MOST = 110
 """Entries of memories a thread beyond which a program's registers cannot hold them."""
 
@@ -96,14 +99,16 @@ def cut(step: Step, sizes: Mapping[str, int]) -> Cut | None:
         block //= 2
     if alive > MOST * 32 * MOST_WARPS:
         return None
-    warps = min(MOST_WARPS, max(LEAST_WARPS, power_of_two(-(-alive // (ENTRIES * 32)))))
+    most = MOST_WARPS // 2 if step.products else MOST_WARPS  # tiles of 16 rows share out badly
+    warps = min(most, max(LEAST_WARPS, power_of_two(-(-alive // (ENTRIES * 32)))))
     return Cut(block, -(-sizes[step.value] // block) if step.split else 1, warps)
 
 
 def _alive(step: Step, sizes: Mapping[str, int], block: int) -> int:
-    """Entries of the memories that a program holds."""
+    """Entries of the memories that a program holds, and of what products need beside them."""
     held = {n: block if n == step.split else power_of_two(x) for n, x in sizes.items()}
-    return sum(prod(held[name] for name in state.sizes) for state in step.states)
+    entries = sum(prod(held[name] for name in state.sizes) for state in step.states)
+    return entries * (PRODUCTS if step.products else 1)
 
 
 # -- whether ---------------------------------------------------------------------------------
@@ -272,7 +277,7 @@ class Launch:
         found = [self.mixed, *self.learned, *(self.state[s.name] for s in carried)]
         found += [self.layer.vectors.convolution.weight] if self.step.taps else []
         found += [self.state["convolution"]] if self.step.taps > 1 else []
-        return found + self.counts
+        return list({id(x): x for x in (*found, *self.counts)}.values())
 
     @cached_property
     def learned(self) -> list[Tensor]:
