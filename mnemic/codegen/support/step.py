@@ -22,7 +22,7 @@ ENTRIES = 64
 """Entries of memories a thread at most, while there are more than one block of values."""
 
 PRODUCTS = 4
-"""How many times as much each entry counts beside matrix products, which have tiles of their own."""
+"""How many times as much an entry counts beside matrix products, which have tiles of their own."""
 
 MOST = 110
 """Entries of memories a thread beyond which a program's registers cannot hold them."""
