@@ -30,7 +30,6 @@ Written by mnemic {version} from the spec {name} ({hash}).
 """
 # ruff: noqa
 import math
-from importlib import import_module
 
 import torch
 import torch.nn.functional as F
@@ -42,6 +41,14 @@ from .support.operator import Operator
 from .support.ops import TINY, norm
 from .support.signature import Coefficient, Parameter, Signature, State
 {imports}
+'''
+
+IMPORTED = '''
+def fused_kernels():
+    """The fused kernels, imported when first asked for: they need Triton."""
+    from . import kernels
+    return kernels
+
 '''
 
 SLOTS = "from .support.slots import SlotOperator\n"
@@ -248,7 +255,8 @@ def _operator(found: Plans, described: Signature, prefix: str, *, fused: bool) -
     read_name = f"{prefix}read" if found.read is not None else "None"
     forms = f"{name}, {prefix}recurrent, {chunk_name}, {start_name}, {read_name}"
     if fused:
-        forms += ', lambda: import_module(".kernels", __package__)'
+        forms += ", fused_kernels"
+        return f"{_data(described, name)}\n{IMPORTED}\n{prefix}rule = Operator({forms})\n"
     return f"{_data(described, name)}\n{prefix}rule = Operator({forms})\n"
 
 

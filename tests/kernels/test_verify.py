@@ -161,7 +161,7 @@ def test_why_the_fused_form_does_not_run(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_announcement_is_made_once() -> None:
-    versions.announce.cache_clear()
+    versions.announced.cache_clear()
     with pytest.warns(RuntimeWarning, match="only this"):
         versions.announce("only this")
     with warnings.catch_warnings():

@@ -32,6 +32,13 @@ from .support.step import Held, Step
 
 '''
 
+IMPORTED = '''
+    @staticmethod
+    def step_kernel():
+        """The kernel of one token, imported when first asked for: it needs Triton."""
+        from .step import STEP
+        return STEP'''
+
 DOC = "One token: projections [B, channels], window [B, taps - 1, channels], states [B, H, ...]."
 
 
@@ -44,10 +51,8 @@ class Stepped:
 
     @property
     def attribute(self) -> str:
-        """The line of the layer that says so."""
-        if self.missing:
-            return f"    no_step = {self.missing!r}"
-        return '    step_kernel = staticmethod(lambda: import_module(".step", __package__).STEP)'
+        """The lines of the layer that say so."""
+        return f"    no_step = {self.missing!r}" if self.missing else IMPORTED
 
 
 def stepped(

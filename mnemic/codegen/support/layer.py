@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from . import step
 from .block import Block, Learned, Sizes
+from .convolution import Counted
+from .documents import Documents
 from .norms import rms, widened
 from .sequence import SequenceLayer
 from .signature import Signature
@@ -117,16 +119,28 @@ class MemoryLayer(SequenceLayer):
         kernel = None if lengths is not None else step.chosen(self, x, state, form)
         if kernel is not None:
             return step.run(self, kernel, x, state)
-        vectors, after = self.vectors(x, state, lengths)
-        coefficients = self.coefficients(x)
-        kept = {name: s for name, s in state.items() if name not in ("convolution", "tokens")}
         live = None
         if lengths is not None:
             live = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        return self._ran(x, state, lengths, {"mask": live, "form": form})
+
+    def packed(
+        self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str
+    ) -> tuple[Tensor, States]:
+        """Documents packed into one row, each with a state of its own."""
+        documents = Documents.of(ends, x)
+        return self._ran(x, state, documents, {"cu_seqlens": ends, "form": form})
+
+    def _ran(
+        self, x: Tensor, state: Mapping[str, Tensor], counted: Counted, options: dict[str, Any]
+    ) -> tuple[Tensor, States]:
+        vectors, after = self.vectors(x, state, counted)
+        coefficients = self.coefficients(x)
+        kept = {name: s for name, s in state.items() if name not in ("convolution", "tokens")}
         with torch.autocast(x.device.type, enabled=False):  # the rule works in float32
             y, states = self.rule(
-                **vectors, **coefficients, form=form, mask=live, initial_state=kept,
-                output_final_state=True, params=self.params(),
+                **vectors, **coefficients, **options, initial_state=kept, output_final_state=True,
+                params=self.params(),
             )  # fmt: skip
         return self._read_out(x, y), {**states, **after}
 

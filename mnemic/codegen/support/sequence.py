@@ -72,7 +72,7 @@ class SequenceLayer(nn.Module):
         self._check(x, mask, cu_seqlens)
         state = state or {}
         if cu_seqlens is not None:
-            y, after = self._documents(x, state, cu_seqlens.tolist(), form)
+            y, after = self.packed(x, state, cu_seqlens, form)
         elif mask is None or bool(mask.all()):
             y, after = self.rows(x, state, None, form)
         else:
@@ -113,11 +113,12 @@ class SequenceLayer(nn.Module):
             raise fail(told, f"x: read shape {list(x.shape)}, expected [B, T, {self.dim}]")
         check_masks(told, mask, cu_seqlens, {"B": x.shape[0], "T": x.shape[1]})
 
-    def _documents(
-        self, x: Tensor, state: Mapping[str, Tensor], ends: list[int], form: str
+    def packed(
+        self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str
     ) -> tuple[Tensor, States]:
+        """Documents packed into one row, each with a state of its own: one after another."""
         found = []
-        for i, (low, high) in enumerate(pairwise(ends)):
+        for i, (low, high) in enumerate(pairwise(ends.tolist())):
             own = {name: s[i : i + 1] for name, s in state.items()}
             found.append(self.rows(x[:, low:high], own, None, form))
         after = kept.joined(self.rule.signature, [states for _, states in found])

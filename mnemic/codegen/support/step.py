@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from . import buffers, verified, versions
 from .block import Learned, Sizes
-from .fused import Held, power_of_two
+from .fused import Held
 from .norms import rms
+from .sizes import power_of_two
 from .vectors import Activation, States, Vectors
 
 FORM = "step"
@@ -121,6 +122,8 @@ def chosen(layer: Any, x: Tensor, state: Mapping[str, Tensor], form: str) -> Ste
     kernels run, ``auto`` where its check passed on this device.
     """
     if layer.step_kernel is None or form not in ("triton", "auto") or x.shape[1] != 1:
+        return None
+    if torch.compiler.is_compiling():  # the rule's own operators are torch.compile's
         return None
     if torch.is_grad_enabled() or versions.unusable(x.device) is not None:
         return None

@@ -99,6 +99,7 @@ def elsewhere() -> bool:
     return interpreting() or bool(os.environ.get(OFFLINE))
 
 
+@torch.compiler.assume_constant_result
 def unusable(device: torch.device) -> str | None:
     """Why the fused form does not run on a device, or None."""
     if elsewhere():
@@ -116,7 +117,13 @@ def _unusable(device: torch.device) -> str | None:
     return distrusted(triton, torch.cuda.get_device_capability(device))
 
 
-@cache
+@torch.compiler.assume_constant_result
 def announce(message: str) -> None:
     """Warn, once a process for each message."""
-    warnings.warn(message, RuntimeWarning, stacklevel=3)
+    announced(message)
+
+
+@cache
+def announced(message: str) -> None:
+    """What ``announce`` does; torch.compile calls it once, while it looks at the code."""
+    warnings.warn(message, RuntimeWarning, stacklevel=4)

@@ -129,6 +129,13 @@ from .scores import decayed_mix as decayed_mix
 from .scores import mixed_back as mixed_back
 from .scores import scores_after as scores_after
 from .scores import scores_before as scores_before
+from .sequences import begin_of as begin_of
+from .sequences import chunks_of as chunks_of
+from .sequences import first_of as first_of
+from .sequences import length_of as length_of
+from .sequences import position_of as position_of
+from .sequences import rows_in_all as rows_in_all
+from .sequences import slot_of as slot_of
 from .steps import appended as appended
 from .steps import appended_row as appended_row
 from .steps import load_tail as load_tail
