@@ -29,7 +29,8 @@ from mnemic.kernels.limits import Target
 class Kernel:
     """A compiled kernel: its name, constants and options, what it takes, seconds to compile.
 
-    ``transposed`` counts products that versions of Triton get wrong on Hopper (``patterns``).
+    ``transposed`` counts products that some versions of Triton get wrong on Hopper, which launches
+    there keep clear of (``starting``).
     """
 
     name: str
@@ -52,8 +53,6 @@ class Kernel:
             told.append(f"spills {found.spill} bytes")
         if found.registers * self.num_warps * 32 > limits.file:
             told.append(f"registers {found.registers * self.num_warps * 32} of {limits.file}")
-        if self.transposed:
-            told.append(f"{self.transposed} products of a transposed accumulator")
         return tuple(told)
 
     @property

@@ -132,11 +132,7 @@ def test_faults_by_version(triton: str, capability: tuple[int, int], known: int)
 
 
 def test_versions_that_get_a_pattern_of_the_kernels_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = versions.distrusted("3.6.0", (9, 0))
-    assert told is not None
-    assert told.startswith("Triton 3.6.0 on sm_90: a product of warp groups whose left")
-    assert versions.distrusted("3.6.0", (8, 0)) is None
-    assert versions.distrusted("3.8.0", (9, 0)) is None
+    assert versions.distrusted("3.6.0", (9, 0)) is None  # launches keep clear of its fault
     told = versions.distrusted("3.3.1", (8, 0))
     assert told == "Triton 3.3.1 is too old: 3.4.0 or newer is needed"
     fault = versions.Fault("x is wrong", (3, 5, 0), (3, 5, 9), ((9, 0),), "issue 1", avoided=False)

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import tuned
 from .calls import parameters
-from .configuration import Configuration, configured
+from .configuration import Configuration, Tiles, Work, choices, configured, least_entries
+from .limits import limits
 from .operators import Operators, registered
 from .place import Place
 from .sizes import power_of_two
@@ -92,14 +94,26 @@ class Kernel:
     """Whether a chunk's windows are taken one after another."""
     products: bool = True
     """Whether it multiplies matrices, whose tiles have at least 16 rows and columns."""
+    alive: tuple[tuple[Tiles, ...], ...] = ()
+    """The fullest moments of a chunk, of the form and of its gradient: tiles by their sizes."""
     operators: Operators = field(init=False, repr=False, compare=False)
     """Its launches as torch sees them."""
 
     def __post_init__(self) -> None:
         from .launch import Launches
 
-        name = "chunk" if self.chunked else "token"
-        object.__setattr__(self, "operators", registered(name, Launches(self)))
+        object.__setattr__(self, "operators", registered(self.name, Launches(self)))
+
+    @property
+    def name(self) -> str:
+        """Which form's it is."""
+        return "chunk" if self.chunked else "token"
+
+    @property
+    def plain(self) -> int:
+        """The place of an argument that tells of the others: as given, no rows before the first."""
+        own = (i for i, r in enumerate(self.rows) if not r.shared and r.name in self.taken)
+        return next(own, 0)
 
     def fits(self, rows: int) -> int:
         """How many rows a chunk has, where what it reads is to have at most so many."""
@@ -131,14 +145,74 @@ class Cutting:
 
     @classmethod
     def of(
-        cls, kernel: Kernel, sizes: dict[str, int], numbers: list[int], *, gradient: bool
+        cls, kernel: Kernel, rows: list[Tensor], sizes: dict[str, int], numbers: list[int], *,
+        sequences: int, gradient: bool,
     ) -> "Cutting":  # fmt: skip
-        """Of what ``Place.numbers`` tells."""
-        place = Place.of(numbers)
-        chosen = configured(kernel, sizes, gradient=gradient, most=place.wanted or MOST)
-        rows = place.rows(kernel.fits(chosen.rows), kernel.steps)
+        """Of an operator's arguments, and what ``Place.numbers`` tells.
+
+        Raises ``RuntimeError`` where no cut may run.
+        """
+        place, like = Place.of(numbers), rows[kernel.plain]
+        question = asked(kernel, sizes, like, gradient=gradient)
+        if why := tuned.failed(question, like.device):
+            raise RuntimeError(why)
+        chosen = chosen_of(kernel, sizes, question, like, place, sequences)
+        tall = place.rows(kernel.fits(chosen.rows), kernel.steps)
         aligned = kernel.chunked and place.anchor > 1
-        return cls(rows, PIECE[kernel.chunked], place.longest * kernel.steps, aligned, chosen)
+        return cls(tall, PIECE[kernel.chunked], place.longest * kernel.steps, aligned, chosen)
+
+
+def asked(
+    kernel: Kernel, sizes: Mapping[str, int], like: Tensor, *, gradient: bool
+) -> tuned.Question:  # fmt: skip
+    """What a cut is chosen for: the sizes of memories alone, which are known before all rows."""
+    own = {size: sizes[size] for state in kernel.states for size in state.sizes}
+    return tuned.Question.of(kernel.name, own, like, gradient=gradient)
+
+
+def chosen_of(
+    kernel: Kernel, sizes: dict[str, int], question: tuned.Question, like: Tensor, place: Place,
+    sequences: int,
+) -> Configuration:  # fmt: skip
+    """How a kernel is cut for arguments like these: as measured, or as the model says."""
+    longest = place.longest * kernel.steps or int(like.shape[1])
+    work = Work(sequences * int(like.shape[2]), longest, like.element_size())
+    device = limits(like.device)
+    return tuned.chosen(
+        question, like.device,
+        lambda: configured(
+            kernel, sizes, device, work, gradient=question.gradient, most=place.wanted or MOST
+        ),
+        lambda: choices(kernel, sizes, MOST), tunable=place.wanted is None,
+    )  # fmt: skip
+
+
+LIMIT = 600
+"""Entries a thread, by the model's count, beyond which a kernel is refused at its smallest cut:
+more than twice what registers hold."""
+
+
+def refused(
+    kernel: Kernel, rows: Mapping[str, Tensor], states: States, *, gradient: bool
+) -> str | None:  # fmt: skip
+    """Why a kernel is not for these arguments, or None."""
+    if gradient and kernel.backward is None:
+        return "its kernel has no gradient"
+    given = tuple(row for row in kernel.rows if row.name in rows)
+    sizes = sizes_of(
+        kernel, [rows[row.name] for row in given], [states[s.name] for s in kernel.states], given
+    )  # fmt: skip
+    found = least_entries(kernel, sizes, gradient=gradient)
+    if found > LIMIT:
+        shown = ", ".join(f"{name} = {size}" for name, size in sorted(sizes.items()))
+        return (
+            f"its kernel does not fit on chip: at {shown} a thread would hold {found} numbers, "
+            f"and {LIMIT} are the limit"
+        )
+    like = rows.get(kernel.rows[kernel.plain].name)
+    if like is None or torch.compiler.is_compiling():  # then the launch looks, and refuses
+        return None
+    return tuned.failed(asked(kernel, sizes, like, gradient=gradient), like.device)
 
 
 def run(
@@ -161,10 +235,13 @@ def run(
     return out, {state.name: x for state, x in zip(kernel.states, found, strict=False)}
 
 
-def sizes_of(kernel: Kernel, rows: list[Tensor], states: list[Tensor]) -> dict[str, int]:
-    """The size of each axis by name, in the kernel's order: of rows, then of states."""
+def sizes_of(
+    kernel: Kernel, rows: list[Tensor], states: list[Tensor], given: tuple[Row, ...] | None = None
+) -> dict[str, int]:
+    """The size of each axis by name, in the kernel's order: of rows (all of them, or those that are
+    given), then of states."""
     found: dict[str, int] = {}
-    for row, x in zip(kernel.rows, rows, strict=True):
+    for row, x in zip(kernel.rows if given is None else given, rows, strict=True):
         if row.view == "window":
             found[row.sizes[0]] = kernel.window
         if row.own:

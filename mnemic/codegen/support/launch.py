@@ -13,6 +13,7 @@ from torch import Tensor
 from . import buffers
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of
 from .sizes import power_of_two
+from .starting import begin
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,10 @@ class Launch:
     ) -> "Launch":  # fmt: skip
         """Of an operator's arguments; ``states`` tell sizes."""
         sizes = sizes_of(kernel, rows, states)
-        cutting = Cutting.of(kernel, sizes, numbers, gradient=gradient)
+        sequences = rows[0].shape[0] if bounds is None else bounds.shape[0] - 1
+        cutting = Cutting.of(
+            kernel, rows, sizes, numbers, sequences=int(sequences), gradient=gradient
+        )
         return cls(kernel, [x.contiguous() for x in rows], positions, bounds, cutting, sizes, dry)
 
     # -- launches ---------------------------------------------------------------------------
@@ -145,9 +149,10 @@ class Launch:
         if self.dry:
             return
         with torch.cuda.device_of(pointers[0]):  # Triton launches on the current device
-            function[self.grid](
-                *pointers, self.positions, self.bounds, self.total, self.heads, piece, self.pieces,
-                **self.constants(), **flags, **self.options(),
+            numbers = [self.total, self.heads, piece, self.pieces]
+            begin(
+                function, self.grid, [*pointers, self.positions, self.bounds, *numbers],
+                {**self.constants(), **flags, **self.options()},
             )  # fmt: skip
 
     # -- sizes ------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def refused(
     gradient = tracked((*rows.values(), *states.values()))
     if isinstance(kernel, Streamed):
         return streamed.refused(kernel, rows, states, gradient=gradient)
-    return "its kernel has no gradient" if gradient and kernel.backward is None else None
+    return fused.refused(kernel, rows, states, gradient=gradient)
 
 
 def run(

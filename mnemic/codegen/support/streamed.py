@@ -7,22 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import tuned
 from .calls import parameters
+from .configuration import WARPS, Choices, Configuration
 from .fused import PRECISIONS, Held, Row
 from .operators import Operators, registered
 from .place import Place
 from .sizes import power_of_two, volume
+from .starting import begin
 
 States = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Rows a chunk, pairs a block, warps of a program."""
-
-    rows: int
-    block: int
-    warps: int
 
 
 BUDGET = {False: 170, True: 100}
@@ -32,8 +26,15 @@ compilation for sm_90 shows no spilled registers up to about here."""
 LIMIT = 240
 """Entries a thread beyond which a kernel is refused: more would lie in memory than on chip."""
 
-CUTS = (Cut(64, 64, 8), Cut(64, 32, 8), Cut(32, 32, 8), Cut(16, 32, 8), Cut(16, 16, 8))
-"""The best first."""
+CUTS = tuple(
+    Configuration(rows, block, 8)
+    for rows, block in ((64, 64), (64, 32), (32, 32), (16, 32), (16, 16))
+)
+"""Rows a chunk and pairs a block, the best first."""
+
+CHOICES = Choices((16, 32, 64), (16, 32, 64, 128), WARPS, (1,))
+"""What the tuner may try. Pairs may be written inside the loop that reads them, so that no load is
+taken before its turn: one stage."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,30 @@ def refused(
         sizes |= dict(zip(kept.sizes, states[kept.name].shape[2:], strict=True))
     for state in kernel.states:
         sizes |= dict(zip(state.sizes, states[state.name].shape[1:], strict=True))
-    if weight(kernel, sizes, CUTS[-1], gradient=gradient) <= LIMIT:
+    found = weight(kernel, sizes, CUTS[-1], gradient=gradient)
+    if found > LIMIT:
+        shown = " and ".join(str(size) for size in sorted(set(sizes.values())))
+        return (
+            f"its kernel does not fit on chip at sizes of {shown}: a thread would hold {found} "
+            f"numbers, and {LIMIT} are the limit"
+        )
+    like = rows.get(kernel.rows[0].name)
+    if like is None or torch.compiler.is_compiling():  # then the launch looks, and refuses
         return None
-    shown = " and ".join(str(size) for size in sorted(set(sizes.values())))
-    return f"its kernel does not fit on chip at sizes of {shown}"
+    past = states[kernel.kept[0].name].shape[1]
+    own = {n: size for n, size in sizes.items() if n in kernel.sizes}
+    passes = (False, True) if gradient else (False,)
+    told = (tuned.failed(asked(own, like, past, gradient=g), like.device) for g in passes)
+    return next((why for why in told if why is not None), None)
+
+
+def asked(
+    sizes: Mapping[str, int], like: Tensor, past: int, *, gradient: bool
+) -> tuned.Question:  # fmt: skip
+    """What a cut is chosen for; how many pairs are there is a size of its own."""
+    return tuned.Question.of(
+        "pairs", {**sizes, "n": power_of_two(int(past))}, like, gradient=gradient
+    )
 
 
 def run(
@@ -181,7 +202,7 @@ class Launch:
     rows: list[Tensor]
     position: int
     first: int
-    cut: Cut
+    cut: Configuration
     sizes: dict[str, int]
     dry: bool
 
@@ -192,7 +213,14 @@ class Launch:
     ) -> "Launch":  # fmt: skip
         """Of an operator's arguments; pairs and states tell sizes."""
         place, sizes = Place.of(numbers), sizes_of(kernel, rows, states)
-        cut = chosen(kernel, sizes, gradient=gradient)
+        past = states[0].shape[1] - (rows[0].shape[1] if gradient else 0)
+        question = asked(sizes, rows[0], past, gradient=gradient)
+        if why := tuned.failed(question, rows[0].device):
+            raise RuntimeError(why)
+        cut = tuned.chosen(
+            question, rows[0].device, lambda: chosen(kernel, sizes, gradient=gradient),
+            lambda: CHOICES, tunable=place.wanted is None,
+        )  # fmt: skip
         tokens = place.tokens(cut.rows, kernel.steps)
         first = tokens - place.position % tokens if place.anchor > 1 else tokens
         cut = replace(cut, rows=tokens * kernel.steps)
@@ -252,9 +280,10 @@ class Launch:
             return
         batch, heads = self.rows[0].shape[0], self.rows[0].shape[2]
         with torch.cuda.device_of(pointers[0]):  # Triton launches on the current device
-            function[(batch * heads, programs)](
-                *pointers, *self.numbers(heads, pairs), **self.constants(self.rows[0].dtype)
-            )
+            begin(
+                function, (batch * heads, programs), [*pointers, *self.numbers(heads, pairs)],
+                self.constants(self.rows[0].dtype),
+            )  # fmt: skip
 
     # -- sizes ------------------------------------------------------------------------------
 
@@ -287,7 +316,7 @@ class Launch:
         found |= {"BN": self.cut.block, "ROWS": self.cut.rows, "STEPS": self.kernel.steps}
         found["PRECISION"] = PRECISIONS[dtype]
         found["REAL"] = tl.float64 if dtype == torch.float64 else tl.float32
-        return found | {"num_warps": self.cut.warps, "num_stages": 1}
+        return found | {"num_warps": self.cut.warps, "num_stages": self.cut.stages}
 
 
 def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict[str, int]:
@@ -302,14 +331,14 @@ def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict
     return {name: int(found[name]) for name in kernel.sizes}
 
 
-def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Cut:
+def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Configuration:
     """The best cut whose tiles fit into registers, or the smallest there is."""
     most = BUDGET[gradient]
     fitting = (cut for cut in CUTS if weight(kernel, sizes, cut, gradient=gradient) <= most)
     return next(fitting, CUTS[-1])
 
 
-def weight(kernel: Streamed, sizes: dict[str, int], cut: Cut, *, gradient: bool) -> int:
+def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradient: bool) -> int:
     """Entries a thread that live at once, by the model."""
     rows, pairs = kernel.alive[-1 if gradient else 0]
     pairs += any(kept.wide for kept in kernel.kept)  # differences of float64

@@ -83,6 +83,8 @@ class Plan:
     batch: int = 2
     heads: int = 2
     chunk: int | None = None
+    value: int | None = None
+    """The width of values, where it is another than that of keys."""
 
 
 def plan(rule: Any, device: torch.device) -> Plan:
@@ -130,7 +132,7 @@ def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[T
     """Arguments and parameters of a layer as it starts, in float64."""
     layer = made(layer_type, wanted, wanted.width)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.manual_seed(1)
         x = torch.randn(wanted.batch, tokens, layer.dim, dtype=torch.float64)
     with torch.no_grad():
         arguments, params = layer.arguments(x), layer.params()
@@ -141,12 +143,13 @@ def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[T
 
 
 def made(layer_type: type[SequenceLayer], wanted: Plan, width: int) -> Any:
-    """A layer as it starts, in float64, with heads of d_k = d_v = width."""
+    """A layer as it starts, in float64: d_k = width, and d_v too unless the plan says otherwise."""
     groups = layer_type.grouped()
+    value = (wanted.value or width) if width == wanted.width else width
     options: Any = {"heads": wanted.heads * groups, "key_dim": width}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return layer_type(16 * groups, **options, value_dim=width).double()
+        return layer_type(16 * groups, **options, value_dim=value).double()
 
 
 def cut(arguments: Tensors, low: int, high: int) -> Tensors:
@@ -275,17 +278,22 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
                 found = everything(rule, case, form, dtype, dtype, wanted.chunk)
                 if wanted.device.type == "cuda":
                     torch.cuda.synchronize(wanted.device)
-        except _failures() as raised:
+        except failures() as raised:
             told = f"{type(raised).__name__}: {raised}"
             yield Finding(form, name, case.name, "run", float("nan"), None, told)
             continue
-        floor = FLOORS[dtype] + (PRODUCTS.get(dtype, 0.0) if form == "triton" else 0.0)
         for part, x in exact.items():
-            allowed = FACTORS[dtype] * plain[part] + floor if plain[part] < HOPELESS else None
-            yield Finding(form, name, case.name, part, error(found[part], x), allowed)
+            most = allowed(form, dtype, plain[part])
+            yield Finding(form, name, case.name, part, error(found[part], x), most)
 
 
-def _failures() -> tuple[type[Exception], ...]:
+def allowed(form: str, dtype: torch.dtype, plain: float) -> float | None:
+    """The error that a form may have where the recurrence in its dtype has ``plain``, or None."""
+    floor = FLOORS[dtype] + (PRODUCTS.get(dtype, 0.0) if form == "triton" else 0.0)
+    return FACTORS[dtype] * plain + floor if plain < HOPELESS else None
+
+
+def failures() -> tuple[type[Exception], ...]:
     """What a kernel that does not compile, fit or run raises."""
     if versions.installed() is None:
         return (RuntimeError,)

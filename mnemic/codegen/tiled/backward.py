@@ -18,7 +18,7 @@ from mnemic.codegen.tiled.kernel import (
     windowed,
 )
 from mnemic.codegen.tiled.layout import CLOSES, Held, Layout, Row
-from mnemic.codegen.tiled.schedule import stages
+from mnemic.codegen.tiled.schedule import Stage, stages
 from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import ROWS, SHARED
 
@@ -101,14 +101,18 @@ def _closing(lay: Layout) -> Iterator[str]:
             yield f"{name} = tl.where(tiles.closes(position, {done}, {every}, STEPS), 1.0, 0.0)"
 
 
-def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
-    """The gradients of a chunk's rows, each stored when it is known, then those of the states."""
+def staged(lay: Layout, back: Adjoint) -> list[Stage]:
+    """What the gradient of each argument needs, and then those of the states."""
     phases = lay.plan.phases()
     inside = [q for q in (*phases.before, *phases.scan) if not isinstance(q.op, Given)]
-    rows = {row.name: row for row in lay.rows}
     following = tuple(n for s, n in lay.plan.following.items() if s != n)
-    groups = (*((g,) for g in back.gradients.values()), following)
-    for stage, argument in zip(stages(lay, inside, groups), [*back.gradients, ""], strict=True):
+    return stages(lay, inside, (*((g,) for g in back.gradients.values()), following))
+
+
+def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
+    """The gradients of a chunk's rows, each stored when it is known, then those of the states."""
+    rows = {row.name: row for row in lay.rows}
+    for stage, argument in zip(staged(lay, back), [*back.gradients, ""], strict=True):
         yield from _lines(lay, stage.steps, numbers)
         if argument:
             yield f"        {_store(lay, rows[argument], stage.ends[0])}"

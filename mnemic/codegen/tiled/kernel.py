@@ -6,7 +6,7 @@ from mnemic.codegen.emit import OUTPUT, wrapped
 from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import Held, Layout, Row
-from mnemic.codegen.tiled.schedule import stages
+from mnemic.codegen.tiled.schedule import Stage, stages
 from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import BAND, ROWS, SHARED, TAIL
 
@@ -220,16 +220,21 @@ def store_state(state: Held, pointer: str, number: str, value: str) -> str:
 # -- the body --------------------------------------------------------------------------------
 
 
-def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
-    """The output of a chunk, its next states, and what an interval's end puts in their place."""
+def staged(lay: Layout) -> list[Stage]:
+    """What a chunk's output needs, and what its next states (and intervals' ends) do."""
     plan = lay.plan
     phases = plan.phases()
     inside = [*phases.before, *phases.scan]
     late = tuple(n for c in phases.closings for q in c.statements for n in q.reads())
     late += tuple(n for moves in plan.closed.values() for n in moves.values())
-    anew = any(OUTPUT in closing.moves for closing in phases.closings)
     following = tuple(n for s, n in plan.following.items() if s != n)
-    first, second = stages(lay, inside, ((plan.output,), (*following, *late)))
+    return stages(lay, inside, ((plan.output,), (*following, *late)))
+
+
+def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
+    """The output of a chunk, its next states, and what an interval's end puts in their place."""
+    anew = any(OUTPUT in closing.moves for closing in lay.plan.phases().closings)
+    first, second = staged(lay)
     store = ["        if READ:", f"            {store_output(lay)}"]
     lines = list(_lines(lay, first.steps, numbers, 8, {}))
     lines += [] if anew else store

@@ -7,11 +7,13 @@ from mnemic.codegen.adjoint import Adjoint, NoAdjoint, adjoint
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.streamed import source as pairs
 from mnemic.codegen.tiled import implicit, lanes, roots
+from mnemic.codegen.tiled.alive import Tiles, fullest
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import backward
+from mnemic.codegen.tiled.backward import staged as backward_stages
 from mnemic.codegen.tiled.cut import Cut, cut
 from mnemic.codegen.tiled.functions import CHUNK, TOKEN, TileFunction
-from mnemic.codegen.tiled.kernel import forward
+from mnemic.codegen.tiled.kernel import forward, staged
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.signals import functions
@@ -97,17 +99,19 @@ class _Source:
         except UnknownFunction as error:
             raise NoTiles(f"the function {error}") from None
         parts.append(forward(lay, self.numbers, f"{name}_forward", FORMS[name]))
+        tiles = [fullest(lay, staged(lay))]
         gradients: tuple[str, ...] | None = None
         try:
             plain, _ = opened(form.plain, self.window)
-            text, gradients = self.gradient(cut(plain, table).plan, lay, name)
+            text, gradients, most = self.gradient(cut(plain, table).plan, lay, name)
             parts.append(text)
+            tiles.append(most)
         except NoTiles as reason:
             self.missing[f"{name} gradient"] = str(reason)
         products = any(", PRECISION" in part for part in parts)
         data = Data(
             lay.rows, lay.states, gradients, lay.value, lay.split, chunked=chunked,
-            windows=lay.windows, products=products,
+            windows=lay.windows, products=products, alive=tuple(tiles),
         )  # fmt: skip
         parts += [before_of(found, lay.rows, name), kernel_of(found, data, name, self.steps)]
         return "\n\n".join(parts)
@@ -147,8 +151,10 @@ class _Source:
         self.shared += found
         return found
 
-    def gradient(self, plan: Plan, lay: Layout, name: str) -> tuple[str, tuple[str, ...]]:
-        """The kernel of a form's gradient, and the arguments that have one."""
+    def gradient(
+        self, plan: Plan, lay: Layout, name: str
+    ) -> tuple[str, tuple[str, ...], tuple[Tiles, ...]]:
+        """The kernel of a form's gradient, the arguments that have one, and its fullest moments."""
         back = _reversed(plan)
         output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
         under = layout(
@@ -159,7 +165,8 @@ class _Source:
         known = {row.name for row in lay.rows}
         gradients = {n: g for n, g in back.gradients.items() if n in known}
         back = replace(back, gradients=gradients)
-        return backward(under, back, self.numbers, f"{name}_backward", GRADIENT), tuple(gradients)
+        text = backward(under, back, self.numbers, f"{name}_backward", GRADIENT)
+        return text, tuple(gradients), fullest(under, backward_stages(under, back))
 
 
 @dataclass(frozen=True)
@@ -175,6 +182,7 @@ class Data:
     lanes: bool = False
     windows: Windows = Windows()
     products: bool = False
+    alive: tuple[tuple[Tiles, ...], ...] = ()
 
 
 def _reversed(plan: Plan) -> Adjoint:
@@ -253,9 +261,18 @@ def kernel_of(found: Cut, data: Data, name: str, steps: int) -> str:
         *(["    lanes=True,"] if data.lanes else []),
         *_windows(data.windows),
         f"    products={data.products},",
+        *_alive(data.alive),
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _alive(alive: tuple[tuple[Tiles, ...], ...]) -> list[str]:
+    """What lives at once, of the form and of its gradient, a moment a line."""
+    lines = ["    alive=("]
+    for moments in alive:
+        lines += ["        (", *(f"            {moment!r}," for moment in moments), "        ),"]
+    return [*lines, "    ),"] if alive else []
 
 
 def _windows(windows: Windows) -> list[str]:
