@@ -253,7 +253,7 @@ def _steps(layer_type: type[SequenceLayer], wanted: Plan, dtype: torch.dtype) ->
         try:
             with buffers.watched():
                 tries = list(verify_step.tried(layer, dtype, wanted.device, wanted.batch))
-        except _failures() as raised:
+        except failures() as raised:
             told = f"{type(raised).__name__}: {raised}"
             yield Finding(STEP, name, "tokens", "run", float("nan"), None, told)
             return
