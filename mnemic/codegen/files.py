@@ -53,6 +53,7 @@ def compiled_files(rule: Rule) -> dict[str, str]:
     return {
         f"{name}.py": source.module,
         **({"kernels.py": source.kernels} if source.kernels else {}),
+        **({"step.py": source.step} if source.step else {}),
         "__init__.py": f'"""{title_of(spec)}, compiled by mnemic."""\n\n'
         f"from .{name} import Layer as Layer, rule as rule\n",
         "__main__.py": entry.source(rule, name),

@@ -27,6 +27,8 @@ from mnemic.codegen.links import linked, scale_of
 from mnemic.codegen.means import elementary
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.reading import reading
+from mnemic.codegen.step import HEADER as STEP_HEADER
+from mnemic.codegen.step import Stepped, stepped
 from mnemic.codegen.support.signature import Signature
 from mnemic.codegen.titles import title_of
 from mnemic.compiler import symbols as sym
@@ -154,14 +156,17 @@ class Printed:
     readable: bool
     kernels: str = ""
     """The source of the fused kernels, where there are any."""
+    step: Stepped = Stepped(missing="slots")
+    """The kernel of a layer's token."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The source of a module, and of its fused kernels (empty where there are none)."""
+    """The source of a module, of its fused kernels and of its token's (empty where it has none)."""
 
     module: str
     kernels: str
+    step: str
 
 
 def source(
@@ -180,11 +185,12 @@ def source(
     )  # fmt: skip
     found = _slotted(rule, numbers) if slotted else _printed(rule, numbers)
     whole = head + found.text + layer.source(
-        rule, found.signature, found.reads, readable=found.readable
+        rule, found.signature, found.reads, readable=found.readable, step=found.step.attribute
     )  # fmt: skip
     names = {"title": title, "text": text, "version": version, "name": rule.name, "hash": spec_hash}
     fused = tiled.HEADER.format(**names) + found.kernels if found.kernels else ""
-    return Source(whole, fused)
+    step = STEP_HEADER.format(**names) + found.step.text if found.step.text else ""
+    return Source(whole, fused, step)
 
 
 def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
@@ -215,7 +221,8 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
     text = "" if prefix else fused.text  # slots join two operators, which have no kernels yet
     parts.append("\n\n" + _operator(found, described, prefix, fused=bool(text)))
     reads = frozenset(found.recurrent.arguments())
-    return Printed("".join(parts), described, reads, found.read is not None, text)
+    step = stepped(rule, found.recurrent, described, numbers)
+    return Printed("".join(parts), described, reads, found.read is not None, text, step)
 
 
 def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Kernels:

@@ -1,12 +1,13 @@
 """A compiled rule as a layer: vectors and coefficients from x, the rule, the read-out."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from . import step
 from .block import Block, Learned, Sizes
 from .convolution import Counted
 from .documents import Documents
@@ -36,6 +37,10 @@ class MemoryLayer(SequenceLayer):
     constant: ClassVar[Mapping[str, float]] = {}
     """Vectors that are the same everywhere, without a projection."""
     learned: ClassVar[tuple[Learned, ...]] = ()
+    step_kernel: ClassVar[Callable[[], Any] | None] = None
+    """The kernel of one token, prologue and all, imported when first asked for."""
+    no_step: ClassVar[str] = ""
+    """Why there is none."""
 
     def __init__(
         self,
@@ -111,6 +116,9 @@ class MemoryLayer(SequenceLayer):
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
         """Rows of which the first ``lengths`` tokens count; all, where there are none."""
+        kernel = None if lengths is not None else step.chosen(self, x, state, form)
+        if kernel is not None:
+            return step.run(self, kernel, x, state)
         live = None
         if lengths is not None:
             live = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
@@ -135,6 +143,14 @@ class MemoryLayer(SequenceLayer):
                 params=self.params(),
             )  # fmt: skip
         return self._read_out(x, y), {**states, **after}
+
+    def advance(self, x_t: Tensor, state: States, *, form: str = "auto") -> Tensor:
+        """One token, the state moved on in its own tensors: [B, dim] → [B, dim]."""
+        x = x_t[:, None]
+        kernel = step.chosen(self, x, state, form)
+        if kernel is None:
+            return super().advance(x_t, state, form=form)
+        return step.run(self, kernel, x, state, in_place=True)[0][:, 0]
 
     def arguments(self, x: Tensor) -> States:
         """What the rule takes of a sequence from its start, x [B, T, dim]."""

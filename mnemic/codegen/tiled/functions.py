@@ -194,6 +194,9 @@ TOKEN = MATRICES | _table(
     ridge_solved=TileFunction((SYMMETRIC, "k", "k"), "k", mixes="k"),
     recall_rows=TileFunction(("vk", "rk"), "rv", extras=("precision",)),
     pull_rows=TileFunction(("vk", "rv"), "rk", extras=("precision",)),
+    appended=TileFunction(("r", ""), "r", extras=("width:r",)),
+    appended_row=TileFunction(("rk", "k"), "rk", extras=("width:r",)),
+    rotated=TileFunction(("k", "k", ""), "k", mixes="k", extras=("width:k",)),
 )
 """Functions of one token."""
 

@@ -140,6 +140,15 @@ from .sequences import length_of as length_of
 from .sequences import position_of as position_of
 from .sequences import rows_in_all as rows_in_all
 from .sequences import slot_of as slot_of
+from .steps import appended as appended
+from .steps import appended_row as appended_row
+from .steps import load_tail as load_tail
+from .steps import load_tail_numbers as load_tail_numbers
+from .steps import load_tap as load_tap
+from .steps import rotated as rotated
+from .steps import store_once as store_once
+from .steps import store_tail as store_tail
+from .steps import store_tail_numbers as store_tail_numbers
 from .sums import as_vector as as_vector
 from .sums import constant as constant
 from .sums import distance as distance
