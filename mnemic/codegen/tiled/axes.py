@@ -9,6 +9,12 @@ Place = tuple[str, int]
 """An axis: a quantity and the axis's number."""
 
 
+UNTILED = {
+    "accumulate": "a matrix of its own for every token of a chunk; token by token there is one",
+}
+"""What no tile holds, in words."""
+
+
 class NoTiles(Exception):
     """Why a plan has no kernel, for users: a sentence without its end."""
 
@@ -99,7 +105,7 @@ def _call(axes: Axes, quantity: Quantity, call: Call) -> None:
     if call.function == BACK and str(dict(call.options)["of"]) not in ROOTS:
         raise NoTiles(f"no gradient of ops.{dict(call.options)['of']}")
     if function is None:
-        raise NoTiles(f"ops.{call.function}")
+        raise NoTiles(UNTILED.get(call.function, f"ops.{call.function}"))
     seen: dict[str, Place] = {}
     for argument, letters in zip(call.arguments, _taken(axes, call, function), strict=False):
         if len(letters) != len(axes.plan.axes(argument)):
