@@ -258,7 +258,6 @@ def test_initial_duals_that_are_missing_or_wrong() -> None:
             {"memory": MLP, "optimizer": {**RATE, "every": 6, "anchor": {"chunk": 4}}},
             "no multiples of one another",
         ),
-        ({"optimizer": {"method": "adam", "rate": "token"}}, "Adam's second moment"),
     ],
 )
 def test_what_layers_do_not_do_is_refused(told: dict[str, Any], words: str) -> None:

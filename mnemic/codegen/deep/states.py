@@ -30,6 +30,8 @@ class Carried:
     held: str | None
     anchor: str | None
     norms: str | None
+    squares: str | None
+    """The running mean of the gradient's square, which Adam divides by."""
     kept: Kept | None
     """The kept keys, where the matrix sees features that a kernel alone tells."""
 
@@ -73,6 +75,7 @@ def _declare(b: Builder, matrix: Matrix) -> Carried:
         momentum=state("S", gathers),
         held=state("held", matrix.every > 1),
         anchor=state("anchor", anchored(rule, matrix)),
+        squares=state("squares", rule.applied.squares not in (None, 0)),
         norms=state("norms", rule.applied.normalize != "none", (norm_axis(rule),)),
         kept=kept,
     )
