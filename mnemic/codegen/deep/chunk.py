@@ -27,11 +27,12 @@ from mnemic.codegen.coefficients import Coefficients, coefficients
 from mnemic.codegen.deep import averages
 from mnemic.codegen.deep.moves import close, memory_of, read_anew, scale_of_step, through_o
 from mnemic.codegen.deep.passes import as_vector, backward, forward
-from mnemic.codegen.deep.states import MATRIX, Carried, declare
+from mnemic.codegen.deep.states import MATRIX, Carried, declare, sees_memory
 from mnemic.codegen.kept import similarity
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.systems import Source, source_of
+from mnemic.compiler.network import FEATURES
 from mnemic.compiler.rule import Rule
 
 STATES = ("t", *MATRIX)
@@ -102,9 +103,12 @@ def _sources(
     def back(matrix: str, x: str, name: str) -> str:
         return b.product(name, as_vector(b, x), x, seen[matrix], equation="error")
 
-    found = forward(b, network, apply, roles["predict"], b.raw("k"))
-    error = b.error(b.rule.error.signal, found[network.output], roles["value"], roles["predict"],
-                    "u", _factor(b))  # fmt: skip
+    found, prediction = {FEATURES: roles["predict"]}, None
+    if sees_memory(b.rule):
+        found = forward(b, network, apply, roles["predict"], b.raw("k"))
+        prediction = found[network.output]
+    error = b.error(b.rule.error.signal, prediction, roles["value"], roles["predict"], "u",
+                    _factor(b))  # fmt: skip
     outer = backward(b, network, back, found, error)
     through = "memory" if b.rule.momentum is None else "momentum"
     return {name: source_of(b, c, *pair, through) for name, pair in outer.items()}

@@ -102,9 +102,13 @@ def dual_name(rule: Rule, matrix: Matrix) -> str:
 
 def anchored(rule: Rule, matrix: Matrix) -> bool:
     """Whether the memory of the last chunk's end is a state beside the held one."""
-    sees = len(rule.network.matrices) > 1 or not rule.error.constant
     asks = rule.problem.spec.readout.memory == "anchor"
-    return rule.anchor > matrix.every and (sees or asks)
+    return rule.anchor > matrix.every and (sees_memory(rule) or asks)
+
+
+def sees_memory(rule: Rule) -> bool:
+    """Whether the gradient depends on the memory."""
+    return not (rule.network.linear and rule.error.constant)
 
 
 def closing(rule: Rule, matrix: Matrix) -> int:
