@@ -128,9 +128,13 @@ def _over(b: Builder, total: str, weight: str, name: str, rows: tuple[str, ...])
 
 
 def _quotient(b: Builder, m: Carried, mean: str, size: str) -> str:
-    """Ŝ/(√ŝ + ε); where every gradient was zero the root is 0, and so is its derivative."""
+    """Ŝ/(√ŝ + ε), with a derivative of 0 while every gradient has been zero.
+
+    The true one is 1/ε there, and a few such tokens in a row would leave the range of float32.
+    """
     x, s = sp.Symbol("x_", real=True), sp.Symbol("s_", real=True)
     root = sp.Piecewise((sp.sqrt(s), s > 0), (0, True))
-    root_name = b.map(f"squares{m.tag}_root", root, {"s_": size}, "step")
-    epsilon = sp.Float(b.rule.applied.epsilon)
-    return b.map(f"O{m.tag}", x / (s + epsilon), {"x_": mean, "s_": root_name}, "step")
+    taken = b.map(f"squares{m.tag}_root", root, {"s_": size}, "step")
+    divided = x / (s + sp.Float(b.rule.applied.epsilon))
+    expr = sp.Piecewise((divided, (s > 0) | sp.Ne(x, 0)), (0, True))
+    return b.map(f"O{m.tag}", expr, {"x_": mean, "s_": taken}, "step")

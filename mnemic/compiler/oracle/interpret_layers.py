@@ -183,12 +183,13 @@ def _averaged(rule: Rule, layer: Layer, gradient: Tensor, values: Values) -> Lay
 
 
 def _quotient(rule: Rule, layer: Layer) -> Tensor:
-    """Ŝ/(√ŝ + ε), where nothing has been gathered 0."""
+    """Ŝ/(√ŝ + ε); where no gradient has been other than zero 0, and so its derivative."""
     gathered, squared = 1 - layer.left, 1 - layer.squares_left
     mean = layer.momentum / torch.where(gathered == 0, 1.0, gathered)
     size = layer.squares / torch.where(squared == 0, 1.0, squared)
     root = torch.where(size == 0, 0.0, torch.where(size == 0, 1.0, size).sqrt())
-    return mean / (root + rule.applied.epsilon)
+    empty = (size == 0) & (mean == 0)
+    return torch.where(empty, 0.0, mean / (root + rule.applied.epsilon))
 
 
 def _used(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
