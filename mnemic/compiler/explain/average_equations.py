@@ -74,4 +74,3 @@ def _gathered(d: Dialect, decay: Any) -> str:
         return f"1 {d.minus} {shown}" + d.sign("ᵗ", "^t")
     at = shown.replace("_t", "_i").replace(",t}", ",i}").replace("ₜ", "ᵢ")
     return f"1 {d.minus} " + d.sign(f"Π_(i≤t) {at}", rf"\prod_{{i \le t}} {at}")
-

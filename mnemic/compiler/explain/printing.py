@@ -14,8 +14,8 @@ from mnemic.compiler.problem import HEAD, HEADS, TIME
 
 GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "Delta": "Δ", "eta": "η",
-    "theta": "θ", "beta2": "β₂", "lam": "λ", "kappa": "κ", "zeta": "ζ", "nu": "ν", "phase": "ω", "bonus": "u",
-    "l1": "λ₁", "l2": "λ₂", "scale": "c", "radius": "ρ",
+    "theta": "θ", "beta2": "β₂", "lam": "λ", "kappa": "κ", "zeta": "ζ", "nu": "ν", "phase": "ω",
+    "bonus": "u", "l1": "λ₁", "l2": "λ₂", "scale": "c", "radius": "ρ",
 }  # fmt: skip
 LATEX = {
     "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma", "delta": r"\delta",

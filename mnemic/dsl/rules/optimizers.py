@@ -61,13 +61,12 @@ def matrices_for_muon(spec: Spec) -> Iterator[Issue]:
     """Newton-Schulz turns a matrix orthogonal; of a vector it only takes the direction."""
     if spec.optimizer.method != "muon":
         return
-    hint = "use gd, momentum or adam"
     if any(isinstance(memory, Diagonal) for memory in layers(spec.memory)):
         reason = "Muon orthogonalises a matrix, and a diagonal memory is a vector"
-        yield Issue(reason, "optimizer.method", hint=hint)
+        yield Issue(reason, "optimizer.method", hint="use gd or momentum")
     if isinstance(spec.memory, Linear) and 1 in (spec.block.key_dim, spec.block.value_dim):
         reason = "Muon orthogonalises a matrix, and one of a single row or column is a vector"
-        yield Issue(reason, "optimizer.method", hint=hint)
+        yield Issue(reason, "optimizer.method", hint="use gd, momentum or adam")
 
 
 def steps_of_adam(spec: Spec) -> Iterator[Issue]:
