@@ -212,7 +212,7 @@ def _through_o_rows(p: Chunk, m: Carried, source: Source) -> str:
     o, a, f = (sp.Symbol(n, real=True) for n in ("O_", "A_", "f_"))
     scale = scale_of_step(b)
     if scale != 1:
-        env = {"O_": (taken, STATES)}
+        env: dict[str, Any] = {"O_": (taken, STATES)}
         env |= {n: (q, ("t",)) for n, q in b.coefficients(scale).items()}
         taken = b.map(f"O{m.tag}_scaled", scale * o, env)
     decay = c.decay or b.call("sums", ("t", "s"), "lower_ones_of", b.featured("q"))

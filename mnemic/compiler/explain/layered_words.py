@@ -156,7 +156,8 @@ def bounded_steps(rule: Rule) -> str:
 
 def _moved_by_adam(rule: Rule) -> str:
     """The most that an entry of W moves by: η·sup |Ŝ|/√ŝ."""
-    theta, beta, rate = rule.momentum, rule.applied.squares, rule.gain * rule.rate
+    theta, rate = rule.momentum, rule.gain * rule.rate
+    beta = sp.sympify(rule.applied.squares)
     size = text(rate, steps_of(rule))
     if theta is None and not beta.is_number:
         size = f"{size}/√(1 − {text(beta, steps_of(rule))})"
@@ -178,7 +179,7 @@ def largest_quotient(theta: float, beta: float) -> float:
     gradients along a_i/b_i reach it.
     """
     if theta == 0:
-        return (1 - beta) ** -0.5
+        return 1 / math.sqrt(1 - beta)
     ratio = theta**2 / beta if beta else math.inf
     if ratio >= 1:
         return math.inf
@@ -188,7 +189,7 @@ def largest_quotient(theta: float, beta: float) -> float:
         gathered = (1 - theta**t) / (1 - theta)
         spread = (1 - ratio**t) / (1 - ratio) * (1 - beta**t) / (1 - beta)
         most = max(most, spread / gathered**2)
-    return most**0.5
+    return math.sqrt(most)
 
 
 # -- terms of a comparison ---------------------------------------------------------------------
