@@ -21,6 +21,7 @@ from mnemic.cli.schema import schema
 from mnemic.cli.search import search
 from mnemic.cli.tasks import tasks
 from mnemic.cli.train import train
+from mnemic.cli.tune import tune
 from mnemic.cli.verify import verify
 
 ABOUT = """A compiler for memory: from a short spec to a derived, checked, running layer.
@@ -64,6 +65,10 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic kernels gla --count",
     ),
     verify: ("mnemic verify gated-deltanet", "mnemic verify mine.yaml -o layers/mine"),
+    tune: (
+        "mnemic tune gated-deltanet --batch 8 --tokens 4096 --heads 32 --width 128",
+        "mnemic tune mine.yaml -o layers/mine --for decode --batch 1",
+    ),
     doctor: ("mnemic doctor",),
 }
 

@@ -9,7 +9,7 @@ import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, SpecArguments
-from mnemic.cli.facts import warned
+from mnemic.cli.facts import kernels, warned
 from mnemic.cli.output import echo, print_json, tell
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
@@ -35,7 +35,7 @@ def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False)
 
     JSON: {"specs": [{"source", "valid", "name", "title", "hash", "axes", "warnings"}, ...]};
     "error" in place of the rest where a spec is not valid; with --derive also "class", "reason",
-    "forms".
+    "forms", "kernels": [{"form", "kernel", "gradient", "why", "text"}, ...].
     """
     code, found = 0, []
     for source in specs:
@@ -86,7 +86,12 @@ def _derived(spec: Spec, wanted: bool) -> dict[str, Any]:
     if not wanted:
         return {}
     structure = pipeline.derive(spec).structure
-    return {"class": structure.kind, "reason": structure.reason, "forms": list(structure.forms)}
+    return {
+        "class": structure.kind,
+        "reason": structure.reason,
+        "forms": list(structure.forms),
+        "kernels": kernels(spec),
+    }
 
 
 def _show(entry: dict[str, Any]) -> None:
@@ -97,6 +102,8 @@ def _show(entry: dict[str, Any]) -> None:
     if "class" in entry:
         echo(f"  {'class':<12} {entry['class']}: {entry['reason']}")
         echo(f"  {'forms':<12} {', '.join(entry['forms'])}")
+        for kernel in entry["kernels"]:
+            echo(f"  {'fused kernel':<12} {kernel['text']}")
     for warning in entry["warnings"]:
         echo(f"  warning: {warning}")
 

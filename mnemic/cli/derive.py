@@ -6,6 +6,7 @@ import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, SpecArgument
+from mnemic.cli.facts import Facts, kernels
 from mnemic.cli.output import echo, print_json, to_stderr
 from mnemic.errors import CheckFailed, UsageError
 
@@ -33,17 +34,19 @@ def derive(
     differentiation and numerical minimisers of the problem as written; exit code 4 where two
     differ.
 
-    JSON: the derivation (name, class, forms, equations, steps, costs, stability, ...), and with
-    --check "checks": [{"name", "error", "tolerance", "passed"}, ...].
+    JSON: the derivation (name, class, forms, equations, steps, costs, stability, ...), "kernels":
+    [{"form", "kernel", "gradient", "why", "text"}, ...], and with --check "checks": [{"name",
+    "error", "tolerance", "passed"}, ...].
     """
     if latex + markdown + as_json > 1:
         raise UsageError("--latex, --markdown and --json exclude one another")
     rule = pipeline.derive(spec)
+    fused = kernels(rule.problem.spec) if not (latex or markdown) else []
     checks = _verified(rule) if check else ()
     if as_json:
-        print_json(_json(rule, checks, check))
+        print_json(_json(rule, fused, checks, check))
     else:
-        echo(_text(rule, latex=latex, markdown=markdown))
+        echo(_text(rule, fused, latex=latex, markdown=markdown))
         _show(checks, aside=latex or markdown)
     if failed := [c.name for c in checks if not c.passed]:
         if as_json:
@@ -51,7 +54,7 @@ def derive(
         raise CheckFailed(f"{rule.name}: derived and stated differ in {', '.join(failed)}")
 
 
-def _text(rule: "Rule", *, latex: bool, markdown: bool) -> str:
+def _text(rule: "Rule", fused: list[Facts], *, latex: bool, markdown: bool) -> str:
     if latex:
         from mnemic.compiler.explain.render_latex import to_latex
 
@@ -62,7 +65,7 @@ def _text(rule: "Rule", *, latex: bool, markdown: bool) -> str:
         return to_markdown(rule)
     from mnemic.compiler.explain.render import to_text
 
-    return to_text(rule)
+    return to_text(rule, tuple(kernel["text"] for kernel in fused))
 
 
 def _verified(rule: "Rule") -> "tuple[Check, ...]":
@@ -71,10 +74,12 @@ def _verified(rule: "Rule") -> "tuple[Check, ...]":
     return verify(rule)
 
 
-def _json(rule: "Rule", checks: "tuple[Check, ...]", wanted: bool) -> dict[str, Any]:
+def _json(
+    rule: "Rule", fused: list[Facts], checks: "tuple[Check, ...]", wanted: bool
+) -> dict[str, Any]:  # fmt: skip
     from mnemic.compiler.explain.render import to_json
 
-    found = to_json(rule)
+    found = to_json(rule) | {"kernels": fused}
     return {**found, "checks": [_plain(c) for c in checks]} if wanted else found
 
 

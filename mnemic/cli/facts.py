@@ -1,4 +1,4 @@
-"""What `mnemic list` and `check` tell of a derived rule, kept on disk by spec and generator."""
+"""What `mnemic list`, `check` and `derive` tell of a rule, kept on disk by spec and generator."""
 
 import json
 import tempfile
@@ -20,14 +20,27 @@ Facts = dict[str, Any]
 
 def gathered(specs: Mapping[str, Spec], told: Callable[[str], None]) -> dict[str, Facts]:
     """The facts of each spec; what is not on disk is derived, and ``told`` before it is."""
-    place = _place()
+    return _kept("facts", specs, told, facts)
+
+
+def kernels(spec: Spec) -> list[Facts]:
+    """The forms of a spec's rule, and which have fused kernels; planned once, then from disk."""
+    (found,) = _kept("kernels", {spec.name: spec}, lambda name: None, _kernels).values()
+    return list(found["kernels"])
+
+
+def _kept(
+    file: str, specs: Mapping[str, Spec], told: Callable[[str], None], made: Callable[[Spec], Facts]
+) -> dict[str, Facts]:  # fmt: skip
+    """What a file knows of each spec, made and added where it is not there."""
+    place = _place(file)
     known = _read(place)
     found = {}
     for name, spec in specs.items():
         key = spec_hash(spec)
         if key not in known:
             told(name)
-            known[key] = facts(spec)
+            known[key] = made(spec)
         found[name] = known[key]
     if known != _read(place):
         _write(place, known)
@@ -61,8 +74,19 @@ def facts(spec: Spec) -> Facts:
     }
 
 
-def _place() -> Path:
-    return cache.root() / cache.generator() / "facts.json"
+def _kernels(spec: Spec) -> Facts:
+    from mnemic.codegen.available import fused
+
+    found = fused(pipeline.derive(spec))
+    return {"kernels": [
+        {"form": f.form, "kernel": f.missing is None, "gradient": f.no_gradient is None,
+         "why": f.missing or f.no_gradient, "text": f.text}
+        for f in found
+    ]}  # fmt: skip
+
+
+def _place(file: str) -> Path:
+    return cache.root() / cache.generator() / f"{file}.json"
 
 
 def _read(place: Path) -> dict[str, Facts]:

@@ -59,9 +59,10 @@ def kernels(
 ) -> None:
     """Compile every fused kernel of specs for a GPU that need not be there.
 
-    Forward, backward and decode, at d = 64 and 128 in bfloat16: registers, spilled bytes, shared
-    memory and instructions of the tensor cores, against the device's limits. With --count instead
-    the bytes that they ask for against the least possible, and the products, at d = 64.
+    Forward, backward, decode (the rule's token) and step (the whole layer's), at d = 64 and 128 in
+    bfloat16: registers, spilled bytes, shared memory and instructions of the tensor cores, against
+    the device's limits. With --count instead the bytes that they ask for against the least
+    possible, and the products, at d = 64.
 
     JSON: {"target", "versions", "kernels": [{"spec", "class", "d", "passes", "missing"}, ...]};
     a pass is {"kernels", "bytes": {"moved", "floor", "launches"}, "error"}, with --count

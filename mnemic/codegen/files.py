@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from mnemic.codegen import module, selftest
+from mnemic.codegen import entry, module, selftest
 from mnemic.codegen.package import support_files
 from mnemic.codegen.titles import title_of
 from mnemic.compiler.explain.render import Equation, equations
@@ -39,7 +39,7 @@ def _cited(listed: tuple[Equation, ...], names: tuple[str, ...]) -> str:
 
 
 def compiled_files(rule: Rule) -> dict[str, str]:
-    """The module, its support, the spec, the derivation and a self-test."""
+    """The module, its support, the spec, the derivation, a self-test and commands."""
     spec = rule.problem.spec
     name = spec.module
     listed = equations(rule)
@@ -55,8 +55,10 @@ def compiled_files(rule: Rule) -> dict[str, str]:
     return {
         f"{name}.py": source.module,
         **({"kernels.py": source.kernels} if source.kernels else {}),
+        **({"step.py": source.step} if source.step else {}),
         "__init__.py": f'"""{title_of(spec)}, compiled by mnemic."""\n\n'
         f"from .{name} import Layer as Layer, rule as rule\n",
+        "__main__.py": entry.source(rule, name),
         "spec.yaml": to_yaml(spec),
         "DERIVATION.md": to_markdown(rule),
         f"test_{name}.py": selftest.source(rule, name),

@@ -86,12 +86,15 @@ def imports(block: Block) -> str:
     return f"from .support.block import Beside\nfrom .support.{kind.module} import {kind.base}\n"
 
 
-def source(rule: Rule, signature: Signature, reads: frozenset[str], *, readable: bool) -> str:
+def source(
+    rule: Rule, signature: Signature, reads: frozenset[str], *, readable: bool, step: str
+) -> str:
     """The layer's class, or the memory's and the hybrid's.
 
     ``reads`` are the rule's arguments that its forms read, ``readable`` whether the memory can be
-    read without a write. Raises ``InvalidSpec`` where a hybrid needs that and cannot have it, and
-    for an ``init`` out of reach.
+    read without a write, ``step`` the line that gives the kernel of a token, or why there is none.
+    Raises ``InvalidSpec`` where a hybrid needs that and cannot have it, and for an ``init`` out of
+    reach.
     """
     spec = rule.problem.spec
     hybrid = spec.block.hybrid != "none"
@@ -103,7 +106,7 @@ def source(rule: Rule, signature: Signature, reads: frozenset[str], *, readable:
         name="Memory" if hybrid else "Layer",
         title=title_of(spec),
         block=_block(spec.block),
-        data="\n".join([*_activations(vectors), *_constant(constant), *_learned(rule)]),
+        data="\n".join([*_activations(vectors), *_constant(constant), *_learned(rule), step]),
     )
     return text + _coefficients(rule, signature) + (_hybrid(spec) if hybrid else "")
 
@@ -137,20 +140,31 @@ def _vectors(
     block: Block, signature: Signature, reads: frozenset[str]
 ) -> tuple[dict[str, str], dict[str, float]]:
     """The activation of each projected vector (and the gate), and the value of each constant."""
-    told = {"q": block.query, "k": block.key, "v": block.value}
     vectors: dict[str, str] = {}
     constant: dict[str, float] = {}
-    for name in ("q", "k", "v", *signature.keys):
-        text = told.get(name, block.key) or block.activation
+    for name, text in vector_texts(block, signature).items():
         if name not in reads:
             constant[name] = 0.0
         elif expression(text).is_number:
             constant[name] = float(expression(text))
         else:
             vectors[name] = as_function(text)
-    if block.gate != "none" and expression(block.gate) != 1:
-        vectors["gate"] = as_function(block.gate)
+    gate = gate_of(block)
+    if gate is not None:
+        vectors["gate"] = as_function(gate)
     return vectors, constant
+
+
+def vector_texts(block: Block, signature: Signature) -> dict[str, str]:
+    """The text of the activation of each vector that a rule takes."""
+    told = {"q": block.query, "k": block.key, "v": block.value}
+    names = ("q", "k", "v", *signature.keys)
+    return {name: told.get(name, block.key) or block.activation for name in names}
+
+
+def gate_of(block: Block) -> str | None:
+    """The text of the output gate's activation, where there is a gate."""
+    return block.gate if block.gate != "none" and expression(block.gate) != 1 else None
 
 
 def _activations(vectors: dict[str, str]) -> list[str]:
@@ -165,11 +179,13 @@ def _constant(constant: dict[str, float]) -> list[str]:
 # -- the coefficients ------------------------------------------------------------------------
 
 
-def _scalars(rule: Rule) -> list[Scalar]:
+def learned_scalars(rule: Rule) -> list[Scalar]:
+    """The coefficients that a layer makes of its input, or learns."""
     return [s for s in rule.scalars if s.argument is not None]
 
 
-def _activation(scalar: Scalar) -> Any:
+def activation_of(scalar: Scalar) -> Any:
+    """A coefficient's activation as an expression in x."""
     text = scalar.declared.activation or start_of(scalar.name)[0]
     return expression(text)
 
@@ -177,14 +193,14 @@ def _activation(scalar: Scalar) -> Any:
 def _learned(rule: Rule) -> list[str]:
     rows = [
         f'        Learned("{s.name}", "{s.argument}", "{s.declared.origin}", {_start(rule, s)}),'
-        for s in _scalars(rule)
+        for s in learned_scalars(rule)
     ]
     return ["    learned = (", *rows, "    )"] if rows else []
 
 
 def _start(rule: Rule, scalar: Scalar) -> tuple[float, float]:
     """The range in which a coefficient starts, before its activation."""
-    declared, activation = scalar.declared, _activation(scalar)
+    declared, activation = scalar.declared, activation_of(scalar)
     if declared.init is not None:
         found = reached(activation, declared.init)
         if found is None:
@@ -203,13 +219,13 @@ def _start(rule: Rule, scalar: Scalar) -> tuple[float, float]:
 
 def _coefficients(rule: Rule, signature: Signature) -> str:
     """The method that gives the rule its coefficients."""
-    scalars = _scalars(rule)
+    scalars = learned_scalars(rule)
     if not scalars:
         return ""
     shapes = {c.name: str(c).split(":", maxsplit=1)[0] for c in signature.coefficients}
     entries = []
     for s in scalars:
-        expr = logarithm(_activation(s)) if s.logarithmic else _activation(s)
+        expr = logarithm(activation_of(s)) if s.logarithmic else activation_of(s)
         entries.append(f'            "{s.argument}": {print_torch(expr, {"x": _local(s)})},')
     return COEFFICIENTS.format(
         shapes=", ".join(shapes[str(s.argument)] for s in scalars),

@@ -54,8 +54,8 @@ def recurrent(rule: Rule) -> Plan:
     b.declare_vectors()
     memory = b.plan.given("W", LEVELS, state=True)
     roles, query = b.roles(), b.featured("q")
-    kept = _transition(b, memory, roles)
-    new = _write(b, roles)
+    kept = transition(b, memory, roles)
+    new = write(b, roles)
     own = b.call("y_own", ("v",), "recall", new, query, equation="readout")
     past = b.call("y_past", ("l", "v"), "recall_levels", kept, query, equation="readout")
     read = b.call("y", ("v",), "weigh_levels", own, past, weights_of(b), equation="readout")
@@ -74,9 +74,9 @@ def reading(rule: Rule) -> Plan:
     return b.plan
 
 
-def _transition(b: Builder, memory: str, roles: dict[str, str]) -> str:
-    """decay ∘ W_ℓ − gain·η slope (W_ℓ p) rᵀ: the step without its write."""
-    rule = b.rule
+def transition(b: Builder, memory: str, roles: dict[str, str]) -> str:
+    """decay ∘ W_ℓ − gain·η slope (W_ℓ p) rᵀ: the step without its write, of every level or one."""
+    rule, lead = b.rule, b.plan.axes(memory)[:-2]
     decay = rule.decay * rule.row_decay
     scaled = decay * ONE
     env: dict[str, Any] = {"x_": memory, **b.coefficients(decay)}
@@ -86,7 +86,8 @@ def _transition(b: Builder, memory: str, roles: dict[str, str]) -> str:
     seen, part = memory, rule.seen * rule.row_decay
     if rule.seen != 1:
         seen = b.map("seen", part * ONE, {"x_": memory, **b.coefficients(part)}, "prediction")
-    y_hat = b.call("y_hat", ("l", "v"), "recall_levels", seen, roles["predict"],
+    function = "recall_levels" if lead else "recall"
+    y_hat = b.call("y_hat", (*lead, "v"), function, seen, roles["predict"],
                    equation="prediction")  # fmt: skip
     factor = -b.rate * rule.gain * rule.error.slope
     env = {"x_": y_hat, **_with_kappa(b, factor, roles, ())}
@@ -105,7 +106,7 @@ def _with_kappa(
     return found
 
 
-def _write(b: Builder, roles: dict[str, str]) -> str:
+def write(b: Builder, roles: dict[str, str]) -> str:
     """What the step adds to a memory of zero."""
     rule = b.rule
     written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
@@ -150,11 +151,16 @@ def chunk(rule: Rule) -> Plan:
     c = coefficients(b, False)
     p = Chunk(b, States(memory, None, None), roles, c)
     query = b.featured("q")
-    inside = _additive(p, query) if rule.error.constant else _affine(p, query)
+    inside = inside_of(p, query)
     read = _read(p, inside)
     b.plan.output = with_bonus(b, read, query, roles)
-    _move(b, memory, _passed(p, inside), _new(p, inside))
+    _move(b, memory, _passed(p, inside), new_of(p, inside))
     return b.plan
+
+
+def inside_of(p: Chunk, query: str) -> Inside:
+    """The plain rule in a chunk."""
+    return _additive(p, query) if p.b.rule.error.constant else _affine(p, query)
 
 
 def _written(p: Chunk) -> str:
@@ -213,17 +219,22 @@ def _steep(p: Chunk, name: str, rows: str) -> str:
     return p.b.map(name, factor * ONE, env)
 
 
-def _read(p: Chunk, inside: Inside) -> str:
+def own_read(p: Chunk, inside: Inside, weights: str) -> str:
+    """What a chunk's rows read of each other: ((P ∘ λ) w)_t."""
     b, c = p.b, p.c
-    weights = weights_of(b)
     mask = b.call("level_mask", ("t", "s"), "level_mask", weights, equation="readout")
     env = {"x_": (inside.attends, ("t", "s")), "y_": mask}
     attends = b.map("attends_levels", ONE * TWO, env, "readout")
     if c.log_row is not None:
-        new = b.call("y_new", ("t", "v"), "decayed_mix", attends, inside.written, c.log_row,
-                     equation="readout")  # fmt: skip
-    else:
-        new = b.product("y_new", ("t", "v"), attends, inside.written, equation="readout")
+        return b.call("y_new", ("t", "v"), "decayed_mix", attends, inside.written, c.log_row,
+                      equation="readout")  # fmt: skip
+    return b.product("y_new", ("t", "v"), attends, inside.written, equation="readout")
+
+
+def _read(p: Chunk, inside: Inside) -> str:
+    b, c = p.b, p.c
+    weights = weights_of(b)
+    new = own_read(p, inside, weights)
     old = b.call("y_old", ("t", "v"), "recall_buckets", inside.reads, p.states.memory, weights,
                  _ends(b), equation="readout")  # fmt: skip
     if c.row_reach is not None:
@@ -237,15 +248,22 @@ def _passed(p: Chunk, inside: Inside) -> str:
     reached_end = kept(p, p.c.reach, memory, "W_kept")
     if inside.erasing is None:
         return reached_end
-    _, keys = remaining(p, inside.sources[-1])
-    lost = b.product("transition", ("k", "k"), inside.erasing, keys, flip_left=True,
-                     equation="dual")  # fmt: skip
+    lost, keys = lost_of(p, inside)
     taken = b.call("W_taken", LEVELS, "through_transition", memory, lost, keys, _ends(b),
                    equation="dual")  # fmt: skip
     return b.map("W_passed", ONE - TWO, {"x_": reached_end, "y_": taken}, "dual")
 
 
-def _new(p: Chunk, inside: Inside) -> str:
+def lost_of(p: Chunk, inside: Inside) -> tuple[str, str]:
+    """F, of the transition decay ∘ W − W F of a chunk that erases, and its keys."""
+    assert inside.erasing is not None
+    _, keys = remaining(p, inside.sources[-1])
+    lost = p.b.product("transition", ("k", "k"), inside.erasing, keys, flip_left=True,
+                       equation="dual")  # fmt: skip
+    return lost, keys
+
+
+def new_of(p: Chunk, inside: Inside) -> str:
     """What the chunk wrote, as its end sees it."""
     b = p.b
     parts = [

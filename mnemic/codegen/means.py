@@ -1,4 +1,4 @@
-"""Weighted means over kept pairs in elementary quantities: what a fused kernel is made of.
+"""Weighted means and linear fits over kept pairs in elementary quantities, for fused kernels.
 
 The rows of a chunk meet the pairs kept before them and their own, as rows behind a kernel do
 (``kept.py``), with logarithms of weights held under each row's largest:
@@ -11,20 +11,27 @@ from typing import Any
 
 import sympy as sp
 
+from mnemic.codegen import slopes
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.plan import Plan
+from mnemic.codegen.slopes import Side, Weights
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.rule import Fit, Rule
 
 ONE, TWO = sp.symbols("x_ y_", real=True)
+
+TINY = 1e-30
+"""Weights of which the largest is no larger are none."""
 
 
 def elementary(rule: Rule) -> Plan | None:
     """The chunk of a weighted mean over pairs; ``None`` for any other fit, and for what is softmax
     attention to the letter."""
     fit = rule.fit
-    if fit is None or fit.kind != "mean":
+    if fit is None or fit.kind == "interpolation":
         return None
+    if fit.kind == "linear":
+        return regressed(rule, fit)
     moves, linear = fit.carry is not None, fit.similarity.linear
     if moves and (fit.similarity.score.has(sym.kk) or rule.window > 1):
         return None
@@ -33,19 +40,21 @@ def elementary(rule: Rule) -> Plan | None:
         return None
     b = Builder(rule, ("t",))
     b.declare_vectors()
-    b.plan.output = _Mean(b, fit).read()
+    b.plan.output = Mean(b, fit).read()
     return b.plan
 
 
-@dataclass(frozen=True)
-class Side:
-    """How rows meet some pairs: their keys and values, and the axes of weights."""
-
-    keys: str
-    values: str
-    axis: str
-    seen: str | None
-    left: str | None
+def regressed(rule: Rule, fit: Fit) -> Plan | None:
+    """The chunk of a local linear fit; ``None`` for keys that move, and for a direct solve."""
+    solver = rule.problem.spec.optimizer.solver
+    if fit.carry is not None or solver.kind != "conjugate-gradients":
+        return None
+    b = Builder(rule, ("t",))
+    b.declare_vectors()
+    mean = Mean(b, fit)
+    b.plan.output = slopes.read(b, mean.past, mean.own, mean.weights(relative=True),
+                                (solver.tolerance, solver.iterations))  # fmt: skip
+    return b.plan
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,9 @@ class Steps:
         return old, b.map("k_left", ONE - TWO, {"x_": own, "y_": moved}, "keys")
 
 
-class _Mean:
+class Mean:
+    """The quantities of a chunk's weights over pairs."""
+
     def __init__(self, b: Builder, fit: Fit) -> None:
         self.b, self.fit = b, fit
         self.span = b.rule.window if b.rule.window > 1 else 0
@@ -169,23 +180,34 @@ class _Mean:
             expr = expr + left if self.logs else expr * sp.exp(left)
         return b.map(f"logit{name}" if self.logs else f"similar{name}", expr, env, "weights")
 
-    def read(self) -> str:
-        """Σ w v / Σ w."""
+    def weights(self, *, relative: bool = False) -> Weights:
+        """The weights up to a number a row: relative to their largest where they are logarithms,
+        or where that is told."""
         b, past, own = self.b, self.past, self.own
         old, new = self._score(past, "_past"), self._score(own, "_own")
         seen = () if past.seen is None else (past.seen,)
         weights, fresh = old, new
         assert own.seen is not None
-        if self.logs:
+        if self.logs or relative:
             top = b.call("top", ("t",), "row_tops", old, new, own.seen, *seen)
+        if self.logs:
             weights = b.call("w", ("t", "n"), "exp_over", old, top, *seen, equation="weights")
             fresh = b.call("w_own", ("t", "s"), "exp_over", new, top, own.seen,
                            equation="weights")  # fmt: skip
+        elif relative:
+            share = sp.Piecewise((ONE / TWO, TWO > TINY), (0, True))
+            weights = b.map("w", share, {"x_": old, "y_": top}, "weights")
+            fresh = b.map("w_own", share, {"x_": new, "y_": top}, "weights")
         mixed = b.map("w_mixed", ONE * TWO, {"x_": fresh, "y_": own.seen})
         total = b.call("whole", ("t",), "row_totals", weights, mixed, *seen)
         if seen and not self.logs:
             weights = b.map("w_seen", ONE * TWO, {"x_": weights, "y_": seen[0]})
-        values = b.product("y_past", ("t", "v"), weights, past.values)
-        both = b.product("y_own", ("t", "v"), mixed, own.values)
+        return Weights(weights, mixed, total)
+
+    def read(self) -> str:
+        """Σ w v / Σ w."""
+        b, past, own, w = self.b, self.past, self.own, self.weights()
+        values = b.product("y_past", ("t", "v"), w.past, past.values)
+        both = b.product("y_own", ("t", "v"), w.own, own.values)
         y = b.map("y_whole", ONE + TWO, {"x_": values, "y_": both})
-        return b.call("y", ("t", "v"), "over_total", y, total, equation="readout")
+        return b.call("y", ("t", "v"), "over_total", y, w.total, equation="readout")

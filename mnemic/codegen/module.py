@@ -6,7 +6,19 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import chunk, deep, emit, layer, levels, local, moments, recurrent, slots, tiled
+from mnemic.codegen import (
+    chunk,
+    deep,
+    emit,
+    layer,
+    level,
+    levels,
+    local,
+    moments,
+    recurrent,
+    slots,
+    tiled,
+)
 from mnemic.codegen.apart import apart
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import feature_size, signature
@@ -15,6 +27,8 @@ from mnemic.codegen.links import linked, scale_of
 from mnemic.codegen.means import elementary
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.reading import reading
+from mnemic.codegen.step import HEADER as STEP_HEADER
+from mnemic.codegen.step import Stepped, stepped
 from mnemic.codegen.support.signature import Signature
 from mnemic.codegen.titles import title_of
 from mnemic.compiler import symbols as sym
@@ -28,7 +42,6 @@ Written by mnemic {version} from the spec {name} ({hash}).
 """
 # ruff: noqa
 import math
-from importlib import import_module
 
 import torch
 import torch.nn.functional as F
@@ -40,6 +53,14 @@ from .support.operator import Operator
 from .support.ops import TINY, norm
 from .support.signature import Coefficient, Parameter, Signature, State
 {imports}
+'''
+
+IMPORTED = '''
+def fused_kernels():
+    """The fused kernels, imported when first asked for: they need Triton."""
+    from . import kernels
+    return kernels
+
 '''
 
 SLOTS = "from .support.slots import SlotOperator\n"
@@ -135,14 +156,17 @@ class Printed:
     readable: bool
     kernels: str = ""
     """The source of the fused kernels, where there are any."""
+    step: Stepped = Stepped(missing="slots")
+    """The kernel of a layer's token."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The source of a module, and of its fused kernels (empty where there are none)."""
+    """The source of a module, of its fused kernels and of its token's (empty where it has none)."""
 
     module: str
     kernels: str
+    step: str
 
 
 def source(
@@ -161,11 +185,12 @@ def source(
     )  # fmt: skip
     found = _slotted(rule, numbers) if slotted else _printed(rule, numbers)
     whole = head + found.text + layer.source(
-        rule, found.signature, found.reads, readable=found.readable
+        rule, found.signature, found.reads, readable=found.readable, step=found.step.attribute
     )  # fmt: skip
     names = {"title": title, "text": text, "version": version, "name": rule.name, "hash": spec_hash}
     fused = tiled.HEADER.format(**names) + found.kernels if found.kernels else ""
-    return Source(whole, fused)
+    step = STEP_HEADER.format(**names) + found.step.text if found.step.text else ""
+    return Source(whole, fused, step)
 
 
 def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
@@ -196,12 +221,15 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
     text = "" if prefix else fused.text  # slots join two operators, which have no kernels yet
     parts.append("\n\n" + _operator(found, described, prefix, fused=bool(text)))
     reads = frozenset(found.recurrent.arguments())
-    return Printed("".join(parts), described, reads, found.read is not None, text)
+    step = stepped(rule, found.recurrent, described, numbers)
+    return Printed("".join(parts), described, reads, found.read is not None, text, step)
 
 
 def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Kernels:
     """The Triton kernels of a rule's forms."""
     logarithms = frozenset(s.argument for s in rule.scalars if s.logarithmic and s.argument)
+    if rule.levels:
+        return tiled.tree(_levels(rule), logarithms, numbers)
     optimizer = rule.problem.spec.optimizer
     steps = optimizer.micro_steps * (optimizer.inner_steps if rule.moments is None else 1)
     chunked = None
@@ -215,6 +243,15 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     return tiled.kernels(
         chunked, token, logarithms, steps, numbers, diagonal=single, window=rule.window
     )
+
+
+def _levels(rule: Rule) -> tiled.Levels:
+    """The plans of a tree's levels, before and after rewrites."""
+    fused, plain = level.plans(rule), level.plans(rule)
+    forms = [tiled.Form(getattr(fused, n), getattr(plain, n)) for n in ("own", "token", "chunk")]
+    for form in forms:
+        fuse(form.plan)
+    return tiled.Levels((forms[0], forms[1], forms[2]), fused.weights)
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
@@ -241,7 +278,8 @@ def _operator(found: Plans, described: Signature, prefix: str, *, fused: bool) -
     read_name = f"{prefix}read" if found.read is not None else "None"
     forms = f"{name}, {prefix}recurrent, {chunk_name}, {start_name}, {read_name}"
     if fused:
-        forms += ', lambda: import_module(".kernels", __package__)'
+        forms += ", fused_kernels"
+        return f"{_data(described, name)}\n{IMPORTED}\n{prefix}rule = Operator({forms})\n"
     return f"{_data(described, name)}\n{prefix}rule = Operator({forms})\n"
 
 

@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from mnemic.kernels.limits import target
 from mnemic.kernels.offline import Kernel, compiling
 from mnemic.kernels.tracing import tracing
 
-PASSES = ("forward", "backward", "decode")
+PASSES = ("forward", "backward", "decode", "step")
+"""``decode`` is the rule's token, ``step`` the whole layer's, where it has a kernel of its own."""
 BATCH, TOKENS, HEADS = 1, 256, 16
 """Multiples of 16, as in use: kernels differ where a size is known to be one."""
 
@@ -53,7 +55,7 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     before = 0
     with compiling(target(asked.target)) as log:
-        for name in PASSES:
+        for name in subject.passes:
             at, told = len(log.launches), None
             try:
                 read, written = getattr(subject, name)()
@@ -88,14 +90,14 @@ def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     read: tuple[Tensor, ...]
     written: tuple[Tensor, ...]
-    for name in PASSES:
+    for name in subject.passes:
         told, read, written = None, (), ()
         with tracing() as traced:
             try:
                 read, written = getattr(subject, name)()
             except (RuntimeError, TritonError) as error:
                 told = _first(error)
-        each = BATCH * (1 if name == "decode" else tokens)
+        each = BATCH * (1 if name in ("decode", "step") else tokens)
         floor = sum(size(x) for x in (*read, *written))
         found[name] = {"moved": traced.moved / each, "floor": floor / each,
                        "products": traced.products / each, "error": told}  # fmt: skip
@@ -124,12 +126,22 @@ def _row(kernel: Kernel) -> dict[str, Any]:
 
 @dataclass
 class Subject:
-    """A compiled rule and the arguments that its layer gives it."""
+    """A compiled rule, the arguments that its layer gives it, and that layer."""
 
     rule: Any
     arguments: Tensors
     params: Tensors
     state: Tensors
+    memory: Any
+    """The layer that holds the rule, in the job's dtype."""
+    x: Tensor
+    support: Any
+    """The support module of steps."""
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The passes that there are: a layer whose token has no kernel of its own says why."""
+        return PASSES if self.memory.step_kernel is not None else PASSES[:-1]
 
     @classmethod
     def of(cls, module: Any, width: int, dtype: torch.dtype, heads: int = HEADS) -> "Subject":
@@ -146,7 +158,9 @@ class Subject:
         vectors = {"q", "k", "v", *module.rule.signature.keys}
         found = {n: a.to(dtype) if n in vectors else a for n, a in found.items()}
         params = {n: p.detach() for n, p in layer.params().items()}
-        return cls(module.rule, found, params, {})
+        memory = getattr(layer, "memory", layer).to(dtype)
+        support = import_module(f"{module.__name__}.support.step")
+        return cls(module.rule, found, params, {}, memory, x.to(dtype), support)
 
     def _call(self, arguments: Tensors, params: Tensors, state: Tensors) -> tuple[Tensor, Tensors]:
         options: dict[str, Any] = {"params": params} if params else {}
@@ -183,3 +197,15 @@ class Subject:
             out, final = self._call(one, self.params, begun)
         floats = [s for s in begun.values() if s.is_floating_point()]
         return (*one.values(), *floats), (out, *final.values())
+
+    def step(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """One token of the layer, its projections aside; nothing where its memories do not fit."""
+        before, now = self.x[:, :2], self.x[:, 2:3]
+        with torch.no_grad():
+            _, state = self.memory.rows(before, {}, None, "recurrent")
+            kernel = self.support.chosen(self.memory, now, state, "triton")
+            if kernel is None:
+                return (), ()
+            launch = self.support.Launch.of(self.memory, kernel, now, state)
+            out, after = launch.result(in_place=False)
+        return tuple(launch.given), (out, *after.values())

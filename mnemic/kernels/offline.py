@@ -18,18 +18,19 @@ from typing import Any
 
 import torch
 
+from mnemic.codegen.support.patterns import turned_accumulators
 from mnemic.codegen.support.versions import OFFLINE, interpreting
 from mnemic.errors import UsageError
 from mnemic.kernels.binary import Resources, resources
 from mnemic.kernels.limits import Target
-from mnemic.kernels.patterns import transposed_accumulators
 
 
 @dataclass(frozen=True)
 class Kernel:
     """A compiled kernel: its name, constants and options, what it takes, seconds to compile.
 
-    ``transposed`` counts products that versions of Triton get wrong on Hopper (``patterns``).
+    ``transposed`` counts products that some versions of Triton get wrong on Hopper, which launches
+    there keep clear of (``starting``).
     """
 
     name: str
@@ -52,8 +53,6 @@ class Kernel:
             told.append(f"spills {found.spill} bytes")
         if found.registers * self.num_warps * 32 > limits.file:
             told.append(f"registers {found.registers * self.num_warps * 32} of {limits.file}")
-        if self.transposed and limits.arch == 90:
-            told.append(f"{self.transposed} products of a transposed accumulator")
         return tuple(told)
 
     @property
@@ -182,7 +181,7 @@ def _kernel(function: Any, compiled: Any, target: Target, seconds: float) -> Ker
     metadata = compiled.metadata
     return Kernel(
         function.fn.__name__, constants, int(metadata.num_warps), int(metadata.num_stages),
-        target, resources(compiled), seconds, transposed_accumulators(compiled.asm["ttir"]),
+        target, resources(compiled), seconds, turned_accumulators(compiled.asm["ttgir"]),
     )  # fmt: skip
 
 

@@ -186,7 +186,20 @@ def test_derive_in_json(mnemic):
     (entry,) = mnemic("check", "lp", "--derive", "--json").json["specs"]
     assert entry["class"] == "residual"
     assert entry["forms"] == ["recurrent", "chunk"]
+    assert [(k["form"], k["kernel"], k["gradient"], k["why"]) for k in entry["kernels"]] == [
+        ("chunk", True, True, None), ("token", True, True, None),
+    ]  # fmt: skip
     assert entry["warnings"]
+
+
+def test_fused_kernels_and_why_there_are_none(mnemic):
+    told = mnemic("check", "lp", "--derive").out
+    assert "  fused kernel chunk, with gradient\n  fused kernel token, with gradient\n" in told
+    told = mnemic("derive", "gsa").out
+    assert "\n  fused kernel: chunk: none (slots join two operators" in told
+    (chunk, _) = mnemic("derive", "softmax-attention", "--json").json["kernels"]
+    assert chunk["why"] == "scaled_dot_product_attention of PyTorch is its kernel"
+    assert not chunk["kernel"]
 
 
 def test_it_is_fast(shell):

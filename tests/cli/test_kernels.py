@@ -1,8 +1,12 @@
 """``mnemic kernels`` and ``mnemic verify``."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 def test_verify_says_what_was_checked(shell: Callable[..., Any], tmp_path: Path) -> None:
@@ -14,6 +18,51 @@ def test_verify_says_what_was_checked(shell: Callable[..., Any], tmp_path: Path)
     assert len(told["entries"][0]["hash"]) == 64
     chunk = told["entries"][0]["forms"]["chunk"]
     assert all(found["passed"] for found in chunk.values())
+    assert (tmp_path / "layer" / "verified.json").is_file()
+
+
+def test_without_a_gpu_there_is_nothing_to_tune(shell: Callable[..., Any], tmp_path: Path) -> None:
+    done = shell("tune", "linear-attention", "-o", tmp_path / "layer", "--width", 128, "--json")
+    assert done.code == 0, done.err
+    told = done.json
+    assert told["shape"] == "B = 8, T = 4096, H = 16, d_k = 128, d_v = 128, bfloat16"
+    assert told["note"].startswith("no GPU here: there is nothing to time")
+    assert told["tuned"] == []
+    command = [sys.executable, str(tmp_path / "layer"), "tune", "--batch", "1", "--for", "decode"]
+    alone = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert alone.stdout.splitlines() == [
+        "linear-attention: B = 1, T = 4096, H = 16, d_k = 64, d_v = 64, bfloat16", told["note"],
+    ]  # fmt: skip
+
+
+def test_a_rule_without_kernels_has_nothing_to_tune(shell: Callable[..., Any]) -> None:
+    done = shell("tune", "gsa")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-1] == "this rule has no fused form"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--dtype", "int8"), "dtype: read 'int8', allowed: bfloat16, float16, float32"),
+        (("--for", "speed"), "for: read 'speed', allowed: forward, training, decode"),
+    ],
+)
+def test_what_cannot_be_tuned(
+    shell: Callable[..., Any], options: tuple[str, ...], told: str
+) -> None:  # fmt: skip
+    done = shell("tune", "gla", *options)
+    assert done.code == 2
+    assert done.err.splitlines()[-1] == f"mnemic: {told}"
+
+
+def test_a_folder_verifies_itself(shell: Callable[..., Any], tmp_path: Path) -> None:
+    assert shell("compile", "linear-attention", "-o", tmp_path / "layer").code == 0
+    command = [sys.executable, str(tmp_path / "layer"), "verify"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "chunk float32: passed" in done.stdout.splitlines()
     assert (tmp_path / "layer" / "verified.json").is_file()
 
 

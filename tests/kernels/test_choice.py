@@ -33,7 +33,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A machine with a GPU where something is in the way, or not, and kernels passed, or not."""
 
     def set_up(why: str | None, passed: bool) -> None:
-        versions.announce.cache_clear()
+        versions.announced.cache_clear()
         monkeypatch.setattr(versions, "unusable", lambda device: why)
         monkeypatch.setattr(verified, "passed", lambda form, dtype, device: passed)
 

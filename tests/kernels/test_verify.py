@@ -123,8 +123,8 @@ def test_a_folder_with_a_record_is_still_ours(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("triton", "capability", "known"),
     [
-        ("3.3.1", (9, 0), 0), ("3.4.0", (9, 0), 1), ("3.6.0", (9, 0), 1), ("3.7.0", (9, 0), 1),
-        ("3.7.1", (9, 0), 0), ("3.6.0", (8, 0), 0), ("3.9.0+git12", (9, 0), 0),
+        ("3.3.1", (9, 0), 0), ("3.4.0", (9, 0), 1), ("3.6.0", (9, 0), 1), ("3.7.1", (9, 0), 1),
+        ("3.8.0", (9, 0), 0), ("3.6.0", (8, 0), 0), ("3.9.0+git12", (9, 0), 0),
     ],
 )  # fmt: skip
 def test_faults_by_version(triton: str, capability: tuple[int, int], known: int) -> None:
@@ -132,11 +132,7 @@ def test_faults_by_version(triton: str, capability: tuple[int, int], known: int)
 
 
 def test_versions_that_get_a_pattern_of_the_kernels_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = versions.distrusted("3.6.0", (9, 0))
-    assert told is not None
-    assert told.startswith("Triton 3.6.0 on sm_90: a product whose left side is a transposed")
-    assert versions.distrusted("3.6.0", (8, 0)) is None
-    assert versions.distrusted("3.7.1", (9, 0)) is None
+    assert versions.distrusted("3.6.0", (9, 0)) is None  # launches keep clear of its fault
     told = versions.distrusted("3.3.1", (8, 0))
     assert told == "Triton 3.3.1 is too old: 3.4.0 or newer is needed"
     fault = versions.Fault("x is wrong", (3, 5, 0), (3, 5, 9), ((9, 0),), "issue 1", avoided=False)
@@ -161,7 +157,7 @@ def test_why_the_fused_form_does_not_run(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_announcement_is_made_once() -> None:
-    versions.announce.cache_clear()
+    versions.announced.cache_clear()
     with pytest.warns(RuntimeWarning, match="only this"):
         versions.announce("only this")
     with warnings.catch_warnings():

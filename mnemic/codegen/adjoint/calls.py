@@ -9,6 +9,7 @@ from mnemic.codegen.adjoint import (
     moments,
     rows,
     scores,
+    solutions,
     stable,
     systems,
     whole,
@@ -16,7 +17,19 @@ from mnemic.codegen.adjoint import (
 )
 from mnemic.codegen.adjoint.at import At
 
-MODULES = (rows, chunks, scores, stable, systems, matrices, windows, moments, kept, whole)
+MODULES = (
+    rows,
+    chunks,
+    scores,
+    stable,
+    systems,
+    matrices,
+    windows,
+    moments,
+    kept,
+    solutions,
+    whole,
+)
 
 RULES: dict[str, Callable[[At], None]] = {
     name: rule for module in MODULES for name, rule in module.RULES.items()

@@ -103,6 +103,12 @@ def _is_strict(at: At, name: str, rows: int) -> bool:
             return False
 
 
+def level_mask(at: At) -> None:
+    """λ_t at the level of s: what every level's sources give."""
+    (weights,) = at.arguments
+    at.give_call(weights, "level_sums", at.d, weights)
+
+
 def unit_lower_inverse(at: At) -> None:
     """T = (I + L)⁻¹: dL = −Tᵀ d Tᵀ, strictly lower."""
     (strict,) = at.arguments
@@ -150,6 +156,7 @@ RULES: dict[str, Callable[[At], None]] = {
     "remain_rows": remain_rows,
     "lower": lower,
     "strictly_lower": strictly_lower,
+    "level_mask": level_mask,
     "unit_lower_inverse": unit_lower_inverse,
     "delayed": delayed,
     "delayed_rows": delayed_rows,

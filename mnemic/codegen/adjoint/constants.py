@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-INDICES = ("zero", "h_index", "t_index", "H_index", "ends")
+INDICES = ("zero", "h_index", "t_index", "H_index", "ends", "level_keeps", "level_writes")
 """Arguments that are the same whatever the inputs."""
 
 ALL = frozenset(range(16))
@@ -12,6 +12,7 @@ SHAPES: dict[str, frozenset[int]] = {
     "constant": ALL,
     "lower_ones": ALL,
     "lower_ones_of": ALL,
+    "level_sums": frozenset({1}),
     "unit_of": ALL,
     "key_size": ALL,
     "ones_of": ALL,
@@ -23,6 +24,9 @@ SHAPES: dict[str, frozenset[int]] = {
     "recent_past": ALL,
     "row_top": ALL,
     "row_tops": ALL,
+    "unknown": ALL,
+    "solution": ALL,
+    "solution_with": frozenset({0, 2, 3, 4}),
     "recall_buckets": frozenset({3}),
     "through_transition": frozenset({2, 3}),
     "merged": frozenset({2}),

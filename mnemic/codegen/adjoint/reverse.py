@@ -10,6 +10,7 @@ from mnemic.codegen.adjoint.constants import INDICES, without_gradient
 from mnemic.codegen.adjoint.errors import NoAdjoint
 from mnemic.codegen.adjoint.maps import through_map
 from mnemic.codegen.adjoint.products import through_product
+from mnemic.codegen.adjoint.solutions import residuals
 from mnemic.codegen.adjoint.sums import Sums
 from mnemic.codegen.adjoint.unrolled import Unrolled, unrolled
 from mnemic.codegen.emit import OUTPUT
@@ -39,7 +40,7 @@ def adjoint(plan: Plan) -> Adjoint:
 
     Raises ``NoAdjoint`` where a function has no rule.
     """
-    opened = unrolled(plan)
+    opened = unrolled(residuals(plan))
     found = opened.plan
     order = [found[name] for name in nx.lexicographical_topological_sort(
         found.graph, key=lambda name: found.graph.nodes[name]["index"])]  # fmt: skip

@@ -12,7 +12,7 @@ from mnemic.codegen.adjoint.constants import without_gradient
 FUNCTIONS = (
     "features", "on_simplex", "inverse_link", "blended_after", "blended_before", "blended_carry",
     "blended_remain", "decayed_products", "accumulate_rows", "accumulate_blended", "every_level",
-    "level_mask", "recall_levels", "weigh_levels", "read_levels", "recall_buckets",
+    "recall_levels", "weigh_levels", "read_levels", "recall_buckets",
     "through_transition", "merged", "kernel_rows", "kernel_row", "kernel_self", "half_solved",
     "half_solved_rows", "pivot", "bordered", "next_solved", "grown_factor", "solved_behind",
     "prefix_reads", "shares", "exp_relative", "relative", "decays_left", "decays_at_end",

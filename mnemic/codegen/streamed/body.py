@@ -1,7 +1,9 @@
 """The statements of one chunk: what rows alone give, and passes over blocks of kept pairs."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import networkx as nx
 
 from mnemic.codegen.plan import Call, Product, Quantity
 from mnemic.codegen.streamed.functions import LARGEST, SAME
@@ -17,6 +19,7 @@ from mnemic.codegen.streamed.lines import (
 )
 from mnemic.codegen.streamed.order import Step, ordered
 from mnemic.codegen.streamed.passes import Passes
+from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
 
 
@@ -35,6 +38,8 @@ class Body:
     """Rows that are loaded, and quantities of rows that are known."""
     summed: set[str] = field(default_factory=set)
     """Sums over pairs that were taken."""
+    wide: frozenset[str] = frozenset()
+    """Products with operands that are not rounded to 16 bits: those of an iteration."""
     alive: tuple[int, int] = (0, 0)
     """Tiles of rows, and of a block, that live at once, in the pass with most."""
 
@@ -85,7 +90,16 @@ class Body:
             return
         for read in self._order(self.passes.reads(quantity)):
             yield from self.until(read)
-        yield from line(self.found, quantity, self.numbers, self.indent)
+        if isinstance(quantity.op, Call) and quantity.op.function == "solution":
+            yield from solved(self, quantity)
+            return
+        yield from self.exact(quantity, line(self.found, quantity, self.numbers, self.indent))
+
+    def exact(self, quantity: Quantity, lines: list[str]) -> list[str]:
+        """The lines of a quantity with products as they are to be."""
+        if quantity.name in self.wide and isinstance(quantity.op, Product):
+            return [text.replace("tiles.dot(", "tiles.exact(") for text in lines]
+        return lines
 
     def _loaded(self, name: str) -> str:
         row = next(r for r in self.found.lay.rows if r.name == name)
@@ -170,11 +184,32 @@ class Body:
         yield f"{self.pad}{say} = {start}"
 
 
+def solved(body: Body, x: Quantity) -> Iterator[str]:
+    """Conjugate gradients: a pass over the pairs an iteration, until all rows are done."""
+    assert isinstance(x.op, Call)
+    target, diagonal, unknown, image = x.op.arguments
+    outer, found = body.passes, body.found
+    names = [found.say(n) for n in (x.name, target, diagonal, unknown, image)]
+    inner = replace(
+        outer, levels={}, weights={},
+        known=outer.known | {unknown, *outer.around(unknown, image)},
+    )  # fmt: skip
+    held = (body.done | inner.known) - {image}
+    loop = Body(found, inner, body.numbers, body.first_block, body.indent + 4, done=set(held))
+    loop.wide = frozenset(nx.descendants(found.plan.graph, unknown))
+    yield from begun(body.pad, names, x.op)
+    yield from loop.lines([(image, [])], {})
+    yield from stepped(loop.pad, names)
+    rows, pairs = loop.alive
+    waits = sum(len(found.plan.axes(n)) > 1 for n in outer.around(unknown, image))
+    body.alive = (max(body.alive[0], rows + waits + 8), max(body.alive[1], pairs))
+
+
 def _largest(quantity: Quantity) -> bool:
     return isinstance(quantity.op, Call) and quantity.op.function in LARGEST
 
 
-DEAR = ("unit_lower_inverse", "residual")
+DEAR = ("unit_lower_inverse", "residual", "solution")
 """Functions that are not computed twice."""
 
 
@@ -236,6 +271,7 @@ class _Block:
             made = line(self.found, quantity, self.body.numbers, len(self.pad))
             if quantity.name in self.lasting and isinstance(quantity.op, Product):
                 made = [text.replace("tiles.dot(", "tiles.exact(") for text in made]
+            made = self.body.exact(quantity, made)
             large = len(quantity.axes) > 1
             steps.append(Step(quantity.name, self._reads(quantity), tuple(made), large))
         for quantity in self.sums:
@@ -276,7 +312,7 @@ class _Block:
             yield f"{self.pad}{say} *= {self.found.say(str(top))}_scale{wide}"
         comment = cited(self.body.numbers, quantity.equation)
         tail = f"  # {comment}" if comment else ""
-        yield f"{self.pad}{say} += {self._part(quantity)}{tail}"
+        yield from self.body.exact(quantity, [f"{self.pad}{say} += {self._part(quantity)}{tail}"])
         self.body.summed.add(quantity.name)
 
     def _part(self, quantity: Quantity) -> str:

@@ -21,6 +21,10 @@ STREAMED = (
         "recent_of": TileFunction((LIKE,), LIKE, options=("span",)),
         "recent_past": TileFunction((LIKE, LIKE), LIKE, options=("span",)),
         "elapsed": ALIKE,
+        "row_peak": ALIKE,
+        "unknown": ALIKE,
+        "solution": ALIKE,
+        "solution_with": TileFunction((LIKE,) * 5, LIKE),
     }
 )
 """Functions of a chunk's rows and of kept pairs."""

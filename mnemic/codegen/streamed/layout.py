@@ -18,6 +18,10 @@ RESERVED = frozenset((
 """Names that a kernel has for itself."""
 
 
+FACTOR = "a factor of all kept pairs, for whose triangular solves PyTorch has the kernels"
+"""Why a kernel regression has none."""
+
+
 @dataclass(frozen=True)
 class Growth:
     """What follows a state of kept pairs: entries in place of the old ones, and those behind."""
@@ -72,7 +76,9 @@ def streams(
     tiles = plan.ordered()
     pairs = (*(s for s in plan.states() if plan.axes(s)[:1] == ("n",)), *given)
     if any(plan.axes(s).count("n") > 1 or plan.axes(s)[0] != "n" for s in pairs):
-        raise NoTiles("a matrix of kept pairs against kept pairs")
+        raise NoTiles(FACTOR)
+    if any(isinstance(q.op, Call) and q.op.function == "grown" for q in tiles):
+        raise NoTiles("a window over kept pairs, whose steps add to pairs that are kept already")
     axes = joined(plan, STREAMED, tiles)
     loaded = [n for n in plan.arguments() if n not in given]
     names: dict[Place, str] = {}

@@ -48,6 +48,10 @@ def _call(found: Streams, quantity: Quantity, op: Call) -> str | None:
             return f"tl.where(in_N[None, :], {text}, 0.0)" if streamed else text
         case "over_total":
             return f"tiles.over_total({names[0]}, {names[1]})"
+        case "row_peak":
+            return "tl.full((C,), 1.0, REAL)"  # a row's weights are relative to their largest
+        case "solution_with":
+            return names[0]
         case "recent_of":
             return f"tiles.recent_of({names[0]}, {options['span']})"
         case "recent_past":

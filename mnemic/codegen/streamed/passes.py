@@ -9,6 +9,8 @@ turns up.
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import networkx as nx
+
 from mnemic.codegen.plan import Call, Given, Product, Quantity
 from mnemic.codegen.streamed.functions import GROWS, LARGEST, ONLINE
 from mnemic.codegen.streamed.layout import Streams
@@ -25,17 +27,22 @@ class Passes:
     found: Streams
     levels: dict[str, int] = field(default_factory=dict)
     weights: dict[str, int] = field(default_factory=dict)
+    known: frozenset[str] = frozenset()
+    """Quantities of rows that are there before."""
 
     @cached_property
     def inside(self) -> dict[str, Quantity]:
         """The statements by name."""
-        return {q.name: q for q in self.found.lay.tiles if not isinstance(q.op, Given)}
+        return {
+            q.name: q for q in self.found.lay.tiles
+            if not isinstance(q.op, Given) and q.name not in self.known
+        }  # fmt: skip
 
     def sums(self, quantity: Quantity) -> tuple[str, ...]:
         """What a quantity of the chunk's rows sums over pairs; empty for any other."""
         if isinstance(quantity.op, Given) or self.found.streams(quantity.name):
             return ()
-        if isinstance(quantity.op, Call) and quantity.op.function in TAILS:
+        if isinstance(quantity.op, Call) and quantity.op.function in (*TAILS, "row_peak"):
             return ()
         return tuple(n for n in quantity.reads() if self.found.streams(n))
 
@@ -46,10 +53,34 @@ class Passes:
                 return ()
             case Call(function=function, arguments=arguments) if function in GROWS:
                 return arguments[:1] if GROWS[function] is not None else arguments
-            case Call(function="rows_before" | "first_rows", arguments=arguments):
+            case Call(function="rows_before" | "first_rows" | "solution_with", arguments=arguments):
                 return arguments[:1]
+            case Call(function="row_peak"):
+                return ()
+            case Call(function="solution", arguments=(target, diagonal, unknown, image)):
+                return (target, diagonal, *self.around(unknown, image))
             case _:
                 return quantity.reads()
+
+    def around(self, unknown: str, image: str) -> tuple[str, ...]:
+        """Of rows, what the statements between a direction and its image read from outside."""
+        plan = self.found.plan
+        between = nx.descendants(plan.graph, unknown) | {unknown}
+        found: dict[str, None] = {}
+        seen: set[str] = set()
+
+        def visit(name: str) -> None:
+            if name in seen:
+                return
+            seen.add(name)
+            if name not in between and not self.found.streams(name):
+                found[name] = None
+                return
+            for read in self.reads(plan[name]) if name != unknown else ():
+                visit(read)
+
+        visit(image)
+        return tuple(found)
 
     def level(self, name: str) -> int:
         """How many passes must be over before a quantity is known (or, with an entry a pair,

@@ -14,6 +14,8 @@ from mnemic.codegen.tiled.layout import Row
 FIRST = (*ROW_LOCAL, "ages")
 """Functions that PyTorch computes before a kernel."""
 
+DIRECT = "a system of every row that is factored (conjugate gradients would have a kernel)"
+
 FORM = "Chunk by chunk, kept pairs block by block: arguments [B, R, H, ...], pairs [M, n, ...]."
 GRADIENT = "The gradient: arguments, pairs, d_out and d of pairs -> gradients."
 
@@ -115,6 +117,8 @@ def source(
     """
     if any(isinstance(q.op, Call) and q.op.function == "attention" for q in plan.ordered()):
         raise NoTiles("scaled_dot_product_attention of PyTorch is its kernel")
+    if any(isinstance(q.op, Call) and q.op.function == "local_linears" for q in plan.ordered()):
+        raise NoTiles(DIRECT)
     cut = apart(plan)
     found = streams(cut.plan, logarithms, output=cut.plan.output)
     shape = Shape("chunk_forward", FORM, cut.alone, span_of(found))
@@ -139,8 +143,8 @@ def _plain(found: Streams) -> frozenset[str]:
 def _gradient(
     cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str]
 ) -> tuple[Written, tuple[str, ...]]:  # fmt: skip
-    if found.lay.states or len(_plain(found)) < len(found.kept):
-        raise NoTiles("the gradient of pairs that change while they are kept")
+    if found.lay.states:
+        raise NoTiles("the gradient of memories beside pairs that change while they are kept")
     try:
         back = adjoint(cut.plan)
     except NoAdjoint as reason:
@@ -194,6 +198,7 @@ def _kernel(
         f"    alone={cut.alone},",
         f"    alive={tuple(alive)!r},",
         f"    steps={steps},",
+        *(["    moving=True,"] if len(_plain(found)) < len(found.kept) else []),
         "    before=chunk_before,",
         f"    taken={cut.taken!r},",
         ")",

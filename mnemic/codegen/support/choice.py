@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+import torch
 from torch import Tensor
 
 from . import verified, versions
@@ -22,8 +23,14 @@ def form(signature: Signature, asked: str, forms: Collection[str], like: Tensor)
     if asked != "auto" or "triton" not in forms or like.device.type != "cuda":
         return asked
     why = versions.unusable(like.device)
-    if why is None and verified.passed("triton", like.dtype, like.device):
+    if why is None and passed(like.dtype, like.device):
         return "triton"
     why = why or f"no record says that they passed in {like.dtype} here (run mnemic verify)"
     versions.announce(f"{signature.name}: its fused kernels are not used: {why}")
     return asked
+
+
+@torch.compiler.assume_constant_result
+def passed(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether fused kernels passed their checks in this dtype on this device."""
+    return verified.passed("triton", dtype, device)

@@ -1,19 +1,46 @@
-"""How a fused kernel's work is cut, chosen before it is ever run: rows a chunk, channels a block.
+"""How a fused kernel's work is cut, chosen before it is ever run.
 
-The model counts the entries of tiles that are alive at once: memories (and their gradients), the
-arguments' rows with what is made of them, and a few matrices of rows against rows. A program of 8
-warps has 256 threads with 255 registers each, of which addresses and masks take a good part.
+Rows a chunk, channels a block of values, warps and stages. The model first keeps the cuts whose
+tiles lie on chip at the fullest moment of a chunk, as the kernel's data counts it; of these it
+takes the one with the fewest cycles by count: waves of programs over the device's multiprocessors,
+each with its chunks one after another, each chunk with a delay of its own, its products and bytes.
+So a few memories are cut into many blocks of values, and many memories into few.
 """
 
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Protocol
 
-CUTS = ((64, 64), (32, 64), (64, 32), (32, 32), (16, 64), (16, 32), (16, 16))
-"""Rows a chunk and channels a block of values, the best first."""
+from .limits import Limits
+from .sizes import power_of_two, volume
 
-BUDGET = 130
-"""Entries a thread: offline compilation for sm_90 shows no spilled registers up to about here."""
+Tiles = tuple[tuple[tuple[str, ...], int], ...]
+"""Shapes by the names of their sizes, and how many tiles of each."""
+
+ROWS = (64, 32, 16)
+BLOCKS = (64, 32, 16)
+WARPS = (2, 4, 8, 16)
+STAGES = (1, 2, 3)
+
+TOKENS = 180
+BUDGET = {False: 110, True: 150}
+"""Entries a thread, token by token, and in chunks of a form and of its gradient: compiled offline
+for sm_90, kernels spill no registers up to about here, since addresses, masks and operands on
+their way take as many again."""
+
+DELAY = 2_000
+"""Cycles that a chunk (a token: a tenth) takes at least: loads, barriers, one product after
+another. By count, not by measurement."""
+
+PRODUCTS = 512
+"""Multiplications and additions a cycle and multiprocessor, a quarter of its peak in 16 bits."""
+
+BYTES = 15
+"""A cycle and multiprocessor, from the device's memory."""
+
+TALL = 64
+"""Rows and columns of a product below which tensor cores are not filled."""
 
 
 class Sized(Protocol):
@@ -43,39 +70,193 @@ class Cuttable(Protocol):
     def chunked(self) -> bool:
         """Whether it takes chunks, not tokens."""
 
+    @property
+    def lanes(self) -> bool:
+        """Whether its memories are single numbers."""
+
+    @property
+    def alive(self) -> tuple[tuple[Tiles, ...], ...]:
+        """The fullest moments of a chunk, of the form and of its gradient."""
+
+    def fits(self, rows: int) -> int:
+        """How many rows a chunk has, where what it reads is to have at most so many."""
+
+    def sources(self, rows: int) -> int:
+        """The size of the tile of what the windows of a chunk's rows read."""
+
 
 @dataclass(frozen=True)
 class Configuration:
-    """Rows a chunk, channels a block of values, warps and stages of a program."""
+    """Rows a chunk, channels (or pairs) a block, warps and stages of a program."""
 
     rows: int
     block: int
     warps: int
     stages: int = 1
 
+    @classmethod
+    def checked(cls, rows: int, block: int, warps: int, stages: int) -> "Configuration":
+        """One that was read from outside.
+
+        Raises ``ValueError`` for numbers that no kernel takes.
+        """
+        found = cls(rows, block, warps, stages)
+        numbers = (rows, block, warps, stages)
+        if not all(isinstance(n, int) and n > 0 for n in numbers):
+            raise ValueError(f"{found}: whole numbers above 0 are needed")
+        if block & (block - 1) or warps & (warps - 1) or max(warps, stages) > 32 or rows > 1024:
+            raise ValueError(f"{found}: no kernel is cut so")
+        return found
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a kernel is run over: memories, rows of each, bytes of an entry."""
+
+    memories: int = 1
+    length: int = 4096
+    bytes: int = 2
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What may be chosen, each in rising order; one entry where there is no choice."""
+
+    rows: tuple[int, ...]
+    blocks: tuple[int, ...]
+    warps: tuple[int, ...]
+    stages: tuple[int, ...]
+
+    def around(self, found: Configuration) -> Iterator[Configuration]:
+        """One step in one direction each."""
+        for name, allowed in (
+            ("block", self.blocks), ("warps", self.warps), ("rows", self.rows),
+            ("stages", self.stages),
+        ):  # fmt: skip
+            now = getattr(found, name)
+            below = [n for n in allowed if n < now][-1:]
+            above = [n for n in allowed if n > now][:1]
+            for n in (*below, *above):
+                yield replace(found, **{name: n})
+
+
+def choices(kernel: Cuttable, sizes: dict[str, int], most: int) -> Choices:
+    """What the tuner may try of a kernel."""
+    if kernel.lanes:
+        return Choices((1,), (BLOCKS[0],), WARPS[:3], (1,))
+    blocks: tuple[int, ...] = BLOCKS[:1]
+    if kernel.split:
+        blocks = tuple(n for n in (16, 32, 64, 128, 256) if n <= _widest(kernel, sizes))
+    rows = tuple(n for n in sorted(ROWS) if n <= most) if kernel.chunked else (ROWS[0],)
+    return Choices(rows, blocks, WARPS, STAGES if kernel.chunked else (1,))
+
+
+def _widest(kernel: Cuttable, sizes: dict[str, int]) -> int:
+    """The block that holds all values."""
+    return max(BLOCKS[-1], power_of_two(sizes[kernel.split]))
+
 
 def configured(
-    kernel: Cuttable, sizes: dict[str, int], *, gradient: bool, most: int = 64
-) -> Configuration:
-    """The best cut whose tiles fit into registers, or the smallest there is.
+    kernel: Cuttable, sizes: dict[str, int], device: Limits, work: Work, *, gradient: bool,
+    most: int = 64,
+) -> Configuration:  # fmt: skip
+    """The cut with the fewest cycles of those that fit on chip, or of those that come nearest.
 
     ``sizes`` are the axes' by name; ``most`` is how many rows a chunk may have.
     """
-    warps = 8 if kernel.chunked else 4
-    cuts = [cut for cut in CUTS if cut[0] <= max(most, CUTS[-1][0])]
-    for rows, block in cuts:
-        if alive(kernel, sizes, rows, block, gradient=gradient) <= BUDGET * 32 * warps:
-            return Configuration(min(rows, most), block, warps)
-    return Configuration(min(cuts[-1][0], most), cuts[-1][1], warps)
+    cuts = _cuts(kernel, sizes, most, gradient=gradient)
+    budget = BUDGET[gradient] if kernel.chunked else TOKENS
+    fitting = [cut for cut in cuts if entries(kernel, sizes, cut, gradient=gradient) <= budget]
+    fewest = min(entries(kernel, sizes, cut, gradient=gradient) for cut in cuts)
+    fitting = fitting or [
+        cut for cut in cuts if entries(kernel, sizes, cut, gradient=gradient) == fewest
+    ]
+    return min(
+        fitting, key=lambda cut: cycles(kernel, sizes, cut, device, work, gradient=gradient)
+    )  # fmt: skip
 
 
-def alive(kernel: Cuttable, sizes: dict[str, int], rows: int, block: int, *, gradient: bool) -> int:
-    """Entries of tiles that are alive at once."""
-    cut = {name: min(n, block) if name == kernel.split else n for name, n in sizes.items()}
-    times = 2 if gradient else 1
-    memories = times * sum(prod(cut[name] for name in state.sizes) for state in kernel.states)
-    if not kernel.chunked:
-        return memories
-    vectors = [cut[row.sizes[0]] for row in kernel.rows if len(row.sizes) == 1]
-    made = 2 * sum(vectors) // max(1, len(vectors)) + sum(vectors)
-    return memories + times * rows * made + 4 * rows * rows
+def _cuts(
+    kernel: Cuttable, sizes: dict[str, int], most: int, *, gradient: bool
+) -> list[Configuration]:
+    """What the model chooses from: a gradient over chunks keeps its widest block."""
+    tall = [n for n in ROWS if n <= max(most, ROWS[-1])] if kernel.chunked else [ROWS[0]]
+    wide = [n for n in BLOCKS if n <= _widest(kernel, sizes)] if kernel.split else BLOCKS[:1]
+    wide = wide[:1] if kernel.chunked and gradient else wide
+    several = (8,) if kernel.chunked else (4, 8)
+    return [
+        Configuration(min(rows, most), block, warps)
+        for rows, block, warps in product(tall, wide, several)
+    ]
+
+
+def lengths(kernel: Cuttable, sizes: dict[str, int], cut: Configuration) -> dict[str, int]:
+    """The lengths of a tile's axes by name."""
+    found = {name: max(16, power_of_two(n)) for name, n in sizes.items()}
+    if kernel.split:
+        found[kernel.split] = min(found[kernel.split], cut.block)
+    rows = kernel.fits(cut.rows)
+    tall = max(16, power_of_two(rows)) if kernel.chunked else 1
+    return found | {"C": tall, "SOURCES": kernel.sources(rows) if kernel.chunked else 1}
+
+
+def entries(
+    kernel: Cuttable, sizes: dict[str, int], cut: Configuration, *, gradient: bool
+) -> int:  # fmt: skip
+    """Entries of tiles that are alive at once, a thread.
+
+    A chunk's products spread their operands over warps as if blocks were no narrower than 64: such
+    a block frees no registers (so it is seen in what offline compilation spills).
+    """
+    if not kernel.alive:
+        return 0
+    if kernel.chunked:
+        cut = replace(cut, block=max(cut.block, BLOCKS[0]))
+    length = lengths(kernel, sizes, cut)
+    moments = kernel.alive[-1 if gradient else 0]
+    most = 0
+    for tiles in moments:
+        alive = [n * volume([length[s] for s in shape]) for shape, n in tiles]
+        most = max(most, sum(alive))
+    return most // (32 * cut.warps)
+
+
+def least_entries(kernel: Cuttable, sizes: dict[str, int], *, gradient: bool) -> int:
+    """Entries a thread at the smallest cut; 0 where not all sizes are known."""
+    named = {s for moments in kernel.alive for m in moments for shape, _ in m for s in shape}
+    if not named - {"C", "SOURCES"} <= sizes.keys():
+        return 0
+    least = Configuration(ROWS[-1], BLOCKS[-1], 8)
+    return entries(kernel, sizes, least, gradient=gradient)
+
+
+def cycles(
+    kernel: Cuttable, sizes: dict[str, int], cut: Configuration, device: Limits, work: Work, *,
+    gradient: bool,
+) -> float:  # fmt: skip
+    """Cycles of the device by count: waves of programs, each with its chunks one after another."""
+    length = lengths(kernel, sizes, cut)
+    blocks = -(-sizes[kernel.split] // length[kernel.split]) if kernel.split else 1
+    threads = 32 * cut.warps
+    beside = max(1, min(device.threads, device.registers // 256) // threads)
+    waves = -(-work.memories * blocks // (device.processors * beside))
+    steps = -(-work.length // kernel.fits(cut.rows)) if kernel.chunked else work.length
+    own = _products(kernel, length, gradient) / PRODUCTS
+    own += _bytes(kernel, length, work, gradient) / BYTES
+    delay = DELAY if kernel.chunked else DELAY / 10
+    return waves * steps * max(delay + own, beside * own)
+
+
+def _products(kernel: Cuttable, length: dict[str, int], gradient: bool) -> int:
+    """Of a chunk: rows against rows by each size of channels, and rows against each memory."""
+    tall = max(length["C"], TALL) if kernel.chunked else 1
+    channels = {s for row in kernel.rows for s in row.sizes if s not in ("C", "SOURCES")}
+    found = sum(length["SOURCES"] * tall * length[size] for size in channels)
+    found += 2 * sum(tall * volume([length[s] for s in state.sizes]) for state in kernel.states)
+    return found * (3 if gradient else 1)
+
+
+def _bytes(kernel: Cuttable, length: dict[str, int], work: Work, gradient: bool) -> int:
+    """Of a chunk: its arguments, and for a gradient theirs in 32 bits, a part each block."""
+    entries = sum(length["C"] * volume([length[s] for s in row.sizes]) for row in kernel.rows)
+    return entries * (2 * work.bytes + 4 if gradient else work.bytes)

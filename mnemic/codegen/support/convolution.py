@@ -6,6 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .documents import Documents
+
+Counted = Tensor | Documents | None
+"""Which tokens count: so many of each row, documents packed into one row, or all."""
+
 
 class ShortConvolution(nn.Module):
     """y_t = Σ_j w_j ∘ x_{t−taps+1+j}, [B, T, C] → [B, T, C].
@@ -21,18 +26,29 @@ class ShortConvolution(nn.Module):
         self.weight = nn.Parameter(torch.empty(channels, taps))
         nn.init.uniform_(self.weight, -1 / math.sqrt(taps), 1 / math.sqrt(taps))
 
-    def forward(
-        self, x: Tensor, tail: Tensor | None, lengths: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, tail: Tensor | None, lengths: Counted) -> tuple[Tensor, Tensor]:
         """Convolve x [B, T, C]; the tail is the last taps − 1 tokens, [B, taps − 1, C].
 
-        ``lengths`` [B]: the tokens of each row that count, where not all do. x may have the first
-        of the channels only. Returns the new tail too.
+        ``lengths`` [B]: the tokens of each row that count, where not all do; or the documents of
+        which x [1, T, C] consists, each with a tail of its own. x may have the first of the
+        channels only. Returns the new tail too.
         """
+        if isinstance(lengths, Documents):
+            return self._packed(x, tail, lengths)
         if tail is None:
             tail = x.new_zeros(x.shape[0], self.taps - 1, x.shape[2])
         whole = torch.cat([tail.to(x), x], 1)
         return self._convolved(whole, x), self._tail(whole, x, lengths)
+
+    def _packed(
+        self, x: Tensor, tail: Tensor | None, documents: Documents
+    ) -> tuple[Tensor, Tensor]:
+        width = self.taps - 1
+        if tail is None:
+            tail = x.new_zeros(documents.count, width, x.shape[2])
+        whole = documents.behind(x, tail)
+        y = documents.own(self._convolved(whole, x), width)
+        return y, documents.last(whole, width)
 
     def _convolved(self, whole: Tensor, x: Tensor) -> Tensor:
         if not x.shape[1]:

@@ -51,6 +51,8 @@ def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
     if missing:
         raise fail(signature, f"initial_state: kept pairs without their {', '.join(missing)}")
     least = min(_present(signature, s, found[s.name]) for s in given)
+    if torch.compiler.is_compiling():
+        return _whole(signature, found, least)
     if "position" not in found:
         like = found[given[0].name]
         told = least // (signature.steps * signature.inner)
@@ -63,6 +65,20 @@ def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
         for axis, letter in enumerate(s.axes, LEAD):
             if letter == "n":
                 found[s.name] = found[s.name].narrow(axis, 0, count)
+    return found
+
+
+def _whole(signature: Signature, found: States, pairs: int) -> States:
+    """A state all of whose pairs are each row's own, as the device makes sure of later."""
+    steps = signature.steps * signature.inner
+    if "position" not in found:
+        like = found[next(s.name for s in names(signature) if s.name in found)]
+        found["position"] = torch.full((like.shape[0],), pairs // steps, device=like.device)
+        return found
+    counts = found["position"] * steps
+    if signature.span:
+        counts = counts.clamp(max=signature.span - 1)
+    torch._assert_async((counts == pairs).all(), "compiled calls take no padded pairs")
     return found
 
 

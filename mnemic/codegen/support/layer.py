@@ -1,13 +1,16 @@
 """A compiled rule as a layer: vectors and coefficients from x, the rule, the read-out."""
 
 import math
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from . import step
 from .block import Block, Learned, Sizes
+from .convolution import Counted
+from .documents import Documents
 from .norms import rms, widened
 from .sequence import SequenceLayer
 from .signature import Signature
@@ -34,6 +37,10 @@ class MemoryLayer(SequenceLayer):
     constant: ClassVar[Mapping[str, float]] = {}
     """Vectors that are the same everywhere, without a projection."""
     learned: ClassVar[tuple[Learned, ...]] = ()
+    step_kernel: ClassVar[Callable[[], Any] | None] = None
+    """The kernel of one token, prologue and all, imported when first asked for."""
+    no_step: ClassVar[str] = ""
+    """Why there is none."""
 
     def __init__(
         self,
@@ -109,18 +116,41 @@ class MemoryLayer(SequenceLayer):
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
         """Rows of which the first ``lengths`` tokens count; all, where there are none."""
-        vectors, after = self.vectors(x, state, lengths)
-        coefficients = self.coefficients(x)
-        kept = {name: s for name, s in state.items() if name not in ("convolution", "tokens")}
+        kernel = None if lengths is not None else step.chosen(self, x, state, form)
+        if kernel is not None:
+            return step.run(self, kernel, x, state)
         live = None
         if lengths is not None:
             live = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        return self._ran(x, state, lengths, {"mask": live, "form": form})
+
+    def packed(
+        self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str
+    ) -> tuple[Tensor, States]:
+        """Documents packed into one row, each with a state of its own."""
+        documents = Documents.of(ends, x)
+        return self._ran(x, state, documents, {"cu_seqlens": ends, "form": form})
+
+    def _ran(
+        self, x: Tensor, state: Mapping[str, Tensor], counted: Counted, options: dict[str, Any]
+    ) -> tuple[Tensor, States]:
+        vectors, after = self.vectors(x, state, counted)
+        coefficients = self.coefficients(x)
+        kept = {name: s for name, s in state.items() if name not in ("convolution", "tokens")}
         with torch.autocast(x.device.type, enabled=False):  # the rule works in float32
             y, states = self.rule(
-                **vectors, **coefficients, form=form, mask=live, initial_state=kept,
-                output_final_state=True, params=self.params(),
+                **vectors, **coefficients, **options, initial_state=kept, output_final_state=True,
+                params=self.params(),
             )  # fmt: skip
         return self._read_out(x, y), {**states, **after}
+
+    def advance(self, x_t: Tensor, state: States, *, form: str = "auto") -> Tensor:
+        """One token, the state moved on in its own tensors: [B, dim] → [B, dim]."""
+        x = x_t[:, None]
+        kernel = step.chosen(self, x, state, form)
+        if kernel is None:
+            return super().advance(x_t, state, form=form)
+        return step.run(self, kernel, x, state, in_place=True)[0][:, 0]
 
     def arguments(self, x: Tensor) -> States:
         """What the rule takes of a sequence from its start, x [B, T, dim]."""

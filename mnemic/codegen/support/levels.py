@@ -56,11 +56,20 @@ def every_level(weight: Tensor, *, count: int) -> Tensor:
 
 def level_mask(weights: Tensor) -> Tensor:
     """λ_t at the level of s, for rows of one aligned chunk: [..., C, L] → [..., C, C]."""
+    return weights.gather(-1, _levels(weights))
+
+
+def level_sums(grad: Tensor, like: Tensor) -> Tensor:
+    """The gradient of ``level_mask`` at its weights: [..., C, C], [..., C, L] → [..., C, L]."""
+    return torch.zeros_like(like).scatter_add(-1, _levels(like), grad)
+
+
+def _levels(weights: Tensor) -> Tensor:
+    """The level of every pair of rows, for every memory: [..., C, L] → [..., C, C]."""
     row = torch.arange(weights.shape[-2], device=weights.device)
     differ = (row[:, None] ^ row[None, :]).double()
     level = torch.frexp(differ).exponent.long()  # the number of binary digits
-    index = level.expand(*weights.shape[:-1], level.shape[-1])
-    return weights.gather(-1, index)
+    return level.expand(*weights.shape[:-1], level.shape[-1])
 
 
 def recall_levels(memories: Tensor, x: Tensor) -> Tensor:

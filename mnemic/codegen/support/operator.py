@@ -10,8 +10,10 @@ from torch import Tensor
 
 from . import choice, kept
 from .arguments import check, check_params, fail, one_of
+from .calls import Form, States, parameters
+from .documents import Documents
 from .reading import Reader, Reading, readable
-from .run import Form, Run, States, parameters
+from .run import FEWEST, Run
 from .signature import Coefficient, Signature
 
 
@@ -188,6 +190,9 @@ class _Call:
         self, vectors: dict[str, Tensor], state: States, ends: Tensor
     ) -> tuple[Tensor, States]:
         """Documents packed one after another, each with a state of its own."""
+        told = self.signature
+        if not told.levels and not kept.names(told) and self._anywhere(vectors, state):
+            return self._packed(vectors, state, ends)
         outs, finals = [], []
         bounds = ends.tolist()
         for index, (low, high) in enumerate(pairwise(bounds)):
@@ -197,6 +202,13 @@ class _Call:
             outs.append(out)
             finals.append(final)
         return torch.cat(outs, 1), kept.joined(self.signature, finals)
+
+    def _packed(
+        self, vectors: dict[str, Tensor], state: States, ends: Tensor
+    ) -> tuple[Tensor, States]:
+        """All documents at once."""
+        documents = Documents.of(ends, vectors["q"])
+        return Run(self, vectors, state, documents).result()
 
     def masked(
         self, vectors: dict[str, Tensor], state: States, mask: Tensor
@@ -231,7 +243,7 @@ class _Call:
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
         """A plain batch; where positions differ, rows of one position are run together."""
-        if not _apart(state):
+        if not self._told(vectors, state) or not _apart(state):
             return Run(self, vectors, state).result()
         outs, finals, order = [], [], []
         for rows, piece, own in _by_position(vectors, state):
@@ -242,6 +254,28 @@ class _Call:
         back = torch.argsort(torch.cat(order))
         joined = kept.joined(self.signature, finals)
         return torch.cat(outs)[back], {name: x[back] for name, x in joined.items()}
+
+    def _told(self, vectors: dict[str, Tensor], state: States) -> bool:
+        """Whether the form must be told where its rows stand in their documents, all at once."""
+        signature = self.signature
+        if signature.levels:
+            return True
+        if kept.names(signature):
+            return not torch.compiler.is_compiling()  # whose rows have all pairs there are
+        return signature.anchor > 1 and not self._anywhere(vectors, state)
+
+    def _anywhere(self, vectors: dict[str, Tensor], state: States) -> bool:
+        """Whether one launch runs rows wherever they stand, and documents in one row."""
+        if self.form != "triton" or self.operator.kernels is None:
+            return False
+        from . import launched  # its kernels need Triton
+
+        kernel = launched.kernel(self.operator.kernels(), short=self.short(vectors["q"].shape[1]))
+        return launched.anywhere(kernel, (*vectors.values(), *state.values()))
+
+    def short(self, tokens: int) -> bool:
+        """Whether there are too few tokens for chunks."""
+        return tokens * self.signature.steps * self.signature.inner < FEWEST
 
     def read(self, reader: Reader, vectors: dict[str, Tensor], state: States) -> Tensor:
         """The read-out of a state, batches and rows as in ``batch``."""

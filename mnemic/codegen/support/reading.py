@@ -6,7 +6,8 @@ from torch import Tensor
 
 from . import layout
 from .arguments import check_params, check_reading, fail
-from .run import Call, Run, States, parameters
+from .calls import Call, States, parameters
+from .run import Run
 from .signature import Signature
 
 Reader = Callable[..., Tensor]

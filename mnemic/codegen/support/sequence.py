@@ -72,7 +72,7 @@ class SequenceLayer(nn.Module):
         self._check(x, mask, cu_seqlens)
         state = state or {}
         if cu_seqlens is not None:
-            y, after = self._documents(x, state, cu_seqlens.tolist(), form)
+            y, after = self.packed(x, state, cu_seqlens, form)
         elif mask is None or bool(mask.all()):
             y, after = self.rows(x, state, None, form)
         else:
@@ -81,10 +81,31 @@ class SequenceLayer(nn.Module):
             y = positions.put_back(y, order, mask)
         return (y, after) if output_state else y
 
-    def step(self, x_t: Tensor, state: Mapping[str, Tensor] | None) -> tuple[Tensor, States]:
+    def step(
+        self, x_t: Tensor, state: Mapping[str, Tensor] | None, *, form: str = "auto"
+    ) -> tuple[Tensor, States]:
         """One token: [B, dim] → [B, dim], and the new state."""
-        y, after = self.forward(x_t[:, None], state=state, output_state=True)
+        y, after = self.forward(x_t[:, None], state=state, output_state=True, form=form)
         return y[:, 0], after
+
+    def advance(self, x_t: Tensor, state: States, *, form: str = "auto") -> Tensor:
+        """One token, the state moved on in its own tensors: [B, dim] → [B, dim].
+
+        For loops that are captured once, such as CUDA graphs: what ``state`` holds stays where it
+        is. It is whole, as an earlier call gave it. Without a gradient.
+
+        Raises:
+            ValueError: a state that grows, or that is not whole.
+        """
+        with torch.no_grad():
+            y, after = self.step(x_t, state, form=form)
+            for name, x in after.items():
+                if name not in state or state[name].shape != x.shape:
+                    found = list(state[name].shape) if name in state else "nothing"
+                    told = f"state['{name}']: read {found}, the next has {list(x.shape)}"
+                    raise fail(self.rule.signature, f"{told}; it cannot stay in place")
+                state[name].copy_(x)
+        return y
 
     def _check(self, x: Tensor, mask: Tensor | None, cu_seqlens: Tensor | None) -> None:
         told = self.rule.signature
@@ -92,11 +113,12 @@ class SequenceLayer(nn.Module):
             raise fail(told, f"x: read shape {list(x.shape)}, expected [B, T, {self.dim}]")
         check_masks(told, mask, cu_seqlens, {"B": x.shape[0], "T": x.shape[1]})
 
-    def _documents(
-        self, x: Tensor, state: Mapping[str, Tensor], ends: list[int], form: str
+    def packed(
+        self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str
     ) -> tuple[Tensor, States]:
+        """Documents packed into one row, each with a state of its own: one after another."""
         found = []
-        for i, (low, high) in enumerate(pairwise(ends)):
+        for i, (low, high) in enumerate(pairwise(ends.tolist())):
             own = {name: s[i : i + 1] for name, s in state.items()}
             found.append(self.rows(x[:, low:high], own, None, form))
         after = kept.joined(self.rule.signature, [states for _, states in found])

@@ -1,25 +1,22 @@
 """Fused forms over kept pairs: what grows lies in the device's memory, and is seen by blocks."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .fused import PRECISIONS, Held, Place, Row, Span, parameters, power_of_two
+from . import tuned
+from .calls import parameters
+from .configuration import WARPS, Choices, Configuration
+from .fused import PRECISIONS, Held, Row
+from .operators import Operators, registered
+from .place import Place
+from .sizes import power_of_two, volume
+from .starting import begin
 
 States = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Rows a chunk, pairs a block, warps of a program."""
-
-    rows: int
-    block: int
-    warps: int
 
 
 BUDGET = {False: 170, True: 100}
@@ -29,8 +26,15 @@ compilation for sm_90 shows no spilled registers up to about here."""
 LIMIT = 240
 """Entries a thread beyond which a kernel is refused: more would lie in memory than on chip."""
 
-CUTS = (Cut(64, 64, 8), Cut(64, 32, 8), Cut(32, 32, 8), Cut(16, 32, 8), Cut(16, 16, 8))
-"""The best first."""
+CUTS = tuple(
+    Configuration(rows, block, 8)
+    for rows, block in ((64, 64), (64, 32), (32, 32), (16, 32), (16, 16))
+)
+"""Rows a chunk and pairs a block, the best first."""
+
+CHOICES = Choices((16, 32, 64), (16, 32, 64, 128), WARPS, (1,))
+"""What the tuner may try. Pairs may be written inside the loop that reads them, so that no load is
+taken before its turn: one stage."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,16 @@ class Streamed:
     steps: int
     before: Callable[..., dict[str, Tensor]]
     taken: tuple[str, ...]
+    moving: bool = False
+    """Whether pairs change while they are kept, so that each chunk's gradient has its own."""
+    operators: Operators = field(init=False, repr=False, compare=False)
+    """Its launches as torch sees them."""
+
+    def __post_init__(self) -> None:
+        from .moving import Moving
+
+        launches = Moving(self) if self.moving else Launches(self)
+        object.__setattr__(self, "operators", registered("pairs", launches))
 
 
 def refused(
@@ -87,10 +101,30 @@ def refused(
         sizes |= dict(zip(kept.sizes, states[kept.name].shape[2:], strict=True))
     for state in kernel.states:
         sizes |= dict(zip(state.sizes, states[state.name].shape[1:], strict=True))
-    if weight(kernel, sizes, CUTS[-1], gradient=gradient) <= LIMIT:
+    found = weight(kernel, sizes, CUTS[-1], gradient=gradient)
+    if found > LIMIT:
+        shown = " and ".join(str(size) for size in sorted(set(sizes.values())))
+        return (
+            f"its kernel does not fit on chip at sizes of {shown}: a thread would hold {found} "
+            f"numbers, and {LIMIT} are the limit"
+        )
+    like = rows.get(kernel.rows[0].name)
+    if like is None or torch.compiler.is_compiling():  # then the launch looks, and refuses
         return None
-    shown = " and ".join(str(size) for size in sorted(set(sizes.values())))
-    return f"its kernel does not fit on chip at sizes of {shown}"
+    past = states[kernel.kept[0].name].shape[1]
+    own = {n: size for n, size in sizes.items() if n in kernel.sizes}
+    passes = (False, True) if gradient else (False,)
+    told = (tuned.failed(asked(own, like, past, gradient=g), like.device) for g in passes)
+    return next((why for why in told if why is not None), None)
+
+
+def asked(
+    sizes: Mapping[str, int], like: Tensor, past: int, *, gradient: bool
+) -> tuned.Question:  # fmt: skip
+    """What a cut is chosen for; how many pairs are there is a size of its own."""
+    return tuned.Question.of(
+        "pairs", {**sizes, "n": power_of_two(int(past))}, like, gradient=gradient
+    )
 
 
 def run(
@@ -100,12 +134,12 @@ def run(
     given = {name: rows[name] for name in kernel.taken}
     given |= kernel.before(**{n: given[n] for n in parameters(kernel.before)})
     names = [kept.name for kept in kernel.kept] + [state.name for state in kernel.states]
-    tensors = [given[row.name] for row in kernel.rows] + [states[name] for name in names]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        out, *end = _Differentiable.apply(kernel, place, *tensors)
-    else:
-        out, end, _ = Launch.of(kernel, tensors, place, gradient=False).forward(tensors)
-    found = dict(zip(names, end, strict=True))
+    tensors = [given[row.name].contiguous() for row in kernel.rows]
+    start = [states[name] for name in names]
+    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, *start))
+    numbers = place.numbers()
+    out, *end = kernel.operators.forward(tensors, start, None, None, numbers, gradient)
+    found = dict(zip(names, end, strict=False))
     for kept in kernel.kept:
         if kept.wide:
             x = found[kept.name]
@@ -113,56 +147,94 @@ def run(
     return out, found
 
 
-class _Differentiable(torch.autograd.Function):
-    """A kernel with its gradient, which reads the pairs as they lie at the end."""
+@dataclass(frozen=True)
+class Launches:
+    """A kernel's launches, as its operators call them; the gradient reads the pairs at the end."""
 
-    @staticmethod
-    def forward(ctx: Any, kernel: Streamed, place: Place, *tensors: Tensor) -> Any:
-        launch = Launch.of(kernel, list(tensors), place, gradient=False)
-        out, end, pairs = launch.forward(list(tensors))
-        ctx.launch = Launch.of(kernel, list(tensors), place, gradient=True)
-        ctx.types = [x.dtype for x in tensors]
-        rows = [x.contiguous() for x in tensors[: len(kernel.rows)]]
-        ctx.save_for_backward(*rows, *pairs)
-        return out, *end
+    kernel: Streamed
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        launch: Launch = ctx.launch
-        kernel, saved = launch.kernel, list(ctx.saved_tensors)
-        count = len(kernel.rows)
-        d_rows, d_pairs = launch.backward(saved[:count], saved[count:], grads[0], list(grads[1:]))
-        given = [d_rows.get(row.name) for row in kernel.rows] + d_pairs
-        typed = [None if x is None else x.to(t) for x, t in zip(given, ctx.types, strict=True)]
-        return None, None, *typed
+    @property
+    def differentiable(self) -> bool:
+        """Whether there is a kernel of the gradient."""
+        return self.kernel.backward is not None
+
+    def differentiated(self) -> tuple[bool, ...]:
+        """Which rows have a gradient."""
+        return tuple(row.name in self.kernel.gradients for row in self.kernel.rows)
+
+    def forward(
+        self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
+        bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
+    ) -> list[Tensor]:  # fmt: skip
+        """The output, the states at the end, and with ``keep`` the pairs that kernels read where
+        the states hold them in another precision."""
+        launch = Launch.of(self.kernel, rows, states, numbers, gradient=False, dry=dry)
+        out, end, pairs = launch.forward(states)
+        others = [x for x, exact in zip(pairs, self._exact(rows), strict=True) if not exact]
+        return [out, *end, *(others if keep else ())]
+
+    def saved(self, rows: list[Tensor], output: list[Tensor]) -> list[Tensor]:
+        """Of results that were kept, the pairs as kernels read them."""
+        exact = self._exact(rows)
+        others = iter(output[1 + len(exact) + len(self.kernel.states) :])
+        return [output[1 + at] if told else next(others) for at, told in enumerate(exact)]
+
+    def _exact(self, rows: list[Tensor]) -> list[bool]:
+        """Which pairs kernels read as the states hold them."""
+        real = _real(rows[0].dtype)
+        types = dict(
+            zip((row.name for row in self.kernel.rows), (x.dtype for x in rows), strict=True)
+        )
+        return [k.wide or not k.rows or types[k.rows] == real for k in self.kernel.kept]
+
+    def backward(
+        self, rows: list[Tensor], kept: list[Tensor], positions: Tensor | None,
+        bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
+    ) -> list[Tensor]:  # fmt: skip
+        """The gradients of rows that have one, then of the pairs before them."""
+        launch = Launch.of(self.kernel, rows, kept, numbers, gradient=True, dry=dry)
+        d_rows, d_pairs = launch.backward(kept, ends[0], ends[1:])
+        own = dict(zip((row.name for row in self.kernel.rows), rows, strict=True))
+        return [*(x.to(own[name].dtype) for name, x in d_rows.items()), *d_pairs]
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel over a span."""
+    """One launch of a kernel: ``position`` tokens of the document came before its rows, the first
+    chunk has ``first`` rows."""
 
     kernel: Streamed
-    span: Span
-    cut: Cut
+    rows: list[Tensor]
+    position: int
+    first: int
+    cut: Configuration
     sizes: dict[str, int]
+    dry: bool
 
     @classmethod
     def of(
-        cls, kernel: Streamed, tensors: list[Tensor], place: Place, *, gradient: bool
+        cls, kernel: Streamed, rows: list[Tensor], states: list[Tensor], numbers: list[int], *,
+        gradient: bool, dry: bool,
     ) -> "Launch":  # fmt: skip
-        """A launch over all rows, cut as the model says."""
-        sizes = sizes_of(kernel, tensors)
-        cut = chosen(kernel, sizes, gradient=gradient)
-        span = place.span(tensors[0].shape[1], cut.rows, kernel.steps)
-        return cls(kernel, span, cut, sizes)
+        """Of an operator's arguments; pairs and states tell sizes."""
+        place, sizes = Place.of(numbers), sizes_of(kernel, rows, states)
+        past = states[0].shape[1] - (rows[0].shape[1] if gradient else 0)
+        question = asked(sizes, rows[0], past, gradient=gradient)
+        if why := tuned.failed(question, rows[0].device):
+            raise RuntimeError(why)
+        cut = tuned.chosen(
+            question, rows[0].device, lambda: chosen(kernel, sizes, gradient=gradient),
+            lambda: CHOICES, tunable=place.wanted is None,
+        )  # fmt: skip
+        tokens = place.tokens(cut.rows, kernel.steps)
+        first = tokens - place.position % tokens if place.anchor > 1 else tokens
+        cut = replace(cut, rows=tokens * kernel.steps)
+        rows = [x.contiguous() for x in rows]
+        return cls(kernel, rows, place.position, first * kernel.steps, cut, sizes, dry)
 
-    def forward(self, tensors: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    def forward(self, states: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The output, the states at the end, and the pairs as kernels read them."""
-        kernel, span = self.kernel, self.span
-        count = len(kernel.rows)
-        rows = [x.contiguous() for x in tensors[:count]]
-        states = tensors[count:]
+        kernel, rows = self.kernel, self.rows
         real = _real(rows[0].dtype)
         named = {row.name: x for row, x in zip(kernel.rows, rows, strict=True)}
         pairs, ends = [], []
@@ -172,12 +244,10 @@ class Launch:
             ends.append(end)
         starts = [x.to(real).contiguous() for x in states[len(pairs) :]]
         after = [torch.empty_like(x) for x in starts]
-        batch, heads = rows[0].shape[0], rows[0].shape[2]
-        out = rows[0].new_empty(batch, span.length, heads, self.sizes[kernel.value])
+        out = rows[0].new_empty(*rows[0].shape[:3], self.sizes[kernel.value])
         pointers = [*rows, *pairs, *(x for two in zip(starts, after, strict=True) for x in two)]
-        kernel.forward[(batch * heads, span.chunks if kernel.alone else 1)](
-            *pointers, out, *self.numbers(heads, pairs), **self.constants(rows[0].dtype),
-        )  # fmt: skip
+        programs = self.chunks if kernel.alone else 1
+        self._start(kernel.forward, [*pointers, out], pairs, programs)
         return out, [*ends, *after], pairs
 
     def _pairs(
@@ -185,7 +255,7 @@ class Launch:
     ) -> tuple[Tensor, Tensor]:
         """The pairs before and after these rows as kernels read them, and as a state."""
         if rows is None:
-            size = start.shape[1] + self.span.length
+            size = start.shape[1] + self.length
             whole = start.new_empty(start.shape[0], size, *start.shape[2:], dtype=real)
             whole[:, : start.shape[1]] = start
             return whole, whole
@@ -195,32 +265,49 @@ class Launch:
         return (end if exact else torch.cat([start.to(new.dtype), new], 1)), end
 
     def backward(
-        self, rows: list[Tensor], pairs: list[Tensor], d_out: Tensor, d_ends: list[Tensor]
+        self, pairs: list[Tensor], d_out: Tensor, d_ends: list[Tensor]
     ) -> tuple[States, list[Tensor]]:
-        """The gradients of the span's rows, and of the pairs before it."""
-        kernel, span = self.kernel, self.span
-        batch, heads = rows[0].shape[0], rows[0].shape[2]
-        real = _real(rows[0].dtype)
+        """The gradients of the rows, and of the pairs before them."""
+        kernel, real = self.kernel, _real(self.rows[0].dtype)
         d_pairs = [x.to(real, copy=True).contiguous() for x in d_ends]
         found = {}
-        for row, x in zip(kernel.rows, rows, strict=True):
+        for row, x in zip(kernel.rows, self.rows, strict=True):
             if row.name in kernel.gradients:
                 found[row.name] = torch.empty(x.shape, dtype=real, device=x.device)
-        pointers = [*rows, d_out.contiguous(), *pairs, *d_pairs]
-        kernel.backward[(batch * heads, 1)](
-            *pointers, *(found[n] for n in kernel.gradients), *self.numbers(heads, pairs),
-            **self.constants(rows[0].dtype),
-        )  # fmt: skip
-        return found, [x[:, : x.shape[1] - span.length] for x in d_pairs]
+        pointers = [*self.rows, d_out.contiguous(), *pairs, *d_pairs]
+        self._start(kernel.backward, [*pointers, *(found[n] for n in kernel.gradients)], pairs, 1)
+        return found, [x[:, : x.shape[1] - self.length] for x in d_pairs]
+
+    def _start(
+        self, function: Any, pointers: list[Tensor], pairs: list[Tensor], programs: int
+    ) -> None:
+        if self.dry:
+            return
+        batch, heads = self.rows[0].shape[0], self.rows[0].shape[2]
+        with torch.cuda.device_of(pointers[0]):  # Triton launches on the current device
+            begin(
+                function, (batch * heads, programs), [*pointers, *self.numbers(heads, pairs)],
+                self.constants(self.rows[0].dtype),
+            )  # fmt: skip
 
     # -- sizes ------------------------------------------------------------------------------
 
+    @property
+    def length(self) -> int:
+        """How many rows there are."""
+        return self.rows[0].shape[1]
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks they make."""
+        return (self.length - self.first + 2 * self.cut.rows - 1) // self.cut.rows
+
     def numbers(self, heads: int, pairs: list[Tensor]) -> list[int]:
         """The kernel's numbers, in its order."""
-        span, room = self.span, pairs[0].shape[1]
+        room = pairs[0].shape[1]
         return [
-            span.total, span.length, heads, span.position, span.first, span.chunks,
-            room - span.length, room,
+            self.length, self.length, heads, self.position, self.first, self.chunks,
+            room - self.length, room,
         ]  # fmt: skip
 
     def constants(self, dtype: torch.dtype) -> dict[str, Any]:
@@ -230,40 +317,40 @@ class Launch:
         found: dict[str, Any] = {}
         for name, size in self.sizes.items():
             found |= {name: size, f"B{name}": max(16, power_of_two(size))}
-        found["C"] = max(16, power_of_two(self.span.rows))
-        found |= {"BN": self.cut.block, "ROWS": self.span.rows, "STEPS": self.kernel.steps}
+        found["C"] = max(16, power_of_two(self.cut.rows))
+        found |= {"BN": self.cut.block, "ROWS": self.cut.rows, "STEPS": self.kernel.steps}
         found["PRECISION"] = PRECISIONS[dtype]
         found["REAL"] = tl.float64 if dtype == torch.float64 else tl.float32
-        return found | {"num_warps": self.cut.warps, "num_stages": 1}
+        return found | {"num_warps": self.cut.warps, "num_stages": self.cut.stages}
 
 
-def sizes_of(kernel: Streamed, tensors: list[Tensor]) -> dict[str, int]:
-    """The size of each axis by name: of rows, pairs and states, in that order."""
+def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict[str, int]:
+    """The size of each axis by name: of rows, pairs and (where they are given) states."""
     found: dict[str, int] = {}
-    count = len(kernel.rows)
-    for row, x in zip(kernel.rows, tensors[:count], strict=True):
+    for row, x in zip(kernel.rows, rows, strict=True):
         found |= dict(zip(row.sizes, x.shape[3:], strict=True))
-    for kept, x in zip(kernel.kept, tensors[count:], strict=False):
+    for kept, x in zip(kernel.kept, states, strict=False):
         found |= dict(zip(kept.sizes, x.shape[2:], strict=True))
-    for state, x in zip(kernel.states, tensors[count + len(kernel.kept) :], strict=True):
+    for state, x in zip(kernel.states, states[len(kernel.kept) :], strict=False):
         found |= dict(zip(state.sizes, x.shape[1:], strict=True))
-    return {name: found[name] for name in kernel.sizes}
+    return {name: int(found[name]) for name in kernel.sizes}
 
 
-def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Cut:
+def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Configuration:
     """The best cut whose tiles fit into registers, or the smallest there is."""
     most = BUDGET[gradient]
     fitting = (cut for cut in CUTS if weight(kernel, sizes, cut, gradient=gradient) <= most)
     return next(fitting, CUTS[-1])
 
 
-def weight(kernel: Streamed, sizes: dict[str, int], cut: Cut, *, gradient: bool) -> int:
+def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradient: bool) -> int:
     """Entries a thread that live at once, by the model."""
     rows, pairs = kernel.alive[-1 if gradient else 0]
     pairs += any(kept.wide for kept in kernel.kept)  # differences of float64
     wide = max(power_of_two(size) for size in sizes.values())
     tiles = rows * cut.rows * wide + pairs * cut.block * max(wide, cut.rows) + 4 * cut.rows**2
-    tiles += sum(prod(power_of_two(sizes[name]) for name in state.sizes) for state in kernel.states)
+    for state in kernel.states:
+        tiles += volume([power_of_two(sizes[name]) for name in state.sizes])
     return tiles // (32 * cut.warps)
 
 

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from . import positions
 from .block import Block, Sizes
-from .convolution import ShortConvolution
+from .convolution import Counted, ShortConvolution
+from .documents import Documents
 from .norms import unit
 from .signature import Signature
 
@@ -53,7 +54,7 @@ class Vectors(nn.Module):
         self.convolution = ShortConvolution(total, block.convolution) if block.convolution else None
 
     def forward(
-        self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None
+        self, x: Tensor, state: Mapping[str, Tensor], lengths: Counted
     ) -> tuple[States, States]:
         """The vectors by name, and this part of the state after x; see ``MemoryLayer``."""
         after: States = {}
@@ -95,12 +96,17 @@ class Vectors(nn.Module):
         return q if self.block.scale is None else q * self.block.scale
 
     def _position(
-        self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, after: States
+        self, x: Tensor, state: Mapping[str, Tensor], lengths: Counted, after: States
     ) -> Tensor | None:
         """The number of each token, [B, T], where positions turn the keys."""
         if not self.block.rotary:
             return None
         first = state.get("tokens")
+        if isinstance(lengths, Documents):
+            if first is None:
+                first = torch.zeros_like(lengths.lengths)
+            after["tokens"] = first + lengths.lengths
+            return (first[lengths.number] + lengths.time)[None]
         if first is None:
             first = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
         after["tokens"] = first + (x.shape[1] if lengths is None else lengths)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import buffers, verified, versions
+from . import buffers, verified, verify_step, versions
 from .sequence import SequenceLayer
 
 Tensors = dict[str, Tensor]
@@ -33,6 +33,10 @@ products for float32), which the recurrence, in float32 inside, does not."""
 DECAYS = (0.0, -1e-9, -6.0, -20.0, -88.0)
 ROWS = 64
 """A multiple of the rows a chunk that any form takes unless told."""
+STEP = "step"
+"""What the record calls the kernel of a layer's token."""
+NARROWEST = 4
+"""Channels of a head at least."""
 HOPELESS = 0.05
 """Error of the recurrence itself in a dtype beyond which there is nothing to compare with."""
 
@@ -79,6 +83,8 @@ class Plan:
     batch: int = 2
     heads: int = 2
     chunk: int | None = None
+    value: int | None = None
+    """The width of values, where it is another than that of keys."""
 
 
 def plan(rule: Any, device: torch.device) -> Plan:
@@ -124,19 +130,26 @@ def cases(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Case]:
 
 def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[Tensors, Tensors]:
     """Arguments and parameters of a layer as it starts, in float64."""
-    groups = layer_type.grouped()
+    layer = made(layer_type, wanted, wanted.width)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        dim = 16 * groups
-        options: Any = {"heads": wanted.heads * groups, "key_dim": wanted.width}
-        layer = layer_type(dim, **options, value_dim=wanted.width).double()
-        x = torch.randn(wanted.batch, tokens, dim, dtype=torch.float64)
+        torch.manual_seed(1)
+        x = torch.randn(wanted.batch, tokens, layer.dim, dtype=torch.float64)
     with torch.no_grad():
         arguments, params = layer.arguments(x), layer.params()
     place = wanted.device
     found = ({n: t.detach().to(place).contiguous() for n, t in arguments.items()},
              {n: t.detach().to(place) for n, t in params.items()})  # fmt: skip
     return found
+
+
+def made(layer_type: type[SequenceLayer], wanted: Plan, width: int) -> Any:
+    """A layer as it starts, in float64: d_k = width, and d_v too unless the plan says otherwise."""
+    groups = layer_type.grouped()
+    value = (wanted.value or width) if width == wanted.width else width
+    options: Any = {"heads": wanted.heads * groups, "key_dim": width}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return layer_type(16 * groups, **options, value_dim=value).double()
 
 
 def cut(arguments: Tensors, low: int, high: int) -> Tensors:
@@ -216,10 +229,42 @@ def error(found: Tensor, expected: Tensor) -> float:
 
 
 def findings(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Finding]:
-    """Every form in every dtype on every case."""
+    """Every form in every dtype on every case, and the layer's step."""
     for case in cases(layer_type, wanted):
         for dtype in wanted.dtypes:
             yield from _of(layer_type.rule, case, dtype, wanted)
+    if stepped(layer_type, wanted):
+        for dtype in wanted.dtypes:
+            yield from _steps(layer_type, wanted, dtype)
+
+
+def stepped(layer_type: type[SequenceLayer], wanted: Plan) -> bool:
+    """Whether the layer's token has a kernel that runs, or is interpreted, here."""
+    runs = wanted.device.type == "cuda" or versions.interpreting()
+    return runs and verify_step.checkable(made(layer_type, wanted, wanted.width))
+
+
+def _steps(layer_type: type[SequenceLayer], wanted: Plan, dtype: torch.dtype) -> Iterator[Finding]:
+    """The layer's step, of heads of the width, or of half of it while they do not fit."""
+    name, width = str(dtype).removeprefix("torch."), wanted.width
+    tries: list[verify_step.Tried] = []
+    while not tries and width >= NARROWEST:
+        layer, width = made(layer_type, wanted, width), width // 2
+        try:
+            with buffers.watched():
+                tries = list(verify_step.tried(layer, dtype, wanted.device, wanted.batch))
+        except failures() as raised:
+            told = f"{type(raised).__name__}: {raised}"
+            yield Finding(STEP, name, "tokens", "run", float("nan"), None, told)
+            return
+    for one in tries:
+        floor = FLOORS[dtype] + PRODUCTS.get(dtype, 0.0)
+        for part, x in one.exact.items():
+            plain = error(one.eager[part], x)
+            allowed = FACTORS[dtype] * plain + floor if plain < HOPELESS else None
+            yield Finding(
+                STEP, name, f"tokens, {one.way}", part, error(one.found[part], x), allowed
+            )
 
 
 def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Finding]:
@@ -233,17 +278,22 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
                 found = everything(rule, case, form, dtype, dtype, wanted.chunk)
                 if wanted.device.type == "cuda":
                     torch.cuda.synchronize(wanted.device)
-        except _failures() as raised:
+        except failures() as raised:
             told = f"{type(raised).__name__}: {raised}"
             yield Finding(form, name, case.name, "run", float("nan"), None, told)
             continue
-        floor = FLOORS[dtype] + (PRODUCTS.get(dtype, 0.0) if form == "triton" else 0.0)
         for part, x in exact.items():
-            allowed = FACTORS[dtype] * plain[part] + floor if plain[part] < HOPELESS else None
-            yield Finding(form, name, case.name, part, error(found[part], x), allowed)
+            most = allowed(form, dtype, plain[part])
+            yield Finding(form, name, case.name, part, error(found[part], x), most)
 
 
-def _failures() -> tuple[type[Exception], ...]:
+def allowed(form: str, dtype: torch.dtype, plain: float) -> float | None:
+    """The error that a form may have where the recurrence in its dtype has ``plain``, or None."""
+    floor = FLOORS[dtype] + (PRODUCTS.get(dtype, 0.0) if form == "triton" else 0.0)
+    return FACTORS[dtype] * plain + floor if plain < HOPELESS else None
+
+
+def failures() -> tuple[type[Exception], ...]:
     """What a kernel that does not compile, fit or run raises."""
     if versions.installed() is None:
         return (RuntimeError,)
@@ -270,7 +320,10 @@ def run(
         "interpreted": place.type != "cuda" and versions.interpreting(),
         "date": datetime.now(tz=UTC).date().isoformat(),
         "sizes": {"B": wanted.batch, "H": wanted.heads, "d": wanted.width, "chunk": wanted.chunk},
-        "forms": {form: _by_dtype(form, listed) for form in wanted.forms},
+        "forms": {
+            form: _by_dtype(form, listed)
+            for form in dict.fromkeys((*wanted.forms, *(finding.form for finding in listed)))
+        },
         "passed": all(finding.passed for finding in listed),
     }
     if keep:

@@ -22,8 +22,8 @@ OLDEST: Version = (3, 4, 0)
 class Fault:
     """Wrong results that are known of Triton, from ``first`` to ``last`` on some devices.
 
-    ``avoided`` is true where generated kernels never contain the pattern, which tests hold them to;
-    then it keeps nobody from running them.
+    ``avoided`` is true where launches see to it that no kernel meets the fault (``starting``); then
+    it keeps nobody from running them.
     """
 
     pattern: str
@@ -40,9 +40,9 @@ class Fault:
 
 FAULTS = (
     Fault(
-        "a product whose left side is a transposed accumulator is wrong",
-        (3, 4, 0), (3, 7, 0), ((9, 0),),
-        "flash-linear-attention issues 640 and 826", avoided=False,
+        "a product of warp groups whose left side is a transposed accumulator is wrong",
+        (3, 4, 0), (3, 7, 1), ((9, 0),),
+        "flash-linear-attention issues 640 and 984", avoided=True,
     ),
 )  # fmt: skip
 
@@ -99,6 +99,7 @@ def elsewhere() -> bool:
     return interpreting() or bool(os.environ.get(OFFLINE))
 
 
+@torch.compiler.assume_constant_result
 def unusable(device: torch.device) -> str | None:
     """Why the fused form does not run on a device, or None."""
     if elsewhere():
@@ -116,7 +117,13 @@ def _unusable(device: torch.device) -> str | None:
     return distrusted(triton, torch.cuda.get_device_capability(device))
 
 
-@cache
+@torch.compiler.assume_constant_result
 def announce(message: str) -> None:
     """Warn, once a process for each message."""
-    warnings.warn(message, RuntimeWarning, stacklevel=3)
+    announced(message)
+
+
+@cache
+def announced(message: str) -> None:
+    """What ``announce`` does; torch.compile calls it once, while it looks at the code."""
+    warnings.warn(message, RuntimeWarning, stacklevel=4)

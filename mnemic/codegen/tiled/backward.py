@@ -6,6 +6,9 @@ from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.emit import wrapped
 from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.tiled.kernel import (
+    CUT,
+    JIT,
+    NUMBERS,
     load_row,
     load_state,
     opening,
@@ -15,13 +18,13 @@ from mnemic.codegen.tiled.kernel import (
     windowed,
 )
 from mnemic.codegen.tiled.layout import CLOSES, Held, Layout, Row
-from mnemic.codegen.tiled.schedule import stages
+from mnemic.codegen.tiled.schedule import Stage, stages
 from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import ROWS, SHARED
 
 CHUNKS = """\
-    for done in tl.range(0, chunks, disable_licm=True):
-        chunk = chunks - 1 - done
+    for done in tl.range(0, until - since, disable_licm=True):
+        chunk = until - 1 - done
         low = tl.maximum(first + (chunk - 1) * ROWS, 0)
         live = tl.minimum(first + chunk * ROWS, length) - low
         row = origin + tl.cast(low, tl.int64) * heads
@@ -29,33 +32,35 @@ CHUNKS = """\
 """
 
 TOKENS = """\
-    for done in range(0, length):
-        chunk = length - 1 - done
+    for done in range(0, until - since):
+        chunk = until - 1 - done
         row = origin + tl.cast(chunk, tl.int64) * heads
 """
 
 
 def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc: str) -> str:
     """The kernel of a form's gradient: arguments, what stood at each chunk's start, gradients."""
-    lines = ["@triton.jit", f"def {name}("]
+    lines = [JIT, f"def {name}("]
     lines += [f"    {part}," for part in parameters(lay, back)]
     lines += ["):", f'    """{doc}"""', *opening(lay)]
     lines += [
+        "    since = piece * PIECE",
+        "    until = tl.minimum(chunks, since + PIECE)",
         "    part = tl.program_id(1).to(tl.int64)",
         "    own = memory + part * tl.num_programs(0)",
-        "    behind = part * tl.num_programs(0) * total",
+        "    sequences = tl.num_programs(0) // heads",
+        "    behind = part * tiles.rows_in_all(bounds, sequences, total) * heads",
     ]
     if any(row.view in SHARED for row in lay.rows):
-        count = f"(total + {lay.windows.width - 1})"
-        lines.append(f"    at_behind = part * tl.num_programs(0) * {count}")
+        before = f"sequences * {lay.windows.width - 1} * heads"
+        lines.append(f"    at_behind = behind + part * {before}")
     for state in lay.states:
         number = _number(lay, state)
         lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', number)}")
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
     lines += windowed(lay)
-    count = "chunks" if lay.chunked else "length"
     for state in lay.given:
-        loaded = load_state(state, f"kept_{state.name}", f"memory * {count} + chunk")
+        loaded = load_state(state, f"kept_{state.name}", "memory * PIECE + chunk - since")
         lines.append(f"        {state.name} = {loaded}")
     lines += [f"        {line}" for line in _closing(lay)]
     lines += _body(lay, back, numbers)
@@ -75,10 +80,10 @@ def parameters(lay: Layout, back: Adjoint) -> list[str]:
     for state in lay.states:
         pointers += [f"start_{state.name}", f"end_{state.name}"]
     pointers += [f"grad_{name}" for name in back.gradients]
-    numbers = ["total", "begin", "length", "heads", "position", "first", "chunks"]
+    numbers = NUMBERS
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
     sources = ["SOURCES"] if lay.sourced else []
-    constants = [*sizes, "C", *sources, "ROWS", "STEPS", "PRECISION", "REAL"]
+    constants = [*sizes, "C", *sources, *CUT, "PRECISION", "REAL"]
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
 
@@ -96,14 +101,18 @@ def _closing(lay: Layout) -> Iterator[str]:
             yield f"{name} = tl.where(tiles.closes(position, {done}, {every}, STEPS), 1.0, 0.0)"
 
 
-def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
-    """The gradients of a chunk's rows, each stored when it is known, then those of the states."""
+def staged(lay: Layout, back: Adjoint) -> list[Stage]:
+    """What the gradient of each argument needs, and then those of the states."""
     phases = lay.plan.phases()
     inside = [q for q in (*phases.before, *phases.scan) if not isinstance(q.op, Given)]
-    rows = {row.name: row for row in lay.rows}
     following = tuple(n for s, n in lay.plan.following.items() if s != n)
-    groups = (*((g,) for g in back.gradients.values()), following)
-    for stage, argument in zip(stages(lay, inside, groups), [*back.gradients, ""], strict=True):
+    return stages(lay, inside, (*((g,) for g in back.gradients.values()), following))
+
+
+def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
+    """The gradients of a chunk's rows, each stored when it is known, then those of the states."""
+    rows = {row.name: row for row in lay.rows}
+    for stage, argument in zip(staged(lay, back), [*back.gradients, ""], strict=True):
         yield from _lines(lay, stage.steps, numbers)
         if argument:
             yield f"        {_store(lay, rows[argument], stage.ends[0])}"

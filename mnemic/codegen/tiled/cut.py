@@ -17,9 +17,15 @@ class Cut:
     """The form's arguments that either part reads."""
 
 
-def cut(plan: Plan, table: dict[str, TileFunction]) -> Cut:
-    """Give what no tile computes as an argument, where it takes each token by itself."""
+def cut(plan: Plan, table: dict[str, TileFunction], also: tuple[str, ...] = ()) -> Cut:
+    """Give what no tile computes as an argument, where it takes each token by itself.
+
+    ``also`` are quantities that are to be arguments in any case.
+    """
     outside: set[str] = set()
+    for name in also:
+        if not isinstance(plan[name].op, Given):
+            outside |= _behind(plan, name)
     for quantity in plan.phases().before:
         match quantity.op:
             case Call(function=function) if function not in table and function in ROW_LOCAL:

@@ -126,6 +126,8 @@ CHUNK = MATRICES | _table(
     strictly_lower=TileFunction(("ts",), "ts", options=("rows",)),
     lower_ones="t -> tt",
     lower_ones_of="tk -> tt",
+    level_mask="tl -> tt",
+    level_sums="ts, tl -> tl",
     unit_lower_inverse=TileFunction(("tt",), "tt", extras=("precision",)),
     matrix_rows="ts, s -> t",
     vector_matrix="t, ts -> s",
@@ -192,6 +194,9 @@ TOKEN = MATRICES | _table(
     ridge_solved=TileFunction((SYMMETRIC, "k", "k"), "k", mixes="k"),
     recall_rows=TileFunction(("vk", "rk"), "rv", extras=("precision",)),
     pull_rows=TileFunction(("vk", "rv"), "rk", extras=("precision",)),
+    appended=TileFunction(("r", ""), "r", extras=("width:r",)),
+    appended_row=TileFunction(("rk", "k"), "rk", extras=("width:r",)),
+    rotated=TileFunction(("k", "k", ""), "k", mixes="k", extras=("width:k",)),
 )
 """Functions of one token."""
 

@@ -6,41 +6,71 @@ from mnemic.codegen.emit import OUTPUT, wrapped
 from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import Held, Layout, Row
-from mnemic.codegen.tiled.schedule import stages
+from mnemic.codegen.tiled.schedule import Stage, stages
 from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import BAND, ROWS, SHARED, TAIL
 
 CHUNKS = """\
-    for chunk in tl.range(0, chunks, disable_licm=True):
+    for chunk in tl.range(since, until, disable_licm=True):
         low = tl.maximum(first + (chunk - 1) * ROWS, 0)
         live = tl.minimum(first + chunk * ROWS, length) - low
         row = origin + tl.cast(low, tl.int64) * heads
 """
 
+PIECE = """\
+    since, until = 0, chunks
+    if not READ:
+        since = piece * PIECE
+        until = tl.minimum(chunks, since + PIECE)
+"""
+
 TOKENS = """\
-    for chunk in range(0, length):
+    for chunk in range(since, until):
         row = origin + tl.cast(chunk, tl.int64) * heads
 """
 
 
+NUMBERS = ["positions", "bounds", "total", "heads", "piece", "pieces"]
+"""Where sequences lie (two pointers or None), and which piece of them a launch is for."""
+
+JIT = '@triton.jit(do_not_specialize=["piece", "pieces"])'
+"""Without it each of a gradient's first pieces would be compiled anew."""
+
+CUT = ["ROWS", "STEPS", "PIECE", "ALIGNED"]
+"""How sequences are cut into chunks, and those into pieces."""
+
+
 def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
     """The kernel of a form: arguments by row, states in and out."""
-    lines = ["@triton.jit", f"def {name}("]
+    lines = [JIT, f"def {name}("]
     lines += [f"    {part}," for part in parameters(lay)]
-    lines += ["):", f'    """{doc}"""', *opening(lay)]
+    lines += ["):", f'    """{doc}"""', *opening(lay), *PIECE.splitlines()]
+    if lay.states:
+        lines.append("    from_piece = memory if READ else (slot + piece) * heads + memory % heads")
     for state in lay.states:
-        lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', 'memory')}")
+        lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', 'from_piece')}")
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
     lines += windowed(lay)
-    count = "chunks" if lay.chunked else "length"
-    lines += ["        if KEEP:"] if lay.states else []
-    for state in lay.states:
-        number = f"memory * {count} + chunk"
-        lines.append(f"            {store_state(state, f'kept_{state.name}', number, state.name)}")
+    lines += _kept(lay)
     lines += _body(lay, numbers)
+    lines += ["    if READ:"] if lay.states else []
     for state in lay.states:
-        lines.append(f"    {store_state(state, f'end_{state.name}', 'memory', state.name)}")
+        lines.append(f"        {store_state(state, f'end_{state.name}', 'memory', state.name)}")
     return "\n".join(lines) + "\n"
+
+
+def _kept(lay: Layout) -> Iterator[str]:
+    """Keep the states at the start of every piece; of every chunk, where a piece is made anew."""
+    if not lay.states:
+        return
+    yield "        if KEEP and READ and chunk % PIECE == 0:"
+    yield "            place = (slot + chunk // PIECE) * heads + memory % heads"
+    for state in lay.states:
+        yield f"            {store_state(state, f'kept_{state.name}', 'place', state.name)}"
+    yield "        if not READ:"
+    yield "            place = memory * PIECE + chunk - since"
+    for state in lay.states:
+        yield f"            {store_state(state, f'kept_{state.name}', 'place', state.name)}"
 
 
 def parameters(lay: Layout) -> list[str]:
@@ -48,10 +78,10 @@ def parameters(lay: Layout) -> list[str]:
     pointers = [f"rows_{row.name}" for row in lay.rows] + ["rows_out"]
     for state in lay.states:
         pointers += [f"start_{state.name}", f"end_{state.name}", f"kept_{state.name}"]
-    numbers = ["total", "begin", "length", "heads", "position", "first", "chunks"]
+    numbers = NUMBERS
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
     sources = ["SOURCES"] if lay.sourced else []
-    constants = [*sizes, "C", *sources, "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL"]
+    constants = [*sizes, "C", *sources, *CUT, "KEEP", "READ", "PRECISION", "REAL"]
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
 
@@ -59,17 +89,29 @@ def opening(lay: Layout) -> list[str]:
     """Which memory a program runs, and its channels."""
     lines = [
         "    memory = tl.program_id(0).to(tl.int64)",
-        "    origin = ((memory // heads) * total + begin) * heads + memory % heads",
+        "    sequence = memory // heads",
+        "    begin = tiles.begin_of(bounds, sequence, total, STEPS)",
+        "    length = tiles.length_of(bounds, sequence, total, STEPS)",
+        "    origin = begin * heads + memory % heads",
+        "    position = tiles.position_of(positions, sequence)",
     ]
     if lay.chunked:
-        lines.append("    t = tl.arange(0, C)")
+        lines += [
+            "    first = tiles.first_of(position, ROWS, STEPS, ALIGNED)",
+            "    chunks = tiles.chunks_of(length, first, ROWS)",
+            "    slot = tiles.slot_of(bounds, sequence, begin, pieces, PIECE * ROWS)",
+            "    t = tl.arange(0, C)",
+        ]
+    else:
+        lines += [
+            "    chunks = length",
+            "    slot = tiles.slot_of(bounds, sequence, begin, pieces, PIECE)",
+        ]
     if lay.sourced:
         lines.append("    at_SOURCES = tl.arange(0, SOURCES)")
     if any(row.view in SHARED for row in lay.rows):
-        whole = f"(total + {lay.windows.width - 1})"
-        lines.append(
-            f"    at_tail = ((memory // heads) * {whole} + begin) * heads + memory % heads"
-        )
+        before = f"sequence * {lay.windows.width - 1}"  # rows before each sequence's first
+        lines.append(f"    at_tail = (begin + {before}) * heads + memory % heads")
     for size in lay.channels:
         block = f"tl.program_id(1) * B{size} + " if size == lay.split else ""
         lines.append(f"    at_{size} = {block}tl.arange(0, B{size})")
@@ -178,16 +220,21 @@ def store_state(state: Held, pointer: str, number: str, value: str) -> str:
 # -- the body --------------------------------------------------------------------------------
 
 
-def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
-    """The output of a chunk, its next states, and what an interval's end puts in their place."""
+def staged(lay: Layout) -> list[Stage]:
+    """What a chunk's output needs, and what its next states (and intervals' ends) do."""
     plan = lay.plan
     phases = plan.phases()
     inside = [*phases.before, *phases.scan]
     late = tuple(n for c in phases.closings for q in c.statements for n in q.reads())
     late += tuple(n for moves in plan.closed.values() for n in moves.values())
-    anew = any(OUTPUT in closing.moves for closing in phases.closings)
     following = tuple(n for s, n in plan.following.items() if s != n)
-    first, second = stages(lay, inside, ((plan.output,), (*following, *late)))
+    return stages(lay, inside, ((plan.output,), (*following, *late)))
+
+
+def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
+    """The output of a chunk, its next states, and what an interval's end puts in their place."""
+    anew = any(OUTPUT in closing.moves for closing in lay.plan.phases().closings)
+    first, second = staged(lay)
     store = ["        if READ:", f"            {store_output(lay)}"]
     lines = list(_lines(lay, first.steps, numbers, 8, {}))
     lines += [] if anew else store

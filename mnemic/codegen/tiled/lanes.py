@@ -10,6 +10,7 @@ from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.emit import wrapped
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.kernel import JIT, NUMBERS
 from mnemic.codegen.tiled.layout import CLOSES
 from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
 
@@ -32,11 +33,27 @@ FUNCTIONS = {
 OPENING = """\
     lane = tl.program_id(1) * LANES + tl.arange(0, LANES)
     there = lane < heads
-    batch = tl.program_id(0).to(tl.int64)
-    memory = batch * heads + lane
+    sequence = tl.program_id(0).to(tl.int64)
+    memory = sequence * heads + lane
+    begin = tiles.begin_of(bounds, sequence, total, 1)
+    length = tiles.length_of(bounds, sequence, total, 1)
 """
 
-ROW = "        row = (batch * total + begin + at) * heads + lane\n"
+FORWARD = """\
+    slot = tiles.slot_of(bounds, sequence, begin, pieces, PIECE)
+    since, until = 0, length
+    if not READ:
+        since = piece * PIECE
+        until = tl.minimum(length, since + PIECE)
+    from_piece = memory if READ else (slot + piece) * heads + lane
+"""
+
+BACKWARD = """\
+    since = piece * PIECE
+    until = tl.minimum(length, since + PIECE)
+"""
+
+ROW = "        row = (begin + at) * heads + lane\n"
 
 
 def forward(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:
@@ -45,10 +62,9 @@ def forward(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:
     pointers = [f"rows_{n}" for n in plan.arguments()] + ["rows_out"]
     pointers += [p for s in states for p in (f"start_{s}", f"end_{s}", f"kept_{s}")]
     lines = _head(name, pointers, ["KEEP", "READ"], doc)
-    lines += [f"    {s} = {_load(f'start_{s}', 'memory')}" for s in states]
-    lines += ["    for at in range(0, length):", *ROW.splitlines()]
-    lines += ["        if KEEP:"] if states else []
-    lines += [f"            {_store(f'kept_{s}', 'memory * length + at', s)}" for s in states]
+    lines += FORWARD.splitlines()
+    lines += [f"    {s} = {_load(f'start_{s}', 'from_piece')}" for s in states]
+    lines += ["    for at in range(since, until):", *ROW.splitlines(), *_kept(states)]
     lines += [f"        {n} = {_load(f'rows_{n}', 'row')}" for n in plan.arguments()]
     phases = plan.phases()
     lines += _lines((*phases.before, *phases.scan), numbers)
@@ -56,8 +72,21 @@ def forward(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:
     if phases.closings:
         raise NoTiles("intervals of a diagonal memory")
     lines += _moves(plan)
-    lines += [f"    {_store(f'end_{s}', 'memory', s)}" for s in states]
+    lines += ["    if READ:"] if states else []
+    lines += [f"        {_store(f'end_{s}', 'memory', s)}" for s in states]
     return "\n".join(lines) + "\n"
+
+
+def _kept(states: tuple[str, ...]) -> Iterator[str]:
+    """Keep the states at the start of every piece; of every token, where a piece is made anew."""
+    if not states:
+        return
+    yield "        if KEEP and READ and at % PIECE == 0:"
+    yield "            place = (slot + at // PIECE) * heads + lane"
+    yield from (f"            {_store(f'kept_{s}', 'place', s)}" for s in states)
+    yield "        if not READ:"
+    yield "            place = memory * PIECE + at - since"
+    yield from (f"            {_store(f'kept_{s}', 'place', s)}" for s in states)
 
 
 def backward(back: Adjoint, rows: tuple[str, ...], numbers: dict[str, str], name: str, doc: str
@@ -73,10 +102,11 @@ def backward(back: Adjoint, rows: tuple[str, ...], numbers: dict[str, str], name
     pointers += [p for s in plan.states() for p in (f"start_{s}", f"end_{s}")]
     pointers += [f"grad_{n}" for n in back.gradients]
     lines = _head(name, pointers, [], doc)
+    lines += BACKWARD.splitlines()
     lines += [f"    {s} = {_load(f'start_{s}', 'memory')}" for s in plan.states()]
-    lines += ["    for done in range(0, length):", "        at = length - 1 - done"]
+    lines += ["    for done in range(0, until - since):", "        at = until - 1 - done"]
     lines += ROW.splitlines()
-    kept = "memory * length + at"
+    kept = "memory * PIECE + at - since"
     lines += [f"        {s} = {_load(f'kept_{s}', kept)}" for s in back.states]
     lines += [f"        {n} = {_load(f'rows_{n}', 'row')}" for n in given]
     phases = plan.phases()
@@ -88,10 +118,9 @@ def backward(back: Adjoint, rows: tuple[str, ...], numbers: dict[str, str], name
 
 
 def _head(name: str, pointers: list[str], flags: list[str], doc: str) -> list[str]:
-    numbers = ["total", "begin", "length", "heads"]
-    constants = [f"{n}: tl.constexpr" for n in ("LANES", *flags, "REAL")]
-    lines = ["@triton.jit", f"def {name}("]
-    lines += [f"    {part}," for part in (*pointers, *numbers, *constants)]
+    constants = [f"{n}: tl.constexpr" for n in ("LANES", "PIECE", *flags, "REAL")]
+    lines = [JIT, f"def {name}("]
+    lines += [f"    {part}," for part in (*pointers, *NUMBERS, *constants)]
     return [*lines, "):", f'    """{doc}"""', *OPENING.splitlines()]
 
 

@@ -195,5 +195,5 @@ def _check(found: Layout) -> None:
         if len(quantity.axes) > 2:
             raise NoTiles(f"a quantity of {len(quantity.axes)} axes ({quantity.name})")
     for name in (*found.names.values(),):
-        if name.startswith(("L", "N") if found.windows.width > 1 else ("R", "L", "N")):
-            raise NoTiles("windows, levels or kept pairs")
+        if name.startswith("N" if found.windows.width > 1 else ("R", "N")):
+            raise NoTiles("windows or kept pairs")

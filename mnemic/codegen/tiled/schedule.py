@@ -1,7 +1,8 @@
 """The order of a chunk's statements in a kernel: late loads, long chains first, few tiles alive."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from mnemic.codegen.plan import Call, Fused, Product, Quantity
 from mnemic.codegen.tiled.layout import Layout, Row
@@ -15,11 +16,17 @@ class Stage:
     ends: tuple[str, ...]
 
 
+Load = TypeVar("Load")
+"""What stands for something that is read."""
+
+
 @dataclass
-class _Order:
+class Order(Generic[Load]):
+    """Loads and statements as they are asked for."""
+
     lay: Layout
     inside: dict[str, Quantity]
-    rows: dict[str, Row]
+    rows: Mapping[str, Load]
     done: set[str] = field(default_factory=set)
     weights: dict[str, int] = field(default_factory=dict)
 
@@ -30,7 +37,7 @@ class _Order:
             self.weights[name] = 1 + sum(self.weight(read) for read in reads)
         return self.weights[name]
 
-    def until(self, name: str) -> Iterator[Row | Quantity]:
+    def until(self, name: str) -> Iterator[Load | Quantity]:
         """What is missing for a quantity, and itself."""
         if name in self.done:
             return
@@ -51,7 +58,7 @@ def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...
     that is cheaper than to keep it in registers.
     """
     rows = {row.name: row for row in lay.rows}
-    order = _Order(lay, {q.name: q for q in inside}, rows)
+    order = Order(lay, {q.name: q for q in inside}, rows)
     anew = set(rows) | _light(lay, inside, set(rows))
     found = []
     for group in ends:

@@ -7,11 +7,13 @@ from mnemic.codegen.adjoint import Adjoint, NoAdjoint, adjoint
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.streamed import source as pairs
 from mnemic.codegen.tiled import implicit, lanes, roots
+from mnemic.codegen.tiled.alive import Tiles, fullest
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import backward
+from mnemic.codegen.tiled.backward import staged as backward_stages
 from mnemic.codegen.tiled.cut import Cut, cut
 from mnemic.codegen.tiled.functions import CHUNK, TOKEN, TileFunction
-from mnemic.codegen.tiled.kernel import forward
+from mnemic.codegen.tiled.kernel import forward, staged
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.signals import functions
@@ -33,6 +35,7 @@ import triton.language as tl
 
 from .support import ops, tiles
 from .support.fused import Held, Kernel, Row
+from .support.levelled import Levelled
 from .support.streamed import Kept, Streamed
 from .support.ops import TINY, norm
 '''
@@ -43,6 +46,13 @@ FORMS = {
     "token": "Token by token: arguments [B, R, H, ...], states [M, ...].",
 }
 """The kernels by name, and what each does."""
+
+LEVELS = {
+    "own": "What the rows of an aligned chunk read of each other: arguments [B, R, H, ...].",
+    "level_token": "One level, token by token: arguments [B, R, H, ...], states [M, ...].",
+    "level_chunk": "One level, chunk by chunk: arguments [B, R, H, ...], states [M, ...].",
+}
+"""The kernels of a tree of levels by name, and what each does."""
 
 ONE = TileFunction(("",), "")
 """Stands for any function of single numbers."""
@@ -56,6 +66,15 @@ class Form:
 
     plan: Plan
     plain: Plan
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The plans of a tree of levels (``codegen.level``): a chunk's own rows, one level by token
+    and by chunk; ``weights`` is the quantity of the first that weighs the levels."""
+
+    forms: tuple[Form, Form, Form]
+    weights: str
 
 
 @dataclass(frozen=True)
@@ -81,12 +100,20 @@ class _Source:
 
         Raises ``NoTiles`` where it has none.
         """
-        chunked = name == "chunk"
         if pairs.keeps(form.plan):
             return self.over_pairs(form.plain, name)
+        return self.tiles(form, name, FORMS[name], chunked=name == "chunk")
+
+    def tiles(
+        self, form: Form, name: str, doc: str, *, chunked: bool, also: tuple[str, ...] = ()
+    ) -> str:  # fmt: skip
+        """The kernels of a plan on tiles; ``also`` are to be arguments in any case.
+
+        Raises ``NoTiles`` where it has none.
+        """
         table = CHUNK if chunked else TOKEN
         plan, windows = opened(form.plan, self.window)
-        found = cut(plan, table)
+        found = cut(plan, table, also)
         lay = layout(
             found.plan, self.logarithms, chunked=chunked, output=found.plan.output, windows=windows
         )
@@ -96,18 +123,20 @@ class _Source:
             parts += [functions(signal)] if signal else []
         except UnknownFunction as error:
             raise NoTiles(f"the function {error}") from None
-        parts.append(forward(lay, self.numbers, f"{name}_forward", FORMS[name]))
+        parts.append(forward(lay, self.numbers, f"{name}_forward", doc))
+        tiles = [fullest(lay, staged(lay))]
         gradients: tuple[str, ...] | None = None
         try:
             plain, _ = opened(form.plain, self.window)
-            text, gradients = self.gradient(cut(plain, table).plan, lay, name)
+            text, gradients, most = self.gradient(cut(plain, table, also).plan, lay, name)
             parts.append(text)
+            tiles.append(most)
         except NoTiles as reason:
             self.missing[f"{name} gradient"] = str(reason)
         products = any(", PRECISION" in part for part in parts)
         data = Data(
             lay.rows, lay.states, gradients, lay.value, lay.split, chunked=chunked,
-            windows=lay.windows, products=products,
+            windows=lay.windows, products=products, alive=tuple(tiles),
         )  # fmt: skip
         parts += [before_of(found, lay.rows, name), kernel_of(found, data, name, self.steps)]
         return "\n\n".join(parts)
@@ -131,6 +160,23 @@ class _Source:
         parts += [before_of(found, rows, "token"), kernel_of(found, data, "token", self.steps)]
         return "\n\n".join(parts)
 
+    def levels(self, found: Levels) -> str:
+        """The kernels of a tree: of a chunk's own rows, and of one level.
+
+        Raises ``NoTiles`` where one of them, or its gradient, has none.
+        """
+        parts = [
+            self.tiles(form, name, doc, chunked=name != "level_token",
+                       also=(found.weights,) if name == "own" else ())
+            for (name, doc), form in zip(LEVELS.items(), found.forms, strict=True)
+        ]  # fmt: skip
+        for name in LEVELS:
+            if f"{name} gradient" in self.missing:
+                raise NoTiles(self.missing.pop(f"{name} gradient"))
+        named = ", ".join(name.upper() for name in LEVELS)
+        parts.append(f"CHUNK = TOKEN = Levelled({named}, weights={found.weights!r})\n")
+        return "\n\n".join(parts)
+
     def over_pairs(self, plan: Plan, name: str) -> str:
         """The kernels of a form whose states grow."""
         if name == "token":
@@ -147,8 +193,10 @@ class _Source:
         self.shared += found
         return found
 
-    def gradient(self, plan: Plan, lay: Layout, name: str) -> tuple[str, tuple[str, ...]]:
-        """The kernel of a form's gradient, and the arguments that have one."""
+    def gradient(
+        self, plan: Plan, lay: Layout, name: str
+    ) -> tuple[str, tuple[str, ...], tuple[Tiles, ...]]:
+        """The kernel of a form's gradient, the arguments that have one, and its fullest moments."""
         back = _reversed(plan)
         output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
         under = layout(
@@ -159,7 +207,8 @@ class _Source:
         known = {row.name for row in lay.rows}
         gradients = {n: g for n, g in back.gradients.items() if n in known}
         back = replace(back, gradients=gradients)
-        return backward(under, back, self.numbers, f"{name}_backward", GRADIENT), tuple(gradients)
+        text = backward(under, back, self.numbers, f"{name}_backward", GRADIENT)
+        return text, tuple(gradients), fullest(under, backward_stages(under, back))
 
 
 @dataclass(frozen=True)
@@ -175,6 +224,7 @@ class Data:
     lanes: bool = False
     windows: Windows = Windows()
     products: bool = False
+    alive: tuple[tuple[Tiles, ...], ...] = ()
 
 
 def _reversed(plan: Plan) -> Adjoint:
@@ -211,6 +261,15 @@ def kernels(
             parts.append(f"{name.upper()} = None  # {reason}\n")
     none = all(name in source.missing for name in FORMS)
     return Kernels("" if none else "\n\n" + "\n\n".join(parts), source.missing)
+
+
+def tree(found: Levels, logarithms: frozenset[str], numbers: dict[str, str]) -> Kernels:
+    """The kernels of a tree of levels, each of which is a memory of its own."""
+    source = _Source(logarithms, 1, numbers, {})
+    try:
+        return Kernels("\n\n" + source.levels(found), {})
+    except NoTiles as reason:
+        return Kernels("", dict.fromkeys(FORMS, str(reason)))
 
 
 def _ordered(lay: Layout, under: Layout) -> tuple[Row, ...]:
@@ -251,11 +310,21 @@ def kernel_of(found: Cut, data: Data, name: str, steps: int) -> str:
         f"    before={name}_before,",
         f"    taken={found.taken!r},",
         *(["    lanes=True,"] if data.lanes else []),
+        *(["    whole=True,"] if name == "own" else []),
         *_windows(data.windows),
         f"    products={data.products},",
+        *_alive(data.alive),
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _alive(alive: tuple[tuple[Tiles, ...], ...]) -> list[str]:
+    """What lives at once, of the form and of its gradient, a moment a line."""
+    lines = ["    alive=("]
+    for moments in alive:
+        lines += ["        (", *(f"            {moment!r}," for moment in moments), "        ),"]
+    return [*lines, "    ),"] if alive else []
 
 
 def _windows(windows: Windows) -> list[str]:

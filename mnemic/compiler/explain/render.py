@@ -14,8 +14,8 @@ from mnemic.compiler.rule import Derived, Rule
 __all__ = ["Equation", "equations", "latex_of", "to_json", "to_latex", "to_markdown", "to_text"]
 
 
-def to_text(rule: Rule) -> str:
-    """The derivation as plain Unicode lines, for the terminal."""
+def to_text(rule: Rule, kernels: tuple[str, ...] = ()) -> str:
+    """The derivation as plain Unicode lines, for the terminal; ``kernels`` tells the fused ones."""
     e, timed = explain(rule), printing.steps_of(rule)
     head = e.name + (f": {e.title}" if e.title else "")
     blocks = [
@@ -24,7 +24,7 @@ def to_text(rule: Rule) -> str:
         _block("Derivation", [_step(s, timed) for s in e.steps]),
         _block("Rule", _numbered(e.equations)),
         _block("Remarks", list(e.remarks)),
-        _block("Class", _kind(e)),
+        _block("Class", [*_kind(e), *(f"fused kernel: {text}" for text in kernels)]),
         _block("Approximations", list(e.approximations)),
         _block("Coefficients", _arguments(e, timed)),
         _block("Cost of one head", _costs(e)),

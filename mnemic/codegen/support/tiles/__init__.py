@@ -19,6 +19,7 @@ from .decays import remain as remain
 from .decays import remain_rows as remain_rows
 from .decays import running_product as running_product
 from .decays import segments as segments
+from .factors import begun as begun
 from .factors import cholesky as cholesky
 from .factors import cholesky_vjp as cholesky_vjp
 from .factors import conjugated as conjugated
@@ -34,6 +35,7 @@ from .factors import shrunk as shrunk
 from .factors import shrunk_kept as shrunk_kept
 from .factors import solved as solved
 from .factors import solved_back as solved_back
+from .factors import stepped as stepped
 from .factors import symmetric as symmetric
 from .gradients import advanced as advanced
 from .gradients import advanced_rows as advanced_rows
@@ -47,6 +49,8 @@ from .gradients import later_rows as later_rows
 from .gradients import later_sums as later_sums
 from .gradients import layer_norm_bend as layer_norm_bend
 from .gradients import without_last as without_last
+from .levels import level_mask as level_mask
+from .levels import level_sums as level_sums
 from .loads import add_rows as add_rows
 from .loads import add_slots as add_slots
 from .loads import add_window as add_window
@@ -129,6 +133,22 @@ from .scores import decayed_mix as decayed_mix
 from .scores import mixed_back as mixed_back
 from .scores import scores_after as scores_after
 from .scores import scores_before as scores_before
+from .sequences import begin_of as begin_of
+from .sequences import chunks_of as chunks_of
+from .sequences import first_of as first_of
+from .sequences import length_of as length_of
+from .sequences import position_of as position_of
+from .sequences import rows_in_all as rows_in_all
+from .sequences import slot_of as slot_of
+from .steps import appended as appended
+from .steps import appended_row as appended_row
+from .steps import load_tail as load_tail
+from .steps import load_tail_numbers as load_tail_numbers
+from .steps import load_tap as load_tap
+from .steps import rotated as rotated
+from .steps import store_once as store_once
+from .steps import store_tail as store_tail
+from .steps import store_tail_numbers as store_tail_numbers
 from .sums import as_vector as as_vector
 from .sums import constant as constant
 from .sums import distance as distance

@@ -168,32 +168,52 @@ def _system(x, key, weights, h, ridge, reach, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def _pivots(diagonal):
+    """One where a diagonal is zero, as in channels that are not there."""
+    return tl.where(diagonal > 0, diagonal, 1.0)
+
+
+@triton.jit
+def begun(target, diagonal, TOLERANCE: tl.constexpr, PRECISION: tl.constexpr):
+    """Before the first iteration: x, what is left of the target, the direction, its power, which
+    rows go on, and below what size of the rest they are done."""
+    short: tl.constexpr = PRECISION == "bf16" or PRECISION == "fp16"  # noqa: PLR1714  # as above
+    real: tl.constexpr = 1e-4 if short else 9.6e-7
+    rounding: tl.constexpr = 1.8e-15 if target.dtype == tl.float64 else real
+    goal = tl.sqrt(tl.sum(target * target, 1)) * max(TOLERANCE, rounding)
+    along = target / _pivots(diagonal)
+    live = tl.sqrt(tl.sum(target * target, 1)) > goal
+    return tl.zeros_like(target), target, along, tl.sum(target * along, 1), live, goal
+
+
+@triton.jit
+def stepped(x, rest, along, power, live, goal, image, diagonal):
+    """One iteration, ``image`` being the system times the direction; done rows stand still."""
+    curvature = tl.sum(along * image, 1)
+    step = tl.where(live, power / tl.where(curvature == 0, 1.0, curvature), 0.0)[:, None]
+    x += step * along
+    rest -= step * image
+    scaled = rest / _pivots(diagonal)
+    following = tl.sum(rest * scaled, 1)
+    turn = tl.where(live, following / tl.where(power == 0, 1.0, power), 0.0)
+    along = scaled + turn[:, None] * along
+    power = tl.where(live, following, power)
+    return x, rest, along, power, tl.sqrt(tl.sum(rest * rest, 1)) > goal
+
+
+@triton.jit
 def conjugated(
     q, key, weights, h, ridge, reach, PRECISION: tl.constexpr,
     TOLERANCE: tl.constexpr, ITERATIONS: tl.constexpr,
 ):  # fmt: skip
-    """(H_t + Λ_t)⁻¹ q_t for every row: see ``ops.conjugated``. Rows that are done stand still."""
-    rounding: tl.constexpr = 1.8e-15 if q.dtype == tl.float64 else 9.6e-7
+    """(H_t + Λ_t)⁻¹ q_t for every row: see ``ops.conjugated``."""
     diagonal = reach[:, None] * tl.sum(tl.where(_same(h), h, 0.0), 0)[None, :] + ridge
     diagonal += full(weights, key * key, PRECISION)
-    diagonal = tl.where(diagonal > 0, diagonal, 1.0)
-    target = tl.sqrt(tl.sum(q * q, 1)) * max(TOLERANCE, rounding)
-    x, rest = tl.zeros_like(q), q
-    along = rest / diagonal
-    power = tl.sum(rest * along, 1)
-    live = tl.sqrt(tl.sum(rest * rest, 1)) > target
+    x, rest, along, power, live, goal = begun(q, diagonal, TOLERANCE, "tf32x3")
     count = 0
     while (count < ITERATIONS) & (tl.max(live.to(tl.int32), 0) > 0):
         image = _system(along, key, weights, h, ridge, reach, PRECISION)
-        curvature = tl.sum(along * image, 1)
-        step = tl.where(live, power / tl.where(curvature == 0, 1.0, curvature), 0.0)[:, None]
-        x += step * along
-        rest -= step * image
-        following = tl.sum(rest * rest / diagonal, 1)
-        turn = tl.where(live, following / tl.where(power == 0, 1.0, power), 0.0)
-        along = rest / diagonal + turn[:, None] * along
-        power = tl.where(live, following, power)
-        live = tl.sqrt(tl.sum(rest * rest, 1)) > target
+        x, rest, along, power, live = stepped(x, rest, along, power, live, goal, image, diagonal)
         count += 1
     return x
 

@@ -39,19 +39,30 @@ def store_column(pointer, origin, stride, t, live, value):
 
 
 @triton.jit
+def _full(place, count):
+    """Whether blocks of so many places share them out without padding."""
+    return (count // place.shape[0]) * place.shape[0] == count
+
+
+@triton.jit
 def load_matrix(pointer, number, row, rows, column, columns, REAL: tl.constexpr):
     """[columns, rows] of the matrix [rows, columns] with this number."""
-    place = row[None, :] * columns + column[:, None]
+    place = pointer + number * rows * columns + (row[None, :] * columns + column[:, None])
+    if _full(row, rows) & _full(column, columns):
+        return tl.load(place).to(REAL)
     there = (row < rows)[None, :] & (column < columns)[:, None]
-    return tl.load(pointer + number * rows * columns + place, mask=there, other=0.0).to(REAL)
+    return tl.load(place, mask=there, other=0.0).to(REAL)
 
 
 @triton.jit
 def store_matrix(pointer, number, row, rows, column, columns, value):
     """The matrix [rows, columns] with this number, from [columns, rows]."""
-    place = row[None, :] * columns + column[:, None]
-    there = (row < rows)[None, :] & (column < columns)[:, None]
-    tl.store(pointer + number * rows * columns + place, value, mask=there)
+    place = pointer + number * rows * columns + (row[None, :] * columns + column[:, None])
+    if _full(row, rows) & _full(column, columns):
+        tl.store(place, value)
+    else:
+        there = (row < rows)[None, :] & (column < columns)[:, None]
+        tl.store(place, value, mask=there)
 
 
 @triton.jit

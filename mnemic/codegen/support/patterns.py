@@ -1,4 +1,4 @@
-"""Patterns in a kernel's intermediate code that some versions of Triton compile wrongly."""
+"""A pattern in a kernel's intermediate code that some versions of Triton compile wrongly."""
 
 import re
 from collections.abc import Mapping
@@ -8,8 +8,19 @@ VALUE = re.compile(r"%[A-Za-z0-9_]+(?:#\d+)?")
 DEFINED = re.compile(r"^\s*(%[A-Za-z0-9_]+)(?::\d+)? = ([a-z_]+\.[a-z_0-9]+)(.*)$")
 CARRIED = re.compile(r"(%[A-Za-z0-9_]+) = %[A-Za-z0-9_]+(?:#\d+)?[,)]")
 
-ELEMENTWISE = ("arith.", "math.", "tt.fp_to_fp", "tt.broadcast", "tt.trans")
+PRODUCT = "ttng.warp_group_dot"
+"""A product of Hopper's warp groups: the only ones that are wrong."""
+
+ACCUMULATORS = (PRODUCT, "ttng.warp_group_dot_wait", "tt.dot", "carried")
+
+STEPS = (
+    "arith.", "math.", "tt.fp_to_fp", "tt.broadcast", "tt.trans", "ttg.convert_layout",
+    "ttg.local_alloc", "ttg.local_load", "ttg.memdesc_trans",
+)  # fmt: skip
 """What is followed from a product's operand back to where it came from."""
+
+
+TURNS = ("tt.trans", "ttg.memdesc_trans")
 
 
 @dataclass(frozen=True)
@@ -20,19 +31,20 @@ class Operation:
     operands: tuple[str, ...]
 
 
-def transposed_accumulators(ttir: str) -> int:
-    """Products whose left operand is a transposed accumulator: of a product, or carried by a loop.
+def turned_accumulators(ttgir: str) -> int:
+    """Products of warp groups whose left operand is a transposed accumulator.
 
-    On Hopper these are wrong from Triton 3.4 to 3.7.0 (flash-linear-attention issues 640, 826).
+    The accumulator is that of a product, or one that a loop carries. Triton 3.4 to 3.7.1 gets them
+    wrong (flash-linear-attention issues 640 and 984, pull requests 826 and 988).
     """
-    known = _operations(ttir)
-    products = (o for o in known.values() if o.name == "tt.dot")
+    known = _operations(ttgir)
+    products = (o for o in known.values() if o.name == PRODUCT)
     return sum(_reaches(known, product.operands[0], turned=False) for product in products)
 
 
-def _operations(ttir: str) -> dict[str, Operation]:
+def _operations(ttgir: str) -> dict[str, Operation]:
     found: dict[str, Operation] = {}
-    for line in ttir.splitlines():
+    for line in ttgir.splitlines():
         match = DEFINED.match(line)
         if match is None:
             continue
@@ -48,13 +60,13 @@ def _operations(ttir: str) -> dict[str, Operation]:
 
 
 def _reaches(known: Mapping[str, Operation], value: str, *, turned: bool) -> bool:
-    """Whether a value is an accumulator, seen through elementwise steps and a transposition."""
+    """Whether a value is an accumulator, seen through other layouts and a transposition."""
     operation = known.get(value.partition("#")[0])
     if operation is None:
         return False
-    if operation.name in ("tt.dot", "carried"):
+    if operation.name in ACCUMULATORS:
         return turned
-    if not operation.name.startswith(ELEMENTWISE):
+    if not operation.name.startswith(STEPS):
         return False
-    turned = turned or operation.name == "tt.trans"
+    turned = turned or operation.name in TURNS
     return any(_reaches(known, operand, turned=turned) for operand in operation.operands)

@@ -1,0 +1,92 @@
+"""Rules of systems that are solved by what they do to a direction, without a matrix.
+
+The plan holds A x as statements behind a quantity ``unknown``. With r = b − A x̂ at a fixed x̂ the
+solution moves by A⁻¹ dr, so before the reverse pass r is written into the plan, and its gradient is
+one more solution, of the same system (which is symmetric).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import networkx as nx
+import sympy as sp
+
+from mnemic.codegen.adjoint.at import At
+from mnemic.codegen.adjoint.unrolled import renamed_reads
+from mnemic.codegen.cut import cut
+from mnemic.codegen.plan import Call, Map, Plan, Quantity, Read
+
+B, A = sp.symbols("target_ image_", real=True)
+
+
+def residuals(plan: Plan) -> Plan:
+    """The plan in which every solution stands beside what is left of its system."""
+    names = [q.name for q in plan.ordered() if _solves(q)]
+    if not names:
+        return plan
+    found = cut(plan, ())
+    for name in names:
+        _with_residual(found, found[name])
+    return found
+
+
+def _solves(quantity: Quantity) -> bool:
+    return isinstance(quantity.op, Call) and quantity.op.function == "solution"
+
+
+def _with_residual(plan: Plan, x: Quantity) -> None:
+    assert isinstance(x.op, Call)
+    target, diagonal, unknown, image = x.op.arguments
+    readers = [plan[n] for n in plan.graph.successors(x.name)]
+    _forget(plan, {reader.name for reader in readers})
+    reached = at_direction(plan, unknown, image, x.name)
+    reads = (Read("target_", target, x.axes), Read("image_", reached, x.axes))
+    rest = plan.add(f"{x.name}_rest", x.axes, Map(B - A, reads), x.equation)
+    arguments = (x.name, rest, diagonal, unknown, image)
+    op = Call("solution_with", arguments, x.op.options)
+    whole = plan.add(f"{x.name}_found", x.axes, op, x.equation)
+    for reader in readers:
+        plan.rewrite(replace(reader, op=renamed_reads(reader.op, {x.name: whole})))
+
+
+def _forget(plan: Plan, names: set[str]) -> None:
+    """What will read something else is not taken for what reads the same now."""
+    for key in [key for key, name in plan.known.items() if name in names]:
+        del plan.known[key]
+
+
+def at_direction(plan: Plan, unknown: str, image: str, direction: str) -> str:
+    """A times another direction: the statements between the unknown and its image once more."""
+    between = nx.descendants(plan.graph, unknown) & (nx.ancestors(plan.graph, image) | {image})
+    names = {unknown: direction}
+    for name in nx.topological_sort(plan.graph.subgraph(between).copy()):
+        quantity = plan[name]
+        op = renamed_reads(quantity.op, names)
+        names[name] = plan.add(f"{name}_at_{direction}", quantity.axes, op, quantity.equation)
+    return names[image]
+
+
+def solution_with(at: At) -> None:
+    """dr = A⁻¹ d."""
+    _, rest, diagonal, unknown, image = at.arguments
+    if not at.wants(rest):
+        return
+    axes = at.quantity.axes
+    moved = at.call(f"{at.d}_direction", axes, "unknown", at.d)
+    reached = at_direction(at.plan, unknown, image, moved)
+    at.give_call(rest, "solution", at.d, diagonal, moved, reached,
+                 tolerance=at.option("tolerance"), iterations=at.option("iterations"))  # fmt: skip
+
+
+def row_peak(at: At) -> None:
+    """The largest of each row's weights, which is 1: shared by those that are the largest."""
+    past, own = at.arguments
+    share = "Piecewise((1, x > 0.999999), (0, True))"
+    old = at.map(f"{past}_largest", at.axes(past), share, x=past)
+    new = at.map(f"{own}_largest", at.axes(own), share, x=own)
+    count = at.call(f"{at.out}_count", at.quantity.axes, "row_totals", old, new)
+    for argument, largest in ((past, old), (own, new)):
+        at.give_map(argument, "d*x/Max(n, 1)", d=at.d, x=largest, n=count)
+
+
+RULES: dict[str, Callable[[At], None]] = {"solution_with": solution_with, "row_peak": row_peak}

@@ -1,0 +1,295 @@
+"""The plan of a layer's token as the source of one Triton kernel."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import networkx as nx
+
+from mnemic.codegen.emit import OUTPUT, wrapped
+from mnemic.codegen.plan import Given, Quantity
+from mnemic.codegen.step.loads import Finish, Raw, Told, load
+from mnemic.codegen.step.prologue import Whole
+from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.kernel import load_state, store_state
+from mnemic.codegen.tiled.layout import Held, Layout, Row
+from mnemic.codegen.tiled.schedule import Order
+from mnemic.codegen.tiled.statements import statement
+
+BARRIER = "tl.debug_barrier()  # what is written may stand where others still read"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A plan laid out, ready to be printed."""
+
+    lay: Layout
+    whole: Whole
+    taps: int
+    groups: int
+    numbers: dict[str, str]
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """By vector, in how many of a token's steps it has channels of its own."""
+        found: dict[str, int] = {}
+        for vector, step in self.whole.window:
+            found[vector] = max(found.get(vector, 0), step + 1)
+        return found
+
+    @property
+    def raws(self) -> tuple[str, ...]:
+        """The coefficients that are read before their activations."""
+        return tuple(dict.fromkeys(x.name for x in self.whole.loads.values() if isinstance(x, Raw)))
+
+    def reads(self, source: str) -> bool:
+        """Whether the kernel reads the gate, the norm's weight, or a number of the token."""
+        texts = [x.source for x in self.whole.loads.values() if isinstance(x, Finish | Told)]
+        return any(text.split(".")[0] == source for text in texts)
+
+    @property
+    def places(self) -> bool:
+        """Whether the rule looks at a token's place in its document."""
+        return bool(self.lay.plan.closed) or self.reads("position")
+
+    def size(self, vector: str, step: int) -> str:
+        """The size of a vector's channels."""
+        return self.lay.sizes(self.whole.window[vector, step][-1])[-1]
+
+
+def kernel(drawn: Drawn, doc: str) -> str:
+    """The kernel: a program takes one memory (or a block of its values) through one token."""
+    lines = ["@triton.jit", "def step_kernel("]
+    lines += [f"    {part}," for part in parameters(drawn)]
+    lines += ["):", f'    """{doc}"""', *_opening(drawn), *_body(drawn), f"    {BARRIER}"]
+    for state in drawn.lay.states:
+        lines.append(f"    {store_state(state, f'end_{state.name}', 'memory', state.name)}")
+    lines += _tails(drawn, lambda vector: vector != "q", 4)
+    lines += [f"    {_window(drawn, *tail)}" for tail in drawn.whole.tails.items()]
+    return "\n".join(lines) + "\n"
+
+
+def parameters(drawn: Drawn) -> list[str]:
+    """The kernel's parameters: pointers, numbers, constants."""
+    lay = drawn.lay
+    pointers = ["mixed", *(["tail", "next_tail", "taps"] if drawn.taps else [])]
+    pointers += [f"raw_{name}" for name in drawn.raws]
+    pointers += [name for name in ("rows_gate", "norm_weight") if drawn.reads(name)]
+    pointers.append("rows_out")
+    for state in lay.states:
+        pointers += [f"start_{state.name}", f"end_{state.name}"]
+    for name in drawn.whole.tails:
+        pointers += [f"start_{name}", f"end_{name}"]
+    pointers += ["positions"] if drawn.places else []
+    pointers += ["token_numbers"] if drawn.reads("number") else []
+    numbers = ["heads", "width", *(f"first_{name}" for name in drawn.steps)]
+    sizes = [name for size in lay.channels for name in (size, f"B{size}")]
+    constants = [*sizes, "TAPS", "GROUPS", "VALUES", "FINISH", "PRECISION", "REAL"]
+    return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
+
+
+def _opening(drawn: Drawn) -> list[str]:
+    """Which memory a program runs, its channels, and where they stand in the projections."""
+    lay = drawn.lay
+    lines = [
+        "    memory = tl.program_id(0).to(tl.int64)",
+        "    batch = memory // heads",
+        "    head = memory % heads",
+    ]
+    for size in lay.channels:
+        block = f"tl.program_id(1) * B{size} + " if size == lay.split else ""
+        lines.append(f"    at_{size} = {block}tl.arange(0, B{size})")
+        lines.append(f"    in_{size} = at_{size} < {size}")
+    lines.append("    token = mixed + batch * width")
+    for number in range(drawn.taps - 1):
+        lines.append(f"    before_{number} = tail + (batch * {drawn.taps - 1} + {number}) * width")
+        lines.append(
+            f"    after_{number} = next_tail + (batch * {drawn.taps - 1} + {number}) * width"
+        )
+    lines += ["    position = tl.load(positions + batch)"] if drawn.places else []
+    lines += ["    number = tl.load(token_numbers + batch)"] if drawn.reads("number") else []
+    for vector, steps in drawn.steps.items():
+        if vector != "q":
+            lines += [f"    {_place(drawn, vector, step, 'head')}" for step in range(steps)]
+    return lines
+
+
+def _place(drawn: Drawn, vector: str, step: int, head: str) -> str:
+    """The first channel of a vector of this head at one of a token's steps."""
+    row = f"({step} * heads + {head})" if step else head
+    return f"place_{vector}_{step} = first_{vector} + {row} * {drawn.size(vector, step)}"
+
+
+# -- the body --------------------------------------------------------------------------------
+
+
+def _body(drawn: Drawn) -> list[str]:
+    """The states are moved, the queries read them, and what an interval's end moves follows."""
+    plan = drawn.lay.plan
+    closings = plan.phases().closings
+    anew = any(OUTPUT in closing.moves for closing in closings)
+    order = _order(drawn)
+    late = [n for c in closings for q in c.statements for n in q.reads()]
+    late += [n for moves in plan.closed.values() for n in moves.values()]
+    ends = [*plan.following.values(), *late]
+    asked = _asked(drawn)
+    if drawn.groups > 1 and (anew or asked & {*ends, *_closing_names(drawn)}):
+        raise NoTiles("a memory that depends on the queries of a group")
+    lines = [*_first(drawn, order, asked)]
+    lines += _until(drawn, order, [n for n in ends if n not in asked], 4)
+    indent = 8 if drawn.groups > 1 else 4
+    lines += _queries(drawn)
+    lines += _until(drawn, order, [drawn.whole.read], indent)
+    lines += _until(drawn, order, [n for n in ends if n in asked], indent)
+    end = _end(drawn, order, indent)
+    lines += [] if anew else end
+    lines += _advance(drawn)
+    return lines + (end if anew else [])
+
+
+def _first(drawn: Drawn, order: Order[Row | Held], asked: set[str]) -> Iterator[str]:
+    """Loads before anything else, so that none waits for what is computed of another; memories
+    with intervals have too many matrices to hold them all at once."""
+    lay = drawn.lay
+    late = {n for n, x in drawn.whole.loads.items() if isinstance(x, Finish)} | asked
+    yield from _until(drawn, order, [row.name for row in lay.rows if row.name not in late], 4)
+    if not lay.plan.closed:
+        yield from _until(drawn, order, [state.name for state in lay.states], 4)
+
+
+def _order(drawn: Drawn) -> Order[Row | Held]:
+    lay, plan = drawn.lay, drawn.lay.plan
+    phases = plan.phases()
+    inside = {q.name: q for q in (*phases.before, *phases.scan) if not isinstance(q.op, Given)}
+    loads: dict[str, Row | Held] = {row.name: row for row in lay.rows}
+    loads |= {state.name: state for state in lay.states}
+    return Order(lay, inside, loads)
+
+
+def _asked(drawn: Drawn) -> set[str]:
+    """What depends on the query."""
+    graph = drawn.lay.plan.graph
+    found = {q for q in drawn.whole.queries if q in graph}
+    return found.union(*(nx.descendants(graph, q) for q in found))
+
+
+def _closing_names(drawn: Drawn) -> set[str]:
+    closings = drawn.lay.plan.phases().closings
+    return {q.name for closing in closings for q in closing.statements}
+
+
+def _queries(drawn: Drawn) -> list[str]:
+    """Every query of this memory's head, one after another."""
+    places = [f"{_place(drawn, 'q', 0, 'query')}"] if "q" in drawn.steps else []
+    if drawn.groups == 1:
+        return ["    query = head", *(f"    {line}" for line in places)]
+    lines = ["    for part in range(0, GROUPS):", "        query = head * GROUPS + part"]
+    return lines + [f"        {line}" for line in places]
+
+
+def _end(drawn: Drawn, order: Order[Row | Held], indent: int) -> list[str]:
+    """The output: normed and gated where this program has all of its channels."""
+    lay, read, pad = drawn.lay, drawn.whole.read, " " * indent
+    size = lay.sizes(read)[-1]
+    number = "batch * heads * GROUPS + query"
+    store = f"tiles.store_vector(rows_out, {number}, at_{size}, {size}, {{}})"
+    lines = []
+    if lay.plan.output == read:
+        lines.append(pad + store.format(read))
+    else:
+        lines.append(f"{pad}if FINISH:")
+        lines += _until(drawn, order, [lay.plan.output], indent + 4)
+        lines.append(f"{pad}    {store.format(lay.plan.output)}")
+        lines += [f"{pad}else:", f"{pad}    {store.format(read)}"]
+    if drawn.taps and "q" in drawn.steps:
+        lines.append(f"{pad}{BARRIER}")
+        lines += _tails(drawn, lambda vector: vector == "q", indent)
+    return lines
+
+
+def _until(drawn: Drawn, order: Order[Row | Held], ends: list[str], indent: int) -> Iterator[str]:
+    """What is missing for some ends: loads and statements, in order."""
+    for end in ends:
+        for step in order.until(end):
+            if isinstance(step, Quantity):
+                yield from _line(drawn, step, indent, {})
+            else:
+                yield f"{' ' * indent}{step.name} = {_loaded(drawn, step)}"
+
+
+def _loaded(drawn: Drawn, found: Row | Held) -> str:
+    if isinstance(found, Held):
+        return load_state(found, f"start_{found.name}", "memory")
+    return load(drawn.lay, found, drawn.whole.loads[found.name])
+
+
+def _line(drawn: Drawn, quantity: Quantity, indent: int, spelled: dict[str, str]) -> list[str]:
+    source = statement(drawn.lay, quantity, spelled)
+    return wrapped(quantity.name, source, drawn.numbers.get(quantity.equation, ""), indent)
+
+
+def _advance(drawn: Drawn) -> list[str]:
+    """Move the states on; where an interval of the document ends, its closing moves more."""
+    plan, read = drawn.lay.plan, drawn.whole.read
+    moves = {s: n for s, n in plan.following.items() if s != n}
+    renamed = {n: s for s, n in moves.items()}
+    lines = [] if not moves else [f"    {_moved(moves)}"]
+    for closing in plan.phases().closings:
+        spelled = renamed | {n: read if s == OUTPUT else s for n, s in closing.renamed.items()}
+        lines.append(f"    if tiles.closes(position, 1, {closing.every}, 1):")
+        for quantity in closing.statements:
+            lines += _line(drawn, quantity, 8, spelled)
+        ends = {read if s == OUTPUT else s: spelled.get(n, n) for s, n in closing.moves.items()}
+        lines.append(f"        {_moved(ends)}")
+    return lines
+
+
+def _moved(values: dict[str, str]) -> str:
+    return f"{', '.join(values)} = {', '.join(values.values())}"
+
+
+# -- the convolution's window ----------------------------------------------------------------
+
+
+def _tails(drawn: Drawn, chosen: Callable[[str], bool], indent: int) -> list[str]:
+    """The window a token later: every tap but the oldest."""
+    lines = []
+    for (vector, step), rows in drawn.whole.window.items():
+        if not drawn.taps or not chosen(vector):
+            continue
+        size = drawn.size(vector, step)
+        own = drawn.lay.split in ("", size)
+        name = "store_vector" if own else "store_once"  # by the first of a memory's programs
+        for number, row in enumerate(rows[1:]):
+            place = f"after_{number} + place_{vector}_{step}"
+            text = f"tiles.{name}({place}, 0, at_{size}, {size}, {row})"
+            lines.append(" " * indent + text)
+    return lines
+
+
+def _window(drawn: Drawn, state: str, window: str) -> str:
+    """What is carried of a window of tokens."""
+    slots, *channels = drawn.lay.sizes(window)
+    places = "".join(f", at_{size}, {size}" for size in channels)
+    name = "store_tail" if channels else "store_tail_numbers"
+    return f"tiles.{name}(end_{state}, memory, at_{slots}, {slots}{places}, {window})"
+
+
+def used(drawn: Drawn) -> frozenset[str]:
+    """The names that the kernel itself has."""
+    places = {f"place_{vector}_{step}" for vector, step in drawn.whole.window}
+    own = {part.removesuffix(": tl.constexpr") for part in parameters(drawn)} | places
+    places |= {f"{side}_{n}" for n in range(drawn.taps) for side in ("before", "after")}
+    return frozenset(
+        own | {"memory", "token", "batch", "head", "query", "part", "position", "number"} | places
+    )
+
+
+def check(drawn: Drawn) -> None:
+    """Raises ``NoTiles`` for a quantity that has a name of the kernel's own."""
+    named = {q.name for q in drawn.lay.tiles} | set(drawn.whole.loads)
+    for name in sorted(named & used(drawn)):
+        raise NoTiles(f"the name {name}, which kernels use themselves")
+    missing = [n for rows in drawn.whole.window.values() for n in rows
+               if n not in {row.name for row in drawn.lay.rows}]  # fmt: skip
+    if missing:
+        raise NoTiles(f"channels that nothing reads ({missing[0]})")

@@ -1,0 +1,66 @@
+"""What a run needs to know of a call: the rule's forms, and what was chosen."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from .signature import Signature
+
+Form = Callable[..., tuple[Tensor, dict[str, Tensor]]]
+States = dict[str, Tensor]
+Closes = Callable[[int, int], bool]
+"""Whether an interval of so many tokens (the second) ends with a row or chunk (the first)."""
+
+
+class Forms(Protocol):
+    """The generated forms of a rule."""
+
+    @property
+    def recurrent(self) -> Form:
+        """Token by token."""
+
+    @property
+    def chunk(self) -> Form | None:
+        """Chunkwise."""
+
+    @property
+    def kernels(self) -> Callable[[], Any] | None:
+        """The module of fused kernels, imported when first asked for."""
+
+    @property
+    def start(self) -> Callable[..., dict[str, Tensor]] | None:
+        """States at a document's start that are not zero, from those that are given."""
+
+
+class Call(Protocol):
+    """One call's choices."""
+
+    @property
+    def operator(self) -> Forms:
+        """The rule's forms."""
+
+    @property
+    def signature(self) -> Signature:
+        """What the rule takes and carries."""
+
+    @property
+    def form(self) -> str:
+        """recurrent, chunk or auto."""
+
+    @property
+    def chunk_size(self) -> int | None:
+        """Rows a chunk, if chosen."""
+
+    @property
+    def params(self) -> Mapping[str, Tensor]:
+        """The initial duals of a deep memory, [H, …]."""
+
+    def short(self, tokens: int) -> bool:
+        """Whether there are too few tokens for chunks."""
+
+
+def parameters(form: Callable[..., object]) -> tuple[str, ...]:
+    """The names of what a generated function takes."""
+    code = form.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -1,0 +1,257 @@
+"""Launches of a fused kernel: what it is given, where its results go, and its gradient by pieces.
+
+A gradient keeps the states at the start of every piece, and makes those of a piece's chunks anew.
+With ``dry`` only the results' shapes are made, and nothing is launched.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import buffers
+from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of
+from .sizes import power_of_two
+from .starting import begin
+
+
+@dataclass(frozen=True)
+class Launches:
+    """A kernel's launches, as its operators call them."""
+
+    kernel: Kernel
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether there is a kernel of the gradient."""
+        return self.kernel.backward is not None
+
+    def differentiated(self) -> tuple[bool, ...]:
+        """Which rows have a gradient."""
+        return tuple(row.name in self.kernel.gradients for row in self.kernel.rows)
+
+    def forward(
+        self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
+        bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
+    ) -> list[Tensor]:  # fmt: skip
+        """The output, the states at the end, and with ``keep`` at the start of every piece."""
+        launch = Launch.of(
+            self.kernel, rows, states, positions, bounds, numbers, gradient=keep, dry=dry
+        )
+        like = launch.like
+        channels = launch.sizes[self.kernel.value]
+        out = buffers.empty((*like.shape[:3], channels), like)
+        end = [buffers.empty(tuple(x.shape), x) for x in states]
+        slots = launch.slots * launch.heads if keep else 0
+        kept = [buffers.empty((slots, *x.shape[1:]), x) for x in states]
+        launch.run([x.contiguous() for x in states], end, kept, out=out, keep=keep)
+        return [out, *end, *(kept if keep else ())]
+
+    def saved(self, rows: list[Tensor], output: list[Tensor]) -> list[Tensor]:
+        """Of results that were kept, the states at the start of every piece."""
+        return output[1 + len(self.kernel.states) :]
+
+    def backward(
+        self, rows: list[Tensor], kept: list[Tensor], positions: Tensor | None,
+        bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
+    ) -> list[Tensor]:  # fmt: skip
+        """The gradients of rows that have one, then of the states before, from the ends'."""
+        launch = Launch.of(
+            self.kernel, rows, kept, positions, bounds, numbers, gradient=True, dry=dry
+        )
+        kernel = self.kernel
+        d_out, *d_states = [x.contiguous() for x in ends]
+        found = launch.gradients()
+        memories = launch.sequences * launch.heads
+        for piece in reversed(range(launch.pieces)) if not dry else ():
+            shapes = [(memories, launch.cutting.piece, *x.shape[1:]) for x in kept]
+            within = [buffers.empty(shape, x) for shape, x in zip(shapes, kept, strict=True)]
+            launch.run(kept, within, within, piece=piece)
+            d_states = launch.back(within, d_out, d_states, found, piece)
+        if dry:
+            d_states = [torch.empty_like(x) for x in d_states]
+        own = dict(zip((row.name for row in kernel.rows), rows, strict=True))
+        return [*(launch.joined(n, x).to(own[n].dtype) for n, x in found.items()), *d_states]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What launches over the same arguments share."""
+
+    kernel: Kernel
+    rows: list[Tensor]
+    positions: Tensor | None
+    bounds: Tensor | None
+    cutting: Cutting
+    sizes: dict[str, int]
+    dry: bool
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
+        bounds: Tensor | None, numbers: list[int], *, gradient: bool, dry: bool,
+    ) -> "Launch":  # fmt: skip
+        """Of an operator's arguments; ``states`` tell sizes."""
+        sizes = sizes_of(kernel, rows, states)
+        sequences = rows[0].shape[0] if bounds is None else bounds.shape[0] - 1
+        cutting = Cutting.of(
+            kernel, rows, sizes, numbers, sequences=int(sequences), gradient=gradient
+        )
+        return cls(kernel, [x.contiguous() for x in rows], positions, bounds, cutting, sizes, dry)
+
+    # -- launches ---------------------------------------------------------------------------
+
+    def run(
+        self, start: list[Tensor], end: list[Tensor], kept: list[Tensor], *,
+        out: Tensor | None = None, keep: bool = False, piece: int = 0,
+    ) -> None:  # fmt: skip
+        """The output and the ends, or without ``out`` the states at each chunk of a piece."""
+        read = out is not None
+        pointers = [*map(buffers.guarded, self.rows), self.rows[0] if out is None else out]
+        for before, after, place in zip(start, end, kept, strict=True):
+            pointers += [buffers.guarded(before), after, place]
+        self._start(self.kernel.forward, pointers, piece, {"KEEP": keep, "READ": read})
+
+    def back(
+        self, kept: list[Tensor], d_out: Tensor, d_states: list[Tensor],
+        found: dict[str, Tensor], piece: int,
+    ) -> list[Tensor]:  # fmt: skip
+        """The gradients of the states before a piece; those of its rows in ``found``."""
+        states = self.kernel.states
+        start = [self._parts(s, x) for s, x in zip(states, d_states, strict=True)]
+        end = [buffers.empty(tuple(x.shape), x) for x in start]
+        pointers = [buffers.guarded(x) for x in (*self.rows, d_out, *kept)]
+        for before, after in zip(start, end, strict=True):
+            pointers += [buffers.guarded(before), after]
+        pointers += [found[name] for name in self.kernel.gradients]
+        self._start(self.kernel.backward, pointers, piece, {})
+        return [self._joined(s, x) for s, x in zip(states, end, strict=True)]
+
+    def gradients(self) -> dict[str, Tensor]:
+        """Where the gradients of rows go: a part for each block of values."""
+        real, found = _real(self.rows[0].dtype), {}
+        for row, x in zip(self.kernel.rows, self.rows, strict=True):
+            if row.name in self.kernel.gradients:
+                parts = () if self._splits(row.sizes) else (self.blocks,)
+                made = buffers.empty((*parts, *x.shape), x, real)
+                found[row.name] = made.zero_() if row.shared else made
+        return found
+
+    def joined(self, name: str, x: Tensor) -> Tensor:
+        """The gradient of rows, the blocks' parts summed."""
+        sizes = next(row.sizes for row in self.kernel.rows if row.name == name)
+        return x if self._splits(sizes) else x.sum(0)
+
+    def _start(
+        self, function: Any, pointers: list[Tensor], piece: int, flags: dict[str, bool]
+    ) -> None:
+        if self.dry:
+            return
+        with torch.cuda.device_of(pointers[0]):  # Triton launches on the current device
+            numbers = [self.total, self.heads, piece, self.pieces]
+            begin(
+                function, self.grid, [*pointers, self.positions, self.bounds, *numbers],
+                {**self.constants(), **flags, **self.options()},
+            )  # fmt: skip
+
+    # -- sizes ------------------------------------------------------------------------------
+
+    @property
+    def like(self) -> Tensor:
+        """An argument without rows before the first, [B, R, H, …]."""
+        given = zip(self.kernel.rows, self.rows, strict=True)
+        return next(x for row, x in given if not row.shared)
+
+    @property
+    def total(self) -> int:
+        """Rows of a row of the batch."""
+        return self.like.shape[1]
+
+    @property
+    def heads(self) -> int:
+        """Memories a sequence."""
+        return self.rows[0].shape[2]
+
+    @property
+    def sequences(self) -> int:
+        """How many sequences there are."""
+        return self.rows[0].shape[0] if self.bounds is None else self.bounds.shape[0] - 1
+
+    @property
+    def pieces(self) -> int:
+        """Pieces of the longest sequence, at most."""
+        rows, piece = self.cutting.rows if self.kernel.chunked else 1, self.cutting.piece
+        longest = self.total if self.bounds is None else self.cutting.longest or self.total
+        chunks = (longest + rows - 1) // rows
+        return (chunks + (1 if self.cutting.aligned else 0) + piece - 1) // piece
+
+    @property
+    def slots(self) -> int:
+        """Pieces of all sequences, at most: as ``tiles.slot_of`` counts them."""
+        if self.bounds is None:
+            return self.sequences * self.pieces
+        rows = self.cutting.rows if self.kernel.chunked else 1
+        return self.total // (rows * self.cutting.piece) + 2 * self.sequences
+
+    @property
+    def blocks(self) -> int:
+        """How many programs share a memory."""
+        split = self.kernel.split
+        return -(-self.sizes[split] // self._block(split)) if split else 1
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Programs: of memories and blocks of their values, or of blocks of lanes."""
+        if self.kernel.lanes:
+            return self.sequences, -(-self.heads // LANES)
+        return self.sequences * self.heads, self.blocks
+
+    def constants(self) -> dict[str, Any]:
+        """Block sizes and types."""
+        import triton.language as tl
+
+        dtype, cutting = self.rows[0].dtype, self.cutting
+        real = tl.float64 if dtype == torch.float64 else tl.float32
+        if self.kernel.lanes:
+            return {"LANES": LANES, "PIECE": cutting.piece, "REAL": real}
+        found: dict[str, Any] = {}
+        for name, size in self.sizes.items():
+            found |= {name: size, f"B{name}": self._block(name)}
+        found["C"] = max(16, power_of_two(cutting.rows))
+        if any(row.view in ("tail", "slots", "band") for row in self.kernel.rows):
+            found["SOURCES"] = self.kernel.sources(cutting.rows)
+        found |= {"ROWS": cutting.rows, "STEPS": self.kernel.steps, "PIECE": cutting.piece}
+        return found | {"ALIGNED": cutting.aligned, "PRECISION": PRECISIONS[dtype], "REAL": real}
+
+    def options(self) -> dict[str, int]:
+        """How a program is spread over the device."""
+        chosen = self.cutting.chosen
+        return {"num_warps": chosen.warps, "num_stages": chosen.stages}
+
+    def _block(self, name: str) -> int:
+        """Entries of a tile along an axis."""
+        least = 16 if self.kernel.chunked or self.kernel.products else 1
+        block = max(least, power_of_two(self.sizes[name]))
+        return min(block, self.cutting.chosen.block) if name == self.kernel.split else block
+
+    # -- parts of blocks --------------------------------------------------------------------
+
+    def _splits(self, sizes: tuple[str, ...]) -> bool:
+        """Whether each block has its own entries of something of these sizes."""
+        return not self.kernel.split or self.kernel.split in sizes
+
+    def _parts(self, state: Held, x: Tensor) -> Tensor:
+        """A gradient that all blocks share, given to the first of them."""
+        if self._splits(state.sizes):
+            return x.contiguous()
+        parts = x.new_zeros(self.blocks, *x.shape)
+        parts[0] = x
+        return parts
+
+    def _joined(self, state: Held, x: Tensor) -> Tensor:
+        return x if self._splits(state.sizes) else x.sum(0)
+
+
+def _real(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32

@@ -1,0 +1,196 @@
+"""Fused forms of a tree of levels: every level is a memory of its own, the output their sum.
+
+Chunks of a power of two of rows, which their positions divide, are read and written as wholes by
+the levels above them; what is left of a sequence goes token by token, all levels side by side.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import fused
+from .calls import parameters
+from .fused import Kernel
+from .levels import aligned_pieces
+from .place import Place
+
+States = dict[str, Tensor]
+
+FEWEST = 16
+"""Rows of a chunk at least: below that tokens go one by one."""
+
+
+@dataclass(frozen=True)
+class Levelled:
+    """The generated kernels of a tree: a chunk's own rows, one level by token and by chunk.
+
+    ``weights`` is what weighs the levels, [B, R, H, L].
+    """
+
+    own: Kernel
+    token: Kernel
+    chunk: Kernel
+    weights: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Tokens in aligned chunks of ``rows`` (or single tokens, 1), from ``first`` to ``last``."""
+
+    first: int
+    last: int
+    rows: int
+
+
+def run(
+    kernel: Levelled, rows: Mapping[str, Tensor], states: States, place: Place
+) -> tuple[Tensor, States]:
+    """One batch: rows [B, R, H, …], states [M, l, d_v, d_k] → [B, R, H, d_v], states."""
+    given = {name: rows[name] for name in kernel.own.taken}
+    given |= kernel.own.before(**{n: given[n] for n in parameters(kernel.own.before)})
+    ((name, buckets),) = states.items()
+    tokens, position = rows["q"].shape[1], place.position
+    held = _halves(buckets, position)
+    outs = []
+    for piece in _pieces(position, tokens, _rows(kernel, given, place)):
+        part = {n: x[:, piece.first : piece.last] for n, x in rows.items() if x.ndim >= 3}
+        weights = given[kernel.weights][:, piece.first : piece.last]
+        run_piece = _tokens if piece.rows == 1 else _chunks
+        y, held = run_piece(kernel, part, weights, held, position + piece.first, piece.rows)
+        outs.append(y)
+    full = _digits(position + tokens, held).to(held.dtype)
+    return torch.cat(outs, 1), {name: held * full[:, None, None]}
+
+
+def _pieces(position: int, tokens: int, most: int) -> Iterator[Piece]:
+    """Aligned chunks as large as may be; what no chunk of ``FEWEST`` rows holds, by token."""
+    single: int | None = None
+    for first, size, count in aligned_pieces(position, tokens, most, tokens):
+        if size < FEWEST:
+            single = first if single is None else single
+            continue
+        if single is not None:
+            yield Piece(single, first, 1)
+            single = None
+        yield Piece(first, first + size * count, size)
+    if single is not None:
+        yield Piece(single, tokens, 1)
+
+
+def _rows(kernel: Levelled, given: Mapping[str, Tensor], place: Place) -> int:
+    """Rows of a chunk at most, by the model of what lives at once."""
+    tensors = [given[row.name] for row in kernel.own.rows]
+    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    sizes, like = fused.sizes_of(kernel.own, tensors, []), tensors[kernel.own.plain]
+    question = fused.asked(kernel.own, sizes, like, gradient=gradient)
+    wanted = replace(place, wanted=place.wanted or fused.MOST)
+    chosen = fused.chosen_of(kernel.own, sizes, question, like, wanted, int(like.shape[0]))
+    return max(1, min(chosen.rows, wanted.wanted or fused.MOST))
+
+
+def refused(
+    kernel: Levelled, rows: Mapping[str, Tensor], states: States, *, gradient: bool
+) -> str | None:  # fmt: skip
+    """Why the kernels are not for these arguments, or None."""
+    (buckets,) = states.values()
+    one: States = {"W": buckets[:, 0]}
+    kernels = (kernel.own, kernel.chunk, kernel.token)
+    found = (fused.refused(part, rows, one, gradient=gradient) for part in kernels)
+    return next((reason for reason in found if reason is not None), None)
+
+
+# -- pieces ----------------------------------------------------------------------------------
+
+
+def _chunks(
+    kernel: Levelled, rows: States, weights: Tensor, held: Tensor, position: int, size: int
+) -> tuple[Tensor, Tensor]:
+    """Aligned chunks: each level above their rows by itself, and what a chunk reads of itself."""
+    low = size.bit_length() - 1
+    count = held.shape[1] - low
+    shared = {n: _Shared.apply(x, 1 + count) for n, x in rows.items()}
+    folded = {n: x[0].reshape(-1, size, *x[0].shape[2:]) for n, x in shared.items()}
+    y, _ = fused.run(kernel.own, folded, {}, Place(wanted=size))
+    total = _wide(y.reshape(*weights.shape[:2], *y.shape[2:]))
+    found = [torch.zeros_like(held[:, i]) for i in range(low)]  # a whole chunk is in no such bucket
+    for i in range(low, held.shape[1]):
+        part = {n: x[1 + i - low] for n, x in shared.items()}
+        part |= _flags(weights, position, i)
+        y, end = fused.run(kernel.chunk, part, {"W": held[:, i]}, Place(wanted=size))
+        total = total + y
+        found.append(end["W"])
+    return total.to(y.dtype), torch.stack(found, 1)
+
+
+def _tokens(
+    kernel: Levelled, rows: States, weights: Tensor, held: Tensor, position: int, size: int
+) -> tuple[Tensor, Tensor]:
+    """Tokens one by one: levels side by side as a batch."""
+    batch, tokens, heads = weights.shape[:3]
+    memories, levels = held.shape[:2]
+    folded = {n: x.reshape(batch * tokens, 1, *x.shape[2:]) for n, x in rows.items()}
+    own, _ = fused.run(kernel.own, folded, {}, Place(wanted=size))
+    own = own.reshape(batch, tokens, heads, -1)
+    part = {n: x.repeat(levels, *[1] * (x.ndim - 1)) for n, x in rows.items()}
+    each = [_flags(weights, position, i) for i in range(levels)]
+    part |= {n: torch.cat([flags[n] for flags in each]) for n in each[0]}
+    start = held.transpose(0, 1).flatten(0, 1)
+    y, end = fused.run(kernel.token, part, {"W": start}, Place())
+    total = _wide(own) + _wide(y).unflatten(0, (levels, batch)).sum(0)
+    return total.to(own.dtype), end["W"].unflatten(0, (levels, memories)).transpose(0, 1)
+
+
+def _flags(weights: Tensor, position: int, level: int) -> States:
+    """What each token does to level i, [B, R, H]: begin it anew or not, write it, read it."""
+    at = position + torch.arange(weights.shape[1], device=weights.device)
+    second = (at >> level & 1).to(weights.dtype)[None, :, None]
+    begins = (at % (2 << level) == 0).to(weights.dtype)[None, :, None]
+    like = weights[..., 0]
+    seen = weights[..., level + 1] * second if level + 1 < weights.shape[-1] else 0.0 * like
+    return {
+        "level_keeps": (1.0 - begins).expand_as(like),
+        "level_writes": (1.0 - second).expand_as(like),
+        "level_seen": seen,
+    }
+
+
+# -- states ----------------------------------------------------------------------------------
+
+
+def _digits(number: int, held: Tensor) -> Tensor:
+    """The binary digits of a number, one a level, [l]."""
+    return torch.tensor([number >> i & 1 for i in range(held.shape[1])], device=held.device)
+
+
+def _halves(buckets: Tensor, position: int) -> Tensor:
+    """What each level holds of its half block: its bucket, or all below it: [M, l, V, K]."""
+    full = _digits(position, buckets).to(buckets.dtype)
+    here = buckets * full[:, None, None]
+    below = here.cumsum(1) - here
+    return here + below * (1.0 - full)[:, None, None]
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Parts of 16 bits are summed in float32."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+class _Shared(torch.autograd.Function):
+    """One tensor under several names, whose gradients are summed in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, count: int) -> tuple[Tensor, ...]:
+        ctx.dtype = x.dtype
+        ctx.set_materialize_grads(False)
+        return tuple(x.view_as(x) for _ in range(count))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None]:
+        total: Tensor | None = None
+        for x in grads:
+            if x is not None:
+                total = _wide(x) if total is None else total + x
+        return None if total is None else total.to(ctx.dtype), None

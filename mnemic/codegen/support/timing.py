@@ -1,0 +1,39 @@
+"""Times on a GPU of calls that are to be compared: in turns, with a cold cache."""
+
+import statistics
+from collections.abc import Callable, Mapping
+
+import torch
+
+Step = Callable[[], object]
+Timer = Callable[[Mapping[int, Step], int], dict[int, float]]
+"""Seconds of each of some numbered calls, from so many rounds of all of them."""
+
+COLD = 256 * 1024 * 1024
+"""Bytes written between two calls: more than any cache of a device holds."""
+
+WARM = 2
+"""Calls before the first that counts."""
+
+
+def on_device(steps: Mapping[int, Step], rounds: int) -> dict[int, float]:
+    """The median of each call between two events of the GPU, one of every call a round."""
+    for step in steps.values():
+        for _ in range(WARM):
+            step()
+    cold = torch.empty(COLD, dtype=torch.int8, device="cuda")
+    times: dict[int, list[float]] = {number: [] for number in steps}
+    for _ in range(rounds):
+        for number, step in steps.items():
+            cold.zero_()
+            times[number].append(_between_events(step))
+    return {number: statistics.median(found) for number, found in times.items()}
+
+
+def _between_events(step: Step) -> float:
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    step()
+    last.record()
+    torch.cuda.synchronize()
+    return float(first.elapsed_time(last)) / 1e3

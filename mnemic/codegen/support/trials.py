@@ -1,0 +1,180 @@
+"""Whether a kernel cut in some way is right: nothing else is ever timed.
+
+Against the recurrence in float64, as ``verify`` has it: on a small seeded problem with the shape's
+own channels, at lengths around its chunk and from a carried state; then at the shape itself, where
+the last row of the batch is compared, in its full length.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from . import buffers, tuned, verify
+from .configuration import Configuration
+from .shapes import Subject
+from .verify import Case
+
+Tensors = dict[str, Tensor]
+
+FEWEST = 16
+"""Tokens below which a call runs the kernel of single tokens."""
+
+LONGEST = 131
+"""Tokens of the small problem: two chunks of 64 and three more."""
+
+STEADY = 128
+"""Tokens up to which the errors of products of 16 bits are those that ``verify`` allows; beyond
+they may grow as the root of the length, as sums of roundings do."""
+
+
+@dataclass
+class Trials:
+    """The checks of one purpose of a subject; what they compare with is computed once."""
+
+    subject: Subject
+    purpose: str
+    question: tuned.Question
+    known: dict[str, tuple[Tensors, dict[str, float]]] = field(default_factory=dict)
+    """By case: what is exact, and the errors of the recurrence in the dtype."""
+    small: tuple[Tensors, Tensors] | None = None
+
+    def wrong(self, configuration: Configuration) -> str:
+        """What is wrong with a cut, in words; empty where nothing is.
+
+        Raises ``torch.OutOfMemoryError``, which says nothing of the cut.
+        """
+        try:
+            with tuned.forcing(self.question, configuration):
+                for case in self.cases(configuration):
+                    if told := self._small(case, configuration):
+                        return f"{case.name}: {told}"
+                told = self._whole()
+                return f"{self.subject.shape}: {told}" if told else ""
+        except torch.OutOfMemoryError:
+            raise
+        except verify.failures() as raised:
+            lines = [line.strip() for line in str(raised).splitlines() if line.strip(" ^")]
+            return f"{type(raised).__name__}: {lines[-1] if lines else ''}"
+
+    # -- a small problem --------------------------------------------------------------------
+
+    def cases(self, configuration: Configuration) -> Iterator[Case]:
+        """Lengths around a chunk, and a state carried into one; single tokens of a decoder."""
+        whole, params = self._drawn()
+        rule, rows = self.subject.rule, configuration.rows
+        first = verify.cut(whole, 0, 5)
+        state = rule(**first, params=params, form="recurrent", output_final_state=True)[1]
+        state = {n: x.detach() for n, x in state.items()}
+        if self.purpose == "decode":
+            yield Case("one token", verify.cut(whole, 0, 1), params, {})
+            yield Case("one token from a state", verify.cut(whole, 5, 6), params, state)
+            return
+        for tokens in dict.fromkeys(max(FEWEST, n) for n in (rows - 1, rows + 1, 2 * rows + 3)):
+            yield Case(f"T = {tokens}", verify.cut(whole, 0, tokens), params, {})
+        carried = verify.cut(whole, 5, 5 + max(FEWEST, rows + 1))
+        yield Case(f"T = {max(FEWEST, rows + 1)} from a state", carried, params, state)
+
+    def _drawn(self) -> tuple[Tensors, Tensors]:
+        if self.small is None:
+            shape, place = self.subject.shape, self.subject.device
+            wanted = verify.Plan(place, (), (), shape.key, 1, 2, value=shape.value)
+            self.small = verify.drawn(self.subject.layer_type, wanted, LONGEST)
+        return self.small
+
+    def _small(self, case: Case, configuration: Configuration) -> str:
+        dtype = self.subject.shape.dtype
+        if case.name not in self.known:
+            exact = self._run(case, "recurrent", torch.float64)
+            eager = self._run(case, "recurrent", dtype)
+            self.known[case.name] = exact, {n: verify.error(x, exact[n]) for n, x in eager.items()}
+        exact, plain = self.known[case.name]
+        with tuned.recording() as seen, buffers.watched():
+            found = self._run(case, "triton", dtype)
+            _finish(self.subject.device)
+        if not any(self._is(run, configuration) for run in seen):
+            return "its kernel was not run"
+        for part, x in exact.items():
+            most = verify.allowed("triton", dtype, plain[part])
+            if told := _beyond(verify.error(found[part], x), most):
+                return f"{part}: {told}"
+        return ""
+
+    def _run(self, case: Case, form: str, dtype: torch.dtype) -> Tensors:
+        rounding = self.subject.shape.dtype
+        if self.question.gradient:
+            return verify.everything(self.subject.rule, case, form, dtype, rounding, None)
+        with torch.no_grad():
+            given = [_as(x, rounding, dtype) for x in (case.arguments, case.params, case.state)]
+            out, final = self.subject.rule(
+                **given[0], params=given[1], initial_state=given[2], form=form,
+                output_final_state=True,
+            )  # fmt: skip
+        ends = {f"state {n}": x for n, x in final.items() if x.is_floating_point()}
+        return {"output": out, **ends}
+
+    def _is(self, run: tuned.Run, configuration: Configuration) -> bool:
+        """Whether a kernel that was run is the one that is tried."""
+        mine = (self.question.kernel, self.question.gradient, configuration)
+        return (run.question.kernel, run.question.gradient, run.chosen) == mine
+
+    # -- the shape itself -------------------------------------------------------------------
+
+    def _whole(self) -> str:
+        """The last row of the batch, in full length, and that every gradient is a number."""
+        dtype, tokens = self.subject.shape.dtype, self.subject.shape.tokens
+        name = "the whole shape"
+        if name not in self.known:
+            ideal, eager = (self._last(real) for real in (torch.float64, None))
+            self.known[name] = {"output": ideal}, {"output": verify.error(eager, ideal)}
+        whole, plain = self.known[name]
+        out, *slopes = self._results()
+        if not all(bool(x.isfinite().all()) for x in slopes):
+            return "a gradient that is no number"
+        most = verify.allowed("triton", dtype, plain["output"])
+        length = 1 if self.purpose == "decode" else tokens
+        longer = math.sqrt(max(1.0, length / STEADY))
+        found = verify.error(out[-1:], whole["output"])
+        return _beyond(found, None if most is None else most * longer)
+
+    def _results(self) -> tuple[Tensor, ...]:
+        found = self.subject.step(self.purpose)()
+        _finish(self.subject.device)
+        assert isinstance(found, tuple)
+        return found
+
+    def _last(self, real: torch.dtype | None) -> Tensor:
+        """The recurrence on the last row of the batch, in its own dtype or another."""
+        arguments, params, state = self.subject.arguments(self.purpose)
+        rows = {n: x[-1:] for n, x in arguments.items()}
+        carried = {n: x[-1:] for n, x in state.items()}
+        given = [_as(x, None, real) for x in (rows, params, carried)]
+        with torch.no_grad():
+            out: Tensor = self.subject.rule(
+                **given[0], params=given[1], initial_state=given[2], form="recurrent",
+                output_final_state=True,
+            )[0]  # fmt: skip
+        return out
+
+
+def _as(named: Tensors, rounding: torch.dtype | None, dtype: torch.dtype | None) -> Tensors:
+    """Floating tensors rounded, and then handed over as another dtype."""
+    found = {}
+    for name, x in named.items():
+        rounded = x.to(rounding) if rounding is not None and x.is_floating_point() else x
+        found[name] = rounded.to(dtype) if dtype is not None and x.is_floating_point() else rounded
+    return found
+
+
+def _beyond(error: float, most: float | None) -> str:
+    """An error that is more than allowed, in words; NaN is."""
+    if most is None or error <= most:
+        return ""
+    return f"error {error:.1e}, allowed {most:.1e}"
+
+
+def _finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

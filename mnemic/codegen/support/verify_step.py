@@ -1,0 +1,96 @@
+"""The check of a layer's step: token after token through its kernel, against float64.
+
+The layer's PyTorch step in float64, and in the dtype that is checked, take the same tokens with the
+same rounded parameters. The state is moved once into new tensors and once in place.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import step
+
+BEFORE, TOKENS = 5, 12
+"""Tokens before the first step, and steps. More come before where intervals are longer."""
+
+WAYS = ("a new state", "in place")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A layer and tokens, in float64 with values that a dtype has."""
+
+    layer: Any
+    x: Tensor
+    before: int
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Outputs and last states by name: exact, of PyTorch's step in the dtype, of the kernel."""
+
+    way: str
+    exact: Mapping[str, Tensor]
+    eager: Mapping[str, Tensor]
+    found: Mapping[str, Tensor]
+
+
+def memory_of(layer: Any) -> Any:
+    """The layer that holds the rule: a hybrid's memory, or the layer itself."""
+    return getattr(layer, "memory", layer)
+
+
+def checkable(layer: Any) -> bool:
+    """Whether a layer (or its type) has a kernel for its token."""
+    return getattr(memory_of(layer), "step_kernel", None) is not None
+
+
+def tried(layer: Any, dtype: torch.dtype, device: torch.device, batch: int) -> Iterator[Tried]:
+    """Both ways of a layer's step in a dtype; none where its memories do not fit into a kernel."""
+    sample = _sample(layer, dtype, device, batch)
+    if not _fits(sample, dtype):
+        return
+    exact = _stepped(sample, torch.float64, "recurrent", WAYS[0])
+    eager = _stepped(sample, dtype, "recurrent", WAYS[0])
+    for way in WAYS:
+        yield Tried(way, exact, eager, _stepped(sample, dtype, "triton", way))
+
+
+def _sample(layer: Any, dtype: torch.dtype, device: torch.device, batch: int) -> Sample:
+    found = memory_of(layer).to(device=device, dtype=dtype).to(torch.float64)
+    before = found.period - BEFORE if found.period > BEFORE else BEFORE
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        x = torch.randn(batch, before + TOKENS, found.dim, dtype=torch.float64)
+    return Sample(found, x.to(dtype).to(device=device, dtype=torch.float64), before)
+
+
+def _begun(sample: Sample, dtype: torch.dtype) -> tuple[Any, Tensor, dict[str, Tensor]]:
+    """The layer in a dtype, the tokens of its steps, and the state before them."""
+    layer, x = sample.layer.to(dtype), sample.x.to(dtype)  # whose numbers the dtype has
+    _, state = layer.rows(x[:, : sample.before], {}, None, "recurrent")
+    return layer, x[:, sample.before :], {name: s.clone() for name, s in state.items()}
+
+
+@torch.no_grad()
+def _fits(sample: Sample, dtype: torch.dtype) -> bool:
+    layer, x, state = _begun(sample, dtype)
+    return step.chosen(layer, x[:, :1], state, "triton") is not None
+
+
+@torch.no_grad()
+def _stepped(sample: Sample, dtype: torch.dtype, form: str, way: str) -> dict[str, Tensor]:
+    """Outputs and the last state in a dtype."""
+    layer, x, state = _begun(sample, dtype)
+    outputs = []
+    for token in x.unbind(1):
+        if way == "in place":
+            outputs.append(layer.advance(token, state, form=form))
+        else:
+            y, state = layer.step(token, state, form=form)
+            outputs.append(y)
+    states = {f"state {n}": s for n, s in state.items() if s.is_floating_point()}
+    return {"output": torch.stack(outputs, 1), **states}

@@ -1,0 +1,71 @@
+"""Which tiles of a kernel are alive at once: what the model of its cut counts."""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import product
+from math import prod
+
+from mnemic.codegen.plan import Call, Map, Quantity
+from mnemic.codegen.tiled import roots
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, Layout, Row
+from mnemic.codegen.tiled.schedule import Stage
+from mnemic.compiler.implicit import roots_of
+
+Shape = tuple[str, ...]
+Tiles = tuple[tuple[Shape, int], ...]
+"""Shapes by the names of their sizes, and how many tiles of each."""
+
+TALL, WIDE = (16, 64), (64, 128)
+"""Rows and channels between which the fullest moments are looked for."""
+
+SEARCHED = 3
+"""Tiles that a search for roots holds beside its argument and result: a bracket, and a step."""
+
+
+def fullest(lay: Layout, stages: Iterable[Stage]) -> tuple[Tiles, ...]:
+    """The moments of a chunk at which the most entries are alive, for some sizes or other.
+
+    The ends of a stage are read (stored, or put in place) when it is done.
+    """
+    moments = [*_moments(lay, list(stages))]
+    found: dict[Tiles, None] = {}
+    for rows, channels in product(TALL, WIDE):
+        found[max(moments, key=lambda tiles: _entries(tiles, rows, channels))] = None
+    return tuple(found)
+
+
+def _moments(lay: Layout, stages: list[Stage]) -> Iterable[Tiles]:
+    """What is alive at each step, from the last to the first: read there or later, and its own."""
+    moving = {s for s, n in lay.plan.following.items() if s != n}
+    alive = {state.name for state in lay.states} - moving
+    for stage in reversed(stages):
+        alive |= set(stage.ends)
+        yield _counted(lay, alive, None)
+        for step in reversed(stage.steps):
+            reads = set() if isinstance(step, Row) else set(step.reads())
+            yield _counted(lay, alive | reads | {step.name}, step)
+            alive = (alive - {step.name}) | reads
+
+
+def _counted(lay: Layout, names: set[str], step: Row | Quantity | None) -> Tiles:
+    found = Counter(_shape(lay, name) for name in names)
+    if isinstance(step, Quantity) and _searches(step):
+        found[_shape(lay, step.name)] += SEARCHED
+    return tuple(sorted((shape, count) for shape, count in found.items() if shape))
+
+
+def _shape(lay: Layout, name: str) -> Shape:
+    return tuple(sorted(size or ROWS for size in lay.sizes(name)))
+
+
+def _searches(quantity: Quantity) -> bool:
+    """Whether a quantity is a root that is looked for entry by entry, or the gradient of one."""
+    op = quantity.op
+    if isinstance(op, Call):
+        return op.function.startswith(roots.FUNCTIONS)
+    return isinstance(op, Map) and bool(roots_of(op.expr))
+
+
+def _entries(tiles: Tiles, rows: int, channels: int) -> int:
+    sizes = {ROWS: rows, SOURCES: 2 * rows}
+    return sum(n * prod(sizes.get(size, channels) for size in shape) for shape, n in tiles)

@@ -1,0 +1,81 @@
+"""Kernels of trees of levels in Triton's interpreter against the recurrence, in float64.
+
+Outputs, final states and every gradient, from a state that earlier tokens left at an odd position,
+in pieces: chunks of 16 rows, what stands before and behind them token by token, single tokens.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from conformance import Sizes, inputs, run
+from test_kept_tiles import difference, fused, missing
+
+from mnemic.codegen.support.levels import level_mask, level_sums
+
+TOLERANCE = 1e-11
+
+
+def tree(name: str, **more: Any) -> dict[str, Any]:
+    """A tree over a rule that nothing names."""
+    return {"mnemic": 1, "name": name, "readout": {"levels": "token"}, **more}
+
+
+OWN = (
+    tree(
+        "levels-outer-decay", bias="dot", retention={"decay": "outer"}, optimizer={"rate": "token"}
+    ),
+    tree(
+        "levels-affine",
+        bias={"expr": "(y - 2*v)**2/2 + y**2/4"},
+        retention={
+            "decay": {"expr": "1 - b*eta"},
+        },
+        optimizer={"rate": "token"},
+        coefficients={"b": {"from": "input", "activation": "sigmoid"}},
+    ),
+    tree(
+        "levels-by-head",
+        bias="l2",
+        retention={"decay": "channel"},
+        optimizer={"rate": "token"},
+        readout={"levels": {"from": "parameter", "per": "head", "init": 1.0}},
+    ),
+)
+
+
+PIECES = (("recurrent", 13), ("triton", 21), ("triton", 1))
+"""From token 13 on: three tokens, a chunk that reads what stands before it, two, and one."""
+
+
+def apart(spec: Any) -> dict[str, float]:
+    """What differs from the recurrence, by name, with all gradients."""
+    case = fused(spec)
+    given = inputs(case, 35, sizes=Sizes(1, 35, 1, 3, 5))
+    expected = run(case, given, "recurrent")
+    parts = dict(run(case, given, PIECES, chunk_size=16).parts())
+    return {name: difference(parts[name], x) for name, x in expected.parts()}
+
+
+@pytest.mark.parametrize("name", ["log-linear", "log-linear-gated-deltanet"])
+def test_a_tree_has_all_kernels(name: str) -> None:
+    assert missing(name) == {}
+
+
+def test_the_gradient_of_levels_by_autograd() -> None:
+    weights = torch.randn(2, 16, 7, dtype=torch.float64, requires_grad=True)
+    grad = torch.randn(2, 16, 16, dtype=torch.float64)
+    (expected,) = torch.autograd.grad(level_mask(weights), weights, grad)
+    assert torch.equal(level_sums(grad, weights), expected)
+
+
+@pytest.mark.parametrize("name", ["log-linear", "log-linear-gated-deltanet"])
+def test_pieces_of_a_tree(interpreter, name: str) -> None:
+    found = interpreter(apart, spec=name)
+    assert max(found.values()) <= TOLERANCE, found
+
+
+@pytest.mark.parametrize("spec", OWN, ids=lambda s: s["name"])
+def test_pieces_of_a_tree_of_ones_own(interpreter, spec: Any) -> None:
+    found = interpreter(apart, spec=spec)
+    assert max(found.values()) <= TOLERANCE, found

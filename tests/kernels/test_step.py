@@ -1,0 +1,223 @@
+"""A layer's token through its kernel against the layer's PyTorch step, token after token."""
+
+import pytest
+import torch
+
+from mnemic import pipeline
+
+TOKENS, FEW = 12, 5
+
+NAMED = ("gla", "mamba2", "gated-deltanet", "kda", "titans-linear", "deltaproduct", "rls", "titans",
+         "ttt-mlp", "mlstm")  # fmt: skip
+"""Of each class, and with what a prologue can hold: several steps a token, a running maximum."""
+
+RATE = {"from": "input", "per": "head", "activation": "exp(-x**2)/4"}
+OWN = {
+    "bias": {"expr": "log(cosh(e)) + e**2/8"},
+    "retention": {"decay": {"from": "input", "per": "head", "activation": "sigmoid(x + 2)"}},
+    "optimizer": {"method": "momentum", "rate": RATE, "momentum": "token"},
+}
+DELTA = {"bias": "l2", "retention": {"decay": "channel"}, "optimizer": {"rate": "token"}}
+
+SPECS = {
+    "a user's loss and rate": OWN,
+    "two queries a key": {**DELTA, "block": {"heads": 4, "groups": 2, "scale": 0.5}},
+    "positions": {**DELTA, "block": {"rotary": True, "groups": 2, "heads": 4}},
+    "no convolution": {**DELTA, "block": {"convolution": 0, "gate": "none"}},
+    "one tap": {**DELTA, "block": {"convolution": 1, "output_norm": "none"}},
+    "no norm, no gate": {
+        **OWN, "block": {"gate": "none", "output_norm": "none", "qk_norm": "none"},
+    },
+    "own activations": {
+        **DELTA, "block": {"query": "tanh(x)", "key": "relu(x) + x**2/3", "gate": "gelu(x)"},
+    },
+    "a query of ones": {"bias": "dot", "block": {"query": "1", "qk_norm": "none"}},
+    "a window of gated tokens": {
+        "bias": {"expr": "log(cosh(e))"}, "window": 3, "weights": "token",
+        "retention": {"decay": "token"}, "optimizer": {"rate": RATE},
+    },
+    "an anchor": {
+        "bias": {"expr": "log(cosh(e))"}, "retention": {"decay": "token", "order": "after"},
+        "optimizer": {"rate": RATE, "anchor": {"chunk": 4}},
+        "readout": {"memory": "anchor"},
+    },
+}  # fmt: skip
+
+
+def differences(
+    spec: object, folder: str, dtype: str = "float64", values: int = 10, tokens: int = TOKENS
+) -> dict:
+    """How far a kernel's outputs and states are from PyTorch's, by name; launches in ``count``.
+
+    More than 16 ``values`` a head are cut into blocks.
+    """
+    import importlib
+
+    module = pipeline.compile(spec, out=f"{folder}/stepped").module
+    buffers, step = (importlib.import_module(f"{module.__name__}.support.{n}")
+                     for n in ("buffers", "step"))  # fmt: skip
+    if values > 16:
+        step.ENTRIES, step.MOST_WARPS = 1, 4
+    layer = begun(module, getattr(torch, dtype), values)
+    x = torch.randn(2, 3 + tokens, layer.dim).to(layer.out.weight)
+    worst: dict[str, float] = {}
+    with torch.no_grad(), counted(step) as count, buffers.watched():
+        _, state = layer(x[:, :3], output_state=True, form="recurrent")
+        new, own, places = dict(state), {n: s.clone() for n, s in state.items()}, {}
+        places = {n: s.data_ptr() for n, s in own.items()}
+        for x_t in x[:, 3:].unbind(1):
+            y, state = layer.step(x_t, state, form="recurrent")
+            y_new, new = layer.step(x_t, new, form="triton")
+            y_own = layer.advance(x_t, own, form="triton")
+            assert set(state) == set(new) == set(own)
+            pairs = {"y": (y, y_new), "y in place": (y, y_own)}
+            pairs |= {n: (s, new[n]) for n, s in state.items()}
+            pairs |= {f"{n} in place": (s, own[n]) for n, s in state.items()}
+            for name, (one, other) in pairs.items():
+                assert (one.shape, one.dtype) == (other.shape, other.dtype), name
+                worst[name] = max(worst.get(name, 0.0), apart(one, other))
+        assert places == {n: s.data_ptr() for n, s in own.items()}
+    return {"count": len(count), **worst}
+
+
+def begun(module, dtype, values):
+    """A layer whose parameters are all told apart."""
+
+    torch.manual_seed(0)
+    square = module.rule.signature.square or module.Layer.block.rotary
+    layer = module.Layer(
+        24, heads=2 * module.Layer.grouped(), key_dim=6, value_dim=6 if square else values
+    )
+    for p in layer.parameters():
+        p.data.add_(0.3 * torch.randn_like(p))
+    return layer.to(dtype)
+
+
+def counted(step):
+    """Counts a step's launches."""
+    from contextlib import contextmanager
+    from unittest import mock
+
+    @contextmanager
+    def counting():
+        with mock.patch.object(step, "run", side_effect=step.run) as called:
+            found: list = []
+            called.side_effect = lambda *a, plain=step.run.side_effect, **k: (
+                found.append(1), plain(*a, **k)
+            )[1]  # fmt: skip
+            yield found
+
+    return counting()
+
+
+def apart(one, other) -> float:
+    """The largest difference relative to 1 + the largest entry."""
+    if not one.numel():
+        return 0.0
+    gap = (one.double() - other.double()).abs().max() / (1 + one.double().abs().max())
+    return float(gap)
+
+
+def beyond(found: dict, allowed: float, tokens: int = TOKENS) -> dict:
+    assert found.pop("count") == 2 * tokens
+    return {name: x for name, x in found.items() if not x <= allowed}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_step(interpreter, tmp_path, name: str) -> None:
+    assert beyond(interpreter(differences, spec=name, folder=str(tmp_path)), 1e-13) == {}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_step_of_ones_own(interpreter, tmp_path, name: str) -> None:
+    spec = {"mnemic": 1, "name": "own", **SPECS[name]}
+    found = interpreter(differences, spec=spec, folder=str(tmp_path), tokens=FEW)
+    assert beyond(found, 1e-13, FEW) == {}
+
+
+@pytest.mark.parametrize(("dtype", "allowed"), [("float32", 2e-6), ("float16", 4e-3)])
+def test_a_step_in_less(interpreter, tmp_path, dtype: str, allowed: float) -> None:
+    found = interpreter(differences, spec="gated-deltanet", folder=str(tmp_path), dtype=dtype,
+                        tokens=FEW)  # fmt: skip
+    assert beyond(found, allowed, FEW) == {}
+
+
+@pytest.mark.parametrize("name", ["gated-deltanet", "mlstm", "titans-linear"])
+def test_blocks_of_values(interpreter, tmp_path, name: str) -> None:
+    """Several programs a memory: what they share is written once, the norm is PyTorch's."""
+    found = interpreter(differences, spec=name, folder=str(tmp_path), values=40,
+                        tokens=FEW)  # fmt: skip
+    assert beyond(found, 1e-13, FEW) == {}
+
+
+def chosen(spec: object, folder: str) -> dict[str, bool]:
+    """Whether a step takes the kernel, by what is asked for."""
+    import importlib
+
+    module = pipeline.compile(spec, out=f"{folder}/chosen").module
+    step = importlib.import_module(f"{module.__name__}.support.step")
+    layer = begun(module, torch.float64, 10)
+    x = torch.randn(2, 2, layer.dim, dtype=torch.float64)
+    found = {}
+    with torch.no_grad():
+        _, state = layer(x[:, :1], output_state=True, form="recurrent")
+        asked = {
+            "triton": (state, "triton"),
+            "auto": (state, "auto"),
+            "from nothing": ({}, "triton"),
+            "recurrent": (state, "recurrent"),
+        }
+        for name, (given, form) in asked.items():
+            found[name] = step.chosen(layer, x[:, 1:], given, form) is not None
+        found["two tokens"] = step.chosen(layer, x, state, "triton") is not None
+        step.MOST, step.ENTRIES = 0, 1
+        found["no room"] = step.chosen(layer, x[:, 1:], state, "triton") is not None
+    with torch.enable_grad():
+        found["with a gradient"] = step.chosen(layer, x[:, 1:], state, "triton") is not None
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:gated-deltanet")
+def test_when_a_step_takes_the_kernel(interpreter, tmp_path) -> None:
+    found = interpreter(chosen, spec="gated-deltanet", folder=str(tmp_path))
+    assert [name for name, taken in found.items() if taken] == ["triton"]
+
+
+REFUSED = {
+    "based": "ops.features",
+    "softmax-attention": "states that grow",
+    "log-linear": "the argument ends",
+    "gsa": "slots",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_why_a_layer_has_none(name: str) -> None:
+    found = pipeline.compile(name)
+    assert found.module.Layer.no_step == REFUSED[name]
+    assert f"no_step = {REFUSED[name]!r}" in found.source
+    assert found.module.Layer.step_kernel is None
+    assert not (found.folder / "step.py").exists()
+
+
+def test_a_state_that_grows_does_not_stay_in_place() -> None:
+
+    layer = pipeline.compile("softmax-attention").layer(16)
+    x = torch.randn(1, 2, 16)
+    _, state = layer(x[:, :1], output_state=True)
+    with pytest.raises(ValueError, match="it cannot stay in place"):
+        layer.advance(x[:, 1], state)
+
+
+def test_in_place_without_a_kernel() -> None:
+
+    layer = pipeline.compile("based").layer(16)
+    x = torch.randn(2, 6, 16)
+    with torch.no_grad():
+        expected, last = layer(x, output_state=True)
+        _, state = layer(x[:, :1], output_state=True)
+        places = {n: s.data_ptr() for n, s in state.items()}
+        y = torch.stack([layer.advance(x_t, state) for x_t in x[:, 1:].unbind(1)], 1)
+    torch.testing.assert_close(y, expected[:, 1:], rtol=1e-5, atol=1e-5)
+    assert places == {n: s.data_ptr() for n, s in state.items()}
+    torch.testing.assert_close(state, dict(last), rtol=1e-5, atol=1e-5)
