@@ -20,6 +20,7 @@ MEANINGS = {
     "eta": "rate of the step",
     "delta": "threshold of the loss, or weight of the implicit step",
     "theta": "momentum",
+    "beta2": "decay of the gradients' mean square",
     "gamma": "weight in the regression",
     "lam": "strength of the global retention",
     "phase": "angle by which a complex decay turns, in radians",
@@ -33,6 +34,9 @@ STATES = {
     "W": "the memory",
     "A": "the dual of the memory",
     "S": "momentum",
+    "S_weight": "the weight that the momentum has gathered, 1 − Πθ",
+    "squares": "mean square of the gradient",
+    "squares_weight": "the weight that the mean square has gathered, 1 − Πβ₂",
     "n": "the normaliser",
     "m": "running maximum of the weights' logarithms",
     "anchor": "the memory at the last chunk's end",
@@ -111,7 +115,8 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
         axes = "c"
     axes = {"phase": "k", "levels": "l"}.get(scalar.name, axes)
     low, high = value_range(scalar)
-    meaning = MEANINGS.get(scalar.name.rstrip("123456789"), "a coefficient of the spec")
+    family = scalar.name if scalar.name in MEANINGS else scalar.name.rstrip("123456789")
+    meaning = MEANINGS.get(family, "a coefficient of the spec")
     if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
         meaning = "weight of the pair in the regression"
     if scalar.name == "eta" and rule.fit is not None:
@@ -128,7 +133,7 @@ def value_range(scalar: Scalar) -> tuple[float, float]:
     infinity = float("inf")
     if scalar.logarithmic:
         return (-infinity, 0.0 if scalar.name != "eta" else infinity)
-    if scalar.name == "theta":
+    if scalar.name in ("theta", "beta2"):
         return (0.0, 1.0)
     positive = scalar.symbol.is_positive or activated(scalar).is_nonnegative
     return (0.0 if positive else -infinity, infinity)
@@ -157,7 +162,7 @@ def _state(rule: Rule, name: str, axes: str) -> State:
     role = name.rstrip("0123456789")
     matrix = f"W{name.removeprefix(role)}"
     meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
-    if not _params(rule) or name == "K":
+    if not _params(rule) or name == role:
         return State(name, axes, meanings.get(name, name), _identity(rule, name))
     if "n" in axes:
         side = rule.network.matrix(matrix).rows

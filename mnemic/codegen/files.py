@@ -21,6 +21,8 @@ CITED = {
     "dual": ("dual", "memory"),
     "step": ("use", "dual", "memory"),
     "norms": ("norms",),
+    "squares": ("squares",),
+    "means": ("means",),
     "link": ("link", "memory"),
     "readout": ("read-out",),
     "kernel": ("kernel",),

@@ -11,7 +11,7 @@ from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.block import Block
 from mnemic.dsl.spec import Spec
-from mnemic.dsl.starts import DEFAULTS, OTHERWISE
+from mnemic.dsl.starts import start_of
 from mnemic.errors import InvalidSpec, Issue
 
 LAYER = '''
@@ -186,7 +186,7 @@ def learned_scalars(rule: Rule) -> list[Scalar]:
 
 def activation_of(scalar: Scalar) -> Any:
     """A coefficient's activation as an expression in x."""
-    text = scalar.declared.activation or DEFAULTS.get(scalar.name.rstrip("123456789"), OTHERWISE)[0]
+    text = scalar.declared.activation or start_of(scalar.name)[0]
     return expression(text)
 
 
@@ -209,7 +209,7 @@ def _start(rule: Rule, scalar: Scalar) -> tuple[float, float]:
                 Issue("is no value of the activation", f"{where}.init", str(declared.init)),
             ))  # fmt: skip
         return (found, found)
-    told = DEFAULTS.get(scalar.name.rstrip("123456789"), OTHERWISE)[1]
+    told = start_of(scalar.name)[1]
     if told is None or (declared.activation is not None and not isinstance(told, tuple)):
         return (0.0, 0.0)
     low, high = told if isinstance(told, tuple) else (told, told)

@@ -25,11 +25,6 @@ UNSTATED = (
     "alike: it is not compiled for this memory; use retention.local kl with a simplex"
 )
 
-SECOND_MOMENT = (
-    "Adam's second moment (a state beside S that squares every gradient) is derived but not "
-    "compiled yet; use momentum or muon"
-)
-
 RECURRENT = ("recurrent",)
 BOTH = ("recurrent", "chunk")
 
@@ -113,8 +108,6 @@ def _layered(facts: Facts) -> Structure:
     blocker = _obstacle(facts)
     if facts.retained.mode == "multiplicative":
         return Structure("sequential", blocker, (), UNSTATED)
-    if facts.applied.kind == "adam":
-        return Structure("sequential", blocker, (), SECOND_MOMENT)
     if min(facts.intervals) > 1:
         still = min(facts.intervals)
         reason = (

@@ -47,14 +47,13 @@ def _derive(problem: Problem) -> Rule:
     alpha, rows = _decays(problem)
     anchor = spec.optimizer.anchor.chunk
     split = _splits(problem, step.error)
-    applied, layers = _applied(spec), network(spec.memory, spec.optimizer.every)
+    applied, layers = _applied(problem), network(spec.memory, spec.optimizer.every)
     facts = Facts(
         problem, step.error, retained, moments, _per(problem, step.rate),
         rows != 1, anchor, layers, applied, fit,
     )  # fmt: skip
     levels.check(facts)
     structure = classify(facts)
-    momentum = problem.scalar("theta")
     shared = _rows_share(problem, step.error, anchor)
     return Rule(
         problem=problem,
@@ -65,7 +64,7 @@ def _derive(problem: Problem) -> Rule:
         row_decay=rows,
         seen=alpha if spec.retention.order == "before" else sp.Integer(1),
         phase=problem.scalar("phase") is not None,
-        momentum=None if momentum is None else momentum.expr,
+        momentum=_momentum(problem, applied),
         momentum_on=getattr(spec.optimizer.momentum, "on", "gradient"),
         retained=retained,
         network=layers,
@@ -112,14 +111,30 @@ def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     return STEPS.get(optimizer.method, steps.plain)(error, rate)
 
 
-def _applied(spec: Spec) -> Applied:
+def _applied(problem: Problem) -> Applied:
     """O and the norms that the memory is held to."""
-    optimizer = spec.optimizer
-    kinds: dict[str, Any] = {"muon": "newton-schulz", "adam": "adam"}
-    kind = kinds.get(optimizer.method, "identity")
-    steps_taken = optimizer.ns_steps if kind == "newton-schulz" else 0
-    outside = optimizer.rate_at == "outside"
-    return Applied(kind, steps_taken, outside, spec.retention.normalize)
+    spec, optimizer = problem.spec, problem.spec.optimizer
+    norms, outside = spec.retention.normalize, _rate_outside(spec)
+    match optimizer.method:
+        case "muon":
+            return Applied("newton-schulz", optimizer.ns_steps, outside, norms)
+        case "adam":
+            squares = problem.value("beta2")
+            return Applied("adam", 0, outside, norms, squares, optimizer.epsilon)
+    return Applied("identity", 0, outside, norms)
+
+
+def _rate_outside(spec: Spec) -> bool:
+    """Whether η multiplies O(S): a rate inside of Adam's quotient would cancel."""
+    return spec.optimizer.rate_at == "outside" or spec.optimizer.method == "adam"
+
+
+def _momentum(problem: Problem, applied: Applied) -> Any | None:
+    """θ; a running mean that forgets all at every token is the gradient itself."""
+    momentum = problem.scalar("theta")
+    if momentum is None or (applied.averages and momentum.expr == 0):
+        return None
+    return momentum.expr
 
 
 def _own_rate(problem: Problem) -> Any:
@@ -130,7 +145,7 @@ def _own_rate(problem: Problem) -> Any:
 def problem_rate(problem: Problem, rate: Any) -> Any:
     """η, with the token weight γ of a window of one folded in, unless O stands between."""
     steps_once = problem.spec.optimizer.method not in ("exact", "batch")  # those weigh pairs
-    steps_once = steps_once and problem.spec.optimizer.rate_at != "outside"
+    steps_once = steps_once and not _rate_outside(problem.spec)
     if steps_once and window_of(problem.spec) == 1 and _gamma(problem) is not None:
         return rate * sym.coefficient("gamma")
     return rate

@@ -8,7 +8,7 @@ from mnemic.compiler.numbers import sampler
 from mnemic.compiler.problem import Scalar
 from mnemic.compiler.symbolic import read
 from mnemic.dsl import texts
-from mnemic.dsl.starts import DEFAULTS, OTHERWISE
+from mnemic.dsl.starts import start_of
 
 GRID = (-30.0, -8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0, 30.0)
 """Arguments of an activation; its values there span its range, the outermost as limits."""
@@ -27,5 +27,5 @@ def ranges_of(scalars: Iterable[Scalar]) -> dict[Any, list[float]]:
 
 def activation_of(activation: str | None, name: str = "") -> Any:
     """An activation's expression in x; by default that of the coefficient's name."""
-    written = activation or DEFAULTS.get(name, OTHERWISE)[0]
+    written = activation or start_of(name)[0]
     return read(texts.activation(written), {"x": sym.x})

@@ -83,12 +83,23 @@ class Applied:
     ``newton-schulz`` takes ``steps`` iterations towards the nearest semi-orthogonal matrix; with
     ``outside`` the rate multiplies O(S) in place of the gradient. ``normalize`` scales the rows or
     columns of W to their norms at the start, where the memory moves.
+
+    ``adam`` divides entry by entry: O(S_t) = Ŝ_t/(√ŝ_t + ``epsilon``), where S and s are running
+    means, S_t = θ S_{t−1} − (1 − θ) G_t and s_t = β₂ s_{t−1} + (1 − β₂) G_t∘G_t with ``squares``
+    for β₂, and Ŝ, ŝ are they over the weight that they have gathered, 1 − Πθ and 1 − Πβ₂.
     """
 
     kind: Literal["identity", "newton-schulz", "adam"] = "identity"
     steps: int = 0
     outside: bool = False
     normalize: str = "none"
+    squares: Any | None = None
+    epsilon: float = 0.0
+
+    @property
+    def averages(self) -> bool:
+        """Whether S is a running mean of the gradients, not a sum of steps."""
+        return self.squares is not None
 
 
 def layered(network: Network, applied: Applied) -> bool:

@@ -2,10 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from mnemic.dsl.axis import Entry
-from mnemic.dsl.coefficients import Coefficient, expand
+from mnemic.dsl.coefficients import Coefficient, Scalar, expand
 
 Method = Literal[
     "gd", "momentum", "implicit", "exact", "muon", "adam", "flow", "batch", "nonparametric"
@@ -25,6 +31,13 @@ class Momentum(Coefficient):
     """θ. ``on: write`` averages the gradient at ŷ = 0 alone."""
 
     on: Literal["gradient", "write"] = "gradient"
+
+
+BETA2 = Coefficient(value=0.999)
+"""How slowly Adam's second moment forgets, as its paper has it."""
+
+OF_ADAM = ("beta2", "epsilon")
+"""Fields of the optimizer that Adam alone has."""
 
 
 class Anchor(Entry):
@@ -61,7 +74,12 @@ def _plain(data: Any) -> Any:
 
 
 class OptimizerEntry(Entry):
-    """The optimizer: method, rate, momentum, micro and inner steps, interval, anchor, solver."""
+    """The optimizer: method, rate, momentum, micro and inner steps, interval, anchor, solver.
+
+    ``beta2`` and ``epsilon`` are Adam's: W moves by −η m̂/(√ŝ + ε) with m = θ m + (1 − θ) G and
+    s = β₂ s + (1 − β₂) G∘G, entry by entry, m̂ and ŝ divided by the weight that their averages
+    have gathered (Kingma and Ba, arXiv:1412.6980, algorithm 1). The rate stands outside.
+    """
 
     method: Method = "gd"
     rate: Annotated[Rate, BeforeValidator(_rate, json_schema_input_type=float | str | Rate)] = Rate(
@@ -71,6 +89,13 @@ class OptimizerEntry(Entry):
         Annotated[Momentum, BeforeValidator(expand, json_schema_input_type=float | str | Momentum)]
         | None
     ) = None
+    beta2: Scalar = Field(
+        default=BETA2, description="Adam's β₂, the decay of the gradients' mean square"
+    )
+    epsilon: float = Field(
+        default=1e-8, ge=1e-10, lt=1,
+        description="Adam's ε: what is added to the root of the mean square",
+    )  # fmt: skip
     micro_steps: int = Field(default=1, ge=1, le=64, description="own k, v and rate for each")
     inner_steps: int = Field(default=1, ge=1, le=64, description="steps on the same token")
     start: Literal["last", "origin"] = Field(default="last", alias="from")
@@ -87,6 +112,13 @@ class OptimizerEntry(Entry):
         if self.method == "momentum" and self.momentum is None:
             raise ValueError("method 'momentum' needs 'momentum', its coefficient θ")
         return self
+
+    @model_serializer(mode="wrap")
+    def _only_its_own(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what another method has: the identity of a spec does not hang on it."""
+        data: dict[str, Any] = handler(self)
+        left_out = () if self.method == "adam" else OF_ADAM
+        return {name: value for name, value in data.items() if name not in left_out}
 
 
 Optimizer = Annotated[

@@ -95,6 +95,7 @@ class Spec(Entry):
         found: tuple[tuple[str, str, object], ...] = (
             (rate, "optimizer.rate", optimizer.rate),
             ("theta", "optimizer.momentum", optimizer.momentum),
+            ("beta2", "optimizer.beta2", optimizer.beta2 if optimizer.method == "adam" else None),
             ("alpha", "retention.decay", retention.decay),
             ("beta", "retention.row_decay", retention.row_decay),
             ("phase", "retention.phase", retention.phase),

@@ -9,6 +9,7 @@ DEFAULTS: dict[str, tuple[str, Start]] = {
     "delta": ("softplus", 1.0),
     "Delta": ("softplus", 0.1),
     "theta": ("sigmoid", 0.5),
+    "beta2": ("sigmoid", 0.99),
     "gamma": ("sigmoid", 0.5),
     "lam": ("sigmoid", 0.02),
     "l1": ("softplus", 0.01),
@@ -23,3 +24,13 @@ DEFAULTS: dict[str, tuple[str, Start]] = {
 is spread over heads and channels, so that they remember for different times."""
 
 OTHERWISE: tuple[str, Start] = ("sigmoid", 0.5)
+
+
+def start_of(name: str) -> tuple[str, Start]:
+    """The activation and the start of a coefficient; ``scale3`` is one of several scales.
+
+    >>> start_of("l1"), start_of("scale3") == start_of("scale"), start_of("mine")
+    (('softplus', 0.01), True, ('sigmoid', 0.5))
+    """
+    family = name if name in DEFAULTS else name.rstrip("0123456789")
+    return DEFAULTS.get(family, OTHERWISE)

@@ -243,7 +243,7 @@ def inputs(
         elif c.name == "eta":
             found[c.name] = min(0.6, 0.9 * calm) * (0.05 + uniform(*shape))
         else:
-            found[c.name] = (0.9 if c.name == "theta" else 0.5) * uniform(*shape) + 0.01
+            found[c.name] = (0.9 if c.name in ("theta", "beta2") else 0.5) * uniform(*shape) + 0.01
     for name in s.keys:
         found[name] = unit(normal(*keys))
     for scalar in case.rule.scalars:
@@ -482,11 +482,12 @@ def as_interpreted(states: Tensors) -> Tensors:
         found = {"P": states["P"]}
     shared = ("H", "U", "position", "keys", "values", "log_kept", "factor", "solved")
     found |= {n: states[n] for n in shared if n in states}
-    roles = ("W", "A", "S", "held", "anchor", "norms")
+    roles = ("W", "A", "S", "held", "anchor", "norms", "squares")
     found |= {
         n: x for n, x in states.items() if n[-1].isdigit() and n.rstrip("0123456789") in roles
     }
-    found |= {n: states[n] for n in ("held", "norms") if n in states}
+    means = ("squares", "S_weight", "squares_weight")
+    found |= {n: states[n] for n in ("held", "norms", *means) if n in states}
     if "v_tail" in states:
         found["tail.value"] = states["v_tail"].movedim(1, 2)[..., None]
     return found

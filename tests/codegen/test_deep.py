@@ -20,6 +20,8 @@ MLP = {"kind": "mlp", "residual": False}
 NORMED = {"kind": "mlp", "norm": True}
 THETA = {"method": "momentum", "rate": "token", "momentum": "token"}
 MUON = {"method": "muon", "rate": "token", "momentum": "token"}
+ADAM = {"method": "adam", "rate": "token"}
+MEANS = {**ADAM, "momentum": "token", "beta2": "token"}
 RATE = {"rate": "token"}
 WINDOW = {"window": 3, "weights": "window"}
 NORM_OF = {"kind": "huber", "over": "norm", "delta": "token"}
@@ -45,6 +47,12 @@ L2: dict[str, dict[str, Any]] = {
     "Muon by token": {"memory": NORMED, "optimizer": MUON},
     "Muon of a matrix": {"optimizer": {"method": "muon", "rate": "token"}},
     "Muon of a matrix at an anchor": {"retention": DECAY, "optimizer": {**MUON, **ANCHOR}},
+    "Muon under the dot loss at an anchor": {
+        "bias": "dot", "retention": DECAY, "optimizer": {**MUON, **ANCHOR},
+    },
+    "Muon of a norm under the dot loss": {
+        "memory": {**NORMED, "depth": 1}, "bias": "dot", "optimizer": {**MUON, **ANCHOR},
+    },
     "Muon of a held matrix": {
         "bias": "dot", "retention": DECAY, "optimizer": {**MUON, "every": 4},
     },
@@ -86,6 +94,48 @@ L2: dict[str, dict[str, Any]] = {
     "a window by token": {"memory": MLP, **WINDOW, "retention": DECAY, "optimizer": RATE},
     "a dot loss of a window by token": {
         "memory": MLP, "bias": "dot", "window": 3, "retention": DECAY, "optimizer": RATE,
+    },
+    "Adam by token": {"memory": NORMED, "optimizer": MEANS},
+    "Adam of a matrix": {"optimizer": ADAM},
+    "Adam of a matrix at an anchor": {"retention": DECAY, "optimizer": {**MEANS, **ANCHOR}},
+    "Adam with numbers": {
+        "memory": MLP, "optimizer": {**ADAM, "rate": 0.1, "momentum": 0.9, **ANCHOR},
+    },
+    "Adam that forgets every square": {
+        "memory": MLP, "optimizer": {**ADAM, "momentum": 0, "beta2": 0, **ANCHOR},
+    },
+    "Adam of a gated memory": {
+        "memory": {"kind": "glu", "norm": True}, "retention": DECAY,
+        "optimizer": {**MEANS, "epsilon": 0.01, **ANCHOR},
+    },
+    "Adam of a window": {
+        "memory": MLP, **WINDOW, "retention": DECAY, "optimizer": {**MEANS, **ANCHOR},
+    },
+    "Adam of a window whose loss has a coefficient": {
+        "memory": MLP, "bias": NORM_OF, **WINDOW, "optimizer": {**MEANS, **ANCHOR},
+    },
+    "Adam of a window by token": {
+        "memory": MLP, "window": 3, "weights": "token", "optimizer": MEANS,
+    },
+    "Adam of weighted pairs": {
+        "bias": "dot", "weights": "token", "optimizer": {**MEANS, "beta2": 0.9, **ANCHOR},
+    },
+    "Adam after the decay": {
+        "memory": MLP, "retention": {"decay": "token", "order": "before"}, "optimizer": MEANS,
+    },
+    "Adam in micro steps": {
+        "memory": MLP, "retention": DECAY, "optimizer": {**MEANS, "micro_steps": 2, **ANCHOR},
+    },
+    "Adam in inner steps": {"retention": DECAY, "optimizer": {**MEANS, "inner_steps": 3}},
+    "Adam and a ridge": {
+        "memory": MLP, "retention": {"global": {"l2": 0.3}}, "optimizer": {**MEANS, **ANCHOR},
+    },
+    "Adam and norms": {
+        "memory": MLP, "retention": {"normalize": "columns", **DECAY},
+        "optimizer": {**MEANS, **ANCHOR},
+    },
+    "Adam read before the write": {
+        "retention": DECAY, "optimizer": {**MEANS, **ANCHOR}, "readout": {"memory": "before"},
     },
     "norms by token": {
         "memory": MLP, "retention": {"normalize": "columns"}, "optimizer": RATE,
@@ -258,7 +308,6 @@ def test_initial_duals_that_are_missing_or_wrong() -> None:
             {"memory": MLP, "optimizer": {**RATE, "every": 6, "anchor": {"chunk": 4}}},
             "no multiples of one another",
         ),
-        ({"optimizer": {"method": "adam", "rate": "token"}}, "Adam's second moment"),
     ],
 )
 def test_what_layers_do_not_do_is_refused(told: dict[str, Any], words: str) -> None:

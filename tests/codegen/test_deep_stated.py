@@ -138,7 +138,7 @@ def names(case: Case) -> list[str]:
     The dual of a simplex is known up to a constant alone.
     """
     free = case.rule.problem.spec.retention.constraint.word() == "simplex"
-    heads = ("W", "S", "held", "anchor", "norms") + (() if free else ("A",))
+    heads = ("W", "S", "held", "anchor", "norms", "squares") + (() if free else ("A",))
     renamed = [s.name.replace("U", "W") for s in case.signature.states]
     return [name for name in renamed if name.startswith(heads)]
 

@@ -252,6 +252,69 @@ CASES: list[Case] = [
         {"block": {"value_dim": 2}, "optimizer": "muon"},
     ),
     (
+        "optimizers.fields_of_the_method",
+        {"optimizer": {"method": "muon", "beta2": 0.9}},
+        "optimizer.beta2",
+        {"optimizer": {"method": "adam", "beta2": "token"}},
+    ),
+    (
+        "optimizers.fields_of_the_method",
+        {"optimizer": {"epsilon": 0.1}},
+        "optimizer.epsilon",
+        {"optimizer": {"method": "adam", "epsilon": 0.1}},
+    ),
+    (
+        "coefficients.in_range",
+        {"optimizer": {"method": "adam", "beta2": 1}},
+        "optimizer.beta2",
+        {"optimizer": {"method": "adam", "beta2": 0}},
+    ),
+    (
+        "coefficients.in_range",
+        {"optimizer": {"method": "adam", "momentum": 1}},
+        "optimizer.momentum",
+        {"optimizer": {"method": "momentum", "momentum": 1}},
+    ),
+    (
+        "optimizers.steps_of_adam",
+        {"optimizer": {"method": "adam", "rate_at": "inside"}},
+        "optimizer.rate_at",
+        {"optimizer": {"method": "adam", "rate_at": "outside"}},
+    ),
+    (
+        "optimizers.steps_of_adam",
+        {"optimizer": {"method": "adam", "rate": {"normalized": True}}},
+        "optimizer.rate",
+        {"optimizer": {"rate": {"normalized": True}}, "bias": "l2"},
+    ),
+    (
+        "optimizers.steps_of_adam",
+        {"optimizer": {"method": "adam", "every": 4}},
+        "optimizer.every",
+        {"optimizer": {"method": "adam", "anchor": {"chunk": 4}}},
+    ),
+    (
+        "optimizers.steps_of_adam",
+        {"memory": {"chain": ["mlp", "mlp"], "every": [1, 4]}, "optimizer": "adam"},
+        "memory.every",
+        {"memory": {"chain": ["mlp", "mlp"], "every": [1, 1]}, "optimizer": "adam"},
+    ),
+    (
+        "optimizers.steps_of_adam",
+        {
+            "bias": "l2",
+            "optimizer": {"method": "adam", "momentum": {"from": "input", "on": "write"}},
+        },
+        "optimizer.momentum.on",
+        {"bias": "l2", "optimizer": {"method": "adam", "momentum": "token"}},
+    ),
+    (
+        "optimizers.steps_of_adam",
+        {"optimizer": {"method": "adam", "momentum": {"from": "input", "per": "key"}}},
+        "optimizer.momentum.per",
+        {"optimizer": {"method": "adam", "momentum": "learned"}},
+    ),
+    (
         "optimizers.closed_steps_are_linear",
         {"memory": "mlp", "optimizer": "implicit"},
         "optimizer.method",
@@ -701,7 +764,7 @@ def test_every_rule_says_what_it_is_and_has_a_case(rule: Rule) -> None:
         (
             {"memory": "diagonal", "optimizer": "muon"},
             "optimizer.method: Muon orthogonalises a matrix, and a diagonal memory is a vector"
-            " (use gd, momentum or adam)",
+            " (use gd or momentum)",
         ),
         (
             {"retention": {"global": {"lq": 4}}},

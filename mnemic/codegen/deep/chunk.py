@@ -24,13 +24,15 @@ from mnemic.codegen.chunk import (
     takes_band,
 )
 from mnemic.codegen.coefficients import Coefficients, coefficients
+from mnemic.codegen.deep import averages
 from mnemic.codegen.deep.moves import close, memory_of, read_anew, scale_of_step, through_o
 from mnemic.codegen.deep.passes import as_vector, backward, forward
-from mnemic.codegen.deep.states import MATRIX, Carried, declare
+from mnemic.codegen.deep.states import MATRIX, Carried, declare, sees_memory
 from mnemic.codegen.kept import similarity
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.systems import Source, source_of
+from mnemic.compiler.network import FEATURES
 from mnemic.compiler.rule import Rule
 
 STATES = ("t", *MATRIX)
@@ -101,9 +103,12 @@ def _sources(
     def back(matrix: str, x: str, name: str) -> str:
         return b.product(name, as_vector(b, x), x, seen[matrix], equation="error")
 
-    found = forward(b, network, apply, roles["predict"], b.raw("k"))
-    error = b.error(b.rule.error.signal, found[network.output], roles["value"], roles["predict"],
-                    "u", _factor(b))  # fmt: skip
+    found, prediction = {FEATURES: roles["predict"]}, None
+    if sees_memory(b.rule):
+        found = forward(b, network, apply, roles["predict"], b.raw("k"))
+        prediction = found[network.output]
+    error = b.error(b.rule.error.signal, prediction, roles["value"], roles["predict"], "u",
+                    _factor(b))  # fmt: skip
     outer = backward(b, network, back, found, error)
     through = "memory" if b.rule.momentum is None else "momentum"
     return {name: source_of(b, c, *pair, through) for name, pair in outer.items()}
@@ -201,20 +206,13 @@ def _gathered(p: Chunk, source: Source) -> str:
 def _through_o_rows(p: Chunk, m: Carried, source: Source) -> str:
     """A after every row, with O at every row."""
     b, c = p.b, p.c
-    weights = _step_weights(p, source)
-    steps = b.call(f"S{m.tag}_sums", STATES, "accumulate", weights, source.rows, source.keys)
-    if m.momentum is not None:
-        assert c.fade is not None
-        s, f, new = (sp.Symbol(n, real=True) for n in ("S_", "f_", "G_"))
-        env = {"S_": (m.momentum, MATRIX), "f_": (c.fade, ("t",)), "G_": (steps, STATES)}
-        steps = b.map(f"S{m.tag}_rows", f * s + new, env, "momentum")
-        last = b.call(f"{m.momentum}_next", MATRIX, "last_of", steps, equation="momentum")
-        b.plan.following[m.momentum] = last
+    averaged = b.rule.applied.averages
+    steps = averages.of_chunk(p, m, source) if averaged else _step_rows(p, m, source)
     taken = through_o(b, steps, f"O{m.tag}")
     o, a, f = (sp.Symbol(n, real=True) for n in ("O_", "A_", "f_"))
     scale = scale_of_step(b)
     if scale != 1:
-        env = {"O_": (taken, STATES)}
+        env: dict[str, Any] = {"O_": (taken, STATES)}
         env |= {n: (q, ("t",)) for n, q in b.coefficients(scale).items()}
         taken = b.map(f"O{m.tag}_scaled", scale * o, env)
     decay = c.decay or b.call("sums", ("t", "s"), "lower_ones_of", b.featured("q"))
@@ -223,6 +221,22 @@ def _through_o_rows(p: Chunk, m: Carried, source: Source) -> str:
     if c.reach is None:
         return b.map(f"{m.memory}_rows", a + o, env, "dual")
     return b.map(f"{m.memory}_rows", f * a + o, {**env, "f_": (c.reach, ("t",))}, "dual")
+
+
+def _step_rows(p: Chunk, m: Carried, source: Source) -> str:
+    """S after every row."""
+    b, c = p.b, p.c
+    weights = _step_weights(p, source)
+    steps = b.call(f"S{m.tag}_sums", STATES, "accumulate", weights, source.rows, source.keys)
+    if m.momentum is None:
+        return steps
+    assert c.fade is not None
+    s, f, new = (sp.Symbol(n, real=True) for n in ("S_", "f_", "G_"))
+    env = {"S_": (m.momentum, MATRIX), "f_": (c.fade, ("t",)), "G_": (steps, STATES)}
+    rows = b.map(f"S{m.tag}_rows", f * s + new, env, "momentum")
+    last = b.call(f"{m.momentum}_next", MATRIX, "last_of", rows, equation="momentum")
+    b.plan.following[m.momentum] = last
+    return rows
 
 
 def _step_weights(p: Chunk, source: Source) -> str:

@@ -13,9 +13,9 @@ from mnemic.compiler import symbols as sym
 
 
 def through_o(b: Builder, step: str, name: str) -> str:
-    """O(S)."""
+    """O(S); a step between averages (``deep.averages``) has been divided already."""
     applied = b.rule.applied
-    if applied.kind == "identity":
+    if applied.kind == "identity" or applied.averages:
         return step
     axes = b.plan.axes(step)
     return b.call(name, axes, "newton_schulz", step, equation="step", steps=applied.steps)

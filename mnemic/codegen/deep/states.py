@@ -30,6 +30,8 @@ class Carried:
     held: str | None
     anchor: str | None
     norms: str | None
+    squares: str | None
+    """The running mean of the gradient's square, which Adam divides by."""
     kept: Kept | None
     """The kept keys, where the matrix sees features that a kernel alone tells."""
 
@@ -73,6 +75,7 @@ def _declare(b: Builder, matrix: Matrix) -> Carried:
         momentum=state("S", gathers),
         held=state("held", matrix.every > 1),
         anchor=state("anchor", anchored(rule, matrix)),
+        squares=state("squares", rule.applied.squares not in (None, 0)),
         norms=state("norms", rule.applied.normalize != "none", (norm_axis(rule),)),
         kept=kept,
     )
@@ -99,9 +102,13 @@ def dual_name(rule: Rule, matrix: Matrix) -> str:
 
 def anchored(rule: Rule, matrix: Matrix) -> bool:
     """Whether the memory of the last chunk's end is a state beside the held one."""
-    sees = len(rule.network.matrices) > 1 or not rule.error.constant
     asks = rule.problem.spec.readout.memory == "anchor"
-    return rule.anchor > matrix.every and (sees or asks)
+    return rule.anchor > matrix.every and (sees_memory(rule) or asks)
+
+
+def sees_memory(rule: Rule) -> bool:
+    """Whether the gradient depends on the memory."""
+    return not (rule.network.linear and rule.error.constant)
 
 
 def closing(rule: Rule, matrix: Matrix) -> int:

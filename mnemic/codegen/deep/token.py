@@ -5,6 +5,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
+from mnemic.codegen.deep import averages
 from mnemic.codegen.deep.moves import (
     close,
     memory_of,
@@ -166,7 +167,9 @@ def recalled(b: Builder, keys: str, rows: str, x: str, name: str, equation: str)
 
 
 def _stepped(b: Builder, m: Carried, gradient: str) -> str:
-    """S_t, which a held matrix without momentum gathers."""
+    """S_t, which a held matrix without momentum gathers; Adam's quotient of S and s."""
+    if b.rule.applied.averages:
+        return averages.of_token(b, m, gradient)
     if m.momentum is None:
         return gradient
     theta = b.rule.momentum if b.rule.momentum is not None else sp.Integer(1)

@@ -55,7 +55,8 @@ def _parts(rule: Rule, at: Coordinates, factor: Any) -> tuple[Any, ...]:
     else:
         inside = inside * rule.rate
     momentum = sp.Integer(0) if rule.momentum is None else rule.momentum
-    parts = (outside, rule.decay, rule.row_decay, rule.seen, momentum)
+    squares = sp.Integer(0) if rule.applied.squares is None else rule.applied.squares
+    parts = (outside, rule.decay, rule.row_decay, rule.seen, momentum, squares)
     return (*_weighed(rule, at, inside), *(at.at(part, 0, 0) for part in parts))
 
 
@@ -82,7 +83,7 @@ def _tags(rule: Rule, at: Coordinates) -> list[str]:
     matrices, spec = rule.network.matrices, rule.problem.spec
     applied, link = rule.applied, rule.retained.link
     found = [
-        f"O {applied.kind} {applied.steps}",
+        f"O {applied.kind} {applied.epsilon if applied.averages else applied.steps}",
         f"norms {applied.normalize}",
         "rate apart" if _apart(rule, at) else "rate on the gradient",
         f"retention {rule.retained.mode} {link.normaliser} {link.over}",

@@ -59,8 +59,17 @@ def width(rule: Rule) -> Any | None:
 
 
 def layered_state(rule: Rule) -> Any:
-    """Numbers carried: every matrix with its S, held and anchored memories, and norms."""
-    return sum((_carried(rule, m) for m in rule.network.matrices), ZERO)
+    """Numbers carried: every matrix with its S, held and anchored memories, and norms.
+
+    Of Adam also s, and the weight that each of the two running means has gathered.
+    """
+    weights = sum(_means(rule)) if rule.applied.averages else 0
+    return sum((_carried(rule, m) for m in rule.network.matrices), ZERO) + weights
+
+
+def _means(rule: Rule) -> tuple[bool, bool]:
+    """Whether the gradient, and whether its square, has a running mean beside the memory."""
+    return rule.momentum is not None, rule.applied.squares not in (None, 0)
 
 
 def _carried(rule: Rule, matrix: Matrix) -> Any:
@@ -75,7 +84,8 @@ def _copies(rule: Rule, matrix: Matrix) -> int:
     sees = not (rule.error.constant and rule.network.linear)
     asks = rule.problem.spec.readout.memory == "anchor"
     anchored = rule.anchor > matrix.every and (sees or asks)
-    return 1 + (rule.momentum is not None or held) + held + anchored
+    mean, squares = _means(rule)
+    return 1 + (mean or held) + squares + held + anchored
 
 
 # -- FLOPs -------------------------------------------------------------------------------------
@@ -130,6 +140,7 @@ def _read(rule: Rule, matrix: Matrix, window: Any) -> Any:
         return held + 2 * window * size
     if by_row(rule):  # a memory for every row
         sums = 2 if rule.applied.kind != "identity" else 1
+        sums = 1 + sum(_means(rule)) if rule.applied.averages else sums
         return held + sums * 2 * B * size
     carried = 2 if rule.momentum is not None else 1
     inside = 2 * window * B * (rows + columns)
@@ -154,6 +165,8 @@ def _moved(rule: Rule, matrix: Matrix) -> Any:
         found += 4 * size * often
     if rule.applied.kind == "newton-schulz":
         found += rule.applied.steps * iteration(*sides(rule, matrix)) * often
+    if rule.applied.averages:  # the square and its mean, a root and a quotient
+        found += 6 * size
     return found
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from mnemic.compiler.explain import printing
 
 HATS = {
-    "y^": ("ŷ", r"\hat y"), "k~": ("k̃", r"\tilde k"), "phi": ("φ", r"\phi"),
+    "y^": ("ŷ", r"\hat y"), "S^": ("Ŝ", r"\hat S"), "s^": ("ŝ", r"\hat s"),
+    "k~": ("k̃", r"\tilde k"), "phi": ("φ", r"\phi"),
     "gamma": ("γ", r"\gamma"),
 }  # fmt: skip
 INDEX = {

@@ -22,7 +22,8 @@ class Equation:
     """One line of the rule. ``name`` is ``prediction``, ``error``, ``gradient``, ``momentum``,
     ``moments``, ``keys``, ``weights``, ``dual`` (``memory`` where the link is the identity),
     ``link``, ``normaliser``, ``levels`` or ``read-out``; of memories of layers also ``network``,
-    ``layers``, ``chain rule``, ``steps``, ``use``, ``norms``, of held retentions ``retention``."""
+    ``layers``, ``chain rule``, ``steps``, ``use``, ``norms``, of Adam ``squares`` and ``means``,
+    of held retentions ``retention``."""
 
     number: int
     name: str

@@ -29,6 +29,7 @@ def of_each_matrix(rule: Rule) -> tuple[str, ...]:
     gathers = any(m.every > 1 for m in rule.network.matrices)
     linked = rule.retained.mode != "dual" or not rule.retained.link.identity
     letters = ["G"] + ["S"] * (rule.momentum is not None or gathers)
+    letters += ["s"] * (rule.applied.squares not in (None, 0))
     letters += ["A"] * (linked or (gathers and rule.decay != 1))
     letters += ["c"] * (rule.problem.scalar("scale1") is not None)
     told = f"Each of the matrices {_listed(names)} has {_listed([*letters, 'W'])} of its own"
@@ -144,11 +145,51 @@ def bounded_steps(rule: Rule) -> str:
         most = f"{band(rule.applied.steps)[1]:.2f}"
         size = most if rate == 1 else f"{most}·{text(rate, steps_of(rule))}"
         said += f" A step moves W by at most {size} in the spectral norm, whatever the error."
+    if rule.applied.averages:
+        said += _moved_by_adam(rule)
     if rule.applied.normalize != "none":
         ends = max(rule.anchor, *(m.every for m in rule.network.matrices))
         when = "at every token" if ends == 1 else f"at multiples of {ends} tokens"
         said += f" The norms of the {rule.applied.normalize} are those of W₀ {when}."
     return said
+
+
+def _moved_by_adam(rule: Rule) -> str:
+    """The most that an entry of W moves by: η·sup |Ŝ|/√ŝ."""
+    theta, rate = rule.momentum, rule.gain * rule.rate
+    beta = sp.sympify(rule.applied.squares)
+    size = text(rate, steps_of(rule))
+    if theta is None and not beta.is_number:
+        size = f"{size}/√(1 − {text(beta, steps_of(rule))})"
+    elif (theta is None or theta.is_number) and beta.is_number:
+        most = largest_quotient(float(theta or 0), float(beta))
+        if most == math.inf:
+            return (" Nothing bounds a step: with θ² ≥ β₂ the mean of the squares forgets a large "
+                    "gradient sooner than the mean of the gradients does.")  # fmt: skip
+        size = f"{math.ceil(100 * most) / 100:g}·{size}" if most > 1 else size
+    else:
+        return ""
+    return f" A step moves an entry of W by at most {size}, whatever the error."
+
+
+def largest_quotient(theta: float, beta: float) -> float:
+    """sup |Ŝ_t|/√ŝ_t over all gradients and t, by Cauchy and Schwarz; infinite where θ² ≥ β₂ > 0.
+
+    |Σ a_i G_i|² ≤ Σ a_i²/b_i · Σ b_i G_i² with the corrected weights a of S and b of s, and
+    gradients along a_i/b_i reach it.
+    """
+    if theta == 0:
+        return 1 / math.sqrt(1 - beta)
+    ratio = theta**2 / beta if beta else math.inf
+    if ratio >= 1:
+        return math.inf
+    ends = math.ceil(40 / (1 - max(theta, beta, ratio)))
+    most, step = 0.0, max(1, ends // POINTS)
+    for t in (*range(1, 200), *range(200, ends, step)):
+        gathered = (1 - theta**t) / (1 - theta)
+        spread = (1 - ratio**t) / (1 - ratio) * (1 - beta**t) / (1 - beta)
+        most = max(most, spread / gathered**2)
+    return math.sqrt(most)
 
 
 # -- terms of a comparison ---------------------------------------------------------------------

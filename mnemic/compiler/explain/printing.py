@@ -14,12 +14,12 @@ from mnemic.compiler.problem import HEAD, HEADS, TIME
 
 GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "Delta": "Δ", "eta": "η",
-    "theta": "θ", "lam": "λ", "kappa": "κ", "zeta": "ζ", "nu": "ν", "phase": "ω", "bonus": "u",
-    "l1": "λ₁", "l2": "λ₂", "scale": "c", "radius": "ρ",
+    "theta": "θ", "beta2": "β₂", "lam": "λ", "kappa": "κ", "zeta": "ζ", "nu": "ν", "phase": "ω",
+    "bonus": "u", "l1": "λ₁", "l2": "λ₂", "scale": "c", "radius": "ρ",
 }  # fmt: skip
 LATEX = {
     "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma", "delta": r"\delta",
-    "Delta": r"\Delta", "eta": r"\eta", "theta": r"\theta", "lam": r"\lambda",
+    "Delta": r"\Delta", "eta": r"\eta", "theta": r"\theta", "beta2": r"\beta_2", "lam": r"\lambda",
     "phase": r"\omega", "bonus": "u", "l1": r"\lambda_1", "l2": r"\lambda_2", "scale": "c",
     "radius": r"\rho",
 }  # fmt: skip
@@ -149,7 +149,10 @@ class _Latex(LatexPrinter):  # type: ignore[misc]
         found = LATEX.get(expr.name)
         if found is None:
             found = expr.name if len(expr.name) == 1 else rf"\mathrm{{{_escaped(expr.name)}}}"
-        return found + ("_t" if self._settings["timed"].get(expr.name) else "")
+        if not self._settings["timed"].get(expr.name):
+            return found
+        letter, _, index = found.partition("_")
+        return f"{letter}_{{{index.strip('{}')},t}}" if index else f"{found}_t"
 
     def _print_sigmoid(self, expr: Any, exp: Any = None) -> str:
         shown = rf"\sigma\left({self._print(expr.args[0])}\right)"

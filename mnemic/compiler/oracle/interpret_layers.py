@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import sympy as sp
 import torch
 from torch import Tensor
 
@@ -39,13 +40,19 @@ from mnemic.compiler.rule import Rule
 
 @dataclass(frozen=True)
 class Layer:
-    """One matrix: A, W as it is read, S, W at the last chunk's end, the norms of its lines."""
+    """One matrix: A, W as it is read, S, W at the last chunk's end, the norms of its lines.
+
+    Of Adam also s, and what is left of the empty start in S and in s: Πθ and Πβ₂.
+    """
 
     dual: Tensor
     memory: Tensor
     momentum: Tensor
     anchor: Tensor
     norms: Tensor
+    squares: Tensor
+    left: Tensor
+    squares_left: Tensor
 
 
 @dataclass(frozen=True)
@@ -121,8 +128,12 @@ def _step(
     decay = evaluate(rule.decay if first else rule.retained.decay, values)
     layers = []
     for matrix, layer in zip(rule.network.matrices, state.layers, strict=True):
-        stepped = _stepped(rule, matrix, layer, found[matrix.name], values)
-        held = replace(layer, dual=decay * layer.dual, momentum=stepped)
+        held = replace(layer, dual=decay * layer.dual)
+        if rule.applied.averages:
+            held = _averaged(rule, held, found[matrix.name], values)
+        else:
+            stepped = _stepped(rule, matrix, layer, found[matrix.name], values)
+            held = replace(held, momentum=stepped)
         used = _used(rule, matrix, held, values)
         ends = (position % matrix.every == 0) & last
         layers.append(used if matrix.every == 1 else chosen(ends, used, held))
@@ -158,6 +169,29 @@ def _stepped(
     return gathered - rate * gradient
 
 
+def _averaged(rule: Rule, layer: Layer, gradient: Tensor, values: Values) -> Layer:
+    """S and s as running means, without θ the gradient itself."""
+    theta = evaluate(sp.Integer(0) if rule.momentum is None else rule.momentum, values)
+    beta = evaluate(rule.applied.squares, values)
+    return replace(
+        layer,
+        momentum=theta * layer.momentum - (1 - theta) * gradient,
+        squares=beta * layer.squares + (1 - beta) * gradient**2,
+        left=theta * layer.left,
+        squares_left=beta * layer.squares_left,
+    )
+
+
+def _quotient(rule: Rule, layer: Layer) -> Tensor:
+    """Ŝ/(√ŝ + ε); where no gradient has been other than zero 0, and so its derivative."""
+    gathered, squared = 1 - layer.left, 1 - layer.squares_left
+    mean = layer.momentum / torch.where(gathered == 0, 1.0, gathered)
+    size = layer.squares / torch.where(squared == 0, 1.0, squared)
+    root = torch.where(size == 0, 0.0, torch.where(size == 0, 1.0, size).sqrt())
+    empty = (size == 0) & (mean == 0)
+    return torch.where(empty, 0.0, mean / (root + rule.applied.epsilon))
+
+
 def _used(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
     """A (which has decayed) with O(S), and W of it."""
     scale = evaluate(rule.gain, values)
@@ -166,6 +200,8 @@ def _used(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
     step = layer.momentum
     if rule.applied.kind == "newton-schulz":
         step = newton_schulz(step, rule.applied.steps)
+    if rule.applied.averages:
+        step = _quotient(rule, layer)
     dual = layer.dual + scale * step
     memory = apply_link(_link(rule, matrix), dual, values)
     momentum = layer.momentum if rule.momentum is not None else torch.zeros_like(dual)
@@ -254,7 +290,11 @@ def _layer(
         norms = norms[..., :, None] if rule.applied.normalize == "rows" else norms[..., None, :]
     zero = torch.zeros_like(dual)
     anchor = start.get(f"anchor{tag}", memory)
-    return Layer(dual, memory, start.get(f"S{tag}", zero), anchor, norms)
+    one, lefts = zero[..., :1, :1] + 1, []
+    for name in ("S_weight", "squares_weight"):
+        lefts.append(one - start[name][..., None, None] if name in start else one)
+    squares = start.get(f"squares{tag}", zero)
+    return Layer(dual, memory, start.get(f"S{tag}", zero), anchor, norms, squares, *lefts)
 
 
 def _named(rule: Rule, state: State, kept: Tensor | None) -> dict[str, Any]:
@@ -274,6 +314,18 @@ def _named(rule: Rule, state: State, kept: Tensor | None) -> dict[str, Any]:
             found[f"anchor{tag}"] = layer.anchor
         if rule.applied.normalize != "none":
             found[f"norms{tag}"] = layer.norms.flatten(-2)
+        found |= _means_named(rule, layer, tag)
     if kept is not None:
         found["K"] = kept
     return {**found, **named_tail(rule, state.tail)}
+
+
+def _means_named(rule: Rule, layer: Layer, tag: str) -> Named:
+    """Adam's s, and the weight that S and s have gathered, the same for every matrix."""
+    found: Named = {}
+    if rule.applied.averages and rule.momentum is not None:
+        found["S_weight"] = 1 - layer.left[..., 0, 0]
+    if rule.applied.averages and rule.applied.squares != 0:
+        found[f"squares{tag}"] = layer.squares
+        found["squares_weight"] = 1 - layer.squares_left[..., 0, 0]
+    return found

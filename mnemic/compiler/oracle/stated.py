@@ -141,7 +141,6 @@ def unspoken(spec: Spec) -> str | None:
         "a normaliser": spec.readout.normalizer != "none" or optimizer.rate.normalized,
         "a smooth stand-in": getattr(spec.bias, "smooth", None) is not None,
         "an infinite rate": optimizer.rate.value == float("inf"),
-        f"the method '{optimizer.method}'": optimizer.method == "adam",
     }
     missing = next((what for what, holds in told.items() if holds), None)
     return stated_deep.unspoken(spec) if missing is None and has_layers(spec) else missing

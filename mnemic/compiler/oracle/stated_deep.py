@@ -28,7 +28,8 @@ from mnemic.dsl.spec import Spec
 @dataclass(frozen=True)
 class Part:
     """One matrix: W and its dual A (which decays while W is held), S (or the steps gathered since
-    O was last used), W at the last chunk end, and W at the document's start."""
+    O was last used), W at the last chunk end, and W at the document's start; Adam's mean of squares
+    and how much the empty start still weighs in both means."""
 
     name: str
     every: int
@@ -37,9 +38,14 @@ class Part:
     step: Tensor
     anchor: Tensor
     first: Tensor
+    squares: Tensor
+    empty: tuple[Tensor, Tensor]
 
 
 Parts = dict[str, Part]
+
+SPOKEN = ("gd", "momentum", "muon", "adam")
+"""Methods whose steps are taken here."""
 
 
 def differentiable(spec: Spec) -> bool:
@@ -53,7 +59,7 @@ def unspoken(spec: Spec) -> str | None:
     several = optimizer.micro_steps * optimizer.inner_steps > 1
     held = max(intervals(spec).values()) > 1
     told = {
-        f"the method '{optimizer.method}'": optimizer.method not in ("gd", "momentum", "muon"),
+        f"the method '{optimizer.method}'": optimizer.method not in SPOKEN,
         "an f-divergence": retention.local.divergence is not None,
         "several steps a token of a memory that is held": several and held,
         "several steps a token of a memory with norms": several and retention.normalize != "none",
@@ -101,7 +107,8 @@ def _start(spec: Spec, duals: Mapping[str, Tensor], names: Names) -> Parts:
         dual = duals[name]
         matrix = _linked(spec, name, dual, tensor(0), names)
         zero = torch.zeros_like(dual)
-        found[name] = Part(name, every, matrix, dual, zero, matrix, matrix)
+        empty = (tensor(1), tensor(1))
+        found[name] = Part(name, every, matrix, dual, zero, matrix, matrix, zero, empty)
     return found
 
 
@@ -196,6 +203,8 @@ def _moved(
     spec: Spec, part: Part, whole: Tensor, write: Tensor, decay: Tensor, names: Names, t: int
 ) -> Part:  # fmt: skip
     """One matrix after a step; one that is held only gathers until its interval ends."""
+    if spec.optimizer.method == "adam":
+        return _by_adam(spec, part, whole, decay, names)
     outside = spec.optimizer.method == "muon" and spec.optimizer.rate_at == "outside"
     rate, one = names["eta"], tensor(1)
     inner, outer = (one, rate) if outside else (rate, one)
@@ -216,6 +225,20 @@ def _moved(
     if momentum is None:
         gathered = torch.zeros_like(gathered)
     new = _linked_anew(spec, replace(part, step=gathered), decay * part.dual + outer * step, names)
+    return _settled(spec, new) if spec.optimizer.anchor.chunk == 1 else new
+
+
+def _by_adam(spec: Spec, part: Part, gradient: Tensor, decay: Tensor, names: Names) -> Part:
+    """Kingma and Ba's algorithm 1 (arXiv:1412.6980) on one matrix; S is minus their m."""
+    theta, beta = names.get("theta", tensor(0)), names["beta2"]
+    first = theta * -part.step + (1 - theta) * gradient
+    second = beta * part.squares + (1 - beta) * gradient**2
+    empty = (theta * part.empty[0], beta * part.empty[1])
+    mean, size = first / (1 - empty[0]), second / (1 - empty[1])
+    root = torch.where(size > 0, torch.where(size > 0, size, 1.0).sqrt(), 0.0)
+    step = names["eta"] * mean / (root + spec.optimizer.epsilon)
+    part = replace(part, step=-first, squares=second, empty=empty)
+    new = _linked_anew(spec, part, decay * part.dual - step, names)
     return _settled(spec, new) if spec.optimizer.anchor.chunk == 1 else new
 
 
@@ -277,6 +300,8 @@ def _named(spec: Spec, parts: Parts, names: Names) -> dict[str, Tensor]:
             f"norms{tag}": _norms(spec, part.first),
         }
         found |= {f"held{tag}": part.matrix, f"anchor{tag}": part.anchor}
+        found |= {f"squares{tag}": part.squares}
+        found |= {"S_weight": 1 - part.empty[0], "squares_weight": 1 - part.empty[1]}
     return found
 
 

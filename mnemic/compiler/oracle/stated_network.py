@@ -22,7 +22,7 @@ def has_layers(spec: Spec) -> bool:
     """Whether the memory takes more than the plain recurrence of one matrix."""
     memory, optimizer = spec.memory, spec.optimizer
     layers = isinstance(memory, Glu | Chain) or (isinstance(memory, Mlp) and memory.depth > 1)
-    uses = optimizer.method == "muon" or optimizer.every > 1
+    uses = optimizer.method in ("muon", "adam") or optimizer.every > 1
     return layers or uses or spec.retention.normalize != "none"
 
 

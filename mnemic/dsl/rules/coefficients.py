@@ -92,6 +92,7 @@ _Test = Callable[[float], bool]
 _RANGES: Final[Mapping[str, tuple[str, _Test]]] = {
     "optimizer.rate": ("at least 0", lambda x: x >= 0),
     "optimizer.momentum": ("in [0, 1]", lambda x: 0 <= x <= 1),
+    "optimizer.beta2": ("in [0, 1)", lambda x: 0 <= x < 1),
     "retention.decay": ("in (0, 1]", lambda x: 0 < x <= 1),
     "retention.row_decay": ("in (0, 1]", lambda x: 0 < x <= 1),
     "retention.global.l2": ("at least 0", lambda x: x >= 0),
@@ -152,6 +153,8 @@ _SHAPE_HINT: Final = "scale a key or the value by a coefficient of your own in k
 
 
 def _range(spec: Spec, where: str) -> tuple[str, _Test]:
+    if where == "optimizer.momentum" and spec.optimizer.method == "adam":
+        return _RANGES["optimizer.beta2"]  # of both averages: at 1 nothing would ever enter them
     return _RANGES.get(where, ("a number", lambda _: True))
 
 

@@ -32,9 +32,11 @@ _USED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "micro_steps": ("gd", "momentum", "implicit", "muon", "adam", "flow"),
     "inner_steps": ("gd", "momentum", "implicit", "muon", "adam", "batch"),
     "start": ("batch",),
+    "beta2": ("adam",),
+    "epsilon": ("adam",),
     "ns_steps": ("muon",),
     "every": STEPPING,
-    "rate_at": ("muon",),
+    "rate_at": ("muon", "adam"),
     "anchor": STEPPING,
     "solver": ("exact", "nonparametric"),
 }
@@ -59,13 +61,39 @@ def matrices_for_muon(spec: Spec) -> Iterator[Issue]:
     """Newton-Schulz turns a matrix orthogonal; of a vector it only takes the direction."""
     if spec.optimizer.method != "muon":
         return
-    hint = "use gd, momentum or adam"
     if any(isinstance(memory, Diagonal) for memory in layers(spec.memory)):
         reason = "Muon orthogonalises a matrix, and a diagonal memory is a vector"
-        yield Issue(reason, "optimizer.method", hint=hint)
+        yield Issue(reason, "optimizer.method", hint="use gd or momentum")
     if isinstance(spec.memory, Linear) and 1 in (spec.block.key_dim, spec.block.value_dim):
         reason = "Muon orthogonalises a matrix, and one of a single row or column is a vector"
-        yield Issue(reason, "optimizer.method", hint=hint)
+        yield Issue(reason, "optimizer.method", hint="use gd, momentum or adam")
+
+
+def steps_of_adam(spec: Spec) -> Iterator[Issue]:
+    """Adam divides a gradient by its own size, token by token and entry by entry."""
+    optimizer = spec.optimizer
+    if optimizer.method != "adam":
+        return
+    if "rate_at" in optimizer.model_fields_set and optimizer.rate_at == "inside":
+        reason = "Adam divides a gradient by its own size, which a rate inside would cancel with"
+        yield Issue(reason, "optimizer.rate_at", "inside", hint="leave it out: the rate is outside")
+    if optimizer.rate.normalized:
+        reason = "Adam divides a gradient by its own size, so a rate has no curvature to bound"
+        yield Issue(reason, "optimizer.rate", hint="leave out normalized")
+    if optimizer.every > 1 or any(every > 1 for every in getattr(spec.memory, "every", ())):
+        where = "optimizer.every" if optimizer.every > 1 else "memory.every"
+        yield Issue(
+            "Adam averages the gradient of every token, and a memory that is held for several"
+            " would leave open whether their squares or the square of their sum is averaged",
+            where,
+            hint="write anchor: {chunk: ...}, where every token takes a step of its own",
+        )
+    if optimizer.momentum is not None and optimizer.momentum.on == "write":
+        reason = "Adam's two averages are of one gradient, not of a part of it"
+        yield Issue(reason, "optimizer.momentum.on", "write", ("gradient",))
+    if optimizer.momentum is not None and optimizer.momentum.per != "head":
+        reason = "Adam's averages are corrected by one weight a head"
+        yield Issue(reason, "optimizer.momentum.per", optimizer.momentum.per, ("head",))
 
 
 def closed_steps_are_linear(spec: Spec) -> Iterator[Issue]:
@@ -286,6 +314,7 @@ def _word(value: object) -> object:
 RULES: tuple[Rule, ...] = (
     fields_of_the_method,
     matrices_for_muon,
+    steps_of_adam,
     closed_steps_are_linear,
     methods_of_kept_pairs,
     solvers_where_something_is_solved,

@@ -10,7 +10,7 @@ from mnemic.compiler.compare.canonical import canonical, identified
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.coefficients import Coefficient
 from mnemic.dsl.spec import Spec
-from mnemic.dsl.starts import DEFAULTS, OTHERWISE
+from mnemic.dsl.starts import start_of
 
 
 def identity(rule: Rule) -> str:
@@ -33,7 +33,7 @@ def _facts(symbol: str, declared: dict[str, Coefficient]) -> str:
     if not name:
         return "free"
     told = declared[name]
-    activation, start = DEFAULTS.get(name.rstrip("123456789"), OTHERWISE)
+    activation, start = start_of(name)
     chosen = (told.origin, told.per, told.activation or activation)
     return json.dumps([*chosen, start if told.init is None else told.init])
 
