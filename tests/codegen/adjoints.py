@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import wraps
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from mnemic.codegen.adjoint.printed import parameters, source
 from mnemic.codegen.apart import apart
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.support import ops
+from mnemic.codegen.support.calls import parameters as form_parameters
 from mnemic.codegen.support.ops import TINY, norm
 from mnemic.compiler.rule import Rule
 
@@ -71,14 +71,13 @@ def asked(case: Case, form: str, tokens: int, **options: Any) -> list[Asked]:
         plain = getattr(operator, form)
         carried = plan_of(memories(case)[memory], form).states()
 
-        @wraps(plain)
-        def call(*, closes: Closes, **given: Tensor) -> Any:
+        def record(closes: Closes, given: Tensors) -> Any:
             states = {n: x.detach() for n, x in given.items() if n in carried}
             rows = {n: x.detach() for n, x in given.items() if n not in carried}
             found.append(Asked(plain, memory, rows, states, closes))
             return plain(**given, closes=closes)
 
-        return replace(operator, **{form: call})
+        return replace(operator, **{form: _like(plain, record)})
 
     whole = case.generated
     if slots.slots_of(case.rule):
@@ -91,6 +90,15 @@ def asked(case: Case, form: str, tokens: int, **options: Any) -> list[Asked]:
         options["params"] = params
     whole(**arguments, form=form, initial_state=start(case, arguments), **options)
     return found
+
+
+def _like(form: Any, record: Any) -> Any:
+    """A function with a form's parameters that hands them on."""
+    names = [n for n in form_parameters(form) if n != "closes"]
+    given = ", ".join(f"{n!r}: {n}" for n in names)
+    scope = {"record": record}
+    exec(f"def call(*, {', '.join(names)}, closes):\n    return record(closes, {{{given}}})", scope)
+    return scope["call"]
 
 
 def printed(source: str, functions: Mapping[str, str]) -> dict[str, Any]:
