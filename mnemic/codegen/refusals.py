@@ -95,10 +95,10 @@ def _levels_and_more(rule: Rule) -> bool:
     return rule.levels > 0 and (several or rule.diagonal or _exponential(rule))
 
 
-def _decays_by_channel(rule: Rule) -> bool:
-    """A decay of key channels, which only the matrix that sees the features has."""
+def _by_channel(rule: Rule, expr: Any) -> bool:
+    """Whether an expression differs by channel, which only the outer matrices have."""
     per = {s.symbol: s.per for s in rule.scalars}
-    return any(per.get(s) in ("key", "outer", "value") for s in rule.decay.free_symbols)
+    return any(per.get(s) in ("key", "outer", "value") for s in expr.free_symbols)
 
 
 def _nests(rule: Rule) -> bool:
@@ -110,7 +110,14 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "retention.decay",
         "a decay by channel of a memory of layers, of which one alone has those channels,",
-        lambda r: r.layered and (_decays_by_channel(r) or r.row_decay != 1),
+        lambda r: r.layered and (_by_channel(r, r.decay) or r.row_decay != 1),
+    ),
+    (
+        "optimizer.momentum",
+        "momentum by channel of a memory of layers, of which one alone has those channels,",
+        lambda r: (
+            len(r.network.matrices) > 1 and r.momentum is not None and _by_channel(r, r.momentum)
+        ),
     ),
     (
         "optimizer",

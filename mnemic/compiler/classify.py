@@ -25,6 +25,8 @@ UNSTATED = (
     "alike: it is not compiled for this memory; use retention.local kl with a simplex"
 )
 
+BY_CHANNEL = "momentum differs by channel, so each has weights of a chunk's past steps of its own"
+
 RECURRENT = ("recurrent",)
 BOTH = ("recurrent", "chunk")
 
@@ -38,6 +40,7 @@ class Facts:
     retained: Retained
     moments: Moments | None
     rate_per: str
+    momentum_per: str
     row_decay: bool
     anchor: int
     network: Network
@@ -108,7 +111,7 @@ def _layered(facts: Facts) -> Structure:
     blocker = _obstacle(facts)
     if facts.retained.mode == "multiplicative":
         return Structure("sequential", blocker, (), UNSTATED)
-    if min(facts.intervals) > 1:
+    if min(facts.intervals) > 1 and not _trails_by_channel(facts):
         still = min(facts.intervals)
         reason = (
             f"{blocker}, but the gradient sees a memory that stands still for {still} tokens, "
@@ -140,8 +143,15 @@ def blocker(facts: Facts) -> str:
     return "the link is not the identity"
 
 
+def _trails_by_channel(facts: Facts) -> bool:
+    """Whether a chunk's momentum would need coefficients of past steps for every channel."""
+    return facts.momentum_per != "head" and not isinstance(facts.problem.spec.memory, Diagonal)
+
+
 def _linear(facts: Facts) -> Structure:
     error = facts.error
+    if _trails_by_channel(facts):
+        return Structure("sequential", BY_CHANNEL, RECURRENT)
     if error.constant:
         reason = "∂e/∂ŷ = 0: the error does not see the memory, so writes add up"
         return Structure("additive", reason, BOTH)

@@ -50,7 +50,7 @@ def _derive(problem: Problem) -> Rule:
     applied, layers = _applied(problem), network(spec.memory, spec.optimizer.every)
     facts = Facts(
         problem, step.error, retained, moments, _per(problem, step.rate),
-        rows != 1, anchor, layers, applied, fit,
+        _per(problem, problem.value("theta")), rows != 1, anchor, layers, applied, fit,
     )  # fmt: skip
     levels.check(facts)
     structure = classify(facts)

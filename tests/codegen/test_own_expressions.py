@@ -454,3 +454,27 @@ def test_what_is_not_compiled_yet_is_refused_by_name(where: str) -> None:
     with pytest.raises(InvalidSpec, match="not compiled yet") as refusal:
         compiled({"name": "later", **REFUSED[where]})
     assert f"later {where}" in str(refusal.value)
+
+
+# -- momentum by channel ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per", ["key", "value"])
+@pytest.mark.parametrize("bias", ["dot", "l2", {"expr": "log(cosh(e))"}])
+def test_momentum_by_channel_goes_token_by_token(per: str, bias: Any) -> None:
+    spec = {
+        "mnemic": 1, "name": "trails", "bias": bias, "retention": {"decay": "token"},
+        "optimizer": {"rate": "token", "momentum": {"from": "input", "per": per},
+                      "method": "momentum"},
+    }  # fmt: skip
+    conforms(spec)
+    case = compiled(spec)
+    assert case.forms == ("recurrent",)
+    assert "momentum differs by channel" in case.rule.structure.reason
+
+
+def test_momentum_by_channel_of_layers_is_refused() -> None:
+    momentum = {"method": "momentum", "rate": "token", "momentum": {"from": "input", "per": "key"}}
+    with pytest.raises(InvalidSpec, match="momentum by channel of a memory of layers"):
+        compiled({"mnemic": 1, "name": "trails", "bias": "l2", "memory": "mlp",
+                  "optimizer": momentum})  # fmt: skip
