@@ -23,7 +23,7 @@ ASKED = Question("chunk", (("K", 64), ("V", 64)), 4096, 128, "bfloat16", gradien
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(tuned.VARIABLE, str(tmp_path))
-    versions.announce.cache_clear()
+    versions.announced.cache_clear()
     tuned.forget()
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from mnemic.codegen.tiled.axes import NoTiles
+
 
 @dataclass(frozen=True)
 class Step:
@@ -18,6 +20,7 @@ def ordered(steps: list[Step], ends: frozenset[str]) -> tuple[list[Step], int]:
     """Step by step the one that frees most tiles and makes fewest, and how many live at most.
 
     ``ends`` are needed last; a load is done when the first statement that reads it is.
+    Raises ``NoTiles`` where a statement reads what is not of this block.
     """
     loads = {s.name: s for s in steps if not s.reads}
     waiting = [s for s in steps if s.reads]
@@ -35,6 +38,8 @@ def ordered(steps: list[Step], ends: frozenset[str]) -> tuple[list[Step], int]:
 
     while waiting:
         ready = [s for s in waiting if all(n in known or n in loads for n in s.reads)]
+        if not ready:
+            raise NoTiles(f"a pass over kept pairs that waits for a later one ({waiting[0].name})")
         step = max(ready, key=gain)
         waiting.remove(step)
         new = [n for n in dict.fromkeys(step.reads) if n in loads and n not in known]

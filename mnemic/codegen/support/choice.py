@@ -30,7 +30,7 @@ def form(signature: Signature, asked: str, forms: Collection[str], like: Tensor)
     return asked
 
 
-@torch.compiler.assume_constant_result
+@versions.constant
 def passed(dtype: torch.dtype, device: torch.device) -> bool:
     """Whether fused kernels passed their checks in this dtype on this device."""
     return verified.passed("triton", dtype, device)

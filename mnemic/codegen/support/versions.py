@@ -6,11 +6,15 @@
 import os
 import re
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar
 
 import torch
+
+Function = TypeVar("Function", bound=Callable[..., object])
 
 Version = tuple[int, int, int]
 
@@ -90,6 +94,15 @@ def installed() -> str | None:
     return None
 
 
+def constant(function: Function) -> Function:
+    """What torch.compile calls while it looks at the code, as a constant of the graph.
+
+    ``torch.compiler.assume_constant_result`` sets the same mark, and imports the compiler first.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
 OFFLINE = "MNEMIC_OFFLINE"
 """Set while launches are compilations for a device that is not there."""
 
@@ -99,7 +112,7 @@ def elsewhere() -> bool:
     return interpreting() or bool(os.environ.get(OFFLINE))
 
 
-@torch.compiler.assume_constant_result
+@constant
 def unusable(device: torch.device) -> str | None:
     """Why the fused form does not run on a device, or None."""
     if elsewhere():
@@ -117,7 +130,7 @@ def _unusable(device: torch.device) -> str | None:
     return distrusted(triton, torch.cuda.get_device_capability(device))
 
 
-@torch.compiler.assume_constant_result
+@constant
 def announce(message: str) -> None:
     """Warn, once a process for each message."""
     announced(message)

@@ -177,9 +177,10 @@ class _Trial:
 
     def constrain(self, seen: Mapping[str, Any]) -> list[str]:
         """Tell the constraints; those that are broken, in words."""
-        over = []
+        over, told = [], self.trial.constraints  # by an earlier try of the same trial
         for name, bound in self.search.bounds.items():
-            self.trial.set_constraint(name, seen[name] / bound - 1)
+            if name not in told:
+                self.trial.set_constraint(name, seen[name] / bound - 1)
             if seen[name] > bound:
                 over.append(f"{name} {seen[name]:g}, at most {bound:g}")
         return over
