@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import optuna
+from filelock import FileLock
 from optuna.storages import RDBStorage, fail_stale_trials
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -97,8 +98,15 @@ class Search:
         return f"no new valid point among the last {FRUITLESS}" if barren else None
 
     def ask(self) -> Trial:
-        """The next trial: one that a dead worker left, one that waits, or a new one."""
-        return self.study.ask()
+        """The next trial: one that a dead worker left, one that waits, or a new one.
+
+        SQLite locks no row that is read, so that two workers would take the same waiting trial: on
+        this machine, which is all that reach such a file, they ask one after another.
+        """
+        if self.storage.engine.dialect.name != "sqlite":
+            return self.study.ask()
+        with FileLock(self.folder / "ask.lock"):
+            return self.study.ask()
 
     def put_back(self, trial: Trial) -> None:
         """Let another worker, or a later one, do a trial that was interrupted."""

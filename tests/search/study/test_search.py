@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import threading
 from pathlib import Path
 
 import optuna
@@ -14,7 +15,7 @@ from mnemic.search.space.identity import identity
 from mnemic.search.space.space import load_space
 from mnemic.search.study.records import Record
 from mnemic.search.study.samplers import sampler
-from mnemic.search.study.search import open_search
+from mnemic.search.study.search import Search, open_search
 from mnemic.search.study.trial import End
 from mnemic.search.study.worker import work_on
 
@@ -188,3 +189,27 @@ def test_every_sampler_walks_a_conditional_space(name, space_file):
         else:
             study.tell(trial, [float(answers["bias"] == "l2"), float(len(answers))])
     assert len(seen) > 8
+
+
+def test_workers_that_ask_at_once_get_trials_of_their_own(space_file, tmp_path):
+    space = load_space(space_file)
+    searches = [open_search(space, tmp_path / "run", tell=str) for _ in range(2)]
+    taken: list[int] = []
+    together = threading.Barrier(8)
+
+    def ask(search: Search) -> None:
+        together.wait()
+        taken.extend(search.ask().number for _ in range(4))
+
+    try:
+        for place in range(32):
+            searches[0].study.enqueue_trial({"place": place})
+        workers = [threading.Thread(target=ask, args=(searches[i % 2],)) for i in range(8)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        for search in searches:
+            search.close()
+    assert sorted(taken) == list(range(32))
