@@ -41,19 +41,22 @@ def leaderboard(
     """Train specs on all tasks of a space at its last rung's budget, and rank them.
 
     Every spec gets the same model, batches, steps and seeds; those whose parameters or state are
-    above the space's bounds are listed apart. The same command goes on where it was broken off.
+    above the space's bounds are listed apart, and so are those that a task is missing of: a task
+    that by its first steps would take longer than the space's limit is given up at once. The same
+    command goes on where it was broken off.
 
-    JSON: {"entries": [{"name", "look", "runs", "over", "why", "skill"}, ...]}.
+    JSON: {"entries": [{"name", "look", "runs", "over", "why", "failed", "skill"}, ...]}.
     """
     from mnemic.dsl.catalogue import names
     from mnemic.models.files import replacing
-    from mnemic.search.report import leaderboard as board
+    from mnemic.search.report.leaderboard import leaderboard as measured
+    from mnemic.search.report.standings import table
     from mnemic.search.space.space import load_space
 
     read = load_space(space)
     folder = run or Path("runs") / read.name
-    entries = board.leaderboard(read, specs or names(), folder, to_stderr, again)
-    text = board.table(read, entries)
+    entries = measured(read, specs or names(), folder, to_stderr, again)
+    text = table(read, entries)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(out) as beside:
