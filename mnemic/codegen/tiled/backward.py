@@ -17,6 +17,7 @@ from mnemic.codegen.tiled.kernel import (
     store_view,
     windowed,
 )
+from mnemic.codegen.tiled.latest import latest
 from mnemic.codegen.tiled.layout import CLOSES, Held, Layout, Row
 from mnemic.codegen.tiled.schedule import Stage, stages
 from mnemic.codegen.tiled.statements import statement
@@ -102,17 +103,36 @@ def _closing(lay: Layout) -> Iterator[str]:
 
 
 def staged(lay: Layout, back: Adjoint) -> list[Stage]:
-    """What the gradient of each argument needs, and then those of the states."""
+    """What the gradient of each argument needs, and then those of the states.
+
+    A last product of an argument's gradient waits until those are there.
+    """
     phases = lay.plan.phases()
     inside = [q for q in (*phases.before, *phases.scan) if not isinstance(q.op, Given)]
     following = tuple(n for s, n in lay.plan.following.items() if s != n)
-    return stages(lay, inside, (*((g,) for g in back.gradients.values()), following))
+    groups = (*((g,) for g in back.gradients.values()), following)
+    return stages(lay, inside, groups, _tail(lay, back))
+
+
+def _tail(lay: Layout, back: Adjoint) -> tuple[str, ...]:
+    known = list(back.gradients.values())
+    ends = [end for end in known if known.count(end) == 1]
+    return latest(lay.plan, ends, lay.axes.table) if lay.chunked and lay.states else ()
+
+
+def _stored(lay: Layout, back: Adjoint) -> list[str]:
+    """The argument whose gradient each stage gives, or an empty name."""
+    tail, ends = _tail(lay, back), back.gradients
+    if not tail:
+        return [*ends, ""]
+    waits = next(name for name, end in ends.items() if end == tail[-1])
+    return [*("" if name == waits else name for name in ends), "", waits]
 
 
 def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
     """The gradients of a chunk's rows, each stored when it is known, then those of the states."""
     rows = {row.name: row for row in lay.rows}
-    for stage, argument in zip(staged(lay, back), [*back.gradients, ""], strict=True):
+    for stage, argument in zip(staged(lay, back), _stored(lay, back), strict=True):
         yield from _lines(lay, stage.steps, numbers)
         if argument:
             yield f"        {_store(lay, rows[argument], stage.ends[0])}"

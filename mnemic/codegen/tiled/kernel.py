@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from mnemic.codegen.emit import OUTPUT, wrapped
 from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.latest import latest
 from mnemic.codegen.tiled.layout import Held, Layout, Row
 from mnemic.codegen.tiled.schedule import Stage, stages
 from mnemic.codegen.tiled.statements import statement
@@ -221,24 +222,28 @@ def store_state(state: Held, pointer: str, number: str, value: str) -> str:
 
 
 def staged(lay: Layout) -> list[Stage]:
-    """What a chunk's output needs, and what its next states (and intervals' ends) do."""
+    """What a chunk's output needs, and what its next states (and intervals' ends) do.
+
+    A last product of the output may wait until those are there.
+    """
     plan = lay.plan
     phases = plan.phases()
     inside = [*phases.before, *phases.scan]
     late = tuple(n for c in phases.closings for q in c.statements for n in q.reads())
     late += tuple(n for moves in plan.closed.values() for n in moves.values())
     following = tuple(n for s, n in plan.following.items() if s != n)
-    return stages(lay, inside, ((plan.output,), (*following, *late)))
+    tail = latest(plan, (plan.output,), lay.axes.table) if lay.chunked and following else ()
+    return stages(lay, inside, ((plan.output,), (*following, *late)), tail)
 
 
 def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
     """The output of a chunk, its next states, and what an interval's end puts in their place."""
     anew = any(OUTPUT in closing.moves for closing in lay.plan.phases().closings)
-    first, second = staged(lay)
     store = ["        if READ:", f"            {store_output(lay)}"]
-    lines = list(_lines(lay, first.steps, numbers, 8, {}))
-    lines += [] if anew else store
-    lines += _lines(lay, second.steps, numbers, 8, {})
+    lines: list[str] = []
+    for stage in staged(lay):
+        lines += _lines(lay, stage.steps, numbers, 8, {})
+        lines += store if stage.ends == (lay.plan.output,) and not anew else []
     lines += _advance(lay, numbers)
     return lines + (store if anew else [])
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from mnemic.codegen.plan import Call, Fused, Product, Quantity
+from mnemic.codegen.plan import Quantity
+from mnemic.codegen.tiled.latest import heavy
 from mnemic.codegen.tiled.layout import Layout, Row
 
 
@@ -51,8 +52,11 @@ class Order(Generic[Load]):
             yield quantity
 
 
-def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...]) -> list[Stage]:
-    """The statements behind each group of ends.
+def stages(
+    lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...],
+    tail: tuple[str, ...] = (),
+) -> list[Stage]:  # fmt: skip
+    """The statements behind each group of ends, and at last a ``tail`` that waits.
 
     Arguments are loaded anew for each group, and what takes no product is computed anew from them:
     that is cheaper than to keep it in registers.
@@ -61,6 +65,10 @@ def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...
     order = Order(lay, {q.name: q for q in inside}, rows)
     anew = set(rows) | _light(lay, inside, set(rows))
     found = []
+    if tail:
+        reads = tuple(dict.fromkeys(n for name in tail for n in order.inside[name].reads()))
+        before = tuple(n for n in reads if n not in anew and n not in tail)
+        ends = (*(before if tail[-1] in group else group for group in ends), tail[-1:])
     for group in ends:
         order.done -= anew
         steps = tuple(step for end in group for step in order.until(end))
@@ -72,11 +80,6 @@ def _light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:
     """Quantities behind which no product and no memory stands."""
     found = set(rows)
     for quantity in inside:
-        op = quantity.op
-        table = lay.axes.table
-        heavy = isinstance(op, Product | Fused) or (
-            isinstance(op, Call) and "precision" in table[op.function].extras
-        )
-        if not heavy and found.issuperset(quantity.reads()):
+        if not heavy(quantity, lay.axes.table) and found.issuperset(quantity.reads()):
             found.add(quantity.name)
     return found - rows
