@@ -11,13 +11,13 @@ them share the channels.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import networkx as nx
 import sympy as sp
 
-from mnemic.codegen.plan import Call, Fused, Map, Plan, Product, Quantity, Read
+from mnemic.codegen.plan import Call, Fused, Map, Plan, Product, Quantity
 from mnemic.codegen.tiled.functions import TileFunction
+from mnemic.codegen.tiled.layout import ROWS, Layout
 
 CHANNELS = {"v", "k"}
 """Axes that are not a chunk's rows."""
@@ -103,32 +103,47 @@ def _held(plan: Plan, name: str, table: Table) -> int:
     return sum(heavy(plan[read], table) for read in plan[name].reads())
 
 
+def condition(lay: Layout, tail: tuple[str, ...]) -> str:
+    """Whether the last product has more columns than rows, so that it is worth its wait."""
+    return f"{ROWS} < B{lay.sizes(tail[0])[-1]}"
+
+
+# -- plans of which a product can wait ---------------------------------------------------------
+
+
 def parted(plan: Plan, tail: tuple[str, ...]) -> None:
     """Make a sum with a waiting product one of two: the rest, which is done before, and it."""
     if len(tail) < 2:
         return
     (name, total), op = tail[:2], plan[tail[1]].op
-    if not isinstance(op, Map) or not op.expr.is_Add:
-        return
-    read = next(read for read in op.reads if read.quantity == name)
-    symbol, sign = _symbol(op.expr, read), 0
-    if symbol is not None and symbol not in (op.expr - symbol * op.expr.coeff(symbol)).free_symbols:
-        sign = {sp.Integer(1): 1, sp.Integer(-1): -1}.get(op.expr.coeff(symbol), 0)
     inner, axes = plan[name].op, plan[total].axes
-    if not sign or not isinstance(inner, Product) or read.axes != axes:
+    if not isinstance(op, Map) or not op.expr.is_Add or not isinstance(inner, Product):
         return
+    own = [read for read in op.reads if read.quantity == name]
+    reads = tuple(read for read in op.reads if read.quantity != name)
+    if len(own) != 1 or own[0].axes != axes or all(read.axes != axes for read in reads):
+        return
+    symbol = next(s for s in op.expr.free_symbols if s.name == own[0].symbol)
+    sign = {sp.Integer(1): 1, sp.Integer(-1): -1}.get(op.expr.coeff(symbol), 0)
     expr = op.expr - sign * symbol
-    reads = tuple(other for other in op.reads if other != read)
-    if any(other.quantity == name for other in reads) or not _covers(reads, axes):
+    if not sign or expr.has(symbol):
         return
     rest = plan.add(f"{total}_before", axes, Map(expr, reads), plan[total].equation)
     plan.rewrite(replace(plan[total], op=Fused(rest, inner, sign)))
 
 
-def _symbol(expr: Any, read: Read) -> Any:
-    return next((s for s in expr.free_symbols if s.name == read.symbol), None)
-
-
-def _covers(reads: tuple[Read, ...], axes: tuple[str, ...]) -> bool:
-    """Whether an expression of these has all axes."""
-    return any(read.axes == axes for read in reads)
+def memory_first(plan: Plan) -> Plan:
+    """A plan in which what is read of a memory comes before what rows add to it."""
+    found = replace(plan, graph=plan.graph.copy(), known=dict(plan.known))
+    for quantity in plan.ordered():
+        op = quantity.op
+        if not isinstance(op, Fused) or op.sign < 0 or found.graph.out_degree(op.addend) > 1:
+            continue
+        added = found[op.addend]
+        if not isinstance(added.op, Product) or found.is_end(op.addend):
+            continue
+        if _of_rows(found, quantity, op.product) or not _of_rows(found, added, added.op):
+            continue
+        read = found.add(f"{quantity.name}_before", quantity.axes, op.product, quantity.equation)
+        found.rewrite(replace(quantity, op=Fused(read, added.op)))
+    return found

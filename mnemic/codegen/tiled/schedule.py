@@ -52,11 +52,8 @@ class Order(Generic[Load]):
             yield quantity
 
 
-def stages(
-    lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...],
-    tail: tuple[str, ...] = (),
-) -> list[Stage]:  # fmt: skip
-    """The statements behind each group of ends, and at last a ``tail`` that waits.
+def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...]) -> list[Stage]:
+    """The statements behind each group of ends.
 
     Arguments are loaded anew for each group, and what takes no product is computed anew from them:
     that is cheaper than to keep it in registers.
@@ -65,15 +62,25 @@ def stages(
     order = Order(lay, {q.name: q for q in inside}, rows)
     anew = set(rows) | _light(lay, inside, set(rows))
     found = []
-    if tail:
-        reads = tuple(dict.fromkeys(n for name in tail for n in order.inside[name].reads()))
-        before = tuple(n for n in reads if n not in anew and n not in tail)
-        ends = (*(before if tail[-1] in group else group for group in ends), tail[-1:])
     for group in ends:
         order.done -= anew
         steps = tuple(step for end in group for step in order.until(end))
         found.append(Stage(steps, group))
     return found
+
+
+def waiting(
+    lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...], tail: tuple[str, ...]
+) -> tuple[list[Stage], Stage]:
+    """The same without a ``tail``, instead of which what it reads is known; and the tail."""
+    order = Order(lay, {q.name: q for q in inside}, {row.name: row for row in lay.rows})
+    anew = set(order.rows) | _light(lay, inside, set(order.rows))
+    reads = dict.fromkeys(n for name in tail for n in order.inside[name].reads())
+    late = [n for n in reads if n not in anew and n not in tail]
+    before = tuple(sorted(late, key=lambda name: -order.weight(name)))
+    groups = (*(before if tail[-1] in group else group for group in ends), tail[-1:])
+    *found, last = stages(lay, inside, groups)
+    return found, last
 
 
 def _light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:

@@ -14,7 +14,7 @@ from mnemic.codegen.tiled.backward import staged as backward_stages
 from mnemic.codegen.tiled.cut import Cut, cut
 from mnemic.codegen.tiled.functions import CHUNK, TOKEN, TileFunction
 from mnemic.codegen.tiled.kernel import forward, staged
-from mnemic.codegen.tiled.latest import latest, parted
+from mnemic.codegen.tiled.latest import latest, memory_first, parted
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.signals import functions
@@ -113,7 +113,7 @@ class _Source:
         Raises ``NoTiles`` where it has none.
         """
         table = CHUNK if chunked else TOKEN
-        plan, windows = opened(form.plan, self.window)
+        plan, windows = opened(memory_first(form.plan) if chunked else form.plan, self.window)
         found = cut(plan, table, also)
         lay = layout(
             found.plan, self.logarithms, chunked=chunked, output=found.plan.output, windows=windows
