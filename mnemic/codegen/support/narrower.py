@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from .configuration import BLOCKS, ROWS, Configuration, Cuttable
+from .configuration import BLOCKS, ROWS, WARPS, Configuration, Cuttable
 
-TRIES = 3
+TRIES = 4
 """Narrower cuts that are compiled at most."""
 
 FRAME = 0x11
@@ -26,18 +26,30 @@ INFO = 0x70000000
 
 
 def narrower(kernel: Cuttable, cut: Configuration, *, whole: bool) -> Iterator[Configuration]:
-    """Cuts that hold less, each narrower than the one before: fewer rows, then narrower blocks.
+    """Cuts of which a thread holds less and less.
 
-    Where a sequence is one chunk (``whole``) its rows are as many as they are.
+    Over chunks: fewer rows (unless a ``whole`` sequence is one chunk), then narrower blocks, then
+    more warps; token by token, where all lies in threads evenly, more warps and then blocks.
     """
-    while True:
-        if kernel.chunked and not whole and cut.rows > ROWS[-1]:
-            cut = replace(cut, rows=max(ROWS[-1], cut.rows // 2))
-        elif kernel.split and cut.block > BLOCKS[-1]:
-            cut = replace(cut, block=cut.block // 2)
-        else:
-            return
-        yield cut
+    shrinks = [_fewer_rows] if kernel.chunked and not whole else []
+    blocks = [_narrower_block] if kernel.split else []
+    warps = [] if kernel.lanes else [_more_warps]
+    shrinks += [*blocks, *warps] if kernel.chunked else [*warps, *blocks]
+    for shrink in shrinks:
+        while (found := shrink(cut)) != cut:
+            yield (cut := found)
+
+
+def _fewer_rows(cut: Configuration) -> Configuration:
+    return replace(cut, rows=max(min(cut.rows, ROWS[-1]), cut.rows // 2))
+
+
+def _narrower_block(cut: Configuration) -> Configuration:
+    return replace(cut, block=max(min(cut.block, BLOCKS[-1]), cut.block // 2))
+
+
+def _more_warps(cut: Configuration) -> Configuration:
+    return replace(cut, warps=min(WARPS[-1], 2 * cut.warps))
 
 
 def settled(
