@@ -10,7 +10,7 @@ import torch
 
 from mnemic import pipeline
 from mnemic.codegen.support.configuration import Configuration
-from mnemic.codegen.support.narrower import TRIES, narrower, settled, stack
+from mnemic.codegen.support.narrower import HOPELESS, TRIES, narrower, settled, stack
 from mnemic.kernels.jobs import Subject
 from mnemic.kernels.limits import target
 from mnemic.kernels.offline import compiling
@@ -63,6 +63,17 @@ def test_where_all_spill_the_least_is_taken_and_few_are_compiled() -> None:
 
     assert settled(cuts, spilled).rows == 97
     assert len(asked) == 1 + TRIES
+
+
+def test_far_too_many_are_left_at_once() -> None:
+    asked: list[int] = []
+
+    def spilled(cut: Configuration) -> int:
+        asked.append(cut.rows)
+        return HOPELESS + 1
+
+    assert settled([WIDE, replace(WIDE, rows=32)], spilled) == WIDE
+    assert asked == [64]
 
 
 def cut_of(name: str, rows: int, *, forced: bool = False) -> list[int]:

@@ -130,8 +130,8 @@ class Launch:
         if len(cuts) == 1 or not compiled:
             return cut
         alike = (
-            kernel.forward, *self.sizes.items(), *(x.dtype for x in self.rows), self.total,
-            self.heads, self.positions is None, self.bounds is None, place, cut, gradient,
+            kernel.forward, *self.sizes.items(), *(x.dtype for x in self.rows), int(self.total),
+            int(self.heads), self.positions is None, self.bounds is None, place, cut, gradient,
             device, os.environ.get(versions.OFFLINE),
         )  # fmt: skip
         if alike not in _settled:
@@ -147,7 +147,7 @@ class Launch:
         forward = self._stack(
             self.kernel.forward, [*rows, out, *3 * states], {"KEEP": gradient, "READ": True}
         )
-        if not gradient:
+        if not gradient or self.kernel.backward is None:
             return forward
         grads = [real] * len(self.kernel.gradients)
         return max(forward, self._stack(
@@ -158,7 +158,8 @@ class Launch:
         where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]
         with torch.cuda.device_of(self.rows[0]):  # Triton compiles for the current device
             compiled = function.warmup(
-                *pointers, *where, self.total, self.heads, 0, self.pieces, grid=self.grid,
+                *pointers, *where, int(self.total), int(self.heads), 0, int(self.pieces),
+                grid=self.grid,
                 **self.constants(), **flags, **self.options(),
             )  # fmt: skip
         return stack(compiled.asm["cubin"]) if "cubin" in compiled.asm else 0

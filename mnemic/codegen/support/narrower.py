@@ -15,6 +15,10 @@ from .configuration import BLOCKS, ROWS, WARPS, Configuration, Cuttable
 TRIES = 4
 """Narrower cuts that are compiled at most."""
 
+HOPELESS = 2_048
+"""Bytes of spilled registers a thread from which on nothing is tried: twice what registers hold,
+which no cut makes up for, while each takes long to compile."""
+
 FRAME = 0x11
 """The attribute of a kernel's binary that holds the bytes of its stack, a thread."""
 
@@ -55,12 +59,15 @@ def _more_warps(cut: Configuration) -> Configuration:
 def settled(
     cuts: Iterable[Configuration], spilled: Callable[[Configuration], int]
 ) -> Configuration:  # fmt: skip
-    """The first cut that spills nothing, or of a few the one that spills least."""
+    """The first cut that spills nothing, or of a few the one that spills least.
+
+    The first of all is left where it spills too much for others to help.
+    """
     found: dict[Configuration, int] = {}
     for cut in islice(cuts, 1 + TRIES):
         found[cut] = spilled(cut)
-        if not found[cut]:
-            return cut
+        if not found[cut] or found[cut] > HOPELESS:
+            break
     return min(found, key=found.__getitem__)
 
 
