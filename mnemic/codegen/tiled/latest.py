@@ -31,7 +31,7 @@ def heavy(quantity: Quantity, table: Table) -> bool:
         case Product() | Fused():
             return True
         case Call(function=function):
-            return "precision" in table[function].extras
+            return function in table and "precision" in table[function].extras
         case _:
             return False
 
