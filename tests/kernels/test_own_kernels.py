@@ -89,3 +89,14 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
 def test_a_kernel_of_ones_own(interpreter, tmp_path, name: str, tokens: int) -> None:
     found = interpreter(differences, name=name, tokens=tokens, folder=str(tmp_path))
     assert {n: x for n, x in found.items() if not x <= 1e-10} == {}
+
+
+@pytest.mark.parametrize("name", [n for n in SPECS if n.startswith("an implicit step")])
+def test_a_root_is_searched_for_once(name: str) -> None:
+    from mnemic.pipeline import compile as made
+
+    text = (made({"mnemic": 1, "name": "own", **SPECS[name]}).folder / "kernels.py").read_text()
+    forward, backward = (
+        text.split(f"def token_{way}(")[1].split("\n@triton")[0] for way in ("forward", "backward")
+    )
+    assert forward.count("new_error(") == backward.count("new_error(") == 1
