@@ -80,6 +80,16 @@ def read(text: str, names: Mapping[str, Any]) -> Any:
     return to_sympy(parse(text, list(names)).tree, names)
 
 
+SMALL = 40
+"""Operations above which `simplify` may take minutes, and is not asked."""
+
+
+def simplified(expression: Any) -> Any:
+    """What `simplify` makes of a small expression; a large one as it is."""
+    found = sp.sympify(expression)
+    return sp.simplify(found) if sp.count_ops(found) <= SMALL else found
+
+
 _A = sp.Wild("A")
 
 REWRITES: tuple[tuple[Any, Any], ...] = (
