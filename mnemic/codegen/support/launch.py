@@ -141,18 +141,16 @@ class Launch:
         return _settled[alike]
 
     def spilled(self, *, gradient: bool) -> int:
-        """Bytes of registers that a thread of the form's kernel (or its gradient's) spills."""
+        """Bytes of registers that a thread of the gradient's kernel spills, or if it spills none
+        (or no gradient is asked for) one of the form's."""
         rows, real = [x.dtype for x in self.rows], _real(self.rows[0].dtype)
-        states, out = [real] * len(self.kernel.states), self.like.dtype
-        forward = self._stack(
-            self.kernel.forward, [*rows, out, *3 * states], {"KEEP": gradient, "READ": True}
-        )
-        if not gradient or self.kernel.backward is None:
-            return forward
-        grads = [real] * len(self.kernel.gradients)
-        return max(forward, self._stack(
-            self.kernel.backward, [*rows, out, *3 * states, *grads], {}
-        ))  # fmt: skip
+        pointers = [*rows, self.like.dtype, *3 * [real] * len(self.kernel.states)]
+        found = 0
+        if gradient and self.kernel.backward is not None:
+            grads = [real] * len(self.kernel.gradients)
+            found = self._stack(self.kernel.backward, [*pointers, *grads], {})
+        flags = {"KEEP": gradient, "READ": True}
+        return found or self._stack(self.kernel.forward, pointers, flags)
 
     def _stack(self, function: Any, pointers: list[torch.dtype], flags: dict[str, bool]) -> int:
         where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]

@@ -12,7 +12,7 @@ from itertools import islice
 
 from .configuration import BLOCKS, ROWS, WARPS, Configuration, Cuttable
 
-TRIES = 4
+TRIES = 2
 """Narrower cuts that are compiled at most."""
 
 HOPELESS = 2_048
