@@ -68,7 +68,7 @@ def _waiting(
     after = nx.descendants(plan.graph, name) & needed
     if end not in after | {name} or any(heavy(plan[n], table) for n in after):
         return ()
-    others = {e for e in (*ends, *plan.following.values(), *_closing(plan)) if e != end}
+    others = {*plan.following.values(), *_closing(plan), *(e for e in ends if e != end)}
     if (after | {name}) & others or nx.descendants(plan.graph, end) & needed:
         return ()
     order = nx.topological_sort(plan.graph.subgraph(after))
