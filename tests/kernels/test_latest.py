@@ -110,3 +110,33 @@ def test_few_rows_leave_the_columns_to_the_warps(compiler) -> None:
         assert set(found) == {"chunk_forward", "chunk_backward"}
         assert set(found["chunk_backward"]) == {warps}
         assert warps in found["chunk_forward"]
+
+
+def wide_errors(name: str) -> dict[str, float]:
+    """Outputs, states and gradients of chunks with more columns than rows, against the tokens'."""
+    from conformance import Sizes, compiled, error, inputs, weighed
+
+    rule = pipeline.compile(name).operator
+    arguments = inputs(compiled(name), 20, sizes=Sizes(1, 20, 1, 20, 20))
+
+    def run(form: str) -> dict[str, torch.Tensor]:
+        leaves = {n: x.clone().requires_grad_() for n, x in arguments.items()}
+        out, final = rule(**leaves, form=form, chunk_size=16, output_final_state=True)
+        floats = {n: x for n, x in final.items() if x.is_floating_point()}
+        loss = weighed(out) + sum(weighed(x) for x in floats.values())
+        grads = torch.autograd.grad(loss, tuple(leaves.values()))
+        return {"out": out, **floats, **dict(zip(leaves, grads, strict=True))}
+
+    expected = run("recurrent")
+    return {n: error(x.double(), expected[n].double()) for n, x in run("triton").items()}
+
+
+@pytest.mark.parametrize("name", ["gated-deltanet", "mlstm", "deltanet-momentum", "swla"])
+def test_what_waits_is_right(interpreter, name: str) -> None:
+    text = (pipeline.compile(name).folder / "kernels.py").read_text("utf-8")
+    chunk = text[: text.index("CHUNK = Kernel(")]
+    assert (
+        len(re.findall(r"^        if C < B[VK]:", chunk, re.M)) == 2
+    )  # the form's, the gradient's
+    found = interpreter(wide_errors, name=name)
+    assert max(found.values()) < 1e-9, found
