@@ -27,6 +27,9 @@ Run = Annotated[
 Out = Annotated[
     Path | None, typer.Option("-o", "--out", help="Write the table to a Markdown file.")
 ]
+Report = Annotated[
+    bool, typer.Option("--report", help="Only write the table of what was measured.")
+]
 Again = Annotated[bool, typer.Option("--again", help="Try once more what failed.")]
 
 
@@ -36,6 +39,7 @@ def leaderboard(
     run: Run = None,
     out: Out = None,
     again: Again = False,
+    report: Report = False,
     as_json: AsJson = False,
 ) -> None:
     """Train specs on all tasks of a space at its last rung's budget, and rank them.
@@ -49,13 +53,17 @@ def leaderboard(
     """
     from mnemic.dsl.catalogue import names
     from mnemic.models.files import replacing
+    from mnemic.search.report.leaderboard import kept
     from mnemic.search.report.leaderboard import leaderboard as measured
     from mnemic.search.report.standings import table
     from mnemic.search.space.space import load_space
 
     read = load_space(space)
     folder = run or Path("runs") / read.name
-    entries = measured(read, specs or names(), folder, to_stderr, again)
+    asked = specs or names()
+    entries = (
+        kept(read, asked, folder) if report else measured(read, asked, folder, to_stderr, again)
+    )
     text = table(read, entries)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)

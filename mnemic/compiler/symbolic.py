@@ -105,6 +105,7 @@ def tidy(expression: Any) -> Any:
     """Apply the rewrites, and drop derivatives of the kinks (almost everywhere zero)."""
     expression = sp.sympify(expression).replace(sp.DiracDelta, lambda *_: sp.Integer(0))
     expression = expression.replace(sp.Heaviside, lambda z, *_: sp.Piecewise((1, z > 0), (0, True)))
+    expression = expression.replace(sp.ITE, lambda c, a, b: (c & a) | (~c & b))
     expression = expression.replace(_mixed, _apart)
     for pattern, result in REWRITES:
         expression = expression.replace(pattern, result)

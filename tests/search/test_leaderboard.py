@@ -87,6 +87,9 @@ def test_a_task_that_fails_leaves_the_others(monkeypatch, space, tmp_path):
     assert text.index("## Not on every task") < text.index(row)
     assert row.startswith("|  | deltanet | – | 0.550 ±")
     assert row.endswith("| mqar: time: would take about 900 s |")
+    assert board.kept(space, ["deltanet"], tmp_path / "run") == [entry]
+    (later,) = board.kept(space, ["gla"], tmp_path / "run")
+    assert "- gla: not yet; the same command goes on" in table(space, [later])
     monkeypatch.setattr(board, "isolated", fake(""))
     (same,) = board.leaderboard(space, ["deltanet"], tmp_path / "run", lambda line: None)
     assert same == entry, "read, not measured"

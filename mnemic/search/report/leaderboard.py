@@ -26,6 +26,7 @@ from mnemic.search.study.training import Run
 from mnemic.search.study.work import Look
 
 RESULTS = "leaderboard.json"
+LATER = "not yet; the same command goes on"
 
 
 @dataclass(frozen=True)
@@ -76,20 +77,31 @@ def leaderboard(
     claim(folder, "leaderboard")
     (folder / "logs").mkdir(exist_ok=True)
     limits = bounds(space.settings, folder / "logs" / "reference.log")
-    kept = _kept(folder)
+    stored = _kept(folder)
     found = []
     for index, name in enumerate(names, 1):
         key = _key(space, by_hand(space, name))
-        old = kept.get(name, {})
+        old = stored.get(name, {})
         if old.get("key") == key and not (again and (old["why"] or old.get("failed"))):
             entry = _read(name, old)
         else:
             entry = _measured(space, name, limits, folder)
-            kept[name] = {"key": key, **_plain(entry)}
-            write_json(folder / RESULTS, kept)
+            stored[name] = {"key": key, **_plain(entry)}
+            write_json(folder / RESULTS, stored)
         found.append(entry)
         told(f"{index} of {len(names)}: {name} {entry.skill or entry.why or dict(entry.failed)}")
     return found
+
+
+def kept(space: Space, names: Sequence[str], folder: Path) -> list[Entry]:
+    """What earlier calls measured of each spec, and nothing new."""
+    found = _kept(folder)
+    return [
+        _read(name, found[name])
+        if found.get(name, {}).get("key") == _key(space, by_hand(space, name))
+        else Entry(name, None, (), why=LATER)
+        for name in names
+    ]
 
 
 def _measured(space: Space, name: str, limits: dict[str, float], folder: Path) -> Entry:
@@ -126,8 +138,7 @@ def _tasks(entry: Entry, spec: Spec, settings: Settings, folder: Path, allowed: 
             failed[job.task] = f"{found.kind}: {found.why}"
         else:
             runs.append(found)
-    kept = tuple(run for run in runs if run.task not in failed)
-    return replace(entry, runs=kept, failed=failed)
+    return replace(entry, runs=tuple(r for r in runs if r.task not in failed), failed=failed)
 
 
 def _key(space: Space, spec: Spec) -> str:
@@ -148,11 +159,9 @@ def _plain(entry: Entry) -> dict[str, Any]:
             "why": entry.why, "failed": dict(entry.failed)}  # fmt: skip
 
 
-def _read(name: str, kept: dict[str, Any]) -> Entry:
+def _read(name: str, old: dict[str, Any]) -> Entry:
     from mnemic.search.study.records import run_of
 
-    look = None if kept["look"] is None else Look(**kept["look"])
-    runs = tuple(map(run_of, kept["runs"]))
-    return Entry(name, look, runs, tuple(kept["over"]), kept["why"],
-        kept.get("failed", {}),
-    )  # fmt: skip
+    look = None if old["look"] is None else Look(**old["look"])
+    runs, failed = tuple(map(run_of, old["runs"])), old.get("failed", {})
+    return Entry(name, look, runs, tuple(old["over"]), old["why"], failed)
