@@ -53,12 +53,19 @@ def places(at_K, at_V, V: tl.constexpr):
 
 
 @triton.jit
+def joined(found, strict, t, s, HALF: tl.constexpr, SHORT: tl.constexpr, REAL: tl.constexpr):
+    """T − T L T: neighbouring blocks of HALF rows, inverted apart, become one."""
+    corner = (t // (2 * HALF) == s // (2 * HALF)) & (t // HALF > s // HALF)
+    across = tl.where(corner, strict, 0.0)
+    return found - fine(fine(found, across, SHORT, REAL), found, SHORT, REAL)
+
+
+@triton.jit
 def inverse(strict, SHORT: tl.constexpr, REAL: tl.constexpr):
     """(I + L)⁻¹ of a strictly lower triangular L, [C, C], C = 16, 32 or 64.
 
-    A pair of neighbouring blocks, inverted apart, becomes one: T ← T − T L T, where L is masked to
-    the corner between them. Blocks of 16 first, from single entries on, all side by side; then whole
-    rows.
+    Pairs of blocks that are inverted become one: within blocks of 16 from single entries on, all
+    blocks side by side; then among whole rows.
     """
     C: tl.constexpr = strict.shape[0]
     N: tl.constexpr = C // 16
@@ -67,17 +74,13 @@ def inverse(strict, SHORT: tl.constexpr, REAL: tl.constexpr):
     blocks = tl.sum(tl.where(same, tl.reshape(strict, (N, 16, N, 16)), 0.0), 2)
     t, s = tl.arange(0, 16)[None, :, None], tl.arange(0, 16)[None, None, :]
     found = tl.where(t == s, 1.0, 0.0) - tl.where(t // 2 == s // 2, blocks, 0.0)
-    for level in tl.static_range(3):
-        half: tl.constexpr = 2 << level
-        corner = (t // (2 * half) == s // (2 * half)) & (t // half > s // half)
-        across = tl.where(corner, blocks, 0.0)
-        found -= fine(fine(found, across, False, REAL), found, False, REAL)
+    found = joined(found, blocks, t, s, 2, SHORT, REAL)
+    found = joined(found, blocks, t, s, 4, SHORT, REAL)
+    found = joined(found, blocks, t, s, 8, SHORT, REAL)
     whole = tl.reshape(tl.where(same, found[:, :, None, :], 0.0), (C, C))
     t, s = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-    for level in tl.static_range(2):
-        half: tl.constexpr = 16 << level
-        if half < C:
-            corner = (t // (2 * half) == s // (2 * half)) & (t // half > s // half)
-            across = tl.where(corner, strict, 0.0)
-            whole -= fine(fine(whole, across, SHORT, REAL), whole, SHORT, REAL)
+    if C > 16:
+        whole = joined(whole, strict, t, s, 16, SHORT, REAL)
+    if C > 32:
+        whole = joined(whole, strict, t, s, 32, SHORT, REAL)
     return whole
