@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import Adjoint, NoAdjoint, adjoint
+from mnemic.codegen.fuse import fuse
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.streamed import source as pairs
 from mnemic.codegen.tiled import implicit, lanes, roots
@@ -16,6 +17,7 @@ from mnemic.codegen.tiled.functions import CHUNK, TOKEN, TileFunction
 from mnemic.codegen.tiled.kernel import forward, staged
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
+from mnemic.codegen.tiled.reordered import reordered, tidied
 from mnemic.codegen.tiled.signals import functions
 from mnemic.codegen.tiled.windows import ROWS, Windows, opened
 
@@ -112,8 +114,13 @@ class _Source:
         Raises ``NoTiles`` where it has none.
         """
         table = CHUNK if chunked else TOKEN
-        plan, windows = opened(form.plan, self.window)
+        plain, windows = opened(form.plain, self.window)
+        plain = cut(plain, table, also).plan
+        plan, _ = opened(form.plan, self.window)
         found = cut(plan, table, also)
+        if chunked:
+            plain = reordered(plain)
+            found = replace(found, plan=_fused(tidied(plain)))
         lay = layout(
             found.plan, self.logarithms, chunked=chunked, output=found.plan.output, windows=windows
         )
@@ -127,8 +134,7 @@ class _Source:
         tiles = [fullest(lay, staged(lay))]
         gradients: tuple[str, ...] | None = None
         try:
-            plain, _ = opened(form.plain, self.window)
-            text, gradients, most = self.gradient(cut(plain, table, also).plan, lay, name)
+            text, gradients, most = self.gradient(plain, lay, name)
             parts.append(text)
             tiles.append(most)
         except NoTiles as reason:
@@ -198,6 +204,8 @@ class _Source:
     ) -> tuple[str, tuple[str, ...], tuple[Tiles, ...]]:
         """The kernel of a form's gradient, the arguments that have one, and its fullest moments."""
         back = _reversed(plan)
+        if lay.chunked:
+            back = replace(back, plan=tidied(back.plan))
         output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
         under = layout(
             back.plan, self.logarithms, chunked=lay.chunked, output=output, given=back.states,
@@ -225,6 +233,11 @@ class Data:
     windows: Windows = Windows()
     products: bool = False
     alive: tuple[tuple[Tiles, ...], ...] = ()
+
+
+def _fused(plan: Plan) -> Plan:
+    fuse(plan)
+    return plan
 
 
 def _reversed(plan: Plan) -> Adjoint:

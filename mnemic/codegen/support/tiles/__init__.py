@@ -12,6 +12,7 @@ from .decays import delayed as delayed
 from .decays import delayed_rows as delayed_rows
 from .decays import last as last
 from .decays import last_row as last_row
+from .decays import left_at_end as left_at_end
 from .decays import products as products
 from .decays import reach as reach
 from .decays import reach_rows as reach_rows

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from .constants import TINY
-from .decays import order
+from .blocks import order
 
 LOWEST: tl.constexpr = tl.constexpr(-1e30)
 """Below every logit: the largest of none."""
