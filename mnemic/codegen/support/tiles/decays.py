@@ -82,7 +82,7 @@ def remain(log_decay):
 def left_at_end(log_decay, live):
     """[C]: decay from each row to the last that is there; zero for rows beyond it."""
     t, s = order(log_decay.shape[0])
-    since = tl.sum(tl.where(t > s, log_decay[:, None], 0.0), 0)
+    since = tl.sum(tl.where((t > s) & (t < live), log_decay[:, None], 0.0), 0)
     return tl.where(tl.arange(0, log_decay.shape[0]) < live, tl.exp(since), 0.0)
 
 
