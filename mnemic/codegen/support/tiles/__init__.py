@@ -99,6 +99,7 @@ from .pairs import weighed as weighed
 from .products import dot as dot
 from .products import exact as exact
 from .products import full as full
+from .products import turned as turned
 from .roots import any_of as any_of
 from .roots import near as near
 from .roots import rounding as rounding
