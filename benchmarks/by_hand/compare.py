@@ -46,15 +46,13 @@ class Case:
 
 
 CASES: Final = (
-    *(Case("gated_delta", True, "forward", d, rows, 64, warps)
-      for d in (64, 128) for rows, warps in ((32, 4), (32, 8), (64, 8))),
-    *(Case(spec, False, "forward", d, rows, 64, warps)
-      for spec in ("gated-deltanet", "huber-coordinate") for d in (64, 128)
-      for rows, warps in ((0, 0), (32, 4), (32, 8), (64, 8))),
-    Case("gated_delta", True, "backward", 64, 32),
-    Case("gated_delta", True, "backward", 128, 32),
-    Case("gated-deltanet", False, "backward", 64, 32),
-    Case("gated-deltanet", False, "backward", 128, 32),
+    *(Case("gated_delta", True, "forward", *cut) for cut in (
+        (64, 32), (64, 64), (128, 32), (128, 32, 64, 4), (128, 64))),
+    *(Case("gated-deltanet", False, "forward", *cut) for cut in (
+        (64,), (64, 64), (128,), (128, 32, 64, 4), (128, 64))),
+    *(Case("huber-coordinate", False, "forward", *cut) for cut in ((64,), (128,))),
+    *(Case("gated_delta", True, "backward", d, 32) for d in (64, 128)),
+    *(Case("gated-deltanet", False, "backward", d, 32) for d in (64, 128)),
     Case("huber-coordinate", False, "backward", 64, 32),
     Case("titans", True, "forward", 64, 64),
     Case("titans-64", False, "forward", 64),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import Adjoint, NoAdjoint, adjoint
 from mnemic.codegen.fuse import fuse
-from mnemic.codegen.plan import Plan
+from mnemic.codegen.plan import Call, Plan
 from mnemic.codegen.streamed import source as pairs
 from mnemic.codegen.tiled import implicit, lanes, roots
 from mnemic.codegen.tiled.alive import Tiles, fullest
@@ -127,7 +127,7 @@ class _Source:
         signal = found.plan.signals.get("error") if chunked else None
         parts = self.own(implicit.functions(plan), roots.functions(plan))
         try:
-            parts += [functions(signal)] if signal else []
+            parts += [functions(signal, _solver(plain))] if signal else []
         except UnknownFunction as error:
             raise NoTiles(f"the function {error}") from None
         parts.append(forward(lay, self.numbers, f"{name}_forward", doc))
@@ -233,6 +233,15 @@ class Data:
     windows: Windows = Windows()
     products: bool = False
     alive: tuple[tuple[Tiles, ...], ...] = ()
+
+
+def _solver(plan: Plan) -> str:
+    """How the residuals of a chunk are solved, where they solve anything."""
+    for quantity in plan.ordered():
+        match quantity.op:
+            case Call("residual", options=options):
+                return str(dict(options)["solver"])
+    return "substitution"
 
 
 def _fused(plan: Plan) -> Plan:

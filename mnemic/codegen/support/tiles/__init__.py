@@ -6,6 +6,8 @@ channels padded to a power of two (``width`` of them are there, the rest is zero
 ``PRECISION`` tells what operands products take: "fp64", "ieee", "tf32", "tf32x3", "fp16", "bf16".
 """
 
+from .blocks import diagonal_blocks as diagonal_blocks
+from .blocks import one_of as one_of
 from .constants import BASE as BASE
 from .constants import TINY as TINY
 from .decays import delayed as delayed

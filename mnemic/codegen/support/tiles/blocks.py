@@ -30,3 +30,10 @@ def from_diagonal_blocks(blocks):
     N: tl.constexpr = blocks.shape[0]
     C: tl.constexpr = N * blocks.shape[1]
     return tl.reshape(tl.where(_same(N), blocks[:, :, None, :], 0.0), (C, C))
+
+
+@triton.jit
+def one_of(blocks, block):
+    """[N, B, B] → [B, B]."""
+    own = (tl.arange(0, blocks.shape[0]) == block)[:, None, None]
+    return tl.sum(tl.where(own, blocks, 0.0), 0)
