@@ -204,7 +204,9 @@ def lines(cases: tuple[Case, ...], target: str, *, count: bool) -> Iterator[tupl
                 asks = interpreter.call(place, "moved", case=asked, folder=folder)
             for kernel in kernels:
                 if kernel["name"] in KERNELS:
-                    yield cells(case, kernel, asks)
+                    found = cells(case, kernel, asks)
+                    print(*found, sep="\t", file=sys.stderr, flush=True)
+                    yield found
 
 
 def markdown(found: list[tuple[str, ...]], target: str, command: str) -> str:
