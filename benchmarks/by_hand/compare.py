@@ -2,10 +2,10 @@
 
     python benchmarks/by_hand/compare.py sm_90 -o benchmarks/kernels/by_hand.md
 
-Without a GPU the count of instructions stands for time: of a turn of the loop over chunks (inner loops
-times their turns), and a token and head, all warps and blocks of values together. Bytes are what the
-kernels ask for in Triton's interpreter at a few tokens, without states at start and end. Rows named on
-the command line are a choice (``--rows delta 128``).
+Without a GPU the count of instructions stands for time: of a turn of the loop over chunks (inner
+loops times their turns), and a token and head, all warps and blocks of values together. Bytes are
+what the kernels ask for in Triton's interpreter at a few tokens, without states at start and end.
+Words on the command line choose cases (``--rows generated forward 128``).
 """
 
 import argparse
@@ -105,6 +105,7 @@ def _runner(case: Case, folder: str, tokens: int, heads: int) -> Any:
 
 def _by_hand(case: Case, _: str, tokens: int, heads: int, short: Any) -> Any:
     import torch
+
     from by_hand import gated_delta, titans
 
     d, cut = case.width, {"rows": case.rows, "block": case.block, "warps": case.warps}

@@ -8,8 +8,8 @@ g_t = Σ_{i≤t} log α_i from there, D_ts = e^{g_t − g_s} (s ≤ t) and A = s
     y = e^g ∘ (Q S) + lower(Q Kᵀ ∘ D) u
     S ← e^{g_C} S + Kᵀ (e^{g_C − g} ∘ u)
 
-Factors of rows stand beside what was computed, never beside what was loaded: so queries and keys are
-operands as they lie in shared memory. The inverse is the one thing that is not in the arguments' type.
+Factors of rows stand beside what was computed, never beside what was loaded: so queries and keys
+are operands as they lie in shared memory. Only the inverse is not in the arguments' type.
 
 The gradient (dy, dS → dq, dk, dv, dg, dη, dS) goes by pieces of chunks, from the last to the first:
 states and inverses of a piece are made anew and kept in scratch, then taken back chunk by chunk:
@@ -22,8 +22,8 @@ states and inverses of a piece are made anew and kept in scratch, then taken bac
     dk = dz Sᵀ + (e^{g_C − g} ∘ u) dSᵀ + (dA ∘ D) K + (dA ∘ D)ᵀ K + (dP ∘ D)ᵀ Q
     dS ← e^{g_C} dS + Qᵀ (e^g ∘ dy) + Kᵀ dz
 
-Source: the WY form of Yang et al. (2024), "Parallelizing Linear Transformers with the Delta Rule over
-Sequence Length", with the decay of "Gated Delta Networks"; the gradient is derived here.
+Source: the WY form of Yang et al. (2024), "Parallelizing Linear Transformers with the Delta Rule
+over Sequence Length", with the decay of "Gated Delta Networks"; the gradient is derived here.
 """
 
 import torch
@@ -99,7 +99,7 @@ def gated_delta_forward(
 
 
 @triton.jit
-def gated_delta_backward(
+def gated_delta_backward(  # noqa: PLR0915  # a kernel is one function
     q_, k_, v_, log_, eta_, dy_, kept_, states_, inverses_, end_, dq_, dk_, dv_, dlog_, deta_,
     start_, length, heads, chunks,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, C: tl.constexpr, PIECE: tl.constexpr,

@@ -13,7 +13,7 @@ def product(left, right, TYPE: tl.constexpr, REAL: tl.constexpr):
 @triton.jit
 def fine(left, right, SHORT: tl.constexpr, REAL: tl.constexpr):
     """L R inside an inverse, whose operands are not rounded to 16 bits."""
-    if REAL == tl.float64:
+    if tl.float64 == REAL:
         return tl.dot(left, right, out_dtype=tl.float64)
     else:
         return tl.dot(left, right, input_precision="tf32" if SHORT else "tf32x3")

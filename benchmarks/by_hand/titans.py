@@ -1,24 +1,24 @@
-"""Titans by hand: a two-layer perceptron as memory, learned with momentum, gradients at chunk starts.
+"""Titans by hand: a two-layer perceptron as memory, with momentum, gradients at chunk starts.
 
     M(x) = x + LN(W1 σ(W2 x)),   loss ½‖M(k) − v‖²,   S ← θ S − η ∇,   W ← α W + S
 
-One program a memory; C rows a chunk, which is the anchor's interval. The four matrices (W1, W2 and their
-momenta: 256 KiB at d = 64 and four times as many hidden units, as much as a multiprocessor has
-registers) lie in the device's memory, where the L2 cache holds them, and go through registers by
-blocks of hidden units, twice a chunk. With g, f the running sums of log α and log θ,
+One program a memory; C rows a chunk, which is the anchor's interval. The four matrices (W1, W2 and
+their momenta: 256 KiB at d = 64 and four times as many hidden units, as much as a multiprocessor
+has registers) lie in the device's memory, where the L2 cache holds them, and go through registers
+by blocks of hidden units, twice a chunk. With g, f the running sums of log α and log θ,
 
     D_ts = e^{g_t − g_s},   F_ts = e^{f_t − f_s}   (s ≤ t),   M = D F,   c_t = Σ_s D_ts e^{f_s}
 
-what a token reads is W_t = e^{g_t} W₀ + c_t S₀ + Σ_{s≤t} M_ts u_s, so neither a scan over matrices nor one
-matrix a token is needed. With a = W2 k, h = σ(a), z = W1 h, and dz the loss's gradient at z:
+what a token reads is W_t = e^{g_t} W₀ + c_t S₀ + Σ_{s≤t} M_ts u_s, so neither a scan over matrices
+nor one matrix a token is needed. With a = W2 k, h = σ(a), z = W1 h, dz the loss's gradient at z:
 
     u1 = −η dz,                da = (W1ᵀ dz) σ′(a),   u2 = −η da
     a′ = e^g ∘ (W2 q) + c ∘ (S2 q) + (Q Kᵀ ∘ M) u2,        h′ = σ(a′)
     z′ = e^g ∘ (W1 h′) + c ∘ (S1 h′) + (h′ hᵀ ∘ M) u1,     y = q + LN(z′)
 
-Sums over hidden units (z, z′, h′hᵀ) grow block by block. Forward only: the gradient has not been written
-by hand. Source: Behrouz et al. (2024), "Titans"; the dual form of Sun et al. (2024), "Learning to (Learn at
-Test Time)", with decay and momentum as one coefficient matrix.
+Sums over hidden units (z, z′, h′hᵀ) grow block by block. Forward only: the gradient has not been
+written by hand. Source: Behrouz et al. (2024), "Titans"; the dual form of Sun et al. (2024),
+"Learning to (Learn at Test Time)", with decay and momentum as one coefficient matrix.
 """
 
 import torch
@@ -54,7 +54,7 @@ def errors(z, k, v, V: tl.constexpr):
 
 
 @triton.jit
-def titans_forward(
+def titans_forward(  # noqa: PLR0915  # a kernel is one function
     q_, k_, v_, log_alpha_, log_theta_, eta_, y_, W1_, W2_, S1_, S2_, length, heads, chunks,
     K: tl.constexpr, V: tl.constexpr, N: tl.constexpr, BN: tl.constexpr, C: tl.constexpr,
     SHORT: tl.constexpr, REAL: tl.constexpr,

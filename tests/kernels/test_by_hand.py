@@ -1,4 +1,4 @@
-"""Kernels written by hand, in Triton's interpreter, against their rules token by token in float64."""
+"""Kernels written by hand, in Triton's interpreter, against their rules token by token."""
 
 import sys
 from collections.abc import Callable

@@ -94,8 +94,8 @@ def common_left(plan: Plan, quantity: Quantity) -> Op | None:
         return None
     left, flipped = terms[0].left
     plain = [t.right[0] for t in terms if t.inner is None and not t.right[1]]
-    rows = plan.axes(plain[0])[:1] if plain else plan.axes(left)[:1 if flipped else None][-1:]
-    axes = (*rows, quantity.axes[1])
+    letter = plan.axes(plain[0])[0] if plain else plan.axes(left)[0 if flipped else 1]
+    axes = (letter, quantity.axes[1])
     equation = quantity.equation
     reads = tuple(Read(t.read.symbol, _right(plan, t, axes, equation), axes) for t in terms)
     right = plan.add(f"{quantity.name}_start", axes, Map(op.expr, reads), equation)

@@ -3,8 +3,8 @@
 import triton
 import triton.language as tl
 
-from .constants import BASE
 from .blocks import diagonal_blocks, from_diagonal_blocks, order
+from .constants import BASE
 from .products import exact
 
 
@@ -66,7 +66,9 @@ def unit_lower_inverse(strict, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def _merged(inverse, strict, t, s, WHOLE: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr):
+def _merged(
+    inverse, strict, t, s, WHOLE: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr
+):  # fmt: skip
     corner = (t // WHOLE == s // WHOLE) & (t // HALF > s // HALF)
     between = exact(inverse, tl.where(corner, strict, 0.0), PRECISION)
     return inverse - exact(between, inverse, PRECISION)
