@@ -49,7 +49,7 @@ CASES: Final = (
     *(Case("gated_delta", True, "forward", *cut) for cut in (
         (64, 32), (64, 64), (128, 32), (128, 32, 64, 4), (128, 64))),
     *(Case("gated-deltanet", False, "forward", *cut) for cut in (
-        (64,), (64, 64), (128,), (128, 32, 64, 4), (128, 64))),
+        (64,), (64, 64), (128,), (128, 32), (128, 32, 64, 4))),
     *(Case("huber-coordinate", False, "forward", *cut) for cut in ((64,), (128,))),
     *(Case("gated_delta", True, "backward", d, 32) for d in (64, 128)),
     *(Case("gated-deltanet", False, "backward", d, 32) for d in (64, 128)),
@@ -85,7 +85,7 @@ def moved(case: Mapping[str, Any], folder: str) -> float:
     from mnemic.kernels.tracing import tracing
 
     found = []
-    for tokens in (64, 128):
+    for tokens in (128, 192):
         run = _runner(Case(**case), folder, tokens, 1)
         with tracing() as traced:
             run()
