@@ -107,8 +107,8 @@ def _turns(ttgir: str) -> tuple[Turns, ...]:
             _, count, inner = opened.pop()
             opened[-1][2].append(Turns(count, tuple(inner)))
         if found := FOR.search(line):
-            low, high, step = (constants.get(found[i]) for i in (1, 2, 3))
-            known = low is not None and high is not None and step
+            low, high, step = (constants.get(found[i], -1) for i in (1, 2, 3))
+            known = min(low, high) >= 0 and step > 0
             opened.append((depth, (high - low) // step if known else 0, []))
     return tuple(opened[0][2])
 
