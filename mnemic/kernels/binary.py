@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mnemic.kernels.loops import Chunk, chunk
+
 TENSOR = ("HMMA", "IMMA", "DMMA", "HGMMA", "UTCHMMA", "UTCQMMA")
 """Instructions of the tensor cores: per warp, per group of warps (sm_90), per block (sm_100)."""
 
@@ -28,6 +30,7 @@ class Resources:
         tensor: instructions of the tensor cores by name.
         local_loads, local_stores: instructions that reach the stack.
         instructions: all of them.
+        chunk: those of a turn of the longest loop, where there is one.
     """
 
     registers: int
@@ -39,6 +42,7 @@ class Resources:
     local_loads: int
     local_stores: int
     instructions: int
+    chunk: Chunk | None = None
 
     @property
     def spill(self) -> int:
@@ -52,7 +56,8 @@ def resources(compiled: Any) -> Resources:
         binary = Path(place) / "kernel.cubin"
         binary.write_bytes(compiled.asm["cubin"])
         usage = USAGE.findall(_tool("cuobjdump", "-res-usage", str(binary)))
-        counted = Counter(INSTRUCTION.findall(_tool("nvdisasm", "-c", str(binary))))
+        disassembly = _tool("nvdisasm", "-c", str(binary))
+    counted = Counter(INSTRUCTION.findall(disassembly))
     registers = max(int(found) for found, _ in usage)
     stack = max(int(found) for _, found in usage)
     stores, loads = _spilled(compiled) if stack else (0, 0)
@@ -66,6 +71,7 @@ def resources(compiled: Any) -> Resources:
         local_loads=counted["LDL"],
         local_stores=counted["STL"],
         instructions=sum(counted.values()) - counted["NOP"],
+        chunk=chunk(disassembly, compiled.asm["ttgir"]),
     )
 
 

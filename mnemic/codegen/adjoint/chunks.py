@@ -55,6 +55,11 @@ def remain(at: At) -> None:
     _summed(at, log_decay, "earlier_sums")
 
 
+def left_at_end(at: At) -> None:
+    """r_s = exp Σ_{i>s} l_i over the rows that are there: as ``remain``."""
+    remain(at)
+
+
 def remain_rows(at: At) -> None:
     """The same by channel."""
     (log_decay,) = at.arguments
@@ -153,6 +158,7 @@ RULES: dict[str, Callable[[At], None]] = {
     "reach": reach,
     "reach_rows": reach_rows,
     "remain": remain,
+    "left_at_end": left_at_end,
     "remain_rows": remain_rows,
     "lower": lower,
     "strictly_lower": strictly_lower,

@@ -71,6 +71,11 @@ def remain(log_decay: Tensor) -> Tensor:
     return remain_rows(log_decay[..., None])[..., 0]
 
 
+def left_at_end(log_decay: Tensor) -> Tensor:
+    """[..., C] → [..., C]: the same, as kernels have it, whose chunks may lack rows."""
+    return remain(log_decay)
+
+
 def delayed(x: Tensor, fill: float) -> Tensor:
     """[..., C] → [..., C]: the value of the row before, ``fill`` for the first."""
     return torch.cat([torch.full_like(x[..., :1], fill), x[..., :-1]], -1)

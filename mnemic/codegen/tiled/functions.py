@@ -116,6 +116,7 @@ CHUNK = MATRICES | _table(
     running_product="t -> t",
     reach="t -> t",
     remain="t -> t",
+    left_at_end=TileFunction(("t",), "t", extras=("live",)),
     reach_rows="tk -> tk",
     remain_rows="tk -> tk",
     delayed=TileFunction(("t",), "t", options=("fill",)),

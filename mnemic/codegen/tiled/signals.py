@@ -67,8 +67,55 @@ def residual_vjp(d, y, mixing, {rows}PRECISION: tl.constexpr):
 '''
 
 
-def functions(signal: Signal) -> str:
-    """The functions of one error signal, as Triton source."""
+SWEEPS = '''@triton.jit
+def residual(mixing, base, {rows}PRECISION: tl.constexpr):
+    """The root y of y = base + L e(y), L strictly lower triangular: sweeps over blocks of 16, of
+    which the n-th makes row n exact, products between blocks."""
+    C: tl.constexpr = base.shape[0]
+    B: tl.constexpr = min(tiles.BASE, C)
+    blocks = tiles.diagonal_blocks(mixing, B)
+    y = base
+    e = tl.zeros_like(base)
+    for block in range(0, C // B):
+        start = tiles.rows_of(y, block, B)
+        within = tiles.one_of(blocks, block)
+{own}        found = error(start{of_own})
+        for sweep in range(1, B):
+            found = error(start + tiles.exact(within, found, PRECISION){of_own})
+        e = tiles.with_rows(e, found, block, B)
+        y = base + tiles.exact(mixing, e, PRECISION)
+    return y
+'''
+
+SWEEPS_VJP = '''@triton.jit
+def residual_vjp(d, y, mixing, {rows}PRECISION: tl.constexpr):
+    """g = d + Jᵀ Lᵀ g, the gradient at ``base``: the same system with time reversed."""
+    C: tl.constexpr = d.shape[0]
+    B: tl.constexpr = min(tiles.BASE, C)
+    blocks = tiles.diagonal_blocks(mixing, B)
+    later = tl.zeros_like(d)
+    g = tl.zeros_like(d)
+    for before in range(0, C // B):
+        block = C // B - 1 - before
+        start = tiles.rows_of(later, block, B)
+        d_own, y_own = tiles.rows_of(d, block, B), tiles.rows_of(y, block, B)
+        within = tl.trans(tiles.one_of(blocks, block))
+{own}        found = d_own + error_adjoint(start, y_own{of_own})
+        for sweep in range(1, B):
+            back = start + tiles.exact(within, found, PRECISION)
+            found = d_own + error_adjoint(back, y_own{of_own})
+        g = tiles.with_rows(g, found, block, B)
+        later = tiles.exact(tl.trans(mixing), g, PRECISION)
+    return g
+'''
+
+SYSTEMS = {"substitution": (RESIDUAL, RESIDUAL_VJP), "sweeps": (SWEEPS, SWEEPS_VJP)}
+"""How a chunk's residuals are solved: row by row, or where slopes are bounded in sweeps, in which a
+row that is not exact yet stays finite."""
+
+
+def functions(signal: Signal, solver: str) -> str:
+    """The functions of one error signal, as Triton source; ``solver`` is a key of ``SYSTEMS``."""
     first, *rows = signal.parameters
     of_residual = first == "e"
     residual = "e" if of_residual else "y - v"
@@ -78,6 +125,7 @@ def functions(signal: Signal) -> str:
         "rows": "".join(f"{row}, " for row in rows),
         "own": "".join(f"        {row}_own = tiles.rows_of({row}, block, B)\n" for row in rows),
         "of_row": "".join(f", tiles.row_of({row}_own, i)" for row in rows),
+        "of_own": "".join(f", {row}_own" for row in rows),
     }
     parts = [
         ERROR.format(parameters=parameters, norm=norm, body=print_tile(signal.expr, {})),
@@ -86,8 +134,7 @@ def functions(signal: Signal) -> str:
             slope=print_tile(sp.sympify(signal.slope).xreplace(_named(signal)), {}),
             result=_adjoint(signal, residual),
         ),
-        RESIDUAL.format(**given),
-        RESIDUAL_VJP.format(**given),
+        *(system.format(**given) for system in SYSTEMS[solver]),
     ]  # fmt: skip
     return "\n\n".join(parts)
 

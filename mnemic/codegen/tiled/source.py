@@ -4,7 +4,8 @@ from dataclasses import dataclass, field, replace
 
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import Adjoint, NoAdjoint, adjoint
-from mnemic.codegen.plan import Plan
+from mnemic.codegen.fuse import fuse
+from mnemic.codegen.plan import Call, Plan
 from mnemic.codegen.streamed import source as pairs
 from mnemic.codegen.tiled import implicit, lanes, roots
 from mnemic.codegen.tiled.alive import Tiles, fullest
@@ -17,6 +18,7 @@ from mnemic.codegen.tiled.kernel import forward, staged
 from mnemic.codegen.tiled.latest import latest, memory_first, parted
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
+from mnemic.codegen.tiled.reordered import reordered, tidied
 from mnemic.codegen.tiled.signals import functions
 from mnemic.codegen.tiled.windows import ROWS, Windows, opened
 
@@ -113,23 +115,27 @@ class _Source:
         Raises ``NoTiles`` where it has none.
         """
         table = CHUNK if chunked else TOKEN
-        plan, windows = opened(memory_first(form.plan) if chunked else form.plan, self.window)
+        plain, windows = opened(form.plain, self.window)
+        plain = cut(plain, table, also).plan
+        plan, _ = opened(form.plan, self.window)
         found = cut(plan, table, also)
+        if chunked:
+            plain = reordered(plain)
+            found = replace(found, plan=memory_first(_fused(tidied(plain))))
         lay = layout(
             found.plan, self.logarithms, chunked=chunked, output=found.plan.output, windows=windows
         )
         signal = found.plan.signals.get("error") if chunked else None
         parts = self.own(implicit.functions(plan), roots.functions(plan))
         try:
-            parts += [functions(signal)] if signal else []
+            parts += [functions(signal, _solver(plain))] if signal else []
         except UnknownFunction as error:
             raise NoTiles(f"the function {error}") from None
         parts.append(forward(lay, self.numbers, f"{name}_forward", doc))
         tiles = [fullest(lay, staged(lay))]
         gradients: tuple[str, ...] | None = None
         try:
-            plain, _ = opened(form.plain, self.window)
-            text, gradients, most = self.gradient(cut(plain, table, also).plan, lay, name)
+            text, gradients, most = self.gradient(plain, lay, name)
             parts.append(text)
             tiles.append(most)
         except NoTiles as reason:
@@ -201,6 +207,7 @@ class _Source:
         """The kernel of a form's gradient, the arguments that have one, and its fullest moments."""
         back = _reversed(plan)
         if lay.chunked:
+            back = replace(back, plan=tidied(back.plan))
             parted(back.plan, latest(back.plan, back.gradients.values(), CHUNK))
         output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
         under = layout(
@@ -229,6 +236,20 @@ class Data:
     windows: Windows = Windows()
     products: bool = False
     alive: tuple[tuple[Tiles, ...], ...] = ()
+
+
+def _solver(plan: Plan) -> str:
+    """How the residuals of a chunk are solved, where they solve anything."""
+    for quantity in plan.ordered():
+        match quantity.op:
+            case Call("residual", options=options):
+                return str(dict(options)["solver"])
+    return "substitution"
+
+
+def _fused(plan: Plan) -> Plan:
+    fuse(plan)
+    return plan
 
 
 def _reversed(plan: Plan) -> Adjoint:

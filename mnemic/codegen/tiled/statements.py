@@ -92,7 +92,7 @@ def _product(lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, st
     parts = []
     for name, flipped in (left, right):
         text = spelled.get(name, name)
-        parts.append(f"tl.trans({text})" if flipped else text)
+        parts.append(f"tiles.turned({text}, PRECISION)" if flipped else text)
     return f"tiles.dot({parts[0]}, {parts[1]}, PRECISION)"
 
 

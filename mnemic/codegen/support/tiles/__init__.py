@@ -6,12 +6,15 @@ channels padded to a power of two (``width`` of them are there, the rest is zero
 ``PRECISION`` tells what operands products take: "fp64", "ieee", "tf32", "tf32x3", "fp16", "bf16".
 """
 
+from .blocks import diagonal_blocks as diagonal_blocks
+from .blocks import one_of as one_of
 from .constants import BASE as BASE
 from .constants import TINY as TINY
 from .decays import delayed as delayed
 from .decays import delayed_rows as delayed_rows
 from .decays import last as last
 from .decays import last_row as last_row
+from .decays import left_at_end as left_at_end
 from .decays import products as products
 from .decays import reach as reach
 from .decays import reach_rows as reach_rows
@@ -98,6 +101,7 @@ from .pairs import weighed as weighed
 from .products import dot as dot
 from .products import exact as exact
 from .products import full as full
+from .products import turned as turned
 from .roots import any_of as any_of
 from .roots import near as near
 from .roots import rounding as rounding

@@ -3,22 +3,35 @@
 import triton
 import triton.language as tl
 
+from .blocks import from_diagonal_blocks, order
+from .constants import BASE
 from .products import exact
 
 
 @triton.jit
-def order(C: tl.constexpr):
-    t = tl.arange(0, C)
-    return t[:, None], t[None, :]
-
-
-@triton.jit
 def segments(log_decay):
-    """[C] → [C, C]: Π of decays over s < i ≤ t, zero for s > t; summed segment by segment."""
+    """[C] → [C, C]: Π of decays over s < i ≤ t, zero for s > t.
+
+    Sums of the segment itself, never differences: inside blocks of 16 one by one; between blocks
+    what is left of the earlier one, the whole ones between, and what the later one has taken.
+    """
     C: tl.constexpr = log_decay.shape[0]
+    B: tl.constexpr = min(BASE, C)
+    N: tl.constexpr = C // B
     t, s = order(C)
-    steps = tl.where(t > s, log_decay[:, None], 0.0)
-    return tl.where(t >= s, tl.exp(tl.cumsum(steps, 0)), 0.0)
+    steps = tl.reshape(log_decay, (N, B))
+    i, j = tl.arange(0, B)[None, :, None], tl.arange(0, B)[None, None, :]
+    within = tl.cumsum(tl.where(i > j, steps[:, :, None], 0.0), 1)
+    exponent = from_diagonal_blocks(within)
+    if N > 1:
+        since = tl.reshape(tl.cumsum(steps, 1), (C,))
+        until = tl.reshape(tl.sum(tl.where(i == B - 1, within, 0.0), 1), (C,))
+        far = since[:, None] + until[None, :]
+        for block in tl.static_range(1, N - 1):
+            whole = tl.sum(tl.where(tl.arange(0, N) == block, tl.sum(steps, 1), 0.0), 0)
+            far += tl.where((t // B > block) & (s // B < block), whole, 0.0)
+        exponent = tl.where(t // B == s // B, exponent, far)
+    return tl.where(t >= s, tl.exp(exponent), 0.0)
 
 
 @triton.jit
@@ -63,6 +76,14 @@ def remain_rows(log_decay):
 def remain(log_decay):
     """[C]: decay from each row to the chunk's end."""
     return tl.exp(tl.cumsum(log_decay, 0, reverse=True) - log_decay)
+
+
+@triton.jit
+def left_at_end(log_decay, live):
+    """[C]: decay from each row to the last that is there; zero for rows beyond it."""
+    t, s = order(log_decay.shape[0])
+    since = tl.sum(tl.where((t > s) & (t < live), log_decay[:, None], 0.0), 0)
+    return tl.where(tl.arange(0, log_decay.shape[0]) < live, tl.exp(since), 0.0)
 
 
 @triton.jit

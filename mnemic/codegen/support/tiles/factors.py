@@ -6,7 +6,8 @@ Matrices H and P are symmetric, [K, K]; a factor is lower triangular, [C, C].
 import triton
 import triton.language as tl
 
-from .decays import last, order
+from .blocks import order
+from .decays import last
 from .products import exact, full
 from .triangles import lower, unit_lower_inverse
 

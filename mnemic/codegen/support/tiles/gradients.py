@@ -3,7 +3,8 @@
 import triton
 import triton.language as tl
 
-from .decays import order
+from .blocks import diagonal_blocks, order
+from .constants import BASE
 from .products import exact
 from .sums import channels, standardised
 
@@ -52,10 +53,28 @@ def earlier_rows(x):
 
 @triton.jit
 def between(x):
-    """Σ_{t ≥ i > s} x_ts: [C, C] → [C]."""
-    t, s = order(x.shape[0])
-    later = tl.cumsum(tl.where(t > s, x, 0.0), 0, reverse=True)
-    return tl.sum(tl.where(t > s, later, 0.0), 1)
+    """Σ_{t ≥ i > s} x_ts: [C, C] → [C].
+
+    By blocks of 16: rows of i's block against earlier blocks, later blocks against sources of i's
+    block, later blocks against earlier ones, and pairs inside.
+    """
+    C: tl.constexpr = x.shape[0]
+    B: tl.constexpr = min(BASE, C)
+    N: tl.constexpr = C // B
+    i, j = tl.arange(0, B)[None, :, None], tl.arange(0, B)[None, None, :]
+    later = tl.cumsum(tl.where(i > j, diagonal_blocks(x, B), 0.0), 1, reverse=True)
+    found = tl.sum(tl.where(i > j, later, 0.0), 2)
+    if N > 1:
+        t, s = order(C)
+        apart = tl.where(t // B > s // B, x, 0.0)
+        taken = tl.reshape(tl.sum(apart, 1), (N, B))
+        left = tl.reshape(tl.sum(apart, 0), (N, B))
+        found += tl.cumsum(taken, 1, reverse=True) + tl.cumsum(left, 1) - left
+        for block in tl.static_range(1, N - 1):
+            across = tl.where((t // B > block) & (s // B < block), x, 0.0)
+            whole = tl.sum(tl.sum(across, 1), 0)
+            found += tl.where(tl.arange(0, N) == block, whole, 0.0)[:, None]
+    return tl.reshape(found, (C,))
 
 
 @triton.jit

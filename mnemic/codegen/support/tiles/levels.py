@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from .decays import order
+from .blocks import order
 
 DEPTH = tl.constexpr(8)
 """Levels between rows of a chunk of at most 128."""

@@ -5,10 +5,25 @@ import triton.language as tl
 
 
 @triton.jit
+def _full(place, count):
+    """Whether blocks of so many places share them out without padding."""
+    return (count // place.shape[0]) * place.shape[0] == count
+
+
+@triton.jit
+def _there(rows, channel, width):
+    """[C, BW], or [C, 1] without padded channels: rows that are there, and channels that are."""
+    if _full(channel, width):
+        return rows[:, None]
+    else:
+        return rows[:, None] & (channel < width)[None, :]
+
+
+@triton.jit
 def load_rows(pointer, origin, stride, t, live, channel, width, REAL: tl.constexpr):
     """[C, BW]: rows of channels, zero beyond those that are there."""
     place = (t * stride * width)[:, None] + channel[None, :]  # of 32 bits: within a chunk
-    there = (t < live)[:, None] & (channel < width)[None, :]
+    there = _there(t < live, channel, width)
     return tl.load(pointer + origin * width + place, mask=there, other=0.0).to(REAL)
 
 
@@ -28,7 +43,7 @@ def load_logs(pointer, origin, stride, t, live, REAL: tl.constexpr):
 def store_rows(pointer, origin, stride, t, live, channel, width, value):
     """Rows of channels that are there."""
     place = (t * stride * width)[:, None] + channel[None, :]
-    there = (t < live)[:, None] & (channel < width)[None, :]
+    there = _there(t < live, channel, width)
     tl.store(pointer + origin * width + place, value, mask=there)
 
 
@@ -36,12 +51,6 @@ def store_rows(pointer, origin, stride, t, live, channel, width, value):
 def store_column(pointer, origin, stride, t, live, value):
     """A number a row."""
     tl.store(pointer + origin + t * stride, value, mask=t < live)
-
-
-@triton.jit
-def _full(place, count):
-    """Whether blocks of so many places share them out without padding."""
-    return (count // place.shape[0]) * place.shape[0] == count
 
 
 @triton.jit

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from .constants import TINY
-from .products import dot
+from .products import dot, turned
 from .scalars import fourth, power
 
 
@@ -111,11 +111,11 @@ def newton_schulz_vjp(d, matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
         for _ in range(STEPS - 1 - back):
             x = _schulz(x, PRECISION)
         if wide:
-            gram = dot(tl.trans(x), x, PRECISION)
-            d_mixed = dot(tl.trans(x), d, PRECISION)
+            gram = dot(turned(x, PRECISION), x, PRECISION)
+            d_mixed = dot(turned(x, PRECISION), d, PRECISION)
         else:
-            gram = dot(x, tl.trans(x), PRECISION)
-            d_mixed = dot(d, tl.trans(x), PRECISION)
+            gram = dot(x, turned(x, PRECISION), PRECISION)
+            d_mixed = dot(d, turned(x, PRECISION), PRECISION)
         mixed = -4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION)
         d_gram = dot(d_mixed, gram, PRECISION) + dot(gram, d_mixed, PRECISION)
         d_gram = -4.7750 * d_mixed + 2.0315 * d_gram
@@ -131,8 +131,8 @@ def newton_schulz_vjp(d, matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
 @triton.jit
 def _schulz(x, PRECISION: tl.constexpr):
     if x.shape[0] > x.shape[1]:
-        gram = dot(tl.trans(x), x, PRECISION)
+        gram = dot(turned(x, PRECISION), x, PRECISION)
         return 3.4445 * x + dot(x, -4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION), PRECISION)
     else:
-        gram = dot(x, tl.trans(x), PRECISION)
+        gram = dot(x, turned(x, PRECISION), PRECISION)
         return 3.4445 * x + dot(-4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION), x, PRECISION)

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from .decays import order
+from .blocks import order
 
 
 @triton.jit

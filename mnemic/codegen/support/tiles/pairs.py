@@ -3,8 +3,8 @@
 import triton
 import triton.language as tl
 
+from .blocks import order
 from .constants import TINY
-from .decays import order
 
 LOWEST: tl.constexpr = tl.constexpr(-1e30)
 """Below every logit: the largest of none."""

@@ -18,6 +18,17 @@ def dot(left, right, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def turned(x, PRECISION: tl.constexpr):
+    """xᵀ as an operand of ``dot``: rounded first, so that what was loaded is read as it lies."""
+    if PRECISION == "bf16":
+        return tl.trans(x.to(tl.bfloat16))
+    elif PRECISION == "fp16":
+        return tl.trans(x.to(tl.float16))
+    else:
+        return tl.trans(x)
+
+
+@triton.jit
 def exact(left, right, PRECISION: tl.constexpr):
     """The same inside triangular systems, where operands are not rounded to 16 bits."""
     if PRECISION == "fp64":

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from .constants import BASE
-from .products import dot
+from .products import dot, turned
 from .windows import slot_scores
 
 
@@ -45,7 +45,7 @@ def _between(q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr):
         until = tl.cumsum(past, 0, reverse=True) - past
         left = tl.where(inside, q * tl.exp(since), 0.0)
         right = tl.where(early, k * tl.exp(until), 0.0)
-        scores += dot(left, tl.trans(right), PRECISION)
+        scores += dot(left, turned(right, PRECISION), PRECISION)
     return scores
 
 
@@ -102,7 +102,7 @@ def _mixed(scores, u, log_decay, BACK: tl.constexpr, PRECISION: tl.constexpr):
         until = tl.exp(tl.cumsum(past, 0, reverse=True) - past)
         if BACK:
             left = tl.where(inside, u * since, 0.0)
-            out += tl.where(early, until * dot(tl.trans(scores), left, PRECISION), 0.0)
+            out += tl.where(early, until * dot(turned(scores, PRECISION), left, PRECISION), 0.0)
         else:
             right = tl.where(early, u * until, 0.0)
             out += tl.where(inside, since * dot(scores, right, PRECISION), 0.0)

@@ -3,8 +3,8 @@
 import triton
 import triton.language as tl
 
+from .blocks import diagonal_blocks, from_diagonal_blocks, order
 from .constants import BASE
-from .decays import order
 from .products import exact
 
 
@@ -38,45 +38,37 @@ def lower_ones_of(like):
 
 @triton.jit
 def unit_lower_inverse(strict, PRECISION: tl.constexpr):
-    """(I + L)⁻¹ of a strictly lower triangular L: rows inside blocks of 16, then block merges.
+    """(I + L)⁻¹ of a strictly lower triangular L: pairs of neighbouring blocks become one.
 
-    A merge of blocks D with what stands left of them is D⁻¹ − D⁻¹ L D⁻¹.
+    A merge of inverted blocks T with what stands between them is T − T L T: within blocks of 16,
+    from single entries on, all blocks side by side; then among whole rows.
     """
     C: tl.constexpr = strict.shape[0]
     B: tl.constexpr = min(BASE, C)
-    out = _unit_lower_blocks(strict, B)
-    size: tl.constexpr = B
-    if 2 * size <= C:
-        out = _merged(out, strict, 2 * size, size, PRECISION)
-    if 4 * size <= C:
-        out = _merged(out, strict, 4 * size, 2 * size, PRECISION)
-    if 8 * size <= C:
-        out = _merged(out, strict, 8 * size, 4 * size, PRECISION)
+    blocks = diagonal_blocks(strict, B)
+    t, s = tl.arange(0, B)[None, :, None], tl.arange(0, B)[None, None, :]
+    found = tl.where(t == s, 1.0, tl.where(t // 2 == s // 2, -blocks, 0.0))
+    if B > 2:
+        found = _merged(found, blocks, t, s, 4, 2, PRECISION)
+    if B > 4:
+        found = _merged(found, blocks, t, s, 8, 4, PRECISION)
+    if B > 8:
+        found = _merged(found, blocks, t, s, 16, 8, PRECISION)
+    out = from_diagonal_blocks(found)
+    t, s = order(C)
+    if 2 * B <= C:
+        out = _merged(out, strict, t, s, 2 * B, B, PRECISION)
+    if 4 * B <= C:
+        out = _merged(out, strict, t, s, 4 * B, 2 * B, PRECISION)
+    if 8 * B <= C:
+        out = _merged(out, strict, t, s, 8 * B, 4 * B, PRECISION)
     return out
 
 
 @triton.jit
-def _merged(inverse, strict, WHOLE: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr):
-    t, s = order(strict.shape[0])
+def _merged(
+    inverse, strict, t, s, WHOLE: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr
+):  # fmt: skip
     corner = (t // WHOLE == s // WHOLE) & (t // HALF > s // HALF)
     between = exact(inverse, tl.where(corner, strict, 0.0), PRECISION)
     return inverse - exact(between, inverse, PRECISION)
-
-
-@triton.jit
-def _unit_lower_blocks(strict, B: tl.constexpr):
-    """The inverses of the diagonal blocks, one row of all blocks after another."""
-    C: tl.constexpr = strict.shape[0]
-    N: tl.constexpr = C // B
-    block = tl.arange(0, N)
-    same = block[:, None, None, None] == block[None, None, :, None]
-    blocks = tl.sum(tl.where(same, tl.reshape(strict, (N, B, N, B)), 0.0), 2)
-    row = tl.arange(0, B)
-    eye = (row[:, None] == row[None, :])[None, :, :]
-    found = tl.where(eye, 1.0, tl.zeros((N, B, B), strict.dtype))
-    for i in range(1, B):
-        weights = tl.sum(tl.where((row == i)[None, :, None], blocks, 0.0), 1)
-        update = tl.sum(weights[:, :, None] * found, 1)
-        found = tl.where((row == i)[None, :, None], found - update[:, None, :], found)
-    whole = tl.where(same, found[:, :, None, :], 0.0)
-    return tl.reshape(whole, (C, C))

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from .products import dot, exact
+from .products import dot, exact, turned
 
 
 @triton.jit
@@ -182,7 +182,7 @@ def _row_mixed(scores, x, log_decay, BACK: tl.constexpr, PRECISION: tl.constexpr
         exponent += tl.where(token > j, after[None, :], 0.0)
         if BACK:
             left = tl.where(token >= j, x * tl.exp(exponent), 0.0)
-            out += tl.where(of_source == j, dot(tl.trans(scores), left, PRECISION), 0.0)
+            out += tl.where(of_source == j, dot(turned(scores, PRECISION), left, PRECISION), 0.0)
         else:
             mixed = dot(scores, tl.where(of_source == j, x, 0.0), PRECISION)
             out += tl.where(token >= j, tl.exp(exponent) * mixed, 0.0)
@@ -202,4 +202,4 @@ def recall_rows(memory, x, PRECISION: tl.constexpr):
 @triton.jit
 def pull_rows(memory, x, PRECISION: tl.constexpr):
     """Mᵀ x for every row: [V, K], [R, V] → [R, K]."""
-    return dot(x, tl.trans(memory), PRECISION)
+    return dot(x, turned(memory, PRECISION), PRECISION)

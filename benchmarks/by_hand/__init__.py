@@ -1,0 +1,1 @@
+"""Kernels written by hand, to hold generated ones against."""

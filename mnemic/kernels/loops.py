@@ -1,0 +1,137 @@
+"""Loops of a kernel in its machine code: what one turn of the loop over chunks costs.
+
+A loop is what lies between a label and the last jump back to it. Instructions of inner loops whose
+number of turns the intermediate code tells are counted so many times.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LABEL = re.compile(r"^\s*(\.L_x_\d+):")
+LINE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)([^;]*)")
+TARGET = re.compile(r"\(?`?\(?(\.L_x_\d+)\)")
+CONSTANT = re.compile(r"^\s*(%\S+) = arith\.constant (\d+) : i(?:32|64)")
+FOR = re.compile(r"scf\.for %\S+ = (%\S+) to (%\S+) step (%\S+)")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """From the first to the last instruction, and the loops inside."""
+
+    first: int
+    last: int
+    inner: tuple["Loop", ...] = ()
+
+
+@dataclass(frozen=True)
+class Turns:
+    """A loop of the intermediate code: its turns where they are known (else 0), those inside."""
+
+    count: int
+    inner: tuple["Turns", ...] = ()
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Instructions of one turn of the longest loop.
+
+    Args:
+        written: as they stand.
+        executed: inner loops times their turns; None where the turns are not known.
+        inner: as they stand in each loop directly inside.
+    """
+
+    written: int
+    executed: int | None
+    inner: tuple[int, ...] = ()
+
+
+def chunk(disassembly: str, ttgir: str) -> Chunk | None:
+    """What a turn of the longest loop costs; None for a kernel without loops."""
+    names, loops = _read(disassembly)
+    if not loops:
+        return None
+    longest = max(loops, key=lambda loop: loop.last - loop.first)
+    turns = max(_turns(ttgir), key=_depth, default=None)
+    written = _length(names, longest)
+    executed = written if not longest.inner else None
+    if turns is not None:
+        executed = _executed(names, longest, turns)
+    return Chunk(written, executed, tuple(_length(names, inner) for inner in longest.inner))
+
+
+# -- machine code ----------------------------------------------------------------------------
+
+
+def _read(disassembly: str) -> tuple[list[str], list[Loop]]:
+    """The instructions' names, and the loops that are in no other."""
+    names: list[str] = []
+    labels: dict[str, int] = {}
+    back: dict[int, int] = {}
+    for line in disassembly.splitlines():
+        if label := LABEL.match(line):
+            labels[label[1]] = len(names)
+        elif found := LINE.match(line):
+            target = TARGET.search(found[2]) if found[1] == "BRA" else None
+            if target and labels.get(target[1], len(names)) < len(names):
+                back[labels[target[1]]] = len(names)
+            names.append(found[1])
+    return names, _nested(sorted(back.items()))
+
+
+def _nested(spans: list[tuple[int, int]]) -> list[Loop]:
+    found: list[Loop] = []
+    while spans:
+        first, last = spans[0]
+        inside = [s for s in spans[1:] if s[1] <= last]
+        found.append(Loop(first, last, tuple(_nested(inside))))
+        spans = [s for s in spans[1:] if s not in inside]
+    return found
+
+
+def _length(names: list[str], loop: Loop) -> int:
+    return sum(name != "NOP" for name in names[loop.first : loop.last + 1])
+
+
+# -- turns -----------------------------------------------------------------------------------
+
+
+def _turns(ttgir: str) -> tuple[Turns, ...]:
+    """The loops of the intermediate code that are in no other."""
+    constants = {m[1]: int(m[2]) for m in map(CONSTANT.match, ttgir.splitlines()) if m}
+    opened: list[tuple[int, int, list[Turns]]] = [(-1, 0, [])]
+    for line in ttgir.splitlines():
+        depth = len(line) - len(line.lstrip())
+        while len(opened) > 1 and line.strip().startswith("}") and depth <= opened[-1][0]:
+            _, count, inner = opened.pop()
+            opened[-1][2].append(Turns(count, tuple(inner)))
+        if found := FOR.search(line):
+            low, high, step = (constants.get(found[i], -1) for i in (1, 2, 3))
+            known = min(low, high) >= 0 and step > 0
+            opened.append((depth, (high - low) // step if known else 0, []))
+    return tuple(opened[0][2])
+
+
+def _depth(turns: Turns) -> int:
+    return 1 + max(map(_depth, turns.inner), default=0)
+
+
+def _executed(names: list[str], loop: Loop, turns: Turns) -> int | None:
+    """Instructions of one turn, where machine and intermediate code have the same loops."""
+    pairs = list(_paired(loop, turns))
+    if len(pairs) != len(loop.inner):
+        return None
+    found = _length(names, loop) - sum(_length(names, inner) for inner in loop.inner)
+    for inner, known in pairs:
+        once = _executed(names, inner, known)
+        if once is None or not known.count:
+            return None
+        found += known.count * once
+    return found
+
+
+def _paired(loop: Loop, turns: Turns) -> Iterator[tuple[Loop, Turns]]:
+    """Inner loops in order, where there are as many as before; none where some were unrolled."""
+    if len(loop.inner) == len(turns.inner):
+        yield from zip(loop.inner, turns.inner, strict=True)
