@@ -1,7 +1,8 @@
 """The statements of one chunk: what rows alone give, and passes over blocks of kept pairs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import networkx as nx
 
@@ -18,9 +19,10 @@ from mnemic.codegen.streamed.lines import (
     value,
 )
 from mnemic.codegen.streamed.order import Step, ordered
-from mnemic.codegen.streamed.passes import Passes
+from mnemic.codegen.streamed.passes import TAILS, Passes
 from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
+from mnemic.codegen.tiled.layout import SOURCES
 
 
 @dataclass
@@ -42,15 +44,20 @@ class Body:
     """Products with operands that are not rounded to 16 bits: those of an iteration."""
     alive: tuple[int, int] = (0, 0)
     """Tiles of rows, and of a block, that live at once, in the pass with most."""
+    loads: dict[str, str] = field(default_factory=dict)
+    """Memories that are loaded where they are read."""
 
-    def lines(self, ends: Iterable[tuple[str, list[str]]], rewrites: dict[str, str]
-              ) -> Iterator[str]:  # fmt: skip
+    def lines(
+        self, ends: Iterable[tuple[str, list[str]]], rewrites: dict[str, str],
+        late: Mapping[str, list[str]] = MappingProxyType({}),
+    ) -> Iterator[str]:  # fmt: skip
         """All passes; after each, the ends that are known by then, each with what stores it.
 
-        ``rewrites`` are the entries that take the place of a state's, done in the last pass.
+        ``rewrites`` are the entries that take the place of a state's, done in the last pass;
+        ``late`` are ends that change entries which every pass reads, stored behind them all.
         """
         waiting = dict(ends)
-        behind = self.passes.needed((*waiting, *rewrites.values()))
+        behind = self.passes.needed((*waiting, *late, *rewrites.values()))
         sums = [q for q in behind if self.passes.sums(q)]
         last = max([self.passes.core(q) for q in sums], default=-1)
         last = max([last, *(self.passes.level(n) for n in rewrites.values())])
@@ -65,6 +72,10 @@ class Body:
         for end, stores in waiting.items():
             yield from self.until(end)
             yield from (f"{self.pad}{text}" for text in stores)
+        for end in late:
+            yield from self.until(end)
+        yield from [f"{self.pad}tl.debug_barrier()"] * bool(late)
+        yield from (f"{self.pad}{text}" for stores in late.values() for text in stores)
 
     @property
     def pad(self) -> str:
@@ -81,6 +92,9 @@ class Body:
         row = next((r for r in self.found.lay.rows if r.name == name), None)
         if row is not None:
             yield f"{self.pad}{self.found.say(name)} = {self._loaded(name)}"
+            return
+        if name in self.loads:
+            yield f"{self.pad}{self.found.say(name)} = {self.loads[name]}"
             return
         quantity = self.passes.inside.get(name)
         if quantity is None:  # a state on chip
@@ -127,7 +141,9 @@ class Body:
                     yield from self.until(read)
         for quantity in sums:
             yield from self._begun(quantity)
-        if rewrites:
+        if rewrites:  # the last entries are read by rows, too
+            for name in self._tails:
+                yield from self.until(name)
             yield f"{self.pad}tl.debug_barrier()"
         blocks = f"{self.first_block}, tl.cdiv(behind, BN)"
         loop = f"tl.range({blocks}, disable_licm=True)" if rewrites else f"range({blocks})"
@@ -147,12 +163,22 @@ class Body:
     def _forget(self) -> None:
         """What is cheap to have again does not wait for the next pass: rows are loaded anew."""
         lay = self.found.lay
-        vectors = {row.name for row in lay.rows if row.sizes}
+        vectors = {row.name for row in lay.rows if row.sizes} | set(self.loads)
         for name in list(self.done):
             quantity = self.passes.inside.get(name)
             large = name in vectors or (quantity is not None and len(quantity.axes) > 1)
-            if large and not (quantity and (self.passes.sums(quantity) or _dear(quantity))):
+            kept = quantity and (self.passes.sums(quantity) or _dear(quantity))
+            if large and not kept and name not in self._tails:
                 self.done.discard(name)
+
+    @property
+    def _tails(self) -> list[str]:
+        """What is read of the last pairs before the chunk and of its own as one."""
+        return [
+            q.name for q in self.passes.inside.values()
+            if isinstance(q.op, Call) and q.op.function in TAILS
+            and SOURCES in self.found.lay.sizes(q.name)
+        ]  # fmt: skip
 
     def _order(self, names: Iterable[str]) -> list[str]:
         """Long chains first."""
@@ -260,7 +286,7 @@ class _Block:
 
     def _steps(self) -> list[Step]:
         """Loads, statements and sums of the block."""
-        steps, same = [], {q.name: q.reads()[0] for q in self.streamed if _same(q)}
+        steps, same = [], {q.name: q.reads()[0] for q in self.streamed if self._as_held(q)}
         others = [q for q in (*self.streamed, *self.sums) if q.name not in same]
         for name in dict.fromkeys(n for q in others for n in self._reads(q)):
             held = self.found.held(same.get(name, name))
@@ -278,6 +304,10 @@ class _Block:
             lines = self._higher if _largest(quantity) else self._added
             steps.append(Step(quantity.name, self._reads(quantity), tuple(lines(quantity)), False))
         return steps
+
+    def _as_held(self, quantity: Quantity) -> bool:
+        """Whether a quantity of the pairs before the chunk is what memory holds."""
+        return _same(quantity) and self.found.held(quantity.reads()[0]) is not None
 
     def _reads(self, quantity: Quantity) -> tuple[str, ...]:
         """What must be there before, of the block."""
