@@ -108,7 +108,7 @@ def refused(
         return "its kernel has no gradient"
     sizes: dict[str, int] = {}
     for row in kernel.rows:
-        if row.name in rows:
+        if row.name in rows and row.sizes:
             sizes |= dict(zip(row.sizes, rows[row.name].shape[3:], strict=True))
     for kept in kernel.kept:
         sizes |= dict(zip(kept.sizes, states[kept.name].shape[2:], strict=True))
@@ -356,7 +356,8 @@ def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict
     """The size of each axis by name: of rows, pairs and (where they are given) states."""
     found: dict[str, int] = {}
     for row, x in zip(kernel.rows, rows, strict=True):
-        found |= dict(zip(row.sizes, x.shape[3:], strict=True))
+        if row.sizes:
+            found |= dict(zip(row.sizes, x.shape[3:], strict=True))
     for kept, x in zip(kernel.kept, states, strict=False):
         found |= dict(zip(kept.sizes, x.shape[2:], strict=True))
     for state, x in zip(kernel.states, states[len(kernel.kept) :], strict=False):
