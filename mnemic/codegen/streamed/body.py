@@ -1,14 +1,14 @@
 """The statements of one chunk: what rows alone give, and passes over blocks of kept pairs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import networkx as nx
 
-from mnemic.codegen.plan import Call, Product, Quantity
+from mnemic.codegen.plan import Call, Map, Product, Quantity
 from mnemic.codegen.streamed.functions import LARGEST, SAME
-from mnemic.codegen.streamed.layout import Streams
+from mnemic.codegen.streamed.layout import PAIRS, Streams
 from mnemic.codegen.streamed.lines import (
     beside,
     cited,
@@ -22,7 +22,7 @@ from mnemic.codegen.streamed.order import Step, ordered
 from mnemic.codegen.streamed.passes import TAILS, Passes
 from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
-from mnemic.codegen.tiled.layout import SOURCES
+from mnemic.codegen.tiled.layout import ROWS, SOURCES
 
 
 @dataclass
@@ -46,6 +46,8 @@ class Body:
     """Tiles of rows, and of a block, that live at once, in the pass with most."""
     loads: dict[str, str] = field(default_factory=dict)
     """Memories that are loaded where they are read."""
+    loaded: set[str] = field(default_factory=set)
+    """Those that were before: without a barrier the compiler would keep them until then."""
 
     def lines(
         self, ends: Iterable[tuple[str, list[str]]], rewrites: dict[str, str],
@@ -61,12 +63,17 @@ class Body:
         sums = [q for q in behind if self.passes.sums(q)]
         last = max([self.passes.core(q) for q in sums], default=-1)
         last = max([last, *(self.passes.level(n) for n in rewrites.values())])
-        for number in range(last + 1):
-            own = [q for q in sums if self.passes.core(q) == number]
+        passes = [[q for q in sums if self.passes.core(q) == number] for number in range(last + 1)]
+        for number, own in enumerate(passes):
             now = rewrites if number == last else {}
             if own or now:
                 yield from self._pass(own, now)
-            for end in [n for n in waiting if self.passes.level(n) <= number + 1]:
+            found = [n for n in waiting if self.passes.level(n) <= number + 1]
+            memories = [n for n in found if self._memory(n)]
+            for end in [n for n in found if n not in memories] + memories:
+                if end in memories[:1] and number < last:  # then little else is alive
+                    behind = rewrites if number + 1 == last else {}
+                    yield from self._reads(self._streamed(passes[number + 1], behind))
                 yield from self.until(end)
                 yield from (f"{self.pad}{text}" for text in waiting.pop(end))
         for end, stores in waiting.items():
@@ -94,7 +101,9 @@ class Body:
             yield f"{self.pad}{self.found.say(name)} = {self._loaded(name)}"
             return
         if name in self.loads:
+            yield from [f"{self.pad}tl.debug_barrier()"] * (name in self.loaded)
             yield f"{self.pad}{self.found.say(name)} = {self.loads[name]}"
+            self.loaded.add(name)
             return
         quantity = self.passes.inside.get(name)
         if quantity is None:  # a state on chip
@@ -108,6 +117,19 @@ class Body:
             yield from solved(self, quantity)
             return
         yield from self.exact(quantity, line(self.found, quantity, self.numbers, self.indent))
+        self.done -= {read for read in self.passes.reads(quantity) if self._fleeting(read)}
+
+    def _fleeting(self, name: str) -> bool:
+        """Whether a tile as large as a memory is made anew wherever it is read: what is loaded,
+        and what is computed of it entry by entry."""
+        quantity = self.passes.inside.get(name)
+        entries = quantity is not None and isinstance(quantity.op, Map)
+        return name in self.loads or (entries and self._memory(name))
+
+    def _memory(self, name: str) -> bool:
+        """Whether a quantity is as large as a memory."""
+        sizes = self.found.lay.sizes(name)
+        return len(sizes) > 1 and not {ROWS, SOURCES, PAIRS, ""} & set(sizes)
 
     def exact(self, quantity: Quantity, lines: list[str]) -> list[str]:
         """The lines of a quantity with products as they are to be."""
@@ -132,13 +154,9 @@ class Body:
     # -- a pass ------------------------------------------------------------------------------
 
     def _pass(self, sums: list[Quantity], rewrites: dict[str, str]) -> Iterator[str]:
-        inner = [n for q in sums for n in self.passes.sums(q)] + list(rewrites.values())
         running = {q.name for q in sums if _largest(q)}
-        streamed = self._streamed(inner)
-        for quantity in streamed:
-            for read in self.passes.reads(quantity):
-                if not self.found.streams(read) and read not in running:
-                    yield from self.until(read)
+        streamed = self._streamed(sums, rewrites)
+        yield from self._reads(streamed, running)
         for quantity in sums:
             yield from self._begun(quantity)
         if rewrites:  # the last entries are read by rows, too
@@ -192,8 +210,19 @@ class Body:
         rows = sum(not self.found.streams(n) for n in through)
         self.alive = (max(rows, self.alive[0]), max(most, self.alive[1]))
 
-    def _streamed(self, inner: list[str]) -> list[Quantity]:
+    def _streamed(self, sums: list[Quantity], rewrites: dict[str, str]) -> list[Quantity]:
+        """What a pass computes of each block."""
+        inner = [n for q in sums for n in self.passes.sums(q)] + list(rewrites.values())
         return [q for q in self.passes.needed(tuple(inner)) if self.found.streams(q.name)]
+
+    def _reads(
+        self, streamed: list[Quantity], running: Collection[str] = ()
+    ) -> Iterator[str]:  # fmt: skip
+        """What blocks read of the chunk's rows."""
+        for quantity in streamed:
+            for read in self.passes.reads(quantity):
+                if not self.found.streams(read) and read not in running:
+                    yield from self.until(read)
 
     def _begun(self, quantity: Quantity) -> Iterator[str]:
         """What a sum over pairs starts with."""

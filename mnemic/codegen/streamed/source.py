@@ -225,7 +225,7 @@ def _kernel(
         f"    alive={tuple(alive)!r},",
         f"    steps={steps},",
         *(["    moving=True,"] if found.lay.states or len(_plain(found)) < len(found.kept) else []),
-        *([f"    window={found.lay.windows.width},"] if found.lay.windows.width > 1 else []),
+        *([f"    window={found.lay.windows.width},"] if found.lay.sourced else []),
         "    before=chunk_before,",
         f"    taken={cut.taken!r},",
         ")",

@@ -95,6 +95,10 @@ class Streamed:
         own = (i for i, r in enumerate(self.rows) if not r.shared and r.name in self.taken)
         return next(own, 0)
 
+    def fits(self, rows: int) -> int:
+        """How many rows a chunk has, where what it reads is to have at most so many."""
+        return max(1, rows - self.window + 1, rows // 4)
+
     def sources(self, rows: int) -> int:
         """The size of the tile of what the windows of a chunk's rows read."""
         return max(16, power_of_two(rows + self.window - 1))
@@ -240,7 +244,7 @@ class Launch:
             question, like.device, lambda: chosen(kernel, sizes, gradient=gradient),
             lambda: CHOICES, tunable=place.wanted is None,
         )  # fmt: skip
-        tokens = place.tokens(cut.rows, kernel.steps)
+        tokens = place.tokens(kernel.fits(cut.rows), kernel.steps)
         first = tokens - place.position % tokens if place.anchor > 1 else tokens
         cut = replace(cut, rows=tokens * kernel.steps)
         rows = [x.contiguous() for x in rows]
@@ -378,7 +382,7 @@ def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradi
     rows, pairs = kernel.alive[-1 if gradient else 0]
     pairs += any(kept.wide for kept in kernel.kept)  # differences of float64
     wide = max(power_of_two(size) for size in sizes.values())
-    tall = kernel.sources(cut.rows) if kernel.window > 1 else cut.rows
+    tall = kernel.sources(kernel.fits(cut.rows))
     block = pairs * cut.block * max(wide, tall) + 4 * tall**2
     beside = [volume([power_of_two(sizes[n]) for n in state.sizes]) for state in kernel.states]
     tiles = rows * tall * wide + max(block, 2 * max(beside, default=0))
