@@ -66,6 +66,9 @@ class Body:
         passes = [[q for q in sums if self.passes.core(q) == number] for number in range(last + 1)]
         for number, own in enumerate(passes):
             now = rewrites if number == last else {}
+            if (own or now) and number and self.loads:
+                for end in (*waiting, *late):
+                    yield from self._known(end, number)
             if own or now:
                 yield from self._pass(own, now)
             found = [n for n in waiting if self.passes.level(n) <= number + 1]
@@ -151,6 +154,18 @@ class Body:
             yield from self.until(mixed)
             yield f"{self.pad}{self.found.say(quantity.name)} += tl.sum({self.found.say(mixed)}, 1)"
 
+    def _known(self, name: str, over: int) -> Iterator[str]:
+        """What is known of a quantity when so many passes are over: it is not made once more where
+        memories would have to be loaded again."""
+        if name in self.done or name not in self.passes.inside:
+            return
+        if self.passes.level(name) <= over and not self.found.streams(name):
+            yield from self.until(name)
+            return
+        for read in self.passes.reads(self.passes.inside[name]):
+            if not self.found.streams(read):
+                yield from self._known(read, over)
+
     # -- a pass ------------------------------------------------------------------------------
 
     def _pass(self, sums: list[Quantity], rewrites: dict[str, str]) -> Iterator[str]:
@@ -184,7 +199,8 @@ class Body:
         vectors = {row.name for row in lay.rows if row.sizes} | set(self.loads)
         for name in list(self.done):
             quantity = self.passes.inside.get(name)
-            large = name in vectors or (quantity is not None and len(quantity.axes) > 1)
+            tile = quantity is not None and len(quantity.axes) > 1 and not self.loads
+            large = name in vectors or tile
             kept = quantity and (self.passes.sums(quantity) or _dear(quantity))
             if large and not kept and name not in self._tails:
                 self.done.discard(name)
