@@ -247,8 +247,9 @@ def _closings(found: Streams, body: Body) -> list[str]:
             lines.append(f"{pad}    tl.debug_barrier()")
             if held is None:
                 places = {s.name: s for s in found.lay.states}
-                text = load_state(places[source], f"end_{source}", "memory")
-                lines.append(f"{pad}    {store_state(places[state], f'end_{state}', 'memory', text)}")
+                value = load_state(places[source], f"end_{source}", "memory")
+                text = store_state(places[state], f"end_{state}", "memory", value)
+                lines.append(f"{pad}    {text}")
                 continue
             assert other is not None
             lines += _copied(found, held, other, pad + "    ")

@@ -14,12 +14,16 @@ PAIRS = "N"
 RESERVED = frozenset((
     "memory", "origin", "place", "total", "length", "heads", "position", "first", "chunks",
     "before", "room", "low", "live", "row", "behind", "c", "i", "j", "t", "n", "at_N", "in_N",
-    "copied", "at_tail", "at_seen", "live_SOURCES", "C", "ROWS", "SOURCES", "STEPS", "PRECISION", "REAL", "BN", "tl", "tiles", "math", "ops",
+    "copied", "at_tail", "at_seen", "live_SOURCES", "C", "ROWS", "SOURCES", "STEPS",
+    "PRECISION", "REAL", "BN", "tl", "tiles", "math", "ops",
 ))  # fmt: skip
 """Names that a kernel has for itself."""
 
 
-FACTOR = "a factor of all kept pairs, for whose triangular solves PyTorch has the kernels"
+FACTOR = (
+    "a Cholesky factor of all kept pairs, a state of n² numbers whose triangular solves go through "
+    "it row by row: PyTorch has the kernels"
+)
 """Why a kernel regression has none."""
 
 
@@ -126,12 +130,12 @@ def _take(names: dict[Place, str], axes: Axes, like: Streams | None, known: set[
     """Name sizes as another layout does."""
     if like is None:
         return
-    entries: list[tuple[int, Row | Held]] = [(1, e) for e in (*like.lay.rows, *like.kept)]
-    entries += [(0, state) for state in like.lay.states]
-    for lead, entry in entries:
-        for i, size in enumerate(entry.sizes, lead):
-            if entry.name in known:
-                names[axes.find((entry.name, i))] = size
+    led: tuple[Row | Held, ...] = (*like.lay.rows, *like.kept)
+    for lead, entries in ((1, led), (0, like.lay.states)):
+        for entry in entries:
+            for i, size in enumerate(entry.sizes, lead):
+                if entry.name in known:
+                    names[axes.find((entry.name, i))] = size
 
 
 def _name(names: dict[Place, str], place: Place, letter: str) -> None:
@@ -163,7 +167,8 @@ def _growths(plan: Plan, kept: list[str]) -> dict[str, Growth]:
             rows = op.arguments[1] if number is None else ""
             found[state] = Growth(op.arguments[0], rows, number)
         elif isinstance(op, Call) and op.function == "grown":
-            found[state] = Growth(*op.arguments, tail=dict(op.options)["tail"])
+            old, rows = op.arguments
+            found[state] = Growth(old, rows, tail=dict(op.options)["tail"])
         else:
             found[state] = Growth(following, "")
     return found

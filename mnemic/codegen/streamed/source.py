@@ -21,6 +21,11 @@ FIRST = (*ROW_LOCAL, *OWN, "ages")
 
 DIRECT = "a system of every row that is factored (conjugate gradients would have a kernel)"
 
+SLOTS = (
+    "a window over kept pairs whose errors differ from step to step, so that every step has rows "
+    "of its own for each of its pairs"
+)
+
 FORM = "Chunk by chunk, kept pairs block by block: arguments [B, R, H, ...], pairs [M, n, ...]."
 GRADIENT = "The gradient: arguments, pairs, d_out and d of pairs -> gradients."
 
@@ -137,6 +142,8 @@ def source(
     if any(isinstance(q.op, Call) and q.op.function == "local_linears" for q in plan.ordered()):
         raise NoTiles(DIRECT)
     cut = apart(plan, width)
+    if any(isinstance(q.op, Call) and q.op.function == "folded" for q in plan.ordered()):
+        raise NoTiles(SLOTS)
     inside, windows = opened(cut.plan, width)
     cut = replace(cut, plan=inside)
     found = streams(cut.plan, logarithms, output=cut.plan.output, windows=windows)

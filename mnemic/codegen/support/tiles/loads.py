@@ -182,9 +182,7 @@ def load_tailed(pointer, place, first, s, live, channel, width, REAL: tl.constex
 
 
 @triton.jit
-def grow_rows(
-    pointer, place, first, s, live, channel, width, TAIL: tl.constexpr, value
-):
+def grow_rows(pointer, place, first, s, live, channel, width, TAIL: tl.constexpr, value):
     """Adds the first rows to the last ``TAIL`` entries, which begin at ``first``, and puts the
     others behind them; what lies before a memory's own entries is left out."""
     there = ((s < live) & (first + s >= 0))[:, None] & (channel < width)[None, :]
