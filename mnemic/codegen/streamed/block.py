@@ -27,7 +27,7 @@ def _same(quantity: Quantity) -> bool:
 class Block:
     """One block of pairs in a pass."""
 
-    body: Body
+    body: "Body"
     streamed: list[Quantity]
     sums: list[Quantity]
     running: set[str]

@@ -153,8 +153,8 @@ def _check(lay: Layout) -> None:
         if len(quantity.axes) > 2:
             raise NoTiles(f"a quantity of {len(quantity.axes)} axes ({quantity.name})")
     for name in lay.names.values():
-        if name.startswith(("DR", "DL")):
-            raise NoTiles("a window read in several ways, or levels, beside kept pairs")
+        if name.startswith("DL" if lay.windows.width > 1 else ("DR", "DL")):
+            raise NoTiles("windows or levels beside kept pairs")
 
 
 def _growths(plan: Plan, kept: list[str]) -> dict[str, Growth]:
