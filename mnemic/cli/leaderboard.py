@@ -27,6 +27,9 @@ Run = Annotated[
 Out = Annotated[
     Path | None, typer.Option("-o", "--out", help="Write the table to a Markdown file.")
 ]
+Report = Annotated[
+    bool, typer.Option("--report", help="Only write the table of what was measured.")
+]
 Again = Annotated[bool, typer.Option("--again", help="Try once more what failed.")]
 
 
@@ -36,24 +39,32 @@ def leaderboard(
     run: Run = None,
     out: Out = None,
     again: Again = False,
+    report: Report = False,
     as_json: AsJson = False,
 ) -> None:
     """Train specs on all tasks of a space at its last rung's budget, and rank them.
 
     Every spec gets the same model, batches, steps and seeds; those whose parameters or state are
-    above the space's bounds are listed apart. The same command goes on where it was broken off.
+    above the space's bounds are listed apart, and so are those that a task is missing of: a task
+    that by its first steps would take longer than the space's limit is given up at once. The same
+    command goes on where it was broken off.
 
-    JSON: {"entries": [{"name", "look", "runs", "over", "why", "skill"}, ...]}.
+    JSON: {"entries": [{"name", "look", "runs", "over", "why", "failed", "skill"}, ...]}.
     """
     from mnemic.dsl.catalogue import names
     from mnemic.models.files import replacing
-    from mnemic.search.report import leaderboard as board
+    from mnemic.search.report.leaderboard import kept
+    from mnemic.search.report.leaderboard import leaderboard as measured
+    from mnemic.search.report.standings import table
     from mnemic.search.space.space import load_space
 
     read = load_space(space)
     folder = run or Path("runs") / read.name
-    entries = board.leaderboard(read, specs or names(), folder, to_stderr, again)
-    text = board.table(read, entries)
+    asked = specs or names()
+    entries = (
+        kept(read, asked, folder) if report else measured(read, asked, folder, to_stderr, again)
+    )
+    text = table(read, entries)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(out) as beside:

@@ -9,6 +9,7 @@ import sympy as sp
 from mnemic.codegen.implicit import declare_roots
 from mnemic.codegen.plan import Call, Map, Op, Plan, Product, Read
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.implicit import roots_of
 from mnemic.compiler.problem import HEAD, HEADS, TIME
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.features import Cosine
@@ -18,6 +19,9 @@ ORDER = ("t", "s", "r", "n", "l", "v", "k")
 
 WINDOW_WEIGHT = sp.Symbol("gamma_window", real=True)
 """The weight of one slot of a window; the operator gives it even where the spec has none."""
+
+NEW = "new_e"
+"""The error at a new prediction, where an implicit step solves for it."""
 
 ROLES = ("predict", "erase", "write", "carry", "value")
 
@@ -57,7 +61,11 @@ class Builder:
 
     def map(self, name: str, expr: Any, env: Mapping[str, Any],
             equation: str = "") -> str:  # fmt: skip
-        """An elementwise expression; ``env`` tells the quantity (and its axes) of each symbol."""
+        """An elementwise expression; ``env`` tells the quantity (and its axes) of each symbol.
+
+        The error at a new prediction is a quantity of its own: a root is searched for once.
+        """
+        expr, env = self._solved(expr, env, equation)
         reads = []
         for symbol in sorted(expr.free_symbols, key=str):
             if symbol.name == "TINY":
@@ -72,6 +80,14 @@ class Builder:
         declare_roots(self.plan, expr)
         op: Op = Map(expr, tuple(reads))
         return self.plan.add(name, axes, op, equation)
+
+    def _solved(self, expr: Any, env: Mapping[str, Any], equation: str) -> tuple[Any, Any]:
+        """The expression with its roots read, not searched for."""
+        for root in roots_of(expr):
+            if root != expr:
+                found = self.map(NEW, root, env, equation)
+                expr, env = expr.xreplace({root: sp.Symbol(NEW, real=True)}), {**env, NEW: found}
+        return expr, env
 
     def row_map(self, name: str, expr: Any) -> str:
         """An expression of coefficients as rows, a constant too."""

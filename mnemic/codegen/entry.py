@@ -3,9 +3,7 @@
 from mnemic.codegen.titles import title_of
 from mnemic.compiler.rule import Rule
 
-MAIN = '''"""{title}: ``python FOLDER verify`` and ``python FOLDER tune``, with torch alone."""
-
-import importlib
+LOADING = '''import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -23,12 +21,21 @@ def load():
     sys.modules[PACKAGE] = package
     place.loader.exec_module(package)
     return package
+'''
+"""What a file in a compiled folder begins with to be run from anywhere: ``load`` its package."""
 
+MAIN = (
+    '''"""{title}: ``python FOLDER verify`` and ``python FOLDER tune``, with torch alone."""
+
+'''
+    + LOADING
+    + """
 
 if __name__ == "__main__":
     layer = load().Layer
     sys.exit(importlib.import_module(f"{{PACKAGE}}.support.commands").main(layer, sys.argv[1:]))
-'''
+"""
+)
 
 
 def source(rule: Rule, name: str) -> str:

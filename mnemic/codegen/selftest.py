@@ -1,33 +1,19 @@
 """Rule → the test that a compiled folder carries with it."""
 
+from mnemic.codegen.entry import LOADING
 from mnemic.codegen.titles import title_of
 from mnemic.compiler.rule import Rule
 
-TEST = '''"""Test of {title}: ``python test_{name}.py``, from anywhere, with torch alone.
+TEST = (
+    '''"""Test of {title}: ``python test_{name}.py``, from anywhere, with torch alone.
 
 The forms agree on outputs, states and gradients at several chunk sizes; a sequence in pieces
 with carried state equals the whole; the layer's steps equal its parallel form.
 """
 
-import importlib
-import importlib.util
-import sys
-from pathlib import Path
-
-FOLDER = Path(__file__).resolve().parent
-PACKAGE = "compiled_{name}"
-
-
-def load():
-    """This folder as a package, whatever it is called."""
-    place = importlib.util.spec_from_file_location(
-        PACKAGE, FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)]
-    )
-    package = importlib.util.module_from_spec(place)
-    sys.modules[PACKAGE] = package
-    place.loader.exec_module(package)
-    return package
-
+'''
+    + LOADING
+    + '''
 
 def passed():
     """Print every check, and tell whether all passed."""
@@ -43,6 +29,7 @@ def test_{name}():
 if __name__ == "__main__":
     sys.exit(0 if passed() else 1)
 '''
+)
 
 
 def source(rule: Rule, name: str) -> str:

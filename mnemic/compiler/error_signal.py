@@ -13,7 +13,8 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.implicit import largest_slope, roots_of
-from mnemic.compiler.symbolic import simplest, tidy
+from mnemic.compiler.numbers import vanishes
+from mnemic.compiler.symbolic import simplest, simplified, tidy
 
 RESIDUAL = sym.y - sym.v
 
@@ -59,7 +60,7 @@ def derive(loss: Any, smooth: float | None = None) -> ErrorSignal:
     """∂ℓ/∂ŷ of a loss in e, y, v or n; ``smooth`` puts tanh(a x) for sign(x)."""
     if loss.has(sym.n) and not loss.has(sym.e, sym.y, sym.v):
         gain = sp.piecewise_fold(_clean(sp.diff(loss, sym.n), smooth) / sym.n)
-        gain = simplest(gain, sp.simplify(gain), sp.expand(gain))
+        gain = simplest(gain, simplified(gain), sp.expand(gain))
         return with_slope(gain * RESIDUAL, sp.diff(gain, sym.n) / sym.n)
     if loss.has(sym.y, sym.v):
         return with_slope(_clean(sp.diff(loss.subs(sym.e, RESIDUAL), sym.y), smooth))
@@ -68,6 +69,7 @@ def derive(loss: Any, smooth: float | None = None) -> ErrorSignal:
 
 def with_slope(signal: Any, radial: Any = sp.Integer(0)) -> ErrorSignal:
     """An error signal given directly (an implicit step's, for example) with its derivatives."""
+    radial = tidy(radial)
     if roots_of(signal):
         return ErrorSignal(signal, sp.diff(signal, sym.y), radial, largest_slope(signal))
     in_residual = sp.expand(signal.subs(sym.y, sym.e + sym.v))
@@ -95,11 +97,11 @@ def _by_parity(signal: Any) -> Any:
     if not signal.has(sp.Abs, sp.sign) or (signal.has(sp.Piecewise) and not signal.has(sp.Eq)):
         return signal
     size = sp.Symbol("size", positive=True)
-    right = sp.simplify(signal.subs(sym.e, size))
-    left = sp.simplify(signal.subs(sym.e, -size))
-    if sp.simplify(right - left) == 0:
+    right = simplified(signal.subs(sym.e, size))
+    left = simplified(signal.subs(sym.e, -size))
+    if vanishes(right - left):
         return right.subs(size, sp.Abs(sym.e))
-    if sp.simplify(right + left) == 0:
+    if vanishes(right + left):
         return sp.sign(sym.e) * right.subs(size, sp.Abs(sym.e))
     return signal
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.symbolic import tidy
+from mnemic.compiler.symbolic import simplified, tidy
 
 PLACE = sp.Symbol("u", real=True)
 """The new prediction, or the new residual where the error depends on that alone."""
@@ -120,4 +120,4 @@ def largest_slope(expr: Any) -> Any:
     steepest = expr.replace(
         lambda z: isinstance(z, NewErrorBase), lambda z: z.steepest_slope * z.args[0]
     )
-    return sp.Abs(sp.simplify(sp.diff(steepest, sym.y)))
+    return sp.Abs(simplified(sp.diff(steepest, sym.y)))

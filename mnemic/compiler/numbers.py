@@ -10,6 +10,7 @@ from sympy.core.function import AppliedUndef
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.implicit import PLACE, NewErrorBase
+from mnemic.compiler.symbolic import SMALL, simplified
 
 DIGITS = 30
 """Digits that two values must share."""
@@ -34,6 +35,12 @@ def same_number(one: Any, other: Any, points: int = 4) -> bool:
     both = sp.lambdify(free, pair, "mpmath", cse=True)
     with mpmath.workdps(DIGITS + SPARE):
         return all(_agree(both, sample(free, seed)) for seed in range(points))
+
+
+def vanishes(expression: Any) -> bool:
+    """Whether an expression is zero: simplified, or a large one at random points."""
+    found = simplified(expression)
+    return bool(found == 0) or (sp.count_ops(found) > SMALL and same_number(found, sp.Integer(0)))
 
 
 def _agree(both: Any, at: list[Any]) -> bool:

@@ -17,7 +17,8 @@ import sympy as sp
 from sympy.solvers.solvers import unrad
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.symbolic import tidy
+from mnemic.compiler.numbers import vanishes
+from mnemic.compiler.symbolic import simplified, tidy
 
 DOMAINS: tuple[tuple[Any, Any], ...] = ((-sp.oo, sp.oo), (0, sp.oo), (-1, 1), (0, 1))
 """Where a generator may live, the widest first."""
@@ -148,20 +149,20 @@ def _back_to_dual(mirror: Any, link: Link, inner: Any) -> tuple[Any, Any] | None
     """∇R(link(a)) = ratio·a + shift, where it is affine in a (then the state is the dual)."""
     if link.normaliser in ("root", "ball", "norm"):
         return None
-    if sp.simplify(link.slope - mirror) == 0:
+    if vanishes(link.slope - mirror):
         return sp.Integer(1), sp.Integer(0)
     entry = link.expr
     if entry is None or entry.has(sp.Piecewise) or inner is None:
         return None
     if link.normaliser == "softmax":  # the exponent is the dual up to a constant
-        ratio = sp.simplify(sp.diff(entry, sym.a) / sp.diff(_exponent(inner), sym.a))
+        ratio = simplified(sp.diff(entry, sym.a) / sp.diff(_exponent(inner), sym.a))
         return (ratio, sp.Integer(0)) if not ratio.has(sym.a) else None
-    dual = sp.simplify(mirror.subs(sym.w, entry))
-    dual = sp.simplify(sp.expand_log(dual, force=True))
-    ratio = sp.simplify(sp.diff(dual, sym.a))
+    dual = simplified(mirror.subs(sym.w, entry))
+    dual = simplified(sp.expand_log(dual, force=True))
+    ratio = simplified(sp.diff(dual, sym.a))
     if ratio.has(sym.a):
         return None
-    return ratio, sp.simplify(dual - ratio * sym.a)
+    return ratio, simplified(dual - ratio * sym.a)
 
 
 def constrained(link: Link, kind: str) -> Link:
@@ -193,7 +194,7 @@ def _exponent(entry: Any) -> Any | None:
     """r·a if the entry is C·exp(r·a), so that the multiplier has a closed form (a softmax)."""
     if entry is None or entry.has(sp.Piecewise):
         return None
-    ratio = sp.simplify(sp.diff(entry, sym.a) / entry)
+    ratio = simplified(sp.diff(entry, sym.a) / entry)
     return None if ratio.has(sym.a) else ratio * sym.a
 
 
@@ -205,8 +206,8 @@ def norm(power: Any) -> Retained:
     (root,) = sp.solve(stationarity, entry)
     dual = sp.nsimplify(q / (q - 1))
     # Σ entry^q = ν^q must reproduce ν: the exponent of |a| inside the sum is p*.
-    found = sp.simplify(sp.log(root**q).expand(force=True).coeff(sp.log(size)))
-    if sp.simplify(found - dual) != 0:
+    found = simplified(sp.log(root**q).expand(force=True).coeff(sp.log(size)))
+    if not vanishes(found - dual):
         raise Refused(f"½‖W‖_{q}² has no dual norm here")
     expr = sp.sign(sym.a) * root.subs(size, sp.Abs(sym.a))
     steps = (("stationarity", stationarity), ("link", expr))
@@ -222,7 +223,7 @@ def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
     if kind == "ball":
         raise Refused("an f-divergence is defined on W ≥ 0: use a simplex")
     steps = (("stationarity", sp.Eq(slope, sym.a - sym.zeta)), ("g", g))
-    log_g = None if g is None else sp.simplify(sp.expand_log(sp.log(g), force=True))
+    log_g = None if g is None else simplified(sp.expand_log(sp.log(g), force=True))
     linear = log_g is not None and log_g.is_polynomial(sym.a) and sp.degree(log_g, sym.a) == 1
     # a constant factor of g is taken up by ζ, and by nothing else
     if linear and log_g is not None and (kind == "simplex" or log_g.subs(sym.a, 0) == 0):
@@ -299,7 +300,7 @@ def _invert_kinked(slope: Any, domain: tuple[Any, Any]) -> Any | None:
     down = _invert_smooth(left.subs(size, -sym.w), (-sp.oo, 0))
     if up is None or down is None:
         return None
-    if sp.simplify(above - below) == 0:
+    if vanishes(above - below):
         return sp.Piecewise((up, sym.a >= above), (down, True))
     return sp.Piecewise((up, sym.a > above), (down, sym.a < below), (0, True))
 
@@ -313,7 +314,7 @@ def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
     except NotImplementedError:
         return None
     for root in roots:
-        candidate = tidy(sp.simplify(root))
+        candidate = tidy(simplified(root))
         if not candidate.has(sp.LambertW) and _inverts(candidate, slope, domain):
             return candidate
     return None

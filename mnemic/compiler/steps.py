@@ -15,7 +15,8 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.convexity import falls
 from mnemic.compiler.error_signal import RESIDUAL, ErrorSignal, with_slope
 from mnemic.compiler.implicit import PLACE, largest_slope, new_error
-from mnemic.compiler.numbers import evaluated
+from mnemic.compiler.numbers import evaluated, vanishes
+from mnemic.compiler.symbolic import simplified
 
 LARGEST_DEGREE = 2
 """Of an implicit step's stationarity: beyond it SymPy's roots take minutes and are unreadable."""
@@ -101,7 +102,7 @@ def _closed(error: ErrorSignal) -> Any | None:
     found = [r for r in sp.solve(equation, z) if not r.has(sp.I)]
     if len(found) != 1:
         return None
-    return sp.factor(sp.simplify((sym.y - found[0]) / (delta * sym.kappa)))
+    return sp.factor(simplified((sym.y - found[0]) / (delta * sym.kappa)))
 
 
 def _nearest(error: ErrorSignal) -> Any:
@@ -154,7 +155,7 @@ def _rooted(error: ErrorSignal, rate: Any) -> ErrorSignal:
 def _odd(slope: Any) -> Any:
     """h′ of n at ``PLACE``, −h′(−u) where u is negative."""
     plain = slope.subs(sym.n, PLACE)
-    if not plain.has(sp.Piecewise) and sp.simplify(plain + plain.subs(PLACE, -PLACE)) == 0:
+    if not plain.has(sp.Piecewise) and vanishes(plain + plain.subs(PLACE, -PLACE)):
         return plain
     return sp.sign(PLACE) * slope.subs(sym.n, sp.Abs(PLACE))
 
@@ -178,7 +179,7 @@ def normalized(error: ErrorSignal, rate: Any) -> Step:
     curvature = sp.Abs(error.slope) if not error.slope.is_nonnegative else error.slope
     along = error.slope + error.radial * sym.n**2
     if error.uses_norm:
-        curvature = sp.Max(error.slope, sp.simplify(along))
+        curvature = sp.Max(error.slope, simplified(along))
     signal = error.signal / (1 + rate * sym.kappa * curvature)
     radial = sp.diff(signal.subs(sym.y, sym.v + 1), sym.n) / sym.n if error.uses_norm else 0
     return Step(with_slope(signal, sp.sympify(radial)), rate, "the rate over 1 + η ℓ″‖φ‖²")

@@ -80,6 +80,16 @@ def read(text: str, names: Mapping[str, Any]) -> Any:
     return to_sympy(parse(text, list(names)).tree, names)
 
 
+SMALL = 40
+"""Operations above which `simplify` may take minutes, and is not asked."""
+
+
+def simplified(expression: Any) -> Any:
+    """What `simplify` makes of a small expression; a large one as it is."""
+    found = sp.sympify(expression)
+    return sp.simplify(found) if sp.count_ops(found) <= SMALL else found
+
+
 _A = sp.Wild("A")
 
 REWRITES: tuple[tuple[Any, Any], ...] = (
@@ -95,6 +105,7 @@ def tidy(expression: Any) -> Any:
     """Apply the rewrites, and drop derivatives of the kinks (almost everywhere zero)."""
     expression = sp.sympify(expression).replace(sp.DiracDelta, lambda *_: sp.Integer(0))
     expression = expression.replace(sp.Heaviside, lambda z, *_: sp.Piecewise((1, z > 0), (0, True)))
+    expression = expression.replace(sp.ITE, lambda c, a, b: (c & a) | (~c & b))
     expression = expression.replace(_mixed, _apart)
     for pattern, result in REWRITES:
         expression = expression.replace(pattern, result)

@@ -329,6 +329,15 @@ BUTTERFLY: Spec = {"bregman": "w**4/4+w**2/2"}
 TOKENS: Spec = {"rate": "token"}
 
 FAILED: dict[str, Spec] = {
+    "a kink in the norm under a normalised rate": {
+        "bias": {"expr": "max(n-1, 0)**2/2"}, "optimizer": NORMALIZED,
+    },
+    "two terms in the norm under a normalised rate": {
+        "bias": {"expr": "max(n-2, 0)**2/2 + 2*(sqrt(1+1.7*n**2)-1)"}, "optimizer": NORMALIZED,
+    },
+    "an expression that takes minutes to simplify": {
+        "bias": {"expr": "0.3*e**2/(1+e**2) + log(cosh(2*e))"}, "optimizer": NORMALIZED,
+    },
     "the gradient under order before sees the row decay too": {
         "bias": "huber", "retention": {**OUTER, "order": "before"}, "optimizer": TOKENS,
     },

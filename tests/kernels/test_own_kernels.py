@@ -37,12 +37,18 @@ SPECS = {
         "bias": {"expr": "log(cosh(e))"}, "retention": {"decay": "token"},
         "optimizer": {"method": "implicit", "rate": "token"},
     },
+    "an implicit step of single numbers": {
+        "bias": {"expr": "e**2/2 + sin(e)/4"}, "memory": "diagonal", "features": "elu",
+        "retention": {"decay": 0.9, "order": "before"},
+        "optimizer": {"method": "implicit", "rate": "token"},
+    },
 }  # fmt: skip
 
 LENGTHS = {name: (4, 17) for name in SPECS} | {
     "a divergence without an inverse": (4,),
     "an f-divergence by row": (4,),
     "an implicit step": (4,),
+    "an implicit step of single numbers": (4,),
 }
 
 CASES = [(name, tokens) for name in SPECS for tokens in LENGTHS[name]]
@@ -62,7 +68,8 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
     fused = importlib.import_module(f"{found.module.__name__}.support.fused")
     fused.PIECE.update({True: 2, False: 3})
     assert "triton" in found.operator.forms
-    given = inputs(case, tokens, sizes=Sizes(2, tokens, 1, 5, 6))
+    width = 5 if case.signature.square else 6
+    given = inputs(case, tokens, sizes=Sizes(2, tokens, 1, 5, width))
     results = []
     for operator, form in ((case.generated, "recurrent"), (found.operator, "triton")):
         own = {n: x.clone().requires_grad_() for n, x in given.items()}
@@ -82,3 +89,14 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
 def test_a_kernel_of_ones_own(interpreter, tmp_path, name: str, tokens: int) -> None:
     found = interpreter(differences, name=name, tokens=tokens, folder=str(tmp_path))
     assert {n: x for n, x in found.items() if not x <= 1e-10} == {}
+
+
+@pytest.mark.parametrize("name", [n for n in SPECS if n.startswith("an implicit step")])
+def test_a_root_is_searched_for_once(name: str) -> None:
+    from mnemic.pipeline import compile as made
+
+    text = (made({"mnemic": 1, "name": "own", **SPECS[name]}).folder / "kernels.py").read_text()
+    forward, backward = (
+        text.split(f"def token_{way}(")[1].split("\n@triton")[0] for way in ("forward", "backward")
+    )
+    assert forward.count("new_error(") == backward.count("new_error(") == 1

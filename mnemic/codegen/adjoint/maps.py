@@ -7,6 +7,7 @@ import sympy as sp
 from mnemic.codegen.adjoint.at import At
 from mnemic.codegen.adjoint.derivative import derivative
 from mnemic.codegen.plan import Map, Read
+from mnemic.compiler.implicit import NewErrorBase
 
 
 def through_map(at: At) -> None:
@@ -35,12 +36,20 @@ def _part(at: At, op: Map, read: Read, slope: Any) -> str:
 
 
 def _sloped(at: At, name: str, op: Map, slope: Any) -> str:
-    """The derivative times the gradient."""
-    d = sp.Symbol("d_", real=True)
-    while any(read.symbol == d.name for read in op.reads):
-        d = sp.Symbol(f"{d.name}_", real=True)
-    reads = (*op.reads, Read(d.name, at.d, at.quantity.axes))
-    return at.expression(name, at.quantity.axes, d * slope, reads)
+    """The derivative times the gradient; a root in it is the quantity itself."""
+    d, itself = _unread("d_", op), _unread("itself_", op)
+    axes = at.quantity.axes
+    if isinstance(op.expr, NewErrorBase):
+        slope = slope.xreplace({op.expr: itself})
+    reads = (*op.reads, Read(d.name, at.d, axes), Read(itself.name, at.quantity.name, axes))
+    return at.expression(name, axes, d * slope, reads)
+
+
+def _unread(name: str, op: Map) -> Any:
+    """A symbol that the expression does not read."""
+    while any(read.symbol == name for read in op.reads):
+        name = f"{name}_"
+    return sp.Symbol(name, real=True)
 
 
 def _joined(at: At, op: Map, read: Read, slope: Any) -> tuple[str, str] | None:

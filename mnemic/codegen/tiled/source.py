@@ -149,7 +149,8 @@ class _Source:
         found = cut(form.plan, dict.fromkeys(lanes.FUNCTIONS, ONE))
         plan = found.plan
         names = tuple(plan.arguments())
-        parts = [lanes.forward(plan, self.numbers, "token_forward", FORMS["token"])]
+        parts = self.own(implicit.functions(form.plan))
+        parts.append(lanes.forward(plan, self.numbers, "token_forward", FORMS["token"]))
         back = _reversed(plan)
         back = replace(back, gradients={n: g for n, g in back.gradients.items() if n in names})
         parts.append(lanes.backward(back, names, self.numbers, "token_backward", GRADIENT))

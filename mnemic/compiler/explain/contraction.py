@@ -20,6 +20,7 @@ from mnemic.compiler.explain.spans import ranges
 from mnemic.compiler.implicit import roots_of
 from mnemic.compiler.numbers import evaluated, sampler
 from mnemic.compiler.rule import Rule
+from mnemic.compiler.symbolic import simplified
 
 SUPREMUM = sp.Symbol("sup ℓ″", positive=True)
 """sup ℓ″ where it depends on coefficients."""
@@ -32,7 +33,7 @@ def step_size(rule: Rule, curvature: Any) -> Any:
         gates = rule.window * (1 if rule.gamma is None else sym.coefficient("gamma"))
     found = still(rule) * rule.seen * rule.gain * rule.rate * gates * curvature * sym.kappa
     found = found.subs(sym.kappa, product_symbol(rule))
-    return sp.nsimplify(sp.simplify(found.subs(_table(rule), simultaneous=True)))
+    return sp.nsimplify(simplified(found.subs(_table(rule), simultaneous=True)))
 
 
 def still(rule: Rule) -> int:

@@ -21,6 +21,7 @@ from mnemic.compiler.explain.network_equations import Layers, Place
 from mnemic.compiler.explain.notation import acted, feature, role_key, value
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.rule import Rule
+from mnemic.compiler.symbolic import simplified
 
 Lines = Iterator[tuple[str, str]]
 
@@ -245,14 +246,14 @@ class _Moves:
         """± gain·O(S): without momentum the step is −η G itself, and O is odd."""
         d, rule = self.d, self.rule
         outside = rule.rate if rule.applied.outside else sp.Integer(1)
-        before = d.factor(sp.simplify(rule.gain * outside))
+        before = d.factor(simplified(rule.gain * outside))
         if rule.applied.averages:
             return step(rule, d, before)
         if rule.momentum is not None or self.every > 1:
             return f"+ {before}{self._through(d.of('S'))}"
         inside = sp.Integer(1) if rule.applied.outside else rule.rate
         if rule.applied.kind == "identity":
-            return f"{d.minus} {d.factor(sp.simplify(rule.gain * rule.rate))}{d.of('G')}"
+            return f"{d.minus} {d.factor(simplified(rule.gain * rule.rate))}{d.of('G')}"
         return f"{d.minus} {before}{self._through(d.factor(inside) + d.of('G'))}"
 
     def _through(self, step: str) -> str:

@@ -10,6 +10,7 @@ from mnemic.compiler.explain.dialect import Dialect
 from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
 from mnemic.compiler.retention import Link
 from mnemic.compiler.rule import Rule
+from mnemic.compiler.symbolic import simplified
 
 
 def linked(rule: Rule) -> bool:
@@ -50,12 +51,12 @@ def mirrored(rule: Rule, d: Dialect, memory: str) -> str:
 def _step(rule: Rule, d: Dialect) -> str:
     gain = d.factor(rule.gain)
     if rule.momentum is None:
-        factor = d.factor(sp.simplify(rule.gain * rule.rate))
+        factor = d.factor(simplified(rule.gain * rule.rate))
         return f"{d.minus} {factor}{d.of('G')}"
     step = f"+ {gain}{d.of('S')}"
     if rule.momentum_on == "write":
         erase = role_features(rule, d, "erase", "t")
-        taken = d.factor(sp.simplify(rule.gain * rule.rate * rule.error.slope))
+        taken = d.factor(simplified(rule.gain * rule.rate * rule.error.slope))
         step += f" {d.minus} {taken}{d.of('y^')} {erase}"
     return step
 
@@ -162,4 +163,4 @@ def _read(rule: Rule, d: Dialect, memory: str, query: str) -> str:
 def _normaliser(rule: Rule, d: Dialect) -> str:
     kept = d.factor(rule.decay) + d.of("n", "t-1")
     key = feature(rule, d, role_key(rule, d, "write", "t"))
-    return f"{d.of('n')} = {kept} + {d.factor(sp.simplify(rule.gain * rule.rate))}{key}"
+    return f"{d.of('n')} = {kept} + {d.factor(simplified(rule.gain * rule.rate))}{key}"

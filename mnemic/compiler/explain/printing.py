@@ -11,6 +11,7 @@ from sympy.printing.str import StrPrinter
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.implicit import PLACE, ROOT, roots_of
 from mnemic.compiler.problem import HEAD, HEADS, TIME
+from mnemic.compiler.symbolic import simplified
 
 GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "Delta": "Δ", "eta": "η",
@@ -192,7 +193,7 @@ def readable(expr: Any) -> Any:
     if not expr.has(sym.y, sym.v):
         return expr
     moved = expr.subs(sym.y, sym.e + sym.v)
-    moved = moved if not moved.has(sym.v) or roots_of(moved) else sp.simplify(moved)
+    moved = moved if not moved.has(sym.v) or roots_of(moved) else simplified(moved)
     return expr if moved.has(sym.v) else moved
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import optuna
@@ -35,5 +36,7 @@ def importance(space: Space, records: Sequence[Record]) -> dict[str, float]:
         optuna.create_trial(value=skill, params=one.answers, distributions=one.distributions)
         for one, skill in found
     ])  # fmt: skip
-    told = optuna.importance.get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+    evaluator = PedAnovaImportanceEvaluator()
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of values seen once
+        told = optuna.importance.get_param_importances(study, evaluator=evaluator)
     return dict(told)

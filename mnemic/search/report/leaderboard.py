@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec
 from mnemic.models.files import claim, write_json
-from mnemic.search.report.claims import CLAIMS, claimed
+from mnemic.search.space.settings import Settings
 from mnemic.search.space.space import Space
 from mnemic.search.study import work
 from mnemic.search.study.budget import bounds
@@ -26,6 +26,7 @@ from mnemic.search.study.training import Run
 from mnemic.search.study.work import Look
 
 RESULTS = "leaderboard.json"
+LATER = "not yet; the same command goes on"
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,10 @@ class Entry:
     Args:
         name: of the spec.
         look: what is known without training.
-        runs: every task with every seed.
+        runs: every task with every seed, but those that failed.
         over: costs above their bounds, in words: the comparison is not at equal budget.
-        why: there are no runs.
+        why: nothing could be run.
+        failed: why there is no run, by task.
     """
 
     name: str
@@ -45,11 +47,17 @@ class Entry:
     runs: tuple[Run, ...]
     over: tuple[str, ...] = ()
     why: str = ""
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every task was run."""
+        return bool(self.runs) and not self.failed
 
     @property
     def skill(self) -> Interval | None:
-        """The mean skill over tasks, an interval over seeds."""
-        return interval(by_seed(self.runs)) if self.runs else None
+        """The mean skill over tasks, an interval over seeds; None where a task is missing."""
+        return interval(by_seed(self.runs)) if self.whole else None
 
     @property
     def tasks(self) -> dict[str, Interval]:
@@ -69,20 +77,31 @@ def leaderboard(
     claim(folder, "leaderboard")
     (folder / "logs").mkdir(exist_ok=True)
     limits = bounds(space.settings, folder / "logs" / "reference.log")
-    kept = _kept(folder)
+    stored = _kept(folder)
     found = []
     for index, name in enumerate(names, 1):
         key = _key(space, by_hand(space, name))
-        old = kept.get(name, {})
-        if old.get("key") == key and not (again and old["why"]):
+        old = stored.get(name, {})
+        if old.get("key") == key and not (again and (old["why"] or old.get("failed"))):
             entry = _read(name, old)
         else:
             entry = _measured(space, name, limits, folder)
-            kept[name] = {"key": key, **_plain(entry)}
-            write_json(folder / RESULTS, kept)
+            stored[name] = {"key": key, **_plain(entry)}
+            write_json(folder / RESULTS, stored)
         found.append(entry)
-        told(f"{index} of {len(names)}: {name} {entry.skill or entry.why}")
+        told(f"{index} of {len(names)}: {name} {entry.skill or entry.why or dict(entry.failed)}")
     return found
+
+
+def kept(space: Space, names: Sequence[str], folder: Path) -> list[Entry]:
+    """What earlier calls measured of each spec, and nothing new."""
+    found = _kept(folder)
+    return [
+        _read(name, found[name])
+        if found.get(name, {}).get("key") == _key(space, by_hand(space, name))
+        else Entry(name, None, (), why=LATER)
+        for name in names
+    ]
 
 
 def _measured(space: Space, name: str, limits: dict[str, float], folder: Path) -> Entry:
@@ -97,87 +116,29 @@ def _measured(space: Space, name: str, limits: dict[str, float], folder: Path) -
     seen = isolated(work.look, spec, settings, first, bounds=allowed, log=log)
     if isinstance(seen, Failure):
         return Entry(name, None, (), why=f"{seen.kind}: {seen.why}")
-    look, runs = seen.value, list[Run]()
+    look = seen.value
     over = [f"{cost} {look.costs[cost] / bound:.1f}x" for cost, bound in limits.items()
             if look.costs[cost] > bound]  # fmt: skip
-    for job in work.jobs(spec, settings, settings.rungs[-1], range(settings.rungs[-1].seeds)):
-        done = isolated(work.run_one, job, folder / "runs", bounds=allowed, log=log)
-        if isinstance(done, Failure):
-            why = f"{job.task}, seed {job.seed}: {done.kind}: {done.why}"
-            return Entry(name, look, (), tuple(over), why)
-        runs.append(done.value)
-    return Entry(name, look, tuple(runs), tuple(over))
+    return _tasks(Entry(name, look, (), tuple(over)), spec, settings, folder, allowed)
 
 
-def table(space: Space, entries: Sequence[Entry]) -> str:
-    """The leaderboard as Markdown: within the budget first, then over it, then what failed."""
-    tasks = list(space.settings.tasks)
-    within = sorted((e for e in entries if e.runs and not e.over), key=_by_skill)
-    beyond = sorted((e for e in entries if e.runs and e.over), key=_by_skill)
-    failed = [e for e in entries if not e.runs]
-    head = ["", "spec", "mean skill", *tasks, "parameters", "state, bytes", "ms a step"]
-    if space.settings.rungs[0].untrained is not None:
-        head.append(f"{space.settings.rungs[0].untrained}, untrained error")
-    lines = [_line(head), _line(["---"] * len(head))]
-    lines += [_line(_row(str(i), e, tasks, space)) for i, e in enumerate(within, 1)]
-    parts = ["\n".join(lines)]
-    if beyond:
-        rows = [_line([*head, "over"]), _line(["---"] * (len(head) + 1))]
-        rows += [_line([*_row("", e, tasks, space), ", ".join(e.over)]) for e in beyond]
-        parts.append("## Over the budget\n\n" + "\n".join(rows))
-    if failed:
-        parts.append("## Not run\n\n" + "\n".join(f"- {e.name}: {e.why}" for e in failed))
-    parts.append(_claims(space))
-    return f"{_title(space)}\n\n" + "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _title(space: Space) -> str:
-    rung, settings = space.settings.rungs[-1], space.settings
-    sizes = ", ".join(
-        f"{name} ({rung.sizes.get(name) or entry.rung or 'published'})"
-        for name, entry in settings.tasks.items()
-    )
-    return (
-        f"# Leaderboard: {space.name}\n\n"
-        f"Each spec on each task: {settings.model.layers} layers of {settings.model.dim}, "
-        f"{rung.steps} steps of {settings.training.batch} sequences, {rung.seeds} seeds; {sizes}. "
-        "Skill is the score on the way from chance (0) to the best possible (1); ± is half of the "
-        "95 % confidence interval over seeds. In brackets the accuracy in percent that a paper "
-        "gives the system on the published setting, with larger models trained longer."
-    )
-
-
-def _row(place: str, entry: Entry, tasks: Sequence[str], space: Space) -> list[str]:
-    assert entry.look is not None
-    skills = [_cell(entry, task) for task in tasks]
-    step = sum(run.step_seconds for run in entry.runs) / len(entry.runs)
-    row = [place, entry.name, str(entry.skill), *skills, f"{entry.look.parameters:,}",
-           f"{entry.look.state_bytes:,}", f"{1e3 * step:.1f}"]  # fmt: skip
-    error = entry.look.error
-    return row if error is None else [*row, f"{error:.3f}"]
-
-
-def _cell(entry: Entry, task: str) -> str:
-    paper = claimed(entry.name, task)
-    return str(entry.tasks[task]) + (f" [{paper:g}]" if paper is not None else "")
-
-
-def _claims(space: Space) -> str:
-    untrained = {rung.untrained for rung in space.settings.rungs}
-    about = [c for c in CLAIMS if c.task in space.settings.tasks or c.task in untrained]
-    if not about:
-        return ""
-    lines = [f"- {c.task}: {c.text} ({c.source})." for c in about]
-    return "## What the papers claim\n\n" + "\n".join(lines)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _by_skill(entry: Entry) -> float:
-    assert entry.skill is not None
-    return -entry.skill.mean
+def _tasks(entry: Entry, spec: Spec, settings: Settings, folder: Path, allowed: Bounds) -> Entry:
+    """The entry with its runs; a task that fails with one seed is not tried with another."""
+    log = folder / "logs" / f"{entry.name.replace('/', '_')}.log"
+    runs, failed = list[Run](), dict[str, str]()
+    rung = settings.rungs[-1]
+    for job in work.jobs(spec, settings, rung, range(rung.seeds)):
+        if job.task in failed:
+            continue
+        done = isolated(
+            work.run_one, job, folder / "runs", allowed.seconds, bounds=allowed, log=log
+        )
+        found = done if isinstance(done, Failure) else done.value
+        if isinstance(found, Failure):
+            failed[job.task] = f"{found.kind}: {found.why}"
+        else:
+            runs.append(found)
+    return replace(entry, runs=tuple(r for r in runs if r.task not in failed), failed=failed)
 
 
 def _key(space: Space, spec: Spec) -> str:
@@ -195,12 +156,12 @@ def _plain(entry: Entry) -> dict[str, Any]:
     if look is not None and look["error"] == float("inf"):
         look["error"] = 1e300
     return {"look": look, "runs": [asdict(run) for run in entry.runs], "over": list(entry.over),
-            "why": entry.why}  # fmt: skip
+            "why": entry.why, "failed": dict(entry.failed)}  # fmt: skip
 
 
-def _read(name: str, kept: dict[str, Any]) -> Entry:
+def _read(name: str, old: dict[str, Any]) -> Entry:
     from mnemic.search.study.records import run_of
 
-    look = None if kept["look"] is None else Look(**kept["look"])
-    runs = tuple(map(run_of, kept["runs"]))
-    return Entry(name, look, runs, tuple(kept["over"]), kept["why"])
+    look = None if old["look"] is None else Look(**old["look"])
+    runs, failed = tuple(map(run_of, old["runs"])), old.get("failed", {})
+    return Entry(name, look, runs, tuple(old["over"]), old["why"], failed)

@@ -23,6 +23,9 @@ from mnemic.search.space.checks import trained
 from mnemic.search.space.settings import Model, TaskEntry, Training
 
 NAME: Final = "run.json"
+FORECAST: Final = 6
+"""Steps after which the time of all is told."""
+
 POINTS: Final = 5
 """Evaluations of a run, and so checkpoints."""
 
@@ -88,10 +91,11 @@ class Run:
     curve: tuple[tuple[int, float], ...]
 
 
-def run(job: Job, folder: Path) -> Run:
+def run(job: Job, folder: Path, seconds: float = math.inf) -> Run:
     """Do the run, or read what it left; a checkpoint of it is gone on from.
 
     Raises:
+        TooLong: by its first steps it would train for more than ``seconds``.
         CheckFailed: a loss, gradient or score is not finite.
         InvalidSpec, UsageError: the spec cannot be run on this task, or at these sizes.
     """
@@ -102,7 +106,7 @@ def run(job: Job, folder: Path) -> Run:
     with FileLock(f"{place}.lock"):
         found = stored(place)
         if found is None:
-            found = _trained(job, place)
+            found = _trained(job, place, Clock(seconds))
             write_json(place / NAME, {**asdict(found), "identity": job.identity})
     return found
 
@@ -116,7 +120,7 @@ def stored(place: Path) -> Run | None:
     return Run(curve=curve, **{key: found[key] for key in Run.__dataclass_fields__ if key in found})
 
 
-def _trained(job: Job, place: Path) -> Run:
+def _trained(job: Job, place: Path, clock: Clock) -> Run:
     from mnemic import pipeline
     from mnemic.models.language_model import ModelOptions, build
     from mnemic.models.train import CHECKPOINT, train
@@ -132,7 +136,6 @@ def _trained(job: Job, place: Path) -> Run:
         steps=budget.steps, seed=job.seed, eval_every=every, **dict(budget.training)
     )
     claim(place)
-    clock = Clock()
     result = train(model, task, told, place, clock, metadata={"hash": spec_hash(job.spec)},
                    existing="resume", picture=False)  # fmt: skip
     assert result.score is not None
@@ -155,15 +158,26 @@ def forget(folder: Path, key: str) -> None:
     shutil.rmtree(folder / key[:2] / key, ignore_errors=True)
 
 
-class Clock:
-    """A `mnemic.models.progress.Progress` that takes the time of each step."""
+class TooLong(Exception):
+    """A run would take longer than it may."""
 
-    def __init__(self) -> None:
+
+class Clock:
+    """A `mnemic.models.progress.Progress` that takes the time of each step.
+
+    Once the first `FORECAST` steps are over, a run that would train for more than ``allowed``
+    seconds is ended by `TooLong`.
+    """
+
+    def __init__(self, allowed: float = math.inf) -> None:
+        self.allowed = allowed
         self.times: list[float] = []
         self.last: float | None = None
+        self.left = 0
 
     def start(self, steps: int, done: int) -> None:
         """The first step begins."""
+        self.left = steps - done
         self.last = time.perf_counter()
 
     def step(self, done: int, loss: float) -> None:
@@ -172,6 +186,16 @@ class Clock:
         if self.last is not None:
             self.times.append(now - self.last)
         self.last = now
+        if len(self.times) == FORECAST:
+            self._forecast()
+
+    def _forecast(self) -> None:
+        each = statistics.median(self.times)
+        if each * self.left > self.allowed:
+            raise TooLong(
+                f"would take about {each * self.left:.0f} s of {self.allowed:g} s allowed: "
+                f"{self.left} steps of {each:.2g} s"
+            )
 
     def evaluated(self, point: Point) -> None:
         """The next step begins after the evaluation."""

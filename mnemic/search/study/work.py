@@ -19,7 +19,8 @@ from mnemic.models.language_model import ModelOptions, build
 from mnemic.search.space.checks import trained, untrained
 from mnemic.search.space.identity import identity
 from mnemic.search.space.settings import Rung, Settings
-from mnemic.search.study.training import Budget, Job, Run, run
+from mnemic.search.study.isolated import Failure
+from mnemic.search.study.training import Budget, Job, Run, TooLong, run
 
 SEQUENCES = 16
 """Of the untrained task."""
@@ -101,10 +102,13 @@ def train_seeds(
     return [run(job, folder) for job in jobs(spec, settings, rung, seeds)]
 
 
-def run_one(job: Job, folder: Path) -> Run:
-    """One run."""
+def run_one(job: Job, folder: Path, seconds: float) -> Run | Failure:
+    """One run, or that it would train for more than ``seconds``."""
     torch.set_num_threads(1)
-    return run(job, folder)
+    try:
+        return run(job, folder, seconds)
+    except TooLong as error:
+        return Failure("time", str(error))
 
 
 def jobs(spec: Spec, settings: Settings, rung: Rung, seeds: Any) -> Iterator[Job]:

@@ -1,0 +1,98 @@
+"""The leaderboard as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from mnemic.search.report.claims import CLAIMS, claimed
+from mnemic.search.report.leaderboard import Entry
+from mnemic.search.space.space import Space
+
+NONE: Final = "–"
+
+
+def table(space: Space, entries: Sequence[Entry]) -> str:
+    """Markdown: within the budget first, then over it, then what failed on a task or at all."""
+    tasks = list(space.settings.tasks)
+    within = sorted((e for e in entries if e.whole and not e.over), key=_by_skill)
+    beyond = sorted((e for e in entries if e.whole and e.over), key=_by_skill)
+    partly = [e for e in entries if e.runs and e.failed]
+    failed = [e for e in entries if not e.runs]
+    head = ["", "spec", "mean skill", *tasks, "parameters", "state, bytes", "ms a step"]
+    if space.settings.rungs[0].untrained is not None:
+        head.append(f"{space.settings.rungs[0].untrained}, untrained error")
+    lines = [_line(head), _line(["---"] * len(head))]
+    lines += [_line(_row(str(i), e, tasks, space)) for i, e in enumerate(within, 1)]
+    parts = ["\n".join(lines)]
+    if beyond:
+        rows = [_line([*head, "over"]), _line(["---"] * (len(head) + 1))]
+        rows += [_line([*_row("", e, tasks, space), ", ".join(e.over)]) for e in beyond]
+        parts.append("## Over the budget\n\n" + "\n".join(rows))
+    if partly:
+        rows = [_line([*head, "why not"]), _line(["---"] * (len(head) + 1))]
+        rows += [_line([*_row("", e, tasks, space), _reasons(e)]) for e in partly]
+        parts.append("## Not on every task\n\n" + "\n".join(rows))
+    if failed:
+        lines = [f"- {e.name}: {e.why or _reasons(e)}" for e in failed]
+        parts.append("## Not run\n\n" + "\n".join(lines))
+    parts.append(_claims(space))
+    return f"{_title(space)}\n\n" + "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _title(space: Space) -> str:
+    rung, settings = space.settings.rungs[-1], space.settings
+    sizes = ", ".join(
+        f"{name} ({rung.sizes.get(name) or entry.rung or 'published'})"
+        for name, entry in settings.tasks.items()
+    )
+    return (
+        f"# Leaderboard: {space.name}\n\n"
+        f"Each spec on each task: {settings.model.layers} layers of {settings.model.dim}, "
+        f"{rung.steps} steps of {settings.training.batch} sequences, {rung.seeds} seeds; {sizes}. "
+        "Skill is the score on the way from chance (0) to the best possible (1); ± is half of the "
+        "95 % confidence interval over seeds. In brackets the accuracy in percent that a paper "
+        "gives the system on the published setting, with larger models trained longer."
+    )
+
+
+def _row(place: str, entry: Entry, tasks: Sequence[str], space: Space) -> list[str]:
+    assert entry.look is not None
+    skills = [_cell(entry, task) for task in tasks]
+    step = sum(run.step_seconds for run in entry.runs) / len(entry.runs)
+    row = [place, entry.name, str(entry.skill or NONE), *skills, f"{entry.look.parameters:,}",
+           f"{entry.look.state_bytes:,}", f"{1e3 * step:.1f}"]  # fmt: skip
+    error = entry.look.error
+    return row if error is None else [*row, f"{error:.3f}"]
+
+
+def _cell(entry: Entry, task: str) -> str:
+    paper = claimed(entry.name, task)
+    found = str(entry.tasks[task]) if task in entry.tasks else NONE
+    return found + (f" [{paper:g}]" if paper is not None else "")
+
+
+def _reasons(entry: Entry) -> str:
+    """Why tasks were not run, each reason once with its tasks."""
+    found: dict[str, list[str]] = {}
+    for task, why in entry.failed.items():
+        found.setdefault(why, []).append(task)
+    return "; ".join(f"{', '.join(tasks)}: {why}" for why, tasks in found.items())
+
+
+def _claims(space: Space) -> str:
+    untrained = {rung.untrained for rung in space.settings.rungs}
+    about = [c for c in CLAIMS if c.task in space.settings.tasks or c.task in untrained]
+    if not about:
+        return ""
+    lines = [f"- {c.task}: {c.text} ({c.source})." for c in about]
+    return "## What the papers claim\n\n" + "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _by_skill(entry: Entry) -> float:
+    assert entry.skill is not None
+    return -entry.skill.mean

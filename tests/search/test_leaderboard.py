@@ -1,0 +1,101 @@
+"""The leaderboard: forecasts of slow runs, rows with a task missing, what is kept."""
+
+import math
+
+import pytest
+
+from mnemic.search.report import leaderboard as board
+from mnemic.search.report.standings import table
+from mnemic.search.space.space import load_space
+from mnemic.search.study import training
+from mnemic.search.study.isolated import Answer, Failure
+from mnemic.search.study.training import FORECAST, Clock, Run, TooLong
+
+SPACE = """\
+mnemic: 1
+name: tiny-board
+search:
+  tasks: {memorisation: tiny, mqar: tiny}
+  model: {dim: 8, layers: 1}
+  training: {batch: 4, eval_size: 16, warmup: 2}
+  rungs: [{steps: 40, seeds: 2}]
+  limits: {seconds: 60}
+"""
+
+
+@pytest.fixture
+def space(tmp_path):
+    path = tmp_path / "space.yaml"
+    path.write_text(SPACE)
+    return load_space(str(path))
+
+
+def ticking(monkeypatch, seconds: float) -> None:
+    """Let a clock's steps take so long."""
+    now = iter(seconds * i for i in range(1000))
+    monkeypatch.setattr(training.time, "perf_counter", lambda: next(now))
+
+
+def through(clock: Clock, steps: int) -> None:
+    clock.start(steps, 0)
+    for done in range(1, steps + 1):
+        clock.step(done, 1.0)
+
+
+def test_a_run_that_would_take_too_long_ends_after_its_first_steps(monkeypatch):
+    ticking(monkeypatch, 2.0)
+    clock = Clock(allowed=100.0)
+    with pytest.raises(TooLong, match=r"about 200 s of 100 s allowed: 100 steps of 2 s"):
+        through(clock, 100)
+    assert len(clock.times) == FORECAST
+
+
+@pytest.mark.parametrize(("allowed", "steps"), [(100.0, 50), (math.inf, 500)])
+def test_a_run_that_does_not_goes_on(monkeypatch, allowed, steps):
+    ticking(monkeypatch, 2.0)
+    clock = Clock(allowed)
+    through(clock, steps)
+    assert len(clock.times) == steps
+
+
+def fake(failing: str):
+    """In place of processes: one task fails, the others score by their seed."""
+
+    def isolated(function, *arguments, bounds, log):
+        if function is board.work.look:
+            return Answer(board.Look("x", "affine", 1, 1, 1.0, None))
+        job = arguments[0]
+        if job.task == failing:
+            return Answer(Failure("time", "would take about 900 s"))
+        return Answer(Run(job.task, job.seed, 0.5, 0.5 + 0.1 * job.seed, 1.0, 0.1, ()))
+
+    return isolated
+
+
+def test_a_task_that_fails_leaves_the_others(monkeypatch, space, tmp_path):
+    monkeypatch.setattr(board, "isolated", fake("mqar"))
+    monkeypatch.setattr(board, "bounds", lambda settings, log: {})
+    (entry,) = board.leaderboard(space, ["deltanet"], tmp_path / "run", lambda line: None)
+    assert entry.failed == {"mqar": "time: would take about 900 s"}
+    assert [(run.task, run.seed) for run in entry.runs] == [
+        ("memorisation", 0),
+        ("memorisation", 1),
+    ]
+    assert entry.skill is None, "no mean where a task is missing"
+    text = table(space, [entry])
+    row = next(line for line in text.splitlines() if line.startswith("|  | deltanet |"))
+    assert text.index("## Not on every task") < text.index(row)
+    assert row.startswith("|  | deltanet | – | 0.550 ±")
+    assert row.endswith("| mqar: time: would take about 900 s |")
+    assert board.kept(space, ["deltanet"], tmp_path / "run") == [entry]
+    (later,) = board.kept(space, ["gla"], tmp_path / "run")
+    assert "- gla: not yet; the same command goes on" in table(space, [later])
+    monkeypatch.setattr(board, "isolated", fake(""))
+    (same,) = board.leaderboard(space, ["deltanet"], tmp_path / "run", lambda line: None)
+    assert same == entry, "read, not measured"
+    (again,) = board.leaderboard(
+        space, ["deltanet"], tmp_path / "run", lambda line: None, again=True
+    )
+    assert again.whole
+    assert len(again.runs) == 4
+    assert "| 1 | deltanet | 0.550 ±" in table(space, [again])
