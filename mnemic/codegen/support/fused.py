@@ -16,6 +16,7 @@ from .place import Place
 from .sizes import power_of_two
 
 States = dict[str, Tensor]
+Settle = Callable[[Configuration], Configuration]
 
 PRECISIONS = {
     torch.float64: "fp64",
@@ -150,17 +151,25 @@ class Cutting:
     @classmethod
     def of(
         cls, kernel: Kernel, rows: list[Tensor], sizes: dict[str, int], numbers: list[int], *,
-        sequences: int, gradient: bool,
+        sequences: int, gradient: bool, settle: Settle,
     ) -> "Cutting":  # fmt: skip
         """Of an operator's arguments, and what ``Place.numbers`` tells.
 
-        Raises ``RuntimeError`` where no cut may run.
+        ``settle`` may put another in the place of the cut that the model chooses. Raises
+        ``RuntimeError`` where no cut may run.
         """
         place, like = Place.of(numbers), rows[kernel.plain]
         question = asked(kernel, sizes, like, gradient=gradient)
         if why := tuned.failed(question, like.device):
             raise RuntimeError(why)
-        chosen = chosen_of(kernel, sizes, question, like, place, sequences)
+        chosen = chosen_of(kernel, sizes, question, like, place, sequences, settle)
+        return cls.cut(kernel, like, place, chosen)
+
+    @classmethod
+    def cut(
+        cls, kernel: Kernel, like: Tensor, place: Place, chosen: Configuration
+    ) -> "Cutting":  # fmt: skip
+        """Of a choice."""
         tall = place.rows(kernel.fits(chosen.rows), kernel.steps)
         if kernel.whole:
             tall = int(like.shape[1])
@@ -178,7 +187,7 @@ def asked(
 
 def chosen_of(
     kernel: Kernel, sizes: dict[str, int], question: tuned.Question, like: Tensor, place: Place,
-    sequences: int,
+    sequences: int, settle: Settle,
 ) -> Configuration:  # fmt: skip
     """How a kernel is cut for arguments like these: as measured, or as the model says."""
     longest = place.longest * kernel.steps or int(like.shape[1])
@@ -186,9 +195,9 @@ def chosen_of(
     device = limits(like.device)
     return tuned.chosen(
         question, like.device,
-        lambda: configured(
+        lambda: settle(configured(
             kernel, sizes, device, work, gradient=question.gradient, most=place.wanted or MOST
-        ),
+        )),
         lambda: choices(kernel, sizes, MOST), tunable=place.wanted is None,
     )  # fmt: skip
 

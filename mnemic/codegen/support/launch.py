@@ -4,16 +4,23 @@ A gradient keeps the states at the start of every piece, and makes those of a pi
 With ``dry`` only the results' shapes are made, and nothing is launched.
 """
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import buffers
+from . import buffers, versions
+from .configuration import Configuration
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of
+from .narrower import narrower, settled, stack
+from .place import Place
 from .sizes import power_of_two
 from .starting import begin
+
+_settled: dict[Any, Configuration] = {}
+"""The cuts of launches alike."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +102,65 @@ class Launch:
         """Of an operator's arguments; ``states`` tell sizes."""
         sizes = sizes_of(kernel, rows, states)
         sequences = rows[0].shape[0] if bounds is None else bounds.shape[0] - 1
+        given = [x.contiguous() for x in rows]
+        place, like = Place.of(numbers), rows[kernel.plain]
+
+        def launch(cutting: Cutting) -> Launch:
+            return cls(kernel, given, positions, bounds, cutting, sizes, dry)
+
+        def settle(cut: Configuration) -> Configuration:
+            return launch(Cutting.cut(kernel, like, place, cut)).settled(place, gradient=gradient)
+
         cutting = Cutting.of(
-            kernel, rows, sizes, numbers, sequences=int(sequences), gradient=gradient
-        )
-        return cls(kernel, [x.contiguous() for x in rows], positions, bounds, cutting, sizes, dry)
+            kernel, rows, sizes, numbers, sequences=int(sequences), gradient=gradient,
+            settle=settle,
+        )  # fmt: skip
+        return launch(cutting)
+
+    # -- the cut ----------------------------------------------------------------------------
+
+    def settled(self, place: Place, *, gradient: bool) -> Configuration:
+        """The launch's cut, or where its kernels spill registers a narrower one that does not.
+
+        It is found once for launches alike, by compiling.
+        """
+        kernel, cut, device = self.kernel, self.cutting.chosen, self.like.device
+        cuts = [cut, *narrower(kernel, cut, whole=kernel.whole)]
+        compiled = not versions.interpreting() and (device.type == "cuda" or versions.elsewhere())
+        if len(cuts) == 1 or not compiled:
+            return cut
+        alike = (
+            kernel.forward, *self.sizes.items(), *(x.dtype for x in self.rows), int(self.total),
+            int(self.heads), self.positions is None, self.bounds is None, place, cut, gradient,
+            device, os.environ.get(versions.OFFLINE),
+        )  # fmt: skip
+        if alike not in _settled:
+            _settled[alike] = settled(cuts, lambda other: replace(
+                self, cutting=Cutting.cut(kernel, self.like, place, other)
+            ).spilled(gradient=gradient))  # fmt: skip
+        return _settled[alike]
+
+    def spilled(self, *, gradient: bool) -> int:
+        """Bytes of registers that a thread of the gradient's kernel spills, or if it spills none
+        (or no gradient is asked for) one of the form's."""
+        rows, real = [x.dtype for x in self.rows], _real(self.rows[0].dtype)
+        pointers = [*rows, self.like.dtype, *3 * [real] * len(self.kernel.states)]
+        found = 0
+        if gradient and self.kernel.backward is not None:
+            grads = [real] * len(self.kernel.gradients)
+            found = self._stack(self.kernel.backward, [*pointers, *grads], {})
+        flags = {"KEEP": gradient, "READ": True}
+        return found or self._stack(self.kernel.forward, pointers, flags)
+
+    def _stack(self, function: Any, pointers: list[torch.dtype], flags: dict[str, bool]) -> int:
+        where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]
+        with torch.cuda.device_of(self.rows[0]):  # Triton compiles for the current device
+            compiled = function.warmup(
+                *pointers, *where, int(self.total), int(self.heads), 0, int(self.pieces),
+                grid=self.grid,
+                **self.constants(), **flags, **self.options(),
+            )  # fmt: skip
+        return stack(compiled.asm["cubin"]) if "cubin" in compiled.asm else 0
 
     # -- launches ---------------------------------------------------------------------------
 

@@ -87,7 +87,9 @@ def _rows(kernel: Levelled, given: Mapping[str, Tensor], place: Place) -> int:
     sizes, like = fused.sizes_of(kernel.own, tensors, []), tensors[kernel.own.plain]
     question = fused.asked(kernel.own, sizes, like, gradient=gradient)
     wanted = replace(place, wanted=place.wanted or fused.MOST)
-    chosen = fused.chosen_of(kernel.own, sizes, question, like, wanted, int(like.shape[0]))
+    chosen = fused.chosen_of(
+        kernel.own, sizes, question, like, wanted, int(like.shape[0]), lambda cut: cut
+    )
     return max(1, min(chosen.rows, wanted.wanted or fused.MOST))
 
 

@@ -8,6 +8,7 @@ from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.tiled.kernel import (
     CUT,
     JIT,
+    LAST,
     NUMBERS,
     load_row,
     load_state,
@@ -17,8 +18,9 @@ from mnemic.codegen.tiled.kernel import (
     store_view,
     windowed,
 )
+from mnemic.codegen.tiled.latest import condition, latest
 from mnemic.codegen.tiled.layout import CLOSES, Held, Layout, Row
-from mnemic.codegen.tiled.schedule import Stage, stages
+from mnemic.codegen.tiled.schedule import Stage, stages, waiting
 from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import ROWS, SHARED
 
@@ -103,19 +105,45 @@ def _closing(lay: Layout) -> Iterator[str]:
 
 def staged(lay: Layout, back: Adjoint) -> list[Stage]:
     """What the gradient of each argument needs, and then those of the states."""
+    return stages(lay, *_groups(lay, back))
+
+
+def _groups(lay: Layout, back: Adjoint) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
+    """The statements, and the ends of stages."""
     phases = lay.plan.phases()
     inside = [q for q in (*phases.before, *phases.scan) if not isinstance(q.op, Given)]
     following = tuple(n for s, n in lay.plan.following.items() if s != n)
-    return stages(lay, inside, (*((g,) for g in back.gradients.values()), following))
+    return inside, (*((g,) for g in back.gradients.values()), following)
+
+
+def _tail(lay: Layout, back: Adjoint) -> tuple[str, ...]:
+    """What may wait until the gradients of the states are there, of one argument's gradient."""
+    known = list(back.gradients.values())
+    ends = [end for end in known if known.count(end) == 1]
+    return latest(lay.plan, ends, lay.axes.table) if lay.chunked else ()
 
 
 def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
     """The gradients of a chunk's rows, each stored when it is known, then those of the states."""
     rows = {row.name: row for row in lay.rows}
-    for stage, argument in zip(staged(lay, back), [*back.gradients, ""], strict=True):
-        yield from _lines(lay, stage.steps, numbers)
-        if argument:
+    tail, last_lines = _tail(lay, back), []
+    if tail:
+        found, last = waiting(lay, *_groups(lay, back), tail)
+        argument = next(name for name, end in back.gradients.items() if end == tail[-1])
+        last_lines = [*_lines(lay, last.steps, numbers, 12)]
+        last_lines.append(f"            {_store(lay, rows[argument], tail[-1])}")
+    else:
+        found = staged(lay, back)
+    for stage, argument in zip(found, [*back.gradients, ""], strict=True):
+        yield from _lines(lay, stage.steps, numbers, 8)
+        if tail and argument and back.gradients[argument] == tail[-1]:
+            yield f"        if not {condition(lay, tail)}:"
+            yield from last_lines
+        elif argument:
             yield f"        {_store(lay, rows[argument], stage.ends[0])}"
+    if tail:
+        yield f"        if {condition(lay, tail)}:{LAST}"
+        yield from last_lines
 
 
 def _store(lay: Layout, row: Row, value: str) -> str:
@@ -132,14 +160,14 @@ def _store(lay: Layout, row: Row, value: str) -> str:
 
 
 def _lines(
-    lay: Layout, steps: tuple[Row | Quantity, ...], numbers: dict[str, str]
+    lay: Layout, steps: tuple[Row | Quantity, ...], numbers: dict[str, str], indent: int
 ) -> Iterator[str]:
     for step in steps:
         if isinstance(step, Row):
-            yield f"        {step.name} = {load_row(lay, step)}"
+            yield f"{' ' * indent}{step.name} = {load_row(lay, step)}"
             continue
         source = statement(lay, step, {})
-        yield from wrapped(step.name, source, _cited(numbers, step.equation), 8)
+        yield from wrapped(step.name, source, _cited(numbers, step.equation), indent)
 
 
 def _cited(numbers: dict[str, str], equation: str) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from mnemic.codegen.emit import OUTPUT, wrapped
 from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.latest import condition, latest
 from mnemic.codegen.tiled.layout import Held, Layout, Row
-from mnemic.codegen.tiled.schedule import Stage, stages
+from mnemic.codegen.tiled.schedule import Stage, stages, waiting
 from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import BAND, ROWS, SHARED, TAIL
 
@@ -32,6 +33,9 @@ TOKENS = """\
 
 NUMBERS = ["positions", "bounds", "total", "heads", "piece", "pieces"]
 """Where sequences lie (two pointers or None), and which piece of them a launch is for."""
+
+LAST = "  # as the last product lies, all lie: warps share columns"
+"""Why a product waits (``latest``)."""
 
 JIT = '@triton.jit(do_not_specialize=["piece", "pieces"])'
 """Without it each of a gradient's first pieces would be compiled anew."""
@@ -222,25 +226,38 @@ def store_state(state: Held, pointer: str, number: str, value: str) -> str:
 
 def staged(lay: Layout) -> list[Stage]:
     """What a chunk's output needs, and what its next states (and intervals' ends) do."""
+    return stages(lay, *_groups(lay))
+
+
+def _groups(lay: Layout) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
+    """The statements, and the ends of stages."""
     plan = lay.plan
     phases = plan.phases()
     inside = [*phases.before, *phases.scan]
     late = tuple(n for c in phases.closings for q in c.statements for n in q.reads())
     late += tuple(n for moves in plan.closed.values() for n in moves.values())
     following = tuple(n for s, n in plan.following.items() if s != n)
-    return stages(lay, inside, ((plan.output,), (*following, *late)))
+    return inside, ((plan.output,), (*following, *late))
 
 
 def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
     """The output of a chunk, its next states, and what an interval's end puts in their place."""
     anew = any(OUTPUT in closing.moves for closing in lay.plan.phases().closings)
-    first, second = staged(lay)
     store = ["        if READ:", f"            {store_output(lay)}"]
-    lines = list(_lines(lay, first.steps, numbers, 8, {}))
-    lines += [] if anew else store
-    lines += _lines(lay, second.steps, numbers, 8, {})
-    lines += _advance(lay, numbers)
-    return lines + (store if anew else [])
+    tail = latest(lay.plan, (lay.plan.output,), lay.axes.table) if lay.chunked else ()
+    if anew or not tail:
+        first, second = staged(lay)
+        lines = list(_lines(lay, first.steps, numbers, 8, {}))
+        lines += [] if anew else store
+        lines += _lines(lay, second.steps, numbers, 8, {})
+        lines += _advance(lay, numbers)
+        return lines + (store if anew else [])
+    (first, second), last = waiting(lay, *_groups(lay), tail)
+    waits = condition(lay, tail)
+    last_lines = [*_lines(lay, last.steps, numbers, 12, {}), *(f"    {line}" for line in store)]
+    lines = [*_lines(lay, first.steps, numbers, 8, {}), f"        if not {waits}:", *last_lines]
+    lines += [*_lines(lay, second.steps, numbers, 8, {}), f"        if {waits}:{LAST}", *last_lines]
+    return lines + _advance(lay, numbers)
 
 
 def _lines(

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from mnemic.codegen.plan import Call, Fused, Product, Quantity
+from mnemic.codegen.plan import Quantity
+from mnemic.codegen.tiled.latest import heavy
 from mnemic.codegen.tiled.layout import Layout, Row
 
 
@@ -68,15 +69,24 @@ def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...
     return found
 
 
+def waiting(
+    lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...], tail: tuple[str, ...]
+) -> tuple[list[Stage], Stage]:
+    """The same without a ``tail``, instead of which what it reads is known; and the tail."""
+    order = Order(lay, {q.name: q for q in inside}, {row.name: row for row in lay.rows})
+    anew = set(order.rows) | _light(lay, inside, set(order.rows))
+    reads = dict.fromkeys(n for name in tail for n in order.inside[name].reads())
+    late = [n for n in reads if n not in anew and n not in tail]
+    before = tuple(sorted(late, key=lambda name: -order.weight(name)))
+    groups = (*(before if tail[-1] in group else group for group in ends), tail[-1:])
+    *found, last = stages(lay, inside, groups)
+    return found, last
+
+
 def _light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:
     """Quantities behind which no product and no memory stands."""
     found = set(rows)
     for quantity in inside:
-        op = quantity.op
-        table = lay.axes.table
-        heavy = isinstance(op, Product | Fused) or (
-            isinstance(op, Call) and "precision" in table[op.function].extras
-        )
-        if not heavy and found.issuperset(quantity.reads()):
+        if not heavy(quantity, lay.axes.table) and found.issuperset(quantity.reads()):
             found.add(quantity.name)
     return found - rows

@@ -14,6 +14,7 @@ from mnemic.codegen.tiled.backward import staged as backward_stages
 from mnemic.codegen.tiled.cut import Cut, cut
 from mnemic.codegen.tiled.functions import CHUNK, TOKEN, TileFunction
 from mnemic.codegen.tiled.kernel import forward, staged
+from mnemic.codegen.tiled.latest import latest, memory_first, parted
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.signals import functions
@@ -112,7 +113,7 @@ class _Source:
         Raises ``NoTiles`` where it has none.
         """
         table = CHUNK if chunked else TOKEN
-        plan, windows = opened(form.plan, self.window)
+        plan, windows = opened(memory_first(form.plan) if chunked else form.plan, self.window)
         found = cut(plan, table, also)
         lay = layout(
             found.plan, self.logarithms, chunked=chunked, output=found.plan.output, windows=windows
@@ -199,6 +200,8 @@ class _Source:
     ) -> tuple[str, tuple[str, ...], tuple[Tiles, ...]]:
         """The kernel of a form's gradient, the arguments that have one, and its fullest moments."""
         back = _reversed(plan)
+        if lay.chunked:
+            parted(back.plan, latest(back.plan, back.gradients.values(), CHUNK))
         output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
         under = layout(
             back.plan, self.logarithms, chunked=lay.chunked, output=output, given=back.states,

@@ -1,0 +1,149 @@
+"""Which product of a chunk stands last: one of rows against channels.
+
+Triton lays the warps of all products that one body of code joins as the last of them is best laid:
+down its rows if it has no fewer rows than columns, along its columns otherwise. (Products of
+Hopper's warp groups, which have 64 rows at least, are laid each by itself.) A chunk has fewer rows
+than memories have channels. So if its last product made a memory or a square of rows, all warps
+would lie down sixteen or thirty-two rows, and each would do the whole of every product, with its
+operands in its own registers. One of rows against channels, moved behind the next states, makes
+them share the channels.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import networkx as nx
+import sympy as sp
+
+from mnemic.codegen.plan import Call, Fused, Map, Plan, Product, Quantity
+from mnemic.codegen.tiled.functions import TileFunction
+from mnemic.codegen.tiled.layout import ROWS, Layout
+
+CHANNELS = {"v", "k"}
+"""Axes that are not a chunk's rows."""
+
+Table = Mapping[str, TileFunction]
+
+
+def heavy(quantity: Quantity, table: Table) -> bool:
+    """Whether a quantity takes products of matrices."""
+    match quantity.op:
+        case Product() | Fused():
+            return True
+        case Call(function=function):
+            return function in table and "precision" in table[function].extras
+        case _:
+            return False
+
+
+def latest(plan: Plan, ends: Iterable[str], table: Table) -> tuple[str, ...]:
+    """A product that may wait, what follows from it, and at last the end that they are for.
+
+    Nothing but this end needs any of them; no memory is read, and no other product. Empty where no
+    end has such a product.
+    """
+    needed = plan.needed()
+    kept = tuple(ends)
+    for end in reversed(kept):
+        waiting = (_waiting(plan, name, end, kept, needed, table) for name in _behind(plan, end))
+        found = [tail for tail in waiting if tail]
+        if found:
+            return min(found, key=lambda tail: _held(plan, tail[0], table))
+    return ()
+
+
+def _behind(plan: Plan, end: str) -> list[str]:
+    """What stands behind an end, the nearest first, and itself."""
+    turned = plan.graph.reverse(copy=False)
+    return [end, *(name for _, name in nx.bfs_edges(turned, end))]
+
+
+def _waiting(
+    plan: Plan, name: str, end: str, ends: tuple[str, ...], needed: set[str], table: Table
+) -> tuple[str, ...]:
+    """A quantity and what follows from it, if it is a product that may wait."""
+    product = _product(plan[name])
+    if product is None or not _of_rows(plan, plan[name], product):
+        return ()
+    after = nx.descendants(plan.graph, name) & needed
+    if end not in after | {name} or any(heavy(plan[n], table) for n in after):
+        return ()
+    others = {*plan.following.values(), *_closing(plan), *(e for e in ends if e != end)}
+    if (after | {name}) & others or nx.descendants(plan.graph, end) & needed:
+        return ()
+    order = nx.topological_sort(plan.graph.subgraph(after))
+    return (name, *order)
+
+
+def _closing(plan: Plan) -> set[str]:
+    """What stands at the ends of intervals, and behind it."""
+    moved = {name for moves in plan.closed.values() for name in moves.values()}
+    return moved.union(*(nx.ancestors(plan.graph, name) for name in moved))
+
+
+def _product(quantity: Quantity) -> Product | None:
+    match quantity.op:
+        case Product():
+            return quantity.op
+        case Fused(product=product):
+            return product
+        case _:
+            return None
+
+
+def _of_rows(plan: Plan, quantity: Quantity, product: Product) -> bool:
+    """Whether rows are summed over, and the result has rows and channels."""
+    rows, *channels = quantity.axes
+    memories = (set(plan.axes(side)) <= CHANNELS for side in (product.left, product.right))
+    return rows not in CHANNELS and set(channels) <= CHANNELS and not any(memories)
+
+
+def _held(plan: Plan, name: str, table: Table) -> int:
+    """How many products of others wait with it."""
+    return sum(heavy(plan[read], table) for read in plan[name].reads())
+
+
+def condition(lay: Layout, tail: tuple[str, ...]) -> str:
+    """Whether the last product has more columns than rows, so that it is worth its wait."""
+    return f"{ROWS} < B{lay.sizes(tail[0])[-1]}"
+
+
+# -- plans of which a product can wait ---------------------------------------------------------
+
+
+def parted(plan: Plan, tail: tuple[str, ...]) -> None:
+    """Make a sum with a waiting product one of two: the rest, which is done before, and it."""
+    if len(tail) < 2:
+        return
+    (name, total), op = tail[:2], plan[tail[1]].op
+    inner, axes = plan[name].op, plan[total].axes
+    if not isinstance(op, Map) or not op.expr.is_Add or not isinstance(inner, Product):
+        return
+    own = [read for read in op.reads if read.quantity == name]
+    reads = tuple(read for read in op.reads if read.quantity != name)
+    if len(own) != 1 or own[0].axes != axes or all(read.axes != axes for read in reads):
+        return
+    symbol = next(s for s in op.expr.free_symbols if s.name == own[0].symbol)
+    sign = {sp.Integer(1): 1, sp.Integer(-1): -1}.get(op.expr.coeff(symbol), 0)
+    expr = op.expr - sign * symbol
+    if not sign or expr.has(symbol):
+        return
+    rest = plan.add(f"{total}_before", axes, Map(expr, reads), plan[total].equation)
+    plan.rewrite(replace(plan[total], op=Fused(rest, inner, sign)))
+
+
+def memory_first(plan: Plan) -> Plan:
+    """A plan in which what is read of a memory comes before what rows add to it."""
+    found = replace(plan, graph=plan.graph.copy(), known=dict(plan.known))
+    for quantity in plan.ordered():
+        op = quantity.op
+        if not isinstance(op, Fused) or op.sign < 0 or found.graph.out_degree(op.addend) > 1:
+            continue
+        added = found[op.addend]
+        if not isinstance(added.op, Product) or found.is_end(op.addend):
+            continue
+        if _of_rows(found, quantity, op.product) or not _of_rows(found, added, added.op):
+            continue
+        read = found.add(f"{quantity.name}_before", quantity.axes, op.product, quantity.equation)
+        found.rewrite(replace(quantity, op=Fused(read, added.op)))
+    return found
