@@ -1,26 +1,23 @@
 """The statements of one chunk: what rows alone give, and passes over blocks of kept pairs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import networkx as nx
 
-from mnemic.codegen.plan import Call, Product, Quantity
-from mnemic.codegen.streamed.functions import LARGEST, SAME
-from mnemic.codegen.streamed.layout import Streams
+from mnemic.codegen.plan import Call, Map, Product, Quantity
+from mnemic.codegen.streamed.block import Block, largest
+from mnemic.codegen.streamed.functions import LARGEST
+from mnemic.codegen.streamed.layout import PAIRS, Streams
 from mnemic.codegen.streamed.lines import (
-    beside,
-    cited,
     line,
-    load_block,
     shape,
-    store_block,
-    value,
 )
-from mnemic.codegen.streamed.order import Step, ordered
-from mnemic.codegen.streamed.passes import Passes
+from mnemic.codegen.streamed.passes import TAILS, Passes
 from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
+from mnemic.codegen.tiled.layout import ROWS, SOURCES
 
 
 @dataclass
@@ -42,29 +39,44 @@ class Body:
     """Products with operands that are not rounded to 16 bits: those of an iteration."""
     alive: tuple[int, int] = (0, 0)
     """Tiles of rows, and of a block, that live at once, in the pass with most."""
+    loads: dict[str, str] = field(default_factory=dict)
+    """Memories that are loaded where they are read."""
+    loaded: set[str] = field(default_factory=set)
+    """Those that were before: without a barrier the compiler would keep them until then."""
 
-    def lines(self, ends: Iterable[tuple[str, list[str]]], rewrites: dict[str, str]
-              ) -> Iterator[str]:  # fmt: skip
+    def lines(
+        self, ends: Iterable[tuple[str, list[str]]], rewrites: dict[str, str],
+        late: Mapping[str, list[str]] = MappingProxyType({}),
+    ) -> Iterator[str]:  # fmt: skip
         """All passes; after each, the ends that are known by then, each with what stores it.
 
-        ``rewrites`` are the entries that take the place of a state's, done in the last pass.
+        ``rewrites`` are the entries that take the place of a state's, done in the last pass;
+        ``late`` are ends that change entries which every pass reads, stored behind them all.
         """
         waiting = dict(ends)
-        behind = self.passes.needed((*waiting, *rewrites.values()))
+        behind = self.passes.needed((*waiting, *late, *rewrites.values()))
         sums = [q for q in behind if self.passes.sums(q)]
         last = max([self.passes.core(q) for q in sums], default=-1)
         last = max([last, *(self.passes.level(n) for n in rewrites.values())])
-        for number in range(last + 1):
-            own = [q for q in sums if self.passes.core(q) == number]
+        passes = [[q for q in sums if self.passes.core(q) == number] for number in range(last + 1)]
+        for number, own in enumerate(passes):
             now = rewrites if number == last else {}
+            if (own or now) and number and self.loads:
+                for end in (*waiting, *late):
+                    yield from self._known(end, number)
             if own or now:
                 yield from self._pass(own, now)
-            for end in [n for n in waiting if self.passes.level(n) <= number + 1]:
+            found = [n for n in waiting if self.passes.level(n) <= number + 1]
+            for end in sorted(found, key=self._memory):  # large tiles when few others are alive
                 yield from self.until(end)
                 yield from (f"{self.pad}{text}" for text in waiting.pop(end))
         for end, stores in waiting.items():
             yield from self.until(end)
             yield from (f"{self.pad}{text}" for text in stores)
+        for end in late:
+            yield from self.until(end)
+        yield from [f"{self.pad}tl.debug_barrier()"] * bool(late)
+        yield from (f"{self.pad}{text}" for stores in late.values() for text in stores)
 
     @property
     def pad(self) -> str:
@@ -82,6 +94,11 @@ class Body:
         if row is not None:
             yield f"{self.pad}{self.found.say(name)} = {self._loaded(name)}"
             return
+        if name in self.loads:
+            yield from [f"{self.pad}tl.debug_barrier()"] * (name in self.loaded)
+            yield f"{self.pad}{self.found.say(name)} = {self.loads[name]}"
+            self.loaded.add(name)
+            return
         quantity = self.passes.inside.get(name)
         if quantity is None:  # a state on chip
             return
@@ -94,6 +111,19 @@ class Body:
             yield from solved(self, quantity)
             return
         yield from self.exact(quantity, line(self.found, quantity, self.numbers, self.indent))
+        self.done -= {read for read in self.passes.reads(quantity) if self._fleeting(read)}
+
+    def _fleeting(self, name: str) -> bool:
+        """Whether a tile as large as a memory is made anew wherever it is read: what is loaded,
+        and what is computed of it entry by entry."""
+        quantity = self.passes.inside.get(name)
+        entries = quantity is not None and isinstance(quantity.op, Map)
+        return name in self.loads or (entries and self._memory(name))
+
+    def _memory(self, name: str) -> bool:
+        """Whether a quantity is as large as a memory."""
+        sizes = self.found.lay.sizes(name)
+        return len(sizes) > 1 and not {ROWS, SOURCES, PAIRS, ""} & set(sizes)
 
     def exact(self, quantity: Quantity, lines: list[str]) -> list[str]:
         """The lines of a quantity with products as they are to be."""
@@ -115,30 +145,40 @@ class Body:
             yield from self.until(mixed)
             yield f"{self.pad}{self.found.say(quantity.name)} += tl.sum({self.found.say(mixed)}, 1)"
 
+    def _known(self, name: str, over: int) -> Iterator[str]:
+        """What is known of a quantity when so many passes are over: it is not made once more where
+        memories would have to be loaded again."""
+        if name in self.done or name not in self.passes.inside:
+            return
+        if self.passes.level(name) <= over and not self.found.streams(name):
+            yield from self.until(name)
+            return
+        for read in self.passes.reads(self.passes.inside[name]):
+            if not self.found.streams(read):
+                yield from self._known(read, over)
+
     # -- a pass ------------------------------------------------------------------------------
 
     def _pass(self, sums: list[Quantity], rewrites: dict[str, str]) -> Iterator[str]:
-        inner = [n for q in sums for n in self.passes.sums(q)] + list(rewrites.values())
-        running = {q.name for q in sums if _largest(q)}
-        streamed = self._streamed(inner)
-        for quantity in streamed:
-            for read in self.passes.reads(quantity):
-                if not self.found.streams(read) and read not in running:
-                    yield from self.until(read)
+        running = {q.name for q in sums if largest(q)}
+        streamed = self._streamed(sums, rewrites)
+        yield from self._reads(streamed, running)
         for quantity in sums:
             yield from self._begun(quantity)
-        if rewrites:
+        if rewrites:  # the last entries are read by rows, too
+            for name in self._tails:
+                yield from self.until(name)
             yield f"{self.pad}tl.debug_barrier()"
         blocks = f"{self.first_block}, tl.cdiv(behind, BN)"
         loop = f"tl.range({blocks}, disable_licm=True)" if rewrites else f"range({blocks})"
         yield f"{self.pad}for j in {loop}:"
         yield f"{self.pad}    at_N = j * BN + n"
         yield f"{self.pad}    in_N = at_N < behind"
-        block = _Block(self, streamed, sums, running)
+        block = Block(self, streamed, sums, running)
         yield from block.lines(rewrites)
         self._count(streamed, sums, block.most)
         for quantity in sums:
-            if _largest(quantity):
+            if largest(quantity):
                 say = self.found.say(quantity.name)
                 yield f"{self.pad}{say} = tiles.settled({say})"
         self.done |= running
@@ -147,12 +187,23 @@ class Body:
     def _forget(self) -> None:
         """What is cheap to have again does not wait for the next pass: rows are loaded anew."""
         lay = self.found.lay
-        vectors = {row.name for row in lay.rows if row.sizes}
+        vectors = {row.name for row in lay.rows if row.sizes} | set(self.loads)
         for name in list(self.done):
             quantity = self.passes.inside.get(name)
-            large = name in vectors or (quantity is not None and len(quantity.axes) > 1)
-            if large and not (quantity and (self.passes.sums(quantity) or _dear(quantity))):
+            tile = quantity is not None and len(quantity.axes) > 1 and not self.loads
+            large = name in vectors or tile
+            kept = quantity and (self.passes.sums(quantity) or _dear(quantity))
+            if large and not kept and name not in self._tails:
                 self.done.discard(name)
+
+    @property
+    def _tails(self) -> list[str]:
+        """What is read of the last pairs before the chunk and of its own as one."""
+        return [
+            q.name for q in self.passes.inside.values()
+            if isinstance(q.op, Call) and q.op.function in TAILS
+            and SOURCES in self.found.lay.sizes(q.name)
+        ]  # fmt: skip
 
     def _order(self, names: Iterable[str]) -> list[str]:
         """Long chains first."""
@@ -166,8 +217,19 @@ class Body:
         rows = sum(not self.found.streams(n) for n in through)
         self.alive = (max(rows, self.alive[0]), max(most, self.alive[1]))
 
-    def _streamed(self, inner: list[str]) -> list[Quantity]:
+    def _streamed(self, sums: list[Quantity], rewrites: dict[str, str]) -> list[Quantity]:
+        """What a pass computes of each block."""
+        inner = [n for q in sums for n in self.passes.sums(q)] + list(rewrites.values())
         return [q for q in self.passes.needed(tuple(inner)) if self.found.streams(q.name)]
+
+    def _reads(
+        self, streamed: list[Quantity], running: Collection[str] = ()
+    ) -> Iterator[str]:  # fmt: skip
+        """What blocks read of the chunk's rows."""
+        for quantity in streamed:
+            for read in self.passes.reads(quantity):
+                if not self.found.streams(read) and read not in running:
+                    yield from self.until(read)
 
     def _begun(self, quantity: Quantity) -> Iterator[str]:
         """What a sum over pairs starts with."""
@@ -205,125 +267,9 @@ def solved(body: Body, x: Quantity) -> Iterator[str]:
     body.alive = (max(body.alive[0], rows + waits + 8), max(body.alive[1], pairs))
 
 
-def _largest(quantity: Quantity) -> bool:
-    return isinstance(quantity.op, Call) and quantity.op.function in LARGEST
-
-
 DEAR = ("unit_lower_inverse", "residual", "solution")
 """Functions that are not computed twice."""
 
 
-def _same(quantity: Quantity) -> bool:
-    return isinstance(quantity.op, Call) and quantity.op.function in SAME
-
-
 def _dear(quantity: Quantity) -> bool:
     return isinstance(quantity.op, Call) and quantity.op.function in DEAR
-
-
-@dataclass
-class _Block:
-    """One block of pairs in a pass."""
-
-    body: Body
-    streamed: list[Quantity]
-    sums: list[Quantity]
-    running: set[str]
-    most: int = 0
-    """Tiles of the block that live at once."""
-    lasting: frozenset[str] = frozenset()
-    """What the pairs are made of that take the place of others: not rounded to 16 bits."""
-
-    @property
-    def pad(self) -> str:
-        return self.body.pad + "    "
-
-    @property
-    def found(self) -> Streams:
-        return self.body.found
-
-    def lines(self, rewrites: dict[str, str]) -> Iterator[str]:
-        if self.body.lasting:
-            behind = self.body.passes.needed(tuple(rewrites.values()))
-            self.lasting = frozenset(q.name for q in behind)
-        steps = self._steps()
-        ends = frozenset(rewrites.values())
-        found, self.most = ordered(steps, ends)
-        for step in found:
-            yield from step.lines
-        if rewrites:
-            yield f"{self.pad}tl.debug_barrier()"
-        for state, name in rewrites.items():
-            held = self.found.held(state)
-            assert held is not None
-            yield f"{self.pad}{store_block(held, self.found.say(name))}"
-
-    def _steps(self) -> list[Step]:
-        """Loads, statements and sums of the block."""
-        steps, same = [], {q.name: q.reads()[0] for q in self.streamed if _same(q)}
-        others = [q for q in (*self.streamed, *self.sums) if q.name not in same]
-        for name in dict.fromkeys(n for q in others for n in self._reads(q)):
-            held = self.found.held(same.get(name, name))
-            if held is not None:
-                text = f"{self.pad}{self.found.say(name)} = {load_block(self.found, held)}"
-                steps.append(Step(name, (), (text,), bool(held.sizes)))
-        for quantity in others[: len(others) - len(self.sums)]:
-            made = line(self.found, quantity, self.body.numbers, len(self.pad))
-            if quantity.name in self.lasting and isinstance(quantity.op, Product):
-                made = [text.replace("tiles.dot(", "tiles.exact(") for text in made]
-            made = self.body.exact(quantity, made)
-            large = len(quantity.axes) > 1
-            steps.append(Step(quantity.name, self._reads(quantity), tuple(made), large))
-        for quantity in self.sums:
-            lines = self._higher if _largest(quantity) else self._added
-            steps.append(Step(quantity.name, self._reads(quantity), tuple(lines(quantity)), False))
-        return steps
-
-    def _reads(self, quantity: Quantity) -> tuple[str, ...]:
-        """What must be there before, of the block."""
-        op, passes = quantity.op, self.body.passes
-        own = [n for n in passes.reads(quantity) if self.found.streams(n) or n in self.running]
-        top = passes.top_of(quantity) if passes.sums(quantity) else None
-        if isinstance(op, Call) and op.function == "row_tops":
-            own = [n for n in own if n not in op.arguments[1:3]]
-        return (*own, str(top)) if top in self.running else tuple(own)
-
-    def _higher(self, quantity: Quantity) -> Iterator[str]:
-        """The largest logit so far; ``_scale`` is what it makes of what was summed before."""
-        op, say = quantity.op, self.found.say(quantity.name)
-        assert isinstance(op, Call)
-        past, left = op.arguments[0], op.arguments[3 if op.function == "row_tops" else 1 :]
-        logits = self.body.passes.inside[past]
-        text = self.found.say(past)
-        if left:
-            text = f"tiles.weighed({text}, {beside(self.found, left[0], logits)})"
-        follow = any(self.body.passes.top_of(q) == quantity.name for q in self.sums)
-        if follow:
-            yield f"{self.pad}{say}_before = {say}"
-        yield f"{self.pad}{say} = tiles.higher({say}, {text}, in_N)"
-        if follow:
-            yield f"{self.pad}{say}_scale = tl.exp({say}_before - {say})"
-
-    def _added(self, quantity: Quantity) -> Iterator[str]:
-        passes, say = self.body.passes, self.found.say(quantity.name)
-        top = passes.top_of(quantity)
-        if top in self.running:
-            wide = "[:, None]" if len(quantity.axes) > 1 else ""
-            yield f"{self.pad}{say} *= {self.found.say(str(top))}_scale{wide}"
-        comment = cited(self.body.numbers, quantity.equation)
-        tail = f"  # {comment}" if comment else ""
-        yield from self.body.exact(quantity, [f"{self.pad}{say} += {self._part(quantity)}{tail}"])
-        self.body.summed.add(quantity.name)
-
-    def _part(self, quantity: Quantity) -> str:
-        """A block's part of a sum."""
-        op = quantity.op
-        if isinstance(op, Call) and op.function in ("row_totals", "row_total"):
-            weights, *rest = op.arguments
-            left = rest[1:] if op.function == "row_totals" else rest
-            text = self.found.say(weights)
-            if left:
-                shaped = self.body.passes.inside[weights]
-                text = f"{text} * {beside(self.found, left[0], shaped)}"
-            return f"tl.sum({text}, {len(quantity.axes)})"
-        return value(self.found, quantity)

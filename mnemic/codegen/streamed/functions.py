@@ -8,7 +8,8 @@ ALIKE = TileFunction((LIKE, LIKE, LIKE, LIKE), LIKE)
 PAIRS = {
     name: ALIKE
     for name in (
-        "append_rows", "with_zeros", "with_ones", "rows_before", "rows_behind", "first_rows",
+        "append_rows", "grown", "with_zeros", "with_ones",
+        "rows_before", "rows_behind", "first_rows",
         "exp_over", "row_top", "row_tops", "row_total", "row_totals", "over_total",
     )
 }  # fmt: skip

@@ -7,11 +7,12 @@ from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.plan import Call
 from mnemic.codegen.streamed.body import Body
 from mnemic.codegen.streamed.layout import Growth, Streams
-from mnemic.codegen.streamed.lines import append, load_block, store_block
+from mnemic.codegen.streamed.lines import append, grow, load_block, store_block
 from mnemic.codegen.streamed.passes import Passes
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.kernel import load_state, store_row, store_state
-from mnemic.codegen.tiled.layout import Held
+from mnemic.codegen.tiled.kernel import load_state, store_row, store_state, store_view, windowed
+from mnemic.codegen.tiled.layout import CLOSES, Held, Row
+from mnemic.codegen.tiled.windows import ROWS, SHARED
 
 CHUNK = """\
 low = tl.maximum(first + (c - 1) * ROWS, 0)
@@ -24,6 +25,7 @@ row = origin + tl.cast(low, tl.int64) * heads
 FORWARD = "    for c in tl.range(0, chunks, disable_licm=True):"
 BACKWARD = "    for i in tl.range(0, chunks, disable_licm=True):\n        c = chunks - 1 - i"
 ALONE = "    c = tl.program_id(1)"
+ONE = "    c = 0"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Shape:
     alone: bool
     span: int = 0
     """Pairs further back are seen by no row; 0 where all are."""
+    one: bool = False
+    """Whether a launch has one chunk."""
 
     @property
     def first_block(self) -> str:
@@ -44,7 +48,7 @@ class Shape:
     @property
     def indent(self) -> int:
         """The indentation of a chunk's statements."""
-        return 4 if self.alone else 8
+        return 4 if self.alone or self.one else 8
 
 
 @dataclass(frozen=True)
@@ -59,78 +63,106 @@ def forward(
     found: Streams, numbers: dict[str, str], shape: Shape, known: frozenset[str]
 ) -> Written:  # fmt: skip
     """The kernel of a chunk form: pairs in memory, ``known`` the states whose pairs are all there
-    from the start."""
+    from the start.
+
+    Memories beside the pairs lie where they are at the end, and are loaded where they are read.
+    """
     lay, plan = found.lay, found.plan
     lines = _head(found, shape, ["rows_out"])
     for state in lay.states:
         text = load_state(state, f"start_{state.name}", "memory")
-        lines.append(f"    {found.say(state.name)} = {text}")
-    lines += _chunk(FORWARD, shape)
+        lines.append(f"    {store_state(state, f'end_{state.name}', 'memory', text)}")
+    lines += ["    tl.debug_barrier()"] * bool(lay.states)
+    lines += _chunk(found, FORWARD, shape)
     out = store_row(lay, "rows_out", found.say(plan.output), (lay.value,))
     ends: dict[str, list[str]] = {plan.output: [out]}
+    late: dict[str, list[str]] = {}
     made = [held for held in found.kept if held.name not in known]
     for held in made:
-        _put(found, held, found.growth[held.name], ends)
-    moves = {s.name: plan.following[s.name] for s in lay.states
-             if plan.following.get(s.name, s.name) != s.name}  # fmt: skip
-    for name in moves.values():
-        ends.setdefault(name, [])
+        growth = found.growth[held.name]
+        _put(found, held, growth, late if growth.tail else ends)
+    for state in lay.states:
+        name = plan.following.get(state.name, state.name)
+        if name != state.name:
+            text = store_state(state, f"end_{state.name}", "memory", found.say(name))
+            late.setdefault(name, []).append(text)
     rewrites = {h.name: found.growth[h.name].kept for h in made
                 if found.growth[h.name].kept != h.name}  # fmt: skip
-    body = Body(found, Passes(found), numbers, shape.first_block, shape.indent, lasting=True)
+    body = Body(
+        found, Passes(found), numbers, shape.first_block, shape.indent, lasting=True,
+        loads=_loads(found, "end"),
+    )  # fmt: skip
     body.passes.check()
     behind = _closings(found, body)
-    lines += body.lines(ends.items(), rewrites)
-    if moves:
-        pad = " " * shape.indent
-        values = ", ".join(found.say(n) for n in moves.values())
-        lines.append(f"{pad}{', '.join(found.say(n) for n in moves)} = {values}")
+    lines += body.lines(ends.items(), rewrites, late)
     lines += behind
     if made:
         lines.append(f"{' ' * shape.indent}tl.debug_barrier()")
-    for state in lay.states:
-        text = store_state(state, f"end_{state.name}", "memory", found.say(state.name))
-        lines.append(f"    {text}")
     return Written("\n".join(lines) + "\n", body.alive)
 
 
 def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shape) -> Written:
-    """The kernel of a form's gradient: chunks from the last to the first, d of pairs in memory."""
+    """The kernel of a form's gradient: chunks from the last to the first, d of pairs in memory.
+
+    Where there are memories beside the pairs, each is loaded where it is read, and so is its
+    gradient; those before the chunk are stored as soon as they are known.
+    """
     lay, plan = found.lay, found.plan
-    if lay.states:
-        raise NoTiles("the gradient of states beside kept pairs")
     lines = _head(found, shape, [f"grad_{name}" for name in back.gradients])
-    lines += _chunk(BACKWARD, shape)
+    lines += _chunk(found, BACKWARD, shape)
     rows = {row.name: row for row in lay.rows}
     ends: dict[str, list[str]] = {}
     for name, gradient in back.gradients.items():
-        text = store_row(lay, f"grad_{name}", found.say(gradient), rows[name].sizes)
+        text = _store(found, rows[name], f"grad_{name}", found.say(gradient))
         ends.setdefault(gradient, []).append(text)
+    for state in lay.states:
+        before = plan.following[state.name]
+        text = store_state(state, f"end_{state.name}", "memory", found.say(before))
+        ends.setdefault(before, []).append(text)
     rewrites = {h.name: plan.following[h.name] for h in found.kept
                 if not _stays(found, plan.following[h.name])}  # fmt: skip
-    body = Body(found, Passes(found), numbers, shape.first_block, shape.indent)
+    body = Body(
+        found, Passes(found), numbers, shape.first_block, shape.indent,
+        loads=_loads(found, "start"),
+    )  # fmt: skip
     body.passes.check()
     lines += body.lines(ends.items(), rewrites)
     lines.append(f"{' ' * shape.indent}tl.debug_barrier()")
     return Written("\n".join(lines) + "\n", body.alive)
 
 
+def _loads(found: Streams, where: str) -> dict[str, str]:
+    """What is loaded where it is read: memories, those carried from ``where`` they are."""
+    held = {s.name: f"kept_{s.name}" for s in found.begun}
+    held |= {s.name: f"{where}_{s.name}" for s in found.lay.states}
+    places = {s.name: s for s in (*found.begun, *found.lay.states)}
+    return {n: load_state(places[n], pointer, "memory") for n, pointer in held.items()}
+
+
+def _store(found: Streams, row: Row, pointer: str, value: str) -> str:
+    """A gradient of an argument's rows."""
+    if row.view == ROWS:
+        return store_row(found.lay, pointer, value, row.sizes)
+    return store_view(found.lay, row, pointer, value)
+
+
 def parameters(found: Streams, extra: list[str]) -> list[str]:
     """The kernel's parameters: pointers, numbers, constants."""
     pointers = [f"rows_{row.name}" for row in found.lay.rows]
-    pointers += [f"kept_{held.name}" for held in (*found.read, *found.kept)]
+    pointers += [f"kept_{held.name}" for held in (*found.read, *found.kept, *found.begun)]
     for state in found.lay.states:
         pointers += [f"start_{state.name}", f"end_{state.name}"]
     numbers = ["total", "length", "heads", "position", "first", "chunks", "before", "room"]
     sizes = [name for size in sizes_of(found) for name in (size, f"B{size}")]
-    constants = [*sizes, "C", "BN", "ROWS", "STEPS", "PRECISION", "REAL"]
+    sources = ["SOURCES"] if found.lay.sourced else []
+    constants = [*sizes, "C", *sources, "BN", "ROWS", "STEPS", "PRECISION", "REAL"]
     return [*pointers, *extra, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
 
 def sizes_of(found: Streams) -> tuple[str, ...]:
     """The sizes of channels."""
     sizes = [s for row in found.lay.rows for s in row.sizes]
-    for held in (*found.read, *found.kept, *found.lay.states):
+    for held in (*found.read, *found.kept, *found.begun, *found.lay.states):
         sizes += held.sizes
     return tuple(dict.fromkeys(sizes))
 
@@ -146,21 +178,36 @@ def _head(found: Streams, shape: Shape, extra: list[str]) -> list[str]:
         "    t = tl.arange(0, C)",
         "    n = tl.arange(0, BN)",
     ]
+    if found.lay.sourced:
+        lines.append("    at_SOURCES = tl.arange(0, SOURCES)")
+    if any(row.view in SHARED for row in found.lay.rows):
+        whole = f"(total + {found.lay.windows.width - 1})"  # with the rows before the first
+        lines.append(f"    at_tail = (memory // heads) * {whole} * heads + memory % heads")
     for size in sizes_of(found):
         lines.append(f"    at_{size} = tl.arange(0, B{size})")
         lines.append(f"    in_{size} = at_{size} < {size}")
     return lines
 
 
-def _chunk(loop: str, shape: Shape) -> Iterator[str]:
-    yield from (ALONE if shape.alone else loop).splitlines()
-    for text in CHUNK.splitlines():
-        yield " " * shape.indent + text
+def _chunk(found: Streams, loop: str, shape: Shape) -> Iterator[str]:
+    if shape.alone or shape.one:
+        loop = ALONE if shape.alone else ONE
+    yield from loop.splitlines()
+    pad = " " * shape.indent
+    for text in (*CHUNK.splitlines(), *(t.strip() for t in windowed(found.lay))):
+        yield pad + text
+    for name in found.plan.arguments():
+        if name.startswith(CLOSES):
+            ends = f"tiles.closes(position, low + live, {name.removeprefix(CLOSES)}, STEPS)"
+            yield f"{pad}{name} = tl.where({ends}, 1.0, 0.0)"
 
 
 def _put(found: Streams, held: Held, growth: Growth, ends: dict[str, list[str]]) -> None:
     """A chunk's own entries of a state, once they are known."""
-    if growth.rows:
+    if growth.tail:
+        text = grow(held, found.say(growth.rows), growth.tail)
+        ends.setdefault(growth.rows, []).append(text)
+    elif growth.rows:
         ends.setdefault(growth.rows, []).append(append(held, found.say(growth.rows)))
     elif growth.number is not None:
         tile = f"(C, B{held.sizes[0]})" if held.sizes else "(C,)"
@@ -180,7 +227,8 @@ def span_of(found: Streams) -> int:
 def _stays(found: Streams, name: str) -> bool:
     """Whether a state's gradient before the chunk is what it was after it."""
     op = found.plan[name].op
-    return isinstance(op, Call) and op.function in ("rows_before", "first_rows")
+    same = isinstance(op, Call) and op.function in ("rows_before", "first_rows")
+    return same and found.held(found.plan[name].reads()[0]) is not None
 
 
 def _closings(found: Streams, body: Body) -> list[str]:
@@ -196,8 +244,12 @@ def _closings(found: Streams, body: Body) -> list[str]:
             if source is None:
                 raise NoTiles("an interval's end that computes anew over kept pairs")
             held, other = found.held(state), found.held(source)
+            lines.append(f"{pad}    tl.debug_barrier()")
             if held is None:
-                lines.append(f"{pad}    {found.say(state)} = {found.say(source)}")
+                places = {s.name: s for s in found.lay.states}
+                value = load_state(places[source], f"end_{source}", "memory")
+                text = store_state(places[state], f"end_{state}", "memory", value)
+                lines.append(f"{pad}    {text}")
                 continue
             assert other is not None
             lines += _copied(found, held, other, pad + "    ")
@@ -208,7 +260,6 @@ def _copied(found: Streams, held: Held, other: Held, pad: str) -> list[str]:
     load = load_block(found, other).replace("behind", "behind + live")
     store = store_block(held, "copied").replace("behind", "behind + live")
     return [
-        f"{pad}tl.debug_barrier()",
         f"{pad}for j in range(0, tl.cdiv(behind + live, BN)):",
         f"{pad}    at_N = j * BN + n",
         f"{pad}    copied = {load}",

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from mnemic.codegen.plan import Call, Plan, Quantity
 from mnemic.codegen.streamed.functions import GROWS, STREAMED, WIDE
 from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
-from mnemic.codegen.tiled.layout import ROWS, Held, Layout, Row
+from mnemic.codegen.tiled.layout import CLOSES, ROWS, SOURCES, Held, Layout, Row, leading
+from mnemic.codegen.tiled.windows import BAND, Windows
 
 PAIRS = "N"
 """The size of the axis of kept pairs, of which a tile holds a block."""
@@ -13,12 +14,16 @@ PAIRS = "N"
 RESERVED = frozenset((
     "memory", "origin", "place", "total", "length", "heads", "position", "first", "chunks",
     "before", "room", "low", "live", "row", "behind", "c", "i", "j", "t", "n", "at_N", "in_N",
-    "copied", "C", "ROWS", "STEPS", "PRECISION", "REAL", "BN", "tl", "tiles", "math", "ops",
+    "copied", "at_tail", "at_seen", "live_SOURCES", "C", "ROWS", "SOURCES", "STEPS",
+    "PRECISION", "REAL", "BN", "tl", "tiles", "math", "ops",
 ))  # fmt: skip
 """Names that a kernel has for itself."""
 
 
-FACTOR = "a factor of all kept pairs, for whose triangular solves PyTorch has the kernels"
+FACTOR = (
+    "a Cholesky factor of all kept pairs, a state of n² numbers whose triangular solves go through "
+    "it row by row: PyTorch has the kernels"
+)
 """Why a kernel regression has none."""
 
 
@@ -31,6 +36,8 @@ class Growth:
     rows: str
     """The chunk's own entries; empty for a number."""
     number: float | None = None
+    tail: int = 0
+    """How many of the rows belong to the last entries that are there, and are added to them."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,8 @@ class Streams:
     """States with an entry a pair, and the sizes of their other axes."""
     read: tuple[Held, ...]
     """The same among arguments: what stood before the chunk."""
+    begun: tuple[Held, ...]
+    """States of a fixed size among arguments: what stood before the chunk."""
     growth: dict[str, Growth]
     wide: frozenset[str]
     spelled: dict[str, str] = field(default_factory=dict)
@@ -66,63 +75,67 @@ class Streams:
 
 def streams(
     plan: Plan, logarithms: frozenset[str], *, output: str, given: tuple[str, ...] = (),
-    like: Streams | None = None,
+    like: Streams | None = None, windows: Windows = Windows(),
 ) -> Streams:  # fmt: skip
-    """Lay a plan over kept pairs out; ``given`` are kept pairs among the arguments. Sizes have
+    """Lay a plan over kept pairs out; ``given`` are states among the arguments. Sizes have
     the names that they have in ``like``, the layout of the form whose gradient this is.
 
     Raises ``NoTiles`` where it cannot be laid out.
     """
     tiles = plan.ordered()
-    pairs = (*(s for s in plan.states() if plan.axes(s)[:1] == ("n",)), *given)
+    pairs = tuple(s for s in (*plan.states(), *given) if plan.axes(s)[:1] == ("n",))
     if any(plan.axes(s).count("n") > 1 or plan.axes(s)[0] != "n" for s in pairs):
         raise NoTiles(FACTOR)
-    if any(isinstance(q.op, Call) and q.op.function == "grown" for q in tiles):
-        raise NoTiles("a window over kept pairs, whose steps add to pairs that are kept already")
     axes = joined(plan, STREAMED, tiles)
-    loaded = [n for n in plan.arguments() if n not in given]
-    names: dict[Place, str] = {}
-    for name in loaded[1:]:
-        axes.join((loaded[0], 0), (name, 0))
+    loaded = [n for n in plan.arguments() if n not in given and not n.startswith(CLOSES)]
+    views = {n: windows.view(plan.axes(n)) for n in loaded}
+    names = leading(axes, loaded, views)
     for name in pairs[1:]:
         axes.join((pairs[0], 0), (name, 0))
-    names[axes.find((loaded[0], 0))] = ROWS
     names[axes.find((pairs[0], 0))] = PAIRS
     _take(names, axes, like, {*loaded, *given})
     for name in (*loaded, *plan.states(), *given):
         for i, letter in enumerate(plan.axes(name)):
             _name(names, axes.find((name, i)), letter)
-    rows = tuple(_row(plan, names[axes.find((n, 0))], n, tuple(
-        names[p] for p in axes.classes(n)[1:]), logarithms) for n in loaded)  # fmt: skip
-    states = tuple(
-        Held(s, tuple(names[p] for p in axes.classes(s))) for s in plan.states() if s not in pairs
+    rows = tuple(_row(plan, axes, names, n, views[n], logarithms) for n in loaded)
+    states, begun = (
+        tuple(Held(s, tuple(names[p] for p in axes.classes(s))) for s in group if s not in pairs)
+        for group in (plan.states(), given)
     )
     channels = axes.classes(output)
     if len(channels) != 2:
         raise NoTiles("an output that is not a row of values")
-    lay = Layout(plan, axes, True, names, rows, states, tiles, "")
+    lay = Layout(plan, axes, True, names, rows, states, tiles, "", windows=windows)
     kept = tuple(Held(s, tuple(names[p] for p in axes.classes(s)[1:])) for s in pairs)
     _check(lay)
     spelled = {n: f"{n}_" for n in plan.graph if n in RESERVED or n in names.values()}
     read = tuple(h for h in kept if h.name in given)
-    return Streams(lay, tuple(h for h in kept if h not in read), read,
+    return Streams(lay, tuple(h for h in kept if h not in read), read, begun,
                    _growths(plan, [h.name for h in kept if h not in read]),
                    _wide(tiles), spelled)  # fmt: skip
 
 
-def _row(plan: Plan, first: str, name: str, sizes: tuple[str, ...], logs: frozenset[str]) -> Row:
-    if first != ROWS or len(sizes) > 1:
+def _row(
+    plan: Plan, axes: Axes, names: dict[Place, str], name: str, view: str, logs: frozenset[str]
+) -> Row:  # fmt: skip
+    first, *sizes = (names[place] for place in axes.classes(name))
+    if view == BAND:
+        sizes = []
+    if first not in (ROWS, SOURCES) or len(sizes) > 1:
         raise NoTiles(f"an argument of {len(plan.axes(name))} axes ({name})")
-    return Row(name, sizes, "zero" if name in logs or sizes else "last")
+    return Row(name, tuple(sizes), "zero" if name in logs or sizes else "last", view)
 
 
 def _take(names: dict[Place, str], axes: Axes, like: Streams | None, known: set[str]) -> None:
     """Name sizes as another layout does."""
-    entries: tuple[Row | Held, ...] = () if like is None else (*like.lay.rows, *like.kept)
-    for entry in entries:
-        for i, size in enumerate(entry.sizes, 1):
-            if entry.name in known:
-                names[axes.find((entry.name, i))] = size
+    if like is None:
+        return
+    led: tuple[Row | Held, ...] = (*like.lay.rows, *like.kept)
+    for lead, entries in ((1, led), (0, like.lay.states)):
+        for entry in entries:
+            for i, size in enumerate(entry.sizes, lead):
+                if entry.name in known:
+                    names[axes.find((entry.name, i))] = size
 
 
 def _name(names: dict[Place, str], place: Place, letter: str) -> None:
@@ -140,7 +153,7 @@ def _check(lay: Layout) -> None:
         if len(quantity.axes) > 2:
             raise NoTiles(f"a quantity of {len(quantity.axes)} axes ({quantity.name})")
     for name in lay.names.values():
-        if name.startswith(("DR", "DL")):
+        if name.startswith("DL" if lay.windows.width > 1 else ("DR", "DL")):
             raise NoTiles("windows or levels beside kept pairs")
 
 
@@ -153,6 +166,9 @@ def _growths(plan: Plan, kept: list[str]) -> dict[str, Growth]:
             number = GROWS[op.function]
             rows = op.arguments[1] if number is None else ""
             found[state] = Growth(op.arguments[0], rows, number)
+        elif isinstance(op, Call) and op.function == "grown":
+            old, rows = op.arguments
+            found[state] = Growth(old, rows, tail=dict(op.options)["tail"])
         else:
             found[state] = Growth(following, "")
     return found

@@ -5,7 +5,7 @@ from mnemic.codegen.plan import Call, Quantity
 from mnemic.codegen.streamed.functions import SAME
 from mnemic.codegen.streamed.layout import PAIRS, Streams
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.layout import ROWS, Held, turned
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, turned
 from mnemic.codegen.tiled.statements import statement
 
 
@@ -61,7 +61,7 @@ def _call(found: Streams, quantity: Quantity, op: Call) -> str | None:
             text = f"tiles.elapsed({names[0]}, {names[1]}, REAL)"
             return f"tl.where(in_N[None, :], {text}, 0.0)" if streamed else text
         case "rows_behind":
-            return own_rows(found, op.arguments[0])
+            return own_rows(found, op.arguments[0], found.lay.sizes(quantity.name)[0])
         case _:
             return None
 
@@ -106,12 +106,24 @@ def store_block(held: Held, text: str) -> str:
     return _store(held, text, "at_N", "place", "behind")
 
 
-def own_rows(found: Streams, name: str) -> str:
-    """The chunk's own entries of a state."""
+def own_rows(found: Streams, name: str, size: str) -> str:
+    """The chunk's own entries of a state; with those before it, where a window reaches them."""
     held = found.held(name)
     if held is None:
         raise NoTiles(f"entries of kept pairs that no state holds as they are ({name})")
-    return _load(found, held, "t", "place + behind", "live")
+    if size != SOURCES:
+        return _load(found, held, "t", "place + behind", "live")
+    (channel,) = held.sizes
+    tail = found.lay.windows.width - 1
+    rows = f"place, behind - {tail}, at_SOURCES, live_SOURCES, at_{channel}, {channel}"
+    return f"tiles.load_tailed(kept_{held.name}, {rows}, {_type(found, held.name)})"
+
+
+def grow(held: Held, text: str, tail: int) -> str:
+    """Add rows to the last entries, as many as there are, and put the others behind them."""
+    (channel,) = held.sizes
+    rows = f"place, behind - {tail}, at_SOURCES, live_SOURCES, at_{channel}, {channel}"
+    return f"tiles.grow_rows(kept_{held.name}, {rows}, {tail}, {text})"
 
 
 def append(held: Held, text: str) -> str:
@@ -124,6 +136,6 @@ def shape(found: Streams, quantity: Quantity) -> str:
     axes = list(zip(quantity.axes, found.lay.sizes(quantity.name), strict=True))
     if turned(quantity.axes):
         axes.reverse()
-    blocks = {ROWS: "C", PAIRS: "BN"}
+    blocks = {ROWS: "C", SOURCES: SOURCES, PAIRS: "BN"}
     inner = ", ".join(blocks.get(size, f"B{size}" if size else "C") for _, size in axes)
     return f"({inner},)" if len(axes) == 1 else f"({inner})"

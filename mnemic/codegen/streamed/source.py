@@ -5,16 +5,26 @@ from dataclasses import dataclass, replace
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import NoAdjoint, adjoint
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
+from mnemic.codegen.streamed.behind import taken_apart
 from mnemic.codegen.streamed.kernel import Shape, Written, backward, forward, sizes_of, span_of
 from mnemic.codegen.streamed.layout import Streams, streams, with_rows
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.functions import ROW_LOCAL
 from mnemic.codegen.tiled.layout import Row
+from mnemic.codegen.tiled.windows import ROWS, opened
 
-FIRST = (*ROW_LOCAL, "ages")
+OWN = ("own_rows", "newest")
+"""What leaves out of windows' rows all but each token's own."""
+
+FIRST = (*ROW_LOCAL, *OWN, "ages")
 """Functions that PyTorch computes before a kernel."""
 
 DIRECT = "a system of every row that is factored (conjugate gradients would have a kernel)"
+
+SLOTS = (
+    "a window over kept pairs whose errors differ from step to step, so that every step has rows "
+    "of its own for each of its pairs"
+)
 
 FORM = "Chunk by chunk, kept pairs block by block: arguments [B, R, H, ...], pairs [M, n, ...]."
 GRADIENT = "The gradient: arguments, pairs, d_out and d of pairs -> gradients."
@@ -41,8 +51,11 @@ class Apart:
         return set(self.known) == set(self.plan.states())
 
 
-def apart(plan: Plan) -> Apart:
-    """Cut off what each token gives by itself to the kept pairs, and what no tile computes."""
+def apart(plan: Plan, width: int = 1) -> Apart:
+    """Cut off what each token gives by itself to the kept pairs, and what no tile computes.
+
+    ``width``: how many tokens a row sees; one less stand before the first.
+    """
     outside: set[str] = set()
     for quantity in plan.ordered():
         if isinstance(quantity.op, Call) and quantity.op.function in ("ages", "features", "turned"):
@@ -51,7 +64,7 @@ def apart(plan: Plan) -> Apart:
         if _by_token(plan, rows):
             outside |= _behind(plan, rows)
     outside = {n for n in outside if not isinstance(plan[n].op, Given)}
-    before = tuple(q for q in plan.ordered() if q.name in outside)
+    before = tuple(_of_all(q, width) for q in plan.ordered() if q.name in outside)
     found = plan.emptied()
     found.graph = plan.graph.copy()
     for quantity in before:
@@ -62,6 +75,14 @@ def apart(plan: Plan) -> Apart:
     )  # fmt: skip
     known = {s: r for s, r in _appended(found).items() if isinstance(found[r].op, Given)}
     return Apart(found, before, taken, known)
+
+
+def _of_all(quantity: Quantity, width: int) -> Quantity:
+    """A quantity as PyTorch computes it of all tokens: rows without those before the first."""
+    op = quantity.op
+    if not isinstance(op, Call) or op.function not in OWN:
+        return quantity
+    return replace(quantity, op=Call("from_first", op.arguments[:1], (("tail", width - 1),)))
 
 
 def _appended(plan: Plan) -> dict[str, str]:
@@ -109,9 +130,10 @@ class Source:
 
 
 def source(
-    plan: Plan, logarithms: frozenset[str], steps: int, numbers: dict[str, str]
+    plan: Plan, logarithms: frozenset[str], steps: int, numbers: dict[str, str], width: int = 1
 ) -> Source:  # fmt: skip
-    """The kernels of a chunk form over kept pairs; the plan is one before rewrites.
+    """The kernels of a chunk form over kept pairs; the plan is one before rewrites, a row of it
+    sees the last ``width`` tokens.
 
     Raises ``NoTiles`` where it has none.
     """
@@ -119,8 +141,12 @@ def source(
         raise NoTiles("scaled_dot_product_attention of PyTorch is its kernel")
     if any(isinstance(q.op, Call) and q.op.function == "local_linears" for q in plan.ordered()):
         raise NoTiles(DIRECT)
-    cut = apart(plan)
-    found = streams(cut.plan, logarithms, output=cut.plan.output)
+    cut = apart(plan, width)
+    if any(isinstance(q.op, Call) and q.op.function == "folded" for q in plan.ordered()):
+        raise NoTiles(SLOTS)
+    inside, windows = opened(cut.plan, width)
+    cut = replace(cut, plan=inside)
+    found = streams(cut.plan, logarithms, output=cut.plan.output, windows=windows)
     shape = Shape("chunk_forward", FORM, cut.alone, span_of(found))
     known = frozenset(cut.known) if cut.alone else frozenset(cut.known) & _plain(found)
     written = forward(found, numbers, shape, known)
@@ -137,25 +163,30 @@ def source(
 
 
 def _plain(found: Streams) -> frozenset[str]:
-    return frozenset(s for s, g in found.growth.items() if g.kept == s)
+    """States whose entries stay as they are."""
+    return frozenset(s for s, g in found.growth.items() if g.kept == s and not g.tail)
 
 
 def _gradient(
     cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str]
 ) -> tuple[Written, tuple[str, ...]]:  # fmt: skip
-    if found.lay.states:
-        raise NoTiles("the gradient of memories beside pairs that change while they are kept")
     try:
         back = adjoint(cut.plan)
     except NoAdjoint as reason:
         raise NoTiles(f"no gradient of ops.{reason}") from None
+    back = replace(back, plan=taken_apart(back.plan))
     output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
-    under = streams(back.plan, logarithms, output=output, given=back.states, like=found)
+    under = streams(
+        back.plan, logarithms, output=output, given=back.states, like=found,
+        windows=found.lay.windows,
+    )  # fmt: skip
     under = with_rows(under, _ordered(found, under))
     rows = {row.name for row in found.lay.rows}
     gradients = {n: g for n, g in back.gradients.items() if n in rows}
     back = replace(back, gradients=gradients)
-    shape = Shape("chunk_backward", GRADIENT, alone=False, span=span_of(found))
+    shape = Shape(
+        "chunk_backward", GRADIENT, alone=False, span=span_of(found), one=bool(found.lay.states)
+    )  # fmt: skip
     return backward(under, back, numbers, shape), tuple(gradients)
 
 
@@ -182,7 +213,9 @@ def _kernel(
     """What the kernels take, as data of the module."""
     lines = ["CHUNK = Streamed(", "    chunk_forward,"]
     lines += ["    chunk_backward," if gradients is not None else "    None,", "    rows=("]
-    lines += [f"        Row({row.name!r}, {row.sizes!r})," for row in found.lay.rows]
+    for row in found.lay.rows:
+        view = "" if row.view == ROWS else f", {row.view!r}"
+        lines.append(f"        Row({row.name!r}, {row.sizes!r}{view}),")
     lines += ["    ),", "    kept=("]
     for held in found.kept:
         rows = cut.known[held.name] if held.name in known else ""
@@ -198,7 +231,8 @@ def _kernel(
         f"    alone={cut.alone},",
         f"    alive={tuple(alive)!r},",
         f"    steps={steps},",
-        *(["    moving=True,"] if len(_plain(found)) < len(found.kept) else []),
+        *(["    moving=True,"] if found.lay.states or len(_plain(found)) < len(found.kept) else []),
+        *([f"    window={found.lay.windows.width},"] if found.lay.sourced else []),
         "    before=chunk_before,",
         f"    taken={cut.taken!r},",
         ")",

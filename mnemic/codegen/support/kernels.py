@@ -95,6 +95,11 @@ def own_rows(x: Tensor, like: Tensor) -> Tensor:
     return x[..., x.shape[-2] - like.shape[-2] :, :]
 
 
+def from_first(x: Tensor, *, tail: int) -> Tensor:
+    """Rows without the tail before the first: [B, tail + R, …] → [B, R, …]."""
+    return x[:, tail:]
+
+
 def with_zeros(kept: Tensor, like: Tensor) -> Tensor:
     """Nothing for the new pairs: [M, n, V], [M, C, ·] or [M, ·] → [M, n + C, V]; or [M, n]."""
     count = like.shape[1] if like.ndim > 2 else 1

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from .place import Place
-from .streamed import Launch, Launches
+from .streamed import Launch, Launches, Streamed
 
 Tensors = list[Tensor]
 Numbers = list[int]
@@ -31,11 +31,10 @@ class Moving(Launches):
             return super().forward(rows, states, positions, bounds, numbers, keep=False, dry=dry)
         outs, starts = [], []
         size = self._piece(rows, states, numbers)
-        for first, last, at in _spans(rows, numbers, self.kernel.steps, size):
+        for first, last, at in _spans(self.kernel, rows, numbers, size):
             starts += [x.clone() for x in states]
-            launch = Launch.of(
-                self.kernel, _part(rows, first, last), states, at, gradient=False, dry=dry
-            )
+            part = _part(self.kernel, rows, first, last)
+            launch = Launch.of(self.kernel, part, states, at, gradient=False, dry=dry)
             out, states, _ = launch.forward(states)
             outs.append(out)
         return [torch.cat(outs, 1), *states, *starts]
@@ -50,19 +49,20 @@ class Moving(Launches):
     ) -> Tensors:  # fmt: skip
         """The gradients of rows that have one, then of the states before them."""
         d_out, *d_states = ends
-        parts: list[dict[str, Tensor]] = []
+        found = _nothing(self.kernel, rows)
         size, width = self._piece(rows, kept[: self._width], numbers), self._width
-        pieces = list(_spans(rows, numbers, self.kernel.steps, size))
+        pieces = list(_spans(self.kernel, rows, numbers, size))
         for number, (first, last, at) in reversed(list(enumerate(pieces))):
             start = kept[number * width : (number + 1) * width]
-            chunks = list(self._chunks(_part(rows, first, last), start, at, dry=dry))
+            chunks = list(self._chunks(_part(self.kernel, rows, first, last), start, at, dry=dry))
             for low, high, launch, states in reversed(chunks):
-                (part,) = _part([d_out], first + low, first + high)
-                found, d_states = launch.backward(_padded(launch, states), part, d_states)
-                parts.append(found)
+                pairs, beside = _padded(launch, states), states[len(self.kernel.kept) :]
+                part = d_out[:, first + low : first + high]
+                parts, d_states = launch.backward(pairs, beside, part, d_states)
+                for name, x in parts.items():
+                    found[name][:, first + low : first + low + x.shape[1]] += x
         named = {row.name: x for row, x in zip(self.kernel.rows, rows, strict=True)}
-        whole = {n: torch.cat([p[n] for p in reversed(parts)], 1) for n in self.kernel.gradients}
-        own = [whole[n].to(x.dtype) for n, x in named.items() if n in whole]
+        own = [found[n].to(x.dtype) for n, x in named.items() if n in found]
         return [*own, *(x.contiguous() for x in d_states)]
 
     @property
@@ -80,18 +80,18 @@ class Moving(Launches):
         """Each chunk's rows, its gradient's launch, and the states at its start."""
         kernel, states = self.kernel, start
         size = Launch.of(kernel, rows, start, numbers, gradient=True, dry=True).cut.rows
-        for first, last, at in _spans(rows, numbers, kernel.steps, size):
-            part = _part(rows, first, last)
+        for first, last, at in _spans(kernel, rows, numbers, size):
+            part = _part(kernel, rows, first, last)
             yield first, last, Launch.of(kernel, part, states, at, gradient=True, dry=dry), states
             launch = Launch.of(kernel, part, states, at, gradient=False, dry=dry)
             _, states, _ = launch.forward(states)
 
 
 def _spans(
-    rows: Tensors, numbers: Numbers, steps: int, size: int
+    kernel: Streamed, rows: Tensors, numbers: Numbers, size: int
 ) -> Iterator[tuple[int, int, Numbers]]:
     """First and last row of each piece, and what tells where it lies in its document."""
-    place, length = Place.of(numbers), rows[0].shape[1]
+    place, length, steps = Place.of(numbers), rows[kernel.plain].shape[1], kernel.steps
     edge = size - place.position * steps % size if place.anchor > 1 else size
     first = 0
     while first < length:
@@ -100,8 +100,17 @@ def _spans(
         first = last
 
 
-def _part(rows: Tensors, first: int, last: int) -> Tensors:
-    return [x[:, first:last].contiguous() for x in rows]
+def _part(kernel: Streamed, rows: Tensors, first: int, last: int) -> Tensors:
+    """Some rows of each argument, with those before them that their windows see."""
+    ends = [last + (kernel.window - 1 if row.shared else 0) for row in kernel.rows]
+    return [x[:, first:end].contiguous() for x, end in zip(rows, ends, strict=True)]
+
+
+def _nothing(kernel: Streamed, rows: Tensors) -> dict[str, Tensor]:
+    """Gradients of rows that are still to be added."""
+    named = {row.name: x for row, x in zip(kernel.rows, rows, strict=True)}
+    real = [(n, x, torch.promote_types(x.dtype, torch.float32)) for n, x in named.items()]
+    return {n: torch.zeros_like(x, dtype=dtype) for n, x, dtype in real if n in kernel.gradients}
 
 
 def _padded(launch: Launch, states: Tensors) -> Tensors:

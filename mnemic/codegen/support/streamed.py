@@ -76,7 +76,10 @@ class Streamed:
     before: Callable[..., dict[str, Tensor]]
     taken: tuple[str, ...]
     moving: bool = False
-    """Whether pairs change while they are kept, so that each chunk's gradient has its own."""
+    """Whether pairs change while they are kept (or memories beside them do), so that each chunk's
+    gradient has its own."""
+    window: int = 1
+    """How many tokens a row sees."""
     operators: Operators = field(init=False, repr=False, compare=False)
     """Its launches as torch sees them."""
 
@@ -85,6 +88,20 @@ class Streamed:
 
         launches = Moving(self) if self.moving else Launches(self)
         object.__setattr__(self, "operators", registered("pairs", launches))
+
+    @property
+    def plain(self) -> int:
+        """The place of an argument that tells of the others: no rows before the first."""
+        own = (i for i, r in enumerate(self.rows) if not r.shared and r.name in self.taken)
+        return next(own, 0)
+
+    def fits(self, rows: int) -> int:
+        """How many rows a chunk has, where what it reads is to have at most so many."""
+        return max(1, rows - self.window + 1, rows // 4)
+
+    def sources(self, rows: int) -> int:
+        """The size of the tile of what the windows of a chunk's rows read."""
+        return max(16, power_of_two(rows + self.window - 1))
 
 
 def refused(
@@ -95,7 +112,7 @@ def refused(
         return "its kernel has no gradient"
     sizes: dict[str, int] = {}
     for row in kernel.rows:
-        if row.name in rows:
+        if row.name in rows and row.sizes:
             sizes |= dict(zip(row.sizes, rows[row.name].shape[3:], strict=True))
     for kept in kernel.kept:
         sizes |= dict(zip(kept.sizes, states[kept.name].shape[2:], strict=True))
@@ -108,7 +125,7 @@ def refused(
             f"its kernel does not fit on chip at sizes of {shown}: a thread would hold {found} "
             f"numbers, and {LIMIT} are the limit"
         )
-    like = rows.get(kernel.rows[0].name)
+    like = rows.get(kernel.rows[kernel.plain].name)
     if like is None or torch.compiler.is_compiling():  # then the launch looks, and refuses
         return None
     past = states[kernel.kept[0].name].shape[1]
@@ -181,7 +198,7 @@ class Launches:
 
     def _exact(self, rows: list[Tensor]) -> list[bool]:
         """Which pairs kernels read as the states hold them."""
-        real = _real(rows[0].dtype)
+        real = _real(rows[self.kernel.plain].dtype)
         types = dict(
             zip((row.name for row in self.kernel.rows), (x.dtype for x in rows), strict=True)
         )
@@ -193,7 +210,7 @@ class Launches:
     ) -> list[Tensor]:  # fmt: skip
         """The gradients of rows that have one, then of the pairs before them."""
         launch = Launch.of(self.kernel, rows, kept, numbers, gradient=True, dry=dry)
-        d_rows, d_pairs = launch.backward(kept, ends[0], ends[1:])
+        d_rows, d_pairs = launch.backward(kept, [], ends[0], ends[1:])
         own = dict(zip((row.name for row in self.kernel.rows), rows, strict=True))
         return [*(x.to(own[name].dtype) for name, x in d_rows.items()), *d_pairs]
 
@@ -218,15 +235,16 @@ class Launch:
     ) -> "Launch":  # fmt: skip
         """Of an operator's arguments; pairs and states tell sizes."""
         place, sizes = Place.of(numbers), sizes_of(kernel, rows, states)
-        past = states[0].shape[1] - (rows[0].shape[1] if gradient else 0)
-        question = asked(sizes, rows[0], past, gradient=gradient)
-        if why := tuned.failed(question, rows[0].device):
+        like = rows[kernel.plain]
+        past = states[0].shape[1] - (like.shape[1] if gradient else 0)
+        question = asked(sizes, like, past, gradient=gradient)
+        if why := tuned.failed(question, like.device):
             raise RuntimeError(why)
         cut = tuned.chosen(
-            question, rows[0].device, lambda: chosen(kernel, sizes, gradient=gradient),
+            question, like.device, lambda: chosen(kernel, sizes, gradient=gradient),
             lambda: CHOICES, tunable=place.wanted is None,
         )  # fmt: skip
-        tokens = place.tokens(cut.rows, kernel.steps)
+        tokens = place.tokens(kernel.fits(cut.rows), kernel.steps)
         first = tokens - place.position % tokens if place.anchor > 1 else tokens
         cut = replace(cut, rows=tokens * kernel.steps)
         rows = [x.contiguous() for x in rows]
@@ -235,7 +253,7 @@ class Launch:
     def forward(self, states: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The output, the states at the end, and the pairs as kernels read them."""
         kernel, rows = self.kernel, self.rows
-        real = _real(rows[0].dtype)
+        real = _real(self.like.dtype)
         named = {row.name: x for row, x in zip(kernel.rows, rows, strict=True)}
         pairs, ends = [], []
         for kept, start in zip(kernel.kept, states, strict=False):
@@ -244,7 +262,7 @@ class Launch:
             ends.append(end)
         starts = [x.to(real).contiguous() for x in states[len(pairs) :]]
         after = [torch.empty_like(x) for x in starts]
-        out = rows[0].new_empty(*rows[0].shape[:3], self.sizes[kernel.value])
+        out = self.like.new_empty(*self.like.shape[:3], self.sizes[kernel.value])
         pointers = [*rows, *pairs, *(x for two in zip(starts, after, strict=True) for x in two)]
         programs = self.chunks if kernel.alone else 1
         self._start(kernel.forward, [*pointers, out], pairs, programs)
@@ -265,37 +283,49 @@ class Launch:
         return (end if exact else torch.cat([start.to(new.dtype), new], 1)), end
 
     def backward(
-        self, pairs: list[Tensor], d_out: Tensor, d_ends: list[Tensor]
+        self, pairs: list[Tensor], states: list[Tensor], d_out: Tensor, d_ends: list[Tensor]
     ) -> tuple[States, list[Tensor]]:
-        """The gradients of the rows, and of the pairs before them."""
-        kernel, real = self.kernel, _real(self.rows[0].dtype)
-        d_pairs = [x.to(real, copy=True).contiguous() for x in d_ends]
+        """The gradients of the rows, and of the pairs and states before them; ``states`` are those
+        before the rows, which are one chunk where there are any."""
+        kernel, real = self.kernel, _real(self.like.dtype)
+        d_ends = [x.to(real).contiguous() for x in d_ends]
+        d_pairs = [x.clone() for x in d_ends[: len(kernel.kept)]]
+        d_states = [(x, torch.empty_like(x)) for x in d_ends[len(kernel.kept) :]]
         found = {}
         for row, x in zip(kernel.rows, self.rows, strict=True):
-            if row.name in kernel.gradients:
-                found[row.name] = torch.empty(x.shape, dtype=real, device=x.device)
-        pointers = [*self.rows, d_out.contiguous(), *pairs, *d_pairs]
+            if row.name in kernel.gradients:  # windows share entries, to which each adds
+                made = torch.zeros if row.shared else torch.empty
+                found[row.name] = made(x.shape, dtype=real, device=x.device)
+        begun = [x.to(real).contiguous() for x in states]
+        pointers = [*self.rows, d_out.contiguous(), *pairs, *d_pairs, *begun]
+        pointers += [x for two in d_states for x in two]
         self._start(kernel.backward, [*pointers, *(found[n] for n in kernel.gradients)], pairs, 1)
-        return found, [x[:, : x.shape[1] - self.length] for x in d_pairs]
+        before = [x[:, : x.shape[1] - self.length] for x in d_pairs]
+        return found, [*before, *(after for _, after in d_states)]
 
     def _start(
         self, function: Any, pointers: list[Tensor], pairs: list[Tensor], programs: int
     ) -> None:
         if self.dry:
             return
-        batch, heads = self.rows[0].shape[0], self.rows[0].shape[2]
+        batch, heads = self.like.shape[0], self.like.shape[2]
         with torch.cuda.device_of(pointers[0]):  # Triton launches on the current device
             begin(
                 function, (batch * heads, programs), [*pointers, *self.numbers(heads, pairs)],
-                self.constants(self.rows[0].dtype),
+                self.constants(self.like.dtype),
             )  # fmt: skip
 
     # -- sizes ------------------------------------------------------------------------------
 
     @property
+    def like(self) -> Tensor:
+        """An argument without rows before the first, [B, R, H, …]."""
+        return self.rows[self.kernel.plain]
+
+    @property
     def length(self) -> int:
         """How many rows there are."""
-        return self.rows[0].shape[1]
+        return self.like.shape[1]
 
     @property
     def chunks(self) -> int:
@@ -318,6 +348,8 @@ class Launch:
         for name, size in self.sizes.items():
             found |= {name: size, f"B{name}": max(16, power_of_two(size))}
         found["C"] = max(16, power_of_two(self.cut.rows))
+        if self.kernel.window > 1:
+            found["SOURCES"] = self.kernel.sources(self.cut.rows)
         found |= {"BN": self.cut.block, "ROWS": self.cut.rows, "STEPS": self.kernel.steps}
         found["PRECISION"] = PRECISIONS[dtype]
         found["REAL"] = tl.float64 if dtype == torch.float64 else tl.float32
@@ -328,7 +360,8 @@ def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict
     """The size of each axis by name: of rows, pairs and (where they are given) states."""
     found: dict[str, int] = {}
     for row, x in zip(kernel.rows, rows, strict=True):
-        found |= dict(zip(row.sizes, x.shape[3:], strict=True))
+        if row.sizes:
+            found |= dict(zip(row.sizes, x.shape[3:], strict=True))
     for kept, x in zip(kernel.kept, states, strict=False):
         found |= dict(zip(kept.sizes, x.shape[2:], strict=True))
     for state, x in zip(kernel.states, states[len(kernel.kept) :], strict=False):
@@ -344,13 +377,15 @@ def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Config
 
 
 def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradient: bool) -> int:
-    """Entries a thread that live at once, by the model."""
+    """Entries a thread that live at once, by the model: in a pass over pairs, or where a memory
+    is read beside another."""
     rows, pairs = kernel.alive[-1 if gradient else 0]
     pairs += any(kept.wide for kept in kernel.kept)  # differences of float64
     wide = max(power_of_two(size) for size in sizes.values())
-    tiles = rows * cut.rows * wide + pairs * cut.block * max(wide, cut.rows) + 4 * cut.rows**2
-    for state in kernel.states:
-        tiles += volume([power_of_two(sizes[name]) for name in state.sizes])
+    tall = kernel.sources(kernel.fits(cut.rows))
+    block = pairs * cut.block * max(wide, tall) + 4 * tall**2
+    beside = [volume([power_of_two(sizes[n]) for n in state.sizes]) for state in kernel.states]
+    tiles = rows * tall * wide + max(block, 2 * max(beside, default=0))
     return tiles // (32 * cut.warps)
 
 

@@ -105,7 +105,7 @@ def layout(
     lead = 1 if chunked else 0
     views = {n: windows.view(plan.axes(n)) for n in loaded}
     skips = {n: lead + (views[n] == BAND) for n in loaded}
-    names = _leading(axes, loaded, views) if chunked else {}
+    names = leading(axes, loaded, views) if chunked else {}
     _take(names, axes, like, {n: skips.get(n, 0) for n in (*loaded, *given)})
     for name in (*loaded, *given, *plan.states()):
         for i, letter in list(enumerate(plan.axes(name)))[skips.get(name, 0) :]:
@@ -132,7 +132,7 @@ def layout(
     return found
 
 
-def _leading(axes: Axes, loaded: list[str], views: dict[str, str]) -> dict[Place, str]:
+def leading(axes: Axes, loaded: list[str], views: dict[str, str]) -> dict[Place, str]:
     """The names of the rows' axes: a chunk's tokens, and (with windows) what its tokens read."""
     places: dict[str, list[Place]] = {ROWS: [], SOURCES: []}
     for name in loaded:

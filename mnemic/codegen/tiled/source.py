@@ -190,7 +190,7 @@ class _Source:
         if name == "token":
             through = "a token of kept pairs goes through the chunk's kernel"
             raise NoTiles(self.missing.get("chunk", through))
-        found = pairs.source(plan, self.logarithms, self.steps, self.numbers)
+        found = pairs.source(plan, self.logarithms, self.steps, self.numbers, self.window)
         if found.missing:
             self.missing[f"{name} gradient"] = found.missing
         return found.text

@@ -57,6 +57,7 @@ from .levels import level_sums as level_sums
 from .loads import add_rows as add_rows
 from .loads import add_slots as add_slots
 from .loads import add_window as add_window
+from .loads import grow_rows as grow_rows
 from .loads import load_band as load_band
 from .loads import load_column as load_column
 from .loads import load_logs as load_logs
@@ -64,6 +65,7 @@ from .loads import load_matrix as load_matrix
 from .loads import load_number as load_number
 from .loads import load_rows as load_rows
 from .loads import load_slots as load_slots
+from .loads import load_tailed as load_tailed
 from .loads import load_vector as load_vector
 from .loads import load_weights as load_weights
 from .loads import load_window as load_window

@@ -177,3 +177,24 @@ def load_window(pointer, origin, stride, slot, slots, channel, width, REAL: tl.c
 def add_window(pointer, origin, stride, slot, slots, channel, width, value):
     """Adds to one token's window, to which the next token has added."""
     add_rows(pointer, origin, stride, slot, slots, channel, width, value)
+
+
+# -- kept pairs of which the last are a window's ----------------------------------------------
+
+
+@triton.jit
+def load_tailed(pointer, place, first, s, live, channel, width, REAL: tl.constexpr):
+    """[S, BW]: entries from ``first`` on, zero before a memory's own and beyond those there."""
+    there = ((s < live) & (first + s >= 0))[:, None] & (channel < width)[None, :]
+    at = ((first + s) * width)[:, None] + channel[None, :]
+    return tl.load(pointer + place * width + at, mask=there, other=0.0).to(REAL)
+
+
+@triton.jit
+def grow_rows(pointer, place, first, s, live, channel, width, TAIL: tl.constexpr, value):
+    """Adds the first rows to the last ``TAIL`` entries, which begin at ``first``, and puts the
+    others behind them; what lies before a memory's own entries is left out."""
+    there = ((s < live) & (first + s >= 0))[:, None] & (channel < width)[None, :]
+    at = pointer + place * width + ((first + s) * width)[:, None] + channel[None, :]
+    old = tl.load(at, mask=there & (s < TAIL)[:, None], other=0.0)
+    tl.store(at, old + value, mask=there)

@@ -1,0 +1,135 @@
+"""The statements of one block of pairs inside a pass."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mnemic.codegen.plan import Call, Product, Quantity
+from mnemic.codegen.streamed.functions import LARGEST, SAME
+from mnemic.codegen.streamed.layout import Streams
+from mnemic.codegen.streamed.lines import beside, cited, line, load_block, store_block, value
+from mnemic.codegen.streamed.order import Step, ordered
+
+if TYPE_CHECKING:
+    from mnemic.codegen.streamed.body import Body
+
+
+def largest(quantity: Quantity) -> bool:
+    """Whether a sum over pairs is the largest of them."""
+    return isinstance(quantity.op, Call) and quantity.op.function in LARGEST
+
+
+def _same(quantity: Quantity) -> bool:
+    return isinstance(quantity.op, Call) and quantity.op.function in SAME
+
+
+@dataclass
+class Block:
+    """One block of pairs in a pass."""
+
+    body: "Body"
+    streamed: list[Quantity]
+    sums: list[Quantity]
+    running: set[str]
+    most: int = 0
+    """Tiles of the block that live at once."""
+    lasting: frozenset[str] = frozenset()
+    """What the pairs are made of that take the place of others: not rounded to 16 bits."""
+
+    @property
+    def pad(self) -> str:
+        return self.body.pad + "    "
+
+    @property
+    def found(self) -> Streams:
+        return self.body.found
+
+    def lines(self, rewrites: dict[str, str]) -> Iterator[str]:
+        if self.body.lasting:
+            behind = self.body.passes.needed(tuple(rewrites.values()))
+            self.lasting = frozenset(q.name for q in behind)
+        steps = self._steps()
+        ends = frozenset(rewrites.values())
+        found, self.most = ordered(steps, ends)
+        for step in found:
+            yield from step.lines
+        if rewrites:
+            yield f"{self.pad}tl.debug_barrier()"
+        for state, name in rewrites.items():
+            held = self.found.held(state)
+            assert held is not None
+            yield f"{self.pad}{store_block(held, self.found.say(name))}"
+
+    def _steps(self) -> list[Step]:
+        """Loads, statements and sums of the block."""
+        steps, same = [], {q.name: q.reads()[0] for q in self.streamed if self._as_held(q)}
+        others = [q for q in (*self.streamed, *self.sums) if q.name not in same]
+        for name in dict.fromkeys(n for q in others for n in self._reads(q)):
+            held = self.found.held(same.get(name, name))
+            if held is not None:
+                text = f"{self.pad}{self.found.say(name)} = {load_block(self.found, held)}"
+                steps.append(Step(name, (), (text,), bool(held.sizes)))
+        for quantity in others[: len(others) - len(self.sums)]:
+            made = line(self.found, quantity, self.body.numbers, len(self.pad))
+            if quantity.name in self.lasting and isinstance(quantity.op, Product):
+                made = [text.replace("tiles.dot(", "tiles.exact(") for text in made]
+            made = self.body.exact(quantity, made)
+            large = len(quantity.axes) > 1
+            steps.append(Step(quantity.name, self._reads(quantity), tuple(made), large))
+        for quantity in self.sums:
+            lines = self._higher if largest(quantity) else self._added
+            steps.append(Step(quantity.name, self._reads(quantity), tuple(lines(quantity)), False))
+        return steps
+
+    def _as_held(self, quantity: Quantity) -> bool:
+        """Whether a quantity of the pairs before the chunk is what memory holds."""
+        return _same(quantity) and self.found.held(quantity.reads()[0]) is not None
+
+    def _reads(self, quantity: Quantity) -> tuple[str, ...]:
+        """What must be there before, of the block."""
+        op, passes = quantity.op, self.body.passes
+        own = [n for n in passes.reads(quantity) if self.found.streams(n) or n in self.running]
+        top = passes.top_of(quantity) if passes.sums(quantity) else None
+        if isinstance(op, Call) and op.function == "row_tops":
+            own = [n for n in own if n not in op.arguments[1:3]]
+        return (*own, str(top)) if top in self.running else tuple(own)
+
+    def _higher(self, quantity: Quantity) -> Iterator[str]:
+        """The largest logit so far; ``_scale`` is what it makes of what was summed before."""
+        op, say = quantity.op, self.found.say(quantity.name)
+        assert isinstance(op, Call)
+        past, left = op.arguments[0], op.arguments[3 if op.function == "row_tops" else 1 :]
+        logits = self.body.passes.inside[past]
+        text = self.found.say(past)
+        if left:
+            text = f"tiles.weighed({text}, {beside(self.found, left[0], logits)})"
+        follow = any(self.body.passes.top_of(q) == quantity.name for q in self.sums)
+        if follow:
+            yield f"{self.pad}{say}_before = {say}"
+        yield f"{self.pad}{say} = tiles.higher({say}, {text}, in_N)"
+        if follow:
+            yield f"{self.pad}{say}_scale = tl.exp({say}_before - {say})"
+
+    def _added(self, quantity: Quantity) -> Iterator[str]:
+        passes, say = self.body.passes, self.found.say(quantity.name)
+        top = passes.top_of(quantity)
+        if top in self.running:
+            wide = "[:, None]" if len(quantity.axes) > 1 else ""
+            yield f"{self.pad}{say} *= {self.found.say(str(top))}_scale{wide}"
+        comment = cited(self.body.numbers, quantity.equation)
+        tail = f"  # {comment}" if comment else ""
+        yield from self.body.exact(quantity, [f"{self.pad}{say} += {self._part(quantity)}{tail}"])
+        self.body.summed.add(quantity.name)
+
+    def _part(self, quantity: Quantity) -> str:
+        """A block's part of a sum."""
+        op = quantity.op
+        if isinstance(op, Call) and op.function in ("row_totals", "row_total"):
+            weights, *rest = op.arguments
+            left = rest[1:] if op.function == "row_totals" else rest
+            text = self.found.say(weights)
+            if left:
+                shaped = self.body.passes.inside[weights]
+                text = f"{text} * {beside(self.found, left[0], shaped)}"
+            return f"tl.sum({text}, {len(quantity.axes)})"
+        return value(self.found, quantity)
