@@ -12,7 +12,7 @@ from mnemic.search.space.settings import COSTS
 from mnemic.search.space.space import Space
 from mnemic.search.study.halving import dominates
 from mnemic.search.study.records import FINISHED, LOOK, SPEC, START, Record, distinct
-from mnemic.search.study.scores import Interval, by_seed, by_task, interval, measured
+from mnemic.search.study.scores import Interval, above, by_seed, by_task, interval, measured
 from mnemic.search.study.training import Run
 
 
@@ -91,10 +91,10 @@ def front(points: Sequence[Ranked], objectives: Sequence[str]) -> list[Ranked]:
 
 
 def verdict(points: Sequence[tuple[str, Interval]]) -> str:
-    """Whether the best is a winner: told apart from the second by their intervals.
+    """Whether the best is a winner: above the second with 95 % confidence.
 
     >>> verdict([("a", interval([0.9, 0.91, 0.92])), ("b", interval([0.1, 0.11, 0.12]))])
-    'a wins: 0.910 ± 0.025 against 0.110 ± 0.025 of b, the intervals (95 %) apart'
+    'a wins: 0.910 ± 0.025 against 0.110 ± 0.025 of b, apart with 95 % confidence'
     """
     if not points:
         return "nothing came to the last rung"
@@ -105,6 +105,21 @@ def verdict(points: Sequence[tuple[str, Interval]]) -> str:
     shown = f"{best[1]} against {second[1]} of {second[0]}"
     if best[1].seeds < 2 or second[1].seeds < 2:
         return f"no winner is called on one seed: {best[0]} has {shown}"
-    if best[1].low > second[1].high:
-        return f"{best[0]} wins: {shown}, the intervals (95 %) apart"
+    if above(best[1], second[1]):
+        return f"{best[0]} wins: {shown}, apart with 95 % confidence"
     return f"{best[0]} is best but not told apart from the next: {shown}"
+
+
+def beaten(found: Sequence[tuple[str, Interval]], known: Sequence[tuple[str, Interval]]) -> str:
+    """Which of the points found are above every spec made by hand with 95 % confidence.
+
+    >>> beaten([("a", interval([0.9, 0.9]))], [("b", interval([0.1, 0.1]))])
+    'above all 1 made by hand: a; the best of those: b with 0.100 ± 0.000'
+    """
+    if not found or not known:
+        return ""
+    name, best = max(known, key=lambda pair: pair[1].mean)
+    higher = [new for new, one in found if all(above(one, other) for _, other in known)]
+    told = f"above all {len(known)} made by hand"
+    told = f"{told}: {', '.join(higher)}" if higher else f"none found is {told}"
+    return f"{told}; the best of those: {name} with {best}"

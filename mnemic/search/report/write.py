@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from mnemic.dsl.hashing import spec_hash
 from mnemic.models.files import replacing
 from mnemic.search.report.best import best_spec, write_best
-from mnemic.search.report.ranking import Ranked, ranked, verdict
+from mnemic.search.report.ranking import Ranked, beaten, ranked, verdict
 from mnemic.search.study.confirm import Confirmed, by_hand, confirm, confirmed
 from mnemic.search.study.records import Record
 from mnemic.search.study.scores import Interval, by_seed, interval
@@ -67,15 +67,24 @@ def write(search: Search) -> Summary:
     points = ranked(search.space, records)
     write_best(search.space, points, search.folder / "best")
     again = intervals(confirmed(search.space, search.folder))
-    sure = [(name, found) for name, found in again.items() if isinstance(found, Interval)]
     near = [(point.start or point.spec.name, point.skill) for point in points]
-    said = f"on fresh seeds, {verdict(sure)}" if sure else verdict(near)
+    said = _said(again, {point.spec.name for point in points}) or verdict(near)
     path = search.folder / NAME
     summary = Summary(search.space.name, search.folder, ends(records), tuple(points), said, again,
                       path)  # fmt: skip
     with replacing(path) as beside:
         beside.write_text(page(search, records, summary), encoding="utf-8")
     return summary
+
+
+def _said(again: Mapping[str, Interval | str], own: Collection[str]) -> str:
+    """What the fresh seeds say, ``own`` being the names of points that were found."""
+    sure = [(name, found) for name, found in again.items() if isinstance(found, Interval)]
+    if not sure:
+        return ""
+    new = [pair for pair in sure if pair[0] in own]
+    beside = beaten(new, [pair for pair in sure if pair[0] not in own])
+    return f"on fresh seeds, {verdict(sure)}" + (f"; {beside}" if beside else "")
 
 
 def confirm_best(search: Search) -> list[Confirmed]:

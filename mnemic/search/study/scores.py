@@ -50,9 +50,29 @@ def interval(values: Sequence[float]) -> Interval:
     mean = math.fsum(values) / n
     if n == 1:
         return Interval(mean, math.inf, 1)
-    degrees = n - 1
-    t = T95[degrees - 1] if degrees <= len(T95) else 1.96 + 2.5 / degrees
-    return Interval(mean, t * statistics.stdev(values) / math.sqrt(n), n)
+    return Interval(mean, _t(n - 1) * statistics.stdev(values) / math.sqrt(n), n)
+
+
+def _t(degrees: int) -> float:
+    return T95[degrees - 1] if degrees <= len(T95) else 1.96 + 2.5 / degrees
+
+
+def above(one: Interval, other: Interval) -> bool:
+    """Whether a mean is above another: the 95 % interval of their difference is (Welch, 1947).
+
+    The half width is t_ν √(a + b), with a and b the means' squared standard errors and
+    ν = (a + b)² / (a²/(n − 1) + b²/(m − 1)) rounded down. False with one seed.
+
+    >>> above(interval([0.5, 0.6, 0.7]), interval([0.1, 0.2, 0.1]))
+    True
+    """
+    if min(one.seeds, other.seeds) < 2:
+        return False
+    a, b = ((x.half / _t(x.seeds - 1)) ** 2 for x in (one, other))
+    if a + b == 0:
+        return one.mean > other.mean
+    degrees = (a + b) ** 2 / (a**2 / (one.seeds - 1) + b**2 / (other.seeds - 1))
+    return one.mean - other.mean > _t(int(degrees)) * math.sqrt(a + b)
 
 
 def by_task(runs: Iterable[Run]) -> dict[str, list[float]]:

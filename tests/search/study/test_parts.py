@@ -1,15 +1,17 @@
 """Halving, intervals, storages: the parts of a study that need no training."""
 
 import math
+import random
+import statistics
 from pathlib import Path
 
 import pytest
 from scipy import stats
 
 from mnemic.errors import EnvironmentFailed, UsageError
-from mnemic.search.report.ranking import verdict
+from mnemic.search.report.ranking import beaten, verdict
 from mnemic.search.study.halving import goes_on
-from mnemic.search.study.scores import T95, interval
+from mnemic.search.study.scores import T95, above, interval
 from mnemic.search.study.storage import Beat, filesystem, open_storage
 
 MOUNTS = "/dev/sda1 / ext4 rw 0 0\nserver:/home /home nfs4 rw 0 0\nx /home/a\\040b ext4 rw 0 0\n"
@@ -43,12 +45,41 @@ def test_intervals_are_students(n):
     ]  # fmt: skip
 
 
-def test_a_winner_is_called_only_where_intervals_are_apart():
+def test_a_winner_is_called_only_where_means_are_apart():
     high, near, low = interval([0.9, 0.91, 0.92]), interval([0.89, 0.9, 0.91]), interval([0.1, 0.3])
     assert verdict([("b", interval([0.1, 0.1, 0.11])), ("a", high)]).startswith("a wins: 0.910")
     assert "not told apart" in verdict([("a", high), ("b", near)])
     assert "not told apart" in verdict([("a", high), ("b", low)]), "two seeds say little"
     assert "one seed" in verdict([("a", high), ("b", interval([0.5]))])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_means_are_apart_as_scipy_says(seed):
+    rng = random.Random(seed)
+    one = [rng.gauss(0.6, 0.05) for _ in range(rng.randint(2, 7))]
+    two = [rng.gauss(0.5, 0.15) for _ in range(rng.randint(2, 7))]
+    told = stats.ttest_ind(one, two, equal_var=False).confidence_interval(0.95)
+    if above(interval(one), interval(two)):
+        assert told.low > 0
+    elif told.low > 0:  # degrees of freedom are rounded down
+        df = stats.ttest_ind(one, two, equal_var=False).df
+        ratio = stats.t.ppf(0.975, math.floor(df)) / stats.t.ppf(0.975, df)
+        gap = statistics.mean(one) - statistics.mean(two)
+        assert gap <= ratio * (gap - told.low) + 1e-3
+
+
+def test_what_is_above_all_made_by_hand():
+    high, near, low = (
+        interval([0.9, 0.91, 0.92]),
+        interval([0.88, 0.9, 0.91]),
+        interval([0.1, 0.11]),
+    )
+    told = beaten([("a", high), ("b", low)], [("c", interval([0.5, 0.51, 0.5])), ("d", low)])
+    assert told == "above all 2 made by hand: a; the best of those: c with 0.503 ± 0.014"
+    assert beaten([("a", high)], [("b", near)]).startswith("none found is above all 1 made by hand")
+    wide = ("d", interval([0.0, 0.95]))
+    assert beaten([("a", high)], [("c", low), wide]).startswith("none"), "of two seeds, far apart"
+    assert beaten([("a", high)], []) == beaten([], [("a", high)]) == ""
 
 
 def test_the_file_system_of_a_path():
