@@ -109,6 +109,32 @@ def test_what_was_measured_is_left_as_it_is(compiler) -> None:
     assert set(compiler(cut_of, name="linear-attention", rows=16, forced=True)) == {64}
 
 
+def asked(lengths: list[int], offset: int) -> int:
+    """How often the compiler is asked for the stack over calls of these lengths."""
+    module = pipeline.compile("swla").module
+    launch = import_module(f"{module.__name__}.support.launch")
+    subject = Subject.of(module, 64, torch.bfloat16)
+    before, seen = launch.Launch.spilled, []
+    launch.Launch.spilled = lambda self, *, gradient: seen.append(1) or 0
+    launch._settled.clear()
+    try:
+        with compiling(target("sm_90")), torch.no_grad():
+            _, state = subject._call(subject.arguments, subject.params, {})
+            for length in lengths:
+                cut = {n: x[:, :length] for n, x in subject.arguments.items()}
+                subject._call(cut, subject.params, state if offset else {})
+    finally:
+        launch.Launch.spilled = before
+        launch._settled.clear()
+    return len(seen)
+
+
+def test_launches_alike_ask_once(compiler) -> None:
+    assert compiler(asked, lengths=[240, 224, 176], offset=0) == 1, "multiples of 16"
+    assert compiler(asked, lengths=[241, 223, 177], offset=0) == 2, "and others"
+    assert compiler(asked, lengths=[240, 224, 176], offset=1) <= 2, "behind other tokens"
+
+
 def stacks(width: int) -> list[int]:
     """A thread's stack, as the binary's attributes tell and as the compiler's own tool does."""
     import samples

@@ -130,9 +130,10 @@ class Launch:
         if len(cuts) == 1 or not compiled:
             return cut
         alike = (
-            kernel.forward, *self.sizes.items(), *(x.dtype for x in self.rows), int(self.total),
-            int(self.heads), self.positions is None, self.bounds is None, place, cut, gradient,
-            device, os.environ.get(versions.OFFLINE),
+            kernel.forward, *self.sizes.items(), *(x.dtype for x in self.rows),
+            _specialised(int(self.total)), _specialised(int(self.heads)), self.positions is None,
+            self.bounds is None, place.anchor, place.wanted, cut, gradient, device,
+            os.environ.get(versions.OFFLINE),
         )  # fmt: skip
         if alike not in _settled:
             _settled[alike] = settled(cuts, lambda other: replace(
@@ -313,6 +314,11 @@ class Launch:
 
     def _joined(self, state: Held, x: Tensor) -> Tensor:
         return x if self._splits(state.sizes) else x.sum(0)
+
+
+def _specialised(number: int) -> tuple[bool, bool, bool]:
+    """What Triton compiles a kernel anew for: a number's being 1, a multiple of 16, of 32 bits."""
+    return number == 1, number % 16 == 0, number < 2**31
 
 
 def _real(dtype: torch.dtype) -> torch.dtype:
