@@ -96,7 +96,8 @@ def confirm_best(search: Search) -> list[Confirmed]:
     known = [point for point in points if point.start is not None][: told.best]
     names = [*(p.start for p in known if p.start), *told.against]
     specs = [(p.spec.name, best_spec(space, p, i)) for i, p in enumerate(new, 1)]
-    specs += [(name, by_hand(space, name)) for name in dict.fromkeys(names)]
+    hand = [by_hand(space, name) for name in dict.fromkeys(names)]
+    specs += [(spec.name, spec) for spec in hand]
     return confirm(space, specs, search.folder, search.tell)
 
 
