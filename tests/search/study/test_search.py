@@ -38,7 +38,7 @@ def searched(path: Path, folder: Path, **changes):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A search of four trials, two of them specs that were known."""
-    from conftest import SPACE
+    from small_space import SPACE
 
     folder = tmp_path_factory.mktemp("whole")
     path = folder / "space.yaml"
