@@ -48,12 +48,19 @@ def _title(space: Space) -> str:
     )
     return (
         f"# Leaderboard: {space.name}\n\n"
-        f"Each spec on each task: {settings.model.layers} layers of {settings.model.dim}, "
-        f"{rung.steps} steps of {settings.training.batch} sequences, {rung.seeds} seeds; {sizes}. "
+        f"Each spec on each task: {_count(settings.model.layers, 'layer')} of "
+        f"{settings.model.dim}, {rung.steps} steps of {settings.training.batch} sequences, "
+        f"{_count(rung.seeds, 'seed')}; {sizes}. "
         "Skill is the score on the way from chance (0) to the best possible (1); ± is half of the "
         "95 % confidence interval over seeds. In brackets the accuracy in percent that a paper "
-        "gives the system on the published setting, with larger models trained longer."
+        "gives the system on the published setting, with larger models trained longer. Milliseconds "
+        f"a step are medians on the machine as it was. Made by `mnemic leaderboard` of the space "
+        f"`{space.name}`; with few steps and seeds an order of neighbours says little."
     )
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")
 
 
 def _row(place: str, entry: Entry, tasks: Sequence[str], space: Space) -> list[str]:
