@@ -54,8 +54,8 @@ def _title(space: Space) -> str:
         "Skill is the score on the way from chance (0) to the best possible (1); ± is half of the "
         "95 % confidence interval over seeds. In brackets the accuracy in percent that a paper "
         "gives the system on the published setting, with larger models trained longer. The "
-        "milliseconds a step are medians on the machine as it was. Made by `mnemic leaderboard` of the space "
-        f"`{space.name}`; with few steps and seeds an order of neighbours says little."
+        "milliseconds a step are medians on the machine as it was. Made by `mnemic leaderboard` "
+        f"of the space `{space.name}`; with few steps and seeds an order of neighbours says little."
     )
 
 
