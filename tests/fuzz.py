@@ -112,9 +112,6 @@ def kernels(spec: Spec) -> str:
     from mnemic.pipeline import compile as made
 
     case = compiled(spec)
-    if not case.rule.structure.missing and case.signature.params:
-        return "deep"
-    told = []
     with tempfile.TemporaryDirectory() as folder:
         operator = made(spec, out=f"{folder}/drawn").operator
         if "triton" not in operator.forms:
@@ -128,7 +125,6 @@ def kernels(spec: Spec) -> str:
                 return "wild"
             assert all(torch.isfinite(x).all() for _, x in expected.parts())
             agree(run(fused, arguments, "triton"), expected, 1e-8)  # type: ignore[arg-type]
-            told.append(str(tokens))
     return "kernels agree"
 
 
