@@ -30,7 +30,8 @@ def load(source: Source) -> Spec:
     ``source`` is a path (a text that ends in .yaml or .yml, has a separator, or names a file that
     exists), a mapping of plain data, or the name of a spec that comes with the package.
 
-    Raises InvalidSpec with every issue found, each at its place in the file it comes from;
+    Raises InvalidSpec with every issue found, each at its place in the file it comes from: of all
+    entries, and where those are right, of how they go together and of the names in expressions;
     UsageError where there is no such file or name.
 
     >>> load({"name": "mine", "bias": "l2", "optimizer": {"rate": "token"}}).bias.text
