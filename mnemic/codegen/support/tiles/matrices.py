@@ -105,7 +105,7 @@ def newton_schulz_vjp(d, matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
     """The gradient of ``newton_schulz``: the matrices before each step are made anew."""
     size = entry_norm(matrix, 2.0)
     first = matrix / (size + 1e-7)
-    wide = matrix.shape[0] > matrix.shape[1]
+    wide: tl.constexpr = matrix.shape[0] > matrix.shape[1]
     for back in range(STEPS):
         x = first
         for _ in range(STEPS - 1 - back):
