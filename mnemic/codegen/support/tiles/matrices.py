@@ -102,30 +102,38 @@ def norms_of(memory, AXIS: tl.constexpr):
 
 @triton.jit
 def newton_schulz_vjp(d, matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
-    """The gradient of ``newton_schulz``: the matrices before each step are made anew."""
+    """The gradient of ``newton_schulz``: the matrices before each step are made anew.
+
+    Of Y = a X + (b G + c G²) X: dX = a D + (b G + c G²) D + (b N + c (N G + G N)) X, N = D Xᵀ + X Dᵀ.
+    """
     size = entry_norm(matrix, 2.0)
-    first = matrix / (size + 1e-7)
     wide: tl.constexpr = matrix.shape[0] > matrix.shape[1]
     for back in range(STEPS):
-        x = first
+        x = matrix / (size + 1e-7)
         for _ in range(STEPS - 1 - back):
             x = _schulz(x, PRECISION)
         if wide:
             gram = dot(turned(x, PRECISION), x, PRECISION)
-            d_mixed = dot(turned(x, PRECISION), d, PRECISION)
+            mixed = dot(turned(x, PRECISION), d, PRECISION)
+            once = dot(d, gram, PRECISION)
+            d = 3.4445 * d - 4.7750 * once + 2.0315 * dot(once, gram, PRECISION)
+            d += dot(x, _bent(mixed, gram, PRECISION), PRECISION)
         else:
             gram = dot(x, turned(x, PRECISION), PRECISION)
-            d_mixed = dot(d, turned(x, PRECISION), PRECISION)
-        mixed = -4.7750 * gram + 2.0315 * dot(gram, gram, PRECISION)
-        d_gram = dot(d_mixed, gram, PRECISION) + dot(gram, d_mixed, PRECISION)
-        d_gram = -4.7750 * d_mixed + 2.0315 * d_gram
-        d_gram = d_gram + tl.trans(d_gram)
-        if wide:
-            d = 3.4445 * d + dot(d, mixed, PRECISION) + dot(x, d_gram, PRECISION)
-        else:
-            d = 3.4445 * d + dot(mixed, d, PRECISION) + dot(d_gram, x, PRECISION)
+            mixed = dot(d, turned(x, PRECISION), PRECISION)
+            once = dot(gram, d, PRECISION)
+            d = 3.4445 * d - 4.7750 * once + 2.0315 * dot(gram, once, PRECISION)
+            d += dot(_bent(mixed, gram, PRECISION), x, PRECISION)
     inner = _of_all(d * matrix)
     return d / (size + 1e-7) - matrix * inner / (size * (size + 1e-7) * (size + 1e-7))
+
+
+@triton.jit
+def _bent(mixed, gram, PRECISION: tl.constexpr):
+    """b N + c (N G + G N), N = M + Mᵀ: G and N are symmetric, so one product tells the other."""
+    both = mixed + tl.trans(mixed)
+    once = dot(both, gram, PRECISION)
+    return -4.7750 * both + 2.0315 * (once + tl.trans(once))
 
 
 @triton.jit
