@@ -65,8 +65,9 @@ def kernels(
     possible, and the products, at d = 64.
 
     JSON: {"target", "versions", "kernels": [{"spec", "class", "d", "passes", "missing"}, ...]};
-    a pass is {"kernels", "bytes": {"moved", "floor", "launches"}, "error"}, with --count
-    {"moved", "floor", "products", "error"}.
+    a pass is {"kernels", "bytes": {"moved", "floor", "launches"}, "error", "refused"}, with --count
+    {"moved", "floor", "products", "error", "refused"}; refused says why its kernels do not take
+    this size, for which PyTorch's form runs.
     """
     from mnemic.dsl.catalogue import names
     from mnemic.kernels import build
@@ -101,7 +102,9 @@ def _compiled(
     if not quiet:
         console().print(table.terminal(table.HEADINGS, [row.cells for row in rows]))
         echo(_summary(rows))
-    return [f"{r.spec} d = {r.width} {r.step}: {r.told}" for r in rows if r.told and r.step]
+    return [
+        f"{r.spec} d = {r.width} {r.step}: {r.told}" for r in rows if r.step and table.amiss(r.told)
+    ]
 
 
 def _counted(
@@ -115,7 +118,7 @@ def _counted(
         _write(markdown, table.counts_markdown(cells, target))
     if not quiet:
         console().print(table.terminal(table.COUNTED, cells))
-    return [f"{row[0]} {row[3]}: {row[-1]}" for row in cells if row[-1] and row[3]]
+    return [f"{row[0]} {row[3]}: {row[-1]}" for row in cells if row[3] and table.amiss(row[-1])]
 
 
 def _plain(found: "Sequence[Built]") -> list[dict[str, Any]]:
@@ -129,12 +132,16 @@ def _plain(found: "Sequence[Built]") -> list[dict[str, Any]]:
 
 
 def _summary(rows: "Sequence[Row]") -> str:
+    from mnemic.kernels.table import amiss
+
     compiled = sum(row.kernel is not None for row in rows)
     troubled = sum(row.kernel is not None and bool(row.told) for row in rows)
-    failed = sum(row.kernel is None and bool(row.step) for row in rows)
+    without = [row for row in rows if row.kernel is None and row.step]
+    failed = sum(amiss(row.told) for row in without)
     lacking = len({row.spec for row in rows if not row.step})
     return (
         f"{compiled} kernels, {troubled} of them spill or do not fit; {failed} passes failed; "
+        f"{len(without) - failed} refuse the size; "
         f"{lacking} specs without a fused form"
     )
 

@@ -3,7 +3,9 @@
 ``compile_folder`` runs in a process of its own (``worker``), on a compiled folder.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnemic.codegen.support.versions import ALONE
 from mnemic.kernels.counting import counted, size
 from mnemic.kernels.limits import target
 from mnemic.kernels.offline import Kernel, compiling
@@ -40,8 +43,9 @@ class Job:
 def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     """Each pass of a compiled folder: its kernels, its bytes, or why there are none.
 
-    Returns ``{"passes": {name: {"kernels": [...], "bytes": {...}, "error": str or None}}}``, and
-    ``"missing"`` for a rule without the form.
+    Returns ``{"passes": {name: {"kernels": [...], "bytes": {...}, "error": str or None,
+    "refused": str or None}}}``, and ``"missing"`` for a rule without the form. Where a kernel
+    refuses these sizes nothing runs in its place: PyTorch's form could take many minutes.
     """
     from triton.errors import TritonError
 
@@ -54,19 +58,23 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     subject = Subject.of(module, asked.width, getattr(torch, asked.dtype))
     found: dict[str, Any] = {}
     before = 0
-    with compiling(target(asked.target)) as log:
+    refused = _refused(module)
+    with compiling(target(asked.target)) as log, alone():
         for name in subject.passes:
-            at, told = len(log.launches), None
+            at, told, why = len(log.launches), None, None
+            read, written = (), ()
             try:
                 read, written = getattr(subject, name)()
+            except refused as error:
+                why = str(error)
             except (RuntimeError, TritonError) as error:
-                told, read, written = _first(error), (), ()
+                told = _first(error)
             kernels = log.kernels[before:]
             before = len(log.kernels)
             moved = counted(log.launches[at:], read, written)
             found[name] = {
                 "kernels": [_row(kernel) for kernel in kernels],
-                "bytes": asdict(moved), "error": told,
+                "bytes": asdict(moved), "error": told, "refused": why,
             }  # fmt: skip
     return {"missing": None, "passes": found}
 
@@ -75,7 +83,7 @@ def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     """What each pass of a compiled folder asks of memory and tensor cores, a token and head.
 
     It runs where Triton interprets, in float16, whose bytes are bfloat16's. Returns
-    ``{"passes": {name: {"moved", "floor", "products", "error"}}}``, and ``"missing"``.
+    ``{"passes": {name: {"moved", "floor", "products", "error", "refused"}}}``, and ``"missing"``.
     """
     from triton.errors import TritonError
 
@@ -88,20 +96,44 @@ def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     subject = Subject.of(module, asked.width, torch.float16, heads=1)
     tokens = subject.arguments["q"].shape[1]
     found: dict[str, Any] = {}
+    refused = _refused(module)
     read: tuple[Tensor, ...]
     written: tuple[Tensor, ...]
     for name in subject.passes:
-        told, read, written = None, (), ()
-        with tracing() as traced:
+        told, why, read, written = None, None, (), ()
+        with tracing() as traced, alone():
             try:
                 read, written = getattr(subject, name)()
+            except refused as error:
+                why = str(error)
             except (RuntimeError, TritonError) as error:
                 told = _first(error)
         each = BATCH * (1 if name in ("decode", "step") else tokens)
         floor = sum(size(x) for x in (*read, *written))
         found[name] = {"moved": traced.moved / each, "floor": floor / each,
-                       "products": traced.products / each, "error": told}  # fmt: skip
+                       "products": traced.products / each, "error": told,
+                       "refused": why}  # fmt: skip
     return {"missing": None, "passes": found}
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Arguments that kernels refuse are raised inside, and not run in PyTorch."""
+    before = os.environ.get(ALONE)
+    os.environ[ALONE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[ALONE]
+        else:
+            os.environ[ALONE] = before
+
+
+def _refused(module: Any) -> type[Exception]:
+    """What a compiled folder raises then: its support code is its own."""
+    found: type[Exception] = import_module(f"{module.__name__}.support.versions").Refused
+    return found
 
 
 def _first(error: BaseException) -> str:

@@ -18,6 +18,10 @@ HEADINGS = (
 RIGHT = {"d", "warps", "stages", "registers", "spill", "shared", "local", "blocks"}
 
 
+REFUSED = "refused: "
+"""What is told begins so where kernels do not take a size, and PyTorch's form runs: no fault."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One kernel of a spec's pass, or (without ``kernel``) why there is none.
@@ -61,8 +65,18 @@ def rows(job: Job, found: Mapping[str, Any]) -> Iterator[Row]:
         for kernel in step["kernels"]:
             told = "; ".join(kernel["troubles"])
             yield Row(job.spec, job.family, job.width, name, kernel, told)
-        if step["error"] is not None:
-            yield Row(job.spec, job.family, job.width, name, None, step["error"])
+        if told := _without(step):
+            yield Row(job.spec, job.family, job.width, name, None, told)
+
+
+def _without(step: Mapping[str, Any]) -> str:
+    """Why a pass has no kernel, or nothing."""
+    return REFUSED + step["refused"] if step["refused"] else step["error"] or ""
+
+
+def amiss(told: str) -> bool:
+    """Whether what is told of a pass is a fault."""
+    return bool(told) and not told.startswith(REFUSED)
 
 
 def markdown(rows: Iterable[Row], name: str, versions: Mapping[str, str]) -> str:
@@ -99,7 +113,7 @@ def counts(job: Job, found: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         bound = max(moved / limits.bandwidth, products / limits.dense) * 1e9
         times = f"{moved / floor:.2f}" if floor else ""
         yield (*lead, name, f"{moved:.0f}", f"{floor:.0f}", times, f"{products:.0f}",
-               f"{bound:.2f}", step["error"] or "")  # fmt: skip
+               f"{bound:.2f}", _without(step))  # fmt: skip
 
 
 def counts_markdown(cells: Iterable[Iterable[str]], name: str) -> str:

@@ -78,8 +78,12 @@ def kernel(**changed: object) -> dict:
 def test_rows_as_markdown() -> None:
     job = Job("one", "affine", "/nowhere", "sm_90")
     passes = {
-        "forward": {"kernels": [kernel(), kernel(troubles=["spills 8 bytes"])], "error": None},
-        "backward": {"kernels": [], "error": "RuntimeError: a | b"},
+        "forward": {
+            "kernels": [kernel(), kernel(troubles=["spills 8 bytes"])],
+            "error": None,
+            "refused": None,
+        },
+        "backward": {"kernels": [], "error": "RuntimeError: a | b", "refused": None},
     }
     text = table.markdown(table.rows(job, {"missing": None, "passes": passes}), "sm_90",
                           {"triton": "3.9.0"})  # fmt: skip
@@ -107,7 +111,13 @@ def test_no_form_is_told() -> None:
 def test_counts_against_the_peaks() -> None:
     """An H100's memory moves 3350 bytes in a nanosecond; its tensor cores do 989000 operations."""
     job = Job("one", "affine", "/nowhere", "sm_90")
-    told = {"moved": 3350.0, "floor": 1675.0, "products": 1_978_000.0, "error": None}
+    told = {
+        "moved": 3350.0,
+        "floor": 1675.0,
+        "products": 1_978_000.0,
+        "error": None,
+        "refused": None,
+    }
     (cells,) = table.counts(job, {"missing": None, "passes": {"forward": told}})
     assert cells[4:] == ("3350", "1675", "2.00", "1978000", "2.00", "")
     assert table.counts_markdown([cells], "sm_90").splitlines()[-1].startswith("| one | affine")

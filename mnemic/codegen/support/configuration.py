@@ -16,7 +16,7 @@ from .limits import Limits
 from .sizes import power_of_two, volume
 
 Tiles = tuple[tuple[tuple[str, ...], int], ...]
-"""Shapes by the names of their sizes, and how many tiles of each."""
+"""Shapes by the names of their sizes (``a|b``: the lesser), and how many tiles of each."""
 
 ROWS = (64, 32, 16)
 BLOCKS = (64, 32, 16)
@@ -216,14 +216,20 @@ def entries(
     moments = kernel.alive[-1 if gradient else 0]
     most = 0
     for tiles in moments:
-        alive = [n * volume([length[s] for s in shape]) for shape, n in tiles]
+        alive = [n * volume([_lesser(length, s) for s in shape]) for shape, n in tiles]
         most = max(most, sum(alive))
     return most // (32 * cut.warps)
 
 
+def _lesser(length: dict[str, int], names: str) -> int:
+    """The length of an axis, or of the lesser of several."""
+    return min(length[name] for name in names.split("|"))
+
+
 def least_entries(kernel: Cuttable, sizes: dict[str, int], *, gradient: bool) -> int:
     """Entries a thread at the smallest cut; 0 where not all sizes are known."""
-    named = {s for moments in kernel.alive for m in moments for shape, _ in m for s in shape}
+    shapes = [shape for moments in kernel.alive for tiles in moments for shape, _ in tiles]
+    named = {name for shape in shapes for names in shape for name in names.split("|")}
     if not named - {"C", "SOURCES"} <= sizes.keys():
         return 0
     least = Configuration(ROWS[-1], BLOCKS[-1], 8)

@@ -14,7 +14,7 @@ from torch import Tensor
 from . import buffers, versions
 from .configuration import Configuration
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of
-from .narrower import narrower, settled, stack
+from .narrower import TOLD, narrower, settled, stack
 from .place import Place
 from .sizes import power_of_two
 from .starting import begin
@@ -136,10 +136,28 @@ class Launch:
             os.environ.get(versions.OFFLINE),
         )  # fmt: skip
         if alike not in _settled:
-            _settled[alike] = settled(cuts, lambda other: replace(
-                self, cutting=Cutting.cut(kernel, self.like, place, other)
-            ).spilled(gradient=gradient))  # fmt: skip
+            _settled[alike] = self._narrowed(cuts, place, gradient=gradient)
         return _settled[alike]
+
+    def _narrowed(
+        self, cuts: list[Configuration], place: Place, *, gradient: bool
+    ) -> Configuration:  # fmt: skip
+        """The first cut that spills nothing, or the least; then it is said if that is much."""
+        spilt: dict[Configuration, int] = {}
+
+        def spilled(cut: Configuration) -> int:
+            cutting = Cutting.cut(self.kernel, self.like, place, cut)
+            spilt[cut] = replace(self, cutting=cutting).spilled(gradient=gradient)
+            return spilt[cut]
+
+        found = settled(cuts, spilled)
+        if spilt[found] >= TOLD and not os.environ.get(versions.OFFLINE):
+            shown = ", ".join(f"{name} = {size}" for name, size in self.sizes.items())
+            versions.announce(
+                f"the kernel of a {self.kernel.name}{' with gradients' * gradient} at {shown} "
+                f"does not fit into registers: {spilt[found]} bytes a thread go through the cache"
+            )
+        return found
 
     def spilled(self, *, gradient: bool) -> int:
         """Bytes of registers that a thread of the gradient's kernel spills, or if it spills none

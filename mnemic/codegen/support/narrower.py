@@ -19,6 +19,9 @@ HOPELESS = 2_048
 """Bytes of spilled registers a thread from which on nothing is tried: twice what registers hold,
 which no cut makes up for, while each takes long to compile."""
 
+TOLD = 1_024
+"""Bytes from which on it is said, once."""
+
 FRAME = 0x11
 """The attribute of a kernel's binary that holds the bytes of its stack, a thread."""
 
@@ -59,16 +62,17 @@ def _more_warps(cut: Configuration) -> Configuration:
 def settled(
     cuts: Iterable[Configuration], spilled: Callable[[Configuration], int]
 ) -> Configuration:  # fmt: skip
-    """The first cut that spills nothing, or of a few the one that spills least.
+    """The first cut that spills nothing, or of a few the one whose threads spill least in all.
 
-    The first of all is left where it spills too much for others to help.
+    ``spilled`` tells the bytes of one thread. The first of all is left where it spills too much for
+    others to help.
     """
     found: dict[Configuration, int] = {}
     for cut in islice(cuts, 1 + TRIES):
         found[cut] = spilled(cut)
         if not found[cut] or found[cut] > HOPELESS:
             break
-    return min(found, key=found.__getitem__)
+    return min(found, key=lambda cut: found[cut] * cut.warps)
 
 
 def stack(binary: bytes) -> int:

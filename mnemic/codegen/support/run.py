@@ -231,7 +231,7 @@ class Run(Given):
     def _instead(self, states: States, reason: str) -> tuple[Tensor, States]:
         """PyTorch's form where there is no kernel for these arguments."""
         form = "chunk" if self.call.operator.chunk is not None else "recurrent"
-        versions.announce(f"{self.signature.name}: {reason}; PyTorch's {form} form runs instead")
+        versions.replaced(self.signature.name, reason, f"PyTorch's {form} form runs instead")
         short = (torch.float16, torch.bfloat16)
         self.rows = {n: x.float() if x.dtype in short else x for n, x in self.rows.items()}
         return self._chunks(states) if form == "chunk" else self._recurrent(states)

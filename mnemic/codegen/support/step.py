@@ -134,10 +134,22 @@ def chosen(layer: Any, x: Tensor, state: Mapping[str, Tensor], form: str) -> Ste
         return None
     sizes = sizes_of(layer, step, state)
     if cut(step, sizes) is None:
-        told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        versions.announce(f"{layer.rule.name}: memories of {told} do not fit into a step's kernel")
+        versions.replaced(
+            layer.rule.name, _too_large(step, sizes), "the rule's own forms run instead"
+        )
         return None
     return step
+
+
+def _too_large(step: Step, sizes: Mapping[str, int]) -> str:
+    """Why even the smallest cut does not fit."""
+    told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    block = 16 if step.split else power_of_two(sizes[step.value])
+    found = _alive(step, sizes, block) // (32 * MOST_WARPS)
+    return (
+        f"memories of {told} do not fit into a step's kernel: a thread would hold {found} numbers, "
+        f"and {MOST} are the limit"
+    )
 
 
 def _dtype(layer: Any, x: Tensor) -> torch.dtype:

@@ -107,6 +107,14 @@ OFFLINE = "MNEMIC_OFFLINE"
 """Set while launches are compilations for a device that is not there."""
 
 
+ALONE = "MNEMIC_ALONE"
+"""Set where kernels alone are looked at: arguments that they refuse are raised, not run."""
+
+
+class Refused(RuntimeError):
+    """Arguments that no kernel takes, where nothing is to run in its place."""
+
+
 def elsewhere() -> bool:
     """Whether kernels launched with tensors on the CPU are interpreted, or compiled offline."""
     return interpreting() or bool(os.environ.get(OFFLINE))
@@ -128,6 +136,17 @@ def _unusable(device: torch.device) -> str | None:
     if device.type != "cuda":
         return f"its kernels run on a GPU, and the arguments are on {device.type}"
     return distrusted(triton, torch.cuda.get_device_capability(device))
+
+
+@constant
+def replaced(name: str, reason: str, instead: str) -> None:
+    """Say once what runs in the place of a rule's kernel, and why.
+
+    Raises ``Refused`` with the reason where kernels alone are looked at.
+    """
+    if os.environ.get(ALONE):
+        raise Refused(reason)
+    announced(f"{name}: {reason}; {instead}")
 
 
 @constant

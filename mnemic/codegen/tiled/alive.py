@@ -7,13 +7,14 @@ from math import prod
 
 from mnemic.codegen.plan import Call, Map, Quantity
 from mnemic.codegen.tiled import roots
+from mnemic.codegen.tiled.functions import MATRICES
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Layout, Row
 from mnemic.codegen.tiled.schedule import Stage
 from mnemic.compiler.implicit import roots_of
 
 Shape = tuple[str, ...]
 Tiles = tuple[tuple[Shape, int], ...]
-"""Shapes by the names of their sizes, and how many tiles of each."""
+"""Shapes by the names of their sizes (``a|b``: the lesser), and how many tiles of each."""
 
 TALL, WIDE = (16, 64), (64, 128)
 """Rows and channels between which the fullest moments are looked for."""
@@ -51,7 +52,15 @@ def _counted(lay: Layout, names: set[str], step: Row | Quantity | None) -> Tiles
     found = Counter(_shape(lay, name) for name in names)
     if isinstance(step, Quantity) and _searches(step):
         found[_shape(lay, step.name)] += SEARCHED
-    return tuple(sorted((shape, count) for shape, count in found.items() if shape))
+    if isinstance(step, Quantity) and isinstance(step.op, Call):
+        found.update(_held(_shape(lay, step.name), step.op.function))
+    return tuple(sorted((shape, count) for shape, count in found.items() if shape and count))
+
+
+def _held(shape: Shape, function: str) -> dict[Shape, int]:
+    """What a function of matrices holds beside arguments and result of this shape."""
+    whole, lesser = MATRICES[function].holds if function in MATRICES else (0, 0)
+    return {shape: whole, ("|".join(shape),) * 2: lesser}
 
 
 def _shape(lay: Layout, name: str) -> Shape:

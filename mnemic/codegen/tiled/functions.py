@@ -19,6 +19,9 @@ class TileFunction:
     extras: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Options passed on as constants, in order."""
+    holds: tuple[int, int] = (0, 0)
+    """Tiles that it holds beside its arguments and its result: so many as large as the result, and
+    so many as the lesser side of it squared."""
     optional: int = 0
     """How many of the last arguments may be left out; with them it is called ``<name>_kept``."""
 
@@ -51,12 +54,12 @@ MATRICES = _table(
     ball=TileFunction(("vk", ""), "vk", mixes="vk"),
     scaled_to_norms=TileFunction(("vk", ""), "vk", mixes="vk", options=("axis",)),
     newton_schulz=TileFunction(
-        ("vk",), "vk", mixes="vk", extras=("precision",), options=("steps",)
+        ("vk",), "vk", mixes="vk", extras=("precision",), options=("steps",), holds=(0, 2)
     ),
     pull="vk, v -> k",
     norms_of=TileFunction(("vk",), "*", options=("axis",)),
     newton_schulz_vjp=TileFunction(
-        ("vk", "vk"), "vk", mixes="vk", extras=("precision",), options=("steps",)
+        ("vk", "vk"), "vk", mixes="vk", extras=("precision",), options=("steps",), holds=(2, 3)
     ),
     constant=TileFunction(("vk",), "", options=("value",)),
     sustained="vk, , vk -> vk",

@@ -104,7 +104,8 @@ def norms_of(memory, AXIS: tl.constexpr):
 def newton_schulz_vjp(d, matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
     """The gradient of ``newton_schulz``: the matrices before each step are made anew.
 
-    Of Y = a X + (b G + c G²) X: dX = a D + (b G + c G²) D + (b N + c (N G + G N)) X, N = D Xᵀ + X Dᵀ.
+    Of a step Y = (a + b G + c G²) X with the gradient D it is (a + b G + c G²) D + (b N + c (N G +
+    G N)) X, where N = D Xᵀ + X Dᵀ.
     """
     size = entry_norm(matrix, 2.0)
     wide: tl.constexpr = matrix.shape[0] > matrix.shape[1]
