@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mnemic.codegen.support import tiles
+
 
 @triton.jit
 def scaled_kernel(x, y, n, factor: tl.constexpr, BLOCK: tl.constexpr):
@@ -96,3 +98,11 @@ class Linear(torch.autograd.Function):
         given = grad.contiguous()
         flipped = (x.flip(1).contiguous() for x in (k, q, given))
         return None, None, linear(*flipped, torch.empty_like(v)).flip(1)
+
+
+@triton.jit
+def schulz_kernel(d, matrix, found, A: tl.constexpr, B: tl.constexpr):
+    """The gradient of Newton–Schulz of one matrix [A, B]."""
+    at = tl.arange(0, A)[:, None] * B + tl.arange(0, B)
+    before = tiles.newton_schulz_vjp(tl.load(d + at), tl.load(matrix + at), "fp64", 5)
+    tl.store(found + at, before)

@@ -65,6 +65,12 @@ def test_where_all_spill_the_least_is_taken_and_few_are_compiled() -> None:
     assert len(asked) == 1 + TRIES
 
 
+def test_twice_the_threads_that_spill_a_little_less_are_no_better() -> None:
+    cuts = [WIDE, replace(WIDE, warps=16)]
+    assert settled(cuts, lambda cut: {8: 1128, 16: 1080}[cut.warps]) == WIDE
+    assert settled(cuts, lambda cut: {8: 1128, 16: 560}[cut.warps]) == cuts[1]
+
+
 def test_far_too_many_are_left_at_once() -> None:
     asked: list[int] = []
 

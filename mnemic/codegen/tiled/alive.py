@@ -1,7 +1,7 @@
 """Which tiles of a kernel are alive at once: what the model of its cut counts."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import product
 from math import prod
 
@@ -10,6 +10,7 @@ from mnemic.codegen.tiled import roots
 from mnemic.codegen.tiled.functions import MATRICES
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Layout, Row
 from mnemic.codegen.tiled.schedule import Stage
+from mnemic.codegen.tiled.windows import WINDOW
 from mnemic.compiler.implicit import roots_of
 
 Shape = tuple[str, ...]
@@ -29,9 +30,11 @@ def fullest(lay: Layout, stages: Iterable[Stage]) -> tuple[Tiles, ...]:
     The ends of a stage are read (stored, or put in place) when it is done.
     """
     moments = [*_moments(lay, list(stages))]
+    slots = {row.sizes[0]: min(TALL) for row in lay.rows if row.view == WINDOW}
     found: dict[Tiles, None] = {}
     for rows, channels in product(TALL, WIDE):
-        found[max(moments, key=lambda tiles: _entries(tiles, rows, channels))] = None
+        sizes = {ROWS: rows, SOURCES: 2 * rows, **slots}
+        found[max(moments, key=lambda tiles: _entries(tiles, sizes, channels))] = None
     return tuple(found)
 
 
@@ -75,6 +78,5 @@ def _searches(quantity: Quantity) -> bool:
     return isinstance(op, Map) and bool(roots_of(op.expr))
 
 
-def _entries(tiles: Tiles, rows: int, channels: int) -> int:
-    sizes = {ROWS: rows, SOURCES: 2 * rows}
+def _entries(tiles: Tiles, sizes: Mapping[str, int], channels: int) -> int:
     return sum(n * prod(sizes.get(size, channels) for size in shape) for shape, n in tiles)
