@@ -31,7 +31,7 @@ class Kept:
         kept = cls(path, target, versions)
         if path is None or not path.exists():
             return kept
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
         title = f"# Kernels compiled for {target}"
         if (first := text.partition("\n")[0]) != title:
             raise UsageError(f"output: {path} begins with {first!r}, not with {title!r}")

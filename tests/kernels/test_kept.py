@@ -74,3 +74,9 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     held(tmp_path / "sm_90.md", ONE)
     with pytest.raises(UsageError, match="begins with '# Kernels compiled for sm_90', not with"):
         read(tmp_path / "sm_90.md", target="sm_80")
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "sm_90.md").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="not with '# Kernels compiled for sm_90'"):
+        read(tmp_path / "sm_90.md")
