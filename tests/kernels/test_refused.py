@@ -28,20 +28,22 @@ def counted(job: dict) -> dict:
 def test_a_memory_too_large_for_a_chip_is_told_with_the_limit(compiler, name: str) -> None:
     (job,) = build.jobs([name], "sm_90", (64,))
     rows = list(table.rows(job, compiler(compiled, job=asdict(job))))
-    assert [row.step for row in rows][:3] == ["forward", "backward", "decode"]
+    assert [row[table.PASS] for row in rows][:3] == ["forward", "backward", "decode"]
     for row in rows:
-        assert row.kernel is None
-        assert row.told.startswith("refused: ")
-        assert row.told.endswith("600 are the limit" if row.step != "step" else "110 are the limit")
-        assert not table.amiss(row.told)
+        assert row[table.KERNEL] == ""
+        assert row[table.TOLD].startswith("refused: ")
+        limit = 110 if row[table.PASS] == "step" else 600
+        assert row[table.TOLD].endswith(f"numbers, and {limit} are the limit")
+    assert not table.wrong(rows)
 
 
 def test_so_are_counts(interpreter) -> None:
     (job,) = build.jobs(["lact"], "sm_90", (64,))
     found = interpreter(counted, job=asdict(job))
-    told = [cells[-1] for cells in table.counts(job, found)]
-    assert len(told) == 4
-    assert all(text.startswith("refused: ") for text in told)
+    cells = list(table.counts(job, found))
+    assert len(cells) == 4
+    assert all(row[-1].startswith("refused: ") for row in cells)
+    assert not table.miscounted(cells)
 
 
 def test_what_is_wrong_is_amiss() -> None:
