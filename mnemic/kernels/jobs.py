@@ -181,10 +181,13 @@ class Subject:
 
     @classmethod
     def of(cls, module: Any, width: int, dtype: torch.dtype, heads: int = HEADS) -> "Subject":
-        """Arguments of a layer as it starts; what a layer keeps in float32 stays so."""
+        """Arguments of a layer as it starts; what a layer keeps in float32 stays so.
+
+        Heads of attention beside it have two channels, which rotary positions turn.
+        """
         layer_type = module.Layer
         groups = layer_type.grouped()
-        dim = 16 * groups
+        dim = max(16, 2 * heads) * groups
         with torch.random.fork_rng():
             torch.manual_seed(0)
             layer = layer_type(dim, heads=heads * groups, key_dim=width, value_dim=width)
