@@ -10,10 +10,7 @@ from mnemic.codegen.plan import Call, Map, Product, Quantity
 from mnemic.codegen.streamed.block import Block, largest
 from mnemic.codegen.streamed.functions import LARGEST
 from mnemic.codegen.streamed.layout import PAIRS, Streams
-from mnemic.codegen.streamed.lines import (
-    line,
-    shape,
-)
+from mnemic.codegen.streamed.lines import exact, line, shape
 from mnemic.codegen.streamed.passes import TAILS, Passes
 from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
@@ -128,7 +125,7 @@ class Body:
     def exact(self, quantity: Quantity, lines: list[str]) -> list[str]:
         """The lines of a quantity with products as they are to be."""
         if quantity.name in self.wide and isinstance(quantity.op, Product):
-            return [text.replace("tiles.dot(", "tiles.exact(") for text in lines]
+            return exact(lines)
         return lines
 
     def _loaded(self, name: str) -> str:
