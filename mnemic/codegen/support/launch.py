@@ -4,23 +4,20 @@ A gradient keeps the states at the start of every piece, and makes those of a pi
 With ``dry`` only the results' shapes are made, and nothing is launched.
 """
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import buffers, versions
+from . import buffers
 from .configuration import Configuration
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of
-from .narrower import narrower, settled, stack
+from .narrower import settled
 from .place import Place
 from .sizes import power_of_two
+from .stack import stack_of
 from .starting import begin
-
-_settled: dict[Any, Configuration] = {}
-"""The cuts of launches alike."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +25,6 @@ class Launches:
     """A kernel's launches, as its operators call them."""
 
     kernel: Kernel
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether there is a kernel of the gradient."""
-        return self.kernel.backward is not None
-
-    def differentiated(self) -> tuple[bool, ...]:
-        """Which rows have a gradient."""
-        return tuple(row.name in self.kernel.gradients for row in self.kernel.rows)
 
     def forward(
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
@@ -120,26 +108,20 @@ class Launch:
     # -- the cut ----------------------------------------------------------------------------
 
     def settled(self, place: Place, *, gradient: bool) -> Configuration:
-        """The launch's cut, or where its kernels spill registers a narrower one that does not.
-
-        It is found once for launches alike, by compiling.
-        """
-        kernel, cut, device = self.kernel, self.cutting.chosen, self.like.device
-        cuts = [cut, *narrower(kernel, cut, whole=kernel.whole)]
-        compiled = not versions.interpreting() and (device.type == "cuda" or versions.elsewhere())
-        if len(cuts) == 1 or not compiled:
-            return cut
+        """The launch's cut, or where its kernels spill registers a narrower one, for the form and
+        its gradient alike."""
         alike = (
-            kernel.forward, *self.sizes.items(), *(x.dtype for x in self.rows),
+            self.kernel.forward, gradient, *self.sizes.items(), *(x.dtype for x in self.rows),
             _specialised(int(self.total)), _specialised(int(self.heads)), self.positions is None,
-            self.bounds is None, place.anchor, place.wanted, cut, gradient, device,
-            os.environ.get(versions.OFFLINE),
+            self.bounds is None, place.anchor, place.wanted,
         )  # fmt: skip
-        if alike not in _settled:
-            _settled[alike] = settled(cuts, lambda other: replace(
-                self, cutting=Cutting.cut(kernel, self.like, place, other)
-            ).spilled(gradient=gradient))  # fmt: skip
-        return _settled[alike]
+
+        def spilled(cut: Configuration) -> int:
+            cutting = Cutting.cut(self.kernel, self.like, place, cut)
+            return replace(self, cutting=cutting).spilled(gradient=gradient)
+
+        return settled(self.cutting.chosen, self.kernel.narrowing, spilled, alike=alike,
+                       device=self.like.device)  # fmt: skip
 
     def spilled(self, *, gradient: bool) -> int:
         """Bytes of registers that a thread of the gradient's kernel spills, or if it spills none
@@ -155,13 +137,9 @@ class Launch:
 
     def _stack(self, function: Any, pointers: list[torch.dtype], flags: dict[str, bool]) -> int:
         where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]
-        with torch.cuda.device_of(self.rows[0]):  # Triton compiles for the current device
-            compiled = function.warmup(
-                *pointers, *where, int(self.total), int(self.heads), 0, int(self.pieces),
-                grid=self.grid,
-                **self.constants(), **flags, **self.options(),
-            )  # fmt: skip
-        return stack(compiled.asm["cubin"]) if "cubin" in compiled.asm else 0
+        numbers = [int(self.total), int(self.heads), 0, int(self.pieces)]
+        options = {**self.constants(), **flags, **self.options()}
+        return stack_of(function, self.grid, [*pointers, *where, *numbers], options, self.rows[0])
 
     # -- launches ---------------------------------------------------------------------------
 

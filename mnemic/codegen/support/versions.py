@@ -107,9 +107,14 @@ OFFLINE = "MNEMIC_OFFLINE"
 """Set while launches are compilations for a device that is not there."""
 
 
+def offline() -> str:
+    """The device that launches are compiled for without being there; empty where they run."""
+    return os.environ.get(OFFLINE, "")
+
+
 def elsewhere() -> bool:
     """Whether kernels launched with tensors on the CPU are interpreted, or compiled offline."""
-    return interpreting() or bool(os.environ.get(OFFLINE))
+    return interpreting() or bool(offline())
 
 
 @constant
