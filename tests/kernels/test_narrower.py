@@ -1,7 +1,7 @@
 """Cuts that spill give way: which are tried, what is read back, and what launches take."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -18,6 +18,7 @@ from mnemic.codegen.support.narrower import (
     least,
     narrower,
     of_chunks,
+    of_pairs,
     of_tokens,
 )
 from mnemic.codegen.support.stack import stack
@@ -39,6 +40,11 @@ def test_rows_come_before_blocks_and_warps() -> None:
     assert tried(undivided) == [*rows, (16, 64, 16)]
     assert tried(whole) == [(64, 32, 8), (64, 16, 8), (64, 16, 16)]
     assert tried(undivided, replace(WIDE, rows=10)) == [(10, 64, 16)]
+
+
+def test_over_kept_pairs_no_warps_are_added() -> None:
+    assert tried(of_pairs()) == [(32, 64, 8), (16, 64, 8), (16, 32, 8), (16, 16, 8)]
+    assert not tried(of_pairs(), Configuration(16, 16, 8))
 
 
 def test_tokens_take_more_warps_first() -> None:
@@ -183,6 +189,33 @@ def test_kernels_over_kept_pairs_give_way(compiler, kind: str) -> None:
     assert {name: set(rows) for name, rows in found.items()} == {
         "chunk_forward": {16}, "chunk_backward": {16},
     }  # fmt: skip
+
+
+def shapes_kept(name: str) -> list[list[list[int]]]:
+    """Shapes of what a form keeps for its gradient: of tensors without data, and of real ones."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    module = pipeline.compile(name).module
+    kernel = module.fused_kernels().CHUNK
+    subject = Subject.of(module, 16, torch.bfloat16)
+    rows = [subject.arguments[row.name] for row in kernel.rows]
+    begun = module.rule.begin(**{n: x[:, :1] for n, x in subject.arguments.items()})
+    states = [begun[held.name][:, :0] for held in kernel.kept]
+    found = []
+    with spilling(module, "streamed", lambda cut: 8 * (cut.rows > 16)), compiling(target("sm_90")):
+        for mode in (FakeTensorMode(), nullcontext()):
+            with mode:
+                to = mode.from_tensor if isinstance(mode, FakeTensorMode) else torch.clone
+                given, start = [to(x) for x in rows], [to(x) for x in states]
+                out = kernel.operators.forward(given, start, None, None, [1, 0, 0, 0], True)
+                found.append([list(x.shape) for x in out])
+    return found
+
+
+def test_tensors_without_data_are_cut_alike(compiler) -> None:
+    without, real = compiler(shapes_kept, name="path")
+    assert without == real
+    assert len(real) == 3 + 2 * 4, "64 of 256 rows a piece, in chunks of 16"
 
 
 def step_of(name: str, spilled: int) -> tuple[list[tuple[int, int]], list[list[int]]]:

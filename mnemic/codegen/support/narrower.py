@@ -54,6 +54,12 @@ def of_chunks(*, split: bool, whole: bool = False) -> Order:
     return (*rows, *((narrower_block,) if split else ()), more_warps)
 
 
+def of_pairs() -> Order:
+    """Fewer rows, then narrower blocks of pairs. Eight warps have all registers there are, and
+    with more of them each warp of a chunk's few rows holds its operands once more."""
+    return (fewer_rows, narrower_block)
+
+
 def of_tokens(*, split: bool) -> Order:
     """More warps first: all lies in threads evenly; then narrower blocks."""
     return (more_warps, *((narrower_block,) if split else ()))

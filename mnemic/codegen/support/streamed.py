@@ -11,7 +11,7 @@ from . import tuned
 from .calls import parameters
 from .configuration import ROWS, WARPS, Choices, Configuration
 from .fused import PRECISIONS, Held, Row
-from .narrower import Order, of_chunks, settled
+from .narrower import Order, of_pairs, settled
 from .operators import Operators, registered
 from .place import Place
 from .sizes import power_of_two, volume
@@ -93,8 +93,8 @@ class Streamed:
 
     @property
     def narrowing(self) -> Order:
-        """How its cuts become narrower: a block of pairs gives way as one of channels does."""
-        return of_chunks(split=True)
+        """How its cuts become narrower."""
+        return of_pairs()
 
     @property
     def plain(self) -> int:
