@@ -77,7 +77,7 @@ def test_a_sum_is_parted_so_that_the_rest_is_done_before() -> None:
 
 
 def layouts(
-    name: str, rows: int, width: int = 64, form: str = "chunk"
+    name: str, rows: int, block: int = 64, form: str = "chunk"
 ) -> dict[str, list[str]]:  # fmt: skip
     """How warps lie on the products of a training step's kernels, for so many rows a chunk."""
     from mnemic.kernels import offline
@@ -86,7 +86,7 @@ def layouts(
     tuned, configuration = (
         import_module(f"{module.__name__}.support.{part}") for part in ("tuned", "configuration")
     )
-    subject = Subject.of(module, width, torch.bfloat16)
+    subject = Subject.of(module, 64, torch.bfloat16)
     found: dict[str, list[str]] = {}
     plain = offline._kernel
 
@@ -96,7 +96,7 @@ def layouts(
         return plain(function, compiled, *others)
 
     offline._kernel = noted
-    tuned._forced[form, True] = configuration.Configuration(rows, 64, 8)
+    tuned._forced[form, True] = configuration.Configuration(rows, block, 8)
     try:
         with compiling(target("sm_80")):
             subject.backward()
@@ -115,7 +115,7 @@ def test_few_rows_leave_the_columns_to_the_warps(compiler) -> None:
 
 
 def test_over_kept_pairs_too(compiler) -> None:
-    found = compiler(layouts, name="path", rows=16, width=32, form="pairs")
+    found = compiler(layouts, name="path", rows=16, block=16, form="pairs")
     assert "[1, 8]" in found["chunk_backward"]
     assert "[8, 1]" not in found["chunk_backward"]
 

@@ -196,11 +196,11 @@ def shapes_kept(name: str) -> list[list[list[int]]]:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     module = pipeline.compile(name).module
-    kernel = module.fused_kernels().CHUNK
+    kernel = module.rule.kernels().CHUNK
     subject = Subject.of(module, 16, torch.bfloat16)
     rows = [subject.arguments[row.name] for row in kernel.rows]
-    begun = module.rule.begin(**{n: x[:, :1] for n, x in subject.arguments.items()})
-    states = [begun[held.name][:, :0] for held in kernel.kept]
+    batch, _, heads, width = subject.arguments["q"].shape
+    states = [torch.zeros(batch * heads, 0, width) for _ in kernel.kept]
     found = []
     with spilling(module, "streamed", lambda cut: 8 * (cut.rows > 16)), compiling(target("sm_90")):
         for mode in (FakeTensorMode(), nullcontext()):
@@ -240,7 +240,8 @@ def test_a_layers_step_takes_more_warps(compiler) -> None:
 
 
 def compiled_and_launched(name: str, smallest: bool) -> list[str]:
-    """Kernels of all passes that were compiled, and not launched."""
+    """Kernels of all passes that were compiled, and not launched; ``smallest``: of the cut that
+    has none below it."""
     module = pipeline.compile(name).module
     subject = Subject.of(module, 16, torch.bfloat16)
     if smallest:
@@ -250,7 +251,8 @@ def compiled_and_launched(name: str, smallest: bool) -> list[str]:
         for part in subject.passes:
             getattr(subject, part)()
     assert len(log.known) > 2
-    assert all(kernel.resources.stack == 0 for kernel in log.kernels), "or others are tried"
+    spilled = any(kernel.resources.stack for kernel in log.kernels)
+    assert smallest or not spilled, "others are tried"
     return [other for other in log.seconds if other not in log.known]
 
 
