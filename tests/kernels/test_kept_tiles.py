@@ -120,6 +120,31 @@ def apart_in_one(spec: Any) -> dict[str, float]:
     return {name: difference(parts[name], x) for name, x in expected.parts()}
 
 
+def apart_in_cuts(spec: Any, blocks: int, *, varied: bool) -> dict[str, float]:
+    """Of a whole sequence in chunks of 16 rows against blocks of so many pairs; ``varied``: more
+    rows where there are more, as if only some lengths had been measured."""
+    from importlib import import_module
+
+    case = fused(spec)
+    package = case.generated.kernels().__name__.removesuffix(".kernels")
+    tuned, configuration = (
+        import_module(f"{package}.support.{name}") for name in ("tuned", "configuration")
+    )
+
+    def answered(question: Any, _: Any) -> Any:
+        rows = 32 if varied and question.length > 32 else 16
+        return tuned.Answer(configuration.Configuration(rows, blocks, 8))
+
+    given = arguments(case, 70)
+    expected = run(case, given, "recurrent")
+    before, tuned.answered = tuned.answered, answered
+    try:
+        parts = dict(run(case, given, "triton").parts())
+    finally:
+        tuned.answered = before
+    return {name: difference(parts[name], x) for name, x in expected.parts()}
+
+
 def apart_without_gradient(spec: Any) -> dict[str, float]:
     case = fused(spec)
     given = arguments(case, 40)
@@ -238,6 +263,14 @@ def test_equal_keys_share_the_largest_weight(interpreter) -> None:
     assert max(found.values()) <= TOLERANCE, found
 
 
+def test_exact_products_take_nothing_rounded() -> None:
+    rule = derive_spec(load("path"))
+    text = module.fused_kernels(rule, module.plans(rule), {}).text
+    exact = [line for line in text.splitlines() if "tiles.exact(" in line]
+    assert any("tl.trans(" in line for line in exact)
+    assert not any("tiles.turned(" in line for line in exact)
+
+
 def test_a_factored_system_a_row_has_no_kernel() -> None:
     spec = {**LINES[0], "optimizer": "nonparametric"}
     rule = derive_spec(load(spec))
@@ -253,6 +286,19 @@ def test_pairs_that_change_while_they_are_kept(interpreter, spec: Any) -> None:
     for function in (apart, apart_in_one):
         found = interpreter(function, spec=spec)
         assert max(found.values()) <= TOLERANCE, found
+
+
+@pytest.mark.parametrize("spec", ["deltaformer", OWN[2], MOVING[3]], ids=str)
+def test_narrow_blocks_of_pairs(interpreter, spec: Any) -> None:
+    found = interpreter(apart_in_cuts, spec=spec, blocks=16, varied=False)
+    assert max(found.values()) <= TOLERANCE, found
+
+
+@pytest.mark.parametrize("spec", [MOVING[0], MOVING[3]], ids=lambda s: s["name"])
+def test_a_gradient_of_pairs_that_change_has_one_cut(interpreter, spec: Any) -> None:
+    """Whatever cut its chunks would have by themselves: each is one launch."""
+    found = interpreter(apart_in_cuts, spec=spec, blocks=32, varied=True)
+    assert max(found.values()) <= TOLERANCE, found
 
 
 @pytest.mark.parametrize("spec", DEEP)

@@ -76,7 +76,9 @@ def test_a_sum_is_parted_so_that_the_rest_is_done_before() -> None:
     assert latest(plan, ("d_v", "d_k"), CHUNK) == ("d_k",)
 
 
-def layouts(name: str, rows: int) -> dict[str, list[str]]:
+def layouts(
+    name: str, rows: int, block: int = 64, form: str = "chunk"
+) -> dict[str, list[str]]:  # fmt: skip
     """How warps lie on the products of a training step's kernels, for so many rows a chunk."""
     from mnemic.kernels import offline
 
@@ -94,7 +96,7 @@ def layouts(name: str, rows: int) -> dict[str, list[str]]:
         return plain(function, compiled, *others)
 
     offline._kernel = noted
-    tuned._forced["chunk", True] = configuration.Configuration(rows, 64, 8)
+    tuned._forced[form, True] = configuration.Configuration(rows, block, 8)
     try:
         with compiling(target("sm_80")):
             subject.backward()
@@ -110,6 +112,12 @@ def test_few_rows_leave_the_columns_to_the_warps(compiler) -> None:
         assert set(found) == {"chunk_forward", "chunk_backward"}
         assert set(found["chunk_backward"]) == {warps}
         assert warps in found["chunk_forward"]
+
+
+def test_over_kept_pairs_too(compiler) -> None:
+    found = compiler(layouts, name="path", rows=16, block=16, form="pairs")
+    assert "[1, 8]" in found["chunk_backward"]
+    assert "[8, 1]" not in found["chunk_backward"]
 
 
 def wide_errors(name: str) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """Cuts that spill give way: which are tried, what is read back, and what launches take."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,17 @@ import torch
 
 from mnemic import pipeline
 from mnemic.codegen.support.configuration import Configuration
-from mnemic.codegen.support.narrower import HOPELESS, TRIES, narrower, settled, stack
+from mnemic.codegen.support.narrower import (
+    HOPELESS,
+    TRIES,
+    Order,
+    least,
+    narrower,
+    of_chunks,
+    of_pairs,
+    of_tokens,
+)
+from mnemic.codegen.support.stack import stack
 from mnemic.kernels.jobs import Subject
 from mnemic.kernels.limits import target
 from mnemic.kernels.offline import compiling
@@ -18,27 +29,29 @@ from mnemic.kernels.offline import compiling
 WIDE = Configuration(64, 64, 8)
 
 
-def kernel(**told: Any) -> Any:
-    return SimpleNamespace(**{"chunked": True, "split": "V", "lanes": False, **told})
-
-
-def tried(cut: Configuration, *, whole: bool = False, **told: Any) -> list[tuple[int, int, int]]:
-    return [(c.rows, c.block, c.warps) for c in narrower(kernel(**told), cut, whole=whole)]
+def tried(order: Order, cut: Configuration = WIDE) -> list[tuple[int, int, int]]:
+    return [(c.rows, c.block, c.warps) for c in narrower(order, cut)]
 
 
 def test_rows_come_before_blocks_and_warps() -> None:
     rows = [(32, 64, 8), (16, 64, 8)]
-    assert tried(WIDE) == [*rows, (16, 32, 8), (16, 16, 8), (16, 16, 16)]
-    assert tried(WIDE, split="") == [*rows, (16, 64, 16)]
-    assert tried(WIDE, whole=True) == [(64, 32, 8), (64, 16, 8), (64, 16, 16)]
-    assert tried(replace(WIDE, rows=10), split="") == [(10, 64, 16)]
+    whole, undivided = of_chunks(split=True, whole=True), of_chunks(split=False)
+    assert tried(of_chunks(split=True)) == [*rows, (16, 32, 8), (16, 16, 8), (16, 16, 16)]
+    assert tried(undivided) == [*rows, (16, 64, 16)]
+    assert tried(whole) == [(64, 32, 8), (64, 16, 8), (64, 16, 16)]
+    assert tried(undivided, replace(WIDE, rows=10)) == [(10, 64, 16)]
+
+
+def test_over_kept_pairs_no_warps_are_added() -> None:
+    assert tried(of_pairs()) == [(32, 64, 8), (16, 64, 8), (16, 32, 8), (16, 16, 8)]
+    assert not tried(of_pairs(), Configuration(16, 16, 8))
 
 
 def test_tokens_take_more_warps_first() -> None:
     four = replace(WIDE, warps=4)
-    assert tried(four, chunked=False, split="") == [(64, 64, 8), (64, 64, 16)]
-    assert tried(four, chunked=False)[:3] == [(64, 64, 8), (64, 64, 16), (64, 32, 16)]
-    assert not tried(four, chunked=False, split="", lanes=True)
+    assert tried(of_tokens(split=False), four) == [(64, 64, 8), (64, 64, 16)]
+    assert tried(of_tokens(split=True), four)[:3] == [(64, 64, 8), (64, 64, 16), (64, 32, 16)]
+    assert not tried(of_tokens(split=False), replace(WIDE, warps=16))
 
 
 def test_the_first_cut_without_spills_is_taken() -> None:
@@ -49,7 +62,7 @@ def test_the_first_cut_without_spills_is_taken() -> None:
         asked.append(cut.rows)
         return {64: 8, 32: 0, 16: 0}[cut.rows]
 
-    assert settled(cuts, spilled).rows == 32
+    assert least(cuts[0], cuts[1:], spilled) == (cuts[1], 0)
     assert asked == [64, 32]
 
 
@@ -61,14 +74,14 @@ def test_where_all_spill_the_least_is_taken_and_few_are_compiled() -> None:
         asked.append(cut.rows)
         return abs(cut.rows - 97) + 1
 
-    assert settled(cuts, spilled).rows == 97
+    assert least(cuts[0], cuts[1:], spilled) == (cuts[2], 1)
     assert len(asked) == 1 + TRIES
 
 
 def test_twice_the_threads_that_spill_a_little_less_are_no_better() -> None:
-    cuts = [WIDE, replace(WIDE, warps=16)]
-    assert settled(cuts, lambda cut: {8: 1128, 16: 1080}[cut.warps]) == WIDE
-    assert settled(cuts, lambda cut: {8: 1128, 16: 560}[cut.warps]) == cuts[1]
+    other = replace(WIDE, warps=16)
+    assert least(WIDE, [other], lambda cut: {8: 1128, 16: 1080}[cut.warps]) == (WIDE, 1128)
+    assert least(WIDE, [other], lambda cut: {8: 1128, 16: 560}[cut.warps]) == (other, 560)
 
 
 def test_far_too_many_are_left_at_once() -> None:
@@ -78,29 +91,49 @@ def test_far_too_many_are_left_at_once() -> None:
         asked.append(cut.rows)
         return HOPELESS + 1
 
-    assert settled([WIDE, replace(WIDE, rows=32)], spilled) == WIDE
+    assert least(WIDE, [replace(WIDE, rows=32)], spilled) == (WIDE, HOPELESS + 1)
     assert asked == [64]
+
+
+@contextmanager
+def spilling(
+    module: Any, part: str, spilled: Callable[[Any], int]
+) -> Iterator[list[Configuration]]:  # fmt: skip
+    """Launches of ``support.<part>`` spill so many bytes; the cuts of which that is asked."""
+    launch, narrower = (
+        import_module(f"{module.__name__}.support.{name}") for name in (part, "narrower")
+    )
+    asked: list[Configuration] = []
+
+    def told(self: Any, *_: Any, **__: Any) -> int:
+        asked.append(self.cutting.chosen if part == "launch" else self.cut)
+        return spilled(asked[-1])
+
+    before, launch.Launch.spilled = launch.Launch.spilled, told
+    narrower._settled.clear()
+    try:
+        yield asked
+    finally:
+        launch.Launch.spilled = before
+        narrower._settled.clear()
 
 
 def cut_of(name: str, rows: int, *, forced: bool = False) -> list[int]:
     """Rows a chunk of the kernels of a training step, where more than so many rows spill."""
     module = pipeline.compile(name).module
-    launch, tuned, configuration = (
-        import_module(f"{module.__name__}.support.{part}")
-        for part in ("launch", "tuned", "configuration")
+    tuned, configuration = (
+        import_module(f"{module.__name__}.support.{part}") for part in ("tuned", "configuration")
     )
     subject = Subject.of(module, 64, torch.bfloat16)
-    before = launch.Launch.spilled
-    launch.Launch.spilled = lambda self, *, gradient: 8 * (self.cutting.chosen.rows > rows)
-    launch._settled.clear()
     if forced:
         tuned._forced["chunk", True] = configuration.Configuration(64, 64, 8)
     try:
-        with compiling(target("sm_90")) as log:
+        with (
+            spilling(module, "launch", lambda cut: 8 * (cut.rows > rows)),
+            compiling(target("sm_90")) as log,
+        ):
             subject.backward()
     finally:
-        launch.Launch.spilled = before
-        launch._settled.clear()
         tuned._forced.clear()
     assert {kernel.name for kernel in log.kernels} == {"chunk_forward", "chunk_backward"}
     return [int(kernel.constants["ROWS"]) for kernel in log.kernels]
@@ -118,20 +151,15 @@ def test_what_was_measured_is_left_as_it_is(compiler) -> None:
 def asked(lengths: list[int], offset: int) -> int:
     """How often the compiler is asked for the stack over calls of these lengths."""
     module = pipeline.compile("swla").module
-    launch = import_module(f"{module.__name__}.support.launch")
     subject = Subject.of(module, 64, torch.bfloat16)
-    before, seen = launch.Launch.spilled, []
-    launch.Launch.spilled = lambda self, *, gradient: seen.append(1) or 0
-    launch._settled.clear()
-    try:
-        with compiling(target("sm_90")), torch.no_grad():
-            _, state = subject._call(subject.arguments, subject.params, {})
-            for length in lengths:
-                cut = {n: x[:, :length] for n, x in subject.arguments.items()}
-                subject._call(cut, subject.params, state if offset else {})
-    finally:
-        launch.Launch.spilled = before
-        launch._settled.clear()
+    with (
+        spilling(module, "launch", lambda _: 0) as seen,
+        compiling(target("sm_90")), torch.no_grad(),
+    ):  # fmt: skip
+        _, state = subject._call(subject.arguments, subject.params, {})
+        for length in lengths:
+            cut = {n: x[:, :length] for n, x in subject.arguments.items()}
+            subject._call(cut, subject.params, state if offset else {})
     return len(seen)
 
 
@@ -139,6 +167,104 @@ def test_launches_alike_ask_once(compiler) -> None:
     assert compiler(asked, lengths=[240, 224, 176], offset=0) == 1, "multiples of 16"
     assert compiler(asked, lengths=[241, 223, 177], offset=0) == 2, "and others"
     assert compiler(asked, lengths=[240, 224, 176], offset=1) <= 2, "behind other tokens"
+
+
+# -- kept pairs, and a layer's step ------------------------------------------------------------
+
+PAIRED = {"alone": "deltaformer", "moving": "path"}
+
+
+def pairs_of(name: str, rows: int) -> dict[str, list[int]]:
+    """Rows a chunk of the kernels of a training step over kept pairs, where more spill."""
+    module = pipeline.compile(name).module
+    subject = Subject.of(module, 16, torch.bfloat16)
+    with (
+        spilling(module, "streamed", lambda cut: 8 * (cut.rows > rows)),
+        compiling(target("sm_90")) as log,
+    ):  # fmt: skip
+        subject.backward()
+    found: dict[str, list[int]] = {}
+    for kernel in log.kernels:
+        found.setdefault(kernel.name, []).append(int(kernel.constants["ROWS"]))
+    return found
+
+
+@pytest.mark.parametrize("kind", PAIRED)
+def test_kernels_over_kept_pairs_give_way(compiler, kind: str) -> None:
+    found = compiler(pairs_of, name=PAIRED[kind], rows=16)
+    assert {name: set(rows) for name, rows in found.items()} == {
+        "chunk_forward": {16}, "chunk_backward": {16},
+    }  # fmt: skip
+
+
+def shapes_kept(name: str) -> list[list[list[int]]]:
+    """Shapes of what a form keeps for its gradient: of tensors without data, and of real ones."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    module = pipeline.compile(name).module
+    kernel = module.rule.kernels().CHUNK
+    subject = Subject.of(module, 16, torch.bfloat16)
+    rows = [subject.arguments[row.name] for row in kernel.rows]
+    batch, _, heads, width = subject.arguments["q"].shape
+    states = [torch.zeros(batch * heads, 0, width) for _ in kernel.kept]
+    found = []
+    with spilling(module, "streamed", lambda cut: 8 * (cut.rows > 16)), compiling(target("sm_90")):
+        for mode in (FakeTensorMode(), nullcontext()):
+            with mode:
+                to = mode.from_tensor if isinstance(mode, FakeTensorMode) else torch.clone
+                given, start = [to(x) for x in rows], [to(x) for x in states]
+                out = kernel.operators.forward(given, start, None, None, [1, 0, 0, 0], True)
+                found.append([list(x.shape) for x in out])
+    return found
+
+
+def test_tensors_without_data_are_cut_alike(compiler) -> None:
+    without, real = compiler(shapes_kept, name="path")
+    assert without == real
+    assert len(real) == 3 + 2 * 4, "64 of 256 rows a piece, in chunks of 16"
+
+
+def step_of(name: str, spilled: int) -> tuple[list[tuple[int, int]], list[list[int]]]:
+    """Block and warps of a layer's step, where fewer warps than these spill; and all asked for."""
+    module = pipeline.compile(name).module
+    subject = Subject.of(module, 64, torch.bfloat16)
+    with (
+        spilling(module, "step", lambda cut: max(0, spilled - cut.warps)) as seen,
+        compiling(target("sm_90")) as log,
+    ):  # fmt: skip
+        subject.step()
+        subject.step()
+    return [(k.constants["BV"], k.num_warps) for k in log.kernels], [
+        [cut.block, cut.warps] for cut in seen
+    ]
+
+
+def test_a_layers_step_takes_more_warps(compiler) -> None:
+    kernels, asked = compiler(step_of, name="gla", spilled=8)
+    assert kernels == [[64, 8]]
+    assert asked == [[64, 4], [64, 8]], "once for tokens alike"
+
+
+def compiled_and_launched(name: str, smallest: bool) -> list[str]:
+    """Kernels of all passes that were compiled, and not launched; ``smallest``: of the cut that
+    has none below it."""
+    module = pipeline.compile(name).module
+    subject = Subject.of(module, 16, torch.bfloat16)
+    if smallest:
+        streamed = import_module(f"{module.__name__}.support.streamed")
+        streamed.CUTS = streamed.CUTS[-1:]
+    with compiling(target("sm_90")) as log:
+        for part in subject.passes:
+            getattr(subject, part)()
+    assert len(log.known) > 2
+    spilled = any(kernel.resources.stack for kernel in log.kernels)
+    assert smallest or not spilled, "others are tried"
+    return [other for other in log.seconds if other not in log.known]
+
+
+@pytest.mark.parametrize("name", ["gla", *PAIRED.values()])
+def test_without_spills_nothing_else_is_compiled(compiler, name: str) -> None:
+    assert compiler(compiled_and_launched, name=name, smallest=name == "path") == []
 
 
 def stacks(width: int) -> list[int]:

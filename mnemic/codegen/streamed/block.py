@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from mnemic.codegen.plan import Call, Product, Quantity
 from mnemic.codegen.streamed.functions import LARGEST, SAME
 from mnemic.codegen.streamed.layout import Streams
-from mnemic.codegen.streamed.lines import beside, cited, line, load_block, store_block, value
+from mnemic.codegen.streamed.lines import (
+    beside,
+    cited,
+    exact,
+    line,
+    load_block,
+    store_block,
+    value,
+)
 from mnemic.codegen.streamed.order import Step, ordered
 
 if TYPE_CHECKING:
@@ -72,7 +80,7 @@ class Block:
         for quantity in others[: len(others) - len(self.sums)]:
             made = line(self.found, quantity, self.body.numbers, len(self.pad))
             if quantity.name in self.lasting and isinstance(quantity.op, Product):
-                made = [text.replace("tiles.dot(", "tiles.exact(") for text in made]
+                made = exact(made)
             made = self.body.exact(quantity, made)
             large = len(quantity.axes) > 1
             steps.append(Step(quantity.name, self._reads(quantity), tuple(made), large))

@@ -10,14 +10,11 @@ from mnemic.codegen.plan import Call, Map, Product, Quantity
 from mnemic.codegen.streamed.block import Block, largest
 from mnemic.codegen.streamed.functions import LARGEST
 from mnemic.codegen.streamed.layout import PAIRS, Streams
-from mnemic.codegen.streamed.lines import (
-    line,
-    shape,
-)
+from mnemic.codegen.streamed.lines import exact, line, shape
 from mnemic.codegen.streamed.passes import TAILS, Passes
 from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
-from mnemic.codegen.tiled.layout import ROWS, SOURCES
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL
 
 
 @dataclass
@@ -66,17 +63,34 @@ class Body:
                     yield from self._known(end, number)
             if own or now:
                 yield from self._pass(own, now)
-            found = [n for n in waiting if self.passes.level(n) <= number + 1]
-            for end in sorted(found, key=self._memory):  # large tiles when few others are alive
-                yield from self.until(end)
-                yield from (f"{self.pad}{text}" for text in waiting.pop(end))
-        for end, stores in waiting.items():
-            yield from self.until(end)
-            yield from (f"{self.pad}{text}" for text in stores)
+            if number < last:
+                found = [n for n in waiting if self.passes.level(n) <= number + 1]
+                for end in sorted(found, key=self._memory):  # large tiles when few others are alive
+                    yield from self._stored(end, waiting.pop(end))
+        yield from self._last(waiting, late)
+
+    def _last(self, ends: Mapping[str, list[str]], late: Mapping[str, list[str]]) -> Iterator[str]:
+        """The ends that are known when all passes are over, memories behind the others; behind
+        them all the one whose product can wait (``tiled.latest`` says why)."""
+        able = [n for n in ends if self._waiting(n) is not None]
+        waits = min(able, key=lambda n: len(self.passes.inside[n].reads()), default=None)
+        first = sorted((n for n in ends if n != waits), key=self._memory)
+        large = next((n for n in (*first, *late) if self._memory(n)), None)
+        for end in first:
+            if end == large:
+                yield from self._before(waits)
+            yield from self._stored(end, ends[end])
+        yield from self._before(waits)
         for end in late:
             yield from self.until(end)
+        if waits is not None:
+            yield from self._stored(waits, ends[waits])
         yield from [f"{self.pad}tl.debug_barrier()"] * bool(late)
         yield from (f"{self.pad}{text}" for stores in late.values() for text in stores)
+
+    def _stored(self, end: str, stores: list[str]) -> Iterator[str]:
+        yield from self.until(end)
+        yield from (f"{self.pad}{text}" for text in stores)
 
     @property
     def pad(self) -> str:
@@ -113,6 +127,34 @@ class Body:
         yield from self.exact(quantity, line(self.found, quantity, self.numbers, self.indent))
         self.done -= {read for read in self.passes.reads(quantity) if self._fleeting(read)}
 
+    # -- the last product ----------------------------------------------------------------------
+
+    def _waiting(self, end: str) -> Quantity | None:
+        """The product of rows against channels that an end is, or sums, and nothing else reads."""
+        inside, plan = self.passes.inside, self.found.plan
+        quantity = inside.get(end)
+        if quantity is None:
+            return None
+        reads = quantity.reads() if isinstance(quantity.op, Map) else ()
+        for name in (end, *reads):
+            found = inside.get(name)
+            if found is None or not isinstance(found.op, Product) or self.passes.sums(found):
+                continue
+            sizes, memories = self.found.lay.sizes(name), map(self._memory, found.reads())
+            alone = name == end or plan.graph.out_degree(name) == 1
+            if alone and sizes[0] == ROWS and sizes[1] not in TALL and not any(memories):
+                return found
+        return None
+
+    def _before(self, end: str | None) -> Iterator[str]:
+        """What the product that waits reads, and what is summed with it."""
+        product = None if end is None else self._waiting(end)
+        if product is None or end is None:
+            return
+        others = () if product.name == end else self.passes.reads(self.passes.inside[end])
+        for read in (*self.passes.reads(product), *(n for n in others if n != product.name)):
+            yield from self.until(read)
+
     def _fleeting(self, name: str) -> bool:
         """Whether a tile as large as a memory is made anew wherever it is read: what is loaded,
         and what is computed of it entry by entry."""
@@ -128,7 +170,7 @@ class Body:
     def exact(self, quantity: Quantity, lines: list[str]) -> list[str]:
         """The lines of a quantity with products as they are to be."""
         if quantity.name in self.wide and isinstance(quantity.op, Product):
-            return [text.replace("tiles.dot(", "tiles.exact(") for text in lines]
+            return exact(lines)
         return lines
 
     def _loaded(self, name: str) -> str:

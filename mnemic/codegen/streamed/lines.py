@@ -1,5 +1,7 @@
 """The lines of a kernel over kept pairs: statements of rows, and of blocks of pairs."""
 
+import re
+
 from mnemic.codegen.emit import wrapped
 from mnemic.codegen.plan import Call, Quantity
 from mnemic.codegen.streamed.functions import SAME
@@ -8,11 +10,20 @@ from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, turned
 from mnemic.codegen.tiled.statements import statement
 
+TURNED = re.compile(r"tiles\.turned\((\w+), PRECISION\)")
+"""A tile that is rounded and turned, in the text of a line."""
+
 
 def line(found: Streams, quantity: Quantity, numbers: dict[str, str], indent: int) -> list[str]:
     """A quantity's assignment."""
     comment = cited(numbers, quantity.equation)
     return wrapped(found.say(quantity.name), value(found, quantity), comment, indent)
+
+
+def exact(lines: list[str]) -> list[str]:
+    """The same with products whose operands are not rounded to 16 bits, turned ones neither."""
+    found = [text.replace("tiles.dot(", "tiles.exact(") for text in lines]
+    return [TURNED.sub(r"tl.trans(\1)", text) for text in found]
 
 
 def value(found: Streams, quantity: Quantity) -> str:

@@ -11,6 +11,7 @@ from . import tuned
 from .calls import parameters
 from .configuration import Configuration, Tiles, Work, choices, configured, least_entries
 from .limits import limits
+from .narrower import Order, of_chunks, of_tokens
 from .operators import Operators, registered
 from .place import Place
 from .sizes import power_of_two
@@ -113,6 +114,15 @@ class Kernel:
         if self.whole:
             return "own"
         return "chunk" if self.chunked else "token"
+
+    @property
+    def narrowing(self) -> Order:
+        """How its cuts become narrower; lanes of single numbers have one."""
+        if self.lanes:
+            return ()
+        if self.chunked:
+            return of_chunks(split=bool(self.split), whole=self.whole)
+        return of_tokens(split=bool(self.split))
 
     @property
     def plain(self) -> int:

@@ -4,23 +4,20 @@ A gradient keeps the states at the start of every piece, and makes those of a pi
 With ``dry`` only the results' shapes are made, and nothing is launched.
 """
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import buffers, versions
+from . import buffers
 from .configuration import Configuration
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of
-from .narrower import TOLD, narrower, settled, stack
+from .narrower import settled
 from .place import Place
 from .sizes import power_of_two
+from .stack import stack_of
 from .starting import begin
-
-_settled: dict[Any, Configuration] = {}
-"""The cuts of launches alike."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +25,6 @@ class Launches:
     """A kernel's launches, as its operators call them."""
 
     kernel: Kernel
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether there is a kernel of the gradient."""
-        return self.kernel.backward is not None
-
-    def differentiated(self) -> tuple[bool, ...]:
-        """Which rows have a gradient."""
-        return tuple(row.name in self.kernel.gradients for row in self.kernel.rows)
 
     def forward(
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
@@ -120,44 +108,24 @@ class Launch:
     # -- the cut ----------------------------------------------------------------------------
 
     def settled(self, place: Place, *, gradient: bool) -> Configuration:
-        """The launch's cut, or where its kernels spill registers a narrower one that does not.
-
-        It is found once for launches alike, by compiling.
-        """
-        kernel, cut, device = self.kernel, self.cutting.chosen, self.like.device
-        cuts = [cut, *narrower(kernel, cut, whole=kernel.whole)]
-        compiled = not versions.interpreting() and (device.type == "cuda" or versions.elsewhere())
-        if len(cuts) == 1 or not compiled:
-            return cut
+        """The launch's cut, or where its kernels spill registers a narrower one, for the form and
+        its gradient alike."""
+        kernel = self.kernel
         alike = (
-            kernel.forward, *self.sizes.items(), *(x.dtype for x in self.rows),
+            kernel.forward, *(x.dtype for x in self.rows),
             _specialised(int(self.total)), _specialised(int(self.heads)), self.positions is None,
-            self.bounds is None, place.anchor, place.wanted, cut, gradient, device,
-            os.environ.get(versions.OFFLINE),
+            self.bounds is None, place.anchor, place.wanted,
         )  # fmt: skip
-        if alike not in _settled:
-            _settled[alike] = self._narrowed(cuts, place, gradient=gradient)
-        return _settled[alike]
-
-    def _narrowed(
-        self, cuts: list[Configuration], place: Place, *, gradient: bool
-    ) -> Configuration:  # fmt: skip
-        """The first cut that spills nothing, or the least; then it is said if that is much."""
-        spilt: dict[Configuration, int] = {}
 
         def spilled(cut: Configuration) -> int:
-            cutting = Cutting.cut(self.kernel, self.like, place, cut)
-            spilt[cut] = replace(self, cutting=cutting).spilled(gradient=gradient)
-            return spilt[cut]
+            cutting = Cutting.cut(kernel, self.like, place, cut)
+            return replace(self, cutting=cutting).spilled(gradient=gradient)
 
-        found = settled(cuts, spilled)
-        if spilt[found] >= TOLD and not os.environ.get(versions.OFFLINE):
-            shown = ", ".join(f"{name} = {size}" for name, size in self.sizes.items())
-            versions.announce(
-                f"the kernel of a {self.kernel.name}{' with gradients' * gradient} at {shown} "
-                f"does not fit into registers: {spilt[found]} bytes a thread go through the cache"
-            )
-        return found
+        return settled(
+            self.cutting.chosen, kernel.narrowing, spilled,
+            what=kernel.name + " with gradients" * gradient, sizes=self.sizes,
+            alike=alike, device=self.like.device,
+        )  # fmt: skip
 
     def spilled(self, *, gradient: bool) -> int:
         """Bytes of registers that a thread of the gradient's kernel spills, or if it spills none
@@ -173,13 +141,9 @@ class Launch:
 
     def _stack(self, function: Any, pointers: list[torch.dtype], flags: dict[str, bool]) -> int:
         where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]
-        with torch.cuda.device_of(self.rows[0]):  # Triton compiles for the current device
-            compiled = function.warmup(
-                *pointers, *where, int(self.total), int(self.heads), 0, int(self.pieces),
-                grid=self.grid,
-                **self.constants(), **flags, **self.options(),
-            )  # fmt: skip
-        return stack(compiled.asm["cubin"]) if "cubin" in compiled.asm else 0
+        numbers = [int(self.total), int(self.heads), 0, int(self.pieces)]
+        options = {**self.constants(), **flags, **self.options()}
+        return stack_of(function, self.grid, [*pointers, *where, *numbers], options, self.rows[0])
 
     # -- launches ---------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class Moving(Launches):
         if not keep:
             return super().forward(rows, states, positions, bounds, numbers, keep=False, dry=dry)
         outs, starts = [], []
-        size = self._piece(rows, states, numbers)
+        size = _piece(self._gradient(rows, states, numbers))
         for first, last, at in _spans(self.kernel, rows, numbers, size):
             starts += [x.clone() for x in states]
             part = _part(self.kernel, rows, first, last)
@@ -50,15 +50,17 @@ class Moving(Launches):
         """The gradients of rows that have one, then of the states before them."""
         d_out, *d_states = ends
         found = _nothing(self.kernel, rows)
-        size, width = self._piece(rows, kept[: self._width], numbers), self._width
-        pieces = list(_spans(self.kernel, rows, numbers, size))
+        width = self._width
+        whole = self._gradient(rows, kept[:width], numbers)
+        pieces = list(_spans(self.kernel, rows, numbers, _piece(whole)))
         for number, (first, last, at) in reversed(list(enumerate(pieces))):
             start = kept[number * width : (number + 1) * width]
-            chunks = list(self._chunks(_part(self.kernel, rows, first, last), start, at, dry=dry))
+            part = _part(self.kernel, rows, first, last)
+            chunks = list(self._chunks(whole, part, start, at, dry=dry))
             for low, high, launch, states in reversed(chunks):
                 pairs, beside = _padded(launch, states), states[len(self.kernel.kept) :]
-                part = d_out[:, first + low : first + high]
-                parts, d_states = launch.backward(pairs, beside, part, d_states)
+                d_part = d_out[:, first + low : first + high]
+                parts, d_states = launch.backward(pairs, beside, d_part, d_states)
                 for name, x in parts.items():
                     found[name][:, first + low : first + low + x.shape[1]] += x
         named = {row.name: x for row, x in zip(self.kernel.rows, rows, strict=True)}
@@ -69,22 +71,25 @@ class Moving(Launches):
     def _width(self) -> int:
         return len(self.kernel.kept) + len(self.kernel.states)
 
-    def _piece(self, rows: Tensors, states: Tensors, numbers: Numbers) -> int:
-        """Rows of a piece."""
-        launch = Launch.of(self.kernel, rows, states, numbers, gradient=True, dry=True)
-        return launch.cut.rows * (1 + isqrt(max(0, launch.chunks - 1)))
+    def _gradient(self, rows: Tensors, states: Tensors, numbers: Numbers) -> Launch:
+        """How the gradient of all rows is cut, which is known before its chunks are."""
+        return Launch.of(self.kernel, rows, states, numbers, gradient=True, dry=True)
 
     def _chunks(
-        self, rows: Tensors, start: Tensors, numbers: Numbers, *, dry: bool
+        self, whole: Launch, rows: Tensors, start: Tensors, numbers: Numbers, *, dry: bool
     ) -> Iterator[tuple[int, int, Launch, Tensors]]:
         """Each chunk's rows, its gradient's launch, and the states at its start."""
         kernel, states = self.kernel, start
-        size = Launch.of(kernel, rows, start, numbers, gradient=True, dry=True).cut.rows
-        for first, last, at in _spans(kernel, rows, numbers, size):
+        for first, last, at in _spans(kernel, rows, numbers, whole.cut.rows):
             part = _part(kernel, rows, first, last)
-            yield first, last, Launch.of(kernel, part, states, at, gradient=True, dry=dry), states
+            yield first, last, whole.over(part, at, dry=dry), states
             launch = Launch.of(kernel, part, states, at, gradient=False, dry=dry)
             _, states, _ = launch.forward(states)
+
+
+def _piece(whole: Launch) -> int:
+    """Rows of a piece."""
+    return whole.cut.rows * (1 + isqrt(max(0, whole.chunks - 1)))
 
 
 def _spans(

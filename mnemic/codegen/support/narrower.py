@@ -1,16 +1,18 @@
-"""What is left to try where a cut's kernels spill registers, and whether they do.
+"""Which cut gives way to which where kernels spill registers.
 
-The assembler alone knows which registers it runs out of, and the model of ``configuration`` only
-counts what it must hold. So a kernel of the model's choice is compiled before its first launch
-(which needs it anyway), and if it keeps anything on its stack, the next narrower cut is tried.
+The assembler alone knows which registers it runs out of, and models of what a kernel holds only
+count. So a kernel of a model's choice is compiled before its first launch (which needs it anyway),
+and if it keeps anything on its stack, the next narrower cut is tried.
 """
 
-import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
-from .configuration import BLOCKS, ROWS, WARPS, Configuration, Cuttable
+import torch
+
+from . import versions
+from .configuration import BLOCKS, ROWS, WARPS, Configuration
 
 TRIES = 2
 """Narrower cuts that are compiled at most."""
@@ -20,84 +22,102 @@ HOPELESS = 2_048
 which no cut makes up for, while each takes long to compile."""
 
 TOLD = 1_024
-"""Bytes from which on it is said, once."""
+"""Bytes a thread from which on it is said, once."""
 
-FRAME = 0x11
-"""The attribute of a kernel's binary that holds the bytes of its stack, a thread."""
+Shrink = Callable[[Configuration], Configuration]
+Order = tuple[Shrink, ...]
+"""How cuts become narrower: each way as often as it goes, then the next."""
 
-SIZED = 0x04
-"""The form of an attribute that tells its own length."""
-
-INFO = 0x70000000
-"""The type of a section of attributes."""
+_settled: dict[Hashable, Configuration] = {}
+"""The cuts of launches alike."""
 
 
-def narrower(kernel: Cuttable, cut: Configuration, *, whole: bool) -> Iterator[Configuration]:
-    """Cuts of which a thread holds less and less.
+# -- orders ----------------------------------------------------------------------------------
 
-    Over chunks: fewer rows (unless a ``whole`` sequence is one chunk), then narrower blocks, then
-    more warps; token by token, where all lies in threads evenly, more warps and then blocks.
-    """
-    shrinks = [_fewer_rows] if kernel.chunked and not whole else []
-    blocks = [_narrower_block] if kernel.split else []
-    warps = [] if kernel.lanes else [_more_warps]
-    shrinks += [*blocks, *warps] if kernel.chunked else [*warps, *blocks]
-    for shrink in shrinks:
+
+def fewer_rows(cut: Configuration) -> Configuration:
+    """Half the rows a chunk."""
+    return replace(cut, rows=max(min(cut.rows, ROWS[-1]), cut.rows // 2))
+
+
+def narrower_block(cut: Configuration) -> Configuration:
+    """Half the channels (or kept pairs) a block."""
+    return replace(cut, block=max(min(cut.block, BLOCKS[-1]), cut.block // 2))
+
+
+def more_warps(cut: Configuration) -> Configuration:
+    """Twice the warps a program."""
+    return replace(cut, warps=max(cut.warps, min(WARPS[-1], 2 * cut.warps)))
+
+
+def of_chunks(*, split: bool, whole: bool = False) -> Order:
+    """Fewer rows (unless a ``whole`` sequence is one chunk), then narrower blocks of a memory that
+    is ``split``, then more warps."""
+    rows = () if whole else (fewer_rows,)
+    return (*rows, *((narrower_block,) if split else ()), more_warps)
+
+
+def of_pairs() -> Order:
+    """Fewer rows, then narrower blocks of pairs. Eight warps have all registers there are, and
+    with more of them each warp of a chunk's few rows holds its operands once more."""
+    return (fewer_rows, narrower_block)
+
+
+def of_tokens(*, split: bool) -> Order:
+    """More warps first: all lies in threads evenly; then narrower blocks."""
+    return (more_warps, *((narrower_block,) if split else ()))
+
+
+def narrower(order: Order, cut: Configuration) -> Iterator[Configuration]:
+    """Cuts of which a thread holds less and less."""
+    for shrink in order:
         while (found := shrink(cut)) != cut:
             yield (cut := found)
 
 
-def _fewer_rows(cut: Configuration) -> Configuration:
-    return replace(cut, rows=max(min(cut.rows, ROWS[-1]), cut.rows // 2))
-
-
-def _narrower_block(cut: Configuration) -> Configuration:
-    return replace(cut, block=max(min(cut.block, BLOCKS[-1]), cut.block // 2))
-
-
-def _more_warps(cut: Configuration) -> Configuration:
-    return replace(cut, warps=min(WARPS[-1], 2 * cut.warps))
+# -- the choice ------------------------------------------------------------------------------
 
 
 def settled(
-    cuts: Iterable[Configuration], spilled: Callable[[Configuration], int]
+    cut: Configuration, order: Order, spilled: Callable[[Configuration], int], *,
+    what: str, sizes: Mapping[str, int], alike: Hashable, device: torch.device,
 ) -> Configuration:  # fmt: skip
-    """The first cut that spills nothing, or of a few the one whose threads spill least in all.
+    """A model's cut, or where its kernels spill registers a narrower one.
 
-    ``spilled`` tells the bytes of one thread. The first of all is left where it spills too much for
+    ``spilled`` compiles a cut and tells the bytes of one thread. It is asked once for launches
+    ``alike`` at these sizes, never where kernels are interpreted or there is no other cut. If much
+    is left, it is said, of ``what``.
+    """
+    if not order or versions.interpreting():
+        return cut
+    if device.type != "cuda" and not versions.elsewhere():
+        return cut
+    key = (what, *sizes.items(), alike, cut, device, versions.offline())
+    if key not in _settled:
+        _settled[key], left = least(cut, narrower(order, cut), spilled)
+        if left >= TOLD and not versions.offline():
+            shown = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            versions.announce(
+                f"the kernel of a {what} at {shown} does not fit into registers: "
+                f"{left} bytes a thread go through the cache"
+            )
+    return _settled[key]
+
+
+def least(
+    cut: Configuration, others: Iterable[Configuration], spilled: Callable[[Configuration], int]
+) -> tuple[Configuration, int]:
+    """The first of a cut and a few others that spills nothing, or the one whose threads spill
+    least in all; and the bytes of one of them.
+
+    The first of all is left where it spills too much for
     others to help.
     """
+    cuts = [cut, *islice(others, TRIES)]
     found: dict[Configuration, int] = {}
-    for cut in islice(cuts, 1 + TRIES):
-        found[cut] = spilled(cut)
-        if not found[cut] or found[cut] > HOPELESS:
+    for tried in cuts if len(cuts) > 1 else ():
+        found[tried] = spilled(tried)
+        if not found[tried] or found[tried] > HOPELESS:
             break
-    return min(found, key=lambda cut: found[cut] * cut.warps)
-
-
-def stack(binary: bytes) -> int:
-    """Bytes of a thread's stack, of a kernel compiled for NVIDIA's devices: what it spills.
-
-    The binary is an ELF file; a section of attributes, each four bytes (form, name, length) and
-    its value, holds (symbol, bytes) of every function's frame.
-    """
-    sections, size, count = (
-        struct.unpack_from(kind, binary, at)[0] for kind, at in (("<Q", 40), ("<H", 58), ("<H", 60))
-    )
-    found = 0
-    for section in range(count):
-        header = sections + section * size
-        (kind,) = struct.unpack_from("<I", binary, header + 4)
-        begin, length = struct.unpack_from("<QQ", binary, header + 24)
-        if kind == INFO:
-            found = max([found, *_frames(binary[begin : begin + length])])
-    return found
-
-
-def _frames(attributes: bytes) -> Iterator[int]:
-    at = 0
-    while at + 4 <= len(attributes):
-        form, name, length = struct.unpack_from("<BBH", attributes, at)
-        if form == SIZED and name == FRAME:
-            yield struct.unpack_from("<I", attributes, at + 8)[0]
-        at += 4 + (length if form == SIZED else 0)
+    best = min(found, key=lambda tried: found[tried] * tried.warps, default=cut)
+    return best, found.get(best, 0)

@@ -5,6 +5,7 @@ that torch.compile, FakeTensorMode and torch.export see through a call up to the
 a digest of the generated code; the same code loaded again in a process gets a number behind it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
@@ -27,12 +28,36 @@ _libraries: list[torch.library.Library] = []
 """Operators live as long as their library."""
 
 
+class Named(Protocol):
+    """An argument by row."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+class Kernel(Protocol):
+    """What an operator needs to know of a kernel."""
+
+    @property
+    def backward(self) -> Any:
+        """The kernel of the gradient, or ``None``."""
+
+    @property
+    def rows(self) -> Sequence[Named]:
+        """Its arguments by row."""
+
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """Those that have a gradient."""
+
+
 class Launches(Protocol):
     """What an operator does, and its twin that makes results of the right shapes only."""
 
     @property
-    def differentiable(self) -> bool:
-        """Whether there is a gradient."""
+    def kernel(self) -> Kernel:
+        """What is launched."""
 
     def forward(
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
@@ -48,9 +73,6 @@ class Launches(Protocol):
 
     def saved(self, rows: list[Tensor], output: list[Tensor]) -> list[Tensor]:
         """Of ``forward``'s results with ``keep``, the ``kept`` of ``backward``."""
-
-    def differentiated(self) -> tuple[bool, ...]:
-        """Which rows have a gradient."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +98,7 @@ def registered(name: str, launches: Launches) -> Operators:
         torch.library.register_fake(f"{SPACE}::{operator}", fake, lib=library)
     space = getattr(torch.ops, SPACE)
     found = Operators(getattr(space, forward).default, getattr(space, backward).default)
-    if launches.differentiable:
+    if launches.kernel.backward is not None:
         _differentiate(f"{SPACE}::{forward}", launches, found, library)
     return found
 
@@ -123,6 +145,8 @@ def _differentiate(
         ctx.rows, ctx.numbers, ctx.types = len(rows), numbers, [x.dtype for x in states]
         ctx.save_for_backward(*rows, *kept, positions, bounds)
 
+    differentiated = [row.name in launches.kernel.gradients for row in launches.kernel.rows]
+
     def gradient(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
         *saved, positions, bounds = ctx.saved_tensors
         rows, kept = saved[: ctx.rows], saved[ctx.rows :]
@@ -131,7 +155,7 @@ def _differentiate(
             for x, (shape, dtype) in zip(grads, ctx.like, strict=False)
         ]
         found = iter(operators.backward(rows, kept, positions, bounds, ctx.numbers, ends))
-        own = [next(found) if told else None for told in launches.differentiated()]
+        own = [next(found) if told else None for told in differentiated]
         before = [x.to(dtype) for x, dtype in zip(found, ctx.types, strict=True)]
         return own, before, None, None, None, None
 

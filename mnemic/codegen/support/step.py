@@ -1,7 +1,7 @@
 """A layer's token through its kernel: the projections, one launch, the output's mixing."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any, Protocol
@@ -11,9 +11,13 @@ from torch import Tensor, nn
 
 from . import buffers, verified, versions
 from .block import Learned, Sizes
+from .configuration import Configuration
 from .fused import Held
+from .narrower import Order, of_tokens, settled
 from .norms import rms
 from .sizes import power_of_two
+from .stack import stack_of
+from .starting import begin
 from .vectors import Activation, States, Vectors
 
 FORM = "step"
@@ -61,6 +65,11 @@ class Step:
     """What a window of tokens carries: the first size is the window's."""
     window: int = 1
 
+    @property
+    def narrowing(self) -> Order:
+        """How its cuts become narrower."""
+        return of_tokens(split=bool(self.split))
+
 
 class Layer(Protocol):
     """What a step needs of a layer."""
@@ -77,16 +86,7 @@ class Layer(Protocol):
     out: nn.Linear
 
 
-@dataclass(frozen=True)
-class Cut:
-    """How a token's work is cut: channels a block of values, blocks, warps of a program."""
-
-    block: int
-    blocks: int
-    warps: int
-
-
-def cut(step: Step, sizes: Mapping[str, int]) -> Cut | None:
+def cut(step: Step, sizes: Mapping[str, int]) -> Configuration | None:
     """Whole values where their memories fit into a program's registers, else blocks of them.
 
     ``None`` where even the smallest block does not fit.
@@ -102,7 +102,7 @@ def cut(step: Step, sizes: Mapping[str, int]) -> Cut | None:
         return None
     most = MOST_WARPS // 2 if step.products else MOST_WARPS  # tiles of 16 rows share out badly
     warps = min(most, max(LEAST_WARPS, power_of_two(-(-alive // (ENTRIES * 32)))))
-    return Cut(block, -(-sizes[step.value] // block) if step.split else 1, warps)
+    return Configuration(1, block, warps)
 
 
 def _alive(step: Step, sizes: Mapping[str, int], block: int) -> int:
@@ -210,59 +210,83 @@ def _finished(layer: Any, x: Tensor, y: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: what the kernel is given, and where it writes."""
+    """One launch: what the kernel is given, where it writes, and how it is cut: channels a block
+    of values, warps of a program."""
 
     layer: Any
     step: Step
     x: Tensor
     mixed: Tensor
     state: States
+    sizes: dict[str, int]
+    """Every size by name."""
+    cut: Configuration
 
     @classmethod
     def of(cls, layer: Any, step: Step, x: Tensor, state: Mapping[str, Tensor]) -> "Launch":
         """The token's projections, and a launch over them."""
-        return cls(layer, step, x, layer.vectors.project(x), dict(state))
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """Every size by name."""
-        return sizes_of(self.layer, self.step, self.state)
-
-    @cached_property
-    def cut(self) -> Cut:
-        """How the work is cut."""
-        found = cut(self.step, self.sizes)
+        sizes = sizes_of(layer, step, state)
+        found = cut(step, sizes)
         assert found is not None  # ``chosen`` has asked
-        return found
+        mixed = layer.vectors.project(x)
+        return cls(layer, step, x, mixed, dict(state), sizes, found).settled()
+
+    def settled(self) -> "Launch":
+        """The same, or where its kernel spills registers the same in a narrower cut."""
+        alike = (
+            self.step.kernel, self.layer.sizes, *self._numbers(), self.mixed.dtype,
+            *(x.dtype for x in self.state.values()),
+        )  # fmt: skip
+        found = settled(
+            self.cut, self.step.narrowing, lambda other: replace(self, cut=other).spilled(),
+            what="layer's token", sizes=self.sizes, alike=alike, device=self.mixed.device,
+        )  # fmt: skip
+        return self if found == self.cut else replace(self, cut=found)
+
+    def spilled(self) -> int:
+        """Bytes of registers that a thread spills."""
+        out, after = self._written(in_place=False)
+        return stack_of(self.step.kernel, self.grid, self._arguments(out, after),
+                        self._options(), self.mixed)  # fmt: skip
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Programs: of key heads, and of blocks of values."""
+        return self.mixed.shape[0] * self.layer.sizes.key_heads, self.blocks
+
+    @property
+    def blocks(self) -> int:
+        """How many programs share a memory."""
+        return -(-self.sizes[self.step.value] // self.cut.block) if self.step.split else 1
 
     @property
     def finish(self) -> bool:
         """Whether programs have all values of a head, so that they norm and gate them."""
-        return self.step.finishes and self.cut.blocks == 1
+        return self.step.finishes and self.blocks == 1
 
     def result(self, *, in_place: bool) -> tuple[Tensor, States]:
         """The output [B, heads, d_v], and what the kernel has written, by state."""
-        layer, step, mixed = self.layer, self.step, self.mixed
-        batch, sizes = mixed.shape[0], self.sizes
-        out = buffers.empty((batch, layer.sizes.heads, layer.sizes.value_dim), mixed)
-        after = self._after(in_place=in_place)
-        grid = (batch * layer.sizes.key_heads, self.cut.blocks)
-        step.kernel[grid](
-            *self._pointers(out, after), *self._numbers(), **self._constants(sizes),
-            num_warps=self.cut.warps, num_stages=1,
-        )  # fmt: skip
+        out, after = self._written(in_place=in_place)
+        with torch.cuda.device_of(out):  # Triton launches on the current device
+            begin(self.step.kernel, self.grid, self._arguments(out, after), self._options())
         return out, after
+
+    def _written(self, *, in_place: bool) -> tuple[Tensor, States]:
+        """Where the output goes, and the next states."""
+        layer = self.layer
+        shape = (self.mixed.shape[0], layer.sizes.heads, layer.sizes.value_dim)
+        return buffers.empty(shape, self.mixed), self._after(in_place=in_place)
 
     def _after(self, *, in_place: bool) -> States:
         """Where the next states go: in their own places, or beside them."""
         real = torch.float64 if self.mixed.dtype == torch.float64 else torch.float32
         found = {}
         for held in (*self.step.states, *self.step.tails):
-            own = not self.step.split or self.step.split in held.sizes or self.cut.blocks == 1
+            own = not self.step.split or self.step.split in held.sizes or self.blocks == 1
             x = self.state[held.name]
             found[held.name] = self._place(x, real, own=own and in_place)
         if self.step.taps > 1:
-            x, alone = self.state["convolution"], self.cut.blocks == 1
+            x, alone = self.state["convolution"], self.blocks == 1
             found["convolution"] = self._place(x, self.mixed.dtype, own=alone and in_place)
         return found
 
@@ -272,8 +296,8 @@ class Launch:
             return x
         return buffers.empty(tuple(x.shape), x, dtype)
 
-    def _pointers(self, out: Tensor, after: States) -> list[Tensor]:
-        """The kernel's pointers, in its order."""
+    def _arguments(self, out: Tensor, after: States) -> list[Any]:
+        """The kernel's pointers and numbers, in its order."""
         lead = [self.mixed]
         if self.step.taps:
             weight = self.layer.vectors.convolution.weight
@@ -283,7 +307,8 @@ class Launch:
         moves = [x for s in carried for x in (self.state[s.name], after[s.name])]
         written = {id(out), *(id(x) for x in after.values())}
         every = [*lead, *self.learned, out, *moves, *self.counts]
-        return [x if id(x) in written else buffers.guarded(x.contiguous()) for x in every]
+        pointers = [x if id(x) in written else buffers.guarded(x.contiguous()) for x in every]
+        return [*pointers, *self._numbers()]
 
     @property
     def given(self) -> list[Tensor]:
@@ -323,12 +348,13 @@ class Launch:
             at += count
         return [self.layer.sizes.key_heads, at, *(first[name] for name in self.step.vectors)]
 
-    def _constants(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+    def _options(self) -> dict[str, Any]:
+        """Block sizes, types, and how a program is spread over the device."""
         import triton.language as tl
 
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"num_warps": self.cut.warps, "num_stages": self.cut.stages}
         least = 16 if self.step.products else 1
-        for name, size in sizes.items():
+        for name, size in self.sizes.items():
             block = self.cut.block if name == self.step.split else power_of_two(size)
             found |= {name: size, f"B{name}": max(least, block)}
         groups = self.layer.sizes.heads // self.layer.sizes.key_heads

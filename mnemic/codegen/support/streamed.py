@@ -9,11 +9,13 @@ from torch import Tensor
 
 from . import tuned
 from .calls import parameters
-from .configuration import WARPS, Choices, Configuration
+from .configuration import ROWS, WARPS, Choices, Configuration
 from .fused import PRECISIONS, Held, Row
+from .narrower import Order, of_pairs, settled
 from .operators import Operators, registered
 from .place import Place
 from .sizes import power_of_two, volume
+from .stack import stack_of
 from .starting import begin
 
 States = dict[str, Tensor]
@@ -88,6 +90,11 @@ class Streamed:
 
         launches = Moving(self) if self.moving else Launches(self)
         object.__setattr__(self, "operators", registered("pairs", launches))
+
+    @property
+    def narrowing(self) -> Order:
+        """How its cuts become narrower."""
+        return of_pairs()
 
     @property
     def plain(self) -> int:
@@ -170,15 +177,6 @@ class Launches:
 
     kernel: Streamed
 
-    @property
-    def differentiable(self) -> bool:
-        """Whether there is a kernel of the gradient."""
-        return self.kernel.backward is not None
-
-    def differentiated(self) -> tuple[bool, ...]:
-        """Which rows have a gradient."""
-        return tuple(row.name in self.kernel.gradients for row in self.kernel.rows)
-
     def forward(
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
@@ -217,12 +215,12 @@ class Launches:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel: ``position`` tokens of the document came before its rows, the first
-    chunk has ``first`` rows."""
+    """One launch of a kernel over rows that lie at a ``place`` of their document; the first chunk
+    has ``first`` rows."""
 
     kernel: Streamed
     rows: list[Tensor]
-    position: int
+    place: Place
     first: int
     cut: Configuration
     sizes: dict[str, int]
@@ -240,15 +238,81 @@ class Launch:
         question = asked(sizes, like, past, gradient=gradient)
         if why := tuned.failed(question, like.device):
             raise RuntimeError(why)
+        launch = cls(kernel, [x.contiguous() for x in rows], place, 0, CUTS[0], sizes, dry)
         cut = tuned.chosen(
-            question, like.device, lambda: chosen(kernel, sizes, gradient=gradient),
+            question, like.device,
+            lambda: launch.settled(
+                chosen(kernel, sizes, gradient=gradient), states, gradient=gradient
+            ),
             lambda: CHOICES, tunable=place.wanted is None,
         )  # fmt: skip
-        tokens = place.tokens(kernel.fits(cut.rows), kernel.steps)
+        return launch.at(cut)
+
+    def at(self, cut: Configuration) -> "Launch":
+        """The same cut so, as far as its document's intervals let it."""
+        place, steps = self.place, self.kernel.steps
+        tokens = place.tokens(self.kernel.fits(cut.rows), steps)
         first = tokens - place.position % tokens if place.anchor > 1 else tokens
-        cut = replace(cut, rows=tokens * kernel.steps)
-        rows = [x.contiguous() for x in rows]
-        return cls(kernel, rows, place.position, first * kernel.steps, cut, sizes, dry)
+        return replace(self, first=first * steps, cut=replace(cut, rows=tokens * steps))
+
+    def over(self, rows: list[Tensor], numbers: list[int], *, dry: bool) -> "Launch":
+        """Other rows, no more than a chunk of them, through the same kernel."""
+        return replace(self, rows=rows, place=Place.of(numbers), first=self.cut.rows, dry=dry)
+
+    # -- the cut ----------------------------------------------------------------------------
+
+    def settled(self, cut: Configuration, states: list[Tensor], *, gradient: bool) -> Configuration:
+        """A cut with no more rows a chunk than there are, or where its kernel spills registers a
+        narrower one."""
+        kernel, rows = self.kernel, min(self.length, self.place.wanted or self.length)
+        tall = (n for n in sorted(ROWS) if n < cut.rows and kernel.fits(n) >= rows)
+        alike = (
+            kernel.forward, *(x.dtype for x in (*self.rows, *states)), self.place.anchor,
+            self.place.wanted,
+        )  # fmt: skip
+        return settled(
+            replace(cut, rows=next(tall, cut.rows)), kernel.narrowing,
+            lambda other: self.at(other).spilled(states, gradient=gradient),
+            what="chunk over kept pairs" + " with gradients" * gradient, sizes=self.sizes,
+            alike=alike, device=self.like.device,
+        )  # fmt: skip
+
+    def spilled(self, states: list[Tensor], *, gradient: bool) -> int:
+        """Bytes of registers that a thread spills."""
+        kernel, real, rows = self.kernel, _real(self.like.dtype), [x.dtype for x in self.rows]
+        pairs = self._types(states, gradient=gradient)
+        beside = [real] * len(kernel.states)
+        length, room = int(self.length), int(states[0].shape[1])
+        launch, heads = self, int(self.like.shape[2])
+        if gradient and kernel.moving:  # a chunk a launch, over copies of its own
+            launch, length, room = replace(self, first=self.cut.rows), self.cut.rows, 0
+        if not gradient or kernel.moving:
+            room += length
+        numbers = launch.numbers(length, heads, room)
+        if not gradient:
+            return self._stack(
+                kernel.forward, [*rows, *pairs, *beside, *beside, self.like.dtype], numbers
+            )
+        grads = [real] * (len(pairs) + 3 * len(beside) + len(kernel.gradients))
+        return self._stack(kernel.backward, [*rows, self.like.dtype, *pairs, *grads], numbers)
+
+    def _types(self, states: list[Tensor], *, gradient: bool) -> list[torch.dtype]:
+        """What pairs are as kernels read them, of those that a launch is given."""
+        if gradient:
+            given = zip(self.kernel.kept, states, strict=False)
+            return [torch.float64 if kept.wide else x.dtype for kept, x in given]
+        named = {row.name: x.dtype for row, x in zip(self.kernel.rows, self.rows, strict=True)}
+        real = _real(self.like.dtype)
+        return [
+            torch.float64 if kept.wide and kept.rows else named.get(kept.rows, real)
+            for kept in self.kernel.kept
+        ]
+
+    def _stack(self, function: Any, pointers: list[torch.dtype], numbers: list[int]) -> int:
+        constants = self.constants(self.like.dtype)
+        return stack_of(function, (1, 1), [*pointers, *numbers], constants, self.like)
+
+    # -- launches ---------------------------------------------------------------------------
 
     def forward(self, states: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The output, the states at the end, and the pairs as kernels read them."""
@@ -309,9 +373,10 @@ class Launch:
         if self.dry:
             return
         batch, heads = self.like.shape[0], self.like.shape[2]
+        numbers = self.numbers(self.length, heads, pairs[0].shape[1])
         with torch.cuda.device_of(pointers[0]):  # Triton launches on the current device
             begin(
-                function, (batch * heads, programs), [*pointers, *self.numbers(heads, pairs)],
+                function, (batch * heads, programs), [*pointers, *numbers],
                 self.constants(self.like.dtype),
             )  # fmt: skip
 
@@ -330,14 +395,16 @@ class Launch:
     @property
     def chunks(self) -> int:
         """How many chunks they make."""
-        return (self.length - self.first + 2 * self.cut.rows - 1) // self.cut.rows
+        return self._chunks(self.length)
 
-    def numbers(self, heads: int, pairs: list[Tensor]) -> list[int]:
-        """The kernel's numbers, in its order."""
-        room = pairs[0].shape[1]
+    def _chunks(self, length: int) -> int:
+        return (length - self.first + 2 * self.cut.rows - 1) // self.cut.rows
+
+    def numbers(self, length: int, heads: int, room: int) -> list[int]:
+        """The kernel's numbers, in its order, of so many rows among so many pairs."""
         return [
-            self.length, self.length, heads, self.position, self.first, self.chunks,
-            room - self.length, room,
+            length, length, heads, self.place.position, self.first, self._chunks(length),
+            room - length, room,
         ]  # fmt: skip
 
     def constants(self, dtype: torch.dtype) -> dict[str, Any]:

@@ -115,9 +115,14 @@ class Refused(RuntimeError):
     """Arguments that no kernel takes, where nothing is to run in its place."""
 
 
+def offline() -> str:
+    """The device that launches are compiled for without being there; empty where they run."""
+    return os.environ.get(OFFLINE, "")
+
+
 def elsewhere() -> bool:
     """Whether kernels launched with tensors on the CPU are interpreted, or compiled offline."""
-    return interpreting() or bool(os.environ.get(OFFLINE))
+    return interpreting() or bool(offline())
 
 
 @constant
