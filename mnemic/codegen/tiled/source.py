@@ -4,10 +4,11 @@ from dataclasses import dataclass, field, replace
 
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import Adjoint, NoAdjoint, adjoint
+from mnemic.codegen.functions import Signal
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.plan import Call, Plan
 from mnemic.codegen.streamed import source as pairs
-from mnemic.codegen.tiled import implicit, lanes, roots
+from mnemic.codegen.tiled import implicit, lanes, residuals, roots, signals
 from mnemic.codegen.tiled.alive import Tiles, fullest
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import backward
@@ -19,7 +20,6 @@ from mnemic.codegen.tiled.latest import latest, memory_first, parted
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.reordered import reordered, tidied
-from mnemic.codegen.tiled.signals import functions
 from mnemic.codegen.tiled.windows import ROWS, Windows, opened
 
 HEADER = '''"""{title}: fused kernels.
@@ -128,7 +128,7 @@ class _Source:
         signal = found.plan.signals.get("error") if chunked else None
         parts = self.own(implicit.functions(plan), roots.functions(plan))
         try:
-            parts += [functions(signal, _solver(plain))] if signal else []
+            parts += _error(signal, plain) if signal else []
         except UnknownFunction as error:
             raise NoTiles(f"the function {error}") from None
         parts.append(forward(lay, self.numbers, f"{name}_forward", doc))
@@ -236,6 +236,12 @@ class Data:
     windows: Windows = Windows()
     products: bool = False
     alive: tuple[tuple[Tiles, ...], ...] = ()
+
+
+def _error(signal: Signal, plan: Plan) -> tuple[str, ...]:
+    """The functions of an error signal, and of the system that a chunk's residuals solve."""
+    system = residuals.functions(signal.parameters, _solver(plan))
+    return (*signals.functions(signal), *system)
 
 
 def _solver(plan: Plan) -> str:
