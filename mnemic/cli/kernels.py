@@ -1,8 +1,9 @@
 """``mnemic kernels``: what the fused kernels of specs take on a GPU, without one."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,9 @@ from mnemic.errors import CheckFailed
 
 if TYPE_CHECKING:
     from mnemic.kernels.build import Built
-    from mnemic.kernels.table import Row
+    from mnemic.kernels.jobs import Job
+    from mnemic.kernels.table import Cells
+
 
 Specs = Annotated[
     list[str] | None,
@@ -29,8 +32,8 @@ Width = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("-o", "--output", help="Also write the table: Markdown for .md, else JSON.",
-                 metavar="FILE"),
+    typer.Option("-o", "--output", metavar="FILE",
+                 help="Also write it: JSON, or (.md) a table that is gone on with."),
 ]  # fmt: skip
 Processes = Annotated[int, typer.Option("--processes", min=1, help="Compile so many at a time.")]
 Check = Annotated[
@@ -45,6 +48,15 @@ Count = Annotated[
     typer.Option("--count", help="Count bytes and products in Triton's interpreter instead.",
                  show_default=False),
 ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """The Markdown file that is asked for, if any; ``whole``: of all specs there are."""
+
+    target: str
+    path: Path | None
+    whole: bool
 
 
 def kernels(
@@ -64,58 +76,73 @@ def kernels(
     the device's limits. With --count instead the bytes that they ask for against the least
     possible, and the products, at d = 64.
 
-    JSON: {"target", "versions", "kernels": [{"spec", "class", "d", "passes", "missing"}, ...]};
-    a pass is {"kernels", "bytes": {"moved", "floor", "launches"}, "error"}, with --count
-    {"moved", "floor", "products", "error"}.
+    A table (-o FILE.md) is written after every spec. What it holds already is compiled again only
+    if what its kernels are made from has changed since; specs that are not asked for keep their
+    rows. Of all specs, it lets go of those that are no more.
+
+    JSON, of what was compiled now: {"target", "versions", "kernels": [{"spec", "class", "d",
+    "source", "passes", "missing"}, ...]}; a pass is {"kernels", "bytes": {"moved", "floor",
+    "launches"}, "error"}, with --count {"moved", "floor", "products", "error"}.
     """
     from mnemic.dsl.catalogue import names
-    from mnemic.kernels import build
+    from mnemic.kernels import build, table
 
+    markdown = output if output is not None and output.suffix == ".md" else None
     widths = tuple(width or (build.WIDTHS[:1] if count else build.WIDTHS))
-    with console(stderr=True).status("compiling") as status:
-        asked = build.jobs(specs or names(), target, widths)
-        found = (build.count if count else build.build)(
-            asked, processes, lambda job: status.update(f"{job.spec}, d = {job.width}")
-        )
+    jobs = list(build.jobs(specs or names(), target, widths))
+    made = _counted if count else _compiled
+    found, cells = made(jobs, processes, Table(target, markdown, not specs))
     plain = {"target": target, "versions": build.versions(), "kernels": _plain(found)}
-    if output is not None and output.suffix != ".md":
+    if output is not None and markdown is None:
         _write(output, json.dumps(plain, indent=1) + "\n")
     if as_json:
         print_json(plain)
-    markdown = output if output is not None and output.suffix == ".md" else None
-    show = _counted if count else _compiled
-    wrong = show(found, target, markdown, quiet=as_json)
+    else:
+        console().print(table.terminal(table.COUNTED if count else table.HEADINGS, cells))
+        if not count:
+            echo(_summary(cells, len(jobs) - len(found)))
+    wrong = table.miscounted(cells) if count else table.wrong(cells)
     if check and wrong:
         raise CheckFailed(f"kernels: {len(wrong)} not as they should be: {'; '.join(wrong[:5])}")
 
 
 def _compiled(
-    found: "Sequence[Built]", target: str, markdown: Path | None, *, quiet: bool
-) -> list[str]:
-    """Show and write what was compiled; what is wrong with it."""
+    jobs: "Sequence[Job]", processes: int, asked: Table
+) -> "tuple[list[Built], list[Cells]]":
+    """What was compiled, and the rows of all that was asked for; a table is gone on with."""
     from mnemic.kernels import build, table
+    from mnemic.kernels.kept import Kept
 
-    rows = [row for job, one in found for row in table.rows(job, one)]
-    if markdown is not None:
-        _write(markdown, table.markdown(rows, target, build.versions()))
-    if not quiet:
-        console().print(table.terminal(table.HEADINGS, [row.cells for row in rows]))
-        echo(_summary(rows))
-    return [f"{r.spec} d = {r.width} {r.step}: {r.told}" for r in rows if r.told and r.step]
+    kept = Kept.read(asked.path, asked.target, build.versions())
+    found = []
+    with _telling() as told:
+        for job, one in build.build([job for job in jobs if not kept.has(job)], processes, told):
+            found.append((job, one))
+            kept.put(job, table.rows(job, one))
+    if asked.whole:
+        kept.only(job.spec for job in jobs)
+    return found, kept.of(jobs)
 
 
 def _counted(
-    found: "Sequence[Built]", target: str, markdown: Path | None, *, quiet: bool
-) -> list[str]:
-    """Show and write what was counted; what is wrong with it."""
-    from mnemic.kernels import table
+    jobs: "Sequence[Job]", processes: int, asked: Table
+) -> "tuple[list[Built], list[Cells]]":
+    """What was counted, and its rows, which are written at the end."""
+    from mnemic.kernels import build, table
 
+    with _telling() as told:
+        found = list(build.count(jobs, processes, told))
     cells = [row for job, one in found for row in table.counts(job, one)]
-    if markdown is not None:
-        _write(markdown, table.counts_markdown(cells, target))
-    if not quiet:
-        console().print(table.terminal(table.COUNTED, cells))
-    return [f"{row[0]} {row[3]}: {row[-1]}" for row in cells if row[-1] and row[3]]
+    if asked.path is not None:
+        _write(asked.path, table.counts_markdown(cells, asked.target))
+    return found, cells
+
+
+@contextmanager
+def _telling() -> "Iterator[Callable[[Job], None]]":
+    """Say on the terminal which job begins."""
+    with console(stderr=True).status("compiling") as status:
+        yield lambda job: status.update(f"{job.spec}, d = {job.width}")
 
 
 def _plain(found: "Sequence[Built]") -> list[dict[str, Any]]:
@@ -124,18 +151,20 @@ def _plain(found: "Sequence[Built]") -> list[dict[str, Any]]:
     for job, one in found:
         told = asdict(job)
         lead = {"spec": told["spec"], "class": told["family"], "d": told["width"]}
-        listed.append({**lead, "dtype": told["dtype"], **one})
+        listed.append({**lead, "dtype": told["dtype"], "source": told["source"], **one})
     return listed
 
 
-def _summary(rows: "Sequence[Row]") -> str:
-    compiled = sum(row.kernel is not None for row in rows)
-    troubled = sum(row.kernel is not None and bool(row.told) for row in rows)
-    failed = sum(row.kernel is None and bool(row.step) for row in rows)
-    lacking = len({row.spec for row in rows if not row.step})
+def _summary(listed: "Sequence[Cells]", before: int) -> str:
+    from mnemic.kernels.table import KERNEL, PASS, TOLD
+
+    compiled = [row for row in listed if row[KERNEL]]
+    failed = [row for row in listed if row[PASS] and not row[KERNEL]]
+    lacking = {row[0] for row in listed if not row[PASS]}
+    earlier = f"; {before} specs and sizes as they were in the table" if before else ""
     return (
-        f"{compiled} kernels, {troubled} of them spill or do not fit; {failed} passes failed; "
-        f"{lacking} specs without a fused form"
+        f"{len(compiled)} kernels, {sum(bool(row[TOLD]) for row in compiled)} of them spill or do "
+        f"not fit; {len(failed)} passes failed; {len(lacking)} specs without a fused form{earlier}"
     )
 
 

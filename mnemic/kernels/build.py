@@ -11,6 +11,7 @@ from mnemic import pipeline
 from mnemic.errors import CheckFailed, EnvironmentFailed, InvalidSpec
 from mnemic.kernels.jobs import Job
 from mnemic.kernels.limits import target as known
+from mnemic.kernels.sources import digest
 from mnemic.kernels.worker import COMPILING, INTERPRETING, Worker
 
 WIDTHS = (64, 128)
@@ -32,24 +33,25 @@ def jobs(specs: Iterable[str], target: str, widths: tuple[int, ...] = WIDTHS) ->
             if pipeline.derive(name).structure.missing is None:
                 raise
             continue
+        lead = (compiled.spec.name, compiled.rule.structure.kind, str(compiled.folder), target)
+        source = digest(compiled.folder)
         for width in widths:
-            family = compiled.rule.structure.kind
-            yield Job(compiled.spec.name, family, str(compiled.folder), target, width)
+            yield Job(*lead, width, source=source)
 
 
-def build(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> list[Built]:
+def build(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> Iterator[Built]:
     """Compile jobs in so many processes; ``told`` hears of each as it starts. In their order."""
     return _each(asked, "compile_folder", [Worker(COMPILING) for _ in range(processes)], told)
 
 
-def count(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> list[Built]:
+def count(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> Iterator[Built]:
     """Count what the kernels of jobs ask for, likewise, where Triton interprets."""
     return _each(asked, "count_folder", [Worker(INTERPRETING) for _ in range(processes)], told)
 
 
 def _each(
     asked: Iterable[Job], function: str, workers: list[Worker], told: Callable[[Job], None]
-) -> list[Built]:
+) -> Iterator[Built]:
     idle: SimpleQueue[Worker] = SimpleQueue()
     for worker in workers:
         idle.put(worker)
@@ -60,13 +62,13 @@ def _each(
         try:
             return job, worker.call("mnemic.kernels.jobs", function, job=asdict(job))
         except (CheckFailed, EnvironmentFailed) as error:
-            return job, {"missing": str(error).splitlines()[0], "passes": {}}
+            return job, {"missing": str(error).splitlines()[0], "passes": {}, "failed": True}
         finally:
             idle.put(worker)
 
     try:
         with ThreadPoolExecutor(len(workers)) as pool:
-            return list(pool.map(run, asked))
+            yield from pool.map(run, asked)
     finally:
         for worker in workers:
             worker.close()

@@ -27,7 +27,10 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Job:
-    """One spec's kernels: the compiled folder, the target, d_k = d_v, the dtype."""
+    """One spec's kernels: the compiled folder, the target, d_k = d_v, the dtype.
+
+    ``source`` is the digest of what they are made from.
+    """
 
     spec: str
     family: str
@@ -35,6 +38,7 @@ class Job:
     target: str
     width: int = 64
     dtype: str = "bfloat16"
+    source: str = ""
 
 
 def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""The table of kernels: rows, as Markdown for the repository, as JSON, for a terminal."""
+"""The tables of kernels: their cells, as Markdown for the repository, for a terminal."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mnemic.kernels.jobs import TOKENS, Job
@@ -10,62 +9,58 @@ from mnemic.kernels.limits import target
 if TYPE_CHECKING:
     from rich.table import Table
 
+Cells = tuple[str, ...]
+"""One text a heading."""
+
 HEADINGS = (
     "spec", "class", "d", "pass", "kernel", "sizes", "warps", "stages", "registers", "spill",
-    "shared", "tensor", "local", "blocks", "told",
+    "shared", "tensor", "local", "blocks", "told", "source",
 )  # fmt: skip
-"""spill and shared in bytes, local: loads and stores of the stack, blocks: a multiprocessor."""
+"""spill and shared in bytes, local: loads and stores of the stack, blocks: a multiprocessor.
+
+``told`` is empty where all is well; without a kernel it says why there is none. ``source`` is the
+digest of what the kernels were made from, empty where they could not be compiled this time.
+"""
 RIGHT = {"d", "warps", "stages", "registers", "spill", "shared", "local", "blocks"}
+PASS, KERNEL, TOLD, SOURCE = map(HEADINGS.index, ("pass", "kernel", "told", "source"))
 
 
-@dataclass(frozen=True)
-class Row:
-    """One kernel of a spec's pass, or (without ``kernel``) why there is none.
+def rows(job: Job, found: Mapping[str, Any]) -> Iterator[Cells]:
+    """The rows of one job: one a kernel, and one for what has none."""
+    lead = (job.spec, job.family, str(job.width))
+    source = "" if found.get("failed") else job.source
+    if found["missing"] is not None:
+        yield (*lead, *("",) * (TOLD - len(lead)), found["missing"], source)
+    for name, step in found["passes"].items():
+        for kernel in step["kernels"]:
+            yield (*lead, name, *_taken(kernel), "; ".join(kernel["troubles"]), source)
+        if step["error"] is not None:
+            yield (*lead, name, *("",) * (TOLD - KERNEL), step["error"], source)
 
-    ``cells`` are what the headings say after the pass; ``told`` is empty where all is well.
-    """
 
-    spec: str
-    family: str
-    width: int
-    step: str
-    kernel: Mapping[str, Any] | None
-    told: str
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """One text a heading."""
-        lead = (self.spec, self.family, str(self.width), self.step)
-        if self.kernel is None:
-            return (*lead, *("",) * (len(HEADINGS) - len(lead) - 1), self.told)
-        kernel, taken = self.kernel, self.kernel["resources"]
-        sizes = " ".join(f"{n}={x}" for n, x in kernel["constants"].items() if _size(x))
-        tensor = " ".join(f"{count} {name}" for name, count in taken["tensor"].items())
-        return (
-            *lead, kernel["name"], sizes, str(kernel["num_warps"]), str(kernel["num_stages"]),
-            str(taken["registers"]), str(taken["spill_stores"] + taken["spill_loads"]),
-            str(taken["shared"]), tensor, str(taken["local_loads"] + taken["local_stores"]),
-            str(kernel["blocks"]), self.told,
-        )  # fmt: skip
+def _taken(kernel: Mapping[str, Any]) -> Cells:
+    """A kernel's name, its cut and what it takes."""
+    taken = kernel["resources"]
+    sizes = " ".join(f"{n}={x}" for n, x in kernel["constants"].items() if _size(x))
+    tensor = " ".join(f"{count} {name}" for name, count in taken["tensor"].items())
+    return (
+        kernel["name"], sizes, str(kernel["num_warps"]), str(kernel["num_stages"]),
+        str(taken["registers"]), str(taken["spill_stores"] + taken["spill_loads"]),
+        str(taken["shared"]), tensor, str(taken["local_loads"] + taken["local_stores"]),
+        str(kernel["blocks"]),
+    )  # fmt: skip
 
 
 def _size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def rows(job: Job, found: Mapping[str, Any]) -> Iterator[Row]:
-    """The rows of one job."""
-    if found["missing"] is not None:
-        yield Row(job.spec, job.family, job.width, "", None, found["missing"])
-    for name, step in found["passes"].items():
-        for kernel in step["kernels"]:
-            told = "; ".join(kernel["troubles"])
-            yield Row(job.spec, job.family, job.width, name, kernel, told)
-        if step["error"] is not None:
-            yield Row(job.spec, job.family, job.width, name, None, step["error"])
+def wrong(listed: Iterable[Cells]) -> list[str]:
+    """What spills, does not fit or does not compile."""
+    return [f"{x[0]} d = {x[2]} {x[PASS]}: {x[TOLD]}" for x in listed if x[TOLD] and x[PASS]]
 
 
-def markdown(rows: Iterable[Row], name: str, versions: Mapping[str, str]) -> str:
+def markdown(listed: Iterable[Cells], name: str, versions: Mapping[str, str]) -> str:
     """The table as the repository keeps it: nothing in it depends on when or where it was made."""
     named = ", ".join(f"{package} {text}" for package, text in versions.items())
     head = [
@@ -73,13 +68,13 @@ def markdown(rows: Iterable[Row], name: str, versions: Mapping[str, str]) -> str
         "",
         f"bfloat16, default configuration, no device: registers, spills and instructions as the "
         f"assembler of {named} leaves them. Spill and shared are bytes, local counts loads and "
-        f"stores of the stack, blocks is how many a multiprocessor holds. Written by "
-        f"`mnemic kernels --target {name} -o benchmarks/kernels/{name}.md`.",
+        f"stores of the stack, blocks is how many a multiprocessor holds, source the digest of "
+        f"what a spec's kernels were made from. Written by `mnemic kernels --target {name} -o "
+        f"benchmarks/kernels/{name}.md`, which compiles what has another source by now.",
         "",
     ]
     ruled = ["---:" if name in RIGHT else "---" for name in HEADINGS]
-    body = [line(row.cells) for row in rows]
-    return "\n".join([*head, line(HEADINGS), line(ruled), *body, ""])
+    return "\n".join([*head, line(HEADINGS), line(ruled), *map(line, listed), ""])
 
 
 # -- counts ------------------------------------------------------------------------------------
@@ -88,7 +83,7 @@ COUNTED = ("spec", "class", "d", "pass", "bytes", "floor", "times", "products", 
 """A token and head; ``bound`` is the least time that the target's memory and tensor cores allow."""
 
 
-def counts(job: Job, found: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def counts(job: Job, found: Mapping[str, Any]) -> Iterator[Cells]:
     """The cells of one job's counts."""
     limits = target(job.target)
     lead = (job.spec, job.family, str(job.width))
@@ -102,7 +97,7 @@ def counts(job: Job, found: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
                f"{bound:.2f}", step["error"] or "")  # fmt: skip
 
 
-def counts_markdown(cells: Iterable[Iterable[str]], name: str) -> str:
+def counts_markdown(cells: Iterable[Cells], name: str) -> str:
     """The counts as the repository keeps them."""
     head = [
         "# What kernels ask for",
@@ -117,37 +112,24 @@ def counts_markdown(cells: Iterable[Iterable[str]], name: str) -> str:
     return "\n".join([*head, line(COUNTED), line(ruled), *map(line, cells), ""])
 
 
+def miscounted(listed: Iterable[Cells]) -> list[str]:
+    """What could not be counted."""
+    return [f"{x[0]} {x[3]}: {x[-1]}" for x in listed if x[-1] and x[3]]
+
+
 def line(cells: Iterable[str]) -> str:
     """One line of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def terminal(headings: Iterable[str], cells: Iterable[Iterable[str]]) -> "Table":
+def terminal(headings: Iterable[str], cells: Iterable[Cells]) -> "Table":
     """Either table for a terminal."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    words = {"spec", "class", "pass", "kernel", "sizes", "tensor", "told"}
+    words = {"spec", "class", "pass", "kernel", "sizes", "tensor", "told", "source"}
     for name in headings:
         table.add_column(name, justify="left" if name in words else "right")
     for row in cells:
         table.add_row(*row)
     return table
-
-
-# -- the table in the repository ---------------------------------------------------------------
-
-
-def parsed(text: str) -> dict[tuple[str, str], list[str]]:
-    """The lines of a written table by spec and d."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in text.splitlines():
-        cells = [cell.strip() for cell in row.strip("|").split(" | ")]
-        if row.startswith("| ") and cells[0] not in (HEADINGS[0], "---"):
-            found.setdefault((cells[0], cells[2]), []).append(row)
-    return found
-
-
-def made_with(text: str, versions: Mapping[str, str]) -> bool:
-    """Whether a written table is of these versions: others give other registers."""
-    return all(f"{package} {version} " in text for package, version in versions.items())

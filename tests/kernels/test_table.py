@@ -13,6 +13,7 @@ from classes import KINDS, kinds, representative
 from mnemic.errors import UsageError
 from mnemic.kernels import build, table
 from mnemic.kernels.jobs import Job, compile_folder
+from mnemic.kernels.kept import made_with, parsed
 
 TABLES = Path(__file__).parents[2] / "benchmarks" / "kernels"
 
@@ -39,8 +40,8 @@ def test_the_classes_are_all_there() -> None:
 @written
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_every_spec_is_in_the_table(target: str) -> None:
-    assert table.made_with(kept(target), build.versions()), f"mnemic kernels --target {target} -o …"
-    listed = {name for name, _ in table.parsed(kept(target))}
+    assert made_with(kept(target), build.versions()), f"mnemic kernels --target {target} -o …"
+    listed = {name for name, _ in parsed(kept(target))}
     assert listed == {name for found in kinds().values() for name in found}
 
 
@@ -50,13 +51,13 @@ def test_every_spec_is_in_the_table(target: str) -> None:
 def test_a_spec_of_each_class_compiles_to_what_is_told(compiler, kind: str, target: str) -> None:
     name = representative(kind)
     if name is None:
-        lines = [line for (spec, _), found in table.parsed(kept(target)).items() for line in found
-                 if spec in kinds()[kind]]  # fmt: skip
-        assert all(line.endswith(" no fused form |") for line in lines)
+        told = [row[table.TOLD] for (spec, _), found in parsed(kept(target)).items()
+                for row in found if spec in kinds()[kind]]  # fmt: skip
+        assert set(told) == {"no fused form"}
         return
     (job,) = build.jobs([name], target, (64,))
     rows = list(table.rows(job, compiler(compiled, job=asdict(job))))
-    assert [table.line(row.cells) for row in rows] == table.parsed(kept(target))[name, "64"]
+    assert rows == parsed(kept(target))[name, "64"]
 
 
 def kernel(**changed: object) -> dict:
@@ -76,30 +77,33 @@ def kernel(**changed: object) -> dict:
 
 
 def test_rows_as_markdown() -> None:
-    job = Job("one", "affine", "/nowhere", "sm_90")
+    job = Job("one", "affine", "/nowhere", "sm_90", source="5e1f")
     passes = {
         "forward": {"kernels": [kernel(), kernel(troubles=["spills 8 bytes"])], "error": None},
         "backward": {"kernels": [], "error": "RuntimeError: a | b"},
     }
-    text = table.markdown(table.rows(job, {"missing": None, "passes": passes}), "sm_90",
-                          {"triton": "3.9.0"})  # fmt: skip
+    found = list(table.rows(job, {"missing": None, "passes": passes}))
+    text = table.markdown(found, "sm_90", {"triton": "3.9.0"})
     assert text.splitlines()[-3:] == [
         "| one | affine | 64 | forward | chunk_forward | C=64 | 4 | 2 | 128 | 0 | 5000 | 12 HGMMA "
-        "| 0 | 4 |  |",
+        "| 0 | 4 |  | 5e1f |",
         "| one | affine | 64 | forward | chunk_forward | C=64 | 4 | 2 | 128 | 0 | 5000 | 12 HGMMA "
-        "| 0 | 4 | spills 8 bytes |",
-        "| one | affine | 64 | backward |  |  |  |  |  |  |  |  |  |  | RuntimeError: a \\| b |",
+        "| 0 | 4 | spills 8 bytes | 5e1f |",
+        "| one | affine | 64 | backward |  |  |  |  |  |  |  |  |  |  | RuntimeError: a \\| b "
+        "| 5e1f |",
     ]
-    assert list(table.parsed(text)) == [("one", "64")]
-    assert len(table.parsed(text)["one", "64"]) == 3
-    assert table.made_with(text, {"triton": "3.9.0"})
-    assert not table.made_with(text, {"triton": "3.9.1"})
+    assert parsed(text) == {("one", "64"): found}
+    assert table.wrong(found) == [
+        "one d = 64 forward: spills 8 bytes", "one d = 64 backward: RuntimeError: a | b",
+    ]  # fmt: skip
+    assert made_with(text, {"triton": "3.9.0"})
+    assert not made_with(text, {"triton": "3.9.1"})
 
 
 def test_no_form_is_told() -> None:
     job = Job("one", "sequential", "/nowhere", "sm_90")
     (row,) = table.rows(job, {"missing": "no fused form", "passes": {}})
-    assert table.line(row.cells).endswith("|  | no fused form |")
+    assert table.line(row).endswith("|  | no fused form |  |")
     (cells,) = table.counts(job, {"missing": "no fused form", "passes": {}})
     assert (cells[0], cells[-1], len(cells)) == ("one", "no fused form", len(table.COUNTED))
 

@@ -1,0 +1,101 @@
+"""What a compiled folder's kernels are made from, as one short digest.
+
+A kernel is decided by its own text, by the functions on tiles that it calls, and by what launches
+it (its cut, its precision). Docstrings, comments and the PyTorch forms decide nothing.
+"""
+
+import ast
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+KERNELS = ("kernels.py", "step.py")
+"""The generated files that hold kernels."""
+ASIDE = {"ops", "tiles"}
+"""PyTorch's functions, which no kernel calls, and the tiles, of which only those called count."""
+DIGITS = 12
+
+Tree = ast.Module | ast.stmt
+
+
+def digest(folder: Path) -> str:
+    """The digest of everything in a compiled folder that its kernels are made from."""
+    support = folder / "support"
+    trees = [_plain(folder / name) for name in KERNELS if (folder / name).is_file()]
+    launching = _launching(support, trees)
+    called = _called(_tiles(support / "tiles"), trees)
+    text = "\n".join(map(ast.dump, (*trees, *launching, *called)))
+    return sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def _plain(path: Path) -> ast.Module:
+    """A file's code without docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            node.body = [x for x in node.body if not _text(x)]
+    return tree
+
+
+def _text(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _launching(support: Path, trees: list[ast.Module]) -> list[ast.Module]:
+    """The modules of the support package that the kernels' files import, and theirs in turn."""
+    found: dict[str, ast.Module] = {}
+    ahead = [name for tree in trees for name in _imported(tree)]
+    while ahead:
+        name = ahead.pop()
+        if name in found or name in ASIDE or not (support / f"{name}.py").is_file():
+            continue
+        found[name] = _plain(support / f"{name}.py")
+        ahead += _imported(found[name])
+    return [found[name] for name in sorted(found)]
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """The modules that relative imports name: of a package, or from it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            module = (node.module or "").removeprefix("support").removeprefix(".")
+            yield from [module] if module else [alias.name for alias in node.names]
+
+
+def _tiles(folder: Path) -> dict[str, list[ast.stmt]]:
+    """What the modules of tiles define, by name: functions and constants."""
+    found: dict[str, list[ast.stmt]] = {}
+    for path in sorted(folder.glob("*.py")):
+        for node in _plain(path).body:
+            match node:
+                case ast.FunctionDef(name=name):
+                    found.setdefault(name, []).append(node)
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)])
+                    | ast.AnnAssign(target=ast.Name(id=name))
+                ):
+                    found.setdefault(name, []).append(node)
+    return found
+
+
+def _called(tiles: dict[str, list[ast.stmt]], trees: list[ast.Module]) -> list[ast.stmt]:
+    """The definitions of tiles that a kernel names, and those that these name in turn."""
+    found: dict[str, list[ast.stmt]] = {}
+    ahead: list[Tree] = list(trees)
+    while ahead:
+        for name in _named(ahead.pop()):
+            if name in tiles and name not in found:
+                found[name] = tiles[name]
+                ahead += tiles[name]
+    return [node for name in sorted(found) for node in found[name]]
+
+
+def _named(tree: Tree) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                yield name
