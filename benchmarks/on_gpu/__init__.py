@@ -1,1 +1,1 @@
-"""The parts of ``gpu.py``: rows, subjects, peers, timing, results."""
+"""The parts of ``gpu.py``: rows, subjects, peers, steps, results."""

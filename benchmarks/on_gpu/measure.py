@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from on_gpu import timing
+from on_gpu import steps
 from on_gpu.peers import Missing, Peer, peer
 from on_gpu.rows import Row
 from on_gpu.subject import Subject, load
@@ -91,33 +91,33 @@ def _compare(row: Row, runs: dict[str, Peer], subject: Subject, found: dict[str,
 def _way(way: str, runs: dict[str, Peer], subject: Subject, setting: Setting,
          failed: dict[str, str]) -> dict[str, Any]:  # fmt: skip
     """Eager and graph seconds, kernels and bytes of memory of each runner."""
-    make = timing.forward if way == "forward" else timing.both
-    steps: dict[str, timing.Step] = {}
+    make = steps.forward if way == "forward" else steps.both
+    calls: dict[str, steps.Step] = {}
     found: dict[str, Any] = {name: {} for name in runs}
     for name, one in runs.items():
         step, why = _tried(lambda one=one: _warm(make(one.run, subject.arguments)))
         if step is None:
             failed[f"{name}, {way}"] = why
         else:
-            steps[name] = step
-    for name, seconds in timing.eager(steps, setting.rounds, setting.device).items():
+            calls[name] = step
+    for name, seconds in subject.times(calls, setting.rounds).items():
         found[name]["eager"] = seconds
     if not setting.graphs:
         return found
-    graphs: dict[str, timing.Step] = {}
-    for name, step in steps.items():
-        found[name]["kernels"], _ = _tried(lambda step=step: timing.kernels(step))
-        graph, why = _tried(lambda step=step: timing.captured(step))
+    graphs: dict[str, steps.Step] = {}
+    for name, step in calls.items():
+        found[name]["kernels"], _ = _tried(lambda step=step: steps.kernels(step))
+        graph, why = _tried(lambda step=step: steps.captured(step))
         if graph is None:
             found[name]["no graph"] = why
         else:
             graphs[name] = graph
-    for name, seconds in timing.eager(graphs, setting.rounds, setting.device).items():
+    for name, seconds in subject.times(graphs, setting.rounds).items():
         found[name]["graph"] = seconds
     return found
 
 
-def _warm(step: timing.Step) -> timing.Step:
+def _warm(step: steps.Step) -> steps.Step:
     step()
     return step
 

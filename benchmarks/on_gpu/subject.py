@@ -1,19 +1,23 @@
 """A compiled folder on the device: its rule, and arguments as its layer makes them."""
 
+import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from on_gpu.rows import Row
+from on_gpu.steps import Step, on_host
 
 Tensors = dict[str, Tensor]
+Clock = Callable[[Mapping[str, Step], int], dict[str, float]]
+"""Seconds of each of some named calls, from so many rounds of all of them."""
 
 
 def load(folder: Path) -> ModuleType:
@@ -34,7 +38,7 @@ def load(folder: Path) -> ModuleType:
 
 @dataclass
 class Subject:
-    """A rule, its arguments, the parameters of a deep memory, and a state to decode from.
+    """A rule, its arguments, the parameters of a deep memory, a state to decode from, and a clock.
 
     Vectors are in ``dtype``; coefficients in float32, as layers compute them.
     """
@@ -43,6 +47,7 @@ class Subject:
     arguments: Tensors
     params: Tensors
     state: Tensors
+    times: Clock
 
     @classmethod
     def of(cls, module: ModuleType, row: Row, device: str, dtype: torch.dtype) -> "Subject":
@@ -60,7 +65,7 @@ class Subject:
                  for n, t in found.items()}  # fmt: skip
         params = {n: t.detach() for n, t in layer.params().items()}
         state = _state(module.rule, found, params) if row.decode else {}
-        return cls(module.rule, found, params, state)
+        return cls(module.rule, found, params, state, _clock(module, device))
 
     def form(self, form: str) -> Callable[[Tensors], Tensor]:
         """The rule in one form, as a function of its arguments."""
@@ -80,6 +85,13 @@ class Subject:
         state = sum(x.numel() * x.element_size() for x in self.state.values())
         result = out.numel() * out.element_size()
         return (2 * given + 2 * result if both else given + result) + 2 * state
+
+
+def _clock(module: ModuleType, device: str) -> Clock:
+    """How calls on the device are timed: as the compiled folder's tuner does it."""
+    if device != "cuda":
+        return on_host
+    return cast(Clock, importlib.import_module(f"{module.__name__}.support.timing").on_device)
 
 
 def _state(rule: Any, arguments: Tensors, params: Tensors) -> Tensors:

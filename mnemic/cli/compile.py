@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from mnemic import pipeline
+from mnemic.cli import facts
 from mnemic.cli.arguments import AsJson, SpecArgument
 from mnemic.cli.output import echo, print_json
 from mnemic.dsl.hashing import spec_hash
@@ -44,9 +45,7 @@ def compile_(spec: SpecArgument, output: Output = None, as_json: AsJson = False)
 
 def _slow(compiled: pipeline.Compiled) -> tuple[str, ...]:
     """The line on a memory of layers that runs token by token."""
-    from mnemic.compiler.explain.layered_words import pace
-
-    told = pace(compiled.rule)
+    told = facts.pace(compiled.spec)
     return () if told is None else (told,)
 
 

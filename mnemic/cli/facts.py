@@ -29,6 +29,12 @@ def kernels(spec: Spec) -> list[Facts]:
     return list(found["kernels"])
 
 
+def pace(spec: Spec) -> str | None:
+    """The line on a memory that runs token by token; derived once, then read from disk."""
+    (found,) = _kept("paces", {spec.name: spec}, lambda name: None, _pace).values()
+    return None if found["pace"] is None else str(found["pace"])
+
+
 def _kept(
     file: str, specs: Mapping[str, Spec], told: Callable[[str], None], made: Callable[[Spec], Facts]
 ) -> dict[str, Facts]:  # fmt: skip
@@ -83,6 +89,12 @@ def _kernels(spec: Spec) -> Facts:
          "why": f.missing or f.no_gradient, "text": f.text}
         for f in found
     ]}  # fmt: skip
+
+
+def _pace(spec: Spec) -> Facts:
+    from mnemic.compiler.explain.layered_words import pace as told
+
+    return {"pace": told(pipeline.derive(spec))}
 
 
 def _place(file: str) -> Path:

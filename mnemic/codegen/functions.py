@@ -42,6 +42,11 @@ class Signal:
     """What (∂e/∂ŷ) adds along the residual: radial · r rᵀ."""
     uses_norm: bool
 
+    @property
+    def of_residual(self) -> bool:
+        """Whether e is one of ŷ − v alone."""
+        return self.parameters[0] == "e"
+
 
 def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
     """Declare e and its transposed Jacobian on the plan."""

@@ -18,7 +18,12 @@ class Entry(BaseModel):
     """A mapping of a spec: frozen, unknown keys forbidden, no silent conversions."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, populate_by_name=True, allow_inf_nan=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        populate_by_name=True,
+        allow_inf_nan=True,
+        defer_build=True,
     )
     defined: ClassVar[list[type["Entry"]]] = []
 

@@ -54,7 +54,9 @@ def test_an_inverse_has_no_gradient_of_its_own() -> None:
 def test_loaded_rows_are_operands_as_they_are() -> None:
     (rule,) = memories(compiled("gated-deltanet"))
     plan = tidied(reordered(plan_of(rule, "chunk")))
-    for product in products(plan):
+    found = list(products(plan))
+    assert found
+    for product in found:
         for operand in (product.left, product.right):
             op = plan[operand].op
             assert not (isinstance(op, Map) and {"q", "k"} & {r.quantity for r in op.reads})

@@ -40,7 +40,7 @@ def _reads(at: At, signal: Signal, arguments: tuple[str, ...]) -> tuple[Read, ..
     axes = at.axes(arguments[0])
     reads = [Read(n, a, axes) for n, a in zip(signal.parameters, arguments, strict=True)]
     if signal.expr.has(sym.n):
-        of = arguments[:1] if signal.parameters[0] == "e" else arguments[:2]
+        of = arguments[:1] if signal.of_residual else arguments[:2]
         function = "norm" if len(of) == 1 else "distance"
         n = at.call(f"{of[0]}_size", axes[:-1], function, *of)
         reads.append(Read("n", n, axes[:-1]))

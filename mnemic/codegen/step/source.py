@@ -9,7 +9,8 @@ from mnemic.codegen.step.prologue import Whole, whole
 from mnemic.codegen.support.signature import Signature
 from mnemic.codegen.tiled import implicit, roots
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.layout import Layout, layout
+from mnemic.codegen.tiled.data import held_of, listed
+from mnemic.codegen.tiled.layout import Held, Layout, layout
 from mnemic.codegen.tiled.windows import Windows
 from mnemic.compiler.rule import Rule
 
@@ -93,9 +94,7 @@ def _data(drawn: Drawn, *, products: bool) -> str:
         "STEP = Step(",
         "    step_kernel,",
         f"    raws={drawn.raws!r},",
-        "    states=(",
-        *(f"        Held({state.name!r}, {state.sizes!r})," for state in lay.states),
-        "    ),",
+        *listed("states", map(held_of, lay.states)),
         f"    sizes={_sizes(drawn)!r},",
         f"    vectors={tuple(drawn.steps)!r},",
         f"    value={lay.sizes(drawn.whole.read)[-1]!r},",
@@ -118,10 +117,8 @@ def _tails(drawn: Drawn) -> list[str]:
     tails = drawn.whole.tails
     if not tails:
         return []
-    held = [
-        f"        Held({name!r}, {drawn.lay.sizes(window)!r})," for name, window in tails.items()
-    ]
-    return ["    tails=(", *held, "    ),", f"    window={drawn.lay.windows.width},"]
+    held = [Held(name, drawn.lay.sizes(window)) for name, window in tails.items()]
+    return [*listed("tails", map(held_of, held)), f"    window={drawn.lay.windows.width},"]
 
 
 def _sizes(drawn: Drawn) -> dict[str, str]:

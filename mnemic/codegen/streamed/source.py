@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass, replace
 
-from mnemic.codegen import emit
-from mnemic.codegen.adjoint import NoAdjoint, adjoint
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
 from mnemic.codegen.streamed.behind import taken_apart
 from mnemic.codegen.streamed.kernel import Shape, Written, backward, forward, sizes_of, span_of
 from mnemic.codegen.streamed.layout import Streams, streams, with_rows
 from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.data import before, held_of, listed, row_of
 from mnemic.codegen.tiled.functions import ROW_LOCAL
-from mnemic.codegen.tiled.layout import Row
-from mnemic.codegen.tiled.windows import ROWS, opened
+from mnemic.codegen.tiled.reverse import given_back, ordered, output_of, reversed_of
+from mnemic.codegen.tiled.windows import opened
 
 OWN = ("own_rows", "newest")
 """What leaves out of windows' rows all but each token's own."""
@@ -158,7 +157,8 @@ def source(
         alive.append(written.alive)
     except NoTiles as reason:
         missing = str(reason)
-    parts += [_before(cut, found), _kernel(cut, found, steps, gradients, known, alive)]
+    parts.append(before(cut.plan, cut.before, cut.taken, found.lay.rows, "chunk"))
+    parts.append(_kernel(cut, found, steps, gradients, known, alive))
     return Source("\n\n".join(parts), missing)
 
 
@@ -170,40 +170,18 @@ def _plain(found: Streams) -> frozenset[str]:
 def _gradient(
     cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str]
 ) -> tuple[Written, tuple[str, ...]]:  # fmt: skip
-    try:
-        back = adjoint(cut.plan)
-    except NoAdjoint as reason:
-        raise NoTiles(f"no gradient of ops.{reason}") from None
+    back = reversed_of(cut.plan)
     back = replace(back, plan=taken_apart(back.plan))
-    output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
     under = streams(
-        back.plan, logarithms, output=output, given=back.states, like=found,
+        back.plan, logarithms, output=output_of(back), given=back.states, like=found,
         windows=found.lay.windows,
     )  # fmt: skip
-    under = with_rows(under, _ordered(found, under))
-    rows = {row.name for row in found.lay.rows}
-    gradients = {n: g for n, g in back.gradients.items() if n in rows}
-    back = replace(back, gradients=gradients)
+    under = with_rows(under, ordered(found.lay.rows, under.lay.rows))
+    back = given_back(back, found.lay.rows)
     shape = Shape(
         "chunk_backward", GRADIENT, alone=False, span=span_of(found), one=bool(found.lay.states)
     )  # fmt: skip
-    return backward(under, back, numbers, shape), tuple(gradients)
-
-
-def _ordered(found: Streams, under: Streams) -> tuple[Row, ...]:
-    own = {row.name: row for row in under.lay.rows}
-    output = tuple(row for row in under.lay.rows if row.name.startswith("d_out"))
-    return (*(own.get(row.name, row) for row in found.lay.rows), *output)
-
-
-def _before(cut: Apart, found: Streams) -> str:
-    inside = {q.name for q in cut.before}
-    read = {n for q in cut.before for n in q.reads()} - inside
-    lines = [f"def chunk_before({', '.join(n for n in cut.taken if n in read)}):"]
-    lines.append('    """What PyTorch computes first, for every token at once."""')
-    lines += emit.block(cut.plan, cut.before, 4, {})
-    pairs = ", ".join(f'"{r.name}": {r.name}' for r in found.lay.rows if r.name in inside)
-    return "\n".join([*lines, f"    return {{{pairs}}}"]) + "\n"
+    return backward(under, back, numbers, shape), tuple(back.gradients)
 
 
 def _kernel(
@@ -211,20 +189,19 @@ def _kernel(
     known: frozenset[str], alive: list[tuple[int, int]],
 ) -> str:  # fmt: skip
     """What the kernels take, as data of the module."""
-    lines = ["CHUNK = Streamed(", "    chunk_forward,"]
-    lines += ["    chunk_backward," if gradients is not None else "    None,", "    rows=("]
-    for row in found.lay.rows:
-        view = "" if row.view == ROWS else f", {row.view!r}"
-        lines.append(f"        Row({row.name!r}, {row.sizes!r}{view}),")
-    lines += ["    ),", "    kept=("]
-    for held in found.kept:
-        rows = cut.known[held.name] if held.name in known else ""
-        wide = held.name in found.wide
-        lines.append(f"        Kept({held.name!r}, {held.sizes!r}, {rows!r}, wide={wide}),")
-    lines += ["    ),", "    states=("]
-    lines += [f"        Held({s.name!r}, {s.sizes!r})," for s in found.lay.states]
-    lines += [
-        "    ),",
+    backward = "None" if gradients is None else "chunk_backward"
+    own = {state: rows for state, rows in cut.known.items() if state in known}
+    kept = [
+        f"Kept({x.name!r}, {x.sizes!r}, {own.get(x.name, '')!r}, wide={x.name in found.wide})"
+        for x in found.kept
+    ]
+    lines = [
+        "CHUNK = Streamed(",
+        "    chunk_forward,",
+        f"    {backward},",
+        *listed("rows", map(row_of, found.lay.rows)),
+        *listed("kept", kept),
+        *listed("states", map(held_of, found.lay.states)),
         f"    sizes={sizes_of(found)!r},",
         f"    gradients={gradients or ()!r},",
         f"    value={found.lay.value!r},",

@@ -1,10 +1,12 @@
 """Times on a GPU of calls that are to be compared: in turns, with a cold cache."""
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeVar
 
 import torch
 
+Name = TypeVar("Name", bound=Hashable)
 Step = Callable[[], object]
 Timer = Callable[[Mapping[int, Step], int], dict[int, float]]
 """Seconds of each of some numbered calls, from so many rounds of all of them."""
@@ -16,18 +18,18 @@ WARM = 2
 """Calls before the first that counts."""
 
 
-def on_device(steps: Mapping[int, Step], rounds: int) -> dict[int, float]:
+def on_device(steps: Mapping[Name, Step], rounds: int) -> dict[Name, float]:
     """The median of each call between two events of the GPU, one of every call a round."""
     for step in steps.values():
         for _ in range(WARM):
             step()
     cold = torch.empty(COLD, dtype=torch.int8, device="cuda")
-    times: dict[int, list[float]] = {number: [] for number in steps}
+    times: dict[Name, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
-        for number, step in steps.items():
+        for name, step in steps.items():
             cold.zero_()
-            times[number].append(_between_events(step))
-    return {number: statistics.median(found) for number, found in times.items()}
+            times[name].append(_between_events(step))
+    return {name: statistics.median(found) for name, found in times.items()}
 
 
 def _between_events(step: Step) -> float:

@@ -1,8 +1,8 @@
 """Whether a kernel cut in some way is right: nothing else is ever timed.
 
-Against the recurrence in float64, as ``verify`` has it: on a small seeded problem with the shape's
-own channels, at lengths around its chunk and from a carried state; then at the shape itself, where
-the last row of the batch is compared, in its full length.
+Against the recurrence in float64, as ``compared`` has it: on a small seeded problem with the
+shape's own channels, at lengths around its chunk and from a carried state; then at the shape
+itself, where the last row of the batch is compared, in its full length.
 """
 
 import math
@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from . import buffers, tuned, verify
+from . import buffers, tuned
+from .cases import Case, Plan, cut, drawn
+from .compared import allowed, error, everything, failures
 from .configuration import Configuration
 from .shapes import Subject
-from .verify import Case
 
 Tensors = dict[str, Tensor]
 
@@ -26,7 +27,7 @@ LONGEST = 131
 """Tokens of the small problem: two chunks of 64 and three more."""
 
 STEADY = 128
-"""Tokens up to which the errors of products of 16 bits are those that ``verify`` allows; beyond
+"""Tokens up to which the errors of products of 16 bits are those that ``compared`` allows; beyond
 they may grow as the root of the length, as sums of roundings do."""
 
 
@@ -55,7 +56,7 @@ class Trials:
                 return f"{self.subject.shape}: {told}" if told else ""
         except torch.OutOfMemoryError:
             raise
-        except verify.failures() as raised:
+        except failures() as raised:
             lines = [line.strip() for line in str(raised).splitlines() if line.strip(" ^")]
             return f"{type(raised).__name__}: {lines[-1] if lines else ''}"
 
@@ -65,23 +66,23 @@ class Trials:
         """Lengths around a chunk, and a state carried into one; single tokens of a decoder."""
         whole, params = self._drawn()
         rule, rows = self.subject.rule, configuration.rows
-        first = verify.cut(whole, 0, 5)
+        first = cut(whole, 0, 5)
         state = rule(**first, params=params, form="recurrent", output_final_state=True)[1]
         state = {n: x.detach() for n, x in state.items()}
         if self.purpose == "decode":
-            yield Case("one token", verify.cut(whole, 0, 1), params, {})
-            yield Case("one token from a state", verify.cut(whole, 5, 6), params, state)
+            yield Case("one token", cut(whole, 0, 1), params, {})
+            yield Case("one token from a state", cut(whole, 5, 6), params, state)
             return
         for tokens in dict.fromkeys(max(FEWEST, n) for n in (rows - 1, rows + 1, 2 * rows + 3)):
-            yield Case(f"T = {tokens}", verify.cut(whole, 0, tokens), params, {})
-        carried = verify.cut(whole, 5, 5 + max(FEWEST, rows + 1))
+            yield Case(f"T = {tokens}", cut(whole, 0, tokens), params, {})
+        carried = cut(whole, 5, 5 + max(FEWEST, rows + 1))
         yield Case(f"T = {max(FEWEST, rows + 1)} from a state", carried, params, state)
 
     def _drawn(self) -> tuple[Tensors, Tensors]:
         if self.small is None:
             shape, place = self.subject.shape, self.subject.device
-            wanted = verify.Plan(place, (), (), shape.key, 1, 2, value=shape.value)
-            self.small = verify.drawn(self.subject.layer_type, wanted, LONGEST)
+            wanted = Plan(place, (), (), shape.key, 1, 2, value=shape.value)
+            self.small = drawn(self.subject.layer_type, wanted, LONGEST)
         return self.small
 
     def _small(self, case: Case, configuration: Configuration) -> str:
@@ -89,7 +90,7 @@ class Trials:
         if case.name not in self.known:
             exact = self._run(case, "recurrent", torch.float64)
             eager = self._run(case, "recurrent", dtype)
-            self.known[case.name] = exact, {n: verify.error(x, exact[n]) for n, x in eager.items()}
+            self.known[case.name] = exact, {n: error(x, exact[n]) for n, x in eager.items()}
         exact, plain = self.known[case.name]
         with tuned.recording() as seen, buffers.watched():
             found = self._run(case, "triton", dtype)
@@ -97,15 +98,15 @@ class Trials:
         if not any(self._is(run, configuration) for run in seen):
             return "its kernel was not run"
         for part, x in exact.items():
-            most = verify.allowed("triton", dtype, plain[part])
-            if told := _beyond(verify.error(found[part], x), most):
+            most = allowed("triton", dtype, plain[part])
+            if told := _beyond(error(found[part], x), most):
                 return f"{part}: {told}"
         return ""
 
     def _run(self, case: Case, form: str, dtype: torch.dtype) -> Tensors:
         rounding = self.subject.shape.dtype
         if self.question.gradient:
-            return verify.everything(self.subject.rule, case, form, dtype, rounding, None)
+            return everything(self.subject.rule, case, form, dtype, rounding, None)
         with torch.no_grad():
             given = [_as(x, rounding, dtype) for x in (case.arguments, case.params, case.state)]
             out, final = self.subject.rule(
@@ -128,15 +129,15 @@ class Trials:
         name = "the whole shape"
         if name not in self.known:
             ideal, eager = (self._last(real) for real in (torch.float64, None))
-            self.known[name] = {"output": ideal}, {"output": verify.error(eager, ideal)}
+            self.known[name] = {"output": ideal}, {"output": error(eager, ideal)}
         whole, plain = self.known[name]
         out, *slopes = self._results()
         if not all(bool(x.isfinite().all()) for x in slopes):
             return "a gradient that is no number"
-        most = verify.allowed("triton", dtype, plain["output"])
+        most = allowed("triton", dtype, plain["output"])
         length = 1 if self.purpose == "decode" else tokens
         longer = math.sqrt(max(1.0, length / STEADY))
-        found = verify.error(out[-1:], whole["output"])
+        found = error(out[-1:], whole["output"])
         return _beyond(found, None if most is None else most * longer)
 
     def _results(self) -> tuple[Tensor, ...]:

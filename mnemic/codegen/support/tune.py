@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from . import tuned, verified, versions
+from .compared import failures
 from .configuration import Choices, Configuration
 from .sequence import SequenceLayer
 from .shapes import PURPOSES, Shape, Subject
@@ -124,8 +125,6 @@ def _asked(subject: Subject, purpose: str) -> tuned.Run | None:
 
     A cut that does not compile has told by then which it is.
     """
-    from .verify import failures
-
     with tuned.recording() as seen:
         try:
             subject.step(purpose)()

@@ -2,25 +2,25 @@
 
 from dataclasses import dataclass, field, replace
 
-from mnemic.codegen import emit
-from mnemic.codegen.adjoint import Adjoint, NoAdjoint, adjoint
+from mnemic.codegen.functions import Signal
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.plan import Call, Plan
 from mnemic.codegen.streamed import source as pairs
-from mnemic.codegen.tiled import implicit, lanes, roots
+from mnemic.codegen.tiled import implicit, lanes, residuals, roots, signals
 from mnemic.codegen.tiled.alive import Tiles, fullest
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import backward
 from mnemic.codegen.tiled.backward import staged as backward_stages
 from mnemic.codegen.tiled.cut import Cut, cut
+from mnemic.codegen.tiled.data import Data, before
 from mnemic.codegen.tiled.functions import CHUNK, TOKEN, TileFunction
 from mnemic.codegen.tiled.kernel import forward, staged
 from mnemic.codegen.tiled.latest import latest, memory_first, parted
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.reordered import reordered, tidied
-from mnemic.codegen.tiled.signals import functions
-from mnemic.codegen.tiled.windows import ROWS, Windows, opened
+from mnemic.codegen.tiled.reverse import given_back, ordered, output_of, reversed_of
+from mnemic.codegen.tiled.windows import opened
 
 HEADER = '''"""{title}: fused kernels.
 
@@ -128,7 +128,7 @@ class _Source:
         signal = found.plan.signals.get("error") if chunked else None
         parts = self.own(implicit.functions(plan), roots.functions(plan))
         try:
-            parts += [functions(signal, _solver(plain))] if signal else []
+            parts += _error(signal, plain) if signal else []
         except UnknownFunction as error:
             raise NoTiles(f"the function {error}") from None
         parts.append(forward(lay, self.numbers, f"{name}_forward", doc))
@@ -145,8 +145,7 @@ class _Source:
             lay.rows, lay.states, gradients, lay.value, lay.split, chunked=chunked,
             windows=lay.windows, products=products, alive=tuple(tiles),
         )  # fmt: skip
-        parts += [before_of(found, lay.rows, name), kernel_of(found, data, name, self.steps)]
-        return "\n\n".join(parts)
+        return "\n\n".join([*parts, *self.data(found, data, name)])
 
     def lanes(self, form: Form) -> str:
         """The kernels of a diagonal memory's token form, channels side by side.
@@ -158,15 +157,13 @@ class _Source:
         names = tuple(plan.arguments())
         parts = self.own(implicit.functions(form.plan))
         parts.append(lanes.forward(plan, self.numbers, "token_forward", FORMS["token"]))
-        back = _reversed(plan)
-        back = replace(back, gradients={n: g for n, g in back.gradients.items() if n in names})
-        parts.append(lanes.backward(back, names, self.numbers, "token_backward", GRADIENT))
         rows = tuple(Row(n, _letters(plan, n), "zero") for n in names)
+        back = given_back(reversed_of(plan), rows)
+        parts.append(lanes.backward(back, names, self.numbers, "token_backward", GRADIENT))
         states = tuple(Held(n, _letters(plan, n)) for n in plan.states())
         value = _letters(plan, plan.output)[-1]
         data = Data(rows, states, tuple(back.gradients), value, "", lanes=True)
-        parts += [before_of(found, rows, "token"), kernel_of(found, data, "token", self.steps)]
-        return "\n\n".join(parts)
+        return "\n\n".join([*parts, *self.data(found, data, "token")])
 
     def levels(self, found: Levels) -> str:
         """The kernels of a tree: of a chunk's own rows, and of one level.
@@ -195,6 +192,11 @@ class _Source:
             self.missing[f"{name} gradient"] = found.missing
         return found.text
 
+    def data(self, found: Cut, data: Data, name: str) -> tuple[str, str]:
+        """What stands behind the kernels of a form."""
+        first = before(found.plan, found.before, found.taken, data.rows, name)
+        return first, data.printed(name, found.taken, self.steps)
+
     def own(self, *sources: str) -> list[str]:
         """Functions of the spec's own that do not stand in the module yet."""
         found = [source for source in sources if source and source not in self.shared]
@@ -205,37 +207,24 @@ class _Source:
         self, plan: Plan, lay: Layout, name: str
     ) -> tuple[str, tuple[str, ...], tuple[Tiles, ...]]:
         """The kernel of a form's gradient, the arguments that have one, and its fullest moments."""
-        back = _reversed(plan)
+        back = reversed_of(plan)
         if lay.chunked:
             back = replace(back, plan=tidied(back.plan))
             parted(back.plan, latest(back.plan, back.gradients.values(), CHUNK))
-        output = next(n for n in back.plan.arguments() if n.startswith("d_out"))
         under = layout(
-            back.plan, self.logarithms, chunked=lay.chunked, output=output, given=back.states,
-            like=lay, windows=lay.windows,
+            back.plan, self.logarithms, chunked=lay.chunked, output=output_of(back),
+            given=back.states, like=lay, windows=lay.windows,
         )  # fmt: skip
-        under = replace(under, rows=_ordered(lay, under))
-        known = {row.name for row in lay.rows}
-        gradients = {n: g for n, g in back.gradients.items() if n in known}
-        back = replace(back, gradients=gradients)
+        under = replace(under, rows=ordered(lay.rows, under.rows))
+        back = given_back(back, lay.rows)
         text = backward(under, back, self.numbers, f"{name}_backward", GRADIENT)
-        return text, tuple(gradients), fullest(under, backward_stages(under, back))
+        return text, tuple(back.gradients), fullest(under, backward_stages(under, back))
 
 
-@dataclass(frozen=True)
-class Data:
-    """What the kernels of a form take: see ``support.fused.Kernel``."""
-
-    rows: tuple[Row, ...]
-    states: tuple[Held, ...]
-    gradients: tuple[str, ...] | None
-    value: str
-    split: str
-    chunked: bool = False
-    lanes: bool = False
-    windows: Windows = Windows()
-    products: bool = False
-    alive: tuple[tuple[Tiles, ...], ...] = ()
+def _error(signal: Signal, plan: Plan) -> tuple[str, ...]:
+    """The functions of an error signal, and of the system that a chunk's residuals solve."""
+    system = residuals.functions(signal.parameters, _solver(plan))
+    return (*signals.functions(signal), *system)
 
 
 def _solver(plan: Plan) -> str:
@@ -250,13 +239,6 @@ def _solver(plan: Plan) -> str:
 def _fused(plan: Plan) -> Plan:
     fuse(plan)
     return plan
-
-
-def _reversed(plan: Plan) -> Adjoint:
-    try:
-        return adjoint(plan)
-    except NoAdjoint as reason:
-        raise NoTiles(f"no gradient of ops.{reason}") from None
 
 
 def _letters(plan: Plan, name: str) -> tuple[str, ...]:
@@ -295,64 +277,3 @@ def tree(found: Levels, logarithms: frozenset[str], numbers: dict[str, str]) -> 
         return Kernels("\n\n" + source.levels(found), {})
     except NoTiles as reason:
         return Kernels("", dict.fromkeys(FORMS, str(reason)))
-
-
-def _ordered(lay: Layout, under: Layout) -> tuple[Row, ...]:
-    """The rows of a gradient's kernel in the order of the form's, whether or not it reads them."""
-    own = {row.name: row for row in under.rows}
-    output = tuple(row for row in under.rows if row.name.startswith("d_out"))
-    return (*(own.get(row.name, row) for row in lay.rows), *output)
-
-
-def before_of(found: Cut, rows: tuple[Row, ...], name: str) -> str:
-    """What PyTorch computes of the arguments, token by token, before the kernel."""
-    plan = found.plan
-    inside = {q.name for q in found.before}
-    read = {n for q in found.before for n in q.reads()} - inside
-    lines = [f"def {name}_before({', '.join(n for n in found.taken if n in read)}):"]
-    lines.append('    """What PyTorch computes first, for every token at once."""')
-    lines += emit.block(plan, found.before, 4, {})
-    pairs = ", ".join(f'"{row.name}": {row.name}' for row in rows if row.name in inside)
-    return "\n".join([*lines, f"    return {{{pairs}}}"]) + "\n"
-
-
-def kernel_of(found: Cut, data: Data, name: str, steps: int) -> str:
-    """What the kernels of a form take, as data of the module."""
-    lines = [f"{name.upper()} = Kernel(", f"    {name}_forward,"]
-    lines += [f"    {name}_backward," if data.gradients is not None else "    None,", "    rows=("]
-    for row in data.rows:
-        view = "" if row.view == ROWS else f", {row.view!r}"
-        lines.append(f"        Row({row.name!r}, {row.sizes!r}{view}),")
-    lines += ["    ),", "    states=("]
-    lines += [f"        Held({state.name!r}, {state.sizes!r})," for state in data.states]
-    lines += [
-        "    ),",
-        f"    gradients={data.gradients or ()!r},",
-        f"    value={data.value!r},",
-        f"    split={data.split!r},",
-        f"    chunked={data.chunked},",
-        f"    steps={steps},",
-        f"    before={name}_before,",
-        f"    taken={found.taken!r},",
-        *(["    lanes=True,"] if data.lanes else []),
-        *(["    whole=True,"] if name == "own" else []),
-        *_windows(data.windows),
-        f"    products={data.products},",
-        *_alive(data.alive),
-        ")",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _alive(alive: tuple[tuple[Tiles, ...], ...]) -> list[str]:
-    """What lives at once, of the form and of its gradient, a moment a line."""
-    lines = ["    alive=("]
-    for moments in alive:
-        lines += ["        (", *(f"            {moment!r}," for moment in moments), "        ),"]
-    return [*lines, "    ),"] if alive else []
-
-
-def _windows(windows: Windows) -> list[str]:
-    if windows.width == 1:
-        return []
-    return [f"    window={windows.width},", f"    slots={windows.slots},"]

@@ -1,43 +1,20 @@
-"""Times of several runs of the same arguments, in turns, with a cold cache."""
+"""Calls that are timed: with and without gradients, as CUDA graphs, on the host of a dry run."""
 
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
 Step = Callable[[], object]
 
-COLD = 256 * 1024 * 1024
-"""Bytes written between two calls: more than any cache of a device holds."""
+
+def on_host(steps: Mapping[str, Step], rounds: int) -> dict[str, float]:
+    """Seconds of the least of ``rounds`` calls of each: where there is no device to be measured."""
+    return {name: min(_seconds(step) for _ in range(rounds)) for name, step in steps.items()}
 
 
-def eager(steps: dict[str, Step], rounds: int, device: str) -> dict[str, float]:
-    """Median seconds of each, one call of each a round, after three calls to warm up."""
-    for step in steps.values():
-        for _ in range(3 if device == "cuda" else 1):
-            step()
-    clock = _on_device if device == "cuda" else _on_host
-    cold = torch.empty(COLD if device == "cuda" else 1, dtype=torch.int8, device=device)
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, step in steps.items():
-            cold.zero_()
-            times[name].append(clock(step))
-    return {name: statistics.median(found) for name, found in times.items()}
-
-
-def _on_device(step: Step) -> float:
-    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    first.record()
-    step()
-    last.record()
-    torch.cuda.synchronize()
-    return float(first.elapsed_time(last)) / 1e3
-
-
-def _on_host(step: Step) -> float:
+def _seconds(step: Step) -> float:
     began = time.perf_counter()
     step()
     return time.perf_counter() - began

@@ -1,0 +1,121 @@
+"""What the checks of a compiled rule try it on: arguments as its layer makes them.
+
+Lengths around a chunk and a prime one, logarithms of decays from 0 to −88, carried states,
+arguments that are not contiguous, packed documents.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import versions
+from .sequence import SequenceLayer
+
+Tensors = dict[str, Tensor]
+
+DECAYS = (0.0, -1e-9, -6.0, -20.0, -88.0)
+ROWS = 64
+"""A multiple of the rows a chunk that any form takes unless told."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments that a form is tried on, in float64."""
+
+    name: str
+    arguments: Tensors
+    params: Tensors
+    state: Tensors
+    options: Mapping[str, Any] = field(default_factory=dict)
+    apart: bool = False
+    """Whether the arguments are handed over as views that are not contiguous."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is tried: the device, the forms and dtypes, sizes, rows a chunk (None: as the rule)."""
+
+    device: torch.device
+    forms: tuple[str, ...]
+    dtypes: tuple[torch.dtype, ...]
+    width: int
+    batch: int = 2
+    heads: int = 2
+    chunk: int | None = None
+    value: int | None = None
+    """The width of values, where it is another than that of keys."""
+
+
+def plan(rule: Any, device: torch.device) -> Plan:
+    """What this machine can try: on the CPU the fused form only where Triton interprets it."""
+    others = tuple(form for form in rule.forms if form not in ("recurrent", "triton"))
+    if device.type == "cuda":
+        fused = ("triton",) if "triton" in rule.forms else ()
+        short = (torch.bfloat16,) if torch.cuda.is_bf16_supported() else ()
+        dtypes = (torch.float32, torch.float16, *short)
+        return Plan(device, (*fused, *others), dtypes, 64)
+    if versions.interpreting():
+        fused = ("triton",) if "triton" in rule.forms else ()
+        return Plan(device, fused, (torch.float64, torch.float32), 16, 1, 1, 16)
+    return Plan(device, others, (torch.float32, torch.bfloat16, torch.float16), 16)
+
+
+def cases(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Case]:
+    """Every case of a rule, with the arguments that its layer gives it."""
+    rule = layer_type.rule
+    size = wanted.chunk or ROWS
+    chunk = rule.signature.anchor if rule.signature.anchor > 1 else size
+    longest = 2 * chunk + 3
+    whole, params = drawn(layer_type, wanted, longest)
+    for tokens in dict.fromkeys((1, chunk - 1, chunk, chunk + 1, _prime(longest))):
+        if tokens:
+            yield Case(f"T = {tokens}", cut(whole, 0, tokens), params, {})
+    decays = [c.name for c in rule.signature.coefficients if c.high == 0 and "log_" in c.name]
+    some = cut(whole, 0, chunk + 1)
+    for value in DECAYS if decays else ():
+        steep = {n: torch.full_like(x, value) if n in decays else x for n, x in some.items()}
+        yield Case(f"log decay {value:g}", steep, params, {})
+    first, rest = cut(whole, 0, 5), cut(whole, 5, chunk + 6)
+    state = rule(**first, params=params, form="recurrent", output_final_state=True)[1]
+    yield Case("from a state", rest, params, {n: x.detach() for n, x in state.items()})
+    yield Case("not contiguous", some, params, {}, apart=True)
+    packed = {n: x[:1] for n, x in whole.items()}
+    ends = torch.tensor([0, 1, chunk, longest], device=wanted.device)
+    yield Case("documents", packed, params, {}, {"cu_seqlens": ends})
+
+
+def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[Tensors, Tensors]:
+    """Arguments and parameters of a layer as it starts, in float64."""
+    layer = made(layer_type, wanted, wanted.width)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        x = torch.randn(wanted.batch, tokens, layer.dim, dtype=torch.float64)
+    with torch.no_grad():
+        arguments, params = layer.arguments(x), layer.params()
+    place = wanted.device
+    found = ({n: t.detach().to(place).contiguous() for n, t in arguments.items()},
+             {n: t.detach().to(place) for n, t in params.items()})  # fmt: skip
+    return found
+
+
+def made(layer_type: type[SequenceLayer], wanted: Plan, width: int) -> Any:
+    """A layer as it starts, in float64: d_k = width, and d_v too unless the plan says otherwise."""
+    groups = layer_type.grouped()
+    value = (wanted.value or width) if width == wanted.width else width
+    options: Any = {"heads": wanted.heads * groups, "key_dim": width}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return layer_type(16 * groups, **options, value_dim=value).double()
+
+
+def cut(arguments: Tensors, low: int, high: int) -> Tensors:
+    """Some of the tokens."""
+    return {name: x[:, low:high] for name, x in arguments.items()}
+
+
+def _prime(most: int) -> int:
+    """The largest prime that is no more."""
+    return next(n for n in range(most, 1, -1) if all(n % d for d in range(2, int(n**0.5) + 1)))

@@ -1,0 +1,102 @@
+"""One run of a form on a case, and how far it may be from the recurrence in float64.
+
+A form passes in a dtype if for the output, the final state and the gradient of every argument,
+parameter and initial state
+
+    error ≤ factor · (error of the recurrence in that dtype) + floor,
+
+errors being relative to 1 + the largest entry, on the same rounded arguments.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import versions
+from .cases import Case
+
+Tensors = dict[str, Tensor]
+
+FACTORS = {torch.float64: 10.0, torch.float32: 10.0, torch.bfloat16: 1.1, torch.float16: 1.1}
+FLOORS = {torch.float64: 1e-12, torch.float32: 2e-6, torch.bfloat16: 2e-3, torch.float16: 3e-4}
+PRODUCTS = {torch.float32: 4e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
+"""Added to the floor of the fused form: its products round their operands to the dtype (three TF32
+products for float32), which the recurrence, in float32 inside, does not."""
+
+HOPELESS = 0.05
+"""Error of the recurrence itself in a dtype beyond which there is nothing to compare with."""
+
+
+def everything(rule: Any, case: Case, form: str, dtype: torch.dtype, rounding: torch.dtype,
+               chunk: int | None) -> Tensors:  # fmt: skip
+    """Output, final state and every gradient of one run, by name.
+
+    Arguments are rounded to ``rounding`` first and then handed over as ``dtype``; the gradients go
+    through the output and the final state.
+    """
+
+    def leaf(x: Tensor) -> Tensor:
+        found = x.detach().to(rounding).to(dtype) if x.is_floating_point() else x.detach()
+        found = _apart(found) if case.apart and x.ndim > 2 else found.clone()
+        return found.requires_grad_(x.is_floating_point())
+
+    arguments = {n: leaf(x) for n, x in case.arguments.items()}
+    params = {n: leaf(x) for n, x in case.params.items()}
+    state = {n: leaf(x) for n, x in case.state.items()}
+    options = dict(case.options) | ({"chunk_size": chunk} if chunk and form != "recurrent" else {})
+    out, final = rule(
+        **arguments, params=params, initial_state=state, output_final_state=True, form=form,
+        **options,
+    )  # fmt: skip
+    ends = {"output": out} | {f"state {n}": x for n, x in final.items() if x.is_floating_point()}
+    loss = torch.stack([_weighed(x, rounding).double() for x in ends.values()]).sum()
+    leaves = arguments | {f"params.{n}": x for n, x in params.items()}
+    leaves |= {f"initial {n}": x for n, x in state.items() if x.requires_grad}
+    slopes = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    found = {n: x.detach() for n, x in ends.items()}
+    for (name, x), slope in zip(leaves.items(), slopes, strict=True):
+        found[f"gradient of {name}"] = _meant(x, torch.zeros_like(x) if slope is None else slope)
+    return found
+
+
+def _apart(x: Tensor) -> Tensor:
+    """The same numbers, with another order of axes and every other place empty."""
+    wide = torch.stack([x, x], -1).transpose(1, 2).contiguous().transpose(1, 2)
+    return wide.detach()[..., 0]
+
+
+def _weighed(x: Tensor, rounding: torch.dtype) -> Tensor:
+    """A number that every entry enters with a weight of its own."""
+    weights = torch.cos(torch.arange(x.numel(), dtype=torch.float64, device=x.device))
+    return (x * weights.to(rounding).to(x.dtype).reshape(x.shape)).sum()
+
+
+def _meant(x: Tensor, slope: Tensor) -> Tensor:
+    """Of a symmetric matrix only the symmetric part of a gradient has a meaning."""
+    square = x.ndim > 2 and x.shape[-1] == x.shape[-2] and x.shape[-1] > 1
+    if square and torch.equal(x, x.mT):
+        return (slope + slope.mT) / 2
+    return slope
+
+
+def error(found: Tensor, expected: Tensor) -> float:
+    """The largest difference relative to 1 + the largest entry."""
+    if expected.numel() == 0:
+        return 0.0
+    apart = (found.double() - expected.double()).abs().max()
+    return float(apart / (1 + expected.double().abs().max()))
+
+
+def allowed(form: str, dtype: torch.dtype, plain: float) -> float | None:
+    """The error that a form may have where the recurrence in its dtype has ``plain``, or None."""
+    floor = FLOORS[dtype] + (PRODUCTS.get(dtype, 0.0) if form == "triton" else 0.0)
+    return FACTORS[dtype] * plain + floor if plain < HOPELESS else None
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What a kernel that does not compile, fit or run raises."""
+    if versions.installed() is None:
+        return (RuntimeError,)
+    errors: Any = __import__("triton.errors", fromlist=["TritonError"])
+    return (RuntimeError, errors.TritonError)

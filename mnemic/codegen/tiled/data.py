@@ -1,0 +1,95 @@
+"""What a module of kernels holds beside them: what each takes, and what PyTorch computes before."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mnemic.codegen import emit
+from mnemic.codegen.plan import Plan, Quantity
+from mnemic.codegen.tiled.alive import Tiles
+from mnemic.codegen.tiled.layout import Held, Row
+from mnemic.codegen.tiled.windows import ROWS, Windows
+
+
+def listed(name: str, items: Iterable[str]) -> list[str]:
+    """The lines of one argument of a call: a tuple, an item a line."""
+    return [f"    {name}=(", *(f"        {item}," for item in items), "    ),"]
+
+
+def row_of(row: Row) -> str:
+    """An argument with a row a token."""
+    view = "" if row.view == ROWS else f", {row.view!r}"
+    return f"Row({row.name!r}, {row.sizes!r}{view})"
+
+
+def held_of(state: Held) -> str:
+    """A state."""
+    return f"Held({state.name!r}, {state.sizes!r})"
+
+
+def before(
+    plan: Plan, quantities: tuple[Quantity, ...], taken: tuple[str, ...], rows: tuple[Row, ...],
+    name: str,
+) -> str:  # fmt: skip
+    """What PyTorch computes of the arguments, token by token, before the kernel."""
+    inside = {q.name for q in quantities}
+    read = {n for q in quantities for n in q.reads()} - inside
+    lines = [f"def {name}_before({', '.join(n for n in taken if n in read)}):"]
+    lines.append('    """What PyTorch computes first, for every token at once."""')
+    lines += emit.block(plan, quantities, 4, {})
+    pairs = ", ".join(f'"{row.name}": {row.name}' for row in rows if row.name in inside)
+    return "\n".join([*lines, f"    return {{{pairs}}}"]) + "\n"
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the kernels of a form take: see ``support.fused.Kernel``."""
+
+    rows: tuple[Row, ...]
+    states: tuple[Held, ...]
+    gradients: tuple[str, ...] | None
+    value: str
+    split: str
+    chunked: bool = False
+    lanes: bool = False
+    windows: Windows = Windows()
+    products: bool = False
+    alive: tuple[tuple[Tiles, ...], ...] = ()
+
+    def printed(self, name: str, taken: tuple[str, ...], steps: int) -> str:
+        """As data of the module; ``taken`` are the arguments of the form."""
+        backward = "None" if self.gradients is None else f"{name}_backward"
+        lines = [
+            f"{name.upper()} = Kernel(",
+            f"    {name}_forward,",
+            f"    {backward},",
+            *listed("rows", map(row_of, self.rows)),
+            *listed("states", map(held_of, self.states)),
+            f"    gradients={self.gradients or ()!r},",
+            f"    value={self.value!r},",
+            f"    split={self.split!r},",
+            f"    chunked={self.chunked},",
+            f"    steps={steps},",
+            f"    before={name}_before,",
+            f"    taken={taken!r},",
+            *(["    lanes=True,"] if self.lanes else []),
+            *(["    whole=True,"] if name == "own" else []),
+            *_windows(self.windows),
+            f"    products={self.products},",
+            *_alive(self.alive),
+            ")",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def _alive(alive: tuple[tuple[Tiles, ...], ...]) -> list[str]:
+    """What lives at once, of the form and of its gradient, a moment a line."""
+    lines = ["    alive=("]
+    for moments in alive:
+        lines += ["        (", *(f"            {moment!r}," for moment in moments), "        ),"]
+    return [*lines, "    ),"] if alive else []
+
+
+def _windows(windows: Windows) -> list[str]:
+    if windows.width == 1:
+        return []
+    return [f"    window={windows.width},", f"    slots={windows.slots},"]
