@@ -3,15 +3,13 @@
 import os
 import warnings
 from dataclasses import asdict
-from importlib import import_module
-from typing import Any
 
 import pytest
 import torch
 
-from mnemic import pipeline
 from mnemic.codegen.support import versions
-from mnemic.codegen.support.narrower import TOLD
+from mnemic.codegen.support.configuration import Configuration
+from mnemic.codegen.support.narrower import TOLD, of_tokens, settled
 from mnemic.kernels import build, table
 from mnemic.kernels.jobs import alone, compile_folder, count_folder
 
@@ -62,30 +60,18 @@ def test_refusals_are_raised_only_where_kernels_are_looked_at() -> None:
 
 def said(spilled: int) -> list[str]:
     """What is said where every cut of a token's kernel spills so much."""
-    module = pipeline.compile("linear-attention").module
-    launch, kernels, place = (
-        import_module(f"{module.__name__}.{part}")
-        for part in ("support.launch", "kernels", "support.place")
-    )
-    kernel: Any = kernels.TOKEN
-    rows = [torch.zeros(1, 32, 2, *[64] * len(row.sizes)) for row in kernel.rows]
-    states = [torch.zeros(2, *[64] * len(state.sizes)) for state in kernel.states]
-    found = launch.Launch.of(
-        kernel, rows, states, None, None, place.Place().numbers(), gradient=False, dry=True
-    )
-    before = launch.Launch.spilled
-    launch.Launch.spilled = lambda self, *, gradient: spilled
-    try:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            found._narrowed([found.cutting.chosen], place.Place(), gradient=False)
-    finally:
-        launch.Launch.spilled = before
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        settled(
+            Configuration(rows=64, block=64, warps=4, stages=1), of_tokens(split=True),
+            lambda cut: spilled, what="token", sizes={"K": 64, "V": 32}, alike=spilled,
+            device=torch.device("cuda"),
+        )  # fmt: skip
     return [str(warning.message) for warning in told]
 
 
 def test_many_spilled_registers_are_said(compiler) -> None:
     (told,) = compiler(said, spilled=TOLD)
-    assert told.startswith("the kernel of a token at ")
+    assert told.startswith("the kernel of a token at K = 64, V = 32 does not fit")
     assert told.endswith(f"{TOLD} bytes a thread go through the cache")
     assert compiler(said, spilled=TOLD - 1) == []
