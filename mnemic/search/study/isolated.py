@@ -102,7 +102,7 @@ def _answer(
         process.join()
         if stopping.is_set():
             return _interrupted(process)
-        return _death(process.exitcode or 0, log)
+        return _death(process.exitcode or 0, bounds.memory, log)
     return Answer(value) if good else _told(value)
 
 
@@ -132,7 +132,7 @@ def _told(error: MnemicError) -> Failure:
     return Failure("refused", str(error))
 
 
-def _death(code: int, log: Path) -> Failure:
+def _death(code: int, memory: float, log: Path) -> Failure:
     """Why a process ended without a word: a signal, or the last line that it printed."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = lines[-1] if lines else ""
@@ -140,7 +140,7 @@ def _death(code: int, log: Path) -> Failure:
     if last == "KeyboardInterrupt":
         return Failure("interrupted", "interrupted")
     if any(word in said for word in NO_MEMORY):
-        return Failure("memory", f"out of memory: {last}")
+        return Failure("memory", f"out of memory: took more than {memory:g} GiB")
     if code < 0:
         name = signal.Signals(-code).name
         hint = ", perhaps by the system for want of memory" if code == -signal.SIGKILL else ""

@@ -136,7 +136,7 @@ def test_a_duplicate_returns_what_is_stored(tmp_path, space_file):
     [
         ("warmup: 2}", "warmup: 0, lr: 1.0e+30}", "failed", "not finite: training on"),
         ("trials: 4", "trials: 1\n  limits: {seconds: 0.01}", "failed", "time: took more than"),
-        ("batch: 4", "batch: 60000", "failed", "memory: out of memory"),
+        ("batch: 4", "batch: 60000", "failed", "memory: out of memory: took more than 0.05 GiB"),
         ("constraints: none", "constraints: {state_bytes: 3}", "over budget", "state_bytes"),
     ],
 )
