@@ -2,15 +2,14 @@
 
 import datetime
 import json
-import math
 import platform
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mnemic.errors import UsageError
+from mnemic.models.files import finite, replacing
 
 
 @dataclass(frozen=True)
@@ -75,23 +74,8 @@ class Store:
              "results": dict(sorted(self.results.items()))}, indent=1,
         )  # fmt: skip
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=self.path.parent, prefix=".bench.", delete=False, encoding="utf-8"
-        ) as beside:
-            beside.write(text + "\n")
-        Path(beside.name).replace(self.path)
-
-
-def finite(value: Any) -> Any:
-    """The same data with null for infinities and NaN, which JSON lacks."""
-    match value:
-        case Mapping():
-            return {str(key): finite(item) for key, item in value.items()}
-        case list() | tuple():
-            return [finite(item) for item in value]
-        case float() if not math.isfinite(value):
-            return None
-    return value
+        with replacing(self.path) as beside:
+            beside.write_text(text + "\n", encoding="utf-8")
 
 
 def versions() -> dict[str, str]:

@@ -2,13 +2,12 @@
 
 import io
 import json
-import math
 import signal
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mnemic.errors import InvalidSpec, MnemicError
+from mnemic.models.files import finite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +36,7 @@ def tell(error: MnemicError) -> None:
 
 def print_json(data: Any) -> None:
     """Print a JSON document; numbers that JSON lacks (inf, nan) become null."""
-    print(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def console(*, stderr: bool = False) -> "Console":
@@ -56,14 +55,3 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="replace")
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-
-
-def _finite(value: Any) -> Any:
-    match value:
-        case Mapping():
-            return {str(key): _finite(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_finite(item) for item in value]
-        case float() if not math.isfinite(value):
-            return None
-    return value

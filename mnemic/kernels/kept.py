@@ -8,6 +8,7 @@ from mnemic.errors import UsageError
 from mnemic.kernels import table
 from mnemic.kernels.jobs import Job
 from mnemic.kernels.table import Cells
+from mnemic.models.files import replacing
 
 Key = tuple[str, str]
 """A spec's name and its d."""
@@ -67,9 +68,8 @@ class Kept:
         text = table.markdown((x for key in ordered for x in self.rows[key]), self.target,
                               self.versions)  # fmt: skip
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_name(f".{self.path.name}")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(self.path)
+        with replacing(self.path) as beside:
+            beside.write_text(text, encoding="utf-8")
 
 
 def parsed(text: str) -> dict[Key, list[Cells]]:

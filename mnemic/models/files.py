@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,18 @@ def write_json(path: Path, content: Any) -> None:
     """Write plain data, indented, with a final newline."""
     with replacing(path) as beside:
         beside.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def finite(value: Any) -> Any:
+    """The same data with null for infinities and NaN, which JSON lacks."""
+    match value:
+        case Mapping():
+            return {str(key): finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [finite(item) for item in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value
 
 
 def claim(folder: Path, kind: str = "training run") -> bool:
