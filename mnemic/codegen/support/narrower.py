@@ -110,8 +110,7 @@ def least(
     """The first of a cut and a few others that spills nothing, or the one whose threads spill
     least in all; and the bytes of one of them.
 
-    The first of all is left where it spills too much for
-    others to help.
+    The first of all is left where it spills too much for others to help.
     """
     cuts = [cut, *islice(others, TRIES)]
     found: dict[Configuration, int] = {}
