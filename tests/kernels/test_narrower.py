@@ -54,6 +54,17 @@ def test_tokens_take_more_warps_first() -> None:
     assert not tried(of_tokens(split=False), replace(WIDE, warps=16))
 
 
+def test_each_kind_of_kernel_has_its_order() -> None:
+    kernels = import_module(f"{pipeline.compile('gla').module.__name__}.kernels")
+    wide = kernels.CHUNK.narrowing, kernels.TOKEN.narrowing
+    assert [[shrink.__name__ for shrink in order] for order in wide] == [
+        ["fewer_rows", "narrower_block", "more_warps"], ["more_warps", "narrower_block"],
+    ]  # fmt: skip
+    lanes = import_module(f"{pipeline.compile('hgrn').module.__name__}.kernels").TOKEN
+    assert lanes.lanes
+    assert lanes.narrowing == (), "single numbers side by side have one cut"
+
+
 def test_the_first_cut_without_spills_is_taken() -> None:
     cuts = [replace(WIDE, rows=n) for n in (64, 32, 16)]
     asked: list[int] = []
