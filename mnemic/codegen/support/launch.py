@@ -134,10 +134,14 @@ class Launch:
         pointers = [*rows, self.like.dtype, *3 * [real] * len(self.kernel.states)]
         found = 0
         if gradient and self.kernel.backward is not None:
-            grads = [real] * len(self.kernel.gradients)
+            grads = [real] * (len(self.kernel.gradients) + self._scratches(gradient=True))
             found = self._stack(self.kernel.backward, [*pointers, *grads], {})
         flags = {"KEEP": gradient, "READ": True}
+        pointers += [real] * self._scratches(gradient=False)
         return found or self._stack(self.kernel.forward, pointers, flags)
+
+    def _scratches(self, *, gradient: bool) -> int:
+        return len(self.kernel.scratch[gradient]) if self.kernel.along else 0
 
     def _stack(self, function: Any, pointers: list[torch.dtype], flags: dict[str, bool]) -> int:
         where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]
@@ -159,6 +163,7 @@ class Launch:
         pointers = [*map(buffers.guarded, self.rows), self.rows[0] if out is None else out]
         for before, after, place in zip(start, end, kept, strict=True):
             pointers += [buffers.guarded(before), after, place]
+        pointers += self._scratch(gradient=False)
         self._start(self.kernel.forward, pointers, piece, {"KEEP": keep, "READ": read})
 
     def back(
@@ -173,8 +178,20 @@ class Launch:
         for before, after in zip(start, end, strict=True):
             pointers += [buffers.guarded(before), after]
         pointers += [found[name] for name in self.kernel.gradients]
+        pointers += self._scratch(gradient=True)
         self._start(self.kernel.backward, pointers, piece, {})
         return [self._joined(s, x) for s, x in zip(states, end, strict=True)]
+
+    def _scratch(self, *, gradient: bool) -> list[Tensor]:
+        """Where rows go that a kernel's later sweeps load: [M · n · C, K] along each axis."""
+        like, counts = self.rows[0], self.kernel.scratch[gradient] if self.kernel.along else ()
+        constants = self.constants()
+        tall = constants.get("SOURCES", constants["C"]) if self.kernel.chunked else 1
+        rows = self.sequences * self.heads * tall
+        return [
+            buffers.empty((rows * count, self.sizes[size]), like, _real(like.dtype))
+            for size, count in counts
+        ]
 
     def gradients(self) -> dict[str, Tensor]:
         """Where the gradients of rows go: a part for each block of values."""

@@ -46,7 +46,7 @@ KEPT = "memory * PIECE + chunk - since"
 
 def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc: str) -> str:
     """The kernel of a form's gradient: arguments, what stood at each chunk's start, gradients."""
-    lines = begun(lay, back, name, doc)
+    lines = begun(lay, parameters(lay, back), name, doc)
     for state in lay.states:
         number = _number(lay, state)
         lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', number)}")
@@ -67,11 +67,11 @@ def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc
 
 
 def begun(
-    lay: Layout, back: Adjoint, name: str, doc: str, along: tuple[str, ...] = ()
+    lay: Layout, known: list[str], name: str, doc: str, along: tuple[str, ...] = ()
 ) -> list[str]:
     """The head of a gradient's kernel: parameters, which memory a program runs, which piece."""
     lines = [JIT, f"def {name}("]
-    lines += [f"    {part}," for part in parameters(lay, back)]
+    lines += [f"    {part}," for part in known]
     lines += ["):", f'    """{doc}"""', *opening(lay, along)]
     lines += [
         "    since = piece * PIECE",

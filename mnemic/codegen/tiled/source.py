@@ -171,13 +171,18 @@ class _Source:
         lay = replace(lay, split="")
         sweeps = swept.of_form(lay, along)
         parts = [swept.forward(sweeps, self.numbers, f"{name}_swept_forward", SWEPT[name])]
-        data = replace(whole, split="", gradients=None, alive=(fullest_swept(sweeps),), along=along)
+        data = replace(
+            whole, split="", gradients=None, alive=(fullest_swept(sweeps),), along=along,
+            scratch=(sweeps.stored(),),
+        )  # fmt: skip
         try:
             back, turned = self.swept_gradient(plain, lay, along)
             title = f"{name}_swept_backward"
             parts.append(swept.backward(turned, back, self.numbers, title, GRADIENT))
-            moments = (*data.alive, fullest_swept(turned))
-            data = replace(data, gradients=tuple(back.gradients), alive=moments)
+            data = replace(
+                data, gradients=tuple(back.gradients), scratch=(*data.scratch, turned.stored()),
+                alive=(*data.alive, fullest_swept(turned)),
+            )  # fmt: skip
         except NoTiles as reason:
             parts.append(f"# No gradient block by block: {reason}.\n")
         return [*parts, data.printed(f"{name}_swept", found.taken, self.steps, before=name)]
