@@ -13,6 +13,7 @@ needs it; the next memories in the last.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, combinations
 
 from mnemic.codegen.plan import Call, Fused, Map, Product, Quantity
@@ -108,6 +109,18 @@ class Sweeps:
     """What later sweeps load instead of computing it anew."""
     found: list[Section] = field(default_factory=list)
 
+    @cached_property
+    def needed(self) -> set[str]:
+        """What ends and next memories depend on."""
+        found: set[str] = set()
+        ahead = [*self.ends, *self.last]
+        while ahead:
+            name = ahead.pop()
+            if name not in found:
+                found.add(name)
+                ahead += self.inside[name].reads() if name in self.inside else ()
+        return found
+
     def axis(self, name: str) -> str:
         """The swept axis that a quantity lies along, or none.
 
@@ -179,17 +192,17 @@ class Sweeps:
         return replace(loop, steps=tuple(steps))
 
     def _sections(self) -> list[Section]:
-        needed = self._needed((*self.ends, *self.last))
-        for name in needed:
+        for name in self.needed:
             self._check(name)
-        sums = [name for name in self.inside if name in needed and self.crosses(name)]
+        sums = [name for name in self.inside if name in self.needed and self.crosses(name)]
         final = max([
             *map(self.sweep, sums), *(self.level(n) for n in (*self.ends, *self.last)
                                       if self.axis(n)), 0,
         ])  # fmt: skip
         found: list[Section] = []
         order = Order(self.lay, self._plain(), self._loads(""))
-        again = set(order.rows) | light(self.lay, [*order.inside.values()], set(order.rows))
+        known = set(order.rows) | set(sums)
+        again = known | light(self.lay, [*order.inside.values()], known)
         stored: set[str] = set()
         made: set[str] = set()
         for number in range(final + 2):
@@ -217,16 +230,6 @@ class Sweeps:
             if isinstance(step, Quantity) and self.crosses(step.name) and not _rest(step):
                 continue
             yield step
-
-    def _needed(self, ends: Iterable[str]) -> set[str]:
-        found: set[str] = set()
-        ahead = list(ends)
-        while ahead:
-            name = ahead.pop()
-            if name not in found:
-                found.add(name)
-                ahead += self.inside[name].reads() if name in self.inside else ()
-        return found
 
     def _check(self, name: str) -> None:
         """Along an axis only what nothing mixes."""
