@@ -11,20 +11,19 @@ a quantity along the axis is computed in the sweep of its level, and again in ea
 needs it; the next memories in the last.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations
 
 from mnemic.codegen.plan import Call, Fused, Map, Product, Quantity
 from mnemic.codegen.tiled.axes import NoTiles, taken
-from mnemic.codegen.tiled.layout import TALL, Held, Layout, Row
 from mnemic.codegen.tiled.latest import heavy
+from mnemic.codegen.tiled.layout import TALL, Held, Layout, Row
 from mnemic.codegen.tiled.schedule import Order, light
 
 TOTALS = {"total": -1, "total_rows": -2}
 """Functions that sum over an axis, counted from the last."""
-
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,7 @@ class Sweeps:
             found.append(Section(tuple(steps), tuple(ready), loops))
         return found
 
-    def _asked(self, order: Order[Load], name: str) -> Iterator[Load | Quantity]:
+    def _asked(self, order: Order[Row | Held], name: str) -> Iterator[Load | Quantity]:
         """What is missing of a quantity along no axis; sums are there when they are asked for."""
         for step in order.until(name):
             if isinstance(step, Quantity) and self.crosses(step.name) and not _rest(step):
@@ -242,11 +241,12 @@ class Sweeps:
         """Quantities along no swept axis, without what they sum over one."""
         return {name: q for name, q in self.inside.items() if not self.axis(name)}
 
-    def _loads(self, size: str) -> dict[str, Load]:
+    def _loads(self, size: str) -> dict[str, Row | Held]:
         """What is loaded along an axis, or along none; memories along none stay in registers."""
         held = (*self.lay.states, *self.lay.given) if size else ()
-        loads: tuple[Load, ...] = (*self.lay.rows, *held)
-        return {load.name: load for load in loads if self.axis(load.name) == size}
+        loads: tuple[Row | Held, ...] = (*self.lay.rows, *held)
+        own = {size} if size else set()
+        return {load.name: load for load in loads if set(load.sizes) & set(self.along) == own}
 
     def _loops(
         self, sums: list[str], ends: list[str], last: list[str], made: set[str]
@@ -359,7 +359,7 @@ def _summands(quantity: Quantity) -> tuple[str, ...]:
 
 
 def summed(lay: Layout, quantity: Quantity) -> set[str]:
-    """The sizes over which a quantity is a sum."""
+    """The sizes over which a quantity is a sum, or a maximum."""
     match quantity.op:
         case Product() as product:
             return {lay.sizes(product.left)[0 if product.flip_left else 1]}
@@ -368,9 +368,16 @@ def summed(lay: Layout, quantity: Quantity) -> set[str]:
         case Call(function=function, arguments=arguments) if function in TOTALS:
             return {lay.sizes(arguments[0])[TOTALS[function]]}
         case Call(function=function):
-            return _sizes(lay, quantity, lay.axes.table[function].sums)
+            found = lay.axes.table[function]
+            return _sizes(lay, quantity, found.sums + found.tops)
         case _:
             return set()
+
+
+def tops(lay: Layout, quantity: Quantity) -> bool:
+    """Whether a quantity is a maximum, not a sum."""
+    op = quantity.op
+    return isinstance(op, Call) and bool(lay.axes.table[op.function].tops)
 
 
 def mixed(lay: Layout, quantity: Quantity) -> set[str]:

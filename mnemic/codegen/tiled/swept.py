@@ -16,7 +16,18 @@ from mnemic.codegen.tiled import kernel
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row, turned
 from mnemic.codegen.tiled.statements import statement
-from mnemic.codegen.tiled.sweeps import End, Load, Loop, Scratch, Section, Store, Sum, Sweeps, subsets
+from mnemic.codegen.tiled.sweeps import (
+    End,
+    Load,
+    Loop,
+    Scratch,
+    Section,
+    Store,
+    Sum,
+    Sweeps,
+    subsets,
+    tops,
+)  # fmt: skip
 
 WAIT = "tl.debug_barrier()"
 """All threads see what each has stored."""
@@ -116,7 +127,11 @@ class Printer:
         """A loop over the blocks of an axis; memories move on as soon as nothing loads them."""
         placed = {state: found.after({state, *needed}) for state, (needed, _) in moving.items()}
         for quantity in found.sums:
-            yield f"        {_sum(quantity)} = tl.zeros({self._tile(quantity)}, REAL)"
+            tile = self._tile(quantity)
+            begun = f"tl.full({tile}, float('-inf'), REAL)" if tops(self.lay, quantity) else (
+                f"tl.zeros({tile}, REAL)"
+            )  # fmt: skip
+            yield f"        {_sum(quantity)} = {begun}"
         yield from loop(found.size, 8)
         for number, step in enumerate((None, *found.steps)):
             match step:
@@ -144,7 +159,8 @@ class Printer:
         whole = quantity
         if isinstance(quantity.op, Fused):
             whole = Quantity(quantity.name, quantity.axes, quantity.op.product, quantity.equation)
-        return f"{_sum(quantity)} + {statement(self.lay, whole, {})}"
+        block, known = statement(self.lay, whole, {}), _sum(quantity)
+        return f"tl.maximum({known}, {block})" if tops(self.lay, quantity) else f"{known} + {block}"
 
     def stored(self, name: str) -> Iterator[str]:
         """Store what a loop has made of rows: nothing but a gradient's kernel has such."""
