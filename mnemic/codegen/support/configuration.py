@@ -87,20 +87,26 @@ class Cuttable(Protocol):
 
 @dataclass(frozen=True)
 class Configuration:
-    """Rows a chunk, channels (or pairs) a block, warps and stages of a program."""
+    """Rows a chunk, channels (or pairs) a block, warps and stages of a program.
+
+    A ``lean`` gradient loads memories and arguments anew wherever it reads them.
+    """
 
     rows: int
     block: int
     warps: int
     stages: int = 1
+    lean: bool = False
 
     @classmethod
-    def checked(cls, rows: int, block: int, warps: int, stages: int) -> "Configuration":
+    def checked(
+        cls, rows: int, block: int, warps: int, stages: int, lean: bool = False
+    ) -> "Configuration":  # fmt: skip
         """One that was read from outside.
 
         Raises ``ValueError`` for numbers that no kernel takes.
         """
-        found = cls(rows, block, warps, stages)
+        found = cls(rows, block, warps, stages, bool(lean))
         numbers = (rows, block, warps, stages)
         if not all(isinstance(n, int) and n > 0 for n in numbers):
             raise ValueError(f"{found}: whole numbers above 0 are needed")

@@ -14,7 +14,7 @@ import torch
 from . import versions
 from .configuration import BLOCKS, ROWS, WARPS, Configuration
 
-TRIES = 2
+TRIES = 3
 """Narrower cuts that are compiled at most."""
 
 HOPELESS = 2_048
@@ -33,6 +33,11 @@ _settled: dict[Hashable, Configuration] = {}
 
 
 # -- orders ----------------------------------------------------------------------------------
+
+
+def leaner(cut: Configuration) -> Configuration:
+    """As wide, but everything is loaded anew where it is read."""
+    return replace(cut, lean=True)
 
 
 def fewer_rows(cut: Configuration) -> Configuration:

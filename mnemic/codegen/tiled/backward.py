@@ -20,7 +20,7 @@ from mnemic.codegen.tiled.kernel import (
 )
 from mnemic.codegen.tiled.latest import condition, latest
 from mnemic.codegen.tiled.layout import CLOSES, Held, Layout, Row
-from mnemic.codegen.tiled.schedule import Stage, stages, waiting
+from mnemic.codegen.tiled.schedule import Stage, Step, stages, waiting
 from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import ROWS, SHARED
 
@@ -32,6 +32,12 @@ CHUNKS = """\
         row = origin + tl.cast(low, tl.int64) * heads
         t = tl.arange(0, C)
 """
+
+BARRIER = (
+    "        if LEAN:",
+    "            tl.debug_barrier()  # nothing was stored: what follows loads anew all the same",
+)
+"""Without a store between two loads of the same rows Triton would keep the first in registers."""
 
 TOKENS = """\
     for done in range(0, until - since):
@@ -61,9 +67,8 @@ def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc
         lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', number)}")
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
     lines += windowed(lay)
-    for state in lay.given:
-        loaded = load_state(state, f"kept_{state.name}", "memory * PIECE + chunk - since")
-        lines.append(f"        {state.name} = {loaded}")
+    if lay.given:
+        lines += ["        if not LEAN:", *(f"            {_given(state)}" for state in lay.given)]
     lines += [f"        {line}" for line in _closing(lay)]
     lines += _body(lay, back, numbers)
     moves = {s: n for s, n in lay.plan.following.items() if s != n}
@@ -85,13 +90,19 @@ def parameters(lay: Layout, back: Adjoint) -> list[str]:
     numbers = NUMBERS
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
     sources = ["SOURCES"] if lay.sourced else []
-    constants = [*sizes, "C", *sources, *CUT, "PRECISION", "REAL"]
+    constants = [*sizes, "C", *sources, *CUT, "LEAN", "PRECISION", "REAL"]
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
 
 def _number(lay: Layout, state: Held) -> str:
     """A memory's number; each block of values has its own part of what it does not split."""
     return "memory" if not lay.split or lay.split in state.sizes else "own"
+
+
+def _given(state: Held) -> str:
+    """Load what stood at the chunk's start."""
+    loaded = load_state(state, f"kept_{state.name}", "memory * PIECE + chunk - since")
+    return f"{state.name} = {loaded}"
 
 
 def _closing(lay: Layout) -> Iterator[str]:
@@ -139,6 +150,7 @@ def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
         if tail and argument and back.gradients[argument] == tail[-1]:
             yield f"        if not {condition(lay, tail)}:"
             yield from last_lines
+            yield from BARRIER
         elif argument:
             yield f"        {_store(lay, rows[argument], stage.ends[0])}"
     if tail:
@@ -160,11 +172,15 @@ def _store(lay: Layout, row: Row, value: str) -> str:
 
 
 def _lines(
-    lay: Layout, steps: tuple[Row | Quantity, ...], numbers: dict[str, str], indent: int
+    lay: Layout, steps: tuple[Step, ...], numbers: dict[str, str], indent: int
 ) -> Iterator[str]:
     for step in steps:
         if isinstance(step, Row):
             yield f"{' ' * indent}{step.name} = {load_row(lay, step)}"
+            continue
+        if isinstance(step, Held):
+            yield f"{' ' * indent}if LEAN:"
+            yield f"{' ' * indent}    {_given(step)}"
             continue
         source = statement(lay, step, {})
         yield from wrapped(step.name, source, _cited(numbers, step.equation), indent)

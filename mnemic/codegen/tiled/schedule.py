@@ -6,14 +6,17 @@ from typing import Generic, TypeVar
 
 from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled.latest import heavy
-from mnemic.codegen.tiled.layout import Layout, Row
+from mnemic.codegen.tiled.layout import Held, Layout, Row
+
+Step = Row | Held | Quantity
+"""The load of an argument or of a memory that is one, or a statement."""
 
 
 @dataclass(frozen=True)
 class Stage:
     """What must be known for some ends: loads and statements, in order."""
 
-    steps: tuple[Row | Quantity, ...]
+    steps: tuple[Step, ...]
     ends: tuple[str, ...]
 
 
@@ -56,11 +59,12 @@ def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...
     """The statements behind each group of ends.
 
     Arguments are loaded anew for each group, and what takes no product is computed anew from them:
-    that is cheaper than to keep it in registers.
+    that is cheaper than to keep it in registers. So are memories that are arguments, where a lean
+    cut asks for it.
     """
-    rows = {row.name: row for row in lay.rows}
-    order = Order(lay, {q.name: q for q in inside}, rows)
-    anew = set(rows) | _light(lay, inside, set(rows))
+    rows = {row.name for row in lay.rows}
+    order = Order(lay, {q.name: q for q in inside}, _loads(lay))
+    anew = {*order.rows} | _light(lay, inside, rows)
     found = []
     for group in ends:
         order.done -= anew
@@ -73,14 +77,18 @@ def waiting(
     lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...], tail: tuple[str, ...]
 ) -> tuple[list[Stage], Stage]:
     """The same without a ``tail``, instead of which what it reads is known; and the tail."""
-    order = Order(lay, {q.name: q for q in inside}, {row.name: row for row in lay.rows})
-    anew = set(order.rows) | _light(lay, inside, set(order.rows))
+    order = Order(lay, {q.name: q for q in inside}, _loads(lay))
+    anew = {*order.rows} | _light(lay, inside, {row.name for row in lay.rows})
     reads = dict.fromkeys(n for name in tail for n in order.inside[name].reads())
     late = [n for n in reads if n not in anew and n not in tail]
     before = tuple(sorted(late, key=lambda name: -order.weight(name)))
     groups = (*(before if tail[-1] in group else group for group in ends), tail[-1:])
     *found, last = stages(lay, inside, groups)
     return found, last
+
+
+def _loads(lay: Layout) -> dict[str, Row | Held]:
+    return {load.name: load for load in (*lay.rows, *lay.given)}
 
 
 def _light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:
