@@ -135,15 +135,15 @@ class Choices:
 
     def around(self, found: Configuration) -> Iterator[Configuration]:
         """One step in one direction each."""
-        for name, allowed in (
-            ("block", self.blocks), ("warps", self.warps), ("rows", self.rows),
-            ("stages", self.stages),
-        ):  # fmt: skip
-            now = getattr(found, name)
-            below = [n for n in allowed if n < now][-1:]
-            above = [n for n in allowed if n > now][:1]
-            for n in (*below, *above):
-                yield replace(found, **{name: n})
+        yield from (replace(found, block=n) for n in _beside(found.block, self.blocks))
+        yield from (replace(found, warps=n) for n in _beside(found.warps, self.warps))
+        yield from (replace(found, rows=n) for n in _beside(found.rows, self.rows))
+        yield from (replace(found, stages=n) for n in _beside(found.stages, self.stages))
+
+
+def _beside(now: int, allowed: tuple[int, ...]) -> tuple[int, ...]:
+    """The next less, and the next more."""
+    return (*[n for n in allowed if n < now][-1:], *[n for n in allowed if n > now][:1])
 
 
 def choices(kernel: Cuttable, sizes: dict[str, int], most: int) -> Choices:

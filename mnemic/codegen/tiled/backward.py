@@ -33,11 +33,9 @@ CHUNKS = """\
         t = tl.arange(0, C)
 """
 
-BARRIER = (
-    "        if LEAN:",
-    "            tl.debug_barrier()  # nothing was stored: what follows loads anew all the same",
-)
-"""Without a store between two loads of the same rows Triton would keep the first in registers."""
+BARRIER = ("        if LEAN:", "            tl.debug_barrier()")
+"""What was loaded before is loaded anew behind it: Triton would keep it in registers where nothing
+was stored in between. And all threads see what others stored."""
 
 TOKENS = """\
     for done in range(0, until - since):
@@ -62,21 +60,14 @@ def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc
     if any(row.view in SHARED for row in lay.rows):
         before = f"sequences * {lay.windows.width - 1} * heads"
         lines.append(f"    at_behind = behind + part * {before}")
-    for state in lay.states:
-        number = _number(lay, state)
-        lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', number)}")
+    lines += _begun(lay)
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
     lines += windowed(lay)
     if lay.given:
-        lines += ["        if not LEAN:", *(f"            {_given(state)}" for state in lay.given)]
+        lines += ["        if not LEAN:", *(f"            {_load(lay, x)}" for x in lay.given)]
     lines += [f"        {line}" for line in _closing(lay)]
     lines += _body(lay, back, numbers)
-    moves = {s: n for s, n in lay.plan.following.items() if s != n}
-    if moves:
-        lines.append(f"        {', '.join(moves)} = {', '.join(moves.values())}")
-    for state in lay.states:
-        number = _number(lay, state)
-        lines.append(f"    {store_state(state, f'end_{state.name}', number, state.name)}")
+    lines += _ended(lay)
     return "\n".join(lines) + "\n"
 
 
@@ -99,10 +90,56 @@ def _number(lay: Layout, state: Held) -> str:
     return "memory" if not lay.split or lay.split in state.sizes else "own"
 
 
-def _given(state: Held) -> str:
-    """Load what stood at the chunk's start."""
-    loaded = load_state(state, f"kept_{state.name}", "memory * PIECE + chunk - since")
-    return f"{state.name} = {loaded}"
+def _load(lay: Layout, state: Held) -> str:
+    """Load what stood at the chunk's start, or the gradient of what stood at its end."""
+    place = (f"kept_{state.name}", "memory * PIECE + chunk - since")
+    if state in lay.states:
+        place = (f"end_{state.name}", _number(lay, state))
+    return f"{state.name} = {load_state(state, *place)}"
+
+
+def _begun(lay: Layout) -> Iterator[str]:
+    """The gradients of the states behind a piece, which a lean cut leaves in the device's memory,
+    where their ends will be."""
+    if not lay.states:
+        return
+    yield "    if LEAN:"
+    for state in lay.states:
+        number = _number(lay, state)
+        start = load_state(state, f"start_{state.name}", number)
+        head, tail = store_state(state, f"end_{state.name}", number, "@").split("@")
+        yield from (f"        {head.rstrip()}", f"            {start}", f"        {tail}")
+    yield "        tl.debug_barrier()"
+    yield "    else:"
+    for state in lay.states:
+        place = (f"start_{state.name}", _number(lay, state))
+        yield f"        {state.name} = {load_state(state, *place)}"
+
+
+def _kept(lay: Layout) -> Iterator[str]:
+    """A lean cut's gradients of the states before a chunk, when all is read of those behind it."""
+    moves = {s: n for s, n in lay.plan.following.items() if s != n}
+    if not moves:
+        return
+    yield from BARRIER
+    for state in lay.states:
+        if state.name in moves:
+            place = (f"end_{state.name}", _number(lay, state))
+            yield f"            {store_state(state, *place, moves[state.name])}"
+    yield "            tl.debug_barrier()"
+
+
+def _ended(lay: Layout) -> Iterator[str]:
+    """The gradients of the states before a chunk, and behind the loop those before all of it."""
+    moves = {s: n for s, n in lay.plan.following.items() if s != n}
+    if moves:
+        yield "        if not LEAN:"
+        yield f"            {', '.join(moves)} = {', '.join(moves.values())}"
+    if lay.states:
+        yield "    if not LEAN:"
+    for state in lay.states:
+        place = (f"end_{state.name}", _number(lay, state))
+        yield f"        {store_state(state, *place, state.name)}"
 
 
 def _closing(lay: Layout) -> Iterator[str]:
@@ -116,7 +153,7 @@ def _closing(lay: Layout) -> Iterator[str]:
 
 def staged(lay: Layout, back: Adjoint) -> list[Stage]:
     """What the gradient of each argument needs, and then those of the states."""
-    return stages(lay, *_groups(lay, back))
+    return stages(lay, *_groups(lay, back), (*lay.given, *lay.states))
 
 
 def _groups(lay: Layout, back: Adjoint) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
@@ -139,7 +176,7 @@ def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
     rows = {row.name: row for row in lay.rows}
     tail, last_lines = _tail(lay, back), []
     if tail:
-        found, last = waiting(lay, *_groups(lay, back), tail)
+        found, last = waiting(lay, *_groups(lay, back), tail, (*lay.given, *lay.states))
         argument = next(name for name, end in back.gradients.items() if end == tail[-1])
         last_lines = [*_lines(lay, last.steps, numbers, 12)]
         last_lines.append(f"            {_store(lay, rows[argument], tail[-1])}")
@@ -153,9 +190,12 @@ def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
             yield from BARRIER
         elif argument:
             yield f"        {_store(lay, rows[argument], stage.ends[0])}"
+    early = not tail or not any(isinstance(step, Held) for step in last.steps)
+    yield from _kept(lay) if early else ()
     if tail:
         yield f"        if {condition(lay, tail)}:{LAST}"
         yield from last_lines
+    yield from () if early else _kept(lay)
 
 
 def _store(lay: Layout, row: Row, value: str) -> str:
@@ -180,7 +220,7 @@ def _lines(
             continue
         if isinstance(step, Held):
             yield f"{' ' * indent}if LEAN:"
-            yield f"{' ' * indent}    {_given(step)}"
+            yield f"{' ' * indent}    {_load(lay, step)}"
             continue
         source = statement(lay, step, {})
         yield from wrapped(step.name, source, _cited(numbers, step.equation), indent)
