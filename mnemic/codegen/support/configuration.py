@@ -89,7 +89,8 @@ class Cuttable(Protocol):
 class Configuration:
     """Rows a chunk, channels (or pairs) a block, warps and stages of a program.
 
-    A ``lean`` gradient loads memories and arguments anew wherever it reads them.
+    A ``lean`` gradient loads memories and arguments anew wherever it reads them; it leaves the
+    gradients of memories in the device's memory, which no stage may load before they are stored.
     """
 
     rows: int
@@ -112,6 +113,8 @@ class Configuration:
             raise ValueError(f"{found}: whole numbers above 0 are needed")
         if block & (block - 1) or warps & (warps - 1) or max(warps, stages) > 32 or rows > 1024:
             raise ValueError(f"{found}: no kernel is cut so")
+        if lean and stages > 1:
+            raise ValueError(f"{found}: a lean cut has one stage")
         return found
 
 
@@ -138,7 +141,8 @@ class Choices:
         yield from (replace(found, block=n) for n in _beside(found.block, self.blocks))
         yield from (replace(found, warps=n) for n in _beside(found.warps, self.warps))
         yield from (replace(found, rows=n) for n in _beside(found.rows, self.rows))
-        yield from (replace(found, stages=n) for n in _beside(found.stages, self.stages))
+        if not found.lean:
+            yield from (replace(found, stages=n) for n in _beside(found.stages, self.stages))
 
 
 def _beside(now: int, allowed: tuple[int, ...]) -> tuple[int, ...]:

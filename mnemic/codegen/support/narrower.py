@@ -41,7 +41,7 @@ _settled: dict[Hashable, Configuration] = {}
 
 def leaner(cut: Configuration) -> Configuration:
     """As wide, but everything is loaded anew where it is read."""
-    return replace(cut, lean=True)
+    return replace(cut, lean=True, stages=1)
 
 
 def fewer_rows(cut: Configuration) -> Configuration:
