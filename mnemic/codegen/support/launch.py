@@ -13,7 +13,7 @@ from torch import Tensor
 from . import buffers
 from .configuration import Configuration
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of
-from .narrower import settled
+from .narrower import leaner, settled
 from .place import Place
 from .sizes import power_of_two
 from .stack import stack_of
@@ -121,8 +121,10 @@ class Launch:
             cutting = Cutting.cut(kernel, self.like, place, cut)
             return replace(self, cutting=cutting).spilled(gradient=gradient)
 
+        lean = gradient and kernel.narrowing and not kernel.along
+        order = (leaner, *kernel.narrowing) if lean else kernel.narrowing
         return settled(
-            self.cutting.chosen, kernel.narrowing, spilled,
+            self.cutting.chosen, order, spilled,
             what=kernel.name + " with gradients" * gradient, sizes=self.sizes,
             alike=alike, device=self.like.device,
         )  # fmt: skip
@@ -135,7 +137,7 @@ class Launch:
         found = 0
         if gradient and self.kernel.backward is not None:
             grads = [real] * (len(self.kernel.gradients) + self._scratches(gradient=True))
-            found = self._stack(self.kernel.backward, [*pointers, *grads], {})
+            found = self._stack(self.kernel.backward, [*pointers, *grads], self._lean())
         flags = {"KEEP": gradient, "READ": True}
         pointers += [real] * self._scratches(gradient=False)
         return found or self._stack(self.kernel.forward, pointers, flags)
@@ -179,7 +181,7 @@ class Launch:
             pointers += [buffers.guarded(before), after]
         pointers += [found[name] for name in self.kernel.gradients]
         pointers += self._scratch(gradient=True)
-        self._start(self.kernel.backward, pointers, piece, {})
+        self._start(self.kernel.backward, pointers, piece, self._lean())
         return [self._joined(s, x) for s, x in zip(states, end, strict=True)]
 
     def _scratch(self, *, gradient: bool) -> list[Tensor]:
@@ -288,6 +290,11 @@ class Launch:
             found["SOURCES"] = self.kernel.sources(cutting.rows)
         found |= {"ROWS": cutting.rows, "STEPS": self.kernel.steps, "PIECE": cutting.piece}
         return found | {"ALIGNED": cutting.aligned, "PRECISION": PRECISIONS[dtype], "REAL": real}
+
+    def _lean(self) -> dict[str, bool]:
+        """Whether a gradient loads anew what it reads: neither lanes of single numbers do, nor what goes
+        along axes, which always does."""
+        return {} if self.kernel.lanes or self.kernel.along else {"LEAN": self.cutting.chosen.lean}
 
     def options(self) -> dict[str, int]:
         """How a program is spread over the device."""

@@ -8,7 +8,7 @@ from math import prod
 from mnemic.codegen.plan import Call, Map, Quantity
 from mnemic.codegen.tiled import roots
 from mnemic.codegen.tiled.functions import MATRICES
-from mnemic.codegen.tiled.layout import ROWS, SOURCES, Layout, Row
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row
 from mnemic.codegen.tiled.schedule import Stage
 from mnemic.codegen.tiled.sweeps import Store, Sum, Sweeps
 from mnemic.codegen.tiled.windows import WINDOW
@@ -56,6 +56,8 @@ def _moments(lay: Layout, stages: list[Stage]) -> Iterable[Tiles]:
         alive |= set(stage.ends)
         yield _counted(lay, alive, None)
         for step in reversed(stage.steps):
+            if isinstance(step, Held):  # held from the start, unless a cut is lean
+                continue
             reads = set() if isinstance(step, Row) else set(step.reads())
             yield _counted(lay, alive | reads | {step.name}, step)
             alive = (alive - {step.name}) | reads

@@ -93,6 +93,8 @@ def _product(lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, st
     for name, flipped in (left, right):
         text = spelled.get(name, name)
         parts.append(f"tiles.turned({text}, PRECISION)" if flipped else text)
+    if lay.chunked and not {"", *TALL} & {*lay.sizes(quantity.name)}:  # a memory
+        return f"tiles.dot_apart({parts[0]}, {parts[1]}, live, PRECISION)"
     return f"tiles.dot({parts[0]}, {parts[1]}, PRECISION)"
 
 

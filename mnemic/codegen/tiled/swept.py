@@ -108,7 +108,8 @@ class Printer:
         return f"{pointer}, ({number}) * {tall}, 1, {rows}, {size}, {own}"
 
     def parameters(self, known: list[str]) -> list[str]:
-        """A kernel's parameters with those for rows that later sweeps load."""
+        """A kernel's parameters with those for rows that later sweeps load; no cut is lean."""
+        known = [name for name in known if not name.startswith("LEAN")]
         own = [f"scratch_{size}" for size in self.sweeps.along if self.sweeps.places(size)]
         place = known.index(kernel.NUMBERS[0])
         return [*known[:place], *own, *known[place:]]

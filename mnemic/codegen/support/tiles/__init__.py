@@ -105,6 +105,7 @@ from .pairs import settled as settled
 from .pairs import tops_of as tops_of
 from .pairs import weighed as weighed
 from .products import dot as dot
+from .products import dot_apart as dot_apart
 from .products import exact as exact
 from .products import full as full
 from .products import turned as turned
