@@ -292,8 +292,8 @@ class Launch:
         return found | {"ALIGNED": cutting.aligned, "PRECISION": PRECISIONS[dtype], "REAL": real}
 
     def _lean(self) -> dict[str, bool]:
-        """Whether a gradient loads anew what it reads: neither lanes of single numbers do, nor what goes
-        along axes, which always does."""
+        """Whether a gradient loads anew what it reads: lanes of single numbers do not, and what
+        goes along axes always does."""
         return {} if self.kernel.lanes or self.kernel.along else {"LEAN": self.cutting.chosen.lean}
 
     def options(self) -> dict[str, int]:
