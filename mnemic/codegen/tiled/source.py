@@ -175,11 +175,11 @@ class _Source:
         along = swept.axes(lay)
         if not along:
             return []
-        sweeps = swept.of_form(lay, along)
-        parts = [swept.forward(sweeps, self.numbers, f"{name}_swept_forward", SWEPT[name])]
+        form = swept.of_form(lay, along)
+        parts = [swept.forward(form, self.numbers, f"{name}_swept_forward", SWEPT[name])]
         data = replace(
-            whole, split="", gradients=None, alive=(fullest_swept(sweeps),), along=along,
-            scratch=(sweeps.stored(),),
+            whole, split="", gradients=None, alive=(fullest_swept(*form.all),), along=along,
+            scratch=(form.stored,),
         )  # fmt: skip
         try:
             back, turned = self.swept_gradient(plain, lay, along)
