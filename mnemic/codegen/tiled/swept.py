@@ -5,7 +5,7 @@ time is loaded, used and stored. The memories stand where those at the end belon
 of a program wait for each other between sweeps.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from mnemic.codegen import plan as plans
@@ -501,15 +501,15 @@ def of_gradient(lay: Layout, back: Adjoint, along: tuple[str, ...]) -> Sweeps:
 # -- the axes --------------------------------------------------------------------------------
 
 
-def axes(lay: Layout) -> tuple[str, ...]:
+def axes(lay: Layout, spread: Callable[[tuple[str, ...]], Layout]) -> tuple[str, ...]:
     """The axes that leave the fewest memories whole, then the fewest axes, those of no argument
     first; none where none can be gone along.
 
-    Axes that are split among programs are left to that.
+    ``spread`` is the layout without functions of memories that are gone along.
     """
     matrices = [state for state in lay.states if len(state.sizes) > 1]
-    sizes = dict.fromkeys(s for state in matrices for s in state.sizes if s != lay.split)
-    found = [along for along in subsets(tuple(sizes)) if _goes(lay, along)]
+    sizes = dict.fromkeys(size for state in matrices for size in state.sizes)
+    found = [along for along in subsets(tuple(sizes)) if _goes(along, spread)]
     own = {size for row in lay.rows for size in row.sizes}
 
     def order(along: tuple[str, ...]) -> tuple[int, int, int]:
@@ -519,8 +519,8 @@ def axes(lay: Layout) -> tuple[str, ...]:
     return min(found, key=order, default=())
 
 
-def _goes(lay: Layout, along: tuple[str, ...]) -> bool:
+def _goes(along: tuple[str, ...], spread: Callable[[tuple[str, ...]], Layout]) -> bool:
     try:
-        return all(sweeps.sections() for sweeps in of_form(lay, along).all)
+        return all(sweeps.sections() for sweeps in of_form(spread(along), along).all)
     except NoTiles:
         return False
