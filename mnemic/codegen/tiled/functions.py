@@ -71,10 +71,19 @@ MATRICES = _table(
         ("vk", "vk"), "vk", mixes="vk", extras=("precision",), options=("steps",), holds=(2, 3)
     ),
     schulz_factor=TileFunction(
-        (SYMMETRIC, ""), SYMMETRIC, mixes="k", extras=("precision",), options=("steps",), holds=(3, 0)
+        (SYMMETRIC, ""),
+        SYMMETRIC,
+        mixes="k",
+        extras=("precision",),
+        options=("steps",),
+        holds=(3, 0),
     ),
     schulz_factor_vjp=TileFunction(
-        ("kk", SYMMETRIC, ""), SYMMETRIC, mixes="k", extras=("precision",), options=("steps",),
+        ("kk", SYMMETRIC, ""),
+        SYMMETRIC,
+        mixes="k",
+        extras=("precision",),
+        options=("steps",),
         holds=(6, 0),
     ),
     constant=TileFunction(("vk",), "", options=("value",)),
