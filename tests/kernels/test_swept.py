@@ -26,11 +26,6 @@ SPECS = {
         "memory": {"kind": "glu", "activation": "silu", "norm": False, "residual": True},
         "bias": "dot", "optimizer": MOMENTUM, "retention": {"decay": 0.9},
     },
-    "Newton–Schulz at the ends of intervals": {
-        "memory": {"kind": "glu", "activation": "silu", "norm": False, "residual": False},
-        "bias": "dot", "retention": {"normalize": "rows"}, "readout": {"memory": "anchor"},
-        "optimizer": {"method": "muon", "every": 8, **TOKEN},
-    },
     "an MLP on a simplex": "memora",
     "an MLP of a norm": "moneta",
     "expanded features, a normaliser": "based",

@@ -70,22 +70,6 @@ MATRICES = _table(
     newton_schulz_vjp=TileFunction(
         ("vk", "vk"), "vk", mixes="vk", extras=("precision",), options=("steps",), holds=(2, 3)
     ),
-    schulz_factor=TileFunction(
-        (SYMMETRIC, ""),
-        SYMMETRIC,
-        mixes="k",
-        extras=("precision",),
-        options=("steps",),
-        holds=(3, 0),
-    ),
-    schulz_factor_vjp=TileFunction(
-        ("kk", SYMMETRIC, ""),
-        SYMMETRIC,
-        mixes="k",
-        extras=("precision",),
-        options=("steps",),
-        holds=(6, 0),
-    ),
     constant=TileFunction(("vk",), "", options=("value",)),
     sustained="vk, , vk -> vk",
     filled=TileFunction((LIKE,), LIKE, options=("value",)),

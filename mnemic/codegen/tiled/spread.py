@@ -2,7 +2,7 @@
 
 For kernels that see a block of a memory at a time: ‖A‖_p from its largest entry and the sum of
 powers, softmax from the highest exponent and the sum of exponentials, norms of rows from sums of
-squares, Newton–Schulz from the matrix of one side's products.
+squares.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from mnemic.codegen.plan import Call, Map, Plan, Product, Quantity, Read
+from mnemic.codegen.plan import Call, Map, Plan, Quantity, Read
 from mnemic.codegen.tiled.layout import Layout
 
 TINY = sp.Symbol("TINY", positive=True)
@@ -22,10 +22,6 @@ class Writing:
 
     plan: Plan
     quantity: Quantity
-    sizes: Callable[[str], tuple[str, ...]]
-    """Of each axis of a quantity."""
-    along: tuple[str, ...]
-    """The axes that are gone along by blocks."""
 
     @property
     def call(self) -> Call:
@@ -41,15 +37,6 @@ class Writing:
     def function(self, suffix: str, axes: tuple[str, ...], name: str, of: str) -> str:
         """A function of a quantity."""
         return self.plan.add(self._name(suffix), axes, Call(name, (of,)), self.quantity.equation)
-
-    def product(self, suffix: str, axes: tuple[str, ...], product: Product) -> str:
-        """A product of matrices."""
-        return self.plan.add(self._name(suffix), axes, product, self.quantity.equation)
-
-    def call_of(self, suffix: str, axes: tuple[str, ...], name: str, *of: str) -> str:
-        """A function of several quantities, with the options of the quantity's own."""
-        op = Call(name, of, self.call.options)
-        return self.plan.add(self._name(suffix), axes, op, self.quantity.equation)
 
     def done(self, expr: sp.Expr, **reads: str) -> None:
         """What the quantity is now."""
@@ -123,69 +110,12 @@ def _squares(at: Writing, matrix: str) -> str:
     return at.sum("squares", squares, over)
 
 
-@dataclass(frozen=True)
-class _Gram:
-    """G = M Mᵀ of the side that is not gone along, ‖M‖_F, and Q of ``schulz_factor``."""
-
-    gram: str
-    size: str
-    factor: str
-    axes: tuple[str, str]
-    rows: bool
-    """Whether it is the rows' side."""
-
-    def by(self, square: str, matrix: str) -> Product:
-        """A matrix times a square one of that side."""
-        return Product(square, matrix) if self.rows else Product(matrix, square)
-
-
-def _gram(at: Writing, matrix: str) -> _Gram:
-    rows, columns = at.plan.axes(matrix)
-    side = at.sizes(matrix)[1] in at.along
-    axes = (rows, rows) if side else (columns, columns)
-    expr, reads = _norm(at, sp.Integer(2), matrix)
-    size = at.map("size", (), expr, **reads)
-    product = Product(matrix, matrix, flip_left=not side, flip_right=side)
-    gram = at.product("gram", axes, product)
-    return _Gram(gram, size, at.call_of("factor", axes, "schulz_factor", gram, size), axes, side)
-
-
-SMALL = sp.Float("1e-7")
-
-
-def _newton_schulz(at: Writing) -> None:
-    """X = Q M / (‖M‖_F + 1e-7)."""
-    (matrix,) = at.call.arguments
-    gram = _gram(at, matrix)
-    moved = at.product("moved", at.quantity.axes, gram.by(gram.factor, matrix))
-    at.done(x / (y + SMALL), x=moved, y=gram.size)
-
-
-def _newton_schulz_vjp(at: Writing) -> None:
-    """With s = ‖M‖_F + 1e-7, N = dQ/dG·(D Mᵀ) and E = Q D + (N + Nᵀ) M / s: E / s − M ⟨E, M⟩ /
-    (s² ‖M‖_F)."""
-    d, matrix = at.call.arguments
-    gram, axes = _gram(at, matrix), at.quantity.axes
-    met = at.product(
-        "met", gram.axes, Product(d, matrix, flip_left=not gram.rows, flip_right=gram.rows)
-    )
-    bent = at.call_of("bent", gram.axes, "schulz_factor_vjp", met, gram.gram, gram.size)
-    own = at.product("own", axes, gram.by(gram.factor, d))
-    moved = at.product("moved", axes, gram.by(bent, matrix))
-    whole = at.map("whole", axes, x + y / (z + SMALL), x=own, y=moved, z=gram.size)
-    inner = at.sum("inner", at.map("inner", axes, x * y, x=whole, y=matrix))
-    scale = z + SMALL
-    at.done(x / scale - y * w / (scale**2 * z), x=whole, y=matrix, z=gram.size, w=inner)
-
-
 WRITINGS: dict[str, Callable[[Writing], None]] = {
     "entry_norm": _entry_norm,
     "ball": _ball,
     "simplex": _simplex,
     "norms_of": _norms_of,
     "scaled_to_norms": _scaled_to_norms,
-    "newton_schulz": _newton_schulz,
-    "newton_schulz_vjp": _newton_schulz_vjp,
 }
 
 
@@ -202,5 +132,5 @@ def spread(lay: Layout, along: tuple[str, ...]) -> Plan:
         return plan
     copied = replace(plan, graph=plan.graph.copy(), known=dict(plan.known))
     for name in found:
-        WRITINGS[calls[name].function](Writing(copied, copied[name], lay.sizes, along))
+        WRITINGS[calls[name].function](Writing(copied, copied[name]))
     return copied

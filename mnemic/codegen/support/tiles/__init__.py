@@ -87,8 +87,6 @@ from .matrices import newton_schulz_vjp as newton_schulz_vjp
 from .matrices import norms_of as norms_of
 from .matrices import outer as outer
 from .matrices import scaled_to_norms as scaled_to_norms
-from .matrices import schulz_factor as schulz_factor
-from .matrices import schulz_factor_vjp as schulz_factor_vjp
 from .matrices import simplex as simplex
 from .matrices import sustained as sustained
 from .maxima import maximum_share as maximum_share

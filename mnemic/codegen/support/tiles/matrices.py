@@ -3,9 +3,8 @@
 import triton
 import triton.language as tl
 
-from .blocks import order
 from .constants import TINY
-from .products import dot, full, turned
+from .products import dot, turned
 from .scalars import fourth, power
 
 
@@ -108,57 +107,6 @@ def newton_schulz(matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
     for _ in range(STEPS):
         x = _schulz(x, PRECISION)
     return x
-
-
-@triton.jit
-def schulz_factor(gram, size, PRECISION: tl.constexpr, STEPS: tl.constexpr):
-    """Q with ``newton_schulz(M)`` = Q M / (‖M‖_F + 1e-7), from G = M Mᵀ and ‖M‖_F.
-
-    All that the iteration multiplies M by are polynomials of G, which commute: X ← R X with R = a +
-    b G + c G² makes Q ← R Q and G ← R G R. The products are not rounded to 16 bits, since nothing
-    corrects G.
-    """
-    g = gram / ((size + 1e-7) * (size + 1e-7))
-    q = _one(g)
-    for _ in range(STEPS):
-        r = _quintic(g, PRECISION)
-        q = full(r, q, PRECISION)
-        g = full(full(r, g, PRECISION), r, PRECISION)
-    return q
-
-
-@triton.jit
-def schulz_factor_vjp(d, gram, size, PRECISION: tl.constexpr, STEPS: tl.constexpr):
-    """N + Nᵀ of the gradient N of G / (‖M‖_F + 1e-7)², from D Mᵀ: what stands before each step is
-    made anew."""
-    scale = size + 1e-7
-    d_q, d_g = d / scale, tl.zeros_like(d)
-    for back in range(STEPS):
-        g = gram / (scale * scale)
-        q = _one(g)
-        for _ in range(STEPS - 1 - back):
-            r = _quintic(g, PRECISION)
-            q = full(r, q, PRECISION)
-            g = full(full(r, g, PRECISION), r, PRECISION)
-        r = _quintic(g, PRECISION)
-        inner = full(r, g, PRECISION)
-        d_r = full(d_q, q, PRECISION) + full(d_g, inner, PRECISION) + full(inner, d_g, PRECISION)
-        d_g = full(full(r, d_g, PRECISION), r, PRECISION) - 4.7750 * d_r
-        d_g += 2.0315 * (full(d_r, g, PRECISION) + full(g, d_r, PRECISION))
-        d_q = full(r, d_q, PRECISION)
-    return d_g + tl.trans(d_g)
-
-
-@triton.jit
-def _one(like):
-    i, j = order(like.shape[0])
-    return tl.where(i == j, 1.0, 0.0).to(like.dtype)
-
-
-@triton.jit
-def _quintic(g, PRECISION: tl.constexpr):
-    """a + b G + c G², Muon's (3.4445, −4.7750, 2.0315)."""
-    return 3.4445 * _one(g) - 4.7750 * g + 2.0315 * full(g, g, PRECISION)
 
 
 @triton.jit
