@@ -12,9 +12,11 @@ import torch
 from mnemic import pipeline
 from mnemic.codegen.support.configuration import Configuration
 from mnemic.codegen.support.narrower import (
+    FEW,
     HOPELESS,
     TRIES,
     Order,
+    leaner,
     least,
     narrower,
     of_chunks,
@@ -83,10 +85,33 @@ def test_where_all_spill_the_least_is_taken_and_few_are_compiled() -> None:
 
     def spilled(cut: Configuration) -> int:
         asked.append(cut.rows)
-        return abs(cut.rows - 97) + 1
+        return FEW + abs(cut.rows - 97) + 1
 
-    assert least(cuts[0], cuts[1:], spilled) == (cuts[2], 1)
+    assert least(cuts[0], cuts[1:], spilled) == (cuts[2], FEW + 1)
     assert len(asked) == 1 + TRIES
+
+
+def test_of_cuts_that_spill_next_to_nothing_the_widest_is_taken() -> None:
+    cuts = [replace(WIDE, rows=n) for n in (64, 32, 16)]
+    spilled = {64: FEW + 8, 32: FEW, 16: 8}
+    assert least(cuts[0], cuts[1:], lambda cut: spilled[cut.rows]) == (cuts[1], FEW)
+
+
+def test_a_lean_cut_of_a_gradient_comes_first(compiler) -> None:
+    assert leaner(replace(WIDE, stages=2)) == replace(WIDE, lean=True)
+    assert compiler(lean_of, name="linear-attention") == [[64, False], [64, False], [64, True]]
+
+
+def lean_of(name: str) -> list[tuple[int, bool]]:
+    """Rows a chunk of a training step's kernels, and whether they are lean, if all others spill."""
+    module = pipeline.compile(name).module
+    subject = Subject.of(module, 64, torch.bfloat16)
+    with (
+        spilling(module, "launch", lambda cut: 8 * (not cut.lean)),
+        compiling(target("sm_90")) as log,
+    ):
+        subject.backward()
+    return [(int(k.constants["ROWS"]), bool(k.constants.get("LEAN"))) for k in log.kernels]
 
 
 def test_twice_the_threads_that_spill_a_little_less_are_no_better() -> None:

@@ -225,7 +225,7 @@ def _lines(
             yield f"{' ' * indent}if LEAN:"
             yield f"{' ' * indent}    {_load(lay, step)}"
             continue
-        source = statement(lay, step, {})
+        source = statement(lay, step, {}, apart=True)
         yield from wrapped(step.name, source, _cited(numbers, step.equation), indent)
 
 
