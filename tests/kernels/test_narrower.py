@@ -20,6 +20,7 @@ from mnemic.codegen.support.narrower import (
     least,
     narrower,
     of_chunks,
+    of_gradient,
     of_pairs,
     of_tokens,
 )
@@ -54,6 +55,15 @@ def test_tokens_take_more_warps_first() -> None:
     assert tried(of_tokens(split=False), four) == [(64, 64, 8), (64, 64, 16)]
     assert tried(of_tokens(split=True), four)[:3] == [(64, 64, 8), (64, 64, 16), (64, 32, 16)]
     assert not tried(of_tokens(split=False), replace(WIDE, warps=16))
+
+
+def test_a_gradient_is_lean_where_more_warps_do_not_help() -> None:
+    for order in (of_tokens(split=True), of_chunks(split=True)):
+        found = [*narrower(of_gradient(order), replace(WIDE, warps=4))]
+        lean = next(cut for cut in found if cut.lean)
+        assert (lean.rows, lean.block) == (64, 64), "nothing else has become narrower"
+        assert lean.warps == (16 if order == of_tokens(split=True) else 4)
+    assert of_gradient(()) == (), "lanes have one cut"
 
 
 def test_each_kind_of_kernel_has_its_order() -> None:

@@ -98,8 +98,9 @@ def _product(
     for name, flipped in (left, right):
         text = spelled.get(name, name)
         parts.append(f"tiles.turned({text}, PRECISION)" if flipped else text)
-    if apart and lay.chunked and not {"", *TALL} & {*lay.sizes(quantity.name)}:
-        return f"tiles.dot_apart({parts[0]}, {parts[1]}, live, PRECISION)"
+    if apart and not {"", *TALL} & {*lay.sizes(quantity.name)}:
+        count = "live" if lay.chunked else "tl.num_programs(0)"  # at least one, not known before
+        return f"tiles.dot_apart({parts[0]}, {parts[1]}, {count}, PRECISION)"
     return f"tiles.dot({parts[0]}, {parts[1]}, PRECISION)"
 
 
