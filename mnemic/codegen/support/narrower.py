@@ -78,7 +78,7 @@ def of_tokens(*, split: bool) -> Order:
 
 
 def of_gradient(order: Order) -> Order:
-    """The same of a gradient, leaner as soon as more warps (which tokens take first) do not help."""
+    """The same of a gradient, leaner as soon as more warps (first of tokens) do not help."""
     first = order[:1] if order[:1] == (more_warps,) else ()
     return (*first, leaner, *order[len(first) :]) if order else ()
 
