@@ -121,7 +121,8 @@ class Launch:
             cutting = Cutting.cut(kernel, self.like, place, cut)
             return replace(self, cutting=cutting).spilled(gradient=gradient)
 
-        order = of_gradient(kernel.narrowing) if gradient else kernel.narrowing
+        lean = gradient and not kernel.along
+        order = of_gradient(kernel.narrowing) if lean else kernel.narrowing
         return settled(
             self.cutting.chosen, order, spilled,
             what=kernel.name + " with gradients" * gradient, sizes=self.sizes,
@@ -135,10 +136,14 @@ class Launch:
         pointers = [*rows, self.like.dtype, *3 * [real] * len(self.kernel.states)]
         found = 0
         if gradient and self.kernel.backward is not None:
-            grads = [real] * len(self.kernel.gradients)
+            grads = [real] * (len(self.kernel.gradients) + self._scratches(gradient=True))
             found = self._stack(self.kernel.backward, [*pointers, *grads], self._lean())
         flags = {"KEEP": gradient, "READ": True}
+        pointers += [real] * self._scratches(gradient=False)
         return found or self._stack(self.kernel.forward, pointers, flags)
+
+    def _scratches(self, *, gradient: bool) -> int:
+        return len(self.kernel.scratch[gradient]) if self.kernel.along else 0
 
     def _stack(self, function: Any, pointers: list[torch.dtype], flags: dict[str, bool]) -> int:
         where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]
@@ -154,9 +159,13 @@ class Launch:
     ) -> None:  # fmt: skip
         """The output and the ends, or without ``out`` the states at each chunk of a piece."""
         read = out is not None
+        if self.kernel.along and not read:  # where the memories stand meanwhile
+            memories = self.sequences * self.heads
+            end = [buffers.empty((memories, *x.shape[1:]), x) for x in start]
         pointers = [*map(buffers.guarded, self.rows), self.rows[0] if out is None else out]
         for before, after, place in zip(start, end, kept, strict=True):
             pointers += [buffers.guarded(before), after, place]
+        pointers += self._scratch(gradient=False)
         self._start(self.kernel.forward, pointers, piece, {"KEEP": keep, "READ": read})
 
     def back(
@@ -171,8 +180,20 @@ class Launch:
         for before, after in zip(start, end, strict=True):
             pointers += [buffers.guarded(before), after]
         pointers += [found[name] for name in self.kernel.gradients]
+        pointers += self._scratch(gradient=True)
         self._start(self.kernel.backward, pointers, piece, self._lean())
         return [self._joined(s, x) for s, x in zip(states, end, strict=True)]
+
+    def _scratch(self, *, gradient: bool) -> list[Tensor]:
+        """Where rows go that a kernel's later sweeps load: [M · n · C, K] along each axis."""
+        like, counts = self.rows[0], self.kernel.scratch[gradient] if self.kernel.along else ()
+        constants = self.constants()
+        tall = constants.get("SOURCES", constants["C"]) if self.kernel.chunked else 1
+        rows = self.sequences * self.heads * tall
+        return [
+            buffers.empty((rows * count, self.sizes[size]), like, _real(like.dtype))
+            for size, count in counts
+        ]
 
     def gradients(self) -> dict[str, Tensor]:
         """Where the gradients of rows go: a part for each block of values."""
@@ -271,8 +292,9 @@ class Launch:
         return found | {"ALIGNED": cutting.aligned, "PRECISION": PRECISIONS[dtype], "REAL": real}
 
     def _lean(self) -> dict[str, bool]:
-        """Whether a gradient loads anew what it reads; lanes of single numbers do not."""
-        return {} if self.kernel.lanes else {"LEAN": self.cutting.chosen.lean}
+        """Whether a gradient loads anew what it reads: lanes of single numbers do not, and what
+        goes along axes always does."""
+        return {} if self.kernel.lanes or self.kernel.along else {"LEAN": self.cutting.chosen.lean}
 
     def options(self) -> dict[str, int]:
         """How a program is spread over the device."""
@@ -283,7 +305,7 @@ class Launch:
         """Entries of a tile along an axis."""
         least = 16 if self.kernel.chunked or self.kernel.products else 1
         block = max(least, power_of_two(self.sizes[name]))
-        return min(block, self.cutting.chosen.block) if name == self.kernel.split else block
+        return min(block, self.cutting.chosen.block) if name in self.kernel.blocked else block
 
     # -- parts of blocks --------------------------------------------------------------------
 

@@ -44,11 +44,30 @@ TOKENS = """\
 """
 
 
+KEPT = "memory * PIECE + chunk - since"
+"""The number of the memory that stood at a chunk's start."""
+
+
 def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc: str) -> str:
     """The kernel of a form's gradient: arguments, what stood at each chunk's start, gradients."""
+    lines = [*begun(lay, parameters(lay, back), name, doc), *_begun(lay)]
+    lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
+    lines += windowed(lay)
+    if lay.given:
+        lines += ["        if not LEAN:", *(f"            {_load(lay, x)}" for x in lay.given)]
+    lines += [f"        {line}" for line in closing(lay)]
+    lines += _body(lay, back, numbers)
+    lines += _ended(lay)
+    return "\n".join(lines) + "\n"
+
+
+def begun(
+    lay: Layout, known: list[str], name: str, doc: str, along: tuple[str, ...] = ()
+) -> list[str]:
+    """The head of a gradient's kernel: parameters, which memory a program runs, which piece."""
     lines = [JIT, f"def {name}("]
-    lines += [f"    {part}," for part in parameters(lay, back)]
-    lines += ["):", f'    """{doc}"""', *opening(lay)]
+    lines += [f"    {part}," for part in known]
+    lines += ["):", f'    """{doc}"""', *opening(lay, along)]
     lines += [
         "    since = piece * PIECE",
         "    until = tl.minimum(chunks, since + PIECE)",
@@ -60,15 +79,7 @@ def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc
     if any(row.view in SHARED for row in lay.rows):
         before = f"sequences * {lay.windows.width - 1} * heads"
         lines.append(f"    at_behind = behind + part * {before}")
-    lines += _begun(lay)
-    lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
-    lines += windowed(lay)
-    if lay.given:
-        lines += ["        if not LEAN:", *(f"            {_load(lay, x)}" for x in lay.given)]
-    lines += [f"        {line}" for line in _closing(lay)]
-    lines += _body(lay, back, numbers)
-    lines += _ended(lay)
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def parameters(lay: Layout, back: Adjoint) -> list[str]:
@@ -92,7 +103,7 @@ def _number(lay: Layout, state: Held) -> str:
 
 def _load(lay: Layout, state: Held) -> str:
     """Load what stood at the chunk's start, or the gradient of what stood at its end."""
-    place = (f"kept_{state.name}", "memory * PIECE + chunk - since")
+    place = (f"kept_{state.name}", KEPT)
     if state in lay.states:
         place = (f"end_{state.name}", _number(lay, state))
     loaded = load_state(state, *place)
@@ -145,7 +156,7 @@ def _ended(lay: Layout) -> Iterator[str]:
         yield f"        {store_state(state, *place, state.name)}"
 
 
-def _closing(lay: Layout) -> Iterator[str]:
+def closing(lay: Layout) -> Iterator[str]:
     """Whether each interval ends with the chunk."""
     done = "low + live" if lay.chunked else "chunk + 1"
     for name in lay.plan.arguments():
@@ -156,10 +167,10 @@ def _closing(lay: Layout) -> Iterator[str]:
 
 def staged(lay: Layout, back: Adjoint) -> list[Stage]:
     """What the gradient of each argument needs, and then those of the states."""
-    return stages(lay, *_groups(lay, back), (*lay.given, *lay.states))
+    return stages(lay, *groups(lay, back), (*lay.given, *lay.states))
 
 
-def _groups(lay: Layout, back: Adjoint) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
+def groups(lay: Layout, back: Adjoint) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
     """The statements, and the ends of stages."""
     phases = lay.plan.phases()
     inside = [q for q in (*phases.before, *phases.scan) if not isinstance(q.op, Given)]
@@ -179,10 +190,10 @@ def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
     rows = {row.name: row for row in lay.rows}
     tail, last_lines = _tail(lay, back), []
     if tail:
-        found, last = waiting(lay, *_groups(lay, back), tail, (*lay.given, *lay.states))
+        found, last = waiting(lay, *groups(lay, back), tail, (*lay.given, *lay.states))
         argument = next(name for name, end in back.gradients.items() if end == tail[-1])
         last_lines = [*_lines(lay, last.steps, numbers, 12)]
-        last_lines.append(f"            {_store(lay, rows[argument], tail[-1])}")
+        last_lines.append(f"            {store_gradient(lay, rows[argument], tail[-1])}")
     else:
         found = staged(lay, back)
     for stage, argument in zip(found, [*back.gradients, ""], strict=True):
@@ -192,7 +203,7 @@ def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
             yield from last_lines
             yield from BARRIER
         elif argument:
-            yield f"        {_store(lay, rows[argument], stage.ends[0])}"
+            yield f"        {store_gradient(lay, rows[argument], stage.ends[0])}"
     early = not tail or not any(isinstance(step, Held) for step in last.steps)
     yield from _kept(lay) if early else ()
     if tail:
@@ -201,7 +212,8 @@ def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
     yield from () if early else _kept(lay)
 
 
-def _store(lay: Layout, row: Row, value: str) -> str:
+def store_gradient(lay: Layout, row: Row, value: str) -> str:
+    """Store a gradient of rows; of what blocks share, each has a part of its own."""
     whole = not lay.split or lay.split in row.sizes
     pointer = f"grad_{row.name}"
     if row.view == ROWS:
@@ -226,10 +238,11 @@ def _lines(
             yield f"{' ' * indent}    {_load(lay, step)}"
             continue
         source = statement(lay, step, {}, apart=True)
-        yield from wrapped(step.name, source, _cited(numbers, step.equation), indent)
+        yield from wrapped(step.name, source, cited(numbers, step.equation), indent)
 
 
-def _cited(numbers: dict[str, str], equation: str) -> str:
+def cited(numbers: dict[str, str], equation: str) -> str:
+    """The number of a quantity's equation, or of the one whose gradient it belongs to."""
     found = numbers.get(equation.removeprefix("gradient of "), "")
     if not found or not equation.startswith("gradient of "):
         return found

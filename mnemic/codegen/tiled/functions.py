@@ -10,12 +10,17 @@ class TileFunction:
     ``mixes`` are letters along which entries depend on each other although the axis stays.
     ``extras`` are what the kernel passes beside quantities: ``live`` (the rows of axis t that are
     there), ``precision``, ``width:x`` (how many channels of axis x are there), ``rows`` and
-    ``sources`` (the sizes of tiles of tokens, and of what windows read), ``window`` (its width).
+    ``sources`` (the sizes of tiles of tokens, and of what windows read), ``window`` (its width),
+    ``inside:x`` (which channels of axis x are there).
     """
 
     takes: tuple[str, ...]
     gives: str
     mixes: str = ""
+    sums: str = ""
+    """Letters over which it is a sum, so that blocks of them can be added up."""
+    tops: str = ""
+    """Letters over which it is a maximum."""
     extras: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Options passed on as constants, in order."""
@@ -46,8 +51,12 @@ def _read(entry: str | TileFunction) -> TileFunction:
 
 
 MATRICES = _table(
-    recall="vk, k -> v",
+    recall=TileFunction(("vk", "k"), "v", sums="k"),
     entry_norm=TileFunction(("vk",), "", options=("power",)),
+    largest=TileFunction(("vk",), "", tops="vk"),
+    highest=TileFunction(("vk",), "", tops="vk", extras=("inside:v", "inside:k")),
+    highest_of_rows=TileFunction(("vk",), "v", tops="k", extras=("inside:v", "inside:k")),
+    highest_of_columns=TileFunction(("vk",), "k", tops="v", extras=("inside:v", "inside:k")),
     simplex=TileFunction(
         ("vk", ""), "vk", mixes="vk", extras=("width:v", "width:k"), options=("over",)
     ),
@@ -56,7 +65,7 @@ MATRICES = _table(
     newton_schulz=TileFunction(
         ("vk",), "vk", mixes="vk", extras=("precision",), options=("steps",), holds=(0, 2)
     ),
-    pull="vk, v -> k",
+    pull=TileFunction(("vk", "v"), "k", sums="v"),
     norms_of=TileFunction(("vk",), "*", options=("axis",)),
     newton_schulz_vjp=TileFunction(
         ("vk", "vk"), "vk", mixes="vk", extras=("precision",), options=("steps",), holds=(2, 3)
@@ -135,7 +144,7 @@ CHUNK = MATRICES | _table(
     unit_lower_inverse=TileFunction(("tt",), "tt", extras=("precision",)),
     matrix_rows="ts, s -> t",
     vector_matrix="t, ts -> s",
-    recall_row="k, tk -> t",
+    recall_row=TileFunction(("k", "tk"), "t", sums="k"),
     weigh="ts, s -> t",
     replaced_last=TileFunction(("tv", "v"), "tv", extras=("live",)),
     squared_norm="tk -> t",
@@ -144,8 +153,12 @@ CHUNK = MATRICES | _table(
     distance="tv, tv -> t",
     column="t -> t",
     as_vector="t, tk -> tk",
-    scores_after=TileFunction(("tk", "sk", "ck"), "ts", extras=("precision",), options=("rows",)),
-    scores_before=TileFunction(("tk", "sk", "ck"), "ts", extras=("precision",), options=("rows",)),
+    scores_after=TileFunction(
+        ("tk", "sk", "ck"), "ts", sums="k", extras=("precision",), options=("rows",)
+    ),
+    scores_before=TileFunction(
+        ("tk", "sk", "ck"), "ts", sums="k", extras=("precision",), options=("rows",)
+    ),
     band=TileFunction(("tr",), "ts", extras=("sources", "window")),
     unbanded=TileFunction(("ts", "tr"), "tr", extras=("window",)),
     flat=TileFunction(("tr",), "s", extras=("sources", "window")),
@@ -191,7 +204,7 @@ TOKEN = MATRICES | _table(
     positive=" -> ",
     log_of=" -> ",
     distance="v, v -> ",
-    recall_row="k, k -> ",
+    recall_row=TileFunction(("k", "k"), "", sums="k"),
     as_vector=", k -> k",
     kalman_gain=TileFunction((SYMMETRIC, "k", "k", ""), "k", mixes="k", optional=1),
     downdated=TileFunction((SYMMETRIC, "k", "k", ""), SYMMETRIC, mixes="k", optional=1),

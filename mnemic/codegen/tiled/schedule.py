@@ -94,11 +94,11 @@ def _order(
     """The statements as they are asked for, and which of them are done anew for each group."""
     found: tuple[Row | Held, ...] = (*lay.rows, *memories)
     loads = {load.name: load for load in found}
-    light = _light(lay, inside, {row.name for row in lay.rows})
-    return Order(lay, {q.name: q for q in inside}, loads), {*loads} | light
+    again = light(lay, inside, {row.name for row in lay.rows})
+    return Order(lay, {q.name: q for q in inside}, loads), {*loads} | again
 
 
-def _light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:
+def light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:
     """Quantities behind which no product and no memory stands."""
     found = set(rows)
     for quantity in inside:

@@ -153,6 +153,8 @@ def _total(lay: Layout, op: Call, name: str, argument: str) -> str:
 def _extra(lay: Layout, op: Call, extra: str) -> str:
     if extra.startswith("width:"):
         return _size(lay, op, extra.removeprefix("width:"))
+    if extra.startswith("inside:"):
+        return f"in_{_size(lay, op, extra.removeprefix('inside:'))}"
     if extra == "live":
         return "live_SOURCES" if _size(lay, op, "t") == SOURCES else "live"
     if extra == "window":
