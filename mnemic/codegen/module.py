@@ -241,8 +241,9 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     token = tiled.Form(found.recurrent, found.recurrent)
     single = rule.diagonal and not rule.phase and feature_size(rule) == "d"
     return tiled.kernels(
-        chunked, token, logarithms, steps, numbers, diagonal=single, window=rule.window
-    )
+        chunked, token, logarithms, steps, numbers, diagonal=single, window=rule.window,
+        expanded=feature_size(rule) != "d",
+    )  # fmt: skip
 
 
 def _levels(rule: Rule) -> tiled.Levels:

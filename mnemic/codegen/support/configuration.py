@@ -67,6 +67,14 @@ class Cuttable(Protocol):
         """The size that may be cut."""
 
     @property
+    def blocked(self) -> tuple[str, ...]:
+        """The sizes of which a tile has a block."""
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        """Those of them whose blocks one program takes one after another."""
+
+    @property
     def chunked(self) -> bool:
         """Whether it takes chunks, not tokens."""
 
@@ -145,15 +153,15 @@ def choices(kernel: Cuttable, sizes: dict[str, int], most: int) -> Choices:
     if kernel.lanes:
         return Choices((1,), (BLOCKS[0],), WARPS[:3], (1,))
     blocks: tuple[int, ...] = BLOCKS[:1]
-    if kernel.split:
+    if kernel.blocked:
         blocks = tuple(n for n in (16, 32, 64, 128, 256) if n <= _widest(kernel, sizes))
     rows = tuple(n for n in sorted(ROWS) if n <= most) if kernel.chunked else (ROWS[0],)
     return Choices(rows, blocks, WARPS, STAGES if kernel.chunked else (1,))
 
 
 def _widest(kernel: Cuttable, sizes: dict[str, int]) -> int:
-    """The block that holds all values."""
-    return max(BLOCKS[-1], power_of_two(sizes[kernel.split]))
+    """The block that holds all channels."""
+    return max(BLOCKS[-1], *(power_of_two(sizes[name]) for name in kernel.blocked))
 
 
 def configured(
@@ -165,8 +173,8 @@ def configured(
     ``sizes`` are the axes' by name; ``most`` is how many rows a chunk may have.
     """
     cuts = _cuts(kernel, sizes, most, gradient=gradient)
-    budget = BUDGET[gradient] if kernel.chunked else TOKENS
-    fitting = [cut for cut in cuts if entries(kernel, sizes, cut, gradient=gradient) <= budget]
+    most_held = budget(kernel, gradient=gradient)
+    fitting = [cut for cut in cuts if entries(kernel, sizes, cut, gradient=gradient) <= most_held]
     fewest = min(entries(kernel, sizes, cut, gradient=gradient) for cut in cuts)
     fitting = fitting or [
         cut for cut in cuts if entries(kernel, sizes, cut, gradient=gradient) == fewest
@@ -176,13 +184,18 @@ def configured(
     )  # fmt: skip
 
 
+def budget(kernel: Cuttable, *, gradient: bool) -> int:
+    """Entries a thread up to which nothing is spilled, or little."""
+    return BUDGET[gradient] if kernel.chunked else TOKENS
+
+
 def _cuts(
     kernel: Cuttable, sizes: dict[str, int], most: int, *, gradient: bool
 ) -> list[Configuration]:
     """What the model chooses from: a gradient over chunks keeps its widest block."""
     tall = [n for n in ROWS if n <= max(most, ROWS[-1])] if kernel.chunked else [ROWS[0]]
-    wide = [n for n in BLOCKS if n <= _widest(kernel, sizes)] if kernel.split else BLOCKS[:1]
-    wide = wide[:1] if kernel.chunked and gradient else wide
+    wide = [n for n in BLOCKS if n <= _widest(kernel, sizes)] if kernel.blocked else BLOCKS[:1]
+    wide = wide[:1] if kernel.chunked and gradient and kernel.split else wide
     several = (8,) if kernel.chunked else (4, 8)
     return [
         Configuration(min(rows, most), block, warps)
@@ -193,8 +206,8 @@ def _cuts(
 def lengths(kernel: Cuttable, sizes: dict[str, int], cut: Configuration) -> dict[str, int]:
     """The lengths of a tile's axes by name."""
     found = {name: max(16, power_of_two(n)) for name, n in sizes.items()}
-    if kernel.split:
-        found[kernel.split] = min(found[kernel.split], cut.block)
+    for name in kernel.blocked:
+        found[name] = min(found[name], cut.block)
     rows = kernel.fits(cut.rows)
     tall = max(16, power_of_two(rows)) if kernel.chunked else 1
     return found | {"C": tall, "SOURCES": kernel.sources(rows) if kernel.chunked else 1}
@@ -247,6 +260,8 @@ def cycles(
     beside = max(1, min(device.threads, device.registers // 256) // threads)
     waves = -(-work.memories * blocks // (device.processors * beside))
     steps = -(-work.length // kernel.fits(cut.rows)) if kernel.chunked else work.length
+    for name in kernel.along:
+        length[name] = power_of_two(sizes[name])  # one program takes all blocks
     own = _products(kernel, length, gradient) / PRODUCTS
     own += _bytes(kernel, length, work, gradient) / BYTES
     delay = DELAY if kernel.chunked else DELAY / 10

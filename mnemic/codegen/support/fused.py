@@ -1,6 +1,7 @@
 """Fused forms: a generated Triton kernel over whole sequences, and its gradient."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from . import tuned
 from .calls import parameters
-from .configuration import Configuration, Tiles, Work, choices, configured, least_entries
+from .configuration import Configuration, Tiles, Work, budget, choices, configured, least_entries
 from .limits import limits
 from .narrower import Order, of_chunks, of_tokens
 from .operators import Operators, registered
@@ -70,7 +71,8 @@ class Kernel:
     """The generated kernels of a form and what they take.
 
     ``value`` is the size of the output's channels; ``split`` the size whose axis may be cut into
-    blocks, one a program (no entry of the state depends on another block's), or empty.
+    blocks, one a program (no entry of the state depends on another block's), or empty; ``along``
+    the sizes of which a program takes one block after another.
     """
 
     forward: Any
@@ -100,6 +102,10 @@ class Kernel:
     """The fullest moments of a chunk, of the form and of its gradient: tiles by their sizes."""
     whole: bool = False
     """Whether a sequence is one chunk, whatever its rows."""
+    along: tuple[str, ...] = ()
+    """The sizes along which its memories, in the device's memory, are gone through by blocks."""
+    swept: "Kernel | None" = None
+    """The same form's kernel that goes along axes, for memories that registers do not hold."""
     operators: Operators = field(init=False, repr=False, compare=False)
     """Its launches as torch sees them."""
 
@@ -113,7 +119,12 @@ class Kernel:
         """Which form's it is."""
         if self.whole:
             return "own"
-        return "chunk" if self.chunked else "token"
+        return ("chunk" if self.chunked else "token") + "_swept" * bool(self.along)
+
+    @property
+    def blocked(self) -> tuple[str, ...]:
+        """The sizes of which a tile has a block: shared out among programs, or gone along."""
+        return (self.split,) if self.split else self.along
 
     @property
     def narrowing(self) -> Order:
@@ -121,8 +132,8 @@ class Kernel:
         if self.lanes:
             return ()
         if self.chunked:
-            return of_chunks(split=bool(self.split), whole=self.whole)
-        return of_tokens(split=bool(self.split))
+            return of_chunks(split=bool(self.blocked), whole=self.whole)
+        return of_tokens(split=bool(self.blocked))
 
     @property
     def plain(self) -> int:
@@ -217,16 +228,43 @@ LIMIT = 600
 more than twice what registers hold."""
 
 
+_always: list[bool] = []
+"""What ``sweeping`` asks for, the last one first."""
+
+
+@contextmanager
+def sweeping(*, always: bool) -> Iterator[None]:
+    """Inside, kernels go along axes wherever they can, or nowhere, for those who check them."""
+    _always.append(always)
+    try:
+        yield
+    finally:
+        _always.pop()
+
+
+def suited(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> Kernel:
+    """A form's kernel for these sizes: the one that goes along axes where registers do not hold
+    the memories, by the model's count."""
+    twin = kernel.swept
+    if twin is None or (gradient and twin.backward is None and kernel.backward is not None):
+        return kernel
+    if _always:
+        return twin if _always[-1] else kernel
+    least = least_entries(kernel, dict(sizes), gradient=gradient)
+    return twin if least > budget(kernel, gradient=gradient) else kernel
+
+
 def refused(
     kernel: Kernel, rows: Mapping[str, Tensor], states: States, *, gradient: bool
 ) -> str | None:  # fmt: skip
     """Why a kernel is not for these arguments, or None."""
-    if gradient and kernel.backward is None:
-        return "its kernel has no gradient"
     given = tuple(row for row in kernel.rows if row.name in rows)
     sizes = sizes_of(
         kernel, [rows[row.name] for row in given], [states[s.name] for s in kernel.states], given
     )  # fmt: skip
+    kernel = suited(kernel, sizes, gradient=gradient)
+    if gradient and kernel.backward is None:
+        return "its kernel has no gradient"
     found = least_entries(kernel, sizes, gradient=gradient)
     if found > LIMIT:
         shown = ", ".join(f"{name} = {size}" for name, size in sorted(sizes.items()))
@@ -254,6 +292,7 @@ def run(
     real = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
     start = [states[state.name].to(real).contiguous() for state in kernel.states]
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in (*tensors, *start))
+    kernel = suited(kernel, sizes_of(kernel, tensors, start), gradient=gradient)
     out, *found = kernel.operators.forward(
         tensors, start, place.positions, place.bounds, place.numbers(), gradient
     )

@@ -153,6 +153,9 @@ class Launch:
     ) -> None:  # fmt: skip
         """The output and the ends, or without ``out`` the states at each chunk of a piece."""
         read = out is not None
+        if self.kernel.along and not read:  # where the memories stand meanwhile
+            memories = self.sequences * self.heads
+            end = [buffers.empty((memories, *x.shape[1:]), x) for x in start]
         pointers = [*map(buffers.guarded, self.rows), self.rows[0] if out is None else out]
         for before, after, place in zip(start, end, kept, strict=True):
             pointers += [buffers.guarded(before), after, place]
@@ -278,7 +281,7 @@ class Launch:
         """Entries of a tile along an axis."""
         least = 16 if self.kernel.chunked or self.kernel.products else 1
         block = max(least, power_of_two(self.sizes[name]))
-        return min(block, self.cutting.chosen.block) if name == self.kernel.split else block
+        return min(block, self.cutting.chosen.block) if name in self.kernel.blocked else block
 
     # -- parts of blocks --------------------------------------------------------------------
 

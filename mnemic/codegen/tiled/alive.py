@@ -10,6 +10,7 @@ from mnemic.codegen.tiled import roots
 from mnemic.codegen.tiled.functions import MATRICES
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Layout, Row
 from mnemic.codegen.tiled.schedule import Stage
+from mnemic.codegen.tiled.sweeps import Sum, Sweeps
 from mnemic.codegen.tiled.windows import WINDOW
 from mnemic.compiler.implicit import roots_of
 
@@ -29,7 +30,16 @@ def fullest(lay: Layout, stages: Iterable[Stage]) -> tuple[Tiles, ...]:
 
     The ends of a stage are read (stored, or put in place) when it is done.
     """
-    moments = [*_moments(lay, list(stages))]
+    return _for_sizes(lay, [*_moments(lay, list(stages))])
+
+
+def fullest_swept(sweeps: Sweeps) -> tuple[Tiles, ...]:
+    """The same of a chunk that goes along axes block by block."""
+    return _for_sizes(sweeps.lay, [*_swept(sweeps)])
+
+
+def _for_sizes(lay: Layout, moments: list[Tiles]) -> tuple[Tiles, ...]:
+    """The fullest of some moments, for rows and channels between which they are looked for."""
     slots = {row.sizes[0]: min(TALL) for row in lay.rows if row.view == WINDOW}
     found: dict[Tiles, None] = {}
     for rows, channels in product(TALL, WIDE):
@@ -49,6 +59,37 @@ def _moments(lay: Layout, stages: list[Stage]) -> Iterable[Tiles]:
             reads = set() if isinstance(step, Row) else set(step.reads())
             yield _counted(lay, alive | reads | {step.name}, step)
             alive = (alive - {step.name}) | reads
+
+
+def _swept(sweeps: Sweeps) -> Iterable[Tiles]:
+    """What is alive at each step of the sections, from the last to the first.
+
+    What a loop sums, and what it reads from outside, is alive through all its blocks.
+    """
+    lay = sweeps.lay
+    alive = {name for name in sweeps.last if not sweeps.axis(name)}
+    ending = {name for name in sweeps.last if sweeps.axis(name)}
+    for section in reversed(sweeps.sections()):
+        for loop in reversed(section.loops):
+            around = alive | {q.name for q in loop.sums} | set(sweeps.outside(loop))
+            block = {name for name in ending if sweeps.axis(name) == loop.size}
+            ending -= block
+            yield _counted(lay, around | block, None)
+            for step in reversed(loop.steps):
+                quantity = step.quantity if isinstance(step, Sum) else step
+                reads = set(quantity.reads()) if isinstance(quantity, Quantity) else set()
+                yield _counted(
+                    lay, around | block | reads | {quantity.name},
+                    quantity if isinstance(quantity, Quantity) else None,
+                )  # fmt: skip
+                block = (block - {quantity.name}) | {r for r in reads if sweeps.axis(r)}
+            alive = around - {q.name for q in loop.sums}
+        alive |= set(section.ends)
+        for line in reversed(section.steps):
+            reads = set(line.reads()) if isinstance(line, Quantity) else set()
+            reads = {read for read in reads if not sweeps.axis(read)}
+            yield _counted(lay, alive | reads | {line.name}, None)
+            alive = (alive - {line.name}) | reads
 
 
 def _counted(lay: Layout, names: set[str], step: Row | Quantity | None) -> Tiles:

@@ -40,11 +40,39 @@ TOKENS = """\
 """
 
 
+KEPT = "memory * PIECE + chunk - since"
+"""The number of the memory that stood at a chunk's start."""
+
+
 def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc: str) -> str:
     """The kernel of a form's gradient: arguments, what stood at each chunk's start, gradients."""
+    lines = begun(lay, back, name, doc)
+    for state in lay.states:
+        number = _number(lay, state)
+        lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', number)}")
+    lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
+    lines += windowed(lay)
+    for state in lay.given:
+        loaded = load_state(state, f"kept_{state.name}", KEPT)
+        lines.append(f"        {state.name} = {loaded}")
+    lines += [f"        {line}" for line in closing(lay)]
+    lines += _body(lay, back, numbers)
+    moves = {s: n for s, n in lay.plan.following.items() if s != n}
+    if moves:
+        lines.append(f"        {', '.join(moves)} = {', '.join(moves.values())}")
+    for state in lay.states:
+        number = _number(lay, state)
+        lines.append(f"    {store_state(state, f'end_{state.name}', number, state.name)}")
+    return "\n".join(lines) + "\n"
+
+
+def begun(
+    lay: Layout, back: Adjoint, name: str, doc: str, along: tuple[str, ...] = ()
+) -> list[str]:
+    """The head of a gradient's kernel: parameters, which memory a program runs, which piece."""
     lines = [JIT, f"def {name}("]
     lines += [f"    {part}," for part in parameters(lay, back)]
-    lines += ["):", f'    """{doc}"""', *opening(lay)]
+    lines += ["):", f'    """{doc}"""', *opening(lay, along)]
     lines += [
         "    since = piece * PIECE",
         "    until = tl.minimum(chunks, since + PIECE)",
@@ -56,23 +84,7 @@ def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc
     if any(row.view in SHARED for row in lay.rows):
         before = f"sequences * {lay.windows.width - 1} * heads"
         lines.append(f"    at_behind = behind + part * {before}")
-    for state in lay.states:
-        number = _number(lay, state)
-        lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', number)}")
-    lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
-    lines += windowed(lay)
-    for state in lay.given:
-        loaded = load_state(state, f"kept_{state.name}", "memory * PIECE + chunk - since")
-        lines.append(f"        {state.name} = {loaded}")
-    lines += [f"        {line}" for line in _closing(lay)]
-    lines += _body(lay, back, numbers)
-    moves = {s: n for s, n in lay.plan.following.items() if s != n}
-    if moves:
-        lines.append(f"        {', '.join(moves)} = {', '.join(moves.values())}")
-    for state in lay.states:
-        number = _number(lay, state)
-        lines.append(f"    {store_state(state, f'end_{state.name}', number, state.name)}")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def parameters(lay: Layout, back: Adjoint) -> list[str]:
@@ -94,7 +106,7 @@ def _number(lay: Layout, state: Held) -> str:
     return "memory" if not lay.split or lay.split in state.sizes else "own"
 
 
-def _closing(lay: Layout) -> Iterator[str]:
+def closing(lay: Layout) -> Iterator[str]:
     """Whether each interval ends with the chunk."""
     done = "low + live" if lay.chunked else "chunk + 1"
     for name in lay.plan.arguments():
@@ -105,10 +117,10 @@ def _closing(lay: Layout) -> Iterator[str]:
 
 def staged(lay: Layout, back: Adjoint) -> list[Stage]:
     """What the gradient of each argument needs, and then those of the states."""
-    return stages(lay, *_groups(lay, back))
+    return stages(lay, *groups(lay, back))
 
 
-def _groups(lay: Layout, back: Adjoint) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
+def groups(lay: Layout, back: Adjoint) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
     """The statements, and the ends of stages."""
     phases = lay.plan.phases()
     inside = [q for q in (*phases.before, *phases.scan) if not isinstance(q.op, Given)]
@@ -128,10 +140,10 @@ def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
     rows = {row.name: row for row in lay.rows}
     tail, last_lines = _tail(lay, back), []
     if tail:
-        found, last = waiting(lay, *_groups(lay, back), tail)
+        found, last = waiting(lay, *groups(lay, back), tail)
         argument = next(name for name, end in back.gradients.items() if end == tail[-1])
         last_lines = [*_lines(lay, last.steps, numbers, 12)]
-        last_lines.append(f"            {_store(lay, rows[argument], tail[-1])}")
+        last_lines.append(f"            {store_gradient(lay, rows[argument], tail[-1])}")
     else:
         found = staged(lay, back)
     for stage, argument in zip(found, [*back.gradients, ""], strict=True):
@@ -140,13 +152,14 @@ def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
             yield f"        if not {condition(lay, tail)}:"
             yield from last_lines
         elif argument:
-            yield f"        {_store(lay, rows[argument], stage.ends[0])}"
+            yield f"        {store_gradient(lay, rows[argument], stage.ends[0])}"
     if tail:
         yield f"        if {condition(lay, tail)}:{LAST}"
         yield from last_lines
 
 
-def _store(lay: Layout, row: Row, value: str) -> str:
+def store_gradient(lay: Layout, row: Row, value: str) -> str:
+    """Store a gradient of rows; of what blocks share, each has a part of its own."""
     whole = not lay.split or lay.split in row.sizes
     pointer = f"grad_{row.name}"
     if row.view == ROWS:
@@ -167,10 +180,11 @@ def _lines(
             yield f"{' ' * indent}{step.name} = {load_row(lay, step)}"
             continue
         source = statement(lay, step, {})
-        yield from wrapped(step.name, source, _cited(numbers, step.equation), indent)
+        yield from wrapped(step.name, source, cited(numbers, step.equation), indent)
 
 
-def _cited(numbers: dict[str, str], equation: str) -> str:
+def cited(numbers: dict[str, str], equation: str) -> str:
+    """The number of a quantity's equation, or of the one whose gradient it belongs to."""
     found = numbers.get(equation.removeprefix("gradient of "), "")
     if not found or not equation.startswith("gradient of "):
         return found

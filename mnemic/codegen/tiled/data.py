@@ -54,9 +54,15 @@ class Data:
     windows: Windows = Windows()
     products: bool = False
     alive: tuple[tuple[Tiles, ...], ...] = ()
+    along: tuple[str, ...] = ()
+    swept: bool = False
+    """Whether there is a twin that goes along axes."""
 
-    def printed(self, name: str, taken: tuple[str, ...], steps: int) -> str:
-        """As data of the module; ``taken`` are the arguments of the form."""
+    def printed(
+        self, name: str, taken: tuple[str, ...], steps: int, *, before: str = ""
+    ) -> str:  # fmt: skip
+        """As data of the module; ``taken`` are the arguments of the form, ``before`` is whose
+        function PyTorch computes first, if not its own."""
         backward = "None" if self.gradients is None else f"{name}_backward"
         lines = [
             f"{name.upper()} = Kernel(",
@@ -69,10 +75,12 @@ class Data:
             f"    split={self.split!r},",
             f"    chunked={self.chunked},",
             f"    steps={steps},",
-            f"    before={name}_before,",
+            f"    before={before or name}_before,",
             f"    taken={taken!r},",
             *(["    lanes=True,"] if self.lanes else []),
             *(["    whole=True,"] if name == "own" else []),
+            *([f"    along={self.along!r},"] if self.along else []),
+            *([f"    swept={name.upper()}_SWEPT,"] if self.swept else []),
             *_windows(self.windows),
             f"    products={self.products},",
             *_alive(self.alive),

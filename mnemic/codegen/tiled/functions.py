@@ -16,6 +16,8 @@ class TileFunction:
     takes: tuple[str, ...]
     gives: str
     mixes: str = ""
+    sums: str = ""
+    """Letters over which it is a sum, so that blocks of them can be added up."""
     extras: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Options passed on as constants, in order."""
@@ -46,7 +48,7 @@ def _read(entry: str | TileFunction) -> TileFunction:
 
 
 MATRICES = _table(
-    recall="vk, k -> v",
+    recall=TileFunction(("vk", "k"), "v", sums="k"),
     entry_norm=TileFunction(("vk",), "", options=("power",)),
     simplex=TileFunction(
         ("vk", ""), "vk", mixes="vk", extras=("width:v", "width:k"), options=("over",)
@@ -56,7 +58,7 @@ MATRICES = _table(
     newton_schulz=TileFunction(
         ("vk",), "vk", mixes="vk", extras=("precision",), options=("steps",), holds=(0, 2)
     ),
-    pull="vk, v -> k",
+    pull=TileFunction(("vk", "v"), "k", sums="v"),
     norms_of=TileFunction(("vk",), "*", options=("axis",)),
     newton_schulz_vjp=TileFunction(
         ("vk", "vk"), "vk", mixes="vk", extras=("precision",), options=("steps",), holds=(2, 3)
@@ -135,7 +137,7 @@ CHUNK = MATRICES | _table(
     unit_lower_inverse=TileFunction(("tt",), "tt", extras=("precision",)),
     matrix_rows="ts, s -> t",
     vector_matrix="t, ts -> s",
-    recall_row="k, tk -> t",
+    recall_row=TileFunction(("k", "tk"), "t", sums="k"),
     weigh="ts, s -> t",
     replaced_last=TileFunction(("tv", "v"), "tv", extras=("live",)),
     squared_norm="tk -> t",
@@ -144,8 +146,12 @@ CHUNK = MATRICES | _table(
     distance="tv, tv -> t",
     column="t -> t",
     as_vector="t, tk -> tk",
-    scores_after=TileFunction(("tk", "sk", "ck"), "ts", extras=("precision",), options=("rows",)),
-    scores_before=TileFunction(("tk", "sk", "ck"), "ts", extras=("precision",), options=("rows",)),
+    scores_after=TileFunction(
+        ("tk", "sk", "ck"), "ts", sums="k", extras=("precision",), options=("rows",)
+    ),
+    scores_before=TileFunction(
+        ("tk", "sk", "ck"), "ts", sums="k", extras=("precision",), options=("rows",)
+    ),
     band=TileFunction(("tr",), "ts", extras=("sources", "window")),
     unbanded=TileFunction(("ts", "tr"), "tr", extras=("window",)),
     flat=TileFunction(("tr",), "s", extras=("sources", "window")),
@@ -191,7 +197,7 @@ TOKEN = MATRICES | _table(
     positive=" -> ",
     log_of=" -> ",
     distance="v, v -> ",
-    recall_row="k, k -> ",
+    recall_row=TileFunction(("k", "k"), "", sums="k"),
     as_vector=", k -> k",
     kalman_gain=TileFunction((SYMMETRIC, "k", "k", ""), "k", mixes="k", optional=1),
     downdated=TileFunction((SYMMETRIC, "k", "k", ""), SYMMETRIC, mixes="k", optional=1),

@@ -89,8 +89,8 @@ def parameters(lay: Layout) -> list[str]:
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
 
-def opening(lay: Layout) -> list[str]:
-    """Which memory a program runs, and its channels."""
+def opening(lay: Layout, along: tuple[str, ...] = ()) -> list[str]:
+    """Which memory a program runs, and its channels, of those that it does not go ``along``."""
     lines = [
         "    memory = tl.program_id(0).to(tl.int64)",
         "    sequence = memory // heads",
@@ -116,7 +116,7 @@ def opening(lay: Layout) -> list[str]:
     if any(row.view in SHARED for row in lay.rows):
         before = f"sequence * {lay.windows.width - 1}"  # rows before each sequence's first
         lines.append(f"    at_tail = (begin + {before}) * heads + memory % heads")
-    for size in lay.channels:
+    for size in (name for name in lay.channels if name not in along):
         block = f"tl.program_id(1) * B{size} + " if size == lay.split else ""
         lines.append(f"    at_{size} = {block}tl.arange(0, B{size})")
         lines.append(f"    in_{size} = at_{size} < {size}")

@@ -60,7 +60,7 @@ def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...
     """
     rows = {row.name: row for row in lay.rows}
     order = Order(lay, {q.name: q for q in inside}, rows)
-    anew = set(rows) | _light(lay, inside, set(rows))
+    anew = set(rows) | light(lay, inside, set(rows))
     found = []
     for group in ends:
         order.done -= anew
@@ -74,7 +74,7 @@ def waiting(
 ) -> tuple[list[Stage], Stage]:
     """The same without a ``tail``, instead of which what it reads is known; and the tail."""
     order = Order(lay, {q.name: q for q in inside}, {row.name: row for row in lay.rows})
-    anew = set(order.rows) | _light(lay, inside, set(order.rows))
+    anew = set(order.rows) | light(lay, inside, set(order.rows))
     reads = dict.fromkeys(n for name in tail for n in order.inside[name].reads())
     late = [n for n in reads if n not in anew and n not in tail]
     before = tuple(sorted(late, key=lambda name: -order.weight(name)))
@@ -83,7 +83,7 @@ def waiting(
     return found, last
 
 
-def _light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:
+def light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:
     """Quantities behind which no product and no memory stands."""
     found = set(rows)
     for quantity in inside:

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field, replace
 
+from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.functions import Signal
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.plan import Call, Plan
 from mnemic.codegen.streamed import source as pairs
-from mnemic.codegen.tiled import implicit, lanes, residuals, roots, signals
-from mnemic.codegen.tiled.alive import Tiles, fullest
+from mnemic.codegen.tiled import implicit, lanes, residuals, roots, signals, swept
+from mnemic.codegen.tiled.alive import Tiles, fullest, fullest_swept
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import backward
 from mnemic.codegen.tiled.backward import staged as backward_stages
@@ -20,6 +21,7 @@ from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.reordered import reordered, tidied
 from mnemic.codegen.tiled.reverse import given_back, ordered, output_of, reversed_of
+from mnemic.codegen.tiled.sweeps import Sweeps
 from mnemic.codegen.tiled.windows import opened
 
 HEADER = '''"""{title}: fused kernels.
@@ -49,6 +51,12 @@ FORMS = {
     "token": "Token by token: arguments [B, R, H, ...], states [M, ...].",
 }
 """The kernels by name, and what each does."""
+
+SWEPT = {
+    "chunk": "Chunk by chunk, memories block by block: arguments [B, R, H, ...], states [M, ...].",
+    "token": "Token by token, memories block by block: arguments [B, R, H, ...], states [M, ...].",
+}
+"""The same with memories that lie in the device's memory."""
 
 LEVELS = {
     "own": "What the rows of an aligned chunk read of each other: arguments [B, R, H, ...].",
@@ -95,6 +103,8 @@ class _Source:
     numbers: dict[str, str]
     missing: dict[str, str]
     window: int = 1
+    expanded: bool = False
+    """Whether keys have features of their own, more than a head has channels."""
     shared: list[str] = field(default_factory=list)
     """Functions of links that stand in the module already."""
 
@@ -145,7 +155,40 @@ class _Source:
             lay.rows, lay.states, gradients, lay.value, lay.split, chunked=chunked,
             windows=lay.windows, products=products, alive=tuple(tiles),
         )  # fmt: skip
-        return "\n\n".join([*parts, *self.data(found, data, name)])
+        twin = self.swept(plain, lay, data, found, name)
+        first, told = self.data(found, replace(data, swept=bool(twin)), name)
+        return "\n\n".join([*parts, first, *twin, told])
+
+    def swept(
+        self, plain: Plan, lay: Layout, whole: Data, found: Cut, name: str
+    ) -> list[str]:  # fmt: skip
+        """The kernels of a form whose memories are gone through block by block, where they may
+        be too large for registers and can be gone along."""
+        wanted = name in SWEPT and (self.expanded or not lay.split)
+        along = swept.axes(lay) if wanted else ()
+        if not along:
+            return []
+        lay = replace(lay, split="")
+        sweeps = swept.of_form(lay, along)
+        parts = [swept.forward(sweeps, self.numbers, f"{name}_swept_forward", SWEPT[name])]
+        data = replace(whole, split="", gradients=None, alive=(fullest_swept(sweeps),), along=along)
+        try:
+            back, turned = self.swept_gradient(plain, lay, along)
+            title = f"{name}_swept_backward"
+            parts.append(swept.backward(turned, back, self.numbers, title, GRADIENT))
+            moments = (*data.alive, fullest_swept(turned))
+            data = replace(data, gradients=tuple(back.gradients), alive=moments)
+        except NoTiles as reason:
+            parts.append(f"# No gradient block by block: {reason}.\n")
+        return [*parts, data.printed(f"{name}_swept", found.taken, self.steps, before=name)]
+
+    def swept_gradient(
+        self, plain: Plan, lay: Layout, along: tuple[str, ...]
+    ) -> tuple[Adjoint, Sweeps]:
+        """The gradient of a form that goes along axes, and its sweeps."""
+        back = reversed_of(plain)
+        under, back = self.laid(replace(back, plan=tidied(back.plan)) if lay.chunked else back, lay)
+        return back, swept.of_gradient(under, back, along)
 
     def lanes(self, form: Form) -> str:
         """The kernels of a diagonal memory's token form, channels side by side.
@@ -211,14 +254,18 @@ class _Source:
         if lay.chunked:
             back = replace(back, plan=tidied(back.plan))
             parted(back.plan, latest(back.plan, back.gradients.values(), CHUNK))
+        under, back = self.laid(back, lay)
+        text = backward(under, back, self.numbers, f"{name}_backward", GRADIENT)
+        return text, tuple(back.gradients), fullest(under, backward_stages(under, back))
+
+    def laid(self, back: Adjoint, lay: Layout) -> tuple[Layout, Adjoint]:
+        """A gradient on tiles as its form lies, of the form's own arguments."""
         under = layout(
             back.plan, self.logarithms, chunked=lay.chunked, output=output_of(back),
             given=back.states, like=lay, windows=lay.windows,
         )  # fmt: skip
         under = replace(under, rows=ordered(lay.rows, under.rows))
-        back = given_back(back, lay.rows)
-        text = backward(under, back, self.numbers, f"{name}_backward", GRADIENT)
-        return text, tuple(back.gradients), fullest(under, backward_stages(under, back))
+        return under, given_back(back, lay.rows)
 
 
 def _error(signal: Signal, plan: Plan) -> tuple[str, ...]:
@@ -248,14 +295,15 @@ def _letters(plan: Plan, name: str) -> tuple[str, ...]:
 
 def kernels(
     chunk: Form | None, token: Form, logarithms: frozenset[str], steps: int,
-    numbers: dict[str, str], *, diagonal: bool, window: int = 1,
+    numbers: dict[str, str], *, diagonal: bool, window: int = 1, expanded: bool = False,
 ) -> Kernels:  # fmt: skip
     """The kernels of a rule's forms: ``CHUNK`` and ``TOKEN`` (``None`` where there is none).
 
-    A ``diagonal`` memory goes token by token alone, its channels side by side.
+    A ``diagonal`` memory goes token by token alone, its channels side by side. ``expanded`` keys
+    have more features than a head has channels.
     """
     parts: list[str] = []
-    source = _Source(logarithms, steps, numbers, {}, window)
+    source = _Source(logarithms, steps, numbers, {}, window, expanded)
     for form, name in zip((chunk, token), FORMS, strict=True):
         try:
             if form is None:

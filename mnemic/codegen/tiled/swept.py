@@ -1,0 +1,362 @@
+"""Kernels whose memories lie in the device's memory, and are gone through block by block.
+
+For what does not fit into registers: of an axis that is only summed over (``sweeps``) a block at a
+time is loaded, used and stored. The memories stand where those at the end belong, and all threads
+of a program wait for each other between sweeps.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mnemic.codegen.adjoint import Adjoint
+from mnemic.codegen.emit import OUTPUT, wrapped
+from mnemic.codegen.plan import Fused, Given, Quantity
+from mnemic.codegen.tiled import backward as gradient
+from mnemic.codegen.tiled import kernel
+from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.layout import Held, Layout, Row, turned
+from mnemic.codegen.tiled.statements import statement
+from mnemic.codegen.tiled.sweeps import End, Loop, Section, Sum, Sweeps, subsets
+
+WAIT = "tl.debug_barrier()"
+"""All threads see what each has stored."""
+
+
+@dataclass(frozen=True)
+class Printer:
+    """What the lines of a swept kernel need: the sweeps, equations' numbers, where memories lie."""
+
+    sweeps: Sweeps
+    numbers: dict[str, str]
+    pointers: dict[str, tuple[str, str]]
+    """Of each memory along an axis: the pointer, and the number of the memory."""
+
+    @property
+    def lay(self) -> Layout:
+        """The layout."""
+        return self.sweeps.lay
+
+    def held(self, *, given: bool = False) -> dict[str, list[Held]]:
+        """The memories along each axis."""
+        found: dict[str, list[Held]] = {size: [] for size in self.sweeps.along}
+        for state in self.lay.given if given else self.lay.states:
+            if axis := self.sweeps.axis(state.name):
+                found[axis].append(state)
+        return found
+
+    def resident(self) -> list[Held]:
+        """The memories that stay in registers."""
+        return [state for state in self.lay.states if not self.sweeps.axis(state.name)]
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def copied(self, to: str, place: str, start: str, number: str, pad: int) -> Iterator[str]:
+        """Copy the memories along axes from one place to another, by pointers' beginnings."""
+        for size, states in self.held().items():
+            if states:
+                yield from loop(size, pad)
+            for state in states:
+                value = kernel.load_state(state, f"{start}_{state.name}", number)
+                text = kernel.store_state(state, f"{to}_{state.name}", place, value)
+                yield f"{' ' * (pad + 4)}{text}"
+
+    def steps(self, section: Section) -> Iterator[str]:
+        """What a section computes before its sweep."""
+        for step in section.steps:
+            yield from self.line(step, 8)
+
+    def line(self, step: Row | Held | Quantity, pad: int) -> Iterator[str]:
+        """One load or statement."""
+        match step:
+            case Row():
+                yield f"{' ' * pad}{step.name} = {kernel.load_row(self.lay, step)}"
+            case Held(name=name):
+                yield f"{' ' * pad}{name} = {kernel.load_state(step, *self.pointers[name])}"
+            case Quantity(op=Given()):
+                return
+            case Quantity():
+                source = self._rest(step) or statement(self.lay, step, {})
+                yield from wrapped(step.name, source, self._cited(step), pad)
+
+    def _rest(self, quantity: Quantity) -> str:
+        """What is left of a sum over blocks when they are through."""
+        if not isinstance(quantity.op, Fused) or not self.sweeps.crosses(quantity.name):
+            return ""
+        sign = "+" if quantity.op.sign > 0 else "-"
+        return f"{quantity.op.addend} {sign} {_sum(quantity)}"
+
+    def _cited(self, quantity: Quantity) -> str:
+        return gradient.cited(self.numbers, quantity.equation)
+
+    def sweep(self, found: Loop) -> Iterator[str]:
+        """A loop over the blocks of an axis, without what it stores of memories."""
+        for quantity in found.sums:
+            yield f"        {_sum(quantity)} = tl.zeros({self._tile(quantity)}, REAL)"
+        yield from loop(found.size, 8)
+        for step in found.steps:
+            match step:
+                case Sum(quantity=quantity):
+                    yield from wrapped(
+                        _sum(quantity), self._part(quantity), self._cited(quantity), 12
+                    )
+                case End():
+                    yield from self.stored(step.name)
+                case _:
+                    yield from self.line(step, 12)
+
+    def _part(self, quantity: Quantity) -> str:
+        """A sum with one more block."""
+        whole = quantity
+        if isinstance(quantity.op, Fused):
+            whole = Quantity(quantity.name, quantity.axes, quantity.op.product, quantity.equation)
+        return f"{_sum(quantity)} + {statement(self.lay, whole, {})}"
+
+    def stored(self, name: str) -> Iterator[str]:
+        """Store what a loop has made of rows: nothing but a gradient's kernel has such."""
+        raise NotImplementedError(name)
+
+    def _tile(self, quantity: Quantity) -> str:
+        """The shape of a tile."""
+        own = tuple(zip(quantity.axes, self.lay.sizes(quantity.name), strict=True))
+        sizes = [size or "C" for _, size in (own[::-1] if turned(quantity.axes) else own)]
+        tall = {"C", "SOURCES"}
+        names = [size if size in tall else f"B{size}" for size in sizes]
+        return f"({', '.join(names)},)" if names else "()"
+
+
+def loop(size: str, pad: int) -> list[str]:
+    """The head of a loop over the blocks of an axis."""
+    space = " " * pad
+    return [
+        f"{space}for low_{size} in tl.range(0, {size}, B{size}, disable_licm=True):",
+        f"{space}    at_{size} = low_{size} + tl.arange(0, B{size})",
+        f"{space}    in_{size} = at_{size} < {size}",
+    ]
+
+
+def _sum(quantity: Quantity) -> str:
+    """The name of a sum over blocks: its own, unless something is added to it."""
+    return f"{quantity.name}_sum" if isinstance(quantity.op, Fused) else quantity.name
+
+
+# -- the form --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Forward(Printer):
+    """The lines of a form's kernel."""
+
+    def kernel(self, name: str, doc: str) -> str:
+        """The kernel of a form: arguments by row, memories in and out."""
+        lay = self.lay
+        lines = [kernel.JIT, f"def {name}("]
+        lines += [f"    {part}," for part in kernel.parameters(lay)]
+        lines += ["):", f'    """{doc}"""', *kernel.opening(lay, self.sweeps.along)]
+        lines += kernel.PIECE.splitlines()
+        lines.append("    from_piece = memory if READ else (slot + piece) * heads + memory % heads")
+        for state in self.resident():
+            loaded = kernel.load_state(state, f"start_{state.name}", "from_piece")
+            lines.append(f"    {state.name} = {loaded}")
+        lines += [*self.copied("end", "memory", "start", "from_piece", 4), f"    {WAIT}"]
+        lines += (kernel.CHUNKS if lay.chunked else kernel.TOKENS).splitlines()
+        lines += [*kernel.windowed(lay), *self._kept(), *self._body(), f"        {WAIT}"]
+        lines += ["    if READ:"] if self.resident() else []
+        for state in self.resident():
+            text = kernel.store_state(state, f"end_{state.name}", "memory", state.name)
+            lines.append(f"        {text}")
+        return "\n".join(lines) + "\n"
+
+    def _kept(self) -> Iterator[str]:
+        """Keep the memories at the start of every piece; of every chunk, if one is made anew."""
+        for told, place in (
+            ("KEEP and READ and chunk % PIECE == 0",
+             "(slot + chunk // PIECE) * heads + memory % heads"),
+            ("not READ", "memory * PIECE + chunk - since"),
+        ):  # fmt: skip
+            yield f"        if {told}:"
+            yield f"            place = {place}"
+            for state in self.resident():
+                text = kernel.store_state(state, f"kept_{state.name}", "place", state.name)
+                yield f"            {text}"
+            yield from self.copied("kept", "place", "end", "memory", 12)
+
+    def _body(self) -> Iterator[str]:
+        """The sections of a chunk; memories move on in the last sweep."""
+        sections = self.sweeps.sections()
+        output = self.lay.plan.output
+        anew = any(OUTPUT in moves for moves in self.lay.plan.closed.values())
+        for number, section in enumerate(sections):
+            yield from self.steps(section)
+            if output in section.ends and not anew:
+                yield "        if READ:"
+                yield f"            {kernel.store_output(self.lay)}"
+            for found in section.loops:
+                yield from self.sweep(found)
+                if number == len(sections) - 2:
+                    yield from self._advanced(found.size)
+        yield from self._moved("")
+        if anew:
+            yield "        if READ:"
+            yield f"            {kernel.store_output(self.lay)}"
+
+    def _advanced(self, size: str) -> Iterator[str]:
+        """Store the next memories of a block."""
+        yield f"            {WAIT}"
+        yield from self._moved(size)
+
+    def _moved(self, size: str) -> Iterator[str]:
+        """Put the next memories along an axis (or along none) in place, and those of intervals."""
+        plan, pad = self.lay.plan, " " * (12 if size else 8)
+        moves = {
+            s: n for s, n in plan.following.items() if s != n and self.sweeps.axis(s) == size
+        }  # fmt: skip
+        yield from self._placed(moves, pad, size)
+        done = "low + live" if self.lay.chunked else "chunk + 1"
+        for every, closing in sorted(plan.closed.items()):
+            ends = {plan.output if s == OUTPUT else s: n for s, n in closing.items()}
+            own = {s: n for s, n in ends.items() if self.sweeps.axis(s) == size}
+            if own:
+                yield f"{pad}if tiles.closes(position, {done}, {every}, STEPS):"
+                yield from self._placed(own, f"{pad}    ", size)
+
+    def _placed(self, moves: dict[str, str], pad: str, size: str) -> Iterator[str]:
+        held = {state.name: state for state in self.lay.states}
+        if moves and not size:
+            yield f"{pad}{', '.join(moves)} = {', '.join(moves.values())}"
+        for state, value in moves.items() if size else ():
+            yield f"{pad}{kernel.store_state(held[state], *self.pointers[state], value)}"
+
+
+def forward(sweeps: Sweeps, numbers: dict[str, str], name: str, doc: str) -> str:
+    """The kernel of a form that goes along some axes."""
+    places = {state.name: (f"end_{state.name}", "memory") for state in sweeps.lay.states}
+    return Forward(sweeps, numbers, places).kernel(name, doc)
+
+
+def of_form(lay: Layout, along: tuple[str, ...]) -> Sweeps:
+    """The sweeps of a form along some axes; what intervals' ends put in place is always computed.
+
+    Raises ``NoTiles`` where they cannot be gone along.
+    """
+    plan, phases = lay.plan, lay.plan.phases()
+    inside = [*phases.before, *phases.scan, *(q for c in phases.closings for q in c.statements)]
+    last = [n for s, n in plan.following.items() if s != n]
+    last += [n for moves in plan.closed.values() for n in moves.values()]
+    found = Sweeps(lay, along, {q.name: q for q in inside}, (plan.output,), tuple(last))
+    if found.axis(plan.output):
+        raise NoTiles("an output along the axis")
+    return found
+
+
+# -- its gradient ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Backward(Printer):
+    """The lines of a gradient's kernel."""
+
+    back: Adjoint
+
+    def kernel(self, name: str, doc: str) -> str:
+        """The gradient's kernel: arguments, what stood at each chunk's start, gradients."""
+        lay = self.lay
+        lines = gradient.begun(lay, self.back, name, doc, self.sweeps.along)
+        for state in self.resident():
+            loaded = kernel.load_state(state, f"start_{state.name}", "memory")
+            lines.append(f"    {state.name} = {loaded}")
+        lines += [*self.copied("end", "memory", "start", "memory", 4), f"    {WAIT}"]
+        lines += (gradient.CHUNKS if lay.chunked else gradient.TOKENS).splitlines()
+        lines += kernel.windowed(lay)
+        for state in (s for s in lay.given if not self.sweeps.axis(s.name)):
+            loaded = kernel.load_state(state, f"kept_{state.name}", gradient.KEPT)
+            lines.append(f"        {state.name} = {loaded}")
+        lines += [f"        {line}" for line in gradient.closing(lay)]
+        lines += [*self._body(), f"        {WAIT}"]
+        for state in self.resident():
+            text = kernel.store_state(state, f"end_{state.name}", "memory", state.name)
+            lines.append(f"    {text}")
+        return "\n".join(lines) + "\n"
+
+    def _body(self) -> Iterator[str]:
+        sections = self.sweeps.sections()
+        for number, section in enumerate(sections):
+            yield from self.steps(section)
+            for name in section.ends:
+                for text in self._given_back(name):
+                    yield f"        {text}"
+            for found in section.loops:
+                yield from self.sweep(found)
+                if number == len(sections) - 2:
+                    yield from self._advanced(found.size)
+        moves = self._next("")
+        if moves:
+            yield f"        {', '.join(moves)} = {', '.join(moves.values())}"
+
+    def stored(self, name: str) -> Iterator[str]:
+        """Store the gradients of arguments along the axis."""
+        for text in self._given_back(name):
+            yield f"            {text}"
+
+    def _given_back(self, value: str) -> Iterator[str]:
+        rows = {row.name: row for row in self.lay.rows}
+        for argument, end in self.back.gradients.items():
+            if end == value:
+                yield gradient.store_gradient(self.lay, rows[argument], value)
+
+    def _advanced(self, size: str) -> Iterator[str]:
+        held = {state.name: state for state in self.lay.states}
+        yield f"            {WAIT}"
+        for state, value in self._next(size).items():
+            text = kernel.store_state(held[state], *self.pointers[state], value)
+            yield f"            {text}"
+
+    def _next(self, size: str) -> dict[str, str]:
+        following = self.lay.plan.following.items()
+        return {s: n for s, n in following if s != n and self.sweeps.axis(s) == size}
+
+
+def backward(
+    sweeps: Sweeps, back: Adjoint, numbers: dict[str, str], name: str, doc: str
+) -> str:  # fmt: skip
+    """The kernel of the gradient of a form that goes along some axes."""
+    places = {state.name: (f"end_{state.name}", "memory") for state in sweeps.lay.states}
+    places |= {state.name: (f"kept_{state.name}", gradient.KEPT) for state in sweeps.lay.given}
+    return Backward(sweeps, numbers, places, back).kernel(name, doc)
+
+
+def of_gradient(lay: Layout, back: Adjoint, along: tuple[str, ...]) -> Sweeps:
+    """The sweeps of a gradient along some axes.
+
+    Raises ``NoTiles`` where they cannot be gone along.
+    """
+    inside, (*ends, last) = gradient.groups(lay, back)
+    found = tuple(dict.fromkeys(name for group in ends for name in group))
+    return Sweeps(lay, along, {q.name: q for q in inside}, found, last)
+
+
+# -- the axes --------------------------------------------------------------------------------
+
+
+def axes(lay: Layout) -> tuple[str, ...]:
+    """The axes that leave the fewest memories whole, then the fewest axes, those of no argument
+    first; none where none can be gone along.
+
+    Axes that are split among programs are left to that.
+    """
+    matrices = [state for state in lay.states if len(state.sizes) > 1]
+    sizes = dict.fromkeys(s for state in matrices for s in state.sizes if s != lay.split)
+    found = [along for along in subsets(tuple(sizes)) if _goes(lay, along)]
+    own = {size for row in lay.rows for size in row.sizes}
+
+    def order(along: tuple[str, ...]) -> tuple[int, int, int]:
+        whole = sum(not set(state.sizes) & set(along) for state in matrices)
+        return whole, len(along), len(own & set(along))
+
+    return min(found, key=order, default=())
+
+
+def _goes(lay: Layout, along: tuple[str, ...]) -> bool:
+    try:
+        return bool(of_form(lay, along).sections())
+    except NoTiles:
+        return False
