@@ -27,6 +27,7 @@ from mnemic.codegen.streamed.passes import TAILS, Passes
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.latest import heavy
 from mnemic.codegen.tiled.layout import SOURCES, TALL
+from mnemic.codegen.tiled.sweeps import mixed, summed
 
 
 def even(time: int) -> int:
@@ -208,9 +209,8 @@ class Stages:
         found = {n: even(self.known(n)) for n in self._asked}
         first: dict[str, int] = {}
         for time in range(0, self.last_sweep + 1, 2):
-            for name in self._demanded(time, found):
-                if first.setdefault(name, time) < time and self._dear(self.needed[name]):
-                    found.setdefault(name, first[name])
+            for name in self._demanded(time, found, first):
+                first.setdefault(name, time)
         return found
 
     @cached_property
@@ -239,9 +239,10 @@ class Stages:
 
     def demanded(self, time: int) -> list[Quantity]:
         """The statements along the axis, and those of pairs, that a sweep needs, in order."""
-        return [self.needed[n] for n in self._demanded(time, self.kept)]
+        return [self.needed[n] for n in self._demanded(time, self.kept, {})]
 
-    def _demanded(self, time: int, kept: dict[str, int]) -> list[str]:
+    def _demanded(self, time: int, kept: dict[str, int], first: dict[str, int]) -> list[str]:
+        """Their names; what earlier sweeps computed ``first`` is ``kept`` by them if it is dear."""
         names = [r for q in self.summed(time) for r in self.passes.reads(q)]
         names += [n for n, when in kept.items() if when == time]
         names += self.last if time == self.last_sweep else ()
@@ -250,7 +251,11 @@ class Stages:
 
         def visit(name: str) -> None:
             inside = name in self.needed and (self.lies(name) or self.found.streams(name))
-            if name in known or not inside or kept.get(name, time) < time:
+            if name in known or not inside:
+                return
+            if first.get(name, time) < time and self._dear(self.needed[name]):
+                kept.setdefault(name, first[name])
+            if kept.get(name, time) < time:
                 return
             for read in self.passes.reads(self.needed[name]):
                 visit(read)

@@ -28,6 +28,9 @@ compilation for sm_90 shows no spilled registers up to about here."""
 LIMIT = 240
 """Entries a thread beyond which a kernel is refused: more would lie in memory than on chip."""
 
+PART = 64
+"""Channels of a block along the axis of memories that are not on chip as a whole."""
+
 CUTS = tuple(
     Configuration(rows, block, 8)
     for rows, block in ((64, 64), (64, 32), (32, 32), (16, 32), (16, 16))
@@ -82,6 +85,11 @@ class Streamed:
     gradient has its own."""
     window: int = 1
     """How many tokens a row sees."""
+    along: str = ""
+    """The size of the axis that memories beside the pairs are gone along by blocks, or none."""
+    room: tuple[tuple[int, int], ...] = ()
+    """Tiles of rows along it that a program keeps in the device's memory, of a chunk's rows and of
+    what its windows read: in the form, in its gradient."""
     operators: Operators = field(init=False, repr=False, compare=False)
     """Its launches as torch sees them."""
 
@@ -289,12 +297,13 @@ class Launch:
         if not gradient or kernel.moving:
             room += length
         numbers = launch.numbers(length, heads, room)
+        kept = [real] * (self._kept(gradient=gradient) > 0)
         if not gradient:
-            return self._stack(
-                kernel.forward, [*rows, *pairs, *beside, *beside, self.like.dtype], numbers
-            )
+            pointers = [*rows, *pairs, *beside, *beside, self.like.dtype, *kept]
+            return self._stack(kernel.forward, pointers, numbers)
         grads = [real] * (len(pairs) + 3 * len(beside) + len(kernel.gradients))
-        return self._stack(kernel.backward, [*rows, self.like.dtype, *pairs, *grads], numbers)
+        pointers = [*rows, self.like.dtype, *pairs, *grads, *kept]
+        return self._stack(kernel.backward, pointers, numbers)
 
     def _types(self, states: list[Tensor], *, gradient: bool) -> list[torch.dtype]:
         """What pairs are as kernels read them, of those that a launch is given."""
@@ -329,7 +338,8 @@ class Launch:
         out = self.like.new_empty(*self.like.shape[:3], self.sizes[kernel.value])
         pointers = [*rows, *pairs, *(x for two in zip(starts, after, strict=True) for x in two)]
         programs = self.chunks if kernel.alone else 1
-        self._start(kernel.forward, [*pointers, out], pairs, programs)
+        pointers += [out, *self._room(real, gradient=False)]
+        self._start(kernel.forward, pointers, pairs, programs)
         return out, [*ends, *after], pairs
 
     def _pairs(
@@ -363,9 +373,25 @@ class Launch:
         begun = [x.to(real).contiguous() for x in states]
         pointers = [*self.rows, d_out.contiguous(), *pairs, *d_pairs, *begun]
         pointers += [x for two in d_states for x in two]
-        self._start(kernel.backward, [*pointers, *(found[n] for n in kernel.gradients)], pairs, 1)
+        pointers += [*(found[n] for n in kernel.gradients), *self._room(real, gradient=True)]
+        self._start(kernel.backward, pointers, pairs, 1)
         before = [x[:, : x.shape[1] - self.length] for x in d_pairs]
         return found, [*before, *(after for _, after in d_states)]
+
+    def _room(self, real: torch.dtype, *, gradient: bool) -> list[Tensor]:
+        """Memory for what a program keeps of a chunk's rows between its sweeps, if anything."""
+        rows = self._kept(gradient=gradient)
+        programs = self.like.shape[0] * self.like.shape[2]
+        size = self.sizes[self.kernel.along] if rows else 0
+        return [self.like.new_empty(programs, rows, size, dtype=real)] * (rows > 0)
+
+    def _kept(self, *, gradient: bool) -> int:
+        """How many rows those are."""
+        if not self.kernel.along:
+            return 0
+        own, seen = self.kernel.room[gradient]
+        constants = self.constants(self.like.dtype)
+        return int(own * constants["C"] + seen * constants.get("SOURCES", 0))
 
     def _start(
         self, function: Any, pointers: list[Tensor], pairs: list[Tensor], programs: int
@@ -413,7 +439,9 @@ class Launch:
 
         found: dict[str, Any] = {}
         for name, size in self.sizes.items():
-            found |= {name: size, f"B{name}": max(16, power_of_two(size))}
+            whole = power_of_two(size)
+            own = min(whole, PART) if name == self.kernel.along else whole
+            found |= {name: size, f"B{name}": max(16, own)}
         found["C"] = max(16, power_of_two(self.cut.rows))
         if self.kernel.window > 1:
             found["SOURCES"] = self.kernel.sources(self.cut.rows)

@@ -1,0 +1,193 @@
+"""The statements of a chunk that goes along an axis of the memory beside the pairs, block by block.
+
+``stages`` tells what each sweep and each pass does. Rows along the axis that a later stage reads
+are kept in the device's memory, where all threads of the program see them behind a barrier.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from mnemic.codegen.plan import Quantity
+from mnemic.codegen.streamed.block import Block
+from mnemic.codegen.streamed.body import Body
+from mnemic.codegen.streamed.lines import cited, value
+from mnemic.codegen.streamed.parted import Parted
+from mnemic.codegen.streamed.stages import Stages
+from mnemic.codegen.tiled.layout import ROWS, TALL
+from mnemic.codegen.tiled.swept import loop
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where rows along the axis are kept: in memory of the program's own, tile behind tile."""
+
+    stages: Stages
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """How many tiles there are: of the chunk's rows, and of what its windows read."""
+        return self._before(len(self.stages.kept))
+
+    def _before(self, number: int) -> tuple[int, int]:
+        names = list(self.stages.kept)[:number]
+        tall = sum(self._tall(name) == ROWS for name in names)
+        return tall, number - tall
+
+    def _tall(self, name: str) -> str:
+        return self.stages.found.lay.sizes(name)[0]
+
+    def load(self, name: str) -> str:
+        """A block of what was kept."""
+        return f"tiles.load_rows({self._at(name)}, REAL)"
+
+    def store(self, name: str) -> str:
+        """Keep a block."""
+        return f"tiles.store_rows({self._at(name)}, {self.stages.found.say(name)})"
+
+    def _at(self, name: str) -> str:
+        size, tall = self.stages.along, self._tall(name)
+        before = rows_of(self._before([*self.stages.kept].index(name)))
+        first = f"within + {before}" if before else "within"
+        rows, at = ("C", "t") if tall == ROWS else (tall, f"at_{tall}")
+        return f"kept_rows, {first}, 1, {at}, {rows}, at_{size}, {size}"
+
+
+def rows_of(tiles: tuple[int, int]) -> str:
+    """So many tiles' rows."""
+    parts = zip(tiles, ("C", "SOURCES"), strict=True)
+    return " + ".join(f"{count} * {size}" for count, size in parts if count)
+
+
+@dataclass
+class Around(Body):
+    """What does not lie along the axis, and the passes, which go along it for each block."""
+
+    stages: Stages = field(kw_only=True)
+
+    @property
+    def memory(self) -> Room:
+        """Where sweeps keep rows."""
+        return Room(self.stages)
+
+    @property
+    def room(self) -> tuple[int, int]:
+        return self.memory.tiles
+
+    def block(self, streamed: list[Quantity], sums: list[Quantity], running: set[str]) -> Block:
+        return Parted(self, streamed, sums, running, stages=self.stages, load=self.memory.load)
+
+    def aside(self, name: str) -> bool:
+        return self.stages.lies(name)
+
+    def waiting(self, end: str) -> Quantity | None:
+        found = super().waiting(end)
+        return None if found is None or self.stages.crosses(found) else found
+
+
+@dataclass
+class Swept:
+    """Writes a chunk's sweeps and passes in order."""
+
+    body: Around
+    fills: list[str]
+    """What is stored along the axis that no statement computes."""
+
+    @property
+    def stages(self) -> Stages:
+        """When what is done."""
+        return self.body.stages
+
+    def lines(
+        self, ends: Mapping[str, list[str]], rewrites: dict[str, str], late: Mapping[str, list[str]]
+    ) -> Iterator[str]:  # fmt: skip
+        """All stages; what does not lie along the axis is stored as soon as it is known."""
+        stages, body = self.stages, self.body
+        waiting = {n: stores for n, stores in ends.items() if not stages.lies(n)}
+        for time in range(stages.final + 1):
+            if time % 2:
+                now = rewrites if stages.rewriting(time) else {}
+                if stages.passed(time) or now:
+                    yield from body.passing(stages.passed(time), now)
+            else:
+                yield from self._sweep(time, ends, rewrites, late)
+            if time < stages.final:
+                for end in [n for n in waiting if stages.known(n) <= time + 1]:
+                    yield from body.stored(end, waiting.pop(end))
+        yield from body.finished(waiting, {n: s for n, s in late.items() if not stages.lies(n)})
+
+    # -- a sweep -----------------------------------------------------------------------------
+
+    def _sweep(
+        self, time: int, ends: Mapping[str, list[str]], rewrites: dict[str, str],
+        late: Mapping[str, list[str]],
+    ) -> Iterator[str]:  # fmt: skip
+        stages, body, last = self.stages, self.body, time == self.stages.last_sweep
+        now = rewrites if stages.rewriting(time) else {}
+        if not (stages.targets(time) or now or (last and self.fills)):
+            return
+        rows = {row.name for row in body.found.lay.rows}
+        for name in body.ordered(n for n in stages.outside(time) if n not in rows):
+            yield from body.until(name)
+        for quantity in stages.summed(time):
+            yield from body.begun(quantity)
+        yield from loop(stages.along, body.indent)
+        inner = self._inner(time)
+        yield from self._inner_passes(inner, time, now)
+        stored = {n: s for n, s in ends.items() if stages.lies(n)} if last else {}
+        behind = {n: s for n, s in late.items() if stages.lies(n)} if last else {}
+        yield from self._block(inner, time, stored, behind)
+        body.done |= {q.name for q in stages.summed(time)}
+        if any(when == time for when in stages.kept.values()):
+            yield f"{body.pad}tl.debug_barrier()"
+
+    def _inner(self, time: int) -> Body:
+        """The statements of a block."""
+        body, stages = self.body, self.stages
+        kept = {n: self.body.memory.load(n) for n, when in stages.kept.items() if when < time}
+        return Body(
+            body.found, body.passes, body.numbers, body.first_block, body.indent + 4,
+            lasting=body.lasting, done=set(body.done), loads=body.loads, carried=kept,
+        )  # fmt: skip
+
+    def _inner_passes(self, inner: Body, time: int, rewrites: dict[str, str]) -> Iterator[str]:
+        """The sums over pairs along the axis, those first that others wait for."""
+        demanded = {q.name for q in self.stages.demanded(time)}
+        sums = [q for q in self.stages.inner if q.name in demanded]
+        levels = sorted({inner.passes.core(q) for q in sums}) or [0] * bool(rewrites)
+        for level in levels:
+            own = [q for q in sums if inner.passes.core(q) == level]
+            yield from inner.passing(own, rewrites if level == levels[-1] else {})
+            inner.done |= self.body.done
+        self.body.alive = tuple(map(max, self.body.alive, inner.alive))  # type: ignore[assignment]
+
+    def _block(
+        self, inner: Body, time: int, ends: Mapping[str, list[str]], late: Mapping[str, list[str]]
+    ) -> Iterator[str]:  # fmt: skip
+        """What a block computes and stores; what changes what it reads is stored last of all."""
+        stages = self.stages
+        for end, stores in ends.items():
+            yield from inner.stored(end, stores)
+        for name in (n for n, when in stages.kept.items() if when == time):
+            yield from inner.stored(name, [self.body.memory.store(name)])
+        for end in late:
+            yield from inner.until(end)
+        for quantity in sorted(stages.summed(time), key=self._square):
+            yield from self._summed(inner, quantity)
+        yield from [f"{inner.pad}tl.debug_barrier()"] * bool(late)
+        yield from (f"{inner.pad}{text}" for stores in late.values() for text in stores)
+        if time == stages.last_sweep:
+            yield from (f"{inner.pad}{text}" for text in self.fills)
+
+    def _square(self, quantity: Quantity) -> bool:
+        """Whether a sum is one of rows against channels, which stand last (``tiled.latest``)."""
+        sizes = self.body.found.lay.sizes(quantity.name)
+        return len(sizes) > 1 and sizes[0] in TALL and sizes[1] not in TALL
+
+    def _summed(self, inner: Body, quantity: Quantity) -> Iterator[str]:
+        """A block's part of a sum over the axis."""
+        for read in inner.ordered(inner.passes.reads(quantity)):
+            yield from inner.until(read)
+        found = self.body.found
+        comment = cited(self.body.numbers, quantity.equation)
+        made = f"{inner.pad}{found.say(quantity.name)} += {value(found, quantity)}"
+        yield from inner.exact(quantity, [made + (f"  # {comment}" if comment else "")])
