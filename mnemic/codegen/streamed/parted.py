@@ -73,15 +73,18 @@ class Parted(Block):
     def _along(
         self, steps: dict[str, Step], sums: list[Quantity], rewrites: dict[str, str]
     ) -> Iterator[str]:  # fmt: skip
-        """A loop along the axis: some sums over it, and entries of states."""
+        """A loop along the axis: some sums over it, squares of rows, and then entries of states,
+        whose products stand last (``tiled.latest`` says why)."""
         for quantity in sums:
             yield f"{self.pad}{self.found.say(quantity.name)} = {zeros(self.found, quantity)}"
         yield from loop(self.stages.along, len(self.pad))
-        ends = (*(q.name for q in sums), *rewrites.values())
-        own = {n: steps[n] for n in self._behind(steps, ends)}
-        own |= {q.name: self._added_along(q) for q in sums}
-        for step in self._ordered(list(own.values()), frozenset(ends)):
-            yield from (f"    {text}" for text in step.lines)
+        made: set[str] = set()
+        for ends in (tuple(q.name for q in sums), tuple(rewrites.values())):
+            own = {n: steps[n] for n in self._behind(steps, ends) if n not in made}
+            own |= {q.name: self._added_along(q) for q in sums if q.name in ends}
+            for step in self._ordered(list(own.values()), frozenset(ends)):
+                made.add(step.name)
+                yield from (f"    {text}" for text in step.lines)
         yield from self._put(rewrites, f"{self.pad}    ")
 
     def _behind(self, steps: dict[str, Step], ends: tuple[str, ...]) -> list[str]:
