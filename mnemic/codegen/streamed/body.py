@@ -96,11 +96,6 @@ class Body:
         yield from (f"{self.pad}{text}" for text in stores)
 
     @property
-    def room(self) -> tuple[int, int]:
-        """How many tiles are kept in memory: of a chunk's rows, and of what its windows read."""
-        return (0, 0)
-
-    @property
     def pad(self) -> str:
         """The statements' indentation."""
         return " " * self.indent

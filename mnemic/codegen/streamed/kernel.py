@@ -10,7 +10,7 @@ from mnemic.codegen.streamed.layout import Growth, Streams
 from mnemic.codegen.streamed.lines import append, grow, load_block, store_block
 from mnemic.codegen.streamed.passes import Passes
 from mnemic.codegen.streamed.stages import Stages
-from mnemic.codegen.streamed.swept import Around, Swept, rows_of
+from mnemic.codegen.streamed.swept import OPERANDS, WHOLE, Around, Room, Swept, Tiles
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.kernel import load_state, store_row, store_state, store_view, windowed
 from mnemic.codegen.tiled.layout import CLOSES, Held, Row
@@ -62,8 +62,8 @@ class Written:
 
     text: str
     alive: tuple[int, int]
-    room: tuple[int, int] = (0, 0)
-    """How many tiles of rows along an axis it keeps in memory: of a chunk's, and of windows'."""
+    room: tuple[Tiles, Tiles] = ((0, 0), (0, 0))
+    """How many tiles of rows along an axis it keeps in memory, as they are and as operands."""
 
 
 def forward(
@@ -95,8 +95,8 @@ def forward(
                 if found.growth[h.name].kept != h.name}  # fmt: skip
     tails = any(found.growth[held.name].tail for held in made)
     stored = Stored(ends, rewrites, late, fills, tails=tails)
-    body, lines = _body(found, numbers, shape, stored, lasting=True)
-    whole = _head(found, shape, ["rows_out"], room=body.room)
+    room, alive, lines = _body(found, numbers, shape, stored, lasting=True)
+    whole = _head(found, shape, ["rows_out"], room=room)
     for state in lay.states:
         text = load_state(state, f"start_{state.name}", "memory")
         text = store_state(state, f"end_{state.name}", "memory", text)
@@ -106,7 +106,7 @@ def forward(
     whole += [*lines, *_closings(found, shape)]
     if made:
         whole.append(f"{' ' * shape.indent}tl.debug_barrier()")
-    return Written("\n".join(whole) + "\n", body.alive, body.room)
+    return Written("\n".join(whole) + "\n", alive, _tiles(room))
 
 
 def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shape) -> Written:
@@ -127,11 +127,11 @@ def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shap
         ends.setdefault(before, []).append(text)
     rewrites = {h.name: plan.following[h.name] for h in found.kept
                 if not _stays(found, plan.following[h.name])}  # fmt: skip
-    body, lines = _body(found, numbers, shape, Stored(ends, rewrites), lasting=False)
-    whole = _head(found, shape, [f"grad_{name}" for name in back.gradients], room=body.room)
+    room, alive, lines = _body(found, numbers, shape, Stored(ends, rewrites), lasting=False)
+    whole = _head(found, shape, [f"grad_{name}" for name in back.gradients], room=room)
     whole += [*_chunk(found, BACKWARD, shape), *lines]
     whole.append(f"{' ' * shape.indent}tl.debug_barrier()")
-    return Written("\n".join(whole) + "\n", body.alive, body.room)
+    return Written("\n".join(whole) + "\n", alive, _tiles(room))
 
 
 @dataclass(frozen=True)
@@ -149,29 +149,34 @@ class Stored:
 
 def _body(
     found: Streams, numbers: dict[str, str], shape: Shape, stored: Stored, *, lasting: bool
-) -> tuple[Body, list[str]]:  # fmt: skip
-    """A chunk's statements, and what wrote them."""
+) -> tuple[Room | None, tuple[int, int], list[str]]:  # fmt: skip
+    """A chunk's statements, which tiles live at once, and what is kept in memory between."""
     passes, loads = Passes(found), _loads(found, "end" if lasting else "start")
     passes.check()
     if not shape.along:
         body = Body(
             found, passes, numbers, shape.first_block, shape.indent, lasting=lasting, loads=loads
         )
-        return body, [*body.lines(stored.ends.items(), stored.rewrites, stored.late)]
+        lines = [*body.lines(stored.ends.items(), stored.rewrites, stored.late)]
+        return None, body.alive, lines
     ends, swept = [], []
     for name in (*stored.ends, *stored.late):
         (swept if shape.along in found.lay.sizes(name) else ends).append(name)
     stages = Stages(
         found, passes, shape.along, tuple(ends), tuple(swept), tuple(stored.rewrites.values()),
-        stored.tails,
+        stored.tails, exact=lasting,
     )  # fmt: skip
     stages.check()
     around = Around(
         found, passes, numbers, shape.first_block, shape.indent, lasting=lasting, loads=loads,
-        stages=stages,
+        stages=stages, room=Room(stages),
     )  # fmt: skip
-    lines = Swept(around, stored.fills).lines(stored.ends, stored.rewrites, stored.late)
-    return around, list(lines)
+    lines = [*Swept(around, stored.fills).lines(stored.ends, stored.rewrites, stored.late)]
+    return around.room, around.alive, lines
+
+
+def _tiles(room: Room | None) -> tuple[Tiles, Tiles]:
+    return (room.tiles(WHOLE), room.tiles(OPERANDS)) if room else ((0, 0), (0, 0))
 
 
 def _each(state: Held, shape: Shape, text: str, indent: int) -> list[str]:
@@ -196,9 +201,9 @@ def _store(found: Streams, row: Row, pointer: str, value: str) -> str:
     return store_view(found.lay, row, pointer, value)
 
 
-def parameters(found: Streams, extra: list[str], room: tuple[int, int]) -> list[str]:
+def parameters(found: Streams, extra: list[str], room: Room | None) -> list[str]:
     """The kernel's parameters: pointers, numbers, constants."""
-    extra = [*extra, *(["kept_rows"] if any(room) else [])]
+    extra = [*extra, *(room.places if room else ())]
     pointers = [f"rows_{row.name}" for row in found.lay.rows]
     pointers += [f"kept_{held.name}" for held in (*found.read, *found.kept, *found.begun)]
     for state in found.lay.states:
@@ -219,7 +224,7 @@ def sizes_of(found: Streams) -> tuple[str, ...]:
 
 
 def _head(
-    found: Streams, shape: Shape, extra: list[str], *, room: tuple[int, int]
+    found: Streams, shape: Shape, extra: list[str], *, room: Room | None
 ) -> list[str]:  # fmt: skip
     lines = ["@triton.jit", f"def {shape.name}("]
     lines += [f"    {part}," for part in parameters(found, extra, room)]
@@ -231,8 +236,7 @@ def _head(
         "    t = tl.arange(0, C)",
         "    n = tl.arange(0, BN)",
     ]
-    if any(room):
-        lines.append(f"    within = memory * ({rows_of(room)})")
+    lines += [f"    {text}" for text in (room.head() if room else ())]
     if found.lay.sourced:
         lines.append("    at_SOURCES = tl.arange(0, SOURCES)")
     if any(row.view in SHARED for row in found.lay.rows):

@@ -21,7 +21,7 @@ from functools import cached_property
 
 import networkx as nx
 
-from mnemic.codegen.plan import Call, Quantity
+from mnemic.codegen.plan import Call, Product, Quantity
 from mnemic.codegen.streamed.layout import Streams
 from mnemic.codegen.streamed.passes import TAILS, Passes
 from mnemic.codegen.tiled.axes import NoTiles
@@ -56,6 +56,8 @@ class Stages:
     """What takes the place of pairs' entries."""
     tails: bool = False
     """Whether the chunk adds to the last pairs before it."""
+    exact: bool = False
+    """Whether what is put in place of pairs' entries is not rounded."""
     times: dict[tuple[str, bool], int] = field(default_factory=dict)
 
     # -- what lies where ---------------------------------------------------------------------
@@ -194,6 +196,12 @@ class Stages:
         """The sums over the axis that a sweep takes."""
         return [q for q in self.over_axis if self.sweeping(q) == time]
 
+    def early(self, quantity: Quantity) -> bool:
+        """Whether a sum over the axis reads nothing that sums over pairs along it."""
+        behind = {q.name for q in self.passes.needed((quantity.name,))}
+        taken = {q.name for q in self.demanded(self.sweeping(quantity))} & behind
+        return not taken & {q.name for q in self.inner}
+
     def passed(self, time: int) -> list[Quantity]:
         """The sums over pairs that a pass takes."""
         return [q for q in self.over_pairs if self.passing(q) == time]
@@ -229,6 +237,11 @@ class Stages:
         if self.found.lay.sizes(quantity.name)[0] not in TALL:
             return False
         return bool(self.passes.sums(quantity)) or heavy(quantity, self.found.lay.axes.table)
+
+    def rounded(self, name: str) -> bool:
+        """Whether nothing but products read rows that are kept, which round them anyway."""
+        readers = (q for q in self.needed.values() if name in self.passes.reads(q))
+        return not self.exact and all(isinstance(q.op, Product) for q in readers)
 
     def targets(self, time: int) -> list[str]:
         """What a sweep computes along the axis for its own sake."""

@@ -6,8 +6,9 @@ are kept in the device's memory, where all threads of the program see them behin
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from mnemic.codegen.plan import Quantity
+from mnemic.codegen.plan import Map, Quantity
 from mnemic.codegen.streamed.block import Block
 from mnemic.codegen.streamed.body import Body
 from mnemic.codegen.streamed.lines import cited, value
@@ -17,21 +18,39 @@ from mnemic.codegen.tiled.layout import ROWS, TALL
 from mnemic.codegen.tiled.swept import loop
 
 
+Tiles = tuple[int, int]
+"""Counts of tiles: of a chunk's rows, and of what its windows read."""
+
+WHOLE, OPERANDS = "kept_rows", "kept_operands"
+"""Where rows along the axis are kept: as they are, or rounded as products take them."""
+
+
 @dataclass(frozen=True)
 class Room:
-    """Where rows along the axis are kept: in memory of the program's own, tile behind tile."""
+    """Where sweeps keep rows along the axis: in memory of the program's own, tile behind tile."""
 
     stages: Stages
 
-    @property
-    def tiles(self) -> tuple[int, int]:
-        """How many tiles there are: of the chunk's rows, and of what its windows read."""
-        return self._before(len(self.stages.kept))
+    @cached_property
+    def places(self) -> dict[str, list[str]]:
+        """What lies in which memory, in order."""
+        found: dict[str, list[str]] = {WHOLE: [], OPERANDS: []}
+        for name in self.stages.kept:
+            found[OPERANDS if self.stages.rounded(name) else WHOLE].append(name)
+        return {pointer: names for pointer, names in found.items() if names}
 
-    def _before(self, number: int) -> tuple[int, int]:
-        names = list(self.stages.kept)[:number]
+    def tiles(self, pointer: str) -> Tiles:
+        """How many tiles a memory has."""
+        return self._counted(self.places.get(pointer, []))
+
+    def head(self) -> Iterator[str]:
+        """Where a program's own tiles begin."""
+        for pointer in self.places:
+            yield f"within_{pointer} = memory * ({_rows(self.tiles(pointer))})"
+
+    def _counted(self, names: list[str]) -> Tiles:
         tall = sum(self._tall(name) == ROWS for name in names)
-        return tall, number - tall
+        return tall, len(names) - tall
 
     def _tall(self, name: str) -> str:
         return self.stages.found.lay.sizes(name)[0]
@@ -46,13 +65,14 @@ class Room:
 
     def _at(self, name: str) -> str:
         size, tall = self.stages.along, self._tall(name)
-        before = rows_of(self._before([*self.stages.kept].index(name)))
-        first = f"within + {before}" if before else "within"
+        pointer, names = next((p, names) for p, names in self.places.items() if name in names)
+        before = _rows(self._counted(names[: names.index(name)]))
+        first = f"within_{pointer} + {before}" if before else f"within_{pointer}"
         rows, at = ("C", "t") if tall == ROWS else (tall, f"at_{tall}")
-        return f"kept_rows, {first}, 1, {at}, {rows}, at_{size}, {size}"
+        return f"{pointer}, {first}, 1, {at}, {rows}, at_{size}, {size}"
 
 
-def rows_of(tiles: tuple[int, int]) -> str:
+def _rows(tiles: Tiles) -> str:
     """So many tiles' rows."""
     parts = zip(tiles, ("C", "SOURCES"), strict=True)
     return " + ".join(f"{count} * {size}" for count, size in parts if count)
@@ -64,20 +84,26 @@ class Around(Body):
 
     stages: Stages = field(kw_only=True)
 
-    @property
-    def memory(self) -> Room:
-        """Where sweeps keep rows."""
-        return Room(self.stages)
-
-    @property
-    def room(self) -> tuple[int, int]:
-        return self.memory.tiles
+    room: Room = field(kw_only=True)
 
     def block(self, streamed: list[Quantity], sums: list[Quantity], running: set[str]) -> Block:
-        return Parted(self, streamed, sums, running, stages=self.stages, load=self.memory.load)
+        return Parted(self, streamed, sums, running, stages=self.stages, load=self.room.load)
 
     def aside(self, name: str) -> bool:
         return self.stages.lies(name)
+
+    def light(self, name: str) -> bool:
+        """Whether rows of channels are loaded, or a sum of such, and so are made anew in every
+        block: as operands of products they would take each warp's registers."""
+        lay = self.found.lay
+        if name in {row.name for row in lay.rows}:
+            return len(lay.sizes(name)) > 1
+        quantity = self.passes.inside.get(name)
+        wide = len(lay.sizes(name)) > 1 and lay.sizes(name)[1] not in (*TALL, self.stages.along)
+        if quantity is None or not wide or not isinstance(quantity.op, Map):
+            return False
+        reads = [r for r in self.passes.reads(quantity) if len(self.found.plan.axes(r)) > 1]
+        return sum(not self.light(r) for r in reads) <= 1
 
     def waiting(self, end: str) -> Quantity | None:
         found = super().waiting(end)
@@ -125,13 +151,15 @@ class Swept:
         now = rewrites if stages.rewriting(time) else {}
         if not (stages.targets(time) or now or (last and self.fills)):
             return
-        rows = {row.name for row in body.found.lay.rows}
-        for name in body.ordered(n for n in stages.outside(time) if n not in rows):
+        for name in body.ordered(n for n in stages.outside(time) if not body.light(n)):
             yield from body.until(name)
+        body.done -= {name for name in body.done if body.light(name)}
         for quantity in stages.summed(time):
             yield from body.begun(quantity)
         yield from loop(stages.along, body.indent)
         inner = self._inner(time)
+        for quantity in (q for q in stages.summed(time) if stages.early(q)):
+            yield from self._summed(inner, quantity)
         yield from self._inner_passes(inner, time, now)
         stored = {n: s for n, s in ends.items() if stages.lies(n)} if last else {}
         behind = {n: s for n, s in late.items() if stages.lies(n)} if last else {}
@@ -143,7 +171,7 @@ class Swept:
     def _inner(self, time: int) -> Body:
         """The statements of a block."""
         body, stages = self.body, self.stages
-        kept = {n: self.body.memory.load(n) for n, when in stages.kept.items() if when < time}
+        kept = {n: self.body.room.load(n) for n, when in stages.kept.items() if when < time}
         return Body(
             body.found, body.passes, body.numbers, body.first_block, body.indent + 4,
             lasting=body.lasting, done=set(body.done), loads=body.loads, carried=kept,
@@ -168,17 +196,18 @@ class Swept:
         for end, stores in ends.items():
             yield from inner.stored(end, stores)
         for name in (n for n, when in stages.kept.items() if when == time):
-            yield from inner.stored(name, [self.body.memory.store(name)])
+            yield from inner.stored(name, [self.body.room.store(name)])
         for end in late:
             yield from inner.until(end)
-        for quantity in sorted(stages.summed(time), key=self._square):
+        late_sums = [q for q in stages.summed(time) if not stages.early(q)]
+        for quantity in sorted(late_sums, key=self._wide):
             yield from self._summed(inner, quantity)
         yield from [f"{inner.pad}tl.debug_barrier()"] * bool(late)
         yield from (f"{inner.pad}{text}" for stores in late.values() for text in stores)
         if time == stages.last_sweep:
             yield from (f"{inner.pad}{text}" for text in self.fills)
 
-    def _square(self, quantity: Quantity) -> bool:
+    def _wide(self, quantity: Quantity) -> bool:
         """Whether a sum is one of rows against channels, which stand last (``tiled.latest``)."""
         sizes = self.body.found.lay.sizes(quantity.name)
         return len(sizes) > 1 and sizes[0] in TALL and sizes[1] not in TALL

@@ -42,6 +42,10 @@ CHOICES = Choices((16, 32, 64), (16, 32, 64, 128), WARPS, (1,))
 taken before its turn: one stage."""
 
 
+Tiles = tuple[int, int]
+"""Counts of tiles: of a chunk's rows, and of what its windows read."""
+
+
 @dataclass(frozen=True)
 class Kept:
     """A state with an entry a pair, [M, n, …]: its name, the sizes of the axes after n.
@@ -87,9 +91,9 @@ class Streamed:
     """How many tokens a row sees."""
     along: str = ""
     """The size of the axis that memories beside the pairs are gone along by blocks, or none."""
-    room: tuple[tuple[int, int], ...] = ()
-    """Tiles of rows along it that a program keeps in the device's memory, of a chunk's rows and of
-    what its windows read: in the form, in its gradient."""
+    room: tuple[tuple[Tiles, Tiles], ...] = ()
+    """Tiles of rows along it that a program keeps in the device's memory, as they are and rounded
+    as products take them: in the form, in its gradient."""
     operators: Operators = field(init=False, repr=False, compare=False)
     """Its launches as torch sees them."""
 
@@ -297,7 +301,7 @@ class Launch:
         if not gradient or kernel.moving:
             room += length
         numbers = launch.numbers(length, heads, room)
-        kept = [real] * (self._kept(gradient=gradient) > 0)
+        kept = [dtype for dtype, _ in self._kept(gradient=gradient)]
         if not gradient:
             pointers = [*rows, *pairs, *beside, *beside, self.like.dtype, *kept]
             return self._stack(kernel.forward, pointers, numbers)
@@ -338,7 +342,7 @@ class Launch:
         out = self.like.new_empty(*self.like.shape[:3], self.sizes[kernel.value])
         pointers = [*rows, *pairs, *(x for two in zip(starts, after, strict=True) for x in two)]
         programs = self.chunks if kernel.alone else 1
-        pointers += [out, *self._room(real, gradient=False)]
+        pointers += [out, *self._room(gradient=False)]
         self._start(kernel.forward, pointers, pairs, programs)
         return out, [*ends, *after], pairs
 
@@ -373,25 +377,28 @@ class Launch:
         begun = [x.to(real).contiguous() for x in states]
         pointers = [*self.rows, d_out.contiguous(), *pairs, *d_pairs, *begun]
         pointers += [x for two in d_states for x in two]
-        pointers += [*(found[n] for n in kernel.gradients), *self._room(real, gradient=True)]
+        pointers += [*(found[n] for n in kernel.gradients), *self._room(gradient=True)]
         self._start(kernel.backward, pointers, pairs, 1)
         before = [x[:, : x.shape[1] - self.length] for x in d_pairs]
         return found, [*before, *(after for _, after in d_states)]
 
-    def _room(self, real: torch.dtype, *, gradient: bool) -> list[Tensor]:
-        """Memory for what a program keeps of a chunk's rows between its sweeps, if anything."""
-        rows = self._kept(gradient=gradient)
+    def _room(self, *, gradient: bool) -> list[Tensor]:
+        """Memory for what programs keep of a chunk's rows between their sweeps."""
         programs = self.like.shape[0] * self.like.shape[2]
-        size = self.sizes[self.kernel.along] if rows else 0
-        return [self.like.new_empty(programs, rows, size, dtype=real)] * (rows > 0)
+        return [
+            self.like.new_empty(programs, rows, self.sizes[self.kernel.along], dtype=dtype)
+            for dtype, rows in self._kept(gradient=gradient)
+        ]
 
-    def _kept(self, *, gradient: bool) -> int:
-        """How many rows those are."""
+    def _kept(self, *, gradient: bool) -> list[tuple[torch.dtype, int]]:
+        """How many rows of which type those are."""
         if not self.kernel.along:
-            return 0
-        own, seen = self.kernel.room[gradient]
-        constants = self.constants(self.like.dtype)
-        return int(own * constants["C"] + seen * constants.get("SOURCES", 0))
+            return []
+        constants, dtype = self.constants(self.like.dtype), self.like.dtype
+        tall = (constants["C"], constants.get("SOURCES", 0))
+        types = (_real(dtype), dtype)
+        rows = (own * tall[0] + seen * tall[1] for own, seen in self.kernel.room[gradient])
+        return [(kind, count) for kind, count in zip(types, rows, strict=True) if count]
 
     def _start(
         self, function: Any, pointers: list[Tensor], pairs: list[Tensor], programs: int
