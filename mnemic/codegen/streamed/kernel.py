@@ -164,7 +164,7 @@ def _body(
         (swept if shape.along in found.lay.sizes(name) else ends).append(name)
     stages = Stages(
         found, passes, shape.along, tuple(ends), tuple(swept), tuple(stored.rewrites.values()),
-        stored.tails, exact=lasting,
+        stored.tails, exact=lasting, apart=not lasting,
     )  # fmt: skip
     stages.check()
     around = Around(

@@ -22,7 +22,7 @@ from functools import cached_property
 import networkx as nx
 
 from mnemic.codegen.plan import Call, Product, Quantity
-from mnemic.codegen.streamed.layout import Streams
+from mnemic.codegen.streamed.layout import PAIRS, Streams
 from mnemic.codegen.streamed.passes import TAILS, Passes
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.latest import heavy
@@ -58,6 +58,8 @@ class Stages:
     """Whether the chunk adds to the last pairs before it."""
     exact: bool = False
     """Whether what is put in place of pairs' entries is not rounded."""
+    apart: bool = False
+    """Whether what is stored along the axis has a sweep of its own, for which rows are kept."""
     times: dict[tuple[str, bool], int] = field(default_factory=dict)
 
     # -- what lies where ---------------------------------------------------------------------
@@ -183,7 +185,7 @@ class Stages:
             times += [even(self.ready(n, inside=True)) for n in self.rewrites]
         if self.tails:
             times.append(self.last_pass + 1)
-        return max(times, default=0)
+        return max(times, default=0) + 2 * self.apart
 
     # -- what a stage does -------------------------------------------------------------------
 
@@ -191,6 +193,11 @@ class Stages:
     def final(self) -> int:
         """The time of the last stage."""
         return max(self.last_sweep, self.last_pass)
+
+    @cached_property
+    def last_sum(self) -> int:
+        """The time of the last stage that sums anything."""
+        return max([self.last_pass, *map(self.sweeping, self.over_axis)])
 
     def summed(self, time: int) -> list[Quantity]:
         """The sums over the axis that a sweep takes."""
@@ -214,7 +221,8 @@ class Stages:
     @cached_property
     def kept(self) -> dict[str, int]:
         """Rows along the axis that a sweep keeps for later, and when it does."""
-        found = {n: even(self.known(n)) for n in self._asked}
+        fed = sorted(self._fed) if self.apart else ()
+        found = {n: even(self.known(n)) for n in (*self._asked, *fed)}
         first: dict[str, int] = {}
         for time in range(0, self.last_sweep + 1, 2):
             for name in self._demanded(time, found, first):
@@ -224,23 +232,39 @@ class Stages:
     @cached_property
     def _asked(self) -> tuple[str, ...]:
         """Rows along the axis that passes read."""
-        ends = [n for q in self.over_pairs for n in self.passes.sums(q)]
-        ends += self.rewrites if self.rewriting_by_pass else ()
-        inside = [q for q in self.passes.needed(tuple(ends)) if self.found.streams(q.name)]
-        reads = (r for q in inside for r in self.passes.reads(q))
+        reads = (r for q in self._passing for r in self.passes.reads(q))
         return tuple(dict.fromkeys(
             r for r in reads if r in self.needed and self.lies(r) and not self.found.streams(r)
         ))  # fmt: skip
 
+    @cached_property
+    def _passing(self) -> list[Quantity]:
+        """What passes compute of pairs."""
+        ends = [n for q in self.over_pairs for n in self.passes.sums(q)]
+        ends += self.rewrites if self.rewriting_by_pass else ()
+        return [q for q in self.passes.needed(tuple(ends)) if self.found.streams(q.name)]
+
+    @cached_property
+    def _fed(self) -> frozenset[str]:
+        """Rows that products read which make a memory."""
+        lay = self.found.lay
+        made = [q for q in self.needed.values() if self.lies(q.name) and len(q.axes) > 1
+                and not {*TALL, PAIRS} & set(lay.sizes(q.name)) and isinstance(q.op, Product)]  # fmt: skip
+        reads = (r for q in made for r in q.reads() if self.lies(r) and r in self.needed)
+        return frozenset(r for r in reads if lay.sizes(r)[0] in TALL)
+
     def _dear(self, quantity: Quantity) -> bool:
         """Whether rows are kept rather than computed again."""
-        if self.found.lay.sizes(quantity.name)[0] not in TALL:
+        if not self.lies(quantity.name) or self.found.lay.sizes(quantity.name)[0] not in TALL:
             return False
         return bool(self.passes.sums(quantity)) or heavy(quantity, self.found.lay.axes.table)
 
     def rounded(self, name: str) -> bool:
-        """Whether nothing but products read rows that are kept, which round them anyway."""
-        readers = (q for q in self.needed.values() if name in self.passes.reads(q))
+        """Whether nothing but products read rows that were kept, which round them anyway."""
+        later = [q for time in range(self.kept[name] + 2, self.last_sweep + 1, 2)
+                 for q in (*self.demanded(time), *self.summed(time))]  # fmt: skip
+        later += self._passing if name in self._asked else ()
+        readers = (q for q in later if name in self.passes.reads(q))
         return not self.exact and all(isinstance(q.op, Product) for q in readers)
 
     def targets(self, time: int) -> list[str]:
@@ -292,12 +316,13 @@ class Stages:
         lay = self.found.lay
         for quantity in self.needed.values():
             _check(self, quantity)
-        tails = [
-            q.name for q in self.needed.values()
-            if isinstance(q.op, Call) and q.op.function in TAILS and SOURCES in lay.sizes(q.name)
-        ]  # fmt: skip
-        late = self.rewriting_by_pass and self.last_sweep > self.last_pass
-        if late and any(self.lies(n) for n in tails):
+        rows = {row.name for row in lay.rows if self.lies(row.name)}
+        if any(rows & set(self.passes.reads(q)) for q in self._passing):
+            raise NoTiles(f"a pass that reads rows along {self.along}")
+        late = [q for time in range(self.last_pass + 1, self.last_sweep + 1, 2)
+                for q in self.demanded(time) if self.rewriting_by_pass]  # fmt: skip
+        if any(isinstance(q.op, Call) and q.op.function in TAILS
+               and SOURCES in lay.sizes(q.name) for q in late):  # fmt: skip
             raise NoTiles("a sweep that reads the last pairs when they have been changed")
 
 

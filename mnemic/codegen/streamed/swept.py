@@ -136,7 +136,7 @@ class Swept:
                     yield from body.passing(stages.passed(time), now)
             else:
                 yield from self._sweep(time, ends, rewrites, late)
-            if time < stages.final:
+            if time < stages.last_sum:
                 for end in [n for n in waiting if stages.known(n) <= time + 1]:
                     yield from body.stored(end, waiting.pop(end))
         yield from body.finished(waiting, {n: s for n, s in late.items() if not stages.lies(n)})
