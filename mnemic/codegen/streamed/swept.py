@@ -139,7 +139,23 @@ class Swept:
             if time < stages.last_sum:
                 for end in [n for n in waiting if stages.known(n) <= time + 1]:
                     yield from body.stored(end, waiting.pop(end))
+                for end in waiting:
+                    yield from self._narrowed(end, time + 1)
         yield from body.finished(waiting, {n: s for n, s in late.items() if not stages.lies(n)})
+
+    def _narrowed(self, name: str, time: int) -> Iterator[str]:
+        """Numbers a row (or single ones) that are made of more, and known before what they are
+        for: they wait in fewer registers."""
+        body, stages = self.body, self.stages
+        quantity = body.passes.inside.get(name)
+        reads = body.passes.reads(quantity) if quantity else ()
+        if quantity is None or not reads or name in body.done or stages.lies(name):
+            return
+        if stages.known(name) > time:
+            for read in (r for r in reads if not body.found.streams(r)):
+                yield from self._narrowed(read, time)
+        elif len(quantity.axes) < min(2, max(len(body.found.plan.axes(r)) for r in reads)):
+            yield from body.until(name)
 
     # -- a sweep -----------------------------------------------------------------------------
 
