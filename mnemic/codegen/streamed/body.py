@@ -71,7 +71,9 @@ class Body:
                     yield from self.stored(end, waiting.pop(end))
         yield from self.finished(waiting, late)
 
-    def finished(self, ends: Mapping[str, list[str]], late: Mapping[str, list[str]]) -> Iterator[str]:
+    def finished(
+        self, ends: Mapping[str, list[str]], late: Mapping[str, list[str]]
+    ) -> Iterator[str]:
         """The ends that are known when all passes are over, memories behind the others; behind
         them all the one whose product can wait (``tiled.latest`` says why)."""
         able = [n for n in ends if self.waiting(n) is not None]

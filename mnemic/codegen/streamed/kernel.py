@@ -159,7 +159,8 @@ def _body(
         )
         lines = [*body.lines(stored.ends.items(), stored.rewrites, stored.late)]
         return None, body.alive, lines
-    ends, swept = [], []
+    ends: list[str] = []
+    swept: list[str] = []
     for name in (*stored.ends, *stored.late):
         (swept if shape.along in found.lay.sizes(name) else ends).append(name)
     stages = Stages(

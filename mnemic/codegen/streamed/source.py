@@ -248,8 +248,7 @@ def _kernel(
         f"    alone={cut.alone},",
         f"    alive={tuple(k.alive for k in kernels)!r},",
         f"    steps={steps},",
-        *([f"    along={pair.along!r},", f"    room={tuple(k.room for k in kernels)!r},"]
-          if pair.along else []),
+        *_swept(pair.along, kernels),
         *(["    moving=True,"] if found.lay.states or len(_plain(found)) < len(found.kept) else []),
         *([f"    window={found.lay.windows.width},"] if found.lay.sourced else []),
         "    before=chunk_before,",
@@ -257,3 +256,9 @@ def _kernel(
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _swept(along: str, kernels: tuple[Written, ...]) -> list[str]:
+    """The axis that memories are gone along by blocks, and what programs keep meanwhile."""
+    rooms = tuple(kernel.room for kernel in kernels)
+    return [f"    along={along!r},", f"    room={rooms!r},"] if along else []

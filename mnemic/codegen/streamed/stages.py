@@ -248,8 +248,11 @@ class Stages:
     def _fed(self) -> frozenset[str]:
         """Rows that products read which make a memory."""
         lay = self.found.lay
-        made = [q for q in self.needed.values() if self.lies(q.name) and len(q.axes) > 1
-                and not {*TALL, PAIRS} & set(lay.sizes(q.name)) and isinstance(q.op, Product)]  # fmt: skip
+        rows = {*TALL, PAIRS}
+        made = [
+            q for q in self.needed.values() if isinstance(q.op, Product)
+            and self.lies(q.name) and not rows & set(lay.sizes(q.name))
+        ]  # fmt: skip
         reads = (r for q in made for r in q.reads() if self.lies(r) and r in self.needed)
         return frozenset(r for r in reads if lay.sizes(r)[0] in TALL)
 

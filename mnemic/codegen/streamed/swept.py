@@ -17,7 +17,6 @@ from mnemic.codegen.streamed.stages import Stages
 from mnemic.codegen.tiled.layout import ROWS, TALL
 from mnemic.codegen.tiled.swept import loop
 
-
 Tiles = tuple[int, int]
 """Counts of tiles: of a chunk's rows, and of what its windows read."""
 

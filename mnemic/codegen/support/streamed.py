@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import tuned
 from .calls import parameters
-from .configuration import ROWS, WARPS, Choices, Configuration
+from .configuration import BLOCKS, ROWS, WARPS, Choices, Configuration
 from .fused import PRECISIONS, Held, Row
 from .narrower import Order, of_pairs, settled
 from .operators import Operators, registered
@@ -28,14 +28,15 @@ compilation for sm_90 shows no spilled registers up to about here."""
 LIMIT = 240
 """Entries a thread beyond which a kernel is refused: more would lie in memory than on chip."""
 
-PART = 64
-"""Channels of a block along the axis of memories that are not on chip as a whole."""
-
 CUTS = tuple(
     Configuration(rows, block, 8)
     for rows, block in ((64, 64), (64, 32), (32, 32), (16, 32), (16, 16))
 )
 """Rows a chunk and pairs a block, the best first."""
+
+BESIDE = 4_096
+"""Entries of a block of a memory beside the pairs that is gone along by blocks, of 16 rows a chunk:
+up to here eight warps spill nothing, or a few numbers at twice as many."""
 
 CHOICES = Choices((16, 32, 64), (16, 32, 64, 128), WARPS, (1,))
 """What the tuner may try. Pairs may be written inside the loop that reads them, so that no load is
@@ -117,6 +118,10 @@ class Streamed:
     def fits(self, rows: int) -> int:
         """How many rows a chunk has, where what it reads is to have at most so many."""
         return max(1, rows - self.window + 1, rows // 4)
+
+    def pairs(self, block: int) -> int:
+        """How many pairs a block has: where memories are gone along, ``block`` counts channels."""
+        return max(BLOCKS[-1], block // 4) if self.along else block
 
     def sources(self, rows: int) -> int:
         """The size of the tile of what the windows of a chunk's rows read."""
@@ -447,12 +452,16 @@ class Launch:
         found: dict[str, Any] = {}
         for name, size in self.sizes.items():
             whole = power_of_two(size)
-            own = min(whole, PART) if name == self.kernel.along else whole
+            own = min(whole, self.cut.block) if name == self.kernel.along else whole
             found |= {name: size, f"B{name}": max(16, own)}
         found["C"] = max(16, power_of_two(self.cut.rows))
         if self.kernel.window > 1:
             found["SOURCES"] = self.kernel.sources(self.cut.rows)
-        found |= {"BN": self.cut.block, "ROWS": self.cut.rows, "STEPS": self.kernel.steps}
+        found |= {
+            "BN": self.kernel.pairs(self.cut.block),
+            "ROWS": self.cut.rows,
+            "STEPS": self.kernel.steps,
+        }
         found["PRECISION"] = PRECISIONS[dtype]
         found["REAL"] = tl.float64 if dtype == torch.float64 else tl.float32
         return found | {"num_warps": self.cut.warps, "num_stages": self.cut.stages}
@@ -472,7 +481,11 @@ def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict
 
 
 def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Configuration:
-    """The best cut whose tiles fit into registers, or the smallest there is."""
+    """The best cut whose tiles fit into registers, or the smallest there is; few rows, and blocks
+    of so many entries, where memories are gone along by blocks."""
+    if kernel.along:
+        wide = max(power_of_two(size) for name, size in sizes.items() if name != kernel.along)
+        return Configuration(ROWS[-1], min(64, max(BLOCKS[-1], BESIDE // wide)), 8)
     most = BUDGET[gradient]
     fitting = (cut for cut in CUTS if weight(kernel, sizes, cut, gradient=gradient) <= most)
     return next(fitting, CUTS[-1])
@@ -483,10 +496,12 @@ def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradi
     is read beside another."""
     rows, pairs = kernel.alive[-1 if gradient else 0]
     pairs += any(kept.wide for kept in kernel.kept)  # differences of float64
-    wide = max(power_of_two(size) for size in sizes.values())
-    tall = kernel.sources(kernel.fits(cut.rows))
-    block = pairs * cut.block * max(wide, tall) + 4 * tall**2
-    beside = [volume([power_of_two(sizes[n]) for n in state.sizes]) for state in kernel.states]
+    spans = {name: power_of_two(size) for name, size in sizes.items()}
+    if kernel.along:
+        spans[kernel.along] = min(spans[kernel.along], cut.block)
+    wide, tall = max(spans.values()), kernel.sources(kernel.fits(cut.rows))
+    block = pairs * kernel.pairs(cut.block) * max(wide, tall) + 4 * tall**2
+    beside = [volume([spans[n] for n in state.sizes]) for state in kernel.states]
     tiles = rows * tall * wide + max(block, 2 * max(beside, default=0))
     return tiles // (32 * cut.warps)
 
