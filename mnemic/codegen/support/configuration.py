@@ -95,25 +95,34 @@ class Cuttable(Protocol):
 
 @dataclass(frozen=True)
 class Configuration:
-    """Rows a chunk, channels (or pairs) a block, warps and stages of a program."""
+    """Rows a chunk, channels (or pairs) a block, warps and stages of a program.
+
+    A ``lean`` gradient loads memories and arguments anew wherever it reads them; it leaves the
+    gradients of memories in the device's memory, which no stage may load before they are stored.
+    """
 
     rows: int
     block: int
     warps: int
     stages: int = 1
+    lean: bool = False
 
     @classmethod
-    def checked(cls, rows: int, block: int, warps: int, stages: int) -> "Configuration":
+    def checked(
+        cls, rows: int, block: int, warps: int, stages: int, lean: bool = False
+    ) -> "Configuration":  # fmt: skip
         """One that was read from outside.
 
         Raises ``ValueError`` for numbers that no kernel takes.
         """
-        found = cls(rows, block, warps, stages)
+        found = cls(rows, block, warps, stages, bool(lean))
         numbers = (rows, block, warps, stages)
         if not all(isinstance(n, int) and n > 0 for n in numbers):
             raise ValueError(f"{found}: whole numbers above 0 are needed")
         if block & (block - 1) or warps & (warps - 1) or max(warps, stages) > 32 or rows > 1024:
             raise ValueError(f"{found}: no kernel is cut so")
+        if lean and stages > 1:
+            raise ValueError(f"{found}: a lean cut has one stage")
         return found
 
 
@@ -137,15 +146,16 @@ class Choices:
 
     def around(self, found: Configuration) -> Iterator[Configuration]:
         """One step in one direction each."""
-        for name, allowed in (
-            ("block", self.blocks), ("warps", self.warps), ("rows", self.rows),
-            ("stages", self.stages),
-        ):  # fmt: skip
-            now = getattr(found, name)
-            below = [n for n in allowed if n < now][-1:]
-            above = [n for n in allowed if n > now][:1]
-            for n in (*below, *above):
-                yield replace(found, **{name: n})
+        yield from (replace(found, block=n) for n in _beside(found.block, self.blocks))
+        yield from (replace(found, warps=n) for n in _beside(found.warps, self.warps))
+        yield from (replace(found, rows=n) for n in _beside(found.rows, self.rows))
+        if not found.lean:
+            yield from (replace(found, stages=n) for n in _beside(found.stages, self.stages))
+
+
+def _beside(now: int, allowed: tuple[int, ...]) -> tuple[int, ...]:
+    """The next less, and the next more."""
+    return (*[n for n in allowed if n < now][-1:], *[n for n in allowed if n > now][:1])
 
 
 def choices(kernel: Cuttable, sizes: dict[str, int], most: int) -> Choices:

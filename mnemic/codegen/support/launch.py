@@ -13,7 +13,7 @@ from torch import Tensor
 from . import buffers
 from .configuration import Configuration
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of
-from .narrower import settled
+from .narrower import leaner, settled
 from .place import Place
 from .sizes import power_of_two
 from .stack import stack_of
@@ -121,8 +121,10 @@ class Launch:
             cutting = Cutting.cut(kernel, self.like, place, cut)
             return replace(self, cutting=cutting).spilled(gradient=gradient)
 
+        lean = gradient and kernel.narrowing and not kernel.along
+        order = (leaner, *kernel.narrowing) if lean else kernel.narrowing
         return settled(
-            self.cutting.chosen, kernel.narrowing, spilled,
+            self.cutting.chosen, order, spilled,
             what=kernel.name + " with gradients" * gradient, sizes=self.sizes,
             alike=alike, device=self.like.device,
         )  # fmt: skip
@@ -134,10 +136,14 @@ class Launch:
         pointers = [*rows, self.like.dtype, *3 * [real] * len(self.kernel.states)]
         found = 0
         if gradient and self.kernel.backward is not None:
-            grads = [real] * len(self.kernel.gradients)
-            found = self._stack(self.kernel.backward, [*pointers, *grads], {})
+            grads = [real] * (len(self.kernel.gradients) + self._scratches(gradient=True))
+            found = self._stack(self.kernel.backward, [*pointers, *grads], self._lean())
         flags = {"KEEP": gradient, "READ": True}
+        pointers += [real] * self._scratches(gradient=False)
         return found or self._stack(self.kernel.forward, pointers, flags)
+
+    def _scratches(self, *, gradient: bool) -> int:
+        return len(self.kernel.scratch[gradient]) if self.kernel.along else 0
 
     def _stack(self, function: Any, pointers: list[torch.dtype], flags: dict[str, bool]) -> int:
         where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]
@@ -159,6 +165,7 @@ class Launch:
         pointers = [*map(buffers.guarded, self.rows), self.rows[0] if out is None else out]
         for before, after, place in zip(start, end, kept, strict=True):
             pointers += [buffers.guarded(before), after, place]
+        pointers += self._scratch(gradient=False)
         self._start(self.kernel.forward, pointers, piece, {"KEEP": keep, "READ": read})
 
     def back(
@@ -173,8 +180,20 @@ class Launch:
         for before, after in zip(start, end, strict=True):
             pointers += [buffers.guarded(before), after]
         pointers += [found[name] for name in self.kernel.gradients]
-        self._start(self.kernel.backward, pointers, piece, {})
+        pointers += self._scratch(gradient=True)
+        self._start(self.kernel.backward, pointers, piece, self._lean())
         return [self._joined(s, x) for s, x in zip(states, end, strict=True)]
+
+    def _scratch(self, *, gradient: bool) -> list[Tensor]:
+        """Where rows go that a kernel's later sweeps load: [M · n · C, K] along each axis."""
+        like, counts = self.rows[0], self.kernel.scratch[gradient] if self.kernel.along else ()
+        constants = self.constants()
+        tall = constants.get("SOURCES", constants["C"]) if self.kernel.chunked else 1
+        rows = self.sequences * self.heads * tall
+        return [
+            buffers.empty((rows * count, self.sizes[size]), like, _real(like.dtype))
+            for size, count in counts
+        ]
 
     def gradients(self) -> dict[str, Tensor]:
         """Where the gradients of rows go: a part for each block of values."""
@@ -271,6 +290,11 @@ class Launch:
             found["SOURCES"] = self.kernel.sources(cutting.rows)
         found |= {"ROWS": cutting.rows, "STEPS": self.kernel.steps, "PIECE": cutting.piece}
         return found | {"ALIGNED": cutting.aligned, "PRECISION": PRECISIONS[dtype], "REAL": real}
+
+    def _lean(self) -> dict[str, bool]:
+        """Whether a gradient loads anew what it reads: lanes of single numbers do not, and what
+        goes along axes always does."""
+        return {} if self.kernel.lanes or self.kernel.along else {"LEAN": self.cutting.chosen.lean}
 
     def options(self) -> dict[str, int]:
         """How a program is spread over the device."""

@@ -13,8 +13,11 @@ from torch import Tensor
 
 from . import fused
 from .calls import parameters
+from .configuration import Configuration
 from .fused import Kernel
+from .launch import Launch
 from .levels import aligned_pieces
+from .narrower import fewer_rows, settled
 from .place import Place
 
 States = dict[str, Tensor]
@@ -81,16 +84,39 @@ def _pieces(position: int, tokens: int, most: int) -> Iterator[Piece]:
 
 
 def _rows(kernel: Levelled, given: Mapping[str, Tensor], place: Place) -> int:
-    """Rows of a chunk at most, by the model of what lives at once."""
+    """Rows of a chunk at most, by the model of what lives at once; fewer, where kernels spill."""
     tensors = [given[row.name] for row in kernel.own.rows]
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     sizes, like = fused.sizes_of(kernel.own, tensors, []), tensors[kernel.own.plain]
     question = fused.asked(kernel.own, sizes, like, gradient=gradient)
     wanted = replace(place, wanted=place.wanted or fused.MOST)
-    chosen = fused.chosen_of(
-        kernel.own, sizes, question, like, wanted, int(like.shape[0]), lambda cut: cut
-    )
+
+    def settle(cut: Configuration) -> Configuration:
+        return _settled(kernel.own, tensors, sizes, cut, gradient=gradient)
+
+    chosen = fused.chosen_of(kernel.own, sizes, question, like, wanted, int(like.shape[0]), settle)
     return max(1, min(chosen.rows, wanted.wanted or fused.MOST))
+
+
+def _settled(
+    own: Kernel, rows: list[Tensor], sizes: dict[str, int], cut: Configuration, *, gradient: bool
+) -> Configuration:  # fmt: skip
+    """A cut, or one of fewer rows, if the kernel of a chunk's own spills registers however else it
+    is cut."""
+
+    def spilled(tried: Configuration) -> int:
+        part = [x[:, : tried.rows] for x in rows]
+        numbers = Place(wanted=tried.rows).numbers()
+        launch = Launch.of(own, part, [], None, None, numbers, gradient=gradient, dry=True)
+        return launch.spilled(gradient=gradient)
+
+    if torch.compiler.is_compiling():
+        return cut
+    what = f"chunk of {own.name}" + " with gradients" * gradient
+    alike = (own.forward, *(x.dtype for x in rows), rows[0].shape[2])
+    return settled(
+        cut, (fewer_rows,), spilled, what=what, sizes=sizes, alike=alike, device=rows[0].device
+    )
 
 
 def refused(

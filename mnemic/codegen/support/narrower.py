@@ -14,12 +14,16 @@ import torch
 from . import versions
 from .configuration import BLOCKS, ROWS, WARPS, Configuration
 
-TRIES = 2
+TRIES = 3
 """Narrower cuts that are compiled at most."""
 
 HOPELESS = 2_048
 """Bytes of spilled registers a thread from which on nothing is tried: twice what registers hold,
 which no cut makes up for, while each takes long to compile."""
+
+FEW = 32
+"""Bytes a thread that are as good as none where no cut has none: what a loop leaves as it is
+(places, masks), read once a chunk, while a narrower block does anew what all blocks share."""
 
 TOLD = 1_024
 """Bytes a thread from which on it is said, once."""
@@ -33,6 +37,11 @@ _settled: dict[Hashable, Configuration] = {}
 
 
 # -- orders ----------------------------------------------------------------------------------
+
+
+def leaner(cut: Configuration) -> Configuration:
+    """As wide, but everything is loaded anew where it is read."""
+    return replace(cut, lean=True, stages=1)
 
 
 def fewer_rows(cut: Configuration) -> Configuration:
@@ -107,8 +116,8 @@ def settled(
 def least(
     cut: Configuration, others: Iterable[Configuration], spilled: Callable[[Configuration], int]
 ) -> tuple[Configuration, int]:
-    """The first of a cut and a few others that spills nothing, or the one whose threads spill
-    least in all; and the bytes of one of them.
+    """The first of a cut and a few others that spills nothing, or next to nothing, or the one whose
+    threads spill least in all; and the bytes of one of them.
 
     The first of all is left where it spills too much for others to help.
     """
@@ -118,5 +127,6 @@ def least(
         found[tried] = spilled(tried)
         if not found[tried] or found[tried] > HOPELESS:
             break
-    best = min(found, key=lambda tried: found[tried] * tried.warps, default=cut)
+    spilling = {tried: bytes if bytes > FEW else min(bytes, 1) for tried, bytes in found.items()}
+    best = min(spilling, key=lambda tried: spilling[tried] * tried.warps, default=cut)
     return best, found.get(best, 0)

@@ -6,6 +6,7 @@ layer's step; what a form may be off by is told in ``compared``.
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -82,19 +83,39 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
     eager = everything(rule, case, "recurrent", dtype, dtype, None)
     plain = {part: error(x, exact[part]) for part, x in eager.items()}
     name = str(dtype).removeprefix("torch.")
-    for form in wanted.forms:
+    for form, way, where in _ways(rule, case, wanted.forms):
         try:
-            with buffers.watched():
+            with buffers.watched(), way:
                 found = everything(rule, case, form, dtype, dtype, wanted.chunk)
                 if wanted.device.type == "cuda":
                     torch.cuda.synchronize(wanted.device)
         except failures() as raised:
             told = f"{type(raised).__name__}: {raised}"
-            yield Finding(form, name, case.name, "run", float("nan"), None, told)
+            yield Finding(form, name, where, "run", float("nan"), None, told)
             continue
         for part, x in exact.items():
             most = allowed(form, dtype, plain[part])
-            yield Finding(form, name, case.name, part, error(found[part], x), most)
+            yield Finding(form, name, where, part, error(found[part], x), most)
+
+
+def _ways(
+    rule: Any, case: Case, forms: tuple[str, ...]
+) -> Iterator[tuple[str, AbstractContextManager[None], str]]:
+    """How each form is tried: a fused one with memories in registers, and block by block."""
+    for form in forms:
+        if form != "triton" or not _sweeps(rule):
+            yield form, nullcontext(), case.name
+            continue
+        from .fused import sweeping  # its kernels need Triton
+
+        yield form, sweeping(always=False), case.name
+        yield form, sweeping(always=True), f"{case.name}, block by block"
+
+
+def _sweeps(rule: Any) -> bool:
+    """Whether a rule has kernels that go along its memories block by block."""
+    module = rule.kernels() if rule.kernels is not None else None
+    return any(getattr(getattr(module, n, None), "swept", None) for n in ("CHUNK", "TOKEN"))
 
 
 def run(

@@ -8,9 +8,9 @@ from math import prod
 from mnemic.codegen.plan import Call, Map, Quantity
 from mnemic.codegen.tiled import roots
 from mnemic.codegen.tiled.functions import MATRICES
-from mnemic.codegen.tiled.layout import ROWS, SOURCES, Layout, Row
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row
 from mnemic.codegen.tiled.schedule import Stage
-from mnemic.codegen.tiled.sweeps import Sum, Sweeps
+from mnemic.codegen.tiled.sweeps import Store, Sum, Sweeps
 from mnemic.codegen.tiled.windows import WINDOW
 from mnemic.compiler.implicit import roots_of
 
@@ -56,6 +56,8 @@ def _moments(lay: Layout, stages: list[Stage]) -> Iterable[Tiles]:
         alive |= set(stage.ends)
         yield _counted(lay, alive, None)
         for step in reversed(stage.steps):
+            if isinstance(step, Held):  # held from the start, unless a cut is lean
+                continue
             reads = set() if isinstance(step, Row) else set(step.reads())
             yield _counted(lay, alive | reads | {step.name}, step)
             alive = (alive - {step.name}) | reads
@@ -68,14 +70,15 @@ def _swept(sweeps: Sweeps) -> Iterable[Tiles]:
     """
     lay = sweeps.lay
     alive = {name for name in sweeps.last if not sweeps.axis(name)}
-    ending = {name for name in sweeps.last if sweeps.axis(name)}
+    ending = {name for name in sweeps.last if sweeps.axis(name)}  # stored when it is known
     for section in reversed(sweeps.sections()):
         for loop in reversed(section.loops):
             around = alive | {q.name for q in loop.sums} | set(sweeps.outside(loop))
-            block = {name for name in ending if sweeps.axis(name) == loop.size}
-            ending -= block
+            block = {name for name in ending if loop.after({name}) == len(loop.steps)}
             yield _counted(lay, around | block, None)
             for step in reversed(loop.steps):
+                if isinstance(step, Store):
+                    continue
                 quantity = step.quantity if isinstance(step, Sum) else step
                 reads = set(quantity.reads()) if isinstance(quantity, Quantity) else set()
                 yield _counted(

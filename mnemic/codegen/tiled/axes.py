@@ -107,7 +107,7 @@ def _call(axes: Axes, quantity: Quantity, call: Call) -> None:
     if function is None:
         raise NoTiles(UNTILED.get(call.function, f"ops.{call.function}"))
     seen: dict[str, Place] = {}
-    for argument, letters in zip(call.arguments, _taken(axes, call, function), strict=False):
+    for argument, letters in zip(call.arguments, taken(axes, call, function), strict=False):
         if len(letters) != len(axes.plan.axes(argument)):
             raise NoTiles(f"ops.{call.function} of {len(axes.plan.axes(argument))} axes")
         for i, letter in enumerate(letters):
@@ -122,7 +122,7 @@ def _call(axes: Axes, quantity: Quantity, call: Call) -> None:
     axes.reduced |= {seen[letter] for letter in lost}
 
 
-def _taken(axes: Axes, call: Call, function: TileFunction) -> tuple[str, ...]:
+def taken(axes: Axes, call: Call, function: TileFunction) -> tuple[str, ...]:
     """The letters of a call's arguments; norms go with the axis that is named."""
     if call.function == "scaled_to_norms":
         return ("vk", str(dict(call.options)["axis"]))

@@ -20,7 +20,7 @@ from mnemic.codegen.tiled.kernel import (
 )
 from mnemic.codegen.tiled.latest import condition, latest
 from mnemic.codegen.tiled.layout import CLOSES, Held, Layout, Row
-from mnemic.codegen.tiled.schedule import Stage, stages, waiting
+from mnemic.codegen.tiled.schedule import Stage, Step, stages, waiting
 from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import ROWS, SHARED
 
@@ -32,6 +32,10 @@ CHUNKS = """\
         row = origin + tl.cast(low, tl.int64) * heads
         t = tl.arange(0, C)
 """
+
+BARRIER = ("        if LEAN:", "            tl.debug_barrier()")
+"""What was loaded before is loaded anew behind it: Triton would keep it in registers where nothing
+was stored in between. And all threads see what others stored."""
 
 TOKENS = """\
     for done in range(0, until - since):
@@ -46,32 +50,23 @@ KEPT = "memory * PIECE + chunk - since"
 
 def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc: str) -> str:
     """The kernel of a form's gradient: arguments, what stood at each chunk's start, gradients."""
-    lines = begun(lay, back, name, doc)
-    for state in lay.states:
-        number = _number(lay, state)
-        lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', number)}")
+    lines = [*begun(lay, parameters(lay, back), name, doc), *_begun(lay)]
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
     lines += windowed(lay)
-    for state in lay.given:
-        loaded = load_state(state, f"kept_{state.name}", KEPT)
-        lines.append(f"        {state.name} = {loaded}")
+    if lay.given:
+        lines += ["        if not LEAN:", *(f"            {_load(lay, x)}" for x in lay.given)]
     lines += [f"        {line}" for line in closing(lay)]
     lines += _body(lay, back, numbers)
-    moves = {s: n for s, n in lay.plan.following.items() if s != n}
-    if moves:
-        lines.append(f"        {', '.join(moves)} = {', '.join(moves.values())}")
-    for state in lay.states:
-        number = _number(lay, state)
-        lines.append(f"    {store_state(state, f'end_{state.name}', number, state.name)}")
+    lines += _ended(lay)
     return "\n".join(lines) + "\n"
 
 
 def begun(
-    lay: Layout, back: Adjoint, name: str, doc: str, along: tuple[str, ...] = ()
+    lay: Layout, known: list[str], name: str, doc: str, along: tuple[str, ...] = ()
 ) -> list[str]:
     """The head of a gradient's kernel: parameters, which memory a program runs, which piece."""
     lines = [JIT, f"def {name}("]
-    lines += [f"    {part}," for part in parameters(lay, back)]
+    lines += [f"    {part}," for part in known]
     lines += ["):", f'    """{doc}"""', *opening(lay, along)]
     lines += [
         "    since = piece * PIECE",
@@ -97,13 +92,65 @@ def parameters(lay: Layout, back: Adjoint) -> list[str]:
     numbers = NUMBERS
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
     sources = ["SOURCES"] if lay.sourced else []
-    constants = [*sizes, "C", *sources, *CUT, "PRECISION", "REAL"]
+    constants = [*sizes, "C", *sources, *CUT, "LEAN", "PRECISION", "REAL"]
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
 
 def _number(lay: Layout, state: Held) -> str:
     """A memory's number; each block of values has its own part of what it does not split."""
     return "memory" if not lay.split or lay.split in state.sizes else "own"
+
+
+def _load(lay: Layout, state: Held) -> str:
+    """Load what stood at the chunk's start, or the gradient of what stood at its end."""
+    place = (f"kept_{state.name}", KEPT)
+    if state in lay.states:
+        place = (f"end_{state.name}", _number(lay, state))
+    return f"{state.name} = {load_state(state, *place)}"
+
+
+def _begun(lay: Layout) -> Iterator[str]:
+    """The gradients of the states behind a piece, which a lean cut leaves in the device's memory,
+    where their ends will be."""
+    if not lay.states:
+        return
+    yield "    if LEAN:"
+    for state in lay.states:
+        number = _number(lay, state)
+        start = load_state(state, f"start_{state.name}", number)
+        head, tail = store_state(state, f"end_{state.name}", number, "@").split("@")
+        yield from (f"        {head.rstrip()}", f"            {start}", f"        {tail}")
+    yield "        tl.debug_barrier()"
+    yield "    else:"
+    for state in lay.states:
+        place = (f"start_{state.name}", _number(lay, state))
+        yield f"        {state.name} = {load_state(state, *place)}"
+
+
+def _kept(lay: Layout) -> Iterator[str]:
+    """A lean cut's gradients of the states before a chunk, when all is read of those behind it."""
+    moves = {s: n for s, n in lay.plan.following.items() if s != n}
+    if not moves:
+        return
+    yield from BARRIER
+    for state in lay.states:
+        if state.name in moves:
+            place = (f"end_{state.name}", _number(lay, state))
+            yield f"            {store_state(state, *place, moves[state.name])}"
+    yield "            tl.debug_barrier()"
+
+
+def _ended(lay: Layout) -> Iterator[str]:
+    """The gradients of the states before a chunk, and behind the loop those before all of it."""
+    moves = {s: n for s, n in lay.plan.following.items() if s != n}
+    if moves:
+        yield "        if not LEAN:"
+        yield f"            {', '.join(moves)} = {', '.join(moves.values())}"
+    if lay.states:
+        yield "    if not LEAN:"
+    for state in lay.states:
+        place = (f"end_{state.name}", _number(lay, state))
+        yield f"        {store_state(state, *place, state.name)}"
 
 
 def closing(lay: Layout) -> Iterator[str]:
@@ -117,7 +164,7 @@ def closing(lay: Layout) -> Iterator[str]:
 
 def staged(lay: Layout, back: Adjoint) -> list[Stage]:
     """What the gradient of each argument needs, and then those of the states."""
-    return stages(lay, *groups(lay, back))
+    return stages(lay, *groups(lay, back), (*lay.given, *lay.states))
 
 
 def groups(lay: Layout, back: Adjoint) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
@@ -140,7 +187,7 @@ def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
     rows = {row.name: row for row in lay.rows}
     tail, last_lines = _tail(lay, back), []
     if tail:
-        found, last = waiting(lay, *groups(lay, back), tail)
+        found, last = waiting(lay, *groups(lay, back), tail, (*lay.given, *lay.states))
         argument = next(name for name, end in back.gradients.items() if end == tail[-1])
         last_lines = [*_lines(lay, last.steps, numbers, 12)]
         last_lines.append(f"            {store_gradient(lay, rows[argument], tail[-1])}")
@@ -151,11 +198,15 @@ def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
         if tail and argument and back.gradients[argument] == tail[-1]:
             yield f"        if not {condition(lay, tail)}:"
             yield from last_lines
+            yield from BARRIER
         elif argument:
             yield f"        {store_gradient(lay, rows[argument], stage.ends[0])}"
+    early = not tail or not any(isinstance(step, Held) for step in last.steps)
+    yield from _kept(lay) if early else ()
     if tail:
         yield f"        if {condition(lay, tail)}:{LAST}"
         yield from last_lines
+    yield from () if early else _kept(lay)
 
 
 def store_gradient(lay: Layout, row: Row, value: str) -> str:
@@ -173,11 +224,15 @@ def store_gradient(lay: Layout, row: Row, value: str) -> str:
 
 
 def _lines(
-    lay: Layout, steps: tuple[Row | Quantity, ...], numbers: dict[str, str], indent: int
+    lay: Layout, steps: tuple[Step, ...], numbers: dict[str, str], indent: int
 ) -> Iterator[str]:
     for step in steps:
         if isinstance(step, Row):
             yield f"{' ' * indent}{step.name} = {load_row(lay, step)}"
+            continue
+        if isinstance(step, Held):
+            yield f"{' ' * indent}if LEAN:"
+            yield f"{' ' * indent}    {_load(lay, step)}"
             continue
         source = statement(lay, step, {})
         yield from wrapped(step.name, source, cited(numbers, step.equation), indent)

@@ -55,6 +55,8 @@ class Data:
     products: bool = False
     alive: tuple[tuple[Tiles, ...], ...] = ()
     along: tuple[str, ...] = ()
+    scratch: tuple[tuple[tuple[str, int], ...], ...] = ()
+    """How many rows each of its kernels stores along an axis, for its later sweeps."""
     swept: bool = False
     """Whether there is a twin that goes along axes."""
 
@@ -80,6 +82,7 @@ class Data:
             *(["    lanes=True,"] if self.lanes else []),
             *(["    whole=True,"] if name == "own" else []),
             *([f"    along={self.along!r},"] if self.along else []),
+            *([f"    scratch={self.scratch!r},"] if self.along else []),
             *([f"    swept={name.upper()}_SWEPT,"] if self.swept else []),
             *_windows(self.windows),
             f"    products={self.products},",

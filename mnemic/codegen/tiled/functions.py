@@ -10,7 +10,8 @@ class TileFunction:
     ``mixes`` are letters along which entries depend on each other although the axis stays.
     ``extras`` are what the kernel passes beside quantities: ``live`` (the rows of axis t that are
     there), ``precision``, ``width:x`` (how many channels of axis x are there), ``rows`` and
-    ``sources`` (the sizes of tiles of tokens, and of what windows read), ``window`` (its width).
+    ``sources`` (the sizes of tiles of tokens, and of what windows read), ``window`` (its width),
+    ``inside:x`` (which channels of axis x are there).
     """
 
     takes: tuple[str, ...]
@@ -18,6 +19,8 @@ class TileFunction:
     mixes: str = ""
     sums: str = ""
     """Letters over which it is a sum, so that blocks of them can be added up."""
+    tops: str = ""
+    """Letters over which it is a maximum."""
     extras: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Options passed on as constants, in order."""
@@ -50,6 +53,10 @@ def _read(entry: str | TileFunction) -> TileFunction:
 MATRICES = _table(
     recall=TileFunction(("vk", "k"), "v", sums="k"),
     entry_norm=TileFunction(("vk",), "", options=("power",)),
+    largest=TileFunction(("vk",), "", tops="vk"),
+    highest=TileFunction(("vk",), "", tops="vk", extras=("inside:v", "inside:k")),
+    highest_of_rows=TileFunction(("vk",), "v", tops="k", extras=("inside:v", "inside:k")),
+    highest_of_columns=TileFunction(("vk",), "k", tops="v", extras=("inside:v", "inside:k")),
     simplex=TileFunction(
         ("vk", ""), "vk", mixes="vk", extras=("width:v", "width:k"), options=("over",)
     ),

@@ -7,7 +7,7 @@ from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.latest import condition, latest
 from mnemic.codegen.tiled.layout import Held, Layout, Row
-from mnemic.codegen.tiled.schedule import Stage, stages, waiting
+from mnemic.codegen.tiled.schedule import Stage, Step, stages, waiting
 from mnemic.codegen.tiled.statements import statement
 from mnemic.codegen.tiled.windows import BAND, ROWS, SHARED, TAIL
 
@@ -261,10 +261,11 @@ def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
 
 
 def _lines(
-    lay: Layout, steps: tuple[Row | Quantity, ...], numbers: dict[str, str], indent: int,
+    lay: Layout, steps: tuple[Step, ...], numbers: dict[str, str], indent: int,
     spelled: dict[str, str],
 ) -> Iterator[str]:  # fmt: skip
     for quantity in steps:
+        assert not isinstance(quantity, Held)  # a form has its own memories
         if isinstance(quantity, Row):
             yield f"{' ' * indent}{quantity.name} = {load_row(lay, quantity)}"
             continue

@@ -173,8 +173,8 @@ LOCALS = frozenset(
         "tl", "tiles", "triton", "ops", "math", "torch", "chunk", "chunks", "done", "low", "live",
         "row", "origin", "memory", "part", "own", "behind", "t", "total", "begin", "length",
         "heads", "position", "first", "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL",
-        "error", "error_adjoint", "residual", "residual_vjp", "at_tail", "at_seen", "at_behind",
-        "SOURCES", "live_SOURCES", "new_error", "curve", "curve_slope", "on_simplex",
+        "LEAN", "error", "error_adjoint", "residual", "residual_vjp", "at_tail", "at_seen",
+        "at_behind", "SOURCES", "live_SOURCES", "new_error", "curve", "curve_slope", "on_simplex",
         "inverse_link",
     }
 )  # fmt: skip

@@ -6,14 +6,17 @@ from typing import Generic, TypeVar
 
 from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled.latest import heavy
-from mnemic.codegen.tiled.layout import Layout, Row
+from mnemic.codegen.tiled.layout import Held, Layout, Row
+
+Step = Row | Held | Quantity
+"""The load of an argument or of a memory that is one, or a statement."""
 
 
 @dataclass(frozen=True)
 class Stage:
     """What must be known for some ends: loads and statements, in order."""
 
-    steps: tuple[Row | Quantity, ...]
+    steps: tuple[Step, ...]
     ends: tuple[str, ...]
 
 
@@ -52,15 +55,17 @@ class Order(Generic[Load]):
             yield quantity
 
 
-def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...]) -> list[Stage]:
+def stages(
+    lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...],
+    memories: tuple[Held, ...] = (),
+) -> list[Stage]:  # fmt: skip
     """The statements behind each group of ends.
 
     Arguments are loaded anew for each group, and what takes no product is computed anew from them:
-    that is cheaper than to keep it in registers.
+    that is cheaper than to keep it in registers. Loads of ``memories`` stand where a lean cut
+    needs them.
     """
-    rows = {row.name: row for row in lay.rows}
-    order = Order(lay, {q.name: q for q in inside}, rows)
-    anew = set(rows) | light(lay, inside, set(rows))
+    order, anew = _order(lay, inside, memories)
     found = []
     for group in ends:
         order.done -= anew
@@ -70,17 +75,27 @@ def stages(lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...
 
 
 def waiting(
-    lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...], tail: tuple[str, ...]
-) -> tuple[list[Stage], Stage]:
+    lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...], tail: tuple[str, ...],
+    memories: tuple[Held, ...] = (),
+) -> tuple[list[Stage], Stage]:  # fmt: skip
     """The same without a ``tail``, instead of which what it reads is known; and the tail."""
-    order = Order(lay, {q.name: q for q in inside}, {row.name: row for row in lay.rows})
-    anew = set(order.rows) | light(lay, inside, set(order.rows))
+    order, anew = _order(lay, inside, memories)
     reads = dict.fromkeys(n for name in tail for n in order.inside[name].reads())
     late = [n for n in reads if n not in anew and n not in tail]
     before = tuple(sorted(late, key=lambda name: -order.weight(name)))
     groups = (*(before if tail[-1] in group else group for group in ends), tail[-1:])
-    *found, last = stages(lay, inside, groups)
+    *found, last = stages(lay, inside, groups, memories)
     return found, last
+
+
+def _order(
+    lay: Layout, inside: list[Quantity], memories: tuple[Held, ...]
+) -> tuple[Order[Row | Held], set[str]]:
+    """The statements as they are asked for, and which of them are done anew for each group."""
+    found: tuple[Row | Held, ...] = (*lay.rows, *memories)
+    loads = {load.name: load for load in found}
+    again = light(lay, inside, {row.name for row in lay.rows})
+    return Order(lay, {q.name: q for q in inside}, loads), {*loads} | again
 
 
 def light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:

@@ -21,6 +21,7 @@ from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.reordered import reordered, tidied
 from mnemic.codegen.tiled.reverse import given_back, ordered, output_of, reversed_of
+from mnemic.codegen.tiled.spread import spread
 from mnemic.codegen.tiled.sweeps import Sweeps
 from mnemic.codegen.tiled.windows import opened
 
@@ -164,20 +165,30 @@ class _Source:
     ) -> list[str]:  # fmt: skip
         """The kernels of a form whose memories are gone through block by block, where they may
         be too large for registers and can be gone along."""
-        wanted = name in SWEPT and (self.expanded or not lay.split)
-        along = swept.axes(lay) if wanted else ()
+        if name not in SWEPT or (lay.split and not self.expanded):
+            return []
+        parted = spread(found.plan)
+        lay = layout(
+            parted, self.logarithms, chunked=lay.chunked, output=parted.output,
+            windows=lay.windows, like=replace(lay, split=""),
+        )  # fmt: skip
+        along = swept.axes(lay)
         if not along:
             return []
-        lay = replace(lay, split="")
         sweeps = swept.of_form(lay, along)
         parts = [swept.forward(sweeps, self.numbers, f"{name}_swept_forward", SWEPT[name])]
-        data = replace(whole, split="", gradients=None, alive=(fullest_swept(sweeps),), along=along)
+        data = replace(
+            whole, split="", gradients=None, alive=(fullest_swept(sweeps),), along=along,
+            scratch=(sweeps.stored(),),
+        )  # fmt: skip
         try:
             back, turned = self.swept_gradient(plain, lay, along)
             title = f"{name}_swept_backward"
             parts.append(swept.backward(turned, back, self.numbers, title, GRADIENT))
-            moments = (*data.alive, fullest_swept(turned))
-            data = replace(data, gradients=tuple(back.gradients), alive=moments)
+            data = replace(
+                data, gradients=tuple(back.gradients), scratch=(*data.scratch, turned.stored()),
+                alive=(*data.alive, fullest_swept(turned)),
+            )  # fmt: skip
         except NoTiles as reason:
             parts.append(f"# No gradient block by block: {reason}.\n")
         return [*parts, data.printed(f"{name}_swept", found.taken, self.steps, before=name)]
@@ -187,7 +198,8 @@ class _Source:
     ) -> tuple[Adjoint, Sweeps]:
         """The gradient of a form that goes along axes, and its sweeps."""
         back = reversed_of(plain)
-        under, back = self.laid(replace(back, plan=tidied(back.plan)) if lay.chunked else back, lay)
+        plan = spread(tidied(back.plan) if lay.chunked else back.plan)
+        under, back = self.laid(replace(back, plan=plan), lay)
         return back, swept.of_gradient(under, back, along)
 
     def lanes(self, form: Form) -> str:

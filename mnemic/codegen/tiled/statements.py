@@ -93,6 +93,8 @@ def _product(lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, st
     for name, flipped in (left, right):
         text = spelled.get(name, name)
         parts.append(f"tiles.turned({text}, PRECISION)" if flipped else text)
+    if lay.chunked and not {"", *TALL} & {*lay.sizes(quantity.name)}:  # a memory
+        return f"tiles.dot_apart({parts[0]}, {parts[1]}, live, PRECISION)"
     return f"tiles.dot({parts[0]}, {parts[1]}, PRECISION)"
 
 
@@ -145,6 +147,8 @@ def _total(lay: Layout, op: Call, name: str, argument: str) -> str:
 def _extra(lay: Layout, op: Call, extra: str) -> str:
     if extra.startswith("width:"):
         return _size(lay, op, extra.removeprefix("width:"))
+    if extra.startswith("inside:"):
+        return f"in_{_size(lay, op, extra.removeprefix('inside:'))}"
     if extra == "live":
         return "live_SOURCES" if _size(lay, op, "t") == SOURCES else "live"
     if extra == "window":

@@ -11,20 +11,19 @@ a quantity along the axis is computed in the sweep of its level, and again in ea
 needs it; the next memories in the last.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, combinations
 
-from mnemic.codegen.plan import Call, Fused, Given, Product, Quantity
-from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.functions import LIKE
+from mnemic.codegen.plan import Call, Fused, Map, Product, Quantity
+from mnemic.codegen.tiled.axes import NoTiles, taken
+from mnemic.codegen.tiled.latest import heavy
 from mnemic.codegen.tiled.layout import TALL, Held, Layout, Row
 from mnemic.codegen.tiled.schedule import Order, light
 
 TOTALS = {"total": -1, "total_rows": -2}
 """Functions that sum over an axis, counted from the last."""
-
-Load = Row | Held
 
 
 @dataclass(frozen=True)
@@ -35,18 +34,38 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Scratch:
+    """Rows along an axis that an earlier sweep has computed and stored."""
+
+    name: str
+    size: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """Rows along the axis that later sweeps load."""
+
+    scratch: Scratch
+
+
+@dataclass(frozen=True)
 class End:
     """Something along the axis that is known, to be stored."""
 
     name: str
 
 
-Step = Load | Quantity | Sum | End
+Load = Row | Held | Scratch
+Step = Load | Quantity | Sum | End | Store
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A sweep along one axis: the steps of a block."""
+    """A sweep along one axis: the steps of a block.
+
+    Memories are loaded anew for each sum and each end: to read them from a cache again is cheaper
+    than to keep them in registers.
+    """
 
     size: str
     steps: tuple[Step, ...]
@@ -55,6 +74,12 @@ class Loop:
     def sums(self) -> tuple[Quantity, ...]:
         """What is summed over its blocks."""
         return tuple(step.quantity for step in self.steps if isinstance(step, Sum))
+
+    def after(self, names: set[str]) -> int:
+        """How many steps are done when nothing loads or computes any of these any more."""
+        made = (Row, Held, Scratch, Quantity)
+        found = [i for i, x in enumerate(self.steps, 1) if isinstance(x, made) and x.name in names]
+        return max(found, default=0)
 
 
 @dataclass(frozen=True)
@@ -79,6 +104,21 @@ class Sweeps:
     ends: tuple[str, ...]
     last: tuple[str, ...]
     levels: dict[str, int] = field(default_factory=dict)
+    scratch: dict[str, Scratch] = field(default_factory=dict)
+    """What later sweeps load instead of computing it anew."""
+    found: list[Section] = field(default_factory=list)
+
+    @cached_property
+    def needed(self) -> set[str]:
+        """What ends and next memories depend on."""
+        found: set[str] = set()
+        ahead = [*self.ends, *self.last]
+        while ahead:
+            name = ahead.pop()
+            if name not in found:
+                found.add(name)
+                ahead += self.inside[name].reads() if name in self.inside else ()
+        return found
 
     def axis(self, name: str) -> str:
         """The swept axis that a quantity lies along, or none.
@@ -124,23 +164,52 @@ class Sweeps:
 
         Raises ``NoTiles`` where a quantity is neither a sum over the axes nor goes along them.
         """
-        needed = self._needed((*self.ends, *self.last))
-        for name in needed:
+        if not self.found:
+            self.found = [self._storing(section) for section in self._sections()]
+        return self.found
+
+    def places(self, size: str) -> list[str]:
+        """What is stored of rows along an axis, in order."""
+        return [name for name, found in self.scratch.items() if found.size == size]
+
+    def stored(self) -> tuple[tuple[str, int], ...]:
+        """How many rows are stored along each axis, where there are any."""
+        found = ((size, len(self.places(size))) for size in self.along if self.sections())
+        return tuple((size, count) for size, count in found if count)
+
+    def _storing(self, section: Section) -> Section:
+        """A section whose loops store what later ones load."""
+        return replace(section, loops=tuple(map(self._stored, section.loops)))
+
+    def _stored(self, loop: Loop) -> Loop:
+        steps: list[Step] = []
+        for step in loop.steps:
+            steps.append(step)
+            found = isinstance(step, Quantity) and self.scratch.get(step.name)
+            if found and Store(found) not in steps:
+                steps.append(Store(found))
+        return replace(loop, steps=tuple(steps))
+
+    def _sections(self) -> list[Section]:
+        for name in self.needed:
             self._check(name)
-        sums = [name for name in self.inside if name in needed and self.crosses(name)]
+        sums = [name for name in self.inside if name in self.needed and self.crosses(name)]
         final = max([
             *map(self.sweep, sums), *(self.level(n) for n in (*self.ends, *self.last)
                                       if self.axis(n)), 0,
         ])  # fmt: skip
         found: list[Section] = []
         order = Order(self.lay, self._plain(), self._loads(""))
-        again = set(order.rows) | light(self.lay, [*order.inside.values()], set(order.rows))
+        known = set(order.rows) | set(sums)
+        again = known | light(self.lay, [*order.inside.values()], known)
         stored: set[str] = set()
+        made: set[str] = set()
         for number in range(final + 2):
             mine = [name for name in sums if self.sweep(name) == number]
             own = [n for n in self.ends if self.axis(n) and self.level(n) == number]
             late = [n for n in self.last if self.axis(n)] if number == final else []
-            loops = tuple(self._loops(mine, own, late)) if number <= final else ()
+            loops = tuple(self._loops(mine, own, late, made)) if number <= final else ()
+            made |= {x.name for loop in loops for x in loop.steps if isinstance(x, Quantity)}
             ready = [
                 n for n in self.ends
                 if not self.axis(n) and n not in stored and self.level(n) <= number
@@ -154,22 +223,12 @@ class Sweeps:
             found.append(Section(tuple(steps), tuple(ready), loops))
         return found
 
-    def _asked(self, order: Order[Load], name: str) -> Iterator[Load | Quantity]:
+    def _asked(self, order: Order[Row | Held], name: str) -> Iterator[Load | Quantity]:
         """What is missing of a quantity along no axis; sums are there when they are asked for."""
         for step in order.until(name):
             if isinstance(step, Quantity) and self.crosses(step.name) and not _rest(step):
                 continue
             yield step
-
-    def _needed(self, ends: Iterable[str]) -> set[str]:
-        found: set[str] = set()
-        ahead = list(ends)
-        while ahead:
-            name = ahead.pop()
-            if name not in found:
-                found.add(name)
-                ahead += self.inside[name].reads() if name in self.inside else ()
-        return found
 
     def _check(self, name: str) -> None:
         """Along an axis only what nothing mixes."""
@@ -182,29 +241,89 @@ class Sweeps:
         """Quantities along no swept axis, without what they sum over one."""
         return {name: q for name, q in self.inside.items() if not self.axis(name)}
 
-    def _loads(self, size: str) -> dict[str, Load]:
+    def _loads(self, size: str) -> dict[str, Row | Held]:
         """What is loaded along an axis, or along none; memories along none stay in registers."""
         held = (*self.lay.states, *self.lay.given) if size else ()
-        loads: tuple[Load, ...] = (*self.lay.rows, *held)
-        return {load.name: load for load in loads if self.axis(load.name) == size}
+        loads: tuple[Row | Held, ...] = (*self.lay.rows, *held)
+        own = {size} if size else set()
+        return {load.name: load for load in loads if set(load.sizes) & set(self.along) == own}
 
-    def _loops(self, sums: list[str], ends: list[str], last: list[str]) -> Iterator[Loop]:
+    def _loops(
+        self, sums: list[str], ends: list[str], last: list[str], made: set[str]
+    ) -> Iterator[Loop]:
         for size in self.along:
             inside = {n: q for n, q in self.inside.items() if self.axis(n) == size}
-            order = Order(self.lay, inside, self._loads(size))
+            loads = self._loads(size) | {n: Scratch(n, size) for n in self._dear(inside, made)}
+            order = Order(self.lay, inside, loads)
+            again = set(loads) | light(self.lay, [*inside.values()], set(loads))
+            again = {name for name in again if not self._rows(name)}
             steps: list[Step] = []
-            for name in sums:
-                if self.crosses(name) == size:
-                    reads = [r for r in self.inside[name].reads() if self.axis(r) == size]
-                    for read in sorted(reads, key=lambda n: -order.weight(n)):
-                        steps += order.until(read)
-                    steps.append(Sum(self.inside[name]))
+            for name in (n for n in sums if self.crosses(n) == size):
+                order.done -= again
+                reads = [r for r in self.inside[name].reads() if self.axis(r) == size]
+                for read in sorted(reads, key=lambda n: -order.weight(n)):
+                    steps += order.until(read)
+                steps.append(Sum(self.inside[name]))
             for name in (n for n in ends if self.axis(n) == size):
+                order.done -= again
                 steps += [*order.until(name), End(name)]
             for name in (n for n in last if self.axis(n) == size):
+                order.done -= again
                 steps += order.until(name)
+            used = [step for step in steps if isinstance(step, Scratch)]
+            self.scratch |= {step.name: step for step in used}
             if steps or any(self.axis(name) == size for name in last):
-                yield Loop(size, tuple(steps))
+                yield Loop(size, tuple(self._latest(steps)))
+
+    def _dear(self, inside: dict[str, Quantity], made: set[str]) -> Iterator[str]:
+        """Rows that earlier sweeps have computed by products: one, a function of one, or several.
+
+        Not a multiple of one, which is sooner computed than loaded.
+        """
+        leaves: dict[str, set[str]] = {}
+        for quantity in self.lay.plan.ordered():
+            name = quantity.name
+            if name not in inside:
+                continue
+            product = self._product(quantity)
+            behind = (leaves.get(read, set()) for read in quantity.reads())
+            leaves[name] = {name} if product else set().union(*behind)
+            dear = len(leaves[name]) > 1 or (bool(leaves[name]) and (product or _curved(quantity)))
+            if dear and name in made and self._rows(name):
+                yield name
+
+    def _product(self, quantity: Quantity) -> bool:
+        """Whether a quantity takes products of matrices, or of a matrix and a vector."""
+        axes = max((len(self.lay.sizes(read)) for read in quantity.reads()), default=0)
+        return heavy(quantity, self.lay.axes.table) or axes > len(quantity.axes)
+
+    def _rows(self, name: str) -> bool:
+        """Whether a quantity is a chunk's rows along an axis, or a token's vector."""
+        sizes = self.lay.sizes(name)
+        return sizes[0] in TALL if len(sizes) == 2 else not self.lay.chunked
+
+    def _latest(self, steps: list[Step]) -> list[Step]:
+        """The steps with a sum of rows against channels last (``latest`` tells why)."""
+        found = [i for i, step in enumerate(steps) if isinstance(step, Sum) and self._wide(step)]
+        if not found:
+            return steps
+        place = found[-1]
+        last = steps[place]
+        if place == len(steps) - 1:
+            return steps
+        assert isinstance(last, Sum)
+        begin, reads = place, set(_summands(last.quantity))
+        while begin and isinstance(held := steps[begin - 1], Held) and held.name in reads:
+            begin -= 1
+        loads = self._loads(self.crosses(last.quantity.name)).values()
+        own = [load for load in loads if isinstance(load, Held) and load.name in reads]
+        return [*steps[:begin], *steps[place + 1 :], *own, last]
+
+    def _wide(self, step: Sum) -> bool:
+        """Whether a sum is a product with a chunk's rows and channels that are no rows."""
+        sizes = self.lay.sizes(step.quantity.name)
+        heavy = isinstance(step.quantity.op, Product | Fused)
+        return heavy and len(sizes) == 2 and sizes[0] in TALL and sizes[1] not in TALL
 
     def outside(self, loop: Loop) -> list[str]:
         """What a loop reads that lies along no axis."""
@@ -215,6 +334,15 @@ class Sweeps:
                 reads = _summands(quantity) if isinstance(step, Sum) else quantity.reads()
                 found |= dict.fromkeys(read for read in reads if not self.axis(read))
         return list(found)
+
+
+def _curved(quantity: Quantity) -> bool:
+    """Whether a quantity takes a function that is no polynomial."""
+    match quantity.op:
+        case Map(expr=expr):
+            return not expr.is_polynomial()
+        case _:
+            return True
 
 
 def _rest(quantity: Quantity) -> bool:
@@ -231,7 +359,7 @@ def _summands(quantity: Quantity) -> tuple[str, ...]:
 
 
 def summed(lay: Layout, quantity: Quantity) -> set[str]:
-    """The sizes over which a quantity is a sum."""
+    """The sizes over which a quantity is a sum, or a maximum."""
     match quantity.op:
         case Product() as product:
             return {lay.sizes(product.left)[0 if product.flip_left else 1]}
@@ -240,9 +368,16 @@ def summed(lay: Layout, quantity: Quantity) -> set[str]:
         case Call(function=function, arguments=arguments) if function in TOTALS:
             return {lay.sizes(arguments[0])[TOTALS[function]]}
         case Call(function=function):
-            return _sizes(lay, quantity, lay.axes.table[function].sums)
+            found = lay.axes.table[function]
+            return _sizes(lay, quantity, found.sums + found.tops)
         case _:
             return set()
+
+
+def tops(lay: Layout, quantity: Quantity) -> bool:
+    """Whether a quantity is a maximum, not a sum."""
+    op = quantity.op
+    return isinstance(op, Call) and bool(lay.axes.table[op.function].tops)
 
 
 def mixed(lay: Layout, quantity: Quantity) -> set[str]:
@@ -257,10 +392,11 @@ def mixed(lay: Layout, quantity: Quantity) -> set[str]:
 def _sizes(lay: Layout, quantity: Quantity, letters: str) -> set[str]:
     """The sizes of a function's axes, by its own letters."""
     assert isinstance(quantity.op, Call)
-    found: set[str] = set()
     function = lay.axes.table[quantity.op.function]
-    for argument, taken in zip(quantity.op.arguments, function.takes, strict=False):
-        own = lay.plan.axes(argument) if taken == LIKE else tuple(taken)
+    found: set[str] = set()
+    for argument, own in zip(
+        quantity.op.arguments, taken(lay.axes, quantity.op, function), strict=False
+    ):
         found |= {s for a, s in zip(own, lay.sizes(argument), strict=True) if a in letters}
     return found
 

@@ -14,12 +14,26 @@ from mnemic.codegen.plan import Fused, Given, Quantity
 from mnemic.codegen.tiled import backward as gradient
 from mnemic.codegen.tiled import kernel
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.layout import Held, Layout, Row, turned
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row, turned
 from mnemic.codegen.tiled.statements import statement
-from mnemic.codegen.tiled.sweeps import End, Loop, Section, Sum, Sweeps, subsets
+from mnemic.codegen.tiled.sweeps import (
+    End,
+    Load,
+    Loop,
+    Scratch,
+    Section,
+    Store,
+    Sum,
+    Sweeps,
+    subsets,
+    tops,
+)  # fmt: skip
 
 WAIT = "tl.debug_barrier()"
 """All threads see what each has stored."""
+
+Moves = dict[str, tuple[set[str], list[str]]]
+"""By memory: the values that follow it, and the lines that put them in its place."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +79,40 @@ class Printer:
         for step in section.steps:
             yield from self.line(step, 8)
 
-    def line(self, step: Row | Held | Quantity, pad: int) -> Iterator[str]:
+    def line(self, step: Load | Quantity, pad: int) -> Iterator[str]:
         """One load or statement."""
         match step:
             case Row():
                 yield f"{' ' * pad}{step.name} = {kernel.load_row(self.lay, step)}"
             case Held(name=name):
                 yield f"{' ' * pad}{name} = {kernel.load_state(step, *self.pointers[name])}"
+            case Scratch(name=name):
+                load = "load_rows" if self.lay.chunked else "load_vector"
+                yield f"{' ' * pad}{name} = tiles.{load}({self._scratch(step)}, REAL)"
             case Quantity(op=Given()):
                 return
             case Quantity():
                 source = self._rest(step) or statement(self.lay, step, {})
                 yield from wrapped(step.name, source, self._cited(step), pad)
+
+    def _scratch(self, found: Scratch) -> str:
+        """Where rows lie that later sweeps load: pointer, number, and places."""
+        names = self.sweeps.places(found.size)
+        number = f"{len(names)} * memory + {names.index(found.name)}"
+        own = f"at_{found.size}, {found.size}"
+        pointer = f"scratch_{found.size}"
+        if not self.lay.chunked:
+            return f"{pointer}, {number}, {own}"
+        size, tall = self.lay.sizes(found.name)[0], SOURCES if self.lay.sourced else ROWS
+        rows = "t" if size == ROWS else f"at_{size}"
+        return f"{pointer}, ({number}) * {tall}, 1, {rows}, {size}, {own}"
+
+    def parameters(self, known: list[str]) -> list[str]:
+        """A kernel's parameters with those for rows that later sweeps load; no cut is lean."""
+        known = [name for name in known if not name.startswith("LEAN")]
+        own = [f"scratch_{size}" for size in self.sweeps.along if self.sweeps.places(size)]
+        place = known.index(kernel.NUMBERS[0])
+        return [*known[:place], *own, *known[place:]]
 
     def _rest(self, quantity: Quantity) -> str:
         """What is left of a sum over blocks when they are through."""
@@ -88,28 +124,44 @@ class Printer:
     def _cited(self, quantity: Quantity) -> str:
         return gradient.cited(self.numbers, quantity.equation)
 
-    def sweep(self, found: Loop) -> Iterator[str]:
-        """A loop over the blocks of an axis, without what it stores of memories."""
+    def sweep(self, found: Loop, moving: Moves) -> Iterator[str]:
+        """A loop over the blocks of an axis; memories move on as soon as nothing loads them."""
+        placed = {state: found.after({state, *needed}) for state, (needed, _) in moving.items()}
         for quantity in found.sums:
-            yield f"        {_sum(quantity)} = tl.zeros({self._tile(quantity)}, REAL)"
+            tile = self._tile(quantity)
+            begun = f"tl.full({tile}, float('-inf'), REAL)" if tops(self.lay, quantity) else (
+                f"tl.zeros({tile}, REAL)"
+            )  # fmt: skip
+            yield f"        {_sum(quantity)} = {begun}"
         yield from loop(found.size, 8)
-        for step in found.steps:
+        for number, step in enumerate((None, *found.steps)):
             match step:
+                case None:
+                    pass
                 case Sum(quantity=quantity):
                     yield from wrapped(
                         _sum(quantity), self._part(quantity), self._cited(quantity), 12
                     )
                 case End():
                     yield from self.stored(step.name)
+                case Store(scratch=scratch):
+                    store = "store_rows" if self.lay.chunked else "store_vector"
+                    text = f"tiles.{store}({self._scratch(scratch)}, {scratch.name})"
+                    yield f"            {text}"
                 case _:
                     yield from self.line(step, 12)
+            for state in (s for s, done in placed.items() if done == number):
+                yield from (f"            {line}" for line in (WAIT, *moving[state][1]))
+        if any(isinstance(step, Store) for step in found.steps):
+            yield f"        {WAIT}"
 
     def _part(self, quantity: Quantity) -> str:
         """A sum with one more block."""
         whole = quantity
         if isinstance(quantity.op, Fused):
             whole = Quantity(quantity.name, quantity.axes, quantity.op.product, quantity.equation)
-        return f"{_sum(quantity)} + {statement(self.lay, whole, {})}"
+        block, known = statement(self.lay, whole, {}), _sum(quantity)
+        return f"tl.maximum({known}, {block})" if tops(self.lay, quantity) else f"{known} + {block}"
 
     def stored(self, name: str) -> Iterator[str]:
         """Store what a loop has made of rows: nothing but a gradient's kernel has such."""
@@ -150,7 +202,8 @@ class Forward(Printer):
         """The kernel of a form: arguments by row, memories in and out."""
         lay = self.lay
         lines = [kernel.JIT, f"def {name}("]
-        lines += [f"    {part}," for part in kernel.parameters(lay)]
+        sections = self.sweeps.sections()  # which know what is stored
+        lines += [f"    {part}," for part in self.parameters(kernel.parameters(lay))]
         lines += ["):", f'    """{doc}"""', *kernel.opening(lay, self.sweeps.along)]
         lines += kernel.PIECE.splitlines()
         lines.append("    from_piece = memory if READ else (slot + piece) * heads + memory % heads")
@@ -159,7 +212,7 @@ class Forward(Printer):
             lines.append(f"    {state.name} = {loaded}")
         lines += [*self.copied("end", "memory", "start", "from_piece", 4), f"    {WAIT}"]
         lines += (kernel.CHUNKS if lay.chunked else kernel.TOKENS).splitlines()
-        lines += [*kernel.windowed(lay), *self._kept(), *self._body(), f"        {WAIT}"]
+        lines += [*kernel.windowed(lay), *self._kept(), *self._body(sections), f"        {WAIT}"]
         lines += ["    if READ:"] if self.resident() else []
         for state in self.resident():
             text = kernel.store_state(state, f"end_{state.name}", "memory", state.name)
@@ -180,9 +233,8 @@ class Forward(Printer):
                 yield f"            {text}"
             yield from self.copied("kept", "place", "end", "memory", 12)
 
-    def _body(self) -> Iterator[str]:
+    def _body(self, sections: list[Section]) -> Iterator[str]:
         """The sections of a chunk; memories move on in the last sweep."""
-        sections = self.sweeps.sections()
         output = self.lay.plan.output
         anew = any(OUTPUT in moves for moves in self.lay.plan.closed.values())
         for number, section in enumerate(sections):
@@ -190,41 +242,49 @@ class Forward(Printer):
             if output in section.ends and not anew:
                 yield "        if READ:"
                 yield f"            {kernel.store_output(self.lay)}"
+            last = number == len(sections) - 2
             for found in section.loops:
-                yield from self.sweep(found)
-                if number == len(sections) - 2:
-                    yield from self._advanced(found.size)
-        yield from self._moved("")
+                yield from self.sweep(found, self._moves(found.size) if last else {})
+        yield from self._moved()
         if anew:
             yield "        if READ:"
             yield f"            {kernel.store_output(self.lay)}"
 
-    def _advanced(self, size: str) -> Iterator[str]:
-        """Store the next memories of a block."""
-        yield f"            {WAIT}"
-        yield from self._moved(size)
+    def _moves(self, size: str) -> Moves:
+        """The next memories along an axis, and what ends of intervals put in their place."""
+        plan, found = self.lay.plan, Moves()
+        for state in self.held()[size]:
+            following = plan.following.get(state.name, state.name)
+            own = found.setdefault(state.name, (set(), []))
+            if following != state.name:
+                own[0].add(following)
+                own[1].append(self._store(state, following))
+            for every, moves in sorted(plan.closed.items()):
+                if state.name in moves:
+                    own[0].add(moves[state.name])
+                    own[1].append(f"if {self._closes(every)}:")
+                    own[1].append(f"    {self._store(state, moves[state.name])}")
+        return {name: own for name, own in found.items() if own[1]}
 
-    def _moved(self, size: str) -> Iterator[str]:
-        """Put the next memories along an axis (or along none) in place, and those of intervals."""
-        plan, pad = self.lay.plan, " " * (12 if size else 8)
-        moves = {
-            s: n for s, n in plan.following.items() if s != n and self.sweeps.axis(s) == size
-        }  # fmt: skip
-        yield from self._placed(moves, pad, size)
+    def _store(self, state: Held, value: str) -> str:
+        return kernel.store_state(state, *self.pointers[state.name], value)
+
+    def _closes(self, every: int) -> str:
         done = "low + live" if self.lay.chunked else "chunk + 1"
+        return f"tiles.closes(position, {done}, {every}, STEPS)"
+
+    def _moved(self) -> Iterator[str]:
+        """Put in place what stays in registers: next memories, and what ends of intervals move."""
+        plan, swept = self.lay.plan, self.sweeps
+        moves = {s: n for s, n in plan.following.items() if s != n and not swept.axis(s)}
+        if moves:
+            yield f"        {', '.join(moves)} = {', '.join(moves.values())}"
         for every, closing in sorted(plan.closed.items()):
             ends = {plan.output if s == OUTPUT else s: n for s, n in closing.items()}
-            own = {s: n for s, n in ends.items() if self.sweeps.axis(s) == size}
+            own = {s: n for s, n in ends.items() if not swept.axis(s)}
             if own:
-                yield f"{pad}if tiles.closes(position, {done}, {every}, STEPS):"
-                yield from self._placed(own, f"{pad}    ", size)
-
-    def _placed(self, moves: dict[str, str], pad: str, size: str) -> Iterator[str]:
-        held = {state.name: state for state in self.lay.states}
-        if moves and not size:
-            yield f"{pad}{', '.join(moves)} = {', '.join(moves.values())}"
-        for state, value in moves.items() if size else ():
-            yield f"{pad}{kernel.store_state(held[state], *self.pointers[state], value)}"
+                yield f"        if {self._closes(every)}:"
+                yield f"            {', '.join(own)} = {', '.join(own.values())}"
 
 
 def forward(sweeps: Sweeps, numbers: dict[str, str], name: str, doc: str) -> str:
@@ -260,7 +320,9 @@ class Backward(Printer):
     def kernel(self, name: str, doc: str) -> str:
         """The gradient's kernel: arguments, what stood at each chunk's start, gradients."""
         lay = self.lay
-        lines = gradient.begun(lay, self.back, name, doc, self.sweeps.along)
+        sections = self.sweeps.sections()
+        known = self.parameters(gradient.parameters(lay, self.back))
+        lines = gradient.begun(lay, known, name, doc, self.sweeps.along)
         for state in self.resident():
             loaded = kernel.load_state(state, f"start_{state.name}", "memory")
             lines.append(f"    {state.name} = {loaded}")
@@ -271,23 +333,21 @@ class Backward(Printer):
             loaded = kernel.load_state(state, f"kept_{state.name}", gradient.KEPT)
             lines.append(f"        {state.name} = {loaded}")
         lines += [f"        {line}" for line in gradient.closing(lay)]
-        lines += [*self._body(), f"        {WAIT}"]
+        lines += [*self._body(sections), f"        {WAIT}"]
         for state in self.resident():
             text = kernel.store_state(state, f"end_{state.name}", "memory", state.name)
             lines.append(f"    {text}")
         return "\n".join(lines) + "\n"
 
-    def _body(self) -> Iterator[str]:
-        sections = self.sweeps.sections()
+    def _body(self, sections: list[Section]) -> Iterator[str]:
         for number, section in enumerate(sections):
             yield from self.steps(section)
             for name in section.ends:
                 for text in self._given_back(name):
                     yield f"        {text}"
+            last = number == len(sections) - 2
             for found in section.loops:
-                yield from self.sweep(found)
-                if number == len(sections) - 2:
-                    yield from self._advanced(found.size)
+                yield from self.sweep(found, self._moves(found.size) if last else {})
         moves = self._next("")
         if moves:
             yield f"        {', '.join(moves)} = {', '.join(moves.values())}"
@@ -303,12 +363,12 @@ class Backward(Printer):
             if end == value:
                 yield gradient.store_gradient(self.lay, rows[argument], value)
 
-    def _advanced(self, size: str) -> Iterator[str]:
+    def _moves(self, size: str) -> Moves:
         held = {state.name: state for state in self.lay.states}
-        yield f"            {WAIT}"
-        for state, value in self._next(size).items():
-            text = kernel.store_state(held[state], *self.pointers[state], value)
-            yield f"            {text}"
+        return {
+            s: ({n}, [kernel.store_state(held[s], *self.pointers[s], n)])
+            for s, n in self._next(size).items()
+        }
 
     def _next(self, size: str) -> dict[str, str]:
         following = self.lay.plan.following.items()

@@ -78,6 +78,10 @@ from .loads import store_vector as store_vector
 from .loads import store_weights as store_weights
 from .matrices import ball as ball
 from .matrices import entry_norm as entry_norm
+from .matrices import highest as highest
+from .matrices import highest_of_columns as highest_of_columns
+from .matrices import highest_of_rows as highest_of_rows
+from .matrices import largest as largest
 from .matrices import newton_schulz as newton_schulz
 from .matrices import newton_schulz_vjp as newton_schulz_vjp
 from .matrices import norms_of as norms_of
@@ -101,6 +105,7 @@ from .pairs import settled as settled
 from .pairs import tops_of as tops_of
 from .pairs import weighed as weighed
 from .products import dot as dot
+from .products import dot_apart as dot_apart
 from .products import exact as exact
 from .products import full as full
 from .products import turned as turned

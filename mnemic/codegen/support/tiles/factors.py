@@ -208,15 +208,27 @@ def conjugated(
     TOLERANCE: tl.constexpr, ITERATIONS: tl.constexpr,
 ):  # fmt: skip
     """(H_t + Λ_t)⁻¹ q_t for every row: see ``ops.conjugated``."""
-    diagonal = reach[:, None] * tl.sum(tl.where(_same(h), h, 0.0), 0)[None, :] + ridge
-    diagonal += full(weights, key * key, PRECISION)
+    diagonal = _rows_of_diagonal(h, reach, PRECISION) + full(weights, key * key, PRECISION) + ridge
     x, rest, along, power, live, goal = begun(q, diagonal, TOLERANCE, "tf32x3")
     count = 0
     while (count < ITERATIONS) & (tl.max(live.to(tl.int32), 0) > 0):
-        image = _system(along, key, weights, h, ridge, reach, PRECISION)
-        x, rest, along, power, live = stepped(x, rest, along, power, live, goal, image, diagonal)
+        if count < ITERATIONS:  # again: out of a condition Triton moves no operands
+            image = _system(along, key, weights, h, ridge, reach, PRECISION)
+            x, rest, along, power, live = stepped(
+                x, rest, along, power, live, goal, image, diagonal
+            )
         count += 1
     return x
+
+
+@triton.jit
+def _rows_of_diagonal(h, reach, PRECISION: tl.constexpr):
+    """reach_t H_κκ: [K, K], [C] → [C, K]. As a product it lies as rows do; broadcast, it would lie
+    as H does, with copies in several warps, and all rows beside it."""
+    t, s = order(reach.shape[0])
+    own = tl.sum(tl.where(_same(h), h, 0.0), 0)
+    first = tl.where(t == 0, own[None, :], 0.0)
+    return full(tl.where(s == 0, reach[:, None], 0.0), first, PRECISION)
 
 
 @triton.jit

@@ -56,7 +56,7 @@ def store_column(pointer, origin, stride, t, live, value):
 @triton.jit
 def load_matrix(pointer, number, row, rows, column, columns, REAL: tl.constexpr):
     """[columns, rows] of the matrix [rows, columns] with this number."""
-    place = pointer + number * rows * columns + (row[None, :] * columns + column[:, None])
+    place = pointer + (number * rows * columns + (row[None, :] * columns + column[:, None]))
     if _full(row, rows) & _full(column, columns):
         return tl.load(place).to(REAL)
     there = (row < rows)[None, :] & (column < columns)[:, None]
@@ -66,7 +66,7 @@ def load_matrix(pointer, number, row, rows, column, columns, REAL: tl.constexpr)
 @triton.jit
 def store_matrix(pointer, number, row, rows, column, columns, value):
     """The matrix [rows, columns] with this number, from [columns, rows]."""
-    place = pointer + number * rows * columns + (row[None, :] * columns + column[:, None])
+    place = pointer + (number * rows * columns + (row[None, :] * columns + column[:, None]))
     if _full(row, rows) & _full(column, columns):
         tl.store(place, value)
     else:

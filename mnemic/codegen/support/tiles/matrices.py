@@ -28,6 +28,36 @@ def entry_norm(x, POWER: tl.constexpr):
 
 
 @triton.jit
+def largest(x):
+    """max |A_vk|, at least ``TINY``."""
+    return tl.maximum(tl.max(tl.max(tl.abs(x), 1), 0), TINY)
+
+
+@triton.jit
+def _inside(x, rows, columns):
+    """Entries that are there; −∞ elsewhere."""
+    return tl.where(columns[:, None] & rows[None, :], x, float("-inf"))
+
+
+@triton.jit
+def highest(x, rows, columns):
+    """max A_vk over the rows and columns that are there."""
+    return tl.max(tl.max(_inside(x, rows, columns), 1), 0)
+
+
+@triton.jit
+def highest_of_rows(x, rows, columns):
+    """max A_vk of each row: [V, K] → [V]; 0 of rows that are not there."""
+    return tl.where(rows, tl.max(_inside(x, rows, columns), 0), 0.0)
+
+
+@triton.jit
+def highest_of_columns(x, rows, columns):
+    """max A_vk of each column: [V, K] → [K]; 0 of columns that are not there."""
+    return tl.where(columns, tl.max(_inside(x, rows, columns), 1), 0.0)
+
+
+@triton.jit
 def simplex(exponent, scale, rows, columns, OVER: tl.constexpr):
     """scale · softmax(exponent) over the matrix [rows, columns], its rows or its columns."""
     there = tl.arange(0, exponent.shape[0])[:, None] < columns

@@ -1,0 +1,130 @@
+"""Kernels that go along their memories block by block, against the recurrence, gradients too.
+
+Blocks of 16 channels, so that there are several; in pieces of two chunks a gradient goes through
+several launches, and makes the memories in between anew. One token takes the kernel of tokens.
+"""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from mnemic import pipeline
+
+TOKEN = {"rate": "token", "anchor": {"chunk": 8}}
+MOMENTUM = {"method": "momentum", "momentum": "token", **TOKEN}
+
+SPECS = {
+    "an MLP, momentum": "titans",
+    "three MLPs, one behind the other": "cms",
+    "a rectified MLP without a norm": {
+        "memory": {"kind": "mlp", "activation": "relu(x)**2", "norm": False, "residual": False},
+        "bias": {"expr": "log(cosh(y - v))"}, "optimizer": TOKEN,
+        "retention": {"decay": "token"},
+    },
+    "a gated MLP, momentum": {
+        "memory": {"kind": "glu", "activation": "silu", "norm": False, "residual": True},
+        "bias": "dot", "optimizer": MOMENTUM, "retention": {"decay": 0.9},
+    },
+    "expanded features, a normaliser": "based",
+    "features and a decay": {
+        "features": {"kind": "polynomial", "degree": 2}, "bias": "dot",
+        "retention": {"decay": "token"},
+    },
+    "a loss of the error's norm": "huber-norm",
+}  # fmt: skip
+
+LENGTHS = {"three MLPs, one behind the other": (17,)}
+
+
+def spec(name: str) -> str | dict:
+    found = SPECS[name]
+    return found if isinstance(found, str) else {"mnemic": 1, "name": "own", **found}
+
+
+def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
+    """How far outputs, states and gradients are from the recurrence, by name."""
+    import torch
+
+    found = pipeline.compile(spec(name), out=folder)
+    package = found.module.__name__
+    fused = importlib.import_module(f"{package}.support.fused")
+    importlib.import_module(f"{package}.support.configuration").BLOCKS = (16,)
+    fused.PIECE.update({True: 2, False: 3})
+    rule = found.operator
+    torch.manual_seed(0)
+    layer = found.module.Layer(8, heads=2, key_dim=6, value_dim=6).double()
+    x = torch.randn(1, 5 + tokens, layer.dim, dtype=torch.float64)
+    with torch.no_grad():
+        given, params = layer.arguments(x), layer.params()
+        before = {n: a[:, :5] for n, a in given.items()}
+        start = rule(**before, params=params, form="recurrent", output_final_state=True)[1]
+    results = []
+    for form in ("recurrent", "triton"):
+        own = {n: a[:, 5:].detach().clone().requires_grad_() for n, a in given.items()}
+        own |= {f"params.{n}": p.detach().clone().requires_grad_() for n, p in params.items()}
+        begun = {n: s.clone().requires_grad_(s.is_floating_point()) for n, s in start.items()}
+        arguments = {n: a for n, a in own.items() if "." not in n}
+        weights = {n.split(".")[1]: a for n, a in own.items() if "." in n}
+        options = {} if form == "recurrent" else {"chunk_size": 8}
+        with fused.sweeping(always=True):
+            y, states = rule(**arguments, params=weights, form=form, initial_state=begun,
+                             output_final_state=True, **options)  # fmt: skip
+        ends = {"y": y, **{n: s for n, s in states.items() if s.is_floating_point()}}
+        loss = sum((e * torch.cos(torch.arange(e.numel()).double()).view(e.shape)).sum()
+                   for e in ends.values())  # fmt: skip
+        leaves = own | {f"start.{n}": s for n, s in begun.items() if s.requires_grad}
+        slopes = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        found_slopes = {f"d_{n}": torch.zeros_like(a) if g is None else g
+                        for (n, a), g in zip(leaves.items(), slopes, strict=True)}  # fmt: skip
+        results.append({**ends, **found_slopes})
+    one, two = results
+    return {n: float((one[n] - two[n]).abs().max() / (1 + one[n].abs().max())) for n in one}
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"), [(name, t) for name in SPECS for t in LENGTHS.get(name, (1, 45))]
+)
+def test_blocks_are_the_recurrence(interpreter, tmp_path, name: str, tokens: int) -> None:
+    found = interpreter(differences, name=name, tokens=tokens, folder=str(tmp_path / "own"))
+    assert found
+    assert {n: x for n, x in found.items() if not x <= 1e-10} == {}
+
+
+def kernels(name: str) -> str:
+    return (pipeline.compile(spec(name)).folder / "kernels.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_there_is_a_gradient_too(name: str) -> None:
+    text = kernels(name)
+    for form in ("chunk", "token"):
+        assert f"def {form}_swept_forward(" in text
+        assert f"def {form}_swept_backward(" in text
+
+
+def test_a_memory_of_values_alone_is_shared_out_among_programs_instead() -> None:
+    assert "_swept" not in (pipeline.compile("gated-deltanet").folder / "kernels.py").read_text()
+
+
+def choices(folder: str) -> list[list[str]]:
+    """The kernels that run by width of a head, without a gradient and with one."""
+    from mnemic.codegen.package import load
+
+    module = load(Path(folder))
+    fused = importlib.import_module(f"{module.__name__}.support.fused")
+    kernel = module.rule.kernels().CHUNK
+    found = []
+    for width in (8, 64):
+        sizes = {"K": width, "K2": 4 * width}
+        found.append([fused.suited(kernel, sizes, gradient=told).name for told in (False, True)])
+    with fused.sweeping(always=False):
+        found.append([fused.suited(kernel, {"K": 64, "K2": 256}, gradient=True).name])
+    return found
+
+
+def test_what_registers_hold_stays_there(interpreter) -> None:
+    folder = str(pipeline.compile("titans").folder)
+    assert interpreter(choices, folder=folder) == [
+        ["chunk", "chunk"], ["chunk_swept", "chunk_swept"], ["chunk"],
+    ]  # fmt: skip
