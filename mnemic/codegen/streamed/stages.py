@@ -21,13 +21,13 @@ from functools import cached_property
 
 import networkx as nx
 
-from mnemic.codegen.plan import Call, Product, Quantity
+from mnemic.codegen.plan import Call, Fused, Product, Quantity
 from mnemic.codegen.streamed.layout import PAIRS, Streams
 from mnemic.codegen.streamed.passes import TAILS, Passes
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.latest import heavy
 from mnemic.codegen.tiled.layout import SOURCES, TALL
-from mnemic.codegen.tiled.sweeps import mixed, summed
+from mnemic.codegen.tiled.sweeps import mixed, summed, tops
 
 
 def even(time: int) -> int:
@@ -335,7 +335,7 @@ def _check(stages: Stages, quantity: Quantity) -> None:
         raise NoTiles(f"{quantity.name} mixes what lies along {along}")
     if not stages.crosses(quantity):
         return
-    if along not in summed(lay, quantity):
+    if along not in summed(lay, quantity) or tops(lay, quantity) or isinstance(quantity.op, Fused):
         raise NoTiles(f"{quantity.name} is no sum over {along}")
     if not stages.found.streams(quantity.name) and stages.passes.sums(quantity):
         raise NoTiles(f"{quantity.name} sums over pairs and over {along} at once")
