@@ -70,6 +70,18 @@ MOVING = (
 DEEP = ("deep-transformer", "dot", "swdt")
 """A memory beside pairs that change; and windows, whose steps add to the last pairs."""
 
+LAYERED = tuple(
+    {"mnemic": 1, "name": name, "features": "exponential", "bias": "l2", "memory": memory,
+     "retention": {"decay": "token"}, "optimizer": {"rate": "token", "anchor": {"chunk": 8}}}
+    for name, memory in (
+        ("tanh-layers", {"kind": "mlp", "activation": "tanh", "residual": False, "norm": False}),
+        ("normed-layers", {"kind": "mlp", "residual": True, "norm": True}),
+        ("gated-layers", {"kind": "glu", "residual": False, "norm": False}),
+    )
+)  # fmt: skip
+"""Layers of one's own beside pairs: errors that see the prediction take sweeps that depend on
+sweeps."""
+
 SLOTS = {"mnemic": 1, "name": "a-residual-window", "features": "exponential", "bias": "l2",
          "window": 3, "optimizer": {"rate": "token"}}  # fmt: skip
 
@@ -87,9 +99,9 @@ def fused(spec: Any) -> Case:
     return Fused(case.rule, case.source)
 
 
-def arguments(case: Case, tokens: int) -> dict[str, torch.Tensor]:
-    value = 3 if case.signature.square else 5
-    return inputs(case, tokens, sizes=Sizes(1, tokens, 2, 3, value))
+def arguments(case: Case, tokens: int, key: int = 3) -> dict[str, torch.Tensor]:
+    value = key if case.signature.square else 5
+    return inputs(case, tokens, sizes=Sizes(1, tokens, 2, key, value))
 
 
 def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
@@ -120,9 +132,12 @@ def apart_in_one(spec: Any) -> dict[str, float]:
     return {name: difference(parts[name], x) for name, x in expected.parts()}
 
 
-def apart_in_cuts(spec: Any, blocks: int, *, varied: bool) -> dict[str, float]:
-    """Of a whole sequence in chunks of 16 rows against blocks of so many pairs; ``varied``: more
-    rows where there are more, as if only some lengths had been measured."""
+def apart_in_cuts(
+    spec: Any, blocks: int, *, varied: bool = False, key: int = 3
+) -> dict[str, float]:  # fmt: skip
+    """Of a whole sequence in chunks of 16 rows against blocks of so many pairs (or of channels of
+    memories beside them); ``varied``: more rows where there are more, as if only some lengths had
+    been measured."""
     from importlib import import_module
 
     case = fused(spec)
@@ -135,7 +150,7 @@ def apart_in_cuts(spec: Any, blocks: int, *, varied: bool) -> dict[str, float]:
         rows = 32 if varied and question.length > 32 else 16
         return tuned.Answer(configuration.Configuration(rows, blocks, 8))
 
-    given = arguments(case, 70)
+    given = arguments(case, 70, key)
     expected = run(case, given, "recurrent")
     before, tuned.answered = tuned.answered, answered
     try:
@@ -306,6 +321,63 @@ def test_memories_and_windows_beside_pairs(interpreter, spec: str) -> None:
     for function in (apart, apart_in_one, apart_at_the_start):
         found = interpreter(function, spec=spec)
         assert max(found.values()) <= TOLERANCE, found
+
+
+@pytest.mark.parametrize("spec", [*DEEP, *LAYERED], ids=str)
+def test_memories_are_gone_along_by_blocks(interpreter, spec: Any) -> None:
+    """Twenty hidden channels in blocks of sixteen, from the second on with channels that are not
+    there."""
+    found = interpreter(apart_in_cuts, spec=spec, blocks=16, key=5)
+    assert max(found.values()) <= TOLERANCE, found
+
+
+def swept(spec: Any) -> str:
+    rule = derive_spec(load(spec))
+    return module.fused_kernels(rule, module.plans(rule), {}).text
+
+
+@pytest.mark.parametrize("spec", [*DEEP, *LAYERED], ids=str)
+def test_nothing_of_the_hidden_axis_lives_outside_its_blocks(spec: Any) -> None:
+    """What has an entry a hidden channel is named inside loops along them alone."""
+    text = swept(spec)
+    assert "    along='DK2'," in text
+    depth = 0
+    for line in text[: text.index("def chunk_before")].splitlines():
+        indent = len(line) - len(line.lstrip())
+        if line.strip():
+            depth = depth if indent > depth else 0
+        if "for low_DK2 in" in line:
+            depth = depth or indent
+        elif "at_DK2" in line or "BDK2)" in line:
+            assert depth, line
+
+
+def test_pairs_alone_have_nothing_to_go_along() -> None:
+    text = swept("deltaformer")
+    assert "along=" not in text
+    assert "low_" not in text
+
+
+def spilled(spec: str, name: str) -> dict[str, list[int]]:
+    """Bytes of a thread's stack in the kernels of a training step at 64 channels."""
+    from mnemic.kernels.jobs import Subject
+    from mnemic.kernels.limits import target
+    from mnemic.kernels.offline import compiling
+
+    found: dict[str, list[int]] = {}
+    subject = Subject.of(pipeline.compile(spec).module, 64, torch.bfloat16)
+    with compiling(target(name)) as log:
+        subject.backward()
+    for kernel in log.kernels:
+        found.setdefault(kernel.name, []).append(kernel.resources.stack + kernel.resources.spill)
+    return found
+
+
+@pytest.mark.parametrize("name", ["sm_90", "sm_80"])
+def test_a_memory_beside_pairs_spills_nothing(compiler, name: str) -> None:
+    found = compiler(spilled, spec="deep-transformer", name=name)
+    assert found.keys() == {"chunk_forward", "chunk_backward"}
+    assert not any(any(stacks) for stacks in found.values()), found
 
 
 def test_pieces_without_a_gradient(interpreter) -> None:

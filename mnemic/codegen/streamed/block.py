@@ -52,11 +52,16 @@ class Block:
     def found(self) -> Streams:
         return self.body.found
 
-    def lines(self, rewrites: dict[str, str]) -> Iterator[str]:
+    def prepare(self, rewrites: dict[str, str]) -> None:
+        """Note what is not rounded."""
         if self.body.lasting:
             behind = self.body.passes.needed(tuple(rewrites.values()))
             self.lasting = frozenset(q.name for q in behind)
-        steps = self._steps()
+
+    def lines(self, rewrites: dict[str, str]) -> Iterator[str]:
+        """The statements in order; ``rewrites`` take the place of states' entries."""
+        self.prepare(rewrites)
+        steps = self.steps()
         ends = frozenset(rewrites.values())
         found, self.most = ordered(steps, ends)
         for step in found:
@@ -68,11 +73,11 @@ class Block:
             assert held is not None
             yield f"{self.pad}{store_block(held, self.found.say(name))}"
 
-    def _steps(self) -> list[Step]:
+    def steps(self) -> list[Step]:
         """Loads, statements and sums of the block."""
         steps, same = [], {q.name: q.reads()[0] for q in self.streamed if self._as_held(q)}
         others = [q for q in (*self.streamed, *self.sums) if q.name not in same]
-        for name in dict.fromkeys(n for q in others for n in self._reads(q)):
+        for name in dict.fromkeys(n for q in others for n in self.reads(q)):
             held = self.found.held(same.get(name, name))
             if held is not None:
                 text = f"{self.pad}{self.found.say(name)} = {load_block(self.found, held)}"
@@ -83,17 +88,17 @@ class Block:
                 made = exact(made)
             made = self.body.exact(quantity, made)
             large = len(quantity.axes) > 1
-            steps.append(Step(quantity.name, self._reads(quantity), tuple(made), large))
+            steps.append(Step(quantity.name, self.reads(quantity), tuple(made), large))
         for quantity in self.sums:
             lines = self._higher if largest(quantity) else self._added
-            steps.append(Step(quantity.name, self._reads(quantity), tuple(lines(quantity)), False))
+            steps.append(Step(quantity.name, self.reads(quantity), tuple(lines(quantity)), False))
         return steps
 
     def _as_held(self, quantity: Quantity) -> bool:
         """Whether a quantity of the pairs before the chunk is what memory holds."""
         return _same(quantity) and self.found.held(quantity.reads()[0]) is not None
 
-    def _reads(self, quantity: Quantity) -> tuple[str, ...]:
+    def reads(self, quantity: Quantity) -> tuple[str, ...]:
         """What must be there before, of the block."""
         op, passes = quantity.op, self.body.passes
         own = [n for n in passes.reads(quantity) if self.found.streams(n) or n in self.running]

@@ -10,7 +10,7 @@ from mnemic.codegen.plan import Call, Map, Product, Quantity
 from mnemic.codegen.streamed.block import Block, largest
 from mnemic.codegen.streamed.functions import LARGEST
 from mnemic.codegen.streamed.layout import PAIRS, Streams
-from mnemic.codegen.streamed.lines import exact, line, shape
+from mnemic.codegen.streamed.lines import exact, line, shape, zeros
 from mnemic.codegen.streamed.passes import TAILS, Passes
 from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
@@ -40,6 +40,8 @@ class Body:
     """Memories that are loaded where they are read."""
     loaded: set[str] = field(default_factory=set)
     """Those that were before: without a barrier the compiler would keep them until then."""
+    carried: dict[str, str] = field(default_factory=dict)
+    """What is loaded that was kept of the same chunk before."""
 
     def lines(
         self, ends: Iterable[tuple[str, list[str]]], rewrites: dict[str, str],
@@ -62,33 +64,36 @@ class Body:
                 for end in (*waiting, *late):
                     yield from self._known(end, number)
             if own or now:
-                yield from self._pass(own, now)
+                yield from self.passing(own, now)
             if number < last:
                 found = [n for n in waiting if self.passes.level(n) <= number + 1]
                 for end in sorted(found, key=self._memory):  # large tiles when few others are alive
-                    yield from self._stored(end, waiting.pop(end))
-        yield from self._last(waiting, late)
+                    yield from self.stored(end, waiting.pop(end))
+        yield from self.finished(waiting, late)
 
-    def _last(self, ends: Mapping[str, list[str]], late: Mapping[str, list[str]]) -> Iterator[str]:
+    def finished(
+        self, ends: Mapping[str, list[str]], late: Mapping[str, list[str]]
+    ) -> Iterator[str]:
         """The ends that are known when all passes are over, memories behind the others; behind
         them all the one whose product can wait (``tiled.latest`` says why)."""
-        able = [n for n in ends if self._waiting(n) is not None]
+        able = [n for n in ends if self.waiting(n) is not None]
         waits = min(able, key=lambda n: len(self.passes.inside[n].reads()), default=None)
         first = sorted((n for n in ends if n != waits), key=self._memory)
         large = next((n for n in (*first, *late) if self._memory(n)), None)
         for end in first:
             if end == large:
                 yield from self._before(waits)
-            yield from self._stored(end, ends[end])
+            yield from self.stored(end, ends[end])
         yield from self._before(waits)
         for end in late:
             yield from self.until(end)
         if waits is not None:
-            yield from self._stored(waits, ends[waits])
+            yield from self.stored(waits, ends[waits])
         yield from [f"{self.pad}tl.debug_barrier()"] * bool(late)
         yield from (f"{self.pad}{text}" for stores in late.values() for text in stores)
 
-    def _stored(self, end: str, stores: list[str]) -> Iterator[str]:
+    def stored(self, end: str, stores: list[str]) -> Iterator[str]:
+        """An end and what stores it."""
         yield from self.until(end)
         yield from (f"{self.pad}{text}" for text in stores)
 
@@ -108,6 +113,9 @@ class Body:
         if row is not None:
             yield f"{self.pad}{self.found.say(name)} = {self._loaded(name)}"
             return
+        if name in self.carried:
+            yield f"{self.pad}{self.found.say(name)} = {self.carried[name]}"
+            return
         if name in self.loads:
             yield from [f"{self.pad}tl.debug_barrier()"] * (name in self.loaded)
             yield f"{self.pad}{self.found.say(name)} = {self.loads[name]}"
@@ -119,7 +127,7 @@ class Body:
         if self.passes.sums(quantity):
             yield from self._finished(quantity)
             return
-        for read in self._order(self.passes.reads(quantity)):
+        for read in self.ordered(self.passes.reads(quantity)):
             yield from self.until(read)
         if isinstance(quantity.op, Call) and quantity.op.function == "solution":
             yield from solved(self, quantity)
@@ -129,7 +137,7 @@ class Body:
 
     # -- the last product ----------------------------------------------------------------------
 
-    def _waiting(self, end: str) -> Quantity | None:
+    def waiting(self, end: str) -> Quantity | None:
         """The product of rows against channels that an end is, or sums, and nothing else reads."""
         inside, plan = self.passes.inside, self.found.plan
         quantity = inside.get(end)
@@ -148,7 +156,7 @@ class Body:
 
     def _before(self, end: str | None) -> Iterator[str]:
         """What the product that waits reads, and what is summed with it."""
-        product = None if end is None else self._waiting(end)
+        product = None if end is None else self.waiting(end)
         if product is None or end is None:
             return
         others = () if product.name == end else self.passes.reads(self.passes.inside[end])
@@ -201,14 +209,15 @@ class Body:
 
     # -- a pass ------------------------------------------------------------------------------
 
-    def _pass(self, sums: list[Quantity], rewrites: dict[str, str]) -> Iterator[str]:
+    def passing(self, sums: list[Quantity], rewrites: dict[str, str]) -> Iterator[str]:
+        """A pass over the pairs for some sums; ``rewrites`` take the place of states' entries."""
         running = {q.name for q in sums if largest(q)}
         streamed = self._streamed(sums, rewrites)
         yield from self._reads(streamed, running)
         for quantity in sums:
-            yield from self._begun(quantity)
+            yield from self.begun(quantity)
         if rewrites:  # the last entries are read by rows, too
-            for name in self._tails:
+            for name in (n for n in self._tails if not self.aside(n)):
                 yield from self.until(name)
             yield f"{self.pad}tl.debug_barrier()"
         blocks = f"{self.first_block}, tl.cdiv(behind, BN)"
@@ -216,7 +225,7 @@ class Body:
         yield f"{self.pad}for j in {loop}:"
         yield f"{self.pad}    at_N = j * BN + n"
         yield f"{self.pad}    in_N = at_N < behind"
-        block = Block(self, streamed, sums, running)
+        block = self.block(streamed, sums, running)
         yield from block.lines(rewrites)
         self._count(streamed, sums, block.most)
         for quantity in sums:
@@ -225,6 +234,14 @@ class Body:
                 yield f"{self.pad}{say} = tiles.settled({say})"
         self.done |= running
         self._forget()
+
+    def block(self, streamed: list[Quantity], sums: list[Quantity], running: set[str]) -> Block:
+        """What a pass does with each block of pairs."""
+        return Block(self, streamed, sums, running)
+
+    def aside(self, name: str) -> bool:
+        """Whether rows are not read before a pass, but by each of its blocks."""
+        return False
 
     def _forget(self) -> None:
         """What is cheap to have again does not wait for the next pass: rows are loaded anew."""
@@ -247,7 +264,7 @@ class Body:
             and SOURCES in self.found.lay.sizes(q.name)
         ]  # fmt: skip
 
-    def _order(self, names: Iterable[str]) -> list[str]:
+    def ordered(self, names: Iterable[str]) -> list[str]:
         """Long chains first."""
         return sorted(names, key=lambda n: -self.passes.weight(n))
 
@@ -270,10 +287,10 @@ class Body:
         """What blocks read of the chunk's rows."""
         for quantity in streamed:
             for read in self.passes.reads(quantity):
-                if not self.found.streams(read) and read not in running:
+                if not self.found.streams(read) and read not in running and not self.aside(read):
                     yield from self.until(read)
 
-    def _begun(self, quantity: Quantity) -> Iterator[str]:
+    def begun(self, quantity: Quantity) -> Iterator[str]:
         """What a sum over pairs starts with."""
         say, op = self.found.say(quantity.name), quantity.op
         if isinstance(op, Call) and op.function == "row_tops":
@@ -284,7 +301,7 @@ class Body:
             return
         lowest = isinstance(op, Call) and op.function in LARGEST
         tile = shape(self.found, quantity)
-        start = f"tl.full({tile}, tiles.LOWEST, REAL)" if lowest else f"tl.zeros({tile}, REAL)"
+        start = f"tl.full({tile}, tiles.LOWEST, REAL)" if lowest else zeros(self.found, quantity)
         yield f"{self.pad}{say} = {start}"
 
 

@@ -1,7 +1,7 @@
 """A plan over kept pairs as the source of a Triton kernel, and its gradient's."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.plan import Call
@@ -9,9 +9,12 @@ from mnemic.codegen.streamed.body import Body
 from mnemic.codegen.streamed.layout import Growth, Streams
 from mnemic.codegen.streamed.lines import append, grow, load_block, store_block
 from mnemic.codegen.streamed.passes import Passes
+from mnemic.codegen.streamed.stages import Stages
+from mnemic.codegen.streamed.swept import OPERANDS, WHOLE, Around, Room, Swept, Tiles
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.kernel import load_state, store_row, store_state, store_view, windowed
 from mnemic.codegen.tiled.layout import CLOSES, Held, Row
+from mnemic.codegen.tiled.swept import loop
 from mnemic.codegen.tiled.windows import ROWS, SHARED
 
 CHUNK = """\
@@ -39,6 +42,8 @@ class Shape:
     """Pairs further back are seen by no row; 0 where all are."""
     one: bool = False
     """Whether a launch has one chunk."""
+    along: str = ""
+    """The size of the axis that memories are gone along by blocks; empty where they are whole."""
 
     @property
     def first_block(self) -> str:
@@ -57,6 +62,8 @@ class Written:
 
     text: str
     alive: tuple[int, int]
+    room: tuple[Tiles, Tiles] = ((0, 0), (0, 0))
+    """How many tiles of rows along an axis it keeps in memory, as they are and as operands."""
 
 
 def forward(
@@ -68,19 +75,17 @@ def forward(
     Memories beside the pairs lie where they are at the end, and are loaded where they are read.
     """
     lay, plan = found.lay, found.plan
-    lines = _head(found, shape, ["rows_out"])
-    for state in lay.states:
-        text = load_state(state, f"start_{state.name}", "memory")
-        lines.append(f"    {store_state(state, f'end_{state.name}', 'memory', text)}")
-    lines += ["    tl.debug_barrier()"] * bool(lay.states)
-    lines += _chunk(found, FORWARD, shape)
     out = store_row(lay, "rows_out", found.say(plan.output), (lay.value,))
     ends: dict[str, list[str]] = {plan.output: [out]}
     late: dict[str, list[str]] = {}
+    fills: list[str] = []
     made = [held for held in found.kept if held.name not in known]
     for held in made:
         growth = found.growth[held.name]
-        _put(found, held, growth, late if growth.tail else ends)
+        if shape.along in held.sizes and growth.number is not None:
+            fills.append(_filled(held, growth.number))
+        else:
+            _put(found, held, growth, late if growth.tail else ends)
     for state in lay.states:
         name = plan.following.get(state.name, state.name)
         if name != state.name:
@@ -88,17 +93,20 @@ def forward(
             late.setdefault(name, []).append(text)
     rewrites = {h.name: found.growth[h.name].kept for h in made
                 if found.growth[h.name].kept != h.name}  # fmt: skip
-    body = Body(
-        found, Passes(found), numbers, shape.first_block, shape.indent, lasting=True,
-        loads=_loads(found, "end"),
-    )  # fmt: skip
-    body.passes.check()
-    behind = _closings(found, body)
-    lines += body.lines(ends.items(), rewrites, late)
-    lines += behind
+    tails = any(found.growth[held.name].tail for held in made)
+    stored = Stored(ends, rewrites, late, fills, tails=tails)
+    room, alive, lines = _body(found, numbers, shape, stored, lasting=True)
+    whole = _head(found, shape, ["rows_out"], room=room)
+    for state in lay.states:
+        text = load_state(state, f"start_{state.name}", "memory")
+        text = store_state(state, f"end_{state.name}", "memory", text)
+        whole += _each(state, shape, text, 4)
+    whole += ["    tl.debug_barrier()"] * bool(lay.states)
+    whole += _chunk(found, FORWARD, shape)
+    whole += [*lines, *_closings(found, shape)]
     if made:
-        lines.append(f"{' ' * shape.indent}tl.debug_barrier()")
-    return Written("\n".join(lines) + "\n", body.alive)
+        whole.append(f"{' ' * shape.indent}tl.debug_barrier()")
+    return Written("\n".join(whole) + "\n", alive, _tiles(room))
 
 
 def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shape) -> Written:
@@ -108,8 +116,6 @@ def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shap
     gradient; those before the chunk are stored as soon as they are known.
     """
     lay, plan = found.lay, found.plan
-    lines = _head(found, shape, [f"grad_{name}" for name in back.gradients])
-    lines += _chunk(found, BACKWARD, shape)
     rows = {row.name: row for row in lay.rows}
     ends: dict[str, list[str]] = {}
     for name, gradient in back.gradients.items():
@@ -121,14 +127,64 @@ def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shap
         ends.setdefault(before, []).append(text)
     rewrites = {h.name: plan.following[h.name] for h in found.kept
                 if not _stays(found, plan.following[h.name])}  # fmt: skip
-    body = Body(
-        found, Passes(found), numbers, shape.first_block, shape.indent,
-        loads=_loads(found, "start"),
+    room, alive, lines = _body(found, numbers, shape, Stored(ends, rewrites), lasting=False)
+    whole = _head(found, shape, [f"grad_{name}" for name in back.gradients], room=room)
+    whole += [*_chunk(found, BACKWARD, shape), *lines]
+    whole.append(f"{' ' * shape.indent}tl.debug_barrier()")
+    return Written("\n".join(whole) + "\n", alive, _tiles(room))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a chunk stores: as soon as it is known, in place of pairs' entries, behind all that
+    reads what it changes, and what no statement computes."""
+
+    ends: dict[str, list[str]]
+    rewrites: dict[str, str]
+    late: dict[str, list[str]] = field(default_factory=dict)
+    fills: list[str] = field(default_factory=list)
+    tails: bool = False
+    """Whether a chunk adds to the last pairs before it."""
+
+
+def _body(
+    found: Streams, numbers: dict[str, str], shape: Shape, stored: Stored, *, lasting: bool
+) -> tuple[Room | None, tuple[int, int], list[str]]:  # fmt: skip
+    """A chunk's statements, which tiles live at once, and what is kept in memory between."""
+    passes, loads = Passes(found), _loads(found, "end" if lasting else "start")
+    passes.check()
+    if not shape.along:
+        body = Body(
+            found, passes, numbers, shape.first_block, shape.indent, lasting=lasting, loads=loads
+        )
+        lines = [*body.lines(stored.ends.items(), stored.rewrites, stored.late)]
+        return None, body.alive, lines
+    ends: list[str] = []
+    swept: list[str] = []
+    for name in (*stored.ends, *stored.late):
+        (swept if shape.along in found.lay.sizes(name) else ends).append(name)
+    stages = Stages(
+        found, passes, shape.along, tuple(ends), tuple(swept), tuple(stored.rewrites.values()),
+        stored.tails, exact=lasting, apart=not lasting,
     )  # fmt: skip
-    body.passes.check()
-    lines += body.lines(ends.items(), rewrites)
-    lines.append(f"{' ' * shape.indent}tl.debug_barrier()")
-    return Written("\n".join(lines) + "\n", body.alive)
+    stages.check()
+    around = Around(
+        found, passes, numbers, shape.first_block, shape.indent, lasting=lasting, loads=loads,
+        stages=stages, room=Room(stages),
+    )  # fmt: skip
+    lines = [*Swept(around, stored.fills).lines(stored.ends, stored.rewrites, stored.late)]
+    return around.room, around.alive, lines
+
+
+def _tiles(room: Room | None) -> tuple[Tiles, Tiles]:
+    return (room.tiles(WHOLE), room.tiles(OPERANDS)) if room else ((0, 0), (0, 0))
+
+
+def _each(state: Held, shape: Shape, text: str, indent: int) -> list[str]:
+    """A line for a memory, or for each block of it."""
+    if not shape.along or shape.along not in state.sizes:
+        return [f"{' ' * indent}{text}"]
+    return [*loop(shape.along, indent), f"{' ' * indent}    {text}"]
 
 
 def _loads(found: Streams, where: str) -> dict[str, str]:
@@ -146,8 +202,9 @@ def _store(found: Streams, row: Row, pointer: str, value: str) -> str:
     return store_view(found.lay, row, pointer, value)
 
 
-def parameters(found: Streams, extra: list[str]) -> list[str]:
+def parameters(found: Streams, extra: list[str], room: Room | None) -> list[str]:
     """The kernel's parameters: pointers, numbers, constants."""
+    extra = [*extra, *(room.places if room else ())]
     pointers = [f"rows_{row.name}" for row in found.lay.rows]
     pointers += [f"kept_{held.name}" for held in (*found.read, *found.kept, *found.begun)]
     for state in found.lay.states:
@@ -167,9 +224,11 @@ def sizes_of(found: Streams) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sizes))
 
 
-def _head(found: Streams, shape: Shape, extra: list[str]) -> list[str]:
+def _head(
+    found: Streams, shape: Shape, extra: list[str], *, room: Room | None
+) -> list[str]:  # fmt: skip
     lines = ["@triton.jit", f"def {shape.name}("]
-    lines += [f"    {part}," for part in parameters(found, extra)]
+    lines += [f"    {part}," for part in parameters(found, extra, room)]
     lines += ["):", f'    """{shape.doc}"""']
     lines += [
         "    memory = tl.program_id(0).to(tl.int64)",
@@ -178,12 +237,13 @@ def _head(found: Streams, shape: Shape, extra: list[str]) -> list[str]:
         "    t = tl.arange(0, C)",
         "    n = tl.arange(0, BN)",
     ]
+    lines += [f"    {text}" for text in (room.head() if room else ())]
     if found.lay.sourced:
         lines.append("    at_SOURCES = tl.arange(0, SOURCES)")
     if any(row.view in SHARED for row in found.lay.rows):
         whole = f"(total + {found.lay.windows.width - 1})"  # with the rows before the first
         lines.append(f"    at_tail = (memory // heads) * {whole} * heads + memory % heads")
-    for size in sizes_of(found):
+    for size in (size for size in sizes_of(found) if size != shape.along):
         lines.append(f"    at_{size} = tl.arange(0, B{size})")
         lines.append(f"    in_{size} = at_{size} < {size}")
     return lines
@@ -210,9 +270,13 @@ def _put(found: Streams, held: Held, growth: Growth, ends: dict[str, list[str]])
     elif growth.rows:
         ends.setdefault(growth.rows, []).append(append(held, found.say(growth.rows)))
     elif growth.number is not None:
-        tile = f"(C, B{held.sizes[0]})" if held.sizes else "(C,)"
-        text = append(held, f"tl.full({tile}, {growth.number}, REAL)")
-        ends.setdefault(found.plan.output, []).append(text)
+        ends.setdefault(found.plan.output, []).append(_filled(held, growth.number))
+
+
+def _filled(held: Held, number: float) -> str:
+    """A chunk's own entries of a state that are one number."""
+    tile = f"(C, B{held.sizes[0]})" if held.sizes else "(C,)"
+    return append(held, f"tl.full({tile}, {number}, REAL)")
 
 
 def span_of(found: Streams) -> int:
@@ -231,37 +295,42 @@ def _stays(found: Streams, name: str) -> bool:
     return same and found.held(found.plan[name].reads()[0]) is not None
 
 
-def _closings(found: Streams, body: Body) -> list[str]:
+def _closings(found: Streams, shape: Shape) -> list[str]:
     """What interval ends put in place of states: rows as they are by then, copied."""
     lines: list[str] = []
-    pad = " " * body.indent
-    plan = found.plan
+    plan, pad = found.plan, shape.indent
+    places = {s.name: s for s in found.lay.states}
     for every, moves in sorted(plan.closed.items()):
         if found.lay.states or moves:
-            lines.append(f"{pad}if tiles.closes(position, low + live, {every}, STEPS):")
+            closes = f"tiles.closes(position, low + live, {every}, STEPS)"
+            lines.append(f"{' ' * pad}if {closes}:")
         for state, name in moves.items():
             source = next((s for s, n in plan.following.items() if n == name), None)
             if source is None:
                 raise NoTiles("an interval's end that computes anew over kept pairs")
             held, other = found.held(state), found.held(source)
-            lines.append(f"{pad}    tl.debug_barrier()")
+            lines.append(f"{' ' * pad}    tl.debug_barrier()")
             if held is None:
-                places = {s.name: s for s in found.lay.states}
                 value = load_state(places[source], f"end_{source}", "memory")
                 text = store_state(places[state], f"end_{state}", "memory", value)
-                lines.append(f"{pad}    {text}")
+                lines += _each(places[state], shape, text, pad + 4)
                 continue
             assert other is not None
-            lines += _copied(found, held, other, pad + "    ")
+            lines += _copied(found, held, other, shape)
     return lines
 
 
-def _copied(found: Streams, held: Held, other: Held, pad: str) -> list[str]:
+def _copied(found: Streams, held: Held, other: Held, shape: Shape) -> list[str]:
     load = load_block(found, other).replace("behind", "behind + live")
     store = store_block(held, "copied").replace("behind", "behind + live")
-    return [
+    pad = " " * (shape.indent + 4)
+    lines = [
         f"{pad}for j in range(0, tl.cdiv(behind + live, BN)):",
         f"{pad}    at_N = j * BN + n",
-        f"{pad}    copied = {load}",
-        f"{pad}    {store}",
     ]
+    for text in (f"copied = {load}", store):
+        lines.append(f"{pad}    {text}")
+    if shape.along not in held.sizes:
+        return lines
+    inner = [f"    {text}" for text in lines[2:]]
+    return [*lines[:2], *loop(shape.along, len(pad) + 4), *inner]

@@ -150,3 +150,8 @@ def shape(found: Streams, quantity: Quantity) -> str:
     blocks = {ROWS: "C", SOURCES: SOURCES, PAIRS: "BN"}
     inner = ", ".join(blocks.get(size, f"B{size}" if size else "C") for _, size in axes)
     return f"({inner},)" if len(axes) == 1 else f"({inner})"
+
+
+def zeros(found: Streams, quantity: Quantity) -> str:
+    """What a sum starts with."""
+    return f"tl.zeros({shape(found, quantity)}, REAL)"

@@ -146,20 +146,60 @@ def source(
     inside, windows = opened(cut.plan, width)
     cut = replace(cut, plan=inside)
     found = streams(cut.plan, logarithms, output=cut.plan.output, windows=windows)
-    shape = Shape("chunk_forward", FORM, cut.alone, span_of(found))
     known = frozenset(cut.known) if cut.alone else frozenset(cut.known) & _plain(found)
-    written = forward(found, numbers, shape, known)
-    parts, alive = [written.text], [written.alive]
-    missing, gradients = "", None
-    try:
-        written, gradients = _gradient(cut, found, logarithms, numbers)
-        parts.append(written.text)
-        alive.append(written.alive)
-    except NoTiles as reason:
-        missing = str(reason)
+    pair = _pair(cut, found, logarithms, numbers, known)
+    parts = [pair.forward.text, *([pair.backward.text] if pair.backward else [])]
     parts.append(before(cut.plan, cut.before, cut.taken, found.lay.rows, "chunk"))
-    parts.append(_kernel(cut, found, steps, gradients, known, alive))
-    return Source("\n\n".join(parts), missing)
+    parts.append(_kernel(cut, found, steps, known, pair))
+    return Source("\n\n".join(parts), pair.missing)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A form's kernel and its gradient's, or why it has none; the axis that both go along."""
+
+    forward: Written
+    backward: Written | None
+    gradients: tuple[str, ...]
+    missing: str
+    along: str
+
+
+def _pair(
+    cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str],
+    known: frozenset[str],
+) -> Pair:  # fmt: skip
+    """The kernels, along the first axis of the memories beside the pairs that both can go along;
+    with whole memories where there is none."""
+    whole = _along(cut, found, logarithms, numbers, known, "")
+    for along in _axes(found):
+        try:
+            pair = _along(cut, found, logarithms, numbers, known, along)
+        except NoTiles:
+            continue
+        if pair.missing == whole.missing:
+            return pair
+    return whole
+
+
+def _axes(found: Streams) -> list[str]:
+    """The axes of all memories beside the pairs, those first that no argument's rows have."""
+    held = [set(state.sizes) for state in found.lay.states]
+    rows = {size for row in found.lay.rows for size in row.sizes}
+    return sorted(set.intersection(*held) if held else (), key=lambda size: (size in rows, size))
+
+
+def _along(
+    cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str],
+    known: frozenset[str], along: str,
+) -> Pair:  # fmt: skip
+    shape = Shape("chunk_forward", FORM, cut.alone, span_of(found), along=along)
+    ahead = forward(found, numbers, shape, known)
+    try:
+        behind, gradients = _gradient(cut, found, logarithms, numbers, along)
+    except NoTiles as reason:
+        return Pair(ahead, None, (), str(reason), along)
+    return Pair(ahead, behind, gradients, "", along)
 
 
 def _plain(found: Streams) -> frozenset[str]:
@@ -168,7 +208,7 @@ def _plain(found: Streams) -> frozenset[str]:
 
 
 def _gradient(
-    cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str]
+    cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str], along: str
 ) -> tuple[Written, tuple[str, ...]]:  # fmt: skip
     back = reversed_of(cut.plan)
     back = replace(back, plan=taken_apart(back.plan))
@@ -179,17 +219,17 @@ def _gradient(
     under = with_rows(under, ordered(found.lay.rows, under.lay.rows))
     back = given_back(back, found.lay.rows)
     shape = Shape(
-        "chunk_backward", GRADIENT, alone=False, span=span_of(found), one=bool(found.lay.states)
+        "chunk_backward", GRADIENT, alone=False, span=span_of(found), one=bool(found.lay.states),
+        along=along,
     )  # fmt: skip
     return backward(under, back, numbers, shape), tuple(back.gradients)
 
 
 def _kernel(
-    cut: Apart, found: Streams, steps: int, gradients: tuple[str, ...] | None,
-    known: frozenset[str], alive: list[tuple[int, int]],
+    cut: Apart, found: Streams, steps: int, known: frozenset[str], pair: Pair
 ) -> str:  # fmt: skip
     """What the kernels take, as data of the module."""
-    backward = "None" if gradients is None else "chunk_backward"
+    kernels = (pair.forward, pair.backward) if pair.backward else (pair.forward,)
     own = {state: rows for state, rows in cut.known.items() if state in known}
     kept = [
         f"Kept({x.name!r}, {x.sizes!r}, {own.get(x.name, '')!r}, wide={x.name in found.wide})"
@@ -198,16 +238,17 @@ def _kernel(
     lines = [
         "CHUNK = Streamed(",
         "    chunk_forward,",
-        f"    {backward},",
+        f"    {'chunk_backward' if pair.backward else 'None'},",
         *listed("rows", map(row_of, found.lay.rows)),
         *listed("kept", kept),
         *listed("states", map(held_of, found.lay.states)),
         f"    sizes={sizes_of(found)!r},",
-        f"    gradients={gradients or ()!r},",
+        f"    gradients={pair.gradients!r},",
         f"    value={found.lay.value!r},",
         f"    alone={cut.alone},",
-        f"    alive={tuple(alive)!r},",
+        f"    alive={tuple(k.alive for k in kernels)!r},",
         f"    steps={steps},",
+        *_swept(pair.along, kernels),
         *(["    moving=True,"] if found.lay.states or len(_plain(found)) < len(found.kept) else []),
         *([f"    window={found.lay.windows.width},"] if found.lay.sourced else []),
         "    before=chunk_before,",
@@ -215,3 +256,9 @@ def _kernel(
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _swept(along: str, kernels: tuple[Written, ...]) -> list[str]:
+    """The axis that memories are gone along by blocks, and what programs keep meanwhile."""
+    rooms = tuple(kernel.room for kernel in kernels)
+    return [f"    along={along!r},", f"    room={rooms!r},"] if along else []

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import tuned
 from .calls import parameters
-from .configuration import ROWS, WARPS, Choices, Configuration
+from .configuration import BLOCKS, ROWS, WARPS, Choices, Configuration
 from .fused import PRECISIONS, Held, Row
 from .narrower import Order, of_pairs, settled
 from .operators import Operators, registered
@@ -34,9 +34,17 @@ CUTS = tuple(
 )
 """Rows a chunk and pairs a block, the best first."""
 
+BESIDE = 4_096
+"""Entries of a block of a memory beside the pairs that is gone along by blocks, of 16 rows a chunk:
+up to here eight warps spill nothing, or a few numbers at twice as many."""
+
 CHOICES = Choices((16, 32, 64), (16, 32, 64, 128), WARPS, (1,))
 """What the tuner may try. Pairs may be written inside the loop that reads them, so that no load is
 taken before its turn: one stage."""
+
+
+Tiles = tuple[int, int]
+"""Counts of tiles: of a chunk's rows, and of what its windows read."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,11 @@ class Streamed:
     gradient has its own."""
     window: int = 1
     """How many tokens a row sees."""
+    along: str = ""
+    """The size of the axis that memories beside the pairs are gone along by blocks, or none."""
+    room: tuple[tuple[Tiles, Tiles], ...] = ()
+    """Tiles of rows along it that a program keeps in the device's memory, as they are and rounded
+    as products take them: in the form, in its gradient."""
     operators: Operators = field(init=False, repr=False, compare=False)
     """Its launches as torch sees them."""
 
@@ -105,6 +118,10 @@ class Streamed:
     def fits(self, rows: int) -> int:
         """How many rows a chunk has, where what it reads is to have at most so many."""
         return max(1, rows - self.window + 1, rows // 4)
+
+    def pairs(self, block: int) -> int:
+        """How many pairs a block has: where memories are gone along, ``block`` counts channels."""
+        return max(BLOCKS[-1], block // 4) if self.along else block
 
     def sources(self, rows: int) -> int:
         """The size of the tile of what the windows of a chunk's rows read."""
@@ -289,12 +306,13 @@ class Launch:
         if not gradient or kernel.moving:
             room += length
         numbers = launch.numbers(length, heads, room)
+        kept = [dtype for dtype, _ in self._kept(gradient=gradient)]
         if not gradient:
-            return self._stack(
-                kernel.forward, [*rows, *pairs, *beside, *beside, self.like.dtype], numbers
-            )
+            pointers = [*rows, *pairs, *beside, *beside, self.like.dtype, *kept]
+            return self._stack(kernel.forward, pointers, numbers)
         grads = [real] * (len(pairs) + 3 * len(beside) + len(kernel.gradients))
-        return self._stack(kernel.backward, [*rows, self.like.dtype, *pairs, *grads], numbers)
+        pointers = [*rows, self.like.dtype, *pairs, *grads, *kept]
+        return self._stack(kernel.backward, pointers, numbers)
 
     def _types(self, states: list[Tensor], *, gradient: bool) -> list[torch.dtype]:
         """What pairs are as kernels read them, of those that a launch is given."""
@@ -329,7 +347,8 @@ class Launch:
         out = self.like.new_empty(*self.like.shape[:3], self.sizes[kernel.value])
         pointers = [*rows, *pairs, *(x for two in zip(starts, after, strict=True) for x in two)]
         programs = self.chunks if kernel.alone else 1
-        self._start(kernel.forward, [*pointers, out], pairs, programs)
+        pointers += [out, *self._room(gradient=False)]
+        self._start(kernel.forward, pointers, pairs, programs)
         return out, [*ends, *after], pairs
 
     def _pairs(
@@ -363,9 +382,28 @@ class Launch:
         begun = [x.to(real).contiguous() for x in states]
         pointers = [*self.rows, d_out.contiguous(), *pairs, *d_pairs, *begun]
         pointers += [x for two in d_states for x in two]
-        self._start(kernel.backward, [*pointers, *(found[n] for n in kernel.gradients)], pairs, 1)
+        pointers += [*(found[n] for n in kernel.gradients), *self._room(gradient=True)]
+        self._start(kernel.backward, pointers, pairs, 1)
         before = [x[:, : x.shape[1] - self.length] for x in d_pairs]
         return found, [*before, *(after for _, after in d_states)]
+
+    def _room(self, *, gradient: bool) -> list[Tensor]:
+        """Memory for what programs keep of a chunk's rows between their sweeps."""
+        programs = self.like.shape[0] * self.like.shape[2]
+        return [
+            self.like.new_empty(programs, rows, self.sizes[self.kernel.along], dtype=dtype)
+            for dtype, rows in self._kept(gradient=gradient)
+        ]
+
+    def _kept(self, *, gradient: bool) -> list[tuple[torch.dtype, int]]:
+        """How many rows of which type those are."""
+        if not self.kernel.along:
+            return []
+        constants, dtype = self.constants(self.like.dtype), self.like.dtype
+        tall = (constants["C"], constants.get("SOURCES", 0))
+        types = (_real(dtype), dtype)
+        rows = (own * tall[0] + seen * tall[1] for own, seen in self.kernel.room[gradient])
+        return [(kind, count) for kind, count in zip(types, rows, strict=True) if count]
 
     def _start(
         self, function: Any, pointers: list[Tensor], pairs: list[Tensor], programs: int
@@ -413,11 +451,17 @@ class Launch:
 
         found: dict[str, Any] = {}
         for name, size in self.sizes.items():
-            found |= {name: size, f"B{name}": max(16, power_of_two(size))}
+            whole = power_of_two(size)
+            own = min(whole, self.cut.block) if name == self.kernel.along else whole
+            found |= {name: size, f"B{name}": max(16, own)}
         found["C"] = max(16, power_of_two(self.cut.rows))
         if self.kernel.window > 1:
             found["SOURCES"] = self.kernel.sources(self.cut.rows)
-        found |= {"BN": self.cut.block, "ROWS": self.cut.rows, "STEPS": self.kernel.steps}
+        found |= {
+            "BN": self.kernel.pairs(self.cut.block),
+            "ROWS": self.cut.rows,
+            "STEPS": self.kernel.steps,
+        }
         found["PRECISION"] = PRECISIONS[dtype]
         found["REAL"] = tl.float64 if dtype == torch.float64 else tl.float32
         return found | {"num_warps": self.cut.warps, "num_stages": self.cut.stages}
@@ -437,7 +481,11 @@ def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict
 
 
 def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Configuration:
-    """The best cut whose tiles fit into registers, or the smallest there is."""
+    """The best cut whose tiles fit into registers, or the smallest there is; few rows, and blocks
+    of so many entries, where memories are gone along by blocks."""
+    if kernel.along:
+        wide = max(power_of_two(size) for name, size in sizes.items() if name != kernel.along)
+        return Configuration(ROWS[-1], min(64, max(BLOCKS[-1], BESIDE // wide)), 8)
     most = BUDGET[gradient]
     fitting = (cut for cut in CUTS if weight(kernel, sizes, cut, gradient=gradient) <= most)
     return next(fitting, CUTS[-1])
@@ -448,10 +496,12 @@ def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradi
     is read beside another."""
     rows, pairs = kernel.alive[-1 if gradient else 0]
     pairs += any(kept.wide for kept in kernel.kept)  # differences of float64
-    wide = max(power_of_two(size) for size in sizes.values())
-    tall = kernel.sources(kernel.fits(cut.rows))
-    block = pairs * cut.block * max(wide, tall) + 4 * tall**2
-    beside = [volume([power_of_two(sizes[n]) for n in state.sizes]) for state in kernel.states]
+    spans = {name: power_of_two(size) for name, size in sizes.items()}
+    if kernel.along:
+        spans[kernel.along] = min(spans[kernel.along], cut.block)
+    wide, tall = max(spans.values()), kernel.sources(kernel.fits(cut.rows))
+    block = pairs * kernel.pairs(cut.block) * max(wide, tall) + 4 * tall**2
+    beside = [volume([spans[n] for n in state.sizes]) for state in kernel.states]
     tiles = rows * tall * wide + max(block, 2 * max(beside, default=0))
     return tiles // (32 * cut.warps)
 

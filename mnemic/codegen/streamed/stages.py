@@ -1,0 +1,341 @@
+"""In which order a chunk goes by kept pairs, and along an axis of the memory beside them.
+
+A memory beside the pairs (a second layer) has channels that the chunk's own rows are not made of:
+hidden ones, which statements are elementwise in, or sum over. Rows along such an axis, and the
+memory itself, need not be on chip all at once: a *sweep* goes along the axis block by block, a
+*pass* by the pairs. What a sweep sums is known after it, and so is what a pass sums; sweeps stand
+at even times and passes at odd ones,
+
+    time(Σ over the axis) = the next even one at which all that it reads is known,
+    time(Σ over pairs)    = the next odd one,
+    known(Σ)              = time + 1.
+
+A sum over pairs that lies along the axis is taken inside a sweep, by a loop over pairs for each
+block. A pass goes along the axis for each block of pairs; rows along the axis which it reads are
+kept by the sweep that computes them, and so are those which a later sweep reads and which took a
+loop over pairs or a product.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import networkx as nx
+
+from mnemic.codegen.plan import Call, Fused, Product, Quantity
+from mnemic.codegen.streamed.layout import PAIRS, Streams
+from mnemic.codegen.streamed.passes import TAILS, Passes
+from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.latest import heavy
+from mnemic.codegen.tiled.layout import SOURCES, TALL
+from mnemic.codegen.tiled.sweeps import mixed, summed, tops
+
+
+def even(time: int) -> int:
+    """The next time of a sweep."""
+    return time + time % 2
+
+
+def odd(time: int) -> int:
+    """The next time of a pass."""
+    return time + 1 - time % 2
+
+
+@dataclass(frozen=True)
+class Stages:
+    """When what is computed of a chunk, by name."""
+
+    found: Streams
+    passes: Passes
+    along: str
+    """The size of the axis."""
+    ends: tuple[str, ...]
+    """What is stored of the chunk, and does not lie along the axis."""
+    last: tuple[str, ...]
+    """What is stored that lies along it."""
+    rewrites: tuple[str, ...]
+    """What takes the place of pairs' entries."""
+    tails: bool = False
+    """Whether the chunk adds to the last pairs before it."""
+    exact: bool = False
+    """Whether what is put in place of pairs' entries is not rounded."""
+    apart: bool = False
+    """Whether what is stored along the axis has a sweep of its own, for which rows are kept."""
+    times: dict[tuple[str, bool], int] = field(default_factory=dict)
+
+    # -- what lies where ---------------------------------------------------------------------
+
+    def lies(self, name: str) -> bool:
+        """Whether a quantity lies along the axis."""
+        return self.along in self.found.lay.sizes(name)
+
+    def crosses(self, quantity: Quantity) -> bool:
+        """Whether a quantity sums over the axis."""
+        return not self.lies(quantity.name) and any(map(self.lies, self.passes.reads(quantity)))
+
+    @cached_property
+    def needed(self) -> dict[str, Quantity]:
+        """The statements behind all that is stored, in order."""
+        return {q.name: q for q in self.passes.needed((*self.ends, *self.last, *self.rewrites))}
+
+    def _rows(self) -> list[Quantity]:
+        return [q for q in self.needed.values() if not self.found.streams(q.name)]
+
+    @cached_property
+    def over_axis(self) -> list[Quantity]:
+        """Sums over the axis, of the chunk's rows."""
+        return [q for q in self._rows() if self.crosses(q)]
+
+    @cached_property
+    def over_pairs(self) -> list[Quantity]:
+        """Sums over pairs that do not lie along the axis."""
+        return [q for q in self._rows() if self.passes.sums(q) and not self.lies(q.name)]
+
+    @cached_property
+    def inner(self) -> list[Quantity]:
+        """Sums over pairs that lie along the axis."""
+        return [q for q in self._rows() if self.passes.sums(q) and self.lies(q.name)]
+
+    # -- times -------------------------------------------------------------------------------
+
+    def known(self, name: str) -> int:
+        """From when on a quantity of the chunk's rows can be read (or computed in a sweep)."""
+        return self._timed(name, inside=True)
+
+    def ready(self, name: str, *, inside: bool) -> int:
+        """From when on entries of pairs can be computed, inside a sweep or in a pass."""
+        return self._timed(name, inside=inside)
+
+    def _timed(self, name: str, *, inside: bool) -> int:
+        if name not in self.passes.inside:
+            return 0
+        key = (name, inside)
+        if key not in self.times:
+            quantity = self.passes.inside[name]
+            streams = self.found.streams(name)
+            self.times[key] = self._entry(quantity, inside) if streams else self._row(quantity)
+        return self.times[key]
+
+    def _entry(self, quantity: Quantity, inside: bool) -> int:
+        if inside and self.crosses(quantity):
+            raise NoTiles(f"a sum over pairs of what sums over {self.along} ({quantity.name})")
+        return max((self._read(r, inside) for r in self.passes.reads(quantity)), default=0)
+
+    def _read(self, name: str, inside: bool) -> int:
+        if self.found.streams(name):
+            return self.ready(name, inside=inside)
+        if self.lies(name) and not inside:
+            return even(self.known(name)) + 1
+        return self.known(name)
+
+    def _row(self, quantity: Quantity) -> int:
+        if self.lies(quantity.name):
+            return max((self._read(r, True) for r in self.passes.reads(quantity)), default=0)
+        if self.crosses(quantity):
+            return even(self._behind(quantity)) + 1
+        if self.passes.sums(quantity):
+            return self.passing(quantity) + 1
+        return self._behind(quantity)
+
+    def _behind(self, quantity: Quantity) -> int:
+        return max(map(self.known, self.passes.reads(quantity)), default=0)
+
+    def sweeping(self, quantity: Quantity) -> int:
+        """The time at which a sum over the axis is taken."""
+        return self.known(quantity.name) - 1
+
+    def passing(self, quantity: Quantity) -> int:
+        """The time at which a sum over pairs is taken: at the last pass if nothing waits for it."""
+        if quantity.name in self._idle:
+            return self.last_pass
+        return self._soonest(quantity)
+
+    def _soonest(self, quantity: Quantity) -> int:
+        return odd(max((self._read(r, False) for r in self.passes.reads(quantity)), default=0))
+
+    @cached_property
+    def _idle(self) -> frozenset[str]:
+        """Sums over pairs that neither another sum reads, nor what lies along the axis."""
+        sums = {q.name for q in (*self.over_axis, *self.over_pairs, *self.inner)}
+        busy = {n for n in self.needed if n in sums or self.lies(n) or self.found.streams(n)}
+        graph = self.found.plan.graph
+        return frozenset(
+            q.name for q in self.over_pairs if not busy & nx.descendants(graph, q.name)
+        )  # fmt: skip
+
+    @cached_property
+    def last_pass(self) -> int:
+        """The time of the last pass, -1 where there is none."""
+        times = [self._soonest(q) for q in self.over_pairs]
+        if self.rewriting_by_pass:
+            times += [odd(self._read(n, False)) for n in self.rewrites]
+        return max(times, default=-1)
+
+    @cached_property
+    def rewriting_by_pass(self) -> bool:
+        """Whether a pass puts entries in the place of pairs', or else a loop inside a sweep."""
+        whole = any(not self.lies(n) for n in self.rewrites)
+        return bool(self.rewrites) and (whole or bool(self.over_pairs))
+
+    @cached_property
+    def last_sweep(self) -> int:
+        """The time of the last sweep, which stores the next memories."""
+        times = [self.sweeping(q) for q in self.over_axis]
+        times += [even(self.known(n)) for n in self.last]
+        if self.rewrites and not self.rewriting_by_pass:
+            times += [even(self.ready(n, inside=True)) for n in self.rewrites]
+        if self.tails:
+            times.append(self.last_pass + 1)
+        return max(times, default=0) + 2 * self.apart
+
+    # -- what a stage does -------------------------------------------------------------------
+
+    @cached_property
+    def final(self) -> int:
+        """The time of the last stage."""
+        return max(self.last_sweep, self.last_pass)
+
+    @cached_property
+    def last_sum(self) -> int:
+        """The time of the last stage that sums anything."""
+        return max([self.last_pass, *map(self.sweeping, self.over_axis)])
+
+    def summed(self, time: int) -> list[Quantity]:
+        """The sums over the axis that a sweep takes."""
+        return [q for q in self.over_axis if self.sweeping(q) == time]
+
+    def early(self, quantity: Quantity) -> bool:
+        """Whether a sum over the axis reads nothing that sums over pairs along it."""
+        behind = {q.name for q in self.passes.needed((quantity.name,))}
+        taken = {q.name for q in self.demanded(self.sweeping(quantity))} & behind
+        return not taken & {q.name for q in self.inner}
+
+    def passed(self, time: int) -> list[Quantity]:
+        """The sums over pairs that a pass takes."""
+        return [q for q in self.over_pairs if self.passing(q) == time]
+
+    def rewriting(self, time: int) -> bool:
+        """Whether pairs' entries are put in place at this time."""
+        by_pass = self.rewriting_by_pass
+        return bool(self.rewrites) and time == (self.last_pass if by_pass else self.last_sweep)
+
+    @cached_property
+    def kept(self) -> dict[str, int]:
+        """Rows along the axis that a sweep keeps for later, and when it does."""
+        fed = sorted(self._fed) if self.apart else ()
+        found = {n: even(self.known(n)) for n in (*self._asked, *fed)}
+        first: dict[str, int] = {}
+        for time in range(0, self.last_sweep + 1, 2):
+            for name in self._demanded(time, found, first):
+                first.setdefault(name, time)
+        return found
+
+    @cached_property
+    def _asked(self) -> tuple[str, ...]:
+        """Rows along the axis that passes read."""
+        reads = (r for q in self._passing for r in self.passes.reads(q))
+        return tuple(dict.fromkeys(
+            r for r in reads if r in self.needed and self.lies(r) and not self.found.streams(r)
+        ))  # fmt: skip
+
+    @cached_property
+    def _passing(self) -> list[Quantity]:
+        """What passes compute of pairs."""
+        ends = [n for q in self.over_pairs for n in self.passes.sums(q)]
+        ends += self.rewrites if self.rewriting_by_pass else ()
+        return [q for q in self.passes.needed(tuple(ends)) if self.found.streams(q.name)]
+
+    @cached_property
+    def _fed(self) -> frozenset[str]:
+        """Rows that products read which make a memory."""
+        lay = self.found.lay
+        rows = {*TALL, PAIRS}
+        made = [
+            q for q in self.needed.values() if isinstance(q.op, Product)
+            and self.lies(q.name) and not rows & set(lay.sizes(q.name))
+        ]  # fmt: skip
+        reads = (r for q in made for r in q.reads() if self.lies(r) and r in self.needed)
+        return frozenset(r for r in reads if lay.sizes(r)[0] in TALL)
+
+    def _dear(self, quantity: Quantity) -> bool:
+        """Whether rows are kept rather than computed again."""
+        if not self.lies(quantity.name) or self.found.lay.sizes(quantity.name)[0] not in TALL:
+            return False
+        return bool(self.passes.sums(quantity)) or heavy(quantity, self.found.lay.axes.table)
+
+    def rounded(self, name: str) -> bool:
+        """Whether nothing but products read rows that were kept, which round them anyway."""
+        later = [q for time in range(self.kept[name] + 2, self.last_sweep + 1, 2)
+                 for q in (*self.demanded(time), *self.summed(time))]  # fmt: skip
+        later += self._passing if name in self._asked else ()
+        readers = (q for q in later if name in self.passes.reads(q))
+        return not self.exact and all(isinstance(q.op, Product) for q in readers)
+
+    def targets(self, time: int) -> list[str]:
+        """What a sweep computes along the axis for its own sake."""
+        names = [r for q in self.summed(time) for r in self.passes.reads(q) if self.lies(r)]
+        names += [n for n, when in self.kept.items() if when == time]
+        names += self.last if time == self.last_sweep else ()
+        return list(dict.fromkeys(names))
+
+    def demanded(self, time: int) -> list[Quantity]:
+        """The statements along the axis, and those of pairs, that a sweep needs, in order."""
+        return [self.needed[n] for n in self._demanded(time, self.kept, {})]
+
+    def _demanded(self, time: int, kept: dict[str, int], first: dict[str, int]) -> list[str]:
+        """Their names; what earlier sweeps computed ``first`` is ``kept`` by them if it is dear."""
+        names = [r for q in self.summed(time) for r in self.passes.reads(q)]
+        names += [n for n, when in kept.items() if when == time]
+        names += self.last if time == self.last_sweep else ()
+        names += self.rewrites if self.rewriting(time) and not self.rewriting_by_pass else ()
+        known: dict[str, None] = {}
+
+        def visit(name: str) -> None:
+            inside = name in self.needed and (self.lies(name) or self.found.streams(name))
+            if name in known or not inside:
+                return
+            if first.get(name, time) < time and self._dear(self.needed[name]):
+                kept.setdefault(name, first[name])
+            if kept.get(name, time) < time:
+                return
+            for read in self.passes.reads(self.needed[name]):
+                visit(read)
+            known[name] = None
+
+        for name in names:
+            visit(name)
+        return list(known)
+
+    def outside(self, time: int) -> list[str]:
+        """What a sweep reads that does not lie along the axis."""
+        reads = [r for q in self.demanded(time) for r in self.passes.reads(q)]
+        reads += [r for q in self.summed(time) for r in self.passes.reads(q)]
+        found = (r for r in reads if not self.lies(r) and not self.found.streams(r))
+        return list(dict.fromkeys(found))
+
+    # -- what can't be so --------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise ``NoTiles`` where something mixes along the axis, or sums in no known way."""
+        lay = self.found.lay
+        for quantity in self.needed.values():
+            _check(self, quantity)
+        rows = {row.name for row in lay.rows if self.lies(row.name)}
+        if any(rows & set(self.passes.reads(q)) for q in self._passing):
+            raise NoTiles(f"a pass that reads rows along {self.along}")
+        late = [q for time in range(self.last_pass + 1, self.last_sweep + 1, 2)
+                for q in self.demanded(time) if self.rewriting_by_pass]  # fmt: skip
+        if any(isinstance(q.op, Call) and q.op.function in TAILS
+               and SOURCES in lay.sizes(q.name) for q in late):  # fmt: skip
+            raise NoTiles("a sweep that reads the last pairs when they have been changed")
+
+
+def _check(stages: Stages, quantity: Quantity) -> None:
+    lay, along = stages.found.lay, stages.along
+    if lay.sizes(quantity.name).count(along) > 1 or along in mixed(lay, quantity):
+        raise NoTiles(f"{quantity.name} mixes what lies along {along}")
+    if not stages.crosses(quantity):
+        return
+    if along not in summed(lay, quantity) or tops(lay, quantity) or isinstance(quantity.op, Fused):
+        raise NoTiles(f"{quantity.name} is no sum over {along}")
+    if not stages.found.streams(quantity.name) and stages.passes.sums(quantity):
+        raise NoTiles(f"{quantity.name} sums over pairs and over {along} at once")
