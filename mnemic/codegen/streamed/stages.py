@@ -27,7 +27,7 @@ from mnemic.codegen.streamed.passes import TAILS, Passes
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.latest import heavy
 from mnemic.codegen.tiled.layout import SOURCES, TALL
-from mnemic.codegen.tiled.sweeps import mixed, summed, tops
+from mnemic.codegen.tiled.swept.facts import mixed, summed, tops
 
 
 def even(time: int) -> int:

@@ -10,7 +10,8 @@ from mnemic.codegen.tiled import roots
 from mnemic.codegen.tiled.functions import MATRICES
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row
 from mnemic.codegen.tiled.schedule import Stage
-from mnemic.codegen.tiled.sweeps import Store, Sum, Sweeps
+from mnemic.codegen.tiled.swept.steps import Store, Sum
+from mnemic.codegen.tiled.swept.sweeps import Sweeps
 from mnemic.codegen.tiled.windows import WINDOW
 from mnemic.compiler.implicit import roots_of
 

@@ -21,8 +21,6 @@ from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.reordered import reordered, tidied
 from mnemic.codegen.tiled.reverse import given_back, ordered, output_of, reversed_of
-from mnemic.codegen.tiled.spread import spread
-from mnemic.codegen.tiled.sweeps import Sweeps
 from mnemic.codegen.tiled.windows import opened
 
 HEADER = '''"""{title}: fused kernels.
@@ -156,11 +154,11 @@ class _Source:
             lay.rows, lay.states, gradients, lay.value, lay.split, chunked=chunked,
             windows=lay.windows, products=products, alive=tuple(tiles),
         )  # fmt: skip
-        twin = self.swept(plain, lay, data, found, name)
+        twin = self.by_blocks(plain, lay, data, found, name)
         first, told = self.data(found, replace(data, swept=bool(twin)), name)
         return "\n\n".join([*parts, first, *twin, told])
 
-    def swept(
+    def by_blocks(
         self, plain: Plan, lay: Layout, whole: Data, found: Cut, name: str
     ) -> list[str]:  # fmt: skip
         """The kernels of a form whose memories are gone through block by block, where they may
@@ -178,7 +176,7 @@ class _Source:
             scratch=(form.stored,),
         )  # fmt: skip
         try:
-            back, turned = self.swept_gradient(plain, lay, along)
+            back, turned = self.gradient_by_blocks(plain, lay, along)
             title = f"{name}_swept_backward"
             parts.append(swept.backward(turned, back, self.numbers, title, GRADIENT))
             data = replace(
@@ -189,18 +187,18 @@ class _Source:
             parts.append(f"# No gradient block by block: {reason}.\n")
         return [*parts, data.printed(f"{name}_swept", found.taken, self.steps, before=name)]
 
-    def swept_gradient(
+    def gradient_by_blocks(
         self, plain: Plan, lay: Layout, along: tuple[str, ...]
-    ) -> tuple[Adjoint, Sweeps]:
+    ) -> tuple[Adjoint, swept.Sweeps]:
         """The gradient of a form that goes along axes, and its sweeps."""
         back = reversed_of(plain)
         under, back = self.laid(replace(back, plan=tidied(back.plan)) if lay.chunked else back, lay)
-        under, back = self.laid(replace(back, plan=spread(under, along)), lay)
+        under, back = self.laid(replace(back, plan=swept.spread(under, along)), lay)
         return back, swept.of_gradient(under, back, along)
 
     def spread(self, lay: Layout, along: tuple[str, ...]) -> Layout:
         """A form's layout without functions of memories that are gone along."""
-        plan = spread(lay, along)
+        plan = swept.spread(lay, along)
         return layout(
             plan, self.logarithms, chunked=lay.chunked, output=plan.output, windows=lay.windows,
             like=lay,

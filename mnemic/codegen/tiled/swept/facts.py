@@ -1,0 +1,73 @@
+"""What a quantity does along an axis: sums, takes a maximum, mixes."""
+
+from mnemic.codegen.plan import Call, Fused, Map, Product, Quantity
+from mnemic.codegen.tiled.axes import taken
+from mnemic.codegen.tiled.layout import Layout
+
+TOTALS = {"total": -1, "total_rows": -2}
+"""Functions that sum over an axis, counted from the last."""
+
+
+def curved(quantity: Quantity) -> bool:
+    """Whether a quantity takes a function that is no polynomial."""
+    match quantity.op:
+        case Map(expr=expr):
+            return not expr.is_polynomial()
+        case _:
+            return True
+
+
+def rest(quantity: Quantity) -> bool:
+    """Whether more than a sum is left to do of a quantity: something that it is added to."""
+    return isinstance(quantity.op, Fused)
+
+
+def summands(quantity: Quantity) -> tuple[str, ...]:
+    match quantity.op:
+        case Fused(product=product):
+            return (product.left, product.right)
+        case _:
+            return quantity.reads()
+
+
+def summed(lay: Layout, quantity: Quantity) -> set[str]:
+    """The sizes over which a quantity is a sum, or a maximum."""
+    match quantity.op:
+        case Product() as product:
+            return {lay.sizes(product.left)[0 if product.flip_left else 1]}
+        case Fused(product=product):
+            return {lay.sizes(product.left)[0 if product.flip_left else 1]}
+        case Call(function=function, arguments=arguments) if function in TOTALS:
+            return {lay.sizes(arguments[0])[TOTALS[function]]}
+        case Call(function=function):
+            found = lay.axes.table[function]
+            return _sizes(lay, quantity, found.sums + found.tops)
+        case _:
+            return set()
+
+
+def tops(lay: Layout, quantity: Quantity) -> bool:
+    """Whether a quantity is a maximum, not a sum."""
+    op = quantity.op
+    return isinstance(op, Call) and bool(lay.axes.table[op.function].tops)
+
+
+def mixed(lay: Layout, quantity: Quantity) -> set[str]:
+    """The sizes along which a quantity's entries depend on each other."""
+    match quantity.op:
+        case Call(function=function):
+            return _sizes(lay, quantity, lay.axes.table[function].mixes)
+        case _:
+            return set()
+
+
+def _sizes(lay: Layout, quantity: Quantity, letters: str) -> set[str]:
+    """The sizes of a function's axes, by its own letters."""
+    assert isinstance(quantity.op, Call)
+    function = lay.axes.table[quantity.op.function]
+    found: set[str] = set()
+    for argument, own in zip(
+        quantity.op.arguments, taken(lay.axes, quantity.op, function), strict=False
+    ):
+        found |= {s for a, s in zip(own, lay.sizes(argument), strict=True) if a in letters}
+    return found

@@ -1,0 +1,221 @@
+"""A form's kernel that goes along axes of its memories, and the ends of its intervals."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from mnemic.codegen import plan as plans
+from mnemic.codegen.emit import OUTPUT
+from mnemic.codegen.tiled import kernel
+from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.layout import Held, Layout
+from mnemic.codegen.tiled.swept.printer import WAIT, Moves, Printer
+from mnemic.codegen.tiled.swept.steps import Section
+from mnemic.codegen.tiled.swept.sweeps import Sweeps
+
+
+@dataclass(frozen=True)
+class Closing:
+    """What the end of an interval of so many tokens puts in place, by sweeps of its own."""
+
+    every: int
+    sweeps: Sweeps
+    moves: dict[str, str]
+    standing: dict[str, str]
+    """Where values stand that the chunk has put in place by then."""
+
+    def names(self, state: str) -> set[str]:
+        """The values that a memory's place holds."""
+        return {name for name, place in self.standing.items() if place == state}
+
+
+@dataclass(frozen=True)
+class Form:
+    """The sweeps of a form, and those of its intervals' ends that compute anything."""
+
+    sweeps: Sweeps
+    closings: tuple[Closing, ...]
+
+    @property
+    def stored(self) -> tuple[tuple[str, int], ...]:
+        """How many rows are stored along each axis."""
+        return self.sweeps.stored()
+
+    @property
+    def all(self) -> tuple[Sweeps, ...]:
+        """The sweeps of a chunk, and of the ends of intervals."""
+        return (self.sweeps, *(closing.sweeps for closing in self.closings))
+
+
+@dataclass(frozen=True)
+class Forward(Printer):
+    """The lines of a form's kernel."""
+
+    closings: tuple[Closing, ...]
+
+    def kernel(self, name: str, doc: str) -> str:
+        """The kernel of a form: arguments by row, memories in and out."""
+        lay = self.lay
+        lines = [kernel.JIT, f"def {name}("]
+        sections = self.sweeps.sections()  # which know what is stored
+        lines += [f"    {part}," for part in self.parameters(kernel.parameters(lay))]
+        lines += ["):", f'    """{doc}"""', *kernel.opening(lay, self.sweeps.along)]
+        lines += kernel.PIECE.splitlines()
+        lines.append("    from_piece = memory if READ else (slot + piece) * heads + memory % heads")
+        for state in self.resident():
+            loaded = kernel.load_state(state, f"start_{state.name}", "from_piece")
+            lines.append(f"    {state.name} = {loaded}")
+        lines += [*self.copied("end", "memory", "start", "from_piece", 4), f"    {WAIT}"]
+        lines += (kernel.CHUNKS if lay.chunked else kernel.TOKENS).splitlines()
+        lines += [*kernel.windowed(lay), *self._kept(), *self._body(sections), f"        {WAIT}"]
+        lines += ["    if READ:"] if self.resident() else []
+        for state in self.resident():
+            text = kernel.store_state(state, f"end_{state.name}", "memory", state.name)
+            lines.append(f"        {text}")
+        return "\n".join(lines) + "\n"
+
+    def _kept(self) -> Iterator[str]:
+        """Keep the memories at the start of every piece; of every chunk, if one is made anew."""
+        for told, place in (
+            ("KEEP and READ and chunk % PIECE == 0",
+             "(slot + chunk // PIECE) * heads + memory % heads"),
+            ("not READ", "memory * PIECE + chunk - since"),
+        ):  # fmt: skip
+            yield f"        if {told}:"
+            yield f"            place = {place}"
+            for state in self.resident():
+                text = kernel.store_state(state, f"kept_{state.name}", "place", state.name)
+                yield f"            {text}"
+            yield from self.copied("kept", "place", "end", "memory", 12)
+
+    def _body(self, sections: list[Section]) -> Iterator[str]:
+        """The sections of a chunk; memories move on in the last sweep."""
+        output = self.lay.plan.output
+        anew = any(OUTPUT in moves for moves in self.lay.plan.closed.values())
+        for number, section in enumerate(sections):
+            yield from self.steps(section)
+            if output in section.ends and not anew:
+                yield "        if READ:"
+                yield f"            {kernel.store_output(self.lay)}"
+            last = number == len(sections) - 2
+            for found in section.loops:
+                yield from self.sweep(found, self._moves(found.size) if last else {})
+        yield from self._moved()
+        for closing in self.closings:
+            yield from self._closed(closing)
+        if anew:
+            yield "        if READ:"
+            yield f"            {kernel.store_output(self.lay)}"
+
+    def _closed(self, closing: Closing) -> Iterator[str]:
+        """The sweeps at the end of an interval, over the memories as the chunk has left them."""
+        standing = {name: self.pointers[state] for name, state in closing.standing.items()}
+        inner = replace(self, sweeps=closing.sweeps, pointers=self.pointers | standing, pad=12)
+        held = {state.name: state for state in self.lay.states}
+        yield f"        if {self._closes(closing.every)}:"
+        yield f"            {WAIT}"
+        sections = closing.sweeps.sections()
+        for number, section in enumerate(sections):
+            yield from inner.steps(section)
+            for found in section.loops:
+                moves = {
+                    s: ({n, *closing.names(s)}, [self._store(held[s], n)])
+                    for s, n in closing.moves.items()
+                    if s in held and inner.sweeps.axis(s) == found.size
+                }
+                yield from inner.sweep(found, moves if number == len(sections) - 2 else {})
+        yield from (f"            {line}" for line in self._kept_moves(closing.moves))
+
+    def _kept_moves(self, moves: dict[str, str]) -> Iterator[str]:
+        """Put in place what stays in registers, of what an interval's end moves."""
+        ends = {self.lay.plan.output if s == OUTPUT else s: n for s, n in moves.items()}
+        own = {s: n for s, n in ends.items() if not self.sweeps.axis(s)}
+        if own:
+            yield f"{', '.join(own)} = {', '.join(own.values())}"
+
+    def _copies(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """What ends of intervals put in place that compute nothing."""
+        computing = {closing.every for closing in self.closings}
+        for every, moves in sorted(self.lay.plan.closed.items()):
+            if every not in computing:
+                yield every, moves
+
+    def _moves(self, size: str) -> Moves:
+        """The next memories along an axis, and what ends of intervals put in their place."""
+        plan, found = self.lay.plan, Moves()
+        for state in self.held()[size]:
+            following = plan.following.get(state.name, state.name)
+            own = found.setdefault(state.name, (set(), []))
+            if following != state.name:
+                own[0].add(following)
+                own[1].append(self._store(state, following))
+            for every, moves in self._copies():
+                if state.name in moves:
+                    own[0].add(moves[state.name])
+                    own[1].append(f"if {self._closes(every)}:")
+                    own[1].append(f"    {self._store(state, moves[state.name])}")
+        return {name: own for name, own in found.items() if own[1]}
+
+    def _store(self, state: Held, value: str) -> str:
+        return kernel.store_state(state, *self.pointers[state.name], value)
+
+    def _closes(self, every: int) -> str:
+        done = "low + live" if self.lay.chunked else "chunk + 1"
+        return f"tiles.closes(position, {done}, {every}, STEPS)"
+
+    def _moved(self) -> Iterator[str]:
+        """Put in place what stays in registers: next memories, and what ends of intervals move."""
+        plan, swept = self.lay.plan, self.sweeps
+        moves = {s: n for s, n in plan.following.items() if s != n and not swept.axis(s)}
+        if moves:
+            yield f"        {', '.join(moves)} = {', '.join(moves.values())}"
+        for every, closing in self._copies():
+            for line in self._kept_moves(closing):
+                yield f"        if {self._closes(every)}:"
+                yield f"            {line}"
+
+
+def forward(form: Form, numbers: dict[str, str], name: str, doc: str) -> str:
+    """The kernel of a form that goes along some axes."""
+    lay = form.sweeps.lay
+    places = {state.name: (f"end_{state.name}", "memory") for state in lay.states}
+    return Forward(form.sweeps, numbers, places, 8, form.closings).kernel(name, doc)
+
+
+def of_form(lay: Layout, along: tuple[str, ...]) -> Form:
+    """The sweeps of a form along some axes.
+
+    What ends of intervals compute goes through the memories again, as the chunk has left them.
+    Raises ``NoTiles`` where they cannot be gone along.
+    """
+    plan, phases = lay.plan, lay.plan.phases()
+    inside = {q.name: q for q in (*phases.before, *phases.scan)}
+    computing = {c.every for c in phases.closings if c.statements}
+    last = [n for s, n in plan.following.items() if s != n]
+    last += [n for every, moves in plan.closed.items() if every not in computing
+             for n in moves.values()]  # fmt: skip
+    last += [read for c in phases.closings for q in c.statements for read in q.reads()
+             if read in inside and not set(lay.sizes(read)) & set(along)]  # fmt: skip
+    found = Sweeps(lay, along, inside, (plan.output,), tuple(dict.fromkeys(last)))
+    if found.axis(plan.output):
+        raise NoTiles("an output along the axis")
+    standing = {n: s for s, n in plan.following.items() if s != n}
+    closings = []
+    for closing in phases.closings:
+        if closing.statements:
+            closings.append(_closing(found, closing, dict(standing)))
+        standing |= {n: s for s, n in closing.moves.items() if s != OUTPUT}
+    return Form(found, tuple(closings))
+
+
+def _closing(form: Sweeps, closing: plans.Closing, standing: dict[str, str]) -> Closing:
+    inside = {q.name: q for q in closing.statements}
+    held = {state.name: state for state in form.lay.states}
+    also = tuple(replace(held[state], name=name) for name, state in standing.items())
+    last = tuple(dict.fromkeys(closing.moves.values()))
+    sweeps = Sweeps(form.lay, form.along, inside, (), last, also=also, keeps=False)
+    known = {load.name for load in (*form.lay.states, *also)} | {r.name for r in form.lay.rows}
+    for quantity in closing.statements:
+        for read in quantity.reads():
+            if form.axis(read) and read not in known | set(inside):
+                raise NoTiles(f"{read}, which an interval's end reads, is no memory")
+    return Closing(closing.every, sweeps, closing.moves, standing)

@@ -1,0 +1,196 @@
+"""The lines of kernels whose memories lie in the device's memory, and are gone through by blocks.
+
+The memories stand where those at the end belong, and all threads of a program wait for each other
+between sweeps.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mnemic.codegen.emit import wrapped
+from mnemic.codegen.plan import Fused, Given, Quantity
+from mnemic.codegen.tiled import backward as gradient
+from mnemic.codegen.tiled import kernel
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row, turned
+from mnemic.codegen.tiled.statements import statement
+from mnemic.codegen.tiled.swept.facts import tops
+from mnemic.codegen.tiled.swept.steps import (
+    End,
+    Load,
+    Loop,
+    Scratch,
+    Section,
+    Step,
+    Store,
+    Sum,
+)
+from mnemic.codegen.tiled.swept.sweeps import Sweeps
+
+WAIT = "tl.debug_barrier()"
+"""All threads see what each has stored."""
+
+Moves = dict[str, tuple[set[str], list[str]]]
+"""By memory: the values that follow it, and the lines that put them in its place."""
+
+
+@dataclass(frozen=True)
+class Printer:
+    """What the lines of a swept kernel need: the sweeps, equations' numbers, where memories lie."""
+
+    sweeps: Sweeps
+    numbers: dict[str, str]
+    pointers: dict[str, tuple[str, str]]
+    """Of each memory along an axis: the pointer, and the number of the memory."""
+
+    pad: int
+    """Where a chunk's lines begin."""
+
+    @property
+    def lay(self) -> Layout:
+        """The layout."""
+        return self.sweeps.lay
+
+    def held(self, *, given: bool = False) -> dict[str, list[Held]]:
+        """The memories along each axis."""
+        found: dict[str, list[Held]] = {size: [] for size in self.sweeps.along}
+        for state in self.lay.given if given else self.lay.states:
+            if axis := self.sweeps.axis(state.name):
+                found[axis].append(state)
+        return found
+
+    def resident(self) -> list[Held]:
+        """The memories that stay in registers."""
+        return [state for state in self.lay.states if not self.sweeps.axis(state.name)]
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def copied(self, to: str, place: str, start: str, number: str, pad: int) -> Iterator[str]:
+        """Copy the memories along axes from one place to another, by pointers' beginnings."""
+        for size, states in self.held().items():
+            if states:
+                yield from loop(size, pad)
+            for state in states:
+                value = kernel.load_state(state, f"{start}_{state.name}", number)
+                text = kernel.store_state(state, f"{to}_{state.name}", place, value)
+                yield f"{' ' * (pad + 4)}{text}"
+
+    def steps(self, section: Section) -> Iterator[str]:
+        """What a section computes before its sweep."""
+        for step in section.steps:
+            yield from self.line(step, self.pad)
+
+    def line(self, step: Load | Quantity, pad: int) -> Iterator[str]:
+        """One load or statement."""
+        match step:
+            case Row():
+                yield f"{' ' * pad}{step.name} = {kernel.load_row(self.lay, step)}"
+            case Held(name=name):
+                yield f"{' ' * pad}{name} = {kernel.load_state(step, *self.pointers[name])}"
+            case Scratch(name=name):
+                load = "load_rows" if self.lay.chunked else "load_vector"
+                yield f"{' ' * pad}{name} = tiles.{load}({self._scratch(step)}, REAL)"
+            case Quantity(op=Given()):
+                return
+            case Quantity():
+                source = self._rest(step) or statement(self.lay, step, {}, apart=self.lay.chunked)
+                yield from wrapped(step.name, source, self._cited(step), pad)
+
+    def _scratch(self, found: Scratch) -> str:
+        """Where rows lie that later sweeps load: pointer, number, and places."""
+        names = self.sweeps.places(found.size)
+        number = f"{len(names)} * memory + {names.index(found.name)}"
+        own = f"at_{found.size}, {found.size}"
+        pointer = f"scratch_{found.size}"
+        if not self.lay.chunked:
+            return f"{pointer}, {number}, {own}"
+        size, tall = self.lay.sizes(found.name)[0], SOURCES if self.lay.sourced else ROWS
+        rows = "t" if size == ROWS else f"at_{size}"
+        return f"{pointer}, ({number}) * {tall}, 1, {rows}, {size}, {own}"
+
+    def parameters(self, known: list[str]) -> list[str]:
+        """A kernel's parameters with those for rows that later sweeps load; no cut is lean."""
+        known = [name for name in known if not name.startswith("LEAN")]
+        own = [f"scratch_{size}" for size in self.sweeps.along if self.sweeps.places(size)]
+        place = known.index(kernel.NUMBERS[0])
+        return [*known[:place], *own, *known[place:]]
+
+    def _rest(self, quantity: Quantity) -> str:
+        """What is left of a sum over blocks when they are through."""
+        if not isinstance(quantity.op, Fused) or not self.sweeps.crosses(quantity.name):
+            return ""
+        sign = "+" if quantity.op.sign > 0 else "-"
+        return f"{quantity.op.addend} {sign} {sum_of(quantity)}"
+
+    def _cited(self, quantity: Quantity) -> str:
+        return gradient.cited(self.numbers, quantity.equation)
+
+    def sweep(self, found: Loop, moving: Moves) -> Iterator[str]:
+        """A loop over the blocks of an axis; memories move on as soon as nothing loads them."""
+        placed = {state: found.after({state, *needed}) for state, (needed, _) in moving.items()}
+        space, inner = " " * self.pad, " " * (self.pad + 4)
+        for quantity in found.sums:
+            yield f"{space}{sum_of(quantity)} = {self._begun(quantity)}"
+        yield from loop(found.size, self.pad)
+        for number, step in enumerate((None, *found.steps)):
+            yield from self._step(step) if step else ()
+            for state in (s for s, done in placed.items() if done == number):
+                yield from (f"{inner}{line}" for line in (WAIT, *moving[state][1]))
+        if any(isinstance(step, Store) for step in found.steps):
+            yield f"{space}{WAIT}"
+
+    def _step(self, step: Step) -> Iterator[str]:
+        """A step of a block."""
+        pad = self.pad + 4
+        match step:
+            case Sum(quantity=quantity):
+                cited = self._cited(quantity)
+                yield from wrapped(sum_of(quantity), self._part(quantity), cited, pad)
+            case End():
+                yield from self.stored(step.name)
+            case Store(scratch=scratch):
+                store = "store_rows" if self.lay.chunked else "store_vector"
+                yield f"{' ' * pad}tiles.{store}({self._scratch(scratch)}, {scratch.name})"
+            case _:
+                yield from self.line(step, pad)
+
+    def _begun(self, quantity: Quantity) -> str:
+        """What a sum (or a maximum) over blocks starts with."""
+        tile = self._tile(quantity)
+        if tops(self.lay, quantity):
+            return f"tl.full({tile}, float('-inf'), REAL)"
+        return f"tl.zeros({tile}, REAL)"
+
+    def _part(self, quantity: Quantity) -> str:
+        """A sum with one more block."""
+        whole = quantity
+        if isinstance(quantity.op, Fused):
+            whole = Quantity(quantity.name, quantity.axes, quantity.op.product, quantity.equation)
+        block, known = statement(self.lay, whole, {}, apart=self.lay.chunked), sum_of(quantity)
+        return f"tl.maximum({known}, {block})" if tops(self.lay, quantity) else f"{known} + {block}"
+
+    def stored(self, name: str) -> Iterator[str]:
+        """Store what a loop has made of rows: nothing but a gradient's kernel has such."""
+        raise NotImplementedError(name)
+
+    def _tile(self, quantity: Quantity) -> str:
+        """The shape of a tile."""
+        own = tuple(zip(quantity.axes, self.lay.sizes(quantity.name), strict=True))
+        sizes = [size or "C" for _, size in (own[::-1] if turned(quantity.axes) else own)]
+        tall = {"C", "SOURCES"}
+        names = [size if size in tall else f"B{size}" for size in sizes]
+        return f"({', '.join(names)},)" if names else "()"
+
+
+def loop(size: str, pad: int) -> list[str]:
+    """The head of a loop over the blocks of an axis."""
+    space = " " * pad
+    return [
+        f"{space}for low_{size} in tl.range(0, {size}, B{size}, disable_licm=True):",
+        f"{space}    at_{size} = low_{size} + tl.arange(0, B{size})",
+        f"{space}    in_{size} = at_{size} < {size}",
+    ]
+
+
+def sum_of(quantity: Quantity) -> str:
+    """The name of a sum over blocks: its own, unless something is added to it."""
+    return f"{quantity.name}_sum" if isinstance(quantity.op, Fused) else quantity.name

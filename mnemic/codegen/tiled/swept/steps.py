@@ -1,0 +1,71 @@
+"""A chunk that goes along an axis by blocks: its sections, their loops, the steps of a block."""
+
+from dataclasses import dataclass
+
+from mnemic.codegen.plan import Quantity
+from mnemic.codegen.tiled.layout import Held, Row
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A quantity that is summed over the blocks of a loop."""
+
+    quantity: Quantity
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Rows along an axis that an earlier sweep has computed and stored."""
+
+    name: str
+    size: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """Rows along the axis that later sweeps load."""
+
+    scratch: Scratch
+
+
+@dataclass(frozen=True)
+class End:
+    """Something along the axis that is known, to be stored."""
+
+    name: str
+
+
+Load = Row | Held | Scratch
+Step = Load | Quantity | Sum | End | Store
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A sweep along one axis: the steps of a block.
+
+    Memories are loaded anew for each sum and each end: to read them from a cache again is cheaper
+    than to keep them in registers.
+    """
+
+    size: str
+    steps: tuple[Step, ...]
+
+    @property
+    def sums(self) -> tuple[Quantity, ...]:
+        """What is summed over its blocks."""
+        return tuple(step.quantity for step in self.steps if isinstance(step, Sum))
+
+    def after(self, names: set[str]) -> int:
+        """How many steps are done when nothing loads or computes any of these any more."""
+        made = (Row, Held, Scratch, Quantity)
+        found = [i for i, x in enumerate(self.steps, 1) if isinstance(x, made) and x.name in names]
+        return max(found, default=0)
+
+
+@dataclass(frozen=True)
+class Section:
+    """What is computed before a sweep, which ends are known by then, and the sweep's loops."""
+
+    steps: tuple[Load | Quantity, ...]
+    ends: tuple[str, ...]
+    loops: tuple[Loop, ...]
