@@ -109,6 +109,6 @@ def test_windows_are_counted(interpreter) -> None:
 
 def test_what_does_not_fit_is_refused_with_the_limit(interpreter) -> None:
     assert interpreter(refusal, name="titans", width=64, gradient=True) is None
-    told = interpreter(refusal, name="titans", width=256, gradient=True)
+    told = interpreter(refusal, name="lact", width=256, gradient=True)
     assert told.startswith("its kernel does not fit on chip: at K = 256, K2 = 256")
     assert told.endswith("numbers, and 600 are the limit")

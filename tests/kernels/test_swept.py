@@ -26,6 +26,8 @@ SPECS = {
         "memory": {"kind": "glu", "activation": "silu", "norm": False, "residual": True},
         "bias": "dot", "optimizer": MOMENTUM, "retention": {"decay": 0.9},
     },
+    "an MLP on a simplex": "memora",
+    "an MLP of a norm": "moneta",
     "expanded features, a normaliser": "based",
     "features and a decay": {
         "features": {"kind": "polynomial", "degree": 2}, "bias": "dot",
@@ -34,7 +36,10 @@ SPECS = {
     "a loss of the error's norm": "huber-norm",
 }  # fmt: skip
 
-LENGTHS = {"three MLPs, one behind the other": (17,)}
+LENGTHS = {"three MLPs, one behind the other": (17,), "an MLP on a simplex": (8,),
+           "an MLP of a norm": (8,)}  # fmt: skip
+BY_TOKEN = {"an MLP on a simplex", "an MLP of a norm"}
+"""Those that have no chunks."""
 
 
 def spec(name: str) -> str | dict:
@@ -98,7 +103,7 @@ def kernels(name: str) -> str:
 @pytest.mark.parametrize("name", SPECS)
 def test_there_is_a_gradient_too(name: str) -> None:
     text = kernels(name)
-    for form in ("chunk", "token"):
+    for form in ("token",) if name in BY_TOKEN else ("chunk", "token"):
         assert f"def {form}_swept_forward(" in text
         assert f"def {form}_swept_backward(" in text
 

@@ -228,12 +228,12 @@ def entries(
 ) -> int:  # fmt: skip
     """Entries of tiles that are alive at once, a thread.
 
-    A chunk's products spread their operands over warps as if blocks were no narrower than 64: such
-    a block frees no registers (so it is seen in what offline compilation spills).
+    A chunk's products spread their operands over warps as if blocks of values were no narrower than
+    64: such a block frees no registers (so it is seen in what offline compilation spills).
     """
     if not kernel.alive:
         return 0
-    if kernel.chunked:
+    if kernel.chunked and not kernel.along:
         cut = replace(cut, block=max(cut.block, BLOCKS[0]))
     length = lengths(kernel, sizes, cut)
     moments = kernel.alive[-1 if gradient else 0]

@@ -33,9 +33,9 @@ def fullest(lay: Layout, stages: Iterable[Stage]) -> tuple[Tiles, ...]:
     return _for_sizes(lay, [*_moments(lay, list(stages))])
 
 
-def fullest_swept(sweeps: Sweeps) -> tuple[Tiles, ...]:
+def fullest_swept(*sweeps: Sweeps) -> tuple[Tiles, ...]:
     """The same of a chunk that goes along axes block by block."""
-    return _for_sizes(sweeps.lay, [*_swept(sweeps)])
+    return _for_sizes(sweeps[0].lay, [tiles for found in sweeps for tiles in _swept(found)])
 
 
 def _for_sizes(lay: Layout, moments: list[Tiles]) -> tuple[Tiles, ...]:

@@ -167,19 +167,15 @@ class _Source:
         be too large for registers and can be gone along."""
         if name not in SWEPT or (lay.split and not self.expanded):
             return []
-        parted = spread(found.plan)
-        lay = layout(
-            parted, self.logarithms, chunked=lay.chunked, output=parted.output,
-            windows=lay.windows, like=replace(lay, split=""),
-        )  # fmt: skip
-        along = swept.axes(lay)
+        lay = replace(lay, split="")
+        along = swept.axes(lay, lambda along: self.spread(lay, along))
         if not along:
             return []
-        sweeps = swept.of_form(lay, along)
-        parts = [swept.forward(sweeps, self.numbers, f"{name}_swept_forward", SWEPT[name])]
+        form = swept.of_form(self.spread(lay, along), along)
+        parts = [swept.forward(form, self.numbers, f"{name}_swept_forward", SWEPT[name])]
         data = replace(
-            whole, split="", gradients=None, alive=(fullest_swept(sweeps),), along=along,
-            scratch=(sweeps.stored(),),
+            whole, split="", gradients=None, alive=(fullest_swept(*form.all),), along=along,
+            scratch=(form.stored,),
         )  # fmt: skip
         try:
             back, turned = self.swept_gradient(plain, lay, along)
@@ -198,9 +194,17 @@ class _Source:
     ) -> tuple[Adjoint, Sweeps]:
         """The gradient of a form that goes along axes, and its sweeps."""
         back = reversed_of(plain)
-        plan = spread(tidied(back.plan) if lay.chunked else back.plan)
-        under, back = self.laid(replace(back, plan=plan), lay)
+        under, back = self.laid(replace(back, plan=tidied(back.plan)) if lay.chunked else back, lay)
+        under, back = self.laid(replace(back, plan=spread(under, along)), lay)
         return back, swept.of_gradient(under, back, along)
+
+    def spread(self, lay: Layout, along: tuple[str, ...]) -> Layout:
+        """A form's layout without functions of memories that are gone along."""
+        plan = spread(lay, along)
+        return layout(
+            plan, self.logarithms, chunked=lay.chunked, output=plan.output, windows=lay.windows,
+            like=lay,
+        )  # fmt: skip
 
     def lanes(self, form: Form) -> str:
         """The kernels of a diagonal memory's token form, channels side by side.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import sympy as sp
 
 from mnemic.codegen.plan import Call, Map, Plan, Quantity, Read
+from mnemic.codegen.tiled.layout import Layout
 
 TINY = sp.Symbol("TINY", positive=True)
 
@@ -118,14 +119,18 @@ WRITINGS: dict[str, Callable[[Writing], None]] = {
 }
 
 
-def spread(plan: Plan) -> Plan:
-    """A plan whose functions of whole memories are sums and maxima over entries; itself where it
-    has none of them."""
-    calls = {q.name: q.op.function for q in plan.ordered() if isinstance(q.op, Call)}
-    found = [name for name, function in calls.items() if function in WRITINGS]
+def spread(lay: Layout, along: tuple[str, ...]) -> Plan:
+    """The plan of a layout whose functions of whole memories are sums and maxima over entries;
+    itself where it has none of memories that are gone along."""
+    plan = lay.plan
+    calls = {q.name: q.op for q in plan.ordered() if isinstance(q.op, Call)}
+    found = [
+        name for name, call in calls.items()
+        if call.function in WRITINGS and set(lay.sizes(call.arguments[0])) & set(along)
+    ]  # fmt: skip
     if not found:
         return plan
     copied = replace(plan, graph=plan.graph.copy(), known=dict(plan.known))
     for name in found:
-        WRITINGS[calls[name]](Writing(copied, copied[name]))
+        WRITINGS[calls[name].function](Writing(copied, copied[name]))
     return copied

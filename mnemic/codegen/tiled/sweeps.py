@@ -103,6 +103,10 @@ class Sweeps:
     inside: dict[str, Quantity]
     ends: tuple[str, ...]
     last: tuple[str, ...]
+    also: tuple[Held, ...] = ()
+    """Memories that stand under another name."""
+    keeps: bool = True
+    """Whether rows that later sweeps need are stored for them."""
     levels: dict[str, int] = field(default_factory=dict)
     scratch: dict[str, Scratch] = field(default_factory=dict)
     """What later sweeps load instead of computing it anew."""
@@ -243,7 +247,7 @@ class Sweeps:
 
     def _loads(self, size: str) -> dict[str, Row | Held]:
         """What is loaded along an axis, or along none; memories along none stay in registers."""
-        held = (*self.lay.states, *self.lay.given) if size else ()
+        held = (*self.lay.states, *self.lay.given, *self.also) if size else ()
         loads: tuple[Row | Held, ...] = (*self.lay.rows, *held)
         own = {size} if size else set()
         return {load.name: load for load in loads if set(load.sizes) & set(self.along) == own}
@@ -289,7 +293,7 @@ class Sweeps:
             behind = (leaves.get(read, set()) for read in quantity.reads())
             leaves[name] = {name} if product else set().union(*behind)
             dear = len(leaves[name]) > 1 or (bool(leaves[name]) and (product or _curved(quantity)))
-            if dear and name in made and self._rows(name):
+            if self.keeps and dear and name in made and self._rows(name):
                 yield name
 
     def _product(self, quantity: Quantity) -> bool:

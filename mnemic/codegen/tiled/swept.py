@@ -5,9 +5,10 @@ time is loaded, used and stored. The memories stand where those at the end belon
 of a program wait for each other between sweeps.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
+from mnemic.codegen import plan as plans
 from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.emit import OUTPUT, wrapped
 from mnemic.codegen.plan import Fused, Given, Quantity
@@ -22,6 +23,7 @@ from mnemic.codegen.tiled.sweeps import (
     Loop,
     Scratch,
     Section,
+    Step,
     Store,
     Sum,
     Sweeps,
@@ -44,6 +46,9 @@ class Printer:
     numbers: dict[str, str]
     pointers: dict[str, tuple[str, str]]
     """Of each memory along an axis: the pointer, and the number of the memory."""
+
+    pad: int
+    """Where a chunk's lines begin."""
 
     @property
     def lay(self) -> Layout:
@@ -77,7 +82,7 @@ class Printer:
     def steps(self, section: Section) -> Iterator[str]:
         """What a section computes before its sweep."""
         for step in section.steps:
-            yield from self.line(step, 8)
+            yield from self.line(step, self.pad)
 
     def line(self, step: Load | Quantity, pad: int) -> Iterator[str]:
         """One load or statement."""
@@ -127,33 +132,38 @@ class Printer:
     def sweep(self, found: Loop, moving: Moves) -> Iterator[str]:
         """A loop over the blocks of an axis; memories move on as soon as nothing loads them."""
         placed = {state: found.after({state, *needed}) for state, (needed, _) in moving.items()}
+        space, inner = " " * self.pad, " " * (self.pad + 4)
         for quantity in found.sums:
-            tile = self._tile(quantity)
-            begun = f"tl.full({tile}, float('-inf'), REAL)" if tops(self.lay, quantity) else (
-                f"tl.zeros({tile}, REAL)"
-            )  # fmt: skip
-            yield f"        {_sum(quantity)} = {begun}"
-        yield from loop(found.size, 8)
+            yield f"{space}{_sum(quantity)} = {self._begun(quantity)}"
+        yield from loop(found.size, self.pad)
         for number, step in enumerate((None, *found.steps)):
-            match step:
-                case None:
-                    pass
-                case Sum(quantity=quantity):
-                    yield from wrapped(
-                        _sum(quantity), self._part(quantity), self._cited(quantity), 12
-                    )
-                case End():
-                    yield from self.stored(step.name)
-                case Store(scratch=scratch):
-                    store = "store_rows" if self.lay.chunked else "store_vector"
-                    text = f"tiles.{store}({self._scratch(scratch)}, {scratch.name})"
-                    yield f"            {text}"
-                case _:
-                    yield from self.line(step, 12)
+            yield from self._step(step) if step else ()
             for state in (s for s, done in placed.items() if done == number):
-                yield from (f"            {line}" for line in (WAIT, *moving[state][1]))
+                yield from (f"{inner}{line}" for line in (WAIT, *moving[state][1]))
         if any(isinstance(step, Store) for step in found.steps):
-            yield f"        {WAIT}"
+            yield f"{space}{WAIT}"
+
+    def _step(self, step: Step) -> Iterator[str]:
+        """A step of a block."""
+        pad = self.pad + 4
+        match step:
+            case Sum(quantity=quantity):
+                cited = self._cited(quantity)
+                yield from wrapped(_sum(quantity), self._part(quantity), cited, pad)
+            case End():
+                yield from self.stored(step.name)
+            case Store(scratch=scratch):
+                store = "store_rows" if self.lay.chunked else "store_vector"
+                yield f"{' ' * pad}tiles.{store}({self._scratch(scratch)}, {scratch.name})"
+            case _:
+                yield from self.line(step, pad)
+
+    def _begun(self, quantity: Quantity) -> str:
+        """What a sum (or a maximum) over blocks starts with."""
+        tile = self._tile(quantity)
+        if tops(self.lay, quantity):
+            return f"tl.full({tile}, float('-inf'), REAL)"
+        return f"tl.zeros({tile}, REAL)"
 
     def _part(self, quantity: Quantity) -> str:
         """A sum with one more block."""
@@ -195,8 +205,43 @@ def _sum(quantity: Quantity) -> str:
 
 
 @dataclass(frozen=True)
+class Closing:
+    """What the end of an interval of so many tokens puts in place, by sweeps of its own."""
+
+    every: int
+    sweeps: Sweeps
+    moves: dict[str, str]
+    standing: dict[str, str]
+    """Where values stand that the chunk has put in place by then."""
+
+    def names(self, state: str) -> set[str]:
+        """The values that a memory's place holds."""
+        return {name for name, place in self.standing.items() if place == state}
+
+
+@dataclass(frozen=True)
+class Form:
+    """The sweeps of a form, and those of its intervals' ends that compute anything."""
+
+    sweeps: Sweeps
+    closings: tuple[Closing, ...]
+
+    @property
+    def stored(self) -> tuple[tuple[str, int], ...]:
+        """How many rows are stored along each axis."""
+        return self.sweeps.stored()
+
+    @property
+    def all(self) -> tuple[Sweeps, ...]:
+        """The sweeps of a chunk, and of the ends of intervals."""
+        return (self.sweeps, *(closing.sweeps for closing in self.closings))
+
+
+@dataclass(frozen=True)
 class Forward(Printer):
     """The lines of a form's kernel."""
+
+    closings: tuple[Closing, ...]
 
     def kernel(self, name: str, doc: str) -> str:
         """The kernel of a form: arguments by row, memories in and out."""
@@ -246,9 +291,44 @@ class Forward(Printer):
             for found in section.loops:
                 yield from self.sweep(found, self._moves(found.size) if last else {})
         yield from self._moved()
+        for closing in self.closings:
+            yield from self._closed(closing)
         if anew:
             yield "        if READ:"
             yield f"            {kernel.store_output(self.lay)}"
+
+    def _closed(self, closing: Closing) -> Iterator[str]:
+        """The sweeps at the end of an interval, over the memories as the chunk has left them."""
+        standing = {name: self.pointers[state] for name, state in closing.standing.items()}
+        inner = replace(self, sweeps=closing.sweeps, pointers=self.pointers | standing, pad=12)
+        held = {state.name: state for state in self.lay.states}
+        yield f"        if {self._closes(closing.every)}:"
+        yield f"            {WAIT}"
+        sections = closing.sweeps.sections()
+        for number, section in enumerate(sections):
+            yield from inner.steps(section)
+            for found in section.loops:
+                moves = {
+                    s: ({n, *closing.names(s)}, [self._store(held[s], n)])
+                    for s, n in closing.moves.items()
+                    if s in held and inner.sweeps.axis(s) == found.size
+                }
+                yield from inner.sweep(found, moves if number == len(sections) - 2 else {})
+        yield from (f"            {line}" for line in self._kept_moves(closing.moves))
+
+    def _kept_moves(self, moves: dict[str, str]) -> Iterator[str]:
+        """Put in place what stays in registers, of what an interval's end moves."""
+        ends = {self.lay.plan.output if s == OUTPUT else s: n for s, n in moves.items()}
+        own = {s: n for s, n in ends.items() if not self.sweeps.axis(s)}
+        if own:
+            yield f"{', '.join(own)} = {', '.join(own.values())}"
+
+    def _copies(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """What ends of intervals put in place that compute nothing."""
+        computing = {closing.every for closing in self.closings}
+        for every, moves in sorted(self.lay.plan.closed.items()):
+            if every not in computing:
+                yield every, moves
 
     def _moves(self, size: str) -> Moves:
         """The next memories along an axis, and what ends of intervals put in their place."""
@@ -259,7 +339,7 @@ class Forward(Printer):
             if following != state.name:
                 own[0].add(following)
                 own[1].append(self._store(state, following))
-            for every, moves in sorted(plan.closed.items()):
+            for every, moves in self._copies():
                 if state.name in moves:
                     own[0].add(moves[state.name])
                     own[1].append(f"if {self._closes(every)}:")
@@ -279,33 +359,57 @@ class Forward(Printer):
         moves = {s: n for s, n in plan.following.items() if s != n and not swept.axis(s)}
         if moves:
             yield f"        {', '.join(moves)} = {', '.join(moves.values())}"
-        for every, closing in sorted(plan.closed.items()):
-            ends = {plan.output if s == OUTPUT else s: n for s, n in closing.items()}
-            own = {s: n for s, n in ends.items() if not swept.axis(s)}
-            if own:
+        for every, closing in self._copies():
+            for line in self._kept_moves(closing):
                 yield f"        if {self._closes(every)}:"
-                yield f"            {', '.join(own)} = {', '.join(own.values())}"
+                yield f"            {line}"
 
 
-def forward(sweeps: Sweeps, numbers: dict[str, str], name: str, doc: str) -> str:
+def forward(form: Form, numbers: dict[str, str], name: str, doc: str) -> str:
     """The kernel of a form that goes along some axes."""
-    places = {state.name: (f"end_{state.name}", "memory") for state in sweeps.lay.states}
-    return Forward(sweeps, numbers, places).kernel(name, doc)
+    lay = form.sweeps.lay
+    places = {state.name: (f"end_{state.name}", "memory") for state in lay.states}
+    return Forward(form.sweeps, numbers, places, 8, form.closings).kernel(name, doc)
 
 
-def of_form(lay: Layout, along: tuple[str, ...]) -> Sweeps:
-    """The sweeps of a form along some axes; what intervals' ends put in place is always computed.
+def of_form(lay: Layout, along: tuple[str, ...]) -> Form:
+    """The sweeps of a form along some axes.
 
+    What ends of intervals compute goes through the memories again, as the chunk has left them.
     Raises ``NoTiles`` where they cannot be gone along.
     """
     plan, phases = lay.plan, lay.plan.phases()
-    inside = [*phases.before, *phases.scan, *(q for c in phases.closings for q in c.statements)]
+    inside = {q.name: q for q in (*phases.before, *phases.scan)}
+    computing = {c.every for c in phases.closings if c.statements}
     last = [n for s, n in plan.following.items() if s != n]
-    last += [n for moves in plan.closed.values() for n in moves.values()]
-    found = Sweeps(lay, along, {q.name: q for q in inside}, (plan.output,), tuple(last))
+    last += [n for every, moves in plan.closed.items() if every not in computing
+             for n in moves.values()]  # fmt: skip
+    last += [read for c in phases.closings for q in c.statements for read in q.reads()
+             if read in inside and not set(lay.sizes(read)) & set(along)]  # fmt: skip
+    found = Sweeps(lay, along, inside, (plan.output,), tuple(dict.fromkeys(last)))
     if found.axis(plan.output):
         raise NoTiles("an output along the axis")
-    return found
+    standing = {n: s for s, n in plan.following.items() if s != n}
+    closings = []
+    for closing in phases.closings:
+        if closing.statements:
+            closings.append(_closing(found, closing, dict(standing)))
+        standing |= {n: s for s, n in closing.moves.items() if s != OUTPUT}
+    return Form(found, tuple(closings))
+
+
+def _closing(form: Sweeps, closing: plans.Closing, standing: dict[str, str]) -> Closing:
+    inside = {q.name: q for q in closing.statements}
+    held = {state.name: state for state in form.lay.states}
+    also = tuple(replace(held[state], name=name) for name, state in standing.items())
+    last = tuple(dict.fromkeys(closing.moves.values()))
+    sweeps = Sweeps(form.lay, form.along, inside, (), last, also=also, keeps=False)
+    known = {load.name for load in (*form.lay.states, *also)} | {r.name for r in form.lay.rows}
+    for quantity in closing.statements:
+        for read in quantity.reads():
+            if form.axis(read) and read not in known | set(inside):
+                raise NoTiles(f"{read}, which an interval's end reads, is no memory")
+    return Closing(closing.every, sweeps, closing.moves, standing)
 
 
 # -- its gradient ----------------------------------------------------------------------------
@@ -381,7 +485,7 @@ def backward(
     """The kernel of the gradient of a form that goes along some axes."""
     places = {state.name: (f"end_{state.name}", "memory") for state in sweeps.lay.states}
     places |= {state.name: (f"kept_{state.name}", gradient.KEPT) for state in sweeps.lay.given}
-    return Backward(sweeps, numbers, places, back).kernel(name, doc)
+    return Backward(sweeps, numbers, places, 8, back).kernel(name, doc)
 
 
 def of_gradient(lay: Layout, back: Adjoint, along: tuple[str, ...]) -> Sweeps:
@@ -397,15 +501,15 @@ def of_gradient(lay: Layout, back: Adjoint, along: tuple[str, ...]) -> Sweeps:
 # -- the axes --------------------------------------------------------------------------------
 
 
-def axes(lay: Layout) -> tuple[str, ...]:
+def axes(lay: Layout, spread: Callable[[tuple[str, ...]], Layout]) -> tuple[str, ...]:
     """The axes that leave the fewest memories whole, then the fewest axes, those of no argument
     first; none where none can be gone along.
 
-    Axes that are split among programs are left to that.
+    ``spread`` is the layout without functions of memories that are gone along.
     """
     matrices = [state for state in lay.states if len(state.sizes) > 1]
-    sizes = dict.fromkeys(s for state in matrices for s in state.sizes if s != lay.split)
-    found = [along for along in subsets(tuple(sizes)) if _goes(lay, along)]
+    sizes = dict.fromkeys(size for state in matrices for size in state.sizes)
+    found = [along for along in subsets(tuple(sizes)) if _goes(along, spread)]
     own = {size for row in lay.rows for size in row.sizes}
 
     def order(along: tuple[str, ...]) -> tuple[int, int, int]:
@@ -415,8 +519,8 @@ def axes(lay: Layout) -> tuple[str, ...]:
     return min(found, key=order, default=())
 
 
-def _goes(lay: Layout, along: tuple[str, ...]) -> bool:
+def _goes(along: tuple[str, ...], spread: Callable[[tuple[str, ...]], Layout]) -> bool:
     try:
-        return bool(of_form(lay, along).sections())
+        return all(sweeps.sections() for sweeps in of_form(spread(along), along).all)
     except NoTiles:
         return False
