@@ -110,8 +110,10 @@ def test_few_rows_leave_the_columns_to_the_warps(compiler) -> None:
     for rows, warps in ((16, "[1, 8]"), (64, "[8, 1]")):
         found = compiler(layouts, name="linear-attention", rows=rows)
         assert set(found) == {"chunk_forward", "chunk_backward"}
-        assert set(found["chunk_backward"]) == {warps}
-        assert warps in found["chunk_forward"]
+        other = "[1, 8]" if warps == "[8, 1]" else "[8, 1]"
+        for kernel in found.values():
+            assert warps in kernel
+            assert other not in kernel, "memories lie in a body of their own, as they lie best"
 
 
 def test_over_kept_pairs_too(compiler) -> None:

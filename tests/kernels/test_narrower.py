@@ -12,12 +12,15 @@ import torch
 from mnemic import pipeline
 from mnemic.codegen.support.configuration import Configuration
 from mnemic.codegen.support.narrower import (
+    FEW,
     HOPELESS,
     TRIES,
     Order,
+    leaner,
     least,
     narrower,
     of_chunks,
+    of_gradient,
     of_pairs,
     of_tokens,
 )
@@ -54,6 +57,15 @@ def test_tokens_take_more_warps_first() -> None:
     assert not tried(of_tokens(split=False), replace(WIDE, warps=16))
 
 
+def test_a_gradient_is_lean_where_more_warps_do_not_help() -> None:
+    for order in (of_tokens(split=True), of_chunks(split=True)):
+        found = [*narrower(of_gradient(order), replace(WIDE, warps=4))]
+        lean = next(cut for cut in found if cut.lean)
+        assert (lean.rows, lean.block) == (64, 64), "nothing else has become narrower"
+        assert lean.warps == (16 if order == of_tokens(split=True) else 4)
+    assert of_gradient(()) == (), "lanes have one cut"
+
+
 def test_each_kind_of_kernel_has_its_order() -> None:
     kernels = import_module(f"{pipeline.compile('gla').module.__name__}.kernels")
     wide = kernels.CHUNK.narrowing, kernels.TOKEN.narrowing
@@ -83,10 +95,33 @@ def test_where_all_spill_the_least_is_taken_and_few_are_compiled() -> None:
 
     def spilled(cut: Configuration) -> int:
         asked.append(cut.rows)
-        return abs(cut.rows - 97) + 1
+        return FEW + abs(cut.rows - 97) + 1
 
-    assert least(cuts[0], cuts[1:], spilled) == (cuts[2], 1)
+    assert least(cuts[0], cuts[1:], spilled) == (cuts[2], FEW + 1)
     assert len(asked) == 1 + TRIES
+
+
+def test_of_cuts_that_spill_next_to_nothing_the_widest_is_taken() -> None:
+    cuts = [replace(WIDE, rows=n) for n in (64, 32, 16)]
+    spilled = {64: FEW + 8, 32: FEW, 16: 8}
+    assert least(cuts[0], cuts[1:], lambda cut: spilled[cut.rows]) == (cuts[1], FEW)
+
+
+def test_a_lean_cut_of_a_gradient_comes_first(compiler) -> None:
+    assert leaner(replace(WIDE, stages=2)) == replace(WIDE, lean=True)
+    assert compiler(lean_of, name="linear-attention") == [[64, False], [64, False], [64, True]]
+
+
+def lean_of(name: str) -> list[tuple[int, bool]]:
+    """Rows a chunk of a training step's kernels, and whether they are lean, if all others spill."""
+    module = pipeline.compile(name).module
+    subject = Subject.of(module, 64, torch.bfloat16)
+    with (
+        spilling(module, "launch", lambda cut: 8 * (not cut.lean)),
+        compiling(target("sm_90")) as log,
+    ):
+        subject.backward()
+    return [(int(k.constants["ROWS"]), bool(k.constants.get("LEAN"))) for k in log.kernels]
 
 
 def test_twice_the_threads_that_spill_a_little_less_are_no_better() -> None:

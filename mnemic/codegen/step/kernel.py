@@ -223,7 +223,7 @@ def _loaded(drawn: Drawn, found: Row | Held) -> str:
 
 
 def _line(drawn: Drawn, quantity: Quantity, indent: int, spelled: dict[str, str]) -> list[str]:
-    source = statement(drawn.lay, quantity, spelled)
+    source = statement(drawn.lay, quantity, spelled, apart=True)
     return wrapped(quantity.name, source, drawn.numbers.get(quantity.equation, ""), indent)
 
 

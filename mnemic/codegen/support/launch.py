@@ -13,7 +13,7 @@ from torch import Tensor
 from . import buffers
 from .configuration import Configuration
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of
-from .narrower import leaner, settled
+from .narrower import of_gradient, settled
 from .place import Place
 from .sizes import power_of_two
 from .stack import stack_of
@@ -121,8 +121,8 @@ class Launch:
             cutting = Cutting.cut(kernel, self.like, place, cut)
             return replace(self, cutting=cutting).spilled(gradient=gradient)
 
-        lean = gradient and kernel.narrowing and not kernel.along
-        order = (leaner, *kernel.narrowing) if lean else kernel.narrowing
+        lean = gradient and not kernel.along
+        order = of_gradient(kernel.narrowing) if lean else kernel.narrowing
         return settled(
             self.cutting.chosen, order, spilled,
             what=kernel.name + " with gradients" * gradient, sizes=self.sizes,

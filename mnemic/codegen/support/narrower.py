@@ -77,6 +77,12 @@ def of_tokens(*, split: bool) -> Order:
     return (more_warps, *((narrower_block,) if split else ()))
 
 
+def of_gradient(order: Order) -> Order:
+    """The same of a gradient, leaner as soon as more warps (first of tokens) do not help."""
+    first = order[:1] if order[:1] == (more_warps,) else ()
+    return (*first, leaner, *order[len(first) :]) if order else ()
+
+
 def narrower(order: Order, cut: Configuration) -> Iterator[Configuration]:
     """Cuts of which a thread holds less and less."""
     for shrink in order:

@@ -106,7 +106,10 @@ def _load(lay: Layout, state: Held) -> str:
     place = (f"kept_{state.name}", KEPT)
     if state in lay.states:
         place = (f"end_{state.name}", _number(lay, state))
-    return f"{state.name} = {load_state(state, *place)}"
+    loaded = load_state(state, *place)
+    if lay.chunked and len(state.sizes) == 2:
+        loaded = f"{loaded.replace('matrix', 'matrix_apart').removesuffix(', REAL)')}, live, REAL)"
+    return f"{state.name} = {loaded}"
 
 
 def _begun(lay: Layout) -> Iterator[str]:
@@ -234,7 +237,7 @@ def _lines(
             yield f"{' ' * indent}if LEAN:"
             yield f"{' ' * indent}    {_load(lay, step)}"
             continue
-        source = statement(lay, step, {})
+        source = statement(lay, step, {}, apart=True)
         yield from wrapped(step.name, source, cited(numbers, step.equation), indent)
 
 

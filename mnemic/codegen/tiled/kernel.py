@@ -271,7 +271,7 @@ def _lines(
             continue
         if isinstance(quantity.op, Given):
             continue
-        source = statement(lay, quantity, spelled)
+        source = statement(lay, quantity, spelled, apart=True)
         yield from wrapped(quantity.name, source, numbers.get(quantity.equation, ""), indent)
 
 

@@ -11,8 +11,12 @@ from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL, Layout, turned
 from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
 
 
-def statement(lay: Layout, quantity: Quantity, spelled: dict[str, str]) -> str:
+def statement(
+    lay: Layout, quantity: Quantity, spelled: dict[str, str], *, apart: bool = False
+) -> str:  # fmt: skip
     """The right-hand side of a quantity; ``spelled`` renames what it reads.
+
+    A product that is a memory stands ``apart``, in a body of code of its own.
 
     Raises ``NoTiles`` for a function that no tile computes.
     """
@@ -23,12 +27,11 @@ def statement(lay: Layout, quantity: Quantity, spelled: dict[str, str]) -> str:
             except UnknownFunction as error:
                 raise NoTiles(f"the function {error}") from None
         case Product():
-            return _product(lay, quantity, quantity.op, spelled)
+            return _product(lay, quantity, quantity.op, spelled, apart)
         case Fused(addend=addend, product=product, sign=sign):
             sum_ = "+" if sign > 0 else "-"
-            return (
-                f"{spelled.get(addend, addend)} {sum_} {_product(lay, quantity, product, spelled)}"
-            )
+            text = _product(lay, quantity, product, spelled, apart)
+            return f"{spelled.get(addend, addend)} {sum_} {text}"
         case Call():
             return _call(lay, quantity, quantity.op, spelled)
         case Given():
@@ -85,7 +88,9 @@ def _vanishes(op: Map, axis: str) -> bool:
 # -- products and functions ------------------------------------------------------------------
 
 
-def _product(lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, str]) -> str:
+def _product(
+    lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, str], apart: bool
+) -> str:  # fmt: skip
     left, right = _operand(lay, op.left, op.flip_left), _operand(lay, op.right, op.flip_right)
     if turned(quantity.axes):  # (L R)ᵀ = Rᵀ Lᵀ
         left, right = (right[0], not right[1]), (left[0], not left[1])
@@ -93,8 +98,9 @@ def _product(lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, st
     for name, flipped in (left, right):
         text = spelled.get(name, name)
         parts.append(f"tiles.turned({text}, PRECISION)" if flipped else text)
-    if lay.chunked and not {"", *TALL} & {*lay.sizes(quantity.name)}:  # a memory
-        return f"tiles.dot_apart({parts[0]}, {parts[1]}, live, PRECISION)"
+    if apart and not {"", *TALL} & {*lay.sizes(quantity.name)}:
+        count = "live" if lay.chunked else "tl.num_programs(0)"  # at least one, not known before
+        return f"tiles.dot_apart({parts[0]}, {parts[1]}, {count}, PRECISION)"
     return f"tiles.dot({parts[0]}, {parts[1]}, PRECISION)"
 
 

@@ -97,7 +97,7 @@ class Printer:
             case Quantity(op=Given()):
                 return
             case Quantity():
-                source = self._rest(step) or statement(self.lay, step, {})
+                source = self._rest(step) or statement(self.lay, step, {}, apart=self.lay.chunked)
                 yield from wrapped(step.name, source, self._cited(step), pad)
 
     def _scratch(self, found: Scratch) -> str:
@@ -170,7 +170,7 @@ class Printer:
         whole = quantity
         if isinstance(quantity.op, Fused):
             whole = Quantity(quantity.name, quantity.axes, quantity.op.product, quantity.equation)
-        block, known = statement(self.lay, whole, {}), _sum(quantity)
+        block, known = statement(self.lay, whole, {}, apart=self.lay.chunked), _sum(quantity)
         return f"tl.maximum({known}, {block})" if tops(self.lay, quantity) else f"{known} + {block}"
 
     def stored(self, name: str) -> Iterator[str]:

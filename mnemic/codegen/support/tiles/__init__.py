@@ -62,6 +62,7 @@ from .loads import load_band as load_band
 from .loads import load_column as load_column
 from .loads import load_logs as load_logs
 from .loads import load_matrix as load_matrix
+from .loads import load_matrix_apart as load_matrix_apart
 from .loads import load_number as load_number
 from .loads import load_rows as load_rows
 from .loads import load_slots as load_slots

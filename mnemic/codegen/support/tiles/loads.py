@@ -64,6 +64,18 @@ def load_matrix(pointer, number, row, rows, column, columns, REAL: tl.constexpr)
 
 
 @triton.jit
+def load_matrix_apart(
+    pointer, number, row, rows, column, columns, live, REAL: tl.constexpr
+):  # fmt: skip
+    """The same in a body of code of its own, a loop of one turn (of none without rows): Triton
+    turns what was loaded and is an operand later into an operand at once, before it is rounded."""
+    found = tl.zeros((column.shape[0], row.shape[0]), REAL)
+    for _ in tl.range(0, tl.minimum(live, 1), num_stages=1):
+        found = load_matrix(pointer, number, row, rows, column, columns, REAL)
+    return found
+
+
+@triton.jit
 def store_matrix(pointer, number, row, rows, column, columns, value):
     """The matrix [rows, columns] with this number, from [columns, rows]."""
     place = pointer + (number * rows * columns + (row[None, :] * columns + column[:, None]))

@@ -18,12 +18,12 @@ def dot(left, right, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def dot_apart(left, right, live, PRECISION: tl.constexpr):
-    """The same in a body of code of its own, a loop of one turn (of none without rows): Triton
-    lays the warps of all products of a body as the last of them is best laid."""
+def dot_apart(left, right, count, PRECISION: tl.constexpr):
+    """The same in a body of code of its own, a loop of one turn (of none where ``count`` is 0):
+    Triton lays the warps of all products of a body as the last of them is best laid."""
     real: tl.constexpr = tl.float64 if PRECISION == "fp64" else tl.float32
     found = tl.zeros((left.shape[0], right.shape[1]), real)
-    for _ in tl.range(0, tl.minimum(live, 1), num_stages=1):
+    for _ in tl.range(0, tl.minimum(count, 1), num_stages=1):
         found += dot(left, right, PRECISION)
     return found
 

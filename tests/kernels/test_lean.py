@@ -1,0 +1,62 @@
+"""Lean cuts of a gradient: memories and their gradients in the device's memory, loaded where read.
+
+Triton interprets, in float64, against the recurrence; chunks of two rows reach over
+more than one piece, and values over two blocks.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+from conformance import Sizes, inputs, run
+from test_kept_tiles import difference, fused
+
+from mnemic import pipeline
+from mnemic.codegen.support.configuration import Configuration
+
+SPECS = ("gated-deltanet", "mesa", "titans-linear", "bregman-sigmoid")
+"""Chunks of a memory in blocks, of a second one beside it that no block divides, of two that move
+each other, and tokens."""
+
+
+def apart(spec: str) -> dict[str, float]:
+    """What differs from the recurrence, by name, with all gradients."""
+    case = fused(spec)
+    package = case.generated.kernels().__name__.removesuffix(".kernels")
+    tuned, configuration = (
+        import_module(f"{package}.support.{name}") for name in ("tuned", "configuration")
+    )
+
+    def answered(*_: Any) -> Any:
+        return tuned.Answer(configuration.Configuration(2, 16, 8, lean=True))
+
+    values = 20
+    given = inputs(case, 37, sizes=Sizes(1, 37, 1, values if case.signature.square else 5, values))
+    expected = run(case, given, "recurrent")
+    before, tuned.answered = tuned.answered, answered
+    try:
+        parts = dict(run(case, given, "triton").parts())
+    finally:
+        tuned.answered = before
+    return {name: difference(parts[name], x) for name, x in expected.parts()}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_same_numbers(interpreter, spec: str) -> None:
+    found = interpreter(apart, spec=spec)
+    assert max(found.values()) <= 1e-12, found
+
+
+def test_a_lean_cut_has_one_stage() -> None:
+    with pytest.raises(ValueError, match="one stage"):
+        Configuration.checked(16, 64, 8, 2, lean=True)
+    assert Configuration.checked(16, 64, 8, 1, lean=True).lean
+
+
+def test_its_text_loads_what_is_read() -> None:
+    text = (pipeline.compile("gated-deltanet").folder / "kernels.py").read_text("utf-8")
+    body = text[text.index("def chunk_backward") : text.index("def chunk_before")]
+    lean = "        if LEAN:\n            "
+    assert body.count(f"{lean}W = tiles.load_matrix_apart(kept_W, ") > 1
+    assert body.count(f"{lean}d_W = tiles.load_matrix_apart(end_d_W, ") > 1
+    assert "        if not LEAN:\n            W = tiles.load_matrix_apart(kept_W, " in body
