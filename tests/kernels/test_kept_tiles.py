@@ -409,8 +409,8 @@ def refused(width: int) -> list[str]:
 
 
 def test_what_does_not_fit_is_announced(interpreter) -> None:
-    (told,) = interpreter(refused, width=128)
+    (told,) = interpreter(refused, width=1024)
     assert told.startswith(
-        "deep-transformer: its kernel does not fit on chip at sizes of 128 and 512: a thread would "
+        "deep-transformer: its kernel does not fit on chip at sizes of 1024 and 4096: a thread "
     )
     assert told.endswith("numbers, and 240 are the limit; PyTorch's chunk form runs instead")
