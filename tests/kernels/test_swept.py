@@ -108,6 +108,21 @@ def test_there_is_a_gradient_too(name: str) -> None:
         assert f"def {form}_swept_backward(" in text
 
 
+SWEEPS = [
+    ("titans", "chunk_swept_forward", 2),
+    ("titans", "chunk_swept_backward", 4),
+    ("moneta", "token_swept_forward", 4),
+    ("based", "chunk_swept_forward", 1),
+]
+
+
+@pytest.mark.parametrize(("name", "kernel", "count"), SWEEPS)
+def test_as_many_sweeps_as_sums_depend_on_sums(name: str, kernel: str, count: int) -> None:
+    text = (pipeline.compile(name).folder / "kernels.py").read_text("utf-8")
+    lines = text.split(f"def {kernel}(")[1].split("\n@triton")[0].splitlines()
+    assert sum(line.startswith(" " * 8 + "for low_") for line in lines) == count
+
+
 def test_a_memory_of_values_alone_is_shared_out_among_programs_instead() -> None:
     assert "_swept" not in (pipeline.compile("gated-deltanet").folder / "kernels.py").read_text()
 
