@@ -166,7 +166,10 @@ class Swept:
         now = rewrites if stages.rewriting(time) else {}
         if not (stages.targets(time) or now or (last and self.fills)):
             return
-        for name in body.ordered(n for n in stages.outside(time) if not body.light(n)):
+        outside = stages.outside(time)
+        for name in body.ordered(n for n in outside if not body.light(n)):
+            yield from body.until(name)
+        for name in body.ordered(self._behind(outside)):  # sums that light rows are made of
             yield from body.until(name)
         body.done -= {name for name in body.done if body.light(name)}
         for quantity in stages.summed(time):
@@ -182,6 +185,11 @@ class Swept:
         body.done |= {q.name for q in stages.summed(time)}
         if any(when == time for when in stages.kept.values()):
             yield f"{body.pad}tl.debug_barrier()"
+
+    def _behind(self, names: list[str]) -> list[str]:
+        """Sums over pairs that passes have taken, and rows are made of."""
+        statements = self.body.passes.needed(tuple(names))
+        return [q.name for q in statements if q.name in self.body.summed]
 
     def _inner(self, time: int) -> Body:
         """The statements of a block."""
