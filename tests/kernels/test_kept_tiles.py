@@ -71,12 +71,14 @@ DEEP = ("deep-transformer", "dot", "swdt")
 """A memory beside pairs that change; and windows, whose steps add to the last pairs."""
 
 LAYERED = tuple(
-    {"mnemic": 1, "name": name, "features": "exponential", "bias": "l2", "memory": memory,
+    {"mnemic": 1, "name": name, "features": "exponential", "bias": bias, "memory": memory,
      "retention": {"decay": "token"}, "optimizer": {"rate": "token", "anchor": {"chunk": 8}}}
-    for name, memory in (
-        ("tanh-layers", {"kind": "mlp", "activation": "tanh", "residual": False, "norm": False}),
-        ("normed-layers", {"kind": "mlp", "residual": True, "norm": True}),
-        ("gated-layers", {"kind": "glu", "residual": False, "norm": False}),
+    for name, bias, memory in (
+        ("tanh-layers", "l2",
+         {"kind": "mlp", "activation": "tanh", "residual": False, "norm": False}),
+        ("normed-layers", "l2", {"kind": "mlp", "residual": True, "norm": True}),
+        ("gated-layers", "l2", {"kind": "glu", "residual": False, "norm": False}),
+        ("three-layers", "dot", {"kind": "mlp", "depth": 3, "activation": "tanh", "norm": False}),
     )
 )  # fmt: skip
 """Layers of one's own beside pairs: errors that see the prediction take sweeps that depend on

@@ -70,8 +70,12 @@ def test_what_it_holds_is_counted() -> None:
 def test_the_lesser_side_is_that_of_the_sizes() -> None:
     tiles = ((("K", "V"), 1), (("K|V", "K|V"), 2))
     kernel = SimpleNamespace(
-        blocked=(), along=(),
-        alive=((tiles,), (tiles,)), split="", chunked=False, fits=lambda rows: rows
+        blocked=(),
+        along=(),
+        alive=((tiles,), (tiles,)),
+        split="",
+        chunked=False,
+        fits=lambda rows: rows,
     )
     cut = Configuration(64, 64, 8)
     for sizes in ({"K": 64, "V": 256}, {"K": 256, "V": 64}):
