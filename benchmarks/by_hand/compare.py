@@ -145,8 +145,8 @@ HEADINGS = (
     "all", "chunk", "a token", "bytes", "floor",
 )  # fmt: skip
 
-KERNELS = ("chunk_forward", "chunk_backward", "gated_delta_forward", "gated_delta_backward",
-           "titans_forward")  # fmt: skip
+KERNELS = ("chunk_forward", "chunk_backward", "chunk_swept_forward", "gated_delta_forward",
+           "gated_delta_backward", "titans_forward")  # fmt: skip
 
 
 def cells(case: Case, kernel: Mapping[str, Any], bytes_: float | None) -> tuple[str, ...]:

@@ -229,6 +229,10 @@ LIMIT = 600
 """Entries a thread, by the model's count, beyond which a kernel is refused at its smallest cut:
 more than twice what registers hold."""
 
+ALONG = 240
+"""The same of kernels that go along axes: beyond it their other axes are too long for any block, and
+they take many minutes to compile."""
+
 
 _always: list[bool] = []
 """What ``sweeping`` asks for, the last one first."""
@@ -268,11 +272,12 @@ def refused(
     if gradient and kernel.backward is None:
         return "its kernel has no gradient"
     found = least_entries(kernel, sizes, gradient=gradient)
-    if found > LIMIT:
+    limit = ALONG if kernel.along else LIMIT
+    if found > limit:
         shown = ", ".join(f"{name} = {size}" for name, size in sorted(sizes.items()))
         return (
             f"its kernel does not fit on chip: at {shown} a thread would hold {found} numbers, "
-            f"and {LIMIT} are the limit"
+            f"and {limit} are the limit"
         )
     like = rows.get(kernel.rows[kernel.plain].name)
     if like is None or torch.compiler.is_compiling():  # then the launch looks, and refuses
