@@ -230,8 +230,8 @@ LIMIT = 600
 more than twice what registers hold."""
 
 ALONG = 240
-"""The same of kernels that go along axes: beyond it their other axes are too long for any block, and
-they take many minutes to compile."""
+"""The same of kernels that go along axes: beyond it other axes are too long for any block, and they
+take many minutes to compile."""
 
 
 _always: list[bool] = []
