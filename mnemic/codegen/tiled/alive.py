@@ -35,8 +35,13 @@ def fullest(lay: Layout, stages: Iterable[Stage]) -> tuple[Tiles, ...]:
 
 
 def fullest_swept(*sweeps: Sweeps) -> tuple[Tiles, ...]:
-    """The same of a chunk that goes along axes block by block."""
-    return _for_sizes(sweeps[0].lay, [tiles for found in sweeps for tiles in _swept(found)])
+    """The same of a chunk that goes along axes block by block; and of each memory's shape the
+    moment with the most of it, since other axes may be much longer than these sizes."""
+    lay = sweeps[0].lay
+    moments = [tiles for found in sweeps for tiles in _swept(found)]
+    shapes = dict.fromkeys(tuple(sorted(s.sizes)) for s in (*lay.states, *lay.given))
+    held = (max(moments, key=lambda tiles: dict(tiles).get(shape, 0)) for shape in shapes)
+    return tuple(dict.fromkeys((*_for_sizes(lay, moments), *held)))
 
 
 def _for_sizes(lay: Layout, moments: list[Tiles]) -> tuple[Tiles, ...]:
