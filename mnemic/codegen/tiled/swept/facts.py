@@ -23,6 +23,7 @@ def rest(quantity: Quantity) -> bool:
 
 
 def summands(quantity: Quantity) -> tuple[str, ...]:
+    """What a sum over blocks reads of each of them."""
     match quantity.op:
         case Fused(product=product):
             return (product.left, product.right)

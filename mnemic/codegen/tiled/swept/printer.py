@@ -41,7 +41,6 @@ class Printer:
     numbers: dict[str, str]
     pointers: dict[str, tuple[str, str]]
     """Of each memory along an axis: the pointer, and the number of the memory."""
-
     pad: int
     """Where a chunk's lines begin."""
 
@@ -50,10 +49,10 @@ class Printer:
         """The layout."""
         return self.sweeps.lay
 
-    def held(self, *, given: bool = False) -> dict[str, list[Held]]:
+    def held(self) -> dict[str, list[Held]]:
         """The memories along each axis."""
         found: dict[str, list[Held]] = {size: [] for size in self.sweeps.along}
-        for state in self.lay.given if given else self.lay.states:
+        for state in self.lay.states:
             if axis := self.sweeps.axis(state.name):
                 found[axis].append(state)
         return found

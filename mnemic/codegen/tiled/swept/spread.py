@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import sympy as sp
 
 from mnemic.codegen.plan import Call, Map, Plan, Quantity, Read
+from mnemic.codegen.readouts import TINY
 from mnemic.codegen.tiled.layout import Layout
-
-TINY = sp.Symbol("TINY", positive=True)
 
 
 @dataclass(frozen=True)
