@@ -14,6 +14,7 @@ from mnemic.codegen.support.configuration import Configuration
 from mnemic.codegen.support.narrower import (
     FEW,
     HOPELESS,
+    MUCH,
     TRIES,
     Order,
     leaner,
@@ -139,6 +140,32 @@ def test_far_too_many_are_left_at_once() -> None:
 
     assert least(WIDE, [replace(WIDE, rows=32)], spilled) == (WIDE, HOPELESS + 1)
     assert asked == [64]
+
+
+@pytest.mark.parametrize(("left", "instead"), [(MUCH - 1, False), (MUCH, True), (9_000, True)])
+def test_where_much_is_left_another_kernel_runs(compiler, left: int, instead: bool) -> None:
+    found = compiler(kernels_of, name="huber-norm", left=left, other=8)
+    assert found == [
+        f"chunk{'_swept' * instead}_{part}" for part in ("forward",) * 2 + ("backward",)
+    ]
+
+
+def test_the_other_kernel_does_not_run_if_it_spills_more(compiler) -> None:
+    found = compiler(kernels_of, name="huber-norm", left=MUCH, other=MUCH + 8)
+    assert set(found) == {"chunk_forward", "chunk_backward"}
+
+
+def kernels_of(name: str, left: int, other: int) -> list[str]:
+    """The kernels of a training step: those of memories in registers spill so many bytes, those
+    that go along memories so many others."""
+    module = pipeline.compile(name).module
+    subject = Subject.of(module, 32, torch.bfloat16)
+    with (
+        spilling(module, "launch", lambda cut: other if cut.swept else left),
+        compiling(target("sm_90")) as log,
+    ):
+        subject.backward()
+    return [kernel.name for kernel in log.kernels]
 
 
 @contextmanager

@@ -34,11 +34,16 @@ SPECS = {
         "retention": {"decay": "token"},
     },
     "a loss of the error's norm": "huber-norm",
+    "a matrix on a simplex": "kl-simplex",
+    "a matrix of an entry norm": "lq-stability",
 }  # fmt: skip
 
 LENGTHS = {"three MLPs, one behind the other": (17,), "an MLP on a simplex": (8,),
-           "an MLP of a norm": (8,)}  # fmt: skip
-BY_TOKEN = {"an MLP on a simplex", "an MLP of a norm"}
+           "an MLP of a norm": (8,), "a matrix on a simplex": (8,),
+           "a matrix of an entry norm": (8,)}  # fmt: skip
+BY_TOKEN = {
+    "an MLP on a simplex", "an MLP of a norm", "a matrix on a simplex", "a matrix of an entry norm",
+}  # fmt: skip
 """Those that have no chunks."""
 
 
@@ -94,6 +99,43 @@ def test_blocks_are_the_recurrence(interpreter, tmp_path, name: str, tokens: int
     found = interpreter(differences, name=name, tokens=tokens, folder=str(tmp_path / "own"))
     assert found
     assert {n: x for n, x in found.items() if not x <= 1e-10} == {}
+
+
+def instead(name: str, folder: str) -> list[str]:
+    """The kernels that run if a cut of the one along axes stands in the other's place; and that
+    their results are the other's."""
+    import torch
+
+    found = pipeline.compile(spec(name), out=folder)
+    package = found.module.__name__
+    fused, tuned, configuration, launch = (
+        importlib.import_module(f"{package}.support.{part}")
+        for part in ("fused", "tuned", "configuration", "launch")
+    )
+    rule, seen = found.operator, []
+    begin, launch.begin = launch.begin, lambda f, *rest: (seen.append(f.__name__), begin(f, *rest))
+    torch.manual_seed(0)
+    layer = found.module.Layer(8, heads=2, key_dim=20, value_dim=6).double()
+    given = layer.arguments(torch.randn(1, 40, layer.dim, dtype=torch.float64))
+    results = []
+    for swept in (False, True):
+        own = {n: a.detach().clone().requires_grad_() for n, a in given.items()}
+        cut = configuration.Configuration(16, 16, 4, swept=swept)
+        question = fused.tuned.Question("chunk", (), 1, 1, "", gradient=True)
+        with tuned.forcing(question, cut), fused.sweeping(always=False):
+            y, states = rule(**own, form="triton", output_final_state=True)
+            ends = [y, *states.values()]
+            loss = sum(torch.cos(e).sum() for e in ends if e.is_floating_point())
+            results.append([*ends, *torch.autograd.grad(loss, list(own.values()))])
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-10)
+    return seen
+
+
+def test_a_cut_may_be_one_of_the_kernel_along_axes(interpreter, tmp_path) -> None:
+    found = interpreter(instead, name="a loss of the error's norm", folder=str(tmp_path / "own"))
+    kinds = ("forward", "forward", "backward")
+    assert found == [f"chunk_{p}" for p in kinds] + [f"chunk_swept_{p}" for p in kinds]
 
 
 def kernels(name: str) -> str:

@@ -30,7 +30,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def chosen(question: Question = ASKED, *, tunable: bool = True) -> Configuration:
     tuned.forget()
     only = Choices((64,), (64,), (8,), (1,))
-    return tuned.chosen(question, CPU, lambda: MODEL, lambda: only, tunable=tunable)
+    return tuned.chosen(question, CPU, lambda: MODEL, lambda _: only, tunable=tunable)
 
 
 def store(question: Question = ASKED, answer: Answer = Answer(BEST)) -> Path:

@@ -99,6 +99,7 @@ class Configuration:
 
     A ``lean`` gradient loads memories and arguments anew wherever it reads them; it leaves the
     gradients of memories in the device's memory, which no stage may load before they are stored.
+    A ``swept`` cut is one of the kernel that goes along its memories block by block.
     """
 
     rows: int
@@ -106,16 +107,18 @@ class Configuration:
     warps: int
     stages: int = 1
     lean: bool = False
+    swept: bool = False
 
     @classmethod
     def checked(
-        cls, rows: int, block: int, warps: int, stages: int, lean: bool = False
+        cls, rows: int, block: int, warps: int, stages: int, lean: bool = False,
+        swept: bool = False,
     ) -> "Configuration":  # fmt: skip
         """One that was read from outside.
 
         Raises ``ValueError`` for numbers that no kernel takes.
         """
-        found = cls(rows, block, warps, stages, bool(lean))
+        found = cls(rows, block, warps, stages, bool(lean), bool(swept))
         numbers = (rows, block, warps, stages)
         if not all(isinstance(n, int) and n > 0 for n in numbers):
             raise ValueError(f"{found}: whole numbers above 0 are needed")

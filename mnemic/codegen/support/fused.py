@@ -1,8 +1,8 @@
 """Fused forms: a generated Triton kernel over whole sequences, and its gradient."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,13 +12,14 @@ from . import tuned
 from .calls import parameters
 from .configuration import Configuration, Tiles, Work, budget, choices, configured, least_entries
 from .limits import limits
-from .narrower import Order, of_chunks, of_tokens
+from .narrower import Order, narrower, of_chunks, of_tokens
 from .operators import Operators, registered
 from .place import Place
 from .sizes import power_of_two
 
 States = dict[str, Tensor]
-Settle = Callable[[Configuration], Configuration]
+Settle = Callable[[Configuration, Callable[[], Iterable[Configuration]]], Configuration]
+"""A model's cut, and those of the kernel that may run instead, → the cut that is taken."""
 
 PRECISIONS = {
     torch.float64: "fp64",
@@ -137,6 +138,10 @@ class Kernel:
             return of_chunks(split=bool(self.blocked), whole=self.whole)
         return of_tokens(split=bool(self.blocked))
 
+    def that_of(self, cut: Configuration) -> "Kernel":
+        """The kernel that a cut is one of: this one, or its twin along axes."""
+        return self.swept if cut.swept and self.swept is not None else self
+
     @property
     def plain(self) -> int:
         """The place of an argument that tells of the others: as given, no rows before the first."""
@@ -192,7 +197,8 @@ class Cutting:
     def cut(
         cls, kernel: Kernel, like: Tensor, place: Place, chosen: Configuration
     ) -> "Cutting":  # fmt: skip
-        """Of a choice."""
+        """Of a choice, for the kernel that it is one of."""
+        kernel = kernel.that_of(chosen)
         tall = place.rows(kernel.fits(chosen.rows), kernel.steps)
         if kernel.whole:
             tall = int(like.shape[1])
@@ -215,13 +221,21 @@ def chosen_of(
     """How a kernel is cut for arguments like these: as measured, or as the model says."""
     longest = place.longest * kernel.steps or int(like.shape[1])
     work = Work(sequences * int(like.shape[2]), longest, like.element_size())
-    device = limits(like.device)
+    device, gradient = limits(like.device), question.gradient
+
+    def model(kernel: Kernel) -> Configuration:
+        most = place.wanted or MOST
+        return configured(kernel, sizes, device, work, gradient=gradient, most=most)
+
+    def instead() -> Iterator[Configuration]:
+        twin = twin_of(kernel, gradient=gradient)
+        if twin is not None and not _always and not _too_large(twin, sizes, gradient=gradient):
+            widest = replace(model(twin), swept=True)
+            yield from (widest, *narrower(twin.narrowing, widest))
+
     return tuned.chosen(
-        question, like.device,
-        lambda: settle(configured(
-            kernel, sizes, device, work, gradient=question.gradient, most=place.wanted or MOST
-        )),
-        lambda: choices(kernel, sizes, MOST), tunable=place.wanted is None,
+        question, like.device, lambda: settle(model(kernel), instead),
+        lambda cut: choices(kernel.that_of(cut), sizes, MOST), tunable=place.wanted is None,
     )  # fmt: skip
 
 
@@ -248,11 +262,19 @@ def sweeping(*, always: bool) -> Iterator[None]:
         _always.pop()
 
 
+def twin_of(kernel: Kernel, *, gradient: bool) -> Kernel | None:
+    """The form's kernel that goes along axes, where it does all that this one does."""
+    twin = kernel.swept
+    if twin is not None and gradient and twin.gradients != kernel.gradients:
+        return None
+    return twin
+
+
 def suited(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> Kernel:
     """A form's kernel for these sizes: the one that goes along axes where registers do not hold
     the memories, by the model's count."""
-    twin = kernel.swept
-    if twin is None or (gradient and twin.backward is None and kernel.backward is not None):
+    twin = twin_of(kernel, gradient=gradient)
+    if twin is None:
         return kernel
     if _always:
         return twin if _always[-1] else kernel
@@ -271,18 +293,26 @@ def refused(
     kernel = suited(kernel, sizes, gradient=gradient)
     if gradient and kernel.backward is None:
         return "its kernel has no gradient"
-    found = least_entries(kernel, sizes, gradient=gradient)
-    limit = ALONG if kernel.along else LIMIT
-    if found > limit:
+    if found := _too_large(kernel, sizes, gradient=gradient):
         shown = ", ".join(f"{name} = {size}" for name, size in sorted(sizes.items()))
         return (
             f"its kernel does not fit on chip: at {shown} a thread would hold {found} numbers, "
-            f"and {limit} are the limit"
+            f"and {_limit(kernel)} are the limit"
         )
     like = rows.get(kernel.rows[kernel.plain].name)
     if like is None or torch.compiler.is_compiling():  # then the launch looks, and refuses
         return None
     return tuned.failed(asked(kernel, sizes, like, gradient=gradient), like.device)
+
+
+def _limit(kernel: Kernel) -> int:
+    return ALONG if kernel.along else LIMIT
+
+
+def _too_large(kernel: Kernel, sizes: Mapping[str, int], *, gradient: bool) -> int:
+    """Entries a thread at the smallest cut, if they are beyond the limit, or 0."""
+    found = least_entries(kernel, dict(sizes), gradient=gradient)
+    return found if found > _limit(kernel) else 0
 
 
 def run(

@@ -4,6 +4,7 @@ A gradient keeps the states at the start of every piece, and makes those of a pi
 With ``dry`` only the results' shapes are made, and nothing is launched.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,8 @@ from .place import Place
 from .sizes import power_of_two
 from .stack import stack_of
 from .starting import begin
+
+Cuts = Callable[[], Iterable[Configuration]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,6 @@ class Launches:
         launch = Launch.of(
             self.kernel, rows, kept, positions, bounds, numbers, gradient=True, dry=dry
         )
-        kernel = self.kernel
         d_out, *d_states = [x.contiguous() for x in ends]
         found = launch.gradients()
         memories = launch.sequences * launch.heads
@@ -66,7 +68,7 @@ class Launches:
             d_states = launch.back(within, d_out, d_states, found, piece)
         if dry:
             d_states = [torch.empty_like(x) for x in d_states]
-        own = dict(zip((row.name for row in kernel.rows), rows, strict=True))
+        own = dict(zip((row.name for row in self.kernel.rows), rows, strict=True))
         return [*(launch.joined(n, x).to(own[n].dtype) for n, x in found.items()), *d_states]
 
 
@@ -94,10 +96,12 @@ class Launch:
         place, like = Place.of(numbers), rows[kernel.plain]
 
         def launch(cutting: Cutting) -> Launch:
-            return cls(kernel, given, positions, bounds, cutting, sizes, dry)
+            own = kernel.that_of(cutting.chosen)
+            return cls(own, given, positions, bounds, cutting, sizes, dry)
 
-        def settle(cut: Configuration) -> Configuration:
-            return launch(Cutting.cut(kernel, like, place, cut)).settled(place, gradient=gradient)
+        def settle(cut: Configuration, instead: Cuts) -> Configuration:
+            begun = launch(Cutting.cut(kernel, like, place, cut))
+            return begun.settled(place, instead, gradient=gradient)
 
         cutting = Cutting.of(
             kernel, rows, sizes, numbers, sequences=int(sequences), gradient=gradient,
@@ -107,9 +111,9 @@ class Launch:
 
     # -- the cut ----------------------------------------------------------------------------
 
-    def settled(self, place: Place, *, gradient: bool) -> Configuration:
-        """The launch's cut, or where its kernels spill registers a narrower one, for the form and
-        its gradient alike."""
+    def settled(self, place: Place, instead: Cuts, *, gradient: bool) -> Configuration:
+        """The launch's cut, or where its kernels spill registers a narrower one (or of a kernel
+        that may run instead), for the form and its gradient alike."""
         kernel = self.kernel
         alike = (
             kernel.forward, *(x.dtype for x in self.rows),
@@ -118,15 +122,15 @@ class Launch:
         )  # fmt: skip
 
         def spilled(cut: Configuration) -> int:
-            cutting = Cutting.cut(kernel, self.like, place, cut)
-            return replace(self, cutting=cutting).spilled(gradient=gradient)
+            own, cutting = kernel.that_of(cut), Cutting.cut(kernel, self.like, place, cut)
+            return replace(self, kernel=own, cutting=cutting).spilled(gradient=gradient)
 
         lean = gradient and not kernel.along
         order = of_gradient(kernel.narrowing) if lean else kernel.narrowing
         return settled(
             self.cutting.chosen, order, spilled,
             what=kernel.name + " with gradients" * gradient, sizes=self.sizes,
-            alike=alike, device=self.like.device,
+            alike=alike, device=self.like.device, instead=instead,
         )  # fmt: skip
 
     def spilled(self, *, gradient: bool) -> int:

@@ -91,7 +91,7 @@ def _rows(kernel: Levelled, given: Mapping[str, Tensor], place: Place) -> int:
     question = fused.asked(kernel.own, sizes, like, gradient=gradient)
     wanted = replace(place, wanted=place.wanted or fused.MOST)
 
-    def settle(cut: Configuration) -> Configuration:
+    def settle(cut: Configuration, _: object) -> Configuration:
         return _settled(kernel.own, tensors, sizes, cut, gradient=gradient)
 
     chosen = fused.chosen_of(kernel.own, sizes, question, like, wanted, int(like.shape[0]), settle)

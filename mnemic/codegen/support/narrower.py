@@ -25,6 +25,10 @@ FEW = 32
 """Bytes a thread that are as good as none where no cut has none: what a loop leaves as it is
 (places, masks), read once a chunk, while a narrower block does anew what all blocks share."""
 
+MUCH = 256
+"""Bytes a thread from which on another kernel is tried, one that does not hold its memories: a
+quarter of a thread's registers."""
+
 TOLD = 1_024
 """Bytes a thread from which on it is said, once."""
 
@@ -96,12 +100,14 @@ def narrower(order: Order, cut: Configuration) -> Iterator[Configuration]:
 def settled(
     cut: Configuration, order: Order, spilled: Callable[[Configuration], int], *,
     what: str, sizes: Mapping[str, int], alike: Hashable, device: torch.device,
+    instead: Callable[[], Iterable[Configuration]] = tuple,
 ) -> Configuration:  # fmt: skip
     """A model's cut, or where its kernels spill registers a narrower one.
 
     ``spilled`` compiles a cut and tells the bytes of one thread. It is asked once for launches
     ``alike`` at these sizes, never where kernels are interpreted or there is no other cut. If much
-    is left, it is said, of ``what``.
+    is left, cuts of another kernel are tried, those ``instead``, the widest first; and if they
+    spill more, or there are none, it is said, of ``what``.
     """
     if not order or versions.interpreting():
         return cut
@@ -109,7 +115,12 @@ def settled(
         return cut
     key = (what, *sizes.items(), alike, cut, device, versions.offline())
     if key not in _settled:
-        _settled[key], left = least(cut, narrower(order, cut), spilled)
+        found, left = least(cut, narrower(order, cut), spilled)
+        others = tuple(instead()) if left >= MUCH else ()
+        if others:
+            other, less = least(others[0], others[1:], spilled)
+            found, left = min((found, left), (other, less), key=lambda x: x[1] * x[0].warps)
+        _settled[key] = found
         if left >= TOLD and not versions.offline():
             shown = ", ".join(f"{name} = {size}" for name, size in sizes.items())
             versions.announce(

@@ -261,7 +261,7 @@ class Launch:
             lambda: launch.settled(
                 chosen(kernel, sizes, gradient=gradient), states, gradient=gradient
             ),
-            lambda: CHOICES, tunable=place.wanted is None,
+            lambda _: CHOICES, tunable=place.wanted is None,
         )  # fmt: skip
         return launch.at(cut)
 

@@ -79,7 +79,7 @@ def chosen(
     question: Question,
     device: torch.device,
     model: Callable[[], Configuration],
-    choices: Callable[[], Choices],
+    choices: Callable[[Configuration], Choices],
     *,
     tunable: bool = True,
 ) -> Configuration:
@@ -93,7 +93,7 @@ def chosen(
         found = None if answer is None else answer.choice
     found = found or model()
     for seen in _recording:
-        seen.append(Run(question, found, model(), choices()))
+        seen.append(Run(question, found, model(), choices(found)))
     return found
 
 

@@ -10,13 +10,18 @@ from mnemic.codegen.tiled.functions import BACK, LIKE, ROOTS, SIGNALS
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL, Layout, turned
 from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
 
+SQUARES = {"delayed_rows": "delayed_square", "advanced_rows": "advanced_square"}
+"""Functions that take a product, and what computes them of rows against rows, apart."""
+
 
 def statement(
-    lay: Layout, quantity: Quantity, spelled: dict[str, str], *, apart: bool = False
+    lay: Layout, quantity: Quantity, spelled: dict[str, str], *, apart: bool = False,
+    squares: bool = False,
 ) -> str:  # fmt: skip
     """The right-hand side of a quantity; ``spelled`` renames what it reads.
 
-    A product that is a memory stands ``apart``, in a body of code of its own.
+    A product that is a memory stands ``apart``, in a body of code of its own, and with ``squares``
+    one of rows against rows too.
 
     Raises ``NoTiles`` for a function that no tile computes.
     """
@@ -27,15 +32,23 @@ def statement(
             except UnknownFunction as error:
                 raise NoTiles(f"the function {error}") from None
         case Product():
-            return _product(lay, quantity, quantity.op, spelled, apart)
+            alone = _alone(lay, quantity, apart, squares)
+            return _product(lay, quantity, quantity.op, spelled, alone)
         case Fused(addend=addend, product=product, sign=sign):
             sum_ = "+" if sign > 0 else "-"
-            text = _product(lay, quantity, product, spelled, apart)
+            alone = _alone(lay, quantity, apart, squares)
+            text = _product(lay, quantity, product, spelled, alone)
             return f"{spelled.get(addend, addend)} {sum_} {text}"
         case Call():
-            return _call(lay, quantity, quantity.op, spelled)
+            return _call(lay, quantity, quantity.op, spelled, squares)
         case Given():
             raise AssertionError(quantity.name)
+
+
+def _alone(lay: Layout, quantity: Quantity, apart: bool, squares: bool) -> bool:
+    """Whether a product stands in a body of its own."""
+    sizes = set(lay.sizes(quantity.name))
+    return (apart and not {"", *TALL} & sizes) or (squares and sizes <= {"", *TALL})
 
 
 # -- elementwise -----------------------------------------------------------------------------
@@ -89,7 +102,7 @@ def _vanishes(op: Map, axis: str) -> bool:
 
 
 def _product(
-    lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, str], apart: bool
+    lay: Layout, quantity: Quantity, op: Product, spelled: dict[str, str], alone: bool
 ) -> str:  # fmt: skip
     left, right = _operand(lay, op.left, op.flip_left), _operand(lay, op.right, op.flip_right)
     if turned(quantity.axes):  # (L R)ᵀ = Rᵀ Lᵀ
@@ -98,7 +111,7 @@ def _product(
     for name, flipped in (left, right):
         text = spelled.get(name, name)
         parts.append(f"tiles.turned({text}, PRECISION)" if flipped else text)
-    if apart and not {"", *TALL} & {*lay.sizes(quantity.name)}:
+    if alone:
         count = "live" if lay.chunked else "tl.num_programs(0)"  # at least one, not known before
         return f"tiles.dot_apart({parts[0]}, {parts[1]}, {count}, PRECISION)"
     return f"tiles.dot({parts[0]}, {parts[1]}, PRECISION)"
@@ -108,7 +121,9 @@ def _operand(lay: Layout, name: str, flip: bool) -> tuple[str, bool]:
     return name, flip != turned(lay.plan.axes(name))
 
 
-def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) -> str:
+def _call(
+    lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str], squares: bool
+) -> str:  # fmt: skip
     arguments = [spelled.get(a, a) for a in op.arguments]
     if op.function == "outer" and turned(quantity.axes):
         arguments.reverse()  # held the other way round
@@ -121,6 +136,8 @@ def _call(lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str]) ->
         name = f"{options['of']}_back_{options['place']}"
     if name in ("total", "total_rows"):
         return _total(lay, op, name, arguments[0])
+    if squares and set(lay.sizes(quantity.name)) <= {"", *TALL}:
+        name = SQUARES.get(name, name)
     if op.function == "weigh" and len(arguments) == 2:
         name = "weigh_rated"
     if function.optional and len(arguments) == len(function.takes):

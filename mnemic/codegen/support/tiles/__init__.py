@@ -152,6 +152,8 @@ from .sequences import length_of as length_of
 from .sequences import position_of as position_of
 from .sequences import rows_in_all as rows_in_all
 from .sequences import slot_of as slot_of
+from .squares import advanced_square as advanced_square
+from .squares import delayed_square as delayed_square
 from .steps import appended as appended
 from .steps import appended_row as appended_row
 from .steps import load_tail as load_tail

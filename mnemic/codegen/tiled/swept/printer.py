@@ -91,7 +91,10 @@ class Printer:
             case Quantity(op=Given()):
                 return
             case Quantity():
-                source = self._rest(step) or statement(self.lay, step, {}, apart=self.lay.chunked)
+                chunked = self.lay.chunked
+                source = self._rest(step) or statement(
+                    self.lay, step, {}, apart=chunked, squares=chunked
+                )
                 yield from wrapped(step.name, source, self._cited(step), pad)
 
     def _scratch(self, found: Scratch) -> str:

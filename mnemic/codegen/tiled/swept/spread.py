@@ -2,7 +2,7 @@
 
 For kernels that see a block of a memory at a time: ‖A‖_p from its largest entry and the sum of
 powers, softmax from the highest exponent and the sum of exponentials, norms of rows from sums of
-squares.
+squares. A number that is as a memory is (its type, its device) is that number.
 """
 
 from collections.abc import Callable
@@ -102,6 +102,10 @@ def _scaled_to_norms(at: Writing) -> None:
     at.done(x * w / sp.Max(sp.sqrt(y), TINY), x=matrix, w=norms, y=size)
 
 
+def _constant(at: Writing) -> None:
+    at.done(sp.Float(dict(at.call.options)["value"]))
+
+
 def _squares(at: Writing, matrix: str) -> str:
     """Σ of squares over each row (axis ``v``) or column (``k``)."""
     squares = at.map("squares", at.plan.axes(matrix), x**2, x=matrix)
@@ -115,6 +119,7 @@ WRITINGS: dict[str, Callable[[Writing], None]] = {
     "simplex": _simplex,
     "norms_of": _norms_of,
     "scaled_to_norms": _scaled_to_norms,
+    "constant": _constant,
 }
 
 

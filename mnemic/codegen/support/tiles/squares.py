@@ -1,0 +1,36 @@
+"""Shifts of squares of rows, each a product in a body of code of its own.
+
+Triton lays the warps of all products of a body as the last of them is best laid, and of a square of
+a few rows that is down the rows.
+"""
+
+import triton
+import triton.language as tl
+
+from .blocks import order
+from .products import exact
+
+
+@triton.jit
+def delayed_square(x, PRECISION: tl.constexpr, FILL: tl.constexpr):
+    """[C, C]: the row before, ``FILL`` for the first."""
+    t, s = order(x.shape[0])
+    shift = tl.where(t == s + 1, 1.0, 0.0).to(x.dtype)
+    return tl.where(t == 0, FILL, _apart(shift, x, PRECISION))
+
+
+@triton.jit
+def advanced_square(x, PRECISION: tl.constexpr, ROWS: tl.constexpr):
+    """[C, C]: the row so many further on, zero for the last."""
+    t, s = order(x.shape[0])
+    shift = tl.where(s == t + ROWS, 1.0, 0.0).to(x.dtype)
+    return _apart(shift, x, PRECISION)
+
+
+@triton.jit
+def _apart(left, right, PRECISION: tl.constexpr):
+    """``exact`` in a loop of one turn, of a count that is not known before."""
+    found = tl.zeros_like(right)
+    for _ in tl.range(0, tl.minimum(tl.num_programs(0), 1), num_stages=1):
+        found += exact(left, right, PRECISION)
+    return found
