@@ -134,8 +134,7 @@ class Launch:
         )  # fmt: skip
 
     def spilled(self, *, gradient: bool) -> int:
-        """Bytes of registers that a thread of the gradient's kernel spills, or if it spills none
-        (or no gradient is asked for) one of the form's."""
+        """Bytes of registers that a thread spills, of the form's kernel or the gradient's."""
         rows, real = [x.dtype for x in self.rows], _real(self.rows[0].dtype)
         pointers = [*rows, self.like.dtype, *3 * [real] * len(self.kernel.states)]
         found = 0
@@ -144,7 +143,7 @@ class Launch:
             found = self._stack(self.kernel.backward, [*pointers, *grads], self._lean())
         flags = {"KEEP": gradient, "READ": True}
         pointers += [real] * self._scratches(gradient=False)
-        return found or self._stack(self.kernel.forward, pointers, flags)
+        return max(found, self._stack(self.kernel.forward, pointers, flags))
 
     def _scratches(self, *, gradient: bool) -> int:
         return len(self.kernel.scratch[gradient]) if self.kernel.along else 0

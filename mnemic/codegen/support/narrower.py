@@ -17,9 +17,9 @@ from .configuration import BLOCKS, ROWS, WARPS, Configuration
 TRIES = 3
 """Narrower cuts that are compiled at most."""
 
-HOPELESS = 2_048
-"""Bytes of spilled registers a thread from which on nothing is tried: twice what registers hold,
-which no cut makes up for, while each takes long to compile."""
+HOPELESS = 8_192
+"""Bytes of spilled registers a thread from which on nothing narrower is tried: eight times what
+registers hold, which no cut makes up for, while each takes long to compile."""
 
 FEW = 32
 """Bytes a thread that are as good as none where no cut has none: what a loop leaves as it is
