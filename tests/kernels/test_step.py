@@ -45,23 +45,31 @@ SPECS = {
 
 
 def differences(
-    spec: object, folder: str, dtype: str = "float64", values: int = 10, tokens: int = TOKENS
-) -> dict:
+    spec: object, folder: str, dtype: str = "float64", values: int = 10, tokens: int = TOKENS,
+    along: bool = False,
+) -> dict:  # fmt: skip
     """How far a kernel's outputs and states are from PyTorch's, by name; launches in ``count``.
 
-    More than 16 ``values`` a head are cut into blocks.
+    More than 16 ``values`` a head are cut into blocks. ``along``: by the kernel that goes along
+    memories block by block.
     """
     import importlib
 
     module = pipeline.compile(spec, out=f"{folder}/stepped").module
-    buffers, step = (importlib.import_module(f"{module.__name__}.support.{n}")
-                     for n in ("buffers", "step"))  # fmt: skip
+    buffers, fused, step = (importlib.import_module(f"{module.__name__}.support.{n}")
+                            for n in ("buffers", "fused", "step"))  # fmt: skip
     if values > 16:
         step.ENTRIES, step.MOST_WARPS = 1, 4
+    step.BLOCK = 64  # blocks of sixteen channels, so that there are several
+    kernels = []
+    begin, step.begin = step.begin, lambda f, *rest: (kernels.append(f.__name__), begin(f, *rest))
     layer = begun(module, getattr(torch, dtype), values)
     x = torch.randn(2, 3 + tokens, layer.dim).to(layer.out.weight)
     worst: dict[str, float] = {}
-    with torch.no_grad(), counted(step) as count, buffers.watched():
+    with (
+        torch.no_grad(), counted(step) as count, buffers.watched(),
+        fused.sweeping(always=along),
+    ):  # fmt: skip
         _, state = layer(x[:, :3], output_state=True, form="recurrent")
         new, own, places = dict(state), {n: s.clone() for n, s in state.items()}, {}
         places = {n: s.data_ptr() for n, s in own.items()}
@@ -77,6 +85,7 @@ def differences(
                 assert (one.shape, one.dtype) == (other.shape, other.dtype), name
                 worst[name] = max(worst.get(name, 0.0), apart(one, other))
         assert places == {n: s.data_ptr() for n, s in own.items()}
+    assert set(kernels) == {"step_swept_kernel" if along else "step_kernel"}
     return {"count": len(count), **worst}
 
 
@@ -133,6 +142,48 @@ def test_a_step_of_ones_own(interpreter, tmp_path, name: str) -> None:
     spec = {"mnemic": 1, "name": "own", **SPECS[name]}
     found = interpreter(differences, spec=spec, folder=str(tmp_path), tokens=FEW)
     assert beyond(found, 1e-13, FEW) == {}
+
+
+ALONG = {
+    "an MLP, momentum, anchors": "titans", "an MLP": "ttt-mlp", "of a norm": "moneta",
+    "on a simplex": "memora",
+    "three MLPs, intervals": "cms",
+    "a gated MLP": {
+        "memory": {"kind": "glu", "activation": "silu", "norm": False, "residual": True},
+        "bias": {"expr": "log(cosh(y - v))"}, "retention": {"decay": "token"},
+        "optimizer": {"method": "momentum", "rate": "token", "momentum": "token"},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_a_step_along_its_memories(interpreter, tmp_path, name: str) -> None:
+    own = ALONG[name]
+    spec = own if isinstance(own, str) else {"mnemic": 1, "name": "own", **own}
+    found = interpreter(
+        differences, spec=spec, folder=str(tmp_path), tokens=FEW, values=6, along=True
+    )  # fmt: skip
+    assert beyond(found, 1e-13, FEW) == {}
+
+
+def taken(width: int) -> list[tuple[str, ...]]:
+    """The axes along which a step of heads this wide goes: as it is, never, always if it can."""
+    import importlib
+
+    module = pipeline.compile("titans").module
+    fused, step = (importlib.import_module(f"{module.__name__}.support.{n}")
+                   for n in ("fused", "step"))  # fmt: skip
+    one, sizes = module.Layer.step_kernel(), {"K": width, "K2": 4 * width}
+    found = [step.suited(one, sizes)]
+    for always in (False, True):
+        with fused.sweeping(always=always):
+            found.append(step.suited(one, sizes))
+    return [None if x is None else x.along for x in found]
+
+
+def test_a_step_goes_along_what_registers_do_not_hold(interpreter) -> None:
+    assert interpreter(taken, width=16) == [[], [], ["K2"]]
+    assert interpreter(taken, width=128) == [["K2"], None, ["K2"]]
 
 
 @pytest.mark.parametrize(("dtype", "allowed"), [("float32", 2e-6), ("float16", 4e-3)])

@@ -60,16 +60,17 @@ def kernel(drawn: Drawn, doc: str) -> str:
     """The kernel: a program takes one memory (or a block of its values) through one token."""
     lines = ["@triton.jit", "def step_kernel("]
     lines += [f"    {part}," for part in parameters(drawn)]
-    lines += ["):", f'    """{doc}"""', *_opening(drawn), *_body(drawn), f"    {BARRIER}"]
+    lines += ["):", f'    """{doc}"""', *opening(drawn), *_body(drawn), f"    {BARRIER}"]
     for state in drawn.lay.states:
         lines.append(f"    {store_state(state, f'end_{state.name}', 'memory', state.name)}")
-    lines += _tails(drawn, lambda vector: vector != "q", 4)
-    lines += [f"    {_window(drawn, *tail)}" for tail in drawn.whole.tails.items()]
+    lines += tails(drawn, lambda vector: vector != "q", 4)
+    lines += windows(drawn)
     return "\n".join(lines) + "\n"
 
 
-def parameters(drawn: Drawn) -> list[str]:
-    """The kernel's parameters: pointers, numbers, constants."""
+def parameters(drawn: Drawn, scratch: tuple[str, ...] = ()) -> list[str]:
+    """The kernel's parameters: pointers, numbers, constants; ``scratch`` are the sizes along which
+    rows are kept for a while."""
     lay = drawn.lay
     pointers = ["mixed", *(["tail", "next_tail", "taps"] if drawn.taps else [])]
     pointers += [f"raw_{name}" for name in drawn.raws]
@@ -79,6 +80,7 @@ def parameters(drawn: Drawn) -> list[str]:
         pointers += [f"start_{state.name}", f"end_{state.name}"]
     for name in drawn.whole.tails:
         pointers += [f"start_{name}", f"end_{name}"]
+    pointers += [f"scratch_{size}" for size in scratch]
     pointers += ["positions"] if drawn.places else []
     pointers += ["token_numbers"] if drawn.reads("number") else []
     numbers = ["heads", "width", *(f"first_{name}" for name in drawn.steps)]
@@ -87,15 +89,16 @@ def parameters(drawn: Drawn) -> list[str]:
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
 
-def _opening(drawn: Drawn) -> list[str]:
-    """Which memory a program runs, its channels, and where they stand in the projections."""
+def opening(drawn: Drawn, along: tuple[str, ...] = ()) -> list[str]:
+    """Which memory a program runs, its channels (of those that it does not go ``along``), and where
+    they stand in the projections."""
     lay = drawn.lay
     lines = [
         "    memory = tl.program_id(0).to(tl.int64)",
         "    batch = memory // heads",
         "    head = memory % heads",
     ]
-    for size in lay.channels:
+    for size in (name for name in lay.channels if name not in along):
         block = f"tl.program_id(1) * B{size} + " if size == lay.split else ""
         lines.append(f"    at_{size} = {block}tl.arange(0, B{size})")
         lines.append(f"    in_{size} = at_{size} < {size}")
@@ -137,7 +140,7 @@ def _body(drawn: Drawn) -> list[str]:
     lines = [*_first(drawn, order, asked)]
     lines += _until(drawn, order, [n for n in ends if n not in asked], 4)
     indent = 8 if drawn.groups > 1 else 4
-    lines += _queries(drawn)
+    lines += queries(drawn)
     lines += _until(drawn, order, [drawn.whole.read], indent)
     lines += _until(drawn, order, [n for n in ends if n in asked], indent)
     end = _end(drawn, order, indent)
@@ -177,7 +180,7 @@ def _closing_names(drawn: Drawn) -> set[str]:
     return {q.name for closing in closings for q in closing.statements}
 
 
-def _queries(drawn: Drawn) -> list[str]:
+def queries(drawn: Drawn) -> list[str]:
     """Every query of this memory's head, one after another."""
     places = [f"{_place(drawn, 'q', 0, 'query')}"] if "q" in drawn.steps else []
     if drawn.groups == 1:
@@ -202,7 +205,7 @@ def _end(drawn: Drawn, order: Order[Row | Held], indent: int) -> list[str]:
         lines += [f"{pad}else:", f"{pad}    {store.format(read)}"]
     if drawn.taps and "q" in drawn.steps:
         lines.append(f"{pad}{BARRIER}")
-        lines += _tails(drawn, lambda vector: vector == "q", indent)
+        lines += tails(drawn, lambda vector: vector == "q", indent)
     return lines
 
 
@@ -250,7 +253,7 @@ def _moved(values: dict[str, str]) -> str:
 # -- the convolution's window ----------------------------------------------------------------
 
 
-def _tails(drawn: Drawn, chosen: Callable[[str], bool], indent: int) -> list[str]:
+def tails(drawn: Drawn, chosen: Callable[[str], bool], indent: int) -> list[str]:
     """The window a token later: every tap but the oldest."""
     lines = []
     for (vector, step), rows in drawn.whole.window.items():
@@ -264,6 +267,11 @@ def _tails(drawn: Drawn, chosen: Callable[[str], bool], indent: int) -> list[str
             text = f"tiles.{name}({place}, 0, at_{size}, {size}, {row})"
             lines.append(" " * indent + text)
     return lines
+
+
+def windows(drawn: Drawn) -> list[str]:
+    """What is carried of windows of tokens."""
+    return [f"    {_window(drawn, *tail)}" for tail in drawn.whole.tails.items()]
 
 
 def _window(drawn: Drawn, state: str, window: str) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from mnemic.codegen.plan import Plan
+from mnemic.codegen.step import swept
 from mnemic.codegen.step.kernel import Drawn, check, kernel
 from mnemic.codegen.step.loads import Channels
 from mnemic.codegen.step.prologue import Whole, whole
@@ -72,8 +73,13 @@ def _source(rule: Rule, token: Plan, signature: Signature, numbers: dict[str, st
     drawn = Drawn(_laid(found, signature.window), found, block.convolution, block.groups, numbers)
     check(drawn)
     parts = [x for x in (implicit.functions(found.plan), roots.functions(found.plan)) if x]
-    text = kernel(drawn, DOC)
-    return "\n\n".join([*parts, text, _data(drawn, products=", PRECISION" in text)])
+    parts.append(kernel(drawn, DOC))
+    products = ", PRECISION" in parts[-1]
+    twin = swept.stepped(drawn, DOC)
+    if twin:
+        products_too = ", PRECISION" in twin.text
+        parts += [twin.text, _data(drawn, products=products_too, along=twin)]
+    return "\n\n".join([*parts, _data(drawn, products=products, twin=bool(twin))])
 
 
 def _laid(found: Whole, window: int) -> Layout:
@@ -87,12 +93,14 @@ def _laid(found: Whole, window: int) -> Layout:
     return replace(lay, split=split)
 
 
-def _data(drawn: Drawn, *, products: bool) -> str:
-    """What the kernel takes, as data of the module."""
+def _data(
+    drawn: Drawn, *, products: bool, along: swept.Stepped | None = None, twin: bool = False
+) -> str:  # fmt: skip
+    """What the kernel takes (or the one that goes ``along`` memories), as data of the module."""
     lay = drawn.lay
     lines = [
-        "STEP = Step(",
-        "    step_kernel,",
+        f"{'SWEPT' if along else 'STEP'} = Step(",
+        f"    {'step_swept_kernel' if along else 'step_kernel'},",
         f"    raws={drawn.raws!r},",
         *listed("states", map(held_of, lay.states)),
         f"    sizes={_sizes(drawn)!r},",
@@ -107,6 +115,8 @@ def _data(drawn: Drawn, *, products: bool) -> str:
         f"    numbered={drawn.reads('number')},",
         f"    products={products},",
         *_tails(drawn),
+        *([f"    along={along.along!r},", f"    scratch={along.scratch!r},"] if along else []),
+        *(["    swept=SWEPT,"] if twin else []),
         ")",
     ]
     return "\n".join(lines) + "\n"

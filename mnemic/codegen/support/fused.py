@@ -262,6 +262,11 @@ def sweeping(*, always: bool) -> Iterator[None]:
         _always.pop()
 
 
+def swept_always() -> bool | None:
+    """What ``sweeping`` asks for now, or ``None``."""
+    return _always[-1] if _always else None
+
+
 def twin_of(kernel: Kernel, *, gradient: bool) -> Kernel | None:
     """The form's kernel that goes along axes, where it does all that this one does."""
     twin = kernel.swept

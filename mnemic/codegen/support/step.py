@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from . import buffers, verified, versions
 from .block import Learned, Sizes
 from .configuration import Configuration
-from .fused import Held
+from .fused import Held, swept_always
 from .narrower import Order, of_tokens, settled
 from .norms import rms
 from .sizes import power_of_two
@@ -33,6 +33,9 @@ MOST = 110
 """Entries of memories a thread beyond which a program's registers cannot hold them."""
 
 LEAST_WARPS, MOST_WARPS = 4, 16
+
+BLOCK, LEAST_BLOCK = 4_096, 16
+"""Entries of a memory's block where a program goes along it, and channels of one at least."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,21 @@ class Step:
     tails: tuple[Held, ...] = ()
     """What a window of tokens carries: the first size is the window's."""
     window: int = 1
+    along: tuple[str, ...] = ()
+    """The sizes along which its memories, where they stand, are gone through by blocks."""
+    scratch: tuple[tuple[str, int], ...] = ()
+    """How many rows it keeps along each of them for a while."""
+    swept: "Step | None" = None
+    """The kernel that goes along axes, for memories that registers do not hold."""
 
     @property
     def narrowing(self) -> Order:
         """How its cuts become narrower."""
-        return of_tokens(split=bool(self.split))
+        return of_tokens(split=bool(self.split or self.along))
+
+    def blocked(self, size: str, block: int) -> int | None:
+        """The block of a size's axis, where it has one."""
+        return block if size == self.split or size in self.along else None
 
 
 class Layer(Protocol):
@@ -86,11 +99,24 @@ class Layer(Protocol):
     out: nn.Linear
 
 
+def suited(step: Step, sizes: Mapping[str, int]) -> Step | None:
+    """The step, or where registers do not hold its memories the one that goes along them.
+
+    ``None`` where there is none that fits.
+    """
+    always = swept_always()
+    found = (step.swept, step) if always else (step, None if always is False else step.swept)
+    return next((x for x in found if x is not None and cut(x, sizes) is not None), None)
+
+
 def cut(step: Step, sizes: Mapping[str, int]) -> Configuration | None:
-    """Whole values where their memories fit into a program's registers, else blocks of them.
+    """Whole values where their memories fit into a program's registers, else blocks of them; along
+    axes blocks of ``BLOCK`` entries.
 
     ``None`` where even the smallest block does not fit.
     """
+    if step.along:
+        return _along(step, sizes)
     whole = power_of_two(sizes[step.value])
     block = whole
     while True:
@@ -105,9 +131,18 @@ def cut(step: Step, sizes: Mapping[str, int]) -> Configuration | None:
     return Configuration(1, block, warps)
 
 
+def _along(step: Step, sizes: Mapping[str, int]) -> Configuration | None:
+    wide = {n: power_of_two(x) for n, x in sizes.items()}
+    other = max(
+        prod(wide[n] for n in held.sizes if n not in step.along) for held in step.states
+    )  # fmt: skip
+    block = min(max(wide[n] for n in step.along), max(LEAST_BLOCK, BLOCK // other))
+    return Configuration(1, block, LEAST_WARPS * 2) if other * block <= 2 * BLOCK else None
+
+
 def _alive(step: Step, sizes: Mapping[str, int], block: int) -> int:
     """Entries of the memories that a program holds, and of what products need beside them."""
-    held = {n: block if n == step.split else power_of_two(x) for n, x in sizes.items()}
+    held = {n: step.blocked(n, block) or power_of_two(x) for n, x in sizes.items()}
     entries = sum(prod(held[name] for name in state.sizes) for state in step.states)
     return entries * (PRODUCTS if step.products else 1)
 
@@ -133,12 +168,12 @@ def chosen(layer: Any, x: Tensor, state: Mapping[str, Tensor], form: str) -> Ste
     if any(name not in state for name in _needed(layer, step)):
         return None
     sizes = sizes_of(layer, step, state)
-    if cut(step, sizes) is None:
+    found = suited(step, sizes)
+    if found is None:
         versions.replaced(
             layer.rule.name, _too_large(step, sizes), "the rule's own forms run instead"
         )
-        return None
-    return step
+    return found
 
 
 def _too_large(step: Step, sizes: Mapping[str, int]) -> str:
@@ -306,9 +341,18 @@ class Launch:
         carried = (*self.step.states, *self.step.tails)
         moves = [x for s in carried for x in (self.state[s.name], after[s.name])]
         written = {id(out), *(id(x) for x in after.values())}
-        every = [*lead, *self.learned, out, *moves, *self.counts]
+        every = [*lead, *self.learned, out, *moves, *self._scratch(), *self.counts]
         pointers = [x if id(x) in written else buffers.guarded(x.contiguous()) for x in every]
         return [*pointers, *self._numbers()]
+
+    def _scratch(self) -> list[Tensor]:
+        """Where rows along axes are kept for a while."""
+        real = torch.float64 if self.mixed.dtype == torch.float64 else torch.float32
+        memories = self.grid[0]
+        return [
+            buffers.empty((memories * count, self.sizes[size]), self.mixed, real)
+            for size, count in self.step.scratch
+        ]
 
     @property
     def given(self) -> list[Tensor]:
@@ -355,13 +399,14 @@ class Launch:
         found: dict[str, Any] = {"num_warps": self.cut.warps, "num_stages": self.cut.stages}
         least = 16 if self.step.products else 1
         for name, size in self.sizes.items():
-            block = self.cut.block if name == self.step.split else power_of_two(size)
+            block = self.step.blocked(name, self.cut.block) or power_of_two(size)
             found |= {name: size, f"B{name}": max(least, block)}
         groups = self.layer.sizes.heads // self.layer.sizes.key_heads
         found |= {"TAPS": self.step.taps, "GROUPS": groups, "VALUES": self.layer.sizes.value_dim}
         wide = self.mixed.dtype == torch.float64
+        found |= {} if self.step.along else {"FINISH": self.finish}
         return found | {
-            "FINISH": self.finish, "PRECISION": "fp64" if wide else "tf32x3",
+            "PRECISION": "fp64" if wide else "tf32x3",
             "REAL": tl.float64 if wide else tl.float32,
         }  # fmt: skip
 

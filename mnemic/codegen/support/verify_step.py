@@ -6,12 +6,13 @@ same rounded parameters. The state is moved once into new tensors and once in pl
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import step
+from . import fused, step
 
 BEFORE, TOKENS = 5, 12
 """Tokens before the first step, and steps. More come before where intervals are longer."""
@@ -49,14 +50,18 @@ def checkable(layer: Any) -> bool:
 
 
 def tried(layer: Any, dtype: torch.dtype, device: torch.device, batch: int) -> Iterator[Tried]:
-    """Both ways of a layer's step in a dtype; none where its memories do not fit into a kernel."""
+    """Both ways of a layer's step in a dtype, by each of its kernels into which its memories fit:
+    that in whose registers they are, and that which goes along them block by block."""
     sample = _sample(layer, dtype, device, batch)
-    if not _fits(sample, dtype):
+    kernels = [along for along in (False, True) if _fits(sample, dtype, along=along)]
+    if not kernels:
         return
     exact = _stepped(sample, torch.float64, "recurrent", WAYS[0])
     eager = _stepped(sample, dtype, "recurrent", WAYS[0])
-    for way in WAYS:
-        yield Tried(way, exact, eager, _stepped(sample, dtype, "triton", way))
+    for along, way in product(kernels, WAYS):
+        with fused.sweeping(always=along):
+            found = _stepped(sample, dtype, "triton", way)
+        yield Tried(way + ", block by block" * along, exact, eager, found)
 
 
 def _sample(layer: Any, dtype: torch.dtype, device: torch.device, batch: int) -> Sample:
@@ -76,9 +81,12 @@ def _begun(sample: Sample, dtype: torch.dtype) -> tuple[Any, Tensor, dict[str, T
 
 
 @torch.no_grad()
-def _fits(sample: Sample, dtype: torch.dtype) -> bool:
+def _fits(sample: Sample, dtype: torch.dtype, *, along: bool) -> bool:
+    """Whether the layer's token has a kernel of memories in registers, or one along them."""
     layer, x, state = _begun(sample, dtype)
-    return step.chosen(layer, x[:, :1], state, "triton") is not None
+    with fused.sweeping(always=along):
+        found = step.chosen(layer, x[:, :1], state, "triton")
+    return found is not None and bool(found.along) == along
 
 
 @torch.no_grad()

@@ -66,7 +66,7 @@ class Forward(Printer):
             lines.append(f"    {state.name} = {loaded}")
         lines += [*self.copied("end", "memory", "start", "from_piece", 4), f"    {WAIT}"]
         lines += (kernel.CHUNKS if lay.chunked else kernel.TOKENS).splitlines()
-        lines += [*kernel.windowed(lay), *self._kept(), *self._body(sections), f"        {WAIT}"]
+        lines += [*kernel.windowed(lay), *self._kept(), *self.body(sections), f"        {WAIT}"]
         lines += ["    if READ:"] if self.resident() else []
         for state in self.resident():
             text = kernel.store_state(state, f"end_{state.name}", "memory", state.name)
@@ -87,15 +87,14 @@ class Forward(Printer):
                 yield f"            {text}"
             yield from self.copied("kept", "place", "end", "memory", 12)
 
-    def _body(self, sections: list[Section]) -> Iterator[str]:
+    def body(self, sections: list[Section]) -> Iterator[str]:
         """The sections of a chunk; memories move on in the last sweep."""
         output = self.lay.plan.output
         anew = any(OUTPUT in moves for moves in self.lay.plan.closed.values())
         for number, section in enumerate(sections):
             yield from self.steps(section)
             if output in section.ends and not anew:
-                yield "        if READ:"
-                yield f"            {kernel.store_output(self.lay)}"
+                yield from self.out()
             last = number == len(sections) - 2
             for found in section.loops:
                 yield from self.sweep(found, self._moves(found.size) if last else {})
@@ -103,16 +102,25 @@ class Forward(Printer):
         for closing in self.closings:
             yield from self._closed(closing)
         if anew:
-            yield "        if READ:"
-            yield f"            {kernel.store_output(self.lay)}"
+            yield from self.out()
+
+    def out(self) -> Iterator[str]:
+        """Store the output."""
+        yield "        if READ:"
+        yield f"            {kernel.store_output(self.lay)}"
+
+    def home(self, state: str) -> tuple[str, str]:
+        """Where the next value of a memory goes: the pointer, and the number of the memory."""
+        return self.pointers[state]
 
     def _closed(self, closing: Closing) -> Iterator[str]:
         """The sweeps at the end of an interval, over the memories as the chunk has left them."""
-        standing = {name: self.pointers[state] for name, state in closing.standing.items()}
-        inner = replace(self, sweeps=closing.sweeps, pointers=self.pointers | standing, pad=12)
+        standing = {name: self.home(state) for name, state in closing.standing.items()}
+        pad, space = self.pad + 4, " " * self.pad
+        inner = replace(self, sweeps=closing.sweeps, pointers=self.pointers | standing, pad=pad)
         held = {state.name: state for state in self.lay.states}
-        yield f"        if {self._closes(closing.every)}:"
-        yield f"            {WAIT}"
+        yield f"{space}if {self.closes(closing.every)}:"
+        yield f"{space}    {WAIT}"
         sections = closing.sweeps.sections()
         for number, section in enumerate(sections):
             yield from inner.steps(section)
@@ -123,7 +131,7 @@ class Forward(Printer):
                     if s in held and inner.sweeps.axis(s) == found.size
                 }
                 yield from inner.sweep(found, moves if number == len(sections) - 2 else {})
-        yield from (f"            {line}" for line in self._kept_moves(closing.moves))
+        yield from (f"{space}    {line}" for line in self._kept_moves(closing.moves))
 
     def _kept_moves(self, moves: dict[str, str]) -> Iterator[str]:
         """Put in place what stays in registers, of what an interval's end moves."""
@@ -144,21 +152,27 @@ class Forward(Printer):
         plan, found = self.lay.plan, Moves()
         for state in self.held()[size]:
             following = plan.following.get(state.name, state.name)
-            own = found.setdefault(state.name, (set(), []))
+            own = found.setdefault(state.name, (set(), list(self.stays(state))))
             if following != state.name:
                 own[0].add(following)
                 own[1].append(self._store(state, following))
             for every, moves in self._copies():
                 if state.name in moves:
                     own[0].add(moves[state.name])
-                    own[1].append(f"if {self._closes(every)}:")
+                    wait = [f"    {WAIT}"] if own[1] else []  # other threads may have stored
+                    own[1].extend([f"if {self.closes(every)}:", *wait])
                     own[1].append(f"    {self._store(state, moves[state.name])}")
         return {name: own for name, own in found.items() if own[1]}
 
-    def _store(self, state: Held, value: str) -> str:
-        return kernel.store_state(state, *self.pointers[state.name], value)
+    def stays(self, state: Held) -> Iterator[str]:
+        """What puts in place a memory that a chunk leaves as it is: it is there."""
+        yield from ()
 
-    def _closes(self, every: int) -> str:
+    def _store(self, state: Held, value: str) -> str:
+        return kernel.store_state(state, *self.home(state.name), value)
+
+    def closes(self, every: int) -> str:
+        """Whether an interval of the document ends."""
         done = "low + live" if self.lay.chunked else "chunk + 1"
         return f"tiles.closes(position, {done}, {every}, STEPS)"
 
@@ -167,11 +181,11 @@ class Forward(Printer):
         plan, swept = self.lay.plan, self.sweeps
         moves = {s: n for s, n in plan.following.items() if s != n and not swept.axis(s)}
         if moves:
-            yield f"        {', '.join(moves)} = {', '.join(moves.values())}"
+            yield f"{' ' * self.pad}{', '.join(moves)} = {', '.join(moves.values())}"
         for every, closing in self._copies():
             for line in self._kept_moves(closing):
-                yield f"        if {self._closes(every)}:"
-                yield f"            {line}"
+                yield f"{' ' * self.pad}if {self.closes(every)}:"
+                yield f"{' ' * self.pad}    {line}"
 
 
 def forward(form: Form, numbers: dict[str, str], name: str, doc: str) -> str:
@@ -181,8 +195,8 @@ def forward(form: Form, numbers: dict[str, str], name: str, doc: str) -> str:
     return Forward(form.sweeps, numbers, places, 8, form.closings).kernel(name, doc)
 
 
-def of_form(lay: Layout, along: tuple[str, ...]) -> Form:
-    """The sweeps of a form along some axes.
+def of_form(lay: Layout, along: tuple[str, ...], *, anew: bool = True) -> Form:
+    """The sweeps of a form along some axes; each section of a chunk makes ``anew`` what is cheap.
 
     What ends of intervals compute goes through the memories again, as the chunk has left them.
     Raises ``NoTiles`` where they cannot be gone along.
@@ -195,7 +209,7 @@ def of_form(lay: Layout, along: tuple[str, ...]) -> Form:
              for n in moves.values()]  # fmt: skip
     last += [read for c in phases.closings for q in c.statements for read in q.reads()
              if read in inside and not set(lay.sizes(read)) & set(along)]  # fmt: skip
-    found = Sweeps(lay, along, inside, (plan.output,), tuple(dict.fromkeys(last)))
+    found = Sweeps(lay, along, inside, (plan.output,), tuple(dict.fromkeys(last)), anew=anew)
     if found.axis(plan.output):
         raise NoTiles("an output along the axis")
     standing = {n: s for s, n in plan.following.items() if s != n}

@@ -34,6 +34,8 @@ class Sweeps(Levels):
     """Memories that stand under another name."""
     keeps: bool = True
     """Whether rows that later sweeps need are stored for them."""
+    anew: bool = True
+    """Whether each section loads and computes anew what is cheap, so that nothing holds it."""
     scratch: dict[str, Scratch] = field(default_factory=dict, init=False)
     """What later sweeps load instead of computing it anew."""
     found: list[Section] = field(default_factory=list, init=False)
@@ -97,7 +99,7 @@ class Sweeps(Levels):
             ahead = [n for loop in loops for n in self.outside(loop)]
             if number == final + 1:
                 ahead += [n for n in self.last if not self.axis(n)]
-            order.done -= again
+            order.done -= again if self.anew else set()
             steps = [s for name in (*ready, *ahead) for s in self._asked(order, name)]
             found.append(Section(tuple(steps), tuple(ready), loops))
         return found
