@@ -23,6 +23,7 @@ from mnemic.codegen.support.narrower import (
     of_chunks,
     of_gradient,
     of_pairs,
+    of_sweeps,
     of_tokens,
 )
 from mnemic.codegen.support.stack import stack
@@ -44,6 +45,17 @@ def test_rows_come_before_blocks_and_warps() -> None:
     assert tried(undivided) == [*rows, (16, 64, 16)]
     assert tried(whole) == [(64, 32, 8), (64, 16, 8), (64, 16, 16)]
     assert tried(undivided, replace(WIDE, rows=10)) == [(10, 64, 16)]
+
+
+def test_along_memories_rows_and_blocks_shrink_together() -> None:
+    rest = [(16, 16, 8), (16, 16, 16)]
+    assert tried(of_sweeps()) == [(32, 32, 8), (32, 16, 8), (16, 32, 8), *rest]
+    assert tried(of_sweeps(), Configuration(16, 64, 8)) == [(16, 32, 8), *rest]
+    assert tried(of_sweeps(), Configuration(64, 16, 8))[:3] == [
+        (32, 32, 8),
+        (16, 64, 8),
+        (16, 32, 8),
+    ]
 
 
 def test_over_kept_pairs_no_warps_are_added() -> None:

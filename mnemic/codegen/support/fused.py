@@ -12,7 +12,7 @@ from . import tuned
 from .calls import parameters
 from .configuration import Configuration, Tiles, Work, budget, choices, configured, least_entries
 from .limits import limits
-from .narrower import Order, narrower, of_chunks, of_tokens
+from .narrower import Order, narrower, of_chunks, of_sweeps, of_tokens
 from .operators import Operators, registered
 from .place import Place
 from .sizes import power_of_two
@@ -134,8 +134,10 @@ class Kernel:
         """How its cuts become narrower; lanes of single numbers have one."""
         if self.lanes:
             return ()
+        if self.chunked and self.along:
+            return of_sweeps()
         if self.chunked:
-            return of_chunks(split=bool(self.blocked), whole=self.whole)
+            return of_chunks(split=bool(self.split), whole=self.whole)
         return of_tokens(split=bool(self.blocked))
 
     def that_of(self, cut: Configuration) -> "Kernel":

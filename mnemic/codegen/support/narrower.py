@@ -70,6 +70,23 @@ def of_chunks(*, split: bool, whole: bool = False) -> Order:
     return (*rows, *((narrower_block,) if split else ()), more_warps)
 
 
+def smaller(cut: Configuration) -> Configuration:
+    """Half the rows of half the block, down to blocks of two tiles."""
+    return narrower_block(fewer_rows(cut)) if cut.block > 2 * BLOCKS[-1] else cut
+
+
+def traded(cut: Configuration) -> Configuration:
+    """Half the rows for twice the block."""
+    fewer = fewer_rows(cut)
+    return cut if fewer == cut else replace(fewer, block=2 * cut.block)
+
+
+def of_sweeps() -> Order:
+    """Along memories fewer rows and narrower blocks at once (each chunk goes through all memories,
+    so rows are dear), narrower blocks, fewer rows of wider blocks, then more warps."""
+    return (smaller, narrower_block, traded, narrower_block, more_warps)
+
+
 def of_pairs() -> Order:
     """Fewer rows, then narrower blocks of pairs. Eight warps have all registers there are, and
     with more of them each warp of a chunk's few rows holds its operands once more."""

@@ -45,10 +45,21 @@ def statement(
             raise AssertionError(quantity.name)
 
 
+def multiplies(quantity: Quantity) -> bool:
+    """Whether a quantity is a product of matrices, or the shift of one."""
+    op = quantity.op
+    return isinstance(op, Product | Fused) or (isinstance(op, Call) and op.function in SQUARES)
+
+
+def square(lay: Layout, quantity: Quantity) -> bool:
+    """Whether all of its axes are rows."""
+    return set(lay.sizes(quantity.name)) <= {"", *TALL}
+
+
 def _alone(lay: Layout, quantity: Quantity, apart: bool, squares: bool) -> bool:
     """Whether a product stands in a body of its own."""
-    sizes = set(lay.sizes(quantity.name))
-    return (apart and not {"", *TALL} & sizes) or (squares and sizes <= {"", *TALL})
+    memory = not {"", *TALL} & set(lay.sizes(quantity.name))
+    return (apart and memory) or (squares and square(lay, quantity))
 
 
 # -- elementwise -----------------------------------------------------------------------------
@@ -136,7 +147,7 @@ def _call(
         name = f"{options['of']}_back_{options['place']}"
     if name in ("total", "total_rows"):
         return _total(lay, op, name, arguments[0])
-    if squares and set(lay.sizes(quantity.name)) <= {"", *TALL}:
+    if squares and square(lay, quantity):
         name = SQUARES.get(name, name)
     if op.function == "weigh" and len(arguments) == 2:
         name = "weigh_rated"

@@ -6,13 +6,14 @@ between sweeps.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from mnemic.codegen.emit import wrapped
 from mnemic.codegen.plan import Fused, Given, Quantity
 from mnemic.codegen.tiled import backward as gradient
 from mnemic.codegen.tiled import kernel
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row, turned
-from mnemic.codegen.tiled.statements import statement
+from mnemic.codegen.tiled.statements import multiplies, square, statement
 from mnemic.codegen.tiled.swept.facts import tops
 from mnemic.codegen.tiled.swept.steps import (
     End,
@@ -91,11 +92,19 @@ class Printer:
             case Quantity(op=Given()):
                 return
             case Quantity():
-                chunked = self.lay.chunked
                 source = self._rest(step) or statement(
-                    self.lay, step, {}, apart=chunked, squares=chunked
+                    self.lay, step, {}, apart=self.lay.chunked, squares=self.squares
                 )
                 yield from wrapped(step.name, source, self._cited(step), pad)
+
+    @cached_property
+    def squares(self) -> bool:
+        """Whether squares of rows stand apart: if one is the last product of a chunk, loops aside,
+        and others have channels, which should lie as is best for those (``latest`` tells why)."""
+        steps = [step for section in self.sweeps.sections() for step in section.steps]
+        products = [step for step in steps if isinstance(step, Quantity) and multiplies(step)]
+        found = [square(self.lay, q) for q in products if not self.sweeps.crosses(q.name)]
+        return self.lay.chunked and bool(found) and found[-1] and not all(found)
 
     def _scratch(self, found: Scratch) -> str:
         """Where rows lie that later sweeps load: pointer, number, and places."""
