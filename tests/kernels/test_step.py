@@ -145,9 +145,18 @@ def test_a_step_of_ones_own(interpreter, tmp_path, name: str) -> None:
 
 
 ALONG = {
-    "an MLP, momentum, anchors": "titans", "an MLP": "ttt-mlp", "of a norm": "moneta",
-    "on a simplex": "memora",
-    "three MLPs, intervals": "cms",
+    "an MLP": "ttt-mlp", "of a norm": "moneta", "on a simplex": "memora",
+    "momentum, and anchors put in place at intervals": {
+        "memory": {"kind": "mlp", "activation": "gelu"}, "bias": "l2",
+        "retention": {"decay": "token"},
+        "optimizer": {
+            "method": "momentum", "rate": "token", "momentum": "token", "anchor": {"chunk": 4},
+        },
+    },
+    "memories computed at intervals": {
+        "memory": {"chain": [{"kind": "mlp"}, {"kind": "mlp"}], "every": [1, 2]}, "bias": "l2",
+        "optimizer": {"rate": "token", "anchor": {"chunk": 4}},
+    },
     "a gated MLP": {
         "memory": {"kind": "glu", "activation": "silu", "norm": False, "residual": True},
         "bias": {"expr": "log(cosh(y - v))"}, "retention": {"decay": "token"},

@@ -16,7 +16,12 @@ MOMENTUM = {"method": "momentum", "momentum": "token", **TOKEN}
 
 SPECS = {
     "an MLP, momentum": "titans",
-    "three MLPs, one behind the other": "cms",
+    "three MLPs, one behind the other": {
+        "memory": {"chain": [{"kind": "mlp"}] * 3, "every": [1, 2, 4]}, "bias": "l2",
+        "optimizer": {
+            "rate": {"from": "input", "activation": "sigmoid(x)/64"}, "anchor": {"chunk": 8},
+        },
+    },
     "a rectified MLP without a norm": {
         "memory": {"kind": "mlp", "activation": "relu(x)**2", "norm": False, "residual": False},
         "bias": {"expr": "log(cosh(y - v))"}, "optimizer": TOKEN,
@@ -122,7 +127,7 @@ def instead(name: str, folder: str) -> list[str]:
         own = {n: a.detach().clone().requires_grad_() for n, a in given.items()}
         cut = configuration.Configuration(16, 16, 4, swept=swept)
         question = fused.tuned.Question("chunk", (), 1, 1, "", gradient=True)
-        with tuned.forcing(question, cut), fused.sweeping(always=False):
+        with tuned.forcing(question, cut):
             y, states = rule(**own, form="triton", output_final_state=True)
             ends = [y, *states.values()]
             loss = sum(torch.cos(e).sum() for e in ends if e.is_floating_point())

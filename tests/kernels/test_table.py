@@ -1,7 +1,7 @@
 """The tables under benchmarks/kernels: what one spec a class compiles to is what they say.
 
-The whole of a table is written anew by ``mnemic kernels --target sm_90 -o …``, for all specs. Digests
-of sources are not compared: what compiles to the same may be made from other text.
+The whole of a table is written anew by ``mnemic kernels --target sm_90 -o …``, for all specs.
+Digests of sources are not compared: what compiles to the same may be made from other text.
 """
 
 from dataclasses import asdict

@@ -98,7 +98,7 @@ def stepped(drawn: Drawn, doc: str) -> Stepped | None:
     """The kernel of a token whose memories have an axis to go along, or ``None``.
 
     Where programs share out a memory's values, or several queries read it, there is none, nor where
-    the prologue's vectors lie along every such axis.
+    the prologue's vectors lie along the axis, or the last sweep does not pass by all memories.
     """
     if drawn.lay.split or drawn.groups > 1:
         return None
@@ -110,6 +110,9 @@ def stepped(drawn: Drawn, doc: str) -> Stepped | None:
         return None
     places = {state.name: (f"start_{state.name}", "memory") for state in drawn.lay.states}
     made = Forward(form.sweeps, drawn.numbers, places, 4, form.closings, drawn)
+    last = {loop.size for loop in form.sweeps.sections()[-2].loops}
+    if any(states and size not in last for size, states in made.held().items()):
+        return None
     try:
         text = "\n".join(made.lines(doc)) + "\n"
     except NoTiles:

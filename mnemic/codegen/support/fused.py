@@ -225,20 +225,22 @@ def chosen_of(
     work = Work(sequences * int(like.shape[2]), longest, like.element_size())
     device, gradient = limits(like.device), question.gradient
 
-    def model(kernel: Kernel) -> Configuration:
+    def model(kernel: Kernel, work: Work) -> Configuration:
         most = place.wanted or MOST
         return configured(kernel, sizes, device, work, gradient=gradient, most=most)
 
     def instead() -> Iterator[Configuration]:
         twin = twin_of(kernel, gradient=gradient)
         if twin is not None and not _always and not _too_large(twin, sizes, gradient=gradient):
-            widest = replace(model(twin), swept=True)
+            alike = Work(bytes=work.bytes)  # one for all launches of which that is asked once
+            widest = replace(model(twin, alike), swept=True)
             yield from (widest, *narrower(twin.narrowing, widest))
 
-    return tuned.chosen(
-        question, like.device, lambda: settle(model(kernel), instead),
+    found = tuned.chosen(
+        question, like.device, lambda: settle(model(kernel, work), instead),
         lambda cut: choices(kernel.that_of(cut), sizes, MOST), tunable=place.wanted is None,
     )  # fmt: skip
+    return model(kernel, work) if found.swept and _always else found
 
 
 LIMIT = 600

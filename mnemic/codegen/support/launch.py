@@ -13,7 +13,7 @@ from torch import Tensor
 
 from . import buffers
 from .configuration import Configuration
-from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of
+from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of, swept_always
 from .narrower import of_gradient, settled
 from .place import Place
 from .sizes import power_of_two
@@ -118,7 +118,7 @@ class Launch:
         alike = (
             kernel.forward, *(x.dtype for x in self.rows),
             _specialised(int(self.total)), _specialised(int(self.heads)), self.positions is None,
-            self.bounds is None, place.anchor, place.wanted,
+            self.bounds is None, place.anchor, place.wanted, swept_always(),
         )  # fmt: skip
 
         def spilled(cut: Configuration) -> int:

@@ -135,7 +135,7 @@ def settled(
         found, left = least(cut, narrower(order, cut), spilled)
         others = tuple(instead()) if left >= MUCH else ()
         if others:
-            other, less = least(others[0], others[1:], spilled)
+            other, less = _best(others[: 1 + TRIES], spilled)
             found, left = min((found, left), (other, less), key=lambda x: x[1] * x[0].warps)
         _settled[key] = found
         if left >= TOLD and not versions.offline():
@@ -156,11 +156,19 @@ def least(
     The first of all is left where it spills too much for others to help.
     """
     cuts = [cut, *islice(others, TRIES)]
+    return _best(cuts, spilled, most=HOPELESS) if len(cuts) > 1 else (cut, 0)
+
+
+def _best(
+    cuts: Iterable[Configuration], spilled: Callable[[Configuration], int], *, most: int = 1 << 30
+) -> tuple[Configuration, int]:
+    """The best of some cuts, at least one; none is tried behind one that spills more than so
+    much."""
     found: dict[Configuration, int] = {}
-    for tried in cuts if len(cuts) > 1 else ():
+    for tried in cuts:
         found[tried] = spilled(tried)
-        if not found[tried] or found[tried] > HOPELESS:
+        if not found[tried] or found[tried] > most:
             break
     spilling = {tried: bytes if bytes > FEW else min(bytes, 1) for tried, bytes in found.items()}
-    best = min(spilling, key=lambda tried: spilling[tried] * tried.warps, default=cut)
-    return best, found.get(best, 0)
+    best = min(spilling, key=lambda tried: spilling[tried] * tried.warps)
+    return best, found[best]

@@ -59,14 +59,24 @@ def stepped(layer_type: type[SequenceLayer], wanted: Plan) -> bool:
 
 
 def _steps(layer_type: type[SequenceLayer], wanted: Plan, dtype: torch.dtype) -> Iterator[Finding]:
-    """The layer's step, of heads of the width, or of half of it while they do not fit."""
+    """The layer's step by each of its kernels: that of memories in registers, and that along them;
+    of heads of the width, or of half of it while they do not fit."""
+    for along in (False, True):
+        yield from _step(layer_type, wanted, dtype, along=along)
+
+
+def _step(
+    layer_type: type[SequenceLayer], wanted: Plan, dtype: torch.dtype, *, along: bool
+) -> Iterator[Finding]:
     name, width = str(dtype).removeprefix("torch."), wanted.width
     tries: list[verify_step.Tried] = []
     while not tries and width >= NARROWEST:
         layer, width = made(layer_type, wanted, width), width // 2
         try:
             with buffers.watched():
-                tries = list(verify_step.tried(layer, dtype, wanted.device, wanted.batch))
+                tries = list(
+                    verify_step.tried(layer, dtype, wanted.device, wanted.batch, along=along)
+                )
         except failures() as raised:
             told = f"{type(raised).__name__}: {raised}"
             yield Finding(STEP, name, "tokens", "run", float("nan"), None, told)

@@ -6,7 +6,6 @@ same rounded parameters. The state is moved once into new tensors and once in pl
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import torch
@@ -49,16 +48,17 @@ def checkable(layer: Any) -> bool:
     return getattr(memory_of(layer), "step_kernel", None) is not None
 
 
-def tried(layer: Any, dtype: torch.dtype, device: torch.device, batch: int) -> Iterator[Tried]:
-    """Both ways of a layer's step in a dtype, by each of its kernels into which its memories fit:
-    that in whose registers they are, and that which goes along them block by block."""
+def tried(
+    layer: Any, dtype: torch.dtype, device: torch.device, batch: int, *, along: bool
+) -> Iterator[Tried]:
+    """Both ways of a layer's step in a dtype, by the kernel of memories in registers or by that
+    which goes ``along`` them; none where there is no such kernel, or they do not fit."""
     sample = _sample(layer, dtype, device, batch)
-    kernels = [along for along in (False, True) if _fits(sample, dtype, along=along)]
-    if not kernels:
+    if not _fits(sample, dtype, along=along):
         return
     exact = _stepped(sample, torch.float64, "recurrent", WAYS[0])
     eager = _stepped(sample, dtype, "recurrent", WAYS[0])
-    for along, way in product(kernels, WAYS):
+    for way in WAYS:
         with fused.sweeping(always=along):
             found = _stepped(sample, dtype, "triton", way)
         yield Tried(way + ", block by block" * along, exact, eager, found)
@@ -83,9 +83,10 @@ def _begun(sample: Sample, dtype: torch.dtype) -> tuple[Any, Tensor, dict[str, T
 @torch.no_grad()
 def _fits(sample: Sample, dtype: torch.dtype, *, along: bool) -> bool:
     """Whether the layer's token has a kernel of memories in registers, or one along them."""
-    layer, x, state = _begun(sample, dtype)
+    layer, _, state = _begun(sample, dtype)
+    one = layer.step_kernel()
     with fused.sweeping(always=along):
-        found = step.chosen(layer, x[:, :1], state, "triton")
+        found = step.suited(one, step.sizes_of(layer, one, state))
     return found is not None and bool(found.along) == along
 
 

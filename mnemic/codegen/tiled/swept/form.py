@@ -15,7 +15,8 @@ from mnemic.codegen.tiled.swept.sweeps import Sweeps
 
 @dataclass(frozen=True)
 class Closing:
-    """What the end of an interval of so many tokens puts in place, by sweeps of its own."""
+    """What the end of an interval of so many tokens puts in place, by sweeps of its own: what it
+    computes, or what the end of a shorter one has."""
 
     every: int
     sweeps: Sweeps
@@ -30,7 +31,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class Form:
-    """The sweeps of a form, and those of its intervals' ends that compute anything."""
+    """The sweeps of a form, and those of its intervals' ends that have any of their own."""
 
     sweeps: Sweeps
     closings: tuple[Closing, ...]
@@ -141,7 +142,7 @@ class Forward(Printer):
             yield f"{', '.join(own)} = {', '.join(own.values())}"
 
     def _copies(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """What ends of intervals put in place that compute nothing."""
+        """What ends of intervals put in place that have no sweeps of their own."""
         computing = {closing.every for closing in self.closings}
         for every, moves in sorted(self.lay.plan.closed.items()):
             if every not in computing:
@@ -203,7 +204,10 @@ def of_form(lay: Layout, along: tuple[str, ...], *, anew: bool = True) -> Form:
     """
     plan, phases = lay.plan, lay.plan.phases()
     inside = {q.name: q for q in (*phases.before, *phases.scan)}
-    computing = {c.every for c in phases.closings if c.statements}
+    made = {q.name for c in phases.closings for q in c.statements}  # which shorter ones have made
+    computing = {
+        c.every for c in phases.closings if c.statements or made & set(c.moves.values())
+    }  # fmt: skip
     last = [n for s, n in plan.following.items() if s != n]
     last += [n for every, moves in plan.closed.items() if every not in computing
              for n in moves.values()]  # fmt: skip
@@ -215,7 +219,7 @@ def of_form(lay: Layout, along: tuple[str, ...], *, anew: bool = True) -> Form:
     standing = {n: s for s, n in plan.following.items() if s != n}
     closings = []
     for closing in phases.closings:
-        if closing.statements:
+        if closing.every in computing:
             closings.append(_closing(found, closing, dict(standing)))
         standing |= {n: s for s, n in closing.moves.items() if s != OUTPUT}
     return Form(found, tuple(closings))
