@@ -56,11 +56,11 @@ def differences(
     import importlib
 
     module = pipeline.compile(spec, out=f"{folder}/stepped").module
-    buffers, fused, step = (importlib.import_module(f"{module.__name__}.support.{n}")
-                            for n in ("buffers", "fused", "step"))  # fmt: skip
+    buffers, fused, step, cuts = (importlib.import_module(f"{module.__name__}.support.{n}")
+                                  for n in ("buffers", "fused", "step", "step_cut"))  # fmt: skip
     if values > 16:
-        step.ENTRIES, step.MOST_WARPS = 1, 4
-    step.BLOCK = 64  # blocks of sixteen channels, so that there are several
+        cuts.ENTRIES, cuts.MOST_WARPS = 1, 4
+    cuts.BLOCK = 64  # blocks of sixteen channels, so that there are several
     kernels = []
     begin, step.begin = step.begin, lambda f, *rest: (kernels.append(f.__name__), begin(f, *rest))
     layer = begun(module, getattr(torch, dtype), values)
@@ -180,13 +180,13 @@ def taken(width: int) -> list[tuple[str, ...]]:
     import importlib
 
     module = pipeline.compile("titans").module
-    fused, step = (importlib.import_module(f"{module.__name__}.support.{n}")
-                   for n in ("fused", "step"))  # fmt: skip
+    fused, cuts = (importlib.import_module(f"{module.__name__}.support.{n}")
+                   for n in ("fused", "step_cut"))  # fmt: skip
     one, sizes = module.Layer.step_kernel(), {"K": width, "K2": 4 * width}
-    found = [step.suited(one, sizes)]
+    found = [cuts.suited(one, sizes)]
     for always in (False, True):
         with fused.sweeping(always=always):
-            found.append(step.suited(one, sizes))
+            found.append(cuts.suited(one, sizes))
     return [None if x is None else x.along for x in found]
 
 
@@ -215,7 +215,8 @@ def chosen(spec: object, folder: str) -> dict[str, bool]:
     import importlib
 
     module = pipeline.compile(spec, out=f"{folder}/chosen").module
-    step = importlib.import_module(f"{module.__name__}.support.step")
+    step, cuts = (importlib.import_module(f"{module.__name__}.support.{n}")
+                  for n in ("step", "step_cut"))  # fmt: skip
     layer = begun(module, torch.float64, 10)
     x = torch.randn(2, 2, layer.dim, dtype=torch.float64)
     found = {}
@@ -230,7 +231,7 @@ def chosen(spec: object, folder: str) -> dict[str, bool]:
         for name, (given, form) in asked.items():
             found[name] = step.chosen(layer, x[:, 1:], given, form) is not None
         found["two tokens"] = step.chosen(layer, x, state, "triton") is not None
-        step.MOST, step.ENTRIES = 0, 1
+        cuts.MOST, cuts.ENTRIES = 0, 1
         found["no room"] = step.chosen(layer, x[:, 1:], state, "triton") is not None
     with torch.enable_grad():
         found["with a gradient"] = step.chosen(layer, x[:, 1:], state, "triton") is not None

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import fused, step
+from . import fused, step, step_cut
 
 BEFORE, TOKENS = 5, 12
 """Tokens before the first step, and steps. More come before where intervals are longer."""
@@ -86,7 +86,7 @@ def _fits(sample: Sample, dtype: torch.dtype, *, along: bool) -> bool:
     layer, _, state = _begun(sample, dtype)
     one = layer.step_kernel()
     with fused.sweeping(always=along):
-        found = step.suited(one, step.sizes_of(layer, one, state))
+        found = step_cut.suited(one, step.sizes_of(layer, one, state))
     return found is not None and bool(found.along) == along
 
 
