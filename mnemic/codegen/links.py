@@ -78,16 +78,25 @@ def rooted(
     b: Builder, link: Link, dual: str, factor: str | None, name: str, *, end: bool = False
 ) -> str:
     """W = factor ∘ link(A − ζ) with ζ the root of Σ W = scale."""
-    axes = b.plan.axes(dual)
     assert link.expr is not None
-    expr = link.expr.subs(sym.zeta, 0)
-    entry, args = _function(b, expr.subs(sym.a, VARIABLE), end)
+    curve = link.expr.subs(sym.zeta, 0).subs(sym.a, VARIABLE)
+    entry, args = _function(b, curve, end)
     scale = scale_of(b, link, dual, end)
     factors = () if factor is None else (factor,)
-    op = Call(
-        "on_simplex", (dual, *scale, *factors, *args), (("entry", entry), ("over", link.over))
-    )
-    return b.plan.add(name, axes, op, "link")
+    *lead, rows, columns = b.plan.axes(dual)
+    function, left = {
+        "all": ("simplex_root", ()),
+        "rows": ("simplex_root_of_rows", (rows,)),
+        "columns": ("simplex_root_of_columns", (columns,)),
+    }[link.over]
+    op = Call(function, (dual, *scale, *factors, *args), (("entry", entry),))
+    zeta = b.plan.add("zeta", (*lead, *left), op, "link")
+    place = sp.Symbol("dual_", real=True) - sp.Symbol("zeta_", real=True)
+    expr = curve.xreplace({VARIABLE: place})
+    env: dict[str, Any] = {"dual_": dual, "zeta_": zeta, **values_of(b, curve, end)}
+    if factor is not None:
+        expr, env = sp.Symbol("factor_", real=True) * expr, {**env, "factor_": factor}
+    return b.map(name, expr, env, "link")
 
 
 def values_of(b: Builder, expr: Any, end: bool) -> dict[str, str]:

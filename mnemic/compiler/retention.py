@@ -29,6 +29,9 @@ DIGITS = 1000
 LARGEST_DEGREE = 2
 """Of a stationarity with roots in it, once they are cleared, that is solved in closed form."""
 
+INFINITE = (sp.oo, -sp.oo, sp.zoo, sp.nan, sp.Limit)
+"""What a limit that is no number has in it."""
+
 Normaliser = Literal["none", "softmax", "root", "norm", "ball"]
 Mode = Literal["dual", "prox", "multiplicative"]
 
@@ -183,10 +186,13 @@ def _on_simplex(link: Link) -> Link:
     if exponent is not None:
         return replace(link, expr=exponent, normaliser="softmax")
     reach = sym.a - sym.zeta
-    if link.domain[0] != 0:  # w ≥ 0 binds where the dual is under R'(0)
-        reach = sp.Max(reach, sp.limit(link.slope, sym.w, 0, "+"))
-    assert link.expr is not None
-    entry = link.expr.subs(sym.a, reach)
+    lowest = sp.limit(link.slope, sym.w, 0, "+")
+    if lowest.has(*INFINITE):
+        entry = link.expr.subs(sym.a, reach)
+    elif vanishes(sp.limit(sp.diff(link.slope, sym.w), sym.w, 0, "+")):  # steep where it begins
+        entry = sp.Piecewise((link.expr.subs(sym.a, reach), reach > lowest), (0, True))
+    else:  # w ≥ 0 binds where the dual is under R'(0)
+        entry = link.expr.subs(sym.a, sp.Max(reach, lowest))
     return replace(link, expr=entry, normaliser="root")
 
 

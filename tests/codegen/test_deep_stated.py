@@ -64,6 +64,12 @@ CASES: dict[str, dict[str, Any]] = {
         "retention": {"global": {"elastic": {"l1": 0.05, "l2": 0.1}}},
         "optimizer": {"rate": 0.1, "anchor": {"chunk": 4}},
     },
+    "cubes on simplices, which bind at zero": {
+        "mnemic": 1, "name": "deep", "bias": "l2", "memory": {"kind": "mlp", "residual": False},
+        "retention": {"local": {"bregman": "w**3"},
+                      "constraint": {"kind": "simplex", "scale": 2, "over": "all"}},
+        "optimizer": {"rate": "token", "anchor": {"chunk": 4}},
+    },
     "a ridge of a window": {
         "mnemic": 1, "name": "deep", "bias": "l2", "memory": {"kind": "mlp", "residual": False},
         "retention": {"global": {"l2": 0.1}}, "window": 3,

@@ -56,6 +56,7 @@ RETENTIONS: tuple[dict[str, object], ...] = (
     {"constraint": {"kind": "simplex", "scale": 2, "over": "all"}},
     {"constraint": {"kind": "ball", "radius": 1}},
     {"local": {"bregman": "exp(w)"}, "constraint": {"kind": "simplex", "scale": 2}},
+    {"local": {"bregman": "w**3"}, "constraint": {"kind": "simplex", "scale": 2}},
     {"local": {"bregman": "sqrt(1+w**2)"}, "constraint": {"kind": "simplex", "scale": 2}},
     {"local": {"bregman": "-log(w)"}, "constraint": {"kind": "simplex", "scale": 2}},
     {"view": "ftrl", "global": {"lq": 3}},

@@ -41,13 +41,35 @@ SPECS = {
     "a loss of the error's norm": "huber-norm",
     "a matrix on a simplex": "kl-simplex",
     "a matrix of an entry norm": "lq-stability",
+    "a divergence on a simplex": "f-divergence-hellinger",
+    "a divergence on simplices of columns": {
+        "bias": "l2", "optimizer": {"rate": "token"}, "retention": {
+            "local": {"f-divergence": "hellinger"},
+            "constraint": {"kind": "simplex", "scale": 2, "over": "columns"},
+        },
+    },
+    "cubes on a simplex": {
+        "bias": {"expr": "log(cosh(y - v))"}, "optimizer": {"rate": "token"}, "retention": {
+            "local": {"bregman": "w**3"}, "constraint": {"kind": "simplex", "scale": "token"},
+        },
+    },
+    "an MLP of cubes on simplices, an anchor": {
+        "memory": {"kind": "mlp"}, "bias": "l2", "optimizer": TOKEN, "retention": {
+            "local": {"bregman": "w**3"}, "constraint": {"kind": "simplex", "scale": 2},
+        },
+    },
 }  # fmt: skip
+
+WIDE = {"a divergence on a simplex", "a divergence on simplices of columns", "cubes on a simplex"}
+"""Those whose blocks are of keys: there are 20."""
 
 LENGTHS = {"three MLPs, one behind the other": (17,), "an MLP on a simplex": (8,),
            "an MLP of a norm": (8,), "a matrix on a simplex": (8,),
-           "a matrix of an entry norm": (8,)}  # fmt: skip
+           "a matrix of an entry norm": (8,), "an MLP of cubes on simplices, an anchor": (12,),
+           **dict.fromkeys(WIDE, (8,))}  # fmt: skip
 BY_TOKEN = {
     "an MLP on a simplex", "an MLP of a norm", "a matrix on a simplex", "a matrix of an entry norm",
+    "an MLP of cubes on simplices, an anchor", *WIDE,
 }  # fmt: skip
 """Those that have no chunks."""
 
@@ -68,7 +90,7 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
     fused.PIECE.update({True: 2, False: 3})
     rule = found.operator
     torch.manual_seed(0)
-    layer = found.module.Layer(8, heads=2, key_dim=6, value_dim=6).double()
+    layer = found.module.Layer(8, heads=2, key_dim=20 if name in WIDE else 6, value_dim=6).double()
     x = torch.randn(1, 5 + tokens, layer.dim, dtype=torch.float64)
     with torch.no_grad():
         given, params = layer.arguments(x), layer.params()

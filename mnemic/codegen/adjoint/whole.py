@@ -10,7 +10,7 @@ from mnemic.codegen.adjoint.at import At
 from mnemic.codegen.adjoint.constants import without_gradient
 
 FUNCTIONS = (
-    "features", "on_simplex", "inverse_link", "blended_after", "blended_before", "blended_carry",
+    "features", "inverse_link", "blended_after", "blended_before", "blended_carry",
     "blended_remain", "decayed_products", "accumulate_rows", "accumulate_blended", "every_level",
     "recall_levels", "weigh_levels", "read_levels", "recall_buckets",
     "through_transition", "merged", "kernel_rows", "kernel_row", "kernel_self", "half_solved",

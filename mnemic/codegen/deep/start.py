@@ -49,9 +49,9 @@ def _matrix(b: Builder, matrix: Matrix) -> None:
 
 
 def _memory(b: Builder, matrix: Matrix, dual: str) -> str:
-    """W = link(A), or (∇R)⁻¹(A) under a prox."""
+    """W = link(A), or (∇R)⁻¹(A) under a prox without a constraint."""
     retained = b.rule.retained
-    if retained.mode == "dual":
+    if retained.mode == "dual" or retained.link.normaliser != "none":
         return linked(b, dual, link_of(b.rule, matrix), f"W{matrix.name[1:]}_first")
     entry = invert(retained.mirror, retained.link.domain)
     back = Link(entry, slope=retained.mirror, domain=retained.link.domain)

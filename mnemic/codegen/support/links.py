@@ -45,15 +45,36 @@ def ball(x: Tensor, radius: Tensor) -> Tensor:
     return x * torch.clamp_max(_matrix(radius) / norm, 1.0)
 
 
-def on_simplex(
-    dual: Tensor, scale: Tensor, *extra: Tensor, entry: Callable[..., Tensor], over: str
+def simplex_root(
+    dual: Tensor, scale: Tensor, *extra: Tensor, entry: Callable[..., Tensor]
 ) -> Tensor:
-    """W = factor ∘ g(A − ζ) with Σ W = scale; ζ bracketed, then one Newton step for gradients.
+    """ζ with Σ factor ∘ g(A − ζ) = scale; bracketed, then one Newton step for gradients.
 
     ``extra`` may begin with the factor (a tensor of the dual's shape); what follows are
-    coefficients of g.
+    coefficients of g. [..., V, K] → [...].
     """
-    axes = AXES[over]
+    return _root(dual, scale, extra, entry, (-2, -1))[..., 0, 0]
+
+
+def simplex_root_of_rows(
+    dual: Tensor, scale: Tensor, *extra: Tensor, entry: Callable[..., Tensor]
+) -> Tensor:
+    """The same for each row by itself: [..., V, K] → [..., V]."""
+    return _root(dual, scale, extra, entry, (-1,))[..., 0]
+
+
+def simplex_root_of_columns(
+    dual: Tensor, scale: Tensor, *extra: Tensor, entry: Callable[..., Tensor]
+) -> Tensor:
+    """The same for each column by itself: [..., V, K] → [..., K]."""
+    return _root(dual, scale, extra, entry, (-2,))[..., 0, :]
+
+
+def _root(
+    dual: Tensor, scale: Tensor, extra: tuple[Tensor, ...], entry: Callable[..., Tensor],
+    axes: tuple[int, ...],
+) -> Tensor:  # fmt: skip
+    """ζ of the sums over these axes, which stay."""
     factor, rest = _factor(dual, extra)
     target = _matrix(scale)
 
@@ -62,12 +83,10 @@ def on_simplex(
 
     with torch.no_grad():
         zeta = _bracketed(excess, dual.amax(axes, keepdim=True), dual.amin(axes, keepdim=True))
-        step = 1e-6 * (1 + zeta.abs())
-        slope = (excess(zeta + step) - excess(zeta - step)) / (2 * step)
     if torch.is_grad_enabled():
         slope = _slope(dual, factor, rest, entry, zeta, axes)
         zeta = zeta - excess(zeta) / slope.clamp_max(-TINY)
-    return factor * entry(dual - zeta, *rest)
+    return zeta
 
 
 def _factor(dual: Tensor, extra: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor]]:

@@ -104,7 +104,8 @@ def _swept(sweeps: Sweeps) -> Iterable[Tiles]:
 def _counted(lay: Layout, names: set[str], step: Row | Quantity | None) -> Tiles:
     found = Counter(_shape(lay, name) for name in names)
     if isinstance(step, Quantity) and _searches(step):
-        found[_shape(lay, step.name)] += SEARCHED
+        dual = step.op.arguments[0] if isinstance(step.op, Call) else step.name
+        found[_shape(lay, dual)] += SEARCHED
     if isinstance(step, Quantity) and isinstance(step.op, Call):
         found.update(_held(_shape(lay, step.name), step.op.function))
     return tuple(sorted((shape, count) for shape, count in found.items() if shape and count))

@@ -21,6 +21,8 @@ class TileFunction:
     """Letters over which it is a sum, so that blocks of them can be added up."""
     tops: str = ""
     """Letters over which it is a maximum."""
+    searches: str = ""
+    """Letters over which it is the root of a sum, to which every step of the search adds blocks."""
     extras: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Options passed on as constants, in order."""
@@ -48,6 +50,11 @@ def _read(entry: str | TileFunction) -> TileFunction:
         return entry
     takes, gives = entry.split("->")
     return TileFunction(tuple(part.strip() for part in takes.split(",")), gives.strip())
+
+
+def _simplex(gives: str, searches: str) -> TileFunction:
+    takes, extras = ("vk", "", *[LIKE] * 8), ("inside:v", "inside:k")
+    return TileFunction(takes, gives, searches=searches, extras=extras)
 
 
 MATRICES = _table(
@@ -83,9 +90,9 @@ MATRICES = _table(
 """Functions of whole matrices."""
 
 ROOTS = _table(
-    on_simplex=TileFunction(
-        ("vk", "", *[LIKE] * 8), "vk", mixes="vk", extras=("width:v", "width:k")
-    ),
+    simplex_root=_simplex("", "vk"),
+    simplex_root_of_rows=_simplex("v", "k"),
+    simplex_root_of_columns=_simplex("k", "v"),
     inverse_link=TileFunction(("vk", *[LIKE] * 8), "vk", extras=("width:v", "width:k")),
 )
 """Links that are roots, whose functions the kernels' module defines."""

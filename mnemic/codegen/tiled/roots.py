@@ -1,14 +1,14 @@
 """Links that are roots, on tiles: the spec's own function printed into a bracketed Newton search.
 
-W = factor ∘ g(A − ζ) with Σ W = scale, or slope(W) = A entry by entry. The gradients are those of
-the implicit equation, with no iteration of their own.
+ζ with Σ factor ∘ g(A − ζ) = scale, or slope(W) = A entry by entry; the gradients of that one are
+those of the implicit equation, with no iteration of their own.
 """
 
 from dataclasses import dataclass
 
 from mnemic.codegen.adjoint.derivative import derivative
 from mnemic.codegen.links import VARIABLE, Curve
-from mnemic.codegen.plan import Call, Plan
+from mnemic.codegen.plan import Call, Plan, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
 
@@ -30,80 +30,69 @@ def curve_of_{name}(entry_{parameters}):
     return {value}
 '''
 
-SUMS = {
-    "all": "tl.{f}(tl.{f}({x}, 1, keep_dims=True), 0, keep_dims=True)",
-    "rows": "tl.{f}({x}, 0, keep_dims=True)",
-    "columns": "tl.{f}({x}, 1, keep_dims=True)",
+@dataclass(frozen=True)
+class _Over:
+    """What a simplex is of: how ζ lies beside the memory [V, K], which is held as [K, V], how the
+    sums over it are made, ζ's beginning, and which of it are looked for."""
+
+    place: str
+    sums: str
+    begun: str
+    moving: str
+
+
+OVER = {
+    "simplex_root": _Over("zeta", "tl.sum(tl.sum({x}, 1), 0)", "()", "zeta == zeta"),
+    "simplex_root_of_rows": _Over("zeta[None, :]", "tl.sum({x}, 0)", "(dual.shape[1],)", "rows"),
+    "simplex_root_of_columns": _Over(
+        "zeta[:, None]", "tl.sum({x}, 1)", "(dual.shape[0],)", "columns"
+    ),
 }
-"""Over the whole memory [V, K], its rows or its columns; it is held as [K, V]."""
 
 SIMPLEX = '''@triton.jit
-def _excess(zeta, dual, scale, factor, there{parameters}):
-    """Σ factor ∘ g(A − ζ) − scale, large where it is infinite or no number."""
-    found = tl.where(there, factor * curve(dual - zeta{parameters}), 0.0)
-    found = {sum_found} - scale
-    return tl.where(found - found == 0.0, found, 1e30)
+def simplex_sums(zeta, dual, {factor}{coefficients}rows, columns):
+    """Σ {shown} over what is there, and Σ of its slopes."""
+    there = columns[:, None] & rows[None, :]
+    found = tl.where(there, {weight}curve(dual - {over.place}{parameters}), 0.0)
+    slopes = tl.where(there, {weight}curve_slope(dual - {over.place}{parameters}), 0.0)
+    return tl.split({sums})
 
 
 @triton.jit
-def _zeta(dual, scale, factor, there{parameters}):
-    """The root ζ: bracketed, then Newton's steps, with a bisection for every third."""
-    lines = {max_there} > 0
-    high = tl.where(lines, {max_dual}, 0.0)
-    low = tl.where(lines, {min_dual}, 0.0)
-    width = tl.maximum(high - low, 1.0)
-    count = 0
-    above = lines & (_excess(high, dual, scale, factor, there{parameters}) > 0)
-    while (count < 80) & tiles.any_of(above):
-        high = tl.where(above, high + width, high)
-        width = 2.0 * width
-        above = lines & (_excess(high, dual, scale, factor, there{parameters}) > 0)
-        count += 1
-    width = tl.maximum(high - low, 1.0)
-    count = 0
-    above = lines & (_excess(low, dual, scale, factor, there{parameters}) <= 0)
-    while (count < 80) & tiles.any_of(above):
-        low = tl.where(above, low - width, low)
-        width = 2.0 * width
-        above = lines & (_excess(low, dual, scale, factor, there{parameters}) <= 0)
-        count += 1
-    zeta = 0.5 * (low + high)
-    moved = high - low
-    count = 0
-    while (count < 200) & tiles.any_of(tl.abs(moved) > tiles.rounding(dual) * tl.abs(zeta)):
-        left = _excess(zeta, dual, scale, factor, there{parameters})
-        low = tl.where(left > 0, zeta, low)
-        high = tl.where(left > 0, high, zeta)
-        slopes = tl.where(there, factor * curve_slope(dual - zeta{parameters}), 0.0)
-        step = zeta + left / {sum_slopes}
-        inside = (step > low) & (step < high) & (count % 3 != 2)
-        following = tl.where(inside, step, 0.5 * (low + high))
-        following = tl.where(lines & (left != 0.0), following, zeta)
-        moved = following - zeta
-        zeta = following
+def {function}(dual, scale, {factor}{coefficients}rows, columns):
+    """ζ with Σ {shown} = scale."""
+    zeta, low, high, width = tiles.bracket(tl.zeros({over.begun}, dual.dtype))
+    moving, count = {over.moving}, 0
+    while (count < 200) & tiles.any_of(moving):
+        found, slopes = simplex_sums(zeta, dual, {factor}{coefficients}rows, columns)
+        zeta, low, high, width, moving = tiles.nearer(
+            found - scale, slopes, scale, zeta, low, high, width, moving, count
+        )
         count += 1
     return zeta
-
-
-@triton.jit
-def on_simplex(dual, scale, {factor}{coefficients}rows, columns):
-    """W = factor ∘ g(A − ζ) with Σ W = scale."""
-    there = tiles.there(dual, rows, columns)
-{ones}    zeta = _zeta(dual, scale, factor, there{parameters})
-    return tl.where(there, factor * curve(dual - zeta{parameters}), 0.0)
 '''
 
-SIMPLEX_BACK = '''@triton.jit
-def on_simplex_back_{place}(d, dual, scale, {factor}{coefficients}rows, columns):
-    """The gradient at {of}: λ = Σ d f g′ / Σ f g′ is what the constraint takes."""
-    there = tiles.there(dual, rows, columns)
-{ones}    zeta = _zeta(dual, scale, factor, there{parameters})
-    slopes = tl.where(there, factor * curve_slope(dual - zeta{parameters}), 0.0)
-    taken = d * slopes
-    whole = {sum_slopes}
-    share = {sum_taken} / tl.where(whole == 0.0, 1.0, whole)
-    return {value}
-'''
+SEARCH = (
+    """\
+{name}, {name}_low, {name}_high, {name}_width = tiles.bracket({begun})
+{name}_moving, {name}_turns = {moving}, 0
+while ({name}_turns < 200) & tiles.any_of({name}_moving):
+    {name}_left, {name}_steep = {begun} - {scale}, {begun}
+""",
+    """\
+        {name}_more, {name}_steeper = simplex_sums({arguments})
+        {name}_left, {name}_steep = {name}_left + {name}_more, {name}_steep + {name}_steeper
+""",
+    """\
+    {name}, {name}_low, {name}_high, {name}_width, {name}_moving = tiles.nearer(
+        {name}_left, {name}_steep, {scale}, {name}, {name}_low, {name}_high, {name}_width,
+        {name}_moving, {name}_turns
+    )
+    {name}_turns += 1
+""",
+)
+"""The same search where each of its steps goes along the memory block by block: what stands before
+the blocks, in each of them, and behind."""
 
 INVERSE = '''@triton.jit
 def inverse_link(dual, {coefficients}rows, columns):
@@ -132,7 +121,7 @@ def inverse_link_back_{place}(d, dual, {coefficients}rows, columns):
     return {value}
 '''
 
-FUNCTIONS = ("on_simplex", "inverse_link")
+FUNCTIONS = (*OVER, "inverse_link")
 
 
 @dataclass(frozen=True)
@@ -167,10 +156,27 @@ def functions(plan: Plan) -> str:
         return ""
     try:
         parts = [_curve(root)]
-        parts += _simplex(root) if root.call.function == "on_simplex" else _inverse(root)
+        parts += _simplex(root) if root.call.function in OVER else _inverse(root)
     except UnknownFunction as reason:
         raise NoTiles(f"the function {reason}") from None
     return "\n\n".join(parts)
+
+
+def search(quantity: Quantity, sizes: tuple[str, ...], begun: str) -> tuple[list[str], ...]:
+    """The lines of a search along a memory of these sizes, for what begins so: before the blocks,
+    in a block, and behind them."""
+    op = quantity.op
+    assert isinstance(op, Call)
+    dual, scale, *more = op.arguments
+    rows, columns = (f"in_{size}" for size in sizes)
+    texts = {
+        "name": quantity.name, "begun": begun, "scale": scale,
+        "arguments": ", ".join([quantity.name, dual, *more, rows, columns]),
+        "moving": {
+            "rows": rows, "columns": columns,
+        }.get(OVER[op.function].moving, f"{quantity.name} == {quantity.name}"),
+    }  # fmt: skip
+    return tuple(part.format(**texts).splitlines() for part in SEARCH)
 
 
 def _root(plan: Plan) -> _Root | None:
@@ -179,8 +185,8 @@ def _root(plan: Plan) -> _Root | None:
         if isinstance(quantity.op, Call) and quantity.op.function in FUNCTIONS:
             op = quantity.op
             factor = len(op.arguments) > 2 and len(plan.axes(op.arguments[2])) > 1
-            if len(quantity.axes) != 2:
-                raise NoTiles(f"ops.{op.function} of {len(quantity.axes)} axes")
+            if len(plan.axes(op.arguments[0])) != 2:
+                raise NoTiles(f"ops.{op.function} of {len(plan.axes(op.arguments[0]))} axes")
             found[op.options] = _Root(plan.signals[_source(op)], op, factor)
     if len(found) > 1:
         raise NoTiles("several links that are roots")
@@ -194,47 +200,34 @@ def _source(op: Call) -> str:
 
 def _curve(root: _Root) -> str:
     expr = root.curve.expr
-    parts = [CURVE.format(
+    return CURVE.format(
         **root.texts, doc="The link's function of one entry.", value=print_tile(expr, {}),
         slope=print_tile(derivative(expr, VARIABLE), {}),
-    )]  # fmt: skip
-    symbols = {s.name: s for s in expr.free_symbols}
-    for name in root.names:
-        value = print_tile(derivative(expr, symbols[name]), {})
-        parts.append(PARTIAL.format(name=name, value=value, **root.texts))
-    return "\n\n".join(parts)
+    )  # fmt: skip
+
+
+def _partials(root: _Root) -> list[str]:
+    symbols = {s.name: s for s in root.curve.expr.free_symbols}
+    values = {n: print_tile(derivative(root.curve.expr, symbols[n]), {}) for n in root.names}
+    return [PARTIAL.format(name=n, value=value, **root.texts) for n, value in values.items()]
 
 
 def _simplex(root: _Root) -> list[str]:
-    over = SUMS[str(dict(root.call.options)["over"])]
+    over = OVER[root.call.function]
     texts = root.texts | {
+        "function": root.call.function,
         "factor": "factor, " if root.factor else "",
-        "ones": "" if root.factor else "    factor = tl.zeros_like(dual) + 1.0\n",
-        "sum_found": over.format(f="sum", x="found"),
-        "sum_slopes": over.format(f="sum", x="slopes"),
-        "sum_taken": over.format(f="sum", x="taken"),
-        "max_there": over.format(f="max", x="there.to(tl.int32)"),
-        "max_dual": over.format(f="max", x='tl.where(there, dual, float("-inf"))'),
-        "min_dual": over.format(f="min", x='tl.where(there, dual, float("inf"))'),
+        "weight": "factor * " if root.factor else "",
+        "shown": "factor ∘ g(A − ζ)" if root.factor else "g(A − ζ)",
+        "sums": over.sums.format(x="tl.join(found, slopes)"),
     }
-    parts = [SIMPLEX.format(**texts)]
-    own = "curve(dual - zeta{parameters})".format(**root.texts)
-    values = {"the dual": "slopes * (d - share)", "the scale": "tl.sum(tl.sum(share, 1), 0)"}
-    if root.factor:
-        values["the factor"] = f"tl.where(there, {own} * (d - share), 0.0)"
-    for name in root.names:
-        part = "curve_of_{name}(dual - zeta{parameters})".format(name=name, **root.texts)
-        part = f"tl.where(there, factor * {part} * (d - share), 0.0)"
-        values[name] = f"tl.sum(tl.sum({part}, 1), 0)"
-    for place, (of, value) in enumerate(values.items()):
-        parts.append(SIMPLEX_BACK.format(**texts, place=place, of=of, value=value))
-    return parts
+    return [SIMPLEX.format(over=over, **texts)]
 
 
 def _inverse(root: _Root) -> list[str]:
     low, high = dict(root.call.options)["domain"]
     shown = {n: _number(x) for n, x in (("low", low), ("high", high))}
-    parts = [INVERSE.format(**root.texts, **shown)]
+    parts = [*_partials(root), INVERSE.format(**root.texts, **shown)]
     values = {"the dual": "share"}
     for name in root.names:
         part = "curve_of_{name}(w{parameters})".format(name=name, **root.texts)

@@ -98,7 +98,8 @@ def _masked(lay: Layout, quantity: Quantity, op: Map, stored: tuple[str, ...], t
 
 
 def _vanishes(op: Map, axis: str) -> bool:
-    """Whether an expression is zero where all that it reads along an axis is zero, and no 0/0."""
+    """Whether an expression is zero where all that it reads along an axis is zero, and no 0/0 and
+    no 0 ∞ whatever else it reads."""
     zeros = {
         s: sp.Integer(0) for s in op.expr.free_symbols
         for read in op.reads if read.symbol == s.name and axis in read.axes
@@ -106,7 +107,9 @@ def _vanishes(op: Map, axis: str) -> bool:
     poles = [p.base for p in op.expr.atoms(sp.Pow) if p.exp.could_extract_minus_sign()]
     poles += [log.args[0] for log in op.expr.atoms(sp.log)]
     found: Any = op.expr.subs(zeros)
-    return bool(found == 0) and all(pole.subs(zeros) != 0 for pole in poles)
+    at_zero = [(pole, pole.subs(zeros)) for pole in poles]
+    finite = all(pole == there != 0 or there.is_nonzero for pole, there in at_zero)
+    return bool(found == 0) and finite and not op.expr.has(sp.oo, -sp.oo, sp.zoo, sp.nan)
 
 
 # -- products and functions ------------------------------------------------------------------

@@ -111,7 +111,9 @@ from .products import exact as exact
 from .products import full as full
 from .products import turned as turned
 from .roots import any_of as any_of
+from .roots import bracket as bracket
 from .roots import near as near
+from .roots import nearer as nearer
 from .roots import rounding as rounding
 from .roots import steep as steep
 from .roots import stretched as stretched

@@ -1,4 +1,4 @@
-"""What a quantity does along an axis: sums, takes a maximum, mixes."""
+"""What a quantity does along an axis: sums, takes a maximum, searches for a root, mixes."""
 
 from mnemic.codegen.plan import Call, Fused, Map, Product, Quantity
 from mnemic.codegen.tiled.axes import taken
@@ -51,6 +51,15 @@ def tops(lay: Layout, quantity: Quantity) -> bool:
     """Whether a quantity is a maximum, not a sum."""
     op = quantity.op
     return isinstance(op, Call) and bool(lay.axes.table[op.function].tops)
+
+
+def searched(lay: Layout, quantity: Quantity) -> set[str]:
+    """The sizes over which a quantity is the root of a sum."""
+    match quantity.op:
+        case Call(function=function):
+            return _sizes(lay, quantity, lay.axes.table[function].searches)
+        case _:
+            return set()
 
 
 def mixed(lay: Layout, quantity: Quantity) -> set[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from mnemic.codegen import plan as plans
 from mnemic.codegen.emit import OUTPUT
+from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled import kernel
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import Held, Layout
@@ -137,7 +138,7 @@ class Forward(Printer):
     def _kept_moves(self, moves: dict[str, str]) -> Iterator[str]:
         """Put in place what stays in registers, of what an interval's end moves."""
         ends = {self.lay.plan.output if s == OUTPUT else s: n for s, n in moves.items()}
-        own = {s: n for s, n in ends.items() if not self.sweeps.axis(s)}
+        own = {s: n for s, n in ends.items() if s != n and not self.sweeps.axis(s)}
         if own:
             yield f"{', '.join(own)} = {', '.join(own.values())}"
 
@@ -226,14 +227,37 @@ def of_form(lay: Layout, along: tuple[str, ...], *, anew: bool = True) -> Form:
 
 
 def _closing(form: Sweeps, closing: plans.Closing, standing: dict[str, str]) -> Closing:
-    inside = {q.name: q for q in closing.statements}
+    inside = _anew(form, closing, standing) | {q.name: q for q in closing.statements}
     held = {state.name: state for state in form.lay.states}
     also = tuple(replace(held[state], name=name) for name, state in standing.items())
     last = tuple(dict.fromkeys(closing.moves.values()))
     sweeps = Sweeps(form.lay, form.along, inside, (), last, also=also, keeps=False)
-    known = {load.name for load in (*form.lay.states, *also)} | {r.name for r in form.lay.rows}
+    return Closing(closing.every, sweeps, closing.moves, standing)
+
+
+def _anew(
+    form: Sweeps, closing: plans.Closing, standing: dict[str, str]
+) -> dict[str, Quantity]:  # fmt: skip
+    """What an interval's end computes once more, of what it reads along the axis: a chunk's
+    quantities that follow from the memories it has left.
+
+    Raises ``NoTiles`` where one does not.
+    """
+    known = {*(row.name for row in form.lay.rows), *standing}
+    known |= {state.name for state in form.lay.states} - set(standing.values())
+    known |= {q.name for q in closing.statements}
+    found: dict[str, Quantity] = {}
+
+    def follow(name: str) -> None:
+        if not form.axis(name) or name in known or name in found:
+            return
+        if name not in form.inside:
+            raise NoTiles(f"{name}, which an interval's end reads, is no memory")
+        for read in form.inside[name].reads():
+            follow(read)
+        found[name] = form.inside[name]
+
     for quantity in closing.statements:
         for read in quantity.reads():
-            if form.axis(read) and read not in known | set(inside):
-                raise NoTiles(f"{read}, which an interval's end reads, is no memory")
-    return Closing(closing.every, sweeps, closing.moves, standing)
+            follow(read)
+    return found

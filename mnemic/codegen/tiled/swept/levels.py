@@ -3,7 +3,7 @@
 Where an axis of the memories (the hidden channels of an MLP, the features of an expanded map) is
 only ever summed over, a chunk can go along it block by block, with the memories in the device's
 memory. What depends on a sum over the axis waits until all blocks are through: so there are as many
-sweeps as sums depend on sums,
+sweeps as sums depend on sums (the root of a sum takes one for every step of its search),
 
     level(q) = max over what q reads of  level(r) + [r lies along an axis that q does not].
 """
@@ -14,7 +14,7 @@ from functools import cached_property
 from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import Layout
-from mnemic.codegen.tiled.swept.facts import mixed, summed
+from mnemic.codegen.tiled.swept.facts import mixed, searched, summed
 
 
 @dataclass
@@ -66,7 +66,8 @@ class Levels:
         own, other = self.axis(name), self.axis(read)
         if other in ("", own):
             return self.level(read)
-        if own or other not in summed(self.lay, self.inside[name]):
+        quantity = self.inside[name]
+        if own or other not in summed(self.lay, quantity) | searched(self.lay, quantity):
             raise NoTiles(f"{name} is no sum over {other}")
         return self.level(read) + 1
 
@@ -77,6 +78,10 @@ class Levels:
             if self.axis(read) not in ("", own):
                 return self.axis(read)
         return ""
+
+    def searched(self, name: str) -> bool:
+        """Whether a quantity is the root of a sum over a swept axis."""
+        return self.crosses(name) in searched(self.lay, self.inside[name])
 
     def sweep(self, name: str) -> int:
         """The sweep in which a sum is made."""

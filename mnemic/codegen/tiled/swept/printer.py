@@ -5,13 +5,13 @@ between sweeps.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mnemic.codegen.emit import wrapped
-from mnemic.codegen.plan import Fused, Given, Quantity
+from mnemic.codegen.plan import Call, Fused, Given, Quantity
 from mnemic.codegen.tiled import backward as gradient
-from mnemic.codegen.tiled import kernel
+from mnemic.codegen.tiled import kernel, roots
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row, turned
 from mnemic.codegen.tiled.statements import multiplies, square, statement
 from mnemic.codegen.tiled.swept.facts import tops
@@ -137,6 +137,9 @@ class Printer:
 
     def sweep(self, found: Loop, moving: Moves) -> Iterator[str]:
         """A loop over the blocks of an axis; memories move on as soon as nothing loads them."""
+        if found.search:
+            yield from self._search(found)
+            return
         placed = {state: found.after({state, *needed}) for state, (needed, _) in moving.items()}
         space, inner = " " * self.pad, " " * (self.pad + 4)
         for quantity in found.sums:
@@ -148,6 +151,21 @@ class Printer:
                 yield from (f"{inner}{line}" for line in (WAIT, *moving[state][1]))
         if any(isinstance(step, Store) for step in found.steps):
             yield f"{space}{WAIT}"
+
+    def _search(self, found: Loop) -> Iterator[str]:
+        """A loop over the blocks for each step of a search for the root of a sum over them."""
+        (quantity,) = found.sums
+        assert isinstance(quantity.op, Call)
+        sizes = self.lay.sizes(quantity.op.arguments[0])
+        before, block, behind = roots.search(quantity, sizes, self._begun(quantity))
+        space, inner = " " * self.pad, replace(self, pad=self.pad + 4)
+        cited = self._cited(quantity)
+        yield from (f"{space}# {cited}",) if cited else ()
+        yield from (f"{space}{line}" for line in before)
+        yield from loop(found.size, inner.pad)
+        for step in found.steps:
+            yield from () if isinstance(step, Sum) else inner._step(step)
+        yield from (f"{space}{line}" for line in (*block, *behind))
 
     def _step(self, step: Step) -> Iterator[str]:
         """A step of a block."""

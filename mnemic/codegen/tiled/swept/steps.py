@@ -41,7 +41,8 @@ Step = Load | Quantity | Sum | End | Store
 
 @dataclass(frozen=True)
 class Loop:
-    """A sweep along one axis: the steps of a block.
+    """A sweep along one axis: the steps of a block. It is gone through once, or for each step of
+    the ``search`` for the root of a sum.
 
     Memories are loaded anew for each sum and each end: to read them from a cache again is cheaper
     than to keep them in registers.
@@ -49,6 +50,7 @@ class Loop:
 
     size: str
     steps: tuple[Step, ...]
+    search: bool = False
 
     @property
     def sums(self) -> tuple[Quantity, ...]:

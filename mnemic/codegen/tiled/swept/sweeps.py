@@ -5,7 +5,7 @@ are stored for the sweeps that need them later; memories are loaded, and what is
 computed, where it is read. The next memories come in the last sweep.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from mnemic.codegen.plan import Fused, Product, Quantity
@@ -131,23 +131,54 @@ class Sweeps(Levels):
             order = Order(self.lay, inside, loads)
             again = set(loads) | light(self.lay, [*inside.values()], set(loads))
             again = {name for name in again if not self._rows(name)}
+            own = [n for n in sums if self.crosses(n) == size]
+            searches = [n for n in own if self.searched(n)]
             steps: list[Step] = []
-            for name in (n for n in sums if self.crosses(n) == size):
+            for name in self._ahead(inside, searches, made):
                 order.done -= again
-                reads = [r for r in self.inside[name].reads() if self.axis(r) == size]
-                for read in sorted(reads, key=lambda n: -order.weight(n)):
-                    steps += order.until(read)
-                steps.append(Sum(self.inside[name]))
+                steps += order.until(name)
+            for name in (n for n in own if n not in searches):
+                order.done -= again
+                steps += self._summed(order, name)
             for name in (n for n in ends if self.axis(n) == size):
                 order.done -= again
                 steps += [*order.until(name), End(name)]
             for name in (n for n in last if self.axis(n) == size):
                 order.done -= again
                 steps += order.until(name)
-            used = [step for step in steps if isinstance(step, Scratch)]
-            self.scratch |= {step.name: step for step in used}
-            if steps or any(self.axis(name) == size for name in last):
-                yield Loop(size, tuple(self._latest(steps)))
+            noted = self._noted(self._latest(steps))
+            if noted or any(self.axis(name) == size for name in last):
+                yield Loop(size, noted)
+            known = made | {step.name for step in noted if isinstance(step, Quantity)}
+            loads |= {n: Scratch(n, size) for n in self._dear(inside, known)}
+            for name in searches:
+                order = Order(self.lay, inside, loads)
+                yield Loop(size, self._noted(self._summed(order, name)), search=True)
+
+    def _ahead(
+        self, inside: dict[str, Quantity], searches: list[str], made: set[str]
+    ) -> Iterator[str]:  # fmt: skip
+        """Rows that took products and that searches read, which are computed before: once."""
+        behind: set[str] = set()
+        ahead = list(searches)
+        while ahead:
+            reads = set(self.inside[ahead.pop()].reads()) & set(inside)
+            ahead += reads - behind
+            behind |= reads
+        yield from (name for name in self._dear(inside, behind) if name not in made)
+
+    def _noted(self, steps: Iterable[Step]) -> tuple[Step, ...]:
+        """Steps, and the note that what they load is to be stored."""
+        found = tuple(steps)
+        self.scratch |= {step.name: step for step in found if isinstance(step, Scratch)}
+        return found
+
+    def _summed(self, order: Order[Row | Held | Scratch], name: str) -> Iterator[Step]:
+        """What a sum reads along its axis, and the sum."""
+        reads = [r for r in self.inside[name].reads() if self.axis(r) == self.crosses(name)]
+        for read in sorted(reads, key=lambda n: -order.weight(n)):
+            yield from order.until(read)
+        yield Sum(self.inside[name])
 
     def _dear(self, inside: dict[str, Quantity], made: set[str]) -> Iterator[str]:
         """Rows that earlier sweeps have computed by products: one, a function of one, or several.
