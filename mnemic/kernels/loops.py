@@ -1,7 +1,8 @@
 """Loops of a kernel in its machine code: what one turn of the loop over chunks costs.
 
 A loop is what lies between a label and the last jump back to it. Instructions of inner loops whose
-number of turns the intermediate code tells are counted so many times.
+number of turns the intermediate code tells are counted so many times, those of a constant number
+or of none as if there were some.
 """
 
 import re
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 LABEL = re.compile(r"^\s*(\.L_x_\d+):")
 LINE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)([^;]*)")
 TARGET = re.compile(r"\(?`?\(?(\.L_x_\d+)\)")
+PRODUCT = re.compile(r"^\s*(%\S+) = arith\.muli (%\S+), (%\S+) :")
 CONSTANT = re.compile(r"^\s*(%\S+) = arith\.constant (\d+) : i(?:32|64)")
 FOR = re.compile(r"scf\.for %\S+ = (%\S+) to (%\S+) step (%\S+)")
 
@@ -100,6 +102,9 @@ def _length(names: list[str], loop: Loop) -> int:
 def _turns(ttgir: str) -> tuple[Turns, ...]:
     """The loops of the intermediate code that are in no other."""
     constants = {m[1]: int(m[2]) for m in map(CONSTANT.match, ttgir.splitlines()) if m}
+    for found in filter(None, map(PRODUCT.match, ttgir.splitlines())):
+        known = [constants[name] for name in found.group(2, 3) if name in constants]
+        constants |= {found[1]: known[0]} if known else {}
     opened: list[tuple[int, int, list[Turns]]] = [(-1, 0, [])]
     for line in ttgir.splitlines():
         depth = len(line) - len(line.lstrip())

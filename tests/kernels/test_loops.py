@@ -40,5 +40,13 @@ def test_turns_that_are_not_known() -> None:
     assert chunk(CODE, unknown) == Chunk(written=6, executed=None, inner=(2,))
 
 
+def test_turns_that_there_are_or_not() -> None:
+    """As many as a constant says, times what is one or none."""
+    hidden = TURNS.replace("to %c16_i32", "to %end").replace(
+        "      scf.for %block", "      %end = arith.muli %some, %c16_i32 : i32\n      scf.for %block"
+    )
+    assert chunk(CODE, hidden) == chunk(CODE, TURNS)
+
+
 def test_a_kernel_without_loops() -> None:
     assert chunk(CODE.replace("BRA", "MOV"), "") is None

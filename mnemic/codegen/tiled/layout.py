@@ -173,7 +173,7 @@ LOCALS = frozenset(
         "tl", "tiles", "triton", "ops", "math", "torch", "chunk", "chunks", "done", "low", "live",
         "row", "origin", "memory", "part", "own", "behind", "t", "total", "begin", "length",
         "heads", "position", "first", "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL",
-        "LEAN", "error", "error_adjoint", "residual", "residual_vjp", "at_tail", "at_seen",
+        "LEAN", "some", "error", "error_adjoint", "residual", "residual_vjp", "at_tail", "at_seen",
         "at_behind", "SOURCES", "live_SOURCES", "new_error", "curve", "curve_slope", "inverse_link",
         "simplex_root", "simplex_root_of_rows", "simplex_root_of_columns", "simplex_sums",
     }

@@ -7,7 +7,7 @@ from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.tiled import backward as gradient
 from mnemic.codegen.tiled import kernel
 from mnemic.codegen.tiled.layout import Layout
-from mnemic.codegen.tiled.swept.printer import WAIT, Moves, Printer
+from mnemic.codegen.tiled.swept.printer import SOME, WAIT, Moves, Printer
 from mnemic.codegen.tiled.swept.steps import Section
 from mnemic.codegen.tiled.swept.sweeps import Sweeps
 
@@ -17,6 +17,11 @@ class Backward(Printer):
     """The lines of a gradient's kernel."""
 
     back: Adjoint
+
+    @property
+    def some(self) -> bool:
+        """Whether the compiler is not to know that a sweep passes by any block."""
+        return self.lay.chunked
 
     def kernel(self, name: str, doc: str) -> str:
         """The gradient's kernel: arguments, what stood at each chunk's start, gradients."""
@@ -29,7 +34,7 @@ class Backward(Printer):
             lines.append(f"    {state.name} = {loaded}")
         lines += [*self.copied("end", "memory", "start", "memory", 4), f"    {WAIT}"]
         lines += (gradient.CHUNKS if lay.chunked else gradient.TOKENS).splitlines()
-        lines += kernel.windowed(lay)
+        lines += [*kernel.windowed(lay), *([SOME] if self.some else [])]
         for state in (s for s in lay.given if not self.sweeps.axis(s.name)):
             loaded = kernel.load_state(state, f"kept_{state.name}", gradient.KEPT)
             lines.append(f"        {state.name} = {loaded}")

@@ -62,6 +62,11 @@ class Printer:
         """The memories that stay in registers."""
         return [state for state in self.lay.states if not self.sweeps.axis(state.name)]
 
+    @property
+    def some(self) -> bool:
+        """Whether the compiler is not to know that a sweep passes by any block."""
+        return False
+
     # -- parts -------------------------------------------------------------------------------
 
     def copied(self, to: str, place: str, start: str, number: str, pad: int) -> Iterator[str]:
@@ -144,7 +149,7 @@ class Printer:
         space, inner = " " * self.pad, " " * (self.pad + 4)
         for quantity in found.sums:
             yield f"{space}{sum_of(quantity)} = {self._begun(quantity)}"
-        yield from loop(found.size, self.pad)
+        yield from loop(found.size, self.pad, self.some)
         for number, step in enumerate((None, *found.steps)):
             yield from self._step(step) if step else ()
             for state in (s for s, done in placed.items() if done == number):
@@ -162,7 +167,7 @@ class Printer:
         cited = self._cited(quantity)
         yield from (f"{space}# {cited}",) if cited else ()
         yield from (f"{space}{line}" for line in before)
-        yield from loop(found.size, inner.pad)
+        yield from loop(found.size, inner.pad, self.some)
         for step in found.steps:
             yield from () if isinstance(step, Sum) else inner._step(step)
         yield from (f"{space}{line}" for line in (*block, *behind))
@@ -210,11 +215,16 @@ class Printer:
         return f"({', '.join(names)},)" if names else "()"
 
 
-def loop(size: str, pad: int) -> list[str]:
+SOME = "        some = tl.minimum(live, 1)  # one; for all the compiler knows there may be no blocks"
+"""How often a sweep passes by all blocks. Of sweeps that surely pass by some the compiler keeps
+places and factors for those that follow, in registers that a gradient does not have."""
+
+
+def loop(size: str, pad: int, some: bool = False) -> list[str]:
     """The head of a loop over the blocks of an axis."""
-    space = " " * pad
+    space, end = " " * pad, f"some * {size}" if some else size
     return [
-        f"{space}for low_{size} in tl.range(0, {size}, B{size}, disable_licm=True):",
+        f"{space}for low_{size} in tl.range(0, {end}, B{size}, disable_licm=True):",
         f"{space}    at_{size} = low_{size} + tl.arange(0, B{size})",
         f"{space}    in_{size} = at_{size} < {size}",
     ]
