@@ -193,8 +193,8 @@ def _unbounded(facts: Facts) -> str:
     shown = told_range(retained.link.slope, retained.link.domain)
     return (
         f"{what} of this retention stays within {shown}, but every step adds −η∇ℓ to the dual, "
-        "which leaves that range: beyond it the objective falls without end and no memory "
-        "minimises the problem. It is derived but not compiled (to hold the dual inside would be "
+        "which leaves that range: beyond it no memory inside the domain minimises the problem. "
+        "It is derived but not compiled (to hold the dual inside would be "
         "another problem): put the memory on a simplex, whose multiplier keeps it inside, or add "
         f"{mend}"
     )

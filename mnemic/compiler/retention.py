@@ -129,8 +129,8 @@ def told_range(slope: Any, domain: tuple[Any, Any]) -> str:
     ends = ["−∞", "∞"]
     for i, (end, side) in enumerate(zip(domain, (-1, 1), strict=True)):
         if _levels_off(value, end, side):
-            far = _place(end, side, 12)
-            ends[i] = f"{float(mpmath.re(value(far))):.4g}".replace("-", "−")
+            found = float(mpmath.re(value(_place(end, side, 12))))
+            ends[i] = f"{found if abs(found) > 1e-4 else 0:.4g}".replace("-", "−")
     return f"({ends[0]}, {ends[1]})"
 
 
@@ -185,15 +185,23 @@ def _on_simplex(link: Link) -> Link:
     exponent = _exponent(link.expr)
     if exponent is not None:
         return replace(link, expr=exponent, normaliser="softmax")
-    reach = sym.a - sym.zeta
+    return replace(link, expr=_within_range(link, sym.a - sym.zeta), normaliser="root")
+
+
+def _within_range(link: Link, reach: Any) -> Any:
+    """The link at a dual wherever that lies: w ≥ 0 binds under R'(0), and above what R' reaches w
+    is the end of its domain."""
+    assert link.expr is not None
     lowest = sp.limit(link.slope, sym.w, 0, "+")
-    if lowest.has(*INFINITE):
-        entry = link.expr.subs(sym.a, reach)
-    elif vanishes(sp.limit(sp.diff(link.slope, sym.w), sym.w, 0, "+")):  # steep where it begins
-        entry = sp.Piecewise((link.expr.subs(sym.a, reach), reach > lowest), (0, True))
-    else:  # w ≥ 0 binds where the dual is under R'(0)
-        entry = link.expr.subs(sym.a, sp.Max(reach, lowest))
-    return replace(link, expr=entry, normaliser="root")
+    highest = sp.limit(link.slope, sym.w, link.domain[1], "-")
+    entry = link.expr.subs(sym.a, reach)
+    if not lowest.has(*INFINITE):
+        steep = vanishes(sp.limit(sp.diff(link.slope, sym.w), sym.w, 0, "+"))
+        cut = sp.Piecewise((entry, reach > lowest), (0, True))
+        entry = cut if steep else link.expr.subs(sym.a, sp.Max(reach, lowest))
+    if not highest.has(*INFINITE):
+        entry = sp.Piecewise((entry, reach < highest), (link.domain[1], True))
+    return entry
 
 
 def _exponent(entry: Any) -> Any | None:
@@ -317,6 +325,7 @@ def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
         return None
     try:
         roots = sp.solve(sp.Eq(slope.subs(sym.w, unknown), sym.a), unknown)
+        roots = roots or _of_one_sign(slope.subs(sym.w, unknown), unknown)
     except NotImplementedError:
         return None
     for root in roots:
@@ -324,6 +333,13 @@ def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
         if not candidate.has(sp.LambertW) and _inverts(candidate, slope, domain):
             return candidate
     return None
+
+
+def _of_one_sign(slope: Any, unknown: Any) -> list[Any]:
+    """Solutions where the slope is of one sign, which SymPy does not take into account."""
+    size = sp.Symbol("size", positive=True)
+    found = [(sign, sp.solve(sp.Eq(slope, sign * size), unknown)) for sign in (1, -1)]
+    return [root.subs(size, sign * sym.a) for sign, roots in found for root in roots]
 
 
 def _beyond_radicals(equation: Any, unknown: Any) -> bool:

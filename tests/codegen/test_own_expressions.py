@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from conformance import (
+    Sizes,
     agree,
     as_interpreted,
     close,
@@ -18,6 +19,7 @@ from conformance import (
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from mnemic.compiler.oracle.stated import stated
 from mnemic.errors import InvalidSpec
 
 Spec = dict[str, Any]
@@ -162,6 +164,28 @@ def test_generators_of_ones_own(generator: str, view: str, order: str) -> None:
     if order == "after":
         conforms({**spec, "optimizer": {"rate": "token", "anchor": {"chunk": 8}}})
         conforms({**spec, "window": 3, "bias": {"expr": "log(cosh(e))"}})
+
+
+@pytest.mark.parametrize("over", ["all", "rows"])
+@pytest.mark.parametrize(
+    "generator",
+    ["-log(w)", "1/w", "-sqrt(w)", "w**1.5", "w**3", "w**2.5", "exp(w)", "w**2/2 - log(w)"],
+)
+def test_generators_on_a_simplex_solve_the_problem_as_written(generator: str, over: str) -> None:
+    """Also where the dual leaves the range of R′, on either side."""
+    retention = {"local": {"bregman": generator},
+                 "constraint": {"kind": "simplex", "over": over}}  # fmt: skip
+    spec = {"name": "own", "bias": "l2", "retention": retention, "optimizer": {"rate": "token"}}
+    case = compiled(spec)
+    arguments = inputs(case, 12, sizes=Sizes(1, 12, 1, 4, 3))
+    rest = {n: 4 * x for n, x in arguments.items() if n not in "qkv"}
+    out, states = case.generated(**{**arguments, **rest}, output_final_state=True)
+    expected = stated(case.rule.problem, *(arguments[n] for n in "qkv"), rest)
+    assert error(out, expected) <= 1e-8
+    memory = states["W"]
+    assert bool((memory >= 0).all())
+    total = memory.sum((-2, -1) if over == "all" else -1)
+    torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("constraint", ["simplex", {"kind": "simplex", "over": "rows"}, "none"])
