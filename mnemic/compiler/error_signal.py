@@ -96,6 +96,8 @@ def _by_parity(signal: Any) -> Any:
     """Write an odd or even function of e with |e| or sign(e) in it by its positive branch."""
     if not signal.has(sp.Abs, sp.sign) or (signal.has(sp.Piecewise) and not signal.has(sp.Eq)):
         return signal
+    if not signal.has(sym.e):
+        return signal
     size = sp.Symbol("size", positive=True)
     right = simplified(signal.subs(sym.e, size))
     left = simplified(signal.subs(sym.e, -size))

@@ -33,6 +33,25 @@ SPECS = {
             "constraint": {"kind": "simplex", "scale": 2, "over": "rows"},
         },
     },
+    "a loss of predictions and values": {
+        "bias": {"expr": "softplus(-v*y) + rho*y**2/8"}, "optimizer": TOKEN,
+        "coefficients": {"rho": {"from": "input", "per": "value", "activation": "sigmoid"}},
+    },
+    "a loss that a coefficient only bounds": {
+        "bias": {"expr": "where(abs(e) <= rho, e**2/2, abs(e) - 1/2)"}, "optimizer": TOKEN,
+        "coefficients": {"rho": "token"},
+    },
+    "a margin over two tokens": {
+        "bias": {"expr": "relu(m - v*y)"}, "window": 2, "optimizer": TOKEN,
+        "coefficients": {"m": "token"},
+    },
+    "slopes of one size": {"bias": {"expr": "max(2*e, -e)"}, "optimizer": TOKEN},
+    "slopes of one size, three tokens": {
+        "bias": {"expr": "abs(e)"}, "window": 3, "optimizer": TOKEN,
+    },
+    "a user's loss behind a kernel": {
+        "features": "exponential", "bias": {"expr": "log(cosh(e))"}, "optimizer": TOKEN,
+    },
     "an implicit step": {
         "bias": {"expr": "log(cosh(e))"}, "retention": {"decay": "token"},
         "optimizer": {"method": "implicit", "rate": "token"},
@@ -78,7 +97,8 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
         ends = [s for s in states.values() if s.is_floating_point() and s.requires_grad]
         loss = sum((x * torch.cos(torch.arange(x.numel()).double()).view(x.shape)).sum()
                    for x in (y, *ends))  # fmt: skip
-        grads = torch.autograd.grad(loss, list(own.values()))
+        leaves = list(own.values())  # a coefficient that only bounds has no gradient
+        grads = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
         results.append({"y": y, **states, **{f"d_{n}": g for n, g in zip(own, grads, strict=True)}})
     one, two = results
     return {n: float((one[n] - two[n]).abs().max() / (1 + one[n].abs().max()))
@@ -100,3 +120,32 @@ def test_a_root_is_searched_for_once(name: str) -> None:
         text.split(f"def token_{way}(")[1].split("\n@triton")[0] for way in ("forward", "backward")
     )
     assert forward.count("new_error(") == backward.count("new_error(") == 1
+
+
+BINARIES = (
+    "a loss of predictions and values", "a loss that a coefficient only bounds",
+    "a margin over two tokens", "slopes of one size", "a user's loss behind a kernel",
+    "an f-divergence by row",
+)  # fmt: skip
+"""Those whose kernels are compiled too: the interpreter takes shapes and types that Triton does
+not."""
+
+
+def passes(name: str, target: str, folder: str) -> dict[str, str]:
+    """What went wrong in compiling each pass of a spec of one's own, for a device that is not
+    there."""
+    from mnemic.kernels.jobs import compile_folder
+    from mnemic.pipeline import compile as made
+
+    made({"mnemic": 1, "name": "own", **SPECS[name]}, out=f"{folder}/own")
+    job = {"spec": "own", "family": "", "folder": f"{folder}/own", "target": target, "width": 32}
+    found = compile_folder(job)
+    return {n: x["error"] or ("" if x["kernels"] else "none") for n, x in found["passes"].items()}
+
+
+@pytest.mark.parametrize("name", BINARIES)
+def test_a_kernel_of_ones_own_compiles(compiler, tmp_path, name: str) -> None:
+    target = ("sm_80", "sm_90")[BINARIES.index(name) % 2]
+    found = compiler(passes, name=name, target=target, folder=str(tmp_path))
+    assert {"forward", "backward", "decode"} <= set(found)
+    assert not {n: error for n, error in found.items() if error}

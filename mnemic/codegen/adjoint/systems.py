@@ -29,9 +29,8 @@ def through_rows(at: At, d: str, arguments: tuple[str, ...]) -> None:
     for name, argument in zip(signal.parameters[1:], rows, strict=True):
         if not at.wants(argument):
             continue
-        part = at.name(argument)
-        if name in symbols:
-            at.give(argument, _slope(at, signal, name, d, part, reads))
+        if name in symbols and derivative(signal.expr, symbols[name]) != 0:
+            at.give(argument, _slope(at, signal, name, d, at.name(argument), reads))
         if name == "v" and "n" in symbols:
             _through_norm(at, signal, d, reads)
 

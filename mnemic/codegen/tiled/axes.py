@@ -123,13 +123,17 @@ def _call(axes: Axes, quantity: Quantity, call: Call) -> None:
 
 
 def taken(axes: Axes, call: Call, function: TileFunction) -> tuple[str, ...]:
-    """The letters of a call's arguments; norms go with the axis that is named."""
+    """The letters of a call's arguments; norms go with the axis that is named, and what an error
+    takes beside errors are rows of values."""
     if call.function == "scaled_to_norms":
         return ("vk", str(dict(call.options)["axis"]))
+    takes = function.takes
+    if call.function in SIGNALS:
+        takes = (*takes, *["tv"] * (len(call.arguments) - len(takes)))
     own = axes.plan.axes
     return tuple(
         "".join(own(argument)) if letters == LIKE else letters
-        for argument, letters in zip(call.arguments, function.takes, strict=False)
+        for argument, letters in zip(call.arguments, takes, strict=False)
     )
 
 

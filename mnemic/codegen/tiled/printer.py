@@ -140,6 +140,23 @@ class TilePrinter(TorchPrinter):
         return text
 
 
+def stepped(expr: Any) -> bool:
+    """Whether an expression takes numbers alone, which conditions choose."""
+    one = sp.Integer(1)
+    found = expr.replace(sp.Heaviside, lambda *_: one).replace(sp.sign, lambda _: one).replace(
+        lambda part: isinstance(part, sp.Piecewise),
+        lambda part: sp.Add(*(value for value, _ in part.args)),
+    )
+    return not found.free_symbols
+
+
+def print_function(expr: Any, like: str) -> str:
+    """The source of a function of the symbol that is called so: of its type and shape, also where
+    no number of it depends on it but by conditions."""
+    text = print_tile(expr, {})
+    return f"tl.zeros_like({like}) + {text}" if stepped(expr) else text
+
+
 def print_tile(expr: Any, names: dict[str, str]) -> str:
     """The source of an expression whose symbols stand for the given tiles."""
     return str(TilePrinter(names).doprint(expr))

@@ -10,7 +10,7 @@ from mnemic.codegen.adjoint.derivative import derivative
 from mnemic.codegen.links import VARIABLE, Curve
 from mnemic.codegen.plan import Call, Plan, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
+from mnemic.codegen.tiled.printer import UnknownFunction, print_function, print_tile
 
 CURVE = '''@triton.jit
 def curve(entry_{parameters}):
@@ -201,8 +201,8 @@ def _source(op: Call) -> str:
 def _curve(root: _Root) -> str:
     expr = root.curve.expr
     return CURVE.format(
-        **root.texts, doc="The link's function of one entry.", value=print_tile(expr, {}),
-        slope=print_tile(derivative(expr, VARIABLE), {}),
+        **root.texts, doc="The link's function of one entry.", value=print_function(expr, str(VARIABLE)),
+        slope=print_function(derivative(expr, VARIABLE), str(VARIABLE)),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.functions import Signal
-from mnemic.codegen.tiled.printer import print_tile
+from mnemic.codegen.tiled.printer import print_function, print_tile
 from mnemic.compiler.implicit import roots_of
 
 ERROR = '''@triton.jit
@@ -29,7 +29,7 @@ def functions(signal: Signal) -> tuple[str, str]:
     norm = f"    n = tiles.norm_column({residual})\n" if signal.uses_norm else ""
     slope = sp.sympify(signal.slope).xreplace(_named(signal))
     return (
-        ERROR.format(parameters=parameters, norm=norm, body=print_tile(signal.expr, {})),
+        ERROR.format(parameters=parameters, norm=norm, body=print_function(signal.expr, signal.parameters[0])),
         ADJOINT.format(
             parameters=parameters, norm=norm, roots=_roots(signal), slope=print_tile(slope, {}),
             result=_adjoint(signal, residual),

@@ -14,7 +14,7 @@ from mnemic.codegen.tiled.backward import backward
 from mnemic.codegen.tiled.backward import staged as backward_stages
 from mnemic.codegen.tiled.cut import Cut, cut
 from mnemic.codegen.tiled.data import Data, before
-from mnemic.codegen.tiled.functions import CHUNK, TOKEN, TileFunction
+from mnemic.codegen.tiled.functions import CHUNK, SIGNALS, TOKEN, TileFunction
 from mnemic.codegen.tiled.kernel import forward, staged
 from mnemic.codegen.tiled.latest import latest, memory_first, parted
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
@@ -247,7 +247,10 @@ class _Source:
         found = pairs.source(plan, self.logarithms, self.steps, self.numbers, self.window)
         if found.missing:
             self.missing[f"{name} gradient"] = found.missing
-        return found.text
+        parts = self.own(implicit.functions(plan))
+        if any(isinstance(q.op, Call) and q.op.function in SIGNALS for q in plan.ordered()):
+            parts += _error(plan.signals["error"], plan)
+        return "\n\n".join([*parts, found.text])
 
     def data(self, found: Cut, data: Data, name: str) -> tuple[str, str]:
         """What stands behind the kernels of a form."""
