@@ -102,9 +102,9 @@ def _length(names: list[str], loop: Loop) -> int:
 def _turns(ttgir: str) -> tuple[Turns, ...]:
     """The loops of the intermediate code that are in no other."""
     constants = {m[1]: int(m[2]) for m in map(CONSTANT.match, ttgir.splitlines()) if m}
-    for found in filter(None, map(PRODUCT.match, ttgir.splitlines())):
-        known = [constants[name] for name in found.group(2, 3) if name in constants]
-        constants |= {found[1]: known[0]} if known else {}
+    for product in filter(None, map(PRODUCT.match, ttgir.splitlines())):
+        factors = [constants[name] for name in product.group(2, 3) if name in constants]
+        constants |= {product[1]: factors[0]} if factors else {}
     opened: list[tuple[int, int, list[Turns]]] = [(-1, 0, [])]
     for line in ttgir.splitlines():
         depth = len(line) - len(line.lstrip())

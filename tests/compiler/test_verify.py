@@ -56,8 +56,10 @@ RETENTIONS: tuple[dict[str, object], ...] = (
     {"constraint": {"kind": "simplex", "scale": 2, "over": "all"}},
     {"constraint": {"kind": "ball", "radius": 1}},
     {"local": {"bregman": "exp(w)"}, "constraint": {"kind": "simplex", "scale": 2}},
-    *({"local": {"bregman": text}, "constraint": {"kind": "simplex", "scale": 2}}
-      for text in ("w**3", "w**1.5", "-sqrt(w)", "1/w")),
+    *(
+        {"local": {"bregman": text}, "constraint": {"kind": "simplex", "scale": 2}}
+        for text in ("w**3", "w**1.5", "-sqrt(w)", "1/w")
+    ),
     {"local": {"bregman": "sqrt(1+w**2)"}, "constraint": {"kind": "simplex", "scale": 2}},
     {"local": {"bregman": "-log(w)"}, "constraint": {"kind": "simplex", "scale": 2}},
     {"view": "ftrl", "global": {"lq": 3}},

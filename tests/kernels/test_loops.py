@@ -42,9 +42,9 @@ def test_turns_that_are_not_known() -> None:
 
 def test_turns_that_there_are_or_not() -> None:
     """As many as a constant says, times what is one or none."""
-    hidden = TURNS.replace("to %c16_i32", "to %end").replace(
-        "      scf.for %block", "      %end = arith.muli %some, %c16_i32 : i32\n      scf.for %block"
-    )
+    block = "      scf.for %block"
+    bound = f"      %end = arith.muli %some, %c16_i32 : i32\n{block}"
+    hidden = TURNS.replace("to %c16_i32", "to %end").replace(block, bound)
     assert chunk(CODE, hidden) == chunk(CODE, TURNS)
 
 

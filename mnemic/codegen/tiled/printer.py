@@ -143,9 +143,13 @@ class TilePrinter(TorchPrinter):
 def stepped(expr: Any) -> bool:
     """Whether an expression takes numbers alone, which conditions choose."""
     one = sp.Integer(1)
-    found = expr.replace(sp.Heaviside, lambda *_: one).replace(sp.sign, lambda _: one).replace(
-        lambda part: isinstance(part, sp.Piecewise),
-        lambda part: sp.Add(*(value for value, _ in part.args)),
+    found = (
+        expr.replace(sp.Heaviside, lambda *_: one)
+        .replace(sp.sign, lambda _: one)
+        .replace(
+            lambda part: isinstance(part, sp.Piecewise),
+            lambda part: sp.Add(*(value for value, _ in part.args)),
+        )
     )
     return not found.free_symbols
 

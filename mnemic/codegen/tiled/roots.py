@@ -30,6 +30,7 @@ def curve_of_{name}(entry_{parameters}):
     return {value}
 '''
 
+
 @dataclass(frozen=True)
 class _Over:
     """What a simplex is of: how ζ lies beside the memory [V, K], which is held as [K, V], how the
@@ -199,10 +200,10 @@ def _source(op: Call) -> str:
 
 
 def _curve(root: _Root) -> str:
-    expr = root.curve.expr
+    expr, of = root.curve.expr, str(VARIABLE)
     return CURVE.format(
-        **root.texts, doc="The link's function of one entry.", value=print_function(expr, str(VARIABLE)),
-        slope=print_function(derivative(expr, VARIABLE), str(VARIABLE)),
+        **root.texts, doc="The link's function of one entry.", value=print_function(expr, of),
+        slope=print_function(derivative(expr, VARIABLE), of),
     )  # fmt: skip
 
 

@@ -28,8 +28,9 @@ def functions(signal: Signal) -> tuple[str, str]:
     parameters = ", ".join(signal.parameters)
     norm = f"    n = tiles.norm_column({residual})\n" if signal.uses_norm else ""
     slope = sp.sympify(signal.slope).xreplace(_named(signal))
+    body = print_function(signal.expr, signal.parameters[0])
     return (
-        ERROR.format(parameters=parameters, norm=norm, body=print_function(signal.expr, signal.parameters[0])),
+        ERROR.format(parameters=parameters, norm=norm, body=body),
         ADJOINT.format(
             parameters=parameters, norm=norm, roots=_roots(signal), slope=print_tile(slope, {}),
             result=_adjoint(signal, residual),
