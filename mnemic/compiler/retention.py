@@ -17,6 +17,7 @@ import sympy as sp
 from sympy.solvers.solvers import unrad
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.numbers import spelled as _spelled
 from mnemic.compiler.numbers import vanishes
 from mnemic.compiler.symbolic import simplified, tidy
 
@@ -262,8 +263,8 @@ def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
 def find_domain(generator: Any) -> tuple[Any, Any]:
     """The widest of ``DOMAINS`` on which the generator is real and strictly convex."""
     generator = generator.subs({s: sp.Rational(7, 10) for s in generator.free_symbols - {sym.w}})
-    curvature = sp.lambdify(sym.w, tidy(sp.diff(generator, sym.w, 2)), "mpmath")
-    value = sp.lambdify(sym.w, generator, "mpmath")
+    curvature = sp.lambdify(sym.w, _spelled(tidy(sp.diff(generator, sym.w, 2))), "mpmath")
+    value = sp.lambdify(sym.w, _spelled(generator), "mpmath")
     for low, high in DOMAINS:
         points = inside(low, high)
         if all(_real(curvature, p, 0) and _real(value, p, -mpmath.inf) for p in points):
@@ -353,11 +354,6 @@ def _inverts(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
 
 def _round_trip(back: Any, dual: Any, point: float) -> Any:
     return back(dual(point))
-
-
-def _spelled(expression: Any) -> Any:
-    """Our own functions written in SymPy's."""
-    return expression.replace(sym.sigmoid, lambda z: (1 + sp.tanh(z / 2)) / 2)
 
 
 def _close(value: Callable[[], Any], point: float) -> bool:

@@ -66,7 +66,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Tensor]]] = {
     "silu": lambda x: x * torch.sigmoid(x),
     "gelu": lambda x: x * (1 + torch.erf(x / math.sqrt(2))) / 2,
     "erf": torch.erf,
-    "heaviside": lambda x: torch.heaviside(x, tensor(0.5)),
+    "heaviside": lambda x: (1 + torch.sign(x)) / 2,
     "round": lambda x: x + (torch.round(x) - x).detach(),
     "square": torch.square,
     "logit": torch.logit,

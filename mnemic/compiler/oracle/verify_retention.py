@@ -30,7 +30,7 @@ def retention(rule: Rule) -> float:
         stated = diverge(spec, pull, previous, names)
     else:
         dual = _dual(rule, previous, rng)
-        stated = retain(spec, dual + pull, _rate(names), names)
+        stated = retain(spec, dual + pull, _rate(rule, names), names)
     if retained.mode == "multiplicative":
         return difference(multiply(retained, decay * previous, gain * pull, values), stated)
     if spec.retention.local.divergence is not None:
@@ -39,8 +39,10 @@ def retention(rule: Rule) -> float:
     return difference(found, stated)
 
 
-def _rate(names: dict[str, Tensor]) -> Tensor:
-    return names.get("delta", names.get("eta", tensor(1)))
+def _rate(rule: Rule, names: dict[str, Tensor]) -> Tensor:
+    """The rate of the step; one of a loss may be called delta too."""
+    implicit = rule.problem.spec.optimizer.method == "implicit"
+    return names.get("delta" if implicit else "eta", tensor(1))
 
 
 def _dual(rule: Rule, previous: Tensor, rng: torch.Generator) -> Tensor:
