@@ -121,8 +121,8 @@ def _nearest(error: ErrorSignal) -> Any:
     lowest = _minimiser(error.signal)
     if lowest is None:
         raise Refused(
-            "the limit δ → ∞ of an implicit step goes to the loss's minimiser, which has no one "
-            "closed form here: give a finite rate"
+            "the limit δ → ∞ of an implicit step goes to the loss's minimiser, which is "
+            "missing or has no one closed form here: give a finite rate"
         )
     return (sym.y - lowest) / sym.kappa
 

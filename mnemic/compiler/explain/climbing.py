@@ -47,9 +47,8 @@ def signs(rule: Rule) -> Signs:
     if error.constant or roots_of(error.signal) or rule.problem.spec.optimizer.method == "implicit":
         return CONVEX  # an implicit step is derived for a convex loss only
     if rule.problem.spec.optimizer.rate.normalized:
-        error = error_signal.derive(
-            rule.problem.loss, getattr(rule.problem.spec.bias, "smooth", None)
-        )
+        smooth = getattr(rule.problem.spec.bias, "smooth", None)
+        error = error_signal.derive(rule.problem.loss, smooth)
     spans = ranges(rule)
     free = sorted((error.signal.free_symbols | error.radial.free_symbols) & spans.keys(), key=str)
     found = [_at(error, dict(zip(free, c, strict=True)))

@@ -108,6 +108,16 @@ def is_radial(spec: Spec, names: Names) -> bool:
     return "n" in used and not used & {"e", "y", "v"}
 
 
+def penalty_rate(spec: Spec, names: Names) -> Tensor:
+    """What multiplies a global term beside a step: η, or the δ of an implicit step.
+
+    One where that is infinite: the step is taken in the limit, the term is not.
+    """
+    implicit = spec.optimizer.method == "implicit"  # a loss may have a delta of its own
+    rate = names.get("delta" if implicit else "eta", tensor(1))
+    return torch.where(rate.isinf(), 1.0, rate)
+
+
 def coefficient_names(spec: Spec, given: Names, point: Names) -> dict[str, Tensor]:
     """Every coefficient at one place: arguments as given, the rest from what the spec says.
 
