@@ -11,6 +11,7 @@ from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, SpecArguments
 from mnemic.cli.facts import kernels, warned
 from mnemic.cli.output import echo, print_json, tell
+from mnemic.compiler import published
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
@@ -57,6 +58,7 @@ def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False)
 
 def _checked(source: str, derive: bool) -> dict[str, Any]:
     spec = load(source)
+    published.check(spec)
     told = _derived(spec, derive)
     return {"source": source, "valid": True, **summary(spec), **told, "warnings": [*warned(spec)]}
 

@@ -4,7 +4,16 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler import error_signal, kernelised, levels, local, retention, stated_link, steps
+from mnemic.compiler import (
+    error_signal,
+    kernelised,
+    levels,
+    local,
+    retention,
+    sense,
+    stated_link,
+    steps,
+)
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
 from mnemic.compiler.network import network
@@ -37,6 +46,7 @@ def derive(problem: Problem) -> Rule:
 def _derive(problem: Problem) -> Rule:
     spec = problem.spec
     loss_error = error_signal.derive(problem.loss, getattr(spec.bias, "smooth", None))
+    sense.check(problem, loss_error)
     step = _step(problem, loss_error)
     own = _own_rate(problem)
     retained = _retained(problem, step.rate if own == sp.oo else own)
@@ -58,7 +68,7 @@ def _derive(problem: Problem) -> Rule:
     return Rule(
         problem=problem,
         error=step.error,
-        rate=step.rate,
+        rate=step.rate * (step.error.slope if moments and moments.steps else 1),
         gain=retained.gain,
         decay=sp.simplify(alpha * retained.decay),
         row_decay=rows,
@@ -105,10 +115,21 @@ def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     if disguised and not (plain_keys and window_of(problem.spec) == 1):
         raise steps.Refused("an implicit, flowing or normalised step is derived for one key a step")
     if optimizer.method == "implicit":
+        _check_unrounded(problem)
         steps.check_convex(error, ranges_of(problem.scalars))
     if optimizer.rate.normalized:
         return steps.normalized(error, rate)
     return STEPS.get(optimizer.method, steps.plain)(error, rate)
+
+
+def _check_unrounded(problem: Problem) -> None:
+    """A minimiser sees the steps of round, which gradients pass straight through."""
+    if problem.loss.has(sym.round):
+        raise steps.Refused(
+            f"the method '{problem.spec.optimizer.method}' minimises the loss, which is flat "
+            "between the jumps of round: use gd or momentum, which take its gradient as if round "
+            "were not there"
+        )
 
 
 def _applied(problem: Problem) -> Applied:
@@ -158,6 +179,12 @@ def _gamma(problem: Problem) -> str | None:
 
 def _retained(problem: Problem, rate: Any) -> retention.Retained:
     entry = problem.spec.retention
+    texts = (problem.generator, problem.divergence, problem.penalty)
+    if any(text is not None and sp.sympify(text).has(sym.round) for text in texts):
+        raise retention.Refused(
+            "round is flat between its jumps, so a retention with it is not convex and has no one "
+            "minimiser: write a smooth function"
+        )
     leader = entry.view == "ftrl"
     if problem.link is not None and entry.link is not None:
         return stated_link.retained(problem.link, entry.link.power)
@@ -180,12 +207,9 @@ def _moments(problem: Problem, error: error_signal.ErrorSignal) -> Moments | Non
     optimizer = problem.spec.optimizer
     if optimizer.method not in ("exact", "batch"):
         return None
-    if not error.affine or error.constant or error.slope != 1:
-        raise retention.Refused(
-            f"the method '{optimizer.method}' sees the past through Σ k kᵀ and Σ v kᵀ, which is "
-            "enough for a quadratic loss (bias: l2) only"
-        )
-    ridge = sp.diff(problem.penalty, sym.w, 2)
+    _check_unrounded(problem)
+    curvature = _curvature(problem, error)
+    ridge = sp.diff(problem.penalty, sym.w, 2) / curvature
     fades = type(problem.spec.weights).word() == "geometric"
     if optimizer.method == "exact" and ridge == 0:
         raise retention.Refused("the exact minimiser needs a ridge: retention.global: {l2: λ > 0}")
@@ -203,6 +227,19 @@ def _moments(problem: Problem, error: error_signal.ErrorSignal) -> Moments | Non
     iterations = solver.iterations if solver.kind == "conjugate-gradients" else 0
     weight = weight * problem.value("eta")
     return Moments(ridge, 0, stays, weight, fades, iterations, solver.tolerance)
+
+
+def _curvature(problem: Problem, error: error_signal.ErrorSignal) -> Any:
+    """c of a loss c/2 (ŷ − v)²: that of l2, with the ridge λ/c and full-batch steps by ηc."""
+    c = error.slope
+    affine = error.affine and sp.expand(error.offset + c * sym.v) == 0
+    if not (affine and c.is_number and c.is_positive):
+        raise retention.Refused(
+            f"the method '{problem.spec.optimizer.method}' sees the past through Σ k kᵀ and "
+            "Σ v kᵀ, which is enough for a loss c (ŷ − v)² with a number c > 0 only (bias: l2 is "
+            f"e**2/2; weigh pairs by weights); here e = {error.signal}"
+        )
+    return c
 
 
 def _splits(problem: Problem, error: error_signal.ErrorSignal) -> bool:

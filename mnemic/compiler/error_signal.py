@@ -115,9 +115,8 @@ def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
     """
     if roots_of(signal):
         return largest_slope(signal)
-    if not (
-        slope.has(sym.y, sym.n, sym.v) or radial.has(sym.n) or signal.has(sp.sign, sp.Piecewise)
-    ):
+    jumps = signal.has(sp.sign, sp.Piecewise, sym.round)
+    if not (slope.has(sym.y, sym.n, sym.v) or radial.has(sym.n) or jumps):
         return sp.Abs(slope)
     free = (signal.free_symbols | radial.free_symbols) - {sym.y, sym.n}
     point = {s: 0 if s == sym.v else 1 for s in free}

@@ -9,7 +9,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.symbolic import FUNCTIONS, number, read
+from mnemic.compiler.symbolic import number, read
 from mnemic.dsl.features import Exponential, Features
 from mnemic.dsl.features import Kernel as KernelEntry
 
@@ -38,7 +38,7 @@ class Kernel:
         By Schoenberg's theorem that takes a power series without negative coefficients; it is
         looked at up to ``ORDER``. A kernel with kinks or steps has none.
         """
-        if self.expr.has(sp.Abs, sp.Max, sp.Min, sp.sign, sp.Piecewise, FUNCTIONS["round"]):
+        if self.expr.has(sp.Abs, sp.Max, sp.Min, sp.sign, sp.Piecewise, sym.round):
             return False
         term = self.expr
         for _ in range(ORDER + 1):

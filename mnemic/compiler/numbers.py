@@ -30,7 +30,7 @@ def sample(symbols: Iterable[Any], seed: int) -> list[Any]:
 
 def same_number(one: Any, other: Any, points: int = 4) -> bool:
     """Whether two expressions agree at random points to ``DIGITS`` digits."""
-    pair = [_spelled(one), _spelled(other)]
+    pair = [_opaque(one), _opaque(other)]
     free = sorted(pair[0].free_symbols | pair[1].free_symbols, key=str)
     both = sp.lambdify(free, pair, "mpmath", cse=True)
     with mpmath.workdps(DIGITS + SPARE):
@@ -53,12 +53,22 @@ def _agree(both: Any, at: list[Any]) -> bool:
     return bool(abs(left - right) <= mpmath.mpf(10) ** -DIGITS * (1 + abs(left)))
 
 
-def _spelled(expression: Any) -> Any:
-    """Functions that SymPy lacks in its own, and opaque ones as fixed smooth stand-ins."""
+def spelled(expression: Any) -> Any:
+    """Our own functions written in SymPy's."""
     found = sp.sympify(expression)
     found = found.replace(sym.sigmoid, lambda z: 1 / (1 + sp.exp(-z)))
     found = found.replace(sym.softplus, lambda z: sp.log(1 + sp.exp(z)))
-    found = found.replace(sym.normal_cdf, lambda z: (1 + sp.erf(z / sp.sqrt(2))) / 2)
+    return found.replace(sym.normal_cdf, lambda z: (1 + sp.erf(z / sp.sqrt(2))) / 2)
+
+
+def _opaque(expression: Any) -> Any:
+    """An expression with fixed smooth stand-ins for rounding too, which hides differences."""
+    return _spelled(sp.sympify(expression).replace(sym.round, lambda z: _stand_in("round", (z,))))
+
+
+def _spelled(expression: Any) -> Any:
+    """Functions that SymPy lacks in its own, and opaque ones as fixed smooth stand-ins."""
+    found = spelled(expression)
     found = found.replace(lambda z: isinstance(z, NewErrorBase), _function_of)
     for atom in sorted(found.atoms(AppliedUndef), key=sp.count_ops, reverse=True):
         found = found.subs(atom, _stand_in(str(atom.func), atom.args))
@@ -88,7 +98,7 @@ def sampler(expression: Any, names: list[Any]) -> Callable[..., float | None]:
     found = _spelled(expression)
     if not found.free_symbols <= set(names):
         return lambda *_: None
-    function = sp.lambdify(names, found, "mpmath")
+    function = sp.lambdify(names, found, [{"round": mpmath.nint}, "mpmath"])
 
     def value(*at: Any) -> float | None:
         try:

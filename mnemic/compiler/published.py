@@ -33,13 +33,14 @@ import keyword
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from mnemic.dsl.expressions import Apply, ExpressionError, Name, Node, Number
 from mnemic.dsl.functions import CONSTANTS, FUNCTIONS
-from mnemic.errors import Issue, nearest
+from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec, Issue, nearest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,6 +72,18 @@ def assignments(rule_text: str) -> tuple[Assignment, ...]:
     _check_tokens(rule_text)
     walk = _Walk()
     return tuple(walk.assignment(statement) for statement in _syntax(rule_text))
+
+
+def check(spec: Spec) -> None:
+    """Raise InvalidSpec for the published equations of a spec that cannot be read."""
+    wrong = []
+    for i, equation in enumerate(spec.published):
+        try:
+            assignments(equation.rule)
+        except ExpressionError as error:
+            wrong.append(replace(error.issue, where=f"published[{i}].rule"))
+    if wrong:
+        raise InvalidSpec(wrong)
 
 
 def inputs(rule_text: str) -> frozenset[str]:

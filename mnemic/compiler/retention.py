@@ -17,10 +17,16 @@ import sympy as sp
 from sympy.solvers.solvers import unrad
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.numbers import spelled as _spelled
 from mnemic.compiler.numbers import vanishes
 from mnemic.compiler.symbolic import simplified, tidy
 
-DOMAINS: tuple[tuple[Any, Any], ...] = ((-sp.oo, sp.oo), (0, sp.oo), (-1, 1), (0, 1))
+DOMAINS: tuple[tuple[Any, Any], ...] = (
+    (-sp.oo, sp.oo),
+    (sp.Integer(0), sp.oo),
+    (sp.Integer(-1), sp.Integer(1)),
+    (sp.Integer(0), sp.Integer(1)),
+)
 """Where a generator may live, the widest first."""
 
 DIGITS = 1000
@@ -90,7 +96,7 @@ def bregman(
 ) -> Retained:
     """Solve the stationarity of a Bregman retention with a separable global term."""
     mirror = tidy(sp.diff(generator, sym.w))
-    domain = find_domain(generator + penalty)
+    domain = find_domain(generator + penalty, nonnegative=constraint[0] == "simplex")
     weight = sp.Integer(1) if leader else rate
     whole = mirror + weight * tidy(sp.diff(penalty, sym.w))
     kind, scale, over = constraint
@@ -267,16 +273,28 @@ def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
     )
 
 
-def find_domain(generator: Any) -> tuple[Any, Any]:
-    """The widest of ``DOMAINS`` on which the generator is real and strictly convex."""
+def find_domain(generator: Any, *, nonnegative: bool = False) -> tuple[Any, Any]:
+    """The widest of ``DOMAINS`` on which the generator is real and strictly convex, and no further.
+
+    ``nonnegative`` says that a constraint ends the domain at zero, whatever the generator.
+    """
     generator = generator.subs({s: sp.Rational(7, 10) for s in generator.free_symbols - {sym.w}})
-    curvature = sp.lambdify(sym.w, tidy(sp.diff(generator, sym.w, 2)), "mpmath")
-    value = sp.lambdify(sym.w, generator, "mpmath")
+    curvature = sp.lambdify(sym.w, _spelled(tidy(sp.diff(generator, sym.w, 2))), "mpmath")
+    value = sp.lambdify(sym.w, _spelled(generator), "mpmath")
+
+    def convex(point: float) -> bool:
+        return _real(curvature, point, 0) and _real(value, point, -mpmath.inf)
+
     for low, high in DOMAINS:
-        points = inside(low, high)
-        if all(_real(curvature, p, 0) and _real(value, p, -mpmath.inf) for p in points):
+        ends = [float(z) for z in (low, high) if z.is_finite and not (nonnegative and z == 0)]
+        whole = low == 0 or _real(value, 0, -mpmath.inf)  # no pole in the middle
+        if whole and all(map(convex, inside(low, high))) and not any(map(convex, ends)):
             return low, high
-    raise Refused(f"the generator {generator} is convex on none of the real line, (0, ∞), (0, 1)")
+    raise Refused(
+        f"the generator {generator} is real and strictly convex on none of the domains that are "
+        "looked at, or beyond their ends too: the real line, (0, ∞), (−1, 1) and (0, 1). Shift or "
+        "scale w so that its own is one of them"
+    )
 
 
 def inside(low: Any, high: Any) -> list[float]:
@@ -369,11 +387,6 @@ def _inverts(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
 
 def _round_trip(back: Any, dual: Any, point: float) -> Any:
     return back(dual(point))
-
-
-def _spelled(expression: Any) -> Any:
-    """Our own functions written in SymPy's."""
-    return expression.replace(sym.sigmoid, lambda z: (1 + sp.tanh(z / 2)) / 2)
 
 
 def _close(value: Callable[[], Any], point: float) -> bool:

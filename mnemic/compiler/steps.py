@@ -21,6 +21,9 @@ from mnemic.compiler.symbolic import simplified
 LARGEST_DEGREE = 2
 """Of an implicit step's stationarity: beyond it SymPy's roots take minutes and are unreadable."""
 
+ENDLESS = (sp.oo, -sp.oo, sp.zoo, sp.nan, sp.Limit)
+"""What a limit that is no number has in it."""
+
 
 class Refused(Exception):
     """The step of this loss is not derived; the text says why."""
@@ -48,6 +51,11 @@ def implicit(error: ErrorSignal, rate: Any) -> Step:
     delta, closed = sym.coefficient("delta"), _closed(error)
     if rate == sp.oo:
         limit = _nearest(error) if closed is None else sp.limit(delta * closed, delta, sp.oo)
+        if sp.sympify(limit).has(*ENDLESS):
+            raise Refused(
+                "the loss has no lowest prediction: it falls without end along ŷ, so an implicit "
+                "step grows with its rate and has no limit for δ → ∞: give a finite rate"
+            )
         reason = "the implicit step's limit for δ → ∞"
         return Step(with_slope(sp.factor(limit)), sp.Integer(1), reason)
     if closed is not None:
@@ -113,8 +121,8 @@ def _nearest(error: ErrorSignal) -> Any:
     lowest = _minimiser(error.signal)
     if lowest is None:
         raise Refused(
-            "the limit δ → ∞ of an implicit step goes to the loss's minimiser, which has no one "
-            "closed form here: give a finite rate"
+            "the limit δ → ∞ of an implicit step goes to the loss's minimiser, which is "
+            "missing or has no one closed form here: give a finite rate"
         )
     return (sym.y - lowest) / sym.kappa
 
@@ -162,7 +170,9 @@ def _odd(slope: Any) -> Any:
 
 def flow(error: ErrorSignal, rate: Any) -> Step:
     """The gradient flow dW/ds = −e(Wφ)φᵀ followed for the time η, exactly."""
-    if not error.affine or error.constant:
+    if error.constant:
+        return Step(error, rate, "dz/ds = −κ e with an error that no prediction enters: one step")
+    if not error.affine:
         raise Refused(
             "the gradient flow is solved for an error that is affine in ŷ: otherwise dz/ds = −κ "
             "e(z) asks for an integral of 1/e, and its end is no root of e itself. The implicit "

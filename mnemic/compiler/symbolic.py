@@ -47,7 +47,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "gelu": lambda a: a * sym.normal_cdf(a),
     "erf": sp.erf,
     "heaviside": lambda a: sp.Piecewise((1, a > 0), (0, a < 0), (sp.Rational(1, 2), True)),
-    "round": sp.Function("round"),
+    "round": sym.round,
     "square": lambda a: a**2,
     "logit": lambda a: sp.log(a) - sp.log(1 - a),
 }

@@ -75,6 +75,17 @@ class sigmoid(sp.Function):
         return True
 
 
+class round(sp.Function):
+    """The nearest integer, ties to even; gradients pass as if it were not there."""
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        """1: straight through."""
+        return sp.Integer(1)
+
+    def _eval_is_extended_real(self) -> bool:
+        return True
+
+
 class softplus(sp.Function):
     """log(1 + exp(x))."""
 

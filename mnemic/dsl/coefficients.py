@@ -1,5 +1,6 @@
 """Coefficients: the scalars of a rule (rate η, momentum θ, decay α, threshold δ, weights γ, …)."""
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -60,7 +61,7 @@ def expand(data: Any) -> Any:
     if isinstance(data, int | float):
         return {"value": float(data)}
     if isinstance(data, str):
-        return WORDS.get(data, {"expr": data})
+        return {"value": math.inf} if data.strip() == "inf" else WORDS.get(data, {"expr": data})
     return data
 
 

@@ -222,3 +222,13 @@ def test_a_relative_path_beside_a_base(mnemic, tmp_path, monkeypatch):
     done = mnemic("check", "mine.yaml")
     assert done.code == 0
     assert "  bias         dot\n" in done.out
+
+
+@pytest.mark.parametrize("rule", ["W = ", "W = W +", ""])
+def test_a_published_equation_that_cannot_be_read_is_an_error(mnemic, tmp_path, rule):
+    path = tmp_path / "mine.yaml"
+    entry = f'published: [{{where: "(1)", rule: "{rule}"}}]'
+    path.write_text(f"mnemic: 1\nname: mine\nbias: l2\n{entry}\n", encoding="utf-8")
+    done = mnemic("check", path)
+    assert done.code == 3
+    assert "published[0].rule" in done.err

@@ -56,6 +56,17 @@ CASES: dict[str, dict[str, Any]] = {
     "descent with a ridge": spec(0.5, DESCENT),
     "descent with a ridge that is forgotten": spec(0.5, DESCENT, weights="geometric"),
     "descent with a learned ridge that stays": spec(LEARNED, DESCENT, weights=STAYS),
+    "a loss by a number": {**spec(0.5, EXACT), "bias": {"expr": "3*e**2/2"}},
+    "the square, iterated": {
+        **spec(LEARNED, {"method": "exact", "rate": "token", "solver": ITERATED}, weights=STAYS),
+        "bias": {"kind": "lp", "p": 2},
+    },
+    "descent on the square": {
+        **spec(LEARNED, DESCENT, weights=STAYS), "bias": {"expr": "e**2"},
+    },
+    "one step on the square": {
+        **spec(None, {**DESCENT, "inner_steps": 1}), "bias": {"expr": "e**2"},
+    },
 }  # fmt: skip
 
 
@@ -145,3 +156,11 @@ def test_interpreted_from_a_state() -> None:
     for form in case.forms:
         out, _ = case.operator(**second, form=form, initial_state=state)
         assert error(out, whole[:, 7:]) <= 1e-9
+
+
+@pytest.mark.parametrize("method", [EXACT, DESCENT])
+@pytest.mark.parametrize("loss", ["e**2/2 - v*y", "e**2/2 + y**2/8", "-e**2", "c*e**2"])
+def test_other_quadratic_losses_are_refused_as_such(loss: str, method: Spec) -> None:
+    named = {"coefficients": {"c": "token"}} if "c*" in loss else {}
+    with pytest.raises(InvalidSpec, match="a number c > 0 only"):
+        compiled({**spec(0.5, method, **named), "bias": {"expr": loss}})

@@ -6,7 +6,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.adjoint.errors import NoAdjoint
-from mnemic.compiler.symbolic import FUNCTIONS, tidy
+from mnemic.compiler.symbolic import tidy
 
 
 class larger(sp.Function):
@@ -31,14 +31,6 @@ class smaller(sp.Function):
         return (1 - sp.sign(a - b)) / 2
 
 
-class straight(sp.Function):
-    """A rounded number, through which gradients pass as if it were not."""
-
-    def fdiff(self, argindex: int = 1) -> Any:
-        """1."""
-        return sp.Integer(1)
-
-
 def _paired(function: Any) -> Any:
     """max or min of many as one of two at a time, numbers last."""
 
@@ -52,9 +44,6 @@ def _paired(function: Any) -> Any:
     return pair
 
 
-ROUND = FUNCTIONS["round"]
-
-
 @cache
 def derivative(expr: Any, symbol: Any) -> Any:
     """∂expr/∂symbol; the kinks of max, min, abs, sign and branches as PyTorch has them.
@@ -62,9 +51,8 @@ def derivative(expr: Any, symbol: Any) -> Any:
     Raises ``NoAdjoint`` for a function whose derivative is not known.
     """
     smooth = expr.replace(sp.Max, _paired(larger)).replace(sp.Min, _paired(smaller))
-    smooth = smooth.replace(ROUND, straight)
     found = tidy(sp.diff(smooth, symbol))
     unknown = found.atoms(sp.Derivative)
     if unknown:
         raise NoAdjoint(type(min(unknown, key=str).expr).__name__)
-    return found.replace(larger, sp.Max).replace(smaller, sp.Min).replace(straight, ROUND)
+    return found.replace(larger, sp.Max).replace(smaller, sp.Min)

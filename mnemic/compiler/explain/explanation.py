@@ -14,6 +14,7 @@ from mnemic.compiler.explain.spans import ranges, span
 from mnemic.compiler.explain.stability import Stability, stability, warnings
 from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import Derived, Fit, Rule
+from mnemic.compiler.sense import unreal_of_value
 
 SHAPES = {
     "head": "[B, T, H]", "key": "[B, T, H, D]", "value": "[B, T, H, d_v]",
@@ -77,8 +78,21 @@ def explain(rule: Rule) -> Explanation:
 
 def warned(rule: Rule) -> tuple[str, ...]:
     """What a user should hear before training: of stability, of what is missing, of the pace."""
-    slow = pace(rule)
-    return (*warnings(rule), *(() if slow is None else (slow,)))
+    slow, unreal = pace(rule), _unreal(rule)
+    return tuple(line for line in (unreal, *warnings(rule), slow) if line is not None)
+
+
+def _unreal(rule: Rule) -> str | None:
+    """A loss that is no real number for predictions that nothing keeps from coming up."""
+    place = unreal_of_value(rule.problem)
+    if place is None:
+        return None
+    y, v = (f"{z:.3g}".replace("-", "−") for z in place)
+    return (
+        f"The loss is not real for every prediction: not where ŷ = {y}, v = {v}. Nothing keeps "
+        "predictions from there, and what follows is no number: write it in a function of y that "
+        "is, such as sigmoid(y)."
+    )
 
 
 def statement(rule: Rule) -> str:

@@ -69,7 +69,7 @@ class _Text(StrPrinter):  # type: ignore[misc]
         if power.is_Integer:
             return str(shown) + str(power).translate(SUPERSCRIPT)
         raised = self._print(power)
-        return f"{shown}^{raised}" if power.is_Atom else f"{shown}^({raised})"
+        return f"{shown}^{raised}" if power.is_Symbol or power.is_Float else f"{shown}^({raised})"
 
     def _print_Mul(self, expr: Any) -> str:
         top, bottom = sp.fraction(expr, exact=True)

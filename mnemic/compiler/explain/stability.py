@@ -8,6 +8,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain import contraction, placing
+from mnemic.compiler.explain.climbing import Signs, signs
 from mnemic.compiler.explain.key_sizes import key_size, product_name, product_symbol
 from mnemic.compiler.explain.layered_words import bounded_steps
 from mnemic.compiler.explain.printing import steps_of, text
@@ -34,7 +35,7 @@ class Stability:
     ``bound`` is the inequality, ``None`` where there is none to give. ``kind``: ``always`` (no
     step size is too large), ``bounded``, ``unbounded`` (ℓ″ grows), ``kink`` (ℓ″ is unbounded at
     ŷ = v only), ``open`` (not derived), ``growing`` (the decay or momentum exceeds one),
-    ``indefinite`` (κ1 is no inner product).
+    ``climbing`` (the loss falls as ŷ leaves v), ``indefinite`` (κ1 is no inner product).
 
     ``place``: ``inside`` the bound for every value of the activations and every key of the block,
     ``on`` it (fixed numbers that meet it), ``outside`` it for some, or ``unknown`` (the input
@@ -164,6 +165,9 @@ def _of_steps(rule: Rule) -> Stability:
         return _of_moments(rule)
     if rule.structure.missing is not None:
         return Stability("open", None, "No bound is derived: the rule is not compiled yet.")
+    found = signs(rule)
+    if found.climbs:
+        return _climbing(rule, found)
     if rule.applied.kind != "identity":
         return Stability("open", None, "No bound is derived: the step passes through O "
                          f"({rule.applied.kind}), its size is not the error's."
@@ -176,14 +180,47 @@ def _of_steps(rule: Rule) -> Stability:
     if rule.kernels is not None and not rule.kernels.predict.positive:
         return Stability("indefinite", None, INDEFINITE, warning=f"{INDEFINITE} {HOLDING}")
     if spec.optimizer.rate.normalized:
-        return Stability("always", None, "The normalised rate η/(1 + η ℓ″‖φ‖²) keeps every step "
-                         "a contraction.", "inside")  # fmt: skip
+        return _normalised(found.lowest)
     peak, values = contraction.curvature(rule)
     if peak is None:
         return Stability("open", None, "sup ℓ″ could not be found.")
     if peak == sp.oo:
         return _unbounded(rule)
-    return _bounded(rule, peak, values)
+    return _bounded(rule, peak, values, found.lowest)
+
+
+def _climbing(rule: Rule, found: Signs) -> Stability:
+    """A loss that falls as ŷ leaves v, or is concave: no rate mends its steps."""
+    sentence = f"The loss falls as ŷ leaves v: {_driven(rule, found)}, whatever the rate."
+    if found.concave:
+        sentence = "The loss is concave in ŷ (ℓ″ < 0): no step contracts, whatever the rate."
+    mend = "A loss that is minimised grows as ŷ leaves v: is its sign right?"
+    return Stability("climbing", None, sentence, "outside",
+                     warning=f"Outside the stable range. {sentence} {mend}")  # fmt: skip
+
+
+def _driven(rule: Rule, found: Signs) -> str:
+    if found.away is None:
+        return "every step drives the prediction from its value"
+    size = "‖ŷ − v‖" if rule.error.uses_norm else "ŷ − v"
+    place = placing.number(found.away)
+    return f"steps near {size} = {place} drive the prediction from its value"
+
+
+def _normalised(lowest: float) -> Stability:
+    if lowest < 0:
+        sentence = "The normalised rate makes steps contractions where ℓ″ > 0 only"
+        return Stability("open", None, f"{sentence}; {_falling(lowest)}")
+    return Stability("always", None, "The normalised rate η/(1 + η ℓ″‖φ‖²) keeps every step "
+                     "a contraction.", "inside")  # fmt: skip
+
+
+def _falling(lowest: float) -> str:
+    """What holds where ℓ″ is negative."""
+    return (
+        f"it falls to {placing.number(lowest)} (the loss is not convex), and there a step draws no "
+        "two memories together."
+    )
 
 
 def _as_large_as_w(rule: Rule) -> str | None:
@@ -304,7 +341,7 @@ def _kinked(rule: Rule, far: Any) -> Stability:
                      warning)  # fmt: skip
 
 
-def _bounded(rule: Rule, peak: Any, values: list[float]) -> Stability:
+def _bounded(rule: Rule, peak: Any, values: list[float], lowest: float) -> Stability:
     left, right = contraction.step_size(rule, peak), contraction.limit(rule)
     if not rule.retained.link.identity:
         slope = contraction.steepest_link(rule)
@@ -317,11 +354,11 @@ def _bounded(rule: Rule, peak: Any, values: list[float]) -> Stability:
     found = placing.place(rule, left, right, values)
     warning = placing.warning(rule, found) if found.place == "outside" else None
     return Stability("bounded", sp.Lt(left, right, evaluate=False),
-                     _sentence(rule, left, right, found), found.place, found.read,
-                     warning)  # fmt: skip
+                     _sentence(rule, left, right, found, lowest), found.place,
+                     found.read, warning)  # fmt: skip
 
 
-def _sentence(rule: Rule, left: Any, right: Any, found: placing.Found) -> str:
+def _sentence(rule: Rule, left: Any, right: Any, found: placing.Found, lowest: float) -> str:
     timed = steps_of(rule)
     still = contraction.still(rule)
     what = "A step" if still == 1 else f"A chunk of {still} tokens"
@@ -331,4 +368,6 @@ def _sentence(rule: Rule, left: Any, right: Any, found: placing.Found) -> str:
                      "safe range is narrower.")  # fmt: skip
     if rule.split or product_name(rule) != "‖φ‖²":
         parts.append("Predict and erase keys differ, so it bounds the eigenvalue, not the norm.")
+    if lowest < 0:
+        parts.append(f"That is where ℓ″ > 0; {_falling(lowest)}")
     return " ".join([*parts, placing.told(rule, found)])

@@ -42,7 +42,7 @@ FUNCTIONS: Final[Mapping[Any, Callable[..., Tensor]]] = {
     sym.sigmoid: torch.sigmoid,
     sym.softplus: lambda z: torch.logaddexp(z, torch.zeros_like(z)),
     sym.normal_cdf: torch.special.ndtr,
-    sp.Heaviside: lambda z, *_: torch.heaviside(z, torch.tensor(0.5, dtype=z.dtype)),
+    sp.Heaviside: lambda z, *_: (1 + torch.sign(z)) / 2,
 }
 """SymPy's functions of one argument and ours."""
 
@@ -158,7 +158,7 @@ def _apply(node: Any, arguments: list[Tensor]) -> Tensor:
         return slope_at(*arguments)
     if type(node) in FUNCTIONS:
         return FUNCTIONS[type(node)](*arguments)
-    if type(node).__name__ == "round":
+    if isinstance(node, sym.round):
         return arguments[0] + (torch.round(arguments[0]) - arguments[0]).detach()
     raise NoMeaning(f"no meaning for {type(node).__name__} in {node}")
 

@@ -23,7 +23,7 @@ from mnemic.compiler.oracle.stated_retention import (
 )
 from mnemic.compiler.oracle.stated_steps import Pair, gradient, past_solution, predict, whole_step
 from mnemic.compiler.oracle.stated_tokens import Token, tokens
-from mnemic.compiler.oracle.statement import tensor
+from mnemic.compiler.oracle.statement import penalty_rate, tensor
 from mnemic.compiler.problem import Problem
 from mnemic.dsl.spec import Spec
 
@@ -239,9 +239,9 @@ def _inner(spec: Spec, memory: Memory, token: Token, *, decays: bool) -> Memory:
     elif plain(spec):
         matrix = dual
     else:
-        matrix = retain(spec, dual, names.get("eta", one), names)
+        matrix = retain(spec, dual, penalty_rate(spec, names), names)
     new = replace(memory, matrix=matrix, dual=dual, momentum=momentum)
-    if spec.optimizer.anchor.chunk == 1 or decays_only(spec, names.get("eta", one), names):
+    if spec.optimizer.anchor.chunk == 1 or decays_only(spec, penalty_rate(spec, names), names):
         return replace(new, dual=_remirrored(spec, new))
     return new
 

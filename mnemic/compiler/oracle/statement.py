@@ -66,7 +66,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Tensor]]] = {
     "silu": lambda x: x * torch.sigmoid(x),
     "gelu": lambda x: x * (1 + torch.erf(x / math.sqrt(2))) / 2,
     "erf": torch.erf,
-    "heaviside": lambda x: torch.heaviside(x, tensor(0.5)),
+    "heaviside": lambda x: (1 + torch.sign(x)) / 2,
     "round": lambda x: x + (torch.round(x) - x).detach(),
     "square": torch.square,
     "logit": torch.logit,
@@ -106,6 +106,16 @@ def is_radial(spec: Spec, names: Names) -> bool:
     """Whether ℓ is a function of ‖ŷ − v‖ alone."""
     used = parse(spec.bias.text, [*names, "e", "y", "v", "n"]).names
     return "n" in used and not used & {"e", "y", "v"}
+
+
+def penalty_rate(spec: Spec, names: Names) -> Tensor:
+    """What multiplies a global term beside a step: η, or the δ of an implicit step.
+
+    One where that is infinite: the step is taken in the limit, the term is not.
+    """
+    implicit = spec.optimizer.method == "implicit"  # a loss may have a delta of its own
+    rate = names.get("delta" if implicit else "eta", tensor(1))
+    return torch.where(rate.isinf(), 1.0, rate)
 
 
 def coefficient_names(spec: Spec, given: Names, point: Names) -> dict[str, Tensor]:

@@ -65,7 +65,8 @@ def recurrence(rule: Rule) -> float:
     given = (sample.q, sample.k, sample.v, sample.coefficients)
     y, _ = interpret(rule, *given, params=sample.params)
     z = stated(rule.problem, *given, sample.params)
-    return verify_error.difference(y, z)
+    told = z.isfinite()  # a loss that grows without bound overflows, in both or one token later
+    return verify_error.difference(y[told], z[told])
 
 
 def _shortened(rule: Rule) -> Rule:

@@ -8,7 +8,7 @@ from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.minimise import AXES, domain_of, stretch
 from mnemic.compiler.oracle.reference_links import apply_link, multiply
 from mnemic.compiler.oracle.stated_retention import diverge, dual_of, retain
-from mnemic.compiler.oracle.statement import function_text, tensor
+from mnemic.compiler.oracle.statement import function_text, penalty_rate
 from mnemic.compiler.oracle.verify_error import coefficients, difference, symbolic
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.retention import Ball, Simplex
@@ -30,17 +30,13 @@ def retention(rule: Rule) -> float:
         stated = diverge(spec, pull, previous, names)
     else:
         dual = _dual(rule, previous, rng)
-        stated = retain(spec, dual + pull, _rate(names), names)
+        stated = retain(spec, dual + pull, penalty_rate(spec, names), names)
     if retained.mode == "multiplicative":
         return difference(multiply(retained, decay * previous, gain * pull, values), stated)
     if spec.retention.local.divergence is not None:
         dual = evaluate(retained.mirror, {**values, sym.w: previous})
     found = apply_link(retained.link, decay * dual + gain * pull, values)
     return difference(found, stated)
-
-
-def _rate(names: dict[str, Tensor]) -> Tensor:
-    return names.get("delta", names.get("eta", tensor(1)))
 
 
 def _dual(rule: Rule, previous: Tensor, rng: torch.Generator) -> Tensor:

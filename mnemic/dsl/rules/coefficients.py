@@ -8,6 +8,8 @@ from keyword import iskeyword
 from typing import Final
 
 from mnemic.dsl.coefficients import Coefficient
+from mnemic.dsl.constants import Undefined, constant
+from mnemic.dsl.expressions import ExpressionError, parse
 from mnemic.dsl.functions import CONSTANTS, FUNCTIONS
 from mnemic.dsl.memory import Diagonal
 from mnemic.dsl.rules.rule import Rule
@@ -81,11 +83,24 @@ def finite(spec: Spec) -> Iterator[Issue]:
     """Numbers are finite, but for the step size that makes an implicit step exact."""
     implicit = spec.optimizer.method == "implicit"
     for where, value in walk(spec):
-        if not isinstance(value, float) or math.isfinite(value):
+        number = known(value) if isinstance(value, Coefficient) else value
+        if not isinstance(number, float) or math.isfinite(number):
             continue
-        if value == math.inf and implicit and where == "optimizer.rate.value":
+        place = where.removesuffix(".value")
+        if number == math.inf and implicit and place == "optimizer.rate":
             continue
-        yield Issue("must be finite", where.removesuffix(".value"), str(value))
+        if isinstance(value, float) or value.value is None:
+            yield Issue("must be finite", place, str(number))
+
+
+def known(coefficient: Coefficient) -> float | None:
+    """The number that a coefficient is: as a value, or as an expression without symbols."""
+    if coefficient.expr is None:
+        return coefficient.value
+    try:
+        return constant(parse(coefficient.expr, ()).tree)
+    except (ExpressionError, Undefined):  # it names symbols, or is told as an expression
+        return None
 
 
 _Test = Callable[[float], bool]
@@ -113,7 +128,7 @@ def in_range(spec: Spec) -> Iterator[Issue]:
     for where, value in walk(spec):
         if not isinstance(value, Coefficient):
             continue
-        for part, number in (("", value.value), (".init", value.init)):
+        for part, number in (("", known(value)), (".init", value.init)):
             words, test = _range(spec, where)
             if number is not None and math.isfinite(number) and not test(number):
                 yield Issue(f"must be {words}", where + part, f"{number:g}")
@@ -121,9 +136,10 @@ def in_range(spec: Spec) -> Iterator[Issue]:
 
 def geometric_weights_forget(spec: Spec) -> Iterator[Issue]:
     """A product of factors above one would weigh the oldest pairs most."""
-    gamma = spec.weights.gate
-    if spec.weights.word() == "geometric" and gamma is not None and (gamma.value or 0) > 1:
-        yield Issue("a geometric weight must be in (0, 1]", "weights.gamma", f"{gamma.value:g}")
+    gate = spec.weights.gate
+    gamma = None if gate is None else known(gate)
+    if spec.weights.word() == "geometric" and gamma is not None and gamma > 1:
+        yield Issue("a geometric weight must be in (0, 1]", "weights.gamma", f"{gamma:g}")
 
 
 def shapes(spec: Spec) -> Iterator[Issue]:

@@ -1,11 +1,14 @@
 """Rules about the mathematics that a user writes."""
 
+import math
 from collections.abc import Iterator
 
+from mnemic.dsl.coefficients import Coefficient
+from mnemic.dsl.constants import Undefined, constant
 from mnemic.dsl.expressions import Apply, Name, Node, Number
 from mnemic.dsl.rules.rule import Rule
 from mnemic.dsl.spec import Spec
-from mnemic.dsl.texts import LOSS_SYMBOLS, Text, texts
+from mnemic.dsl.texts import LOSS_SYMBOLS, Text, texts, walk
 from mnemic.errors import Issue
 
 _KINKED = frozenset({"abs", "sign", "max", "min", "relu", "heaviside", "round", "where"})
@@ -16,6 +19,25 @@ def readable(spec: Spec) -> Iterator[Issue]:
     for text in texts(spec):
         if isinstance(text.read, Issue):
             yield text.read
+
+
+def finite_constants(spec: Spec) -> Iterator[Issue]:
+    """What no symbol enters is a finite real number; ``inf`` bounds other values only."""
+    coefficients = {where for where, value in walk(spec) if isinstance(value, Coefficient)}
+    for text in texts(spec):
+        if isinstance(text.read, Issue):
+            continue
+        try:
+            value = constant(text.read.tree)
+        except Undefined as part:
+            inside = "" if part.part == str(text.read) else f" in {text.text}"
+            yield Issue(f"{part.reason}{inside}", text.where, part.part, _FINITE)
+            continue
+        if value is not None and math.isinf(value) and text.where not in coefficients:
+            yield Issue("is not a finite number", text.where, text.text, _FINITE)
+
+
+_FINITE = ("expressions whose constants are finite real numbers",)
 
 
 def says_something(spec: Spec) -> Iterator[Issue]:
@@ -75,6 +97,7 @@ def _functions(tree: Node) -> frozenset[str]:
 
 RULES: tuple[Rule, ...] = (
     readable,
+    finite_constants,
     says_something,
     norm_in_conditions_only,
     smooth_where_kinked,

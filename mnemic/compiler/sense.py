@@ -1,0 +1,111 @@
+"""Whether what was read states a problem: finite expressions, and a real loss that teaches."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from typing import Any, Final
+
+import mpmath  # type: ignore[import-untyped]
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.convexity import SIZES, VALUES
+from mnemic.compiler.error_signal import ErrorSignal
+from mnemic.compiler.numbers import spelled, vanishes
+from mnemic.compiler.problem import Problem
+from mnemic.compiler.ranges import ranges_of
+from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec, Issue
+
+ROUNDING: Final = 1e-12
+FINITE: Final = ("expressions that are finite and real",)
+
+
+def check(problem: Problem, error: ErrorSignal) -> None:
+    """Raise ``InvalidSpec`` for infinite expressions, and losses that are not real or constant."""
+    found = [*_infinite(problem)] or [*_of_loss(problem, error)]
+    if found:
+        raise InvalidSpec(found)
+
+
+def _infinite(problem: Problem) -> Iterator[Issue]:
+    """Expressions that came to an infinity, 0/0 or an imaginary number, as 1/(e − e) does."""
+    own = dict(_placed(problem.spec))
+    places = {
+        own["loss"]: problem.loss,
+        "retention.local.bregman": problem.generator,
+        "retention.local.f-divergence": problem.divergence,
+        "retention.global": problem.penalty,
+        "retention.link": problem.link,
+        "features.expr": problem.features,
+        "memory": problem.similarity,
+        **{f"keys.{role}": expr for role, expr in problem.keys.items()},
+        **{own.get(s.name, s.name): s.expr for s in problem.scalars if not s.declared.fixed},
+    }
+    for where, expr in places.items():
+        if expr is not None and sp.sympify(expr).has(sp.zoo, sp.nan, sp.I):
+            yield Issue("comes to an infinite or complex number", where, str(expr), FINITE)
+
+
+def _placed(spec: Spec) -> Iterator[tuple[str, str]]:
+    yield "loss", "bias.expr" if hasattr(spec.bias, "expr") else "bias"
+    for name, where, _ in spec.placed_coefficients():
+        yield name, where
+
+
+def _of_loss(problem: Problem, error: ErrorSignal) -> Iterator[Issue]:
+    where, text = dict(_placed(problem.spec))["loss"], problem.spec.bias.text
+    if vanishes(error.signal):
+        reason = "the loss does not change with the prediction, so the memory would never learn"
+        yield Issue(reason, where, text, ("losses whose gradient in y is not zero",))
+        return
+    if problem.loss.has(sym.y, sym.v):
+        return
+    place = unreal(problem.loss, ranges_of(problem.scalars))
+    if place is not None:
+        distance = "‖ŷ − v‖" if problem.loss.has(sym.n) else "ŷ − v"
+        reason = f"the loss is not real everywhere: not where {distance} = {place:.3g}"
+        hint = "write abs(e) or e**2 for e under a root, a logarithm or a fractional power"
+        yield Issue(reason, where, text, ("losses that are real numbers",), hint=hint)
+
+
+def unreal(loss: Any, ranges: Mapping[Any, list[float]], v: float = 0.0) -> float | None:
+    """The least size of e, n or y at which a loss is no real number; ``None`` where it is real.
+
+    Looked at by numbers, coefficients at the least, the middle and the largest of their values.
+    """
+    along = next(s for s in (sym.n, sym.y, sym.e) if loss.has(s) or s == sym.e)
+    shown = spelled(loss).subs(sym.v, v)
+    free = sorted(shown.free_symbols - {along}, key=str)
+    function = sp.lambdify([along, *free], shown, [{"round": mpmath.nint}, "mpmath"])
+    sides = (1,) if along == sym.n else (-1, 1)
+    coefficients = [*product(*(_few(ranges.get(s, [1.0])) for s in free))]
+    for size, side in product(SIZES, sides):
+        if any(_complex(function, (side * size, *c)) for c in coefficients):
+            return side * size
+    return None
+
+
+def unreal_of_value(problem: Problem) -> tuple[float, float] | None:
+    """(ŷ, v) at which a loss of ŷ and v is no real number, though v may be a value of it.
+
+    A value for which it is real nowhere is not the user's.
+    """
+    if not problem.loss.has(sym.y, sym.v):
+        return None
+    loss, ranges = problem.loss.subs(sym.e, sym.y - sym.v), ranges_of(problem.scalars)
+    places = [(unreal(loss, ranges, v), v) for v in VALUES]
+    known = [(y, v) for y, v in places if y is not None]
+    return known[0] if len(known) == len(places) else None
+
+
+def _complex(function: Any, at: Iterable[float]) -> bool:
+    try:
+        value = mpmath.mpmathify(function(*map(mpmath.mpf, at)))
+    except (ZeroDivisionError, ValueError, OverflowError, TypeError):
+        return False
+    return bool(abs(mpmath.im(value)) > ROUNDING * (1 + abs(mpmath.re(value))))
+
+
+def _few(values: list[float]) -> list[float]:
+    inside = sorted(values) or [1.0]
+    return sorted({inside[0], inside[len(inside) // 2], inside[-1]})

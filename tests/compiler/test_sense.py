@@ -1,0 +1,73 @@
+"""What states no problem: infinite expressions, losses that are not real, or teach nothing."""
+
+from typing import Any
+
+import pytest
+
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.explain.explanation import warned
+from mnemic.compiler.oracle.verify import verify
+from mnemic.compiler.rule import Rule
+from mnemic.dsl.load import load
+from mnemic.errors import InvalidSpec
+
+
+def rule(loss: str = "e**2/2", **more: Any) -> Rule:
+    return derive_spec(load({"name": "mine", "bias": {"expr": loss}, **more}))
+
+
+@pytest.mark.parametrize("loss", ["0*e", "e-e", "(e+v-y)**2", "heaviside(e)", "sign(e)"])
+def test_a_loss_that_teaches_nothing_is_refused(loss: str) -> None:
+    with pytest.raises(InvalidSpec, match="the memory would never learn") as told:
+        rule(loss)
+    assert told.value.issues[0].where == "bias.expr"
+    assert told.value.issues[0].read == loss
+
+
+@pytest.mark.parametrize("loss", ["sqrt(e)", "e**0.5", "e**(2/3)", "log(e)", "log(1-e**2)"])
+def test_a_loss_that_is_not_real_is_refused(loss: str) -> None:
+    with pytest.raises(InvalidSpec, match="the loss is not real everywhere: not where ŷ − v = "):
+        rule(loss)
+
+
+@pytest.mark.parametrize("loss", ["sqrt(e*e + 1)", "abs(e)**(2/3)", "sqrt(n)", "log(1 + n)"])
+def test_a_real_loss_is_taken(loss: str) -> None:
+    assert not any("not real" in line for line in warned(rule(loss)))
+
+
+def test_a_power_that_may_be_any_number_needs_a_size() -> None:
+    power = {"coefficients": {"p": "token"}}
+    with pytest.raises(InvalidSpec, match="not real"):
+        rule("e**p + e**2", **power)
+    assert rule("abs(e)**p", **power)
+
+
+def test_a_loss_of_predictions_that_is_not_real_everywhere_warns() -> None:
+    (line,) = (z for z in warned(rule("-v*log(y)-(1-v)*log(1-y)")) if "not real" in z)
+    assert "not where ŷ = 1.78, v = 0." in line
+    sigmoids = rule("-v*log(sigmoid(y))-(1-v)*log(1-sigmoid(y))")
+    assert not any("not real" in z for z in warned(sigmoids))
+    divergence = rule("v*log(v) - v*log(sigmoid(y)) + sigmoid(y) - v")  # values are positive
+    assert not any("not real" in z for z in warned(divergence))
+
+
+@pytest.mark.parametrize(
+    ("entries", "where"),
+    [
+        ({"loss": "e/(e-e)"}, "bias.expr"),
+        ({"retention": {"decay": "1/(h-h)"}}, "retention.decay"),
+        ({"features": {"expr": "x/(x-x)"}}, "features.expr"),
+        ({"retention": {"local": {"bregman": "w**2/(w-w)"}}}, "retention.local.bregman"),
+    ],
+)
+def test_expressions_that_come_to_infinities_are_refused(entries: Any, where: str) -> None:
+    with pytest.raises(InvalidSpec, match="infinite or complex") as told:
+        rule(**entries)
+    assert told.value.issues[0].where == where
+
+
+def test_a_loss_that_overflows_agrees_until_it_does() -> None:
+    """exp(e)**e is exp(e²): real, and beyond float64 within tokens."""
+    wrong = [check for check in verify(rule("exp(e)**e", optimizer={"rate": "token"}))
+             if not check.passed]  # fmt: skip
+    assert not wrong
