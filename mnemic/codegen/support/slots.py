@@ -33,7 +33,8 @@ class SlotOperator:
     values: Operator
     by_slot: bool
     """Whether each slot has a decay of its own."""
-    write: Callable[..., Tensor]
+    write: Callable[..., Tensor | float]
+    """w [B, T, H, m], or [B, T, H, 1] where it is the same for all slots, or a number."""
 
     @property
     def name(self) -> str:
@@ -129,8 +130,8 @@ class SlotOperator:
     def _written(self, given: Mapping[str, Tensor], k: Tensor) -> Tensor:
         """w [B, T, H, m]."""
         names = inspect.signature(self.write).parameters
-        w: Tensor = self.write(**{name: given[name] for name in names})
-        return w if w.ndim == k.ndim else w[..., None].expand(*w.shape, self.signature.slots)
+        w: Tensor | float = self.write(**{name: given[name] for name in names})
+        return k.new_ones(()).mul(w).expand(*k.shape[:-1], self.signature.slots)
 
     def _renamed(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """A decay of each slot is one of the columns of W, and of the rows of K."""
