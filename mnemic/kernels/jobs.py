@@ -191,7 +191,7 @@ class Subject:
         with torch.random.fork_rng():
             torch.manual_seed(0)
             layer = layer_type(dim, heads=heads * groups, key_dim=width, value_dim=width)
-            x = torch.randn(BATCH, max(TOKENS, 2 * layer.period), dim)
+            x = torch.randn(BATCH, layer.at_most(max(TOKENS, 2 * layer.period)), dim)
         with torch.no_grad():
             found = {n: a.contiguous() for n, a in layer.arguments(x).items()}
         vectors = {"q", "k", "v", *module.rule.signature.keys}
@@ -239,7 +239,7 @@ class Subject:
 
     def step(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """One token of the layer, its projections aside; nothing where its memories do not fit."""
-        before, now = self.x[:, :2], self.x[:, 2:3]
+        before, now = self.x[:, :-1][:, :2], self.x[:, -1:]
         with torch.no_grad():
             _, state = self.memory.rows(before, {}, None, "recurrent")
             kernel = self.support.chosen(self.memory, now, state, "triton")

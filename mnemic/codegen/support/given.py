@@ -59,8 +59,9 @@ class Given:
         if not count:
             return
         most = self.position + self.tokens
-        if most > 1 << (count - 1):
-            room = f"{count} levels hold {1 << (count - 1)} tokens of a document"
+        held = self.signature.at_most(most)
+        if most > held:
+            room = f"{count} levels hold {held} tokens of a document"
             hint = f"write readout: {{max_levels: {(most - 1).bit_length() + 1}}} in the spec"
             raise fail(self.signature, f"levels: {room}, read {most}; {hint}")
 

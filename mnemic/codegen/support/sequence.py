@@ -36,6 +36,10 @@ class SequenceLayer(nn.Module):
         """Tokens after which the layer does the same again: its anchor's, or a segment's."""
         return int(self.rule.signature.anchor)
 
+    def at_most(self, tokens: int) -> int:
+        """So many tokens, or as many as a sequence may have."""
+        return int(self.rule.signature.at_most(tokens))
+
     def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
