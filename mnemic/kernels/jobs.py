@@ -22,6 +22,8 @@ from mnemic.kernels.tracing import tracing
 
 PASSES = ("forward", "backward", "decode", "step")
 """``decode`` is the rule's token, ``step`` the whole layer's, where it has a kernel of its own."""
+NO_FORM = "no fused form"
+"""What is told of a rule without kernels: that is no fault."""
 BATCH, TOKENS, HEADS = 1, 256, 16
 """Multiples of 16, as in use: kernels differ where a size is known to be one."""
 
@@ -58,7 +60,7 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     asked = Job(**job)
     module = load(Path(asked.folder))
     if "triton" not in module.rule.forms:
-        return {"missing": "no fused form", "passes": {}}
+        return {"missing": NO_FORM, "passes": {}}
     subject = Subject.of(module, asked.width, getattr(torch, asked.dtype))
     found: dict[str, Any] = {}
     before = 0
@@ -96,7 +98,7 @@ def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     asked = Job(**job)
     module = load(Path(asked.folder))
     if "triton" not in module.rule.forms:
-        return {"missing": "no fused form", "passes": {}}
+        return {"missing": NO_FORM, "passes": {}}
     subject = Subject.of(module, asked.width, torch.float16, heads=1)
     tokens = subject.arguments["q"].shape[1]
     found: dict[str, Any] = {}

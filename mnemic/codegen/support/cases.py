@@ -1,7 +1,7 @@
 """What the checks of a compiled rule try it on: arguments as its layer makes them.
 
-Lengths around a chunk and a prime one (of a tree, that its levels hold), logarithms of decays from 0 to −88, carried states,
-arguments that are not contiguous, packed documents.
+Lengths around a chunk and a prime one (that a tree's levels hold), logarithms of decays from 0 to
+−88, carried states, arguments that are not contiguous, packed documents.
 """
 
 from collections.abc import Iterator, Mapping
