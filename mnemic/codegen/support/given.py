@@ -50,7 +50,8 @@ class Given:
         """Tokens of the documents before these, read off the device where a form must know."""
         if self._position is None:
             told = self.positions
-            self._position = 0 if told is None else int(told.reshape(-1)[0])
+            rows = 0 if told is None else told.numel()
+            self._position = 0 if told is None or rows == 0 else int(told.reshape(-1)[0])
         return self._position
 
     def _fits_levels(self) -> None:

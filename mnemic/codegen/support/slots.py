@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .arguments import check, fail, one_of
+from .arguments import check, check_choices, check_state, fail, one_of
 from .norms import widened
 from .operator import Operator
 from .signature import Coefficient, Signature
@@ -76,8 +76,7 @@ class SlotOperator:
         one_of(self.signature, "form", form, ("auto", *self.forms))
         if params:
             raise fail(self.signature, f"params: this rule has none; read {', '.join(params)}")
-        for name in initial_state or {}:
-            one_of(self.signature, "initial_state", name, ("K", "W"))
+        check_choices(self.signature, initial_state, None, chunk_size)
         given = {name: widened(x) for name, x in coefficients.items()}
         state = initial_state or {}
         call = _Call(form, mask, cu_seqlens, chunk_size)
@@ -119,8 +118,7 @@ class SlotOperator:
         sizes: tuple[int, int] | None = None,
     ) -> Tensor:
         """W softmax(K q) with both memories as ``state`` has them; see ``Operator.read``."""
-        for name in state:
-            one_of(self.signature, "initial_state", name, tuple(self.state))
+        check_state(self.signature, state)
         keys, values = ({"W": state[n]} if n in state else {} for n in ("K", "W"))
         slots = None if sizes is None else (sizes[0], self.signature.slots)
         held = self.keys.read(widened(q), keys, sizes=slots)
