@@ -22,11 +22,14 @@ def figures(name: str) -> Iterator[Figure | str]:
 def measured(compiled: Compiled, length: int) -> dict[str, Any]:
     """Seconds of each form by way; ``reason`` in their place where there is no chunk form.
 
+    A tree gets no more tokens than its levels hold.
+
     Raises:
         CheckFailed: the forms do not agree.
     """
     if "chunk" not in compiled.operator.forms:
         return {"reason": compiled.rule.structure.reason}
+    length = compiled.operator.signature.at_most(length)
     sizes = Sizes(1, length, SIZES.heads, SIZES.key, SIZES.value)
     subject = Subject(compiled, sizes, started=True)
     runs = {form: subject.form(form) for form in ("chunk", "recurrent")}

@@ -73,7 +73,8 @@ def run(compiled: Compiled, length: int = LENGTH) -> LongRun:
     """Run a spec over a long text in every precision.
 
     A memory that keeps every token runs over fewer (``KEPT``), so that the squares of a long text
-    do not take hours. Features that are made for texts up to some length get no longer ones.
+    do not take hours. Features that are made for texts up to some length get no longer ones, nor
+    do trees of levels that hold no more.
 
     Raises:
         EnvironmentFailed: this Python came without its sources.
@@ -82,6 +83,7 @@ def run(compiled: Compiled, length: int = LENGTH) -> LongRun:
 
     length = max(length // KEPT.get(growth(compiled), 1), TAIL)
     length = min(length, compiled.spec.features.longest or length)
+    length = compiled.operator.signature.at_most(length)
     began = time.perf_counter()
     x = embedded(text(length), DIM)
     given, params = arguments(compiled, x, heads=HEADS)
@@ -142,7 +144,8 @@ def _wide(tensors: Tensors) -> Tensors:
 
 
 def _compared(out: Tensor, state: Tensors, wanted: Tensor) -> Precision:
-    windows = (z.unfold(1, TAIL, TAIL) for z in (out - wanted, wanted))
+    width = min(TAIL, wanted.shape[1])
+    windows = (z.unfold(1, width, width) for z in (out - wanted, wanted))
     apart, size = (z.square().mean((0, 2, 3, 4)).sqrt() for z in windows)
     errors = apart / size.clamp_min(1e-12)
     states = [s.double() for s in state.values() if s.is_floating_point()]

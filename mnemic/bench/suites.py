@@ -122,8 +122,11 @@ def _forms_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
 def _decode(compiled: Compiled, length: int) -> Result:
     from mnemic.bench import decode
 
+    # a tree's levels hold so many tokens, the timed ones among them
+    most = compiled.operator.signature.at_most(length + decode.STEPS) - decode.STEPS
     contexts = (64, *(c for c in decode.CONTEXTS[1:] if c < length), length)
-    found = decode.run(compiled, tuple(dict.fromkeys(contexts))).to_json()
+    kept = dict.fromkeys(max(0, min(c, most)) for c in contexts)
+    found = decode.run(compiled, tuple(kept)).to_json()
     return {**found, **{n: {str(k): v for k, v in found[n].items()} for n in ("bytes", "seconds")}}
 
 

@@ -38,7 +38,7 @@ Out = Annotated[
 Processes = Annotated[int, typer.Option("--processes", min=1, help="Compile so many at a time.")]
 Check = Annotated[
     bool,
-    typer.Option("--check", help="Exit with 4 where a kernel spills, does not fit or compile.",
+    typer.Option("--check", help="Exit with 4 where a kernel spills or does not fit, too.",
                  show_default=False),
 ]  # fmt: skip
 
@@ -84,6 +84,8 @@ def kernels(
     "source", "passes", "missing"}, ...]}; a pass is {"kernels", "bytes": {"moved", "floor",
     "launches"}, "error", "refused"}, with --count {"moved", "floor", "products", "error",
     "refused"}; refused says why kernels do not take this size, for which PyTorch's form runs.
+
+    Exit code 4 where a pass fails, that is, neither compiles nor is refused for its size.
     """
     from mnemic.dsl.catalogue import names
     from mnemic.kernels import build, table
@@ -102,9 +104,20 @@ def kernels(
         console().print(table.terminal(table.COUNTED if count else table.HEADINGS, cells))
         if not count:
             echo(_summary(cells, len(jobs) - len(found)))
-    wrong = table.miscounted(cells) if count else table.wrong(cells)
-    if check and wrong:
+    wrong = _wrong(cells, count=count, check=check)
+    if wrong:
+        if as_json:  # the one document has been printed
+            raise typer.Exit(CheckFailed.exit_code)
         raise CheckFailed(f"kernels: {len(wrong)} not as they should be: {'; '.join(wrong[:5])}")
+
+
+def _wrong(cells: "Sequence[Cells]", *, count: bool, check: bool) -> list[str]:
+    """What makes the command fail: what failed itself, and with ``check`` what is not well."""
+    from mnemic.kernels import table
+
+    if count:
+        return table.miscounted(cells)
+    return table.wrong(cells) if check else table.failed(cells)
 
 
 def _compiled(
@@ -157,16 +170,20 @@ def _plain(found: "Sequence[Built]") -> list[dict[str, Any]]:
 
 
 def _summary(listed: "Sequence[Cells]", before: int) -> str:
+    from mnemic.kernels.jobs import NO_FORM
     from mnemic.kernels.table import KERNEL, PASS, TOLD, amiss
 
     compiled = [row for row in listed if row[KERNEL]]
     without = [row for row in listed if row[PASS] and not row[KERNEL]]
     failed = sum(amiss(row[TOLD]) for row in without)
-    lacking = {row[0] for row in listed if not row[PASS]}
+    lacking = {row[0] for row in listed if row[TOLD] == NO_FORM}
+    crashed = {row[0] for row in listed if not row[PASS] and row[TOLD] != NO_FORM}
+    stumbled = f", {len(crashed)} specs failed as a whole" if crashed else ""
     earlier = f"; {before} specs and sizes as they were in the table" if before else ""
     return (
         f"{len(compiled)} kernels, {sum(bool(row[TOLD]) for row in compiled)} of them spill or do "
-        f"not fit; {failed} passes failed, {len(without) - failed} refuse the size; "
+        f"not fit; {failed} passes failed{stumbled}, {len(without) - failed} refuse the "
+        f"size; "
         f"{len(lacking)} specs without a fused form{earlier}"
     )
 

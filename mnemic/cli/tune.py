@@ -68,6 +68,8 @@ def tune(
     else:
         echo("\n".join(_lines(report)))
     if report["none right"]:
+        if as_json:  # the one document has been printed
+            raise typer.Exit(CheckFailed.exit_code)
         why = "; ".join(f"{e['purpose']}: {e['why']}" for e in report["tuned"] if not e["choice"])
         raise CheckFailed(f"tune: {compiled.spec.name}: no cut is right: {why}")
 

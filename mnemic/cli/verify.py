@@ -45,6 +45,8 @@ def verify(spec: SpecArgument, output: Output = None, as_json: AsJson = False) -
     else:
         _show(found, note, compiled.folder)
     if not passed:
+        if as_json:  # the one document has been printed
+            raise typer.Exit(CheckFailed.exit_code)
         wrong = [w for entry in found for line in verifying.lines(entry) for w in line.wrong]
         raise CheckFailed(f"verify: {compiled.spec.name}: {'; '.join(wrong[:3])}")
 

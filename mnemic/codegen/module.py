@@ -265,7 +265,7 @@ def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
         f"    SIGNATURE, keys_rule, values_rule, by_slot={slots.by_slot(rule)}, write=written\n)\n"
     )
     parts = [
-        f"{keys.text}\n{values.text}\n\n{slots.written(rule)}\n\n",
+        f"{keys.text}\n{values.text}\n\n{slots.written(rule, described)}\n\n",
         f"{_data(described, 'SIGNATURE')}\n{joined}",
     ]
     reads = frozenset({"q", "k", "v", *described.keys})

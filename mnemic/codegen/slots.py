@@ -12,6 +12,7 @@ import sympy as sp
 from mnemic.codegen.support.signature import Coefficient, Signature, State
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.problem import HEAD, HEADS, TIME
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.coefficients import ONE
 from mnemic.dsl.coefficients import Coefficient as Declared
@@ -21,6 +22,9 @@ from mnemic.dsl.memory import Linear
 from mnemic.dsl.readout import Readout
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
+
+COUNTING = frozenset({HEAD, HEADS, TIME})
+"""Indices that no argument carries."""
 
 
 def slots_of(rule: Rule) -> int:
@@ -76,6 +80,10 @@ def refusal(rule: Rule) -> str | None:
         sp.Symbol("k", real=True)
     ):  # fmt: skip
         return "the write keys live in the slots: 'keys.write' of coefficients or 'own' is compiled"
+    counting = sorted(str(x) for x in rule.problem.keys["write"].free_symbols & COUNTING)
+    if counting:
+        named = " and ".join(f"'{name}'" for name in counting)
+        return f"write keys of slots that count with {named} are not compiled yet"
     return None
 
 
@@ -102,8 +110,11 @@ def _in_slots(coefficient: Coefficient) -> Coefficient:
     return replace(coefficient, axes="s") if coefficient.axes == "K" else coefficient
 
 
-def written(rule: Rule) -> str:
-    """The source of w_t as a function of the operator's arguments."""
+def written(rule: Rule, described: Signature) -> str:
+    """The source of w_t as a function of the operator's arguments.
+
+    A coefficient of a head beside one of the slots is the same for all of them.
+    """
     expr = rule.problem.keys["write"]
     arguments, names = [], {}
     for symbol in sorted(expr.free_symbols, key=str):
@@ -111,10 +122,16 @@ def written(rule: Rule) -> str:
         argument = symbol.name if scalar is None else scalar.argument
         assert argument is not None
         arguments.append(argument)
+        text = f"{argument}[..., None]" if argument in _of_heads(described) else argument
         logarithmic = scalar is not None and scalar.logarithmic
-        names[symbol.name] = f"torch.exp({argument})" if logarithmic else argument
+        names[symbol.name] = f"torch.exp({text})" if logarithmic else text
     return (
         f"def written({', '.join(arguments)}):\n"
         '    """w: what each slot takes in of a token."""\n'
         f"    return {print_torch(expr, names)}\n"
     )
+
+
+def _of_heads(described: Signature) -> frozenset[str]:
+    """The coefficients with one number a head."""
+    return frozenset(c.name for c in described.coefficients if not c.axes)

@@ -22,6 +22,8 @@ from mnemic.kernels.tracing import tracing
 
 PASSES = ("forward", "backward", "decode", "step")
 """``decode`` is the rule's token, ``step`` the whole layer's, where it has a kernel of its own."""
+NO_FORM = "no fused form"
+"""What is told of a rule without kernels: that is no fault."""
 BATCH, TOKENS, HEADS = 1, 256, 16
 """Multiples of 16, as in use: kernels differ where a size is known to be one."""
 
@@ -58,7 +60,7 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     asked = Job(**job)
     module = load(Path(asked.folder))
     if "triton" not in module.rule.forms:
-        return {"missing": "no fused form", "passes": {}}
+        return {"missing": NO_FORM, "passes": {}}
     subject = Subject.of(module, asked.width, getattr(torch, asked.dtype))
     found: dict[str, Any] = {}
     before = 0
@@ -96,7 +98,7 @@ def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     asked = Job(**job)
     module = load(Path(asked.folder))
     if "triton" not in module.rule.forms:
-        return {"missing": "no fused form", "passes": {}}
+        return {"missing": NO_FORM, "passes": {}}
     subject = Subject.of(module, asked.width, torch.float16, heads=1)
     tokens = subject.arguments["q"].shape[1]
     found: dict[str, Any] = {}
@@ -191,7 +193,7 @@ class Subject:
         with torch.random.fork_rng():
             torch.manual_seed(0)
             layer = layer_type(dim, heads=heads * groups, key_dim=width, value_dim=width)
-            x = torch.randn(BATCH, max(TOKENS, 2 * layer.period), dim)
+            x = torch.randn(BATCH, layer.at_most(max(TOKENS, 2 * layer.period)), dim)
         with torch.no_grad():
             found = {n: a.contiguous() for n, a in layer.arguments(x).items()}
         vectors = {"q", "k", "v", *module.rule.signature.keys}
@@ -239,7 +241,7 @@ class Subject:
 
     def step(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """One token of the layer, its projections aside; nothing where its memories do not fit."""
-        before, now = self.x[:, :2], self.x[:, 2:3]
+        before, now = self.x[:, :-1][:, :2], self.x[:, -1:]
         with torch.no_grad():
             _, state = self.memory.rows(before, {}, None, "recurrent")
             kernel = self.support.chosen(self.memory, now, state, "triton")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mnemic.kernels.jobs import TOKENS, Job
+from mnemic.kernels.jobs import NO_FORM, TOKENS, Job
 from mnemic.kernels.limits import target
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def _without(step: Mapping[str, Any]) -> str:
 
 
 def amiss(told: str) -> bool:
-    """Whether what is told of a pass is a fault."""
-    return bool(told) and not told.startswith(REFUSED)
+    """Whether what is told of a pass (or of all of them) is a fault."""
+    return bool(told) and told != NO_FORM and not told.startswith(REFUSED)
 
 
 def _taken(kernel: Mapping[str, Any]) -> Cells:
@@ -71,7 +71,18 @@ def _size(value: Any) -> bool:
 
 def wrong(listed: Iterable[Cells]) -> list[str]:
     """What spills, does not fit or does not compile."""
-    return [f"{x[0]} d = {x[2]} {x[PASS]}: {x[TOLD]}" for x in listed if x[PASS] and amiss(x[TOLD])]
+    return [_fault(x) for x in listed if amiss(x[TOLD])]
+
+
+def failed(listed: Iterable[Cells]) -> list[str]:
+    """What does not compile: passes, and all of a spec where the tool itself stumbled."""
+    return [_fault(x) for x in listed if not x[KERNEL] and amiss(x[TOLD])]
+
+
+def _fault(row: Cells) -> str:
+    """A row that is amiss, in words."""
+    where = f"{row[0]} d = {row[2]}"
+    return f"{where} {row[PASS]}: {row[TOLD]}" if row[PASS] else f"{where}: {row[TOLD]}"
 
 
 def markdown(listed: Iterable[Cells], name: str, versions: Mapping[str, str]) -> str:
@@ -128,7 +139,7 @@ def counts_markdown(cells: Iterable[Cells], name: str) -> str:
 
 def miscounted(listed: Iterable[Cells]) -> list[str]:
     """What could not be counted."""
-    return [f"{x[0]} {x[3]}: {x[-1]}" for x in listed if x[3] and amiss(x[-1])]
+    return [f"{x[0]} {x[3]}".rstrip() + f": {x[-1]}" for x in listed if amiss(x[-1])]
 
 
 def line(cells: Iterable[str]) -> str:

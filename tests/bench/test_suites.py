@@ -113,6 +113,15 @@ def test_forms_take_any_spec():
     assert second.what == "ttt-mlp, chunk over token by token, forward+backward"
 
 
+def test_a_tree_gets_what_its_levels_hold():
+    readout = {"levels": {"from": "input", "activation": "softplus"}, "max_levels": 7}
+    tree = mnemic.compile({**DOT, "readout": readout})
+    assert set(forms.measured(tree, 128)) == {"forward", "forward+backward"}
+    assert long.run(tree, 2048).length == 64
+    decoded = suites.SUITES["decode"].measure(tree, 128)
+    assert list(decoded["seconds"]) == ["32"]
+
+
 def test_recall_needs_the_memory(monkeypatch):
     """A block whose memory is forgotten at once stays blind."""
     monkeypatch.setattr(learn, "TASKS", {"mqar": learn.TASKS["mqar"]})

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from mnemic.kernels import build
+
 
 def test_verify_says_what_was_checked(shell: Callable[..., Any], tmp_path: Path) -> None:
     done = shell("verify", "linear-attention", "-o", tmp_path / "layer", "--json")
@@ -64,6 +66,67 @@ def test_a_folder_verifies_itself(shell: Callable[..., Any], tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     assert "chunk float32: passed" in done.stdout.splitlines()
     assert (tmp_path / "layer" / "verified.json").is_file()
+
+
+def compiling_to(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any]) -> None:
+    """Every job comes out as told, without being compiled."""
+
+    def each(asked: Any, function: str, workers: Any, told: Any) -> Any:
+        yield from ((job, found) for job in asked)
+
+    monkeypatch.setattr(build, "_each", each)
+
+
+def one_pass(**changed: Any) -> dict[str, Any]:
+    """What a job gives whose only pass has no kernel."""
+    step = {"kernels": [], "bytes": {}, "error": None, "refused": None, **changed}
+    return {"missing": None, "passes": {"forward": step}}
+
+
+CRASHED = {"missing": "compile_folder: KeyError: 'z'", "passes": {}, "failed": True}
+
+
+@pytest.mark.parametrize(
+    ("found", "told", "message"),
+    [
+        (one_pass(error="CompilationError: NameError('a')"), "1 passes failed, 0 refuse",
+         "linear-attention d = 16 forward: CompilationError: NameError('a')"),
+        (CRASHED, "0 passes failed, 1 specs failed as a whole, 0 refuse",
+         "linear-attention d = 16: compile_folder: KeyError: 'z'"),
+    ],
+)  # fmt: skip
+def test_a_pass_that_fails_is_a_failure(
+    mnemic: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], told: str,
+    message: str,
+) -> None:  # fmt: skip
+    compiling_to(monkeypatch, found)
+    done = mnemic("kernels", "linear-attention", "--width", 16)
+    assert done.code == 4
+    assert told in done.out
+    assert done.out.rstrip().endswith("0 specs without a fused form")
+    assert done.err.splitlines()[-1].endswith(f"1 not as they should be: {message}")
+    plain = mnemic("kernels", "linear-attention", "--width", 16, "--json")
+    assert plain.code == 4
+    (kernel,) = plain.json["kernels"]
+    assert {n: kernel[n] for n in ("missing", "passes")} == {
+        n: found[n] for n in ("missing", "passes")
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (one_pass(refused="too wide"), "0 passes failed, 1 refuse the size"),
+        ({"missing": "no fused form", "passes": {}}, "1 specs without a fused form"),
+    ],
+)
+def test_what_is_refused_is_no_failure(
+    mnemic: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], told: str
+) -> None:
+    compiling_to(monkeypatch, found)
+    done = mnemic("kernels", "linear-attention", "--width", 16, "--check")
+    assert done.code == 0, done.err
+    assert told in done.out
 
 
 def test_a_target_that_is_not_known(shell: Callable[..., Any]) -> None:

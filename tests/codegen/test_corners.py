@@ -136,6 +136,25 @@ def _strided(x: torch.Tensor) -> dict[str, torch.Tensor]:
     }
 
 
+@pytest.mark.parametrize(("name", "form"), every_form())
+def test_a_batch_of_no_rows(name: str, form: str) -> None:
+    """Shapes as of any batch, states too, from one as well."""
+    case = compiled(name)
+    whole = inputs(case, 5)
+    none = {n: x[:0] for n, x in whole.items()}
+    out, state = case.operator(**whole, form=form, output_final_state=True)
+    found = case.operator(**none, form=form, output_final_state=True)
+    for y, held in (found, case.operator(**none, form=form, output_final_state=True,
+                                         mask=torch.ones(0, 5, dtype=torch.bool))):  # fmt: skip
+        assert y.shape == (0, *out.shape[1:])
+        assert {n: x.shape[1:] for n, x in held.items()} == {
+            n: x.shape[1:] for n, x in state.items()
+        }
+        assert all(x.shape[0] == 0 for x in held.values())
+    after, _ = case.operator(**none, form=form, initial_state=found[1])
+    assert after.shape == out[:0].shape
+
+
 @pytest.mark.parametrize("layout", ["transposed", "sliced", "batch last"])
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_layouts_are_irrelevant(name: str, form: str, layout: str) -> None:

@@ -1,6 +1,8 @@
 """Levels of a Fenwick tree: by their definition, by fla's naive reference, in every form."""
 
+import importlib
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,11 +26,14 @@ from conformance import (
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from mnemic import pipeline
+from mnemic.codegen import package
 from mnemic.codegen.support.levels import aligned_pieces, level_mask
 from mnemic.compiler.explain.cost import cost
 from mnemic.dsl.load import load
 from mnemic.dsl.writing import short
 from mnemic.errors import InvalidSpec
+from mnemic.kernels.jobs import Subject
 
 PACKAGED = ("log-linear", "log-linear-gated-deltanet")
 WEIGHED: dict[str, Any] = {"levels": {"from": "input", "activation": "softplus"}, "max_levels": 7}
@@ -212,6 +217,38 @@ def test_more_tokens_than_the_tree_holds_are_refused(form: str) -> None:
     words = r"4 levels hold 8 tokens of a document, read 9; write readout: \{max_levels: 5\}"
     with pytest.raises(ValueError, match=words):
         case.operator(**one, form=form, initial_state=state)
+
+
+@pytest.mark.parametrize("levels", [2, 3, 6])
+def test_the_checks_of_a_folder_respect_what_the_tree_holds(levels: int, tmp_path: Path) -> None:
+    """Its own test, and what verifying tries: no length is more than the levels hold."""
+    spec = weighing("gated-deltanet", max_levels=levels)
+    module = package.load(pipeline.compile(spec, tmp_path / f"tree{levels}").folder)
+    selftest, cases, verify = (
+        importlib.import_module(f"{module.__name__}.support.{name}")
+        for name in ("selftest", "cases", "verify")
+    )
+    found = list(selftest.checks(module.Layer))
+    assert [check.what for check in found if not check.passed] == []
+    wanted = cases.plan(module.rule, torch.device("cpu"))
+    tried = [case.arguments["q"].shape[1] for case in cases.cases(module.Layer, wanted)]
+    assert min(tried) >= 1
+    assert max(tried) == 1 << (levels - 1)
+    assert verify.run(module.Layer, device="cpu", keep=False)["passed"]
+    subject = Subject.of(module, 8, torch.float32, heads=1)
+    assert subject.arguments["q"].shape[1] == 1 << (levels - 1)
+
+
+def test_a_hybrid_s_persistent_tokens_are_the_tree_s_too(tmp_path: Path) -> None:
+    beside = {"hybrid": "layer", "persistent": 3, "attention_window": 4}
+    spec = {**weighing("gated-deltanet", max_levels=5), "block": beside}
+    module = package.load(pipeline.compile(spec, tmp_path / "hybrid").folder)
+    layer = module.Layer(8, heads=2, key_dim=4, value_dim=4).requires_grad_(False)
+    assert layer.at_most(100) == 13
+    assert layer.at_most(9) == 9
+    layer(torch.randn(1, 13, 8))
+    with pytest.raises(ValueError, match="5 levels hold 16 tokens of a document, read 17"):
+        layer(torch.randn(1, 14, 8))
 
 
 @pytest.mark.parametrize("name", PACKAGED)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from conformance import agree, close, compiled, run
+from conformance import Result, agree, close, compiled, gradients, run, weighed
 from torch import Tensor
 
 from mnemic.errors import InvalidSpec
@@ -36,8 +36,8 @@ def arguments(groups: int = 1) -> Tensors:
 
 def naive(q: Tensor, k: Tensor, v: Tensor, log_alpha: Tensor, w: Tensor) -> tuple[Tensor, Tensors]:
     """K_t = Diag(α) K + w kᵀ, W_t = W Diag(α) + v wᵀ, y = W softmax(K q): heads equal in number."""
-    keys = q.new_zeros(B, H, SLOTS, KEY)
-    values = q.new_zeros(B, H, VALUE, SLOTS)
+    keys = q.new_zeros(B, H, w.shape[-1], KEY)
+    values = q.new_zeros(B, H, VALUE, w.shape[-1])
     found = []
     for t in range(T):
         alpha = log_alpha[:, t].exp()
@@ -72,6 +72,44 @@ def test_a_decay_of_the_head() -> None:
     w, decay = given.pop("write"), given.pop("log_alpha")
     expected, _ = naive(**given, log_alpha=decay[..., None].expand_as(w), w=w)
     close({"y": out}, {"y": expected})
+
+
+@pytest.mark.parametrize("slots", [SLOTS, H])
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+def test_a_gate_of_the_head_beside_a_decay_of_the_slot(form: str, slots: int) -> None:
+    """With as many slots as heads the two axes could be taken for one another."""
+    case = compiled(spec(
+        memory={"kind": "linear", "slots": slots}, keys={"write": "g*(1 - alpha)"},
+        coefficients={"g": {"from": "input", "activation": "sigmoid"}},
+    ))  # fmt: skip
+    given = arguments()
+    given["log_alpha"] = given["log_alpha"][..., :slots]
+    given["g"] = torch.sigmoid(given["v"].sum(-1))
+    found = run(case, given, form)
+    leaves = {n: x.clone().requires_grad_() for n, x in given.items()}
+    w = leaves["g"][..., None] * (1 - leaves["log_alpha"].exp())
+    out, held = naive(**{n: x for n, x in leaves.items() if n != "g"}, w=w)
+    loss = weighed(out) + sum(weighed(x) for x in held.values())
+    agree(found, Result(out, held, gradients(loss, leaves)))
+
+
+@pytest.mark.parametrize(
+    ("write", "decay"), [("g", "channel"), ("2*g", "token"), ("1/2", "channel"), ("1/2", "learned")]
+)
+def test_write_keys_that_are_the_same_for_all_slots(write: str, decay: str) -> None:
+    gate = {"from": "input", "activation": "sigmoid"}
+    named = {"coefficients": {"g": gate}} if "g" in write else {}
+    case = compiled(spec(keys={"write": write}, retention={"decay": decay}, **named))
+    given = arguments()
+    slot = given["log_alpha"] if decay == "channel" else given["log_alpha"][..., :1]
+    given["log_alpha"] = slot if decay == "channel" else slot[..., 0]
+    g = torch.sigmoid(given["v"].sum(-1))
+    w = {"g": g, "2*g": 2 * g, "1/2": torch.full_like(g, 0.5)}[write]
+    out, state = case.operator(**given, **({"g": g} if named else {}), output_final_state=True)
+    vectors = {n: given[n] for n in "qkv"}
+    full = (B, T, H, SLOTS)
+    expected, held = naive(**vectors, log_alpha=slot.expand(full), w=w[..., None].expand(full))
+    close({"y": out, **state}, {"y": expected, **held})
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -137,6 +175,10 @@ def test_errors_name_what_is_wrong() -> None:
         ({"keys": {}}, "the write keys live in the slots"),
         ({"keys": {"write": "k*(1 - alpha)"}}, "the write keys live in the slots"),
         ({"readout": {"memory": "before"}}, "a read-out of their own"),
+        (
+            {"keys": {"write": "g*(1 - alpha)"}, "coefficients": {"g": "1/(t + h + 1)"}},
+            "that count with 'h' and 't'",
+        ),
     ],
 )
 def test_what_is_not_compiled_is_refused(more: dict[str, Any], reason: str) -> None:

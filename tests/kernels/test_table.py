@@ -95,6 +95,7 @@ def test_rows_as_markdown() -> None:
     assert table.wrong(found) == [
         "one d = 64 forward: spills 8 bytes", "one d = 64 backward: RuntimeError: a | b",
     ]  # fmt: skip
+    assert table.failed(found) == ["one d = 64 backward: RuntimeError: a | b"]
     assert made_with(text, {"triton": "3.9.0"})
     assert not made_with(text, {"triton": "3.9.1"})
 

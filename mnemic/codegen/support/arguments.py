@@ -41,6 +41,39 @@ def check(
         check_numbers(signature, {"q": q, "k": k, "v": v, **coefficients})
 
 
+def check_choices(
+    signature: Signature, state: Mapping[str, Tensor] | None, params: Mapping[str, Tensor] | None,
+    chunk_size: int | None,
+) -> None:  # fmt: skip
+    """Check that states and parameters are tensors by name, and the rows a chunk a number."""
+    check_state(signature, state)
+    _check_mapping(signature, "params", params)
+    whole = isinstance(chunk_size, int) and not isinstance(chunk_size, bool) and chunk_size >= 1
+    if chunk_size is not None and not whole:
+        need = "a whole number of at least 1, or None, is needed"
+        raise fail(signature, f"chunk_size: read {chunk_size!r}, {need}")
+
+
+def check_state(signature: Signature, state: Mapping[str, Tensor] | None) -> None:
+    """Check a carried state: tensors, by names that the rule has."""
+    _check_mapping(signature, "initial_state", state)
+    names = tuple(s.name for s in signature.states)
+    for name, x in (state or {}).items():
+        one_of(signature, "initial_state", name, names)
+        if not isinstance(x, Tensor):
+            raise fail(signature, f"initial_state['{name}']: {_not_a_tensor(x)}")
+
+
+def _check_mapping(signature: Signature, name: str, given: object) -> None:
+    if given is not None and not isinstance(given, Mapping):
+        read = type(given).__name__
+        raise fail(signature, f"{name}: read {read}, a mapping of names to tensors is needed")
+
+
+def _not_a_tensor(x: object) -> str:
+    return f"read {type(x).__name__}, a torch.Tensor is needed"
+
+
 def check_numbers(signature: Signature, given: Mapping[str, Tensor]) -> None:
     """Check that nothing is NaN, and that no logarithm of a decay is above 0."""
     most = {c.name: c.high for c in signature.coefficients if c.name.startswith("log_")}
@@ -117,7 +150,7 @@ def one_of(signature: Signature, what: str, word: str, allowed: Collection[str])
 
 def _check_tensor(signature: Signature, name: str, tensor: Any) -> None:
     if not isinstance(tensor, Tensor):
-        raise fail(signature, f"{name}: read {type(tensor).__name__}, a torch.Tensor is needed")
+        raise fail(signature, f"{name}: {_not_a_tensor(tensor)}")
     if tensor.dtype not in DTYPES:
         names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
         raise fail(signature, f"{name}: read dtype {tensor.dtype}, allowed: {names}")
@@ -195,6 +228,9 @@ def _check_value(
         raise fail(signature, f"{name}: read shape {list(shape)}, expected [{shown}]")
     if value.device != q.device:
         raise fail(signature, f"{name}: read device {value.device}, q is on {q.device}")
+    if value.dtype == torch.float64 != q.dtype:
+        allowed = f"beside q's {q.dtype} at most torch.float32 is allowed"
+        raise fail(signature, f"{name}: read dtype {value.dtype}, {allowed}")
 
 
 def check_masks(
@@ -204,6 +240,9 @@ def check_masks(
 
     Ends on another device than the CPU are read in debug mode only.
     """
+    for name, x in (("mask", mask), ("cu_seqlens", cu_seqlens)):
+        if x is not None and not isinstance(x, Tensor):
+            raise fail(signature, f"{name}: {_not_a_tensor(x)}")
     if mask is not None:
         if mask.dtype != torch.bool or tuple(mask.shape) != (sizes["B"], sizes["T"]):
             shown = f"{mask.dtype} {list(mask.shape)}"

@@ -24,6 +24,9 @@ class Block:
 
     def resized(self, heads: int | None, key_dim: int | None, value_dim: int | None) -> "Block":
         """The block with other sizes, where they are given."""
+        for name, size in (("heads", heads), ("key_dim", key_dim), ("value_dim", value_dim)):
+            if size is not None:
+                _at_least_one(name, size)
         return replace(
             self,
             heads=heads or self.heads,
@@ -37,6 +40,7 @@ class Block:
         Heads are dim / value_dim, or dim / 64, and at least one; a head's keys and values share
         out the channels.
         """
+        _at_least_one("dim", dim)
         heads = self.heads or max(1, dim // (self.value_dim or HEAD))
         even = max(1, dim // heads)
         value = self.value_dim or (self.key_dim if square and self.key_dim else even)
@@ -48,6 +52,11 @@ class Block:
         if self.rotary and key % 2:
             raise ValueError(f"rotary positions need an even key_dim; read {key}")
         return Sizes(heads, heads // self.groups, key, value)
+
+
+def _at_least_one(name: str, size: object) -> None:
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise ValueError(f"{name}: read {size!r}, a whole number of at least 1 is needed")
 
 
 @dataclass(frozen=True)

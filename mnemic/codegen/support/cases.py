@@ -1,7 +1,7 @@
 """What the checks of a compiled rule try it on: arguments as its layer makes them.
 
-Lengths around a chunk and a prime one, logarithms of decays from 0 to −88, carried states,
-arguments that are not contiguous, packed documents.
+Lengths around a chunk and a prime one (that a tree's levels hold), logarithms of decays from 0 to
+−88, carried states, arguments that are not contiguous, packed documents.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,7 +68,8 @@ def cases(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Case]:
     rule = layer_type.rule
     size = wanted.chunk or ROWS
     chunk = rule.signature.anchor if rule.signature.anchor > 1 else size
-    longest = 2 * chunk + 3
+    longest = rule.signature.at_most(2 * chunk + 3)
+    chunk = min(chunk, longest // 2)
     whole, params = drawn(layer_type, wanted, longest)
     for tokens in dict.fromkeys((1, chunk - 1, chunk, chunk + 1, _prime(longest))):
         if tokens:
@@ -78,7 +79,8 @@ def cases(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Case]:
     for value in DECAYS if decays else ():
         steep = {n: torch.full_like(x, value) if n in decays else x for n, x in some.items()}
         yield Case(f"log decay {value:g}", steep, params, {})
-    first, rest = cut(whole, 0, 5), cut(whole, 5, chunk + 6)
+    before = min(5, longest - 1)
+    first, rest = cut(whole, 0, before), cut(whole, before, chunk + 6)
     state = rule(**first, params=params, form="recurrent", output_final_state=True)[1]
     yield Case("from a state", rest, params, {n: x.detach() for n, x in state.items()})
     yield Case("not contiguous", some, params, {}, apart=True)

@@ -50,7 +50,8 @@ class Given:
         """Tokens of the documents before these, read off the device where a form must know."""
         if self._position is None:
             told = self.positions
-            self._position = 0 if told is None else int(told.reshape(-1)[0])
+            rows = 0 if told is None else told.numel()
+            self._position = 0 if told is None or rows == 0 else int(told.reshape(-1)[0])
         return self._position
 
     def _fits_levels(self) -> None:
@@ -59,8 +60,9 @@ class Given:
         if not count:
             return
         most = self.position + self.tokens
-        if most > 1 << (count - 1):
-            room = f"{count} levels hold {1 << (count - 1)} tokens of a document"
+        held = self.signature.at_most(most)
+        if most > held:
+            room = f"{count} levels hold {held} tokens of a document"
             hint = f"write readout: {{max_levels: {(most - 1).bit_length() + 1}}} in the spec"
             raise fail(self.signature, f"levels: {room}, read {most}; {hint}")
 

@@ -65,6 +65,11 @@ class Hybrid(SequenceLayer):
         """Tokens after which the layer does the same again: its anchor's, or a segment's."""
         return max(super().period, self.beside.segment or 1)
 
+    def at_most(self, tokens: int) -> int:
+        """So many tokens, or as many as a sequence may have behind the persistent ones."""
+        count = self.beside.persistent
+        return super().at_most(tokens + count) - count
+
     def prefix(self, x: Tensor) -> Tensor | None:
         """The persistent tokens of each row, [B, P, dim], where there are any."""
         if self.persistent is None:

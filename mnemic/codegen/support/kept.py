@@ -57,7 +57,8 @@ def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
         like = found[given[0].name]
         told = least // (signature.steps * signature.inner)
         found["position"] = torch.full((like.shape[0],), told, device=like.device)
-    count = _count(signature, int(found["position"].reshape(-1)[0]))
+    position = found["position"].reshape(-1)
+    count = _count(signature, int(position[0])) if position.numel() else least
     if least < count:
         shown = f"{least} pairs, the position tells {count}"
         raise fail(signature, f"initial_state: read {shown}")

@@ -9,9 +9,9 @@ def to_time(x: Tensor) -> Tensor:
     return x.transpose(0, 1).flatten(1, 2)
 
 
-def from_time(y: Tensor, batch: int) -> Tensor:
+def from_time(y: Tensor, batch: int, heads: int) -> Tensor:
     """[T, B·H, V] → [B, T, H, V]."""
-    return y.unflatten(1, (batch, -1)).transpose(0, 1)
+    return y.unflatten(1, (batch, heads)).transpose(0, 1)
 
 
 def to_chunks(x: Tensor, size: int) -> Tensor:
@@ -20,9 +20,9 @@ def to_chunks(x: Tensor, size: int) -> Tensor:
     return chunks.movedim(1, 0).movedim(3, 2).flatten(1, 2).contiguous()
 
 
-def from_chunks(y: Tensor, batch: int) -> Tensor:
+def from_chunks(y: Tensor, batch: int, heads: int) -> Tensor:
     """[N, B·H, C, V] → [B, N·C, H, V]."""
-    return y.unflatten(1, (batch, -1)).movedim(2, 3).movedim(0, 1).flatten(1, 2)
+    return y.unflatten(1, (batch, heads)).movedim(2, 3).movedim(0, 1).flatten(1, 2)
 
 
 def windows(x: Tensor, width: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import choice, kept
-from .arguments import check, check_params, fail, one_of
+from .arguments import check, check_choices, check_params, check_state, fail, one_of
 from .calls import Form, States, parameters
 from .documents import Documents
 from .reading import Reader, Reading, readable
@@ -85,10 +85,12 @@ class Operator:
         """
         check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
         one_of(self.signature, "form", form, ("auto", *self.forms))
+        check_choices(self.signature, initial_state, params, chunk_size)
         params = params or {}
         check_params(self.signature, params, initial_state or {}, q, k, v)
-        self._check_state(initial_state)
         form = choice.form(self.signature, form, self.forms, v)
+        if form == "triton" and not q.shape[0]:
+            form = "auto"  # a launch needs a program
         call = _Call(self, form, chunk_size, params)
         vectors = {"q": q, "k": k, "v": v, **self._inside(coefficients)}
         dtype = v.dtype
@@ -97,7 +99,7 @@ class Operator:
         state = dict(initial_state or {})
         if cu_seqlens is not None:
             out, final = call.documents(vectors, state, cu_seqlens)
-        elif mask is not None:
+        elif mask is not None and mask.shape[0]:
             out, final = call.masked(vectors, state, mask)
         else:
             out, final = call.batch(vectors, state)
@@ -153,7 +155,7 @@ class Operator:
         """
         if self.reader is None:
             raise fail(self.signature, "read: this rule is read only as it is written")
-        self._check_state(state)
+        check_state(self.signature, state)
         given = readable(
             self.signature, q, state, sizes, params or {}, coefficients, self.reading
         )  # fmt: skip
@@ -164,11 +166,6 @@ class Operator:
             .read(self.reader, self._inside(given), dict(state))
             .to(q.dtype)
         )
-
-    def _check_state(self, state: Mapping[str, Tensor] | None) -> None:
-        names = tuple(s.name for s in self.signature.states)
-        for name in state or {}:
-            one_of(self.signature, "initial_state", name, names)
 
 
 @dataclass(frozen=True)

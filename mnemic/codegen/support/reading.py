@@ -46,7 +46,7 @@ class Reading(Run):
         names = parameters(self.reader)
         rows = {n: layout.to_time(x) for n, x in self.rows.items() if n in names}
         states = {n: s for n, s in self._states().items() if n in names}
-        out = layout.from_time(self.reader(**rows, **states), self.batch)
+        out = layout.from_time(self.reader(**rows, **states), self.batch, self.heads * self.folds)
         if self.signature.diagonal:
             return out[..., 0].unflatten(2, (self.heads, self.width))
         return out

@@ -196,7 +196,7 @@ class Run(Given):
             return step == self.steps - 1 and (self.position + token + 1) % every == 0
 
         y, states = _call(self.call.operator.recurrent, arguments, states, closes)
-        out = layout.from_time(y, self.batch)
+        out = layout.from_time(y, self.batch, self.heads * self.folds)
         return out[:, self.steps - 1 :: self.steps], states
 
     def _fused(self, states: States) -> tuple[Tensor, States]:
@@ -298,7 +298,7 @@ class Run(Given):
         for first, size, count in self._pieces():
             arguments = self._cut(rows, first, size, count)
             y, states = _call(form, arguments, states, self._closes(first, size))
-            outs.append(layout.from_chunks(y, self.batch))
+            outs.append(layout.from_chunks(y, self.batch, self.heads * self.folds))
         out = torch.cat(outs, 1)
         return out[:, self.steps - 1 :: self.steps], states
 

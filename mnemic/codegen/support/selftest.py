@@ -51,7 +51,7 @@ def checks(layer_type: type[SequenceLayer]) -> Iterator[Check]:
         heads = 2 * layer_type.grouped()
         dim = DIM * layer_type.grouped()
         layer = layer_type(dim, heads=heads, key_dim=HEAD, value_dim=HEAD).double()
-        tokens = max(LEAST_TOKENS, 2 * layer.period + 5)
+        tokens = layer.at_most(max(LEAST_TOKENS, 2 * layer.period + 5))
         x = torch.randn(BATCH, tokens, dim, dtype=torch.float64)
     arguments = {name: a.detach() for name, a in layer.arguments(x).items()}
     params = {name: a.detach() for name, a in layer.params().items()}
@@ -77,7 +77,7 @@ def of_splits(rule: Any, arguments: Tensors, params: Tensors) -> Iterator[Check]
     """A sequence in pieces, the state carried, against the whole."""
     tokens = arguments["q"].shape[1]
     whole, end = rule(**arguments, params=params, output_final_state=True)
-    for cut in (1, tokens // 2, tokens - 1):
+    for cut in dict.fromkeys((1, tokens // 2, tokens - 1)):
         first, state = rule(**_cut(arguments, 0, cut), params=params, output_final_state=True)
         rest = _cut(arguments, cut, tokens)
         second, last = rule(**rest, initial_state=state, output_final_state=True)
@@ -94,7 +94,7 @@ def of_layer(layer: SequenceLayer, x: Tensor) -> Iterator[Check]:
         steps.append(y_t)
     error = difference({"y": torch.stack(steps, 1), **(state or {})}, {"y": whole, **end})
     yield Check("layer: steps against the parallel form", error)
-    padded = torch.cat([torch.ones_like(x[:, :3]), x], 1)
+    padded = torch.cat([x.new_ones(len(x), 3, x.shape[2]), x], 1)
     mask = torch.arange(padded.shape[1]).expand(padded.shape[:2]) >= 3
     found, last = layer(padded, mask=mask, output_state=True)
     error = difference({"y": found[:, 3:], **last}, {"y": whole, **end})

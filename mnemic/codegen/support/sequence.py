@@ -36,6 +36,10 @@ class SequenceLayer(nn.Module):
         """Tokens after which the layer does the same again: its anchor's, or a segment's."""
         return int(self.rule.signature.anchor)
 
+    def at_most(self, tokens: int) -> int:
+        """So many tokens, or as many as a sequence may have."""
+        return int(self.rule.signature.at_most(tokens))
+
     def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
@@ -69,7 +73,7 @@ class SequenceLayer(nn.Module):
         Raises:
             ValueError: a shape that does not fit.
         """
-        self._check(x, mask, cu_seqlens)
+        self._check(x, state, mask, cu_seqlens)
         state = state or {}
         if cu_seqlens is not None:
             y, after = self.packed(x, state, cu_seqlens, form)
@@ -107,11 +111,16 @@ class SequenceLayer(nn.Module):
                 state[name].copy_(x)
         return y
 
-    def _check(self, x: Tensor, mask: Tensor | None, cu_seqlens: Tensor | None) -> None:
+    def _check(
+        self, x: Tensor, state: object, mask: Tensor | None, cu_seqlens: Tensor | None
+    ) -> None:
         told = self.rule.signature
         if x.ndim != 3 or x.shape[2] != self.dim:
             raise fail(told, f"x: read shape {list(x.shape)}, expected [B, T, {self.dim}]")
         check_masks(told, mask, cu_seqlens, {"B": x.shape[0], "T": x.shape[1]})
+        if state is not None and not isinstance(state, Mapping):
+            read = type(state).__name__
+            raise fail(told, f"state: read {read}, what an earlier call gave is needed")
 
     def packed(
         self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str

@@ -133,6 +133,10 @@ class Signature:
         steps = (self.steps,) if coefficient.micro and self.steps > 1 else ()
         return (*steps, heads, *last)
 
+    def at_most(self, tokens: int) -> int:
+        """So many tokens, or as many as a document may have: L levels hold 2^(L − 1)."""
+        return min(tokens, 1 << (self.levels - 1)) if self.levels else tokens
+
     @property
     def keeps_keys(self) -> bool:
         """Whether every key is kept, behind a kernel: ``K``."""

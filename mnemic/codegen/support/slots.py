@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .arguments import check, fail, one_of
+from .arguments import check, check_choices, check_state, fail, one_of
 from .norms import widened
 from .operator import Operator
 from .signature import Coefficient, Signature
@@ -33,7 +33,8 @@ class SlotOperator:
     values: Operator
     by_slot: bool
     """Whether each slot has a decay of its own."""
-    write: Callable[..., Tensor]
+    write: Callable[..., Tensor | float]
+    """w [B, T, H, m], or [B, T, H, 1] where it is the same for all slots, or a number."""
 
     @property
     def name(self) -> str:
@@ -75,8 +76,7 @@ class SlotOperator:
         one_of(self.signature, "form", form, ("auto", *self.forms))
         if params:
             raise fail(self.signature, f"params: this rule has none; read {', '.join(params)}")
-        for name in initial_state or {}:
-            one_of(self.signature, "initial_state", name, ("K", "W"))
+        check_choices(self.signature, initial_state, None, chunk_size)
         given = {name: widened(x) for name, x in coefficients.items()}
         state = initial_state or {}
         call = _Call(form, mask, cu_seqlens, chunk_size)
@@ -118,8 +118,7 @@ class SlotOperator:
         sizes: tuple[int, int] | None = None,
     ) -> Tensor:
         """W softmax(K q) with both memories as ``state`` has them; see ``Operator.read``."""
-        for name in state:
-            one_of(self.signature, "initial_state", name, tuple(self.state))
+        check_state(self.signature, state)
         keys, values = ({"W": state[n]} if n in state else {} for n in ("K", "W"))
         slots = None if sizes is None else (sizes[0], self.signature.slots)
         held = self.keys.read(widened(q), keys, sizes=slots)
@@ -129,8 +128,8 @@ class SlotOperator:
     def _written(self, given: Mapping[str, Tensor], k: Tensor) -> Tensor:
         """w [B, T, H, m]."""
         names = inspect.signature(self.write).parameters
-        w: Tensor = self.write(**{name: given[name] for name in names})
-        return w if w.ndim == k.ndim else w[..., None].expand(*w.shape, self.signature.slots)
+        w: Tensor | float = self.write(**{name: given[name] for name in names})
+        return k.new_ones(()).mul(w).expand(*k.shape[:-1], self.signature.slots)
 
     def _renamed(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """A decay of each slot is one of the columns of W, and of the rows of K."""

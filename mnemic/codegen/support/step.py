@@ -49,7 +49,9 @@ def chosen(layer: Any, x: Tensor, state: Mapping[str, Tensor], form: str) -> Ste
     It has no gradient, and starts no memory: the state must be whole. ``triton`` takes it where
     kernels run, ``auto`` where its check passed on this device.
     """
-    if layer.step_kernel is None or form not in ("triton", "auto") or x.shape[1] != 1:
+    if layer.step_kernel is None or form not in ("triton", "auto"):
+        return None
+    if x.shape[1] != 1 or not x.shape[0]:
         return None
     if torch.compiler.is_compiling():  # the rule's own operators are torch.compile's
         return None

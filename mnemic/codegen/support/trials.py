@@ -66,23 +66,30 @@ class Trials:
         """Lengths around a chunk, and a state carried into one; single tokens of a decoder."""
         whole, params = self._drawn()
         rule, rows = self.subject.rule, configuration.rows
-        first = cut(whole, 0, 5)
+        before = self._most(6) - 1
+        first = cut(whole, 0, before)
         state = rule(**first, params=params, form="recurrent", output_final_state=True)[1]
         state = {n: x.detach() for n, x in state.items()}
         if self.purpose == "decode":
             yield Case("one token", cut(whole, 0, 1), params, {})
-            yield Case("one token from a state", cut(whole, 5, 6), params, state)
+            yield Case("one token from a state", cut(whole, before, before + 1), params, state)
             return
-        for tokens in dict.fromkeys(max(FEWEST, n) for n in (rows - 1, rows + 1, 2 * rows + 3)):
+        lengths = (max(FEWEST, n) for n in (rows - 1, rows + 1, 2 * rows + 3))
+        for tokens in dict.fromkeys(map(self._most, lengths)):
             yield Case(f"T = {tokens}", cut(whole, 0, tokens), params, {})
-        carried = cut(whole, 5, 5 + max(FEWEST, rows + 1))
-        yield Case(f"T = {max(FEWEST, rows + 1)} from a state", carried, params, state)
+        last = self._most(before + max(FEWEST, rows + 1))
+        carried = cut(whole, before, last)
+        yield Case(f"T = {last - before} from a state", carried, params, state)
+
+    def _most(self, tokens: int) -> int:
+        """So many tokens, or as many as a document may have."""
+        return int(self.subject.rule.signature.at_most(tokens))
 
     def _drawn(self) -> tuple[Tensors, Tensors]:
         if self.small is None:
             shape, place = self.subject.shape, self.subject.device
             wanted = Plan(place, (), (), shape.key, 1, 2, value=shape.value)
-            self.small = drawn(self.subject.layer_type, wanted, LONGEST)
+            self.small = drawn(self.subject.layer_type, wanted, self._most(LONGEST))
         return self.small
 
     def _small(self, case: Case, configuration: Configuration) -> str:

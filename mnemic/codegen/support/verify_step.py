@@ -69,8 +69,10 @@ def _sample(layer: Any, dtype: torch.dtype, device: torch.device, batch: int) ->
     before = found.period - BEFORE if found.period > BEFORE else BEFORE
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        x = torch.randn(batch, before + TOKENS, found.dim, dtype=torch.float64)
-    return Sample(found, x.to(dtype).to(device=device, dtype=torch.float64), before)
+        tokens = found.at_most(before + TOKENS)
+        x = torch.randn(batch, tokens, found.dim, dtype=torch.float64)
+    x = x.to(dtype).to(device=device, dtype=torch.float64)
+    return Sample(found, x, min(before, tokens - 1))
 
 
 def _begun(sample: Sample, dtype: torch.dtype) -> tuple[Any, Tensor, dict[str, Tensor]]:

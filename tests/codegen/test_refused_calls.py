@@ -1,0 +1,92 @@
+"""Arguments that an operator or a layer cannot take: one message that says what was read."""
+
+from typing import Any
+
+import pytest
+import torch
+from conformance import compiled, inputs
+
+import mnemic
+from mnemic.codegen.support.block import Block
+
+NEED = r"a whole number of at least 1"
+
+
+@pytest.mark.parametrize("form", ["recurrent", "chunk", "auto"])
+def test_coefficients_wider_than_the_vectors(form: str) -> None:
+    case = compiled("gated-deltanet")
+    x = inputs(case, 20, dtype=torch.float32)
+    x["log_alpha"] = x["log_alpha"].double()
+    message = r"log_alpha: read dtype torch.float64, beside q's torch.float32 at most torch.float32"
+    with pytest.raises(ValueError, match=message):
+        case.operator(**x, form=form)
+
+
+def test_coefficients_narrower_than_the_vectors() -> None:
+    """Gates in float32 beside vectors in float64 are taken."""
+    case = compiled("gated-deltanet")
+    x = inputs(case, 20)
+    x["log_alpha"] = x["log_alpha"].float()
+    out, _ = case.operator(**x)
+    expected, _ = case.operator(**{n: t.double() for n, t in x.items()})
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gated-deltanet", "gsa"])
+@pytest.mark.parametrize("read", [0, -4, True, 2.5, "8"])
+def test_rows_a_chunk(name: str, read: Any) -> None:
+    case = compiled(name)
+    with pytest.raises(ValueError, match=rf"chunk_size: read {read!r}, {NEED}, or None"):
+        case.operator(**inputs(case, 3), form="chunk", chunk_size=read)
+
+
+@pytest.mark.parametrize("name", ["gated-deltanet", "gsa"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"initial_state": torch.zeros(2, 2)}, "initial_state: read Tensor, a mapping of names"),
+        ({"initial_state": [torch.zeros(2)]}, "initial_state: read list, a mapping of names"),
+        ({"initial_state": {"W": [0.0]}}, r"initial_state\['W'\]: read list, a torch.Tensor"),
+        ({"cu_seqlens": [0, 3, 8]}, "cu_seqlens: read list, a torch.Tensor is needed"),
+        ({"mask": [True] * 8}, "mask: read list, a torch.Tensor is needed"),
+    ],
+)
+def test_what_is_no_tensor(name: str, options: dict[str, Any], message: str) -> None:
+    case = compiled(name)
+    with pytest.raises(ValueError, match=message):
+        case.operator(**inputs(case, 8), **options)
+
+
+def test_parameters_that_are_no_mapping() -> None:
+    case = compiled("titans")
+    with pytest.raises(ValueError, match="params: read Tensor, a mapping of names to tensors"):
+        case.operator(**inputs(case, 8), params=torch.zeros(2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"dim": 0}, "dim: read 0"),
+        ({"dim": -4}, "dim: read -4"),
+        ({"dim": 16.0}, "dim: read 16.0"),
+        ({"dim": 16, "heads": 0}, "heads: read 0"),
+        ({"dim": 16, "key_dim": -1}, "key_dim: read -1"),
+        ({"dim": 16, "value_dim": True}, "value_dim: read True"),
+    ],
+)
+def test_sizes_of_a_layer(sizes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"{message}, {NEED} is needed"):
+        mnemic.compile("gated-deltanet").layer(**sizes)
+
+
+def test_sizes_that_are_not_given_stay() -> None:
+    assert Block(heads=2, key_dim=8).resized(None, None, 4) == Block(2, 8, 4)
+
+
+def test_a_layer_takes_no_rows_and_no_bare_state() -> None:
+    layer = mnemic.compile("gated-deltanet").layer(16, heads=2)
+    y, state = layer(torch.randn(0, 5, 16), output_state=True)
+    assert y.shape == (0, 5, 16)
+    assert layer(torch.randn(0, 3, 16), state=state).shape == (0, 3, 16)
+    with pytest.raises(ValueError, match="state: read Tensor, what an earlier call gave is needed"):
+        layer(torch.randn(2, 5, 16), state=torch.zeros(2, 2, 8, 8))
