@@ -215,7 +215,9 @@ class Printer:
         return f"({', '.join(names)},)" if names else "()"
 
 
-SOME = "        some = tl.minimum(live, 1)  # one; for all the compiler knows, none"
+SOME = (
+    "        some = tl.minimum(live, 1)  # one; for all the compiler knows there may be no blocks"
+)
 """How often a sweep passes by all blocks. Of sweeps that surely pass by some the compiler keeps
 places and factors for those that follow, in registers that a gradient does not have."""
 
