@@ -34,6 +34,7 @@ from mnemic.codegen.plan import Call, Given, Plan
 from mnemic.codegen.support import ops
 from mnemic.codegen.support.pulled_back import FUNCTIONS as PULLED
 from mnemic.codegen.torch_printer import print_torch
+from mnemic.compiler import symbols as sym
 from mnemic.errors import InvalidSpec
 
 TOLERANCE = 1e-10
@@ -210,7 +211,7 @@ KINKED = (
     sp.Abs(X) ** 3, sp.Max(sp.Abs(X) - 1, 0) ** 2, sp.Piecewise((X**2, X > 0), (Y * X, True)),
     sp.Piecewise((sp.sqrt(X), X > 0), (0, True)), sp.exp(sp.Min(0, X)) * Y,
     Y / sp.Max(sp.Abs(X), 1),
-    sp.Function("round")(X) * Y, sp.sqrt(X**2 + Y**2 + sp.Rational(1, 100)),
+    sym.round(X) * Y, sp.sqrt(X**2 + Y**2 + sp.Rational(1, 100)),
 )  # fmt: skip
 
 
