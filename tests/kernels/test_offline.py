@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from mnemic import pipeline
 from mnemic.codegen.support import starting, versions
 from mnemic.codegen.support.starting import WITHOUT_GROUPS
 from mnemic.errors import CheckFailed, UsageError
@@ -203,3 +204,35 @@ def test_expanded_tensors_count_once() -> None:
 def test_a_target_that_is_not_known() -> None:
     with pytest.raises(UsageError, match="read 'sm_70', allowed: sm_80, sm_90"):
         target("sm_70")
+
+
+CHAIN = {
+    "mnemic": 1, "name": "chain", "bias": "l2",
+    "memory": {"chain": ["linear", {"kind": "mlp", "activation": "tanh", "expansion": 1}],
+               "every": [2, 4]},
+    "optimizer": {"rate": "token", "anchor": {"chunk": 8}},
+}  # fmt: skip
+"""Ends of the longer interval read what ends of the shorter one have put in place."""
+
+
+def forward_of(folder: str, along: bool) -> list[str]:
+    from importlib import import_module
+    from pathlib import Path
+
+    from mnemic.codegen.package import load
+    from mnemic.kernels.jobs import Subject, alone
+
+    module = load(Path(folder))
+    sweeping = import_module(f"{module.__name__}.support.fused").sweeping
+    subject = Subject.of(module, 16, torch.bfloat16, heads=1)
+    with compiling(target("sm_90")) as log, alone(), sweeping(always=along):
+        subject.forward()
+    return [kernel.name for kernel in log.kernels]
+
+
+@pytest.mark.parametrize("along", [False, True])
+def test_a_chain_none_of_whose_intervals_is_a_token(compiler, tmp_path, along: bool) -> None:
+    """Triton sees no name behind the branch that it is first given in; the interpreter does."""
+    folder = pipeline.compile(CHAIN, tmp_path / "chain").folder
+    names = compiler(forward_of, folder=str(folder), along=along)
+    assert names == ["chunk_swept_forward" if along else "chunk_forward"]

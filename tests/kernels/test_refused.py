@@ -7,11 +7,53 @@ from dataclasses import asdict
 import pytest
 import torch
 
+from mnemic.codegen import module
 from mnemic.codegen.support import versions
 from mnemic.codegen.support.configuration import Configuration
 from mnemic.codegen.support.narrower import TOLD, of_tokens, settled
 from mnemic.kernels import build, table
 from mnemic.kernels.jobs import alone, compile_folder, count_folder
+from mnemic.pipeline import derive
+
+L2 = {"bias": "l2", "optimizer": {"rate": "token"}}
+KEPT = {
+    "bias": "l2", "weights": "similarity", "window": "all", "keys": {"carry": "own"},
+    "optimizer": {"method": "nonparametric", "rate": "token"},
+}  # fmt: skip
+
+
+def stepping(**more: object) -> dict:
+    return {"bias": "l2", "optimizer": {"rate": "token", "anchor": {"chunk": 8}, **more}}
+
+
+OF_EACH = "a matrix of its own for every token of a chunk; token by token there is one"
+OTHERWISE = "otherwise than as they are, under features or expressions, or in roles that differ"
+CARRIED = "keys that are carried on and compared by more than their products with queries"
+
+
+@pytest.mark.parametrize(
+    ("spec", "form", "why"),
+    [
+        ({**L2, "bias": {"expr": "n"}, "window": 4}, "token",
+         "a loss of the error's norm in a window, where a token's step has an error a pair"),
+        ({**L2, "window": 4, "keys": {"predict": "k/2"}}, "chunk",
+         f"a window whose keys are read {OTHERWISE}"),
+        ({**L2, "window": 4, "features": {"expr": "silu(x) + 1"}}, "chunk",
+         f"a window whose keys are read {OTHERWISE}"),
+        (stepping(method="adam"), "chunk", OF_EACH),
+        (stepping(method="muon"), "chunk", OF_EACH),
+        ({**stepping(method="momentum", momentum="token"), "retention": {"decay": "channel"}},
+         "chunk", "momentum under a decay of each channel, which takes a matrix of a chunk's rows "
+                  "a channel; token by token there is one"),
+        ({**KEPT, "memory": {"kind": "nonparametric", "similarity": "exp(-d2)"}}, "chunk", CARRIED),
+    ],
+)  # fmt: skip
+def test_why_there_is_no_kernel_is_told_in_a_user_s_words(spec: dict, form: str, why: str) -> None:
+    """And where it says that the other form has one, it has."""
+    rule = derive({"mnemic": 1, "name": "x", **spec})
+    missing = module.fused_kernels(rule, module.plans(rule), {}).missing
+    assert missing[form] == why
+    assert "token by token there is one" not in why or "token" not in missing
 
 
 def compiled(job: dict) -> dict:

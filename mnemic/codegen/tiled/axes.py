@@ -10,7 +10,14 @@ Place = tuple[str, int]
 
 
 UNTILED = {
-    "accumulate": "a matrix of its own for every token of a chunk; token by token there is one",
+    **dict.fromkeys(
+        ("accumulate", "accumulate_states", "unit_of"),
+        "a matrix of its own for every token of a chunk; token by token there is one",
+    ),
+    "carried_keys": "keys that are carried on and compared by more than their products with "
+    "queries",
+    "decayed_products": "momentum under a decay of each channel, which takes a matrix of a chunk's "
+    "rows a channel; token by token there is one",
 }
 """What no tile holds, in words."""
 

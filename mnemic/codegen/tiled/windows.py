@@ -20,6 +20,12 @@ WINDOW = "window"
 SHARED = (TAIL, SLOTS, WINDOW)
 """Views in which several rows (or chunks) see the same entries."""
 
+NAMED = {"k": "keys", "v": "values"}
+"""The arguments that a window may hold, in words."""
+WAYS = "under features or expressions, or in roles that differ"
+NORMS = "a loss of the error's norm in a window, where a token's step has an error a pair"
+"""Why there is no kernel."""
+
 OPENS = ("flat_rows", "flat", "band")
 """Functions of windows that a kernel's loads compute."""
 
@@ -60,9 +66,18 @@ def opened(plan: Plan, width: int) -> tuple[Plan, Windows]:
             renamed[call.name] = name
             views[name] = call.axes
         elif len(plan.axes(name)) > 2:
-            raise NoTiles(f"windows that are read in several ways ({name})")
+            what = NAMED.get(name, f"'{name}'")
+            raise NoTiles(f"a window whose {what} are read otherwise than as they are, {WAYS}")
+    if any(_is_norm(plan[name]) for name in plan.needed()):
+        raise NoTiles(NORMS)
     slots = any(len(plan.axes(name)) == 3 for name in windows)
     return _renamed(plan, renamed, views), Windows(width, slots)
+
+
+def _is_norm(quantity: Quantity) -> bool:
+    """Whether it is the norm of each of a window's errors."""
+    op = quantity.op
+    return isinstance(op, Call) and op.function == "distance" and quantity.axes[:1] == ("r",)
 
 
 def _only(plan: Plan, name: str) -> Quantity | None:
