@@ -52,6 +52,10 @@ SPECS = {
     "a user's loss behind a kernel": {
         "features": "exponential", "bias": {"expr": "log(cosh(e))"}, "optimizer": TOKEN,
     },
+    "a full-batch step of weighed pairs": {
+        "bias": "l2", "weights": "token", "retention": {"global": {"l2": 0.3}},
+        "optimizer": {"method": "batch", "rate": "token"},
+    },
     "an implicit step": {
         "bias": {"expr": "log(cosh(e))"}, "retention": {"decay": "token"},
         "optimizer": {"method": "implicit", "rate": "token"},
