@@ -65,8 +65,8 @@ WIDE = {"a divergence on a simplex", "a divergence on simplices of columns", "cu
 
 LENGTHS = {"three MLPs, one behind the other": (17,), "an MLP on a simplex": (8,),
            "an MLP of a norm": (8,), "a matrix on a simplex": (8,),
-           "a matrix of an entry norm": (8,), "an MLP of cubes on simplices, an anchor": (12,),
-           **dict.fromkeys(WIDE, (8,))}  # fmt: skip
+           "a matrix of an entry norm": (8,), "an MLP of cubes on simplices, an anchor": (6,),
+           **dict.fromkeys(WIDE, (5,))}  # fmt: skip
 BY_TOKEN = {
     "an MLP on a simplex", "an MLP of a norm", "a matrix on a simplex", "a matrix of an entry norm",
     "an MLP of cubes on simplices, an anchor", *WIDE,
