@@ -164,3 +164,14 @@ def test_other_quadratic_losses_are_refused_as_such(loss: str, method: Spec) -> 
     named = {"coefficients": {"c": "token"}} if "c*" in loss else {}
     with pytest.raises(InvalidSpec, match="a number c > 0 only"):
         compiled({**spec(0.5, method, **named), "bias": {"expr": loss}})
+
+
+def test_a_loss_of_the_predictions_size_has_gradients_at_zero() -> None:
+    """|ŷ| has the slope sign(ŷ): no quotient whose gradient is 0/0 where a memory is empty."""
+    case = compiled({
+        "mnemic": 1, "name": "own", "bias": {"expr": "abs(y) - v*y + y**2/8"},
+        "optimizer": {"rate": "token"},
+    })  # fmt: skip
+    for form in case.forms:
+        result = run(case, inputs(case, 5), form)
+        assert all(bool(torch.isfinite(x).all()) for _, x in result.parts())
