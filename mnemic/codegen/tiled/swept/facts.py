@@ -55,20 +55,16 @@ def tops(lay: Layout, quantity: Quantity) -> bool:
 
 def searched(lay: Layout, quantity: Quantity) -> set[str]:
     """The sizes over which a quantity is the root of a sum."""
-    match quantity.op:
-        case Call(function=function):
-            return _sizes(lay, quantity, lay.axes.table[function].searches)
-        case _:
-            return set()
+    op = quantity.op
+    letters = lay.axes.table[op.function].searches if isinstance(op, Call) else ""
+    return _sizes(lay, quantity, letters) if letters else set()
 
 
 def mixed(lay: Layout, quantity: Quantity) -> set[str]:
     """The sizes along which a quantity's entries depend on each other."""
-    match quantity.op:
-        case Call(function=function):
-            return _sizes(lay, quantity, lay.axes.table[function].mixes)
-        case _:
-            return set()
+    op = quantity.op
+    letters = lay.axes.table[op.function].mixes if isinstance(op, Call) else ""
+    return _sizes(lay, quantity, letters) if letters else set()
 
 
 def _sizes(lay: Layout, quantity: Quantity, letters: str) -> set[str]:
