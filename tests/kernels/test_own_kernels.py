@@ -46,6 +46,9 @@ SPECS = {
         "coefficients": {"m": "token"},
     },
     "slopes of one size": {"bias": {"expr": "max(2*e, -e)"}, "optimizer": TOKEN},
+    "slopes of one size, a fixed rate": {
+        "bias": {"expr": "relu(e)"}, "optimizer": {"rate": 0.1},
+    },
     "slopes of one size, three tokens": {
         "bias": {"expr": "abs(e)"}, "window": 3, "optimizer": TOKEN,
     },

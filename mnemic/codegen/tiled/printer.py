@@ -154,11 +154,24 @@ def stepped(expr: Any) -> bool:
     return not found.free_symbols
 
 
+def print_typed(expr: Any, names: dict[str, str], zero: str) -> str:
+    """The source of an expression that is of the type of ``zero``, also where it takes numbers
+    alone, which conditions choose."""
+    if not (expr.free_symbols and stepped(expr)):
+        return print_tile(expr, names)
+    nothing = sp.Symbol("nothing_", real=True)
+    found = expr.replace(sp.Heaviside, lambda z, *_: sp.Piecewise((1, z > 0), (0, True)))
+    found = found.replace(
+        lambda part: isinstance(part, sp.Piecewise),
+        lambda part: sp.Piecewise(*((value + nothing, where) for value, where in part.args)),
+    ).replace(sp.sign, lambda z: sp.sign(z) + nothing)
+    return print_tile(found, {**names, "nothing_": zero})
+
+
 def print_function(expr: Any, like: str) -> str:
-    """The source of a function of the symbol that is called so: of its type and shape, also where
-    no number of it depends on it but by conditions."""
-    text = print_tile(expr, {})
-    return f"tl.zeros_like({like}) + {text}" if stepped(expr) else text
+    """The source of a function of the symbol that is called so, of its type and shape."""
+    zero = f"tl.zeros_like({like})"
+    return print_typed(expr, {}, zero) if expr.free_symbols else f"{zero} + {print_tile(expr, {})}"
 
 
 def print_tile(expr: Any, names: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ from mnemic.codegen.plan import Call, Fused, Given, Map, Product, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.functions import BACK, LIKE, ROOTS, SIGNALS
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL, Layout, turned
-from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
+from mnemic.codegen.tiled.printer import UnknownFunction, print_typed
 
 SQUARES = {"delayed_rows": "delayed_square", "advanced_rows": "advanced_square"}
 """Functions that take a product, and what computes them of rows against rows, apart."""
@@ -71,7 +71,7 @@ def _map(lay: Layout, quantity: Quantity, op: Map, spelled: dict[str, str]) -> s
     for read in op.reads:
         name = spelled.get(read.quantity, read.quantity)
         names[read.symbol] = name + _index(_stored(read.axes), stored)
-    text = print_tile(op.expr, names)
+    text = print_typed(op.expr, names, "tl.zeros((), REAL)")
     return _masked(lay, quantity, op, stored, text)
 
 
