@@ -5,6 +5,7 @@ several launches, and makes the memories in between anew. One token takes the ke
 """
 
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -179,7 +180,7 @@ def test_there_is_a_gradient_too(name: str) -> None:
 
 SWEEPS = [
     ("titans", "chunk_swept_forward", 2),
-    ("titans", "chunk_swept_backward", 4),
+    ("titans", "chunk_swept_backward", 5),  # the second has three rows of operands
     ("moneta", "token_swept_forward", 4),
     ("based", "chunk_swept_forward", 1),
 ]
@@ -190,6 +191,22 @@ def test_as_many_sweeps_as_sums_depend_on_sums(name: str, kernel: str, count: in
     text = (pipeline.compile(name).folder / "kernels.py").read_text("utf-8")
     lines = text.split(f"def {kernel}(")[1].split("\n@triton")[0].splitlines()
     assert sum(line.startswith(" " * 8 + "for low_") for line in lines) == count
+
+
+@pytest.mark.parametrize("name", ["titans", "ttt-mlp", "cms"])
+def test_a_section_holds_no_rows_of_earlier_ones(name: str) -> None:
+    """What a sweep sums, the section behind it holds; later ones load it."""
+    text = (pipeline.compile(name).folder / "kernels.py").read_text("utf-8")
+    body = text.split("def chunk_swept_backward(")[1].split("\n@triton")[0]
+    sections = body.split("some = tl.minimum(live, 1)")[1].split("row, chunk, memory = ")
+    begun = re.compile(r"^ +(\w+) = tl\.zeros\(\(C, BK,\), REAL\)$", re.MULTILINE)
+    summed: dict[str, int] = {}
+    for number, section in enumerate(sections):
+        for row in (n for n, made in summed.items() if made < number - 1):
+            if re.search(rf"\b{row}\b", section):
+                assert f"{row} = tiles.load_rows(scratch_K, " in section, (number, row)
+        summed |= {n: number for n in begun.findall(section) if n not in summed}
+    assert len(summed) > 3
 
 
 def test_a_memory_of_values_alone_is_shared_out_among_programs_instead() -> None:

@@ -50,7 +50,7 @@ class Forward(swept.Forward):
         yield from tails(drawn, lambda _: True, 4)
         yield from windows(drawn)
 
-    def line(self, step: swept.Load | Quantity, pad: int) -> Iterator[str]:
+    def line(self, step: swept.Load | Quantity | swept.Store, pad: int) -> Iterator[str]:
         """One load or statement: rows are the prologue's."""
         if isinstance(step, Row):
             found = load(self.lay, step, self.drawn.whole.loads[step.name])

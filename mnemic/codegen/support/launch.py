@@ -194,7 +194,7 @@ class Launch:
         tall = constants.get("SOURCES", constants["C"]) if self.kernel.chunked else 1
         rows = self.sequences * self.heads * tall
         return [
-            buffers.empty((rows * count, self.sizes[size]), like, _real(like.dtype))
+            buffers.empty((rows * count, constants[size]), like, _real(like.dtype))
             for size, count in counts
         ]
 

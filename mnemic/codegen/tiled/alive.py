@@ -95,6 +95,9 @@ def _swept(sweeps: Sweeps) -> Iterable[Tiles]:
             alive = around - {q.name for q in loop.sums}
         alive |= set(section.ends)
         for line in reversed(section.steps):
+            if isinstance(line, Store):
+                alive.add(line.scratch.name)
+                continue
             reads = set(line.reads()) if isinstance(line, Quantity) else set()
             reads = {read for read in reads if not sweeps.axis(read)}
             yield _counted(lay, alive | reads | {line.name}, None)

@@ -11,4 +11,5 @@ from mnemic.codegen.tiled.swept.printer import WAIT as WAIT
 from mnemic.codegen.tiled.swept.printer import loop as loop
 from mnemic.codegen.tiled.swept.spread import spread as spread
 from mnemic.codegen.tiled.swept.steps import Load as Load
+from mnemic.codegen.tiled.swept.steps import Store as Store
 from mnemic.codegen.tiled.swept.sweeps import Sweeps as Sweeps

@@ -7,7 +7,7 @@ from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.tiled import backward as gradient
 from mnemic.codegen.tiled import kernel
 from mnemic.codegen.tiled.layout import Layout
-from mnemic.codegen.tiled.swept.printer import SOME, WAIT, Moves, Printer
+from mnemic.codegen.tiled.swept.printer import ANEW, SOME, WAIT, Moves, Printer
 from mnemic.codegen.tiled.swept.steps import Section
 from mnemic.codegen.tiled.swept.sweeps import Sweeps
 
@@ -47,6 +47,7 @@ class Backward(Printer):
 
     def _body(self, sections: list[Section]) -> Iterator[str]:
         for number, section in enumerate(sections):
+            yield from [ANEW] if number and self.some else []
             yield from self.steps(section)
             for name in section.ends:
                 for text in self._given_back(name):

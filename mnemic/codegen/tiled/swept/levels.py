@@ -14,7 +14,8 @@ from functools import cached_property
 from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import Layout
-from mnemic.codegen.tiled.swept.facts import mixed, searched, summed
+from mnemic.codegen.tiled.swept.facts import mixed, searched, summands, summed
+from mnemic.codegen.tiled.swept.steps import Loop, Sum
 
 
 @dataclass
@@ -94,3 +95,13 @@ class Levels:
         quantity, own = self.inside.get(name), self.axis(name)
         if quantity and own and own in mixed(self.lay, quantity):
             raise NoTiles(f"{name} mixes what lies along {own}")
+
+    def outside(self, loop: Loop) -> list[str]:
+        """What a loop reads that lies along no axis."""
+        found: dict[str, None] = {}
+        for step in loop.steps:
+            quantity = step.quantity if isinstance(step, Sum) else step
+            if isinstance(quantity, Quantity):
+                reads = summands(quantity) if isinstance(step, Sum) else quantity.reads()
+                found |= dict.fromkeys(read for read in reads if not self.axis(read))
+        return list(found)

@@ -83,17 +83,22 @@ class Printer:
         """What a section computes before its sweep."""
         for step in section.steps:
             yield from self.line(step, self.pad)
+        if any(isinstance(step, Store) for step in section.steps):
+            yield f"{' ' * self.pad}{WAIT}"
 
-    def line(self, step: Load | Quantity, pad: int) -> Iterator[str]:
-        """One load or statement."""
+    def line(self, step: Load | Quantity | Store, pad: int) -> Iterator[str]:
+        """One load, statement or store."""
         match step:
             case Row():
                 yield f"{' ' * pad}{step.name} = {kernel.load_row(self.lay, step)}"
             case Held(name=name):
                 yield f"{' ' * pad}{name} = {kernel.load_state(step, *self.pointers[name])}"
             case Scratch(name=name):
-                load = "load_rows" if self.lay.chunked else "load_vector"
-                yield f"{' ' * pad}{name} = tiles.{load}({self._scratch(step)}, REAL)"
+                shape, place = self._scratch(step)
+                yield f"{' ' * pad}{name} = tiles.load_{shape}({place}, REAL)"
+            case Store(scratch=scratch):
+                shape, place = self._scratch(scratch)
+                yield f"{' ' * pad}tiles.store_{shape}({place}, {scratch.name})"
             case Quantity(op=Given()):
                 return
             case Quantity():
@@ -111,22 +116,21 @@ class Printer:
         found = [square(self.lay, q) for q in products if not self.sweeps.crosses(q.name)]
         return self.lay.chunked and bool(found) and found[-1] and not all(found)
 
-    def _scratch(self, found: Scratch) -> str:
-        """Where rows lie that later sweeps load: pointer, number, and places."""
-        names = self.sweeps.places(found.size)
+    def _scratch(self, found: Scratch) -> tuple[str, str]:
+        """Rows or a vector, and where those lie that later sweeps load: pointer, number, places."""
+        names, sizes = self.sweeps.places(found.size), self.lay.sizes(found.name)
         number = f"{len(names)} * memory + {names.index(found.name)}"
-        own = f"at_{found.size}, {found.size}"
-        pointer = f"scratch_{found.size}"
-        if not self.lay.chunked:
-            return f"{pointer}, {number}, {own}"
-        size, tall = self.lay.sizes(found.name)[0], SOURCES if self.lay.sourced else ROWS
-        rows = "t" if size == ROWS else f"at_{size}"
-        return f"{pointer}, ({number}) * {tall}, 1, {rows}, {size}, {own}"
+        own = f"{_at(found.size)}, {found.size}"
+        if self.lay.chunked:
+            number = f"({number}) * {SOURCES if self.lay.sourced else ROWS}"
+        if len(sizes) == 2:
+            number += f", 1, {_at(sizes[0])}, {sizes[0]}"
+        return "rows" if len(sizes) == 2 else "vector", f"scratch_{found.size}, {number}, {own}"
 
     def parameters(self, known: list[str]) -> list[str]:
         """A kernel's parameters with those for rows that later sweeps load; no cut is lean."""
         known = [name for name in known if not name.startswith("LEAN")]
-        own = [f"scratch_{size}" for size in self.sweeps.along if self.sweeps.places(size)]
+        own = [f"scratch_{size}" for size, _ in self.sweeps.stored()]
         place = known.index(kernel.NUMBERS[0])
         return [*known[:place], *own, *known[place:]]
 
@@ -181,9 +185,6 @@ class Printer:
                 yield from wrapped(sum_of(quantity), self._part(quantity), cited, pad)
             case End():
                 yield from self.stored(step.name)
-            case Store(scratch=scratch):
-                store = "store_rows" if self.lay.chunked else "store_vector"
-                yield f"{' ' * pad}tiles.{store}({self._scratch(scratch)}, {scratch.name})"
             case _:
                 yield from self.line(step, pad)
 
@@ -221,6 +222,10 @@ SOME = (
 """How often a sweep passes by all blocks. Of sweeps that surely pass by some the compiler keeps
 places and factors for those that follow, in registers that a gradient does not have."""
 
+ANEW = "        row, chunk, memory = row + (some - 1), chunk + (some - 1), memory + (some - 1)"
+"""The same numbers as before, which the compiler takes for others: so it makes the places of what
+a section reads anew, and keeps none of earlier ones."""
+
 
 def loop(size: str, pad: int, some: bool = False) -> list[str]:
     """The head of a loop over the blocks of an axis."""
@@ -230,6 +235,11 @@ def loop(size: str, pad: int, some: bool = False) -> list[str]:
         f"{space}    at_{size} = low_{size} + tl.arange(0, B{size})",
         f"{space}    in_{size} = at_{size} < {size}",
     ]
+
+
+def _at(size: str) -> str:
+    """The places along an axis."""
+    return "t" if size == ROWS else f"at_{size}"
 
 
 def sum_of(quantity: Quantity) -> str:

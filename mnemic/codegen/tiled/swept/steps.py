@@ -15,7 +15,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Rows along an axis that an earlier sweep has computed and stored."""
+    """Rows that an earlier sweep has computed and stored."""
 
     name: str
     size: str
@@ -23,7 +23,7 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Store:
-    """Rows along the axis that later sweeps load."""
+    """Rows that later sweeps load."""
 
     scratch: Scratch
 
@@ -57,6 +57,11 @@ class Loop:
         """What is summed over its blocks."""
         return tuple(step.quantity for step in self.steps if isinstance(step, Sum))
 
+    @property
+    def made(self) -> set[str]:
+        """What is computed of a block."""
+        return {step.name for step in self.steps if isinstance(step, Quantity)}
+
     def after(self, names: set[str]) -> int:
         """How many steps are done when nothing loads or computes any of these any more."""
         made = (Row, Held, Scratch, Quantity)
@@ -68,6 +73,6 @@ class Loop:
 class Section:
     """What is computed before a sweep, which ends are known by then, and the sweep's loops."""
 
-    steps: tuple[Load | Quantity, ...]
+    steps: tuple[Load | Quantity | Store, ...]
     ends: tuple[str, ...]
     loops: tuple[Loop, ...]

@@ -12,6 +12,7 @@ from mnemic.codegen.plan import Fused, Product, Quantity
 from mnemic.codegen.tiled.latest import heavy
 from mnemic.codegen.tiled.layout import TALL, Held, Row
 from mnemic.codegen.tiled.schedule import Order, light
+from mnemic.codegen.tiled.swept.carried import carried
 from mnemic.codegen.tiled.swept.facts import curved, rest, summands
 from mnemic.codegen.tiled.swept.levels import Levels
 from mnemic.codegen.tiled.swept.steps import (
@@ -24,6 +25,9 @@ from mnemic.codegen.tiled.swept.steps import (
     Store,
     Sum,
 )
+
+OPERANDS = 2
+"""Rows of channels that a loop multiplies by its blocks, at most, where it can be two loops."""
 
 
 @dataclass
@@ -46,7 +50,10 @@ class Sweeps(Levels):
         Raises ``NoTiles`` where a quantity is neither a sum over the axes nor goes along them.
         """
         if not self.found:
-            self.found = [self._storing(section) for section in self._sections()]
+            sections = list(map(self._storing, self._sections()))
+            carries = self.keeps and self.anew and self.lay.chunked
+            self.found = carried(self, sections) if carries else sections
+            self._noted(step for section in self.found for step in section.steps)
         return self.found
 
     def places(self, size: str) -> list[str]:
@@ -54,9 +61,10 @@ class Sweeps(Levels):
         return [name for name, found in self.scratch.items() if found.size == size]
 
     def stored(self) -> tuple[tuple[str, int], ...]:
-        """How many rows are stored along each axis, where there are any."""
-        found = ((size, len(self.places(size))) for size in self.along if self.sections())
-        return tuple((size, count) for size, count in found if count)
+        """How many rows are stored along each axis."""
+        self.sections()  # which know what is stored
+        sizes = dict.fromkeys(found.size for found in self.scratch.values())
+        return tuple((size, len(self.places(size))) for size in sizes)
 
     def _storing(self, section: Section) -> Section:
         """A section whose loops store what later ones load."""
@@ -127,33 +135,59 @@ class Sweeps(Levels):
     ) -> Iterator[Loop]:
         for size in self.along:
             inside = {n: q for n, q in self.inside.items() if self.axis(n) == size}
-            loads = self._loads(size) | {n: Scratch(n, size) for n in self._dear(inside, made)}
-            order = Order(self.lay, inside, loads)
-            again = set(loads) | light(self.lay, [*inside.values()], set(loads))
-            again = {name for name in again if not self._rows(name)}
             own = [n for n in sums if self.crosses(n) == size]
             searches = [n for n in own if self.searched(n)]
+            final = [n for n in last if self.axis(n) == size]
+            known = set(made)
+            order, again = self._order(size, inside, known)
             steps: list[Step] = []
             for name in self._ahead(inside, searches, made):
                 order.done -= again
                 steps += order.until(name)
             for name in (n for n in own if n not in searches):
                 order.done -= again
-                steps += self._summed(order, name)
+                more = [*self._summed(order, name)]
+                if steps and not final and len(self._operands([*steps, *more])) > OPERANDS:
+                    yield (loop := Loop(size, self._noted(self._latest(steps))))
+                    known |= loop.made
+                    order, again = self._order(size, inside, known)
+                    steps, more = [], [*self._summed(order, name)]
+                steps += more
             for name in (n for n in ends if self.axis(n) == size):
                 order.done -= again
                 steps += [*order.until(name), End(name)]
-            for name in (n for n in last if self.axis(n) == size):
+            for name in final:
                 order.done -= again
                 steps += order.until(name)
-            noted = self._noted(self._latest(steps))
-            if noted or any(self.axis(name) == size for name in last):
-                yield Loop(size, noted)
-            known = made | {step.name for step in noted if isinstance(step, Quantity)}
-            loads |= {n: Scratch(n, size) for n in self._dear(inside, known)}
+            loop = Loop(size, self._noted(self._latest(steps)))
+            if loop.steps or final:
+                yield loop
             for name in searches:
-                order = Order(self.lay, inside, loads)
+                order, _ = self._order(size, inside, known | loop.made)
                 yield Loop(size, self._noted(self._summed(order, name)), search=True)
+
+    def _order(
+        self, size: str, inside: dict[str, Quantity], made: set[str]
+    ) -> tuple[Order[Row | Held | Scratch], set[str]]:
+        """The order of a loop's steps behind what earlier loops have made, and which of them are
+        done anew for each sum."""
+        loads = self._loads(size) | {n: Scratch(n, size) for n in self._dear(inside, made)}
+        again = set(loads) | light(self.lay, [*inside.values()], set(loads))
+        return Order(self.lay, inside, loads), {n for n in again if not self._rows(n)}
+
+    def _operands(self, steps: list[Step]) -> set[str]:
+        """Rows of channels that a loop multiplies by its blocks: each warp holds all of them."""
+        found: set[str] = set()
+        channels = {*self.lay.channels} - {*self.along}
+        for step in steps:
+            quantity = step.quantity if isinstance(step, Sum) else step
+            op = quantity.op if isinstance(quantity, Quantity) else None
+            product = op.product if isinstance(op, Fused) else op
+            if isinstance(product, Product) and not product.flip_left:
+                sizes = self.lay.sizes(product.left)
+                if sizes[0] in TALL and sizes[-1] in channels:
+                    found.add(product.left)
+        return found if self.lay.chunked else set()
 
     def _ahead(
         self, inside: dict[str, Quantity], searches: list[str], made: set[str]
@@ -229,13 +263,3 @@ class Sweeps(Levels):
         sizes = self.lay.sizes(step.quantity.name)
         heavy = isinstance(step.quantity.op, Product | Fused)
         return heavy and len(sizes) == 2 and sizes[0] in TALL and sizes[1] not in TALL
-
-    def outside(self, loop: Loop) -> list[str]:
-        """What a loop reads that lies along no axis."""
-        found: dict[str, None] = {}
-        for step in loop.steps:
-            quantity = step.quantity if isinstance(step, Sum) else step
-            if isinstance(quantity, Quantity):
-                reads = summands(quantity) if isinstance(step, Sum) else quantity.reads()
-                found |= dict.fromkeys(read for read in reads if not self.axis(read))
-        return list(found)

@@ -1,0 +1,83 @@
+"""Rows along no swept axis that outlast a sweep: they are stored, and loaded where they are read.
+
+A chunk that goes through its memories many times makes a few rows in each sweep (a prediction, an
+error, a part of a gradient), and later sweeps read them. To keep them all in registers meanwhile
+leaves none for the blocks; next to the memories that a sweep loads they are little.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from mnemic.codegen.plan import Quantity
+from mnemic.codegen.tiled.layout import TALL
+from mnemic.codegen.tiled.swept.facts import rest
+from mnemic.codegen.tiled.swept.levels import Levels
+from mnemic.codegen.tiled.swept.steps import Load, Scratch, Section, Store
+
+
+def carried(levels: Levels, sections: list[Section]) -> list[Section]:
+    """The sections of a chunk, each of which loads the rows that it reads of earlier ones.
+
+    What a section makes, or the loop before it sums, it holds itself.
+    """
+    made: dict[str, int] = {}
+    for number, section in enumerate(sections):
+        made |= {name: number for name in _computed(section) if name not in made}
+        made |= {name: number + 1 for name in _summed(section)}
+    late = {
+        name for number, section in enumerate(sections) for name in _read(levels, section)
+        if made.get(name, number) < number and _stored(levels, name)
+    }  # fmt: skip
+    known: dict[str, Scratch] = {}
+    found = []
+    before: list[str] = []
+    for section in sections:
+        loads = {name: row for name, row in known.items() if name not in before}
+        new = {name: Scratch(name, levels.lay.sizes(name)[-1]) for name in late}
+        stores = [Store(new[name]) for name in before if name in late]
+        steps = [*stores, *_carrying(levels, section, loads, new)]
+        known |= {s.scratch.name: s.scratch for s in steps if isinstance(s, Store)}
+        before = _summed(section)
+        found.append(replace(section, steps=tuple(steps)))
+    return found
+
+
+def _carrying(
+    levels: Levels, section: Section, loads: dict[str, Scratch], new: dict[str, Scratch]
+) -> Iterator[Load | Quantity | Store]:
+    """The steps before a sweep with loads and stores."""
+    own = set(_computed(section))
+    missing = {name: row for name, row in loads.items() if name not in own}
+    for step in section.steps:
+        reads = step.reads() if isinstance(step, Quantity) else ()
+        yield from (missing.pop(read) for read in reads if read in missing)
+        yield step
+        if isinstance(step, Quantity) and step.name in new and step.name not in loads:
+            yield Store(new[step.name])
+    behind = (*section.ends, *(n for loop in section.loops for n in levels.outside(loop)))
+    yield from (missing.pop(name) for name in behind if name in missing)
+
+
+def _computed(section: Section) -> list[str]:
+    """What the steps before a sweep make."""
+    return [step.name for step in section.steps if isinstance(step, Quantity)]
+
+
+def _summed(section: Section) -> list[str]:
+    """What is known when a section's loops are through."""
+    return [q.name for loop in section.loops for q in loop.sums if not rest(q)]
+
+
+def _read(levels: Levels, section: Section) -> Iterator[str]:
+    """What a section reads that it does not make."""
+    own = set(_computed(section))
+    reads = [n for step in section.steps if isinstance(step, Quantity) for n in step.reads()]
+    reads += [*section.ends, *(n for loop in section.loops for n in levels.outside(loop))]
+    yield from (name for name in reads if name not in own)
+
+
+def _stored(levels: Levels, name: str) -> bool:
+    """Whether a quantity is a chunk's rows, or a vector, that no sweep goes along."""
+    sizes = levels.lay.sizes(name)
+    known = {*TALL, *levels.lay.channels} - {*levels.along}
+    return set(sizes) <= known and (len(sizes) == 1 or (len(sizes) == 2 and sizes[0] in TALL))
