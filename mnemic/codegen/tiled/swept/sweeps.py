@@ -63,8 +63,8 @@ class Sweeps(Levels):
     def stored(self) -> tuple[tuple[str, int], ...]:
         """How many rows are stored along each axis."""
         self.sections()  # which know what is stored
-        sizes = dict.fromkeys(found.size for found in self.scratch.values())
-        return tuple((size, len(self.places(size))) for size in sizes)
+        sizes = dict.fromkeys((*self.along, *(found.size for found in self.scratch.values())))
+        return tuple((size, count) for size in sizes if (count := len(self.places(size))))
 
     def _storing(self, section: Section) -> Section:
         """A section whose loops store what later ones load."""
