@@ -157,6 +157,10 @@ ALONG = {
         "memory": {"chain": [{"kind": "mlp"}, {"kind": "mlp"}], "every": [1, 2]}, "bias": "l2",
         "optimizer": {"rate": "token", "anchor": {"chunk": 4}},
     },
+    "a gated MLP, a window": {
+        "memory": {"kind": "glu", "activation": "silu", "norm": True}, "bias": "l2", "window": 3,
+        "retention": {"decay": "token"}, "optimizer": {"rate": "token", "anchor": {"chunk": 4}},
+    },
     "a gated MLP": {
         "memory": {"kind": "glu", "activation": "silu", "norm": False, "residual": True},
         "bias": {"expr": "log(cosh(y - v))"}, "retention": {"decay": "token"},

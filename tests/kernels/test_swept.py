@@ -32,6 +32,18 @@ SPECS = {
         "memory": {"kind": "glu", "activation": "silu", "norm": False, "residual": True},
         "bias": "dot", "optimizer": MOMENTUM, "retention": {"decay": 0.9},
     },
+    "a gated MLP, a window": {
+        "memory": {"kind": "glu", "activation": "silu", "norm": True}, "bias": "l2", "window": 3,
+        "optimizer": {
+            "rate": {"from": "input", "activation": "sigmoid(x)/64"}, "anchor": {"chunk": 8},
+        },
+        "retention": {"decay": {"from": "input", "init": 0.99}},
+    },
+    "tokens of an MLP, a window": {
+        "memory": {"kind": "mlp"}, "bias": "l2", "window": 3, "optimizer": TOKEN, "retention": {
+            "local": {"f-divergence": "kl"}, "constraint": {"kind": "simplex", "scale": 2},
+        },
+    },
     "an MLP on a simplex": "memora",
     "an MLP of a norm": "moneta",
     "expanded features, a normaliser": "based",
@@ -64,13 +76,15 @@ SPECS = {
 WIDE = {"a divergence on a simplex", "a divergence on simplices of columns", "cubes on a simplex"}
 """Those whose blocks are of keys: there are 20."""
 
-LENGTHS = {"three MLPs, one behind the other": (17,), "an MLP on a simplex": (8,),
+LENGTHS = {"three MLPs, one behind the other": (17,), "a gated MLP, a window": (1, 17),
+           "tokens of an MLP, a window": (6,),
+           "an MLP on a simplex": (8,),
            "an MLP of a norm": (8,), "a matrix on a simplex": (8,),
            "a matrix of an entry norm": (8,), "an MLP of cubes on simplices, an anchor": (6,),
            **dict.fromkeys(WIDE, (5,))}  # fmt: skip
 BY_TOKEN = {
     "an MLP on a simplex", "an MLP of a norm", "a matrix on a simplex", "a matrix of an entry norm",
-    "an MLP of cubes on simplices, an anchor", *WIDE,
+    "an MLP of cubes on simplices, an anchor", "tokens of an MLP, a window", *WIDE,
 }  # fmt: skip
 """Those that have no chunks."""
 
