@@ -335,9 +335,11 @@ def test_any_mapping_loads_or_is_refused(mapping: dict[str, Any]) -> None:
 
 
 def test_the_language_is_light() -> None:
+    """Next to pydantic, which it is written with; seconds would tell the machine's."""
     program = (
-        "import time; start = time.process_time(); import mnemic.dsl.load, sys;"
-        "print(time.process_time() - start, 'torch' in sys.modules, 'sympy' in sys.modules)"
+        "from time import process_time as now; a = now(); import pydantic.main, yaml; b = now();"
+        "import mnemic.dsl.load, sys; c = now();"
+        "print((c - b) / (b - a), 'torch' in sys.modules, 'sympy' in sys.modules)"
     )
     runs = [
         subprocess.run(
@@ -349,7 +351,7 @@ def test_the_language_is_light() -> None:
         ).stdout.split()
         for _ in range(3)
     ]
-    assert min(float(run[0]) for run in runs) < 0.25
+    assert min(float(run[0]) for run in runs) < 4
     assert all(run[1:] == ["False", "False"] for run in runs)
 
 

@@ -18,44 +18,45 @@ from mnemic.codegen.tiled.swept.steps import Load, Scratch, Section, Store
 def carried(levels: Levels, sections: list[Section]) -> list[Section]:
     """The sections of a chunk, each of which loads the rows that it reads of earlier ones.
 
-    What a section makes, or the loop before it sums, it holds itself.
+    What a section makes, or the loop before it sums, it holds itself. A sum with an addend stays
+    in registers until the addend is known.
     """
     made: dict[str, int] = {}
     for number, section in enumerate(sections):
         made |= {name: number for name in _computed(section) if name not in made}
         made |= {name: number + 1 for name in _summed(section)}
-    late = {
-        name for number, section in enumerate(sections) for name in _read(levels, section)
+    rows = {
+        name: Scratch(name, levels.lay.sizes(name)[-1])
+        for number, section in enumerate(sections) for name in _read(levels, section)
         if made.get(name, number) < number and _stored(levels, name)
     }  # fmt: skip
-    known: dict[str, Scratch] = {}
+    known: set[str] = set()
     found = []
     before: list[str] = []
     for section in sections:
-        loads = {name: row for name, row in known.items() if name not in before}
-        new = {name: Scratch(name, levels.lay.sizes(name)[-1]) for name in late}
-        stores = [Store(new[name]) for name in before if name in late]
-        steps = [*stores, *_carrying(levels, section, loads, new)]
-        known |= {s.scratch.name: s.scratch for s in steps if isinstance(s, Store)}
+        stores = [Store(rows[name]) for name in before if name in rows]
+        missing = known - {*_computed(section), *before}
+        steps = [*stores, *_carrying(levels, section, rows, missing, known)]
+        known |= {step.scratch.name for step in steps if isinstance(step, Store)}
         before = _summed(section)
         found.append(replace(section, steps=tuple(steps)))
     return found
 
 
 def _carrying(
-    levels: Levels, section: Section, loads: dict[str, Scratch], new: dict[str, Scratch]
+    levels: Levels, section: Section, rows: dict[str, Scratch], missing: set[str], known: set[str]
 ) -> Iterator[Load | Quantity | Store]:
-    """The steps before a sweep with loads and stores."""
-    own = set(_computed(section))
-    missing = {name: row for name, row in loads.items() if name not in own}
+    """The steps before a sweep, with loads of what is ``missing`` and stores of what is not yet
+    ``known``."""
+    left = set(missing)
     for step in section.steps:
         reads = step.reads() if isinstance(step, Quantity) else ()
-        yield from (missing.pop(read) for read in reads if read in missing)
+        yield from (rows[read] for read in dict.fromkeys(reads) if read in left)
+        left -= set(reads)
         yield step
-        if isinstance(step, Quantity) and step.name in new and step.name not in loads:
-            yield Store(new[step.name])
-    behind = (*section.ends, *(n for loop in section.loops for n in levels.outside(loop)))
-    yield from (missing.pop(name) for name in behind if name in missing)
+        if isinstance(step, Quantity) and step.name in rows and step.name not in known:
+            yield Store(rows[step.name])
+    yield from (rows[name] for name in dict.fromkeys(_behind(levels, section)) if name in left)
 
 
 def _computed(section: Section) -> list[str]:
@@ -72,8 +73,12 @@ def _read(levels: Levels, section: Section) -> Iterator[str]:
     """What a section reads that it does not make."""
     own = set(_computed(section))
     reads = [n for step in section.steps if isinstance(step, Quantity) for n in step.reads()]
-    reads += [*section.ends, *(n for loop in section.loops for n in levels.outside(loop))]
-    yield from (name for name in reads if name not in own)
+    yield from (name for name in (*reads, *_behind(levels, section)) if name not in own)
+
+
+def _behind(levels: Levels, section: Section) -> tuple[str, ...]:
+    """What is read behind the steps before a sweep: ends, and what its loops read from outside."""
+    return (*section.ends, *(name for loop in section.loops for name in levels.outside(loop)))
 
 
 def _stored(levels: Levels, name: str) -> bool:

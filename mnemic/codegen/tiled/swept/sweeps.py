@@ -147,7 +147,8 @@ class Sweeps(Levels):
             for name in (n for n in own if n not in searches):
                 order.done -= again
                 more = [*self._summed(order, name)]
-                if steps and not final and len(self._operands([*steps, *more])) > OPERANDS:
+                parts = self.lay.chunked and steps and not final
+                if parts and len(self._operands([*steps, *more])) > OPERANDS:
                     yield (loop := Loop(size, self._noted(self._latest(steps))))
                     known |= loop.made
                     order, again = self._order(size, inside, known)
@@ -187,7 +188,7 @@ class Sweeps(Levels):
                 sizes = self.lay.sizes(product.left)
                 if sizes[0] in TALL and sizes[-1] in channels:
                     found.add(product.left)
-        return found if self.lay.chunked else set()
+        return found
 
     def _ahead(
         self, inside: dict[str, Quantity], searches: list[str], made: set[str]
