@@ -351,7 +351,7 @@ def test_the_language_is_light() -> None:
         ).stdout.split()
         for _ in range(3)
     ]
-    assert min(float(run[0]) for run in runs) < 4
+    assert min(float(run[0]) for run in runs) < 2
     assert all(run[1:] == ["False", "False"] for run in runs)
 
 
