@@ -106,7 +106,8 @@ class Kernel:
     along: tuple[str, ...] = ()
     """The sizes along which its memories, in the device's memory, are gone through by blocks."""
     scratch: tuple[tuple[tuple[str, int], ...], ...] = ()
-    """How many rows along an axis the form and its gradient store, for sweeps that come later."""
+    """How many rows along an axis the form and its gradient store, for sweeps that come later, or
+    for later stages of a lean gradient."""
     swept: "Kernel | None" = None
     """The same form's kernel that goes along axes, for memories that registers do not hold."""
     operators: Operators = field(init=False, repr=False, compare=False)

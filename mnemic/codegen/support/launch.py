@@ -146,7 +146,11 @@ class Launch:
         return max(found, self._stack(self.kernel.forward, pointers, flags))
 
     def _scratches(self, *, gradient: bool) -> int:
-        return len(self.kernel.scratch[gradient]) if self.kernel.along else 0
+        return len(self._stored(gradient=gradient))
+
+    def _stored(self, *, gradient: bool) -> tuple[tuple[str, int], ...]:
+        """How many rows along each axis a kernel stores."""
+        return self.kernel.scratch[gradient] if self.kernel.scratch else ()
 
     def _stack(self, function: Any, pointers: list[torch.dtype], flags: dict[str, bool]) -> int:
         where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]
@@ -188,15 +192,24 @@ class Launch:
         return [self._joined(s, x) for s, x in zip(states, end, strict=True)]
 
     def _scratch(self, *, gradient: bool) -> list[Tensor]:
-        """Where rows go that a kernel's later sweeps load: [M · n · C, K] along each axis."""
-        like, counts = self.rows[0], self.kernel.scratch[gradient] if self.kernel.along else ()
-        constants = self.constants()
+        """Where rows go that a kernel reads again later: [M · n · C, K] along each axis, for each
+        block of values what is not along those. Nothing is stored by a gradient that is not lean.
+        """
+        like, constants = self.rows[0], self.constants()
         tall = constants.get("SOURCES", constants["C"]) if self.kernel.chunked else 1
-        rows = self.sequences * self.heads * tall
+        rows = self.sequences * self.heads * tall * (1 if self.stores else 0)
         return [
-            buffers.empty((rows * count, constants[size]), like, _real(like.dtype))
-            for size, count in counts
-        ]
+            buffers.empty(
+                (rows * count * (1 if self._splits((size,)) else self.blocks), constants[size]),
+                like, _real(like.dtype),
+            )
+            for size, count in self._stored(gradient=gradient)
+        ]  # fmt: skip
+
+    @property
+    def stores(self) -> bool:
+        """Whether a cut stores rows: where it goes along axes, or is lean."""
+        return bool(self.kernel.along) or self.cutting.chosen.lean
 
     def gradients(self) -> dict[str, Tensor]:
         """Where the gradients of rows go: a part for each block of values."""

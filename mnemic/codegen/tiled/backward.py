@@ -1,6 +1,8 @@
 """An adjoint plan as the source of a kernel that goes from the last chunk to the first."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.emit import wrapped
@@ -20,9 +22,11 @@ from mnemic.codegen.tiled.kernel import (
 )
 from mnemic.codegen.tiled.latest import condition, latest
 from mnemic.codegen.tiled.layout import CLOSES, Held, Layout, Row
-from mnemic.codegen.tiled.schedule import Stage, Step, stages, waiting
+from mnemic.codegen.tiled.outlasting import Between, Fresh, Lean, Scratches, parted, plain
+from mnemic.codegen.tiled.schedule import Stage, light, stages, waiting
 from mnemic.codegen.tiled.statements import statement
-from mnemic.codegen.tiled.windows import ROWS, SHARED
+from mnemic.codegen.tiled.swept.steps import Scratch, Store
+from mnemic.codegen.tiled.windows import ROWS
 
 CHUNKS = """\
     for done in tl.range(0, until - since, disable_licm=True):
@@ -31,6 +35,10 @@ CHUNKS = """\
         live = tl.minimum(first + chunk * ROWS, length) - low
         row = origin + tl.cast(low, tl.int64) * heads
         t = tl.arange(0, C)
+"""
+
+SOME = """\
+        some = tl.minimum(live, 1)  # one, which the compiler does not know
 """
 
 BARRIER = ("        if LEAN:", "            tl.debug_barrier()")
@@ -48,15 +56,21 @@ KEPT = "memory * PIECE + chunk - since"
 """The number of the memory that stood at a chunk's start."""
 
 
-def backward(lay: Layout, back: Adjoint, numbers: dict[str, str], name: str, doc: str) -> str:
+def backward(
+    staged: "Staged", back: Adjoint, numbers: dict[str, str], name: str, doc: str
+) -> str:  # fmt: skip
     """The kernel of a form's gradient: arguments, what stood at each chunk's start, gradients."""
-    lines = [*begun(lay, parameters(lay, back), name, doc), *_begun(lay)]
+    lay = staged.lay
+    known = parameters(lay, back, [f"scratch_{size}" for size, _ in staged.counts])
+    lines = [*begun(lay, known, name, doc), *_begun(lay)]
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
     lines += windowed(lay)
+    if any(isinstance(step, Lean) for part in staged.parts for step in part) and lay.chunked:
+        lines += SOME.splitlines()
     if lay.given:
         lines += ["        if not LEAN:", *(f"            {_load(lay, x)}" for x in lay.given)]
     lines += [f"        {line}" for line in closing(lay)]
-    lines += _body(lay, back, numbers)
+    lines += _body(staged, back, numbers)
     lines += _ended(lay)
     return "\n".join(lines) + "\n"
 
@@ -76,19 +90,19 @@ def begun(
         "    sequences = tl.num_programs(0) // heads",
         "    behind = part * tiles.rows_in_all(bounds, sequences, total) * heads",
     ]
-    if any(row.view in SHARED for row in lay.rows):
+    if lay.shared:
         before = f"sequences * {lay.windows.width - 1} * heads"
         lines.append(f"    at_behind = behind + part * {before}")
     return lines
 
 
-def parameters(lay: Layout, back: Adjoint) -> list[str]:
-    """The kernel's parameters: pointers, numbers, constants."""
+def parameters(lay: Layout, back: Adjoint, scratch: Iterable[str] = ()) -> list[str]:
+    """The kernel's parameters: pointers (at last those of a ``scratch``), numbers, constants."""
     pointers = [f"rows_{row.name}" for row in lay.rows]
     pointers += [f"kept_{state.name}" for state in lay.given]
     for state in lay.states:
         pointers += [f"start_{state.name}", f"end_{state.name}"]
-    pointers += [f"grad_{name}" for name in back.gradients]
+    pointers += [*(f"grad_{name}" for name in back.gradients), *scratch]
     numbers = NUMBERS
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
     sources = ["SOURCES"] if lay.sourced else []
@@ -165,6 +179,44 @@ def closing(lay: Layout) -> Iterator[str]:
             yield f"{name} = tl.where(tiles.closes(position, {done}, {every}, STEPS), 1.0, 0.0)"
 
 
+@dataclass(frozen=True)
+class Staged:
+    """The stages of a chunk: what the gradient of each argument needs, then those of the states;
+    and if something waits for these, its ``tail``, and last of all what is ``waiting``."""
+
+    lay: Layout
+    stages: tuple[Stage, ...]
+    tail: tuple[str, ...]
+    waiting: Stage | None
+
+    @classmethod
+    def of(cls, lay: Layout, back: Adjoint) -> "Staged":
+        """Of a gradient."""
+        tail, memories = _tail(lay, back), (*lay.given, *lay.states)
+        if not tail:
+            return cls(lay, tuple(staged(lay, back)), (), None)
+        found, last = waiting(lay, *groups(lay, back), tail, memories)
+        ends = tuple(back.gradients.values())
+        place = ends.index(tail[-1])
+        found[place] = replace(found[place], ends=())  # what waits reads them, nothing else
+        return cls(lay, tuple(found), tail, last)
+
+    @cached_property
+    def parts(self) -> list[tuple[Row | Quantity | Lean, ...]]:
+        """The steps of each stage (last of what is waiting), and what a lean cut does between."""
+        every = (*self.stages, *((self.waiting,) if self.waiting else ()))
+        if not self.lay.chunked:
+            return [plain(stage) for stage in every]
+        inside = [step for stage in every for step in stage.steps if isinstance(step, Quantity)]
+        cheap = light(self.lay, inside, {row.name for row in self.lay.rows})
+        return parted(self.lay, every, cheap)
+
+    @property
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """How many rows a lean cut stores along each axis."""
+        return Scratches(self.lay, self.parts).counts
+
+
 def staged(lay: Layout, back: Adjoint) -> list[Stage]:
     """What the gradient of each argument needs, and then those of the states."""
     return stages(lay, *groups(lay, back), (*lay.given, *lay.states))
@@ -185,28 +237,27 @@ def _tail(lay: Layout, back: Adjoint) -> tuple[str, ...]:
     return latest(lay.plan, ends, lay.axes.table) if lay.chunked else ()
 
 
-def _body(lay: Layout, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
+def _body(staged: Staged, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
     """The gradients of a chunk's rows, each stored when it is known, then those of the states."""
+    lay, tail, last = staged.lay, staged.tail, staged.waiting
     rows = {row.name: row for row in lay.rows}
-    tail, last_lines = _tail(lay, back), []
-    if tail:
-        found, last = waiting(lay, *groups(lay, back), tail, (*lay.given, *lay.states))
+    stages = [[*lines] for lines in _lines(staged, numbers)]
+    last_lines = []
+    if last:
         argument = next(name for name, end in back.gradients.items() if end == tail[-1])
-        last_lines = [*_lines(lay, last.steps, numbers, 12)]
-        last_lines.append(f"            {store_gradient(lay, rows[argument], tail[-1])}")
-    else:
-        found = staged(lay, back)
-    for stage, argument in zip(found, [*back.gradients, ""], strict=True):
-        yield from _lines(lay, stage.steps, numbers, 8)
-        if tail and argument and back.gradients[argument] == tail[-1]:
+        store = f"        {store_gradient(lay, rows[argument], tail[-1])}"
+        last_lines = [f"    {line}" for line in (*stages.pop(), store)]
+    for lines, (argument, end) in zip(stages, [*back.gradients.items(), ("", "")], strict=True):
+        yield from lines
+        if last and argument and end == tail[-1]:
             yield f"        if not {condition(lay, tail)}:"
             yield from last_lines
             yield from BARRIER
         elif argument:
-            yield f"        {store_gradient(lay, rows[argument], stage.ends[0])}"
-    early = not tail or not any(isinstance(step, Held) for step in last.steps)
+            yield f"        {store_gradient(lay, rows[argument], end)}"
+    early = not last or not any(isinstance(step, Held) for step in last.steps)
     yield from _kept(lay) if early else ()
-    if tail:
+    if last:
         yield f"        if {condition(lay, tail)}:{LAST}"
         yield from last_lines
     yield from () if early else _kept(lay)
@@ -226,19 +277,39 @@ def store_gradient(lay: Layout, row: Row, value: str) -> str:
     return text.replace(", at_seen,", ", at_seen + at_behind,", 1)
 
 
-def _lines(
-    lay: Layout, steps: tuple[Step, ...], numbers: dict[str, str], indent: int
-) -> Iterator[str]:
-    for step in steps:
-        if isinstance(step, Row):
-            yield f"{' ' * indent}{step.name} = {load_row(lay, step)}"
-            continue
-        if isinstance(step, Held):
-            yield f"{' ' * indent}if LEAN:"
-            yield f"{' ' * indent}    {_load(lay, step)}"
-            continue
-        source = statement(lay, step, {}, apart=True)
-        yield from wrapped(step.name, source, cited(numbers, step.equation), indent)
+def _lines(staged: Staged, numbers: dict[str, str]) -> Iterator[list[str]]:
+    """The lines of each stage."""
+    scratch = Scratches(staged.lay, staged.parts)
+    for part in staged.parts:
+        lines: list[str] = []
+        for step in part:
+            if isinstance(step, Lean):
+                lines.append("        if LEAN:")
+                lines += (f"            {x}" for s in step.steps for x in _lean(scratch, s))
+            elif isinstance(step, Row):
+                lines.append(f"        {step.name} = {load_row(staged.lay, step)}")
+            else:
+                source = statement(staged.lay, step, {}, apart=True)
+                lines += wrapped(step.name, source, cited(numbers, step.equation), 8)
+        yield lines
+
+
+def _lean(scratch: Scratches, step: Between) -> Iterator[str]:
+    """A lean cut's line."""
+    lay = scratch.lay
+    match step:
+        case Row():
+            yield f"{step.name} = {load_row(lay, step)}"
+        case Held():
+            yield _load(lay, step)
+        case Scratch():
+            yield scratch.load(step)
+        case Store():
+            yield scratch.store(step)
+        case Fresh():
+            yield "tl.debug_barrier()"
+            known = ["row", "chunk", "memory", "own", *(["at_seen"] if lay.shared else [])]
+            yield f"{', '.join(known)} = {', '.join(f'{name} + (some - 1)' for name in known)}"
 
 
 def cited(numbers: dict[str, str], equation: str) -> str:

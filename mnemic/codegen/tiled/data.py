@@ -56,7 +56,8 @@ class Data:
     alive: tuple[tuple[Tiles, ...], ...] = ()
     along: tuple[str, ...] = ()
     scratch: tuple[tuple[tuple[str, int], ...], ...] = ()
-    """How many rows each of its kernels stores along an axis, for its later sweeps."""
+    """How many rows each of its kernels stores along an axis: for its later sweeps, or those of a
+    lean gradient for later stages."""
     swept: bool = False
     """Whether there is a twin that goes along axes."""
 
@@ -82,7 +83,7 @@ class Data:
             *(["    lanes=True,"] if self.lanes else []),
             *(["    whole=True,"] if name == "own" else []),
             *([f"    along={self.along!r},"] if self.along else []),
-            *([f"    scratch={self.scratch!r},"] if self.along else []),
+            *([f"    scratch={self.scratch!r},"] if any(self.scratch) else []),
             *([f"    swept={name.upper()}_SWEPT,"] if self.swept else []),
             *_windows(self.windows),
             f"    products={self.products},",

@@ -113,7 +113,7 @@ def opening(lay: Layout, along: tuple[str, ...] = ()) -> list[str]:
         ]
     if lay.sourced:
         lines.append("    at_SOURCES = tl.arange(0, SOURCES)")
-    if any(row.view in SHARED for row in lay.rows):
+    if lay.shared:
         before = f"sequence * {lay.windows.width - 1}"  # rows before each sequence's first
         lines.append(f"    at_tail = (begin + {before}) * heads + memory % heads")
     for size in (name for name in lay.channels if name not in along):
@@ -125,7 +125,7 @@ def opening(lay: Layout, along: tuple[str, ...] = ()) -> list[str]:
 
 def windowed(lay: Layout) -> list[str]:
     """Where a chunk's (or token's) windows begin, and how many of their rows are there."""
-    if not any(row.view in SHARED for row in lay.rows):
+    if not lay.shared:
         return []
     if not lay.chunked:
         return ["        at_seen = at_tail + tl.cast(chunk, tl.int64) * heads"]

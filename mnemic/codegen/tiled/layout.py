@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mnemic.codegen.plan import Plan, Quantity
 from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
 from mnemic.codegen.tiled.functions import CHUNK, TOKEN
-from mnemic.codegen.tiled.windows import BAND, SLOTS, TAIL, Windows
+from mnemic.codegen.tiled.windows import BAND, SHARED, SLOTS, TAIL, Windows
 from mnemic.codegen.tiled.windows import ROWS as PLAIN
 
 MEMORIES = (("v", "k"), ("k", "k"))
@@ -85,6 +85,11 @@ class Layout:
     def sourced(self) -> bool:
         """Whether windows are read as rows of their own."""
         return any(row.view in (TAIL, SLOTS, BAND) for row in self.rows)
+
+    @property
+    def shared(self) -> bool:
+        """Whether windows are read of rows that begin before a sequence's first."""
+        return any(row.view in SHARED for row in self.rows)
 
 
 def layout(

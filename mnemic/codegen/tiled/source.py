@@ -10,7 +10,7 @@ from mnemic.codegen.streamed import source as pairs
 from mnemic.codegen.tiled import implicit, lanes, residuals, roots, signals, swept
 from mnemic.codegen.tiled.alive import Tiles, fullest, fullest_swept
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.backward import backward
+from mnemic.codegen.tiled.backward import Staged, backward
 from mnemic.codegen.tiled.backward import staged as backward_stages
 from mnemic.codegen.tiled.cut import Cut, cut
 from mnemic.codegen.tiled.data import Data, before
@@ -141,19 +141,16 @@ class _Source:
         except UnknownFunction as error:
             raise NoTiles(f"the function {error}") from None
         parts.append(forward(lay, self.numbers, f"{name}_forward", doc))
-        tiles = [fullest(lay, staged(lay))]
-        gradients: tuple[str, ...] | None = None
+        data = Data(
+            lay.rows, lay.states, None, lay.value, lay.split, chunked=chunked,
+            windows=lay.windows, alive=(fullest(lay, staged(lay)),),
+        )  # fmt: skip
         try:
-            text, gradients, most = self.gradient(plain, lay, name)
+            text, data = self.gradient(plain, lay, data, name)
             parts.append(text)
-            tiles.append(most)
         except NoTiles as reason:
             self.missing[f"{name} gradient"] = str(reason)
-        products = any(", PRECISION" in part for part in parts)
-        data = Data(
-            lay.rows, lay.states, gradients, lay.value, lay.split, chunked=chunked,
-            windows=lay.windows, products=products, alive=tuple(tiles),
-        )  # fmt: skip
+        data = replace(data, products=any(", PRECISION" in part for part in parts))
         twin = self.by_blocks(plain, lay, data, found, name)
         first, told = self.data(found, replace(data, swept=bool(twin)), name)
         return "\n\n".join([*parts, first, *twin, told])
@@ -263,17 +260,19 @@ class _Source:
         self.shared += found
         return found
 
-    def gradient(
-        self, plan: Plan, lay: Layout, name: str
-    ) -> tuple[str, tuple[str, ...], tuple[Tiles, ...]]:
-        """The kernel of a form's gradient, the arguments that have one, and its fullest moments."""
+    def gradient(self, plan: Plan, lay: Layout, data: Data, name: str) -> tuple[str, Data]:
+        """The kernel of a form's gradient, and the form's data with what it takes."""
         back = reversed_of(plan)
         if lay.chunked:
             back = replace(back, plan=tidied(back.plan))
             parted(back.plan, latest(back.plan, back.gradients.values(), CHUNK))
         under, back = self.laid(back, lay)
-        text = backward(under, back, self.numbers, f"{name}_backward", GRADIENT)
-        return text, tuple(back.gradients), fullest(under, backward_stages(under, back))
+        staged = Staged.of(under, back)
+        text = backward(staged, back, self.numbers, f"{name}_backward", GRADIENT)
+        return text, replace(
+            data, gradients=tuple(back.gradients), scratch=((), staged.counts),
+            alive=(*data.alive, fullest(under, backward_stages(under, back))),
+        )  # fmt: skip
 
     def laid(self, back: Adjoint, lay: Layout) -> tuple[Layout, Adjoint]:
         """A gradient on tiles as its form lies, of the form's own arguments."""
