@@ -4,6 +4,7 @@ Triton interprets, in float64, against the recurrence; chunks of two rows reach 
 more than one piece, and values over two blocks.
 """
 
+import re
 from importlib import import_module
 from typing import Any
 
@@ -14,9 +15,12 @@ from test_kept_tiles import difference, fused
 from mnemic import pipeline
 from mnemic.codegen.support.configuration import Configuration
 
-SPECS = ("gated-deltanet", "mesa", "titans-linear", "bregman-sigmoid")
+SPECS = (
+    "gated-deltanet", "mesa", "titans-linear", "bregman-sigmoid", "rls-geometric", "omega-linear",
+    "ttt-linear", "huber-norm",
+)  # fmt: skip
 """Chunks of a memory in blocks, of a second one beside it that no block divides, of two that move
-each other, and tokens."""
+each other; tokens; matrices that outlast a part; windows; anchors; a loss that is no square."""
 
 
 def apart(spec: str) -> dict[str, float]:
@@ -57,6 +61,12 @@ def test_its_text_loads_what_is_read() -> None:
     text = (pipeline.compile("gated-deltanet").folder / "kernels.py").read_text("utf-8")
     body = text[text.index("def chunk_backward") : text.index("def chunk_before")]
     lean = "        if LEAN:\n            "
-    assert body.count(f"{lean}W = tiles.load_matrix_apart(kept_W, ") > 1
-    assert body.count(f"{lean}d_W = tiles.load_matrix_apart(end_d_W, ") > 1
+    assert body.count("            W = tiles.load_matrix_apart(kept_W, ") > 2
+    assert body.count("            d_W = tiles.load_matrix_apart(end_d_W, ") > 1
+    assert body.count(f"{lean}row, chunk, memory, own = tiles.fresh(") > 4
+    stored = re.findall(r"            tiles\.store_rows\(scratch_.*, (\w+)\)\n", body)
+    loaded = re.findall(r"            (\w+) = tiles\.load_rows\(scratch_", body)
+    assert stored
+    assert len(stored) == len(set(stored))
+    assert set(stored) == set(loaded)
     assert "        if not LEAN:\n            W = tiles.load_matrix_apart(kept_W, " in body

@@ -137,6 +137,26 @@ def lean_of(name: str) -> list[tuple[int, bool]]:
     return [(int(k.constants["ROWS"]), bool(k.constants.get("LEAN"))) for k in log.kernels]
 
 
+def test_threads_have_all_registers_where_no_other_cut_is_without_spills(compiler) -> None:
+    assert compiler(fuller_of, name="linear-attention", helps=True) == [False, False, True, True]
+    assert compiler(fuller_of, name="linear-attention", helps=False) == [False, False, True, False]
+
+
+def fuller_of(name: str, *, helps: bool) -> list[bool]:
+    """Whether the cuts that are asked for, and the one that runs, may have all registers."""
+    module = pipeline.compile(name).module
+    subject = Subject.of(module, 64, torch.bfloat16)
+    with (
+        spilling(module, "launch", lambda cut: 8 * (not (cut.full and helps))) as asked,
+        compiling(target("sm_90")),
+    ):
+        subject.forward()
+        (settled,) = import_module(f"{module.__name__}.support.narrower")._settled.values()
+    assert settled.options["num_warps"] == settled.warps
+    assert ("maxnreg" in settled.options) is settled.full
+    return [*(cut.full for cut in asked[-3:]), settled.full]
+
+
 def test_twice_the_threads_that_spill_a_little_less_are_no_better() -> None:
     other = replace(WIDE, warps=16)
     assert least(WIDE, [other], lambda cut: {8: 1128, 16: 1080}[cut.warps]) == (WIDE, 1128)

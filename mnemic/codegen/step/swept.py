@@ -21,7 +21,7 @@ from mnemic.codegen.step.loads import load
 from mnemic.codegen.tiled import swept
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.kernel import load_state, store_state
-from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
+from mnemic.codegen.tiled.layout import Held, Layout, Row, Stored, layout
 from mnemic.codegen.tiled.schedule import Order
 
 
@@ -36,7 +36,7 @@ class Forward(swept.Forward):
         """The kernel."""
         drawn, along = self.drawn, self.sweeps.along
         sections = self.sweeps.sections()  # which know what is stored
-        scratch = tuple(size for size, _ in self.sweeps.stored())
+        scratch = tuple(size for (size,), _ in self.sweeps.stored())
         yield from ("@triton.jit", "def step_swept_kernel(")
         yield from (f"    {part}," for part in parameters(drawn, scratch) if "FINISH" not in part)
         yield from ("):", f'    """{doc}"""', *opening(drawn, along), *queries(drawn))
@@ -91,7 +91,7 @@ class Stepped:
 
     text: str
     along: tuple[str, ...]
-    scratch: tuple[tuple[str, int], ...]
+    scratch: Stored
 
 
 def stepped(drawn: Drawn, doc: str) -> Stepped | None:

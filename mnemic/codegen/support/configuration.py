@@ -23,6 +23,9 @@ BLOCKS = (64, 32, 16)
 WARPS = (2, 4, 8, 16)
 STAGES = (1, 2, 3)
 
+REGISTERS, FILE = 255, 65_536
+"""Registers of a thread, and of a multiprocessor."""
+
 TOKENS = 180
 BUDGET = {False: 110, True: 150}
 """Entries a thread, token by token, and in chunks of a form and of its gradient: compiled offline
@@ -99,7 +102,9 @@ class Configuration:
 
     A ``lean`` gradient loads memories and arguments anew wherever it reads them; it leaves the
     gradients of memories in the device's memory, which no stage may load before they are stored.
-    A ``swept`` cut is one of the kernel that goes along its memories block by block.
+    A ``swept`` cut is one of the kernel that goes along its memories block by block. The assembler
+    may give a ``full`` cut's threads all registers that there are for so many, where it would
+    otherwise rather spill some than have one program a multiprocessor.
     """
 
     rows: int
@@ -108,17 +113,18 @@ class Configuration:
     stages: int = 1
     lean: bool = False
     swept: bool = False
+    full: bool = False
 
     @classmethod
     def checked(
         cls, rows: int, block: int, warps: int, stages: int, lean: bool = False,
-        swept: bool = False,
+        swept: bool = False, full: bool = False,
     ) -> "Configuration":  # fmt: skip
         """One that was read from outside.
 
         Raises ``ValueError`` for numbers that no kernel takes.
         """
-        found = cls(rows, block, warps, stages, bool(lean), bool(swept))
+        found = cls(rows, block, warps, stages, bool(lean), bool(swept), bool(full))
         numbers = (rows, block, warps, stages)
         if not all(isinstance(n, int) and n > 0 for n in numbers):
             raise ValueError(f"{found}: whole numbers above 0 are needed")
@@ -127,6 +133,12 @@ class Configuration:
         if lean and stages > 1:
             raise ValueError(f"{found}: a lean cut has one stage")
         return found
+
+    @property
+    def options(self) -> dict[str, int]:
+        """How a program is spread over the device, in Triton's words."""
+        found = {"num_warps": self.warps, "num_stages": self.stages}
+        return found | ({"maxnreg": min(REGISTERS, FILE // (32 * self.warps))} if self.full else {})
 
 
 @dataclass(frozen=True)

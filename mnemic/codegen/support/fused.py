@@ -67,6 +67,10 @@ class Held:
     sizes: tuple[str, ...]
 
 
+Stored = tuple[tuple[tuple[str, ...], int], ...]
+"""What a kernel stores and loads again: rows along one axis, or matrices of two, how many."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """The generated kernels of a form and what they take.
@@ -105,9 +109,9 @@ class Kernel:
     """Whether a sequence is one chunk, whatever its rows."""
     along: tuple[str, ...] = ()
     """The sizes along which its memories, in the device's memory, are gone through by blocks."""
-    scratch: tuple[tuple[tuple[str, int], ...], ...] = ()
-    """How many rows along an axis the form and its gradient store, for sweeps that come later, or
-    for later stages of a lean gradient."""
+    scratch: tuple[Stored, ...] = ()
+    """How many rows along an axis, and matrices, the form and its gradient store: for sweeps that
+    come later, or for later products of a lean gradient."""
     swept: "Kernel | None" = None
     """The same form's kernel that goes along axes, for memories that registers do not hold."""
     operators: Operators = field(init=False, repr=False, compare=False)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from . import buffers
 from .configuration import Configuration
-from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, sizes_of, swept_always
+from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, Stored, sizes_of, swept_always
 from .narrower import of_gradient, settled
 from .place import Place
 from .sizes import power_of_two
@@ -148,8 +148,8 @@ class Launch:
     def _scratches(self, *, gradient: bool) -> int:
         return len(self._stored(gradient=gradient))
 
-    def _stored(self, *, gradient: bool) -> tuple[tuple[str, int], ...]:
-        """How many rows along each axis a kernel stores."""
+    def _stored(self, *, gradient: bool) -> Stored:
+        """How many rows along each axis, and matrices, a kernel stores."""
         return self.kernel.scratch[gradient] if self.kernel.scratch else ()
 
     def _stack(self, function: Any, pointers: list[torch.dtype], flags: dict[str, bool]) -> int:
@@ -192,19 +192,19 @@ class Launch:
         return [self._joined(s, x) for s, x in zip(states, end, strict=True)]
 
     def _scratch(self, *, gradient: bool) -> list[Tensor]:
-        """Where rows go that a kernel reads again later: [M · n · C, K] along each axis, for each
-        block of values what is not along those. Nothing is stored by a gradient that is not lean.
+        """Where a kernel stores what it reads again later: rows [M · n · C, K] along each axis,
+        matrices [M · n · V, K]; for each block of values what is not along those. A gradient that
+        is not lean stores nothing.
         """
         like, constants = self.rows[0], self.constants()
-        tall = constants.get("SOURCES", constants["C"]) if self.kernel.chunked else 1
-        rows = self.sequences * self.heads * tall * (1 if self.stores else 0)
-        return [
-            buffers.empty(
-                (rows * count * (1 if self._splits((size,)) else self.blocks), constants[size]),
-                like, _real(like.dtype),
-            )
-            for size, count in self._stored(gradient=gradient)
-        ]  # fmt: skip
+        constants[""] = constants.get("SOURCES", constants["C"]) if self.kernel.chunked else 1
+        memories = self.sequences * self.heads * (1 if self.stores else 0)
+        found = []
+        for sizes, count in self._stored(gradient=gradient):
+            number = memories * count * (1 if self._splits(sizes) else self.blocks)
+            rows, columns = (constants[size] for size in ("", *sizes)[-2:])
+            found.append(buffers.empty((number * rows, columns), like, _real(like.dtype)))
+        return found
 
     @property
     def stores(self) -> bool:
@@ -314,8 +314,7 @@ class Launch:
 
     def options(self) -> dict[str, int]:
         """How a program is spread over the device."""
-        chosen = self.cutting.chosen
-        return {"num_warps": chosen.warps, "num_stages": chosen.stages}
+        return self.cutting.chosen.options
 
     def _block(self, name: str) -> int:
         """Entries of a tile along an axis."""

@@ -124,7 +124,8 @@ def settled(
     ``spilled`` compiles a cut and tells the bytes of one thread. It is asked once for launches
     ``alike`` at these sizes, never where kernels are interpreted or there is no other cut. If much
     is left, cuts of another kernel are tried, those ``instead``, the widest first; and if they
-    spill more, or there are none, it is said, of ``what``.
+    spill more, or there are none, it is said, of ``what``. If a little is left, the assembler may
+    have held back registers so that two programs share a multiprocessor: it is given all.
     """
     if not order or versions.interpreting():
         return cut
@@ -137,6 +138,9 @@ def settled(
         if others:
             other, less = _best(others[: 1 + TRIES], spilled)
             found, left = min((found, left), (other, less), key=lambda x: x[1] * x[0].warps)
+        if 0 < left < MUCH:
+            fuller = replace(found, full=True)
+            found, left = min((found, left), (fuller, spilled(fuller)), key=lambda x: x[1])
         _settled[key] = found
         if left >= TOLD and not versions.offline():
             shown = ", ".join(f"{name} = {size}" for name, size in sizes.items())

@@ -234,8 +234,8 @@ class Launch:
         real = torch.float64 if self.mixed.dtype == torch.float64 else torch.float32
         memories = self.grid[0]
         return [
-            buffers.empty((memories * count, self.sizes[size]), self.mixed, real)
-            for size, count in self.step.scratch
+            buffers.empty((memories * count, self.sizes[along]), self.mixed, real)
+            for (along,), count in self.step.scratch
         ]
 
     @property
@@ -280,7 +280,7 @@ class Launch:
         """Block sizes, types, and how a program is spread over the device."""
         import triton.language as tl
 
-        found: dict[str, Any] = {"num_warps": self.cut.warps, "num_stages": self.cut.stages}
+        found: dict[str, Any] = {**self.cut.options}
         least = 16 if self.step.products else 1
         for name, size in self.sizes.items():
             block = self.step.blocked(name, self.cut.block) or power_of_two(size)

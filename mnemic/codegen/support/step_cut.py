@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from .configuration import Configuration
-from .fused import Held, swept_always
+from .fused import Held, Stored, swept_always
 from .narrower import Order, of_tokens
 from .sizes import power_of_two
 
@@ -56,7 +56,7 @@ class Step:
     window: int = 1
     along: tuple[str, ...] = ()
     """The sizes along which its memories, where they stand, are gone through by blocks."""
-    scratch: tuple[tuple[str, int], ...] = ()
+    scratch: Stored = ()
     """How many rows it keeps along each of them for a while."""
     swept: "Step | None" = None
     """The kernel that goes along axes, for memories that registers do not hold."""

@@ -464,7 +464,7 @@ class Launch:
         }
         found["PRECISION"] = PRECISIONS[dtype]
         found["REAL"] = tl.float64 if dtype == torch.float64 else tl.float32
-        return found | {"num_warps": self.cut.warps, "num_stages": self.cut.stages}
+        return found | self.cut.options
 
 
 def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict[str, int]:

@@ -22,10 +22,18 @@ from mnemic.codegen.tiled.kernel import (
 )
 from mnemic.codegen.tiled.latest import condition, latest
 from mnemic.codegen.tiled.layout import CLOSES, Held, Layout, Row
-from mnemic.codegen.tiled.outlasting import Between, Fresh, Lean, Scratches, parted, plain
+from mnemic.codegen.tiled.outlasting import (
+    Between,
+    Fresh,
+    Lean,
+    Load,
+    Scratches,
+    Store,
+    parted,
+    plain,
+)
 from mnemic.codegen.tiled.schedule import Stage, light, stages, waiting
 from mnemic.codegen.tiled.statements import statement
-from mnemic.codegen.tiled.swept.steps import Scratch, Store
 from mnemic.codegen.tiled.windows import ROWS
 
 CHUNKS = """\
@@ -35,10 +43,6 @@ CHUNKS = """\
         live = tl.minimum(first + chunk * ROWS, length) - low
         row = origin + tl.cast(low, tl.int64) * heads
         t = tl.arange(0, C)
-"""
-
-SOME = """\
-        some = tl.minimum(live, 1)  # one, which the compiler does not know
 """
 
 BARRIER = ("        if LEAN:", "            tl.debug_barrier()")
@@ -61,12 +65,10 @@ def backward(
 ) -> str:  # fmt: skip
     """The kernel of a form's gradient: arguments, what stood at each chunk's start, gradients."""
     lay = staged.lay
-    known = parameters(lay, back, [f"scratch_{size}" for size, _ in staged.counts])
+    known = parameters(lay, back, staged.scratch.parameters)
     lines = [*begun(lay, known, name, doc), *_begun(lay)]
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
     lines += windowed(lay)
-    if any(isinstance(step, Lean) for part in staged.parts for step in part) and lay.chunked:
-        lines += SOME.splitlines()
     if lay.given:
         lines += ["        if not LEAN:", *(f"            {_load(lay, x)}" for x in lay.given)]
     lines += [f"        {line}" for line in closing(lay)]
@@ -211,10 +213,10 @@ class Staged:
         cheap = light(self.lay, inside, {row.name for row in self.lay.rows})
         return parted(self.lay, every, cheap)
 
-    @property
-    def counts(self) -> tuple[tuple[str, int], ...]:
-        """How many rows a lean cut stores along each axis."""
-        return Scratches(self.lay, self.parts).counts
+    @cached_property
+    def scratch(self) -> Scratches:
+        """Where a lean cut stores what later parts read."""
+        return Scratches(self.lay, self.parts)
 
 
 def staged(lay: Layout, back: Adjoint) -> list[Stage]:
@@ -279,13 +281,12 @@ def store_gradient(lay: Layout, row: Row, value: str) -> str:
 
 def _lines(staged: Staged, numbers: dict[str, str]) -> Iterator[list[str]]:
     """The lines of each stage."""
-    scratch = Scratches(staged.lay, staged.parts)
     for part in staged.parts:
         lines: list[str] = []
         for step in part:
             if isinstance(step, Lean):
                 lines.append("        if LEAN:")
-                lines += (f"            {x}" for s in step.steps for x in _lean(scratch, s))
+                lines += (f"            {x}" for s in step.steps for x in _lean(staged, s))
             elif isinstance(step, Row):
                 lines.append(f"        {step.name} = {load_row(staged.lay, step)}")
             else:
@@ -294,22 +295,22 @@ def _lines(staged: Staged, numbers: dict[str, str]) -> Iterator[list[str]]:
         yield lines
 
 
-def _lean(scratch: Scratches, step: Between) -> Iterator[str]:
+def _lean(staged: Staged, step: Between) -> Iterator[str]:
     """A lean cut's line."""
-    lay = scratch.lay
+    lay = staged.lay
     match step:
         case Row():
             yield f"{step.name} = {load_row(lay, step)}"
         case Held():
             yield _load(lay, step)
-        case Scratch():
-            yield scratch.load(step)
-        case Store():
-            yield scratch.store(step)
+        case Load(name=name):
+            yield staged.scratch.load(name)
+        case Store(name=name):
+            yield staged.scratch.store(name)
         case Fresh():
-            yield "tl.debug_barrier()"
-            known = ["row", "chunk", "memory", "own", *(["at_seen"] if lay.shared else [])]
-            yield f"{', '.join(known)} = {', '.join(f'{name} + (some - 1)' for name in known)}"
+            yield "row, chunk, memory, own = tiles.fresh(live, row, chunk, memory, own)"
+            if lay.shared:
+                yield "at_seen = tiles.anew(live, at_seen)"
 
 
 def cited(numbers: dict[str, str], equation: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mnemic.codegen import emit
 from mnemic.codegen.plan import Plan, Quantity
 from mnemic.codegen.tiled.alive import Tiles
-from mnemic.codegen.tiled.layout import Held, Row
+from mnemic.codegen.tiled.layout import Held, Row, Stored
 from mnemic.codegen.tiled.windows import ROWS, Windows
 
 
@@ -55,9 +55,8 @@ class Data:
     products: bool = False
     alive: tuple[tuple[Tiles, ...], ...] = ()
     along: tuple[str, ...] = ()
-    scratch: tuple[tuple[tuple[str, int], ...], ...] = ()
-    """How many rows each of its kernels stores along an axis: for its later sweeps, or those of a
-    lean gradient for later stages."""
+    scratch: tuple[Stored, ...] = ()
+    """How many rows along an axis, and matrices, each of its kernels stores."""
     swept: bool = False
     """Whether there is a twin that goes along axes."""
 

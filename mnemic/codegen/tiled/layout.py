@@ -20,6 +20,9 @@ SOURCES = "SOURCES"
 TALL = (ROWS, SOURCES)
 """Sizes along which a chunk's rows lie."""
 
+Stored = tuple[tuple[tuple[str, ...], int], ...]
+"""What a kernel stores and loads again: rows along one axis, or matrices of two, how many."""
+
 CLOSES = "closes_"
 """What tells whether an interval of so many tokens ends with a chunk."""
 

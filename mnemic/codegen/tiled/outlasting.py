@@ -1,9 +1,9 @@
 """A lean gradient keeps little in registers from one product to the next.
 
 The steps of a stage fall into parts, each of which begins with a product. What a part reads of
-earlier ones (arguments, memories, and rows that took products: an error, residuals, scores) lies in
-the device's memory and is loaded where the part reads it. What takes no product is computed once a
-stage, and stays in registers within it, as matrices do.
+earlier ones lies in the device's memory and is loaded where the part reads it: arguments, memories,
+what took products or depends on a memory (an error, residuals, scores). What one part has made the
+next still has in registers. What else takes no product is computed once a stage.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,9 +13,8 @@ from itertools import groupby
 
 from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled.latest import heavy
-from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL, Held, Layout, Row
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL, Held, Layout, Row, Stored, turned
 from mnemic.codegen.tiled.schedule import Stage, Step
-from mnemic.codegen.tiled.swept.steps import Scratch, Store
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,21 @@ class Fresh:
     """Behind it all threads see what each has stored, and what was loaded is loaded anew."""
 
 
-Between = Fresh | Row | Held | Scratch | Store
+@dataclass(frozen=True)
+class Load:
+    """The load of what was computed and stored before."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """The store of what is read later."""
+
+    name: str
+
+
+Between = Fresh | Row | Held | Load | Store
 
 
 @dataclass(frozen=True)
@@ -54,47 +67,69 @@ def plain(stage: Stage) -> Part:
 
 @dataclass(frozen=True)
 class Scratches:
-    """Where rows lie that a lean cut stores."""
+    """Where what a lean cut stores lies."""
 
     lay: Layout
     parts: Iterable[Part]
 
     @cached_property
-    def names(self) -> dict[str, list[str]]:
-        """What is stored along each axis, in order."""
-        found: dict[str, list[str]] = {}
+    def names(self) -> dict[tuple[str, ...], list[str]]:
+        """The rows along each axis, and the matrices, in order."""
+        found: dict[tuple[str, ...], list[str]] = {}
         between = (s for part in self.parts for x in part if isinstance(x, Lean) for s in x.steps)
         for step in between:
             if isinstance(step, Store):
-                found.setdefault(step.scratch.size, []).append(step.scratch.name)
+                found.setdefault(self._sizes(step.name), []).append(step.name)
         return found
 
     @property
-    def counts(self) -> tuple[tuple[str, int], ...]:
-        """How many rows are stored along each axis."""
-        return tuple((size, len(names)) for size, names in self.names.items())
+    def counts(self) -> Stored:
+        """How many there are."""
+        return tuple((sizes, len(names)) for sizes, names in self.names.items())
 
-    def load(self, scratch: Scratch) -> str:
-        """The line that loads rows."""
-        return f"{scratch.name} = tiles.load_{self._shape(scratch)}({self._place(scratch)}, REAL)"
+    @property
+    def parameters(self) -> list[str]:
+        """The pointers to them."""
+        return [_pointer(sizes) for sizes in self.names]
 
-    def store(self, store: Store) -> str:
-        """The line that stores them."""
-        found = store.scratch
-        return f"tiles.store_{self._shape(found)}({self._place(found)}, {found.name})"
+    def load(self, name: str) -> str:
+        """The line that loads one."""
+        return f"{name} = tiles.load_{self._shape(name)}({self._place(name)}, REAL)"
 
-    def _shape(self, found: Scratch) -> str:
-        return "rows" if len(self.lay.sizes(found.name)) == 2 else "vector"
+    def store(self, name: str) -> str:
+        """The line that stores it."""
+        return f"tiles.store_{self._shape(name)}({self._place(name)}, {name})"
 
-    def _place(self, found: Scratch) -> str:
+    def _sizes(self, name: str) -> tuple[str, ...]:
+        """The axes of a matrix, or the last of rows."""
+        sizes = self.lay.sizes(name)
+        return sizes[-1:] if sizes[0] in TALL else sizes
+
+    def _shape(self, name: str) -> str:
+        if len(self._sizes(name)) == 2:
+            return "matrix"
+        return "rows" if len(self.lay.sizes(name)) == 2 else "vector"
+
+    def _place(self, name: str) -> str:
         """The pointer, the number, and the places."""
-        names, sizes = self.names[found.size], self.lay.sizes(found.name)
-        number = "memory" if found.size == self.lay.split else "own"
-        number = f"{len(names)} * {number} + {names.index(found.name)}"
-        number = f"({number}) * {SOURCES if self.lay.sourced else ROWS}"
-        if len(sizes) == 2:
-            number += f", 1, {at(sizes[0])}, {sizes[0]}"
-        return f"scratch_{found.size}, {number}, {at(found.size)}, {found.size}"
+        own, sizes = self._sizes(name), self.lay.sizes(name)
+        names = self.names[own]
+        number = "memory" if self.lay.split in own else "own"
+        number = f"{len(names)} * {number} + {names.index(name)}"
+        if len(own) == 1:
+            number = f"({number}) * {SOURCES if self.lay.sourced else ROWS}"
+        stride = ", 1" if len(own) < len(sizes) else ""
+        places = ", ".join(f"{at(size)}, {size}" for size in sizes)
+        return f"{_pointer(own)}, {number}{stride}, {places}"
+
+
+def _stands(lay: Layout, name: str) -> bool:
+    """Whether something of two axes can be stored: rows, or what lies as memories do."""
+    return lay.sizes(name)[0] in TALL or turned(lay.plan.axes(name))
+
+
+def _pointer(sizes: tuple[str, ...]) -> str:
+    return "_".join(("scratch", *sizes))
 
 
 def at(size: str) -> str:
@@ -109,10 +144,10 @@ class _Parts:
     lay: Layout
     cheap: set[str]
     loads: dict[str, Row | Held]
-    read: dict[str, Scratch] = field(default_factory=dict)
-    """Rows that are loaded."""
+    read: set[str] = field(default_factory=set)
+    """What is loaded of it."""
     made: set[str] = field(default_factory=set)
-    """Rows that were computed."""
+    """What was computed that may be stored."""
     here: set[str] = field(default_factory=set)
     """What was loaded in this part, or computed in it or in the one before."""
     own: set[str] = field(default_factory=set)
@@ -120,7 +155,7 @@ class _Parts:
     fresh: bool = False
     """Whether what it loads is loaded anew."""
 
-    def steps(self, stage: Stage) -> Iterator[Step | Fresh | Scratch]:
+    def steps(self, stage: Stage) -> Iterator[Step | Fresh | Load]:
         """The steps of a stage, with loads."""
         now = -1
         for step, part in zip(stage.steps, self._numbers(stage), strict=True):
@@ -139,7 +174,7 @@ class _Parts:
         for name in stage.ends:
             yield from self._load(name)
 
-    def _load(self, name: str) -> Iterator[Step | Fresh | Scratch]:
+    def _load(self, name: str) -> Iterator[Step | Fresh | Load]:
         """The load of something that this part has not."""
         if name in self.here or name not in {*self.loads, *self.made}:
             return
@@ -148,8 +183,8 @@ class _Parts:
         self.fresh = True
         self.here.add(name)
         if name in self.made:
-            self.read[name] = Scratch(name, self.lay.sizes(name)[-1])
-            yield self.read[name]
+            self.read.add(name)
+            yield Load(name)
         else:
             yield self.loads[name]
 
@@ -170,16 +205,14 @@ class _Parts:
         return found[::-1]
 
     def _outlasts(self, name: str) -> bool:
-        """Whether a quantity is stored if it is read later: rows or a vector that took products."""
+        """Whether a quantity is stored if it is read later: no number, and not cheap."""
         sizes = self.lay.sizes(name)
-        known = set(sizes) <= {*TALL, *self.lay.channels}
-        rows = len(sizes) == 1 or (len(sizes) == 2 and sizes[0] in TALL)
-        return name not in self.cheap and known and rows
+        if name in self.cheap or not set(sizes) <= {*TALL, *self.lay.channels}:
+            return False
+        return len(sizes) == 1 or (len(sizes) == 2 and _stands(self.lay, name))
 
 
-def _stored(
-    steps: list[Step | Fresh | Scratch], read: dict[str, Scratch]
-) -> Iterator[Row | Quantity | Lean]:
+def _stored(steps: list[Step | Fresh | Load], read: set[str]) -> Iterator[Row | Quantity | Lean]:
     """The steps, with stores of what is read later."""
     again = {step.name for step in steps if isinstance(step, Row)}
     for step in steps:
@@ -189,7 +222,7 @@ def _stored(
         elif isinstance(step, Quantity):
             yield step
             if step.name in read:
-                yield Lean((Store(read[step.name]),))
+                yield Lean((Store(step.name),))
         else:
             yield Lean((step,))
 

@@ -8,7 +8,7 @@ from mnemic.codegen.fuse import fuse
 from mnemic.codegen.plan import Call, Plan
 from mnemic.codegen.streamed import source as pairs
 from mnemic.codegen.tiled import implicit, lanes, residuals, roots, signals, swept
-from mnemic.codegen.tiled.alive import Tiles, fullest, fullest_swept
+from mnemic.codegen.tiled.alive import fullest, fullest_swept
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import Staged, backward
 from mnemic.codegen.tiled.backward import staged as backward_stages
@@ -270,7 +270,7 @@ class _Source:
         staged = Staged.of(under, back)
         text = backward(staged, back, self.numbers, f"{name}_backward", GRADIENT)
         return text, replace(
-            data, gradients=tuple(back.gradients), scratch=((), staged.counts),
+            data, gradients=tuple(back.gradients), scratch=((), staged.scratch.counts),
             alive=(*data.alive, fullest(under, backward_stages(under, back))),
         )  # fmt: skip
 

@@ -57,6 +57,8 @@ from .levels import level_sums as level_sums
 from .loads import add_rows as add_rows
 from .loads import add_slots as add_slots
 from .loads import add_window as add_window
+from .loads import anew as anew
+from .loads import fresh as fresh
 from .loads import grow_rows as grow_rows
 from .loads import load_band as load_band
 from .loads import load_column as load_column

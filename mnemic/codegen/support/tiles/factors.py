@@ -90,9 +90,12 @@ def cholesky_vjp(d, factor, PRECISION: tl.constexpr):
 
 @triton.jit
 def shrunk(p, x, live, PRECISION: tl.constexpr):
-    """P − XᵀX over the rows that are there, kept symmetric."""
+    """P − XᵀX over the rows that are there, kept symmetric; the product in a body of its own
+    (``products.dot_apart`` tells why)."""
     own = tl.where((tl.arange(0, x.shape[0]) < live)[:, None], x, 0.0)
-    return symmetric(p - exact(tl.trans(own), own, PRECISION))
+    for _ in tl.range(0, tl.minimum(live, 1), num_stages=1):
+        p -= exact(tl.trans(own), own, PRECISION)
+    return symmetric(p)
 
 
 @triton.jit

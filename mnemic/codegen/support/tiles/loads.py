@@ -20,6 +20,20 @@ def _there(rows, channel, width):
 
 
 @triton.jit
+def anew(live, number):
+    """The same number, which the compiler takes for another: there is one live row at least."""
+    return number + (tl.minimum(live, 1) - 1)
+
+
+@triton.jit
+def fresh(live, row, chunk, memory, own):
+    """Where a chunk lies, as before; but all threads see what each has stored, and what was
+    loaded from there is loaded anew, so that no register has to hold it (or its places)."""
+    tl.debug_barrier()
+    return anew(live, row), anew(live, chunk), anew(live, memory), anew(live, own)
+
+
+@triton.jit
 def load_rows(pointer, origin, stride, t, live, channel, width, REAL: tl.constexpr):
     """[C, BW]: rows of channels, zero beyond those that are there."""
     place = (t * stride * width)[:, None] + channel[None, :]  # of 32 bits: within a chunk

@@ -51,8 +51,23 @@ def exact(left, right, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def _halves(x):
+    """[R, 2 K] → the first K columns, and the others."""
+    K: tl.constexpr = x.shape[1] // 2
+    return tl.split(tl.permute(tl.reshape(x, (x.shape[0], 2, K)), (0, 2, 1)))
+
+
+@triton.jit
 def full(left, right, PRECISION: tl.constexpr):
-    """The same to float32's own precision, for solves that iterate until nothing is left."""
+    """The same to float32's own precision, for solves that iterate until nothing is left.
+
+    Long sums are halved: the operands of such a product are pairs of numbers, which every warp
+    holds whole.
+    """
+    if left.shape[1] > 64 and PRECISION != "fp64":
+        a, b = _halves(left)
+        c, d = _halves(tl.trans(right))
+        return full(a, tl.trans(c), PRECISION) + full(b, tl.trans(d), PRECISION)
     if PRECISION == "fp64":
         return tl.dot(left, right, out_dtype=tl.float64)
     elif PRECISION == "ieee":

@@ -8,7 +8,7 @@ from mnemic.codegen.emit import OUTPUT
 from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled import kernel
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.layout import Held, Layout
+from mnemic.codegen.tiled.layout import Held, Layout, Stored
 from mnemic.codegen.tiled.swept.printer import WAIT, Moves, Printer
 from mnemic.codegen.tiled.swept.steps import Section
 from mnemic.codegen.tiled.swept.sweeps import Sweeps
@@ -38,7 +38,7 @@ class Form:
     closings: tuple[Closing, ...]
 
     @property
-    def stored(self) -> tuple[tuple[str, int], ...]:
+    def stored(self) -> Stored:
         """How many rows are stored along each axis."""
         return self.sweeps.stored()
 

@@ -130,7 +130,7 @@ class Printer:
     def parameters(self, known: list[str]) -> list[str]:
         """A kernel's parameters with those for rows that later sweeps load; no cut is lean."""
         known = [name for name in known if not name.startswith("LEAN")]
-        own = [f"scratch_{size}" for size, _ in self.sweeps.stored()]
+        own = [f"scratch_{size}" for (size,), _ in self.sweeps.stored()]
         place = known.index(kernel.NUMBERS[0])
         return [*known[:place], *own, *known[place:]]
 

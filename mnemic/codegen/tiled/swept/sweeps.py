@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from mnemic.codegen.plan import Fused, Product, Quantity
 from mnemic.codegen.tiled.latest import heavy
-from mnemic.codegen.tiled.layout import TALL, Held, Row
+from mnemic.codegen.tiled.layout import TALL, Held, Row, Stored
 from mnemic.codegen.tiled.schedule import Order, light
 from mnemic.codegen.tiled.swept.carried import carried
 from mnemic.codegen.tiled.swept.facts import curved, rest, summands
@@ -60,11 +60,11 @@ class Sweeps(Levels):
         """What is stored of rows along an axis, in order."""
         return [name for name, found in self.scratch.items() if found.size == size]
 
-    def stored(self) -> tuple[tuple[str, int], ...]:
+    def stored(self) -> Stored:
         """How many rows are stored along each axis."""
         self.sections()  # which know what is stored
         sizes = dict.fromkeys((*self.along, *(found.size for found in self.scratch.values())))
-        return tuple((size, count) for size in sizes if (count := len(self.places(size))))
+        return tuple(((size,), count) for size in sizes if (count := len(self.places(size))))
 
     def _storing(self, section: Section) -> Section:
         """A section whose loops store what later ones load."""
