@@ -232,6 +232,8 @@ class Body:
             if largest(quantity):
                 say = self.found.say(quantity.name)
                 yield f"{self.pad}{say} = tiles.settled({say})"
+        if not (self.lasting or self.loads):  # a gradient's registers hold no places between passes
+            yield f"{self.pad}row, place = tiles.anew(live, row), tiles.anew(live, place)"
         self.done |= running
         self._forget()
 
