@@ -39,6 +39,10 @@ def jobs(specs: Iterable[str], target: str, widths: tuple[int, ...] = WIDTHS) ->
             yield Job(*lead, width, source=source)
 
 
+LONGEST = 3600.0
+"""Seconds for the kernels of one spec at one width: of large ones a cut takes minutes."""
+
+
 def build(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> Iterator[Built]:
     """Compile jobs in so many processes; ``told`` hears of each as it starts. In their order."""
     return _each(asked, "compile_folder", [Worker(COMPILING) for _ in range(processes)], told)
@@ -60,7 +64,9 @@ def _each(
         told(job)
         worker = idle.get()
         try:
-            return job, worker.call("mnemic.kernels.jobs", function, job=asdict(job))
+            return job, worker.call(
+                "mnemic.kernels.jobs", function, timeout=LONGEST, job=asdict(job)
+            )
         except (CheckFailed, EnvironmentFailed) as error:
             return job, {"missing": str(error).splitlines()[0], "passes": {}, "failed": True}
         finally:
