@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mnemic import pipeline
-from mnemic.codegen.support.configuration import Configuration
+from mnemic.codegen.support.configuration import LEANEST, Configuration
 from mnemic.codegen.support.narrower import (
     FEW,
     HOPELESS,
@@ -121,20 +121,24 @@ def test_of_cuts_that_spill_next_to_nothing_the_widest_is_taken() -> None:
 
 
 def test_a_lean_cut_of_a_gradient_comes_first(compiler) -> None:
-    assert leaner(replace(WIDE, stages=2)) == replace(WIDE, lean=True)
-    assert compiler(lean_of, name="linear-attention") == [[64, False], [64, False], [64, True]]
+    assert leaner(replace(WIDE, stages=2)) == replace(WIDE, lean=1)
+    assert leaner(leaner(WIDE)) == leaner(leaner(leaner(WIDE))) == replace(WIDE, lean=LEANEST)
+    for lean in (1, LEANEST):
+        found = compiler(lean_of, name="linear-attention", least=lean)
+        assert found == [[64, 0], [64, 0], [64, lean]]
 
 
-def lean_of(name: str) -> list[tuple[int, bool]]:
-    """Rows a chunk of a training step's kernels, and whether they are lean, if all others spill."""
+def lean_of(name: str, least: int) -> list[tuple[int, int]]:
+    """Rows a chunk of a training step's kernels, and how lean they are, if all that are less so
+    spill."""
     module = pipeline.compile(name).module
     subject = Subject.of(module, 64, torch.bfloat16)
     with (
-        spilling(module, "launch", lambda cut: 8 * (not cut.lean)),
+        spilling(module, "launch", lambda cut: 8 * (cut.lean < least)),
         compiling(target("sm_90")) as log,
     ):
         subject.backward()
-    return [(int(k.constants["ROWS"]), bool(k.constants.get("LEAN"))) for k in log.kernels]
+    return [(int(k.constants["ROWS"]), int(k.constants.get("LEAN", 0))) for k in log.kernels]
 
 
 def test_threads_have_all_registers_where_no_other_cut_is_without_spills(compiler) -> None:

@@ -65,6 +65,7 @@ class Body:
                     yield from self._known(end, number)
             if own or now:
                 yield from self.passing(own, now)
+                yield from self._places() if number < last else ()
             if number < last:
                 found = [n for n in waiting if self.passes.level(n) <= number + 1]
                 for end in sorted(found, key=self._memory):  # large tiles when few others are alive
@@ -232,10 +233,14 @@ class Body:
             if largest(quantity):
                 say = self.found.say(quantity.name)
                 yield f"{self.pad}{say} = tiles.settled({say})"
-        if not (self.lasting or self.loads):  # a gradient's registers hold no places between passes
-            yield f"{self.pad}row, place = tiles.anew(live, row), tiles.anew(live, place)"
         self.done |= running
         self._forget()
+
+    def _places(self) -> Iterator[str]:
+        """The same places, which the compiler takes for others: a gradient's registers hold none
+        from one pass to the next."""
+        if not (self.lasting or self.loads):
+            yield f"{self.pad}row, place = tiles.anew(live, row), tiles.anew(live, place)"
 
     def block(self, streamed: list[Quantity], sums: list[Quantity], running: set[str]) -> Block:
         """What a pass does with each block of pairs."""

@@ -23,6 +23,9 @@ BLOCKS = (64, 32, 16)
 WARPS = (2, 4, 8, 16)
 STAGES = (1, 2, 3)
 
+LEANEST = 2
+"""How lean a gradient is at most."""
+
 REGISTERS, FILE = 255, 65_536
 """Registers of a thread, and of a multiprocessor."""
 
@@ -100,8 +103,10 @@ class Cuttable(Protocol):
 class Configuration:
     """Rows a chunk, channels (or pairs) a block, warps and stages of a program.
 
-    A ``lean`` gradient loads memories and arguments anew wherever it reads them; it leaves the
+    A ``lean`` gradient (1) loads memories anew in each stage that reads them; it leaves the
     gradients of memories in the device's memory, which no stage may load before they are stored.
+    The leanest (2) stores what takes a product and is read later, and loads all anew for each
+    product.
     A ``swept`` cut is one of the kernel that goes along its memories block by block. The assembler
     may give a ``full`` cut's threads all registers that there are for so many, where it would
     otherwise rather spill some than have one program a multiprocessor.
@@ -111,25 +116,27 @@ class Configuration:
     block: int
     warps: int
     stages: int = 1
-    lean: bool = False
+    lean: int = 0
     swept: bool = False
     full: bool = False
 
     @classmethod
     def checked(
-        cls, rows: int, block: int, warps: int, stages: int, lean: bool = False,
+        cls, rows: int, block: int, warps: int, stages: int, lean: int = 0,
         swept: bool = False, full: bool = False,
     ) -> "Configuration":  # fmt: skip
         """One that was read from outside.
 
         Raises ``ValueError`` for numbers that no kernel takes.
         """
-        found = cls(rows, block, warps, stages, bool(lean), bool(swept), bool(full))
+        found = cls(rows, block, warps, stages, int(lean), bool(swept), bool(full))
         numbers = (rows, block, warps, stages)
         if not all(isinstance(n, int) and n > 0 for n in numbers):
             raise ValueError(f"{found}: whole numbers above 0 are needed")
         if block & (block - 1) or warps & (warps - 1) or max(warps, stages) > 32 or rows > 1024:
             raise ValueError(f"{found}: no kernel is cut so")
+        if not 0 <= found.lean <= LEANEST:
+            raise ValueError(f"{found}: lean is 0, 1 or {LEANEST}")
         if lean and stages > 1:
             raise ValueError(f"{found}: a lean cut has one stage")
         return found

@@ -4,7 +4,7 @@ A gradient keeps the states at the start of every piece, and makes those of a pi
 With ``dry`` only the results' shapes are made, and nothing is launched.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from . import buffers
-from .configuration import Configuration
+from .configuration import LEANEST, Configuration
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, Stored, sizes_of, swept_always
 from .narrower import of_gradient, settled
 from .place import Place
@@ -152,7 +152,7 @@ class Launch:
         """How many rows along each axis, and matrices, a kernel stores."""
         return self.kernel.scratch[gradient] if self.kernel.scratch else ()
 
-    def _stack(self, function: Any, pointers: list[torch.dtype], flags: dict[str, bool]) -> int:
+    def _stack(self, function: Any, pointers: list[torch.dtype], flags: Mapping[str, int]) -> int:
         where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]
         numbers = [int(self.total), int(self.heads), 0, int(self.pieces)]
         options = {**self.constants(), **flags, **self.options()}
@@ -208,8 +208,8 @@ class Launch:
 
     @property
     def stores(self) -> bool:
-        """Whether a cut stores rows: where it goes along axes, or is lean."""
-        return bool(self.kernel.along) or self.cutting.chosen.lean
+        """Whether a cut stores rows: where it goes along axes, or is as lean as can be."""
+        return bool(self.kernel.along) or self.cutting.chosen.lean == LEANEST
 
     def gradients(self) -> dict[str, Tensor]:
         """Where the gradients of rows go: a part for each block of values."""
@@ -227,7 +227,7 @@ class Launch:
         return x if self._splits(sizes) else x.sum(0)
 
     def _start(
-        self, function: Any, pointers: list[Tensor], piece: int, flags: dict[str, bool]
+        self, function: Any, pointers: list[Tensor], piece: int, flags: Mapping[str, int]
     ) -> None:
         if self.dry:
             return
@@ -307,7 +307,7 @@ class Launch:
         found |= {"ROWS": cutting.rows, "STEPS": self.kernel.steps, "PIECE": cutting.piece}
         return found | {"ALIGNED": cutting.aligned, "PRECISION": PRECISIONS[dtype], "REAL": real}
 
-    def _lean(self) -> dict[str, bool]:
+    def _lean(self) -> dict[str, int]:
         """Whether a gradient loads anew what it reads: lanes of single numbers do not, and what
         goes along axes always does."""
         return {} if self.kernel.lanes or self.kernel.along else {"LEAN": self.cutting.chosen.lean}

@@ -12,9 +12,9 @@ from itertools import islice
 import torch
 
 from . import versions
-from .configuration import BLOCKS, ROWS, WARPS, Configuration
+from .configuration import BLOCKS, LEANEST, ROWS, WARPS, Configuration
 
-TRIES = 3
+TRIES = 4
 """Narrower cuts that are compiled at most."""
 
 HOPELESS = 8_192
@@ -44,8 +44,8 @@ _settled: dict[Hashable, Configuration] = {}
 
 
 def leaner(cut: Configuration) -> Configuration:
-    """As wide, but everything is loaded anew where it is read."""
-    return replace(cut, lean=True, stages=1)
+    """As wide, but more is loaded anew where it is read."""
+    return replace(cut, lean=min(cut.lean + 1, LEANEST), stages=1)
 
 
 def fewer_rows(cut: Configuration) -> Configuration:

@@ -27,6 +27,7 @@ from mnemic.codegen.tiled.outlasting import (
     Fresh,
     Lean,
     Load,
+    Part,
     Scratches,
     Store,
     parted,
@@ -204,7 +205,7 @@ class Staged:
         return cls(lay, tuple(found), tail, last)
 
     @cached_property
-    def parts(self) -> list[tuple[Row | Quantity | Lean, ...]]:
+    def parts(self) -> list[Part]:
         """The steps of each stage (last of what is waiting), and what a lean cut does between."""
         every = (*self.stages, *((self.waiting,) if self.waiting else ()))
         if not self.lay.chunked:
@@ -285,7 +286,7 @@ def _lines(staged: Staged, numbers: dict[str, str]) -> Iterator[list[str]]:
         lines: list[str] = []
         for step in part:
             if isinstance(step, Lean):
-                lines.append("        if LEAN:")
+                lines.append(f"        if {step.condition}:")
                 lines += (f"            {x}" for s in step.steps for x in _lean(staged, s))
             elif isinstance(step, Row):
                 lines.append(f"        {step.name} = {load_row(staged.lay, step)}")

@@ -1,9 +1,10 @@
-"""A lean gradient keeps little in registers from one product to the next.
+"""The leanest gradient keeps little in registers from one product to the next.
 
-The steps of a stage fall into parts, each of which begins with a product. What a part reads of
-earlier ones lies in the device's memory and is loaded where the part reads it: arguments, memories,
-what took products or depends on a memory (an error, residuals, scores). What one part has made the
-next still has in registers. What else takes no product is computed once a stage.
+A lean gradient (1) loads memories in each stage that reads them. In the leanest (2) the steps of a
+stage fall into parts, each of which begins with a product. What a part reads of earlier ones lies
+in the device's memory and is loaded where the part reads it: arguments, memories, what took
+products or depends on a memory (an error, residuals, scores). What one part has made the next still
+has in registers. What else takes no product is computed once a stage.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,9 +42,15 @@ Between = Fresh | Row | Held | Load | Store
 
 @dataclass(frozen=True)
 class Lean:
-    """What a lean cut does between two steps, and others do not."""
+    """What a lean cut does between two steps, and others do not: of which ``degree``, at least."""
 
     steps: tuple[Between, ...]
+    degree: int = 2
+
+    @property
+    def condition(self) -> str:
+        """What holds of such cuts."""
+        return "LEAN" if self.degree == 1 else "LEAN > 1"
 
 
 Part = tuple[Row | Quantity | Lean, ...]
@@ -62,7 +69,7 @@ def parted(lay: Layout, stages: Iterable[Stage], cheap: set[str]) -> list[Part]:
 
 def plain(stage: Stage) -> Part:
     """The steps of a stage of which a lean cut loads no more than memories."""
-    return tuple(Lean((step,)) if isinstance(step, Held) else step for step in stage.steps)
+    return tuple(Lean((step,), 1) if isinstance(step, Held) else step for step in stage.steps)
 
 
 @dataclass(frozen=True)
@@ -214,11 +221,11 @@ class _Parts:
 
 def _stored(steps: list[Step | Fresh | Load], read: set[str]) -> Iterator[Row | Quantity | Lean]:
     """The steps, with stores of what is read later."""
-    again = {step.name for step in steps if isinstance(step, Row)}
+    first = {step.name for step in steps if isinstance(step, Row | Held)}
     for step in steps:
-        if isinstance(step, Row) and step.name in again:
-            again.discard(step.name)
-            yield step
+        if isinstance(step, Row | Held) and step.name in first:
+            first.discard(step.name)
+            yield step if isinstance(step, Row) else Lean((step,), 1)
         elif isinstance(step, Quantity):
             yield step
             if step.name in read:
@@ -229,8 +236,9 @@ def _stored(steps: list[Step | Fresh | Load], read: set[str]) -> Iterator[Row | 
 
 def _joined(steps: Iterable[Row | Quantity | Lean]) -> Iterator[Row | Quantity | Lean]:
     """The steps, with those of lean cuts together that follow each other."""
-    for lean, group in groupby(steps, lambda step: isinstance(step, Lean)):
-        if not lean:
+    for degree, group in groupby(steps, lambda step: step.degree if isinstance(step, Lean) else 0):
+        if not degree:
             yield from group
         else:
-            yield Lean(tuple(s for step in group if isinstance(step, Lean) for s in step.steps))
+            found = (s for step in group if isinstance(step, Lean) for s in step.steps)
+            yield Lean(tuple(found), degree)
