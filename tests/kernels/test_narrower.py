@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mnemic import pipeline
-from mnemic.codegen.support.configuration import LEANEST, Configuration
+from mnemic.codegen.support.configuration import LEANEST, Choices, Configuration
 from mnemic.codegen.support.narrower import (
     FEW,
     HOPELESS,
@@ -159,6 +159,12 @@ def fuller_of(name: str, *, helps: bool) -> list[bool]:
     assert settled.options["num_warps"] == settled.warps
     assert ("maxnreg" in settled.options) is settled.full
     return [*(cut.full for cut in asked[-3:]), settled.full]
+
+
+def test_the_tuner_may_take_registers_back() -> None:
+    choices = Choices((64,), (64,), (8,), (1,))
+    assert [*choices.around(replace(WIDE, full=True))] == [WIDE]
+    assert [*choices.around(WIDE)] == []
 
 
 def test_twice_the_threads_that_spill_a_little_less_are_no_better() -> None:

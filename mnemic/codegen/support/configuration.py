@@ -173,6 +173,8 @@ class Choices:
         yield from (replace(found, rows=n) for n in _beside(found.rows, self.rows))
         if not found.lean:
             yield from (replace(found, stages=n) for n in _beside(found.stages, self.stages))
+        if found.full:
+            yield replace(found, full=False)
 
 
 def _beside(now: int, allowed: tuple[int, ...]) -> tuple[int, ...]:
