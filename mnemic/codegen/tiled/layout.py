@@ -27,6 +27,11 @@ CLOSES = "closes_"
 """What tells whether an interval of so many tokens ends with a chunk."""
 
 
+def at(size: str) -> str:
+    """The places along an axis."""
+    return "t" if size == ROWS else f"at_{size}"
+
+
 def turned(axes: tuple[str, ...]) -> bool:
     """Whether a tile holds a quantity the other way round."""
     return axes in MEMORIES

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled.latest import heavy
-from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL, Held, Layout, Row, Stored, turned
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL, Held, Layout, Row, Stored, at, turned
 from mnemic.codegen.tiled.schedule import Stage, Step
 
 
@@ -137,11 +137,6 @@ def _stands(lay: Layout, name: str) -> bool:
 
 def _pointer(sizes: tuple[str, ...]) -> str:
     return "_".join(("scratch", *sizes))
-
-
-def at(size: str) -> str:
-    """The places along an axis."""
-    return "t" if size == ROWS else f"at_{size}"
 
 
 @dataclass

@@ -12,7 +12,7 @@ from mnemic.codegen.emit import wrapped
 from mnemic.codegen.plan import Call, Fused, Given, Quantity
 from mnemic.codegen.tiled import backward as gradient
 from mnemic.codegen.tiled import kernel, roots
-from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row, turned
+from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row, at, turned
 from mnemic.codegen.tiled.statements import multiplies, square, statement
 from mnemic.codegen.tiled.swept.facts import tops
 from mnemic.codegen.tiled.swept.steps import (
@@ -120,11 +120,11 @@ class Printer:
         """Rows or a vector, and where those lie that later sweeps load: pointer, number, places."""
         names, sizes = self.sweeps.places(found.size), self.lay.sizes(found.name)
         number = f"{len(names)} * memory + {names.index(found.name)}"
-        own = f"{_at(found.size)}, {found.size}"
+        own = f"{at(found.size)}, {found.size}"
         if self.lay.chunked:
             number = f"({number}) * {SOURCES if self.lay.sourced else ROWS}"
         if len(sizes) == 2:
-            number += f", 1, {_at(sizes[0])}, {sizes[0]}"
+            number += f", 1, {at(sizes[0])}, {sizes[0]}"
         return "rows" if len(sizes) == 2 else "vector", f"scratch_{found.size}, {number}, {own}"
 
     def parameters(self, known: list[str]) -> list[str]:
@@ -235,11 +235,6 @@ def loop(size: str, pad: int, some: bool = False) -> list[str]:
         f"{space}    at_{size} = low_{size} + tl.arange(0, B{size})",
         f"{space}    in_{size} = at_{size} < {size}",
     ]
-
-
-def _at(size: str) -> str:
-    """The places along an axis."""
-    return "t" if size == ROWS else f"at_{size}"
 
 
 def sum_of(quantity: Quantity) -> str:
