@@ -271,6 +271,61 @@ def test_documents_in_one_launch(interpreter: Any, name: str, tmp_path: Any) -> 
     assert {part: error for part, error in found.items() if not error <= 1e-10} == {}
 
 
+def without_kernels(name: str, folder: str) -> dict[str, float]:
+    """How far calls are from the recurrence whose sizes every kernel refuses: documents packed into
+    a row, and rows of a batch, that begin with states at different positions."""
+    import importlib
+    import warnings
+
+    import torch
+    from conformance import Sizes, beginning, compiled, inputs
+
+    case, made_of = compiled(name), made(name, folder)
+    fused = importlib.import_module(f"{made_of.module.__name__}.support.fused")
+    fused.LIMIT = fused.ALONG = 0
+    fused.run = None
+    rule, lengths = made_of.operator, torch.tensor(LENGTHS)
+    earlier = inputs(case, 3, sizes=Sizes(len(lengths), 3, 2, 5, 5))
+    params = beginning(case, earlier["k"], earlier["v"]) if case.signature.params else {}
+    begun = rule(**earlier, params=params, form="recurrent", output_final_state=True)[1]
+    if "position" in begun:
+        begun["position"] = begun["position"] + torch.arange(len(lengths))
+    total, batch = int(lengths.sum()), len(lengths)
+    calls = {
+        "documents": (
+            Sizes(1, total, 2, 5, 5),
+            {"cu_seqlens": torch.tensor([0, *lengths.cumsum(0)])},
+        ),
+        "rows": (Sizes(batch, 21, 2, 5, 5), {}),
+    }
+    found = {}
+    for kind, (sizes, options) in calls.items():
+        given = inputs(case, sizes.tokens, sizes=sizes)
+        results = []
+        for form in ("recurrent", "triton"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that another form runs is said once
+                out, last = rule(
+                    **given, params=params, form=form, initial_state=dict(begun),
+                    output_final_state=True, **options,
+                )  # fmt: skip
+            results.append(ends_of(out, last))
+        one, two = results
+        found |= {
+            f"{kind}: {n}": float((x.double() - two[n].double()).abs().max())
+            for n, x in one.items()
+        }
+    return found
+
+
+@pytest.mark.parametrize("name", ["deltanet", "ttt-linear", "swla", "titans"])
+def test_where_kernels_refuse_all_documents_and_rows_are_right(
+    interpreter: Any, name: str, tmp_path: Any
+) -> None:
+    found = interpreter(without_kernels, name=name, folder=str(tmp_path))
+    assert {part: error for part, error in found.items() if not error <= 1e-10} == {}
+
+
 def names_of_two(folder: str) -> list[list[str]]:
     """The operators' names of the same code in two folders."""
     import importlib

@@ -60,7 +60,7 @@ def _calls() -> dict:
 FUNCTIONS = tuple(_calls())
 
 
-def difference(name: str) -> float:
+def difference(name: str, precision: str = "P") -> float:
     """How far a tile function is from that of PyTorch, in the entries that are there."""
     import torch
     import trial_tiles
@@ -68,7 +68,11 @@ def difference(name: str) -> float:
     takes, extras, gives, options = _calls()[name]
     given = trial_tiles.drawn(takes)
     expected = trial_tiles.expected(name, given, options)
-    found = trial_tiles.launched(name, given, extras, gives)
+    if precision != "P":
+        given = [(axes, x.float()) for axes, x in given]
+    told = [precision if extra == "P" else extra for extra in extras]
+    with trial_tiles.products_of_bfloat16():
+        found = trial_tiles.launched(name, given, told, gives)
     assert found.shape == expected.shape
     assert bool(torch.isfinite(expected).all())
     return float((found - expected).abs().max() / (1 + expected.abs().max()))
@@ -77,3 +81,9 @@ def difference(name: str) -> float:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_tile_function_is_that_of_pytorch(interpreter, name: str) -> None:
     assert interpreter(difference, name=name) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["conjugated", "innovation_factor"])
+def test_solves_of_calls_in_16_bits_take_pairs_of_numbers(interpreter, name: str) -> None:
+    """To 2⁻¹⁶ of an operand; one number of 16 bits would leave 2⁻⁹."""
+    assert TOLERANCE < interpreter(difference, name=name, precision="B") < 2**-14

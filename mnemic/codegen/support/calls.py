@@ -59,6 +59,17 @@ class Call(Protocol):
     def short(self, tokens: int) -> bool:
         """Whether there are too few tokens for chunks."""
 
+    def of(self, form: str) -> "Call":
+        """The same call through another form."""
+
+    def documents(
+        self, vectors: dict[str, Tensor], state: States, ends: Tensor
+    ) -> tuple[Tensor, States]:
+        """Documents packed one after another, each with a state of its own."""
+
+    def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
+        """A plain batch."""
+
 
 def parameters(form: Callable[..., object]) -> tuple[str, ...]:
     """The names of what a generated function takes."""

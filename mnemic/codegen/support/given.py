@@ -19,6 +19,7 @@ class Given:
         documents: Documents | None = None,
     ) -> None:  # fmt: skip
         self.call, self.signature = call, call.signature
+        self.vectors, self.state = vectors, state
         self.given = state = kept.own(call.signature, state)
         self.params = call.params
         self.wanted = tuple(s.name for s in self.signature.states)

@@ -1,7 +1,7 @@
 """The operator: checks, documents and masks around a rule's generated forms."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -180,6 +180,10 @@ class _Call:
     @property
     def signature(self) -> Signature:
         return self.operator.signature
+
+    def of(self, form: str) -> "_Call":
+        """The same call through another form."""
+        return replace(self, form=form)
 
     # -- documents and masks ----------------------------------------------------------------
 

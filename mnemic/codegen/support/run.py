@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,6 +14,9 @@ from .given import Given
 from .place import Place
 from .signature import State
 from .sizes import eval_size
+
+if TYPE_CHECKING:
+    from .launched import Forms
 
 FEWEST = 16
 """Tokens below which ``auto`` takes the recurrent form."""
@@ -169,6 +173,8 @@ class Run(Given):
         if self.tokens == 0:
             out = self.like.new_zeros(self.batch, 0, self.heads, self.like.shape[-1])
             return out, self._final(states)
+        if form == "triton" and (reason := self._refused(states)) is not None:
+            return self._instead(reason)
         run = {"recurrent": self._recurrent, "triton": self._fused}.get(form, self._chunks)
         out, states = run(states)
         if self.signature.diagonal:
@@ -202,14 +208,23 @@ class Run(Given):
     def _fused(self, states: States) -> tuple[Tensor, States]:
         from . import launched  # its kernels need Triton
 
-        assert self.call.operator.kernels is not None
-        given = self.rows if self.signature.window == 1 else self._weighted(self.rows)
-        kernel = launched.kernel(self.call.operator.kernels(), short=self.call.short(self.tokens))
-        reason = launched.refused(kernel, given, states)
-        if reason is not None:
-            return self._instead(states, reason)
-        y, states = launched.run(kernel, given, states, self._place())
+        y, states = launched.run(self._kernel(), self._fused_rows(), states, self._place())
         return y[:, self.steps - 1 :: self.steps], states
+
+    def _refused(self, states: States) -> str | None:
+        """Why there is no kernel for these arguments, or None."""
+        from . import launched  # its kernels need Triton
+
+        return launched.refused(self._kernel(), self._fused_rows(), states)
+
+    def _kernel(self) -> "Forms":
+        from . import launched  # its kernels need Triton
+
+        assert self.call.operator.kernels is not None
+        return launched.kernel(self.call.operator.kernels(), short=self.call.short(self.tokens))
+
+    def _fused_rows(self) -> dict[str, Tensor]:
+        return self.rows if self.signature.window == 1 else self._weighted(self.rows)
 
     def _place(self) -> Place:
         """Where these rows lie, as kernels are told."""
@@ -228,13 +243,17 @@ class Run(Given):
             return replace(place, positions=nowhere)
         return replace(place, positions=self.positions.reshape(-1).contiguous())
 
-    def _instead(self, states: States, reason: str) -> tuple[Tensor, States]:
-        """PyTorch's form where there is no kernel for these arguments."""
+    def _instead(self, reason: str) -> tuple[Tensor, States]:
+        """PyTorch's form of the call where there is no kernel for these arguments; it takes
+        documents, and rows that stand at different positions, each by themselves."""
         form = "chunk" if self.call.operator.chunk is not None else "recurrent"
         versions.replaced(self.signature.name, reason, f"PyTorch's {form} form runs instead")
         short = (torch.float16, torch.bfloat16)
-        self.rows = {n: x.float() if x.dtype in short else x for n, x in self.rows.items()}
-        return self._chunks(states) if form == "chunk" else self._recurrent(states)
+        vectors = {n: x.float() if x.dtype in short else x for n, x in self.vectors.items()}
+        call = self.call.of(form)
+        if self.documents is not None:
+            return call.documents(vectors, self.state, self.documents.ends)
+        return call.batch(vectors, self.state)
 
     def _with_windows(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         width = self.signature.window

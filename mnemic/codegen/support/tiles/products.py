@@ -59,10 +59,10 @@ def _halves(x):
 
 @triton.jit
 def full(left, right, PRECISION: tl.constexpr):
-    """The same to float32's own precision, for solves that iterate until nothing is left.
+    """The same to float32's own precision, for solves that iterate until nothing is left; of
+    calls in 16 bits to that of pairs of bfloat16 numbers (2⁻¹⁶), which take half the registers.
 
-    Long sums are halved: the operands of such a product are pairs of numbers, which every warp
-    holds whole.
+    Long sums are halved: every warp holds such operands whole.
     """
     if left.shape[1] > 64 and PRECISION != "fp64":
         a, b = _halves(left)
@@ -72,5 +72,18 @@ def full(left, right, PRECISION: tl.constexpr):
         return tl.dot(left, right, out_dtype=tl.float64)
     elif PRECISION == "ieee":
         return tl.dot(left, right, input_precision="ieee")
+    elif PRECISION == "bf16" or PRECISION == "fp16":  # noqa: PLR1714  # as above
+        return _paired(left, right)
     else:
         return tl.dot(left, right, input_precision="tf32x3")
+
+
+@triton.jit
+def _paired(left, right):
+    """L R of operands in pairs: x = high + low, both in bfloat16, without the product of lows."""
+    left_high, right_high = left.to(tl.bfloat16), right.to(tl.bfloat16)
+    left_low = (left - left_high.to(tl.float32)).to(tl.bfloat16)
+    right_low = (right - right_high.to(tl.float32)).to(tl.bfloat16)
+    found = tl.dot(left_low, right_high)
+    found = tl.dot(left_high, right_low, acc=found)
+    return tl.dot(left_high, right_high, acc=found)
