@@ -13,15 +13,13 @@ import sympy as sp
 
 from mnemic.codegen import slopes
 from mnemic.codegen.builder import Builder
+from mnemic.codegen.guards import TINY
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.slopes import Side, Weights
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.rule import Fit, Rule
 
 ONE, TWO = sp.symbols("x_ y_", real=True)
-
-TINY = 1e-30
-"""Weights of which the largest is no larger are none."""
 
 
 def elementary(rule: Rule) -> Plan | None:

@@ -6,6 +6,7 @@ import sympy as sp
 from sympy.printing.precedence import PRECEDENCE, precedence
 from sympy.printing.str import StrPrinter
 
+from mnemic.codegen.guards import may_vanish
 from mnemic.compiler import symbols as sym
 
 FUNCTIONS: dict[str, str] = {
@@ -135,9 +136,7 @@ class TorchPrinter(StrPrinter):
             return f"torch.exp({self._print(sp.log(base).evalf(17) * power)})"
         inner = self.parenthesize(base, PRECEDENCE["Pow"])
         fragile = not (power.is_integer and power.is_positive)
-        root = bool(power.is_number and 0 < power < 1)
-        vanishes = base.is_Add and root and not base.is_positive
-        if vanishes or (fragile and base.has(sp.Abs) and not base.is_Add):
+        if may_vanish(base, power) or (fragile and base.has(sp.Abs) and not base.is_Add):
             inner = f"torch.clamp_min({self._print(base)}, TINY)"
         if power == sp.Rational(1, 2):
             guarded = inner.startswith("torch.clamp_min")

@@ -212,6 +212,8 @@ KINKED = (
     sp.Piecewise((sp.sqrt(X), X > 0), (0, True)), sp.exp(sp.Min(0, X)) * Y,
     Y / sp.Max(sp.Abs(X), 1),
     sym.round(X) * Y, sp.sqrt(X**2 + Y**2 + sp.Rational(1, 100)),
+    sp.sqrt(1 - X**2), Y * sp.sqrt(X - 1), (X + Y) ** sp.Rational(1, 3), X / (1 + sp.sqrt(Y + 1)),
+    sp.sqrt(sp.Abs(X)), sp.Abs(X) ** sp.Rational(3, 2), sp.sqrt(1 - sp.Max(X, Y)),
 )  # fmt: skip
 
 

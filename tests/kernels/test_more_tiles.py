@@ -65,13 +65,15 @@ def difference(name: str, precision: str = "P") -> float:
     import torch
     import trial_tiles
 
+    from mnemic.codegen.support import interpreted
+
     takes, extras, gives, options = _calls()[name]
     given = trial_tiles.drawn(takes)
     expected = trial_tiles.expected(name, given, options)
     if precision != "P":
         given = [(axes, x.float()) for axes, x in given]
     told = [precision if extra == "P" else extra for extra in extras]
-    with trial_tiles.products_of_bfloat16():
+    with interpreted.products():
         found = trial_tiles.launched(name, given, told, gives)
     assert found.shape == expected.shape
     assert bool(torch.isfinite(expected).all())

@@ -4,10 +4,7 @@ import importlib.util
 import itertools
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from unittest import mock
 
 import torch
 from torch import Tensor
@@ -90,27 +87,6 @@ def launched(name: str, given: list[tuple[str, Tensor]], extras: list, gives: st
     out = torch.full([BLOCKS[a] for a in gives], float("nan"), dtype=torch.float64)
     _module(source).trial[(1,)](*(_padded(axes, x) for axes, x in given), out)
     return out[tuple(slice(0, SIZES[a]) for a in gives)]
-
-
-@contextmanager
-def products_of_bfloat16() -> Iterator[None]:
-    """Triton's interpreter holds bfloat16 numbers as integers, and multiplies these in products."""
-    from triton.language import bfloat16, float32
-    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, _convert_float
-
-    plain = InterpreterBuilder.create_dot
-
-    def wide(handle):
-        if handle.dtype.scalar != bfloat16:
-            return handle
-        numbers = _convert_float(handle.data, bfloat16, float32, None)
-        return TensorHandle(numbers.view("float32"), float32)
-
-    def create_dot(self, left, right, *others):
-        return plain(self, wide(left), wide(right), *others)
-
-    with mock.patch.object(InterpreterBuilder, "create_dot", create_dot):
-        yield
 
 
 def _padded(axes: str, x: Tensor) -> Tensor:

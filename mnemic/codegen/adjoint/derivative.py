@@ -6,6 +6,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.adjoint.errors import NoAdjoint
+from mnemic.codegen.guards import TINY, may_vanish
 from mnemic.compiler.symbolic import tidy
 
 
@@ -31,6 +32,16 @@ class smaller(sp.Function):
         return (1 - sp.sign(a - b)) / 2
 
 
+class held(sp.Function):
+    """What a root is taken of, at least ``TINY``: flat below, and there too. (SymPy moves numbers
+    of a condition together: 1 − x² ≥ TINY would be x² ≤ 1, which holds where nothing is left.)"""
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        """1 above."""
+        del argindex
+        return sp.Piecewise((1, self.args[0] > TINY), (0, True))
+
+
 def _paired(function: Any) -> Any:
     """max or min of many as one of two at a time, numbers last."""
 
@@ -44,15 +55,22 @@ def _paired(function: Any) -> Any:
     return pair
 
 
+def _held(root: Any) -> Any:
+    """A root of a sum as it is printed."""
+    return held(root.base) ** root.exp
+
+
 @cache
 def derivative(expr: Any, symbol: Any) -> Any:
     """∂expr/∂symbol; the kinks of max, min, abs, sign and branches as PyTorch has them.
 
     Raises ``NoAdjoint`` for a function whose derivative is not known.
     """
-    smooth = expr.replace(sp.Max, _paired(larger)).replace(sp.Min, _paired(smaller))
+    smooth = expr.replace(lambda x: x.is_Pow and may_vanish(x.base, x.exp), _held)
+    smooth = smooth.replace(sp.Max, _paired(larger)).replace(sp.Min, _paired(smaller))
     found = tidy(sp.diff(smooth, symbol))
     unknown = found.atoms(sp.Derivative)
     if unknown:
         raise NoAdjoint(type(min(unknown, key=str).expr).__name__)
+    found = found.replace(held, lambda x: sp.Max(x, sp.Float(TINY)))
     return found.replace(larger, sp.Max).replace(smaller, sp.Min)

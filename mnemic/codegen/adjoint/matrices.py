@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from mnemic.codegen.adjoint.at import At, Axes, Env
-
-TINY = 1e-30
+from mnemic.codegen.guards import TINY
 
 
 def _inner(at: At, name: str, text: str, axes: Axes, kept: Axes, **env: str) -> str:

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from mnemic.codegen.adjoint.at import At
-
-TINY = 1e-30
+from mnemic.codegen.guards import TINY
 
 
 def nothing(at: At) -> None:

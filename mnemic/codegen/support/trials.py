@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import buffers, tuned
 from .cases import Case, Plan, cut, drawn
-from .compared import allowed, error, everything, failures
+from .compared import Own, allowed, error, everything, failures, known
 from .configuration import Configuration
 from .shapes import Subject
 
@@ -38,8 +38,8 @@ class Trials:
     subject: Subject
     purpose: str
     question: tuned.Question
-    known: dict[str, tuple[Tensors, dict[str, float]]] = field(default_factory=dict)
-    """By case: what is exact, and the errors of the recurrence in the dtype."""
+    known: dict[str, tuple[Tensors, dict[str, Own]]] = field(default_factory=dict)
+    """By case: what is exact, and what the recurrence is off by."""
     small: tuple[Tensors, Tensors] | None = None
 
     def wrong(self, configuration: Configuration) -> str:
@@ -95,17 +95,15 @@ class Trials:
     def _small(self, case: Case, configuration: Configuration) -> str:
         dtype = self.subject.shape.dtype
         if case.name not in self.known:
-            exact = self._run(case, "recurrent", torch.float64)
-            eager = self._run(case, "recurrent", dtype)
-            self.known[case.name] = exact, {n: error(x, exact[n]) for n, x in eager.items()}
-        exact, plain = self.known[case.name]
+            self.known[case.name] = known(lambda real: self._run(case, "recurrent", real), dtype)
+        exact, own = self.known[case.name]
         with tuned.recording() as seen, buffers.watched():
             found = self._run(case, "triton", dtype)
             _finish(self.subject.device)
         if not any(self._is(run, configuration) for run in seen):
             return "its kernel was not run"
         for part, x in exact.items():
-            most = allowed("triton", dtype, plain[part])
+            most = allowed("triton", dtype, own[part])
             if told := _beyond(error(found[part], x), most):
                 return f"{part}: {told}"
         return ""
@@ -135,13 +133,14 @@ class Trials:
         dtype, tokens = self.subject.shape.dtype, self.subject.shape.tokens
         name = "the whole shape"
         if name not in self.known:
-            ideal, eager = (self._last(real) for real in (torch.float64, None))
-            self.known[name] = {"output": ideal}, {"output": error(eager, ideal)}
-        whole, plain = self.known[name]
+            self.known[name] = known(
+                lambda real: {"output": self._last(None if real == dtype else real)}, dtype
+            )
+        whole, own = self.known[name]
         out, *slopes = self._results()
         if not all(bool(x.isfinite().all()) for x in slopes):
             return "a gradient that is no number"
-        most = allowed("triton", dtype, plain["output"])
+        most = allowed("triton", dtype, own["output"])
         length = 1 if self.purpose == "decode" else tokens
         longer = math.sqrt(max(1.0, length / STEADY))
         found = error(out[-1:], whole["output"])
@@ -154,7 +153,7 @@ class Trials:
         return found
 
     def _last(self, real: torch.dtype | None) -> Tensor:
-        """The recurrence on the last row of the batch, in its own dtype or another."""
+        """The recurrence on the last row of the batch, in its own dtypes or another."""
         arguments, params, state = self.subject.arguments(self.purpose)
         rows = {n: x[-1:] for n, x in arguments.items()}
         carried = {n: x[-1:] for n, x in state.items()}

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from . import buffers, verified, verify_step, versions
+from . import buffers, interpreted, verified, verify_step, versions
 from .cases import Case, Plan, cases, made, plan
-from .compared import allowed, error, everything, failures
+from .compared import Own, allowed, error, everything, failures, known
 from .sequence import SequenceLayer
 
 STEP = "step"
@@ -83,19 +83,20 @@ def _step(
             return
     for one in tries:
         for part, x in one.exact.items():
-            most = allowed("triton", dtype, error(one.eager[part], x))
+            most = allowed("triton", dtype, Own(error(one.eager[part], x)))
             found = error(one.found[part], x)
             yield Finding(STEP, name, f"tokens, {one.way}", part, found, most)
 
 
 def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Finding]:
-    exact = everything(rule, case, "recurrent", torch.float64, dtype, None)
-    eager = everything(rule, case, "recurrent", dtype, dtype, None)
-    plain = {part: error(x, exact[part]) for part, x in eager.items()}
+    def recurrent(real: torch.dtype) -> dict[str, torch.Tensor]:
+        return everything(rule, case, "recurrent", real, dtype, None)
+
+    exact, own = known(recurrent, dtype)
     name = str(dtype).removeprefix("torch.")
     for form, way, where in _ways(rule, case, wanted.forms):
         try:
-            with buffers.watched(), way:
+            with buffers.watched(), interpreted.products(), way:
                 found = everything(rule, case, form, dtype, dtype, wanted.chunk)
                 if wanted.device.type == "cuda":
                     torch.cuda.synchronize(wanted.device)
@@ -104,7 +105,7 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
             yield Finding(form, name, where, "run", float("nan"), None, told)
             continue
         for part, x in exact.items():
-            most = allowed(form, dtype, plain[part])
+            most = allowed(form, dtype, own[part])
             yield Finding(form, name, where, part, error(found[part], x), most)
 
 

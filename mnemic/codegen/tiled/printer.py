@@ -5,6 +5,7 @@ from typing import Any
 import sympy as sp
 from sympy.printing.precedence import PRECEDENCE
 
+from mnemic.codegen.guards import may_vanish
 from mnemic.codegen.torch_printer import TorchPrinter, as_clamp
 
 FUNCTIONS: dict[str, str] = {
@@ -96,9 +97,7 @@ class TilePrinter(TorchPrinter):
         return product if power > 0 else f"1 / ({product})"
 
     def _guarded_base(self, base: Any, power: Any) -> str:
-        root = bool(power.is_number and 0 < power < 1)
-        vanishes = base.is_Add and root and not base.is_positive
-        if vanishes or (base.has(sp.Abs) and not base.is_Add):
+        if may_vanish(base, power) or (base.has(sp.Abs) and not base.is_Add):
             return f"tl.maximum({self._print(base)}, tiles.TINY)"
         return str(self._print(base))
 

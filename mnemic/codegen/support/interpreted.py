@@ -1,0 +1,55 @@
+"""Triton's interpreter, with products as a device makes them.
+
+By itself it multiplies numbers of bfloat16 as the integers that hold them, and operands of a TF32
+product in float32.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from . import versions
+
+
+@contextmanager
+def products() -> Iterator[None]:
+    """Inside of it products of 16 bits and of TF32 have operands that are rounded so, and sums in
+    float32; nothing is changed where nothing is interpreted."""
+    if not versions.interpreting():
+        yield
+        return
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    plain = InterpreterBuilder.create_dot
+
+    def create_dot(self: Any, left: Any, right: Any, sums: Any, precision: Any, *rest: Any) -> Any:
+        operands = (_operand(x, str(precision)) for x in (left, right))
+        return plain(self, *operands, sums, precision, *rest)
+
+    with patch.object(InterpreterBuilder, "create_dot", create_dot):
+        yield
+
+
+def _operand(x: Any, precision: str) -> Any:
+    """An operand in float32, of the numbers that a product sees."""
+    import numpy as np
+    from triton.language import float32
+    from triton.runtime.interpreter import TensorHandle
+
+    kind = str(x.dtype.scalar)
+    if kind == "bf16" and x.data.dtype == np.uint16:
+        return TensorHandle((x.data.astype(np.uint32) << 16).view(np.float32), float32)
+    if kind == "fp16":
+        return TensorHandle(x.data.astype(np.float32), float32)
+    if kind == "fp32" and precision.upper().endswith(".TF32"):
+        return TensorHandle(tf32(x.data), float32)
+    return x
+
+
+def tf32(x: Any) -> Any:
+    """An array to ten bits behind the leading one, halves away from zero."""
+    import numpy as np
+
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
