@@ -258,15 +258,15 @@ DIGESTS = """
 import hashlib, json, sys
 sys.path.insert(0, {folder!r})
 from conformance import available, compiled
-names = available()[::-1] if {backwards} else available()
+names = available()[::-1]
 print(json.dumps({{n: hashlib.sha256(compiled(n).source.encode()).hexdigest() for n in names}}))
 """
 
 
-@pytest.mark.parametrize(("seed", "backwards"), [("0", False), ("4711", True)])
-def test_sources_are_deterministic(seed: str, backwards: bool) -> None:
-    script = DIGESTS.format(folder=str(Path(__file__).parent), backwards=backwards)
-    environment = {**os.environ, "PYTHONHASHSEED": seed}
+def test_sources_are_deterministic() -> None:
+    """In another order, and with hashes of another seed than this process has."""
+    script = DIGESTS.format(folder=str(Path(__file__).parent))
+    environment = {**os.environ, "PYTHONHASHSEED": "4711"}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )

@@ -135,7 +135,7 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("name", "tokens"), [(name, t) for name in SPECS for t in LENGTHS.get(name, (1, 45))]
+    ("name", "tokens"), [(name, t) for name in SPECS for t in LENGTHS.get(name, (1, 27))]
 )
 def test_blocks_are_the_recurrence(interpreter, tmp_path, name: str, tokens: int) -> None:
     found = interpreter(differences, name=name, tokens=tokens, folder=str(tmp_path / "own"))

@@ -14,7 +14,7 @@ import torch
 
 from mnemic import pipeline
 from mnemic.codegen import package
-from mnemic.codegen.support import verified, versions
+from mnemic.codegen.support import compared, verified, versions
 
 CPU = torch.device("cpu")
 
@@ -163,3 +163,27 @@ def test_an_announcement_is_made_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         versions.announce("only this")
+
+
+def test_what_a_problem_makes_of_roundings_is_allowed_the_fused_form_alone() -> None:
+    short, single = torch.bfloat16, 3e-7
+    base = compared.allowed("triton", short, compared.Own(1e-3))
+    wide = compared.allowed("triton", short, compared.Own(1e-3, single))
+    assert wide == pytest.approx(base + 2**16 * single)
+    plain = compared.allowed("chunk", short, compared.Own(1e-3, single))
+    assert plain == compared.allowed("chunk", short, compared.Own(1e-3)) < base
+    assert compared.allowed("triton", short, compared.Own(1e-3, 1e-5)) is None
+    assert compared.allowed("triton", torch.float32, compared.Own(1e-6, 1e-5)) < 2e-5
+
+
+def test_what_the_recurrence_is_off_by() -> None:
+    """In the dtype, and in float32 where that has 16 bits."""
+
+    def run(real: torch.dtype) -> dict[str, torch.Tensor]:
+        return {"output": torch.tensor([1 / 3], dtype=torch.float64).to(real)}
+
+    exact, own = compared.known(run, torch.bfloat16)
+    assert exact["output"].dtype == torch.float64
+    assert 1e-4 < own["output"].plain < 1e-3
+    assert 1e-9 < own["output"].single < 1e-8
+    assert compared.known(run, torch.float32)[1]["output"].single == 0

@@ -59,7 +59,7 @@ def plan(rule: Any, device: torch.device) -> Plan:
         return Plan(device, (*fused, *others), dtypes, 64)
     if versions.interpreting():
         fused = ("triton",) if "triton" in rule.forms else ()
-        dtypes = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+        dtypes = (torch.float64, torch.bfloat16, torch.float16)  # these in float32 inside
         return Plan(device, fused, dtypes, 16, 1, 1, 16)
     return Plan(device, others, (torch.float32, torch.bfloat16, torch.float16), 16)
 
