@@ -89,3 +89,17 @@ def test_a_tile_function_is_that_of_pytorch(interpreter, name: str) -> None:
 def test_solves_of_calls_in_16_bits_take_pairs_of_numbers(interpreter, name: str) -> None:
     """To 2⁻¹⁶ of an operand; one number of 16 bits would leave 2⁻⁹."""
     assert TOLERANCE < interpreter(difference, name=name, precision="B") < 2**-14
+
+
+def in_parts() -> float:
+    """How far a product of 32 summands in two parts is from PyTorch's."""
+    import trial_tiles
+
+    (_, left), (_, right) = given = trial_tiles.drawn(["ts", "ss"])
+    short = [(axes, x.float()) for axes, x in given]
+    found = trial_tiles.launched("full", short, ["I", 16], "ts")
+    return float((found - left @ right).abs().max())
+
+
+def test_a_long_sum_in_parts_is_the_sum(interpreter) -> None:
+    assert 0 < interpreter(in_parts) < 1e-5

@@ -14,7 +14,15 @@ from mnemic.codegen.support import ops
 ROWS, WIDTH, CHANNELS = 5, 3, 5
 SIZES = {"t": ROWS, "s": ROWS * WIDTH, "u": ROWS + WIDTH - 1, "k": CHANNELS, "r": WIDTH}
 BLOCKS = {"t": 16, "s": 32, "u": 16, "k": 16, "r": 4}
-EXTRAS = {"P": '"fp64"', "B": '"bf16"', "S": "32", "T": "16", "U": "16", "L": str(ROWS)}
+EXTRAS = {
+    "P": '"fp64"',
+    "B": '"bf16"',
+    "I": '"ieee"',
+    "S": "32",
+    "T": "16",
+    "U": "16",
+    "L": str(ROWS),
+}
 
 HEAD = """\
 import triton

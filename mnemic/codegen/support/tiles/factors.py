@@ -166,9 +166,11 @@ def ridge_solved(h, ridge, q):
 
 @triton.jit
 def _system(x, key, weights, h, ridge, reach, PRECISION: tl.constexpr):
-    """(H_t + Λ_t) x_t for every row."""
-    seen = weights * full(x, tl.trans(key), PRECISION)
-    return reach[:, None] * full(x, h, PRECISION) + full(seen, key, PRECISION) + ridge * x
+    """(H_t + Λ_t) x_t for every row; beside a wide H there are few registers for operands."""
+    LONGEST: tl.constexpr = 16 if h.shape[0] > 64 else 64
+    seen = weights * full(x, tl.trans(key), PRECISION, LONGEST)
+    held = reach[:, None] * full(x, h, PRECISION, LONGEST)
+    return held + full(seen, key, PRECISION) + ridge * x
 
 
 @triton.jit

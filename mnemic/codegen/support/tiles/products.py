@@ -58,16 +58,17 @@ def _halves(x):
 
 
 @triton.jit
-def full(left, right, PRECISION: tl.constexpr):
+def full(left, right, PRECISION: tl.constexpr, LONGEST: tl.constexpr = 64):
     """The same to float32's own precision, for solves that iterate until nothing is left; of
     calls in 16 bits to that of pairs of bfloat16 numbers (2⁻¹⁶), which take half the registers.
 
-    Long sums are halved: every warp holds such operands whole.
+    Sums longer than ``LONGEST`` are halved: every warp holds such operands whole.
     """
-    if left.shape[1] > 64 and PRECISION != "fp64":
+    if left.shape[1] > LONGEST and PRECISION != "fp64":
         a, b = _halves(left)
         c, d = _halves(tl.trans(right))
-        return full(a, tl.trans(c), PRECISION) + full(b, tl.trans(d), PRECISION)
+        one = full(a, tl.trans(c), PRECISION, LONGEST)
+        return one + full(b, tl.trans(d), PRECISION, LONGEST)
     if PRECISION == "fp64":
         return tl.dot(left, right, out_dtype=tl.float64)
     elif PRECISION == "ieee":
