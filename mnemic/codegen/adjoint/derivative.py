@@ -39,7 +39,19 @@ class held(sp.Function):
     def fdiff(self, argindex: int = 1) -> Any:
         """1 above."""
         del argindex
-        return sp.Piecewise((1, self.args[0] > TINY), (0, True))
+        return above(self.args[0])
+
+
+class above(sp.Function):
+    """1 where it is more than ``TINY``, else 0."""
+
+
+def _branched(product: Any) -> Any:
+    """A product with such a factor as its other factors or 0, of their own type."""
+    flags = [factor for factor in product.args if isinstance(factor, above)]
+    others = sp.Mul(*(factor for factor in product.args if not isinstance(factor, above)))
+    conditions = [flag.args[0] > TINY for flag in flags]
+    return sp.Piecewise((others, sp.And(*conditions)), (0, True))
 
 
 def _paired(function: Any) -> Any:
@@ -72,5 +84,8 @@ def derivative(expr: Any, symbol: Any) -> Any:
     unknown = found.atoms(sp.Derivative)
     if unknown:
         raise NoAdjoint(type(min(unknown, key=str).expr).__name__)
+    found = found.replace(
+        lambda x: x.is_Mul and any(isinstance(f, above) for f in x.args), _branched
+    )
     found = found.replace(held, lambda x: sp.Max(x, sp.Float(TINY)))
     return found.replace(larger, sp.Max).replace(smaller, sp.Min)
