@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
@@ -89,16 +89,17 @@ def derive(source: Source) -> "Rule":
 def compile(source: Source, out: str | PathLike[str] | None = None) -> Compiled:
     """Spec → Problem → Rule → Plans → source → a folder that runs.
 
-    Without ``out`` the folder lies in the cache. Raises ``InvalidSpec`` for a spec that is none,
-    or that is derived but not compiled yet, and ``UsageError`` for an output folder that is not
-    mnemic's.
+    Without ``out`` the folder lies in the cache; with it, what lies there is copied. Raises
+    ``InvalidSpec`` for a spec that is none, or that is derived but not compiled yet, and
+    ``UsageError`` for an output folder that is not mnemic's.
     """
     from mnemic.codegen import cache, package
 
     spec = read(source)
+    key, make = f"{spec_hash(spec)}-{spec.name}", partial(files, spec)
     if out is not None:
-        return Compiled(spec, package.write(files(spec), Path(out)))
-    return Compiled(spec, cache.folder(spec_hash(spec) + "-" + spec.name, lambda: files(spec)))
+        return Compiled(spec, package.write(cache.files(key, make), Path(out)))
+    return Compiled(spec, cache.folder(key, make))
 
 
 def files(spec: Spec) -> dict[str, str]:

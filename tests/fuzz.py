@@ -23,7 +23,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-sys.path[:0] = [str(Path(__file__).parent / "codegen")]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "codegen")]
 
 Spec = dict[str, Any]
 

@@ -8,7 +8,7 @@ import sympy as sp
 
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.numbers import evaluated
+from mnemic.compiler.numbers import sampler
 from mnemic.compiler.symbolic import read
 from mnemic.dsl.texts import activation
 
@@ -51,9 +51,10 @@ def logarithm(expr: Any) -> Any:
 
 def reached(expr: Any, value: float) -> float | None:
     """The x nearest to 0 at which an activation has a value, or ``None``."""
+    sampled = sampler(expr, [sym.x])
 
     def gap(x: float) -> float:
-        found = evaluated(expr, {sym.x: sp.Float(x)})
+        found = sampled(x)
         return math.nan if found is None else found - value
 
     steps = [STEP * i for i in range(round(FARTHEST / STEP) + 1)]

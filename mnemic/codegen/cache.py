@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from mnemic.codegen import package
+from mnemic.errors import EnvironmentFailed
 
 VARIABLE = "MNEMIC_CACHE"
 """Where the cache lies, if not in the user's cache folder."""
@@ -30,6 +31,16 @@ def generator() -> str:
         for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def files(key: str, make: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+    """What the compiled folder of a key holds; made anew where nothing can be kept, or where it
+    was changed by another hand."""
+    try:
+        place = folder(key, make)
+    except (OSError, EnvironmentFailed):
+        return make()
+    return package.read(place) or make()
 
 
 def folder(key: str, files: Callable[[], Mapping[str, str]]) -> Path:

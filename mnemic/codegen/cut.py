@@ -11,11 +11,9 @@ def cut(plan: Plan, names: Collection[str]) -> Plan:
     The gradients at them are what a gradient outside of the plan goes on from.
     """
     found = plan.emptied()
-    found.graph = graph = plan.graph.copy()
+    found.graph = plan.graph.copy()
     for name in names:
         found.rewrite(Quantity(name, plan.axes(name), Given(), plan[name].equation))
-    kept = found.needed() | set(plan.states())
-    graph.remove_nodes_from([name for name in graph if name not in kept])
-    found.known.update({key: name for key, name in plan.known.items()
-                        if name in graph and name not in names})  # fmt: skip
+    found.known |= {key: name for key, name in plan.known.items() if name not in names}
+    found.keep(found.needed() | set(plan.states()))
     return found

@@ -63,6 +63,19 @@ def _fill(folder: Path, files: Mapping[str, str]) -> None:
     folder.chmod(0o755)
 
 
+def read(folder: Path) -> dict[str, str] | None:
+    """The files of a folder of ours, or ``None`` where one is not what was written."""
+    digests = json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"]
+    found = {}
+    for name, digest in digests.items():
+        path = folder / name
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if sha256(text.encode()).hexdigest() != digest:
+            return None
+        found[name] = text
+    return found
+
+
 def _refuse_foreign(folder: Path) -> None:
     if not folder.exists():
         return

@@ -132,6 +132,8 @@ class Plan:
     results: dict[str, str] = field(default_factory=dict)
     """What a chunk gives beside output and next states, by name: an adjoint's gradients."""
     output: str = ""
+    order: list[str] | None = field(default=None, init=False, repr=False, compare=False)
+    """Every name behind those that it reads, in order of declaration: known until one is put."""
 
     def given(self, name: str, axes: tuple[str, ...], *, state: bool = False) -> str:
         """Declare an argument or a state."""
@@ -167,6 +169,7 @@ class Plan:
         return found
 
     def _put(self, quantity: Quantity) -> str:
+        self.order = None
         self.graph.add_node(quantity.name, quantity=quantity, index=len(self.graph))
         for read in quantity.reads():
             self.graph.add_edge(read, quantity.name)
@@ -174,9 +177,16 @@ class Plan:
 
     def rewrite(self, quantity: Quantity) -> None:
         """Put another way of computing a quantity in its place."""
+        self.order = None
         self.graph.remove_edges_from(list(self.graph.in_edges(quantity.name)))
         self.graph.nodes[quantity.name]["quantity"] = quantity
         self.graph.add_edges_from((read, quantity.name) for read in quantity.reads())
+
+    def keep(self, names: Collection[str]) -> None:
+        """Leave out every quantity but these."""
+        self.order = None
+        self.graph.remove_nodes_from([name for name in self.graph if name not in names])
+        self.known = {key: name for key, name in self.known.items() if name in names}
 
     def is_carried(self, name: str) -> bool:
         """Whether a carried state reaches a quantity, so that it cannot leave the scan."""
@@ -198,8 +208,7 @@ class Plan:
 
     def needed(self) -> set[str]:
         """What the output, a next state or a result depends on."""
-        ends = self._ends() | set(self._closed())
-        return set().union(*(nx.ancestors(self.graph, end) | {end} for end in ends))
+        return self._behind(self._ends() | set(self._closed()))
 
     def arguments(self) -> tuple[str, ...]:
         """The arguments that are used, in order of declaration."""
@@ -231,15 +240,22 @@ class Plan:
             renamed |= {value: place for place, value in moves.items()}
 
     def _behind(self, ends: set[str], stop: Collection[str] = ()) -> set[str]:
-        graph = self.graph.copy()
-        graph.remove_nodes_from(stop)
-        return set().union(*(nx.ancestors(graph, end) | {end} for end in ends), set())
+        """These and what they are computed of, as far as where it stops."""
+        found, ahead = set[str](), list(ends)
+        while ahead:
+            name = ahead.pop()
+            if name not in found and name not in stop:
+                found.add(name)
+                ahead += self.graph.pred[name]
+        return found
 
     def ordered(self) -> tuple[Quantity, ...]:
         """Everything that the output needs, in order."""
         return self._ordered(self.needed())
 
     def _ordered(self, names: set[str]) -> tuple[Quantity, ...]:
-        index = self.graph.nodes(data="index")
-        order = nx.lexicographical_topological_sort(self.graph, key=lambda name: index[name])
-        return tuple(self[name] for name in order if name in names)
+        if self.order is None:
+            index = self.graph.nodes(data="index")
+            order = nx.lexicographical_topological_sort(self.graph, key=lambda name: index[name])
+            self.order = list(order)
+        return tuple(self[name] for name in self.order if name in names)

@@ -15,8 +15,12 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from packaged import NAMES as NAMES
+from packaged import available as available
+from packaged import rule_of
 from torch import Tensor
 
+from mnemic import pipeline
 from mnemic.codegen import module
 from mnemic.codegen.package import support_files
 from mnemic.codegen.support.sizes import eval_size
@@ -25,10 +29,6 @@ from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.load import load
 from mnemic.errors import InvalidSpec, Issue
-
-SPECS = Path(__file__).parents[2] / "specs"
-NAMES = tuple(sorted(path.stem for path in SPECS.rglob("*.yaml")))
-"""Every spec that comes with the package."""
 
 PACKAGE = "mnemic_conformance"
 
@@ -125,7 +125,8 @@ def generated(rule: Rule) -> str:
 
 
 def compiled(spec: str | Mapping[str, Any]) -> Case:
-    """The compiled spec of a name or a mapping, made once a session.
+    """The compiled spec of a name or a mapping, made once a session; a name's lies in the cache,
+    so that it is made once for all processes.
 
     Raises ``InvalidSpec`` as ``mnemic.compile`` does.
     """
@@ -134,17 +135,11 @@ def compiled(spec: str | Mapping[str, Any]) -> Case:
 
 @cache
 def _compiled(text: str) -> Case:
-    spec = load(json.loads(text)) if text.startswith("{") else load(text)
-    rule = derive_spec(spec)
+    rule = derive_spec(load(json.loads(text))) if text.startswith("{") else rule_of(text)
+    spec = rule.problem.spec
     if rule.structure.missing is not None:
         raise InvalidSpec((Issue(rule.structure.missing, where=spec.name),))
-    return Case(rule, generated(rule))
-
-
-@cache
-def available() -> tuple[str, ...]:
-    """Every packaged spec that this release compiles."""
-    return tuple(n for n in NAMES if derive_spec(load(n)).structure.missing is None)
+    return Case(rule, generated(rule) if text.startswith("{") else pipeline.compile(spec).source)
 
 
 @cache

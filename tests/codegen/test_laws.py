@@ -31,7 +31,6 @@ from conformance import (
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.problem import HEAD
-from mnemic.dsl.load import load
 
 T = 29
 
@@ -264,24 +263,20 @@ def test_long_sequences_stay_finite(name: str, form: str) -> None:
 # -- limits ----------------------------------------------------------------------------------
 
 
-def _undecayed(name: str) -> Case | None:
-    """The same spec without a decay, where nothing else names its coefficient."""
-    spec = load(name)
+def _decays(name: str) -> bool:
+    """Whether a spec has a decay whose coefficient nothing else names."""
+    rule = compiled(name).rule
     decays = {"alpha", "beta"}
-    others = [s.expr for s in compiled(name).rule.scalars if s.name not in decays]
-    others += compiled(name).rule.problem.keys.values()
+    others = [s.expr for s in rule.scalars if s.name not in decays] + [*rule.problem.keys.values()]
     named = {str(symbol) for expr in others for symbol in expr.free_symbols}
-    if spec.retention.decay.origin is None or named & decays:
-        return None
-    return compiled({"extends": name, "name": name, "retention": {"decay": 1, "row_decay": None}})
+    return rule.problem.spec.retention.decay.origin is not None and not named & decays
 
 
-@pytest.mark.parametrize(
-    ("name", "form"), [(n, f) for n, f in every_form() if _undecayed(n) is not None]
-)
+@pytest.mark.parametrize(("name", "form"), [(n, f) for n, f in every_form() if _decays(n)])
 def test_a_decay_of_one_is_no_decay(name: str, form: str) -> None:
-    case, plain = compiled(name), _undecayed(name)
-    assert plain is not None
+    case = compiled(name)
+    without = {"decay": 1, "row_decay": None}
+    plain = compiled({"extends": name, "name": name, "retention": without})
     arguments = inputs(case, 19)
     rest = {n: x for n, x in arguments.items() if n not in ("log_alpha", "log_beta")}
     decays = {n: torch.zeros_like(x) for n, x in arguments.items() if n not in rest}

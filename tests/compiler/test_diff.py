@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from packaged import rule_of
 
 from mnemic.compiler.compare.axes import axes
 from mnemic.compiler.compare.diff import diff
 from mnemic.compiler.compare.verdict import judge
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.rule import Rule
-from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 
 
@@ -148,10 +148,6 @@ def test_a_mirrored_loss_is_settled_by_numbers() -> None:
     assert judge(one, other).kind == "equal"
 
 
-def packaged(name: str) -> Rule:
-    return derive_spec(load(name))
-
-
 @pytest.mark.parametrize(
     ("inner", "outer", "at"),
     [
@@ -161,10 +157,10 @@ def packaged(name: str) -> Rule:
     ],
 )
 def test_deep_memories_that_are_special_cases(inner: str, outer: str, at: set[str]) -> None:
-    found = judge(packaged(inner), packaged(outer), seconds=120)
+    found = judge(rule_of(inner), rule_of(outer), seconds=120)
     assert found.kind == "a-in-b"
     assert set(found.at) == at
-    assert judge(packaged(outer), packaged(inner), seconds=120).kind == "b-in-a"
+    assert judge(rule_of(outer), rule_of(inner), seconds=120).kind == "b-in-a"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +176,7 @@ def test_deep_memories_that_are_special_cases(inner: str, outer: str, at: set[st
     ],
 )  # fmt: skip
 def test_deep_memories_that_differ(a: str, b: str, told: set[str]) -> None:
-    found = diff(packaged(a), packaged(b), seconds=2)
+    found = diff(rule_of(a), rule_of(b), seconds=2)
     assert found.verdict.kind == "different"
     assert {row.name for row in found.terms} == told
     assert json.loads(json.dumps(found.to_json()))["a"] == a

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from packaged import available, rule_of
 from torch import Tensor
 
 from mnemic.compiler.derive import derive_spec
@@ -19,19 +20,10 @@ ROUND = FUNCTIONS["round"]
 ROOT = Path(__file__).parents[2]
 COPIED = ROOT / "tests" / "data" / "vectors"
 SHARED = ROOT.parent / "shared" / "vectors"
-SPECS = {path.stem: path for path in sorted((ROOT / "specs").rglob("*.yaml"))}
-
-
-def rule_of(name: str) -> Rule:
-    return derive_spec(load(SPECS[name]))
 
 
 def made(**spec: object) -> Rule:
     return derive_spec(Spec.model_validate({"name": "made", **spec}))
-
-
-def compiled() -> list[str]:
-    return [name for name in SPECS if rule_of(name).structure.missing is None]
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 1e-12) -> None:
@@ -68,7 +60,7 @@ def test_copies_are_the_shared_vectors() -> None:
         assert path.read_bytes() == (SHARED / path.name).read_bytes()
 
 
-@pytest.mark.parametrize("name", compiled())
+@pytest.mark.parametrize("name", available())
 def test_split_equals_whole(name: str) -> None:
     rule = rule_of(name)
     chunk = min(rule.anchor, 20)
@@ -89,7 +81,7 @@ def test_split_equals_whole(name: str) -> None:
         close(end[key], value, 1e-9)
 
 
-@pytest.mark.parametrize("name", compiled())
+@pytest.mark.parametrize("name", available())
 def test_masked_tokens_are_inert(name: str) -> None:
     rule = rule_of(name)
     s = draw(rule, Sizes(length=7))
@@ -114,7 +106,7 @@ def _columns(name: str, x: Tensor, tokens: list[int]) -> Tensor:
     return x if whole else x[..., tokens]
 
 
-@pytest.mark.parametrize("name", compiled())
+@pytest.mark.parametrize("name", available())
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     rule = rule_of(name)
     if rule.kernels is not None and any(k.expr.has(ROUND) for k in rule.kernels.both):

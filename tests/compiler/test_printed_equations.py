@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from packaged import rule_of
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.reference_links import apply_link
@@ -122,7 +122,7 @@ def number(expr: Any) -> Any:
 @pytest.mark.parametrize(("name", "index"), PRINTED)
 def test_printed_equation_against_the_derived_rule(name: str, index: int) -> None:
     """``agrees`` agrees to 1e-9, ``differs`` does not."""
-    rule = derive_spec(load(name))
+    rule = rule_of(name)
     printed = rule.problem.spec.published[index]
     if "grad" in inputs(printed.rule):
         assert_in_the_gradient(rule, printed)

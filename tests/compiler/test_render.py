@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaged import rule_of
 
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.render import (
@@ -19,7 +20,6 @@ from mnemic.compiler.explain.render import (
     to_text,
 )
 from mnemic.compiler.rule import Rule
-from mnemic.dsl.load import load as load_spec
 from mnemic.dsl.spec import Spec
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*/*.yaml"))
@@ -31,7 +31,7 @@ GOLDEN = (
 
 
 def load(path: Path) -> Rule:
-    return derive_spec(load_spec(path))
+    return rule_of(path.stem)
 
 
 def rule(**entries: Any) -> Rule:

@@ -17,7 +17,7 @@ import pytest
 from mnemic.kernels.worker import COMPILING, INTERPRETING, worker
 
 HERE = Path(__file__).parent
-PATHS = (HERE, HERE.parent / "codegen")
+PATHS = (HERE, HERE.parent, HERE.parent / "codegen")
 sys.path[:0] = map(str, PATHS)
 
 Call = Callable[..., Any]

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from conformance import SPECS, Case, Sizes, beginning, compiled, in_pieces, inputs, run, start
+from conformance import Case, Sizes, beginning, compiled, in_pieces, inputs, run, start
+from packaged import SPECS
 
 from mnemic import pipeline
 from mnemic.codegen import module

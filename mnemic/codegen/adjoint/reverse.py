@@ -128,7 +128,4 @@ def _nothing(plan: Plan, state: str) -> str:
 
 def _prune(plan: Plan, opened: Unrolled, carried: dict[str, str]) -> None:
     """Forget what no gradient needs."""
-    kept = plan.needed() | set(opened.states) | set(carried.values())
-    plan.graph.remove_nodes_from([name for name in plan.graph if name not in kept])
-    for key in [key for key, name in plan.known.items() if name not in kept]:
-        del plan.known[key]
+    plan.keep(plan.needed() | set(opened.states) | set(carried.values()))

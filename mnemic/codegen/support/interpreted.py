@@ -1,7 +1,8 @@
-"""Triton's interpreter, with products as a device makes them.
+"""Triton's interpreter, with products as a device makes them, and without its repetitions.
 
 By itself it multiplies numbers of bfloat16 as the integers that hold them, and operands of a TF32
-product in float32.
+product in float32; and it prepares Triton's whole language anew at every call of a function, which
+takes more time than all numbers do.
 """
 
 from collections.abc import Iterator
@@ -28,6 +29,24 @@ def products() -> Iterator[None]:
         return plain(self, *operands, sums, precision, *rest)
 
     with patch.object(InterpreterBuilder, "create_dot", create_dot):
+        yield
+
+
+@contextmanager
+def prepared_once() -> Iterator[None]:
+    """Inside of it, one launch, the language is prepared once for every module of functions."""
+    from triton.runtime import interpreter
+
+    prepare: Any = interpreter._patch_lang
+    done: dict[int, Any] = {}
+
+    def once(function: Any) -> Any:
+        module = id(function.__globals__)
+        if module not in done:
+            done[module] = prepare(function)
+        return done[module]
+
+    with patch.object(interpreter, "_patch_lang", once):
         yield
 
 

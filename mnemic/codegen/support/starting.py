@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import torch
 
-from . import versions
+from . import interpreted, versions
 from .patterns import turned_accumulators
 
 WITHOUT_GROUPS: Final = 2
@@ -29,7 +29,11 @@ def begin(
             "groups, so it runs with two warps, slower; Triton 3.8 or newer is right"
         )
         options = {**options, "num_warps": WITHOUT_GROUPS}
-    function[grid](*arguments, **options)
+    if versions.interpreting():
+        with interpreted.prepared_once():
+            function[grid](*arguments, **options)
+    else:
+        function[grid](*arguments, **options)
 
 
 @cache

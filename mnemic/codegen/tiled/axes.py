@@ -38,9 +38,12 @@ class Axes:
 
     def find(self, place: Place) -> Place:
         """The representative of an axis's class."""
-        while self.parent.setdefault(place, place) != place:
-            place = self.parent[place]
-        return place
+        top = place
+        while (above := self.parent.setdefault(top, top)) != top:
+            top = above
+        while place != top:  # so that the next way is short
+            self.parent[place], place = top, self.parent[place]
+        return top
 
     def join(self, one: Place, other: Place) -> None:
         """Two axes have the same size."""

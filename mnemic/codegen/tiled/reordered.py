@@ -49,9 +49,7 @@ def _rewritten(plan: Plan, rule: Rule, quantity: Quantity) -> bool:
 def _forget(plan: Plan) -> None:
     """Leave out what nothing needs any more; what is given stays."""
     given = {name for name in plan.graph if isinstance(plan[name].op, Given)}
-    kept = plan.needed() | given
-    plan.graph.remove_nodes_from([name for name in plan.graph if name not in kept])
-    plan.known = {key: name for key, name in plan.known.items() if name in kept}
+    plan.keep(plan.needed() | given)
 
 
 # -- decays ----------------------------------------------------------------------------------
