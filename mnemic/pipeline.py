@@ -89,14 +89,14 @@ def derive(source: Source) -> "Rule":
 def compile(source: Source, out: str | PathLike[str] | None = None) -> Compiled:
     """Spec → Problem → Rule → Plans → source → a folder that runs.
 
-    Without ``out`` the folder lies in the cache; with it, what lies there is copied. Raises
+    Without ``out`` the folder lies in the cache; with it, what is there already is copied. Raises
     ``InvalidSpec`` for a spec that is none, or that is derived but not compiled yet, and
     ``UsageError`` for an output folder that is not mnemic's.
     """
     from mnemic.codegen import cache, package
 
     spec = read(source)
-    key, make = f"{spec_hash(spec)}-{spec.name}", partial(files, spec)
+    key, make = spec_hash(spec, labels=True), partial(files, spec)
     if out is not None:
         return Compiled(spec, package.write(cache.files(key, make), Path(out)))
     return Compiled(spec, cache.folder(key, make))

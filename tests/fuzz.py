@@ -107,16 +107,12 @@ def forms(spec: Spec) -> str:
 def kernels(spec: Spec) -> str:
     """Compare the kernels with the recurrence; what there was to compare."""
     import torch
-    from conformance import Sizes, agree, compiled, inputs, run
+    from conformance import Sizes, agree, fused, inputs, run
 
-    from mnemic.pipeline import compile as made
-
-    case = compiled(spec)
     with tempfile.TemporaryDirectory() as folder:
-        operator = made(spec, out=f"{folder}/drawn").operator
-        if "triton" not in operator.forms:
+        case = fused(spec, f"{folder}/drawn")
+        if "triton" not in case.generated.forms:
             return "no kernel"
-        fused = Fused(case, operator)
         width = 5 if case.signature.square else 6
         for tokens in (3, 21):
             arguments = inputs(case, tokens, sizes=Sizes(1, tokens, 2, 5, width))
@@ -124,18 +120,8 @@ def kernels(spec: Spec) -> str:
             if not all(float(x.abs().max()) < WILD for _, x in expected.parts() if x.numel()):
                 return "wild"
             assert all(torch.isfinite(x).all() for _, x in expected.parts())
-            agree(run(fused, arguments, "triton"), expected, 1e-8)  # type: ignore[arg-type]
+            agree(run(case, arguments, "triton"), expected, 1e-8)
     return "kernels agree"
-
-
-class Fused:
-    """A case whose operator is that of a compiled folder, kernels with it."""
-
-    def __init__(self, case: Any, operator: Any) -> None:
-        self.case, self.operator = case, operator
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.case, name)
 
 
 def tried(spec: Mapping[str, Any], check: Callable[[Spec], str], kept: Path) -> str:

@@ -7,7 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from mnemic.codegen import package
-from mnemic.errors import EnvironmentFailed
 
 VARIABLE = "MNEMIC_CACHE"
 """Where the cache lies, if not in the user's cache folder."""
@@ -34,18 +33,14 @@ def generator() -> str:
 
 
 def files(key: str, make: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-    """What the compiled folder of a key holds; made anew where nothing can be kept, or where it
-    was changed by another hand."""
-    try:
-        place = folder(key, make)
-    except (OSError, EnvironmentFailed):
-        return make()
-    return package.read(place) or make()
+    """What the compiled folder of a key holds; made where there is none, or where it was changed
+    by another hand, and not kept."""
+    return package.read(_place(key)) or make()
 
 
 def folder(key: str, files: Callable[[], Mapping[str, str]]) -> Path:
     """The compiled folder of a key, made by ``files`` if it is not there yet."""
-    place = root() / generator() / key
+    place = _place(key)
     if (place / package.MARKER).is_file():
         return place
     from filelock import FileLock
@@ -55,3 +50,7 @@ def folder(key: str, files: Callable[[], Mapping[str, str]]) -> Path:
         if (place / package.MARKER).is_file():
             return place
         return package.write(files(), place)
+
+
+def _place(key: str) -> Path:
+    return root() / generator() / key

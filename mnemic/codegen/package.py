@@ -64,7 +64,9 @@ def _fill(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def read(folder: Path) -> dict[str, str] | None:
-    """The files of a folder of ours, or ``None`` where one is not what was written."""
+    """The files of a folder of ours; ``None`` where it is none, or one is not what was written."""
+    if not (folder / MARKER).is_file():
+        return None
     digests = json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"]
     found = {}
     for name, digest in digests.items():

@@ -14,14 +14,14 @@ LABELS: Final = frozenset({"name", "title", "source", "notes", "published"})
 _LARGEST_EXACT: Final = 2**53 - 1
 
 
-def spec_hash(spec: Spec) -> str:
+def spec_hash(spec: Spec, *, labels: bool = False) -> str:
     """SHA-256 of the whole model as canonical JSON (RFC 8785), in hexadecimal.
 
-    Short forms, defaults and what came from a base are written out before, labels are left out;
-    the version of the language is part of it. Two specs of one hash mean the same; the same rule
-    may be spelled in several ways that differ here.
+    Short forms, defaults and what came from a base are written out before, labels are left out
+    unless asked for; the version of the language is part of it. Two specs of one hash mean the
+    same; the same rule may be spelled in several ways that differ here.
     """
-    data = spec.model_dump(by_alias=True, exclude=set(LABELS))
+    data = spec.model_dump(by_alias=True, exclude=None if labels else set(LABELS))
     return hashlib.sha256(rfc8785.dumps(_canonical(data))).hexdigest()
 
 

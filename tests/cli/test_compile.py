@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,21 @@ def test_a_deep_memory_token_by_token_is_told_of_once(mnemic, tmp_path):
 def test_the_cache(mnemic, cache):
     found = mnemic("compile", "deltanet", "--json").json
     assert found["folder"].startswith(str(cache))
+
+
+def test_what_the_cache_holds_is_this_spec(mnemic, cache, tmp_path):
+    """Also where only its title is another; and it is not what somebody else has written there."""
+    spec, out = tmp_path / "mine.yaml", tmp_path / "d"
+    for title in ("One", "Two"):
+        spec.write_text(f"name: mine\ntitle: {title}\nbias: dot\n")
+        folder = Path(mnemic("compile", spec, "--json").json["folder"])
+        assert f"title: {title}" in (folder / "spec.yaml").read_text()
+        assert mnemic("compile", spec, "-o", out).code == 0
+        for path in (p for p in folder.rglob("*") if p.is_file()):
+            assert (out / path.relative_to(folder)).read_bytes() == path.read_bytes()
+    (folder / "mine.py").write_text("print('changed')")
+    assert mnemic("compile", spec, "-o", out).code == 0
+    assert "def recurrent" in (out / "mine.py").read_text()
 
 
 def test_a_foreign_folder(mnemic, tmp_path):

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from mnemic import pipeline
 from mnemic.codegen import module
+from mnemic.codegen.package import load as load_folder
 from mnemic.codegen.package import support_files
 from mnemic.codegen.support.sizes import eval_size
 from mnemic.compiler.derive import derive_spec
@@ -146,6 +147,25 @@ def _compiled(text: str) -> Case:
 def chunked() -> tuple[str, ...]:
     """Those that have a chunk form."""
     return tuple(n for n in available() if "chunk" in compiled(n).forms)
+
+
+@dataclass(frozen=True)
+class Fused(Case):
+    """A compiled spec with its kernels, in a folder."""
+
+    folder: Path
+
+    @cached_property
+    def generated(self) -> Any:
+        """The operator of the folder."""
+        return load_folder(self.folder).rule
+
+
+def fused(spec: str | Mapping[str, Any], out: str | None = None) -> Fused:
+    """The compiled spec with its kernels: of the cache, or a copy of its own."""
+    found = pipeline.compile(spec, out)
+    rule = rule_of(spec) if isinstance(spec, str) else found.rule
+    return Fused(rule, found.source, found.folder)
 
 
 def every_form() -> tuple[tuple[str, str], ...]:

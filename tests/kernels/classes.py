@@ -2,8 +2,9 @@
 
 from functools import cache
 
+from packaged import available, rule_of
+
 from mnemic import pipeline
-from mnemic.dsl.catalogue import names
 
 KINDS = (
     "additive", "affine", "residual", "frozen", "kernelised", "second-order", "nonparametric",
@@ -15,10 +16,8 @@ KINDS = (
 def kinds() -> dict[str, list[str]]:
     """The packaged specs that compile, by class."""
     found: dict[str, list[str]] = {}
-    for name in names():
-        structure = pipeline.derive(name).structure
-        if structure.missing is None:
-            found.setdefault(structure.kind, []).append(name)
+    for name in available():
+        found.setdefault(rule_of(name).structure.kind, []).append(name)
     return found
 
 

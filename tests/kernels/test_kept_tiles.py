@@ -6,12 +6,11 @@ that end inside a chunk, and single tokens.
 
 import warnings
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import pytest
 import torch
-from conformance import Case, Sizes, beginning, compiled, in_pieces, inputs, run, start
+from conformance import Case, Sizes, beginning, fused, in_pieces, inputs, run, start
 from packaged import SPECS
 
 from mnemic import pipeline
@@ -87,19 +86,6 @@ sweeps."""
 
 SLOTS = {"mnemic": 1, "name": "a-residual-window", "features": "exponential", "bias": "l2",
          "window": 3, "optimizer": {"rate": "token"}}  # fmt: skip
-
-
-class Fused(Case):
-    """A compiled spec with its kernels."""
-
-    @cached_property
-    def generated(self) -> Any:
-        return pipeline.compile(self.rule.problem.spec).operator
-
-
-def fused(spec: Any) -> Case:
-    case = compiled(spec)
-    return Fused(case.rule, case.source)
 
 
 def arguments(case: Case, tokens: int, key: int = 3) -> dict[str, torch.Tensor]:

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from conformance import Sizes, inputs, run
-from test_kept_tiles import difference, fused
+from conformance import Sizes, fused, inputs, run
+from test_kept_tiles import difference
 
 from mnemic import pipeline
 from mnemic.codegen.support.configuration import LEANEST, Configuration

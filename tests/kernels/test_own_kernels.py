@@ -85,22 +85,19 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
     import importlib
 
     import torch
-    from conformance import Sizes, compiled, inputs
+    from conformance import Sizes, fused, inputs
 
-    from mnemic.pipeline import compile as made
-
-    case = compiled({"mnemic": 1, "name": "own", **SPECS[name]})
-    found = made({"mnemic": 1, "name": "own", **SPECS[name]}, out=f"{folder}/own")
-    fused = importlib.import_module(f"{found.module.__name__}.support.fused")
-    fused.PIECE.update({True: 2, False: 3})
-    assert "triton" in found.operator.forms
+    case = fused({"mnemic": 1, "name": "own", **SPECS[name]}, f"{folder}/own")
+    package = case.generated.kernels().__name__.removesuffix(".kernels")
+    importlib.import_module(f"{package}.support.fused").PIECE.update({True: 2, False: 3})
+    assert "triton" in case.generated.forms
     width = 5 if case.signature.square else 6
     given = inputs(case, tokens, sizes=Sizes(2, tokens, 1, 5, width))
     results = []
-    for operator, form in ((case.generated, "recurrent"), (found.operator, "triton")):
+    for form in ("recurrent", "triton"):
         own = {n: x.clone().requires_grad_() for n, x in given.items()}
         options = {} if form == "recurrent" else {"chunk_size": 8}
-        y, states = operator(**own, form=form, output_final_state=True, **options)
+        y, states = case.generated(**own, form=form, output_final_state=True, **options)
         ends = [s for s in states.values() if s.is_floating_point() and s.requires_grad]
         loss = sum((x * torch.cos(torch.arange(x.numel()).double()).view(x.shape)).sum()
                    for x in (y, *ends))  # fmt: skip
