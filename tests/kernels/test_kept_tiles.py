@@ -88,9 +88,9 @@ SLOTS = {"mnemic": 1, "name": "a-residual-window", "features": "exponential", "b
          "window": 3, "optimizer": {"rate": "token"}}  # fmt: skip
 
 
-def arguments(case: Case, tokens: int, key: int = 3) -> dict[str, torch.Tensor]:
+def arguments(case: Case, tokens: int, key: int = 3, heads: int = 1) -> dict[str, torch.Tensor]:
     value = key if case.signature.square else 5
-    return inputs(case, tokens, sizes=Sizes(1, tokens, 2, key, value))
+    return inputs(case, tokens, sizes=Sizes(1, tokens, heads, key, value))
 
 
 def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
@@ -104,7 +104,7 @@ def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
 def apart(spec: Any) -> dict[str, float]:
     """What differs from the recurrence, by name, with all gradients."""
     case = fused(spec)
-    given = arguments(case, 40)
+    given = arguments(case, 40, heads=2)
     state = start(case, given)
     expected = run(case, given, "recurrent", state=state)
     found = run(case, given, PIECES, state=state, chunk_size=16)

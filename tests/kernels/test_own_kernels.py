@@ -92,7 +92,7 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
     importlib.import_module(f"{package}.support.fused").PIECE.update({True: 2, False: 3})
     assert "triton" in case.generated.forms
     width = 5 if case.signature.square else 6
-    given = inputs(case, tokens, sizes=Sizes(2, tokens, 1, 5, width))
+    given = inputs(case, tokens, sizes=Sizes(2 if tokens < 8 else 1, tokens, 1, 5, width))
     results = []
     for form in ("recurrent", "triton"):
         own = {n: x.clone().requires_grad_() for n, x in given.items()}

@@ -76,6 +76,9 @@ SPECS = {
 WIDE = {"a divergence on a simplex", "a divergence on simplices of columns", "cubes on a simplex"}
 """Those whose blocks are of keys: there are 20."""
 
+TWO = {"an MLP, momentum", "a matrix on a simplex", "a divergence on a simplex"}
+"""Those of two heads."""
+
 LENGTHS = {"three MLPs, one behind the other": (17,), "a gated MLP, a window": (1, 17),
            "tokens of an MLP, a window": (6,),
            "an MLP on a simplex": (8,),
@@ -105,7 +108,8 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
     fused.PIECE.update({True: 2, False: 3})
     rule = found.operator
     torch.manual_seed(0)
-    layer = found.module.Layer(8, heads=2, key_dim=20 if name in WIDE else 6, value_dim=6).double()
+    key, heads = 20 if name in WIDE else 6, 2 if name in TWO else 1
+    layer = found.module.Layer(8, heads=heads, key_dim=key, value_dim=6).double()
     x = torch.randn(1, 5 + tokens, layer.dim, dtype=torch.float64)
     with torch.no_grad():
         given, params = layer.arguments(x), layer.params()
