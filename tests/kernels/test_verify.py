@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import sys
 import warnings
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import torch
 from mnemic import pipeline
 from mnemic.codegen import package
 from mnemic.codegen.support import compared, verified, versions
+from mnemic.codegen.support.cases import Case
 
 CPU = torch.device("cpu")
 
@@ -187,3 +189,66 @@ def test_what_the_recurrence_is_off_by() -> None:
     assert 1e-4 < own["output"].plain < 1e-3
     assert 1e-9 < own["output"].single < 1e-8
     assert compared.known(run, torch.float32)[1]["output"].single == 0
+
+
+def signs(given: torch.Tensor) -> torch.Tensor:
+    """What jumps where its argument is 0, of numbers beside which bfloat16 has none as near."""
+    return torch.sign(given.double() - (1 + 2.0**-9))
+
+
+def test_what_jumps_is_measured_on_vectors_that_are_off_by_a_rounding() -> None:
+    case = Case("ones", {"q": torch.ones(64, dtype=torch.float64), "eta": torch.ones(3)}, {}, {})
+    asked: list[int] = []
+
+    def drawn(draw: int) -> dict[str, torch.Tensor]:
+        asked.append(draw)
+        found = compared.moved(case, ("q",), torch.bfloat16, draw)
+        assert torch.equal(found.arguments["eta"], case.arguments["eta"])
+        return {"output": signs(found.arguments["q"])}
+
+    def run(real: torch.dtype) -> dict[str, torch.Tensor]:
+        return {"output": signs(case.arguments["q"].to(real))}
+
+    own = compared.known(run, torch.bfloat16, drawn)[1]["output"]
+    small = compared.allowed("triton", torch.bfloat16, own, 1e-3)
+    assert small is not None
+    assert small < 0.02
+    assert not asked
+    assert compared.allowed("triton", torch.bfloat16, own, 1.0) is None  # the signs of most turn
+    assert asked == [*range(compared.DRAWS)]
+
+
+def test_vectors_are_moved_by_a_place_of_the_type() -> None:
+    given = torch.randn(200, dtype=torch.float64).bfloat16().double()
+    case = Case("some", {"q": given}, {"W": given}, {"W": given, "position": torch.arange(3)})
+    found = compared.moved(case, ("q",), torch.bfloat16, 1)
+    for x in (found.arguments["q"], found.params["W"], found.state["W"]):
+        apart = (x / given - 1).abs()
+        assert set(apart.mul(2**7).round(decimals=9).tolist()) == {0.0, 1.0}
+    assert not torch.equal(found.arguments["q"], found.params["W"])
+    assert torch.equal(found.state["position"], torch.arange(3))
+
+
+def test_no_number_is_never_right_where_the_recurrence_has_one() -> None:
+    half, nan = torch.float16, float("nan")
+    ones, none = torch.ones(2), torch.tensor([1.0, float("inf")])
+    assert math.isnan(compared.error(none, ones))
+    assert compared.allowed("triton", half, compared.Own(0.1), 0.1) is None
+    assert not nan <= compared.allowed("triton", half, compared.Own(0.1), nan)
+    assert not nan <= compared.allowed("triton", half, compared.Own(1e-4), nan)
+    assert compared.allowed("triton", half, compared.Own(nan), nan) is None
+
+
+def in_half(folder: str) -> list[str]:
+    """What is wrong in float16 with gradients that go through numbers beyond 65,504."""
+    layer = package.load(Path(folder)).Layer
+    verify = importlib.import_module(f"{layer.__module__.rpartition('.')[0]}.support.verify")
+    wanted = verify.plan(layer.rule, CPU)
+    case = next(c for c in verify.cases(layer, wanted) if c.name == "T = 16")
+    found = [*verify._of(layer.rule, case, torch.float16, wanted)]
+    assert any(finding.form == "triton" for finding in found)
+    return [f"{f.case} {f.part} {f.error} {f.allowed}" for f in found if not f.passed]
+
+
+def test_products_of_float16_have_the_range_of_float32(interpreter) -> None:
+    assert interpreter(in_half, folder=str(pipeline.compile("ttt-linear").folder)) == []

@@ -24,10 +24,10 @@ Settle = Callable[[Configuration, Callable[[], Iterable[Configuration]]], Config
 PRECISIONS = {
     torch.float64: "fp64",
     torch.float32: "tf32x3",
-    torch.float16: "fp16",
+    torch.float16: "tf32",
     torch.bfloat16: "bf16",
 }
-"""What operands products take, by the arguments' type."""
+"""What operands products take, by the arguments' type: float16's own range ends at 65,504."""
 
 LANES = 128
 """Memories of single numbers a program."""
@@ -334,8 +334,8 @@ def run(
 ) -> tuple[Tensor, States]:
     """Sequences through a kernel: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states.
 
-    Products of arguments of 16 bits have operands of 16 bits; sums, states and everything else
-    are float32 (float64 where the arguments are).
+    Products of bfloat16 arguments have bfloat16 operands, those of float16 TF32; sums, states and
+    everything else are float32 (float64 where the arguments are).
     """
     given = {name: rows[name] for name in kernel.taken}
     given |= kernel.before(**{n: given[n] for n in parameters(kernel.before)})

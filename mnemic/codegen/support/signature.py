@@ -122,6 +122,11 @@ class Signature:
     span: int = 0
     """The window c of kept pairs, of which c − 1 are carried; 0 keeps them all."""
 
+    @property
+    def vectors(self) -> tuple[str, ...]:
+        """The arguments that are vectors by row: q, k, v and what else a rule reads so."""
+        return ("q", "k", "v", *self.keys)
+
     def shape(
         self, coefficient: Coefficient, heads: int, key_dim: int, value_dim: int
     ) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import buffers, tuned
 from .cases import Case, Plan, cut, drawn
-from .compared import Own, allowed, error, everything, failures, known
+from .compared import Own, allowed, error, everything, failures, known, moved
 from .configuration import Configuration
 from .shapes import Subject
 
@@ -95,7 +95,7 @@ class Trials:
     def _small(self, case: Case, configuration: Configuration) -> str:
         dtype = self.subject.shape.dtype
         if case.name not in self.known:
-            self.known[case.name] = known(lambda real: self._run(case, "recurrent", real), dtype)
+            self.known[case.name] = self._known(case, dtype)
         exact, own = self.known[case.name]
         with tuned.recording() as seen, buffers.watched():
             found = self._run(case, "triton", dtype)
@@ -103,10 +103,18 @@ class Trials:
         if not any(self._is(run, configuration) for run in seen):
             return "its kernel was not run"
         for part, x in exact.items():
-            most = allowed("triton", dtype, own[part])
-            if told := _beyond(error(found[part], x), most):
+            apart = error(found[part], x)
+            if told := _beyond(apart, allowed("triton", dtype, own[part], apart)):
                 return f"{part}: {told}"
         return ""
+
+    def _known(self, case: Case, dtype: torch.dtype) -> tuple[Tensors, dict[str, Own]]:
+        vectors = self.subject.rule.signature.vectors
+
+        def drawn(draw: int) -> Tensors:
+            return self._run(moved(case, vectors, dtype, draw), "recurrent", torch.float64)
+
+        return known(lambda real: self._run(case, "recurrent", real), dtype, drawn)
 
     def _run(self, case: Case, form: str, dtype: torch.dtype) -> Tensors:
         rounding = self.subject.shape.dtype

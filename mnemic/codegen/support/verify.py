@@ -15,7 +15,7 @@ import torch
 
 from . import buffers, interpreted, verified, verify_step, versions
 from .cases import Case, Plan, cases, made, plan
-from .compared import Own, allowed, error, everything, failures, known
+from .compared import Own, allowed, error, everything, failures, known, moved
 from .sequence import SequenceLayer
 
 STEP = "step"
@@ -83,16 +83,19 @@ def _step(
             return
     for one in tries:
         for part, x in one.exact.items():
-            most = allowed("triton", dtype, Own(error(one.eager[part], x)))
             found = error(one.found[part], x)
+            most = allowed("triton", dtype, Own(error(one.eager[part], x)), found)
             yield Finding(STEP, name, f"tokens, {one.way}", part, found, most)
 
 
 def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Finding]:
-    def recurrent(real: torch.dtype) -> dict[str, torch.Tensor]:
-        return everything(rule, case, "recurrent", real, dtype, None)
+    def recurrent(real: torch.dtype, given: Case = case) -> dict[str, torch.Tensor]:
+        return everything(rule, given, "recurrent", real, dtype, None)
 
-    exact, own = known(recurrent, dtype)
+    def drawn(draw: int) -> dict[str, torch.Tensor]:
+        return recurrent(torch.float64, moved(case, rule.signature.vectors, dtype, draw))
+
+    exact, own = known(recurrent, dtype, drawn)
     name = str(dtype).removeprefix("torch.")
     for form, way, where in _ways(rule, case, wanted.forms):
         try:
@@ -105,8 +108,9 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
             yield Finding(form, name, where, "run", float("nan"), None, told)
             continue
         for part, x in exact.items():
-            most = allowed(form, dtype, own[part])
-            yield Finding(form, name, where, part, error(found[part], x), most)
+            apart = error(found[part], x)
+            most = allowed(form, dtype, own[part], apart)
+            yield Finding(form, name, where, part, apart, most)
 
 
 def _ways(

@@ -3,7 +3,8 @@
 A tile holds one chunk: rows t and sources s of C rows (of which the first ``live`` are there),
 channels padded to a power of two (``width`` of them are there, the rest is zero). Memories
 [V, K] are held as [K, V], so that no accumulator needs to be transposed to be read.
-``PRECISION`` tells what operands products take: "fp64", "ieee", "tf32", "tf32x3", "fp16", "bf16".
+``PRECISION`` tells what operands products take: "fp64", "ieee", "tf32x3", and of
+calls in 16 bits "tf32" and "bf16".
 """
 
 from .blocks import diagonal_blocks as diagonal_blocks

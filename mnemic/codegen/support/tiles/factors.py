@@ -183,7 +183,7 @@ def _pivots(diagonal):
 def begun(target, diagonal, TOLERANCE: tl.constexpr, PRECISION: tl.constexpr):
     """Before the first iteration: x, what is left of the target, the direction, its power, which
     rows go on, and below what size of the rest they are done."""
-    short: tl.constexpr = PRECISION == "bf16" or PRECISION == "fp16"  # noqa: PLR1714  # as above
+    short: tl.constexpr = PRECISION == "bf16" or PRECISION == "tf32"  # noqa: PLR1714  # as above
     real: tl.constexpr = 1e-4 if short else 9.6e-7
     rounding: tl.constexpr = 1.8e-15 if target.dtype == tl.float64 else real
     goal = tl.sqrt(tl.sum(target * target, 1)) * max(TOLERANCE, rounding)

@@ -6,11 +6,13 @@ import triton.language as tl
 
 @triton.jit
 def dot(left, right, PRECISION: tl.constexpr):
-    """L R with accumulation in float32 (float64 where the operands are)."""
+    """L R with accumulation in float32 (float64 where the operands are).
+
+    Operands of calls in float16 are TF32, which has the same ten bits and the range of float32:
+    what float16 holds may have products, and gradients, that it does not.
+    """
     if PRECISION == "bf16":
         return tl.dot(left.to(tl.bfloat16), right.to(tl.bfloat16))
-    elif PRECISION == "fp16":
-        return tl.dot(left.to(tl.float16), right.to(tl.float16))
     elif PRECISION == "fp64":
         return tl.dot(left, right, out_dtype=tl.float64)
     else:
@@ -33,8 +35,6 @@ def turned(x, PRECISION: tl.constexpr):
     """xᵀ as an operand of ``dot``: rounded first, so that what was loaded is read as it lies."""
     if PRECISION == "bf16":
         return tl.trans(x.to(tl.bfloat16))
-    elif PRECISION == "fp16":
-        return tl.trans(x.to(tl.float16))
     else:
         return tl.trans(x)
 
@@ -44,7 +44,7 @@ def exact(left, right, PRECISION: tl.constexpr):
     """The same inside triangular systems, where operands are not rounded to 16 bits."""
     if PRECISION == "fp64":
         return tl.dot(left, right, out_dtype=tl.float64)
-    elif PRECISION == "bf16" or PRECISION == "fp16":  # noqa: PLR1714  # Triton knows no "in"
+    elif PRECISION == "bf16":
         return tl.dot(left, right, input_precision="tf32")
     else:
         return tl.dot(left, right, input_precision=PRECISION)
@@ -73,7 +73,7 @@ def full(left, right, PRECISION: tl.constexpr, LONGEST: tl.constexpr = 64):
         return tl.dot(left, right, out_dtype=tl.float64)
     elif PRECISION == "ieee":
         return tl.dot(left, right, input_precision="ieee")
-    elif PRECISION == "bf16" or PRECISION == "fp16":  # noqa: PLR1714  # as above
+    elif PRECISION == "bf16" or PRECISION == "tf32":  # noqa: PLR1714  # Triton knows no "in"
         return _paired(left, right)
     else:
         return tl.dot(left, right, input_precision="tf32x3")
