@@ -21,8 +21,9 @@ def kinds() -> dict[str, list[str]]:
     return found
 
 
-CHEAPER = {"frozen": "ttt-mlp"}
-"""Where the first by name (three MLPs, one behind the other) takes minutes to interpret."""
+CHEAPER = {"frozen": "ttt-mlp", "additive": "gla"}
+"""Where the first by name (three MLPs, one behind the other; features in many blocks) takes minutes
+to interpret."""
 
 
 @cache

@@ -37,10 +37,10 @@ def _bisected(error: Callable[[Tensor], Tensor], y: Tensor, c: Tensor) -> Tensor
     low, high = start.clamp(-LARGEST, 0.0), start.clamp(0.0, LARGEST)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
+        if bool(((middle == low) | (middle == high)).all()):  # no number is between them
+            break
         over = middle > error(y - c * middle)
         low, high = torch.where(over, low, middle), torch.where(over, middle, high)
-        if bool(((high - low) <= 1e-16 * (low.abs() + high.abs())).all()):
-            break
     return (low + high) / 2
 
 

@@ -5,14 +5,14 @@
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from mnemic.dsl.coefficients import Coefficient
-from mnemic.dsl.expressions import fold, parse
+from mnemic.dsl.expressions import Expression, fold, parse
 from mnemic.dsl.functions import CONSTANTS
 from mnemic.dsl.spec import Spec
 
@@ -73,6 +73,11 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Tensor]]] = {
 }
 
 
+@cache
+def _parsed(text: str, names: frozenset[str]) -> Expression:
+    return parse(text, names)
+
+
 def evaluate_text(text: str, names: Names) -> Tensor:
     """The expression as written, its symbols replaced by tensors that broadcast.
 
@@ -80,7 +85,7 @@ def evaluate_text(text: str, names: Names) -> Tensor:
     tensor(4.5000, dtype=torch.float64)
     """
     return fold(
-        parse(text, list(names)).tree,
+        _parsed(text, frozenset(names)).tree,
         number=tensor,
         name=lambda word: names[word] if word in names else tensor(CONSTANTS[word]),
         apply=lambda function, arguments: FUNCTIONS[function](*arguments),
@@ -104,7 +109,7 @@ def loss(spec: Spec, y: Tensor, v: Tensor, names: Names) -> Tensor:
 
 def is_radial(spec: Spec, names: Names) -> bool:
     """Whether ℓ is a function of ‖ŷ − v‖ alone."""
-    used = parse(spec.bias.text, [*names, "e", "y", "v", "n"]).names
+    used = _parsed(spec.bias.text, frozenset([*names, "e", "y", "v", "n"])).names
     return "n" in used and not used & {"e", "y", "v"}
 
 
