@@ -1,12 +1,17 @@
 """Compiled folders by spec: the same spec, version and generator give the same folder."""
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 from mnemic.codegen import package
+
+Made = Callable[[], Mapping[str, str]]
+"""What makes the files of a folder."""
 
 VARIABLE = "MNEMIC_CACHE"
 """Where the cache lies, if not in the user's cache folder."""
@@ -24,22 +29,24 @@ def root() -> Path:
 
 @cache
 def generator() -> str:
-    """A digest of the compiler's own sources, so that no stale code is ever run."""
-    digest = sha256()
+    """A digest of the compiler's own sources and of what it derives and prints with, so that no
+    stale code is ever run."""
+    made_with = [version(name) for name in ("mnemic", "sympy")]
+    digest = sha256(" ".join([*made_with, *map(str, sys.version_info[:2])]).encode())
     for folder in ("compiler", "codegen", "dsl"):
         for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def files(key: str, make: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+def files(key: str, make: Made) -> Mapping[str, str]:
     """What the compiled folder of a key holds; made where there is none, or where it was changed
     by another hand, and not kept."""
     return package.read(_place(key)) or make()
 
 
-def folder(key: str, files: Callable[[], Mapping[str, str]]) -> Path:
-    """The compiled folder of a key, made by ``files`` if it is not there yet."""
+def folder(key: str, make: Made) -> Path:
+    """The compiled folder of a key, made if it is not there yet."""
     place = _place(key)
     if (place / package.MARKER).is_file():
         return place
@@ -49,7 +56,7 @@ def folder(key: str, files: Callable[[], Mapping[str, str]]) -> Path:
     with FileLock(f"{place}.lock"):
         if (place / package.MARKER).is_file():
             return place
-        return package.write(files(), place)
+        return package.write(make(), place)
 
 
 def _place(key: str) -> Path:

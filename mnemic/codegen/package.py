@@ -65,17 +65,13 @@ def _fill(folder: Path, files: Mapping[str, str]) -> None:
 
 def read(folder: Path) -> dict[str, str] | None:
     """The files of a folder of ours; ``None`` where it is none, or one is not what was written."""
-    if not (folder / MARKER).is_file():
+    try:
+        digests = json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"]
+        found = {name: (folder / name).read_bytes() for name in digests}
+        changed = any(sha256(found[name]).hexdigest() != digests[name] for name in digests)
+        return None if changed else {name: text.decode() for name, text in found.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    digests = json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"]
-    found = {}
-    for name, digest in digests.items():
-        path = folder / name
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        if sha256(text.encode()).hexdigest() != digest:
-            return None
-        found[name] = text
-    return found
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 KERNELS = ("kernels.py", "step.py")
 """The generated files that hold kernels."""
-ASIDE = {"ops", "tiles"}
-"""PyTorch's functions, which no kernel calls, and the tiles, of which only those called count."""
+ASIDE = {"ops", "interpreted", "tiles"}
+"""PyTorch's functions, which no kernel calls, what no device sees, and the tiles, of which only
+those called count."""
 DIGITS = 12
 
 Tree = ast.Module | ast.stmt

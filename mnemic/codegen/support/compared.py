@@ -10,8 +10,8 @@ products round their operands to 16 bits, which the recurrence, in float32 insid
 problem makes of such roundings its recurrence in float32 tells, whose own roundings are smaller by
 2^(24 − p), p being the bits of the dtype: 2^(24 − p) times that error is added for the fused form.
 What jumps (a sign of an error, a threshold) shows nothing there; so a fused form that is further
-off is held against the recurrence in float64 on vectors and states that are themselves off by one
-rounding, drawn ``DRAWS`` times.
+off may be ``BEYOND`` times as far off, plus the floor, as the recurrence in float64 is on vectors
+and states that are themselves off by one rounding, the worst of ``DRAWS`` draws.
 """
 
 import math
@@ -48,6 +48,9 @@ DRAWS, BEYOND = 6, 2.0
 """How often vectors are moved, and how much further off than the worst of it a fused form may be:
 it rounds more than its arguments."""
 
+Moves = Callable[[int], Tensors]
+"""A run of the recurrence in float64 on the vectors of a draw."""
+
 
 @dataclass(frozen=True)
 class Own:
@@ -60,19 +63,18 @@ class Own:
 
 
 def known(
-    run: Callable[[torch.dtype], Tensors], dtype: torch.dtype,
-    moved: Callable[[int], Tensors] = lambda _: {},
-) -> tuple[Tensors, dict[str, Own]]:  # fmt: skip
-    """What is exact, and what the recurrence (``run``, in a dtype) is off by; ``moved`` runs it in
-    float64 on the vectors of a draw."""
+    run: Callable[[torch.dtype], Tensors], dtype: torch.dtype, drawn: Moves = lambda _: {}
+) -> tuple[Tensors, dict[str, Own]]:
+    """What is exact, and what the recurrence (``run``, in a dtype) is off by."""
     exact, eager = run(torch.float64), run(dtype)
     if dtype not in COARSER:
         return exact, {part: Own(error(eager[part], x)) for part, x in exact.items()}
     single = run(torch.float32)
-    draws = cache(lambda: [moved(draw) for draw in range(DRAWS)])
+    draws = cache(lambda: [drawn(draw) for draw in range(DRAWS)])
 
     def worst(part: str) -> float:
-        return max(error(one.get(part, exact[part]), exact[part]) for one in draws())
+        found = [error(one.get(part, exact[part]), exact[part]) for one in draws()]
+        return max(filter(math.isfinite, found), default=0.0)
 
     own = {
         part: Own(error(eager[part], x), error(single[part], x), partial(worst, part))
@@ -83,14 +85,16 @@ def known(
 
 def moved(case: Case, vectors: tuple[str, ...], dtype: torch.dtype, draw: int) -> Case:
     """A case whose vectors, parameters and states are moved, each number by one rounding of the
-    dtype, up or down or not at all."""
+    dtype, up or down or not at all; what is symmetric stays so."""
     generator = torch.Generator().manual_seed(draw)
-    step = 2 * (2.0**-24 * COARSER[dtype])
+    step = 2.0**-24 * COARSER[dtype]
 
     def near(x: Tensor) -> Tensor:
         if not x.is_floating_point():
             return x
         turns = torch.randint(-1, 2, x.shape, generator=generator).to(x.device)
+        if _symmetric(x):
+            turns = turns.triu() + turns.triu(1).mT
         rounded = x.detach().to(dtype).double()
         return (rounded * (1 + step * turns)).to(x.dtype)
 
@@ -148,10 +152,12 @@ def _weighed(x: Tensor, rounding: torch.dtype) -> Tensor:
 
 def _meant(x: Tensor, slope: Tensor) -> Tensor:
     """Of a symmetric matrix only the symmetric part of a gradient has a meaning."""
+    return (slope + slope.mT) / 2 if _symmetric(x) else slope
+
+
+def _symmetric(x: Tensor) -> bool:
     square = x.ndim > 2 and x.shape[-1] == x.shape[-2] and x.shape[-1] > 1
-    if square and torch.equal(x, x.mT):
-        return (slope + slope.mT) / 2
-    return slope
+    return square and torch.equal(x, x.mT)
 
 
 def error(found: Tensor, expected: Tensor) -> float:
@@ -164,8 +170,9 @@ def error(found: Tensor, expected: Tensor) -> float:
 
 
 def allowed(form: str, dtype: torch.dtype, own: Own, found: float = 0.0) -> float | None:
-    """The error that a form may have where the recurrence has its own, or None; it was ``found``
-    to have one, and what is no number is never right where the recurrence has one."""
+    """The error that a form may have where the recurrence has its own, or None where that says
+    nothing; it was ``found`` to have one, and what is no number is never right where the
+    recurrence has one."""
     floor, magnified = FLOORS[dtype], 0.0
     if form == "triton":
         floor += PRODUCTS.get(dtype, 0.0)
@@ -175,8 +182,7 @@ def allowed(form: str, dtype: torch.dtype, own: Own, found: float = 0.0) -> floa
     most = FACTORS[dtype] * own.plain + magnified + floor
     if form != "triton" or dtype not in COARSER or not most < found < math.inf:
         return most
-    drawn = BEYOND * own.moved()
-    return max(most, drawn + floor) if drawn < MAGNIFIED else None
+    return max(most, BEYOND * own.moved() + floor)
 
 
 def failures() -> tuple[type[Exception], ...]:

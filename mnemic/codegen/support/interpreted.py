@@ -6,7 +6,8 @@ takes more time than all numbers do.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from threading import RLock
 from typing import Any
 from unittest.mock import patch
 
@@ -32,22 +33,29 @@ def products() -> Iterator[None]:
         yield
 
 
+LAUNCHING = RLock()
+"""Triton's interpreter changes its language while it runs, for all threads."""
+
+
 @contextmanager
 def prepared_once() -> Iterator[None]:
-    """Inside of it, one launch, the language is prepared once for every module of functions."""
+    """Inside of it, one launch of one thread, the language is prepared once for every module of
+    functions; as Triton does where it prepares in another way."""
     from triton.runtime import interpreter
 
-    prepare: Any = interpreter._patch_lang
-    done: dict[int, Any] = {}
+    with LAUNCHING:
+        prepare: Any = getattr(interpreter, "_patch_lang", None)
+        done: dict[int, Any] = {}
 
-    def once(function: Any) -> Any:
-        module = id(function.__globals__)
-        if module not in done:
-            done[module] = prepare(function)
-        return done[module]
+        def once(function: Any) -> Any:
+            module = id(function.__globals__)
+            if module not in done:
+                done[module] = prepare(function)
+            return done[module]
 
-    with patch.object(interpreter, "_patch_lang", once):
-        yield
+        changed = patch.object(interpreter, "_patch_lang", once) if prepare else nullcontext()
+        with changed:
+            yield
 
 
 def _operand(x: Any, precision: str) -> Any:

@@ -111,10 +111,10 @@ class Trials:
     def _known(self, case: Case, dtype: torch.dtype) -> tuple[Tensors, dict[str, Own]]:
         vectors = self.subject.rule.signature.vectors
 
-        def drawn(draw: int) -> Tensors:
+        def off(draw: int) -> Tensors:
             return self._run(moved(case, vectors, dtype, draw), "recurrent", torch.float64)
 
-        return known(lambda real: self._run(case, "recurrent", real), dtype, drawn)
+        return known(lambda real: self._run(case, "recurrent", real), dtype, off)
 
     def _run(self, case: Case, form: str, dtype: torch.dtype) -> Tensors:
         rounding = self.subject.shape.dtype
@@ -148,10 +148,10 @@ class Trials:
         out, *slopes = self._results()
         if not all(bool(x.isfinite().all()) for x in slopes):
             return "a gradient that is no number"
-        most = allowed("triton", dtype, own["output"])
+        found = error(out[-1:], whole["output"])
+        most = allowed("triton", dtype, own["output"], found)
         length = 1 if self.purpose == "decode" else tokens
         longer = math.sqrt(max(1.0, length / STEADY))
-        found = error(out[-1:], whole["output"])
         return _beyond(found, None if most is None else most * longer)
 
     def _results(self) -> tuple[Tensor, ...]:

@@ -6,8 +6,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-HALVINGS: Final = 1100
-"""From the largest double down to the smallest."""
+HALVINGS: Final = 2200
+"""More than lie between the largest double and the smallest."""
 
 LARGEST: Final = 1e300
 INSIDE: Final = 1e-8

@@ -241,7 +241,7 @@ def _inner(spec: Spec, memory: Memory, token: Token, *, decays: bool) -> Memory:
     else:
         matrix = retain(spec, dual, penalty_rate(spec, names), names)
     new = replace(memory, matrix=matrix, dual=dual, momentum=momentum)
-    if spec.optimizer.anchor.chunk == 1 or decays_only(spec, penalty_rate(spec, names), names):
+    if spec.optimizer.anchor.chunk == 1 or decays_only(spec, names):
         return replace(new, dual=_remirrored(spec, new))
     return new
 

@@ -246,7 +246,7 @@ def _linked_anew(spec: Spec, part: Part, dual: Tensor, names: Names) -> Part:
     """W of a new dual; where the retention is a decay, it has acted on the dual too."""
     rate = names["eta"]
     new = replace(part, dual=dual, matrix=_linked(spec, part.name, dual, rate, names))
-    return _remirrored(spec, new) if decays_only(spec, rate, names) else new
+    return _remirrored(spec, new) if decays_only(spec, names) else new
 
 
 def _settled(spec: Spec, part: Part) -> Part:
@@ -289,7 +289,7 @@ def _named(spec: Spec, parts: Parts, names: Names) -> dict[str, Tensor]:
     """W is A where ∇R(W) = W and the retention is a decay at most."""
     retaining = spec.retention.view == "learning-retaining" and spec.retention.link is None
     quadratic = retaining and spec.retention.local.word() == "l2"
-    same = plain(spec) or (quadratic and decays_only(spec, names["eta"], names))
+    same = plain(spec) or (quadratic and decays_only(spec, names))
     found: dict[str, Tensor] = {}
     for name, part in parts.items():
         tag = name.removeprefix("W")

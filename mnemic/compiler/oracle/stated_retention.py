@@ -14,7 +14,12 @@ from mnemic.compiler.oracle.minimise import (
     on_simplex,
     separable,
 )
-from mnemic.compiler.oracle.statement import evaluate_text, function_text, tensor
+from mnemic.compiler.oracle.statement import (
+    coefficient_names,
+    evaluate_text,
+    function_text,
+    tensor,
+)
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.retention import Ball, Simplex
 from mnemic.dsl.spec import Spec
@@ -56,31 +61,37 @@ def plain(spec: Spec) -> bool:
     return kinds == ("l2", "none", "none")
 
 
-def decays_only(spec: Spec, rate: Tensor, names: Names) -> bool:
+def decays_only(spec: Spec, names: Names) -> bool:
     """Whether ∇R(W) is linear in the dual that W comes from (up to a constant on a simplex).
 
-    Then the retention is a decay, which acts at every token, whatever the anchor. Tried out.
+    Then the retention is a decay, which acts at every token, whatever the anchor. Tried out, once
+    a spec: of coefficients and a rate that no token has made zero.
     """
     if spec.retention.view == "ftrl" or spec.retention.link is not None or plain(spec):
         return True
     if spec.retention.local.divergence is not None:
         return False
-    key = (spec_hash(spec), bool(rate))
+    key = spec_hash(spec)
     if key not in _tried:
-        _tried[key] = _is_linear(spec, rate, names)
+        _tried[key] = _is_linear(spec, _anywhere(spec, names))
     return _tried[key]
 
 
-_tried: dict[tuple[str, bool], bool] = {}
-"""By spec, and by whether there is a rate, on which penalties go."""
+_tried: dict[str, bool] = {}
+"""By spec."""
 
 
-def _is_linear(spec: Spec, rate: Tensor, names: Names) -> bool:
+def _anywhere(spec: Spec, names: Names) -> dict[str, Tensor]:
+    """Coefficients at some token, head and input where none happens to be zero."""
+    given = {n: torch.where(x == 0, 0.3, x.detach()) for n, x in names.items()}
+    return coefficient_names(spec, given, {"h": tensor(1), "H": tensor(3), "t": tensor(2)})
+
+
+def _is_linear(spec: Spec, names: Names) -> bool:
     rng = torch.Generator().manual_seed(6)
     one, other = torch.randn(2, 2, 3, generator=rng, dtype=torch.float64)
     duals = torch.stack([one + other, one, other, 0 * one])
-    names = {n: x.detach() for n, x in names.items()}
-    back = dual_of(spec, retain(spec, duals, rate.detach(), names))
+    back = dual_of(spec, retain(spec, duals, tensor(1), names))
     defect = back[0] - back[1] - back[2] + back[3]
     limits = spec.retention.constraint
     if isinstance(limits, Simplex):
