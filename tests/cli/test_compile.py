@@ -60,9 +60,16 @@ def test_what_the_cache_holds_is_this_spec(mnemic, cache, tmp_path):
         assert mnemic("compile", spec, "-o", out).code == 0
         for path in (p for p in folder.rglob("*") if p.is_file()):
             assert (out / path.relative_to(folder)).read_bytes() == path.read_bytes()
-    (folder / "mine.py").write_text("print('changed')")
-    assert mnemic("compile", spec, "-o", out).code == 0
-    assert "def recurrent" in (out / "mine.py").read_text()
+    for name, other in (
+        ("mine.py", b"print('changed')"),
+        ("mine.py", b"\xff"),
+        ("mnemic.json", b"{"),
+    ):
+        kept = (folder / name).read_bytes()
+        (folder / name).write_bytes(other)
+        assert mnemic("compile", spec, "-o", out).code == 0
+        assert "def recurrent" in (out / "mine.py").read_text()
+        (folder / name).write_bytes(kept)
 
 
 def test_a_foreign_folder(mnemic, tmp_path):

@@ -141,6 +141,13 @@ def test_retentions(retention: dict[str, object]) -> None:
     passes(derive_spec(spec(bias="l2", retention=retention, optimizer={"rate": "token"})))
 
 
+def test_a_penalty_that_is_nothing_at_first_is_no_decay() -> None:
+    """Whether a retention is a decay is the spec's matter, not the first token's."""
+    growing = {"global": {"elastic": {"l1": {"expr": "0.1*t"}, "l2": 0.0}}}
+    steps = {"rate": "token", "anchor": {"chunk": 2}}
+    passes(derive_spec(spec(bias="l2", retention=growing, optimizer=steps)))
+
+
 @pytest.mark.parametrize("axes", STEPS, ids=str)
 def test_steps(axes: dict[str, object]) -> None:
     passes(derive_spec(spec(bias="l2", **axes)))

@@ -12,22 +12,25 @@ from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.minimise import hessian
 from mnemic.compiler.oracle.stated_steps import Pair, Query, predict, whole_step
 from mnemic.compiler.oracle.statement import coefficient_names, loss, tensor
+from mnemic.compiler.problem import HEAD, HEADS, TIME
 from mnemic.compiler.rule import Rule
 
 POINTS, SIZE = 48, 5
+AT: dict[object, Tensor] = {HEAD: tensor(1), HEADS: tensor(4), TIME: tensor(3)}
+"""The head, of so many, and the step at which coefficients are read."""
 HUGE = 1e7
 """Stands for an infinite rate, which the minimiser can not take."""
 
 
 def coefficients(rule: Rule) -> dict[str, Tensor]:
     """Every coefficient at one place, read from the spec."""
-    at = {"h": tensor(1), "H": tensor(4), "t": tensor(3)}
+    at = {str(symbol): x for symbol, x in AT.items()}
     return coefficient_names(rule.problem.spec, samples.point(rule), at)
 
 
 def symbolic(names: dict[str, Tensor]) -> dict[object, Tensor]:
-    """The same by the symbols of the derivation."""
-    return {sym.coefficient(name): value for name, value in names.items()}
+    """The same by the symbols of the derivation, with the head and the step that they are at."""
+    return {**AT, **{sym.coefficient(name): value for name, value in names.items()}}
 
 
 def _points(rule: Rule, names: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
