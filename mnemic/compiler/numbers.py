@@ -19,12 +19,12 @@ SPARE = 30
 
 
 def sample(symbols: Iterable[Any], seed: int) -> list[Any]:
-    """Random values of four digits, in (0, 1) for positive symbols, in (-1, 1) otherwise."""
+    """Random values of four digits, in (0, 1) for symbols that are never negative, else (-1, 1)."""
     source = random.Random(seed)
     found = []
     for symbol in symbols:
         size = mpmath.mpf(source.randint(500, 9500)) / 10007
-        found.append(size if symbol.is_positive else size * source.choice((1, -1)))
+        found.append(size if symbol.is_nonnegative else size * source.choice((1, -1)))
     return found
 
 
@@ -38,18 +38,45 @@ def same_number(one: Any, other: Any, points: int = 4) -> bool:
 
 
 def vanishes(expression: Any) -> bool:
-    """Whether an expression is zero: simplified, or a large one at random points."""
+    """Whether an expression is zero: simplified, or a large one at random points.
+
+    The most are something at the first point, and are not simplified.
+    """
+    if _is_something(expression):
+        return False
     found = simplified(expression)
     return bool(found == 0) or (sp.count_ops(found) > SMALL and same_number(found, sp.Integer(0)))
 
 
+def _is_something(expression: Any) -> bool:
+    """Whether an expression has a number other than zero at a random point."""
+    shown = _opaque(expression)
+    free = sorted(shown.free_symbols, key=str)
+    alone = sp.lambdify(free, [shown, sp.Integer(0)], "mpmath")
+    with mpmath.workdps(DIGITS + SPARE):
+        return _differ(alone, sample(free, 0))
+
+
 def _agree(both: Any, at: list[Any]) -> bool:
+    found = _numbers(both, at)
+    return found is not None and _close(*found)
+
+
+def _differ(both: Any, at: list[Any]) -> bool:
+    found = _numbers(both, at)
+    return found is not None and not _close(*found)
+
+
+def _numbers(both: Any, at: list[Any]) -> tuple[Any, Any] | None:
+    """Two finite numbers, if that is what they are."""
     try:
         left, right = (mpmath.mpmathify(value) for value in both(*at))
-    except (ZeroDivisionError, ValueError, OverflowError, TypeError):
-        return False
-    if not (mpmath.isfinite(left) and mpmath.isfinite(right)):
-        return False
+    except (ZeroDivisionError, ValueError, OverflowError, TypeError, NameError):
+        return None
+    return (left, right) if mpmath.isfinite(left) and mpmath.isfinite(right) else None
+
+
+def _close(left: Any, right: Any) -> bool:
     return bool(abs(left - right) <= mpmath.mpf(10) ** -DIGITS * (1 + abs(left)))
 
 
