@@ -170,9 +170,10 @@ class Source:
 
 
 def source(
-    rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict[str, str]
-) -> Source:
-    """The module's source and its kernels', deterministic to the byte.
+    rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict[str, str],
+    fused: bool = True,
+) -> Source:  # fmt: skip
+    """The module's source and its kernels', deterministic to the byte; or PyTorch's forms alone.
 
     Raises ``InvalidSpec`` for a block that the rule cannot have, and for slots that are not
     compiled yet.
@@ -183,17 +184,17 @@ def source(
         title=title, text=text, version=version, name=rule.name, hash=spec_hash,
         imports=(SLOTS if slotted else "") + layer.imports(rule.problem.spec.block),
     )  # fmt: skip
-    found = _slotted(rule, numbers) if slotted else _printed(rule, numbers)
+    found = _slotted(rule, numbers) if slotted else _printed(rule, numbers, fused=fused)
     whole = head + found.text + layer.source(
         rule, found.signature, found.reads, readable=found.readable, step=found.step.attribute
     )  # fmt: skip
     names = {"title": title, "text": text, "version": version, "name": rule.name, "hash": spec_hash}
-    fused = tiled.HEADER.format(**names) + found.kernels if found.kernels else ""
+    kernels = tiled.HEADER.format(**names) + found.kernels if found.kernels else ""
     step = STEP_HEADER.format(**names) + found.step.text if found.step.text else ""
-    return Source(whole, fused, step)
+    return Source(whole, kernels, step)
 
 
-def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
+def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bool) -> Printed:
     """Forms and operator of a rule; ``prefix`` tells them from another rule's."""
     rule = apart(rule)
     found = plans(rule)
@@ -217,11 +218,14 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "") -> Printed:
         doc = "The read-out alone: queries [T, M, ...], states [M, ...], which stay as they are."
         parts.append("\n\n" + emit.reader(found.read, f"{prefix}read", doc))
     described = signature(rule, found.recurrent, found.start)
-    fused = fused_kernels(rule, found, numbers)
-    text = "" if prefix else fused.text  # slots join two operators, which have no kernels yet
+    text = fused_kernels(rule, found, numbers).text if fused else ""
     parts.append("\n\n" + _operator(found, described, prefix, fused=bool(text)))
     reads = frozenset(found.recurrent.arguments())
-    step = stepped(rule, found.recurrent, described, numbers)
+    step = (
+        stepped(rule, found.recurrent, described, numbers)
+        if fused
+        else Stepped(missing="not asked for")
+    )
     return Printed("".join(parts), described, reads, found.read is not None, text, step)
 
 
@@ -258,7 +262,8 @@ def _levels(rule: Rule) -> tiled.Levels:
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
     """Forms and operators of the slots' keys and values, and the operator that joins them."""
     of_keys, of_values = slots.memories(rule)
-    keys, values = _printed(of_keys, numbers, "keys_"), _printed(of_values, numbers, "values_")
+    keys = _printed(of_keys, numbers, "keys_", fused=False)  # no kernel joins two memories yet
+    values = _printed(of_values, numbers, "values_", fused=False)
     described = slots.signature(rule, keys.signature, values.signature)
     joined = (
         f"rule = SlotOperator(\n"

@@ -120,27 +120,30 @@ def _imported(source: str) -> Any:
     return importlib.import_module(f"{PACKAGE}.{name}")
 
 
-def generated(rule: Rule) -> str:
+def generated(rule: Rule, *, kernels: bool = True) -> str:
     """The source of a rule's module."""
-    return module.source(rule, version="0", spec_hash="0", text="", numbers={}).module
+    names = {"version": "0", "spec_hash": "0", "text": ""}
+    return module.source(rule, **names, numbers={}, fused=kernels).module
 
 
-def compiled(spec: str | Mapping[str, Any]) -> Case:
+def compiled(spec: str | Mapping[str, Any], *, kernels: bool = True) -> Case:
     """The compiled spec of a name or a mapping, made once a session; a name's lies in the cache,
-    so that it is made once for all processes.
+    so that it is made once for all processes. Without kernels where others make them of this spec.
 
     Raises ``InvalidSpec`` as ``mnemic.compile`` does.
     """
-    return _compiled(spec if isinstance(spec, str) else json.dumps(spec))
+    return _compiled(spec if isinstance(spec, str) else json.dumps(spec), kernels)
 
 
 @cache
-def _compiled(text: str) -> Case:
+def _compiled(text: str, kernels: bool) -> Case:
     rule = derive_spec(load(json.loads(text))) if text.startswith("{") else rule_of(text)
     spec = rule.problem.spec
     if rule.structure.missing is not None:
         raise InvalidSpec((Issue(rule.structure.missing, where=spec.name),))
-    return Case(rule, generated(rule) if text.startswith("{") else pipeline.compile(spec).source)
+    if not text.startswith("{"):
+        return Case(rule, pipeline.compile(spec).source)
+    return Case(rule, generated(rule, kernels=kernels))
 
 
 @cache

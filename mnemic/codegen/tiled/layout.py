@@ -1,6 +1,6 @@
 """How a plan lies on tiles: the sizes of its axes, what is loaded, and what may be split."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mnemic.codegen.plan import Plan, Quantity
 from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
@@ -72,10 +72,15 @@ class Layout:
     given: tuple[Held, ...] = ()
     """Memories that are arguments: what stood at a chunk's start."""
     windows: Windows = Windows()
+    known: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, compare=False)
+    """Sizes that were asked for."""
 
     def sizes(self, name: str) -> tuple[str, ...]:
         """The size of each axis of a quantity."""
-        return tuple(self.names.get(place, "") for place in self.axes.classes(name))
+        if name not in self.known:
+            axes = self.axes.classes(name)
+            self.known[name] = tuple(self.names.get(place, "") for place in axes)
+        return self.known[name]
 
     @property
     def value(self) -> str:
