@@ -1,0 +1,42 @@
+"""Whether an expression is zero: also where it has no number, and where signs decide."""
+
+from typing import Any
+
+import pytest
+import sympy as sp
+
+from mnemic.compiler.numbers import vanishes
+
+X = sp.Symbol("x", real=True)
+N = sp.Symbol("n", nonnegative=True)
+F = sp.Function("f")
+
+NOTHING = (
+    sp.sqrt(N**2) - N,
+    sp.tan(X) - sp.sin(X) / sp.cos(X),
+    X * sp.gamma(X) - sp.gamma(X + 1),
+    sp.sqrt(sp.sqrt(X**4)) - sp.Abs(X),
+    sp.log(sp.exp(X) * sp.exp(2 * X)) - 3 * X,
+    sp.tanh(X) - (sp.exp(X) - sp.exp(-X)) / (sp.exp(X) + sp.exp(-X)),
+)
+SOMETHING = (
+    X / 10**9,
+    sp.exp(-(X**2)),
+    sp.sin(X) - X,
+    sp.DiracDelta(X),
+    sp.Derivative(sp.sign(X), X),
+    sp.Subs(sp.Derivative(F(X), X), X, 0),
+    sp.Piecewise((X, X > 3), (0, True)),
+    sp.zoo,
+    sp.nan,
+)
+
+
+@pytest.mark.parametrize("expression", NOTHING, ids=str)
+def test_nothing(expression: Any) -> None:
+    assert vanishes(expression)
+
+
+@pytest.mark.parametrize("expression", SOMETHING, ids=str)
+def test_something(expression: Any) -> None:
+    assert not vanishes(expression)
