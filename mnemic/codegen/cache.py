@@ -31,7 +31,7 @@ def root() -> Path:
 def generator() -> str:
     """A digest of the compiler's own sources and of what it derives and prints with, so that no
     stale code is ever run."""
-    made_with = [version(name) for name in ("mnemic", "sympy")]
+    made_with = [version(name) for name in ("mnemic", "sympy", "mpmath")]
     digest = sha256(" ".join([*made_with, *map(str, sys.version_info[:2])]).encode())
     for folder in ("compiler", "codegen", "dsl"):
         for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
@@ -46,17 +46,17 @@ def files(key: str, make: Made) -> Mapping[str, str]:
 
 
 def folder(key: str, make: Made) -> Path:
-    """The compiled folder of a key, made if it is not there yet."""
+    """The compiled folder of a key; made if it is not there yet, or not as it was written."""
     place = _place(key)
-    if (place / package.MARKER).is_file():
+    if package.read(place) is not None:
         return place
     from filelock import FileLock
 
     place.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{place}.lock"):
-        if (place / package.MARKER).is_file():
+        if package.read(place) is not None:
             return place
-        return package.write(make(), place)
+        return package.write(make(), place, owned=True)
 
 
 def _place(key: str) -> Path:

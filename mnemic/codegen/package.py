@@ -30,14 +30,16 @@ def support_files() -> dict[str, str]:
     }
 
 
-def write(files: Mapping[str, str], folder: Path) -> Path:
-    """Write files beside ``folder`` and rename; an older folder of ours is replaced.
+def write(files: Mapping[str, str], folder: Path, *, owned: bool = False) -> Path:
+    """Write files beside ``folder`` and rename; an older folder of ours, or whatever lies at a
+    place that we own, is replaced.
 
     Raises ``UsageError`` where the folder holds anything that mnemic did not write, and
     ``EnvironmentFailed`` where it cannot be written.
     """
     folder = folder.expanduser().resolve()
-    _refuse_foreign(folder)
+    if not owned:
+        _refuse_foreign(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -66,12 +68,17 @@ def _fill(folder: Path, files: Mapping[str, str]) -> None:
 def read(folder: Path) -> dict[str, str] | None:
     """The files of a folder of ours; ``None`` where it is none, or one is not what was written."""
     try:
-        digests = json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"]
+        digests = _written(folder)
         found = {name: (folder / name).read_bytes() for name in digests}
         changed = any(sha256(found[name]).hexdigest() != digests[name] for name in digests)
         return None if changed else {name: text.decode() for name, text in found.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _written(folder: Path) -> dict[str, str]:
+    """The digests of a folder's files by name, as its marker has them."""
+    return dict(json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"])
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -86,7 +93,13 @@ def _refuse_foreign(folder: Path) -> None:
         return
     ours = {MARKER, RECORD}
     if marker.is_file():
-        ours |= set(json.loads(marker.read_text(encoding="utf-8"))["files"])
+        try:
+            ours |= set(_written(folder))
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(
+                f"{marker}: damaged, so that what mnemic wrote into the folder is not known; "
+                "remove the folder or choose another"
+            ) from None
     foreign = sorted(present - ours) if marker.is_file() else sorted(present)
     if foreign:
         shown = ", ".join(foreign[:3]) + (", …" if len(foreign) > 3 else "")

@@ -16,6 +16,10 @@ DIGITS = 30
 """Digits that two values must share."""
 SPARE = 30
 """Digits that a computation may lose on the way."""
+SURE = 120
+"""Digits of a second look: what loses more than ``SPARE`` on the way is another number there."""
+DOUBLE = 12
+"""Digits that are left of an expression whose own constants have sixteen."""
 
 
 def sample(symbols: Iterable[Any], seed: int) -> list[Any]:
@@ -30,11 +34,10 @@ def sample(symbols: Iterable[Any], seed: int) -> list[Any]:
 
 def same_number(one: Any, other: Any, points: int = 4) -> bool:
     """Whether two expressions agree at random points to ``DIGITS`` digits."""
-    pair = [_opaque(one), _opaque(other)]
-    free = sorted(pair[0].free_symbols | pair[1].free_symbols, key=str)
-    both = sp.lambdify(free, pair, "mpmath", cse=True)
+    both, free = _function([_opaque(one), _opaque(other)], cse=True)
     with mpmath.workdps(DIGITS + SPARE):
-        return all(_agree(both, sample(free, seed)) for seed in range(points))
+        found = (_numbers(both, sample(free, seed)) for seed in range(points))
+        return all(pair is not None and _close(*pair) for pair in found)
 
 
 def vanishes(expression: Any) -> bool:
@@ -49,38 +52,47 @@ def vanishes(expression: Any) -> bool:
 
 
 def _is_something(expression: Any) -> bool:
-    """Whether an expression has a number other than zero at a random point."""
+    """Whether an expression has a number other than zero at a random point, the same one however
+    many digits are kept."""
     shown = _opaque(expression)
-    free = sorted(shown.free_symbols, key=str)
     try:
-        alone = sp.lambdify(free, [shown, sp.Integer(0)], "mpmath")
-    except (KeyError, NotImplementedError, ValueError):  # no number: it is not even printed
+        alone, free = _function([shown])
+    except _UNPRINTED:
         return False
+    at = sample(free, 0)
     with mpmath.workdps(DIGITS + SPARE):
-        return _differ(alone, sample(free, 0))
+        found = _numbers(alone, at)
+    with mpmath.workdps(SURE):
+        sure_of = _numbers(alone, at)
+    if found is None or sure_of is None:
+        return False
+    (first,), (sure,) = found, sure_of
+    kept = DOUBLE if shown.has(sp.Float) else DIGITS
+    return not _close(sure, mpmath.mpf(0), kept) and _close(first / sure, mpmath.mpf(1), DOUBLE)
 
 
-def _agree(both: Any, at: list[Any]) -> bool:
-    found = _numbers(both, at)
-    return found is not None and _close(*found)
+_UNPRINTED = (KeyError, NotImplementedError, ValueError, SyntaxError, RecursionError, MemoryError)
+"""What is raised for an expression that has no number, or that Python does not read."""
 
 
-def _differ(both: Any, at: list[Any]) -> bool:
-    found = _numbers(both, at)
-    return found is not None and not _close(*found)
+def _function(expressions: list[Any], *, cse: bool = False) -> tuple[Any, list[Any]]:
+    """Expressions as one function of their symbols in order, whatever those are called."""
+    free = set[Any]().union(*(one.free_symbols for one in expressions))
+    ordered = sorted(free, key=lambda symbol: (str(symbol), type(symbol).__name__))
+    return sp.lambdify(ordered, expressions, "mpmath", dummify=True, cse=cse), ordered
 
 
-def _numbers(both: Any, at: list[Any]) -> tuple[Any, Any] | None:
-    """Two finite numbers, if that is what they are."""
+def _numbers(function: Any, at: list[Any]) -> list[Any] | None:
+    """Finite numbers, if that is what a function finds."""
     try:
-        left, right = (mpmath.mpmathify(value) for value in both(*at))
-    except (ZeroDivisionError, ValueError, OverflowError, TypeError, NameError):
+        found = [mpmath.mpmathify(value) for value in function(*at)]
+    except (ArithmeticError, ValueError, TypeError, NameError, RecursionError, MemoryError):
         return None
-    return (left, right) if mpmath.isfinite(left) and mpmath.isfinite(right) else None
+    return found if all(map(mpmath.isfinite, found)) else None
 
 
-def _close(left: Any, right: Any) -> bool:
-    return bool(abs(left - right) <= mpmath.mpf(10) ** -DIGITS * (1 + abs(left)))
+def _close(left: Any, right: Any, digits: int = DIGITS) -> bool:
+    return bool(abs(left - right) <= mpmath.mpf(10) ** -digits * (1 + abs(left)))
 
 
 def spelled(expression: Any) -> Any:
@@ -128,7 +140,8 @@ def sampler(expression: Any, names: list[Any]) -> Callable[..., float | None]:
     found = _spelled(expression)
     if not found.free_symbols <= set(names):
         return lambda *_: None
-    function = sp.lambdify(names, found, [{"round": mpmath.nint}, "mpmath"])
+    modules = [{"round": mpmath.nint}, "mpmath"]
+    function = sp.lambdify(names, found, modules, dummify=True)
 
     def value(*at: Any) -> float | None:
         try:

@@ -82,6 +82,25 @@ def test_a_foreign_folder(mnemic, tmp_path):
     assert (tmp_path / "thesis.tex").read_text() == "mine"
 
 
+def test_a_folder_whose_marker_is_damaged(mnemic, tmp_path):
+    out = tmp_path / "d"
+    assert mnemic("compile", "deltanet", "-o", out).code == 0
+    for text in ("{", "[]", "{}", '{"files": 3}'):
+        (out / "mnemic.json").write_text(text)
+        done = mnemic("compile", "deltanet", "-o", out)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert done.err.startswith(f"mnemic: {out / 'mnemic.json'}: damaged")
+
+
+def test_a_damaged_cache_is_made_again(mnemic, cache):
+    folder = Path(mnemic("compile", "deltanet", "--json").json["folder"])
+    for name in ("mnemic.json", "deltanet.py"):
+        kept = (folder / name).read_text()
+        (folder / name).write_text("{")
+        assert Path(mnemic("compile", "deltanet", "--json").json["folder"]) == folder
+        assert (folder / name).read_text() == kept
+
+
 def test_a_file_in_the_way(mnemic, tmp_path):
     path = tmp_path / "file"
     path.write_text("mine")

@@ -9,7 +9,9 @@ from mnemic.compiler.numbers import vanishes
 
 X = sp.Symbol("x", real=True)
 N = sp.Symbol("n", nonnegative=True)
+E = sp.Symbol("e", real=True)
 F = sp.Function("f")
+SIZE, OTHER = sp.Symbol("size", positive=True), sp.Symbol("size", real=True)
 
 NOTHING = (
     sp.sqrt(N**2) - N,
@@ -17,9 +19,15 @@ NOTHING = (
     X * sp.gamma(X) - sp.gamma(X + 1),
     sp.sqrt(sp.sqrt(X**4)) - sp.Abs(X),
     sp.log(sp.exp(X) * sp.exp(2 * X)) - 3 * X,
+    sp.cosh(200 * X) ** 2 - sp.sinh(200 * X) ** 2 - 1,
+    sp.log(sp.E * (E**2 + 1)) - sp.log(E**2 + 1) - 1,
+    sp.expand(sp.Float(1 / 3) * (X + N) ** 2 - sp.Float(1 / 3) * X * (X + 2 * N))
+    - sp.Float(1 / 3) * N**2,
 )
 SOMETHING = (
     X / 10**9,
+    SIZE * sp.Abs(OTHER) ** 3,
+    sp.Float(0.1) * X**2,
     sp.exp(-(X**2)),
     sp.sin(X) - X,
     sp.DiracDelta(X),

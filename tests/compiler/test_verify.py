@@ -141,11 +141,30 @@ def test_retentions(retention: dict[str, object]) -> None:
     passes(derive_spec(spec(bias="l2", retention=retention, optimizer={"rate": "token"})))
 
 
-def test_a_penalty_that_is_nothing_at_first_is_no_decay() -> None:
+@pytest.mark.parametrize(
+    "penalty",
+    [
+        {"l1": {"expr": "0.1*t"}, "l2": 0.0},
+        {"l1": {"expr": "0.1*(t-2)**2"}, "l2": 0.0},
+        {"l1": {"expr": "0.2*max(1-t, 0)"}, "l2": 0.0},
+        {"l1": {"expr": "0.1*abs(h-1)"}, "l2": {"expr": "0.1*t"}},
+        {"l1": {"expr": "0*t"}, "l2": 0.2},
+    ],
+    ids=str,
+)
+def test_a_penalty_that_is_nothing_here_and_there(penalty: dict[str, object]) -> None:
     """Whether a retention is a decay is the spec's matter, not the first token's."""
-    growing = {"global": {"elastic": {"l1": {"expr": "0.1*t"}, "l2": 0.0}}}
     steps = {"rate": "token", "anchor": {"chunk": 2}}
-    passes(derive_spec(spec(bias="l2", retention=growing, optimizer=steps)))
+    retention = {"global": {"elastic": penalty}}
+    passes(derive_spec(spec(bias="l2", retention=retention, optimizer=steps)))
+
+
+def test_symbols_of_one_name() -> None:
+    """A coefficient may be called as the compiler calls something of its own."""
+    for name, text in (("size", "size*abs(e)**3"), ("u", "u*n**3")):
+        steps = {"method": "implicit" if name == "u" else "gd", "rate": "token"}
+        own = {"bias": {"expr": text}, "coefficients": {name: 0.7}}
+        passes(derive_spec(spec(**own, optimizer=steps)))
 
 
 @pytest.mark.parametrize("axes", STEPS, ids=str)

@@ -192,8 +192,8 @@ def test_what_the_recurrence_is_off_by() -> None:
 
 
 def signs(given: torch.Tensor) -> torch.Tensor:
-    """What jumps where its argument is 0, of numbers beside which bfloat16 has none as near."""
-    return torch.sign(given.double() - (1 + 2.0**-9))
+    """What jumps beside 1, by less than bfloat16 moves its argument."""
+    return torch.sign(given.double() - (1 + 2.0**-9)) / 19
 
 
 def test_what_jumps_is_measured_on_vectors_that_are_off_by_a_rounding() -> None:
@@ -214,8 +214,15 @@ def test_what_jumps_is_measured_on_vectors_that_are_off_by_a_rounding() -> None:
     assert small is not None
     assert small < 0.02
     assert not asked
-    assert compared.allowed("triton", torch.bfloat16, own, 1.0) == 2 + small  # signs turn
+    turned = compared.allowed("triton", torch.bfloat16, own, 1.0)
+    assert turned == pytest.approx(2 * 0.1 + small)
     assert asked == [*range(compared.DRAWS)]
+
+
+def test_what_jumps_by_as_much_as_it_is_says_nothing() -> None:
+    for jump, said in ((0.2, True), (0.3, False)):
+        own = compared.Own(1e-4, moved=lambda jump=jump: jump)
+        assert (compared.allowed("triton", torch.bfloat16, own, 1.0) is not None) == said
 
 
 def test_vectors_are_moved_by_a_place_of_the_type() -> None:

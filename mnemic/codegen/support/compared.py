@@ -11,7 +11,8 @@ problem makes of such roundings its recurrence in float32 tells, whose own round
 2^(24 − p), p being the bits of the dtype: 2^(24 − p) times that error is added for the fused form.
 What jumps (a sign of an error, a threshold) shows nothing there; so a fused form that is further
 off may be ``BEYOND`` times as far off, plus the floor, as the recurrence in float64 is on vectors
-and states that are themselves off by one rounding, the worst of ``DRAWS`` draws.
+and states that are themselves off by one rounding, the worst of ``DRAWS`` draws; where that is
+``MAGNIFIED``, there is nothing to compare with.
 """
 
 import math
@@ -41,8 +42,8 @@ HOPELESS = 0.05
 """Error of the recurrence itself in a dtype beyond which there is nothing to compare with."""
 
 MAGNIFIED = 0.25
-"""The same of what a problem makes of operands that are rounded to the dtype."""
-
+"""The same of what a problem makes of operands that are rounded to the dtype, as errors
+of float32 or on moved vectors."""
 
 DRAWS, BEYOND = 6, 2.0
 """How often vectors are moved, and how much further off than the worst of it a fused form may be:
@@ -182,7 +183,8 @@ def allowed(form: str, dtype: torch.dtype, own: Own, found: float = 0.0) -> floa
     most = FACTORS[dtype] * own.plain + magnified + floor
     if form != "triton" or dtype not in COARSER or not most < found < math.inf:
         return most
-    return max(most, BEYOND * own.moved() + floor)
+    jumped = own.moved()
+    return max(most, BEYOND * jumped + floor) if jumped < MAGNIFIED else None
 
 
 def failures() -> tuple[type[Exception], ...]:

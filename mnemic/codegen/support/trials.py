@@ -142,7 +142,9 @@ class Trials:
         name = "the whole shape"
         if name not in self.known:
             self.known[name] = known(
-                lambda real: {"output": self._last(None if real == dtype else real)}, dtype
+                lambda real: self._last(None if real == dtype else real),
+                dtype,
+                lambda draw: self._last(torch.float64, draw),
             )
         whole, own = self.known[name]
         out, *slopes = self._results()
@@ -160,18 +162,22 @@ class Trials:
         assert isinstance(found, tuple)
         return found
 
-    def _last(self, real: torch.dtype | None) -> Tensor:
-        """The recurrence on the last row of the batch, in its own dtypes or another."""
+    def _last(self, real: torch.dtype | None, draw: int | None = None) -> Tensors:
+        """The recurrence on the last row of the batch, in its own dtypes or another, as it is or
+        moved by a rounding."""
         arguments, params, state = self.subject.arguments(self.purpose)
         rows = {n: x[-1:] for n, x in arguments.items()}
-        carried = {n: x[-1:] for n, x in state.items()}
-        given = [_as(x, None, real) for x in (rows, params, carried)]
+        case = Case("last row", rows, params, {n: x[-1:] for n, x in state.items()})
+        rule, dtype = self.subject.rule, self.subject.shape.dtype
+        if draw is not None:
+            case = moved(case, rule.signature.vectors, dtype, draw)
+        given = [_as(x, None, real) for x in (case.arguments, case.params, case.state)]
         with torch.no_grad():
-            out: Tensor = self.subject.rule(
+            out: Tensor = rule(
                 **given[0], params=given[1], initial_state=given[2], form="recurrent",
                 output_final_state=True,
             )[0]  # fmt: skip
-        return out
+        return {"output": out}
 
 
 def _as(named: Tensors, rounding: torch.dtype | None, dtype: torch.dtype | None) -> Tensors:

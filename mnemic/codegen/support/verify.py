@@ -145,6 +145,10 @@ def run(
         listed.append(finding)
         if told is not None:
             told(finding)
+    forms = {
+        form: _by_dtype(form, listed)
+        for form in dict.fromkeys((*wanted.forms, *(finding.form for finding in listed)))
+    }
     entry = {
         "rule": layer_type.rule.name,
         "hash": rule_hash,
@@ -152,11 +156,8 @@ def run(
         "interpreted": place.type != "cuda" and versions.interpreting(),
         "date": datetime.now(tz=UTC).date().isoformat(),
         "sizes": {"B": wanted.batch, "H": wanted.heads, "d": wanted.width, "chunk": wanted.chunk},
-        "forms": {
-            form: _by_dtype(form, listed)
-            for form in dict.fromkeys((*wanted.forms, *(finding.form for finding in listed)))
-        },
-        "passed": all(finding.passed for finding in listed),
+        "forms": forms,
+        "passed": all(map(_passed, forms.values())),
     }
     if keep:
         verified.store(entry)
@@ -175,6 +176,12 @@ def _by_dtype(form: str, listed: list[Finding]) -> dict[str, Any]:
             "not compared": sum(f.allowed is None and not f.told for f in mine),
         }
     return found
+
+
+def _passed(by_dtype: dict[str, Any]) -> bool:
+    """Whether nothing of a form is wrong, and it was compared in one dtype at least."""
+    found = by_dtype.values()
+    return not any(one["wrong"] for one in found) and any(one["passed"] for one in found)
 
 
 def _worst(listed: list[Finding], part: str) -> float | None:

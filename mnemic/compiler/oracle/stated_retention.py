@@ -1,6 +1,7 @@
 """The retention step solved numerically, from the objective as the spec writes it."""
 
 from collections.abc import Mapping
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -81,10 +82,21 @@ _tried: dict[str, bool] = {}
 """By spec."""
 
 
+TOKENS, HEADS = (0, 1, 2, 5, 40), 3
+"""Where coefficients are looked at: some are zero at one token or head and not at another."""
+
+
 def _anywhere(spec: Spec, names: Names) -> dict[str, Tensor]:
-    """Coefficients at some token, head and input where none happens to be zero."""
-    given = {n: torch.where(x == 0, 0.3, x.detach()) for n, x in names.items()}
-    return coefficient_names(spec, given, {"h": tensor(1), "H": tensor(3), "t": tensor(2)})
+    """Coefficients, each at some token, head and input where it is not zero, if there is one."""
+    sizes = {n: torch.where(x == 0, 0.3, x.detach().abs()) for n, x in names.items()}
+    found: dict[str, Tensor] = {}
+    for token, head, sign in product(TOKENS, range(HEADS), (1, -1)):
+        point = {"h": tensor(head), "H": tensor(HEADS), "t": tensor(token)}
+        here = coefficient_names(spec, {n: sign * x for n, x in sizes.items()}, point)
+        for name, x in here.items():
+            known = found.get(name, x)
+            found[name] = torch.where((known != 0) & known.isfinite(), known, x)
+    return found
 
 
 def _is_linear(spec: Spec, names: Names) -> bool:
