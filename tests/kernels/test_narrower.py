@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from mnemic import pipeline
+from mnemic.codegen.support import versions
 from mnemic.codegen.support.configuration import LEANEST, Choices, Configuration
 from mnemic.codegen.support.narrower import (
     FEW,
@@ -25,6 +26,7 @@ from mnemic.codegen.support.narrower import (
     of_pairs,
     of_sweeps,
     of_tokens,
+    sparing,
 )
 from mnemic.codegen.support.stack import stack
 from mnemic.kernels.jobs import Subject
@@ -142,23 +144,59 @@ def lean_of(name: str, least: int) -> list[tuple[int, int]]:
 
 
 def test_threads_have_all_registers_where_no_other_cut_is_without_spills(compiler) -> None:
-    assert compiler(fuller_of, name="linear-attention", helps=True) == [False, False, True, True]
-    assert compiler(fuller_of, name="linear-attention", helps=False) == [False, False, True, False]
+    plain, full, last = "", "maxnreg", "ptx_options"
+    for helps, expected in (
+        (full, [plain, plain, full, full]),
+        (last, [plain, full, last, last]),
+        ("none", [plain, full, last, plain]),
+    ):
+        assert compiler(fuller_of, name="linear-attention", helps=helps) == expected
 
 
-def fuller_of(name: str, *, helps: bool) -> list[bool]:
-    """Whether the cuts that are asked for, and the one that runs, may have all registers."""
+def fuller_of(name: str, *, helps: str) -> list[str]:
+    """What the assembler is told of the last cuts that are asked for, and of the one that runs."""
     module = pipeline.compile(name).module
     subject = Subject.of(module, 64, torch.bfloat16)
     with (
-        spilling(module, "launch", lambda cut: 8 * (not (cut.full and helps))) as asked,
+        spilling(module, "launch", lambda cut: 8 * (told(cut) != helps)) as asked,
         compiling(target("sm_90")),
     ):
         subject.forward()
         (settled,) = import_module(f"{module.__name__}.support.narrower")._settled.values()
     assert settled.options["num_warps"] == settled.warps
-    assert ("maxnreg" in settled.options) is settled.full
-    return [*(cut.full for cut in asked[-3:]), settled.full]
+    return [*(told(cut) for cut in asked[-3:]), told(settled)]
+
+
+def told(cut: Configuration) -> str:
+    """What the assembler is told with a cut, behind warps and stages."""
+    return " ".join(name for name in cut.options if not name.startswith("num_"))
+
+
+def test_rows_are_loaded_for_each_block_of_a_gradient_that_spills(compiler) -> None:
+    assert compiler(lean_along, name="huber-norm") == [True, 1, 1]
+
+
+def lean_along(name: str) -> list[int]:
+    """Whether a training step goes along memories, and how lean its gradient is, as chosen and as
+    compiled, if all else spills."""
+    module = pipeline.compile(name).module
+    subject = Subject.of(module, 64, torch.bfloat16)
+    with (
+        spilling(module, "launch", lambda cut: 0 if cut.swept and cut.lean else MUCH),
+        compiling(target("sm_80")) as log,
+    ):
+        subject.backward()
+        (settled,) = import_module(f"{module.__name__}.support.narrower")._settled.values()
+    return [
+        settled.swept,
+        settled.lean,
+        *(k.constants["LEAN"] for k in log.kernels if "LEAN" in k.constants),
+    ]
+
+
+def test_triton_that_tells_the_assembler_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "tells_assembler", lambda: False)
+    assert sparing(WIDE) == WIDE
 
 
 def test_the_tuner_may_take_registers_back() -> None:

@@ -6,6 +6,7 @@ several launches, and makes the memories in between anew. One token takes the ke
 
 import importlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,12 @@ def spec(name: str) -> str | dict:
     return found if isinstance(found, str) else {"mnemic": 1, "name": "own", **found}
 
 
-def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
+LEAN = ("an MLP, momentum", "a gated MLP, a window", "expanded features, a normaliser",
+        "a loss of the error's norm")  # fmt: skip
+"""Of which a lean cut of the gradient is tried too."""
+
+
+def differences(name: str, tokens: int, folder: str, *, lean: int = 0) -> dict[str, float]:
     """How far outputs, states and gradients are from the recurrence, by name."""
     import torch
 
@@ -106,6 +112,8 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
     fused = importlib.import_module(f"{package}.support.fused")
     importlib.import_module(f"{package}.support.configuration").BLOCKS = (16,)
     fused.PIECE.update({True: 2, False: 3})
+    cut = fused.configured
+    fused.configured = lambda *kernel, **told: replace(cut(*kernel, **told), lean=lean)
     rule = found.operator
     torch.manual_seed(0)
     key, heads = 20 if name in WIDE else 6, 2 if name in TWO else 1
@@ -145,6 +153,22 @@ def test_blocks_are_the_recurrence(interpreter, tmp_path, name: str, tokens: int
     found = interpreter(differences, name=name, tokens=tokens, folder=str(tmp_path / "own"))
     assert found
     assert {n: x for n, x in found.items() if not x <= 1e-10} == {}
+
+
+@pytest.mark.parametrize("name", LEAN)
+def test_a_lean_cut_is_the_recurrence(interpreter, tmp_path, name: str) -> None:
+    folder = str(tmp_path / "own")
+    found = interpreter(differences, name=name, tokens=17, folder=folder, lean=1)
+    assert "d_q" in found
+    assert {n: x for n, x in found.items() if not x <= 1e-10} == {}
+
+
+@pytest.mark.parametrize("name", LEAN)
+def test_a_lean_cut_loads_rows_for_each_block(name: str) -> None:
+    body = kernels(name).split("def chunk_swept_backward(")[1].split("\n@triton")[0]
+    loops = body.split("for low_")[1:]
+    again = "            if LEAN:\n                "
+    assert any(again in loop for loop in loops)
 
 
 def instead(name: str, folder: str) -> list[str]:

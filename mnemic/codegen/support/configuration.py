@@ -10,7 +10,7 @@ So a few memories are cut into many blocks of values, and many memories into few
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Protocol
+from typing import Any, Protocol
 
 from .limits import Limits
 from .sizes import power_of_two, volume
@@ -28,6 +28,10 @@ LEANEST = 2
 
 REGISTERS, FILE = 255, 65_536
 """Registers of a thread, and of a multiprocessor."""
+
+SPARING = "--register-usage-level 0"
+"""To NVIDIA's assembler: from 0, no optimisation that costs registers, to 10; 5 if it is told
+nothing."""
 
 TOKENS = 180
 BUDGET = {False: 110, True: 150}
@@ -109,7 +113,8 @@ class Configuration:
     product.
     A ``swept`` cut is one of the kernel that goes along its memories block by block. The assembler
     may give a ``full`` cut's threads all registers that there are for so many, where it would
-    otherwise rather spill some than have one program a multiprocessor.
+    otherwise rather spill some than have one program a multiprocessor. For a ``sparing`` cut it
+    leaves out what speeds up code at the price of registers.
     """
 
     rows: int
@@ -119,17 +124,19 @@ class Configuration:
     lean: int = 0
     swept: bool = False
     full: bool = False
+    sparing: bool = False
 
     @classmethod
     def checked(
         cls, rows: int, block: int, warps: int, stages: int, lean: int = 0,
-        swept: bool = False, full: bool = False,
+        swept: bool = False, full: bool = False, sparing: bool = False,
     ) -> "Configuration":  # fmt: skip
         """One that was read from outside.
 
         Raises ``ValueError`` for numbers that no kernel takes.
         """
-        found = cls(rows, block, warps, stages, int(lean), bool(swept), bool(full))
+        found = cls(rows, block, warps, stages, int(lean), bool(swept), bool(full),
+                    bool(sparing))  # fmt: skip
         numbers = (rows, block, warps, stages)
         if not all(isinstance(n, int) and n > 0 for n in numbers):
             raise ValueError(f"{found}: whole numbers above 0 are needed")
@@ -142,10 +149,11 @@ class Configuration:
         return found
 
     @property
-    def options(self) -> dict[str, int]:
+    def options(self) -> dict[str, Any]:
         """How a program is spread over the device, in Triton's words."""
-        found = {"num_warps": self.warps, "num_stages": self.stages}
-        return found | ({"maxnreg": min(REGISTERS, FILE // (32 * self.warps))} if self.full else {})
+        found: dict[str, Any] = {"num_warps": self.warps, "num_stages": self.stages}
+        found |= {"maxnreg": min(REGISTERS, FILE // (32 * self.warps))} if self.full else {}
+        return found | ({"ptx_options": SPARING} if self.sparing else {})
 
 
 @dataclass(frozen=True)
@@ -175,6 +183,8 @@ class Choices:
             yield from (replace(found, stages=n) for n in _beside(found.stages, self.stages))
         if found.full:
             yield replace(found, full=False)
+        if found.sparing:
+            yield replace(found, sparing=False)
 
 
 def _beside(now: int, allowed: tuple[int, ...]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from . import buffers
 from .configuration import LEANEST, Configuration
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, Stored, sizes_of, swept_always
-from .narrower import of_gradient, settled
+from .narrower import leaner, of_gradient, settled
 from .place import Place
 from .sizes import power_of_two
 from .stack import stack_of
@@ -125,12 +125,16 @@ class Launch:
             own, cutting = kernel.that_of(cut), Cutting.cut(kernel, self.like, place, cut)
             return replace(self, kernel=own, cutting=cutting).spilled(gradient=gradient)
 
+        def behind(cut: Configuration) -> Configuration:
+            own = kernel.that_of(cut)
+            return leaner(cut) if gradient and own.along and own.chunked else cut
+
         lean = gradient and not kernel.along
         order = of_gradient(kernel.narrowing) if lean else kernel.narrowing
         return settled(
             self.cutting.chosen, order, spilled,
             what=kernel.name + " with gradients" * gradient, sizes=self.sizes,
-            alike=alike, device=self.like.device, instead=instead,
+            alike=alike, device=self.like.device, instead=instead, behind=behind,
         )  # fmt: skip
 
     def spilled(self, *, gradient: bool) -> int:
@@ -308,11 +312,13 @@ class Launch:
         return found | {"ALIGNED": cutting.aligned, "PRECISION": PRECISIONS[dtype], "REAL": real}
 
     def _lean(self) -> dict[str, int]:
-        """Whether a gradient loads anew what it reads: lanes of single numbers do not, and what
-        goes along axes always does."""
-        return {} if self.kernel.lanes or self.kernel.along else {"LEAN": self.cutting.chosen.lean}
+        """Whether a gradient loads anew what it reads: lanes of single numbers do not, and tokens
+        along axes always do."""
+        kernel = self.kernel
+        fixed = kernel.lanes or (kernel.along and not kernel.chunked)
+        return {} if fixed else {"LEAN": self.cutting.chosen.lean}
 
-    def options(self) -> dict[str, int]:
+    def options(self) -> dict[str, Any]:
         """How a program is spread over the device."""
         return self.cutting.chosen.options
 

@@ -111,6 +111,19 @@ def narrower(order: Order, cut: Configuration) -> Iterator[Configuration]:
             yield (cut := found)
 
 
+# -- other ways --------------------------------------------------------------------------------
+
+
+def sparing(cut: Configuration) -> Configuration:
+    """The same cut, for which the assembler is told to be sparing with registers."""
+    return replace(cut, sparing=versions.tells_assembler())
+
+
+def fuller(cut: Configuration) -> Configuration:
+    """The same cut, for which the assembler has all registers that there are."""
+    return replace(cut, full=True)
+
+
 # -- the choice ------------------------------------------------------------------------------
 
 
@@ -118,14 +131,17 @@ def settled(
     cut: Configuration, order: Order, spilled: Callable[[Configuration], int], *,
     what: str, sizes: Mapping[str, int], alike: Hashable, device: torch.device,
     instead: Callable[[], Iterable[Configuration]] = tuple,
+    behind: Shrink = lambda cut: cut,
 ) -> Configuration:  # fmt: skip
     """A model's cut, or where its kernels spill registers a narrower one.
 
     ``spilled`` compiles a cut and tells the bytes of one thread. It is asked once for launches
     ``alike`` at these sizes, never where kernels are interpreted or there is no other cut. If much
     is left, cuts of another kernel are tried, those ``instead``, the widest first; and if they
-    spill more, or there are none, it is said, of ``what``. If a little is left, the assembler may
-    have held back registers so that two programs share a multiprocessor: it is given all.
+    spill more, or there are none, it is said, of ``what``. Of the best, while anything is left,
+    other ways are tried: what comes ``behind`` it; if a little is left, all registers, of which
+    the assembler may have held back some so that two programs share a multiprocessor; and that it
+    is told to be sparing.
     """
     if not order or versions.interpreting():
         return cut
@@ -138,9 +154,10 @@ def settled(
         if others:
             other, less = _best(others[: 1 + TRIES], spilled)
             found, left = min((found, left), (other, less), key=lambda x: x[1] * x[0].warps)
-        if 0 < left < MUCH:
-            fuller = replace(found, full=True)
-            found, left = min((found, left), (fuller, spilled(fuller)), key=lambda x: x[1])
+        for change in (behind, fuller, sparing):
+            way = change(found)
+            if way != found and 0 < left < (MUCH if way.full else HOPELESS):
+                found, left = min((found, left), (way, spilled(way)), key=lambda x: x[1])
         _settled[key] = found
         if left >= TOLD and not versions.offline():
             shown = ", ".join(f"{name} = {size}" for name, size in sizes.items())

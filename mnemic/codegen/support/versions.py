@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -113,6 +113,16 @@ ALONE = "MNEMIC_ALONE"
 
 class Refused(RuntimeError):
     """Arguments that no kernel takes, where nothing is to run in its place."""
+
+
+@cache
+def tells_assembler() -> bool:
+    """Whether Triton hands a launch's options on to NVIDIA's assembler."""
+    try:
+        compiler: Any = __import__("triton.backends.nvidia.compiler", fromlist=["CUDAOptions"])
+    except ImportError:
+        return False
+    return torch.version.hip is None and "ptx_options" in vars(compiler.CUDAOptions)
 
 
 def offline() -> str:

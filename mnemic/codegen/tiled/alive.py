@@ -10,7 +10,7 @@ from mnemic.codegen.tiled import roots
 from mnemic.codegen.tiled.functions import MATRICES
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row
 from mnemic.codegen.tiled.schedule import Stage
-from mnemic.codegen.tiled.swept.steps import Store, Sum
+from mnemic.codegen.tiled.swept.steps import Again, Store, Sum
 from mnemic.codegen.tiled.swept.sweeps import Sweeps
 from mnemic.codegen.tiled.windows import WINDOW
 from mnemic.compiler.implicit import roots_of
@@ -83,7 +83,7 @@ def _swept(sweeps: Sweeps) -> Iterable[Tiles]:
             block = {name for name in ending if loop.after({name}) == len(loop.steps)}
             yield _counted(lay, around | block, None)
             for step in reversed(loop.steps):
-                if isinstance(step, Store):
+                if isinstance(step, Store | Again):
                     continue
                 quantity = step.quantity if isinstance(step, Sum) else step
                 reads = set(quantity.reads()) if isinstance(quantity, Quantity) else set()

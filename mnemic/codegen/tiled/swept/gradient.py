@@ -7,6 +7,7 @@ from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.tiled import backward as gradient
 from mnemic.codegen.tiled import kernel
 from mnemic.codegen.tiled.layout import Layout
+from mnemic.codegen.tiled.swept.lean import leanly
 from mnemic.codegen.tiled.swept.printer import ANEW, SOME, WAIT, Moves, Printer
 from mnemic.codegen.tiled.swept.steps import Section
 from mnemic.codegen.tiled.swept.sweeps import Sweeps
@@ -23,10 +24,16 @@ class Backward(Printer):
         """Whether the compiler is not to know that a sweep passes by any block."""
         return self.lay.chunked
 
+    @property
+    def lean(self) -> bool:
+        """Whether a cut may be lean."""
+        return self.lay.chunked
+
     def kernel(self, name: str, doc: str) -> str:
         """The gradient's kernel: arguments, what stood at each chunk's start, gradients."""
         lay = self.lay
         sections = self.sweeps.sections()
+        sections = leanly(self.sweeps, sections) if self.lean else sections
         known = self.parameters(gradient.parameters(lay, self.back))
         lines = gradient.begun(lay, known, name, doc, self.sweeps.along)
         for state in self.resident():
@@ -47,7 +54,7 @@ class Backward(Printer):
 
     def _body(self, sections: list[Section]) -> Iterator[str]:
         for number, section in enumerate(sections):
-            yield from [ANEW] if number and self.some else []
+            yield from ANEW.splitlines() if number and self.some else ()
             yield from self.steps(section)
             for name in section.ends:
                 for text in self._given_back(name):

@@ -16,6 +16,7 @@ from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row, at, tu
 from mnemic.codegen.tiled.statements import multiplies, square, statement
 from mnemic.codegen.tiled.swept.facts import tops
 from mnemic.codegen.tiled.swept.steps import (
+    Again,
     End,
     Load,
     Loop,
@@ -65,6 +66,11 @@ class Printer:
     @property
     def some(self) -> bool:
         """Whether the compiler is not to know that a sweep passes by any block."""
+        return False
+
+    @property
+    def lean(self) -> bool:
+        """Whether a cut may be lean."""
         return False
 
     # -- parts -------------------------------------------------------------------------------
@@ -128,8 +134,8 @@ class Printer:
         return "rows" if len(sizes) == 2 else "vector", f"scratch_{found.size}, {number}, {own}"
 
     def parameters(self, known: list[str]) -> list[str]:
-        """A kernel's parameters with those for rows that later sweeps load; no cut is lean."""
-        known = [name for name in known if not name.startswith("LEAN")]
+        """A kernel's parameters with those for rows that later sweeps load."""
+        known = [name for name in known if self.lean or not name.startswith("LEAN")]
         own = [f"scratch_{size}" for (size,), _ in self.sweeps.stored()]
         place = known.index(kernel.NUMBERS[0])
         return [*known[:place], *own, *known[place:]]
@@ -185,6 +191,9 @@ class Printer:
                 yield from wrapped(sum_of(quantity), self._part(quantity), cited, pad)
             case End():
                 yield from self.stored(step.name)
+            case Again(load=load):
+                yield f"{' ' * pad}if LEAN:"
+                yield from self.line(load, pad + 4)
             case _:
                 yield from self.line(step, pad)
 
@@ -222,9 +231,12 @@ SOME = (
 """How often a sweep passes by all blocks. Of sweeps that surely pass by some the compiler keeps
 places and factors for those that follow, in registers that a gradient does not have."""
 
-ANEW = "        row, chunk, memory = row + (some - 1), chunk + (some - 1), memory + (some - 1)"
+ANEW = """\
+        row, chunk, memory = row + (some - 1), chunk + (some - 1), memory + (some - 1)
+        if LEAN:
+            t = t + (some - 1)"""
 """The same numbers as before, which the compiler takes for others: so it makes the places of what
-a section reads anew, and keeps none of earlier ones."""
+a section reads anew, and keeps none of earlier ones (in a lean cut not those of rows either)."""
 
 
 def loop(size: str, pad: int, some: bool = False) -> list[str]:

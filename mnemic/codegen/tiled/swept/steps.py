@@ -35,8 +35,15 @@ class End:
     name: str
 
 
+@dataclass(frozen=True)
+class Again:
+    """The load of rows along no swept axis, for each block of a lean cut."""
+
+    load: Row | Scratch
+
+
 Load = Row | Held | Scratch
-Step = Load | Quantity | Sum | End | Store
+Step = Load | Quantity | Sum | End | Store | Again
 
 
 @dataclass(frozen=True)
