@@ -182,7 +182,7 @@ def lean_along(name: str) -> list[int]:
     module = pipeline.compile(name).module
     subject = Subject.of(module, 64, torch.bfloat16)
     with (
-        spilling(module, "launch", lambda cut: 0 if cut.swept and cut.lean else MUCH),
+        spilling(module, "launch", lambda cut: (0 if cut.lean else FEW) if cut.swept else MUCH),
         compiling(target("sm_80")) as log,
     ):
         subject.backward()
