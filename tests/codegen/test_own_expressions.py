@@ -183,7 +183,7 @@ def test_generators_on_a_simplex_solve_the_problem_as_written(generator: str, ov
                  "constraint": {"kind": "simplex", "over": over}}  # fmt: skip
     spec = {"name": "own", "bias": "l2", "retention": retention, "optimizer": {"rate": "token"}}
     case = compiled(spec)
-    arguments = inputs(case, 12, sizes=Sizes(1, 12, 1, 4, 3))
+    arguments = inputs(case, 8, sizes=Sizes(1, 8, 1, 4, 3))
     rest = {n: 4 * x for n, x in arguments.items() if n not in "qkv"}
     out, states = case.generated(**{**arguments, **rest}, output_final_state=True)
     expected = stated(case.rule.problem, *(arguments[n] for n in "qkv"), rest)

@@ -127,7 +127,8 @@ class Launch:
 
         def behind(cut: Configuration) -> Configuration:
             own = kernel.that_of(cut)
-            return leaner(cut) if gradient and own.along and own.chunked else cut
+            rows = gradient and own.along and own.chunked and not cut.lean
+            return leaner(cut) if rows else cut
 
         lean = gradient and not kernel.along
         order = of_gradient(kernel.narrowing) if lean else kernel.narrowing

@@ -141,7 +141,7 @@ def settled(
     spill more, or there are none, it is said, of ``what``. Of the best, while anything is left,
     other ways are tried: what comes ``behind`` it; if a little is left, all registers, of which
     the assembler may have held back some so that two programs share a multiprocessor; and that it
-    is told to be sparing.
+    is told to be sparing, where what comes behind may help after all.
     """
     if not order or versions.interpreting():
         return cut
@@ -154,7 +154,7 @@ def settled(
         if others:
             other, less = _best(others[: 1 + TRIES], spilled)
             found, left = min((found, left), (other, less), key=lambda x: x[1] * x[0].warps)
-        for change in (behind, fuller, sparing):
+        for change in (behind, fuller, sparing, behind):
             way = change(found)
             if way != found and 0 < left < (MUCH if way.full else HOPELESS):
                 found, left = min((found, left), (way, spilled(way)), key=lambda x: x[1])
