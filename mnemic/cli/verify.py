@@ -26,7 +26,8 @@ def verify(spec: SpecArgument, output: Output = None, as_json: AsJson = False) -
     Outputs, states and all gradients, at lengths around a chunk, with strong decay, carried states,
     packed documents and views, in each dtype that the device has. What is found is written to
     verified.json beside the generated code; form="auto" takes the fused kernels only where it says
-    that they passed here. Exit code 4 where a form is wrong.
+    that they passed here. Exit code 4 where a form is wrong, or could
+    be compared in no dtype.
 
     JSON: {"name", "folder", "passed", "note", "entries": [...]} with entries as in verified.json.
     """
@@ -48,7 +49,8 @@ def verify(spec: SpecArgument, output: Output = None, as_json: AsJson = False) -
         if as_json:  # the one document has been printed
             raise typer.Exit(CheckFailed.exit_code)
         wrong = [w for entry in found for line in verifying.lines(entry) for w in line.wrong]
-        raise CheckFailed(f"verify: {compiled.spec.name}: {'; '.join(wrong[:3])}")
+        reasons = wrong[:3] or ["a form of which nothing could be compared in any dtype"]
+        raise CheckFailed(f"verify: {compiled.spec.name}: {'; '.join(reasons)}")
 
 
 def _note(compiled: pipeline.Compiled, place: str) -> str:

@@ -1,6 +1,7 @@
 """Compiled folders by spec: the same spec, version and generator give the same folder."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -46,17 +47,25 @@ def files(key: str, make: Made) -> Mapping[str, str]:
 
 
 def folder(key: str, make: Made) -> Path:
-    """The compiled folder of a key; made if it is not there yet, or not as it was written."""
+    """The compiled folder of a key, made if it is not there yet.
+
+    One that is not as it was written is made anew; what stood there is kept beside it, changed.
+    """
     place = _place(key)
-    if package.read(place) is not None:
+    if package.read(place):
         return place
     from filelock import FileLock
 
     place.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{place}.lock"):
-        if package.read(place) is not None:
+        if package.read(place):
             return place
-        return package.write(make(), place, owned=True)
+        made = make()
+        if os.path.lexists(place):
+            aside = place.with_name(f"{key}.changed")
+            shutil.rmtree(aside, ignore_errors=True)
+            os.replace(place, aside)
+        return package.write(made, place)
 
 
 def _place(key: str) -> Path:

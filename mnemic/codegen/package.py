@@ -30,16 +30,14 @@ def support_files() -> dict[str, str]:
     }
 
 
-def write(files: Mapping[str, str], folder: Path, *, owned: bool = False) -> Path:
-    """Write files beside ``folder`` and rename; an older folder of ours, or whatever lies at a
-    place that we own, is replaced.
+def write(files: Mapping[str, str], folder: Path) -> Path:
+    """Write files beside ``folder`` and rename; an older folder of ours is replaced.
 
     Raises ``UsageError`` where the folder holds anything that mnemic did not write, and
     ``EnvironmentFailed`` where it cannot be written.
     """
     folder = folder.expanduser().resolve()
-    if not owned:
-        _refuse_foreign(folder)
+    _refuse_foreign(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))

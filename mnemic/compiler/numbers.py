@@ -34,7 +34,10 @@ def sample(symbols: Iterable[Any], seed: int) -> list[Any]:
 
 def same_number(one: Any, other: Any, points: int = 4) -> bool:
     """Whether two expressions agree at random points to ``DIGITS`` digits."""
-    both, free = _function([_opaque(one), _opaque(other)], cse=True)
+    try:
+        both, free = _function([_opaque(one), _opaque(other)], cse=True)
+    except _UNPRINTED:
+        return bool(one == other)
     with mpmath.workdps(DIGITS + SPARE):
         found = (_numbers(both, sample(free, seed)) for seed in range(points))
         return all(pair is not None and _close(*pair) for pair in found)
@@ -78,7 +81,7 @@ _UNPRINTED = (KeyError, NotImplementedError, ValueError, SyntaxError, RecursionE
 def _function(expressions: list[Any], *, cse: bool = False) -> tuple[Any, list[Any]]:
     """Expressions as one function of their symbols in order, whatever those are called."""
     free = set[Any]().union(*(one.free_symbols for one in expressions))
-    ordered = sorted(free, key=lambda symbol: (str(symbol), type(symbol).__name__))
+    ordered = sorted(free, key=lambda one: (str(one), type(one).__name__, sp.srepr(one)))
     return sp.lambdify(ordered, expressions, "mpmath", dummify=True, cse=cse), ordered
 
 

@@ -99,6 +99,7 @@ def test_a_damaged_cache_is_made_again(mnemic, cache):
         (folder / name).write_text("{")
         assert Path(mnemic("compile", "deltanet", "--json").json["folder"]) == folder
         assert (folder / name).read_text() == kept
+        assert (folder.with_name(f"{folder.name}.changed") / name).read_text() == "{"
 
 
 def test_a_file_in_the_way(mnemic, tmp_path):

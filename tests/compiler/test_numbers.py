@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import sympy as sp
 
-from mnemic.compiler.numbers import vanishes
+from mnemic.compiler.numbers import same_number, vanishes
 
 X = sp.Symbol("x", real=True)
 N = sp.Symbol("n", nonnegative=True)
@@ -37,6 +37,14 @@ SOMETHING = (
     sp.zoo,
     sp.nan,
 )
+
+
+def test_what_python_does_not_read_is_the_same_only_as_itself() -> None:
+    deep = X
+    for _ in range(250):
+        deep = sp.sin(deep)
+    assert same_number(deep, deep)
+    assert not same_number(deep, X)
 
 
 @pytest.mark.parametrize("expression", NOTHING, ids=str)

@@ -149,6 +149,7 @@ def test_retentions(retention: dict[str, object]) -> None:
         {"l1": {"expr": "0.2*max(1-t, 0)"}, "l2": 0.0},
         {"l1": {"expr": "0.1*abs(h-1)"}, "l2": {"expr": "0.1*t"}},
         {"l1": {"expr": "0*t"}, "l2": 0.2},
+        {"l1": {"expr": "max(sqrt(eta) - 2, 0)"}, "l2": 0.2},
     ],
     ids=str,
 )

@@ -173,18 +173,26 @@ def told(cut: Configuration) -> str:
 
 
 def test_rows_are_loaded_for_each_block_of_a_gradient_that_spills(compiler) -> None:
-    assert compiler(lean_along, name="huber-norm") == [True, 1]
+    found = compiler(lean_along, name="huber-norm")
+    assert found["settled"] == [True, 1]
+    kinds = ("forward", "forward", "backward")
+    assert found["launched"] == [[f"chunk_swept_{k}", int(k == "backward")] for k in kinds]
 
 
-def lean_along(name: str) -> list[int]:
+def lean_along(name: str) -> dict[str, Any]:
     """Whether a training step goes along memories, and how lean its gradient is, if all else
-    spills; nothing is compiled."""
+    spills; and the kernels that are launched. Nothing is compiled."""
+    launched: list[tuple[str, int]] = []
+
+    def noted(function: Any, grid: Any, arguments: Any, options: dict[str, Any]) -> None:
+        launched.append((function.__name__, options.get("LEAN", 0)))
+
     module = pipeline.compile(name).module
     subject = Subject.of(module, 64, torch.bfloat16)
     launch, narrower = (
         import_module(f"{module.__name__}.support.{part}") for part in ("launch", "narrower")
     )
-    begin, launch.begin = launch.begin, lambda *_: None
+    begin, launch.begin = launch.begin, noted
     try:
         with (
             spilling(module, "launch", lambda c: (0 if c.lean else FEW) if c.swept else MUCH),
@@ -194,7 +202,34 @@ def lean_along(name: str) -> list[int]:
             (settled,) = narrower._settled.values()
     finally:
         launch.begin = begin
-    return [settled.swept, settled.lean]
+    return {"settled": [settled.swept, settled.lean], "launched": launched}
+
+
+def test_a_way_that_does_not_compile_is_not_taken(compiler) -> None:
+    assert compiler(refused_of, name="linear-attention") == ["", "maxnreg", "ptx_options", ""]
+
+
+def refused_of(name: str) -> list[str]:
+    """The last cuts that are asked for, and the one that runs, if the assembler does not know what
+    it is told."""
+
+    def spilled(cut: Configuration) -> int:
+        if cut.sparing:
+            raise RuntimeError("ptxas: unknown option")
+        return 8
+
+    module = pipeline.compile(name).module
+    subject = Subject.of(module, 64, torch.bfloat16)
+    with spilling(module, "launch", spilled) as asked, compiling(target("sm_90")):
+        subject.forward()
+        (settled,) = import_module(f"{module.__name__}.support.narrower")._settled.values()
+    found = [told(cut) for cut in asked]
+    return [*dict.fromkeys(found), told(settled)]
+
+
+def test_what_the_user_tells_the_assembler_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(versions.ASSEMBLER, "--verbose")
+    assert replace(WIDE, sparing=True).options["ptx_options"].startswith("--verbose --register")
 
 
 def test_triton_that_tells_the_assembler_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

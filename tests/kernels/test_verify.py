@@ -15,7 +15,7 @@ import torch
 
 from mnemic import pipeline
 from mnemic.codegen import package
-from mnemic.codegen.support import compared, verified, versions
+from mnemic.codegen.support import compared, verified, verify, versions
 from mnemic.codegen.support.cases import Case
 
 CPU = torch.device("cpu")
@@ -220,9 +220,23 @@ def test_what_jumps_is_measured_on_vectors_that_are_off_by_a_rounding() -> None:
 
 
 def test_what_jumps_by_as_much_as_it_is_says_nothing() -> None:
-    for jump, said in ((0.2, True), (0.3, False)):
+    for jump, found, said in ((0.2, 0.3, True), (0.3, 0.3, False), (0.3, 0.7, True)):
         own = compared.Own(1e-4, moved=lambda jump=jump: jump)
-        assert (compared.allowed("triton", torch.bfloat16, own, 1.0) is not None) == said
+        most = compared.allowed("triton", torch.bfloat16, own, found)
+        assert (most is not None) == said
+        assert most is None or (found <= most) == (found < 2 * jump + 0.01)
+
+
+def test_a_form_of_which_nothing_was_compared_has_not_passed() -> None:
+    right, none = {"passed": True, "wrong": []}, {"passed": False, "wrong": []}
+    wrong = {"passed": False, "wrong": ["output"]}
+    for told, passed in (
+        ({"a": right, "b": none}, True), ({"a": none, "b": none}, False),
+        ({"a": right, "b": wrong}, False),
+    ):  # fmt: skip
+        assert verify._passed(told) == passed
+    said = [verify.outcome(told) for told in (right, wrong, none)]
+    assert said == ["passed", "FAILED", "nothing could be compared"]
 
 
 def test_vectors_are_moved_by_a_place_of_the_type() -> None:

@@ -70,7 +70,7 @@ def _verify(layer_type: type[SequenceLayer], *, as_json: bool) -> int:
         print(json.dumps(entry, indent=1))
     for form, dtypes in () if as_json else entry["forms"].items():
         for dtype, told in dtypes.items():
-            print(f"{form} {dtype}: {'passed' if told['passed'] else 'FAILED'}")
+            print(f"{form} {dtype}: {verify.outcome(told)}")
             for line in told["wrong"][:5]:
                 print(f"  {line}")
     return 0 if entry["passed"] else 4

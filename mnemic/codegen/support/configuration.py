@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Protocol
 
+from . import versions
 from .limits import Limits
 from .sizes import power_of_two, volume
 
@@ -110,7 +111,7 @@ class Configuration:
     A ``lean`` gradient (1) loads memories anew in each stage that reads them; it leaves the
     gradients of memories in the device's memory, which no stage may load before they are stored.
     The leanest (2) stores what takes a product and is read later, and loads all anew for each
-    product.
+    product. Along memories a lean gradient loads rows of channels for each block.
     A ``swept`` cut is one of the kernel that goes along its memories block by block. The assembler
     may give a ``full`` cut's threads all registers that there are for so many, where it would
     otherwise rather spill some than have one program a multiprocessor. For a ``sparing`` cut it
@@ -153,7 +154,7 @@ class Configuration:
         """How a program is spread over the device, in Triton's words."""
         found: dict[str, Any] = {"num_warps": self.warps, "num_stages": self.stages}
         found |= {"maxnreg": min(REGISTERS, FILE // (32 * self.warps))} if self.full else {}
-        return found | ({"ptx_options": SPARING} if self.sparing else {})
+        return found | ({"ptx_options": versions.to_assembler(SPARING)} if self.sparing else {})
 
 
 @dataclass(frozen=True)

@@ -139,16 +139,18 @@ class Launch:
         )  # fmt: skip
 
     def spilled(self, *, gradient: bool) -> int:
-        """Bytes of registers that a thread spills, of the form's kernel or the gradient's."""
+        """Bytes of registers that a thread spills, of the form's kernel, of the gradient's, or of
+        the form's that makes the gradient its states."""
         rows, real = [x.dtype for x in self.rows], _real(self.rows[0].dtype)
         pointers = [*rows, self.like.dtype, *3 * [real] * len(self.kernel.states)]
         found = 0
         if gradient and self.kernel.backward is not None:
             grads = [real] * (len(self.kernel.gradients) + self._scratches(gradient=True))
             found = self._stack(self.kernel.backward, [*pointers, *grads], self._lean())
-        flags = {"KEEP": gradient, "READ": True}
+        ways = [{"KEEP": gradient, "READ": True}]
+        ways += [{"KEEP": False, "READ": False}] if gradient else []
         pointers += [real] * self._scratches(gradient=False)
-        return max(found, self._stack(self.kernel.forward, pointers, flags))
+        return max(found, *(self._stack(self.kernel.forward, pointers, way) for way in ways))
 
     def _scratches(self, *, gradient: bool) -> int:
         return len(self._stored(gradient=gradient))

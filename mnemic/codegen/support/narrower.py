@@ -138,10 +138,10 @@ def settled(
     ``spilled`` compiles a cut and tells the bytes of one thread. It is asked once for launches
     ``alike`` at these sizes, never where kernels are interpreted or there is no other cut. If much
     is left, cuts of another kernel are tried, those ``instead``, the widest first; and if they
-    spill more, or there are none, it is said, of ``what``. Of the best, while anything is left,
-    other ways are tried: what comes ``behind`` it; if a little is left, all registers, of which
-    the assembler may have held back some so that two programs share a multiprocessor; and that it
-    is told to be sparing, where what comes behind may help after all.
+    spill more, or there are none, it is said, of ``what``. Of the best, while anything is left (and
+    not hopelessly much), other ways are tried, and once more if one has helped another: what comes
+    ``behind`` it; if a little is left, all registers, of which the assembler may have held back
+    some so that two programs share a multiprocessor; and that it is told to be sparing.
     """
     if not order or versions.interpreting():
         return cut
@@ -154,10 +154,12 @@ def settled(
         if others:
             other, less = _best(others[: 1 + TRIES], spilled)
             found, left = min((found, left), (other, less), key=lambda x: x[1] * x[0].warps)
-        for change in (behind, fuller, sparing, behind):
+        tried = {found}
+        for change in 2 * (behind, fuller, sparing):
             way = change(found)
-            if way != found and 0 < left < (MUCH if way.full else HOPELESS):
-                found, left = min((found, left), (way, spilled(way)), key=lambda x: x[1])
+            if way not in tried and 0 < left < (MUCH if change is fuller else HOPELESS):
+                tried.add(way)
+                found, left = min((found, left), (way, _tried(way, spilled)), key=lambda x: x[1])
         _settled[key] = found
         if left >= TOLD and not versions.offline():
             shown = ", ".join(f"{name} = {size}" for name, size in sizes.items())
@@ -166,6 +168,15 @@ def settled(
                 f"{left} bytes a thread go through the cache"
             )
     return _settled[key]
+
+
+def _tried(way: Configuration, spilled: Callable[[Configuration], int]) -> int:
+    """What another way spills: more than any if it does not compile, as an assembler may not know
+    what it is told."""
+    try:
+        return spilled(way)
+    except versions.failures():
+        return 1 << 30
 
 
 def least(

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from . import buffers, tuned
+from . import buffers, tuned, versions
 from .cases import Case, Plan, cut, drawn
-from .compared import Own, allowed, error, everything, failures, known, moved
+from .compared import Own, allowed, error, everything, known, moved
 from .configuration import Configuration
 from .shapes import Subject
 
@@ -56,7 +56,7 @@ class Trials:
                 return f"{self.subject.shape}: {told}" if told else ""
         except torch.OutOfMemoryError:
             raise
-        except failures() as raised:
+        except versions.failures() as raised:
             lines = [line.strip() for line in str(raised).splitlines() if line.strip(" ^")]
             return f"{type(raised).__name__}: {lines[-1] if lines else ''}"
 

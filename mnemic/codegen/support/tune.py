@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from . import tuned, verified, versions
-from .compared import failures
 from .configuration import Choices, Configuration
 from .sequence import SequenceLayer
 from .shapes import PURPOSES, Shape, Subject
@@ -130,7 +129,7 @@ def _asked(subject: Subject, purpose: str) -> tuned.Run | None:
             subject.step(purpose)()
         except torch.OutOfMemoryError:
             raise
-        except failures():
+        except versions.failures():
             pass
     mine = [run for run in seen if run.question.gradient == (purpose == "training")]
     return mine[-1] if mine else None

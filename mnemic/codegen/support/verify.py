@@ -15,7 +15,7 @@ import torch
 
 from . import buffers, interpreted, verified, verify_step, versions
 from .cases import Case, Plan, cases, made, plan
-from .compared import Own, allowed, error, everything, failures, known, moved
+from .compared import Own, allowed, error, everything, known, moved
 from .sequence import SequenceLayer
 
 STEP = "step"
@@ -77,7 +77,7 @@ def _step(
                 tries = list(
                     verify_step.tried(layer, dtype, wanted.device, wanted.batch, along=along)
                 )
-        except failures() as raised:
+        except versions.failures() as raised:
             told = f"{type(raised).__name__}: {raised}"
             yield Finding(STEP, name, "tokens", "run", float("nan"), None, told)
             return
@@ -103,7 +103,7 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
                 found = everything(rule, case, form, dtype, dtype, wanted.chunk)
                 if wanted.device.type == "cuda":
                     torch.cuda.synchronize(wanted.device)
-        except failures() as raised:
+        except versions.failures() as raised:
             told = f"{type(raised).__name__}: {raised}"
             yield Finding(form, name, where, "run", float("nan"), None, told)
             continue
@@ -176,6 +176,13 @@ def _by_dtype(form: str, listed: list[Finding]) -> dict[str, Any]:
             "not compared": sum(f.allowed is None and not f.told for f in mine),
         }
     return found
+
+
+def outcome(told: dict[str, Any]) -> str:
+    """What is said of a form in a dtype."""
+    if told["passed"]:
+        return "passed"
+    return "FAILED" if told["wrong"] else "nothing could be compared"
 
 
 def _passed(by_dtype: dict[str, Any]) -> bool:

@@ -115,6 +115,15 @@ class Refused(RuntimeError):
     """Arguments that no kernel takes, where nothing is to run in its place."""
 
 
+ASSEMBLER = "PTXAS_OPTIONS"
+"""Where Triton finds what the user tells NVIDIA's assembler of all kernels."""
+
+
+def to_assembler(more: str) -> str:
+    """A launch's options for NVIDIA's assembler: the user's, and some more."""
+    return " ".join(filter(None, (os.environ.get(ASSEMBLER), more)))
+
+
 @cache
 def tells_assembler() -> bool:
     """Whether Triton hands a launch's options on to NVIDIA's assembler."""
@@ -174,3 +183,11 @@ def announce(message: str) -> None:
 def announced(message: str) -> None:
     """What ``announce`` does; torch.compile calls it once, while it looks at the code."""
     warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What a kernel that does not compile, fit or run raises."""
+    if installed() is None:
+        return (RuntimeError,)
+    errors: Any = __import__("triton.errors", fromlist=["TritonError"])
+    return (RuntimeError, errors.TritonError)

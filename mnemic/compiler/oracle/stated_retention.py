@@ -82,20 +82,22 @@ _tried: dict[str, bool] = {}
 """By spec."""
 
 
-TOKENS, HEADS = (0, 1, 2, 5, 40), 3
-"""Where coefficients are looked at: some are zero at one token or head and not at another."""
+TOKENS, HEADS, TIMES = (0, 1, 2, 5, 40), 3, (1, -1, 100)
+"""Where coefficients are looked at, and of how many times the given ones: some are zero at one
+token, head or size and not at another."""
 
 
 def _anywhere(spec: Spec, names: Names) -> dict[str, Tensor]:
     """Coefficients, each at some token, head and input where it is not zero, if there is one."""
     sizes = {n: torch.where(x == 0, 0.3, x.detach().abs()) for n, x in names.items()}
     found: dict[str, Tensor] = {}
-    for token, head, sign in product(TOKENS, range(HEADS), (1, -1)):
+    for token, head, times in product(TOKENS, range(HEADS), TIMES):
         point = {"h": tensor(head), "H": tensor(HEADS), "t": tensor(token)}
-        here = coefficient_names(spec, {n: sign * x for n, x in sizes.items()}, point)
+        here = coefficient_names(spec, {n: times * x for n, x in sizes.items()}, point)
         for name, x in here.items():
             known = found.get(name, x)
-            found[name] = torch.where((known != 0) & known.isfinite(), known, x)
+            better = x.isfinite() & ((known == 0) | ~known.isfinite())
+            found[name] = torch.where(better, x, known)
     return found
 
 
