@@ -15,7 +15,8 @@ TENSOR = ("HMMA", "IMMA", "DMMA", "HGMMA", "UTCHMMA", "UTCQMMA")
 
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)", re.M)
 USAGE = re.compile(r"REG:(\d+) STACK:(\d+)")
-SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+LOCAL = re.compile(r"\b(STL|LDL)(?:\.[A-Z]+)*(?:\.(\d+))?\b")
+"""An instruction that reaches the stack, and how many bits it moves, if not 32."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Resources:
     Args:
         registers: of a thread.
         stack: bytes a thread, of arrays and spilled registers.
-        spill_stores, spill_loads: bytes of spilled registers, as the assembler counts them.
+        spill_stores, spill_loads: bytes of spilled registers, by the instructions that move them.
         shared: bytes of shared memory a block.
         tensor: instructions of the tensor cores by name.
         local_loads, local_stores: instructions that reach the stack.
@@ -60,12 +61,12 @@ def resources(compiled: Any) -> Resources:
     counted = Counter(INSTRUCTION.findall(disassembly))
     registers = max(int(found) for found, _ in usage)
     stack = max(int(found) for _, found in usage)
-    stores, loads = _spilled(compiled) if stack else (0, 0)
+    spilled = _spilled(disassembly)
     return Resources(
         registers=registers,
         stack=stack,
-        spill_stores=stores,
-        spill_loads=loads,
+        spill_stores=spilled["STL"],
+        spill_loads=spilled["LDL"],
         shared=int(compiled.metadata.shared),
         tensor={name: counted[name] for name in TENSOR if counted[name]},
         local_loads=counted["LDL"],
@@ -75,22 +76,12 @@ def resources(compiled: Any) -> Resources:
     )
 
 
-def _spilled(compiled: Any) -> tuple[int, int]:
-    """Bytes of spill stores and loads: the assembler is asked again, since Triton drops its log."""
-    from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
-
-    arch = compiled.metadata.target.arch
-    with tempfile.TemporaryDirectory(prefix="kernel.") as place:
-        source = Path(place) / "kernel.ptx"
-        source.write_text(compiled.asm["ptx"], encoding="utf-8")
-        fused = [] if compiled.metadata.enable_fp_fusion else ["--fmad=false"]
-        done = subprocess.run(
-            [get_ptxas(arch).path, "-v", *fused, f"--gpu-name={sm_arch_from_capability(arch)}",
-             str(source), "-o", str(source.with_suffix(".cubin"))],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-    found = SPILLED.findall(done.stderr + done.stdout)
-    return max(int(stores) for stores, _ in found), max(int(loads) for _, loads in found)
+def _spilled(disassembly: str) -> Counter[str]:
+    """Bytes of stores to a thread's stack (STL) and of loads from it (LDL), each counted once."""
+    found: Counter[str] = Counter()
+    for name, wide in LOCAL.findall(disassembly):
+        found[name] += int(wide or 32) // 8
+    return found
 
 
 def _tool(name: str, *arguments: str) -> str:
