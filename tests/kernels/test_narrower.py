@@ -448,14 +448,18 @@ def compiled_and_launched(name: str, smallest: bool) -> list[str]:
         for part in subject.passes:
             getattr(subject, part)()
     assert len(log.known) > 2
-    spilled = any(kernel.resources.stack for kernel in log.kernels)
-    assert smallest or not spilled, "others are tried"
+    assert not any(kernel.resources.stack for kernel in log.kernels), "others are tried"
     return [other for other in log.seconds if other not in log.known]
 
 
-@pytest.mark.parametrize("name", ["gla", *PAIRED.values()])
+@pytest.mark.parametrize("name", ["gla", *(name for name in PAIRED.values() if name != "path")])
 def test_without_spills_nothing_else_is_compiled(compiler, name: str) -> None:
-    assert compiler(compiled_and_launched, name=name, smallest=name == "path") == []
+    assert compiler(compiled_and_launched, name=name, smallest=False) == []
+
+
+def test_where_there_is_no_narrower_cut_there_are_other_ways(compiler) -> None:
+    """The output's kernel spills 16 bytes unless it may have all registers."""
+    assert len(compiler(compiled_and_launched, name="path", smallest=True)) == 1
 
 
 def stacks(width: int) -> list[int]:

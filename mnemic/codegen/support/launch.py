@@ -139,7 +139,7 @@ class Launch:
         )  # fmt: skip
 
     def spilled(self, *, gradient: bool) -> int:
-        """Bytes of registers that a thread spills, of the form's kernel, of the gradient's, or of
+        """Bytes of registers that a thread spills: in the form's kernel, in the gradient's, and in
         the form's that makes the gradient its states."""
         rows, real = [x.dtype for x in self.rows], _real(self.rows[0].dtype)
         pointers = [*rows, self.like.dtype, *3 * [real] * len(self.kernel.states)]
@@ -150,7 +150,7 @@ class Launch:
         ways = [{"KEEP": gradient, "READ": True}]
         ways += [{"KEEP": False, "READ": False}] if gradient else []
         pointers += [real] * self._scratches(gradient=False)
-        return max(found, *(self._stack(self.kernel.forward, pointers, way) for way in ways))
+        return found + sum(self._stack(self.kernel.forward, pointers, way) for way in ways)
 
     def _scratches(self, *, gradient: bool) -> int:
         return len(self._stored(gradient=gradient))

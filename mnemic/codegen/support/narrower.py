@@ -136,8 +136,8 @@ def settled(
     """A model's cut, or where its kernels spill registers a narrower one.
 
     ``spilled`` compiles a cut and tells the bytes of one thread. It is asked once for launches
-    ``alike`` at these sizes, never where kernels are interpreted or there is no other cut. If much
-    is left, cuts of another kernel are tried, those ``instead``, the widest first; and if they
+    ``alike`` at these sizes, never where kernels are interpreted or there is one cut at all sizes.
+    If much is left, cuts of another kernel are tried, those ``instead``, the widest first; if they
     spill more, or there are none, it is said, of ``what``. Of the best, while anything is left (and
     not hopelessly much), other ways are tried, and once more if one has helped another: what comes
     ``behind`` it; if a little is left, all registers, of which the assembler may have held back
@@ -187,8 +187,7 @@ def least(
 
     The first of all is left where it spills too much for others to help.
     """
-    cuts = [cut, *islice(others, TRIES)]
-    return _best(cuts, spilled, most=HOPELESS) if len(cuts) > 1 else (cut, 0)
+    return _best([cut, *islice(others, TRIES)], spilled, most=HOPELESS)
 
 
 def _best(
