@@ -258,13 +258,13 @@ DIGESTS = """
 import hashlib, json, sys
 sys.path[:0] = {folders!r}
 from conformance import available, compiled
-names = available()[::-3]
+names = available()[::-5]
 print(json.dumps({{n: hashlib.sha256(compiled(n).source.encode()).hexdigest() for n in names}}))
 """
 
 
 def test_sources_are_deterministic(tmp_path: Path) -> None:
-    """A third of them in another order, and with hashes of another seed than this process has."""
+    """A fifth of them in another order, and with hashes of another seed than this process has."""
     here = Path(__file__).parent
     script = DIGESTS.format(folders=[str(here), str(here.parent)])
     environment = {**os.environ, "PYTHONHASHSEED": "4711", "MNEMIC_CACHE": str(tmp_path)}
@@ -272,7 +272,7 @@ def test_sources_are_deterministic(tmp_path: Path) -> None:
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
     found = json.loads(done.stdout)
-    assert len(found) > 25
+    assert len(found) > 15
     own = {n: hashlib.sha256(compiled(n).source.encode()).hexdigest() for n in found}
     assert found == own
 
