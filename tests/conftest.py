@@ -18,11 +18,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate", action="store_true", help="write golden files anew")
 
 
+def pytest_configure() -> None:
+    """Rubbish is looked for seldom, from the start: collection compiles every packaged spec."""
+    gc.set_threshold(YOUNG, 50, 50)
+
+
 def pytest_collection_finish() -> None:
     """What collection has made stays to the end: it is not looked through again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG, 50, 50)
 
 
 class Golden:

@@ -2,11 +2,12 @@
 
 By itself it multiplies numbers of bfloat16 as the integers that hold them, and operands of a TF32
 product in float32; and it prepares Triton's whole language anew at every call of a function, which
-takes more time than all numbers do.
+takes more time than all numbers do, as does what it looks up about the types of tiles.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from threading import RLock
 from typing import Any
 from unittest.mock import patch
@@ -53,9 +54,39 @@ def prepared_once() -> Iterator[None]:
                 done[module] = prepare(function)
             return done[module]
 
-        changed = patch.object(interpreter, "_patch_lang", once) if prepare else nullcontext()
-        with changed:
+        with ExitStack() as changed:
+            if prepare:
+                changed.enter_context(patch.object(interpreter, "_patch_lang", once))
+            for owner, name, new in (*_unguarded(interpreter), *_known_types()):
+                changed.enter_context(patch.object(owner, name, new))
             yield
+
+
+def _unguarded(interpreter: Any) -> Iterator[tuple[Any, str, Any]]:
+    """Sums of integers, which are offsets, are not made once more in 64 bits to see whether 32 hold
+    them: a device does not look either, and what is interpreted is small."""
+    builder = getattr(interpreter, "interpreter_builder", None)
+    options = getattr(builder, "options", None)
+    if hasattr(options, "sanitize_overflow"):
+        yield builder, "options", replace(options, sanitize_overflow=False)
+
+
+def _known_types() -> Iterator[tuple[Any, str, Any]]:
+    """The type of a tile is made once, and is its own in the interpreter's hands."""
+    from triton.language import core
+
+    made: dict[tuple[str, tuple[int, ...]], Any] = {}
+
+    def with_element_ty(self: Any, scalar: Any) -> Any:
+        if scalar.is_ptr():
+            return core.block_type(scalar, self.shape)
+        key = (scalar.name, self.shape)
+        if key not in made:
+            made[key] = core.block_type(scalar, self.shape)
+        return made[key]
+
+    yield core.block_type, "with_element_ty", with_element_ty
+    yield core.block_type, "to_ir", lambda self, builder: self
 
 
 def _operand(x: Any, precision: str) -> Any:
