@@ -66,7 +66,7 @@ def _unguarded(interpreter: Any) -> Iterator[tuple[Any, str, Any]]:
     """Sums of integers, which are offsets, are not made once more in 64 bits to see whether 32 hold
     them: a device does not look either, and what is interpreted is small."""
     builder = getattr(interpreter, "interpreter_builder", None)
-    options = getattr(builder, "options", None)
+    options: Any = getattr(builder, "options", None)
     if hasattr(options, "sanitize_overflow"):
         yield builder, "options", replace(options, sanitize_overflow=False)
 
