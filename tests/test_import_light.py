@@ -1,7 +1,9 @@
 """What starts fast imports little: `import mnemic` and `mnemic check` import nothing heavy."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +36,15 @@ def test_nothing_heavy_is_imported(name: str) -> None:
             [sys.executable, "-c", program], capture_output=True, text=True, check=True
         )
     assert done.stdout.splitlines()[-1].split() == ["heavy:"]
+
+
+def test_compiling_takes_neither_torch_nor_triton(tmp_path: Path) -> None:
+    program = (
+        f"import sys; sys.argv = ['mnemic', 'compile', 'titans', '-o', {str(tmp_path / 'out')!r}]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program + RUN + REPORT], capture_output=True, text=True, check=True,
+        env={**os.environ, "MNEMIC_CACHE": str(tmp_path / "cache")},
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1].split() == ["heavy:", "networkx", "sympy"]
+    assert (tmp_path / "out" / "kernels.py").exists()

@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 import mpmath  # type: ignore[import-untyped]
 import sympy as sp
@@ -143,8 +144,7 @@ def sampler(expression: Any, names: list[Any]) -> Callable[..., float | None]:
     found = _spelled(expression)
     if not found.free_symbols <= set(names):
         return lambda *_: None
-    modules = [{"round": mpmath.nint}, "mpmath"]
-    function = sp.lambdify(names, found, modules, dummify=True)
+    function = _lambdified(found, tuple(names))
 
     def value(*at: Any) -> float | None:
         try:
@@ -155,3 +155,9 @@ def sampler(expression: Any, names: list[Any]) -> Callable[..., float | None]:
         return float(real) if mpmath.im(raw) == 0 and mpmath.isfinite(real) else None
 
     return value
+
+
+@lru_cache(maxsize=1024)
+def _lambdified(expression: Any, names: tuple[Any, ...]) -> Callable[..., Any]:
+    modules = [{"round": mpmath.nint}, "mpmath"]
+    return cast(Callable[..., Any], sp.lambdify(names, expression, modules, dummify=True))

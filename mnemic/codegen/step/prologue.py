@@ -16,9 +16,8 @@ from mnemic.codegen.apart import public
 from mnemic.codegen.layer import activation_of, gate_of, learned_scalars, vector_texts
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity, Read
 from mnemic.codegen.step.loads import Channels, Finish, Load, Raw, Same, Tail, Told
-from mnemic.codegen.support.norms import EPSILON
+from mnemic.codegen.support.lengths import DIRECTIONS, EPSILON
 from mnemic.codegen.support.signature import Coefficient, Signature
-from mnemic.codegen.support.vectors import DIRECTIONS
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.rule import Rule

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-EPSILON = 1e-6
-"""Under the roots."""
+from .lengths import EPSILON
 
 HALF = (torch.float16, torch.bfloat16)
 

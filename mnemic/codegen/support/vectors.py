@@ -10,14 +10,12 @@ from . import positions
 from .block import Block, Sizes
 from .convolution import Counted, ShortConvolution
 from .documents import Documents
+from .lengths import DIRECTIONS
 from .norms import unit
 from .signature import Signature
 
 States = dict[str, Tensor]
 Activation = Callable[[Tensor], Tensor]
-
-DIRECTIONS = frozenset({"carry"})
-"""Vectors whose length is a factor of a rate alone, so that the layer makes them unit vectors."""
 
 
 class Vectors(nn.Module):
