@@ -8,11 +8,13 @@
 ``prepare`` compiles the specs of the rows into FOLDER and puts this script beside them; everything
 else needs torch and Triton alone, and flash-linear-attention where it is to be a peer. Times are
 medians with a cold cache, all runners of a row in turns in one process, eager and as a CUDA graph.
-``run --dry`` tries everything on the CPU at tiny sizes. Results belong into benchmarks/results/.
+``run --dry`` tries everything on the CPU at tiny sizes, our kernels in Triton's interpreter. ``run``
+exits with 4 where one of our own forms failed. Results belong into benchmarks/results/.
 """
 
 import argparse
 import importlib
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -39,7 +41,12 @@ def prepare(folder: Path, words: list[str]) -> None:
 
 def run(folder: Path, out: Path, words: list[str], *, dry: bool, forms: Sequence[str],
         rounds: int) -> int:  # fmt: skip
-    """Measure rows, writing after each."""
+    """Measure rows, writing after each; return 4 where one of our own forms failed.
+
+    A dry run interprets our kernels: Triton decides when it is imported, so it is told before.
+    """
+    if dry:
+        os.environ["TRITON_INTERPRET"] = "1"
     import torch
     from on_gpu import measure, results, rows
 
@@ -58,7 +65,9 @@ def run(folder: Path, out: Path, words: list[str], *, dry: bool, forms: Sequence
             torch.cuda.empty_cache()
     print(results.table(found))
     print(*results.goals(found), sep="\n")
-    return 0
+    failed = list(results.failures(found))
+    print(*(f"FAILED {line}" for line in failed), sep="\n", end="", file=sys.stderr)
+    return 4 if failed else 0
 
 
 def verify(folder: Path, words: list[str]) -> int:

@@ -80,6 +80,14 @@ def table(found: Mapping[str, Any]) -> str:
     )
 
 
+def failures(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what failed of our own forms, a line each; peers may be missing."""
+    for one in found["rows"]:
+        for name, why in one["failed"].items():
+            if name.startswith("mnemic"):
+                yield f"{one['row']['name']}: {name}: {why}"
+
+
 def _cells(one: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     row = one["row"]
     size = f"{row['batch']} × {row['tokens']} × {row['heads']} × {row['width']}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,28 @@ def test_a_dry_run_with_torch_alone(folder: Path, tmp_path: Path) -> None:
     assert "A dry run: the times mean nothing." in done.stdout
     shown = command(folder / "gpu.py", "table", out)
     assert "| gated delta, long | 1 × 40 × 2 × 16 | forward | mnemic chunk |" in shown.stdout
+
+
+def test_a_dry_run_interprets_our_kernels(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "dry.json"
+    done = command(folder / "gpu.py", "run", "mamba2", "--dry", "-o", out)
+    assert done.returncode == 0, done.stderr
+    (one,) = json.loads(out.read_text())["rows"]
+    assert not any(name.startswith("mnemic") for name in one["failed"])
+    assert one["ways"]["forward+backward"]["mnemic triton"]["eager"] > 0
+    assert one["runners"]["fla"]["apart"] <= 1e-5
+
+
+def test_a_row_of_ours_that_fails_ends_the_command(folder: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    kernels = broken / "mamba2" / "kernels.py"
+    text = kernels.read_text("utf-8")
+    kernels.write_text(text.replace("load_rows(", "load_nothing("), encoding="utf-8")
+    done = command(broken / "gpu.py", "run", "mamba2", "--dry", "-o", tmp_path / "dry.json")
+    assert done.returncode == 4
+    assert "FAILED mamba2-like: mnemic triton: " in done.stderr
+    assert "load_nothing" in done.stderr
 
 
 def test_no_gpu_is_said(folder: Path, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_verified_kernels_are_taken(machine: Callable[..., None]) -> None:
     ("why", "told"),
     [
         (None, "no record says that they passed in torch.bfloat16 here (run mnemic verify)"),
-        ("Triton 3.3.1 is too old: 3.4.0 or newer is needed", "Triton 3.3.1 is too old"),
+        ("Triton 3.3.1 is too old: 3.6.0 or newer is needed", "Triton 3.3.1 is too old"),
     ],
 )
 def test_others_are_not_and_it_is_said_once(

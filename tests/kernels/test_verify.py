@@ -127,6 +127,7 @@ def test_a_folder_with_a_record_is_still_ours(folder: Path) -> None:
     [
         ("3.3.1", (9, 0), 0), ("3.4.0", (9, 0), 1), ("3.6.0", (9, 0), 1), ("3.7.1", (9, 0), 1),
         ("3.8.0", (9, 0), 0), ("3.6.0", (8, 0), 0), ("3.9.0+git12", (9, 0), 0),
+        ("3.6.0", (10, 0), 1), ("3.7.2", (10, 3), 1), ("3.8.0", (10, 0), 0), ("3.6.0", (12, 0), 0),
     ],
 )  # fmt: skip
 def test_faults_by_version(triton: str, capability: tuple[int, int], known: int) -> None:
@@ -135,11 +136,14 @@ def test_faults_by_version(triton: str, capability: tuple[int, int], known: int)
 
 def test_versions_that_get_a_pattern_of_the_kernels_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     assert versions.distrusted("3.6.0", (9, 0)) is None  # launches keep clear of its fault
-    told = versions.distrusted("3.3.1", (8, 0))
-    assert told == "Triton 3.3.1 is too old: 3.4.0 or newer is needed"
-    fault = versions.Fault("x is wrong", (3, 5, 0), (3, 5, 9), ((9, 0),), "issue 1", avoided=False)
+    told = versions.distrusted("3.5.1", (8, 0))
+    assert told == "Triton 3.5.1 is too old: 3.6.0 or newer is needed"
+    told = versions.distrusted("3.7.1", (10, 0))  # no launch keeps clear of a race
+    assert told is not None
+    assert told.startswith("Triton 3.7.1 on sm_100: products in a loop")
+    fault = versions.Fault("x is wrong", (3, 6, 0), (3, 6, 9), ((9, 0),), "issue 1", avoided=False)
     monkeypatch.setattr(versions, "FAULTS", (fault,))
-    assert versions.distrusted("3.5.1", (9, 0)) == "Triton 3.5.1 on sm_90: x is wrong (issue 1)"
+    assert versions.distrusted("3.6.1", (9, 0)) == "Triton 3.6.1 on sm_90: x is wrong (issue 1)"
 
 
 def test_why_the_fused_form_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,13 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 Version = tuple[int, int, int]
 
-OLDEST: Version = (3, 4, 0)
-"""Of Triton: what generated kernels are written for."""
+OLDEST: Version = (3, 6, 0)
+"""The oldest Triton that compiles the generated kernels: 3.4 lacks ``tl.range(disable_licm=)``, 3.5
+fails on other constructs."""
+
+
+LAST = 1_000_000
+"""Stands for the last patch of a release, whatever its number."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,11 @@ FAULTS = (
         "a product of warp groups whose left side is a transposed accumulator is wrong",
         (3, 4, 0), (3, 7, 1), ((9, 0),),
         "flash-linear-attention issues 640 and 984", avoided=True,
+    ),
+    Fault(
+        "products in a loop that carries their result race with 4 to 8 warps",
+        (3, 4, 0), (3, 7, LAST), ((10, 0), (10, 3)),
+        "Triton issues 9871 and 10590", avoided=False,
     ),
 )  # fmt: skip
 

@@ -5,15 +5,14 @@ import triton.language as tl
 
 
 @triton.jit
-def _full(place, count):
-    """Whether blocks of so many places share them out without padding."""
-    return (count // place.shape[0]) * place.shape[0] == count
-
-
-@triton.jit
 def _there(rows, channel, width):
-    """[C, BW], or [C, 1] without padded channels: rows that are there, and channels that are."""
-    if _full(channel, width):
+    """Return the mask of a tile of rows and channels: [C, BW], or [C, 1] where no channel is padded.
+
+    The comparison is bound to a ``constexpr`` here: Triton before 3.7 does not carry one through the
+    return value of another function, and would compile both branches.
+    """
+    full: tl.constexpr = (width // channel.shape[0]) * channel.shape[0] == width
+    if full:
         return rows[:, None]
     else:
         return rows[:, None] & (channel < width)[None, :]
@@ -71,7 +70,9 @@ def store_column(pointer, origin, stride, t, live, value):
 def load_matrix(pointer, number, row, rows, column, columns, REAL: tl.constexpr):
     """[columns, rows] of the matrix [rows, columns] with this number."""
     place = pointer + (number * rows * columns + (row[None, :] * columns + column[:, None]))
-    if _full(row, rows) & _full(column, columns):
+    full_rows: tl.constexpr = (rows // row.shape[0]) * row.shape[0] == rows
+    full_columns: tl.constexpr = (columns // column.shape[0]) * column.shape[0] == columns
+    if full_rows and full_columns:
         return tl.load(place).to(REAL)
     there = (row < rows)[None, :] & (column < columns)[:, None]
     return tl.load(place, mask=there, other=0.0).to(REAL)
@@ -93,7 +94,9 @@ def load_matrix_apart(
 def store_matrix(pointer, number, row, rows, column, columns, value):
     """The matrix [rows, columns] with this number, from [columns, rows]."""
     place = pointer + (number * rows * columns + (row[None, :] * columns + column[:, None]))
-    if _full(row, rows) & _full(column, columns):
+    full_rows: tl.constexpr = (rows // row.shape[0]) * row.shape[0] == rows
+    full_columns: tl.constexpr = (columns // column.shape[0]) * column.shape[0] == columns
+    if full_rows and full_columns:
         tl.store(place, value)
     else:
         there = (row < rows)[None, :] & (column < columns)[:, None]
