@@ -27,6 +27,16 @@ def live_first(mask: Tensor) -> Tensor:
     return torch.argsort(~mask, dim=1, stable=True)
 
 
+def emptied(x: Tensor, mask: Tensor | None) -> Tensor:
+    """x [B, T, …] with zeros at padding: a product of NaN with zero would still be NaN.
+
+    Its gradient is zero there too, and so is what padding adds to the gradients of weights.
+    """
+    if mask is None:
+        return x
+    return x.masked_fill(~mask.reshape(*mask.shape, *[1] * (x.ndim - 2)), 0.0)
+
+
 def taken(x: Tensor, order: Tensor) -> Tensor:
     """x [B, T, dim] in an order [B, T]."""
     return x.gather(1, order[..., None].expand_as(x))
@@ -34,4 +44,4 @@ def taken(x: Tensor, order: Tensor) -> Tensor:
 
 def put_back(y: Tensor, order: Tensor, mask: Tensor) -> Tensor:
     """The inverse of ``taken``, zero at padding."""
-    return taken(y, torch.argsort(order, dim=1)) * mask[..., None]
+    return emptied(taken(y, torch.argsort(order, dim=1)), mask)

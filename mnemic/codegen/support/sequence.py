@@ -62,7 +62,8 @@ class SequenceLayer(nn.Module):
             x: [B, T, dim].
             state: what an earlier call gave; ``None`` starts afresh.
             output_state: whether to return ``(y, state)``.
-            mask: [B, T], true at tokens; padding leaves the state alone, and its output is zero.
+            mask: [B, T], true at tokens; padding leaves the state alone, its output is zero, and
+                whatever x holds there, NaN too, reaches neither outputs nor gradients.
             cu_seqlens: [documents + 1], the ends of documents packed into B = 1, each of which
                 has a state of its own, [documents, …].
             form: of the rule: recurrent, chunk or auto.
@@ -81,7 +82,8 @@ class SequenceLayer(nn.Module):
             y, after = self.rows(x, state, None, form)
         else:
             order = positions.live_first(mask)
-            y, after = self.rows(positions.taken(x, order), state, mask.sum(1), form)
+            live_first = positions.taken(positions.emptied(x, mask), order)
+            y, after = self.rows(live_first, state, mask.sum(1), form)
             y = positions.put_back(y, order, mask)
         return (y, after) if output_state else y
 

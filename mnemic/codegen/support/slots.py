@@ -14,6 +14,7 @@ from torch import Tensor
 from .arguments import check, check_choices, check_state, fail, one_of
 from .norms import widened
 from .operator import Operator
+from .positions import emptied
 from .signature import Coefficient, Signature
 
 States = dict[str, Tensor]
@@ -77,7 +78,7 @@ class SlotOperator:
         if params:
             raise fail(self.signature, f"params: this rule has none; read {', '.join(params)}")
         check_choices(self.signature, initial_state, None, chunk_size)
-        given = {name: widened(x) for name, x in coefficients.items()}
+        given = {name: widened(emptied(x, mask)) for name, x in coefficients.items()}
         state = initial_state or {}
         call = _Call(form, mask, cu_seqlens, chunk_size)
         q, k, dtype = widened(q), widened(k), v.dtype
