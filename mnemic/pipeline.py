@@ -1,5 +1,6 @@
 """The whole compiler on one page: a spec in, a checked, running layer out."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
-from mnemic.errors import InvalidSpec, Issue
+from mnemic.errors import EnvironmentFailed, InvalidSpec, Issue
 
 if TYPE_CHECKING:
     from mnemic.compiler.compare.diff import Difference
@@ -35,8 +36,9 @@ class Compiled:
     def module(self) -> ModuleType:
         """The generated package."""
         from mnemic.codegen import package
+        from mnemic.codegen.origin import Origin
 
-        return package.load(self.folder)
+        return package.load(self.folder, Origin(self))
 
     @property
     def operator(self) -> Any:
@@ -73,6 +75,18 @@ class Compiled:
     def __str__(self) -> str:
         return self.source
 
+    def __copy__(self) -> "Compiled":
+        return self  # nothing of it changes
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Compiled":
+        return self
+
+    def __reduce__(self) -> Any:
+        from mnemic.codegen.package import state_of
+        from mnemic.dsl.writing import short
+
+        return restored, (short(self.spec), str(self.folder), *state_of(self.folder))
+
 
 def read(source: Source) -> Spec:
     """A spec from a path, a name, a mapping or itself."""
@@ -100,6 +114,31 @@ def compile(source: Source, out: str | PathLike[str] | None = None) -> Compiled:
     if out is not None:
         return Compiled(spec, package.write(cache.files(key, make), Path(out)))
     return Compiled(spec, cache.folder(key, make))
+
+
+def restored(
+    spec: Mapping[str, Any], folder: str, digest: str | None, whole: bool, version: str
+) -> Compiled:
+    """A compiled spec out of a pickle: its folder, where it is here as it was, or compiled anew.
+
+    Warns where another version of mnemic wrote other code. Raises ``EnvironmentFailed`` where the
+    code had been changed by hand, so that the spec does not tell it, and is not here.
+    """
+    from mnemic.codegen import package
+
+    known, place = load(spec), Path(folder)
+    if digest is not None and place.is_dir() and package.digest_of(place) == digest:
+        return Compiled(known, place)
+    if not whole:
+        raise EnvironmentFailed(
+            f"{known.name}: pickled with code that was changed by hand, in {folder}: that folder, "
+            "as it was, is needed at the same place"
+        )
+    found = compile(known)
+    if digest not in (None, package.digest_of(found.folder)):
+        told = f"{known.name}: pickled with the code of mnemic {version}, which differed"
+        warnings.warn(f"{told}; compiled again by this version", stacklevel=2)
+    return found
 
 
 def files(spec: Spec) -> dict[str, str]:

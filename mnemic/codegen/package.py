@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -122,12 +123,34 @@ def _replace(beside: Path, folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def load(folder: Path) -> ModuleType:
-    """Import a compiled folder as a package of its own."""
+def digest_of(folder: Path) -> str:
+    """Of a folder's code, as it stands there."""
+    found = sha256()
+    for path in sorted(folder.rglob("*.py")):
+        found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()
+
+
+def state_of(folder: Path) -> tuple[str | None, bool, str]:
+    """What a pickle says of a folder: the digest of its code (``None`` where it is gone), whether
+    it is as mnemic wrote it, and mnemic's version."""
+    there = folder.is_dir()
+    whole = not there or read(folder) is not None
+    return digest_of(folder) if there else None, whole, version("mnemic")
+
+
+def load(folder: Path, origin: object = None) -> ModuleType:
+    """Import a compiled folder as a package of its own.
+
+    ``origin`` is what pickles of its objects tell in place of the package's name; without it they
+    can be copied only.
+    """
     digest = sha256(str(folder).encode()).hexdigest()[:16]
     name = f"mnemic_compiled_{digest}"
     known = sys.modules.get(name)
     if known is not None:
+        if origin is not None:
+            known.__dict__.setdefault("ORIGIN", origin)
         return known
     place = importlib.util.spec_from_file_location(
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]
@@ -135,6 +158,8 @@ def load(folder: Path) -> ModuleType:
     if place is None or place.loader is None:
         raise EnvironmentFailed(f"{folder}: not a compiled folder")
     module = importlib.util.module_from_spec(place)
+    if origin is not None:
+        module.__dict__["ORIGIN"] = origin
     sys.modules[name] = module
     try:
         place.loader.exec_module(module)

@@ -1,6 +1,8 @@
 """Layers of every spec: they learn, step, split and pad, in every dtype, as one sequence does."""
 
+import copy
 import json
+import pickle
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,6 @@ from torch import Tensor
 
 import mnemic
 from mnemic.codegen.activations import expression, logarithm, reached
-from mnemic.codegen.package import load
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.errors import InvalidSpec
 from mnemic.pipeline import compile as compile_spec
@@ -39,7 +40,7 @@ def layer(spec: Any, folder: Path, dim: int = DIM, **options: Any) -> Any:
 @cache
 def _type(text: str, folder: Path) -> Any:
     digest = f"f{abs(hash(text))}"
-    return load(compile_spec(json.loads(text), out=folder / digest).folder).Layer
+    return compile_spec(json.loads(text), out=folder / digest).module.Layer
 
 
 def sequence(batch: int = 2, tokens: int = TOKENS, dim: int = DIM) -> Tensor:
@@ -66,6 +67,7 @@ def test_every_spec_makes_a_layer(name: str, folder: Path) -> None:
     with torch.no_grad():
         _steps(made, x, (y, state))
         _split(made, x, (y, state))
+        _pickled(made, x, (y, state))
     _padded(made, leaves, (y, state), gradients)
 
 
@@ -99,6 +101,18 @@ def _padded(made: Any, leaves: Tensors, whole: tuple[Tensor, Tensors], gradients
     agree((y[mask].view_as(x), state), whole)
     found = torch.autograd.grad(y.square().sum(), list(leaves.values()))
     close(dict(zip(leaves, found, strict=True)), gradients)
+
+
+def _pickled(made: Any, x: Tensor, whole: tuple[Tensor, Tensors]) -> None:
+    """A pickle names nothing of the package, whose name is another one in every process."""
+    package = type(made).__module__.partition(".")[0]
+    content = pickle.dumps(made)
+    assert package.encode() not in content
+    assert type(made).__qualname__.encode() in content
+    for again in (pickle.loads(content), copy.deepcopy(made)):
+        assert type(again) is type(made)
+        agree(again(x, output_state=True), whole)
+        assert not {id(p) for p in again.parameters()} & {id(p) for p in made.parameters()}
 
 
 @pytest.mark.parametrize("name", ["gated-deltanet", "retnet", "gsa", "swla"])

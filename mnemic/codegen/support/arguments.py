@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from .buffers import debugging
+from .pickled import Pickled
 from .signature import Signature
 from .sizes import eval_size
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-class ArgumentError(ValueError):
+class ArgumentError(Pickled, ValueError):
     """An argument that the operator cannot take: which, what was read, what is allowed."""
 
 

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from . import positions
 from .block import HEAD, Block
+from .pickled import Pickled
 from .vectors import States, projection
 
 FEWEST = 64
@@ -18,7 +19,7 @@ Keys = tuple[Tensor, Tensor]
 """Keys and values, [B, H_k, S, d]."""
 
 
-class Attention(nn.Module):
+class Attention(Pickled, nn.Module):
     """o_i = W_o Σ_j softmax_j(q_i·k_j / √d) v_j over the j that i sees, with q, k, v linear in x.
 
     H heads of d = dim / H channels (H as the block says, else dim / 64), each ``groups`` of which

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, replace
 
+from .pickled import Pickled
+
 HEAD = 64
 """Channels of a head where the spec does not say."""
 
 
 @dataclass(frozen=True)
-class Block:
+class Block(Pickled):
     """The block around a rule, as the spec has it; ``None`` where the size follows from dim."""
 
     heads: int | None = None
@@ -60,7 +62,7 @@ def _at_least_one(name: str, size: object) -> None:
 
 
 @dataclass(frozen=True)
-class Beside:
+class Beside(Pickled):
     """The attention beside a memory, as the spec has it."""
 
     window: int | None = None
@@ -73,7 +75,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Sizes(Pickled):
     """Query heads, key heads H, and a head's d_k and d_v."""
 
     heads: int
@@ -83,7 +85,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Learned:
+class Learned(Pickled):
     """A coefficient that a layer learns, before its activation."""
 
     name: str

@@ -7,12 +7,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .documents import Documents
+from .pickled import Pickled
 
 Counted = Tensor | Documents | None
 """Which tokens count: so many of each row, documents packed into one row, or all."""
 
 
-class ShortConvolution(nn.Module):
+class ShortConvolution(Pickled, nn.Module):
     """y_t = Σ_j w_j ∘ x_{t−taps+1+j}, [B, T, C] → [B, T, C].
 
     Args:

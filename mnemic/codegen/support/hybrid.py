@@ -10,6 +10,7 @@ from .arguments import fail
 from .block import Beside
 from .layer import MemoryLayer
 from .norms import rms
+from .pickled import Pickled
 from .sequence import SequenceLayer
 from .vectors import States
 
@@ -87,7 +88,7 @@ class Hybrid(SequenceLayer):
         )
 
 
-class Gate(nn.Module):
+class Gate(Pickled, nn.Module):
     """y ⊗ m = rms(y; w_y) ∘ σ(rms(m; w_m)), with the logistic σ and weights w of each channel.
 
     Titans (section 4.2) norms both branches with learned vectors and lets a non-linearity follow,

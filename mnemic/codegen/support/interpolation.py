@@ -11,11 +11,12 @@ from torch import Tensor
 from torch.linalg import solve_triangular
 
 from .kept_attention import squares
+from .pickled import Pickled
 
 Kernel = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-class NotPositive(ValueError):
+class NotPositive(Pickled, ValueError):
     """The kernel matrix of the keys, with its ridge, is not positive definite."""
 
     def __init__(self) -> None:

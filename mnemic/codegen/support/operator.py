@@ -12,6 +12,7 @@ from . import choice, kept
 from .arguments import check, check_choices, check_params, check_state, fail, one_of
 from .calls import Form, States, parameters
 from .documents import Documents
+from .pickled import by_name
 from .reading import Reader, Reading, readable
 from .run import FEWEST, Run
 from .signature import Coefficient, Signature
@@ -58,6 +59,9 @@ class Operator:
     def forms(self) -> tuple[str, ...]:
         """The forms that this rule has: in PyTorch, and ``triton`` where it has fused kernels."""
         return (*self.signature.forms, *(() if self.kernels is None else ("triton",)))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return by_name(self, "rule") or super().__reduce_ex__(protocol)
 
     def __call__(
         self,

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from . import kept, positions
 from .arguments import check_masks, fail
+from .pickled import Pickled
 from .vectors import States
 
 
-class SequenceLayer(nn.Module):
+class SequenceLayer(Pickled, nn.Module):
     """[B, T, dim] → [B, T, dim] around ``rule``, in pieces as in one, with or without padding."""
 
     rule: ClassVar[Any]

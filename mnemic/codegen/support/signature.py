@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from .pickled import Pickled
 from .sizes import eval_size
 
 Axes = str
@@ -10,7 +11,7 @@ Axes = str
 
 
 @dataclass(frozen=True)
-class Coefficient:
+class Coefficient(Pickled):
     """One argument of the operator: its name, meaning, shape after [B, T, H], and range."""
 
     name: str
@@ -37,7 +38,7 @@ class Coefficient:
 
 
 @dataclass(frozen=True)
-class State:
+class State(Pickled):
     """One carried state: its name, its axes after [B, H], and what it is.
 
     An axis ``n`` counts kept pairs: such a state grows with the sequence. Where the rows of a batch
@@ -65,7 +66,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Parameter(Pickled):
     """The initial dual of one matrix of a deep memory, [H, rows, columns].
 
     Sides are ``v`` (d_v), ``D`` (features), or a hidden width such as ``m2``.
@@ -80,7 +81,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Signature:
+class Signature(Pickled):
     """Everything about a rule that the operator needs to prepare its forms' arguments."""
 
     name: str

@@ -7,6 +7,7 @@ y_t = W_t q′_t: both are rules of their own, so forms, states and splits are t
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from .arguments import check, check_choices, check_state, fail, one_of
 from .norms import widened
 from .operator import Operator
+from .pickled import by_name
 from .positions import emptied
 from .signature import Coefficient, Signature
 
@@ -56,6 +58,9 @@ class SlotOperator:
     def forms(self) -> tuple[str, ...]:
         """The forms that this rule has."""
         return self.signature.forms
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return by_name(self, "rule") or super().__reduce_ex__(protocol)
 
     def __call__(
         self,

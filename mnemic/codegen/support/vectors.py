@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +13,14 @@ from .convolution import Counted, ShortConvolution
 from .documents import Documents
 from .lengths import DIRECTIONS
 from .norms import unit
+from .pickled import Pickled, home
 from .signature import Signature
 
 States = dict[str, Tensor]
 Activation = Callable[[Tensor], Tensor]
 
 
-class Vectors(nn.Module):
+class Vectors(Pickled, nn.Module):
     """[B, T, dim] → q, k, v and the keys of their own that a rule takes, [B, T, (n,) H, d].
 
     k = unit(σ(conv(W_k x))), turned by its position; q likewise, scaled; v = σ(conv(W_v x)).
@@ -50,6 +52,16 @@ class Vectors(nn.Module):
         total = sum(self.channels.values())
         self.project = projection(dim, total)
         self.convolution = ShortConvolution(total, block.convolution) if block.convolution else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the generated activations, which may be lambdas: no pickle holds those."""
+        state = dict(super().__getstate__())
+        if state["activations"] is generated():
+            del state["activations"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"activations": generated(), **state})
 
     def forward(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Counted
@@ -114,6 +126,15 @@ class Vectors(nn.Module):
         if self.block.qk_norm == "l2":
             x = unit(x)
         return x if position is None else positions.rotate(x, position)
+
+
+def generated() -> Mapping[str, Activation]:
+    """The activations that the compiled folder has."""
+    layer = getattr(home(), "Layer", None)
+    found: Mapping[str, Activation] = getattr(
+        getattr(layer, "memory_type", layer), "activations", {}
+    )
+    return found
 
 
 def projection(inputs: int, outputs: int) -> nn.Linear:
