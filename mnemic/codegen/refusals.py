@@ -139,8 +139,13 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     ),
     (
         "optimizer.momentum",
-        "momentum on the write of a memory of layers",
-        lambda r: r.layered and r.split,
+        "momentum on the write of a memory of layers, behind an interval or O",
+        lambda r: r.layered and r.split and r.momentum_on == "write",
+    ),
+    (
+        "keys",
+        "erase and write keys apart, of a memory behind an interval or O,",
+        lambda r: r.layered and r.split and r.momentum_on != "write",
     ),
     (
         "readout",

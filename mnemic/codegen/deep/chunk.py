@@ -109,7 +109,7 @@ def _sources(
         prediction = found[network.output]
     error = b.error(b.rule.error.signal, prediction, roles["value"], roles["predict"], "u",
                     _factor(b))  # fmt: skip
-    outer = backward(b, network, back, found, error)
+    outer = backward(b, network, back, found, error, roles["write"])
     through = "memory" if b.rule.momentum is None else "momentum"
     return {name: source_of(b, c, *pair, through) for name, pair in outer.items()}
 

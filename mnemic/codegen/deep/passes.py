@@ -23,11 +23,16 @@ def forward(
 
 
 def backward(b: Builder, network: Network, back: Product, found: Mapping[str, str],
-             error: str) -> dict[str, tuple[str, str]]:  # fmt: skip
-    """For each matrix the rows and keys of its gradient, given e (or any multiple of it)."""
+             error: str, written: str) -> dict[str, tuple[str, str]]:  # fmt: skip
+    """For each matrix the rows and keys of its gradient, given e (or any multiple of it).
+
+    A matrix that sees φ(k) is written with ``written``, which is another vector where predict
+    and write keys differ.
+    """
     known = {**found, ERROR: error}
     for node in network.backward.nodes:
         known[node.name] = _node(b, node, known, back, "")
+    known[FEATURES] = written
     outer = network.backward.outer
     return {name: (known[rows], known[keys]) for name, (rows, keys) in outer.items()}
 

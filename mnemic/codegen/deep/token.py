@@ -80,7 +80,7 @@ def _gradient(b: Builder, carried: tuple[Carried, ...]) -> dict[str, str]:
     factor = -b.rate * b.rule.weight * (WINDOW_WEIGHT if b.slot else sp.Integer(1))
     error = b.error(b.rule.error.signal, found[network.output], roles["value"], roles["predict"],
                     "u", factor)  # fmt: skip
-    outer = backward(b, network, back, found, error)
+    outer = backward(b, network, back, found, error, roles["write"])
     return {
         name: pair[0] if name in keys else _outer(b, f"G{name[1:]}", *pair)
         for name, pair in outer.items()

@@ -151,6 +151,11 @@ def remarks(rule: Rule) -> tuple[str, ...]:
         )
     if rule.error.uses_norm:
         found.append("The norm couples the coordinates of the error.")
+    if rule.seen != 1 and any(m.every > 1 for m in rule.network.matrices):
+        found.append(
+            "Tokens read a held memory as it stands, so order before is order after there: the "
+            "decay acts on A alone until W moves."
+        )
     found += of_each_matrix(rule)
     return tuple(found)
 

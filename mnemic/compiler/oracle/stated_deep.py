@@ -63,7 +63,7 @@ def unspoken(spec: Spec) -> str | None:
         "an f-divergence": retention.local.divergence is not None,
         "several steps a token of a memory that is held": several and held,
         "several steps a token of a memory with norms": several and retention.normalize != "none",
-        "a decay before the step of a memory that is held": held and retention.order == "before",
+        "erase and write keys apart": spec.keys.erase != spec.keys.write,
         "norms beside a link": retention.normalize != "none" and not plain(spec),
         "momentum on the write of a memory that is held": held
         and getattr(optimizer.momentum, "on", "gradient") == "write",
@@ -139,10 +139,10 @@ def _step(
 
 
 def _reference(spec: Spec, part: Part, decay: Tensor, names: Names) -> Tensor:
-    """W_ref."""
+    """W_ref: a memory that is held is read as it stands, also where the decay comes first."""
     if spec.optimizer.anchor.chunk > 1:
         return part.anchor
-    if spec.retention.order == "after":
+    if spec.retention.order == "after" or part.every > 1:
         return part.matrix
     if plain(spec):
         return decay * part.matrix
@@ -159,7 +159,7 @@ def gradients(
     write = dict(whole)
     wanted = getattr(spec.optimizer.momentum, "on", "gradient") == "write"
     for pair, gamma in zip(past, window_weights(spec, past, names), strict=True):
-        shifts = _shifts(spec, at)
+        shifts = _shifts(spec, at, pair)
         y = evaluate(spec, at, pair.predict, shifts)
         value = gamma * loss(spec, y, pair.value, names)
         whole = _added(whole, _written(_pulled(value, {**at, **shifts}), at, shifts, pair))
@@ -181,9 +181,12 @@ def _pulled(value: Tensor, at: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return dict(zip(at, found, strict=True))
 
 
-def _shifts(spec: Spec, at: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Behind a kernel, zeros to add to the products with φ: their gradients are the rows δ."""
-    if spec.features.finite:
+def _shifts(spec: Spec, at: Mapping[str, Tensor], pair: Pair) -> dict[str, Tensor]:
+    """Zeros to add to the products with φ, whose gradients are the rows δ.
+
+    Only where δ is not written with the key that predicts: behind a kernel, under keys of roles.
+    """
+    if pair.plain:
         return {}
     return {n: torch.zeros_like(at[n][:, 0]).detach().requires_grad_() for n in seeing(spec)}
 
@@ -191,7 +194,7 @@ def _shifts(spec: Spec, at: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _written(
     found: dict[str, Tensor], at: Mapping[str, Tensor], shifts: Mapping[str, Tensor], pair: Pair
 ) -> dict[str, Tensor]:
-    """δ φ(k)ᵀ of a matrix that sees φ, behind a kernel δ in the column of the pair."""
+    """δ and the write key of a matrix that sees φ; behind a kernel δ in the column of the pair."""
     return {n: torch.outer(found[n], pair.write) if n in shifts else found[n] for n in at}
 
 
