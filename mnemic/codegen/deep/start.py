@@ -34,7 +34,9 @@ def _matrix(b: Builder, matrix: Matrix) -> None:
     dual = f"{matrix.name}_start"
     if names:
         plain = rule.retained.mode == "dual" and rule.retained.link.identity
-        dual = matrix.name if plain else f"A{tag}" if not is_free(rule, matrix) else dual
+        alone = len(rule.network.matrices) == 1  # no parameter: what is not given is zero
+        own = plain or (is_free(rule, matrix) and alone)
+        dual = matrix.name if own else f"A{tag}" if not is_free(rule, matrix) else dual
     if names or rule.applied.normalize != "none":
         b.plan.given(dual, MATRIX)
     memory = _memory(b, matrix, dual) if names else dual

@@ -276,9 +276,9 @@ def _layer(
         start = {n: widened(x, first.shape[-1]) if n.endswith(tag) else x for n, x in start.items()}
     own = f"W{tag}" in start and retained.mode == "dual" and retained.link.identity
     dual = start[f"W{tag}"] if own else start.get(f"A{tag}", first)
-    prox = retained.mode == "prox"
     link = _link(rule, matrix)
-    memory = from_dual(retained, dual, values) if prox else apply_link(link, dual, values)
+    free = retained.mode == "prox" and link.normaliser == "none"
+    memory = from_dual(retained, dual, values) if free else apply_link(link, dual, values)
     if f"W{tag}" in start and not own:
         memory = start[f"W{tag}"]
         dual = start.get(f"A{tag}", evaluate(retained.mirror, {**values, sym.w: memory}))

@@ -1,0 +1,42 @@
+"""Constraints on a memory behind O or an interval: it starts inside them, without parameters."""
+
+from typing import Any
+
+import pytest
+import torch
+from conformance import compiled, error, inputs, interpreted
+from test_own_expressions import conforms
+
+from mnemic.compiler.oracle.stated import stated
+
+MUON = {"method": "muon", "ns_steps": 2}
+CONSTRAINTS: dict[str, Any] = {
+    "simplex": {"constraint": "simplex"},
+    "rows of a learned sum": {"constraint": {"kind": "simplex", "over": "rows", "scale": 1.5}},
+    "log barrier": {"local": {"bregman": "-log(w)"}, "constraint": "simplex"},
+}
+
+
+@pytest.mark.parametrize("optimizer", [MUON, {**MUON, "every": 3}, {"every": 3}], ids=str)
+@pytest.mark.parametrize("title", CONSTRAINTS)
+def test_the_first_memory_is_inside(title: str, optimizer: dict[str, Any]) -> None:
+    spec = {"name": "inside", "bias": "l2", "retention": {"decay": "token", **CONSTRAINTS[title]},
+            "optimizer": {"rate": "token", **optimizer}}  # fmt: skip
+    case = compiled(spec)
+    arguments = inputs(case, 7)
+    out, states = case.operator(**arguments, output_final_state=True, form="recurrent")
+    rest = {n: x for n, x in arguments.items() if n not in "qkv"}
+    expected = stated(case.rule.problem, *(arguments[n] for n in "qkv"), rest)
+    assert error(out, expected) <= 1e-7
+    assert error(out, interpreted(case, arguments)[0]) <= 1e-10
+    memory = states.get("held", states["W"] if "W" in states else None)
+    sums = memory.sum(-1 if "rows" in title else (-2, -1))
+    torch.testing.assert_close(sums, torch.full_like(sums, 1.5 if "rows" in title else 1.0))
+
+
+def test_a_learned_sum_under_a_normalised_rate_inside_o() -> None:
+    conforms({
+        "name": "inside", "bias": {"expr": "-0.1*v*tanh(y)"},
+        "retention": {"decay": "learned", "constraint": {"kind": "simplex", "scale": "learned"}},
+        "optimizer": {**MUON, "rate": {"from": "input", "normalized": True}, "momentum": 0},
+    })  # fmt: skip
