@@ -40,7 +40,9 @@ class Builder:
     vector_rows: tuple[str, ...] | None = None
     """The row axes of keys and values, where they differ from the coefficients'."""
     unit_rate: bool = False
-    """Whether the rate stands in the mixing matrix already."""
+    """Whether the rate multiplies O(S) and not the gradient."""
+    mixed_rate: bool = False
+    """Whether an exponential rate stands in the mixing matrix already."""
     shares: dict[str, str] = field(default_factory=dict)
     """Quantities in place of decay and rate, where an exponential rate is held stable."""
 
@@ -178,10 +180,16 @@ class Builder:
 
     @property
     def rate(self) -> Any:
-        """The rate of the step, or the share that is new."""
+        """The rate of the step; of an exponential one the share that is new, or what is beside it.
+
+        (``mixed_rate``: a chunk's mix holds the shares.)
+        """
         if self.unit_rate:
             return sp.Integer(1)
-        return sp.Symbol("new_share", real=True) if self.shares else self.rule.rate
+        if not (self.shares or self.mixed_rate):
+            return self.rule.rate
+        beside = self.rule.rate.subs(sym.coefficient("eta"), 1)
+        return beside * sp.Symbol("new_share", real=True) if self.shares else beside
 
     @property
     def predicts(self) -> bool:

@@ -279,4 +279,4 @@ def _stabilised(b: Builder, c: Coefficients) -> None:
     c.mix["memory"] = b.call("mix", ("t", "s"), "stable_mix", log_decay, log_eta, c.m)
     c.reach = b.call("reach", ("t",), "stable_reach", log_decay, carried, c.m)
     b.plan.following[carried] = b.call("m_next", (), "last", c.m)
-    b.unit_rate = True
+    b.mixed_rate = True

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import sympy as sp
+
 from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.features import Cosine, Dpfp, Polynomial, Random, Taylor
@@ -62,6 +64,16 @@ def _exponential(rule: Rule) -> bool:
 def _acts_often(decay: Scalar | None) -> bool:
     """A decay that would act at every step of a token: only arguments are spread out."""
     return decay is not None and decay.argument is None and decay.expr != 1
+
+
+def _decay_elsewhere(rule: Rule) -> bool:
+    """Whether anything but the decay itself sees a decay, which is 1 after a token's first step."""
+    decays = {s.symbol for s in rule.scalars if s.name in ("alpha", "beta")}
+    link, error = rule.retained.link, rule.error
+    parts = [rule.rate, rule.gain, rule.momentum, rule.weight, rule.applied.squares, error.signal,
+             error.slope, rule.retained.decay, link.expr, *rule.problem.keys.values()]  # fmt: skip
+    parts.append(rule.problem.value(str(link.scale), link.scale))
+    return any(sp.sympify(part).free_symbols & decays for part in parts if part is not None)
 
 
 def _keys_vary(rule: Rule) -> bool:
@@ -211,6 +223,12 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
         "retention.decay",
         "a decay that is no argument, under several steps a token,",
         lambda r: _steps(r) and any(_acts_often(r.problem.scalar(n)) for n in ("alpha", "beta")),
+    ),
+    (
+        "retention.decay",
+        "an expression of the decay in another coefficient, a loss or a key, under several steps "
+        "a token, of which the decay acts in the first alone,",
+        lambda r: _steps(r) and _decay_elsewhere(r),
     ),
     (
         "retention.row_decay",

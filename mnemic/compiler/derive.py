@@ -164,17 +164,26 @@ def _own_rate(problem: Problem) -> Any:
 
 
 def problem_rate(problem: Problem, rate: Any) -> Any:
-    """η, with the token weight γ of a window of one folded in, unless O stands between."""
+    """η, with a weight γ of the whole step folded in, unless O stands between."""
     steps_once = problem.spec.optimizer.method not in ("exact", "batch")  # those weigh pairs
     steps_once = steps_once and not _rate_outside(problem.spec)
-    if steps_once and window_of(problem.spec) == 1 and _gamma(problem) is not None:
-        return rate * sym.coefficient("gamma")
+    if steps_once and problem.even_weight is not None:
+        return rate * problem.even_weight
     return rate
 
 
 def _gamma(problem: Problem) -> str | None:
-    word = type(problem.spec.weights).word()
-    return word if word in ("token", "window") else None
+    """Whether each token or each place of the window has a gate of its own, an argument."""
+    word, gamma = type(problem.spec.weights).word(), problem.scalar("gamma")
+    if word not in ("token", "window") or gamma is None:
+        return None
+    if gamma.argument is None and problem.even_weight is None:
+        raise steps.Refused(
+            "a token's weight stays with it in the window, and of an expression of coefficients "
+            "or of t no past value is kept: give weights.gamma from the input, as a number or as "
+            "an expression of h, or write weights: {kind: window} for the weight of each step"
+        )
+    return word if gamma.argument is not None else None
 
 
 def _retained(problem: Problem, rate: Any) -> retention.Retained:
@@ -219,7 +228,7 @@ def _moments(problem: Problem, error: error_signal.ErrorSignal) -> Moments | Non
             "a ridge that is forgotten with the pairs is where the state starts, H_0 = λI, so it "
             "is a number; with weights: {kind: geometric, ridge: constant} it may be learned"
         )
-    weight = sym.coefficient("gamma") if _gamma(problem) == "token" else sp.Integer(1)
+    weight = problem.value("gamma") if problem.even_weight is not None else sp.Integer(1)
     stays = constant or not ridge.is_number
     if optimizer.method == "batch":
         return Moments(ridge, optimizer.inner_steps, stays, weight, fades)

@@ -72,6 +72,22 @@ class Problem:
         found = self.scalar(name)
         return default if found is None else found.expr
 
+    @property
+    def even_weight(self) -> Any | None:
+        """γ where one value weighs every pair of a step, and so belongs to its rate.
+
+        That is a step of one pair, and a γ that is a number or an expression: of the current
+        token where there is one for each (t, i), of the head alone where it stays with its pair.
+        """
+        gamma, word = self.scalar("gamma"), type(self.spec.weights).word()
+        if gamma is None or word not in ("token", "window"):
+            return None
+        single = self.spec.window in (1, "all")
+        fixed = gamma.argument is None and (
+            word == "window" or gamma.expr.free_symbols <= {HEAD, HEADS}
+        )
+        return gamma.expr if single or fixed else None
+
 
 LOGARITHMIC = ("alpha", "beta")
 """Decays travel as natural logarithms whatever their activation."""

@@ -197,9 +197,9 @@ class Rule:
 
     @property
     def weight(self) -> Any:
-        """γ of a window of one, where the rate stands outside of O and cannot hold it."""
-        apart = self.applied.outside and self.gamma == "token" and self.window == 1
-        return sym.coefficient("gamma") if apart else sp.Integer(1)
+        """γ of a whole step, where the rate stands outside of O and cannot hold it."""
+        even = self.problem.even_weight
+        return even if self.applied.outside and even is not None else sp.Integer(1)
 
     @property
     def intervals(self) -> tuple[int, ...]:

@@ -125,7 +125,7 @@ def _normalised(p: Chunk, read: str, query: str, sources: tuple[Source, ...]) ->
     state = b.plan.given("n", ("k",), state=True)
     (source,) = sources
     k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
-    rate = b.map("rate", b.rate, b.coefficients(b.rate)) if b.rate != 1 else None
+    rate = b.row_map("rate", b.rate) if b.rate != 1 else None
     weights = c.scores(b, query, source.keys, source.through, before=False)
     old = b.call("n_old", ("t",), "recall_row", state, query)
     if c.reach is not None and len(b.plan.axes(c.reach)) == 1:

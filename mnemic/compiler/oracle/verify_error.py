@@ -68,7 +68,7 @@ def error_signal(rule: Rule) -> float:
     y = y.requires_grad_()
     (stated,) = torch.autograd.grad(loss(spec, y, v, names).sum(), y)
     if spec.optimizer.rate.normalized:
-        rate = names["eta"] * (names["gamma"] if rule.gamma and rule.window == 1 else 1)
+        rate = names["eta"] * (names["gamma"] if rule.problem.even_weight is not None else 1)
         stated = stated / (1 + rate * kappa * _curvature(rule, y.detach(), v, names))
     return difference(_signal(rule, y.detach(), v, kappa, names), stated)
 
@@ -135,7 +135,7 @@ def step(rule: Rule) -> float:
     for _ in range(3):
         key, value = (torch.randn(d, generator=rng, dtype=torch.float64) for d in (4, rows))
         memory = torch.randn(rows, columns, generator=rng, dtype=torch.float64)
-        gamma = names["gamma"] if rule.gamma == "token" else tensor(1)
+        gamma = names["gamma"] if rule.problem.even_weight is not None else tensor(1)
         pair = Pair(Query(key, key), key, key, value, gamma, True)
         stated = whole_step(spec, memory, pair, names)
         square = key**2 if rule.diagonal else (key**2).sum()
