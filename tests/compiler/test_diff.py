@@ -241,3 +241,16 @@ def test_terms_are_told_side_by_side() -> None:
     assert "prediction" in text
     assert "state" in text
     assert json.loads(json.dumps(found.to_json()))["verdict"]["kind"] == "a-in-b"
+
+
+def test_conditions_that_have_no_value_at_infinity() -> None:
+    """A threshold η·λ₁ at η = ∞, λ₁ = 0 is no number, so no special value is claimed there."""
+
+    def soft(view: str, **entries: Any) -> Rule:
+        elastic = {"elastic": {"l1": "learned", "l2": 0.1}}
+        return rule(bias="l2", retention={"view": view, "global": elastic}, **entries)
+
+    learned = {"optimizer": {"rate": "learned"}}
+    assert judge(soft("learning-retaining", **learned), soft("ftrl")).kind == "different"
+    assert judge(soft("ftrl"), soft("learning-retaining", **learned)).kind == "different"
+    assert judge(soft("ftrl", **learned), soft("ftrl", **learned)).kind == "equal"

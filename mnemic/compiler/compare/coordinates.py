@@ -37,7 +37,7 @@ class Coordinates:
     def resolved(self, expr: Any) -> Any:
         """Coefficients resolved to arguments, special values put in."""
         expr = sp.sympify(expr).subs(self.own, simultaneous=True)
-        return expr.subs(self.values, simultaneous=True)
+        return put(expr, self.values)
 
     def at(self, expr: Any, row: int, column: int, step: str = "") -> Any:
         """The expression at one entry; ``step`` marks coefficients of an earlier or inner step."""
@@ -95,6 +95,21 @@ class Coordinates:
         found = expr.free_symbols & set(names)
         table = {s: self.data(names[s], column, step) for s in found}
         return self.at(expr.subs(table, simultaneous=True), column, column, step)
+
+
+def put(expr: Any, values: Values) -> Any:
+    """The expression at special values; nan where one of its conditions compares what is none.
+
+    SymPy raises for such a comparison: η·λ₁ < a at η = ∞, λ₁ = 0.
+
+    >>> eta, l1 = sym.coefficient("eta"), sym.coefficient("l1")
+    >>> put(sp.Piecewise((1, eta * l1 < sym.a), (0, True)), {eta: sp.oo, l1: sp.Integer(0)})
+    nan
+    """
+    for condition in expr.atoms(sp.core.relational.Relational):
+        if any(put(side, values).has(sp.nan, sp.zoo) for side in condition.args):
+            return sp.nan
+    return expr.subs(values, simultaneous=True)
 
 
 def like(symbol: Any, name: str) -> Any:
