@@ -41,12 +41,12 @@ def fronts(points: Sequence[Ranked]) -> str:
 
 
 def bars(shares: dict[str, float]) -> str:
-    """The importance of each choice."""
+    """The share of the skill's variance that each choice explains."""
     names = list(shares)[:20][::-1]
     figure = Figure(figsize=(8, 0.6 + 0.28 * len(names)), layout="constrained")
     axis = figure.subplots()
     axis.barh(names, [shares[name] for name in names], color="tab:green")
-    axis.set(xlabel="importance (PED-ANOVA, mean skill at the first trained rung)")
+    axis.set(xlabel="share of the variance of mean skill at the first trained rung", xlim=(0, 1))
     return svg(figure, "importance")
 
 

@@ -1,19 +1,20 @@
-"""How much each choice matters for the skill: PED-ANOVA over the points that were trained."""
+"""How much each choice matters for the skill: analysis of variance over the points trained."""
 
 from __future__ import annotations
 
-import warnings
+from collections import defaultdict
 from collections.abc import Sequence
 
-import optuna
-from optuna.importance import PedAnovaImportanceEvaluator
-
+from mnemic.search.space.choices import Choice, Choose
 from mnemic.search.space.space import Space
 from mnemic.search.study.records import Record, distinct
 from mnemic.search.study.scores import measured
 
 FEWEST = 10
-"""Points below which nothing is said."""
+"""Points with a choice below which nothing is said of it."""
+
+GROUPS = 3
+"""A range is cut into as many groups of equal size."""
 
 
 def first_skills(space: Space, records: Sequence[Record]) -> list[tuple[Record, float]]:
@@ -27,16 +28,56 @@ def first_skills(space: Space, records: Sequence[Record]) -> list[tuple[Record, 
 
 
 def importance(space: Space, records: Sequence[Record]) -> dict[str, float]:
-    """The share of each choice, largest first; empty where too few points were trained."""
-    found = first_skills(space, records)
-    if len(found) < FEWEST or len({skill for _, skill in found}) < 2:
-        return {}
-    study = optuna.create_study(direction="maximize")
-    study.add_trials([
-        optuna.create_trial(value=skill, params=one.answers, distributions=one.distributions)
-        for one, skill in found
-    ])  # fmt: skip
-    evaluator = PedAnovaImportanceEvaluator()
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of values seen once
-        told = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    return dict(told)
+    """The share of the skill's variance that each choice explains by itself, largest first."""
+    return explained(space.choices, first_skills(space, records))
+
+
+def explained(
+    choices: dict[str, Choice], found: Sequence[tuple[Record, float]]
+) -> dict[str, float]:
+    """Σ_g n_g (s̄_g − s̄)² − (G − 1) s_w², over the sum of squares of all points; not below 0.
+
+    The G groups are the answers to a choice (a range in `GROUPS` of equal size), s̄_g their mean
+    skills, s̄ and the variance within groups s_w² those of the points that were asked it. What is
+    subtracted is what groups explain by chance. A choice inside an option speaks of the points that
+    took that option alone, so it cannot be more important than the difference that it makes there.
+
+    Returns:
+        The shares; choices with fewer than `FEWEST` points, or one group, are left out.
+    """
+    total = _squares([skill for _, skill in found])
+    shares = {}
+    for name, choice in choices.items():
+        asked = [(one.answers[name], skill) for one, skill in found if name in one.answers]
+        groups = _groups(choice, asked)
+        if len(asked) >= FEWEST and 1 < len(groups) < len(asked) and total > 0:
+            shares[name] = max(0.0, _between(groups) / total)
+    return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
+
+
+def _groups(choice: Choice, asked: Sequence[tuple[object, float]]) -> list[list[float]]:
+    """The skills of points with the same answer, or with answers that are near."""
+    found = defaultdict[object, list[float]](list)
+    if isinstance(choice, Choose):
+        for answer, skill in asked:
+            found[answer].append(skill)
+        return list(found.values())
+    answers = sorted(float(str(answer)) for answer, _ in asked)
+    edges = [answers[len(answers) * i // GROUPS] for i in range(1, GROUPS)]
+    for answer, skill in asked:
+        found[sum(float(str(answer)) >= edge for edge in edges)].append(skill)
+    return list(found.values())
+
+
+def _between(groups: Sequence[Sequence[float]]) -> float:
+    """The sum of squares between groups, less what it is on average where they do not differ."""
+    every = [skill for group in groups for skill in group]
+    within = sum(map(_squares, groups))
+    chance = (len(groups) - 1) * within / (len(every) - len(groups))
+    return _squares(every) - within - chance
+
+
+def _squares(skills: Sequence[float]) -> float:
+    """Σ (s − s̄)²."""
+    mean = sum(skills) / max(len(skills), 1)
+    return sum((skill - mean) ** 2 for skill in skills)

@@ -12,7 +12,7 @@ from mnemic.models.result import versions
 from mnemic.pipeline import derive
 from mnemic.search.report import figures
 from mnemic.search.report.best import best_spec
-from mnemic.search.report.importance import first_skills, importance
+from mnemic.search.report.importance import FEWEST, first_skills, importance
 from mnemic.search.report.nearest import nearest
 from mnemic.search.report.parallel import parallel
 from mnemic.search.report.ranking import Ranked
@@ -46,6 +46,7 @@ def page(search: Search, records: Sequence[Record], summary: Summary) -> str:
         "tasks": list(space.settings.tasks),
         "best": [_row(space, point) for point in points[:ROWS]],
         "fronts": figures.fronts(points) if points else "",
+        "fewest": FEWEST,
         "bars": figures.bars(shares) if shares else "",
         "parallel": parallel(space, skills) if skills else "",
         "history": figures.history([(r.number, s) for r, s in skills]) if skills else "",

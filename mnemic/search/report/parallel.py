@@ -13,26 +13,29 @@ from mnemic.search.study.records import Record
 WIDE, HIGH, TOP, MARGIN = 150, 320, 60, 70
 MOST = 300
 """Lines; the best ones."""
+ABSENT = -0.1
+"""The height, below the axis, at which points pass a choice that they do not have."""
 
 
 def parallel(space: Space, skills: Sequence[tuple[Record, float]]) -> str:
-    """The picture; an axis that a point was not asked for is passed at the bottom."""
+    """The picture; an axis that a point was not asked for is passed below its end."""
     best = sorted(skills, key=lambda pair: pair[1])[-MOST:]
     asked = [n for n in space.choices if any(n in one.answers for one, _ in best)]
     width = MARGIN * 2 + WIDE * len(asked)
     low = min((s for _, s in best), default=0.0)
     high = max((s for _, s in best), default=1.0)
     lines = [_line(space, asked, one, skill, low, high) for one, skill in best]
-    axes = [_axis(i, name, space.choices[name]) for i, name in enumerate(asked)]
+    some = {n for n in asked if any(n not in one.answers for one, _ in best)}
+    axes = [_axis(i, n, space.choices[n], whole=n not in some) for i, n in enumerate(asked)]
     axes.append(_skill_axis(len(asked), low, high))
     size = f'viewBox="0 0 {width + 60} {HIGH + 2 * TOP}"'
     return f'<svg class="parallel" {size}>{"".join(lines)}{"".join(axes)}</svg>'
 
 
 def height(choice: Choice, answer: object) -> float:
-    """Where an answer lies on its axis, from 0 to 1; 0 where there is none."""
+    """Where an answer lies on its axis, from 0 to 1; ``ABSENT`` where there is none."""
     if answer is None:
-        return 0.0
+        return ABSENT
     if isinstance(choice, Choose):
         return (choice.labels.index(str(answer)) + 1) / (len(choice.labels) + 0.5)
     number = float(str(answer))
@@ -53,12 +56,12 @@ def _line(
     return f'<polyline points="{points}" stroke="{colour}">{title}</polyline>'
 
 
-def _axis(index: int, name: str, choice: Choice) -> str:
+def _axis(index: int, name: str, choice: Choice, *, whole: bool) -> str:
     if isinstance(choice, Choose):
         marks = [(height(choice, label), label) for label in choice.labels]
     else:
         marks = [(0.0, f"{choice.low:g}"), (1.0, f"{choice.high:g}")]
-    return _drawn(index, name, marks)
+    return _drawn(index, name, marks if whole else [(ABSENT, "not asked"), *marks])
 
 
 def _skill_axis(index: int, low: float, high: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from optuna.trial import FrozenTrial, TrialState
@@ -37,7 +37,6 @@ class Record:
         attributes: all that was found.
         values: of the objectives, where it finished.
         history: how often its worker died.
-        distributions: of the answers, as Optuna has them.
     """
 
     number: int
@@ -47,7 +46,6 @@ class Record:
     attributes: dict[str, Any]
     values: tuple[float, ...] | None
     history: int = 0
-    distributions: dict[str, Any] = field(default_factory=dict)
 
     @property
     def counts(self) -> bool:
@@ -101,7 +99,6 @@ def record(trial: FrozenTrial) -> Record:
         attributes=dict(trial.user_attrs),
         values=None if trial.values is None else tuple(trial.values),
         history=len(trial.system_attrs.get("retry_history", ())),
-        distributions=dict(trial.distributions),
     )
 
 
