@@ -223,17 +223,21 @@ def _coefficients(rule: Rule, signature: Signature) -> str:
     if not scalars:
         return ""
     shapes = {c.name: str(c).split(":", maxsplit=1)[0] for c in signature.coefficients}
+    local = {s.name: _local(s.name, scalars) for s in scalars}
     entries = []
     for s in scalars:
         expr = logarithm(activation_of(s)) if s.logarithmic else activation_of(s)
-        entries.append(f'            "{s.argument}": {print_torch(expr, {"x": _local(s)})},')
+        entries.append(f'            "{s.argument}": {print_torch(expr, {"x": local[s.name]})},')
     return COEFFICIENTS.format(
         shapes=", ".join(shapes[str(s.argument)] for s in scalars),
-        lines="\n".join(f'        {_local(s)} = self.raw("{s.name}", x)' for s in scalars),
+        lines="\n".join(f'        {local[s.name]} = self.raw("{s.name}", x)' for s in scalars),
         entries="\n".join(entries),
     )
 
 
-def _local(scalar: Scalar) -> str:
+def _local(name: str, scalars: list[Scalar]) -> str:
     """The name of a coefficient in the method, which has names of its own."""
-    return f"{scalar.name}_" if scalar.name in USED else scalar.name
+    others = {s.name for s in scalars} - {name}
+    while name in USED | others:
+        name += "_"
+    return name

@@ -160,7 +160,7 @@ def _momentum(problem: Problem, applied: Applied) -> Any | None:
 
 def _own_rate(problem: Problem) -> Any:
     """η, or the δ of an implicit step."""
-    return problem.value("delta" if problem.spec.optimizer.method == "implicit" else "eta")
+    return problem.value(problem.spec.rate_name)
 
 
 def problem_rate(problem: Problem, rate: Any) -> Any:

@@ -48,24 +48,36 @@ def implicit(error: ErrorSignal, rate: Any) -> Step:
 
     In closed form where the stationarity is a polynomial of low degree, else by its root.
     """
-    delta, closed = sym.coefficient("delta"), _closed(error)
+    delta, closed = _size(error), _closed(error)
+    letter = "η" if rate.has(sym.coefficient("eta")) or delta != DELTA else "δ"
     if rate == sp.oo:
         limit = _nearest(error) if closed is None else sp.limit(delta * closed, delta, sp.oo)
         if sp.sympify(limit).has(*ENDLESS):
             raise Refused(
                 "the loss has no lowest prediction: it falls without end along ŷ, so an implicit "
-                "step grows with its rate and has no limit for δ → ∞: give a finite rate"
+                f"step grows with its rate and has no limit for {letter} → ∞: give a finite rate"
             )
-        reason = "the implicit step's limit for δ → ∞"
+        reason = f"the implicit step's limit for {letter} → ∞"
         return Step(with_slope(sp.factor(limit)), sp.Integer(1), reason)
     if closed is not None:
-        reason = "the implicit step's stationarity z = y − δκ e(z), solved for the new prediction z"
+        reason = (
+            f"the implicit step's stationarity z = y − {letter}κ e(z), "
+            "solved for the new prediction z"
+        )
         return Step(with_slope(closed.subs(delta, rate)), rate, reason)
     reason = (
-        "the error at the new prediction, e = ℓ′(ŷ − δκ e): a root without a closed form, and the "
-        "only one since the loss is convex; found numerically"
+        f"the error at the new prediction, e = ℓ′(ŷ − {letter}κ e): a root without a closed form, "
+        "and the only one since the loss is convex; found numerically"
     )
     return Step(_rooted(error, rate), rate, reason)
+
+
+DELTA = sym.coefficient("delta")
+
+
+def _size(error: ErrorSignal) -> Any:
+    """The rate while a step is solved for: δ, unless the loss has a δ of its own."""
+    return sp.Symbol("eta_", positive=True) if error.signal.has(DELTA) else DELTA
 
 
 def check_convex(error: ErrorSignal, ranges: Mapping[Any, list[float]]) -> None:
@@ -102,7 +114,7 @@ def _closed(error: ErrorSignal) -> Any | None:
     """(y − z)/(δκ) with z = y − δκ e(z), where that has one closed root."""
     if error.uses_norm or error.signal.has(sp.Piecewise, sp.Abs, sp.sign, sp.Max):
         return None
-    z, delta = sp.Symbol("z", real=True), sym.coefficient("delta")
+    z, delta = sp.Symbol("z", real=True), _size(error)
     equation = z - sym.y + delta * sym.kappa * error.signal.subs(sym.y, z)
     numerator = sp.numer(sp.together(equation))
     if not numerator.is_polynomial(z) or sp.degree(numerator, z) > LARGEST_DEGREE:

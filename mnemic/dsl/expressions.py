@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
+from keyword import kwlist
 from typing import Final, NoReturn, TypeAlias, TypeVar
 
 from mnemic.dsl.functions import ATOM, CONSTANTS, FUNCTIONS, OPERATORS, UNARY
@@ -26,6 +27,12 @@ LARGEST_LITERAL: Final = 1e12
 LARGEST_EXPONENT: Final = 64
 LARGEST_BITS: Final = 8_192
 LARGEST_DENOMINATOR: Final = 1_000  # of a decimal that may be taken as a fraction
+
+KEYWORDS: Final = frozenset(kwlist) - {"and", "or", "True", "False", "None"}
+"""Words that Python's parser would stumble over later, without saying why."""
+
+INSTEAD: Final = {"lambda": "lam", "if": "where", "else": "where", "is": "=="}
+"""What is written in place of a keyword."""
 
 T = TypeVar("T")
 
@@ -167,6 +174,9 @@ def _check_tokens(text: str, walk: _Walk) -> None:
         digits = re.split("[eE]", token["literal"] or "")[0].replace(".", "").lstrip("0")
         if len(digits) > MOST_DIGITS:
             walk.fail(f"a number of over {MOST_DIGITS} digits", token["literal"], at + 1)
+        if token[0] in KEYWORDS:
+            near = INSTEAD.get(token[0])
+            walk.fail("a keyword of Python is no name", token[0], at + 1, near=near)
         at = token.end()
 
 

@@ -88,12 +88,26 @@ class Spec(Entry):
 
         A name comes twice where two parts of the rule use it, which the checks refuse.
         """
+        return ((n, place, c) for n, place, c in self._parts() if isinstance(c, Coefficient))
+
+    def absent_coefficients(self) -> dict[str, str]:
+        """The names of coefficients that this rule could have and leaves out, with their places."""
+        return {n: place for n, place, c in self._parts() if not isinstance(c, Coefficient)}
+
+    @property
+    def rate_name(self) -> str:
+        """What the rate is called: eta, or an implicit step's delta where that name is free."""
+        taken = "delta" in self.bias.coefficients() or "delta" in self.coefficients
+        return "delta" if self.optimizer.method == "implicit" and not taken else "eta"
+
+    def _parts(self) -> Iterator[tuple[str, str, object]]:
+        """The name, the place and the coefficient of each part of a rule that may have one."""
         optimizer, retention = self.optimizer, self.retention
         limits, memory = retention.constraint, self.memory
         slopes = getattr(memory, "degree", 0) > 0
-        rate = "delta" if optimizer.method == "implicit" else "eta"
-        found: tuple[tuple[str, str, object], ...] = (
-            (rate, "optimizer.rate", optimizer.rate),
+        parts: tuple[tuple[str, str, object], ...] = (
+            (self.rate_name, "optimizer.rate", optimizer.rate),
+            *((("eta", "optimizer.rate", None),) if self.rate_name == "delta" else ()),
             ("theta", "optimizer.momentum", optimizer.momentum),
             ("beta2", "optimizer.beta2", optimizer.beta2 if optimizer.method == "adam" else None),
             ("alpha", "retention.decay", retention.decay),
@@ -109,4 +123,4 @@ class Spec(Entry):
             *((n, "retention.global", c) for n, c in retention.global_.coefficients().items()),
             *((n, f"coefficients.{n}", c) for n, c in self.coefficients.items()),
         )
-        return ((n, place, c) for n, place, c in found if isinstance(c, Coefficient))
+        yield from parts

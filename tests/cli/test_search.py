@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
 SPACE = """\
 mnemic: 1
 name: tiny-space
-bias: {choose: [dot, l2, {kind: huber, delta: {range: [0.1, 10], log: true}}]}
+bias: {choose: [dot, l2, {kind: huber, over: mixture, delta: {range: [0.1, 10], log: true}}]}
 optimizer: {choose: [{rate: token}, {method: implicit, rate: token}]}
 block: {heads: 1, feed_forward: none, convolution: 0}
 search:
@@ -36,7 +36,7 @@ def test_a_preview(mnemic, space):
     done = mnemic("search", space, "--preview", "--samples", "12")
     assert done.code == 0
     assert done.out.startswith("tiny-space: infinitely many points; of 12 drawn ")
-    assert "two coefficients are called delta" in done.out
+    assert "loss that couples the coordinates" in done.out
     told = mnemic("search", space, "--preview", "--samples", "12", "--json").json
     assert told["size"] is None
     assert told["sampled"] == 12

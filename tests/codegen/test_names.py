@@ -1,5 +1,6 @@
 """A coefficient may have any name, whatever generated code calls its own things."""
 
+import inspect
 from typing import Any
 
 import pytest
@@ -8,7 +9,11 @@ from conformance import agree, as_interpreted, close, compiled, error, inputs, i
 
 from mnemic import pipeline
 from mnemic.codegen import available
+from mnemic.codegen.support.layer import MemoryLayer
+from mnemic.compiler.oracle.verify_error import step
 from mnemic.dsl.load import load
+from mnemic.dsl.rules.coefficients import RESERVED
+from mnemic.errors import InvalidSpec
 
 NAMES = ("zero", "torch", "ops", "error", "ends", "TINY", "row", "chunk", "position", "own_zero",
          "kept", "BK", "h_index", "norm", "memory")  # fmt: skip
@@ -54,3 +59,62 @@ def test_a_layer_takes_it_by_its_own_name(name: str) -> None:
     out = layer(torch.randn(1, 3, 8))
     assert out.shape == (1, 3, 8)
     assert bool(out.isfinite().all())
+
+
+def _taken() -> set[str]:
+    """What the operators and layers take by name beside coefficients."""
+    from mnemic.codegen.support.operator import Operator
+    from mnemic.codegen.support.slots import SlotOperator
+
+    calls = [getattr(kind, n) for kind in (Operator, SlotOperator)
+             for n in ("__call__", "begin", "read")]  # fmt: skip
+    found = {p.name for call in calls for p in inspect.signature(call).parameters.values()
+             if p.kind is not p.VAR_KEYWORD}  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(_taken()))
+def test_no_coefficient_takes_the_place_of_an_argument(name: str) -> None:
+    with pytest.raises(InvalidSpec, match="must not be a symbol, a function or an argument"):
+        load(everywhere(name))
+
+
+def test_a_layer_has_coefficients_of_any_name() -> None:
+    """Under the names of a module's own things, and of what is around in generated code."""
+    names = [n for n in (*dir(torch.nn.Module), *dir(MemoryLayer)) if not n.startswith("_")]
+    names = sorted({*names, "x", "x_", "F", "zip", "print", "math", "type", "kwargs"})
+    some = sorted({*[n for n in names if n not in RESERVED][::2], "x", "x_", "x__"})
+    spec = {
+        "mnemic": 1, "name": "probe", "bias": "l2",
+        "coefficients": {n: {"from": "parameter", "activation": "sigmoid"} for n in some},
+        "keys": {"value": f"v*({' + '.join(some[::2])})", "write": f"k*({' + '.join(some[1::2])})"},
+    }  # fmt: skip
+    layer = pipeline.compile(spec).layer(4)
+    assert set(layer.coefficients(torch.zeros(1, 1, 4))) == set(some)
+    x = torch.randn(1, 2, 4)
+    layer(x).sum().backward()
+    assert all(p.grad is not None for p in layer.parameters())
+    layer.load_state_dict(layer.state_dict())
+
+
+HUBERS: tuple[dict[str, Any], ...] = (
+    {"bias": "huber"},
+    {"bias": {"kind": "huber", "delta": "token"},
+     "retention": {"decay": "token", "order": "before"}},
+    {"bias": {"kind": "huber", "over": "norm", "delta": "token"}},
+    {"bias": {"expr": "(1 + delta)*e**2/2"}, "coefficients": {"delta": "token"}},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("axes", HUBERS)
+def test_an_implicit_step_of_a_loss_with_its_own_delta(axes: dict[str, Any]) -> None:
+    """The rate is eta then: two things of one name would be one symbol."""
+    case = compiled(
+        {"mnemic": 1, "name": "x", **axes, "optimizer": {"method": "implicit", "rate": "token"}}
+    )
+    arguments = inputs(case, T)
+    assert "eta" in arguments
+    expected = run(case, arguments, "recurrent")
+    assert error(expected.out, interpreted(case, arguments)[0]) < 1e-12
+    agree(run(case, arguments, "chunk", chunk_size=4), expected)
+    assert step(case.rule) < 1e-9  # against the minimiser of the problem as written

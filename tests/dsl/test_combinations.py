@@ -125,11 +125,21 @@ CASES: list[Case] = [
         "coefficients.eta",
         {"coefficients": {"lam": "token"}, "retention": {"decay": "1 - eta*lam"}},
     ),
+    *(
+        (
+            "coefficients.no_part_of_the_rule",
+            {"coefficients": {name: "token"}, "retention": {"decay": f"exp(-{name})"}},
+            f"coefficients.{name}",
+            {"coefficients": {"lam": "token"}, "retention": {"decay": "exp(-lam)"}},
+        )
+        for name in ("theta", "beta", "phase", "bonus", "levels", "scale", "scale2", "gamma")
+    ),
+    ("coefficients.identifiers", {"coefficients": {"sizes": 1}}, "coefficients.sizes", {}),
     (
         "coefficients.one_name_each",
+        {"bias": "huber", "coefficients": {"delta": 1}},
+        "coefficients.delta",
         {"bias": "huber", "optimizer": "implicit"},
-        "bias.delta",
-        {"bias": "huber", "optimizer": "gd"},
     ),
     (
         "coefficients.named_somewhere",
@@ -848,9 +858,14 @@ def test_every_rule_says_what_it_is_and_has_a_case(rule: Rule) -> None:
             " 1 (write window: 4, or weights: token)",
         ),
         (
-            {"bias": "huber", "optimizer": "implicit"},
-            "bias.delta: two coefficients are called delta: this one and optimizer.rate (write the"
-            " loss as {expr: ...} with a coefficient of your own)",
+            {"bias": "huber", "coefficients": {"delta": 1}},
+            "coefficients.delta: two coefficients are called delta: this one and bias.delta (give a"
+            " coefficient of your own another name)",
+        ),
+        (
+            {"coefficients": {"theta": 1}, "retention": {"decay": "exp(-theta)"}},
+            "coefficients.theta: theta is what a rule calls its optimizer.momentum, which this spec"
+            " leaves out (give a coefficient of your own another name)",
         ),
         (
             {"retention": {"decay": "eta"}, "optimizer": {"rate": "1 - alpha"}},
@@ -877,7 +892,8 @@ def test_every_rule_says_what_it_is_and_has_a_case(rule: Rule) -> None:
         (
             {"coefficients": {"lambda": 1}},
             "coefficients.lambda: a coefficient's name must not be a keyword of Python: read"
-            " 'lambda'\ncoefficients.lambda: no expression names this coefficient",
+            " 'lambda'; did you mean 'lam'?\ncoefficients.lambda: no expression names this"
+            " coefficient",
         ),
     ],
 )

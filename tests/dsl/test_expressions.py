@@ -108,8 +108,13 @@ ALL = ", ".join(FUNCTIONS)
         ("x.real", "column 2: is not part of the grammar: read '.real'"),
         ("x[0]", "column 2: is not part of the grammar: read '['"),
         ("'x'", "column 1: is not part of the grammar: read \"'\""),
-        ("lambda: x", "column 7: is not part of the grammar: read ':'"),
-        ("x if x else y", "column 1: is not part of the grammar: read 'x if x else y'"),
+        ("lambda: x", "column 1: a keyword of Python is no name: read 'lambda'; "
+                      "did you mean 'lam'?"),
+        ("  1 + 2*(e - lambda)", "column 14: a keyword of Python is no name: read 'lambda'; "
+                                 "did you mean 'lam'?"),
+        ("x if x else y", "column 3: a keyword of Python is no name: read 'if'; "
+                          "did you mean 'where'?"),
+        ("e + in", "column 5: a keyword of Python is no name: read 'in'"),
         ("  1 + +x", "column 7: is not part of the grammar: read '+x'"),
         ("x, y", "column 1: is not part of the grammar: read 'x, y'"),
         ("max(x, **y)", "column 1: is not part of the grammar: read 'max(x, **y)'"),

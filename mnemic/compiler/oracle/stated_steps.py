@@ -101,7 +101,7 @@ def whole_step(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
         return loss(spec, predict(spec, w, pair.predict), pair.value, names)
 
     if spec.optimizer.method == "implicit":
-        delta = names["delta"] * pair.gamma
+        delta = names[spec.rate_name] * pair.gamma
 
         def objective(w: Tensor) -> Tensor:
             return delta * value(w) + ((w - memory) ** 2).sum() / 2
@@ -110,7 +110,7 @@ def whole_step(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
         (left,) = torch.autograd.grad(objective(found), found)
         if float(left.abs().max()) <= STILL * (1 + float(found.detach().abs().max())):
             return found.detach() - memory
-        return _along_key(spec, memory, pair, {**names, "delta": delta})
+        return _along_key(spec, memory, pair, {**names, spec.rate_name: delta})
     return _integrated(value, memory, names["eta"] * pair.gamma) - memory
 
 
@@ -125,7 +125,7 @@ def _along_key(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
 
     def objective(x: Tensor) -> Tensor:
         value = loss(spec, y + x * way, pair.value, names)
-        return names["delta"] * value + ((x * way) ** 2 / (2 * square)).sum()
+        return names[spec.rate_name] * value + ((x * way) ** 2 / (2 * square)).sum()
 
     shape = torch.Size([1]) if is_radial(spec, names) else y.shape
     moved = separable(objective, shape, (-torch.inf, torch.inf)) * way

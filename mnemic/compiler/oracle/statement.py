@@ -118,8 +118,7 @@ def penalty_rate(spec: Spec, names: Names) -> Tensor:
 
     One where that is infinite: the step is taken in the limit, the term is not.
     """
-    implicit = spec.optimizer.method == "implicit"  # a loss may have a delta of its own
-    rate = names.get("delta" if implicit else "eta", tensor(1))
+    rate = names.get(spec.rate_name, tensor(1))
     return torch.where(rate.isinf(), 1.0, rate)
 
 

@@ -129,7 +129,7 @@ def step(rule: Rule) -> float:
     """−η e φᵀ against the minimiser of δℓ(Wφ) + ½‖W − W'‖², or the integrated flow."""
     spec, names = rule.problem.spec, coefficients(rule)
     if spec.optimizer.rate.value == float("inf"):
-        names = {**names, "delta": tensor(HUGE)}
+        names = {**names, spec.rate_name: tensor(HUGE)}
     rng, worst = torch.Generator().manual_seed(2), 0.0
     rows, columns = (4, 1) if rule.diagonal else (3, 4)
     for _ in range(3):

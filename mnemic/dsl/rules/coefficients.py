@@ -9,7 +9,7 @@ from typing import Final
 
 from mnemic.dsl.coefficients import Coefficient
 from mnemic.dsl.constants import Undefined, constant
-from mnemic.dsl.expressions import ExpressionError, parse
+from mnemic.dsl.expressions import INSTEAD, ExpressionError, parse
 from mnemic.dsl.functions import CONSTANTS, FUNCTIONS
 from mnemic.dsl.memory import Diagonal
 from mnemic.dsl.rules.rule import Rule
@@ -21,8 +21,9 @@ RESERVED: Final = frozenset(
     {
         *LOSS_SYMBOLS, *TIME_SYMBOLS, *PAIR_SYMBOLS, *FUNCTIONS, *CONSTANTS,
         "kq", "kk", "qq", "d_k",
-        *"qWASPGBDT", "predict", "erase", "write", "value", "carry", "out", "state", "params",
-        "mask", "form", "initial_state", "output_final_state", "cu_seqlens", "rule", "self",
+        *"qkWASPGBDT", "predict", "erase", "write", "value", "carry", "out", "state", "params",
+        "mask", "form", "initial_state", "output_final_state", "cu_seqlens", "chunk_size", "sizes",
+        "rule", "self",
     }
 )  # fmt: skip
 """Names with a meaning of their own: symbols, functions, arguments of the operator."""
@@ -35,7 +36,8 @@ def identifiers(spec: Spec) -> Iterator[Issue]:
     for name in spec.coefficients:
         reason = _unusable(name)
         if reason:
-            yield Issue(f"a coefficient's name {reason}", f"coefficients.{name}", name)
+            where, near = f"coefficients.{name}", INSTEAD.get(name)
+            yield Issue(f"a coefficient's name {reason}", where, name, nearest=near)
 
 
 def one_name_each(spec: Spec) -> Iterator[Issue]:
@@ -46,11 +48,25 @@ def one_name_each(spec: Spec) -> Iterator[Issue]:
             yield Issue(
                 f"two coefficients are called {name}: this one and {first[name]}",
                 where,
-                hint="give a coefficient of your own another name"
-                if where.startswith("coefficients.")
-                else "write the loss as {expr: ...} with a coefficient of your own",
+                hint=_ANOTHER,
             )
         first.setdefault(name, where)
+
+
+def no_part_of_the_rule(spec: Spec) -> Iterator[Issue]:
+    """A name that a part of a rule goes by is not free: the coefficient would become that part."""
+    absent = spec.absent_coefficients()
+    for name in spec.coefficients:
+        part = "scale" if _SCALE.fullmatch(name) else name
+        if part in absent:
+            reason = f"{name} is what a rule calls its {absent[part]}, which this spec leaves out"
+            yield Issue(reason, f"coefficients.{name}", hint=_ANOTHER)
+
+
+_SCALE: Final = re.compile(r"scale\d+")
+"""The scale of one matrix of several."""
+
+_ANOTHER: Final = "give a coefficient of your own another name"
 
 
 def named_somewhere(spec: Spec) -> Iterator[Issue]:
@@ -190,6 +206,7 @@ def _unusable(name: str) -> str | None:
 RULES: tuple[Rule, ...] = (
     identifiers,
     one_name_each,
+    no_part_of_the_rule,
     named_somewhere,
     no_cycles,
     finite,
