@@ -83,3 +83,9 @@ def test_lines_pass_below_the_axes_of_choices_that_points_do_not_have(space: Spa
         for name, y in zip(asked, heights, strict=False):
             assert (y > TOP + HIGH + 1) == (name not in records[int(number)].answers)
     assert picture.count("not asked") == 1
+
+
+def test_a_choice_that_nothing_was_asked_has_no_importance(space: Space) -> None:
+    plain = [(one, skill) for one, skill in points(60, 1) if DELTA not in one.answers]
+    assert set(explained(space.choices, plain)) == {"bias", "optimizer.rate"}
+    assert explained(space.choices, []) == {}

@@ -49,8 +49,8 @@ def explained(
     shares = {}
     for name, choice in choices.items():
         asked = [(one.answers[name], skill) for one, skill in found if name in one.answers]
-        groups = _groups(choice, asked)
-        if len(asked) >= FEWEST and 1 < len(groups) < len(asked) and total > 0:
+        groups = _groups(choice, asked) if len(asked) >= FEWEST else []
+        if 1 < len(groups) < len(asked) and total > 0:
             shares[name] = max(0.0, _between(groups) / total)
     return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
 
