@@ -68,6 +68,8 @@ class Builder:
         The error at a new prediction is a quantity of its own: a root is searched for once.
         """
         expr, env = self._solved(expr, env, equation)
+        if env and not expr.free_symbols:
+            return self._constant(name, expr, env, equation)
         reads = []
         for symbol in sorted(expr.free_symbols, key=str):
             if symbol.name == "TINY":
@@ -82,6 +84,17 @@ class Builder:
         declare_roots(self.plan, expr)
         op: Op = Map(expr, tuple(reads))
         return self.plan.add(name, axes, op, equation)
+
+    def _constant(self, name: str, number: Any, env: Mapping[str, Any], equation: str) -> str:
+        """What a factor of zero leaves of an expression, in the shape of all that it was made of."""
+        found = [x if isinstance(x, tuple) else (x, self.plan.axes(x)) for x in env.values()]
+        whole = {a for _, axes in found for a in axes}
+        like, axes = max(found, key=lambda entry: len(entry[1]))
+        if not whole <= set(axes):
+            every = sp.Add(*(sp.Symbol(symbol, real=True) for symbol in env))
+            like = self.map(f"{name}_like", every, env)
+            axes = self.plan.axes(like)
+        return self.call(name, axes, "filled", like, equation=equation, value=float(number))
 
     def _solved(self, expr: Any, env: Mapping[str, Any], equation: str) -> tuple[Any, Any]:
         """The expression with its roots read, not searched for."""

@@ -233,7 +233,7 @@ def _windowed(b: Builder, c: Coefficients, mix: str | None, state: str) -> str |
 def _window_weights(b: Builder) -> tuple[Any, dict[str, str]]:
     straight = b.rule.momentum is None and b.rule.applied.kind == "identity"  # no gain inside O
     expr = b.rate * (b.rule.gain if straight else sp.Integer(1)) * WINDOW_WEIGHT
-    return expr, b.coefficients(expr)
+    return expr, b.coefficients(expr) | b.coefficients(WINDOW_WEIGHT)
 
 
 def _delay(b: Builder, c: Coefficients) -> None:

@@ -96,8 +96,10 @@ def _decays(problem: Problem) -> tuple[Any, Any]:
     """The decay of key channels or heads, and that of the state's rows (value channels)."""
     alpha, beta = problem.value("alpha"), problem.value("beta")
     scalar = problem.scalar("alpha")
+    if isinstance(problem.spec.memory, Diagonal):  # its rows are its channels
+        return alpha * beta, sp.Integer(1)
     by_row = scalar is not None and scalar.per == "value"
-    if by_row and not isinstance(problem.spec.memory, Diagonal):
+    if by_row:
         return sp.Integer(1), alpha * beta
     return alpha, beta
 
@@ -117,6 +119,8 @@ def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
     if optimizer.method == "implicit":
         _check_unrounded(problem)
         steps.check_convex(error, ranges_of(problem.scalars))
+    if rate == 0:  # whatever the method, nothing is written
+        return steps.plain(error, rate)
     if optimizer.rate.normalized:
         return steps.normalized(error, rate)
     return STEPS.get(optimizer.method, steps.plain)(error, rate)

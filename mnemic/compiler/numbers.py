@@ -157,7 +157,13 @@ def sampler(expression: Any, names: list[Any]) -> Callable[..., float | None]:
     return value
 
 
+def _jump(x: Any, *order: Any) -> Any:
+    """The slope of a step (and its slopes): none but where it jumps, and there no number."""
+    del order
+    return mpmath.inf if x == 0 else mpmath.mpf(0)
+
+
 @lru_cache(maxsize=1024)
 def _lambdified(expression: Any, names: tuple[Any, ...]) -> Callable[..., Any]:
-    modules = [{"round": mpmath.nint}, "mpmath"]
+    modules = [{"round": mpmath.nint, "DiracDelta": _jump}, "mpmath"]
     return cast(Callable[..., Any], sp.lambdify(names, expression, modules, dummify=True))

@@ -5,7 +5,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.explain import printing
+from mnemic.compiler.explain import idle, printing
 from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
 from mnemic.compiler.explain.equations import Equation, equations
@@ -78,8 +78,8 @@ def explain(rule: Rule) -> Explanation:
 
 def warned(rule: Rule) -> tuple[str, ...]:
     """What a user should hear before training: of stability, of what is missing, of the pace."""
-    slow, unreal = pace(rule), _unreal(rule)
-    return tuple(line for line in (unreal, *warnings(rule), slow) if line is not None)
+    found = (_unreal(rule), idle.warning(rule), *warnings(rule), pace(rule))
+    return tuple(line for line in found if line is not None)
 
 
 def _unreal(rule: Rule) -> str | None:

@@ -1,0 +1,61 @@
+"""Coefficients that a rule asks for and that change nothing."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler.problem import Scalar
+from mnemic.compiler.rule import Rule
+from mnemic.compiler.symbols import coefficient
+
+STEP = ("error", "rate", "gain", "momentum", "applied")
+"""The parts of a rule that a rate of zero leaves without effect."""
+
+KEPT = ("decay", "row_decay", "seen", "retained", "moments", "fit")
+
+APART = ("bonus", "levels", "phase")
+"""Coefficients of the read-out and of keys, which no equation of the memory holds."""
+
+
+def idle(rule: Rule) -> tuple[Scalar, ...]:
+    """The arguments that no equation of the rule sees: what makes them gets no gradient.
+
+    Under a rate of zero that is whatever only steps see: θ, thresholds, weights, gates of keys.
+    """
+    seen = _symbols([getattr(rule, name) for name in KEPT])
+    if writes(rule):
+        fades = rule.moments is not None and rule.moments.fades
+        gates = [coefficient("gamma")] if rule.gamma or fades else []
+        unread = ("predict", "erase") if rule.error.constant else ()
+        keys = [key for role, key in rule.problem.keys.items() if role not in unread]
+        seen |= _symbols([getattr(rule, name) for name in STEP] + gates + keys)
+    told = [s for s in rule.scalars if s.argument is not None and s.name not in APART]
+    return tuple(s for s in told if s.symbol not in seen and not s.name.startswith("scale"))
+
+
+def writes(rule: Rule) -> bool:
+    """Whether a token changes anything but by decay."""
+    return rule.moments is not None or rule.fit is not None or rule.rate != 0
+
+
+def warning(rule: Rule) -> str | None:
+    """What ``check`` says of them."""
+    found = [s.name for s in idle(rule)]
+    has = "has" if len(found) == 1 else "have"
+    also = f"{', '.join(found)} {has} no effect, and what would make it learns nothing."
+    if not writes(rule):
+        told = "The rate is 0: nothing is written, and the memory stays what it starts as"
+        return f"{told}; {also}" if found else f"{told}."
+    return f"No equation reads a coefficient: {also}" if found else None
+
+
+def _symbols(part: Any) -> set[Any]:
+    """Every symbol in an expression, or in the expressions that a part holds."""
+    if isinstance(part, sp.Basic):
+        return set(part.free_symbols)
+    if isinstance(part, tuple | list):
+        return set().union(*map(_symbols, part))
+    if is_dataclass(part) and not isinstance(part, type):
+        return set().union(*(_symbols(getattr(part, f.name)) for f in fields(part)))
+    return set()

@@ -1,0 +1,48 @@
+"""Coefficients without effect are told by check: exactly those that the forms do not read."""
+
+from typing import Any
+
+import pytest
+
+from mnemic.codegen.module import apart, plans
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.explain.explanation import warned
+from mnemic.compiler.explain.idle import idle
+from mnemic.dsl.load import load
+
+GATE = {"g": {"from": "input", "per": "key"}}
+SPECS: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "weights at rate 0": ({"weights": "token", "optimizer": {"rate": 0}}, {"gamma"}),
+    "gates of a window at rate 0": (
+        {"bias": "l2", "window": 3, "weights": "window", "optimizer": {"rate": 0}}, {"gamma"},
+    ),
+    "a threshold at rate 0": (
+        {"bias": {"kind": "huber", "delta": "token"}, "optimizer": {"rate": 0}}, {"delta"},
+    ),
+    "what cancels": (
+        {"optimizer": {"rate": {"expr": "lam - lam + 1"}}, "coefficients": {"lam": "token"}},
+        {"lam"},
+    ),
+    "a key that nothing predicts by": ({"keys": {"predict": "g*k"}, "coefficients": GATE}, {"g"}),
+    "none": (
+        {"bias": {"kind": "huber", "delta": "token"}, "weights": "window", "window": 3,
+         "keys": {"predict": "own"}, "retention": {"decay": "token"},
+         "optimizer": {"rate": "token", "method": "momentum", "momentum": "token"}}, set(),
+    ),
+    "weights of the past": (
+        {"bias": "l2", "window": "all", "weights": "geometric", "optimizer": {"method": "exact"},
+         "retention": {"global": {"l2": 0.5}}}, set(),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", SPECS)
+def test_what_has_no_effect_is_told(title: str) -> None:
+    said, names = SPECS[title]
+    rule = derive_spec(load({"mnemic": 1, "name": "idle", **said}))
+    assert {s.name for s in idle(rule)} == names
+    told = [line for line in warned(rule) if "no effect" in line]
+    assert len(told) == (1 if names else 0)
+    assert all(name in line for line in told for name in names)
+    read = plans(apart(rule)).recurrent.arguments()
+    assert {str(s.argument) for s in rule.scalars if s.argument} - set(read) == names
