@@ -35,9 +35,6 @@ SPECS: dict[str, dict[str, Any]] = {
     "erased rows at rate 0": {
         "bias": "l2", "keys": {"erase": "own"}, "optimizer": {"rate": 0},
     },
-    "a memory that is emptied": {
-        "bias": "l2", "retention": {"decay": 0, "order": "before"}, "optimizer": {"rate": "token"},
-    },
     "rows and channels of a diagonal memory decay as one": {
         "bias": {"expr": "log(cosh(e))"}, "memory": "diagonal", "optimizer": {"rate": "token"},
         "retention": {"decay": "outer", "row_decay": ROWS, "order": "before"},
