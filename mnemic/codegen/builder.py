@@ -293,9 +293,12 @@ class Builder:
         return self.call(name, axes, "filled", like, equation=equation, value=float(number))
 
     def _feature_extras(self) -> tuple[str, ...]:
-        if not isinstance(self.rule.problem.spec.features, Cosine):
-            return ()
-        return (self.index("t"),)
+        """What a map takes beside the vector: the token's number, the a_i that are no numbers."""
+        problem = self.rule.problem
+        if isinstance(problem.spec.features, Cosine):
+            return (self.index("t"),)
+        weights = {name: problem.value(name) for name, _, _ in problem.spec.features.coefficients()}
+        return tuple(self.row_map(name, a) for name, a in weights.items() if not a.is_number)
 
     def index(self, name: str) -> str:
         """The head's or the token's number."""
@@ -375,6 +378,13 @@ def negated(expr: Any) -> Any:
 
 
 def feature_options(rule: Rule) -> dict[str, Any]:
-    """The feature map as literal options of the support function."""
+    """The feature map as literal options of the support function.
+
+    Of the a_i of a series those that are numbers, and ``None`` for those that are arguments.
+    """
     spec = rule.problem.spec.features
-    return {"kind": type(spec).word(), **spec.model_dump(exclude={"kind"})}
+    options = {"kind": type(spec).word(), **spec.model_dump(exclude={"kind", "a"})}
+    weights = [rule.problem.value(name) for name, _, _ in spec.coefficients()]
+    if any(a.is_number for a in weights):
+        options["a"] = tuple(float(a) if a.is_number else None for a in weights)
+    return options

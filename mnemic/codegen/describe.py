@@ -117,6 +117,11 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
     low, high = value_range(scalar)
     family = scalar.name if scalar.name in MEANINGS else scalar.name.rstrip("123456789")
     meaning = MEANINGS.get(family, "a coefficient of the spec")
+    of_features = [name for name, _, _ in rule.problem.spec.features.coefficients()]
+    same = scalar.name in of_features
+    if same:
+        degree = of_features.index(scalar.name)
+        meaning = f"weight of (x·y)^{degree} in the features' kernel, the same at every token"
     if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
         meaning = "weight of the pair in the regression"
     if scalar.name == "eta" and rule.fit is not None:
@@ -125,7 +130,7 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
     micro = scalar.name in ("eta", "delta") and rule.problem.spec.optimizer.micro_steps > 1
     name = public(scalar.argument)
     inside = "" if name == scalar.argument else scalar.argument
-    return Coefficient(name, meaning, axes, low, high, micro, inside)
+    return Coefficient(name, meaning, axes, low, high, micro, same, inside)
 
 
 def value_range(scalar: Scalar) -> tuple[float, float]:

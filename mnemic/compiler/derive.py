@@ -11,6 +11,7 @@ from mnemic.compiler import (
     local,
     retention,
     sense,
+    series,
     stated_link,
     steps,
 )
@@ -47,6 +48,7 @@ def _derive(problem: Problem) -> Rule:
     spec = problem.spec
     loss_error = error_signal.derive(problem.loss, getattr(spec.bias, "smooth", None))
     sense.check(problem, loss_error)
+    series.check(problem)
     step = _step(problem, loss_error)
     own = _own_rate(problem)
     retained = _retained(problem, step.rate if own == sp.oo else own)
@@ -298,6 +300,7 @@ def _trail(
     if step.error.signal != loss_error.signal:
         found.append(Derived("step", sp.Eq(sym.e, step.error.signal), step.reason))
     found.append(Derived("slope", step.error.slope, "∂e/∂ŷ, for the class and the backward pass"))
+    found += series.trail(problem)
     layers = network(problem.spec.memory)
     if len(layers.matrices) > 1:
         found += [Derived("layer", text, "forward pass") for text in forward_lines(layers)]

@@ -1,11 +1,13 @@
 """Feature maps φ: what a key or query is turned into before the memory sees it."""
 
 import math
-from typing import Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from mnemic.dsl.axis import Entry, Family
+from mnemic.dsl.coefficients import Coefficient, Scalar
 
 
 class Features(Family):
@@ -28,8 +30,15 @@ class Features(Family):
 
     @property
     def largest(self) -> str | None:
-        """The largest ‖φ(x)‖² as an expression in s = ‖x‖², for a map without ``text``."""
+        """The largest ‖φ(x)‖² as an expression in s = ‖x‖², for a map without ``text``.
+
+        It may name the map's own coefficients, in which it grows.
+        """
         return None
+
+    def coefficients(self) -> Iterator[tuple[str, str, Coefficient]]:
+        """The coefficients of the map: the name, the place within its entry, the coefficient."""
+        return iter(())
 
 
 class Identity(Features):
@@ -79,18 +88,49 @@ class Softmax(Features):
 class Polynomial(Features):
     """Monomials of degree ≤ p with φ(x)·φ(y) = Σ_i a_i (x·y)^i (Atlas (5)).
 
-    ``graded``: a_i = 1/i! at the start, learnable; features graded, then lexicographic, one a
-    monomial. ``power``: the p-fold self-tensor, φ(x)·φ(y) = (x·y)^p.
+    ``graded``: features graded, then lexicographic, one a monomial; those of degree i grow with
+    √a_i, so a_i ≥ 0. Unless told, a_i = 2σ(x_i)/i! with a learned number x_i a head, 0 at the
+    start: 1/i! there, as of exp, and between nothing and twice that. ``power``: the p-fold
+    self-tensor, φ(x)·φ(y) = (x·y)^p, which has no coefficients.
     """
 
     kind: Literal["polynomial"] = "polynomial"
     degree: int = Field(default=2, ge=1, le=8)
     mode: Literal["graded", "power"] = "graded"
+    a: Annotated[tuple[Scalar, ...], Field(strict=False)] | None = Field(
+        default=None,
+        description="a_0 … a_p of graded features, each learned from 1/i! unless given",
+    )
 
     @property
     def largest(self) -> str:
         """The kernel at x·x."""
-        return f"s**{self.degree}" if self.mode == "power" else _series(self.degree)
+        if self.mode == "power":
+            return f"s**{self.degree}"
+        return " + ".join(f"a{i}*s**{i}" for i in range(self.degree + 1))
+
+    def coefficients(self) -> Iterator[tuple[str, str, Coefficient]]:
+        """a0, a1, … of graded features."""
+        if self.mode == "graded":
+            given = (LEARNED,) * (self.degree + 1) if self.a is None else self.a
+            for i, coefficient in enumerate(given):
+                yield f"a{i}", f"a[{i}]", _started(coefficient, i)
+
+
+LEARNED = Coefficient.model_validate({"from": "parameter"})
+"""A parameter a head."""
+
+
+def _started(coefficient: Coefficient, order: int) -> Coefficient:
+    """a_i with the activation 2σ(x)/i! and the start 1/i!, where it is learned and tells none."""
+    if coefficient.origin is None:
+        return coefficient
+    told = {
+        "activation": f"2*sigmoid(x)/{math.factorial(order)}",
+        "init": 1 / math.factorial(order),
+    }
+    given = {name: getattr(coefficient, name) for name in told}
+    return coefficient.model_copy(update={n: x for n, x in told.items() if given[n] is None})
 
 
 class Taylor(Features):

@@ -119,6 +119,7 @@ class Spec(Entry):
             ("scale", "retention.constraint.scale", getattr(limits, "scale", None)),
             ("radius", "retention.constraint.radius", getattr(limits, "radius", None)),
             ("ridge", "memory.ridge", getattr(memory, "ridge", None) if slopes else None),
+            *((n, f"features.{place}", c) for n, place, c in self.features.coefficients()),
             *((n, f"bias.{n}", c) for n, c in self.bias.coefficients().items()),
             *((n, "retention.global", c) for n, c in retention.global_.coefficients().items()),
             *((n, f"coefficients.{n}", c) for n, c in self.coefficients.items()),

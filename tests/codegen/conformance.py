@@ -330,7 +330,7 @@ def run(
         loss = loss + weighed(x) if x.is_floating_point() else loss
     leaves |= {f"params.{n}": x for n, x in params.items()}
     sources = {**leaves, **{f"initial {n}": x for n, x in first.items() if x.requires_grad}}
-    grads = gradients(loss, sources)
+    grads = gradients(loss, sources, case)
     return Result(out.detach(), {n: x.detach() for n, x in final.items()}, grads)
 
 
@@ -351,8 +351,12 @@ def in_pieces(
     return torch.cat(outs, 1), state
 
 
-def gradients(loss: Tensor, sources: Tensors) -> Tensors:
-    """The gradient at each tensor, zero where the loss does not see it."""
+def gradients(loss: Tensor, sources: Tensors, case: Case | None = None) -> Tensors:
+    """The gradient at each tensor, zero where the loss does not see it.
+
+    Of a coefficient of the case that is the same at every token the sum over tokens: forms read
+    it off different ones.
+    """
     if not loss.requires_grad:
         return {n: torch.zeros_like(x) for n, x in sources.items()}
     raw = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
@@ -360,6 +364,9 @@ def gradients(loss: Tensor, sources: Tensors) -> Tensors:
         n: torch.zeros_like(x) if g is None else g
         for (n, x), g in zip(sources.items(), raw, strict=True)
     }
+    for c in () if case is None else case.signature.coefficients:
+        if c.same:
+            found[c.name] = found[c.name].sum((0, 1))
     for name in ("initial P", "initial H"):  # symmetric: only that part has a meaning
         x = found.get(name)
         if x is not None and x.shape[-1] == x.shape[-2]:

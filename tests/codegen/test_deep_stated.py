@@ -78,7 +78,7 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def asked(call: Any, arguments: Tensors, params: Tensors, *, gradient: bool) -> Result:
+def asked(case: Case, call: Any, arguments: Tensors, params: Tensors, *, gradient: bool) -> Result:
     """Outputs, states and gradients of a function of arguments and initial duals."""
     leaves = {n: x.clone().requires_grad_(gradient) for n, x in arguments.items()}
     duals = {n: x.clone().requires_grad_(gradient) for n, x in params.items()}
@@ -88,7 +88,8 @@ def asked(call: Any, arguments: Tensors, params: Tensors, *, gradient: bool) -> 
         loss = loss + weighed(states[name]) if name.startswith("W") else loss
     found = {}
     if gradient:
-        found = gradients(loss, {**leaves, **{f"params.{n}": x for n, x in duals.items()}})
+        sources = {**leaves, **{f"params.{n}": x for n, x in duals.items()}}
+        found = gradients(loss, sources, case)
     return Result(out.detach(), {n: x.detach() for n, x in states.items()}, found)
 
 
@@ -110,7 +111,7 @@ def test_forms_solve_the_problem_as_written(name: str) -> None:
         out, states = as_written(problem, x, duals)
         return out, {n: states[n] for n in names(case)}
 
-    expected = asked(written, arguments, params, gradient=through)
+    expected = asked(case, written, arguments, params, gradient=through)
     for form in case.forms:
 
         def ours(x: Tensors, duals: Tensors, form: str = form) -> tuple[Tensor, Tensors]:
@@ -119,7 +120,7 @@ def test_forms_solve_the_problem_as_written(name: str) -> None:
             states = as_interpreted(states)
             return out, {n: states[n] for n in names(case)}
 
-        found = asked(ours, arguments, params, gradient=through)
+        found = asked(case, ours, arguments, params, gradient=through)
         other = dict(expected.parts())
         wrong = {n: e for n, x in found.parts() if not (e := error(x, other[n])) <= 1e-8}
         assert not wrong, (form, wrong)

@@ -136,7 +136,9 @@ def test_documents_are_apart(name: str, form: str) -> None:
         states.append(last)
     whole = joined(states, _axes(case))
     leaves |= params
-    _same(found.out, found.states, found.gradients, torch.cat(outs, 1), whole, leaves, initial)
+    _same(
+        case, found.out, found.states, found.gradients, torch.cat(outs, 1), whole, leaves, initial
+    )
 
 
 def _begun(case: Case, arguments: Tensors) -> tuple[Tensors, dict[str, Any]]:
@@ -155,7 +157,7 @@ def _leaf(x: torch.Tensor) -> torch.Tensor:
 
 
 def _same(
-    out: torch.Tensor, state: Tensors, grads: Tensors, expected: torch.Tensor,
+    case: Case, out: torch.Tensor, state: Tensors, grads: Tensors, expected: torch.Tensor,
     whole: Tensors, leaves: Tensors, initial: Tensors,
 ) -> None:  # fmt: skip
     loss = weighed(expected)
@@ -164,7 +166,7 @@ def _same(
     sources = {**leaves, **{f"initial {n}": x for n, x in initial.items() if x.requires_grad}}
     assert error(out, expected) <= 1e-9
     close(state, whole)
-    close(grads, gradients(loss, sources))
+    close(grads, gradients(loss, sources, case))
 
 
 MASKS = {
@@ -197,7 +199,16 @@ def test_masked_tokens_are_not_there(name: str, form: str, which: str) -> None:
         states.append(last)
     whole_state = joined(states, _axes(case))
     leaves |= params
-    _same(found.out, found.states, found.gradients, torch.cat(outs), whole_state, leaves, initial)
+    _same(
+        case,
+        found.out,
+        found.states,
+        found.gradients,
+        torch.cat(outs),
+        whole_state,
+        leaves,
+        initial,
+    )
 
 
 def _filled(x: torch.Tensor, mask: torch.Tensor, garbage: float) -> torch.Tensor:

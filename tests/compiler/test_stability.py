@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -248,9 +249,11 @@ def test_features_of_unit_keys(features: Any, size: int) -> None:
     one = rule(features=features, block={"key_dim": size})
     x = torch.randn(100, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     best = 0.0
+    weights = list(one.problem.spec.features.coefficients())
+    largest = [torch.tensor(2 / math.factorial(i)) for i, _ in enumerate(weights)]
     for _ in range(150):
         x = (x / x.norm(dim=1, keepdim=True)).requires_grad_()
-        phi = feature_map(one.problem, x, torch.zeros(1)).square().sum(-1)
+        phi = feature_map(one.problem, x, torch.zeros(1), largest).square().sum(-1)
         best = max(best, float(phi.detach().max()))
         slope = torch.autograd.grad(phi.sum(), x)[0]
         x = x.detach() + 0.05 * torch.nn.functional.normalize(slope, dim=1)
@@ -278,7 +281,8 @@ RULES: dict[str, dict[str, Any]] = {
     "anchor": {"anchor": {"chunk": 8}},
     "anchor and decay": {"anchor": {"chunk": 4}, "retention": {"decay": 0.99, "order": "after"}},
     "window under gates": {"window": 3, "weights": {"kind": "token", "gamma": 0.25}},
-    "polynomial": {"features": {"kind": "polynomial", "degree": 2}},
+    "polynomial": {"features": {"kind": "polynomial", "degree": 2, "a": [1, 1, 0.5]}},
+    "a polynomial's own": {"features": {"kind": "polynomial", "degree": 2, "a": [0, 0.3, 2]}},
     "sigmoid link": {"retention": {"local": {"bregman": "w*log(w) + (1-w)*log(1-w)"}}},
 }
 

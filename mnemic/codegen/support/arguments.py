@@ -34,6 +34,8 @@ def check(
         value = coefficients[coefficient.name]
         expected = _expected(signature, coefficient.axes, coefficient.micro, sizes)
         _check_value(signature, coefficient.name, value, expected, q)
+        if coefficient.same:
+            _check_same(signature, coefficient.name, value, mask)
     for name in signature.keys:
         expected = _expected(signature, "s" if signature.slots else "k", True, sizes)
         _check_value(signature, name, coefficients[name], expected, q)
@@ -232,6 +234,18 @@ def _check_value(
     if value.dtype == torch.float64 != q.dtype:
         allowed = f"beside q's {q.dtype} at most torch.float32 is allowed"
         raise fail(signature, f"{name}: read dtype {value.dtype}, {allowed}")
+
+
+def _check_same(signature: Signature, name: str, value: Tensor, mask: Tensor | None) -> None:
+    """Check that a coefficient is the same at every token; on a device in debug mode only."""
+    repeated = value.stride()[:2] == (0, 0)
+    if repeated or not value.numel() or torch.compiler.is_compiling():
+        return
+    if value.device.type != "cpu" and not debugging():
+        return  # to compare them here would wait for the device
+    rows = value.flatten(0, 1) if mask is None else value[mask]
+    if not bool((rows == rows[:1]).all()):
+        raise fail(signature, f"{name}: differs between tokens, one number a head is needed")
 
 
 def check_masks(

@@ -1,7 +1,7 @@
 """Feature maps that are not elementwise. All act on the last axis."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import combinations_with_replacement
 from typing import Any
@@ -10,26 +10,58 @@ import torch
 from torch import Tensor
 
 
-def features(x: Tensor, position: Tensor | None = None, *, kind: str, **options: Any) -> Tensor:
-    """φ(x) by the name of its map: [..., d] → [..., D]."""
-    if kind == "cosine":
-        assert position is not None
-        return cosine(x, position, **options)
-    return MAPS[kind](x, **options)
+def features(x: Tensor, *rows: Tensor, kind: str, **options: Any) -> Tensor:
+    """φ(x) by the name of its map: [..., d] → [..., D]; ``rows`` are numbers a row that it takes.
+
+    x may have axes between the rows and d, as a window has.
+    """
+    return MAPS[kind](x, *rows, **options)
 
 
-def polynomial(x: Tensor, *, degree: int, mode: str = "graded") -> Tensor:
-    """Monomials of degree ≤ p, φ(x)·φ(y) = Σ (x·y)^i / i!; or the p-fold self-tensor."""
+def polynomial(
+    x: Tensor, *weights: Tensor, degree: int, mode: str = "graded",
+    a: tuple[float | None, ...] | None = None,
+) -> Tensor:  # fmt: skip
+    """Monomials of degree ≤ p, φ(x)·φ(y) = Σ a_i (x·y)^i; or the p-fold self-tensor.
+
+    a_i ≥ 0 is a number of ``a``, or where that is None the next of the weights.
+    """
     if mode == "graded":
-        return taylor(x, order=degree)
+        given, numbers = iter(weights), a or (None,) * (degree + 1)
+        parts = _series(x, degree)
+        return torch.cat(
+            [_weighed(p, i, n, given) for i, (p, n) in enumerate(zip(parts, numbers, strict=True))],
+            -1,
+        )
     found = x
     for _ in range(degree - 1):
         found = (found[..., None] * x[..., None, :]).flatten(-2)
     return found
 
 
+def _weighed(part: Tensor, order: int, number: float | None, given: Iterator[Tensor]) -> Tensor:
+    """The Taylor features of a degree i, whose kernel is sⁱ/i!, as those of a_i sⁱ."""
+    if number is not None:
+        return part * math.sqrt(number * math.factorial(order))
+    root = torch.sqrt(_same(next(given), part) * math.factorial(order))
+    return part * root.reshape(*root.shape, *[1] * (part.ndim - root.ndim))
+
+
+def _same(weight: Tensor, x: Tensor) -> Tensor:
+    """A number that is the same in every row, of one row where x has others (a window's tail)."""
+    for axis, size in enumerate(weight.shape):
+        if size != x.shape[axis]:
+            weight = weight.narrow(axis, 0, 1)
+    return weight
+
+
 def taylor(x: Tensor, *, order: int) -> Tensor:
     """The Taylor features of exp up to ``order``, one a monomial, graded then lexicographic."""
+    return torch.cat(_series(x, order), -1)
+
+
+def _series(x: Tensor, order: int) -> list[Tensor]:
+    """The features of each degree: φ_i(x)·φ_i(y) = (x·y)^i / i!."""
     parts = [torch.ones_like(x[..., :1])]
     for i in range(1, order + 1):
         places, weights = _monomials(x.shape[-1], i)
@@ -39,7 +71,7 @@ def taylor(x: Tensor, *, order: int) -> Tensor:
         for row in index[1:]:
             product = product * x[..., row]
         parts.append(product * scale)
-    return torch.cat(parts, -1)
+    return parts
 
 
 @cache
@@ -94,6 +126,7 @@ def projection(size: int, count: int, seed: int) -> Tensor:
 MAPS: dict[str, Callable[..., Tensor]] = {
     "polynomial": polynomial,
     "taylor": taylor,
+    "cosine": cosine,
     "dpfp": dpfp,
     "softmax": softmax,
     "random": random,

@@ -21,6 +21,8 @@ class Coefficient(Pickled):
     high: float
     micro: bool = False
     """Whether each of several steps a token has its own."""
+    same: bool = False
+    """Whether it is the same at every token, and read off one of them."""
     inside: str = ""
     """Its name in the forms, where that is another one: the spec's own are told apart there."""
 

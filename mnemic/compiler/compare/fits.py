@@ -43,7 +43,7 @@ def fitted(rule: Rule, values: Mapping[Any, Any]) -> Form:
         f"pairs {rule.window if rule.window > 1 else 'all'}",
         f"value {value}",
         *(("keys move",) if moved else ()),
-        *feature_functions(rule),
+        *feature_functions(rule, at),
     )
     form = Form((), output, (), (), tuple(sorted(tags)), PAIR, PARAMETERS)
     return form.mapped(tidy_entry)

@@ -31,7 +31,7 @@ def layers_form(rule: Rule, values: Mapping[Any, Any]) -> Form:
         functions["mirror"] = one_spelling(at.resolved(rule.retained.mirror)).subs(sym.w, OWN)
     wholes = kept_whole(functions)
     output = tuple(sp.sympify(part) for part in _parts(rule, at, factor))
-    tags = (*_tags(rule, at), *network_tags(rule.network), *feature_functions(rule))
+    tags = (*_tags(rule, at), *network_tags(rule.network), *feature_functions(rule, at))
     form = Form(
         (), (*output, *(w.symbol for w in wholes)), wholes, tuple(sorted(functions.items())),
         tuple(sorted(tags)), (), PARAMETERS,

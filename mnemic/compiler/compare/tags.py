@@ -7,16 +7,17 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.compare.coordinates import Coordinates
 from mnemic.compiler.compare.functions import one_spelling
 from mnemic.compiler.compare.transition import MOST_ROWS
 from mnemic.compiler.kernels import Kernel, Kernels
 from mnemic.compiler.rule import Rule
-from mnemic.dsl.features import Features, Identity, Polynomial, Taylor
+from mnemic.compiler.series import kernel
 
 S = sp.Symbol("s", real=True)
 
 
-def feature_functions(rule: Rule) -> tuple[str, ...]:
+def feature_functions(rule: Rule, at: Coordinates) -> tuple[str, ...]:
     """The feature map: an expression, a kernel Σ a_i sⁱ, or its entry in the spec."""
     problem = rule.problem
     if problem.kernels is not None:
@@ -24,10 +25,11 @@ def feature_functions(rule: Rule) -> tuple[str, ...]:
     if problem.features is not None:
         plain = problem.features == sym.x
         return () if plain else (f"φ(x) = {one_spelling(problem.features)}",)
-    kernel = _kernel(problem.spec.features)
-    if kernel == S:
-        return ()
-    return (f"φ(x)·φ(y) = {kernel}" if kernel is not None else _entry("features", rule),)
+    found = kernel(problem, S)
+    if found is None:
+        return (_entry("features", rule),)
+    shown = sp.expand(at.resolved(found))
+    return () if shown == S else (f"φ(x)·φ(y) = {shown}",)
 
 
 def _kernel_functions(rule: Rule, kernels: Kernels) -> tuple[str, ...]:
@@ -41,17 +43,6 @@ def _kernel_functions(rule: Rule, kernels: Kernels) -> tuple[str, ...]:
 def _spelled(kernel: Kernel) -> str:
     shown = one_spelling(kernel.expr)
     return f"{shown}, each row over its sum" if kernel.normalised else str(shown)
-
-
-def _kernel(features: Features) -> Any | None:
-    match features:
-        case Identity():
-            return S
-        case Taylor(order=order):
-            return sum(S**i / sp.factorial(i) for i in range(order + 1))
-        case Polynomial(mode="power", degree=degree):
-            return S**degree
-    return None
 
 
 def linear_tags(rule: Rule, values: Mapping[Any, Any]) -> tuple[str, ...]:

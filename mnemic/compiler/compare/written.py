@@ -40,7 +40,7 @@ def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
     functions = {**dict(form.functions), **writer.functions}
     form = Form(
         form.states, form.output, tuple(writer.wholes), tuple(sorted(functions.items())),
-        tuple(sorted((*linear_tags(rule, values), *feature_functions(rule)))),
+        tuple(sorted((*linear_tags(rule, values), *feature_functions(rule, writer.at)))),
         tuple(sorted(writer.at.inputs, key=str)), PARAMETERS,
     )  # fmt: skip
     return form.mapped(tidy_entry)
@@ -158,7 +158,7 @@ def _terms(rule: Rule, values: Mapping[Any, Any]) -> Form:
         functions.append(("link", one_spelling(link).subs(names)))
     parts = (rule.rate * factor, rule.gain, rule.decay, rule.row_decay, rule.seen, rule.momentum)
     output = tuple(sp.Integer(0) if p is None else at.at(p, 0, 0) for p in parts)
-    tags = (*opaque_tags(rule), *feature_functions(rule))
+    tags = (*opaque_tags(rule), *feature_functions(rule, at))
     wholes = kept_whole(dict(functions))
     form = Form(
         (), (*output, *(w.symbol for w in wholes)), wholes, tuple(functions), tuple(sorted(tags)),

@@ -11,7 +11,7 @@ import mpmath  # type: ignore[import-untyped]
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.explain.spans import ranges
+from mnemic.compiler.explain.spans import INFINITE, ranges
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.rule import Rule
 from mnemic.compiler.symbolic import read
@@ -129,12 +129,27 @@ def _squared_norm(rule: Rule, unit: bool) -> float:
     if rule.kernels is not None:
         return _by_norm(rule.kernels.predict.expr, sym.s, unit)
     if expr is None:
-        told = rule.problem.spec.features.largest
-        return math.inf if told is None else _by_norm(read(told, {"s": sym.s}), sym.s, unit)
+        told = _largest(rule)
+        return math.inf if told is None else _by_norm(told, sym.s, unit)
     if expr == sym.x:
         return 1.0 if unit else math.inf
     at = sampler(expr, [sym.x])
     return _on_the_sphere(at, size) if unit else _everywhere(at, size)
+
+
+def _largest(rule: Rule) -> Any | None:
+    """The map's own bound in s = ‖x‖², its coefficients at their largest; None without one."""
+    told, problem = rule.problem.spec.features.largest, rule.problem
+    if told is None:
+        return None
+    own = {name: problem.value(name) for name, _, _ in problem.spec.features.coefficients()}
+    found, spans = read(told, {"s": sym.s, **own}), ranges(rule)
+    table = {}
+    for symbol in found.free_symbols - {sym.s}:
+        if symbol not in spans or max(spans[symbol]) >= INFINITE:
+            return None
+        table[symbol] = sp.Float(max(spans[symbol]))
+    return found.subs(table)
 
 
 def _square(at: Callable[..., float | None], x: float) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.oracle.evaluate import evaluate
-from mnemic.compiler.oracle.reference_features import feature_map
+from mnemic.compiler.oracle.reference_features import feature_map, weights_of
 from mnemic.compiler.oracle.reference_kernels import columns, kept_keys, similarities, similarity
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem, Scalar
 from mnemic.compiler.rule import Rule
@@ -171,13 +171,18 @@ def _keyed(
     if rule.kernels is not None:
         return _kernelised(rule, q, k, v, given, values, start.get("K"))
     place = _column if rule.diagonal else _row
-    raw, mapped = {"k": k}, {"k": feature_map(problem, k, position[:, :, None, None])}
+    weights = [a[..., 0, 0] if a.ndim else a for a in weights_of(problem, values)]
+
+    def phi(x: Tensor) -> Tensor:
+        return feature_map(problem, x, position[:, :, None, None], weights)
+
+    raw, mapped = {"k": k}, {"k": phi(k)}
     for role in ("predict", "erase", "write", "carry"):
         if problem.keys.get(role) == sp.Symbol(role, real=True):
             own = given[role].double()
             own = own if own.ndim == k.ndim else own[:, :, None]
             raw[role] = own
-            mapped[role] = feature_map(problem, own, position[:, :, None, None])
+            mapped[role] = phi(own)
     value = _column(v)
     roles = _roles(problem, mapped, value, values, rule.diagonal)
     plain = (
@@ -185,7 +190,7 @@ def _keyed(
     )
     groups = q.shape[2] // k.shape[3]
     asked = [q[:, :, None, g::groups] for g in range(groups)]
-    queries = [feature_map(problem, x, position[:, :, None, None]) for x in asked]
+    queries = [phi(x) for x in asked]
     predict, erase, write = (_rotated(roles[r], angle) for r in ROLES[:3])
     return Keyed(
         predict=predict,

@@ -7,14 +7,16 @@ serves every head.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from itertools import combinations_with_replacement
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.oracle.evaluate import evaluate
+from mnemic.compiler.oracle.statement import tensor
 from mnemic.compiler.problem import Problem
 from mnemic.dsl import features as axis
 
@@ -22,8 +24,11 @@ FIRST_POSITION: Final = 0
 """The position of a document's first token, as ``t`` in expressions."""
 
 
-def feature_map(problem: Problem, x: Tensor, position: Tensor) -> Tensor:
-    """φ(x) for x of shape [..., d]; ``position`` broadcasts over the leading axes."""
+def feature_map(
+    problem: Problem, x: Tensor, position: Tensor, weights: Sequence[Tensor] = ()
+) -> Tensor:
+    """φ(x) for x of shape [..., d]; ``position`` and the a_i of a polynomial, ``weights``,
+    broadcast over the leading axes."""
     entry = problem.spec.features
     if problem.features is not None:
         return evaluate(problem.features, {sym.x: x}) + torch.zeros_like(x)
@@ -33,9 +38,9 @@ def feature_map(problem: Problem, x: Tensor, position: Tensor) -> Tensor:
         case axis.Polynomial(degree=degree, mode="power"):
             return power(x, degree)
         case axis.Polynomial(degree=degree):
-            return graded(x, degree)
+            return graded(x, degree, weights)
         case axis.Taylor(order=order):
-            return graded(x, order)
+            return graded(x, order, [tensor(1 / math.factorial(i)) for i in range(order + 1)])
         case axis.Cosine(length=length):
             return cosine(x, position, length)
         case axis.Dpfp(nu=nu):
@@ -45,20 +50,24 @@ def feature_map(problem: Problem, x: Tensor, position: Tensor) -> Tensor:
     raise ValueError(f"no finite map for the features '{type(entry).word()}'")
 
 
-def graded(x: Tensor, degree: int, weights: list[float] | None = None) -> Tensor:
+def weights_of(problem: Problem, values: Mapping[Any, Tensor]) -> list[Tensor]:
+    """The a_i of polynomial features, of coefficients by their symbols."""
+    return [evaluate(problem.value(n), values) for n, _, _ in problem.spec.features.coefficients()]
+
+
+def graded(x: Tensor, degree: int, weights: Sequence[Tensor]) -> Tensor:
     """Monomials up to ``degree`` (with the constant), so that φ(x)·φ(y) = Σ_i a_i (x·y)^i.
 
-    (x·y)^i = Σ over multisets of i! / Π m_j! · Π (x_j y_j)^m_j; a_i = 1/i! unless given.
+    (x·y)^i = Σ over multisets of i! / Π m_j! · Π (x_j y_j)^m_j.
     """
     found = []
-    for i in range(degree + 1):
-        a = 1 / math.factorial(i) if weights is None else weights[i]
+    for i, a in zip(range(degree + 1), weights, strict=True):
         for places in combinations_with_replacement(range(x.shape[-1]), i):
             repeats = math.prod(math.factorial(places.count(p)) for p in set(places))
             term = torch.ones_like(x[..., 0])
             for place in places:
                 term = term * x[..., place]
-            found.append(math.sqrt(a * math.factorial(i) / repeats) * term)
+            found.append(torch.sqrt(a * math.factorial(i) / repeats) * term)
     return torch.stack(found, -1)
 
 

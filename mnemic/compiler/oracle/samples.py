@@ -94,11 +94,9 @@ def feature_size(rule: Rule, size: int) -> int:
         return int(slots)
     if rule.kernels is not None:
         return size
-    return int(
-        feature_map(rule.problem, torch.ones(1, size, dtype=torch.float64), torch.zeros(1)).shape[
-            -1
-        ]
-    )
+    one = torch.ones(1, size, dtype=torch.float64)
+    weights = [one[0, 0] for _ in rule.problem.spec.features.coefficients()]
+    return int(feature_map(rule.problem, one, torch.zeros(1), weights).shape[-1])
 
 
 def _shape(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mnemic.compiler.oracle.reference_features import feature_map
 from mnemic.compiler.oracle.stated_steps import Pair, Query
-from mnemic.compiler.oracle.statement import coefficient_names, evaluate_text, tensor
+from mnemic.compiler.oracle.statement import Names, coefficient_names, evaluate_text, tensor
 from mnemic.compiler.problem import Problem, Scalar
 from mnemic.dsl.features import Exponential, Kernel, ReadKernel
 from mnemic.dsl.spec import Spec
@@ -34,13 +34,13 @@ class Maps(Protocol):
     plain: bool
     """Whether autograd at W gives the step."""
 
-    def key(self, x: Tensor, t: int, column: int) -> Tensor:
-        """φ of a key, of the pair ``column``."""
+    def key(self, x: Tensor, names: Names, column: int) -> Tensor:
+        """φ of a key, of the pair ``column``; ``names`` are t and the coefficients."""
 
     def seen(self, raw: Tensor, key: Tensor) -> Tensor:
         """What the memory predicts from, for a key and its φ."""
 
-    def query(self, x: Tensor, t: int) -> Tensor:
+    def query(self, x: Tensor, names: Names) -> Tensor:
         """φ of a query."""
 
 
@@ -52,19 +52,23 @@ class Finite:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
-    def key(self, x: Tensor, t: int, column: int) -> Tensor:
+    def key(self, x: Tensor, names: Names, column: int) -> Tensor:
         """φ(k)."""
         del column
-        return feature_map(self.problem, x, tensor(t))
+        return self._map(x, names)
 
     def seen(self, raw: Tensor, key: Tensor) -> Tensor:
         """φ(k)."""
         del raw
         return key
 
-    def query(self, x: Tensor, t: int) -> Tensor:
+    def query(self, x: Tensor, names: Names) -> Tensor:
         """φ(q)."""
-        return feature_map(self.problem, x, tensor(t))
+        return self._map(x, names)
+
+    def _map(self, x: Tensor, names: Names) -> Tensor:
+        weights = [names[name] for name, _, _ in self.problem.spec.features.coefficients()]
+        return feature_map(self.problem, x, names["t"], weights)
 
 
 class BehindKernel:
@@ -79,9 +83,9 @@ class BehindKernel:
         self.keys, self.eye = keys, torch.eye(len(keys), dtype=torch.float64)
         self.predicting, self.reading = _kernel(spec.features), _kernel(read)
 
-    def key(self, x: Tensor, t: int, column: int) -> Tensor:
+    def key(self, x: Tensor, names: Names, column: int) -> Tensor:
         """The column of a pair."""
-        del x, t
+        del x, names
         return self.eye[column]
 
     def seen(self, raw: Tensor, key: Tensor) -> Tensor:
@@ -89,9 +93,9 @@ class BehindKernel:
         del key
         return self.predicting(self.keys @ raw)
 
-    def query(self, x: Tensor, t: int) -> Tensor:
+    def query(self, x: Tensor, names: Names) -> Tensor:
         """κ2 of every key."""
-        del t
+        del names
         return self.reading(self.keys @ x)
 
 
@@ -114,14 +118,15 @@ def tokens(
     found = []
     for t in range(length):
         point = {"h": tensor(h), "H": tensor(heads), "t": tensor(t)}
-        query = Query(maps.query(q[b, t, h], t), q[b, t, h])
-        row = []
+        row: list[Token] = []
         for j in range(micro):
             at = (b, t, j, h) if micro > 1 else (b, t, h)
             values = {s.name: _value(problem, s, given, at) for s in _arguments(problem)}
             own = {r: given[r][at] for r in OWN if r in given}
-            column = t * micro + j
-            row.append(_token(spec, maps, query, column, k[at], v[at], own, values, point))
+            column, asked = t * micro + j, q[b, t, h]
+            names = {**coefficient_names(spec, values, point), **point}
+            query = row[0].query if row else Query(maps.query(asked, names), asked)
+            row.append(_token(spec, maps, query, column, k[at], v[at], own, names))
         found.append(row)
     return found
 
@@ -150,13 +155,11 @@ def _value(
 
 def _token(
     spec: Spec, maps: Maps, query: Query, column: int, k: Tensor, v: Tensor,
-    own: Mapping[str, Tensor], values: Mapping[str, Tensor], point: Mapping[str, Tensor],
+    own: Names, names: dict[str, Tensor],
 ) -> Token:  # fmt: skip
-    names = coefficient_names(spec, values, point)
-    t = int(point["t"])
     raw = _roles(spec, k, own, v, names)
-    mapped = {r: maps.key(x, t, column) for r, x in own.items()}
-    roles = _roles(spec, maps.key(k, t, column), mapped, v, names)
+    mapped = {r: maps.key(x, names, column) for r, x in own.items()}
+    roles = _roles(spec, maps.key(k, names, column), mapped, v, names)
     gamma = names["gamma"] if type(spec.weights).word() in ("token", "geometric") else tensor(1)
     vectors = [roles[r] for r in ROLES]
     plain = maps.plain and all(x is vectors[0] for x in vectors)

@@ -136,6 +136,7 @@ _RANGES: Final[Mapping[str, tuple[str, _Test]]] = {
     "bias.Delta": ("at least 0", lambda x: x >= 0),
     "weights.gamma": ("at least 0", lambda x: x >= 0),
     "memory.ridge": ("at least 0", lambda x: x >= 0),
+    "features.a": ("at least 0", lambda x: x >= 0),
 }
 
 
@@ -187,7 +188,7 @@ _SHAPE_HINT: Final = "scale a key or the value by a coefficient of your own in k
 def _range(spec: Spec, where: str) -> tuple[str, _Test]:
     if where == "optimizer.momentum" and spec.optimizer.method == "adam":
         return _RANGES["optimizer.beta2"]  # of both averages: at 1 nothing would ever enter them
-    return _RANGES.get(where, ("a number", lambda _: True))
+    return _RANGES.get(where.partition("[")[0], ("a number", lambda _: True))
 
 
 def _unusable(name: str) -> str | None:

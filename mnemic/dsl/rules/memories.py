@@ -70,6 +70,28 @@ def diagonal_features(spec: Spec) -> Iterator[Issue]:
         yield Issue(reason, "features", spec.features.word(), hint=hint)
 
 
+def weights_of_degrees(spec: Spec) -> Iterator[Issue]:
+    """Graded features have one a_i ≥ 0 a degree, the same at every token."""
+    features, where = spec.features, "features.a"
+    if not isinstance(features, Polynomial) or features.a is None:
+        return
+    if features.mode == "power":
+        hint = "leave out mode: power, or a: a graded map with a: [0, …, 1] has the same kernel"
+        yield Issue("the self-tensor has one degree and no coefficients", where, hint=hint)
+        return
+    if len(features.a) != features.degree + 1:
+        reason = f"degree {features.degree} has a_0 … a_{features.degree}, "
+        reason += f"{features.degree + 1} numbers, not {len(features.a)}"
+        yield Issue(reason, where, hint="give each its own, or leave a out: all are learned")
+    if all(a.value == 0 for a in features.a):
+        yield Issue("one a_i at least is above 0: without any the map is 0", where)
+    for i, a in enumerate(features.a):
+        if a.origin == "input":
+            reason = "a feature map is the same at every token, or keys of the past would not match"
+            hint = "use learned, a number, or an expression of these and the head h"
+            yield Issue(reason, f"{where}[{i}]", "input", hint=hint)
+
+
 def one_kernel(spec: Spec) -> Iterator[Issue]:
     """Memories of kept pairs bring a kernel of their own."""
     if keeps_pairs(spec) and not spec.features.finite:
@@ -202,6 +224,7 @@ RULES: tuple[Rule, ...] = (
     parameters_in_a_chain,
     one_size,
     diagonal_features,
+    weights_of_degrees,
     one_kernel,
     steps_behind_a_kernel,
     keys_of_a_linear_memory,
