@@ -41,6 +41,8 @@ class Signal:
     radial: Any
     """What (∂e/∂ŷ) adds along the residual: radial · r rᵀ."""
     uses_norm: bool
+    bounded: bool
+    """Whether ∂e/∂ŷ is."""
 
     @property
     def of_residual(self) -> bool:
@@ -77,7 +79,9 @@ def error_functions(b: Builder, roles: dict[str, str]) -> ErrorFunction:
         slope=print_torch(printed, {}),
         result=_adjoint(along, residual),
     )
-    b.plan.signals["error"] = Signal(signal, (*first, *arguments), slope, radial, error.uses_norm)
+    b.plan.signals["error"] = Signal(
+        signal, (*first, *arguments), slope, radial, error.uses_norm, error.bounded
+    )
     value = () if of_residual else (roles["value"],)
     return ErrorFunction(of_residual, (*value, *arguments.values()))
 

@@ -13,7 +13,6 @@ from mnemic.codegen.readouts import headed
 from mnemic.codegen.reads import from_state, reached
 from mnemic.codegen.recurrent import States
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.classify import solver
 
 
 @dataclass(frozen=True)
@@ -291,6 +290,6 @@ def _residual(b: Builder, mixing: str, base: str, roles: dict[str, str]) -> str:
         start = b.map("start", one - two, {"x_": base, "y_": roles["value"]}, "error")
     unknown = b.call("R" if function.of_residual else "y_hat", axes, "residual", mixing, start,
                      *function.arguments, equation="error", error="error",
-                     adjoint="error_adjoint", solver=solver(b.rule.error))  # fmt: skip
+                     adjoint="error_adjoint")  # fmt: skip
     e = b.call("e", axes, "error", unknown, *function.arguments, equation="error")
     return b.map("u", factor * one, {"x_": e, **b.row_coefficients(factor)}, "gradient")

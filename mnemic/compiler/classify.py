@@ -174,15 +174,9 @@ def _linear(facts: Facts) -> Structure:
         return Structure("affine", reason, BOTH)
     reason = (
         "e is not affine in ŷ, but W is linear in the errors: a triangular system in the "
-        "residuals of a chunk, solved by " + solver(error)
+        "residuals of a chunk, solved by forward substitution"
     )
     return Structure("residual", reason, BOTH)
-
-
-def solver(error: ErrorSignal) -> str:
-    """Fixed-point sweeps where ∂e/∂ŷ is bounded, else substitution row by row."""
-    bounded = error.bound is not None and error.bound.is_finite
-    return "sweeps" if bounded else "substitution"
 
 
 def _unbounded(facts: Facts) -> str:

@@ -51,6 +51,11 @@ class ErrorSignal:
         return not sp.expand(self.signal - self.slope * sym.y).has(sym.y)
 
     @property
+    def bounded(self) -> bool:
+        """Whether ∂e/∂ŷ is known to be bounded."""
+        return self.bound is not None and bool(self.bound.is_finite)
+
+    @property
     def offset(self) -> Any:
         """e at ŷ = 0: what the step writes, for an affine error."""
         return self.signal.subs(sym.y, 0)

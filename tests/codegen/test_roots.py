@@ -63,3 +63,19 @@ def test_ends_may_be_given() -> None:
         -ones, ones, f_low=1e30 * ones, f_high=-1e30 * ones,
     )  # fmt: skip
     torch.testing.assert_close(found, torch.tensor([0.5, 0.0, -0.9]).double(), atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_no_root_depends_on_the_others(dtype: torch.dtype) -> None:
+    """Easy roots beside hard ones are the same numbers as alone."""
+    shift = torch.tensor([0.0, 1e-6, 0.3, 2.0, 40.0, 1e3], dtype=dtype)
+
+    def left(x: Tensor, at: Tensor) -> Tensor:
+        return torch.tanh(at - x) + 0.01 * (at - x) ** 3
+
+    low, high = torch.full_like(shift, -1.0), torch.full_like(shift, 5e3)
+    whole = falling_root(lambda x: left(x, shift), low, high)
+    for i in range(len(shift)):
+        one = slice(i, i + 1)
+        alone = falling_root(lambda x, at=shift[one]: left(x, at), low[one], high[one])
+        assert torch.equal(alone, whole[one])

@@ -70,7 +70,7 @@ def residual(at: At) -> None:
     dL = dbase eᵀ, and what e reads beside ŷ gets its share of m.
     """
     mixing, base, *rows = at.arguments
-    options = {name: at.option(name) for name in ("adjoint", "solver")}
+    options = {"adjoint": at.option("adjoint")}
     axes = at.axes(base)
     d_base = at.call(at.name(base), axes, "residual_vjp", at.d, at.out, mixing, *rows, **options)
     at.give(base, d_base)

@@ -193,53 +193,26 @@ def _invert(strict: Tensor) -> Tensor:
 Error = Callable[[Tensor], Tensor]
 
 
-def sweeps(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
-    """The root y of y = start + L error(y), L strictly lower triangular, by fixed-point sweeps.
-
-    Exact after at most C sweeps (L is nilpotent); stops once a sweep changes nothing to speak of.
-    """
-    y = start
-    bound = 4 * torch.finfo(start.dtype).eps * float(_size(start)) if start.numel() else 0.0
-    for sweep in range(1, mixing.shape[-1] + 1):
-        if y.ndim == 3:
-            following = torch.baddbmm(start, mixing, error(y))
-        else:
-            following = start + mixing @ error(y)
-        if sweep >= FIRST_LOOK and sweep % 3 == 0 and float(_size(following - y)) <= bound:
-            return following
-        y = following
-    return y
-
-
-FIRST_LOOK = 6
-"""Sweeps before the first look at whether they have settled: a look costs as much as a sweep."""
-
-
-def _size(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x, ord=torch.inf)
-
-
 def substitution(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
-    """The same root by forward substitution: rows one after another inside blocks of 16."""
+    """The root y of y = start + L error(y), L strictly lower triangular, row after row.
+
+    Within blocks of 16 rows a row's error is added to those that follow; between blocks stand
+    products of matrices. A row depends on those before it alone, whatever they are, and nothing
+    is read by the host.
+    """
     size = mixing.shape[-1]
     found: list[Tensor] = []
     errors: list[Tensor] = []
     for low in range(0, size, BASE):
         high = min(low + BASE, size)
-        base = start[..., low:high, :]
+        carried = torch.zeros_like(start[..., low:high, :])
         if low:
-            base = base + mixing[..., low:high, :low] @ torch.cat(errors, -2)
-        rows: list[Tensor] = []
-        inner: list[Tensor] = []
-        for row in range(high - low):
-            y = base[..., row : row + 1, :]
-            if row:
-                weights = mixing[..., low + row : low + row + 1, low : low + row]
-                y = y + weights @ torch.cat(inner, -2)
-            rows.append(y)
-            inner.append(error_of_row(error, y, low + row))
-        found.append(torch.cat(rows, -2))
-        errors.append(torch.cat(inner, -2))
+            carried = mixing[..., low:high, :low] @ torch.cat(errors, -2)
+        for row in range(low, high):
+            found.append(start[..., row : row + 1, :] + carried[..., :1, :])
+            errors.append(error_of_row(error, found[-1], row))
+            column = mixing[..., row + 1 : high, row : row + 1]
+            carried = torch.addcmul(carried[..., 1:, :], column, errors[-1])
     return torch.cat(found, -2)
 
 

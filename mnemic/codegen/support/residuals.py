@@ -1,54 +1,106 @@
-"""The residuals of a chunk as the root of ŷ = base + L u(ŷ), differentiable by its adjoint."""
+"""The residuals of a chunk as the root of ŷ = base + L e(ŷ), with derivatives of any order."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import chunks
+from .chunks import substitution
 
 Function = Callable[..., Tensor]
-Solver = Callable[..., Tensor]
 
 
-class _Adjoint(torch.autograd.Function):
-    """Passes ŷ on, and solves the transposed system on the way back.
+@dataclass(frozen=True)
+class _Signal:
+    """e and its transposed Jacobian Jᵀ, J = ∂e/∂ŷ, which is symmetric as the Hessian of a loss."""
 
-    With ŷ = base + L e(ŷ) and J = ∂e/∂ŷ, the gradient at the right-hand side is
-    g + Jᵀ m, where m = Lᵀ(g + Jᵀ m) is a system of the same shape with time reversed.
+    error: Function
+    adjoint: Function
+
+
+def _linear(adjoint: Function) -> _Signal:
+    """m ↦ Jᵀ m as an error signal of its own, which reads ŷ as one more row."""
+    return _Signal(adjoint, lambda d, _, *rows: adjoint(d, *rows))
+
+
+class _Root(torch.autograd.Function):
+    """ŷ = base + L e(ŷ; rows); its derivatives solve linear systems of the same shape.
+
+    With g = d + Jᵀ Lᵀ g the gradient is g at base, g e(ŷ)ᵀ at L, and (∂e/∂rows)ᵀ Lᵀ g at the rows.
+    All of it is made of operations that have derivatives, this one among them.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(
-        ctx: Any, y: Tensor, mixing: Tensor, adjoint: Any, solver: Any, *rows: Tensor
-    ) -> Tensor:
-        ctx.save_for_backward(y, mixing, *rows)
-        ctx.adjoint, ctx.solver = adjoint, solver
-        return y.clone()
+    def forward(signal: _Signal, mixing: Tensor, base: Tensor, *rows: Tensor) -> Tensor:
+        return substitution(mixing, base, _Rows(signal.error, rows))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        signal, mixing, _, *rows = inputs
+        ctx.signal = signal
+        ctx.save_for_backward(output, mixing, *rows)
+        ctx.save_for_forward(output, mixing, *rows)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         y, mixing, *rows = ctx.saved_tensors
-        found = _transposed(grads[0], y, mixing, rows, ctx.adjoint, ctx.solver)
-        return found, None, None, None, *(None for _ in rows)
+        signal: _Signal = ctx.signal
+        _, of_mixing, _, *of_rows = ctx.needs_input_grad
+        m = _back(grads[0], y, mixing, rows, signal.adjoint)
+        d_base = grads[0] + signal.adjoint(m, y, *rows)
+        d_mixing = d_base @ signal.error(y, *rows).mT if of_mixing else None
+        d_rows = [None] * len(rows)
+        if any(of_rows):
+            _, pull = torch.func.vjp(lambda *x: signal.error(y, *x), *rows)
+            d_rows = pull(m)
+        return None, d_mixing, d_base, *d_rows
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, d_mixing: Any, d_base: Any, *d_rows: Any) -> Tensor:
+        y, mixing, *rows = ctx.saved_tensors
+        signal: _Signal = ctx.signal
+        start = torch.zeros_like(y) if d_base is None else d_base
+        if d_mixing is not None:
+            start = start + d_mixing @ signal.error(y, *rows)
+        if any(d is not None for d in d_rows):
+            pairs = zip(rows, d_rows, strict=True)
+            moved = tuple(torch.zeros_like(x) if d is None else d for x, d in pairs)
+            start = start + mixing @ _pushed(lambda *x: signal.error(y, *x), rows, moved)
+        return _solved(_linear(signal.adjoint), mixing, start, y, *rows)
 
 
-def _transposed(
-    grad: Tensor, y: Tensor, mixing: Tensor, rows: Sequence[Tensor], adjoint: Function,
-    solver: Solver,
+def _pushed(function: Function, at: Sequence[Tensor], moved: tuple[Tensor, ...]) -> Tensor:
+    """The derivative along a direction, as the transpose of the transpose: forward modes do not
+    nest."""
+    value, pull = torch.func.vjp(function, *at)
+    _, push = torch.func.vjp(pull, torch.zeros_like(value))
+    (found,) = push(moved)
+    return found
+
+
+def _back(
+    grad: Tensor, y: Tensor, mixing: Tensor, rows: Sequence[Tensor], adjoint: Function
 ) -> Tensor:  # fmt: skip
-    """g + Jᵀ m, where m = Lᵀ(g + Jᵀ m)."""
+    """m = Lᵀ(grad + Jᵀ m): the same system with time reversed."""
     transposed = mixing.mT.flip(-1, -2)
-    linear = _Rows(adjoint, [x.flip(-2) for x in (y, *rows)])
-    m = solver(transposed, transposed @ grad.flip(-2), linear).flip(-2)
-    return grad + adjoint(m, y, *rows)
+    start = transposed @ grad.flip(-2)
+    flipped = [x.flip(-2) for x in (y, *rows)]
+    return _solved(_linear(adjoint), transposed, start, *flipped).flip(-2)
+
+
+def _solved(signal: _Signal, mixing: Tensor, base: Tensor, *rows: Tensor) -> Tensor:
+    found: Tensor = _Root.apply(signal, mixing, base, *rows)
+    return found
 
 
 class _Rows:
     """An elementwise function of rows that can be taken on one row alone."""
 
-    def __init__(self, function: Function, rows: list[Tensor]) -> None:
+    def __init__(self, function: Function, rows: Sequence[Tensor]) -> None:
         self.function, self.rows = function, rows
 
     def __call__(self, y: Tensor) -> Tensor:
@@ -59,33 +111,23 @@ class _Rows:
         return self.function(y, *(x[..., index : index + 1, :] for x in self.rows))
 
 
-SOLVERS: dict[str, Solver] = {"sweeps": chunks.sweeps, "substitution": chunks.substitution}
-
-
 def residual(
-    mixing: Tensor, base: Tensor, *rows: Tensor, error: Function, adjoint: Function, solver: str
-) -> Tensor:
+    mixing: Tensor, base: Tensor, *rows: Tensor, error: Function, adjoint: Function
+) -> Tensor:  # fmt: skip
     """The root ŷ of ŷ = base + L e(ŷ; rows), L strictly lower triangular.
 
     ``mixing`` [..., C, C], ``base`` [..., C, V], ``rows`` what e reads beside ŷ, each [..., C, ·];
-    ``error`` is e, ``adjoint`` its transposed Jacobian; ``solver`` is ``sweeps`` (bounded slopes)
-    or ``substitution``. Exact up to rounding; differentiable once in every argument.
+    ``error`` is e, ``adjoint`` its transposed Jacobian, which is symmetric. Found row after row,
+    so that it is as exact as e is, for any e; differentiable in every argument as often as e is.
     """
-    solve = SOLVERS[solver]
-    with torch.no_grad():
-        y = solve(mixing, base, _Rows(error, list(rows)))
-    if not (torch.is_grad_enabled() and any(x.requires_grad for x in (mixing, base, *rows))):
-        return y
-    following = base + mixing @ error(y, *rows)
-    fixed = [x.detach() for x in rows]
-    return _Adjoint.apply(following, mixing.detach(), adjoint, solve, *fixed)
+    return _solved(_Signal(error, adjoint), mixing, base, *rows)
 
 
 def residual_vjp(
-    grad: Tensor, y: Tensor, mixing: Tensor, *rows: Tensor, adjoint: Function, solver: str
+    grad: Tensor, y: Tensor, mixing: Tensor, *rows: Tensor, adjoint: Function
 ) -> Tensor:  # fmt: skip
     """The gradient at ``base`` of the root ŷ of ŷ = base + L e(ŷ; rows), [..., C, V].
 
     It solves the transposed system g = grad + Jᵀ Lᵀ g, J = ∂e/∂ŷ at the root.
     """
-    return _transposed(grad, y, mixing, rows, adjoint, SOLVERS[solver])
+    return grad + adjoint(_back(grad, y, mixing, rows, adjoint), y, *rows)

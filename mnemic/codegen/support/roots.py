@@ -29,12 +29,14 @@ def falling_root(
 
     Values at the ends may be given where f is not to be taken there. Where f(x) is infinite or no
     number the root is taken to lie to the right. Not differentiable: one Newton step from here is.
+    An entry that is done stays, so that no entry's root depends on the others.
     """
     a, b = high, low
     fa = finite(function(high) if f_high is None else f_high).clamp_max(0.0)  # an end that rounding
     fb = finite(function(low) if f_low is None else f_low).clamp_min(0.0)  # puts over zero is it
     t = torch.full_like(fa, 0.5)
     eps = torch.finfo(fa.dtype).eps
+    found, done = a, torch.zeros_like(fa, dtype=torch.bool)
     for _ in range(MOST):
         x = a + t * (b - a)
         fx = finite(function(x))
@@ -44,11 +46,13 @@ def falling_root(
         a, fa = x, fx
         best = torch.where(fa.abs() < fb.abs(), a, b)
         share = (2 * eps * best.abs() + torch.finfo(fa.dtype).tiny) / (b - a).abs()
-        if bool(((share >= 0.5) | (fa == 0)).all()):
+        found = torch.where(done, found, best)
+        done = done | (share >= 0.5) | (fa == 0)
+        if bool(done.all()):
             break
         t = _interpolated(a, b, c, fa, fb, fc)
         t = torch.where(t.isfinite(), t, 0.5).clamp(share.clamp_max(0.5), 1 - share.clamp_max(0.5))
-    return torch.where(fa.abs() < fb.abs(), a, b)
+    return found
 
 
 def _interpolated(a: Tensor, b: Tensor, c: Tensor, fa: Tensor, fb: Tensor, fc: Tensor) -> Tensor:

@@ -102,12 +102,12 @@ SOLVERS = {
 finite."""
 
 
-def functions(parameters: tuple[str, ...], solver: str) -> tuple[str, str]:
+def functions(parameters: tuple[str, ...], *, swept: bool) -> tuple[str, str]:
     """``residual`` and ``residual_vjp``, as Triton source.
 
-    ``parameters`` are those of ``error``, ``solver`` is a key of ``SOLVERS``.
+    ``parameters`` are those of ``error``; rows of a block are ``swept`` or found one by one.
     """
-    rows, found = parameters[1:], SOLVERS[solver]
+    rows, found = parameters[1:], SOLVERS["sweeps" if swept else "substitution"]
     return _printed(FORWARD, found, rows), _printed(BACK, found, rows)
 
 

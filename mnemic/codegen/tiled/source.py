@@ -286,17 +286,13 @@ class _Source:
 
 def _error(signal: Signal, plan: Plan) -> tuple[str, ...]:
     """The functions of an error signal, and of the system that a chunk's residuals solve."""
-    system = residuals.functions(signal.parameters, _solver(plan))
+    system = residuals.functions(signal.parameters, swept=signal.bounded and _solves(plan))
     return (*signals.functions(signal), *system)
 
 
-def _solver(plan: Plan) -> str:
-    """How the residuals of a chunk are solved, where they solve anything."""
-    for quantity in plan.ordered():
-        match quantity.op:
-            case Call("residual", options=options):
-                return str(dict(options)["solver"])
-    return "substitution"
+def _solves(plan: Plan) -> bool:
+    """Whether the residuals of a chunk solve a system."""
+    return any(isinstance(q.op, Call) and q.op.function == "residual" for q in plan.ordered())
 
 
 def _fused(plan: Plan) -> Plan:

@@ -207,7 +207,7 @@ def notes(rule: Rule) -> tuple[str, ...]:
     if any(s.per == "key" and s.name == "alpha" for s in rule.scalars):
         found.append("a channel decay adds (b/16)·D exponentials a token inside a chunk")
     if rule.structure.algebra == "residual":
-        found.append("the residuals' system is counted as the delta rule's; sweeps repeat it")
+        found.append("the residuals' system is counted as the delta rule's; e comes on top")
     if rule.moments is not None and rule.moments.iterations:
         found.append("n is the most iterations of conjugate gradients; a chunk takes what it needs")
     if rule.structure.algebra == "sequential":
