@@ -55,8 +55,7 @@ class _Root(torch.autograd.Function):
         d_mixing = d_base @ signal.error(y, *rows).mT if of_mixing else None
         d_rows = [None] * len(rows)
         if any(of_rows):
-            _, pull = torch.func.vjp(lambda *x: signal.error(y, *x), *rows)
-            d_rows = pull(m)
+            d_rows = torch.func.vjp(lambda *x: signal.error(y, *x), *rows)[1](m)
         return None, d_mixing, d_base, *d_rows
 
     @staticmethod
@@ -76,9 +75,9 @@ class _Root(torch.autograd.Function):
 def _pushed(function: Function, at: Sequence[Tensor], moved: tuple[Tensor, ...]) -> Tensor:
     """The derivative along a direction, as the transpose of the transpose: forward modes do not
     nest."""
-    value, pull = torch.func.vjp(function, *at)
-    _, push = torch.func.vjp(pull, torch.zeros_like(value))
-    (found,) = push(moved)
+    pulled = torch.func.vjp(function, *at)
+    value, pull = pulled[0], pulled[1]
+    found: Tensor = torch.func.vjp(pull, torch.zeros_like(value))[1](moved)[0]
     return found
 
 
