@@ -197,7 +197,11 @@ def flow(error: ErrorSignal, rate: Any) -> Step:
 
 
 def normalized(error: ErrorSignal, rate: Any) -> Step:
-    """The rate divided by 1 + η ℓ″‖φ‖², so that every step is a contraction."""
+    """The rate divided by 1 + η ℓ″‖φ‖², ℓ″ where the step begins.
+
+    Every step is a contraction where ℓ″ does not fall away from v; how far it is elsewhere,
+    `mnemic.compiler.explain.normalised` finds.
+    """
     curvature = sp.Abs(error.slope) if not error.slope.is_nonnegative else error.slope
     along = error.slope + error.radial * sym.n**2
     if error.uses_norm:

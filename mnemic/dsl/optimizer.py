@@ -21,7 +21,8 @@ Method = Literal[
 class Rate(Coefficient):
     """η, of an exact solver what each pair's loss weighs.
 
-    ``normalized`` divides by 1 + η ℓ″‖φ‖², which keeps every step a contraction.
+    ``normalized`` divides by 1 + η ℓ″‖φ‖², which keeps every step a contraction where ℓ″ does not
+    fall away from v; of other losses `check` tells up to which η‖φ‖².
     """
 
     normalized: bool = False

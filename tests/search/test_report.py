@@ -18,7 +18,9 @@ DELTA = "bias=huber.delta"
 SPACE: dict[str, Any] = {
     "mnemic": 1,
     "name": "losses",
-    "bias": {"choose": ["dot", "l2", {"kind": "huber", "delta": {"range": [0.1, 10], "log": True}}]},
+    "bias": {
+        "choose": ["dot", "l2", {"kind": "huber", "delta": {"range": [0.1, 10], "log": True}}]
+    },
     "optimizer": {"rate": {"choose": ["token", "learned"]}},
     "search": {"tasks": {"mqar": "tiny"}},
 }
@@ -31,7 +33,7 @@ def space() -> Space:
 
 
 def points(count: int, seed: int, slope: float = 0.0) -> list[tuple[Record, float]]:
-    """Points by chance whose skill hangs on the loss, and by ``slope`` on log δ where there is one."""
+    """Points whose skill hangs on the loss, and by ``slope`` on log δ where there is one."""
     chance, found = random.Random(seed), []
     for number in range(count):
         loss, power = chance.choice(list(SKILLS)), chance.uniform(-1, 1)

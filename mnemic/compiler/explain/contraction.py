@@ -36,6 +36,12 @@ def step_size(rule: Rule, curvature: Any) -> Any:
     return sp.nsimplify(simplified(found.subs(_table(rule), simultaneous=True)))
 
 
+def plain_step(rule: Rule) -> Any:
+    """η‖φ‖², as the coefficients have it."""
+    found = sp.sympify(rule.rate * sym.kappa).subs(sym.kappa, product_symbol(rule))
+    return sp.nsimplify(simplified(found.subs(_table(rule), simultaneous=True)))
+
+
 def still(rule: Rule) -> int:
     """Tokens that a matrix stands still for the gradient: the anchor's, or its own interval."""
     return max(rule.anchor, *(matrix.every for matrix in rule.network.matrices), 1)
@@ -46,6 +52,13 @@ def limit(rule: Rule) -> Any:
     if still(rule) > 1:
         return 1 + decay(rule) ** still(rule)
     return sp.factor((1 + decay(rule)) * (1 + momentum(rule)))
+
+
+def floor(rule: Rule) -> Any:
+    """−(1 − a)(1 − θ), below which an eigenvalue passes 1; a^b under an anchor of b tokens."""
+    if still(rule) > 1:
+        return decay(rule) ** still(rule) - 1
+    return -(1 - decay(rule)) * (1 - momentum(rule))
 
 
 def decay(rule: Rule) -> Any:

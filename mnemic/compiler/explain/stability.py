@@ -11,6 +11,7 @@ from mnemic.compiler.explain import contraction, placing
 from mnemic.compiler.explain.climbing import Signs, signs
 from mnemic.compiler.explain.key_sizes import key_size, product_name, product_symbol
 from mnemic.compiler.explain.layered_words import bounded_steps
+from mnemic.compiler.explain.normalised import Reach, reach
 from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.explain.spans import INFINITE, ranges
 from mnemic.compiler.kernelised import folded
@@ -180,7 +181,7 @@ def _of_steps(rule: Rule) -> Stability:
     if rule.kernels is not None and not rule.kernels.predict.positive:
         return Stability("indefinite", None, INDEFINITE, warning=f"{INDEFINITE} {HOLDING}")
     if spec.optimizer.rate.normalized:
-        return _normalised(found.lowest)
+        return _normalised(rule, found.lowest)
     peak, values = contraction.curvature(rule)
     if peak is None:
         return Stability("open", None, "sup ℓ″ could not be found.")
@@ -207,12 +208,72 @@ def _driven(rule: Rule, found: Signs) -> str:
     return f"steps near {size} = {place} drive the prediction from its value"
 
 
-def _normalised(lowest: float) -> Stability:
+def _normalised(rule: Rule, lowest: float) -> Stability:
     if lowest < 0:
         sentence = "The normalised rate makes steps contractions where ℓ″ > 0 only"
         return Stability("open", None, f"{sentence}; {_falling(lowest)}")
-    return Stability("always", None, "The normalised rate η/(1 + η ℓ″‖φ‖²) keeps every step "
-                     "a contraction.", "inside")  # fmt: skip
+    room = _room(rule)
+    if room is None:
+        return Stability("open", None, f"{OUTRUN}; no bound is derived behind this link.")
+    plain = contraction.limit(rule) == 2 and rule.retained.link.identity and rule.gain == 1
+    found = reach(rule, *room, alone=plain)
+    if found.contracts == math.inf:
+        holds = "The normalised rate η/(1 + η ℓ″‖φ‖²) keeps every step a contraction."
+        return Stability("always", None, " ".join([holds, *_with_momentum(rule)]), "inside")
+    return _outrun(rule, found)
+
+
+OUTRUN = "The normalised rate takes ℓ″ where a step begins, and along the step this ℓ″ changes"
+SHRINK = "what is read at a key comes nearer to its value"
+
+
+def _room(rule: Rule) -> tuple[float, float] | None:
+    """The least and the most of η‖φ‖² ∂e/∂ŷ, e that of the normalised step, at which it contracts.
+
+    Both eigenvalues of (A, S) lie inside the unit circle between them, whatever decay and momentum.
+    """
+    slope = sp.Integer(1) if rule.retained.link.identity else contraction.steepest_link(rule)
+    if slope is None or slope == 0:
+        return None
+    unit = sp.sympify(contraction.still(rule) * rule.seen * rule.gain * slope)
+    least = placing.values(rule, contraction.floor(rule) / unit)
+    most = placing.values(rule, contraction.limit(rule) / unit)
+    return (max(least), min(most)) if least and most else None
+
+
+def _outrun(rule: Rule, found: Reach) -> Stability:
+    """A loss that the normalised rate does not hold at every rate: up to where it does."""
+    left = contraction.plain_step(rule)
+    shown = text(left, steps_of(rule))
+    never = found.contracts == 0
+    parts = [
+        f"{OUTRUN}: no rate makes every step a contraction."
+        if never
+        else f"{OUTRUN}: a step contracts along its key while {shown} < {_below(found.contracts)}."
+    ]
+    if found.shrinks == math.inf:
+        parts.append(f"At any rate {SHRINK}.")
+    elif found.shrinks:
+        parts.append(f"While {shown} < {_below(found.shrinks)}, {SHRINK}.")
+    parts += _with_momentum(rule)
+    bound = found.shrinks if never else found.contracts
+    if never and found.shrinks == math.inf:
+        return Stability("always", None, " ".join(parts), "inside")
+    if not bound:
+        warned = f"Outside the stable range. {parts[0]} Take the method implicit, which contracts."
+        return Stability("open", None, " ".join(parts), "outside", warning=warned)
+    right = sp.nsimplify(_below(bound), rational=True)
+    placed = placing.place(rule, left, right)
+    parts.append(placing.told(rule, placed))
+    warning = placing.warning(rule, placed) if placed.place == "outside" else None
+    return Stability("bounded", sp.Lt(left, right, evaluate=False), " ".join(parts), placed.place,
+                     placed.read, warning)  # fmt: skip
+
+
+def _below(value: float) -> str:
+    """Three digits, rounded down."""
+    scale = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.floor(value / scale + placing.EDGE) * scale:.3g}"
 
 
 def _falling(lowest: float) -> str:
@@ -358,14 +419,21 @@ def _bounded(rule: Rule, peak: Any, values: list[float], lowest: float) -> Stabi
                      found.read, warning)  # fmt: skip
 
 
+def _with_momentum(rule: Rule) -> list[str]:
+    """The eigenvalues of (A, S) are those of one slope: a loss with several has it at a fit."""
+    if rule.momentum is None:
+        return []
+    near = "" if rule.error.affine else " near a fit"
+    return [f"With momentum that holds{near} for a key that repeats; for keys that change the safe "
+            "range is narrower."]  # fmt: skip
+
+
 def _sentence(rule: Rule, left: Any, right: Any, found: placing.Found, lowest: float) -> str:
     timed = steps_of(rule)
     still = contraction.still(rule)
     what = "A step" if still == 1 else f"A chunk of {still} tokens"
     parts = [f"{what} contracts along its key while {text(left, timed)} < {text(right, timed)}."]
-    if rule.momentum is not None:
-        parts.append("With momentum that holds for a key that repeats; for keys that change the "
-                     "safe range is narrower.")  # fmt: skip
+    parts += _with_momentum(rule)
     if rule.split or product_name(rule) != "‖φ‖²":
         parts.append("Predict and erase keys differ, so it bounds the eigenvalue, not the norm.")
     if lowest < 0:
