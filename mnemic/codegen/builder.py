@@ -86,7 +86,7 @@ class Builder:
         return self.plan.add(name, axes, op, equation)
 
     def _constant(self, name: str, number: Any, env: Mapping[str, Any], equation: str) -> str:
-        """What a factor of zero leaves of an expression, in the shape of all that it was made of."""
+        """What a factor of zero leaves of an expression, in the shape of all that it reads."""
         found = [x if isinstance(x, tuple) else (x, self.plan.axes(x)) for x in env.values()]
         whole = {a for _, axes in found for a in axes}
         like, axes = max(found, key=lambda entry: len(entry[1]))

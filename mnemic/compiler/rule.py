@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import sympy as sp
 
-from mnemic.compiler import symbols as sym
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.kernels import Kernels
 from mnemic.compiler.network import Network

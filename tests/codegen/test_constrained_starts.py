@@ -29,7 +29,7 @@ def test_the_first_memory_is_inside(title: str, optimizer: dict[str, Any]) -> No
     expected = stated(case.rule.problem, *(arguments[n] for n in "qkv"), rest)
     assert error(out, expected) <= 1e-7
     assert error(out, interpreted(case, arguments)[0]) <= 1e-10
-    memory = states.get("held", states["W"] if "W" in states else None)
+    memory = states["held" if "held" in states else "W"]
     sums = memory.sum(-1 if "rows" in title else (-2, -1))
     torch.testing.assert_close(sums, torch.full_like(sums, 1.5 if "rows" in title else 1.0))
 

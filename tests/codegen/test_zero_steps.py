@@ -54,4 +54,4 @@ def test_no_bound_is_derived_behind_a_link_that_jumps() -> None:
         "retention": {"decay": {"expr": "1 - 1/(t+2)"}, "view": "ftrl",
                       "link": "sign(a)*sqrt(abs(a)+0.01)"},
     }  # fmt: skip
-    assert "no bounded slope" in stability(derive_spec(load(spec))).text
+    assert "no bounded slope" in stability(derive_spec(load(spec))).sentence
