@@ -99,6 +99,9 @@ MEMORIES: tuple[Any, ...] = (
     {"chain": ["linear", {**MLP, "depth": 1}], "every": [1, 4]},
     {"chain": [{**MLP, "depth": 2}, {"kind": "glu", "expansion": 1}], "every": [1, 1]},
 )
+PRECISE = {"tolerance": 1e-13, "iterations": 200}
+"""Of a solver, so that what it leaves over is not taken for a mistake."""
+
 FAMILIES = (
     *["plain"] * 7, *["retained"] * 4, *["whole"] * 3, *["layers"] * 3, *["kernel"] * 3,
     *["diagonal"] * 2, *["through O"] * 2, "solved", "solved", "fitted", "levels", "anything",
@@ -337,11 +340,11 @@ class Drawing:
             found["optimizer"] |= {"inner_steps": self.one(1, 2, 3), "from": "origin",
                                    "rate": self.one(0.1, "token", "learned")}  # fmt: skip
         elif self.now(0.4):
-            found["optimizer"] |= {"solver": {"kind": "conjugate-gradients"}}
+            found["optimizer"] |= {"solver": {"kind": "conjugate-gradients", **PRECISE}}
         found |= {"bias": self.one("l2", "l2", {"expr": "0.3*e**2"}), "window": "all"}
         gamma = self.one(0.9, "token", {"from": "input", "activation": "sigmoid(x)**0.25"})
-        found["weights"] = self.one("uniform", {"kind": "geometric", "gamma": gamma}, "token",
-                                    {"kind": "geometric", "gamma": gamma, "ridge": "constant"})  # fmt: skip
+        fading = {"kind": "geometric", "gamma": gamma}
+        found["weights"] = self.one("uniform", fading, "token", {**fading, "ridge": "constant"})
         found["retention"] = {"global": {"l2": self.one(0.1, 1, "learned")}}
         if not self.now(0.3):
             found.pop("keys", None)
