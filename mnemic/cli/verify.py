@@ -20,14 +20,27 @@ Output = Annotated[
 ]  # fmt: skip
 
 
-def verify(spec: SpecArgument, output: Output = None, as_json: AsJson = False) -> None:
+Seconds = Annotated[
+    float | None,
+    typer.Option(
+        "--seconds", min=0, show_default=False,
+        help="Without a GPU: begin no trial after so many seconds, in PyTorch and again in Triton's"
+        " interpreter (120); 0 for all of them. On a GPU all are made.",
+    ),
+]  # fmt: skip
+
+
+def verify(
+    spec: SpecArgument, output: Output = None, seconds: Seconds = None, as_json: AsJson = False
+) -> None:
     """Run every form of a spec on this machine against its recurrence in float64.
 
     Outputs, states and all gradients, at lengths around a chunk, with strong decay, carried states,
     packed documents and views, in each dtype that the device has. What is found is written to
     verified.json beside the generated code; form="auto" takes the fused kernels only where it says
     that they passed here. Exit code 4 where a form is wrong, or could
-    be compared in no dtype.
+    be compared in no dtype. What is being tried is said on standard error, and what there was no
+    time for at the end.
 
     JSON: {"name", "folder", "passed", "note", "entries": [...]} with entries as in verified.json.
     """
@@ -36,8 +49,8 @@ def verify(spec: SpecArgument, output: Output = None, as_json: AsJson = False) -
 
     compiled = pipeline.compile(spec, output)
     place = verifying.device()
-    with console(stderr=True).status(f"verifying {compiled.spec.name}"):
-        found = list(verifying.entries(compiled.folder, rule_hash(compiled.rule), place))
+    limit = verifying.SECONDS if seconds is None else seconds or None
+    found = list(verifying.entries(compiled.folder, rule_hash(compiled.rule), place, limit))
     passed = all(entry["passed"] for entry in found)
     note = _note(compiled, place)
     if as_json:
@@ -66,7 +79,9 @@ def _show(found: list[dict[str, Any]], note: str, folder: Path) -> None:
     told = [f"{name} {value}" for name, value in setting.items() if value is not None]
     echo(", ".join(told))
     console().print(_table(found))
-    for line in (note, f"written to {folder / 'verified.json'}" if found else ""):
+    left = [name for entry in found for name in entry["left out"]]
+    late = f"no time for {len(left)}: {'; '.join(left)} (--seconds 0 tries all)" if left else ""
+    for line in (late, note, f"written to {folder / 'verified.json'}" if found else ""):
         if line:
             echo(line)
 

@@ -1,17 +1,23 @@
 """A compiled spec verified on this machine, in a process that a faulty kernel may take down."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mnemic.kernels.worker import COMPILING, INTERPRETING, worker
+from mnemic.kernels.worker import COMPILING, INTERPRETING, LONGEST, worker
 
 ONLY_INTERPRETED = (
     "no GPU here: the fused kernels were only interpreted, in float64 and float32 at small sizes, "
     "so form='auto' goes on without them"
 )
+
+
+SECONDS = 120.0
+"""What may be tried for without a GPU, unless told: where a step is a root, a chunk of 16 rows is
+up to 15 sweeps of 30 steps of dozens of operations on tiles, each of which is interpreted."""
 
 
 def device() -> str:
@@ -21,27 +27,41 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def verify_folder(folder: str, rule_hash: str, device: str) -> dict[str, Any]:
-    """Verify a compiled folder in this process; the entry that was written beside it."""
+def verify_folder(
+    folder: str, rule_hash: str, device: str, seconds: float | None
+) -> dict[str, Any]:
+    """Verify a compiled folder in this process; the entry that was written beside it.
+
+    What is tried is said on standard error.
+    """
     from mnemic.codegen import package
 
     module = package.load(Path(folder))
     verify = import_module(f"{module.__name__}.support.verify")
-    entry: dict[str, Any] = verify.run(module.Layer, device=device, rule_hash=rule_hash)
+    name = module.rule.name + (" (interpreted)" if verify.versions.interpreting() else "")
+    entry: dict[str, Any] = verify.run(
+        module.Layer, device=device, rule_hash=rule_hash, seconds=seconds,
+        trying=verify.spoken(name),
+    )  # fmt: skip
     return entry
 
 
-def entries(folder: Path, rule_hash: str, place: str) -> Iterator[dict[str, Any]]:
+def entries(
+    folder: Path, rule_hash: str, place: str, seconds: float | None = None
+) -> Iterator[dict[str, Any]]:
     """The entries of a folder on a device; on the CPU interpreted kernels have one of their own.
 
-    Raises ``CheckFailed`` and ``EnvironmentFailed`` where the process could not tell.
+    ``seconds`` are what each may take before it leaves trials out. Raises ``CheckFailed`` and
+    ``EnvironmentFailed`` where the process could not tell.
     """
+    longest = math.inf if seconds is None else LONGEST + seconds
     kinds = (COMPILING,) if place == "cuda" else (COMPILING, INTERPRETING)
     for kind in kinds:
         with worker(kind) as process:
             entry = process.call(
-                __name__, "verify_folder", folder=str(folder), rule_hash=rule_hash, device=place
-            )
+                __name__, "verify_folder", timeout=longest, folder=str(folder),
+                rule_hash=rule_hash, device=place, seconds=seconds,
+            )  # fmt: skip
         if entry["forms"]:
             yield entry
 

@@ -47,7 +47,8 @@ class Worker:
         assert process.stdin is not None
         assert process.stdout is not None
         request = {"place": str(place), "function": function, "arguments": arguments}
-        late = threading.Timer(timeout, process.kill)
+        late = threading.Timer(min(timeout, threading.TIMEOUT_MAX), process.kill)
+        late.daemon = True
         late.start()
         try:
             process.stdin.write(json.dumps(request) + "\n")

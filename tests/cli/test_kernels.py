@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,26 @@ def test_verify_says_what_was_checked(shell: Callable[..., Any], tmp_path: Path)
     chunk = told["entries"][0]["forms"]["chunk"]
     assert all(found["passed"] for found in chunk.values())
     assert (tmp_path / "layer" / "verified.json").is_file()
+
+
+def test_verify_says_what_it_does_and_stops_in_time(
+    shell: Callable[..., Any], tmp_path: Path
+) -> None:
+    """An implicit step is a root in every sweep, which takes minutes in Triton's interpreter."""
+    spec = tmp_path / "root.yaml"
+    spec.write_text(
+        "{mnemic: 1, name: root, bias: {expr: log(cosh(e))}, retention: {decay: token}, "
+        "optimizer: {method: implicit, rate: token}}"
+    )
+    begun = time.monotonic()
+    done = shell("verify", spec, "--seconds", "0.001")
+    assert done.code == 0, done.err
+    assert time.monotonic() - begun < 60
+    assert "mnemic: verifying root: float32, T = 1 (1 of 39, 0 s)" in done.err
+    assert "mnemic: verifying root (interpreted): float64, T = 1 (1 of 42, 0 s)" in done.err
+    late = next(line for line in done.out.splitlines() if line.startswith("no time for"))
+    assert late.endswith("(--seconds 0 tries all)")
+    assert "float16, documents" in late
 
 
 def test_without_a_gpu_there_is_nothing_to_tune(shell: Callable[..., Any], tmp_path: Path) -> None:

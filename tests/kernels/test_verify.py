@@ -57,6 +57,21 @@ def test_a_right_folder_passes(folder: Path) -> None:
     kept = json.loads((folder / "verified.json").read_text())
     assert kept["entries"] == [entry]
     assert entry["hash"] == "abc"
+    assert entry["left out"] == []
+
+
+def test_what_there_is_no_time_for_is_told(folder: Path) -> None:
+    """One trial is always made; no case is left out of every dtype before another had them all."""
+    module, verify = support(folder, "verify")
+    began: list[str] = []
+    entry = verify.run(module.Layer, device="cpu", keep=False, seconds=0, trying=began.append)
+    assert began == ["float32, T = 1 (1 of 39, 0 s)"]
+    assert entry["passed"]
+    assert len(entry["left out"]) == 38
+    assert entry["left out"][:3] == [
+        "float32, T = 65", "float32, from a state", "float32, documents",
+    ]  # fmt: skip
+    assert set(entry["forms"]["chunk"]) == {"float32"}
 
 
 def test_a_fault_does_not_pass(folder: Path) -> None:

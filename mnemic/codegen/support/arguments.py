@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .buffers import debugging
 from .pickled import Pickled
-from .signature import Signature
+from .signature import Coefficient, Signature
 from .sizes import eval_size
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -41,7 +41,7 @@ def check(
         _check_value(signature, name, coefficients[name], expected, q)
     check_masks(signature, mask, cu_seqlens, sizes)
     if debugging() and not torch.compiler.is_compiling():
-        check_numbers(signature, {"q": q, "k": k, "v": v, **coefficients})
+        check_numbers(signature, {"q": q, "k": k, "v": v, **coefficients}, mask)
 
 
 def check_choices(
@@ -51,6 +51,12 @@ def check_choices(
     """Check that states and parameters are tensors by name, and the rows a chunk a number."""
     check_state(signature, state)
     _check_mapping(signature, "params", params)
+    if debugging() and not torch.compiler.is_compiling():
+        named = (("initial_state", state or {}), ("params", params or {}))
+        for what, tensors in named:
+            for name, x in tensors.items():
+                if isinstance(x, Tensor) and x.is_floating_point():
+                    _check_finite(signature, f"{what}['{name}']", x.detach())
     whole = isinstance(chunk_size, int) and not isinstance(chunk_size, bool) and chunk_size >= 1
     if chunk_size is not None and not whole:
         need = "a whole number of at least 1, or None, is needed"
@@ -77,15 +83,36 @@ def _not_a_tensor(x: object) -> str:
     return f"read {type(x).__name__}, a torch.Tensor is needed"
 
 
-def check_numbers(signature: Signature, given: Mapping[str, Tensor]) -> None:
-    """Check that nothing is NaN, and that no logarithm of a decay is above 0."""
-    most = {c.name: c.high for c in signature.coefficients if c.name.startswith("log_")}
-    for name, x in given.items():
-        if bool(x.isnan().any()):
-            raise fail(signature, f"{name}: holds NaN")
-        high = most.get(name)
-        if high is not None and bool((x > high).any()):
-            raise fail(signature, f"{name}: read {float(x.max()):g}, at most {high:g} is allowed")
+def check_numbers(
+    signature: Signature, given: Mapping[str, Tensor], mask: Tensor | None = None
+) -> None:
+    """Check that all is finite, and every coefficient in its range; at live tokens, where a mask
+    [B, T] tells which they are."""
+    told = {c.name: c for c in signature.coefficients}
+    for name, whole in given.items():
+        x = whole.detach() if mask is None else whole.detach()[mask]
+        if not x.numel():
+            continue
+        _check_finite(signature, name, x)
+        if name in told:
+            _check_range(signature, told[name], x)
+
+
+def _check_finite(signature: Signature, name: str, x: Tensor) -> None:
+    if bool(x.isnan().any()):
+        raise fail(signature, f"{name}: holds NaN")
+    if bool(x.isinf().any()):
+        raise fail(signature, f"{name}: read {float(x[x.isinf()][0]):g}, a finite number is needed")
+
+
+def _check_range(signature: Signature, told: Coefficient, x: Tensor) -> None:
+    least, most = float(x.min()), float(x.max())
+    if least < told.low:
+        read = f"{told.name}: read {least:g}, at least {told.low:g} is allowed"
+        raise fail(signature, f"{read} ({told.meaning})")
+    if most > told.high:
+        read = f"{told.name}: read {most:g}, at most {told.high:g} is allowed"
+        raise fail(signature, f"{read} ({told.meaning})")
 
 
 def check_reading(
@@ -105,6 +132,8 @@ def check_reading(
         if coefficient.name in needed:
             expected = _expected(signature, coefficient.axes, coefficient.micro, sizes)
             _check_value(signature, coefficient.name, coefficients[coefficient.name], expected, q)
+    if debugging() and not torch.compiler.is_compiling():
+        check_numbers(signature, {"q": q, **coefficients})
 
 
 def check_params(

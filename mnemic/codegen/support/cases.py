@@ -65,29 +65,31 @@ def plan(rule: Any, device: torch.device) -> Plan:
 
 
 def cases(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Case]:
-    """Every case of a rule, with the arguments that its layer gives it."""
+    """Every case of a rule, with the arguments that its layer gives it; those first that find
+    most."""
     rule = layer_type.rule
     size = wanted.chunk or ROWS
     chunk = rule.signature.anchor if rule.signature.anchor > 1 else size
     longest = rule.signature.at_most(2 * chunk + 3)
     chunk = min(chunk, longest // 2)
     whole, params = drawn(layer_type, wanted, longest)
-    for tokens in dict.fromkeys((1, chunk - 1, chunk, chunk + 1, _prime(longest))):
-        if tokens:
-            yield Case(f"T = {tokens}", cut(whole, 0, tokens), params, {})
+    for tokens in (1, chunk + 1):
+        yield Case(f"T = {tokens}", cut(whole, 0, tokens), params, {})
+    before = min(5, longest - 1)
+    first, rest = cut(whole, 0, before), cut(whole, before, chunk + 6)
+    state = rule(**first, params=params, form="recurrent", output_final_state=True)[1]
+    yield Case("from a state", rest, params, {n: x.detach() for n, x in state.items()})
+    packed = {n: x[:1] for n, x in whole.items()}
+    ends = torch.tensor([0, 1, chunk, longest], device=wanted.device)
+    yield Case("documents", packed, params, {}, {"cu_seqlens": ends})
     decays = [c.name for c in rule.signature.coefficients if c.high == 0 and "log_" in c.name]
     some = cut(whole, 0, chunk + 1)
     for value in DECAYS if decays else ():
         steep = {n: torch.full_like(x, value) if n in decays else x for n, x in some.items()}
         yield Case(f"log decay {value:g}", steep, params, {})
-    before = min(5, longest - 1)
-    first, rest = cut(whole, 0, before), cut(whole, before, chunk + 6)
-    state = rule(**first, params=params, form="recurrent", output_final_state=True)[1]
-    yield Case("from a state", rest, params, {n: x.detach() for n, x in state.items()})
+    for tokens in sorted({chunk - 1, chunk, _prime(longest)} - {0, 1, chunk + 1}):
+        yield Case(f"T = {tokens}", cut(whole, 0, tokens), params, {})
     yield Case("not contiguous", some, params, {}, apart=True)
-    packed = {n: x[:1] for n, x in whole.items()}
-    ends = torch.tensor([0, 1, chunk, longest], device=wanted.device)
-    yield Case("documents", packed, params, {}, {"cu_seqlens": ends})
 
 
 def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[Tensors, Tensors]:

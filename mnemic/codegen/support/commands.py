@@ -65,7 +65,7 @@ def shape(asked: argparse.Namespace) -> Shape:
 
 
 def _verify(layer_type: type[SequenceLayer], *, as_json: bool) -> int:
-    entry = verify.run(layer_type)
+    entry = verify.run(layer_type, trying=verify.spoken(layer_type.rule.name))
     if as_json:
         print(json.dumps(entry, indent=1))
     for form, dtypes in () if as_json else entry["forms"].items():

@@ -5,10 +5,13 @@ layer's step; what a form may be off by is told in ``compared``.
 """
 
 import math
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,14 +45,23 @@ class Finding:
         return not self.told and (self.allowed is None or self.error <= self.allowed)
 
 
-def findings(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Finding]:
-    """Every form in every dtype on every case, and the layer's step."""
-    for case in cases(layer_type, wanted):
-        for dtype in wanted.dtypes:
-            yield from _of(layer_type.rule, case, dtype, wanted)
-    if stepped(layer_type, wanted):
-        for dtype in wanted.dtypes:
-            yield from _steps(layer_type, wanted, dtype)
+@dataclass(frozen=True)
+class Trial:
+    """Every form in one dtype on one case, or the layer's step in that dtype."""
+
+    name: str
+    findings: Callable[[], Iterator[Finding]]
+
+
+def trials(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Trial]:
+    """Everything to try, dtype by dtype, so that where time runs out each case had one."""
+    listed, steps = list(cases(layer_type, wanted)), stepped(layer_type, wanted)
+    for dtype in wanted.dtypes:
+        name = str(dtype).removeprefix("torch.")
+        for case in listed:
+            yield Trial(f"{name}, {case.name}", partial(_of, layer_type.rule, case, dtype, wanted))
+        if steps:
+            yield Trial(f"{name}, {STEP}", partial(_steps, layer_type, wanted, dtype))
 
 
 def stepped(layer_type: type[SequenceLayer], wanted: Plan) -> bool:
@@ -135,16 +147,33 @@ def _sweeps(rule: Any) -> bool:
 
 def run(
     layer_type: type[SequenceLayer], *, device: str | None = None, rule_hash: str = "",
-    told: Callable[[Finding], None] | None = None, keep: bool = True,
+    told: Callable[[Finding], None] | None = None, keep: bool = True, seconds: float | None = None,
+    trying: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Verify a compiled folder's rule on a device, write its record, and return the entry."""
+    """Verify a compiled folder's rule on a device, write its record, and return the entry.
+
+    After ``seconds`` no further trial is begun; those are in the entry as left out (on a GPU, where
+    a record decides what is run, all are made). ``told`` hears
+    of each finding, ``trying`` in words of each trial before it.
+    """
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     wanted = plan(layer_type.rule, place)
-    listed = []
-    for finding in findings(layer_type, wanted):
-        listed.append(finding)
-        if told is not None:
-            told(finding)
+    late = math.inf if seconds is None or place.type == "cuda" else seconds
+    planned = list(trials(layer_type, wanted))
+    began = time.monotonic()
+    listed: list[Finding] = []
+    left = []
+    for number, trial in enumerate(planned, 1):
+        passed = time.monotonic() - began
+        if listed and passed > late:
+            left.append(trial.name)
+            continue
+        if trying is not None:
+            trying(f"{trial.name} ({number} of {len(planned)}, {passed:.0f} s)")
+        for finding in trial.findings():
+            listed.append(finding)
+            if told is not None:
+                told(finding)
     forms = {
         form: _by_dtype(form, listed)
         for form in dict.fromkeys((*wanted.forms, *(finding.form for finding in listed)))
@@ -157,11 +186,26 @@ def run(
         "date": datetime.now(tz=UTC).date().isoformat(),
         "sizes": {"B": wanted.batch, "H": wanted.heads, "d": wanted.width, "chunk": wanted.chunk},
         "forms": forms,
+        "left out": left,
         "passed": all(map(_passed, forms.values())),
     }
     if keep:
         verified.store(entry)
     return entry
+
+
+def spoken(name: str, every: float = 5.0) -> Callable[[str], None]:
+    """What says on standard error every few seconds what is being tried."""
+    last = -math.inf
+
+    def trying(words: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= every:
+            last = now
+            print(f"mnemic: verifying {name}: {words}", file=sys.stderr, flush=True)
+
+    return trying
 
 
 def _by_dtype(form: str, listed: list[Finding]) -> dict[str, Any]:
