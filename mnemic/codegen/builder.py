@@ -274,7 +274,7 @@ class Builder:
                             **feature_options(self.rule))  # fmt: skip
         elif expr != sym.x:
             raw = self.map(f"phi_{name}", expr, {"x": raw})
-        if self.rule.phase:
+        if self.rule.phase and not self.rule.diagonal:
             angle = (
                 self.plan.given("angle", (*self.rows, "k"))
                 if ("angle" not in self.plan.graph)

@@ -132,7 +132,7 @@ def _block(block: Block) -> str:
              "output_norm")  # fmt: skip
     fields = ", ".join(f"{name}={getattr(block, name)!r}" for name in named[:5])
     rest = ", ".join(f"{name}={getattr(block, name)!r}" for name in named[5:])
-    rest += f", rotary={block.rotary in (True, 'memory')}"
+    rest += f", rotary={block.rotary in (True, 'memory')}" + ", skip=True" * block.skip
     return f"Block(\n        {fields},\n        {rest},\n    )"
 
 
@@ -201,20 +201,24 @@ def _learned(rule: Rule) -> list[str]:
 def _start(rule: Rule, scalar: Scalar) -> tuple[float, float]:
     """The range in which a coefficient starts, before its activation."""
     declared, activation = scalar.declared, activation_of(scalar)
-    if declared.init is not None:
-        found = reached(activation, declared.init)
-        if found is None:
-            where = f"{rule.name} {scalar.name}"
-            raise InvalidSpec((
-                Issue("is no value of the activation", f"{where}.init", str(declared.init)),
-            ))  # fmt: skip
-        return (found, found)
+    if declared.starts:
+        found = [_reached(rule, scalar, activation, x) for x in declared.starts]
+        return (found[0], found[-1])
     told = start_of(scalar.name)[1]
     if told is None or (declared.activation is not None and not isinstance(told, tuple)):
         return (0.0, 0.0)
     low, high = told if isinstance(told, tuple) else (told, told)
     ends = (reached(activation, low), reached(activation, high))
     return (0.0, 0.0) if ends[0] is None or ends[1] is None else (ends[0], ends[1])
+
+
+def _reached(rule: Rule, scalar: Scalar, activation: Any, start: float) -> float:
+    """The argument at which an activation has a value; ``InvalidSpec`` where it never does."""
+    found = reached(activation, start)
+    if found is None:
+        where = f"{rule.name} {scalar.name}.init"
+        raise InvalidSpec((Issue("is no value of the activation", where, str(start)),))
+    return found
 
 
 def _coefficients(rule: Rule, signature: Signature) -> str:

@@ -243,7 +243,7 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     if means is not None:
         chunked = tiled.Form(means, means)
     token = tiled.Form(found.recurrent, found.recurrent)
-    single = rule.diagonal and not rule.phase and feature_size(rule) == "d"
+    single = rule.diagonal and feature_size(rule) == "d"
     return tiled.kernels(
         chunked, token, logarithms, steps, numbers, diagonal=single, window=rule.window,
         expanded=feature_size(rule) != "d",

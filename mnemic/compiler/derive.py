@@ -5,6 +5,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import (
+    complexes,
     error_signal,
     kernelised,
     levels,
@@ -52,6 +53,7 @@ def _derive(problem: Problem) -> Rule:
     step = _step(problem, loss_error)
     own = _own_rate(problem)
     retained = _retained(problem, step.rate if own == sp.oo else own)
+    complexes.check(problem, step.error, retained)
     per = {s.symbol: s.per for s in problem.scalars}
     kernelised.check(problem, step.error, retained.gain, per)
     fit = local.derive(problem, step.error)

@@ -25,6 +25,9 @@ class Block(Entry):
     scale: float | None = Field(default=None, description="factor on q")
     output_norm: Literal["rms", "none"] = "rms"
     gate: str = Field(default="silu", description="output gate: none, or an activation")
+    skip: bool = Field(
+        default=False, description="whether y also has a learned multiple of x, by channel"
+    )
     feed_forward: Literal["swiglu", "relu", "silu", "solu", "exp", "none"] = Field(
         default="swiglu", description="kernel of the feed-forward, a memory of learned pairs"
     )

@@ -22,7 +22,8 @@ class Coefficient(Entry):
     """A number, an expression of other coefficients, or a value from the input or a parameter.
 
     Exactly one of ``value``, ``expr`` and ``from`` is set. ``activation`` is a function's name or
-    an expression in ``x``; ``init`` is the value in natural units at the start of training.
+    an expression in ``x``; ``init`` is the value in natural units at the start of training, or
+    the first and the last of those that heads and channels start with.
     """
 
     value: float | None = Field(default=None, description="a fixed number")
@@ -33,7 +34,11 @@ class Coefficient(Entry):
     origin: Literal["parameter", "input"] | None = Field(default=None, alias="from")
     per: Per = Field(default="head", description="one value a head, key channel, value channel")
     activation: str | None = Field(default=None, description="a function, or an expression in x")
-    init: float | None = Field(default=None, description="the value at the start of training")
+    init: float | Annotated[tuple[float, float], Field(strict=False)] | None = Field(
+        default=None,
+        description="the value at the start of training; of two the first to the last head or "
+        "channel has what lies between",
+    )
 
     @model_validator(mode="after")
     def _one_origin(self) -> "Coefficient":
@@ -42,6 +47,13 @@ class Coefficient(Entry):
         if self.origin is None and (self.activation is not None or self.init is not None):
             raise ValueError("'activation' and 'init' belong to a coefficient with 'from'")
         return self
+
+    @property
+    def starts(self) -> tuple[float, ...]:
+        """The values at the start of training that are told."""
+        if self.init is None:
+            return ()
+        return self.init if isinstance(self.init, tuple) else (self.init,)
 
     @property
     def fixed(self) -> bool:

@@ -192,7 +192,8 @@ class Subject:
         dim = max(16, 2 * heads) * groups
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            layer = layer_type(dim, heads=heads * groups, key_dim=width, value_dim=width)
+            value = layer_type.rule.signature.values(width, width)
+            layer = layer_type(dim, heads=heads * groups, key_dim=width, value_dim=value)
             x = torch.randn(BATCH, layer.at_most(max(TOKENS, 2 * layer.period)), dim)
         with torch.no_grad():
             found = {n: a.contiguous() for n, a in layer.arguments(x).items()}

@@ -69,7 +69,8 @@ def test_phases_stay_exact_over_long_texts():
     compiled = mnemic.compile("lru")
     x = torch.ones(1, 20_000, 1, 2)
     phase = torch.full_like(x, 0.3)
-    given = {"q": x, "k": x, "v": x, "log_alpha": torch.full_like(x, -0.05), "phase": phase}
+    v = torch.ones(1, 20_000, 1, 4)
+    given = {"q": x, "k": x, "v": v, "log_alpha": torch.full_like(x, -0.05), "phase": phase}
     out, _ = compiled(**given)
     wide = {name: z.double() for name, z in given.items()}
     torch.testing.assert_close(out.double(), compiled(**wide)[0], rtol=0, atol=2e-5)

@@ -230,6 +230,7 @@ def inputs(
     size = sizes or Sizes()
     generator = torch.Generator().manual_seed(seed)
     width = size.key if s.diagonal or s.square else size.value
+    width = 2 * size.key if s.complex else width
     step = (s.steps,) if s.steps > 1 else ()
     lead = (size.batch, tokens)
 

@@ -152,8 +152,10 @@ def test_lru_is_a_complex_vector() -> None:
     step = torch.polar(alpha, s.coefficients["phase"])
     memory = torch.zeros(2, 2, 3, dtype=torch.complex128)
     for t in range(7):
-        memory = memory * step[:, t] + torch.sqrt(1 - alpha[:, t] ** 2) * s.k[:, t] * s.v[:, t]
-        close(y[:, t], (memory * s.q[:, t]).real)
+        v = torch.complex(s.v[:, t, :, :3], s.v[:, t, :, 3:])
+        memory = memory * step[:, t] + torch.sqrt(1 - alpha[:, t] ** 2) * s.k[:, t] * v
+        read = memory * s.q[:, t]
+        close(y[:, t], torch.cat([read.real, read.imag], -1))
 
 
 def test_slots_are_two_memories() -> None:

@@ -227,7 +227,11 @@ def _check_vectors(
     if sizes["q heads"] % sizes["H"]:
         shown = f"q has {sizes['q heads']} heads, k has {sizes['H']}"
         raise fail(signature, f"q's heads must be a multiple of k's: {shown}")
-    if (signature.diagonal or signature.square) and sizes["k"] != sizes["v"]:
+    if signature.complex:
+        if 2 * sizes["k"] != sizes["v"]:
+            told = f"read {sizes['k']} and {sizes['v']}"
+            raise fail(signature, f"d_v = 2·d_k is needed, real and imaginary parts; {told}")
+    elif (signature.diagonal or signature.square) and sizes["k"] != sizes["v"]:
         raise fail(signature, f"d_k = d_v is needed; read {sizes['k']} and {sizes['v']}")
 
 

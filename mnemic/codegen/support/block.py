@@ -23,6 +23,8 @@ class Block(Pickled):
     scale: float | None = None
     output_norm: str = "rms"
     rotary: bool = False
+    skip: bool = False
+    """Whether D ∘ x is added to y, D learned."""
 
     def resized(self, heads: int | None, key_dim: int | None, value_dim: int | None) -> "Block":
         """The block with other sizes, where they are given."""
@@ -36,8 +38,8 @@ class Block(Pickled):
             value_dim=value_dim or self.value_dim,
         )
 
-    def sizes(self, dim: int, *, square: bool) -> "Sizes":
-        """The sizes at ``dim`` channels; ``square``: d_k = d_v is needed.
+    def sizes(self, dim: int, *, square: bool, pairs: bool = False) -> "Sizes":
+        """The sizes at ``dim`` channels; ``square``: d_k = d_v is needed, ``pairs``: d_v = 2·d_k.
 
         Heads are dim / value_dim, or dim / 64, and at least one; a head's keys and values share
         out the channels.
@@ -45,12 +47,15 @@ class Block(Pickled):
         _at_least_one("dim", dim)
         heads = self.heads or max(1, dim // (self.value_dim or HEAD))
         even = max(1, dim // heads)
-        value = self.value_dim or (self.key_dim if square and self.key_dim else even)
-        key = self.key_dim or (value if square else even)
+        times, tied = (2, True) if pairs else (1, square)
+        told = times * self.key_dim if tied and self.key_dim else None
+        value = self.value_dim or told or max(times, even - even % times)
+        key = self.key_dim or (value // times if tied else even)
         if heads % self.groups:
             raise ValueError(f"heads must be a multiple of groups; read {heads} and {self.groups}")
-        if square and key != value:
-            raise ValueError(f"key_dim = value_dim is needed; read {key} and {value}")
+        if tied and times * key != value:
+            need = "value_dim = 2·key_dim" if pairs else "key_dim = value_dim"
+            raise ValueError(f"{need} is needed; read {key} and {value}")
         if self.rotary and key % 2:
             raise ValueError(f"rotary positions need an even key_dim; read {key}")
         return Sizes(heads, heads // self.groups, key, value)

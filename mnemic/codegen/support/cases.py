@@ -110,6 +110,7 @@ def made(layer_type: type[SequenceLayer], wanted: Plan, width: int) -> Any:
     """A layer as it starts, in float64: d_k = width, and d_v too unless the plan says otherwise."""
     groups = layer_type.grouped()
     value = (wanted.value or width) if width == wanted.width else width
+    value = layer_type.rule.signature.values(width, value)
     options: Any = {"heads": wanted.heads * groups, "key_dim": width}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -25,6 +25,8 @@ class Given:
         self.wanted = tuple(s.name for s in self.signature.states)
         q, k = vectors["q"], vectors["k"]
         self.batch, self.tokens, self.q_heads, self.width = q.shape
+        if self.signature.complex:
+            self.width = vectors["v"].shape[-1]
         self.documents = documents
         self.sequences = self.batch if documents is None else documents.count
         self.groups = self.q_heads // k.shape[-2]
@@ -164,12 +166,30 @@ class Given:
             return rows
         phase = rows.pop("phase")
         carried = self.given.get("angle", phase.new_zeros(self.sequences, *phase.shape[2:]))
-        rows["angle"], self.tails["angle"] = self._angles(phase, carried)
+        angle, self.tails["angle"] = self._angles(phase, carried)
+        if self.signature.complex:
+            self.angle = angle
+            return self._paired(rows)
+        rows["angle"] = angle
         for coefficient in self.signature.coefficients:
             # both halves of a turned key share their channel's value
             if coefficient.axes == "K" and coefficient.parameter in rows:
                 rows[coefficient.parameter] = torch.cat([rows[coefficient.parameter]] * 2, -1)
         return rows
+
+    def _paired(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Complex numbers as two real channels each, in a frame that turns with their phases.
+
+        Of x_t = α_t e^{iω_t} x_{t−1} + b_t the memory A_t = e^{−iΩ_t} x_t, Ω_t the sum of the ω,
+        is A_t = α_t A_{t−1} + e^{−iΩ_t} b_t: its parts never meet.
+        """
+        found = dict(rows)
+        doubled = [c.parameter for c in self.signature.coefficients if c.axes == "k"]
+        for name in ("q", "k", *self.signature.keys, *doubled):
+            if name in found:
+                found[name] = torch.cat([found[name]] * 2, -1)
+        found["v"] = turned(rows["v"], -self.angle)
+        return found
 
     def _angles(self, phase: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
         """The angles at each token and at the end."""
@@ -196,6 +216,15 @@ class Given:
             folded = layout.fold_channels(x, self.width, channelled)
             found[name] = folded[..., None] if name in vectors else folded
         return found
+
+
+def turned(x: Tensor, angle: Tensor) -> Tensor:
+    """e^{i·angle} x of complex numbers by their parts: [B, T, (n,) H, 2d] by [B, T, H, d]."""
+    if x.ndim > angle.ndim:
+        angle = angle[:, :, None]
+    real, imaginary = x.chunk(2, -1)
+    cos, sin = torch.cos(angle), torch.sin(angle)
+    return torch.cat([real * cos - imaginary * sin, real * sin + imaginary * cos], -1)
 
 
 def _real(x: Tensor) -> Tensor:

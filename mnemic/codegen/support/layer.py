@@ -21,7 +21,8 @@ from .vectors import Activation, States, Vectors, projection
 class MemoryLayer(SequenceLayer):
     """[B, T, dim] → [B, T, dim] around ``rule``; a generated module subclasses it.
 
-    o = rule(q, k, v, coefficients), all from x; y = W_o (rms(o) ∘ σ(W_g x)).
+    o = rule(q, k, v, coefficients), all from x; y = W_o (rms(o) ∘ σ(W_g x)), and D ∘ x with
+    ``skip``.
 
     Args:
         dim: channels of x and y.
@@ -53,7 +54,8 @@ class MemoryLayer(SequenceLayer):
         super().__init__()
         told, self.dim = self.rule.signature, dim
         block = self.block.resized(heads, key_dim, value_dim)
-        self.sizes = sizes = block.sizes(dim, square=told.diagonal or told.square)
+        square = told.diagonal or told.square
+        self.sizes = sizes = block.sizes(dim, square=square, pairs=told.complex)
         self.vectors = Vectors(dim, told, self.block, sizes, self.activations, self.constant)
         self.shapes = {c.name: self._shape(c.argument) for c in self.learned}
         for coefficient in self.learned:
@@ -67,6 +69,7 @@ class MemoryLayer(SequenceLayer):
         self.norm_weight = nn.Parameter(torch.ones(sizes.value_dim)) if normed else None
         self.gate = projection(dim, width) if gated else None
         self.out = projection(width, dim)
+        self.skip = nn.Parameter(torch.randn(dim)) if self.block.skip else None
 
     @classmethod
     def grouped(cls) -> int:
@@ -178,14 +181,18 @@ class MemoryLayer(SequenceLayer):
         return self._read_out(x, y)
 
     def _read_out(self, x: Tensor, y: Tensor) -> Tensor:
-        """y [B, T, H, d_v] normed, gated by x and mixed."""
+        """y [B, T, H, d_v] normed, gated by x and mixed, beside D ∘ x."""
         if self.norm_weight is not None:
             y = rms(y, self.norm_weight)
         y = y.flatten(2)
         if self.gate is not None:
             y = y * self.activations["gate"](self.gate(x))
-        mixed: Tensor = self.out(y)
-        return mixed
+        return self.mixed(x, y)
+
+    def mixed(self, x: Tensor, y: Tensor) -> Tensor:
+        """W_o y, and D ∘ x beside it; y [B, T, H·d_v]."""
+        found: Tensor = self.out(y)
+        return found if self.skip is None else found + self.skip * x
 
 
 def starts(signature: Signature, sizes: Sizes) -> dict[str, tuple[int, int, int]]:

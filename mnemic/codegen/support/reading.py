@@ -47,9 +47,7 @@ class Reading(Run):
         rows = {n: layout.to_time(x) for n, x in self.rows.items() if n in names}
         states = {n: s for n, s in self._states().items() if n in names}
         out = layout.from_time(self.reader(**rows, **states), self.batch, self.heads * self.folds)
-        if self.signature.diagonal:
-            return out[..., 0].unflatten(2, (self.heads, self.width))
-        return out
+        return self._by_channel(out)
 
 
 def readable(
@@ -81,5 +79,6 @@ def _sizes(
         if told.name in state and matrix:
             x = state[told.name]
             width = x.shape[-1 if told.kept else -2]
-            return x.shape[1], q.shape[-1] if signature.diagonal else width
+            channels = q.shape[-1] * (2 if signature.complex else 1)
+            return x.shape[1], channels if signature.diagonal else width
     return None

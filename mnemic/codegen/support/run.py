@@ -10,7 +10,7 @@ from torch import Tensor
 from . import kept, layout, levels, versions
 from .arguments import fail
 from .calls import Closes, Form, States, parameters
-from .given import Given
+from .given import Given, turned
 from .place import Place
 from .signature import State
 from .sizes import eval_size
@@ -135,7 +135,7 @@ class Run(Given):
     def _features(self) -> int:
         size = 1 if self.signature.diagonal else self.width
         count = int(eval_size(self.signature.features, size))
-        return count * (2 if self.signature.phase else 1)
+        return count * (2 if self.signature.phase and not self.signature.complex else 1)
 
     def _final(self, states: States) -> States:
         found, most = {}, self.signature.levels
@@ -177,9 +177,13 @@ class Run(Given):
             return self._instead(reason)
         run = {"recurrent": self._recurrent, "triton": self._fused}.get(form, self._chunks)
         out, states = run(states)
+        return self._by_channel(out), self._final(states)
+
+    def _by_channel(self, out: Tensor) -> Tensor:
+        """What is read as the operator gives it: a diagonal memory's heads as channels again."""
         if self.signature.diagonal:
             out = out[..., 0].unflatten(2, (self.heads, self.width))
-        return out, self._final(states)
+        return turned(out, self.angle) if self.signature.complex else out
 
     def before(self, nothing: dict[str, Tensor]) -> States:
         """The state before these tokens; ``nothing`` are the arguments without a token."""

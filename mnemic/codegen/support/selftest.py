@@ -50,7 +50,8 @@ def checks(layer_type: type[SequenceLayer]) -> Iterator[Check]:
         torch.manual_seed(0)
         heads = 2 * layer_type.grouped()
         dim = DIM * layer_type.grouped()
-        layer = layer_type(dim, heads=heads, key_dim=HEAD, value_dim=HEAD).double()
+        value = layer_type.rule.signature.values(HEAD, HEAD)
+        layer = layer_type(dim, heads=heads, key_dim=HEAD, value_dim=value).double()
         tokens = layer.at_most(max(LEAST_TOKENS, 2 * layer.period + 5))
         x = torch.randn(BATCH, tokens, dim, dtype=torch.float64)
     arguments = {name: a.detach() for name, a in layer.arguments(x).items()}

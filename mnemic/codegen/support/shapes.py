@@ -58,8 +58,9 @@ class Subject:
         shape, groups = self.shape, self.layer_type.grouped()
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(0)
+            value = self.layer_type.rule.signature.values(shape.key, shape.value)
             options: Any = {"heads": shape.heads * groups, "key_dim": shape.key}
-            layer = self.layer_type(16 * groups, **options, value_dim=shape.value)
+            layer = self.layer_type(16 * groups, **options, value_dim=value)
             x = torch.randn(shape.batch, shape.tokens, 16 * groups)
             layer, x = layer.to(self.device), x.to(self.device)
             found, params = layer.arguments(x), layer.params()

@@ -126,6 +126,12 @@ class Signature(Pickled):
     """The window c of kept pairs, of which c − 1 are carried; 0 keeps them all."""
 
     @property
+    def complex(self) -> bool:
+        """Whether the state is a vector of complex numbers, one a key channel, and so is the value:
+        real parts before imaginary ones, d_v = 2·d_k."""
+        return self.diagonal and self.phase
+
+    @property
     def vectors(self) -> tuple[str, ...]:
         """The arguments that are vectors by row: q, k, v and what else a rule reads so."""
         return ("q", "k", "v", *self.keys)
@@ -140,6 +146,10 @@ class Signature(Pickled):
         }[coefficient.axes]  # fmt: skip
         steps = (self.steps,) if coefficient.micro and self.steps > 1 else ()
         return (*steps, heads, *last)
+
+    def values(self, key_dim: int, wanted: int) -> int:
+        """d_v as wanted, or what must go with d_k."""
+        return 2 * key_dim if self.complex else wanted
 
     def at_most(self, tokens: int) -> int:
         """So many tokens, or as many as a document may have: L levels hold 2^(L − 1)."""

@@ -37,7 +37,9 @@ class Layer(Protocol):
     activations: Mapping[str, Activation]
     norm_weight: Tensor | None
     gate: nn.Linear | None
-    out: nn.Linear
+
+    def mixed(self, x: Tensor, y: Tensor) -> Tensor:
+        """The layer's output of what the rule reads."""
 
 
 # -- whether ---------------------------------------------------------------------------------
@@ -114,7 +116,7 @@ def run(
     y = out[:, None]
     if step.finishes and not launch.finish:
         y = _finished(layer, x, y)
-    return layer.out(y.flatten(2)), launch.moved(after, in_place=in_place)
+    return layer.mixed(x, y.flatten(2)), launch.moved(after, in_place=in_place)
 
 
 def _finished(layer: Any, x: Tensor, y: Tensor) -> Tensor:

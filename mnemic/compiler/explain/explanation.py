@@ -142,7 +142,10 @@ def remarks(rule: Rule) -> tuple[str, ...]:
         )
     if optimizer.inner_steps > 1 and rule.moments is None:
         found.append(f"Prediction to memory is repeated {optimizer.inner_steps} times a token.")
-    if rule.phase:
+    if rule.phase and rule.diagonal:
+        found.append("v, W and y are complex, a number a key channel; each is kept as its real and "
+                     "its imaginary part.")  # fmt: skip
+    elif rule.phase:
         found.append("φ turns each key channel as a pair, by the running sum of the phase.")
     if rule.levels:
         found.append(

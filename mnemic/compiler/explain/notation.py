@@ -14,7 +14,8 @@ from mnemic.compiler.rule import Rule
 def feature(rule: Rule, d: Dialect, key: str) -> str:
     """φ of a key, or the key itself for identity features."""
     plain = rule.problem.features is not None and rule.problem.features == sym.x
-    return key if plain and not rule.phase else d.call("phi", key)
+    turned = rule.phase and not rule.diagonal
+    return key if plain and not turned else d.call("phi", key)
 
 
 def role_key(rule: Rule, d: Dialect, role: str, index: str) -> str:
@@ -68,6 +69,8 @@ def per(rule: Rule, expr: Any) -> str:
 
 def acted(rule: Rule, d: Dialect, decay: Any, row_decay: Any, memory: str) -> str:
     """A decay acting on a memory: a scalar, Diag on the side of the keys or of the values."""
+    if rule.diagonal and rule.phase:
+        decay = sp.Mul(decay, sp.exp(sp.Symbol("i") * rule.problem.value("phase")), evaluate=False)
     if decay == 1 and row_decay == 1:
         return memory
     if rule.diagonal:

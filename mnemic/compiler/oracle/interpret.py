@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.oracle import interpret_layers, interpret_local, reference_moments
-from mnemic.compiler.oracle.interpret_inputs import Arguments, Inputs, lay_out
+from mnemic.compiler.oracle.interpret_inputs import Arguments, Inputs, lay_out, unturned
 from mnemic.compiler.oracle.interpret_levels import levelled
 from mnemic.compiler.oracle.interpret_run import Named, recurrence
 from mnemic.compiler.oracle.interpret_step import read
@@ -37,7 +37,7 @@ def interpret(
     State: ``W`` (under an identity link), or ``A`` and ``W``; ``S``; ``anchor``; ``angle``;
     ``position``; ``tail.…`` of the window; ``n.…`` of the normaliser, ``slots.…`` of the
     companion memory; ``H``, ``U``, ``ridge`` of exact and batch solutions. Each has W's layout,
-    [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], or 2 for 1 under a phase); under levels W is
+    [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], a complex one the parts of e^{−iΩ}x, real ones first); under levels W is
     [B, H, L, d_v, D], a memory for each level above the token's own. Behind a kernel W has a
     column for each kept pair, and the state their keys ``K`` and coefficients ``shares``; fitted
     pairs have the operator's states, [B, H, n, …]. Layers number theirs (``W1``, ``S1``,
@@ -65,6 +65,8 @@ def interpret(
         weight, extra = _normalizer(rule, inputs, _inside(start, "n."))
         y = torch.where(weight == 0, 0.0, y / torch.where(weight == 0, 1.0, weight))
         state |= extra
+    if inputs.angle is not None and rule.diagonal:
+        y = unturned(y, inputs.angle)
     return y, {**own, **state}
 
 

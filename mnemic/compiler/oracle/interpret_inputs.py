@@ -83,6 +83,14 @@ def lay_out(
     k, v = (x.double() if micro else x.double()[:, :, None] for x in (k, v))
     values = _values(rule, coefficients, position, k.shape[3])
     angle = _angle(rule, values, start, mask)
+    if angle is not None and rule.diagonal:
+        values = {s: torch.cat([x, x], -2) if x.ndim and x.shape[-2] > 1 else x
+                  for s, x in values.items()}  # fmt: skip
+        turn = torch.polar(torch.ones_like(angle), -angle)[..., 0]
+        v = _by_parts(turn * _complex(v))
+        q, k = (torch.cat([x, x], -1) for x in (q, k))
+        coefficients = {n: torch.cat([x, x], -1) if n in ("predict", "erase", "write") else x
+                        for n, x in coefficients.items()}  # fmt: skip
     keyed = _keyed(rule, q.double(), k, v, coefficients, values, position, angle, start)
     gamma = None
     if rule.gamma == "window" and rule.window > 1:
@@ -191,6 +199,7 @@ def _keyed(
     groups = q.shape[2] // k.shape[3]
     asked = [q[:, :, None, g::groups] for g in range(groups)]
     queries = [phi(x) for x in asked]
+    angle = None if rule.diagonal else angle  # the values are turned there
     predict, erase, write = (_rotated(roles[r], angle) for r in ROLES[:3])
     return Keyed(
         predict=predict,
@@ -251,6 +260,21 @@ def _roles(
 
 def _rotated(x: Tensor, angle: Tensor | None) -> Tensor:
     return x if angle is None else torch.cat([x * torch.cos(angle), x * torch.sin(angle)], -1)
+
+
+def unturned(y: Tensor, angle: Tensor) -> Tensor:
+    """What a complex vector's turning frame says, [B, T, H, 2d], by angles [B, T, 1, H, d, 1]."""
+    turn = torch.polar(torch.ones_like(angle), angle)[:, :, 0, ..., 0]
+    return _by_parts(turn.repeat_interleave(y.shape[2] // turn.shape[2], 2) * _complex(y))
+
+
+def _complex(x: Tensor) -> Tensor:
+    """Real parts before imaginary ones as complex numbers."""
+    return torch.complex(*(part.contiguous() for part in x.double().chunk(2, -1)))
+
+
+def _by_parts(z: Tensor) -> Tensor:
+    return torch.cat([z.real, z.imag], -1)
 
 
 def _row(x: Tensor) -> Tensor:

@@ -70,7 +70,8 @@ def draw(rule: Rule, sizes: Sizes = Sizes(), seed: int = 0) -> Sample:
         if rule.problem.keys.get(role) == sp.Symbol(role, real=True):
             found[role] = _unit(gaussian(*steps, sizes.key))
     q, k = gaussian(*lead, sizes.key), _unit(gaussian(*steps, sizes.key))
-    v = gaussian(*steps, sizes.value)
+    parts = 2 if rule.diagonal and rule.phase else 1
+    v = gaussian(*steps, parts * sizes.key if parts > 1 else sizes.value)
     params = {
         name: gaussian(sizes.heads, rows, columns) / columns**0.5
         for name, rows, columns in _matrices(rule, sizes.value, width)

@@ -145,7 +145,7 @@ def in_range(spec: Spec) -> Iterator[Issue]:
     for where, value in walk(spec):
         if not isinstance(value, Coefficient):
             continue
-        for part, number in (("", known(value)), (".init", value.init)):
+        for part, number in (("", known(value)), *((".init", x) for x in value.starts)):
             words, test = _range(spec, where)
             if number is not None and math.isfinite(number) and not test(number):
                 yield Issue(f"must be {words}", where + part, f"{number:g}")

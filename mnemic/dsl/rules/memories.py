@@ -53,7 +53,15 @@ def parameters_in_a_chain(spec: Spec) -> Iterator[Issue]:
 def one_size(spec: Spec) -> Iterator[Issue]:
     """A residual or a diagonal needs keys and values of one size."""
     sizes = (spec.block.key_dim, spec.block.value_dim)
-    if None in sizes or sizes[0] == sizes[1]:
+    key, value = sizes
+    if key is None or value is None:
+        return
+    if isinstance(spec.memory, Diagonal) and spec.retention.phase is not None:
+        if value != 2 * key:
+            reason = f"a complex value has two parts a key channel, not {key} and {value}"
+            yield Issue(reason, "memory", hint="leave out one of key_dim and value_dim")
+        return
+    if key == value:
         return
     for where, memory in memories(spec.memory):
         if adds_its_input(memory) or isinstance(memory, Diagonal):
