@@ -13,6 +13,8 @@ from mnemic.search.study.training import Run
 
 KIND, WHY, LOOK, SPEC, SAME, START = "kind", "why", "look", "spec", "same_as", "start"
 """Names of attributes."""
+WORKER: Final = "worker"
+"""The process that does the trial."""
 LOOKED: Final = "looked"
 """Seconds that deriving, compiling and building took."""
 RUNG: Final = "rung:"

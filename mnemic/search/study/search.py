@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 import optuna
 from filelock import FileLock
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import RDBStorage, fail_stale_trials
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -25,7 +27,8 @@ from mnemic.search.space.preview import demand_points
 from mnemic.search.space.settings import COSTS
 from mnemic.search.space.space import Space
 from mnemic.search.study.budget import bounds
-from mnemic.search.study.records import INTERRUPTED, KIND, START, UNCOUNTED, Record, record
+from mnemic.search.study.owners import dead, owner
+from mnemic.search.study.records import INTERRUPTED, KIND, START, UNCOUNTED, WORKER, Record, record
 from mnemic.search.study.samplers import sampler
 from mnemic.search.study.starts import starts
 from mnemic.search.study.storage import Beat, open_storage
@@ -85,6 +88,7 @@ class Search:
 
     def wanted(self) -> str | None:
         """Why no further trial is wanted; None where one is, that of a dead worker too."""
+        self._fail_dead()
         fail_stale_trials(self.study)
         found = self.records()
         counted = sum(one.counts for one in found)
@@ -97,6 +101,21 @@ class Search:
         barren = len(recent) == FRUITLESS and all(one.kind in UNCOUNTED for one in recent)
         return f"no new valid point among the last {FRUITLESS}" if barren else None
 
+    def _fail_dead(self) -> None:
+        """Put back the trials of processes of this machine that have ended, at once."""
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            if not dead(trial.user_attrs.get(WORKER), trial.number):
+                continue
+            try:
+                changed = self.storage.set_trial_state_values(
+                    trial._trial_id, state=TrialState.FAIL
+                )
+            except UpdateFinishedTrialError:  # another worker saw it too
+                continue
+            retry = self.storage.get_heartbeat_stale_trial_callback()
+            if changed and retry is not None:
+                retry(self.study, copy.deepcopy(self.storage.get_trial(trial._trial_id)))
+
     def ask(self) -> Trial:
         """The next trial: one that a dead worker left, one that waits, or a new one.
 
@@ -104,9 +123,12 @@ class Search:
         this machine, which is all that reach such a file, they ask one after another.
         """
         if self.storage.engine.dialect.name != "sqlite":
-            return self.study.ask()
-        with FileLock(self.folder / "ask.lock"):
-            return self.study.ask()
+            trial = self.study.ask()
+        else:
+            with FileLock(self.folder / "ask.lock"):
+                trial = self.study.ask()
+        trial.set_user_attr(WORKER, owner(trial.number))
+        return trial
 
     def put_back(self, trial: Trial) -> None:
         """Let another worker, or a later one, do a trial that was interrupted."""

@@ -1,0 +1,61 @@
+"""Who does a trial: the machine and the process, so that a dead one is known where it ran."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PROC = Path("/proc")
+
+
+@cache
+def machine() -> str:
+    """This machine since it was started, as far as process numbers mean the same."""
+    found = [socket.gethostname()]
+    boot, space = PROC / "sys/kernel/random/boot_id", PROC / "self/ns/pid"
+    if boot.is_file():
+        found += [boot.read_text(encoding="ascii").strip(), os.readlink(space)]
+    return " ".join(found)
+
+
+def owner(number: int) -> dict[str, Any]:
+    """This process, as the one that does a trial of the study."""
+    pid = os.getpid()
+    return {"machine": machine(), "pid": pid, "started": _started(pid), "trial": number}
+
+
+def dead(told: Mapping[str, Any] | None, number: int) -> bool:
+    """Whether the process that does a trial is certain to have ended: one of this machine.
+
+    A trial that was put back has what was told of the one before it, which says nothing.
+    """
+    if not told or told.get("trial") != number or told.get("machine") != machine():
+        return False
+    return bool(_started(told["pid"]) != told["started"])
+
+
+def _started(pid: int) -> str | None:
+    """When a process was started, in the system's count; None where it has ended."""
+    stat = PROC / str(pid) / "stat"
+    if not (PROC / "self" / "stat").is_file():
+        return _there(pid)
+    try:
+        fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _there(pid: int) -> str | None:
+    """Whether there is such a process, where the system does not tell when it was started."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return "unknown"

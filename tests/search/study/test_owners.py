@@ -1,0 +1,63 @@
+"""A worker that was killed leaves its trial to the next one on its machine, at once."""
+
+import os
+import subprocess
+import sys
+
+from optuna.trial import TrialState
+
+from mnemic.search.space.space import load_space
+from mnemic.search.study import owners
+from mnemic.search.study.search import open_search
+from mnemic.search.study.storage import Beat
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mnemic.search.space.space import load_space
+from mnemic.search.study.search import open_search
+search = open_search(load_space(sys.argv[1]), Path(sys.argv[2]))
+with search.beating(search.ask()):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_trial_of_a_killed_worker_is_done_again_at_once(tmp_path, space_file):
+    command = [sys.executable, "-c", KILLED, str(space_file), str(tmp_path / "run")]
+    assert subprocess.run(command, check=False).returncode == -9
+    search = open_search(load_space(space_file), tmp_path / "run", beat=Beat())
+    (left,) = search.records()
+    assert left.state is TrialState.RUNNING
+    assert search.wanted() is None
+    assert [one.state for one in search.records()] == [TrialState.FAIL, TrialState.WAITING]
+    assert sum(one.counts for one in search.records()) == 0
+    again = search.ask()
+    assert again.number == 1
+    assert search.wanted() is None  # what the dead one left does not tell of this process
+    assert [one.state for one in search.records()] == [TrialState.FAIL, TrialState.RUNNING]
+    assert search.records()[1].history == 1
+    search.close()
+
+
+def test_only_a_process_that_is_certain_to_have_ended_is_dead():
+    own = owners.owner(3)
+    assert own["pid"] == os.getpid()
+    assert not owners.dead(own, 3)
+    assert not owners.dead(None, 3)
+    assert owners.dead({**own, "started": "1"}, 3)  # another process has its number now
+    assert not owners.dead({**own, "started": "1"}, 4)
+    assert not owners.dead({**own, "started": "1", "machine": "another"}, 3)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        told = {**own, "pid": child.pid, "started": owners._started(child.pid)}
+        assert not owners.dead(told, 3)
+        child.kill()
+    assert owners.dead(told, 3)
+
+
+def test_where_the_system_tells_no_start_a_number_is_all(monkeypatch, tmp_path):
+    monkeypatch.setattr(owners, "PROC", tmp_path)
+    own = {"machine": owners.machine(), "pid": os.getpid(), "started": "unknown", "trial": 0}
+    assert not owners.dead(own, 0)
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    assert owners.dead({**own, "pid": gone.pid}, 0)
