@@ -1,4 +1,4 @@
-"""Measurements over any specs: `forms`, `decode`, `long`, `learn`, resumable spec by spec."""
+"""Measurements of any specs, resumable: `forms`, `decode`, `long`, `learn`, `recall`."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """What a suite is asked for: ``length`` in tokens, or in steps where it learns.
+    """What a suite is asked for: ``length`` in tokens, in steps where it learns, or in chunks.
 
     ``again`` measures anew what the file ``out`` holds.
     """
@@ -181,6 +181,24 @@ def _learn_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
                      most=FALLEN)  # fmt: skip
 
 
+# -- recall, chunk by chunk ----------------------------------------------------------------------
+
+
+def _recall(compiled: Compiled, length: int) -> Result:
+    from mnemic.bench import recall
+
+    return recall.run(compiled, length).to_json()
+
+
+def _recall_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
+    from mnemic.bench.recall import KEPT
+
+    cosines = " ".join(f"{_number(cosine):.2f}" for cosine in found["cosines"])
+    detail = f"chunks of {found['tokens']}: {cosines}"
+    yield Figure(f"{name}, recall of late chunks over the first", _number(found["share"]), "x",
+                 detail, least=KEPT)  # fmt: skip
+
+
 def _number(kept: float | None) -> float:
     """What a file holds as null is no number."""
     return math.nan if kept is None else kept
@@ -196,5 +214,8 @@ SUITES: Final[dict[str, Suite]] = {
         _learn_figures,
         "one block of 32 channels in four heads, batches of 16; two pairs in T=32, bytes T=64",
         "steps",
+    ),
+    "recall": Suite(
+        16, _recall, _recall_figures, "B=1 H=1 d=32, float64; chunks of 16 or more", "chunks"
     ),
 }

@@ -1,4 +1,4 @@
-"""A Markdown page of what `decode`, `long`, `learn` and `forms` kept as JSON files."""
+"""A Markdown page of what `decode`, `long`, `learn`, `recall` and `forms` kept as JSON files."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -8,6 +8,7 @@ from typing import Any, Final
 from mnemic.bench.decode import FLAT
 from mnemic.bench.learn import BLIND, CONTROL, FALLEN
 from mnemic.bench.long import ALLOWED
+from mnemic.bench.recall import KEPT, LATE
 from mnemic.bench.store import Kept, load
 from mnemic.dsl.catalogue import names
 from mnemic.dsl.hashing import spec_hash
@@ -38,11 +39,15 @@ spec's own defaults as a layer starts with them.
   1.56 under l2 in 200 steps, so only what is well below {CONTROL:g} shows that the memory is used.
   One that forgets within fewer tokens than lie between a pair and its question, or is read at the
   start of a chunk longer than the text, stays above, and so may one after fewer steps.
+- *Chunks* is the mean cosine between a random value and what the memory answers to its key at the
+  end of their chunk, untrained: of the first chunk, and of all from the {LATE + 1}th on. Values
+  of 32 channels stand at keys of length one: a raw key beside the memory hides what is small.
 - `*` marks a spec that has changed since it was measured.
 """
 
 COLUMNS: Final = (
     "spec", "state", "token", "T", "float32", "bfloat16", "bound", "recall", "bytes",
+    "chunks",
 )  # fmt: skip
 
 
@@ -55,7 +60,9 @@ def page(folder: Path) -> str:
     paths = sorted(folder.glob("*.json"), key=lambda path: path.stem)
     files = [(path.name, load(path)) for path in paths]
     if not any(kept.results for _, kept in files):
-        raise UsageError(f"{folder}: no results of mnemic bench decode, long, learn or forms")
+        raise UsageError(
+            f"{folder}: no results of mnemic bench decode, long, learn, recall or forms"
+        )
     suites = _by_suite(files)
     parts = [HEAD, _settings(files), _rows(COLUMNS, _specs(suites))]
     if forms := suites["forms"]:
@@ -134,10 +141,16 @@ def _fall(found: Result) -> str:
     return f"{first:.2f} → {last:.2f}"
 
 
+def _recall(found: Result) -> tuple[str, ...]:
+    late = math.nan if found["late"] is None else found["late"]
+    return (f"{found['cosines'][0]:.2f} → {late:.2f}",)
+
+
 CELLS: Final[dict[str, tuple[int, Callable[[Result], tuple[str, ...]]]]] = {
     "decode": (2, _decode),
     "long": (4, _long),
     "learn": (2, _learn),
+    "recall": (1, _recall),
 }
 """By suite the columns that it fills, and how."""
 
@@ -168,6 +181,7 @@ def _failures(suites: Suites) -> str:
         ("In the long run not finite, or errors that grew", "long", _grew),
         ("A loss that did not fall", "learn", _stayed),
         ("Recall above the control, not shown to need the memory", "learn", _blind),
+        (f"Late chunks recalled less than {KEPT:g} of the first", "recall", _early),
     )
     lines = ""
     for what, suite, missed in said:
@@ -196,6 +210,10 @@ def _stayed(found: Result) -> bool:
         found[task]["last"] is None or found[task]["last"] > FALLEN * found[task]["first"]
         for task in ("mqar", "bytes")
     )
+
+
+def _early(found: Result) -> bool:
+    return found["share"] is None or found["share"] < KEPT
 
 
 def _blind(found: Result) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Specs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[forms|decode|long|learn] SPEC | table FOLDER",
+        metavar="[forms|decode|long|learn|recall] SPEC | table FOLDER",
         help="What is measured, and specs (all that compile, if left out); with specs alone "
         "forms, with nothing the standard set. Or a folder of results.",
         autocompletion=complete_name,
@@ -35,13 +35,19 @@ Steps = Annotated[
     int | None,
     typer.Option("--steps", min=1, help="Of training (200 for learn).", show_default=False),
 ]
+Chunks = Annotated[
+    int | None,
+    typer.Option("--chunks", min=5, help="Of recall (16).", show_default=False),
+]
 Out = Annotated[
     Path | None,
     typer.Option("-o", "--out", help="Keep results in a JSON file, and go on where it ends."),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Measure anew what the file holds.")]
 
-SUITES = ("forms", "decode", "long", "learn")
+SUITES = ("forms", "decode", "long", "learn", "recall")
+COUNTS = {"learn": "--steps", "recall": "--chunks"}
+"""What counts a suite's length; tokens for any other."""
 
 
 def bench(
@@ -49,6 +55,7 @@ def bench(
     as_json: AsJson = False,
     length: Length = None,
     steps: Steps = None,
+    chunks: Chunks = None,
     out: Out = None,
     again: Again = False,
 ) -> None:
@@ -57,7 +64,8 @@ def bench(
     `forms` times the chunk form against token by token; `decode` tokens one by one after short and
     long contexts, and the bytes of the state; `long` runs 65536 tokens of text with the
     coefficients of a layer's start in float32 and bfloat16 against float64, and fails (exit code
-    4) on infinities, NaN, and errors that grow; `learn` trains for 200 steps on MQAR and bytes.
+    4) on infinities, NaN, and errors that grow; `learn` trains for 200 steps on MQAR and bytes;
+    `recall` asks for the pairs of a chunk at its end, chunk after chunk, untrained.
 
     `table` prints what --out kept in a folder as a page of Markdown.
 
@@ -68,16 +76,19 @@ def bench(
     if words[:1] == ("table",):
         return _table(words[1:])
     suite = words[0] if words and words[0] in SUITES else ""
-    if not suite and (length or steps or out or again):
-        raise UsageError("--length, --steps, --out, --again go with forms, decode, long or learn")
-    if (length and suite == "learn") or (steps and suite != "learn"):
-        raise UsageError("--steps goes with learn, --length with forms, decode or long")
+    given = {"--length": length, "--steps": steps, "--chunks": chunks}
+    if not suite and (any(given.values()) or out or again):
+        raise UsageError(f"{', '.join(given)}, --out, --again go with {', '.join(SUITES)}")
+    if any(value and option != COUNTS.get(suite, "--length") for option, value in given.items()):
+        raise UsageError(
+            "--steps goes with learn, --chunks with recall, --length with forms, decode or long"
+        )
     with console(stderr=True).status("timing") as status:
         told = _progress(status, out is not None)
         if suite:
             from mnemic.bench import suites
 
-            count = steps or length
+            count = steps or chunks or length
             asked = suites.Asked(words[1:], count, out, again)
             report, setting = suites.run(suite, asked, told), suites.setting(suite, count)
         else:

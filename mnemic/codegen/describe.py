@@ -168,7 +168,9 @@ def _state(rule: Rule, name: str, axes: str) -> State:
     matrix = f"W{name.removeprefix(role)}"
     meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
     if not _params(rule) or name == role:
-        return State(name, axes, meanings.get(name, name), _identity(rule, name))
+        meaning, identity = meanings.get(name, name), _identity(rule, name)
+        begun = _begun(rule, role)
+        return State(name, axes, meaning, identity, begins=bool(begun), of=begun)
     if "n" in axes:
         side = rule.network.matrix(matrix).rows
         return State(name, axes, f"{KEPT[role]} ({matrix})", side="" if side == "v" else side)
@@ -176,15 +178,16 @@ def _state(rule: Rule, name: str, axes: str) -> State:
     return State(name, axes, meaning, begins=role in ("A", "W"), of=matrix)
 
 
+def _begun(rule: Rule, role: str) -> str:
+    """The parameter at which the one memory of a rule without layers starts, if it has one."""
+    if rule.layered or role not in ("A", "W") or not rule.parameters:
+        return ""
+    return rule.parameters[0].name
+
+
 def _params(rule: Rule) -> tuple[Parameter, ...]:
-    """The initial duals; a single matrix starts at zero, where layers would never leave it, and
-    one behind a kernel without pairs."""
-    matrices = rule.network.matrices
-    if len(matrices) < 2:
-        return ()
-    if rule.kernels is not None:
-        matrices = tuple(m for m in matrices if not rule.network.sees_features(m.name))
-    return tuple(Parameter(m.name, m.rows, m.columns) for m in matrices)
+    """The initial duals of the matrices that do not start at zero."""
+    return tuple(Parameter(m.name, m.rows, m.columns) for m in rule.parameters)
 
 
 def _identity(rule: Rule, state: str) -> float:

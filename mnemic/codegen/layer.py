@@ -27,6 +27,14 @@ class {name}(MemoryLayer):
 USED = frozenset({"x", "self", "torch", "math", "F", "ops", "norm", "TINY"})
 """Names that the method of the coefficients uses itself."""
 
+LINKED = '''
+    @staticmethod
+    def linked(A):
+        """W_0 = link(A_0)."""
+        nu = ops.entry_norm(A, power={power})[..., None, None]
+        return {entry}
+'''
+
 COEFFICIENTS = '''
     def coefficients(self, x):
         """{shapes}."""
@@ -106,7 +114,15 @@ def source(
         name="Memory" if hybrid else "Layer",
         title=title_of(spec),
         block=_block(spec.block),
-        data="\n".join([*_activations(vectors), *_constant(constant), *_learned(rule), step]),
+        data="\n".join(
+            [
+                *_activations(vectors),
+                *_constant(constant),
+                *_learned(rule),
+                *_spread(rule),
+                step,
+            ]
+        ),
     )
     return text + _coefficients(rule, signature) + (_hybrid(spec) if hybrid else "")
 
@@ -196,6 +212,15 @@ def _learned(rule: Rule) -> list[str]:
         for s in learned_scalars(rule)
     ]
     return ["    learned = (", *rows, "    )"] if rows else []
+
+
+def _spread(rule: Rule) -> list[str]:
+    """How far apart the entries of a deep memory's duals start, where the link tells."""
+    link = rule.retained.link
+    if rule.parameters and link.normaliser == "norm" and link.expr is not None:
+        names = {"a": "A", "nu": "nu"}
+        return [LINKED.format(power=float(link.power), entry=print_torch(link.expr, names))]
+    return [f"    spread = {link.unit!r}"] if rule.parameters and link.unit else []
 
 
 def _start(rule: Rule, scalar: Scalar) -> tuple[float, float]:

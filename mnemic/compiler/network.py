@@ -128,6 +128,11 @@ class Network:
         applied = (n for n in self.nodes if isinstance(n, Apply) and n.matrix == matrix)
         return any(node.source == FEATURES for node in applied)
 
+    @property
+    def normed(self) -> bool:
+        """Whether a LayerNorm stands behind a matrix: its slope at zero is 1/√ε."""
+        return any(isinstance(node, Norm) for node in self.nodes)
+
     def matrix(self, name: str) -> Matrix:
         """The matrix of that name."""
         return next(m for m in self.matrices if m.name == name)

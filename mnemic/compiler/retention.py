@@ -69,6 +69,23 @@ class Link:
         """Whether W is A itself."""
         return self.expr == sym.a and self.normaliser == "none"
 
+    @property
+    def unit(self) -> float:
+        """How far the dual goes for W to change by about itself: |link(0)/link′(0)|.
+
+        It is 0 where a dual of zero gives W = 0, so that W has no unit but the dual's own.
+
+        >>> Link(sp.exp(sym.a)).unit, Link(sym.a).unit
+        (1.0, 0.0)
+        """
+        if self.expr is None or self.normaliser == "norm":
+            return 0.0
+        expr = sp.exp(self.expr) if self.normaliser == "softmax" else self.expr
+        expr = expr.subs({s: 1 for s in expr.free_symbols - {sym.a}})
+        value, slope = (part.subs(sym.a, 0) for part in (expr, sp.diff(expr, sym.a)))
+        known = value.is_finite and slope.is_finite and slope != 0
+        return abs(float(value / slope)) if known else 0.0
+
 
 @dataclass(frozen=True)
 class Retained:

@@ -11,7 +11,7 @@ import sympy as sp
 
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.kernels import Kernels
-from mnemic.compiler.network import Network
+from mnemic.compiler.network import Matrix, Network
 from mnemic.compiler.problem import Problem, Scalar
 from mnemic.compiler.retention import Retained
 from mnemic.compiler.similarity import Similarity
@@ -193,6 +193,24 @@ class Rule:
     def layered(self) -> bool:
         """Whether it takes more than one linear memory's forms: layers, O, intervals or norms."""
         return layered(self.network, self.applied)
+
+    @property
+    def parameters(self) -> tuple[Matrix, ...]:
+        """The matrices that start at parameters.
+
+        Layers would never leave zero, and one matrix behind a norm would leave it for good: the
+        norm's slope there is 1/√ε, so its first step is so long that no later one moves it. A
+        memory that hangs on nothing but kept keys starts without pairs, and one whose steps are
+        factors starts where its constraint puts it.
+        """
+        matrices = self.network.matrices
+        if len(matrices) < 2 and (
+            not self.network.normed or self.retained.mode == "multiplicative"
+        ):
+            return ()
+        if self.kernels is None:
+            return matrices
+        return tuple(m for m in matrices if not self.network.sees_features(m.name))
 
     @property
     def weight(self) -> Any:

@@ -214,17 +214,20 @@ def results(tmp_path):
     keep("learn", "gla", {task: {"first": 3.0, "last": 2.9} for task in ("mqar", "bytes")})
     keep("decode", "lru", {"bytes": {"64": 4096, "1024": 4096}, "fixed": True, "ratio": 1.02}, "x")
     keep("learn-short", "gla", {task: {"first": 9.0, "last": 1.0} for task in ("mqar", "bytes")})
+    keep("recall", "gla", {"tokens": 16, "cosines": [0.5, 0.1], "late": 0.1, "share": 0.2})
     keep("forms", "titans", {"forward": {"chunk": 0.5, "recurrent": 3.0}})
     return tmp_path
 
 
 def test_a_page_of_what_was_kept(results):
     found = table.page(results)
-    assert "| gla |  |  | 4,096 | 2.0e-07 | NaN | unknown ! | 3.00 → 2.90 | 3.00 → 2.90 |" in found
+    row = "2.0e-07 | NaN | unknown ! | 3.00 → 2.90 | 3.00 → 2.90 | 0.50 → 0.10 |"
+    assert f"| gla |  |  | 4,096 | {row}" in found
     assert "| lru * | 4,096 | 1.02 |" in found
     assert "| titans | 6.0 (3.00 s, 0.50 s) | no chunk form |" in found
     assert "- A loss that did not fall: gla." in found
     assert "an error of exactly 0: gla." in found
+    assert "less than 0.25 of the first: gla." in found
     assert "the state being fixed: none." in found
     assert "- Not measured by `decode`: atlas, " in found
     assert "torch 2, steps 9" in found

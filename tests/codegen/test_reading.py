@@ -146,7 +146,8 @@ def test_an_empty_state_is_the_start_of_a_document(name: str) -> None:
     case = compiled(name)
     query = inputs(case, 2, seed=3)
     sizes = (query["k"].shape[-2], query["v"].shape[-1])
-    found = case.operator.read(query["q"], {}, sizes=sizes, **told(case, query))
+    params = beginning(case, query["k"], query["v"])
+    found = case.operator.read(query["q"], {}, sizes=sizes, params=params, **told(case, query))
     nothing = {n: x[:, :0] for n, x in query.items()}
     first = {n: x[:, :1] for n, x in query.items()}
     close({"y": found[:, :1]}, {"y": held(case, nothing, first)})

@@ -65,18 +65,19 @@ def compiled_differences(
 ) -> dict[str, float]:
     """How far results of torch.compile are from the eager ones: from a start, then from a state."""
     import torch
-    from conformance import Sizes, compiled, inputs
+    from conformance import Sizes, beginning, compiled, inputs
 
     torch._dynamo.reset()
-    found = made(name, folder)
+    found, case = made(name, folder), compiled(name)
     rule = found.operator
     fused = importlib.import_module(f"{found.module.__name__}.support.fused")
-    given = inputs(compiled(name), tokens, sizes=Sizes(1, tokens, 2, 4, 4))
+    given = inputs(case, tokens, sizes=Sizes(1, tokens, 2, 4, 4))
+    params = beginning(case, given["k"], given["v"])
     given = {n: x.requires_grad_() for n, x in given.items()}
 
     def call(arguments: Any, state: Any) -> Any:
         return rule(
-            **arguments, form="triton", initial_state=state, output_final_state=True,
+            **arguments, params=params, form="triton", initial_state=state, output_final_state=True,
             cu_seqlens=torch.tensor([0, 1, 1, tokens]) if packed else None,
         )  # fmt: skip
 
@@ -174,7 +175,7 @@ def without_data(name: str, tokens: int, folder: str) -> dict[str, list[Any]]:
     same call with data.
     """
     import torch
-    from conformance import Sizes, compiled, inputs
+    from conformance import Sizes, beginning, compiled, inputs
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     rule = made(name, folder).operator
@@ -183,8 +184,10 @@ def without_data(name: str, tokens: int, folder: str) -> dict[str, list[Any]]:
     given = {n: x.float() for n, x in given.items()}
 
     def everything(own: Any) -> dict[str, Any]:
+        params = {n: torch.ones_like(x) for n, x in beginning(case, own["k"], own["v"]).items()}
         leaves = {n: x.requires_grad_() for n, x in own.items()}
-        out, state = rule(**leaves, form="triton", output_final_state=True)
+        options = {"params": params, "form": "triton", "output_final_state": True}
+        out, state = rule(**leaves, **options)
         ends = [x for x in (out, *state.values()) if x.requires_grad]
         slopes = torch.autograd.grad(
             [x.sum() for x in ends], list(leaves.values()), allow_unused=True
@@ -192,7 +195,7 @@ def without_data(name: str, tokens: int, folder: str) -> dict[str, list[Any]]:
         begun = {n: x.detach() for n, x in state.items()}
         one = {n: x[:, :1].detach() for n, x in own.items()}
         with torch.no_grad():
-            after, last = rule(**one, form="triton", initial_state=begun, output_final_state=True)
+            after, last = rule(**one, **options, initial_state=begun)
         found = {**ends_of(out, state), **{f"next {n}": x for n, x in ends_of(after, last).items()}}
         found |= {f"d_{n}": x for n, x in zip(leaves, slopes, strict=True) if x is not None}
         return {n: [list(x.shape), str(x.dtype), list(x.stride())] for n, x in found.items()}

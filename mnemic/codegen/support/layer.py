@@ -38,6 +38,10 @@ class MemoryLayer(SequenceLayer):
     constant: ClassVar[Mapping[str, float]] = {}
     """Vectors that are the same everywhere, without a projection."""
     learned: ClassVar[tuple[Learned, ...]] = ()
+    spread: ClassVar[float] = 0.0
+    """The standard deviation of what a deep memory starts from; 0 takes 1/√columns."""
+    linked: ClassVar[Any] = None
+    """From such a start to its memory, where the link takes a power of the dual's size."""
     step_kernel: ClassVar[Callable[[], Any] | None] = None
     """The kernel of one token, prologue and all, imported when first asked for."""
     no_step: ClassVar[str] = ""
@@ -61,7 +65,7 @@ class MemoryLayer(SequenceLayer):
         for coefficient in self.learned:
             self._declare(coefficient)
         self.start = nn.ParameterDict({
-            name: nn.Parameter(torch.randn(shape) / math.sqrt(shape[-1]))
+            name: nn.Parameter(drawn(shape, self.spread, self.linked))
             for name, shape in starts(told, sizes).items()
         })  # fmt: skip
         width = sizes.heads * sizes.value_dim
@@ -193,6 +197,21 @@ class MemoryLayer(SequenceLayer):
         """W_o y, and D ∘ x beside it; y [B, T, H·d_v]."""
         found: Tensor = self.out(y)
         return found if self.skip is None else found + self.skip * x
+
+
+def drawn(
+    shape: tuple[int, ...], spread: float, linked: Callable[[Tensor], Tensor] | None
+) -> Tensor:
+    """What a deep memory starts from: normal entries, whose memory has those of 1/√columns.
+
+    Under a link without a unit of its own, link(s A) = s^g link(A), so g follows from two sizes
+    and the factor s from g. ``spread`` is that of the entries where the link has a unit.
+    """
+    x, wanted = torch.randn(shape), 1 / math.sqrt(shape[-1])
+    if linked is None:
+        return x * (spread or wanted)
+    one, two = (float(linked(s * x).square().mean().sqrt()) for s in (1.0, 2.0))
+    return x * (wanted / one) ** (1 / math.log2(two / one))
 
 
 def starts(signature: Signature, sizes: Sizes) -> dict[str, tuple[int, int, int]]:

@@ -60,7 +60,7 @@ def interpret(
     if rule.layered:
         y, own = _run_layers(rule, inputs, start, params or {})
         return y, {**own, **state}
-    y, own = _run(rule, inputs, start, read)
+    y, own = _run(rule, inputs, _begun(rule, start, params or {}), read)
     if rule.problem.spec.readout.normalizer != "none":
         weight, extra = _normalizer(rule, inputs, _inside(start, "n."))
         y = torch.where(weight == 0, 0.0, y / torch.where(weight == 0, 1.0, weight))
@@ -68,6 +68,16 @@ def interpret(
     if inputs.angle is not None and rule.diagonal:
         y = unturned(y, inputs.angle)
     return y, {**own, **state}
+
+
+def _begun(rule: Rule, start: Named, params: Mapping[str, Tensor]) -> Named:
+    """The state with the initial dual of one matrix that starts at a parameter."""
+    if not rule.parameters or start.keys() & {"A", "W"}:
+        return start
+    (matrix,) = rule.parameters
+    if matrix.name not in params:
+        raise ValueError(f"params: missing {matrix.name}")
+    return {**start, "A": params[matrix.name].double()[None]}
 
 
 def _next_position(inputs: Inputs, start: Named) -> Tensor:

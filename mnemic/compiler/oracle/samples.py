@@ -80,12 +80,9 @@ def draw(rule: Rule, sizes: Sizes = Sizes(), seed: int = 0) -> Sample:
 
 
 def _matrices(rule: Rule, rows: int, columns: int) -> list[tuple[str, int, int]]:
-    """Names and sizes of matrices, hidden widths being four; none where one starts at zero."""
-    if len(rule.network.matrices) < 2:
-        return []
-    known, found = {"v": rows, "D": columns}, rule.network.matrices
-    drawn = [m for m in found if rule.kernels is None or m.columns != "D"]  # kept keys start empty
-    return [(m.name, known.get(m.rows, 4), known.get(m.columns, 4)) for m in drawn]
+    """Names and sizes of the matrices that start at parameters, hidden widths being four."""
+    known = {"v": rows, "D": columns}
+    return [(m.name, known.get(m.rows, 4), known.get(m.columns, 4)) for m in rule.parameters]
 
 
 def feature_size(rule: Rule, size: int) -> int:

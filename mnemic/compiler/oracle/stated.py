@@ -62,9 +62,10 @@ def stated(
 
     def lane(b: int, h: int) -> Tensor:
         sequence = tokens(problem, q, k, v, coefficients, b, h)
-        return (
-            run(spec, sequence) if problem.similarity is None else stated_local.lane(spec, sequence)
-        )
+        if problem.similarity is not None:
+            return stated_local.lane(spec, sequence)
+        (dual,) = [x[h] for x in params.values()] if params else [None]
+        return run(spec, sequence, dual)
 
     return torch.stack([torch.stack([lane(b, h) for h in range(heads)], 1) for b in range(batch)])
 
@@ -153,10 +154,10 @@ def _over_sums(spec: Spec) -> bool:
     return "row" in (getattr(entry, "normalise", "none"), getattr(read, "normalise", "none"))
 
 
-def _lane(spec: Spec, sequence: list[list[Token]]) -> Tensor:
-    """The outputs [T, d_v] of one head of one sequence."""
+def _lane(spec: Spec, sequence: list[list[Token]], dual: Tensor | None) -> Tensor:
+    """The outputs [T, d_v] of one head of one sequence, from a dual of zero unless it is given."""
     first = sequence[0][0]
-    memory, rows = _start(spec, first), []
+    memory, rows = _start(spec, first, dual), []
     for t, micro in enumerate(sequence):
         held = {"before": memory.matrix, "anchor": memory.anchor}
         for token in micro:
@@ -167,7 +168,7 @@ def _lane(spec: Spec, sequence: list[list[Token]]) -> Tensor:
     return torch.stack(rows)
 
 
-def _levelled(spec: Spec, sequence: list[list[Token]]) -> Tensor:
+def _levelled(spec: Spec, sequence: list[list[Token]], _: Tensor | None) -> Tensor:
     """The same where each token's write is weighed by its level: a memory a token.
 
     A step is affine in the memory, so a share of it goes on as step(W) − step(0).
@@ -188,7 +189,10 @@ def _from(nothing: Memory, matrix: Tensor) -> Memory:
     return replace(nothing, matrix=matrix, dual=matrix)
 
 
-def _start(spec: Spec, token: Token) -> Memory:
+def _start(spec: Spec, token: Token, dual: Tensor | None = None) -> Memory:
+    if dual is not None:
+        matrix = dual if plain(spec) else retain(spec, dual, tensor(0), token.names)
+        return Memory(matrix, dual, torch.zeros_like(dual), matrix)
     write, value = token.pair.write, token.pair.value
     diagonal = type(spec.memory).word() == "diagonal"
     shape = torch.Size([len(value), 1 if diagonal else len(write)])
