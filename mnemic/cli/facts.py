@@ -1,8 +1,11 @@
 """What `mnemic list`, `check` and `derive` tell of a rule, kept on disk by spec and generator."""
 
 import json
+import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,9 @@ HEAD = {"d_k": 64, "d_v": 64, "T": 2048}
 """The sizes at which costs are told: one head of 64 channels, 2048 tokens."""
 
 Facts = dict[str, Any]
+
+EACH, MOST = 12, 16
+"""Specs that are worth a process of their own, which takes a second to begin; processes at most."""
 
 
 def gathered(specs: Mapping[str, Spec], told: Callable[[str], None]) -> dict[str, Facts]:
@@ -40,32 +46,50 @@ def _kept(
 ) -> dict[str, Facts]:  # fmt: skip
     """What a file knows of each spec, made and added where it is not there."""
     place = _place(file)
-    known = _read(place)
-    found = {}
-    for name, spec in specs.items():
-        key = spec_hash(spec)
-        if key not in known:
-            told(name)
-            known[key] = made(spec)
-        found[name] = known[key]
-    if known != _read(place):
+    known, keys = _read(place), {name: spec_hash(spec) for name, spec in specs.items()}
+    lacking = {name: spec for name, spec in specs.items() if keys[name] not in known}
+    if lacking:
+        new = {keys[name]: found for name, found in _made(lacking, told, made)}
+        known = {**_read(place), **known, **new}
         _write(place, known)
-    return found
+    return {name: known[key] for name, key in keys.items()}
+
+
+def _made(
+    specs: Mapping[str, Spec], told: Callable[[str], None], made: Callable[[Spec], Facts]
+) -> Iterator[tuple[str, Facts]]:
+    """What is made of each spec; of many, by as many processes as there are cores."""
+    several = min(_cores(), len(specs) // EACH, MOST)
+    if several < 2:
+        for name, spec in specs.items():
+            told(name)
+            yield name, made(spec)
+        return
+    with ProcessPoolExecutor(several, get_context("spawn")) as pool:
+        for name, found in zip(specs, pool.map(made, specs.values()), strict=True):
+            told(name)
+            yield name, found
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def warned(spec: Spec) -> tuple[str, ...]:
     """What a user should hear of a spec before training; derived once, then read from disk."""
     try:
-        (found,) = gathered({spec.name: spec}, lambda name: None).values()
+        (found,) = _kept("warnings", {spec.name: spec}, lambda name: None, _warnings).values()
     except InvalidSpec as refusal:
         return tuple(f"No rule is derived: {issue.message}." for issue in refusal.issues)
     return tuple(found["warnings"])
 
 
 def facts(spec: Spec) -> Facts:
-    """Class, forms, costs and warnings of a spec's rule."""
+    """Class, forms and costs of a spec's rule."""
     from mnemic.compiler.explain.cost_hybrids import layer_cost
-    from mnemic.compiler.explain.explanation import warned as warnings_of
 
     rule = pipeline.derive(spec)
     known = layer_cost(rule)
@@ -76,8 +100,13 @@ def facts(spec: Spec) -> Facts:
         "missing": structure.missing,
         "state": str(known.state),
         "costs": known.evaluate(**HEAD),
-        "warnings": list(warnings_of(rule)),
     }
+
+
+def _warnings(spec: Spec) -> Facts:
+    from mnemic.compiler.explain.explanation import warned as warnings_of
+
+    return {"warnings": list(warnings_of(pipeline.derive(spec)))}
 
 
 def _kernels(spec: Spec) -> Facts:

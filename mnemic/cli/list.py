@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 HEADINGS = ("family", "name", "class", "form", "train", "decode", "state", "title", "source")
+SHOWN = ("name", "class", "form", "train", "decode", "state", "family", "title", "source")
+"""In the order in which they are given room."""
+
+CUT, NARROWEST = ("title", "source"), 12
+"""What may be cut, and to how much at least."""
+
+BETWEEN = 3
+"""Columns between two of the table."""
 
 Family = Annotated[
     str | None, typer.Option("--family", help="Only one family: the folder that a spec lies in.")
@@ -38,8 +46,11 @@ def list_(family: Family = None, as_json: AsJson = False) -> None:
         print_json({"sizes": HEAD, "specs": rows})
     else:
         shown = console()
-        shown.print(_table(rows, shown.width))
+        table, left = _table(rows, shown.width)
+        shown.print(table)
         echo(f"{len(rows)} specs; FLOPs a token and head at d_k = d_v = 64")
+        if left:
+            echo(f"no room for: {', '.join(left)} (a wider terminal or --json has all)")
 
 
 def _rows(family: str | None) -> list[dict[str, Any]]:
@@ -79,22 +90,37 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield lambda name: status.update(f"deriving {name}")
 
 
-def _table(rows: list[dict[str, Any]], width: int) -> "Table":
-    """The rows within ``width`` columns; titles and sources are cut to fit."""
+def _table(rows: list[dict[str, Any]], width: int) -> tuple["Table", tuple[str, ...]]:
+    """The rows within ``width`` columns, and the headings of what there is no room for.
+
+    Titles and sources are cut to fit; nothing else is, and what does not fit is left out whole.
+    """
     from rich import box
     from rich.table import Table
 
+    cells = [dict(zip(HEADINGS, _cells(row), strict=True)) for row in rows]
+    wide = {h: max(len(h), *(len(row[h]) for row in cells)) for h in HEADINGS}
+    wide = _fitting(wide, width - 2)
     table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
-    for heading in HEADINGS:
+    for heading, size in wide.items():
         right = "right" if heading in ("train", "decode") else "left"
-        table.add_column(heading, no_wrap=True, justify=right)  # type: ignore[arg-type]
-    cells = [_cells(row) for row in rows]
-    whole = [max(map(len, column)) for column in zip(HEADINGS, *cells, strict=True)]
-    room = max(width - sum(whole[:-2]) - 3 * len(HEADINGS), 24)
-    title = min(whole[-2], room // 2)
+        table.add_column(heading, no_wrap=True, justify=right, width=size)  # type: ignore[arg-type]
     for row in cells:
-        table.add_row(*row[:-2], _cut(row[-2], title), _cut(row[-1], room - title))
-    return table
+        table.add_row(*(_cut(row[heading], size) for heading, size in wide.items()))
+    return table, tuple(h for h in HEADINGS if h not in wide)
+
+
+def _fitting(wide: dict[str, int], width: int) -> dict[str, int]:
+    """The columns that fit, in their order, and how wide each is; the name always fits."""
+    left, found = width, dict[str, int]()
+    for heading in SHOWN:
+        least = min(wide[heading], NARROWEST) if heading in CUT else wide[heading]
+        if found and least > left:
+            continue
+        room = left - (NARROWEST + BETWEEN if heading == "title" else 0)
+        found[heading] = min(wide[heading], max(room, least)) if heading in CUT else least
+        left -= found[heading] + BETWEEN
+    return {heading: found[heading] for heading in HEADINGS if heading in found}
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

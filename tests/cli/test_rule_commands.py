@@ -1,12 +1,17 @@
 """`mnemic derive`, `diff`, `list` and `schema`."""
 
+import io
 import json
 
 import jsonschema
 import pytest
+from rich.console import Console
 
+from mnemic.cli import facts
+from mnemic.cli.list import HEADINGS, _table
 from mnemic.compiler.oracle import verify
 from mnemic.dsl.catalogue import find, names
+from mnemic.dsl.load import load
 
 
 def test_derive_prints_the_rule(mnemic):
@@ -111,6 +116,52 @@ def test_list(mnemic):
     ]  # fmt: skip
     assert lines[-1] == f"{len(names())} specs; FLOPs a token and head at d_k = d_v = 64"
     assert len(lines) == len(names()) + 2
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 100, 140, 200, 400])
+def test_a_narrow_list_leaves_columns_out_and_cuts_no_number(width):
+    rows = [row(name, "deltanet", title) for name, title in (
+        ("a", "A title " * 9), ("log-linear-gated-deltanet", None))]  # fmt: skip
+    table, left = _table(rows, width)
+    page = Console(width=max(width, 40), file=io.StringIO())
+    page.print(table)
+    lines = page.file.getvalue().splitlines()
+    assert set(lines[0].split()) | set(left) == set(HEADINGS)
+    assert "name" not in left
+    texts = {
+        "name": "log-linear-gated-deltanet",
+        "class": "affine",
+        "form": "chunk",
+        "train": "1.23M",
+        "decode": "45.6k",
+        "state": "D*d_v*log(T)",
+        "family": "deltanet",
+    }
+    shown = " ".join(lines).split()
+    assert all((text in shown) == (heading not in left) for heading, text in texts.items())
+    assert all(len(line.rstrip()) <= max(width, 26) for line in lines)
+    assert not left or width < 140
+
+
+def row(name, family, title):
+    return {"name": name, "family": family, "class": "affine", "forms": ["recurrent", "chunk"],
+            "missing": None, "state": "D*d_v*log(T)", "title": title,
+            "source": {"paper": "P " * 30},
+            "costs": {"train_flops": 1.23e6, "decode_flops": 45.6e3}}  # fmt: skip
+
+
+@pytest.mark.usefixtures("cache")
+def test_many_specs_are_derived_by_several_processes(monkeypatch):
+    """As one alone derives them, and nothing that is not shown."""
+    specs = {name: load(name) for name in sorted(names()) if find(name).parent.name == "affine"}
+    monkeypatch.setattr(facts, "EACH", 4)
+    monkeypatch.setattr(facts, "_cores", lambda: 2)
+    told = []
+    found = facts.gathered(specs, told.append)
+    assert told == list(specs)
+    assert found["deltanet"] == facts.facts(specs["deltanet"])
+    assert "warnings" not in found["deltanet"]
+    assert list(found) == list(specs)
 
 
 LISTED = {
