@@ -5,7 +5,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.explain import idle, printing
+from mnemic.compiler.explain import beginning, idle, printing
 from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
 from mnemic.compiler.explain.equations import Equation, equations
@@ -78,7 +78,13 @@ def explain(rule: Rule) -> Explanation:
 
 def warned(rule: Rule) -> tuple[str, ...]:
     """What a user should hear before training: of stability, of what is missing, of the pace."""
-    found = (_unreal(rule), idle.warning(rule), *warnings(rule), pace(rule))
+    found = (
+        _unreal(rule),
+        idle.warning(rule),
+        *warnings(rule),
+        beginning.warning(rule),
+        pace(rule),
+    )
     return tuple(line for line in found if line is not None)
 
 
