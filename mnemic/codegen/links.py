@@ -1,26 +1,20 @@
 """Links and mirrors as quantities of a plan."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
+from mnemic.codegen.adjoint.derivative import derivative
 from mnemic.codegen.builder import Builder
+from mnemic.codegen.curves import VARIABLE, Curve
 from mnemic.codegen.plan import Call
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.distances import Distances
+from mnemic.compiler.distances import u as apart_u
 from mnemic.compiler.retention import Link
 
 MATRIX = ("v", "k")
-VARIABLE = sp.Symbol("entry_", real=True)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """What stands behind a function that is an option of a call: f of ``VARIABLE``, then these."""
-
-    expr: Any
-    parameters: tuple[str, ...]
 
 
 def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = False) -> str:
@@ -36,8 +30,13 @@ def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = Fa
         return rooted(b, link, dual, None, name, end=end)
     if link.normaliser == "none":
         low, high = (float(end) for end in link.domain)
-        slope, args = _function(b, link.slope.subs(sym.w, VARIABLE), end)
-        op = Call("inverse_link", (dual, *args), (("domain", (low, high)), ("slope", slope)))
+        env = values_of(b, link.slope, end)
+        slope, steep = (
+            _declared(b, expr.subs(sym.w, VARIABLE), tuple(env))
+            for expr in (link.slope, derivative(link.slope, sym.w))
+        )
+        options = (("domain", (low, high)), ("slope", slope), ("steep", steep))
+        op = Call("inverse_link", (dual, *env.values()), options)
         return b.plan.add(name, axes, op, "link")
     scale = scale_of(b, link, dual, end)
     if link.normaliser == "ball":
@@ -74,29 +73,117 @@ def degree_of(expr: Any, entry: Any) -> Any | None:
     return degree if degree.is_number else None
 
 
+OVER = {
+    "all": ("", ()),
+    "rows": ("_of_rows", ("v",)),
+    "columns": ("_of_columns", ("k",)),
+}
+"""What a simplex is of: how its functions' names end, and the axes that ζ has."""
+
+
 def rooted(
     b: Builder, link: Link, dual: str, factor: str | None, name: str, *, end: bool = False
 ) -> str:
-    """W = factor ∘ link(A − ζ) with ζ the root of Σ W = scale."""
-    assert link.expr is not None
-    curve = link.expr.subs(sym.zeta, 0).subs(sym.a, VARIABLE)
-    entry, args = _function(b, curve, end)
+    """W = factor ∘ link(A − ζ) with ζ such that Σ W = scale, found by what the highest entry is."""
+    assert link.apart is not None
+    ending, left = OVER[link.over]
     scale = scale_of(b, link, dual, end)
-    factors = () if factor is None else (factor,)
-    *lead, rows, columns = b.plan.axes(dual)
-    function, left = {
-        "all": ("simplex_root", ()),
-        "rows": ("simplex_root_of_rows", (rows,)),
-        "columns": ("simplex_root_of_columns", (columns,)),
-    }[link.over]
-    op = Call(function, (dual, *scale, *factors, *args), (("entry", entry),))
-    zeta = b.plan.add("zeta", (*lead, *left), op, "link")
-    place = sp.Symbol("dual_", real=True) - sp.Symbol("zeta_", real=True)
-    expr = curve.xreplace({VARIABLE: place})
-    env: dict[str, Any] = {"dual_": dual, "zeta_": zeta, **values_of(b, curve, end)}
+    factors: tuple[str, ...] = ()
     if factor is not None:
-        expr, env = sp.Symbol("factor_", real=True) * expr, {**env, "factor_": factor}
-    return b.map(name, expr, env, "link")
+        dual, *factors = _alive(b, link, dual, factor, scale[0])
+    functions, args = _apart(b, link, end)
+    own, axes = dict(functions), b.plan.axes(dual)
+    kept = (*axes[:-2], *(a for a in axes[-2:] if a in left))
+    top = b.plan.add("top", kept, Call(f"highest{ending}", (dual,)), "link")
+    search = tuple((n, own[n]) for n in ("distance", "end", "entry") if n in own)
+    given = (dual, *scale, top)
+    call = Call(f"simplex_root{ending}", (*given, *factors, *args), search)
+    root = b.plan.add("x", kept, call, "link")
+    options = tuple(option for option in functions if option[0] != "end")
+    call = Call(f"simplex_entries{ending}", (*given, root, *factors, *args), options)
+    return b.plan.add(name, axes, call, "link")
+
+
+FLOOR = sp.Float(1e-30)
+"""Of a factor, as a share of the scale: what a smaller one would do is no number of float32."""
+
+FAR = sp.Float(-1e30)
+"""The dual of an entry that is to stay zero."""
+
+
+def _alive(b: Builder, link: Link, dual: str, factor: str, scale: str) -> tuple[str, str]:
+    """The dual and the factor where that is zero, or too small to be told from it.
+
+    Where f′ has a limit an entry of w′ = 0 costs w f′(∞), as in the limit of small ones: it may
+    come back. Else it costs ∞, and stays.
+    """
+    assert link.apart is not None
+    w, a, c = sp.symbols("kept_ dual_ scale_", real=True)
+    env = {"kept_": factor, "dual_": dual, "scale_": scale}
+    held = sp.Max(w, FLOOR * c)
+    if link.apart.pole:
+        return dual, b.map("held", held, env, "link")
+    stays = b.map("step_held", sp.Piecewise((a, w > 0), (FAR, True)), env, "link")
+    return stays, b.map("held", sp.Piecewise((held, w > 0), (0, True)), env, "link")
+
+
+def _apart(
+    b: Builder, link: Link, end: bool
+) -> tuple[tuple[tuple[str, Any], ...], tuple[str, ...]]:
+    """A link's functions of one entry as options of a call, by name, and their coefficients."""
+    apart = link.apart
+    assert apart is not None
+    closed = () if apart.entry is None else (apart.entry,)
+    whole = (apart.distance, apart.flow, link.slope, *closed)
+    env: dict[str, str] = {}
+    for expr in whole:
+        env |= values_of(b, expr, end)
+    names = tuple(sorted(env))
+    symbols = {s.name: s for expr in whole for s in expr.free_symbols}
+
+    def function(expr: Any, of: Any = sym.w) -> str:
+        return _declared(b, expr.subs(of, VARIABLE), names)
+
+    found: dict[str, Any] = {"distance": function(apart.distance), "flow": function(apart.flow)}
+    if apart.entry is None:
+        found["entry"] = _searched(b, apart, names)
+    else:
+        found["entry"] = function(apart.entry, apart_u)
+    if apart.end != sp.oo:
+        found["end"] = float(apart.end)
+    if names:
+        found["partials"] = _together(b, link.slope, [symbols[n] for n in names])
+    return tuple(sorted(found.items())), tuple(env[n] for n in names)
+
+
+def _searched(b: Builder, apart: Distances, names: tuple[str, ...]) -> str:
+    """The inverse of a distance that has none in closed form, as a lambda's source."""
+    own = ", ".join([VARIABLE.name, *names])
+    parts = {"distance": apart.distance, "flow": apart.flow}
+    shown = {n: print_torch(x.subs(sym.w, VARIABLE), {}) for n, x in parts.items()}
+    options = ", ".join(f"{n}=lambda {own}: {text}" for n, text in shown.items())
+    if apart.end != sp.oo:
+        options += f", end={float(apart.end)}"
+    source = f"lambda {own}: ops.falling_entry({own}, {options})"
+    b.plan.signals[source] = Curve(None, names)
+    return source
+
+
+def _together(b: Builder, slope: Any, symbols: list[Any]) -> str:
+    """The derivatives of a slope by its coefficients as a lambda's source."""
+    names = tuple(s.name for s in symbols)
+    parts = tuple(derivative(slope.subs(sym.w, VARIABLE), s) for s in symbols)
+    shown = "".join(f"{print_torch(part, {})}, " for part in parts)
+    source = f"lambda {', '.join([VARIABLE.name, *names])}: ({shown})"
+    b.plan.signals[source] = Curve(parts, names)
+    return source
+
+
+def _declared(b: Builder, expr: Any, names: tuple[str, ...]) -> str:
+    """A function of one entry and of coefficients as a lambda's source."""
+    source = f"lambda {', '.join([VARIABLE.name, *names])}: {print_torch(expr, {})}"
+    b.plan.signals[source] = Curve(expr, names)
+    return source
 
 
 def values_of(b: Builder, expr: Any, end: bool) -> dict[str, str]:
@@ -115,14 +202,3 @@ def scale_of(b: Builder, link: Link, like: str, end: bool = False) -> tuple[str,
     if not expr.free_symbols:
         return (b.call("scale", (), "constant", like, value=float(expr)),)
     return (b.map("scale", expr, values_of(b, expr, end)),)
-
-
-def _function(b: Builder, expr: Any, end: bool) -> tuple[str, tuple[str, ...]]:
-    """A one-argument function of coefficients as a lambda's source, and the coefficients."""
-    env = values_of(b, expr, end)
-    names = list(env)
-    matrix = {n: n for n in names}
-    body = print_torch(expr, matrix)
-    source = f"lambda {', '.join([VARIABLE.name, *names])}: {body}"
-    b.plan.signals[source] = Curve(expr, tuple(names))
-    return source, tuple(env[n] for n in names)

@@ -11,6 +11,7 @@ from mnemic.compiler import symbols as sym
 
 FUNCTIONS: dict[str, str] = {
     "exp": "torch.exp",
+    "expm1": "torch.expm1",
     "tanh": "torch.tanh",
     "sin": "torch.sin",
     "cos": "torch.cos",

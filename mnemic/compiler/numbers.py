@@ -104,6 +104,7 @@ def spelled(expression: Any) -> Any:
     found = sp.sympify(expression)
     found = found.replace(sym.sigmoid, lambda z: 1 / (1 + sp.exp(-z)))
     found = found.replace(sym.softplus, lambda z: sp.log(1 + sp.exp(z)))
+    found = found.replace(sym.expm1, lambda z: sp.exp(z) - 1)
     return found.replace(sym.normal_cdf, lambda z: (1 + sp.erf(z / sp.sqrt(2))) / 2)
 
 

@@ -17,6 +17,7 @@ import sympy as sp
 from sympy.solvers.solvers import unrad
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.distances import Distances, distances, limit
 from mnemic.compiler.numbers import spelled as _spelled
 from mnemic.compiler.numbers import vanishes
 from mnemic.compiler.symbolic import simplified, tidy
@@ -63,6 +64,8 @@ class Link:
     power: Any = None
     slope: Any = sym.w
     domain: tuple[Any, Any] = (-sp.oo, sp.oo)
+    apart: Distances | None = None
+    """Of a ``root``: ``slope`` and its inverse in the form in which ζ is searched for."""
 
     @property
     def identity(self) -> bool:
@@ -203,12 +206,12 @@ def constrained(link: Link, kind: str) -> Link:
 
 
 def _on_simplex(link: Link) -> Link:
-    if link.expr is None:
-        raise Refused("a simplex needs a retention whose link has a closed form")
     exponent = _exponent(link.expr)
     if exponent is not None:
         return replace(link, expr=exponent, normaliser="softmax")
-    return replace(link, expr=_within_range(link, sym.a - sym.zeta), normaliser="root")
+    expr = None if link.expr is None else _within_range(link, sym.a - sym.zeta)
+    apart = distances(link.slope, link.expr, link.domain[1])
+    return replace(link, expr=expr, normaliser="root", apart=apart)
 
 
 def _within_range(link: Link, reach: Any) -> Any:
@@ -255,6 +258,7 @@ def norm(power: Any) -> Retained:
 def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
     """W = W' ∘ g(S − ζ), g = (f')⁻¹ on x > 0, and 0 below f'(0+)."""
     slope = tidy(sp.diff(function, sym.x))
+    _check_convex(function)
     g = invert(slope.subs(sym.x, sym.w), (0, sp.oo))
     kind, scale, over = constraint
     if kind == "ball":
@@ -269,7 +273,8 @@ def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
         )
         gain = sp.diff(log_g, sym.a)
         return replace(entropy, gain=gain, steps=(*steps, *entropy.steps))
-    lowest, highest = sp.limit(slope, sym.x, 0, "+"), sp.limit(slope, sym.x, sp.oo)
+    lowest, highest = limit(slope, sym.x, sp.Integer(0), "+"), limit(slope, sym.x, sp.oo, "-")
+    apart = distances(slope.subs(sym.x, sym.w), g, sp.oo) if kind == "simplex" else None
     if g is not None and lowest.is_finite:
         g = sp.Piecewise((g, sym.a > lowest), (0, True))
     if g is not None and highest.is_finite:  # g has a pole at the end of its domain
@@ -281,13 +286,28 @@ def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
         scale=scale,
         slope=slope.subs(sym.x, sym.w),
         domain=(0, sp.oo),
+        apart=apart,
     )
-    if g is None:
-        raise Refused("(f')⁻¹ has no closed form; f-divergences are solved with one")
-    bounded = kind == "none" and bool(highest.is_finite)
+    bounded = kind == "none" and highest != sp.oo
     return Retained(
         "multiplicative", sp.Integer(1), sp.Integer(1), link, sym.w, steps, bounded=bounded
     )
+
+
+def _check_convex(function: Any) -> None:
+    """Refuse an f that is not real and strictly convex on x > 0: f′ would have no inverse there.
+
+    Looked at beside round numbers, where a curvature may vanish or be infinite by itself.
+    """
+    shown = function.subs({s: sp.Rational(7, 10) for s in function.free_symbols - {sym.x}})
+    curvature = sp.lambdify(sym.x, _spelled(tidy(sp.diff(shown, sym.x, 2))), "mpmath")
+    value = sp.lambdify(sym.x, _spelled(shown), "mpmath")
+    for point in (1.0137 * p for p in inside(sp.Integer(0), sp.oo)):
+        if not (_real(curvature, point, 0) and _real(value, point, -mpmath.inf)):
+            raise Refused(
+                f"the generator {function} of an f-divergence is not real and strictly convex on "
+                f"x > 0 (see x = {point:.3g}), so that f′ has no inverse there"
+            )
 
 
 def find_domain(generator: Any, *, nonnegative: bool = False) -> tuple[Any, Any]:

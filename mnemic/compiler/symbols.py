@@ -100,6 +100,17 @@ class softplus(sp.Function):
         return True
 
 
+class expm1(sp.Function):
+    """exp(x) − 1, to full precision at small x."""
+
+    def fdiff(self, argindex: int = 1) -> Any:
+        """exp(x)."""
+        return sp.exp(self.args[0])
+
+    def _eval_is_extended_real(self) -> bool:
+        return True
+
+
 class normal_cdf(sp.Function):
     """The standard normal's distribution function Φ(x), as GELU uses it."""
 

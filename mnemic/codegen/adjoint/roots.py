@@ -5,51 +5,80 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.adjoint.at import At
-from mnemic.codegen.adjoint.derivative import derivative
-from mnemic.codegen.links import VARIABLE
+from mnemic.codegen.adjoint.at import At, Axes
+from mnemic.codegen.curves import VARIABLE
 from mnemic.codegen.plan import Read
 
-FACTOR = sp.Symbol("factor_", real=True)
+FLOOR, FLAT = sp.Float(1e-30), sp.Float(1e-20)
+"""Of an entry's share of its factor, and of its slope (``ops.simplex_entries`` has the same)."""
+
+CENTRED = 3
+"""Means that are taken out of a gradient: each leaves a rounding of what is left."""
 
 
-def simplex_root(at: At) -> None:
-    """Σ f g(a − ζ) = c: with S = Σ f g′ and x = dζ/S, da = x f g′, df = x g, dc = −x, and what a
-    coefficient κ of g takes is Σ x f ∂g/∂κ."""
-    curve = at.plan.signals[at.option("entry")]
-    dual, scale, *rest = at.arguments
-    coefficients = rest[len(rest) - len(curve.parameters) :]
-    names = dict(zip(curve.parameters, coefficients, strict=True))
+def nothing(at: At) -> None:
+    """The root is a place of the memory that is made of it, whose rule has the gradient."""
+
+
+def simplex_entries(at: At) -> None:
+    """W = f x with slope(x) = a − ζ and Σ W = c: with P = W/(x s′(x)), d̄ = Σ P d / Σ P and
+    e = d − d̄, da = P e, df = x e, dc = d̄, and what a coefficient κ of s takes is −Σ ∂s/∂κ P e."""
+    dual, scale, top, root, *rest = at.arguments
+    partials = at.option("partials")
+    curve = at.plan.signals[partials] if partials else None
+    names = curve.parameters if curve else ()
+    coefficients = rest[len(rest) - len(names) :]
     factor = rest[0] if len(rest) > len(names) else None
-    kept, axes = at.quantity.axes, at.axes(dual)
-    seen = {"dual_": dual, "zeta_": at.out, "factor_": factor, **names}
-    reads = tuple(Read(s, name, at.axes(name)) for s, name in seen.items() if name is not None)
-    weight = sp.Integer(1) if factor is None else FACTOR
-    shift = {VARIABLE: sp.Symbol("dual_", real=True) - sp.Symbol("zeta_", real=True)}
-
-    def part(name: str, expr: Any, *more: Read) -> str:
-        return at.expression(name, axes, expr.xreplace(shift), (*reads, *more))
-
-    steep = part(f"{at.out}_slopes", weight * derivative(curve.expr, VARIABLE))
-    whole = at.summed(f"{at.out}_slope", steep, axes, kept)
-    taken = "Piecewise((d/w, Ne(w, 0)), (0, True))"
-    share = at.map(f"{at.d}_share", kept, taken, d=(at.d, kept), w=(whole, kept))
-    at.give_map(dual, "x*s", x=(share, kept), s=steep)
-    own = Read("share_", share, kept)
-    x = sp.Symbol("share_", real=True)
-    if factor is not None and at.wants(factor):
-        at.give(factor, part(at.name(factor), x * curve.expr, own))
+    kept, axes = at.axes(top), at.quantity.axes
+    x = _entry(at, root, factor)
+    reads = tuple(Read(n, q, at.axes(q)) for n, q in zip(names, coefficients, strict=True))
+    flow = at.plan.signals[at.option("flow")].expr.subs(VARIABLE, sp.Symbol("x_", real=True))
+    steep = at.expression(f"{at.out}_flow", axes, flow, (Read("x_", x, axes), *reads))
+    moved = at.map(f"{at.out}_moved", axes,
+                   f"Piecewise((w/Max(f, {float(FLAT)}), w > 0), (0, True))",
+                   w=at.out, f=steep)  # fmt: skip
+    mean, left = _centred(at, moved, axes, kept)
+    at.give_map(dual, "p*e", p=moved, e=left)
+    if factor is not None:
+        at.give_map(factor, "x*e", x=x, e=left)
     if at.wants(scale):
-        lost = at.map(f"{share}_of_scale", kept, "-x", x=(share, kept))
-        at.give(scale, at.summed(at.name(scale), lost, kept, at.axes(scale)))
-    symbols = {s.name: s for s in curve.expr.free_symbols}
-    for name, quantity in names.items():
+        at.give(scale, at.summed(at.name(scale), mean, kept, at.axes(scale)))
+    for number, quantity in enumerate(coefficients):
         if at.wants(quantity):
-            parts = part(f"{at.name(quantity)}_parts",
-                         x * weight * derivative(curve.expr, symbols[name]), own)  # fmt: skip
+            assert curve is not None
+            part = -curve.expr[number].subs(VARIABLE, sp.Symbol("x_", real=True))
+            whole = part * sp.Symbol("p_", real=True) * sp.Symbol("e_", real=True)
+            own = (Read("x_", x, axes), Read("p_", moved, axes), Read("e_", left, axes), *reads)
+            parts = at.expression(f"{at.name(quantity)}_parts", axes, whole, own)
             at.give(quantity, at.summed(at.name(quantity), parts, axes, at.axes(quantity)))
 
 
-RULES: dict[str, Callable[[At], None]] = dict.fromkeys(
-    ("simplex_root", "simplex_root_of_rows", "simplex_root_of_columns"), simplex_root
-)
+def _entry(at: At, root: str, factor: str | None) -> str:
+    """x of every entry; of one that stays zero the root."""
+    axes = at.quantity.axes
+    if factor is None:
+        return at.map(f"{at.out}_x", axes, f"Max(w, {float(FLOOR)})", w=at.out)
+    text = f"Max(Piecewise((w/f, f > 0), (r, True)), {float(FLOOR)})"
+    return at.map(f"{at.out}_x", axes, text, w=at.out, f=factor, r=root)
+
+
+def _centred(at: At, moved: str, axes: Axes, kept: Axes) -> tuple[str, str]:
+    """d̄ and d − d̄, the mean taken out again and again: one weight may be nearly all."""
+    whole = at.summed(f"{moved}_sum", moved, axes, kept)
+    left, mean = at.d, ""
+    for number in range(CENTRED):
+        name = f"{at.d}_mean{number}"
+        parts = at.map(f"{name}_parts", axes, "p*d", p=moved, d=left)
+        total = at.summed(f"{name}_sum", parts, axes, kept)
+        part = at.map(name, kept, f"t/Max(w, {float(FLOOR)})", t=(total, kept), w=(whole, kept))
+        left = at.map(f"{at.d}_left{number}", axes, "d - m", d=left, m=(part, kept))
+        mean = at.map(f"{name}_all", kept, "a + b", a=(mean, kept), b=(part, kept)) if mean else part
+    return mean, left
+
+
+ENDINGS = ("", "_of_rows", "_of_columns")
+
+RULES: dict[str, Callable[[At], None]] = {
+    **dict.fromkeys((f"{n}{z}" for n in ("highest", "simplex_root") for z in ENDINGS), nothing),
+    **dict.fromkeys((f"simplex_entries{z}" for z in ENDINGS), simplex_entries),
+}

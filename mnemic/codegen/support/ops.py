@@ -24,3 +24,4 @@ from .pulled_back import pulled_back as pulled_back
 from .residuals import residual as residual
 from .residuals import residual_vjp as residual_vjp
 from .rows import *  # noqa: F403
+from .simplices import *  # noqa: F403

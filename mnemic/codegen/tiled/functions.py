@@ -57,6 +57,11 @@ def _simplex(gives: str, searches: str) -> TileFunction:
     return TileFunction(takes, gives, searches=searches, extras=extras)
 
 
+def _entries() -> TileFunction:
+    takes = ("vk", "", *[LIKE] * 9)
+    return TileFunction(takes, "vk", extras=("inside:v", "inside:k"))
+
+
 MATRICES = _table(
     recall=TileFunction(("vk", "k"), "v", sums="k"),
     entry_norm=TileFunction(("vk",), "", options=("power",)),
@@ -93,6 +98,9 @@ ROOTS = _table(
     simplex_root=_simplex("", "vk"),
     simplex_root_of_rows=_simplex("v", "k"),
     simplex_root_of_columns=_simplex("k", "v"),
+    simplex_entries=_entries(),
+    simplex_entries_of_rows=_entries(),
+    simplex_entries_of_columns=_entries(),
     inverse_link=TileFunction(("vk", *[LIKE] * 8), "vk", extras=("width:v", "width:k")),
 )
 """Links that are roots, whose functions the kernels' module defines."""

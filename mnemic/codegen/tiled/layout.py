@@ -194,6 +194,8 @@ LOCALS = frozenset(
         "LEAN", "some", "error", "error_adjoint", "residual", "residual_vjp", "at_tail", "at_seen",
         "at_behind", "SOURCES", "live_SOURCES", "new_error", "curve", "curve_slope", "inverse_link",
         "simplex_root", "simplex_root_of_rows", "simplex_root_of_columns", "simplex_sums",
+        "simplex_entries", "simplex_entries_of_rows", "simplex_entries_of_columns",
+        "simplex_shares", "curve_distance",
     }
 )  # fmt: skip
 """Names that kernels use themselves."""

@@ -17,7 +17,7 @@ FUNCTIONS: dict[str, str] = {
     **{
         name: f"tiles.{name}"
         for name in (
-            "tanh", "tan", "sinh", "cosh", "asinh", "atan", "sign", "sigmoid", "softplus",
+            "expm1", "tanh", "tan", "sinh", "cosh", "asinh", "atan", "sign", "sigmoid", "softplus",
             "logsigmoid", "normal_cdf", "gelu",
         )
     },

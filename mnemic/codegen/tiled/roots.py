@@ -1,13 +1,14 @@
-"""Links that are roots, on tiles: the spec's own function printed into a bracketed Newton search.
+"""Links that are roots, on tiles: the spec's own function printed into a bracketed search.
 
-ζ with Σ factor ∘ g(A − ζ) = scale, or slope(W) = A entry by entry; the gradients of that one are
-those of the implicit equation, with no iteration of their own.
+x at the highest entry such that Σ factor ∘ g = scale (``ops.simplex_root`` tells how), or
+slope(W) = A entry by entry; the gradients of that one are those of the implicit equation, with no
+iteration of their own.
 """
 
 from dataclasses import dataclass
 
 from mnemic.codegen.adjoint.derivative import derivative
-from mnemic.codegen.links import VARIABLE, Curve
+from mnemic.codegen.curves import VARIABLE, Curve
 from mnemic.codegen.plan import Call, Plan, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.printer import UnknownFunction, print_function, print_tile
@@ -24,6 +25,18 @@ def curve_slope(entry_{parameters}):
     return {slope}
 '''
 
+DISTANCES = '''@triton.jit
+def curve(entry_{parameters}):
+    """The link's function of one entry, by its distance."""
+    return {value}
+
+
+@triton.jit
+def curve_distance(entry_{parameters}):
+    """The distance of an entry."""
+    return {distance}
+'''
+
 PARTIAL = '''@triton.jit
 def curve_of_{name}(entry_{parameters}):
     """Its derivative by {name}."""
@@ -33,8 +46,8 @@ def curve_of_{name}(entry_{parameters}):
 
 @dataclass(frozen=True)
 class _Over:
-    """What a simplex is of: how ζ lies beside the memory [V, K], which is held as [K, V], how the
-    sums over it are made, ζ's beginning, and which of it are looked for."""
+    """What a simplex is of: how a number of each sum lies beside the memory [V, K], which is held
+    as [K, V], how the sums over it are made, how they begin, and which of them are looked for."""
 
     place: str
     sums: str
@@ -43,53 +56,75 @@ class _Over:
 
 
 OVER = {
-    "simplex_root": _Over("zeta", "tl.sum(tl.sum({x}, 1), 0)", "()", "zeta == zeta"),
-    "simplex_root_of_rows": _Over("zeta[None, :]", "tl.sum({x}, 0)", "(dual.shape[1],)", "rows"),
-    "simplex_root_of_columns": _Over(
-        "zeta[:, None]", "tl.sum({x}, 1)", "(dual.shape[0],)", "columns"
-    ),
+    "": _Over("", "tl.sum(tl.sum({x}, 1), 0)", "()", "x == x"),
+    "_of_rows": _Over("[None, :]", "tl.sum({x}, 0)", "(dual.shape[1],)", "rows"),
+    "_of_columns": _Over("[:, None]", "tl.sum({x}, 1)", "(dual.shape[0],)", "columns"),
 }
+"""By the end of a function's name."""
+
+SEARCHED = "simplex_root"
+ENTRIES = "simplex_entries"
 
 SIMPLEX = '''@triton.jit
-def simplex_sums(zeta, dual, {factor}{coefficients}rows, columns):
-    """Σ {shown} over what is there, and Σ of its slopes."""
-    there = columns[:, None] & rows[None, :]
-    found = tl.where(there, {weight}curve(dual - {over.place}{parameters}), 0.0)
-    slopes = tl.where(there, {weight}curve_slope(dual - {over.place}{parameters}), 0.0)
-    return tl.split({sums})
+def simplex_shares(x, top, dual, {coefficients}rows, columns):
+    """g(A − ζ) of every entry, x being that of the highest."""
+    distance = curve_distance(x{parameters}){place} + (top{place} - dual)
+    return tl.minimum(curve(distance{parameters}), x{place})
 
 
 @triton.jit
-def {function}(dual, scale, {factor}{coefficients}rows, columns):
-    """ζ with Σ {shown} = scale."""
-    zeta, low, high, width = tiles.bracket(tl.zeros({over.begun}, dual.dtype))
-    moving, count = {over.moving}, 0
+def simplex_sums(x, top, dual, {factor}{coefficients}rows, columns):
+    """Σ {shown} over what is there."""
+    there = columns[:, None] & rows[None, :]
+    shares = simplex_shares(x, top, dual, {coefficients}rows, columns)
+    return {sums}
+
+
+@triton.jit
+def simplex_root{ending}(dual, scale, top, {factor}{coefficients}rows, columns):
+    """x with Σ {shown} = scale; no number where no x has that sum."""
+    x, low, high, left_low, left_high, width = tiles.bracket(
+        tl.zeros({begun}, dual.dtype), {start}
+    )
+    moving, count = {moving}, 0
     while (count < 200) & tiles.any_of(moving):
-        found, slopes = simplex_sums(zeta, dual, {factor}{coefficients}rows, columns)
-        zeta, low, high, width, moving = tiles.nearer(
-            found - scale, slopes, scale, zeta, low, high, width, moving, count
+        found = simplex_sums(x, top, dual, {factor}{coefficients}rows, columns)
+        x, low, high, left_low, left_high, width, moving = tiles.nearer(
+            found, scale, x, low, high, left_low, left_high, width, moving, count, {end}
         )
         count += 1
-    return zeta
+    return tl.where(moving, float("nan"), x)
+
+
+@triton.jit
+def simplex_entries{ending}(dual, scale, top, x, {factor}{coefficients}rows, columns):
+    """{shown}."""
+    there = columns[:, None] & rows[None, :]
+    shares = simplex_shares(x, top, dual, {coefficients}rows, columns)
+    found = tl.where((x == x){place}, {weight}shares, x{place})
+    return tl.where(there, found, 0.0)
 '''
 
 SEARCH = (
     """\
-{name}, {name}_low, {name}_high, {name}_width = tiles.bracket({begun})
+{name}, {name}_low, {name}_high, {name}_left_low, {name}_left_high, {name}_width = tiles.bracket(
+    {begun}, {start}
+)
 {name}_moving, {name}_turns = {moving}, 0
 while ({name}_turns < 200) & tiles.any_of({name}_moving):
-    {name}_left, {name}_steep = {begun} - {scale}, {begun}
+    {name}_found = {begun}
 """,
     """\
-        {name}_more, {name}_steeper = simplex_sums({arguments})
-        {name}_left, {name}_steep = {name}_left + {name}_more, {name}_steep + {name}_steeper
+        {name}_found = {name}_found + simplex_sums({arguments})
 """,
     """\
-    {name}, {name}_low, {name}_high, {name}_width, {name}_moving = tiles.nearer(
-        {name}_left, {name}_steep, {scale}, {name}, {name}_low, {name}_high, {name}_width,
-        {name}_moving, {name}_turns
-    )
+    {name}, {name}_low, {name}_high, {name}_left_low, {name}_left_high, {name}_width, \
+        {name}_moving = tiles.nearer(
+            {name}_found, {scale}, {name}, {name}_low, {name}_high, {name}_left_low,
+            {name}_left_high, {name}_width, {name}_moving, {name}_turns, {end}
+        )
     {name}_turns += 1
+{name} = tl.where({name}_moving, float("nan"), {name})
 """,
 )
 """The same search where each of its steps goes along the memory block by block: what stands before
@@ -122,7 +157,7 @@ def inverse_link_back_{place}(d, dual, {coefficients}rows, columns):
     return {value}
 '''
 
-FUNCTIONS = (*OVER, "inverse_link")
+FUNCTIONS = (*(SEARCHED + ending for ending in OVER), "inverse_link")
 
 
 @dataclass(frozen=True)
@@ -156,8 +191,8 @@ def functions(plan: Plan) -> str:
     if root is None:
         return ""
     try:
-        parts = [_curve(root)]
-        parts += _simplex(root) if root.call.function in OVER else _inverse(root)
+        searched = root.call.function.startswith(SEARCHED)
+        parts = _simplex(root, plan) if searched else [_curve(root), *_inverse(root)]
     except UnknownFunction as reason:
         raise NoTiles(f"the function {reason}") from None
     return "\n\n".join(parts)
@@ -168,16 +203,22 @@ def search(quantity: Quantity, sizes: tuple[str, ...], begun: str) -> tuple[list
     in a block, and behind them."""
     op = quantity.op
     assert isinstance(op, Call)
-    dual, scale, *more = op.arguments
+    dual, scale, top, *more = op.arguments
     rows, columns = (f"in_{size}" for size in sizes)
+    moving = OVER[op.function.removeprefix(SEARCHED)].moving
     texts = {
         "name": quantity.name, "begun": begun, "scale": scale,
-        "arguments": ", ".join([quantity.name, dual, *more, rows, columns]),
-        "moving": {
-            "rows": rows, "columns": columns,
-        }.get(OVER[op.function].moving, f"{quantity.name} == {quantity.name}"),
+        "arguments": ", ".join([quantity.name, top, dual, *more, rows, columns]),
+        "moving": {"rows": rows, "columns": columns}.get(moving, f"{quantity.name} == {quantity.name}"),
+        **_ends(op),
     }  # fmt: skip
     return tuple(part.format(**texts).splitlines() for part in SEARCH)
+
+
+def _ends(op: Call) -> dict[str, str]:
+    """Where the entries end, and where a search for one begins."""
+    end = float(dict(op.options).get("end", float("inf")))
+    return {"end": _number(end), "start": repr(min(1.0, end / 2))}
 
 
 def _root(plan: Plan) -> _Root | None:
@@ -185,7 +226,7 @@ def _root(plan: Plan) -> _Root | None:
     for quantity in plan.ordered():
         if isinstance(quantity.op, Call) and quantity.op.function in FUNCTIONS:
             op = quantity.op
-            factor = len(op.arguments) > 2 and len(plan.axes(op.arguments[2])) > 1
+            factor = len(op.arguments) > 3 and len(plan.axes(op.arguments[3])) > 1
             if len(plan.axes(op.arguments[0])) != 2:
                 raise NoTiles(f"ops.{op.function} of {len(plan.axes(op.arguments[0]))} axes")
             found[op.options] = _Root(plan.signals[_source(op)], op, factor)
@@ -213,16 +254,31 @@ def _partials(root: _Root) -> list[str]:
     return [PARTIAL.format(name=n, value=value, **root.texts) for n, value in values.items()]
 
 
-def _simplex(root: _Root) -> list[str]:
-    over = OVER[root.call.function]
-    texts = root.texts | {
-        "function": root.call.function,
+def _simplex(root: _Root, plan: Plan) -> list[str]:
+    of, options = str(VARIABLE), dict(root.call.options)
+    if root.curve.expr is None:
+        raise NoTiles(
+            "a simplex under a retention whose link has no closed form: every step of the search "
+            "for its sum would be a search for each entry"
+        )
+    ending = root.call.function.removeprefix(SEARCHED)
+    over, weight = OVER[ending], "factor * " if root.factor else ""
+    texts = root.texts | _ends(root.call) | {
+        "ending": ending,
         "factor": "factor, " if root.factor else "",
-        "weight": "factor * " if root.factor else "",
+        "weight": weight,
         "shown": "factor ∘ g(A − ζ)" if root.factor else "g(A − ζ)",
-        "sums": over.sums.format(x="tl.join(found, slopes)"),
+        "place": over.place,
+        "begun": over.begun,
+        "moving": over.moving,
+        "sums": over.sums.format(x=f"tl.where(there, {weight}shares, 0.0)"),
     }
-    return [SIMPLEX.format(over=over, **texts)]
+    distance = plan.signals[options["distance"]].expr
+    curve = DISTANCES.format(
+        **root.texts, value=print_function(root.curve.expr, of),
+        distance=print_function(distance, of),
+    )  # fmt: skip
+    return [curve, SIMPLEX.format(**texts)]
 
 
 def _inverse(root: _Root) -> list[str]:

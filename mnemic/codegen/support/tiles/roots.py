@@ -37,34 +37,41 @@ def near(like):
 
 
 @triton.jit
-def bracket(zeta):
-    """Where the search for the root of a falling sum begins: ζ, between which ends it is known to
-    lie, and how far to go."""
-    return zeta, zeta + float("-inf"), zeta + float("inf"), zeta + 1.0
+def bracket(zeros, START):
+    """Where the search for a positive root begins: the first place, between which ends it is known
+    to lie and what is left there, and how far to go."""
+    x = zeros + START
+    return x, zeros, zeros + float("inf"), zeros - 1.0, zeros + 1.0, zeros + 1.0
 
 
 @triton.jit
-def nearer(left, slopes, scale, zeta, low, high, width, moving, count):
-    """A step of the search for the root of a falling sum, from what is left of it at ζ.
+def nearer(found, scale, x, low, high, left_low, left_high, width, moving, count, END):
+    """A step of the search for the x in (0, END) at which a sum is the scale: the zero of the
+    logarithm of their quotient, which rises about as log x does.
 
-    The bracket is as wide as all numbers until both ends of it are known: then every third step
-    halves it, the others are Newton's, as far as they lie inside; before, they go no farther than
-    a width that grows. A sum that is infinite or no number lies below the root.
+    The bracket is all positive numbers until both ends of it are known: then every third step
+    halves it in log x, the others are secants. What is found stays; what is found with more left
+    than the square root of a rounding is no number.
     """
-    left = tl.where(left - left == 0.0, left, 1e30)
-    low = tl.where(left > 0, zeta, low)
-    high = tl.where(left > 0, high, zeta)
-    known = (low > float("-inf")) & (high < float("inf"))
-    newton = zeta + left / slopes
-    inside = (newton > low) & (newton < high) & (known | (tl.abs(newton - zeta) < width))
-    inside = inside & (count % 3 != 2)
-    outward = tl.where(left > 0, zeta + width, zeta - width)
-    following = tl.where(inside, newton, tl.where(known, 0.5 * low + 0.5 * high, outward))
-    width = tl.where(inside | known, width, 4.0 * width)
-    far = moving & (tl.abs(left) > rounding(zeta) * tl.abs(scale))
-    following = tl.where(far, following, zeta)
-    moving = far & (tl.abs(following - zeta) > rounding(zeta) * tl.abs(following))
-    return following, low, high, width, moving
+    most = 1e300 if x.dtype == tl.float64 else 8e37
+    left = tl.log(tl.minimum(tl.maximum(found / scale, 1e-37), 8e37))
+    left = tl.where(found == found, left, -86.0)
+    low = tl.where(moving & (left < 0), x, low)
+    left_low = tl.where(moving & (left < 0), left, left_low)
+    high = tl.where(moving & (left > 0), x, high)
+    left_high = tl.where(moving & (left > 0), left, left_high)
+    known = (low > 0) & (high < float("inf"))
+    narrow = known & (high - low <= rounding(x) * high)
+    far = moving & (tl.abs(left) > rounding(x)) & (narrow == 0)
+    share = tl.minimum(tl.maximum(left_low / (left_low - left_high), 1e-3), 0.999)
+    share = tl.where(count % 3 == 2, 0.5, share)
+    safe_low, safe_high = tl.where(known, low, 1.0), tl.where(known, high, 1.0)
+    inner = safe_low * tl.exp(share * tl.log(safe_high / safe_low))
+    outer = x * tl.exp(tl.minimum(tl.where(left > 0, -width, width), 80.0))
+    outer = tl.minimum(tl.maximum(outer, 1e-37), tl.minimum(most, END * (1.0 - rounding(x))))
+    lost = moving & (tl.abs(left) > near(x))
+    following = tl.where(far, tl.where(known, inner, outer), tl.where(lost, float("nan"), x))
+    return following, low, high, left_low, left_high, tl.where(known, width, 4.0 * width), far
 
 
 @triton.jit

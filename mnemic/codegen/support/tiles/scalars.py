@@ -43,6 +43,16 @@ def log1p(x):
 
 
 @triton.jit
+def expm1(x):
+    """exp(x) − 1 to full precision at small x (Kahan's quotient)."""
+    whole = tl.exp(x)
+    near = tl.abs(x) < 0.5
+    flat = (whole == 1.0) | (near == 0)
+    short = (whole - 1.0) * (x / tl.where(flat, 1.0, tl.log(tl.where(near, whole, 1.0))))
+    return tl.where(near, tl.where(whole == 1.0, x, short), whole - 1.0)
+
+
+@triton.jit
 def softplus(x):
     """log(1 + exp x) without overflow."""
     return tl.maximum(x, 0.0) + log1p(tl.exp(-tl.abs(x)))

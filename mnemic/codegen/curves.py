@@ -1,0 +1,18 @@
+"""Functions of one entry that are options of a call, with the expressions behind them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+VARIABLE = sp.Symbol("entry_", real=True)
+"""The entry."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What stands behind a function: f of ``VARIABLE``, then these; ``None`` where it is searched
+    for, a tuple where it gives several."""
+
+    expr: Any | None
+    parameters: tuple[str, ...]

@@ -1,0 +1,257 @@
+"""Links on a simplex: W = factor ∘ g(A − ζ) with ζ such that the entries sum to a scale.
+
+ζ itself is ill-conditioned where g has a pole: an entry that takes nearly all lies so near to it
+that A − ζ keeps no digit of how near. So the root that is searched for is x, what g is at the
+highest entry of A. Its distance to the pole is H − s(x), s the inverse of g, and that of every
+other entry is larger by how far it lies below the highest one. x lies between the scale over the
+sum of the factors and the scale over one of them, whatever A is.
+
+All act on the last two axes; ``top`` and ``root`` have the axes that the sums leave.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .roots import falling_root
+
+FLOOR = 1e-30
+"""Of a factor, as a share of the scale: what a smaller one would do is no number of float32."""
+
+FLAT = 1e-20
+"""Of x s′(x): where the slope is less, an entry moves by more than its neighbours can follow."""
+
+MOST = 200
+"""Evaluations of a sum."""
+
+CENTRED = 3
+"""Means that are taken out: each leaves a rounding of what the one before has left."""
+
+Function = Callable[..., Tensor]
+
+
+def highest(dual: Tensor) -> Tensor:
+    """max A_vk, which no gradient goes through: [..., V, K] → [...]."""
+    return dual.detach().amax((-2, -1))
+
+
+def highest_of_rows(dual: Tensor) -> Tensor:
+    """max A_vk of each row: [..., V, K] → [..., V]."""
+    return dual.detach().amax(-1)
+
+
+def highest_of_columns(dual: Tensor) -> Tensor:
+    """max A_vk of each column: [..., V, K] → [..., K]."""
+    return dual.detach().amax(-2)
+
+
+def simplex_root(
+    dual: Tensor, scale: Tensor, top: Tensor, *extra: Tensor,
+    entry: Function, distance: Function, end: float = torch.inf,
+) -> Tensor:  # fmt: skip
+    """x in (0, end) with Σ factor ∘ min(g(H − s(x) + top − A), x) = scale, g by distances.
+
+    ``extra`` may begin with the factor (a tensor of the dual's shape); what follows are
+    coefficients of g and s. No number where no x has that sum.
+    """
+    return _root(dual, scale, top[..., None, None], extra, (entry, distance), end, (-2, -1))[
+        ..., 0, 0
+    ]
+
+
+def simplex_root_of_rows(
+    dual: Tensor, scale: Tensor, top: Tensor, *extra: Tensor,
+    entry: Function, distance: Function, end: float = torch.inf,
+) -> Tensor:  # fmt: skip
+    """The same for each row by itself: [..., V, K] → [..., V]."""
+    return _root(dual, scale, top[..., None], extra, (entry, distance), end, (-1,))[..., 0]
+
+
+def simplex_root_of_columns(
+    dual: Tensor, scale: Tensor, top: Tensor, *extra: Tensor,
+    entry: Function, distance: Function, end: float = torch.inf,
+) -> Tensor:  # fmt: skip
+    """The same for each column by itself: [..., V, K] → [..., K]."""
+    return _root(dual, scale, top[..., None, :], extra, (entry, distance), end, (-2,))[..., 0, :]
+
+
+@torch.no_grad()
+def _root(
+    dual: Tensor, scale: Tensor, top: Tensor, extra: tuple[Tensor, ...],
+    functions: tuple[Function, Function], end: float, axes: tuple[int, ...],
+) -> Tensor:  # fmt: skip
+    """The root of log Σ − log scale in log x, each group by itself."""
+    entry, distance = functions
+    factor, rest = _factor(dual, extra)
+    gap, target = top - dual, _matrix(scale)
+
+    def left(x: Tensor) -> Tensor:
+        reached = torch.minimum(entry(distance(x, *rest) + gap, *rest), x)
+        return torch.log((factor * reached).sum(axes, keepdim=True) / target)
+
+    return rising_root(left, torch.full_like(top, min(1.0, end / 2)), end)
+
+
+def rising_root(
+    function: Callable[[Tensor], Tensor], start: Tensor, end: float = torch.inf
+) -> Tensor:
+    """The x in (0, end) with f(x) = 0, for f rising in log x about as that does; no number without one.
+
+    The bracket is all positive numbers until both ends are known. Then every third step halves it
+    in log x, the others are secants. A root that is found stays as it is, whatever its neighbours
+    still do; one is found where nothing is left of f, or nothing of the bracket.
+    """
+    ends = torch.finfo(start.dtype)
+    eps, most = ends.eps, min(ends.max / 4, end * (1 - ends.eps))
+    x, low, high = start, torch.zeros_like(start), torch.full_like(start, torch.inf)
+    f_low, f_high = -torch.ones_like(start), torch.ones_like(start)
+    width, moving = torch.ones_like(start), torch.ones_like(start, dtype=torch.bool)
+    for count in range(MOST):
+        f = function(x)
+        above, below = moving & (f > 0), moving & (f < 0)
+        low, f_low = torch.where(below, x, low), torch.where(below, f, f_low)
+        high, f_high = torch.where(above, x, high), torch.where(above, f, f_high)
+        known = (low > 0) & (high < torch.inf)
+        narrow = known & (high - low <= 2 * eps * high)
+        moving = moving & (f.abs() > 2 * eps) & ~narrow & ~f.isnan()
+        if not bool(moving.any()):
+            break
+        outer = x * torch.exp(torch.where(f > 0, -width, width))
+        inner = _between(low, high, f_low, f_high, halved=count % 3 == 2)
+        following = torch.where(known, inner, outer.clamp(4 * ends.tiny, most))
+        x = torch.where(moving, following, x)
+        width = torch.where(known, width, 4 * width)
+    settled = ~moving & ~f.isnan() & (f.abs() <= eps**0.5)
+    return torch.where(settled, x, torch.nan)
+
+
+def _between(
+    low: Tensor, high: Tensor, f_low: Tensor, f_high: Tensor, *, halved: bool
+) -> Tensor:
+    """A secant's zero in log x, or the middle."""
+    share = f_low / (f_low - f_high)
+    share = torch.where(share.isfinite() & (not halved), share.clamp(1e-3, 1 - 1e-3), 0.5)
+    return low * torch.exp(share * torch.log(high / low))
+
+
+def simplex_entries(
+    dual: Tensor, scale: Tensor, top: Tensor, root: Tensor, *extra: Tensor, entry: Function,
+    distance: Function, flow: Function, partials: Function | None = None,
+) -> Tensor:  # fmt: skip
+    """W = factor ∘ min(g(H − s(x) + top − A), x), x the root; differentiable twice.
+
+    With P = W/(x s′(x)) at every entry's own x, the gradient d of W gives A: P (d − d̄),
+    d̄ = Σ P d / Σ P, the factor x (d − d̄), the scale d̄, and a coefficient κ −Σ ∂s/∂κ P (d − d̄).
+    ``flow`` is x s′(x), ``partials`` the ∂s/∂κ.
+    """
+    places = top[..., None, None], root[..., None, None]
+    return _entries(dual, scale, places, extra, (entry, distance, flow), partials, (-2, -1))
+
+
+def simplex_entries_of_rows(
+    dual: Tensor, scale: Tensor, top: Tensor, root: Tensor, *extra: Tensor, entry: Function,
+    distance: Function, flow: Function, partials: Function | None = None,
+) -> Tensor:  # fmt: skip
+    """The same for each row by itself."""
+    places = top[..., None], root[..., None]
+    return _entries(dual, scale, places, extra, (entry, distance, flow), partials, (-1,))
+
+
+def simplex_entries_of_columns(
+    dual: Tensor, scale: Tensor, top: Tensor, root: Tensor, *extra: Tensor, entry: Function,
+    distance: Function, flow: Function, partials: Function | None = None,
+) -> Tensor:  # fmt: skip
+    """The same for each column by itself."""
+    places = top[..., None, :], root[..., None, :]
+    return _entries(dual, scale, places, extra, (entry, distance, flow), partials, (-2,))
+
+
+def _entries(
+    dual: Tensor, scale: Tensor, places: tuple[Tensor, Tensor], extra: tuple[Tensor, ...],
+    functions: tuple[Function, ...], partials: Function | None, axes: tuple[int, ...],
+) -> Tensor:  # fmt: skip
+    entry, distance, flow = functions
+    factor, rest = _factor(dual, extra)
+    with torch.no_grad():
+        top, root = places
+        reached = torch.minimum(entry(distance(root, *rest) + top - dual, *rest), root)
+    found: Tensor = _Entries.apply(
+        axes, flow, partials, reached, dual, _matrix(scale), factor, *rest
+    )
+    return found
+
+
+class _Entries(torch.autograd.Function):
+    """factor ∘ x with the gradients of a simplex; x at every entry is given."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        axes: tuple[int, ...], flow: Function, partials: Function | None, reached: Tensor,
+        dual: Tensor, scale: Tensor, factor: Tensor, *rest: Tensor,
+    ) -> Tensor:  # fmt: skip
+        """W."""
+        return factor * reached
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep W and what moves it."""
+        ctx.axes, ctx.flow, ctx.partials, reached, _, scale, factor, *rest = inputs
+        ctx.save_for_backward(output, reached, scale, factor, *rest)
+
+    @staticmethod
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        """The gradients of the implicit equation."""
+        memory, reached, scale, factor, *rest = ctx.saved_tensors
+        alive = factor > 0
+        x = torch.where(alive, memory / torch.where(alive, factor, 1.0), reached)
+        x = x.clamp_min(FLOOR)
+        moved = torch.where(memory > 0, memory / ctx.flow(x, *rest).clamp_min(FLAT), 0.0)
+        whole = moved.sum(ctx.axes, keepdim=True).clamp_min(FLOOR)
+        mean = torch.zeros_like(whole)
+        for _ in range(CENTRED):
+            part = (moved * d).sum(ctx.axes, keepdim=True) / whole
+            mean, d = mean + part, d - part
+        d_dual = moved * d
+        parts = ctx.partials(x, *rest) if ctx.partials else ()
+        d_rest = [-_like(part * d_dual, c) for part, c in zip(parts, rest, strict=True)]
+        d_scale = _like(mean, scale)
+        return None, None, None, None, d_dual, d_scale, _like(x * d, factor), *d_rest
+
+
+def _like(gradient: Tensor, of: Tensor) -> Tensor:
+    """A gradient summed to the shape of what it is of."""
+    return gradient.sum_to_size(of.shape)
+
+
+def falling_entry(
+    u: Tensor, *rest: Tensor, distance: Function, flow: Function, end: float = torch.inf
+) -> Tensor:
+    """The w in (0, end) with H − s(w) = u, entry by entry, for an s whose inverse is not known."""
+    ends = torch.finfo(u.dtype)
+    ones = torch.ones_like(u)
+
+    def place(t: Tensor) -> Tensor:
+        return torch.exp(t) if end == torch.inf else end * torch.sigmoid(t)
+
+    def short(t: Tensor) -> Tensor:
+        return distance(place(t), *rest) - u
+
+    low, high = (float(torch.log(torch.tensor(z))) * ones for z in (ends.tiny, ends.max / 4))
+    w = place(falling_root(short, low, high, f_low=ends.max * ones, f_high=-ends.max * ones))
+    step = (distance(w, *rest) - u) / flow(w, *rest)
+    w = w * torch.where(step.abs() <= ends.eps**0.5, 1 + step, 1.0)
+    return torch.where(w <= 4 * ends.tiny, 0.0, w)
+
+
+def _factor(dual: Tensor, extra: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor]]:
+    first = bool(extra) and extra[0].shape[-2:] == dual.shape[-2:] and extra[0].ndim == dual.ndim
+    rest = extra[1:] if first else extra
+    return (extra[0] if first else torch.ones_like(dual)), [_matrix(x) for x in rest]
+
+
+def _matrix(scalar: Tensor) -> Tensor:
+    return scalar[..., None, None] if scalar.ndim else scalar
