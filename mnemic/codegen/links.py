@@ -90,7 +90,8 @@ def rooted(
     scale = scale_of(b, link, dual, end)
     factors: tuple[str, ...] = ()
     if factor is not None:
-        dual, *factors = _alive(b, link, dual, factor, scale[0])
+        dual, held = _alive(b, link, dual, factor, scale[0])
+        factors = (held,)
     functions, args = _apart(b, link, end)
     own, axes = dict(functions), b.plan.axes(dual)
     kept = (*axes[:-2], *(a for a in axes[-2:] if a in left))

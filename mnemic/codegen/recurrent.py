@@ -254,7 +254,7 @@ def _multiplied(b: Builder, kept: str, step: str) -> str:
     link = b.rule.retained.link
     if link.normaliser == "root":
         return rooted(b, link, step, kept, "W_next")
-    factor = b.map("g", link.expr, {"a": step, **b.coefficients(link.expr)})
+    factor = linked(b, step, link, "g")
     one, two = sp.Symbol("kept_", real=True), sp.Symbol("g_", real=True)
     return b.map("W_next", one * two, {"kept_": kept, "g_": factor}, "link")
 

@@ -38,9 +38,9 @@ DIGITS = 80
 class Distances:
     """A slope s on w > 0 and its inverse, by distances.
 
-    ``distance`` is H − s(w) in w, which falls; ``entry`` its inverse in ``u``, zero from where w ≥ 0
-    binds, ``None`` without a closed form; ``flow`` is w s′(w). ``pole`` tells whether H is finite,
-    ``end`` where w ends.
+    ``distance`` is H − s(w) in w, which falls; ``entry`` its inverse in ``u``, zero from where
+    w ≥ 0 binds, ``None`` without a closed form; ``flow`` is w s′(w). ``pole`` tells whether H is
+    finite, ``end`` where w ends.
     """
 
     distance: Any
@@ -72,7 +72,7 @@ def _within(entry: Any, cut: Any, highest: Any, end: Any, *, pole: bool) -> Any:
     branches = []
     if pole:
         branches.append((sp.oo, u <= NEAR))
-    if end != sp.oo and highest != sp.oo:
+    if sp.oo not in (end, highest):
         branches.append((end, u <= -highest))
     branches.append((entry, u < cut if cut != sp.oo else True))
     return sp.Piecewise(*branches, (0, True)) if len(branches) > 1 or cut != sp.oo else entry
@@ -109,7 +109,9 @@ def steadiest(expr: Any, symbol: Any, *more: Any) -> Any:
 
 def _guarded(form: Any, symbol: Any) -> bool:
     """Whether a root is one of a sum that vanishes, which generated code keeps above zero."""
-    at_zero = (p.base.subs(symbol, 0) for p in form.atoms(sp.Pow) if p.base.is_Add and not p.exp.is_Integer)
+    at_zero = (
+        p.base.subs(symbol, 0) for p in form.atoms(sp.Pow) if p.base.is_Add and not p.exp.is_Integer
+    )
     return any(z.is_zero for z in at_zero)
 
 

@@ -55,7 +55,7 @@ RETENTIONS: tuple[dict[str, object], ...] = (
     {"local": {"bregman": "exp(w)"}, "constraint": {"kind": "simplex", "scale": 2}},
     *(
         {"local": {"bregman": text}, "constraint": {"kind": "simplex", "scale": 2}}
-        for text in ("w**3", "w**1.5", "-sqrt(w)", "1/w")
+        for text in ("w**3", "w**1.5", "-sqrt(w)", "1/w", "exp(w) + w**2")
     ),
     {"local": {"bregman": "sqrt(1+w**2)"}, "constraint": {"kind": "simplex", "scale": 2}},
     {"local": {"bregman": "-log(w)"}, "constraint": {"kind": "simplex", "scale": 2}},
@@ -69,9 +69,12 @@ RETENTIONS: tuple[dict[str, object], ...] = (
             ("jensen-shannon", "rows"),
             ("hellinger", "columns"),
             ("kl", "all"),
+            ("sqrt(1+(x-1)**2)-1", "all"),
+            ("x*log(x)+(x-1)**2", "rows"),
         )
     ),
     {"local": {"f-divergence": "x**3/3"}},
+    {"local": {"f-divergence": "(x-1)**4 + (x-1)**2/9"}},
     {"local": {"f-divergence": "kl"}},
 )
 

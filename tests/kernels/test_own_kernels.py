@@ -33,6 +33,16 @@ SPECS = {
             "constraint": {"kind": "simplex", "scale": 2, "over": "rows"},
         },
     },
+    "an f-divergence with a cut and a pole": {
+        "bias": "l2", "optimizer": TOKEN, "retention": {
+            "local": {"f-divergence": "sqrt(1+(x-1)**2)-1"},
+            "constraint": {"kind": "simplex", "scale": "token"},
+        },
+    },
+    "an f-divergence without an inverse": {
+        "bias": "l2", "optimizer": TOKEN,
+        "retention": {"local": {"f-divergence": "x*log(x) + (x-1)**2"}},
+    },
     "a loss of predictions and values": {
         "bias": {"expr": "softplus(-v*y) + rho*y**2/8"}, "optimizer": TOKEN,
         "coefficients": {"rho": {"from": "input", "per": "value", "activation": "sigmoid"}},
@@ -73,6 +83,8 @@ SPECS = {
 LENGTHS = {name: (4, 17) for name in SPECS} | {
     "a divergence without an inverse": (4,),
     "an f-divergence by row": (4,),
+    "an f-divergence with a cut and a pole": (4,),
+    "an f-divergence without an inverse": (4,),
     "an implicit step": (4,),
     "an implicit step of single numbers": (4,),
 }

@@ -30,7 +30,9 @@ SHAPES: dict[str, frozenset[int]] = {
     "recall_buckets": frozenset({3}),
     "through_transition": frozenset({2, 3}),
     "merged": frozenset({2}),
-    **{f"{n}{z}": ALL for n in ("highest", "simplex_root") for z in ("", "_of_rows", "_of_columns")},
+    **{
+        f"{n}{z}": ALL for n in ("highest", "simplex_root") for z in ("", "_of_rows", "_of_columns")
+    },
     **{f"simplex_entries{z}": frozenset({2, 3}) for z in ("", "_of_rows", "_of_columns")},
 }
 """By function, the places of arguments that have no gradient."""

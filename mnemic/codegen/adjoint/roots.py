@@ -1,7 +1,6 @@
 """The rule of roots that normalise a memory: the implicit equation's own derivatives."""
 
 from collections.abc import Callable
-from typing import Any
 
 import sympy as sp
 
@@ -72,7 +71,9 @@ def _centred(at: At, moved: str, axes: Axes, kept: Axes) -> tuple[str, str]:
         total = at.summed(f"{name}_sum", parts, axes, kept)
         part = at.map(name, kept, f"t/Max(w, {float(FLOOR)})", t=(total, kept), w=(whole, kept))
         left = at.map(f"{at.d}_left{number}", axes, "d - m", d=left, m=(part, kept))
-        mean = at.map(f"{name}_all", kept, "a + b", a=(mean, kept), b=(part, kept)) if mean else part
+        mean = (
+            at.map(f"{name}_all", kept, "a + b", a=(mean, kept), b=(part, kept)) if mean else part
+        )
     return mean, left
 
 

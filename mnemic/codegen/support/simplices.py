@@ -9,6 +9,7 @@ sum of the factors and the scale over one of them, whatever A is.
 All act on the last two axes; ``top`` and ``root`` have the axes that the sums leave.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,10 @@ FLAT = 1e-20
 
 MOST = 200
 """Evaluations of a sum."""
+
+LEFT = 0.05
+"""Of a logarithm, at a root whose bracket is as narrow as numbers are: an entry at which f″ is zero
+moves by the cube root of a rounding. The entries are scaled by what is left."""
 
 CENTRED = 3
 """Means that are taken out: each leaves a rounding of what the one before has left."""
@@ -97,11 +102,11 @@ def _root(
 def rising_root(
     function: Callable[[Tensor], Tensor], start: Tensor, end: float = torch.inf
 ) -> Tensor:
-    """The x in (0, end) with f(x) = 0, for f rising in log x about as that does; no number without one.
+    """The x in (0, end) with f(x) = 0, f rising in log x about as that does; else no number.
 
     The bracket is all positive numbers until both ends are known. Then every third step halves it
     in log x, the others are secants. A root that is found stays as it is, whatever its neighbours
-    still do; one is found where nothing is left of f, or nothing of the bracket.
+    still do; one is found where nothing is left of f, or nothing of the bracket, and f nearly zero.
     """
     ends = torch.finfo(start.dtype)
     eps, most = ends.eps, min(ends.max / 4, end * (1 - ends.eps))
@@ -123,13 +128,11 @@ def rising_root(
         following = torch.where(known, inner, outer.clamp(4 * ends.tiny, most))
         x = torch.where(moving, following, x)
         width = torch.where(known, width, 4 * width)
-    settled = ~moving & ~f.isnan() & (f.abs() <= eps**0.5)
+    settled = ~moving & (f.abs() <= LEFT)
     return torch.where(settled, x, torch.nan)
 
 
-def _between(
-    low: Tensor, high: Tensor, f_low: Tensor, f_high: Tensor, *, halved: bool
-) -> Tensor:
+def _between(low: Tensor, high: Tensor, f_low: Tensor, f_high: Tensor, *, halved: bool) -> Tensor:
     """A secant's zero in log x, or the middle."""
     share = f_low / (f_low - f_high)
     share = torch.where(share.isfinite() & (not halved), share.clamp(1e-3, 1 - 1e-3), 0.5)
@@ -174,12 +177,12 @@ def _entries(
 ) -> Tensor:  # fmt: skip
     entry, distance, flow = functions
     factor, rest = _factor(dual, extra)
+    target = _matrix(scale)
     with torch.no_grad():
         top, root = places
-        reached = torch.minimum(entry(distance(root, *rest) + top - dual, *rest), root)
-    found: Tensor = _Entries.apply(
-        axes, flow, partials, reached, dual, _matrix(scale), factor, *rest
-    )
+        reached = torch.minimum(entry(distance(root, *rest) + (top - dual), *rest), root)
+        reached = reached * (target / (factor * reached).sum(axes, keepdim=True))
+    found: Tensor = _Entries.apply(axes, flow, partials, reached, dual, target, factor, *rest)
     return found
 
 
@@ -203,7 +206,7 @@ class _Entries(torch.autograd.Function):
         ctx.save_for_backward(output, reached, scale, factor, *rest)
 
     @staticmethod
-    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of the implicit equation."""
         memory, reached, scale, factor, *rest = ctx.saved_tensors
         alive = factor > 0
@@ -240,7 +243,7 @@ def falling_entry(
     def short(t: Tensor) -> Tensor:
         return distance(place(t), *rest) - u
 
-    low, high = (float(torch.log(torch.tensor(z))) * ones for z in (ends.tiny, ends.max / 4))
+    low, high = (math.log(z) * ones for z in (ends.tiny, ends.max / 4))
     w = place(falling_root(short, low, high, f_low=ends.max * ones, f_high=-ends.max * ones))
     step = (distance(w, *rest) - u) / flow(w, *rest)
     w = w * torch.where(step.abs() <= ends.eps**0.5, 1 + step, 1.0)

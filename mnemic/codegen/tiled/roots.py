@@ -205,11 +205,12 @@ def search(quantity: Quantity, sizes: tuple[str, ...], begun: str) -> tuple[list
     assert isinstance(op, Call)
     dual, scale, top, *more = op.arguments
     rows, columns = (f"in_{size}" for size in sizes)
+    own = f"{quantity.name} == {quantity.name}"
     moving = OVER[op.function.removeprefix(SEARCHED)].moving
     texts = {
         "name": quantity.name, "begun": begun, "scale": scale,
         "arguments": ", ".join([quantity.name, top, dual, *more, rows, columns]),
-        "moving": {"rows": rows, "columns": columns}.get(moving, f"{quantity.name} == {quantity.name}"),
+        "moving": {"rows": rows, "columns": columns}.get(moving, own),
         **_ends(op),
     }  # fmt: skip
     return tuple(part.format(**texts).splitlines() for part in SEARCH)
@@ -249,6 +250,7 @@ def _curve(root: _Root) -> str:
 
 
 def _partials(root: _Root) -> list[str]:
+    assert root.curve.expr is not None
     symbols = {s.name: s for s in root.curve.expr.free_symbols}
     values = {n: print_tile(derivative(root.curve.expr, symbols[n]), {}) for n in root.names}
     return [PARTIAL.format(name=n, value=value, **root.texts) for n, value in values.items()]
@@ -263,16 +265,20 @@ def _simplex(root: _Root, plan: Plan) -> list[str]:
         )
     ending = root.call.function.removeprefix(SEARCHED)
     over, weight = OVER[ending], "factor * " if root.factor else ""
-    texts = root.texts | _ends(root.call) | {
-        "ending": ending,
-        "factor": "factor, " if root.factor else "",
-        "weight": weight,
-        "shown": "factor ∘ g(A − ζ)" if root.factor else "g(A − ζ)",
-        "place": over.place,
-        "begun": over.begun,
-        "moving": over.moving,
-        "sums": over.sums.format(x=f"tl.where(there, {weight}shares, 0.0)"),
-    }
+    texts = (
+        root.texts
+        | _ends(root.call)
+        | {
+            "ending": ending,
+            "factor": "factor, " if root.factor else "",
+            "weight": weight,
+            "shown": "factor ∘ g(A − ζ)" if root.factor else "g(A − ζ)",
+            "place": over.place,
+            "begun": over.begun,
+            "moving": over.moving,
+            "sums": over.sums.format(x=f"tl.where(there, {weight}shares, 0.0)"),
+        }
+    )
     distance = plan.signals[options["distance"]].expr
     curve = DISTANCES.format(
         **root.texts, value=print_function(root.curve.expr, of),

@@ -65,7 +65,7 @@ def link(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     """W from the dual, entry by entry."""
     found, mode = _resolved(rule), rule.retained.mode
     if mode == "multiplicative":
-        shown = "root" if found.expr is None else d.expr(found.expr)
+        shown = f"w:  {_stationary(found, d)}" if found.expr is None else d.expr(found.expr)
         tail = _constraint(found, d) if found.normaliser == "root" else ""
         yield "link", f"{d.call('g', 'a')} = {shown}{tail}"
     elif not found.identity:
@@ -83,7 +83,8 @@ def _link(found: Link, d: Dialect) -> str:
     left, entry = d.of("W"), d.of("A")
     where = d.sign(",  a = Aₜ entry by entry", r",\quad a = A_t")
     if found.expr is None:
-        return f"{left}: {d.expr(sp.Eq(found.slope, sym.a, evaluate=False))}{where}"
+        tail = _constraint(found, d) if found.normaliser == "root" else ""
+        return f"{left}: {_stationary(found, d)}{where}{tail}"
     body = d.expr(found.expr)
     match found.normaliser:
         case "softmax":
@@ -100,6 +101,12 @@ def _link(found: Link, d: Dialect) -> str:
         case "root":
             return f"{left} = {body}{where}{_constraint(found, d)}"
     return f"{left} = {body}{where}"
+
+
+def _stationary(found: Link, d: Dialect) -> str:
+    """slope(w) = a, or a − ζ: what a link without a closed form is the root of."""
+    dual = sym.a - sym.zeta if found.normaliser == "root" else sym.a
+    return d.expr(sp.Eq(found.slope, dual, evaluate=False))
 
 
 def _constraint(found: Link, d: Dialect) -> str:

@@ -35,6 +35,7 @@ FUNCTIONS: Final[Mapping[Any, Callable[..., Tensor]]] = {
     sp.asinh: torch.asinh,
     sp.acosh: torch.acosh,
     sp.atanh: torch.atanh,
+    sym.expm1: torch.expm1,
     sp.erf: torch.erf,
     sp.erfinv: torch.erfinv,
     sp.floor: torch.floor,

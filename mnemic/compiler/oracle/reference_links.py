@@ -4,7 +4,6 @@ Every root ends with one Newton step whose gradient is that of the implicit func
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Final
 
 import sympy as sp
@@ -12,6 +11,8 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.distances import Distances
+from mnemic.compiler.distances import u as place
 from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.retention import Link, Retained
 
@@ -53,7 +54,7 @@ def multiply(retained: Retained, memory: Tensor, step: Tensor, values: Values) -
     """W' ∘ g(S − ζ): an f-divergence."""
     if retained.link.normaliser == "root":
         return _with_multiplier(retained.link, step, values, memory)
-    return memory * evaluate(retained.link.expr, {**values, sym.a: step})
+    return memory * apply_link(retained.link, step, values)
 
 
 def rest(retained: Retained, shape: torch.Size, values: Values) -> Tensor:
@@ -116,34 +117,38 @@ def _polish(excess: Callable[[Tensor], Tensor], root: Tensor) -> Tensor:
 
 
 def _with_multiplier(link: Link, dual: Tensor, values: Values, weight: Tensor) -> Tensor:
-    """weight ∘ expr(a − ζ), ζ such that every group sums to ``scale``."""
-    axes, scale = AXES[link.over], evaluate(link.scale, values)
-    high = _highest(link.slope, link.domain)
+    """weight ∘ g(a − ζ), ζ such that every group sums to ``scale``.
 
-    def entries(zeta: Tensor) -> Tensor:
-        return weight * evaluate(link.expr, {**values, sym.a: dual, sym.zeta: zeta})
+    What g is at the highest entry is found, in its logarithm, by halving; each other entry by how
+    much farther it is from where g has a pole.
+    """
+    apart, axes, scale = link.apart, AXES[link.over], evaluate(link.scale, values)
+    assert apart is not None
+    if apart.pole:  # w f(w/0) is w f′(∞)
+        weight = torch.maximum(weight, FLOOR * scale + torch.zeros_like(weight))
+    seen = dual if apart.pole else torch.where(weight > 0, dual, -FAR)
+    gap = seen.detach().amax(axes, keepdim=True) - seen
+    end = float(apart.end)
 
-    def excess(zeta: Tensor) -> Tensor:
-        return scale - entries(zeta).sum(axes, keepdim=True)
+    def entries(u: Tensor) -> Tensor:
+        x = end * torch.sigmoid(u) if end < torch.inf else torch.exp(u)
+        distance = evaluate(apart.distance, {**values, sym.w: x}) + gap
+        return weight * torch.minimum(_at(apart, distance, values), x)
 
-    present = torch.where(weight > 0, dual, -torch.inf).detach()
-    bottom = present.amax(axes, keepdim=True) - (high if high != sp.oo else 0.0)
-    top = bottom + 1.0
-    with torch.no_grad():
-        for _ in range(200):
-            early, late = excess(bottom) > 0, excess(top) < 0
-            if not bool((early & (high == sp.oo)).any() or late.any()):
-                break
-            wide = 1.0 if high != sp.oo else 2.0
-            bottom = torch.where(early, top - wide * (top - bottom), bottom)
-            top = torch.where(late, bottom + 2 * (top - bottom), top)
-    zeta = _bisect(excess, bottom, top)
-    return entries(_polish(excess, zeta))
+    def excess(u: Tensor) -> Tensor:
+        return entries(u).sum(axes, keepdim=True) - scale
+
+    group = torch.zeros_like(gap).sum(axes, keepdim=True)
+    u = _bisect(excess, group - 80.0, group + 80.0)
+    return entries(_polish(excess, u))
 
 
-@cache
-def _highest(slope: Any, domain: tuple[Any, Any]) -> Any:
-    """The largest value that a slope takes on its domain: beyond it the inverse means nothing."""
-    numbers = slope.subs({s: sp.Rational(7, 10) for s in slope.free_symbols - {sym.w}})
-    end = sp.limit(numbers, sym.w, domain[1], "-")
-    return float(end) if end.is_finite else sp.oo
+FLOOR: Final = 1e-30
+FAR: Final = 1e30
+
+
+def _at(apart: Distances, distance: Tensor, values: Values) -> Tensor:
+    """The entry at a distance."""
+    if apart.entry is not None:
+        return evaluate(apart.entry, {**values, place: distance})
+    return inverse(-apart.distance, (sp.Integer(0), apart.end), -distance, values)

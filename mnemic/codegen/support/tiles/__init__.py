@@ -132,8 +132,8 @@ from .scalars import asinh as asinh
 from .scalars import atan as atan
 from .scalars import cosh as cosh
 from .scalars import cube as cube
-from .scalars import fourth as fourth
 from .scalars import expm1 as expm1
+from .scalars import fourth as fourth
 from .scalars import gelu as gelu
 from .scalars import log1p as log1p
 from .scalars import logsigmoid as logsigmoid

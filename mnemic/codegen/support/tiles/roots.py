@@ -55,7 +55,7 @@ def nearer(found, scale, x, low, high, left_low, left_high, width, moving, count
     """
     most = 1e300 if x.dtype == tl.float64 else 8e37
     left = tl.log(tl.minimum(tl.maximum(found / scale, 1e-37), 8e37))
-    left = tl.where(found == found, left, -86.0)
+    left = tl.where(found >= 0, left, -86.0)
     low = tl.where(moving & (left < 0), x, low)
     left_low = tl.where(moving & (left < 0), left, left_low)
     high = tl.where(moving & (left > 0), x, high)
