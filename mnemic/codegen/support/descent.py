@@ -1,7 +1,7 @@
 """One regression a row, (Σ w (k − k̄)(k − k̄)ᵀ + λ I) x = b, by conjugate gradients.
 
-The gradient goes through the solution by the implicit function theorem: with r = b − A x at a fixed
-x, dx = A⁻¹ dr, so the backward pass is one more solve with the same system.
+The gradient goes through the solution by the implicit function theorem: dx = A⁻¹(db − dA x), so the
+backward pass is one more solve with the same system.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .conjugate import solved
 
@@ -40,42 +39,35 @@ class Regressions:
         found = spread.clamp_min(0.0) + self.ridge[..., None]
         return torch.where(found > 0, found, 1.0)
 
-    def detached(self) -> "Regressions":
-        """The same as numbers alone."""
-        return Regressions(*(x.detach() for x in vars(self).values()))
-
 
 class _Solution(torch.autograd.Function):
-    """x as it was found; its gradient solves the system once more."""
+    """x = A⁻¹ b; with g = A⁻¹ ∂L/∂x the gradient is g at b and −gᵀ(∂A) x at what A is made of."""
 
     @staticmethod
-    def forward(
-        ctx: Any, limits: tuple[float, int], residual: Tensor, x: Tensor, *parts: Tensor
-    ) -> Tensor:
+    def forward(limits: tuple[float, int], target: Tensor, *parts: Tensor) -> Tensor:
         """x."""
-        ctx.save_for_backward(*parts)
-        ctx.limits = limits
-        return x.clone()
+        return solved(Regressions(*parts), target, *limits)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        """A⁻¹ grad, for the residual."""
-        found = solved(Regressions(*ctx.saved_tensors), grad, *ctx.limits)
-        return (None, found, *[None] * 5)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep the solution and the system."""
+        limits, _, *parts = inputs
+        ctx.limits = limits
+        ctx.save_for_backward(output, *parts)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        """One more solve, which has derivatives in turn."""
+        x, *parts = ctx.saved_tensors
+        g: Tensor = _Solution.apply(ctx.limits, grads[0], *parts)
+        pull = torch.func.vjp(lambda *given: Regressions(*given).times(x), *parts)[1]
+        return None, g, *pull(-g)
 
 
 def solve_rows(system: Regressions, target: Tensor, iterations: int, tolerance: float) -> Tensor:
-    """x = A⁻¹ b, differentiable in everything that A and b are made of.
+    """x = A⁻¹ b, differentiable in everything that A and b are made of, as often as one likes.
 
     Warns ``ToleranceNotMet`` as ``conjugate.conjugated`` does.
     """
-    limits = (tolerance, iterations)
-    with torch.no_grad():
-        numbers = system.detached()
-        x = solved(numbers, target.detach(), *limits)
-    if not torch.is_grad_enabled():
-        return x
-    residual = target - system.times(x)
-    found: Tensor = _Solution.apply(limits, residual, x, *vars(numbers).values())
+    found: Tensor = _Solution.apply((tolerance, iterations), target, *vars(system).values())
     return found

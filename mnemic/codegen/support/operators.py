@@ -21,6 +21,12 @@ ROWS = "Tensor[] rows, Tensor[] {states}, Tensor? positions, Tensor? bounds, Sym
 FORWARD = f"({ROWS.format(states='states')}, bool keep) -> Tensor[]"
 BACKWARD = f"({ROWS.format(states='kept')}, Tensor[] ends) -> Tensor[]"
 
+TWICE = (
+    "gradients of fused kernels have no derivative of their own: for second derivatives call the "
+    'rule with form="recurrent", or form="chunk" where it has one'
+)
+"""What is said to who differentiates twice."""
+
 CODE = digest()
 """Of this code, at the time it was imported."""
 
@@ -100,7 +106,13 @@ def registered(name: str, launches: Launches) -> Operators:
     found = Operators(getattr(space, forward).default, getattr(space, backward).default)
     if launches.kernel.backward is not None:
         _differentiate(f"{SPACE}::{forward}", launches, found, library)
+    torch.library.register_autograd(f"{SPACE}::{backward}", _refuse, lib=library)
     return found
+
+
+def _refuse(ctx: Any, *grads: Any) -> Any:
+    """Raise where a gradient is differentiated once more: without this it would count as zero."""
+    raise NotImplementedError(TWICE)
 
 
 def _free(name: str) -> str:
