@@ -100,9 +100,11 @@ class Family(Entry):
         described = handler(schema)
         if cls.is_root():
             return {"anyOf": [{"enum": cls.bare()}, *described.pop("oneOf")]}
-        if "kind" in cls.model_fields and cls.shorthand is None:
+        if "kind" in cls.model_fields:
             definition = handler.resolve_ref_schema(described)
-            definition["required"] = ["kind", *definition.get("required", [])]
+            definition["properties"]["kind"]["description"] = "the word of this kind"
+            if cls.shorthand is None:
+                definition["required"] = ["kind", *definition.get("required", [])]
         return described
 
     @classmethod

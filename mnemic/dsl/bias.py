@@ -52,8 +52,12 @@ class Lp(Bias):
     """ℓ = ‖ŷ − v‖_p^p. ``smooth: a`` replaces sign(e) by tanh(a e) (Miras, Remark 1)."""
 
     kind: Literal["lp"] = "lp"
-    p: float = Field(ge=1, le=16)
-    smooth: float | None = Field(default=None, gt=0)
+    p: float = Field(ge=1, le=16, description="the power of |e|")
+    smooth: float | None = Field(
+        default=None,
+        gt=0,
+        description="a of tanh(a e), which stands for sign(e); sign itself without",
+    )
 
     @property
     def text(self) -> str:
@@ -66,8 +70,12 @@ class Huber(Bias):
     between ½‖e‖² and δ‖e‖₁ (Miras (23)-(25))."""
 
     kind: Literal["huber"] = "huber"
-    delta: Scalar = ONE
-    over: Literal["coordinates", "norm", "mixture"] = "coordinates"
+    delta: Scalar = Field(
+        default=ONE, description="δ, where the square ends and the line begins, above 0"
+    )
+    over: Literal["coordinates", "norm", "mixture"] = Field(
+        default="coordinates", description="what δ is compared with"
+    )
 
     @property
     def text(self) -> str:
@@ -87,7 +95,7 @@ class Robust(Bias):
     """The worst case over value shifts of norm ≤ Δ: ½(‖ŷ − v‖ + Δ)² (Miras (26))."""
 
     kind: Literal["robust"] = "robust"
-    Delta: Scalar = ONE
+    Delta: Scalar = Field(default=ONE, description="Δ, the size of the worst shift, at least 0")
 
     @property
     def text(self) -> str:
@@ -104,8 +112,14 @@ class Expression(Bias):
 
     kind: Literal["expr"] = "expr"
     shorthand = "expr"
-    expr: str
-    smooth: float | None = Field(default=None, gt=0)
+    expr: str = Field(
+        description="the loss, in e, y and v of a coordinate or in n, and in coefficients"
+    )
+    smooth: float | None = Field(
+        default=None,
+        gt=0,
+        description="a of tanh(a e), which stands for sign(e); sign itself without",
+    )
 
     @property
     def text(self) -> str:

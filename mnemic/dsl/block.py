@@ -8,7 +8,7 @@ from mnemic.dsl.axis import Entry
 
 
 class Block(Entry):
-    """Llama's macro design around a memory layer (``systems.md``, *The block*)."""
+    """Llama's macro design around a memory layer: short convolution, norms, gates, feed-forward."""
 
     heads: int | None = Field(
         default=None, ge=1, description="heads; otherwise dim / value_dim, or dim / 64"
@@ -21,9 +21,13 @@ class Block(Entry):
     query: str | None = Field(default=None, description="activation of q, instead")
     key: str | None = Field(default=None, description="activation of k, instead")
     value: str | None = Field(default=None, description="activation of v, instead")
-    qk_norm: Literal["l2", "none"] = "l2"
+    qk_norm: Literal["l2", "none"] = Field(
+        default="l2", description="whether q and k are made unit vectors"
+    )
     scale: float | None = Field(default=None, description="factor on q")
-    output_norm: Literal["rms", "none"] = "rms"
+    output_norm: Literal["rms", "none"] = Field(
+        default="rms", description="whether a head's read-out is divided by its root mean square"
+    )
     gate: str = Field(default="silu", description="output gate: none, or an activation")
     skip: bool = Field(
         default=False, description="whether y also has a learned multiple of x, by channel"

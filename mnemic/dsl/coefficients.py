@@ -15,7 +15,7 @@ WORDS: dict[str, dict[str, str]] = {
     "channel": {"from": "input", "per": "key"},
     "outer": {"from": "input", "per": "outer"},
 }
-"""Short words and what they stand for (``language.md``, *Coefficient*)."""
+"""Short words and what they stand for (``docs/language.md``, *Coefficients*)."""
 
 
 class Coefficient(Entry):
@@ -31,7 +31,11 @@ class Coefficient(Entry):
         default=None,
         description="an expression of other coefficients, the head h of H heads and the step t",
     )
-    origin: Literal["parameter", "input"] | None = Field(default=None, alias="from")
+    origin: Literal["parameter", "input"] | None = Field(
+        default=None,
+        alias="from",
+        description="a learned parameter, or an affine map of the layer's input",
+    )
     per: Per = Field(default="head", description="one value a head, key channel, value channel")
     activation: str | None = Field(default=None, description="a function, or an expression in x")
     init: float | Annotated[tuple[float, float], Field(strict=False)] | None = Field(

@@ -95,8 +95,10 @@ class Polynomial(Features):
     """
 
     kind: Literal["polynomial"] = "polynomial"
-    degree: int = Field(default=2, ge=1, le=8)
-    mode: Literal["graded", "power"] = "graded"
+    degree: int = Field(default=2, ge=1, le=8, description="p, the highest degree")
+    mode: Literal["graded", "power"] = Field(
+        default="graded", description="all degrees up to p, or the p-fold self-tensor"
+    )
     a: Annotated[tuple[Scalar, ...], Field(strict=False)] | None = Field(
         default=None,
         description="a_0 … a_p of graded features, each learned from 1/i! unless given",
@@ -137,7 +139,7 @@ class Taylor(Features):
     """The Taylor features of exp: φ(x)·φ(y) = Σ_{i ≤ order} (x·y)^i / i! (Based)."""
 
     kind: Literal["taylor"] = "taylor"
-    order: int = Field(default=2, ge=1, le=8)
+    order: int = Field(default=2, ge=1, le=8, description="the highest degree")
 
     @property
     def largest(self) -> str:
@@ -154,7 +156,7 @@ class Cosine(Features):
     """cosFormer: relu(x) cos(πt/2M) and relu(x) sin(πt/2M), t the position, M ``length``."""
 
     kind: Literal["cosine"] = "cosine"
-    length: int = Field(default=4096, ge=1)
+    length: int = Field(default=4096, ge=1, description="M, the longest text in tokens")
 
     @property
     def longest(self) -> int:
@@ -171,7 +173,7 @@ class Dpfp(Features):
     """Deterministic parameter-free projection: products of rectified ±x with its nu rotations."""
 
     kind: Literal["dpfp"] = "dpfp"
-    nu: int = Field(default=1, ge=1, le=16)
+    nu: int = Field(default=1, ge=1, le=16, description="rotations that are multiplied")
 
     @property
     def largest(self) -> str:
@@ -183,8 +185,8 @@ class Random(Features):
     """Positive random features of exp (Performer): exp(ω·x − ‖x‖²/2)/√m, ω orthogonal Gaussian."""
 
     kind: Literal["random"] = "random"
-    features: int = Field(default=64, ge=1, le=65536)
-    seed: int = Field(default=0, ge=0)
+    features: int = Field(default=64, ge=1, le=65536, description="how many")
+    seed: int = Field(default=0, ge=0, description="of the draw of ω")
 
 
 class Expression(Features):
@@ -192,7 +194,7 @@ class Expression(Features):
 
     kind: Literal["expr"] = "expr"
     shorthand = "expr"
-    expr: str
+    expr: str = Field(description="an expression in x, the same for every coordinate")
 
     @property
     def text(self) -> str:
@@ -204,7 +206,7 @@ class Exponential(Features):
     """φ(k)·φ(q) = exp(scale · k·q): no finite map, the keys are kept."""
 
     kind: Literal["exponential"] = "exponential"
-    scale: float = 1.0
+    scale: float = Field(default=1.0, description="what k·q is multiplied by")
 
     @property
     def finite(self) -> bool:
@@ -220,8 +222,10 @@ class Exponential(Features):
 class ReadKernel(Entry):
     """κ2, the kernel of the read-out."""
 
-    kernel: str
-    normalise: Literal["none", "row"] = "none"
+    kernel: str = Field(description="an expression in s = k·q")
+    normalise: Literal["none", "row"] = Field(
+        default="none", description="whether a query's weights are divided by their sum"
+    )
 
 
 class Kernel(Features):
@@ -229,9 +233,13 @@ class Kernel(Features):
 
     kind: Literal["kernel"] = "kernel"
     shorthand = "kernel"
-    kernel: str
-    normalise: Literal["none", "row"] = "none"
-    readout: ReadKernel | None = None
+    kernel: str = Field(
+        description="an expression in s = k·q, which writes, and reads unless readout tells another"
+    )
+    normalise: Literal["none", "row"] = Field(
+        default="none", description="whether a key's weights are divided by their sum"
+    )
+    readout: ReadKernel | None = Field(default=None, description="the kernel that reads")
 
     @property
     def finite(self) -> bool:

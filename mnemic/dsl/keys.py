@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from mnemic.dsl.axis import Entry
 
@@ -10,8 +10,11 @@ from mnemic.dsl.axis import Entry
 class Key(Entry):
     """``own`` (a projection of its own, an argument of the operator) or an expression."""
 
-    own: bool = False
-    expr: str | None = None
+    own: bool = Field(default=False, description="whether the layer projects a vector of its own")
+    expr: str | None = Field(
+        default=None,
+        description="an expression of k (for the value of v), roles before it and coefficients",
+    )
 
     @model_validator(mode="after")
     def _one(self) -> "Key":
@@ -36,8 +39,10 @@ class Keys(Entry):
     before it by a delta step, k_i ← (I − η carry carryᵀ) k_i.
     """
 
-    predict: Role | None = None
-    erase: Role | None = None
-    write: Role | None = None
-    value: Role | None = None
-    carry: Role | None = None
+    predict: Role | None = Field(default=None, description="the key that predicts, ŷ = W predict")
+    erase: Role | None = Field(default=None, description="the key of the erased prediction")
+    write: Role | None = Field(default=None, description="the key under which the value is written")
+    value: Role | None = Field(default=None, description="the value, an expression of v")
+    carry: Role | None = Field(
+        default=None, description="the direction that every token takes from the keys before it"
+    )

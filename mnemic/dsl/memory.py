@@ -20,11 +20,17 @@ class Linear(Memory):
     """
 
     kind: Literal["linear"] = "linear"
-    slots: int | None = Field(default=None, ge=1)
+    slots: int | None = Field(
+        default=None, ge=1, description="rows of the companion memory of keys; none without"
+    )
 
 
 class Diagonal(Memory):
-    """M(W, x) = W ∘ x, a vector state (needs d_k = d_v); each channel is a memory by itself."""
+    """M(W, x) = W ∘ x, a vector state (needs d_k = d_v); each channel is a memory by itself.
+
+    Under a phase the state is complex, a number a key channel, W_t = α e^{iω} ∘ W_{t−1} + …, and
+    so are value and read-out: d_v = 2·d_k, real parts before imaginary ones.
+    """
 
     kind: Literal["diagonal"] = "diagonal"
 
@@ -34,21 +40,25 @@ class Mlp(Memory):
     ``norm`` is a LayerNorm without affine (ε = 1e-5) before the residual."""
 
     kind: Literal["mlp"] = "mlp"
-    depth: int = Field(default=2, ge=1, le=8)
-    expansion: float = Field(default=4.0, gt=0)
-    activation: str = "gelu"
-    residual: bool = True
-    norm: bool = False
+    depth: int = Field(default=2, ge=1, le=8, description="matrices one behind the other")
+    expansion: float = Field(default=4.0, gt=0, description="hidden channels over d_v")
+    activation: str = Field(default="gelu", description="σ, a function or an expression in x")
+    residual: bool = Field(
+        default=True, description="whether the raw key or query is added, which needs d_k = d_v"
+    )
+    norm: bool = Field(default=False, description="whether a LayerNorm stands before the residual")
 
 
 class Glu(Memory):
     """M(x) = W1(σ(W2 x) ∘ W3 x), with optional residual and norm."""
 
     kind: Literal["glu"] = "glu"
-    expansion: float = Field(default=4.0, gt=0)
-    activation: str = "silu"
-    residual: bool = True
-    norm: bool = False
+    expansion: float = Field(default=4.0, gt=0, description="hidden channels over d_v")
+    activation: str = Field(default="silu", description="σ, a function or an expression in x")
+    residual: bool = Field(
+        default=True, description="whether the raw key or query is added, which needs d_k = d_v"
+    )
+    norm: bool = Field(default=False, description="whether a LayerNorm stands before the residual")
 
 
 class Nonparametric(Memory):
@@ -60,10 +70,14 @@ class Nonparametric(Memory):
     """
 
     kind: Literal["nonparametric"] = "nonparametric"
-    similarity: str = "exp(s)"
-    degree: int = Field(default=0, ge=0, le=1)
-    scale: float | None = None
-    ridge: Scalar = ONE
+    similarity: str = Field(default="exp(s)", description="w(k, q) ≥ 0 in s, d2 and coefficients")
+    degree: int = Field(
+        default=0, ge=0, le=1, description="0 for a weighted mean, 1 for a local line"
+    )
+    scale: float | None = Field(
+        default=None, description="what k·q is multiplied by in s; 1/√d_k without"
+    )
+    ridge: Scalar = Field(default=ONE, description="ridge of a local line's slope, at least 0")
 
 
 class Interpolation(Memory):
@@ -73,8 +87,10 @@ class Interpolation(Memory):
     """
 
     kind: Literal["interpolation"] = "interpolation"
-    kernel: str = "exp(s)"
-    ridge: float = Field(default=0.0, ge=0)
+    kernel: str = Field(default="exp(s)", description="κ(k, q) in s and d2")
+    ridge: float = Field(
+        default=0.0, ge=0, description="what is added to the kernel matrix's diagonal"
+    )
 
 
 class Chain(Memory):
@@ -82,5 +98,9 @@ class Chain(Memory):
 
     kind: Literal["chain"] = "chain"
     shorthand = "chain"
-    chain: Annotated[tuple[Memory, ...], Field(min_length=1, strict=False)]
-    every: Annotated[tuple[int, ...], Field(min_length=1, strict=False)]
+    chain: Annotated[tuple[Memory, ...], Field(min_length=1, strict=False)] = Field(
+        description="the memories, the first sees the key"
+    )
+    every: Annotated[tuple[int, ...], Field(min_length=1, strict=False)] = Field(
+        description="tokens between updates of each, multiples of one another"
+    )

@@ -25,13 +25,17 @@ class Rate(Coefficient):
     fall away from v; of other losses `check` tells up to which η‖φ‖².
     """
 
-    normalized: bool = False
+    normalized: bool = Field(
+        default=False, description="whether the rate is divided by 1 + η ℓ″‖φ‖²"
+    )
 
 
 class Momentum(Coefficient):
     """θ. ``on: write`` averages the gradient at ŷ = 0 alone."""
 
-    on: Literal["gradient", "write"] = "gradient"
+    on: Literal["gradient", "write"] = Field(
+        default="gradient", description="what is averaged: the gradient, or the gradient at ŷ = 0"
+    )
 
 
 BETA2 = Coefficient(value=0.999)
@@ -44,13 +48,20 @@ OF_ADAM = ("beta2", "epsilon")
 class Anchor(Entry):
     """Where gradients are taken: the last memory (chunk 1) or the last multiple of ``chunk``."""
 
-    chunk: int = Field(default=1, ge=1, le=4096)
+    chunk: int = Field(
+        default=1,
+        ge=1,
+        le=4096,
+        description="tokens for which the memory that gradients see stands still; 1 for none",
+    )
 
 
 class Solver(Entry):
     """How an exact minimiser is found."""
 
-    kind: Literal["cholesky", "conjugate-gradients"] = "cholesky"
+    kind: Literal["cholesky", "conjugate-gradients"] = Field(
+        default="cholesky", description="a direct solve, or an iteration with a tolerance"
+    )
     tolerance: float = Field(
         default=1e-6, gt=0, lt=1,
         description="relative residual of conjugate gradients, at least some roundings",
@@ -82,14 +93,23 @@ class OptimizerEntry(Entry):
     have gathered (Kingma and Ba, arXiv:1412.6980, algorithm 1). The rate stands outside.
     """
 
-    method: Method = "gd"
-    rate: Annotated[Rate, BeforeValidator(_rate, json_schema_input_type=float | str | Rate)] = Rate(
-        value=1.0
+    method: Method = Field(
+        default="gd",
+        description="gd: a gradient step; momentum: of averaged gradients; implicit: the proximal "
+        "step; exact: the minimiser over the past; muon: orthogonalised momentum; adam: over the "
+        "root of the mean square; flow: the gradient flow for a time η; batch: full-batch steps; "
+        "nonparametric: the pairs are kept",
+    )
+    rate: Annotated[Rate, BeforeValidator(_rate, json_schema_input_type=float | str | Rate)] = (
+        Field(
+            default=Rate(value=1.0),
+            description="η, the size of a step, at least 0; of an exact solver what a pair weighs",
+        )
     )
     momentum: (
         Annotated[Momentum, BeforeValidator(expand, json_schema_input_type=float | str | Momentum)]
         | None
-    ) = None
+    ) = Field(default=None, description="θ, what is left of the averaged gradient, in [0, 1]")
     beta2: Scalar = Field(
         default=BETA2, description="Adam's β₂, the decay of the gradients' mean square"
     )
@@ -99,14 +119,24 @@ class OptimizerEntry(Entry):
     )  # fmt: skip
     micro_steps: int = Field(default=1, ge=1, le=64, description="own k, v and rate for each")
     inner_steps: int = Field(default=1, ge=1, le=64, description="steps on the same token")
-    start: Literal["last", "origin"] = Field(default="last", alias="from")
+    start: Literal["last", "origin"] = Field(
+        default="last",
+        alias="from",
+        description="where batch steps begin: at the last W, or at zero",
+    )
     ns_steps: int = Field(default=5, ge=1, le=20, description="Newton-Schulz iterations")
     every: int = Field(default=1, ge=1, le=4096, description="tokens between uses of O")
-    rate_at: Literal["inside", "outside"] = "inside"
+    rate_at: Literal["inside", "outside"] = Field(
+        default="inside",
+        description="whether the rate multiplies the gradient inside of O, or O(S) outside",
+    )
     anchor: Annotated[
         Anchor, BeforeValidator(_anchor, json_schema_input_type=Literal["token"] | Anchor)
-    ] = Anchor()
-    solver: Solver = Solver()
+    ] = Field(
+        default=Anchor(),
+        description="the memory that gradients see: of the last token, or of the last chunk's end",
+    )
+    solver: Solver = Field(default=Solver(), description="how an exact minimiser is found")
 
     @model_validator(mode="after")
     def _momentum_where_it_acts(self) -> "OptimizerEntry":

@@ -20,9 +20,17 @@ class Readout(Entry):
     2^(L−1) tokens.
     """
 
-    memory: Literal["after", "before", "anchor"] = "after"
-    normalizer: Literal["none", "sum", "max1"] = "none"
-    bonus: Scalar | None = None
+    memory: Literal["after", "before", "anchor"] = Field(
+        default="after",
+        description="the memory that is read: after the token's write, before it, or a chunk's end",
+    )
+    normalizer: Literal["none", "sum", "max1"] = Field(
+        default="none",
+        description="the read-out's divisor: none, the sum of weights, or its size if above 1",
+    )
+    bonus: Scalar | None = Field(
+        default=None, description="extra weight u of the current pair, v (u∘φ(k))·φ(q)"
+    )
     levels: Scalar | None = Field(
         default=None, description="weights of the levels of a Fenwick tree of past tokens"
     )

@@ -63,7 +63,7 @@ class Bregman(Local):
 
     kind: Literal["bregman"] = "bregman"
     shorthand = "bregman"
-    bregman: str
+    bregman: str = Field(description="the generator f(w), convex")
 
     @property
     def generator(self) -> str:
@@ -76,7 +76,9 @@ class FDivergence(Local):
 
     kind: Literal["f-divergence"] = "f-divergence"
     shorthand = "f-divergence"
-    f: str = Field(alias="f-divergence")
+    f: str = Field(
+        alias="f-divergence", description=f"{', '.join(DIVERGENCES)}, or f(x) of x = w/w′, convex"
+    )
 
     @property
     def divergence(self) -> str:
@@ -113,7 +115,7 @@ class GlobalL2(Global):
 
     kind: Literal["l2"] = "l2"
     shorthand = "l2"
-    l2: Scalar
+    l2: Scalar = Field(description="λ, at least 0")
 
     @property
     def text(self) -> str:
@@ -130,7 +132,7 @@ class Entropy(Global):
 
     kind: Literal["entropy"] = "entropy"
     shorthand = "entropy"
-    entropy: Scalar
+    entropy: Scalar = Field(description="λ, at least 0")
 
     @property
     def text(self) -> str:
@@ -145,8 +147,8 @@ class Entropy(Global):
 class ElasticTerms(Entry):
     """l1‖W‖₁ + (l2/2)‖W‖²."""
 
-    l1: Scalar
-    l2: Scalar
+    l1: Scalar = Field(description="weight of ‖W‖₁, at least 0")
+    l2: Scalar = Field(description="weight of ½‖W‖², at least 0")
 
 
 class Elastic(Global):
@@ -154,7 +156,7 @@ class Elastic(Global):
 
     kind: Literal["elastic"] = "elastic"
     shorthand = "elastic"
-    elastic: ElasticTerms
+    elastic: ElasticTerms = Field(description="the two weights")
 
     @property
     def text(self) -> str:
@@ -171,7 +173,7 @@ class Lq(Global):
 
     kind: Literal["lq"] = "lq"
     shorthand = "lq"
-    lq: float = Field(gt=1, le=16)
+    lq: float = Field(gt=1, le=16, description="q of the norm")
 
     @property
     def norm(self) -> float:
@@ -193,15 +195,17 @@ class Simplex(Constraint):
     """W ≥ 0 with entries that sum to ``scale``, over the matrix, each row or each column."""
 
     kind: Literal["simplex"] = "simplex"
-    scale: Scalar = ONE
-    over: Literal["all", "rows", "columns"] = "all"
+    scale: Scalar = Field(default=ONE, description="what the entries sum to, above 0")
+    over: Literal["all", "rows", "columns"] = Field(
+        default="all", description="which entries sum to it"
+    )
 
 
 class Ball(Constraint):
     """‖W‖_F ≤ radius."""
 
     kind: Literal["ball"] = "ball"
-    radius: Scalar = ONE
+    radius: Scalar = Field(default=ONE, description="the largest Frobenius norm, above 0")
 
 
 class StatedLink(Entry):
@@ -211,8 +215,8 @@ class StatedLink(Entry):
     whole matrix, and coefficients.
     """
 
-    expr: str
-    power: float = Field(default=2, ge=1, le=64)
+    expr: str = Field(description="an entry of W in a, nu and coefficients")
+    power: float = Field(default=2, ge=1, le=64, description="p of the norm nu = ‖A‖_p")
 
 
 def _link(data: Any) -> Any:
@@ -226,21 +230,38 @@ def _plain(data: Any) -> Any:
 class RetentionEntry(Entry):
     """Retention: a local and a global term, a decoupled decay, an order and constraints."""
 
-    view: Literal["learning-retaining", "ftrl"] = "learning-retaining"
-    local: Local = L2()
-    global_: Global = Field(default=NoGlobal(), alias="global")
+    view: Literal["learning-retaining", "ftrl"] = Field(
+        default="learning-retaining",
+        description="what a step starts from: the memory's own mirror image, or the running dual",
+    )
+    local: Local = Field(
+        default=L2(), description="the local term, a divergence of W from the last W"
+    )
+    global_: Global = Field(
+        default=NoGlobal(),
+        alias="global",
+        description="the global term, which pulls W towards the origin",
+    )
     link: (
         Annotated[StatedLink, BeforeValidator(_link, json_schema_input_type=str | StatedLink)]
         | None
     ) = Field(default=None, description="from the dual to W, taken as given instead of derived")
-    decay: Scalar = ONE
+    decay: Scalar = Field(
+        default=ONE,
+        description="α, what a token leaves of the memory, in (0, 1]; apart from the terms above",
+    )
     row_decay: Scalar | None = Field(
         default=None, description="the decay of value channels beside an outer decay of keys"
     )
     phase: Scalar | None = Field(default=None, description="angle a step, for a complex decay")
-    order: Literal["before", "after"] = "after"
-    constraint: Constraint = Free()
-    normalize: Literal["none", "rows", "columns"] = "none"
+    order: Literal["before", "after"] = Field(
+        default="after",
+        description="whether the gradient sees α W (before) or W (after)",
+    )
+    constraint: Constraint = Field(default=Free(), description="where W must lie")
+    normalize: Literal["none", "rows", "columns"] = Field(
+        default="none", description="which lines of W go back to their norms at the start"
+    )
 
 
 Retention = Annotated[

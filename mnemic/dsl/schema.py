@@ -6,6 +6,8 @@ from mnemic.dsl.spec import LANGUAGE, Spec
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 IDENTITY: Final = f"urn:mnemic:spec:{LANGUAGE}"
+PAGE: Final = "docs/language.md"
+"""Where the repository tells the language."""
 
 
 def schema() -> dict[str, Any]:
@@ -20,6 +22,7 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": DIALECT,
         "$id": IDENTITY,
+        "$comment": f"{PAGE} tells every entry, with examples that run",
         **described,
         "title": "mnemic spec",
     }

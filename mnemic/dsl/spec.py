@@ -31,8 +31,8 @@ def _version(data: Any) -> Any:
 class Source(Entry):
     """Where the system comes from."""
 
-    paper: str
-    where: str | None = None
+    paper: str = Field(description="author, year, title")
+    where: str | None = Field(default=None, description="section, equation or table")
 
 
 class Published(Entry):
@@ -42,10 +42,12 @@ class Published(Entry):
     ``W = alpha*W @ (I - eta*k @ k.T) + eta*v @ k.T``; right-hand sides see the last step's state.
     """
 
-    where: str
-    rule: str
-    verdict: Literal["agrees", "convention", "differs", "approximate", "unjudged"] = "agrees"
-    note: str | None = None
+    where: str = Field(description="paper, section, equation")
+    rule: str = Field(description="assignments to W, S and A, as printed")
+    verdict: Literal["agrees", "convention", "differs", "approximate", "unjudged"] = Field(
+        default="agrees", description="how the derived rule relates to it"
+    )
+    note: str | None = Field(default=None, description="why they differ, in words")
 
 
 class Spec(Entry):
@@ -54,24 +56,50 @@ class Spec(Entry):
     mnemic: Annotated[Literal[1], BeforeValidator(_version)] = Field(
         default=LANGUAGE, description="version of the language"
     )
-    name: str = Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=64)
-    title: str | None = None
-    source: Source | None = None
-    features: Features = Identity()
-    memory: Memory = Linear()
-    bias: Bias = Dot()
-    weights: Weights = Uniform()
-    window: Annotated[int, Field(ge=1, le=4096)] | Literal["all"] = 1
-    retention: Retention = RetentionEntry()
-    optimizer: Optimizer = OptimizerEntry()
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$",
+        max_length=64,
+        description="what the spec is called: small letters, digits and single hyphens, at most 64",
+    )
+    title: str | None = Field(default=None, description="the system's name as people write it")
+    source: Source | None = Field(default=None, description="where the system comes from")
+    features: Features = Field(
+        default=Identity(),
+        description="φ, what a key or query is turned into before the memory sees it",
+    )
+    memory: Memory = Field(
+        default=Linear(), description="M(W, ·), what the memory is as a function"
+    )
+    bias: Bias = Field(
+        default=Dot(), description="ℓ(ŷ, v), the inner loss, which the memory descends on"
+    )
+    weights: Weights = Field(default=Uniform(), description="γ, what each pair's loss counts")
+    window: Annotated[int, Field(ge=1, le=4096)] | Literal["all"] = Field(
+        default=1,
+        description="tokens whose losses a step takes; all for exact solvers, which see the past",
+    )
+    retention: Retention = Field(
+        default=RetentionEntry(),
+        description="how the past is kept: local and global terms, decay, constraint, norms",
+    )
+    optimizer: Optimizer = Field(
+        default=OptimizerEntry(), description="how the problem is solved at every token"
+    )
     coefficients: dict[str, Scalar] = Field(
         default_factory=dict, description="coefficients of your own, for expressions to name"
     )
-    keys: Keys = Keys()
-    readout: Readout = Readout()
-    block: Block = Block()
-    published: Annotated[tuple[Published, ...], Field(strict=False)] = ()
-    notes: str | None = None
+    keys: Keys = Field(
+        default=Keys(), description="the vectors that predict, erase and write, and the value"
+    )
+    readout: Readout = Field(default=Readout(), description="how the memory is read")
+    block: Block = Field(
+        default=Block(),
+        description="the layer around the memory: projections, norms, gates, attention beside it",
+    )
+    published: Annotated[tuple[Published, ...], Field(strict=False)] = Field(
+        default=(), description="equations as printed, with what is known of each"
+    )
+    notes: str | None = Field(default=None, description="what a reader should know")
 
     @property
     def module(self) -> str:

@@ -30,21 +30,25 @@ class Token(Weights):
     """One gate a token: γ_i^(t) = γ_i."""
 
     kind: Literal["token"] = "token"
-    gamma: Scalar = TOKEN
+    gamma: Scalar = Field(default=TOKEN, description="the gate of a token, at least 0")
 
 
 class Window(Weights):
     """One gate for each (t, i) of the window: gamma[..., j] weighs token t−c+1+j."""
 
     kind: Literal["window"] = "window"
-    gamma: Scalar = TOKEN
+    gamma: Scalar = Field(
+        default=TOKEN, description="the gate of each token of the window, at least 0"
+    )
 
 
 class Geometric(Weights):
     """γ_i^(t) = Π_{j=i+1..t} γ_j, for solvers that see the whole past; travels as log_gamma."""
 
     kind: Literal["geometric"] = "geometric"
-    gamma: Scalar = FORGET
+    gamma: Scalar = Field(
+        default=FORGET, description="what a token leaves of all weights before it, in (0, 1]"
+    )
     ridge: Literal["forgotten", "constant"] = Field(
         default="forgotten",
         description="whether the weights discount the ridge too (RLS) or leave it (Mesa)",

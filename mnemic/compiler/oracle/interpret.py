@@ -37,7 +37,8 @@ def interpret(
     State: ``W`` (under an identity link), or ``A`` and ``W``; ``S``; ``anchor``; ``angle``;
     ``position``; ``tail.…`` of the window; ``n.…`` of the normaliser, ``slots.…`` of the
     companion memory; ``H``, ``U``, ``ridge`` of exact and batch solutions. Each has W's layout,
-    [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], a complex one the parts of e^{−iΩ}x, real ones first); under levels W is
+    [B, H, d_v, D] (a diagonal memory: [B, H, d, 1], a complex one the parts of e^{−iΩ}W, real ones
+    first); under levels W is
     [B, H, L, d_v, D], a memory for each level above the token's own. Behind a kernel W has a
     column for each kept pair, and the state their keys ``K`` and coefficients ``shares``; fitted
     pairs have the operator's states, [B, H, n, …]. Layers number theirs (``W1``, ``S1``,

@@ -120,7 +120,7 @@ def known(coefficient: Coefficient) -> float | None:
 
 
 _Test = Callable[[float], bool]
-_RANGES: Final[Mapping[str, tuple[str, _Test]]] = {
+RANGES: Final[Mapping[str, tuple[str, _Test]]] = {
     "optimizer.rate": ("at least 0", lambda x: x >= 0),
     "optimizer.momentum": ("in [0, 1]", lambda x: 0 <= x <= 1),
     "optimizer.beta2": ("in [0, 1)", lambda x: 0 <= x < 1),
@@ -187,8 +187,8 @@ _SHAPE_HINT: Final = "scale a key or the value by a coefficient of your own in k
 
 def _range(spec: Spec, where: str) -> tuple[str, _Test]:
     if where == "optimizer.momentum" and spec.optimizer.method == "adam":
-        return _RANGES["optimizer.beta2"]  # of both averages: at 1 nothing would ever enter them
-    return _RANGES.get(where.partition("[")[0], ("a number", lambda _: True))
+        return RANGES["optimizer.beta2"]  # of both averages: at 1 nothing would ever enter them
+    return RANGES.get(where.partition("[")[0], ("a number", lambda _: True))
 
 
 def _unusable(name: str) -> str | None:

@@ -1,0 +1,322 @@
+"""An example of every kind and entry of a spec, with each of its options; the tests derive them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+EXAMPLES: Final[Mapping[str, str]] = {
+    "": """
+mnemic: 1
+name: my-rule
+title: A rule of one's own
+source: {paper: "Nobody (2030), A Paper"}
+features: elu
+memory: linear
+bias: l2
+weights: uniform
+window: 1
+retention: {decay: token, order: before}
+optimizer: {rate: token}
+coefficients: {b: token}
+keys: {write: "b*k"}
+readout: {memory: after}
+block: {heads: 4}
+published: [{where: "(3)", rule: "W = alpha*W + v @ k.T", verdict: differs}]
+notes: The write has a gate of its own.
+""",
+    # -- features
+    "features: identity": "features: identity",
+    "features: elu": "features: elu",
+    "features: relu": "features: relu",
+    "features: softmax": "features: softmax",
+    "features: polynomial": """
+features: {kind: polynomial, degree: 2, mode: graded, a: [0, learned, 1/2]}
+""",
+    "features: taylor": "features: {kind: taylor, order: 2}",
+    "features: cosine": "features: {kind: cosine, length: 2048}",
+    "features: dpfp": "features: {kind: dpfp, nu: 2}",
+    "features: random": "features: {kind: random, features: 128, seed: 1}",
+    "features: expr": 'features: {expr: "x*sigmoid(x)"}',
+    "features: exponential": "features: {kind: exponential, scale: 0.5}",
+    "features: kernel": """
+features: {kernel: "exp(s)", normalise: row, readout: {kernel: "(1 + s)**2", normalise: none}}
+""",
+    # -- memory
+    "memory: linear": """
+memory: {kind: linear, slots: 32}
+retention: {decay: channel}
+keys: {write: 1 - alpha}
+""",
+    "memory: diagonal": """
+memory: diagonal
+retention: {decay: channel, phase: {from: input, per: key}}
+""",
+    "memory: mlp": """
+memory: {kind: mlp, depth: 2, expansion: 2, activation: silu, residual: false, norm: true}
+bias: l2
+optimizer: {rate: token, anchor: {chunk: 16}}
+""",
+    "memory: glu": """
+memory: {kind: glu, expansion: 2, activation: silu, residual: true, norm: false}
+optimizer: {rate: 0.1, anchor: {chunk: 64}}
+""",
+    "memory: nonparametric": """
+memory: {kind: nonparametric, similarity: "exp(s - d2)", degree: 1, scale: 0.2, ridge: 0.5}
+bias: l2
+window: all
+weights: similarity
+optimizer: nonparametric
+""",
+    "memory: interpolation": """
+memory: {kind: interpolation, kernel: "exp(-d2/2)", ridge: 0.1}
+bias: l2
+window: all
+optimizer: nonparametric
+""",
+    "memory: chain": """
+memory: {chain: [linear, {kind: mlp}], every: [1, 4]}
+bias: l2
+optimizer: {rate: 0.1, anchor: {chunk: 4}}
+""",
+    # -- bias
+    "bias: dot": "bias: dot",
+    "bias: l2": "bias: l2\noptimizer: {rate: token}",
+    "bias: lp": "bias: {kind: lp, p: 3, smooth: 10}\noptimizer: {rate: token}",
+    "bias: huber": "bias: {kind: huber, delta: token, over: norm}\noptimizer: {rate: token}",
+    "bias: robust": "bias: {kind: robust, Delta: token}\noptimizer: {rate: token}",
+    "bias: expr": 'bias: {expr: "abs(e) + e**2/2", smooth: 20}\noptimizer: {rate: token}',
+    # -- weights
+    "weights: uniform": "weights: uniform",
+    "weights: token": "weights: {kind: token, gamma: {from: input, activation: sigmoid}}",
+    "weights: window": """
+weights: {kind: window, gamma: {from: input, activation: sigmoid(x)/4}}
+window: 4
+bias: l2
+""",
+    "weights: geometric": """
+weights: {kind: geometric, gamma: token, ridge: constant}
+window: all
+bias: l2
+retention: {global: {l2: 1}}
+optimizer: exact
+""",
+    "weights: similarity": """
+weights: similarity
+memory: nonparametric
+window: all
+bias: l2
+optimizer: nonparametric
+""",
+    "features.readout": """
+features: {kernel: "exp(s)", readout: {kernel: "exp(s/2)", normalise: row}}
+""",
+    # -- retention
+    "retention": """
+retention:
+  view: learning-retaining
+  local: l2
+  global: none
+  decay: outer
+  row_decay: {from: input, per: value}
+  order: after
+  constraint: none
+  normalize: none
+---
+retention: {decay: channel, phase: {from: input, per: key}}
+---
+retention: {view: ftrl, link: "a/(1 + abs(a))"}
+optimizer: {rate: 0.5}
+""",
+    "retention.local: l2": "retention: {local: l2}",
+    "retention.local: kl": """
+retention: {local: kl, constraint: {kind: simplex}}
+bias: l2
+""",
+    "retention.local: bregman": """
+retention: {local: {bregman: "w*log(w) + (1 - w)*log(1 - w)"}}
+bias: l2
+optimizer: {rate: token}
+""",
+    "retention.local: f-divergence": """
+retention: {local: {f-divergence: "x*log(x)"}, constraint: simplex}
+bias: l2
+optimizer: {rate: token}
+""",
+    "retention.global: none": "retention: {global: none}",
+    "retention.global: l2": "retention: {global: {l2: token}}\noptimizer: {rate: token}",
+    "retention.global: entropy": """
+retention: {local: kl, global: {entropy: 0.1}, constraint: simplex}
+bias: l2
+optimizer: {rate: token}
+""",
+    "retention.global: elastic": """
+retention: {global: {elastic: {l1: 0.01, l2: learned}}}
+bias: l2
+optimizer: {rate: token}
+""",
+    "retention.global: lq": """
+retention: {view: ftrl, global: {lq: 4}}
+bias: l2
+optimizer: {rate: token}
+""",
+    "retention.global.elastic": """
+retention: {global: {elastic: {l1: 0.1, l2: 0}}}
+bias: l2
+optimizer: {rate: token}
+""",
+    "retention.constraint: none": "retention: {constraint: none}",
+    "retention.constraint: simplex": """
+retention: {local: kl, constraint: {kind: simplex, scale: 2, over: rows}}
+bias: l2
+optimizer: {rate: token}
+""",
+    "retention.constraint: ball": """
+retention: {constraint: {kind: ball, radius: 4}}
+bias: l2
+optimizer: {rate: token}
+""",
+    "retention.link": """
+retention: {view: ftrl, link: {expr: "a/(1 + nu)", power: 2}}
+optimizer: {rate: token}
+""",
+    # -- optimizer
+    "optimizer": """
+bias: l2
+memory: mlp
+optimizer:
+  method: muon
+  rate: {from: input, activation: sigmoid(x)/16}
+  momentum: token
+  rate_at: outside
+  ns_steps: 5
+  every: 16
+  anchor: {chunk: 16}
+---
+bias: l2
+optimizer: {method: adam, rate: 0.01, momentum: 0.9, beta2: 0.99, epsilon: 1e-8}
+---
+bias: l2
+optimizer: {rate: token, micro_steps: 2}
+---
+bias: l2
+optimizer: {rate: token, inner_steps: 3}
+---
+bias: l2
+window: all
+optimizer: {method: batch, rate: 0.1, inner_steps: 2, from: origin}
+---
+bias: l2
+window: all
+retention: {global: {l2: 1}}
+optimizer: {method: exact, solver: {kind: cholesky}}
+""",
+    "optimizer.rate": """
+bias: {kind: lp, p: 3}
+optimizer: {rate: {from: input, normalized: true}}
+---
+bias: l2
+optimizer: {rate: {value: 0.5}}
+---
+bias: l2
+retention: {decay: token}
+optimizer: {rate: {expr: 1 - alpha}}
+---
+bias: l2
+optimizer: {rate: {from: parameter, per: head, activation: sigmoid, init: 0.3}}
+""",
+    "optimizer.momentum": """
+bias: l2
+optimizer:
+  method: momentum
+  rate: token
+  momentum: {from: input, per: head, activation: sigmoid, init: 0.9, on: write}
+---
+bias: l2
+optimizer: {method: momentum, rate: 0.1, momentum: {value: 0.9}}
+---
+bias: l2
+optimizer: {method: momentum, rate: token, momentum: {expr: 1 - eta}}
+""",
+    "optimizer.anchor": "bias: l2\noptimizer: {rate: 0.05, anchor: {chunk: 16}}",
+    "optimizer.solver": """
+bias: l2
+window: all
+retention: {global: {l2: 1}}
+optimizer:
+  method: exact
+  solver: {kind: conjugate-gradients, tolerance: 1e-6, iterations: 30}
+""",
+    # -- keys, read-out, block
+    "keys": """
+bias: l2
+coefficients: {b: token}
+keys: {predict: own, erase: k, write: "b*k", value: "2*v"}
+optimizer: {rate: token}
+---
+memory: nonparametric
+bias: l2
+window: all
+weights: similarity
+keys: {carry: own}
+optimizer: {method: nonparametric, rate: token}
+""",
+    "keys.…": """
+retention: {decay: channel}
+keys: {write: {expr: 1 - alpha}}
+---
+bias: l2
+keys: {predict: {own: true}}
+optimizer: {rate: token}
+""",
+    "readout": """
+features: elu
+readout: {memory: before, normalizer: none, bonus: {from: parameter, per: key}}
+---
+features: elu
+readout: {normalizer: sum}
+---
+retention: {decay: token}
+readout: {levels: token, max_levels: 12}
+""",
+    "block": """
+block:
+  heads: 4
+  key_dim: 32
+  value_dim: 64
+  groups: 2
+  convolution: 4
+  activation: silu
+  query: relu
+  key: "x**2"
+  value: none
+  qk_norm: none
+  scale: 0.125
+  output_norm: rms
+  gate: sigmoid
+  skip: true
+  feed_forward: swiglu
+  rotary: memory
+---
+block: {hybrid: gate, attention_window: 64, persistent: 4}
+---
+block: {hybrid: context, segment: 128}
+""",
+    "source": 'source: {paper: "Yang et al. (2024), Gated Delta Networks", where: "(10)"}',
+    "published[…]": """
+bias: l2
+optimizer: {rate: token}
+published:
+  - {where: "(3)", rule: "W = W - eta*grad", verdict: agrees, note: As derived.}
+""",
+    "coefficients": """
+bias: l2
+retention:
+  decay: {from: input, per: key, activation: sigmoid, init: [0.9, 0.99]}
+optimizer:
+  rate: {expr: "b/(1 + h)"}
+coefficients:
+  b: {value: 0.5}
+---
+retention: {decay: {expr: "1 - 2**(-5 - h)"}}
+""",
+}
+"""By place, or place and kind; several examples are parted by a line of three dashes."""
