@@ -6,10 +6,12 @@ turns into a plain dictionary for ``--json``.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 _LONGEST_READ = 60
 _SIMILAR_ENOUGH = 60.0
@@ -112,6 +114,29 @@ class EnvironmentFailed(MnemicError):
     """Something outside mnemic is missing or broken: a package, a device, a folder."""
 
     exit_code = 5
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def named_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which refuses an argument of another name with the names that it has.
+
+    Raises UsageError in the call.
+    """
+    parameters = inspect.signature(function).parameters
+    allowed = tuple(name for name in parameters if name != "self")
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in allowed:
+                issue = Issue("", f"{function.__name__}()", name, allowed, nearest(name, allowed))
+                raise UsageError(f"no such argument: {format_issue(issue)}")
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _quoted(text: str) -> str:

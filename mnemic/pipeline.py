@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
-from mnemic.errors import EnvironmentFailed, InvalidSpec, Issue
+from mnemic.errors import EnvironmentFailed, InvalidSpec, Issue, named_arguments
 
 if TYPE_CHECKING:
     from mnemic.compiler.compare.diff import Difference
@@ -93,6 +93,7 @@ def read(source: Source) -> Spec:
     return source if isinstance(source, Spec) else load(source)
 
 
+@named_arguments
 def derive(source: Source) -> "Rule":
     """Spec → Problem → Rule."""
     from mnemic.compiler.derive import derive_spec
@@ -100,6 +101,7 @@ def derive(source: Source) -> "Rule":
     return derive_spec(read(source))
 
 
+@named_arguments
 def compile(source: Source, out: str | PathLike[str] | None = None) -> Compiled:
     """Spec → Problem → Rule → Plans → source → a folder that runs.
 
@@ -151,6 +153,7 @@ def files(spec: Spec) -> dict[str, str]:
     return compiled_files(rule)  # Rule -> Plans -> source
 
 
+@named_arguments
 def diff(a: Source, b: Source) -> "Difference":
     """What tells two rules apart, and whether one is the other."""
     from mnemic.compiler.compare.diff import diff as compare

@@ -16,7 +16,7 @@ from mnemic.dsl.extends import is_path, merged, stack
 from mnemic.dsl.reading import Document, read_file
 from mnemic.dsl.rules import expressions
 from mnemic.dsl.spec import Spec
-from mnemic.errors import InvalidSpec, Issue, UsageError
+from mnemic.errors import InvalidSpec, Issue, UsageError, named_arguments
 
 ROUNDS: Final = 4
 """How often what is wrong is left out, before the rest is not looked at."""
@@ -24,6 +24,7 @@ ROUNDS: Final = 4
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 
+@named_arguments
 def load(source: Source) -> Spec:
     """Read a spec, resolve what it extends, and check it.
 

@@ -190,7 +190,7 @@ def test_half_precision_and_no_queries() -> None:
             "deltanet",
             {"W": torch.zeros(2, 2, 3, 4)},
             {"eta": torch.ones(2, 1, 2)},
-            "deltanet: unknown coefficient: read 'eta', allowed: none",
+            "deltanet: unknown argument: read 'eta', allowed: q, state, params, sizes",
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """Arguments that an operator or a layer cannot take: one message that says what was read."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from conformance import compiled, inputs
 
 import mnemic
 from mnemic.codegen.support.block import Block
+from mnemic.errors import UsageError
 
 NEED = r"a whole number of at least 1"
 
@@ -90,3 +92,26 @@ def test_a_layer_takes_no_rows_and_no_bare_state() -> None:
     assert layer(torch.randn(0, 3, 16), state=state).shape == (0, 3, 16)
     with pytest.raises(ValueError, match="state: read Tensor, what an earlier call gave is needed"):
         layer(torch.randn(2, 5, 16), state=torch.zeros(2, 2, 8, 8))
+
+
+def test_misspelt_arguments_are_told_with_the_nearest() -> None:
+    """Of the operator, of layers of each kind, and of mnemic's own functions."""
+    rule = mnemic.compile("gated-deltanet")
+    q = torch.zeros(1, 1, 1, 4)
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: rule(q, q, q, chunk_sise=4),
+         "gated-deltanet: unknown argument: read 'chunk_sise', allowed: q, k, v, eta, "
+         "log_alpha, form, initial_state, output_final_state, params, cu_seqlens, mask, chunk_size; did you mean 'chunk_size'?"),
+        (lambda: rule.layer(16, head=2), "gated-deltanet: layer: read 'head', allowed: dim, heads, "
+         "key_dim, value_dim; did you mean 'heads'?"),
+        (lambda: mnemic.compile("titans-mac").layer(16, keydim=2), "titans-mac: layer: read "
+         "'keydim', allowed: dim, heads, key_dim, value_dim; did you mean 'key_dim'?"),
+        (lambda: mnemic.compile("deltanet", ouput="x"),
+         "no such argument: compile(): read 'ouput', allowed: source, out; did you mean 'out'?"),
+        (lambda: mnemic.load(sorce="x"), "no such argument: load(): read 'sorce', allowed: source; "
+         "did you mean 'source'?"),
+    ]  # fmt: skip
+    for call, told in calls:
+        with pytest.raises((ValueError, UsageError)) as caught:
+            call()
+        assert str(caught.value) == told

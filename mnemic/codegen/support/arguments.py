@@ -16,6 +16,11 @@ from .sizes import eval_size
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
+OPTIONS = ("form", "initial_state", "output_final_state", "params", "cu_seqlens", "mask",
+           "chunk_size")  # fmt: skip
+"""What an operator takes beside vectors and coefficients."""
+
+
 class ArgumentError(Pickled, ValueError):
     """An argument that the operator cannot take: which, what was read, what is allowed."""
 
@@ -122,7 +127,7 @@ def check_reading(
     """Check a query and the coefficients that reading it takes, ``needed``."""
     _check_tensor(signature, "q", q)
     for name in coefficients:
-        one_of(signature, "unknown coefficient", name, needed)
+        one_of(signature, "unknown argument", name, ("q", "state", "params", "sizes", *needed))
     missing = [name for name in needed if coefficients.get(name) is None]
     if missing:
         raise fail(signature, f"missing: {', '.join(missing)}")
@@ -191,7 +196,7 @@ def _check_tensor(signature: Signature, name: str, tensor: Any) -> None:
 def _check_names(signature: Signature, coefficients: Mapping[str, Any]) -> None:
     names = (*(c.name for c in signature.coefficients), *signature.keys)
     for name in coefficients:
-        one_of(signature, "unknown coefficient", name, names)
+        one_of(signature, "unknown argument", name, ("q", "k", "v", *names, *OPTIONS))
     missing = [name for name in names if coefficients.get(name) is None]
     if missing:
         texts = {c.name: str(c) for c in signature.coefficients}

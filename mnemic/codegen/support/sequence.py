@@ -1,14 +1,15 @@
 """The contract that blocks and language models rely on: a sequence, a state, padding, documents."""
 
+import inspect
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from . import kept, positions
-from .arguments import check_masks, fail
+from .arguments import check_masks, fail, one_of
 from .pickled import Pickled
 from .vectors import States
 
@@ -18,6 +19,17 @@ class SequenceLayer(Pickled, nn.Module):
 
     rule: ClassVar[Any]
     dim: int
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """A layer that is not made yet; an option of another name is refused with those there are.
+
+        Raises ``ArgumentError``.
+        """
+        known = inspect.signature(cls.__init__).parameters
+        if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+            for name in options:
+                one_of(cls.rule.signature, "layer", name, tuple(known)[1:])
+        return super().__new__(cls)
 
     @classmethod
     def grouped(cls) -> int:
