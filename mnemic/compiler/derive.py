@@ -18,8 +18,7 @@ from mnemic.compiler import (
 )
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.classify import Facts, classify
-from mnemic.compiler.network import network
-from mnemic.compiler.network_text import backward_lines, forward_lines
+from mnemic.compiler.network import Outer, network
 from mnemic.compiler.problem import Problem, state
 from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.rule import Applied, Derived, Fit, Moments, Rule
@@ -305,8 +304,10 @@ def _trail(
     found += series.trail(problem)
     layers = network(problem.spec.memory)
     if len(layers.matrices) > 1:
-        found += [Derived("layer", text, "forward pass") for text in forward_lines(layers)]
-        found += [Derived("chain rule", text, "∂ℓ/∂W") for text in backward_lines(layers)]
+        back = layers.backward
+        ends = [Outer(name, *pair) for name, pair in sorted(back.outer.items())]
+        found += [Derived("layer", node, "forward pass") for node in layers.nodes]
+        found += [Derived("chain rule", step, "∂ℓ/∂W") for step in (*back.nodes, *ends)]
     if fit is None:
         found += [Derived(title, equation, retained.reason) for title, equation in retained.steps]
     else:

@@ -92,6 +92,15 @@ Node: TypeAlias = Apply | Back | Map | Norm | NormBack
 
 
 @dataclass(frozen=True)
+class Outer:
+    """∇ℓ of a matrix: rows times keysᵀ."""
+
+    matrix: str
+    rows: str
+    keys: str
+
+
+@dataclass(frozen=True)
 class Backward:
     """The backward pass: its nodes, and for each matrix the rows δ and keys a of ∇ℓ = δ aᵀ."""
 

@@ -43,7 +43,10 @@ class Structure:
 
 @dataclass(frozen=True)
 class Derived:
-    """One step of the derivation: a title, an equation in SymPy or text, and the reason."""
+    """One step of the derivation: a title, an equation and the reason.
+
+    The equation is SymPy, text, or a step of a memory of layers (`mnemic.compiler.network`).
+    """
 
     title: str
     equation: Any

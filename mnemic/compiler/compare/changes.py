@@ -7,7 +7,8 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler.compare.matching import Match
-from mnemic.compiler.explain.printing import GREEK, text
+from mnemic.compiler.explain.letters import letter
+from mnemic.compiler.explain.printing import text
 from mnemic.compiler.numbers import sampler
 
 _ENTRY = re.compile(r"(?P<name>.+?)(?P<index>(_\d+)+)?(?P<mark>__\d+)?$")
@@ -78,13 +79,13 @@ def _general(symbol: Any, value: Any) -> tuple[Any, Any]:
 
 
 def _spelled(name: str, mark: str) -> str:
-    shown = GREEK.get(name, name)
+    shown = letter(name)
     return shown if not mark else f"{shown} of key {int(mark[2:]) + 1}"
 
 
 def _shown(value: Any) -> str:
     def spelled(mark: re.Match[str]) -> str:
-        return f"{GREEK.get(mark[1], mark[1])} of key {int(mark[2]) + 1}"
+        return f"{letter(mark[1])} of key {int(mark[2]) + 1}"
 
     return re.sub(r"([^\W_]+)__(\d+)", spelled, text(value)).replace("φ", "k")
 

@@ -11,7 +11,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.canonical import canonical
 from mnemic.compiler.compare.form import Form, pruned, tidy_entry
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.explain.printing import GREEK
+from mnemic.compiler.explain.letters import letter
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.spec import Spec
 from mnemic.errors import MnemicError
@@ -73,7 +73,7 @@ def _of_coefficients(rule: Rule) -> Iterator[Special]:
     for scalar in rule.scalars:
         if scalar.argument is None:
             continue
-        name = GREEK.get(scalar.name, scalar.name)
+        name = letter(scalar.name)
         for value in (1, 0, sp.oo):
             if value != sp.oo or (scalar.symbol.is_positive and scalar.per == "head"):
                 shown = "∞" if value == sp.oo else str(value)

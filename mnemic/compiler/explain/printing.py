@@ -9,25 +9,11 @@ from sympy.printing.precedence import precedence
 from sympy.printing.str import StrPrinter
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.explain import letters
 from mnemic.compiler.implicit import PLACE, ROOT, roots_of
 from mnemic.compiler.problem import HEAD, HEADS, TIME
 from mnemic.compiler.symbolic import simplified
 
-GREEK = {
-    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "Delta": "Δ", "eta": "η",
-    "theta": "θ", "beta2": "β₂", "lam": "λ", "kappa": "κ", "zeta": "ζ", "nu": "ν", "phase": "ω",
-    "bonus": "u", "l1": "λ₁", "l2": "λ₂", "scale": "c", "radius": "ρ",
-}  # fmt: skip
-LATEX = {
-    "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma", "delta": r"\delta",
-    "Delta": r"\Delta", "eta": r"\eta", "theta": r"\theta", "beta2": r"\beta_2", "lam": r"\lambda",
-    "phase": r"\omega", "bonus": "u", "l1": r"\lambda_1", "l2": r"\lambda_2", "scale": "c",
-    "radius": r"\rho",
-}  # fmt: skip
-MATRICES = range(1, 65)
-GREEK |= {f"scale{i}": f"c{i}" for i in MATRICES}
-LATEX |= {f"scale{i}": f"c_{{{i}}}" for i in MATRICES}
-"""The scale of each matrix of a memory of layers."""
 TEXT = {
     sym.y: "ŷ", sym.v: "v", sym.e: "(ŷ − v)", sym.n: "‖ŷ − v‖", sym.kappa: "‖φ‖²", sym.w: "w",
     sym.a: "a", sym.zeta: "ζ", sym.nu: "ν", sym.d2: "d²", sym.kq: "kᵀq", sym.kk: "‖k‖²",
@@ -53,8 +39,7 @@ class _Text(StrPrinter):  # type: ignore[misc]
     def _print_Symbol(self, expr: Any) -> str:
         if expr in TEXT:
             return TEXT[expr]
-        name = GREEK.get(expr.name, expr.name)
-        return str(name) + ("ₜ" if self._settings["timed"].get(expr.name) else "")
+        return letters.letter(expr.name) + ("ₜ" if self._settings["timed"].get(expr.name) else "")
 
     _default_settings: ClassVar[dict[str, Any]] = {**StrPrinter._default_settings, "timed": {}}
 
@@ -147,13 +132,11 @@ class _Latex(LatexPrinter):  # type: ignore[misc]
     def _print_Symbol(self, expr: Any, style: str = "plain") -> str:
         if expr in TEX:
             return TEX[expr]
-        found = LATEX.get(expr.name)
-        if found is None:
-            found = expr.name if len(expr.name) == 1 else rf"\mathrm{{{_escaped(expr.name)}}}"
+        found = letters.tex(expr.name)
         if not self._settings["timed"].get(expr.name):
             return found
-        letter, _, index = found.partition("_")
-        return f"{letter}_{{{index.strip('{}')},t}}" if index else f"{found}_t"
+        letter, _, index = found.rpartition("_{") if found.endswith("}") else ("", "", "")
+        return f"{letter}_{{{index[:-1]},t}}" if letter else f"{found}_t"
 
     def _print_sigmoid(self, expr: Any, exp: Any = None) -> str:
         shown = rf"\sigma\left({self._print(expr.args[0])}\right)"
@@ -175,10 +158,6 @@ class _Latex(LatexPrinter):  # type: ignore[misc]
 
 def _ordered(factors: tuple[Any, ...]) -> list[Any]:
     return sorted(factors, key=lambda f: (not f.is_number, f.is_Add, f.has(sp.exp), str(f)))
-
-
-def _escaped(name: str) -> str:
-    return name.replace("_", r"\_")
 
 
 def _bare(text: str) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.explain import printing
+from mnemic.compiler.explain import letters, network_lines, printing
 from mnemic.compiler.explain.equations import Equation, equations
 from mnemic.compiler.explain.explanation import Explanation, explain
 from mnemic.compiler.explain.render_latex import latex_of, to_latex
@@ -56,7 +56,9 @@ def equation_text(equation: Any, timed: dict[str, bool]) -> str:
         return f"{left} = {printing.text(equation.rhs, timed)}"
     if isinstance(equation, sp.Basic):
         return printing.text(equation, timed)
-    return "none in closed form" if equation is None else str(equation)
+    if equation is None or isinstance(equation, str):
+        return equation or "none in closed form"
+    return network_lines.line(equation)
 
 
 def _kind(e: Explanation) -> list[str]:
@@ -68,7 +70,7 @@ def _kind(e: Explanation) -> list[str]:
 def _arguments(e: Explanation, timed: dict[str, bool]) -> list[str]:
     lines = []
     for a in e.arguments:
-        name = printing.GREEK.get(a.name, a.name)
+        name = letters.letter(a.name)
         if a.argument is None:
             lines.append(f"{name} = {printing.text(a.value, timed)}")
         else:

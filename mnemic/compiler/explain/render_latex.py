@@ -4,30 +4,11 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.explain import printing
+from mnemic.compiler.explain import letters, network_lines, printing
 from mnemic.compiler.explain.equations import equations
 from mnemic.compiler.explain.explanation import Explanation, explain
+from mnemic.compiler.explain.prose import prose
 from mnemic.compiler.rule import Rule
-
-GREEK_TEXT = {
-    "α": r"\alpha", "β": r"\beta", "γ": r"\gamma", "δ": r"\delta", "Δ": r"\Delta", "η": r"\eta",
-    "θ": r"\theta", "λ": r"\lambda", "κ": r"\kappa", "ζ": r"\zeta", "ν": r"\nu", "ω": r"\omega",
-    "φ": r"\phi", "ℓ": r"\ell", "∇": r"\nabla", "Σ": r"\Sigma", "∂": r"\partial", "∞": r"\infty",
-    "∘": r"\circ", "≤": r"\le", "≥": r"\ge", "→": r"\to", "·": r"\cdot", "‖": r"\|",
-    "½": r"\tfrac12", "⟨": r"\langle", "⟩": r"\rangle", "−": "-", "∈": r"\in", "≠": r"\ne",
-    "√": r"\surd",
-}  # fmt: skip
-RAISED = {
-    "²": "^2",
-    "ₜ": "_t",
-    "ᵢ": "_i",
-    "ᵀ": r"^\top",
-    "″": "''",
-    "₋": "_-",
-    "₁": "_1",
-    "₀": "_0",
-}
-SPECIAL = {"_": r"\_", "&": r"\&", "%": r"\%", "#": r"\#", "{": r"\{", "}": r"\}", "^": r"\^{}"}
 
 
 def latex_of(rule: Rule) -> str:
@@ -58,23 +39,6 @@ def to_latex(rule: Rule) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def prose(text: str) -> str:
-    """Plain text as LaTeX: special characters escaped, signs as formulas."""
-    found = []
-    for letter in text:
-        if letter in SPECIAL:
-            found.append(SPECIAL[letter])
-        elif letter in GREEK_TEXT:
-            found.append(f"${GREEK_TEXT[letter]}$")
-        elif letter in RAISED:
-            found.append(f"${{}}{RAISED[letter]}$")
-        elif letter == "ŷ":
-            found.append(r"$\hat y$")
-        else:
-            found.append(letter)
-    return "".join(found).replace("$$", "")
-
-
 def _step(title: str, equation: Any, reason: str, timed: dict[str, bool]) -> str:
     return f"{prose(title)}: {formula(equation, timed)} ({prose(reason)})"
 
@@ -87,7 +51,9 @@ def formula(equation: Any, timed: dict[str, bool]) -> str:
         return f"${left} = {printing.latex(equation.rhs, timed)}$"
     if isinstance(equation, sp.Basic):
         return f"${printing.latex(equation, timed)}$"
-    return "none in closed form" if equation is None else prose(str(equation))
+    if equation is None or isinstance(equation, str):
+        return prose(equation or "none in closed form")
+    return f"${network_lines.tex(equation)}$"
 
 
 def _items(lines: list[str]) -> str:
@@ -106,7 +72,7 @@ def _forms(e: Explanation) -> str:
 
 def _coefficients(e: Explanation) -> str:
     rows = [
-        rf"${printing.LATEX.get(a.name, a.name)}$ & "
+        rf"${letters.tex(a.name)}$ & "
         + (rf"\texttt{{{prose(a.argument)}}} & {prose(a.shape)} & ${_span(a.span)}$" if a.argument
            else rf"fixed & & ${printing.latex(a.value)}$")
         for a in e.arguments
@@ -118,7 +84,7 @@ def _coefficients(e: Explanation) -> str:
 
 
 def _span(span: str) -> str:
-    return span.replace("∞", r"\infty").replace("−", "-")
+    return span.replace("∞", r"\infty").replace("−", "-") if span != "any" else r"\text{any}"
 
 
 def _costs(e: Explanation) -> str:

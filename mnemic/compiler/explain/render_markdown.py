@@ -2,7 +2,7 @@
 
 import sympy as sp
 
-from mnemic.compiler.explain import printing
+from mnemic.compiler.explain import letters, printing
 from mnemic.compiler.explain.explanation import Explanation, explain
 from mnemic.compiler.explain.render_latex import formula
 from mnemic.compiler.rule import Rule
@@ -49,7 +49,7 @@ def _coefficients(e: Explanation) -> str:
         return ""
     rows = ["| coefficient | argument | shape | range |", "| --- | --- | --- | --- |"]
     for a in e.arguments:
-        name = f"${printing.LATEX.get(a.name, a.name)}$"
+        name = f"${letters.tex(a.name)}$"
         if a.argument is None:
             rows.append(f"| {name} | fixed | | ${printing.latex(a.value)}$ |")
         else:

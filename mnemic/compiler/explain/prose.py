@@ -1,0 +1,130 @@
+"""Plain Unicode text as LaTeX that pdflatex takes: ASCII alone, with amsmath and amssymb."""
+
+import unicodedata
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final
+
+from mnemic.compiler.explain.letters import LATEX
+
+SIGNS: Final = {
+    "ℓ": r"\ell", "∇": r"\nabla", "Σ": r"\Sigma", "∂": r"\partial", "∞": r"\infty", "∘": r"\circ",
+    "≤": r"\le", "≥": r"\ge", "→": r"\to", "←": r"\leftarrow", "↔": r"\leftrightarrow",
+    "⇒": r"\Rightarrow", "·": r"\cdot", "×": r"\times", "‖": r"\|", "⟨": r"\langle",
+    "⟩": r"\rangle", "−": "-", "∈": r"\in", "≠": r"\ne", "≈": r"\approx", "≡": r"\equiv",
+    "√": r"\surd", "∏": r"\prod", "∑": r"\sum", "∫": r"\int", "⊗": r"\otimes", "⊕": r"\oplus",
+    "±": r"\pm", "⌊": r"\lfloor", "⌋": r"\rfloor", "⌈": r"\lceil", "⌉": r"\rceil", "⊤": r"\top",
+    "½": r"\tfrac12", "°": r"{}^{\circ}", "…": r"\dots", "∼": r"\sim", "∝": r"\propto",
+    "≪": r"\ll", "≫": r"\gg", "⊂": r"\subset", "∪": r"\cup", "∩": r"\cap", "∅": r"\emptyset",
+    "∀": r"\forall", "∃": r"\exists", "¬": r"\neg", "∧": r"\wedge", "∨": r"\vee", "⊙": r"\odot",
+    "<": "<", ">": ">", "|": "|",
+}  # fmt: skip
+PRIMES: Final = {"′": 1, "″": 2, "‴": 3}
+TEXT: Final = {
+    "_": r"\_", "&": r"\&", "%": r"\%", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
+    "^": r"\^{}", "~": r"\~{}", "\\": r"$\backslash$", "–": "--", "—": "---", "“": "``",
+    "”": "''", "‘": "`", "’": "'", "„": ",,", "\u00a0": "~", "ß": r"\ss{}", "ø": r"\o{}",
+    "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}",
+    "«": "<<", "»": ">>", "§": r"\S{}", "\n": "\n",
+}  # fmt: skip
+HATS: Final = {"\u0302": r"\hat", "\u0303": r"\tilde", "\u0304": r"\bar", "\u0307": r"\dot"}
+"""Combining marks of mathematics."""
+ACCENTS: Final = {
+    "\u0300": "`", "\u0301": "'", "\u0308": '"', "\u030c": "v", "\u0327": "c", "\u030b": "H",
+    "\u0306": "u", "\u030a": "r", "\u0331": "b",
+}  # fmt: skip
+"""Combining marks of names."""
+
+
+def prose(text: str) -> str:
+    r"""Text with every character that is not ASCII as a formula or an accent.
+
+    >>> print(prose("ŷ − v ≤ χ², k̃ᵢ ← φ(x)ᵀ, 10⁻⁶, Schölkopf's a_1"))
+    $\hat{y}$ $-$ v $\le$ $\chi{}^{2}$, $\tilde{k}{}_{i}$ $\leftarrow$ $\phi$(x)${}^{\top}$, 10${}^{-6}$, Sch\"{o}lkopf's a\_1
+    """  # noqa: E501
+    parts = [(mathematics, part) for mathematics, part in _parts(text)]
+    found = []
+    for mathematics, group in groupby(parts, key=lambda part: part[0]):
+        shown = "".join(part for _, part in group) if not mathematics else _joined(group)
+        found.append(f"${shown}$" if mathematics else shown)
+    return "".join(found)
+
+
+def _joined(group: Iterator[tuple[bool, str]]) -> str:
+    """Formulas side by side, a space after a control word that a letter follows."""
+    shown = ""
+    for _, part in group:
+        apart = part[:1].isalpha() and shown.rpartition("\\")[2].isalpha() and "\\" in shown
+        shown += f" {part}" if apart else part
+    return shown
+
+
+def _parts(text: str) -> Iterator[tuple[bool, str]]:
+    """Pieces, and whether each is mathematics."""
+    for kind, run in groupby(_clusters(text), key=_script):
+        if kind:
+            raised = "".join(_base(cluster) for cluster in run)
+            yield True, f"{{}}{'^' if kind == '<super>' else '_'}{{{raised}}}"
+        else:
+            yield from (_one(cluster) for cluster in run)
+
+
+def _clusters(text: str) -> Iterator[str]:
+    """Characters with the marks that combine with them."""
+    cluster = ""
+    for character in unicodedata.normalize("NFC", text):
+        if cluster and not unicodedata.combining(character):
+            yield cluster
+            cluster = ""
+        cluster += character
+    if cluster:
+        yield cluster
+
+
+def _script(cluster: str) -> str:
+    """``<super>`` or ``<sub>`` of a raised or lowered sign, nothing for any other."""
+    kind = unicodedata.decomposition(cluster[0]).partition(" ")[0]
+    return kind if kind in ("<super>", "<sub>") and cluster.isprintable() else ""
+
+
+def _base(cluster: str) -> str:
+    """What a raised or lowered sign is of; ᵀ is the transpose."""
+    if cluster == "ᵀ":
+        return r"\top"
+    base = unicodedata.normalize("NFKC", cluster)
+    return _sign(base) or (base if base.isascii() else _unknown(base))
+
+
+def _sign(character: str) -> str:
+    return SIGNS.get(character) or LATEX.get(character, "")
+
+
+def _one(cluster: str) -> tuple[bool, str]:
+    first = cluster[0]
+    if cluster in TEXT:
+        return False, TEXT[cluster]
+    if shown := _sign(cluster):
+        return True, shown
+    if first in PRIMES:
+        return True, "{}^{" + r"\prime" * PRIMES[first] + "}"
+    if cluster.isascii():
+        return False, cluster
+    base, *marks = unicodedata.normalize("NFD", cluster)
+    inner = _sign(base) or base
+    if marks and inner.isascii() and set(marks) <= HATS.keys():
+        return True, _marked(inner, [f"{HATS[mark]}" for mark in marks])
+    if marks and base.isascii() and set(marks) <= ACCENTS.keys():
+        return False, _marked(base, [f"\\{ACCENTS[mark]}" for mark in marks])
+    plain = unicodedata.normalize("NFKC", cluster)
+    return (False, plain) if plain.isascii() else (False, _unknown(cluster))
+
+
+def _marked(inner: str, commands: list[str]) -> str:
+    for command in commands:
+        inner = f"{command}{{{inner}}}"
+    return inner
+
+
+def _unknown(cluster: str) -> str:
+    """What LaTeX has no sign for, by its number."""
+    return "".join(f"(U+{ord(character):04X})" for character in cluster)
