@@ -375,7 +375,7 @@ class Drawing:
         found["bias"] = self.one("dot", "l2", "l2")
         found["optimizer"] = {"rate": found["optimizer"].get("rate", "token")}
         found["readout"] = {"levels": self.one("token", "learned", 1, {"expr": "a"}),
-                            "max_levels": self.one(5, 10)}  # fmt: skip
+                            "max_levels": self.one(8, 10)}  # fmt: skip
         if self.now(0.2):
             self.whole(found)
 

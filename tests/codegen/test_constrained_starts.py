@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from conformance import compiled, error, inputs, interpreted
+from conformance import agree, beginning, compiled, error, inputs, interpreted, run
 from test_own_expressions import conforms
 
 from mnemic.compiler.oracle.stated import stated
@@ -32,6 +32,26 @@ def test_the_first_memory_is_inside(title: str, optimizer: dict[str, Any]) -> No
     memory = states["held" if "held" in states else "W"]
     sums = memory.sum(-1 if "rows" in title else (-2, -1))
     torch.testing.assert_close(sums, torch.full_like(sums, 1.5 if "rows" in title else 1.0))
+
+
+@pytest.mark.parametrize("optimizer", [{}, {"every": 3}, {"anchor": {"chunk": 4}}], ids=str)
+@pytest.mark.parametrize("kind", ["simplex", {"kind": "ball", "radius": 0.5}], ids=str)
+def test_layers_begin_with_the_dual_of_their_first_memory(kind: Any, optimizer: Any) -> None:
+    """B_0 = ∇R(W_0), which the constraint has moved, not the parameters themselves."""
+    case = compiled({
+        "name": "inside", "bias": "l2", "memory": {"kind": "mlp", "expansion": 1},
+        "retention": {"decay": "token", "constraint": kind},
+        "optimizer": {"rate": "token", **optimizer},
+    })  # fmt: skip
+    arguments = inputs(case, 6)
+    params = beginning(case, arguments["k"], arguments["v"])
+    out, _ = case.operator(**arguments, params=params, output_final_state=True, form="recurrent")
+    rest = {n: x for n, x in arguments.items() if n not in "qkv"}
+    vectors = (arguments[n] for n in "qkv")
+    assert error(out, stated(case.rule.problem, *vectors, rest, params)) <= 1e-8
+    assert error(out, interpreted(case, arguments, params=params)[0]) <= 1e-10
+    if "chunk" in case.forms:
+        agree(run(case, arguments, "chunk"), run(case, arguments, "recurrent"), 1e-9)
 
 
 def test_a_learned_sum_under_a_normalised_rate_inside_o() -> None:

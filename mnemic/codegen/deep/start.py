@@ -11,6 +11,7 @@ from mnemic.codegen.deep.states import (
 )
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
+from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.retention import Link, invert
 from mnemic.compiler.rule import Rule
@@ -42,6 +43,8 @@ def _matrix(b: Builder, matrix: Matrix) -> None:
     memory = _memory(b, matrix, dual) if names else dual
     for name in names:
         b.plan.following[name] = memory
+    if dual == f"A{tag}" and rule.retained.mode == "prox":
+        _mirrored(b, matrix, memory)
     if rule.applied.normalize != "none":
         first = f"{matrix.name}_start"
         first = first if first in b.plan.graph else b.plan.given(first, MATRIX)
@@ -58,3 +61,11 @@ def _memory(b: Builder, matrix: Matrix, dual: str) -> str:
     entry = invert(retained.mirror, retained.link.domain)
     back = Link(entry, slope=retained.mirror, domain=retained.link.domain)
     return linked(b, dual, back, f"W{matrix.name[1:]}_first")
+
+
+def _mirrored(b: Builder, matrix: Matrix, memory: str) -> None:
+    """A_0 = ∇R(W_0), which is what was given where no constraint has moved the memory."""
+    mirror = b.rule.retained.mirror
+    if link_of(b.rule, matrix).normaliser != "none" and len(b.rule.network.matrices) > 1:
+        name = f"A{matrix.name.removeprefix('W')}"
+        b.plan.following[name] = b.map(f"{name}_first", mirror, {sym.w.name: memory}, "dual")

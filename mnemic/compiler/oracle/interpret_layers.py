@@ -279,6 +279,8 @@ def _layer(
     link = _link(rule, matrix)
     free = retained.mode == "prox" and link.normaliser == "none"
     memory = from_dual(retained, dual, values) if free else apply_link(link, dual, values)
+    if retained.mode == "prox" and not free and f"A{tag}" not in start:  # B_0 = ∇R(W_0)
+        dual = evaluate(retained.mirror, {**values, sym.w: memory})
     if f"W{tag}" in start and not own:
         memory = start[f"W{tag}"]
         dual = start.get(f"A{tag}", evaluate(retained.mirror, {**values, sym.w: memory}))

@@ -108,7 +108,9 @@ def _start(spec: Spec, duals: Mapping[str, Tensor], names: Names) -> Parts:
         matrix = _linked(spec, name, dual, tensor(0), names)
         zero = torch.zeros_like(dual)
         empty = (tensor(1), tensor(1))
-        found[name] = Part(name, every, matrix, dual, zero, matrix, matrix, zero, empty)
+        part = Part(name, every, matrix, dual, zero, matrix, matrix, zero, empty)
+        bound = spec.retention.constraint.word() != "none"  # else ∇R(W_0) is A_0
+        found[name] = _remirrored(spec, part) if bound else part
     return found
 
 
