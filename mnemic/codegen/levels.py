@@ -83,8 +83,10 @@ def transition(b: Builder, memory: str, roles: dict[str, str]) -> str:
     kept = b.map("W_kept", scaled, env, "dual")
     if rule.error.constant:
         return kept
-    seen, part = memory, rule.seen * rule.row_decay
-    if rule.seen != 1:
+    seen, part = memory, rule.seen
+    if rule.problem.spec.retention.order == "before":
+        part = part * rule.row_decay
+    if part != 1:
         seen = b.map("seen", part * ONE, {"x_": memory, **b.coefficients(part)}, "prediction")
     function = "recall_levels" if lead else "recall"
     y_hat = b.call("y_hat", (*lead, "v"), function, seen, roles["predict"],

@@ -82,6 +82,16 @@ def _keys_vary(rule: Rule) -> bool:
     return any(expr.free_symbols & symbols for expr in rule.problem.keys.values())
 
 
+def _keys_apart(rule: Rule) -> bool:
+    """Whether a role's vector is no multiple of a key: what is not turned with it under a phase."""
+    own = {sp.Symbol(name, real=True) for name in ("k", "predict", "erase", "write")}
+    roles = (expr for role, expr in rule.problem.keys.items() if role in ROLES)
+    return any(sp.expand(e.subs({k: 2 * k for k in own}) - 2 * e) != 0 for e in roles)
+
+
+ROLES = ("predict", "erase", "write")
+
+
 def _rows_alone(rule: Rule) -> bool:
     """A row decay has nothing beside it that the chunk form would have to join it with."""
     per = {s.symbol: s.per for s in rule.scalars}
@@ -218,6 +228,11 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
         "retention.phase",
         "a phase of features that are not as many as the key's channels",
         lambda r: r.phase and isinstance(_spec(r).features, RESIZING),
+    ),
+    (
+        "keys",
+        "a key that is no multiple of k under a phase, which turns k alone,",
+        lambda r: r.phase and _keys_apart(r),
     ),
     (
         "retention.decay",

@@ -9,12 +9,16 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.numbers import evaluated
 from mnemic.compiler.symbolic import number, read
 from mnemic.dsl.features import Exponential, Features
 from mnemic.dsl.features import Kernel as KernelEntry
 
 ORDER = 8
 """Up to which a power series is looked at."""
+
+ROUNDING = 1e-9
+"""What a coefficient of a power series that is zero may be off by."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,8 @@ class Kernel:
         term = self.expr
         for _ in range(ORDER + 1):
             value = term.subs(sym.s, 0)
-            if not (value.is_finite and bool(value >= 0)):
+            known = evaluated(value, {})  # what SymPy leaves as a relation has a sign all the same
+            if not (value.is_nonnegative if known is None else known >= -ROUNDING):
                 return False
             term = sp.diff(term, sym.s)
         return True

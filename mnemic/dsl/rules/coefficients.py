@@ -173,6 +173,40 @@ def shapes(spec: Spec) -> Iterator[Issue]:
             yield Issue(reason, where, value.per, ("head", *allowed), hint=_SHAPE_HINT)
 
 
+def shapes_of_expressions(spec: Spec) -> Iterator[Issue]:
+    """An expression varies as the coefficients that it names do, however many lie between."""
+    named = spec.named_coefficients()
+    if isinstance(spec.memory, Diagonal):
+        return
+    for where, value in walk(spec):
+        if not isinstance(value, Coefficient) or where.startswith("coefficients."):
+            continue
+        allowed = _PER.get(where, ())
+        if where == "retention.global.l2" and spec.optimizer.method in ("exact", "batch"):
+            allowed = ("key",)
+        for name in sorted(_behind(value, named)):
+            way = named[name].per
+            if way != "head" and way not in allowed:
+                reason = f"hangs on '{name}', which has one value per {way}, as this cannot"
+                yield Issue(reason, where, value.expr, hint=_SHAPE_HINT)
+
+
+def _behind(coefficient: Coefficient, named: Mapping[str, Coefficient]) -> set[str]:
+    """The declared coefficients that an expression hangs on, through others too."""
+    found: set[str] = set()
+    waiting = [coefficient]
+    while waiting:
+        text = waiting.pop().expr
+        try:
+            names = set() if text is None else parse(text, (*named, "h", "H", "t")).names
+        except ExpressionError:  # told as an expression
+            continue
+        new = names & named.keys() - found
+        found |= new
+        waiting += [named[name] for name in new]
+    return found
+
+
 _ANY: Final = ("key", "value", "outer")
 _PER: Final[Mapping[str, tuple[str, ...]]] = {
     "retention.decay": _ANY,
@@ -214,4 +248,5 @@ RULES: tuple[Rule, ...] = (
     in_range,
     geometric_weights_forget,
     shapes,
+    shapes_of_expressions,
 )

@@ -1,0 +1,49 @@
+"""What a generator of rare specs found: each against the interpreter, or refused by its name."""
+
+from typing import Any
+
+import pytest
+from test_own_expressions import conforms
+
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.explain.stability import stability
+from mnemic.dsl.load import load
+from mnemic.errors import InvalidSpec
+
+BY_KEY = {"a": {"from": "input", "per": "key"}, "b": {"expr": "a/2"}}
+PHASE = {"decay": "channel", "phase": {"from": "input", "per": "key"}}
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_levels_whose_rows_decay_before_the_step(order: str) -> None:
+    conforms({"name": "drawn", "bias": "l2", "optimizer": {"rate": "token"},
+              "retention": {"decay": {"from": "input", "per": "value"}, "order": order},
+              "readout": {"levels": "token", "max_levels": 10}})  # fmt: skip
+
+
+@pytest.mark.parametrize("rate", ["a*0.5", "b", "1 - alpha"])
+def test_an_expression_of_coefficients_by_channel_is_one_too(rate: str) -> None:
+    names = BY_KEY if rate != "1 - alpha" else {}
+    spec = {"mnemic": 1, "name": "drawn", "bias": "l2", "coefficients": names,
+            "retention": {"decay": "channel"}, "optimizer": {"rate": {"expr": rate}}}  # fmt: skip
+    if rate == "a*0.5":
+        spec["coefficients"] = {"a": BY_KEY["a"]}
+    with pytest.raises(InvalidSpec, match="hangs on '(a|alpha)', which has one value per key"):
+        load(spec)
+    load({**spec, "memory": "diagonal"})
+
+
+def test_a_key_that_a_phase_does_not_turn_is_refused() -> None:
+    spec = {"name": "drawn", "bias": "dot", "retention": PHASE, "keys": {"write": "1 - alpha"}}
+    with pytest.raises(InvalidSpec, match="a key that is no multiple of k under a phase"):
+        conforms(spec)
+    conforms({**spec, "keys": {"write": "(1 - alpha)*k"}})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"), [("s*sigmoid(s)", "indefinite"), ("exp(s) - 1", "bounded")]
+)
+def test_signs_of_a_series_that_sympy_leaves_open(kernel: str, kind: str) -> None:
+    spec: dict[str, Any] = {"mnemic": 1, "name": "drawn", "bias": "l2",
+                            "features": {"kernel": kernel}, "optimizer": {"rate": "token"}}  # fmt: skip
+    assert stability(derive_spec(load(spec))).kind == kind
