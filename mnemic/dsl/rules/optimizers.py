@@ -172,9 +172,15 @@ def exact_is_one_linear_solve(spec: Spec) -> Iterator[Issue]:
         if _word(getattr(retention, name)) != "none":
             reason = "an exact solver solves one linear system and cannot keep to a set"
             yield Issue(reason, f"retention.{name}", hint=hint)
+
+
+def keys_of_one_loss(spec: Spec) -> Iterator[Issue]:
+    """What sees the past through moments follows one loss, in which every key is k."""
+    if spec.optimizer.method not in ("exact", "batch"):
+        return
     if any(getattr(spec.keys, role) is not None for role in ("predict", "erase", "write")):
-        reason = "an exact solver minimises a loss, and keys of several roles have none"
-        yield Issue(reason, "keys", hint=hint)
+        reason = "a solver over all pairs follows a loss, and keys of several roles have none"
+        yield Issue(reason, "keys", hint="use a stepping method such as gd")
 
 
 def one_place_for_the_gradient(spec: Spec) -> Iterator[Issue]:
@@ -321,6 +327,7 @@ RULES: tuple[Rule, ...] = (
     exact_has_a_ridge,
     exact_keeps_by_weights,
     exact_is_one_linear_solve,
+    keys_of_one_loss,
     one_place_for_the_gradient,
     anchors_to_read,
     normalized_steps,
