@@ -152,18 +152,16 @@ def _opening(plan: Plan, name: str, doc: str) -> list[str]:
 
 
 def _loop(index: str, slices: list[str]) -> list[str]:
-    """Loop over the leading axis (unbound once: slices would each cost a whole gradient)."""
-    names = [f"{n}_{index}" for n in slices]
-    parts = [f"{n}.unbind()" for n in slices]
-    left, right = ", ".join(names), ", ".join(parts)
+    """Loop over the leading axis (cut once: slices would each cost a whole gradient)."""
+    left, right = ", ".join(f"{n}_{index}" for n in slices), ", ".join(slices)
     comma = "," if len(slices) == 1 else ""
-    line = f"    for {index}, ({left}{comma}) in enumerate(zip({right})):"
+    line = f"    for {index}, ({left}{comma}) in enumerate(ops.each({right})):"
     if len(line) <= WIDTH:
         return [line]
     return [
         f"    for {index}, (",
         *_broken(left + comma, 8),
-        "    ) in enumerate(zip(",
+        "    ) in enumerate(ops.each(",
         *_broken(right, 8),
         "    )):",
     ]

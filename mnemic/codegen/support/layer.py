@@ -11,7 +11,7 @@ from . import step
 from .block import Block, Learned, Sizes
 from .convolution import Counted
 from .documents import Documents
-from .norms import rms, widened
+from .norms import full_precision, rms, widened
 from .sequence import SequenceLayer
 from .signature import Signature
 from .sizes import eval_size
@@ -144,7 +144,7 @@ class MemoryLayer(SequenceLayer):
         vectors, after = self.vectors(x, state, counted)
         coefficients = self.coefficients(x)
         kept = {name: s for name, s in state.items() if name not in ("convolution", "tokens")}
-        with torch.autocast(x.device.type, enabled=False):  # the rule works in float32
+        with full_precision(x.device.type):  # the rule works in float32
             y, states = self.rule(
                 **vectors, **coefficients, **options, initial_state=kept, output_final_state=True,
                 params=self.params(),
@@ -167,7 +167,7 @@ class MemoryLayer(SequenceLayer):
     def begin(self, x: Tensor) -> States:
         """The rule's state before a document's first token, which x [B, 1, dim] is."""
         arguments = self.arguments(x)
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x.device.type):
             begun: States = self.rule.begin(**arguments, params=self.params())
         return begun
 
@@ -180,7 +180,7 @@ class MemoryLayer(SequenceLayer):
         given = self.coefficients(x) if self.rule.reading else {}
         told = {name: given[name] for name in self.rule.reading}
         sizes = (self.sizes.key_heads, self.sizes.value_dim)
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x.device.type):
             y = self.rule.read(q, state, params=self.params(), sizes=sizes, **told)
         return self._read_out(x, y)
 

@@ -1,5 +1,8 @@
 """Norms over the last axis, computed in float32 at least."""
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -24,3 +27,11 @@ def rms(x: Tensor, weight: Tensor) -> Tensor:
     wide = widened(x)
     scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPSILON)
     return (scaled * weight).to(x.dtype)
+
+
+def full_precision(device: str) -> AbstractContextManager[Any]:
+    """Without autocast, where it is on: else there is nothing to do, and torch.export to stop."""
+    if not torch.is_autocast_enabled(device):
+        return nullcontext()
+    found: AbstractContextManager[Any] = torch.autocast(device, enabled=False)
+    return found

@@ -16,6 +16,7 @@ from .pickled import by_name
 from .reading import Reader, Reading, readable
 from .run import FEWEST, Run
 from .signature import Coefficient, Signature
+from .slices import keep_what_is_saved
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Operator:
         ``rule.params`` says. Returns out [B, T, H, d_v] and the final state, or None.
         Raises ``ArgumentError`` (a ValueError) for what does not fit.
         """
+        if torch.compiler.is_dynamo_compiling():
+            keep_what_is_saved()
         check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
         one_of(self.signature, "form", form, ("auto", *self.forms))
         check_choices(self.signature, initial_state, params, chunk_size)

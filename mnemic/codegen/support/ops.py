@@ -25,3 +25,4 @@ from .residuals import residual as residual
 from .residuals import residual_vjp as residual_vjp
 from .rows import *  # noqa: F403
 from .simplices import *  # noqa: F403
+from .slices import each as each

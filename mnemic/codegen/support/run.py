@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from . import kept, layout, levels, versions
+from . import kept, layout, levels, scanned, versions
 from .arguments import fail
 from .calls import Closes, Form, States, parameters
 from .given import Given, turned
@@ -162,13 +162,24 @@ class Run(Given):
             lengths = torch.full((self.batch,), self.tokens, device=self.like.device)
         return lengths if self.positions is None else self.positions.reshape(-1) + lengths
 
+    @property
+    def anchored(self) -> bool:
+        """Whether it depends on the tokens before these where intervals of tokens end."""
+        return self.signature.anchor > 1 and self.positions is not None
+
     # -- pieces -----------------------------------------------------------------------------
 
     def result(self) -> tuple[Tensor, States]:
         """The output and the final state."""
+        endless = scanned.unknown(self.tokens)
+        if endless:
+            scanned.refuse(self.signature)
         states = self._states()
         if self.signature.levels:
             states = levels.with_tokens(states, self.position)
+        if endless:
+            out, states = scanned.scanned(self, states)
+            return self._by_channel(out), self._final(states)
         form = self._chosen()
         if self.tokens == 0:
             out = self.like.new_zeros(self.batch, 0, self.heads, self.like.shape[-1])
@@ -196,7 +207,7 @@ class Run(Given):
         return "recurrent" if short else "chunk"
 
     def _recurrent(self, states: States) -> tuple[Tensor, States]:
-        rows = self._with_windows(self.rows)
+        rows = self.token_rows()
         arguments = {n: layout.to_time(x) if x.ndim >= 3 else x for n, x in rows.items()}
         if "ends" in parameters(self.call.operator.recurrent):
             arguments["ends"] = self._ends(0, 1, self.tokens)
@@ -288,7 +299,7 @@ class Run(Given):
     def _pieces(self) -> list[tuple[int, int, int]]:
         """(first token, tokens a chunk, chunks)."""
         every = self.signature.anchor
-        size = self._size()
+        size = self.chunk_tokens()
         if self.signature.levels:
             most = self.tokens if torch.is_grad_enabled() else max(1, PIECE // size)
             return levels.aligned_pieces(self.position, self.tokens, size, most)
@@ -307,7 +318,8 @@ class Run(Given):
             pieces.append((at, self.tokens - at, 1))
         return pieces
 
-    def _size(self) -> int:
+    def chunk_tokens(self) -> int:
+        """Tokens of a chunk."""
         if self.signature.anchor > 1:
             return self.signature.anchor
         wanted = self.call.chunk_size or self.signature.chunk or self.tokens * self.steps
@@ -317,7 +329,7 @@ class Run(Given):
         outs = []
         form = self.call.operator.chunk
         assert form is not None
-        rows = self.rows if self.signature.window == 1 else self._chunk_windows()
+        rows = self.chunk_rows()
         for first, size, count in self._pieces():
             arguments = self._cut(rows, first, size, count)
             y, states = _call(form, arguments, states, self._closes(first, size))
@@ -331,8 +343,13 @@ class Run(Given):
 
         return closes
 
-    def _chunk_windows(self) -> dict[str, Tensor]:
-        if not self.signature.banded:
+    def token_rows(self) -> dict[str, Tensor]:
+        """The arguments as the recurrent form takes them, [B, T, H, …]."""
+        return self._with_windows(self.rows)
+
+    def chunk_rows(self) -> dict[str, Tensor]:
+        """The arguments of the chunk form before they are cut, [B, T, H, …], some behind a tail."""
+        if self.signature.window == 1 or not self.signature.banded:
             return self._with_windows(self.rows)
         return self._weighted(self.rows)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import positions
+from . import positions, slices
 from .block import Block, Sizes
 from .convolution import Counted, ShortConvolution
 from .documents import Documents
@@ -73,9 +73,9 @@ class Vectors(Pickled, nn.Module):
             tail = state.get("convolution")
             mixed, after["convolution"] = self.convolution(mixed, tail, lengths)
         position = self._position(x, state, lengths, after)
-        parts = torch.split(mixed, list(self.channels.values()), -1)
+        cut = slices.parts(mixed, tuple(self.channels.values()))
         found = {}
-        for name, part in zip(self.channels, parts, strict=True):
+        for name, part in zip(self.channels, cut, strict=True):
             found[name] = self._vector(name, part, position)
         for name, value in self.constant.items():
             found[name] = mixed.new_full((*x.shape[:2], *self.shapes[name]), value)

@@ -1,0 +1,172 @@
+"""Forms over a length that is not known while they are traced: by a scan, traced once.
+
+``torch.export`` with a dynamic T and torch.compile with dynamic shapes trace a call for every
+length there is. A loop in Python has as many turns as tokens or chunks, so ``scan`` (an operator
+of torch) takes its place: of chunks for the output, of tokens for the state after them.
+"""
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from . import kept, layout
+from .arguments import fail
+from .calls import Form, States, parameters
+
+if TYPE_CHECKING:
+    from .run import Run
+    from .signature import Signature
+
+
+def unknown(size: int) -> bool:
+    """Whether a size stands for all of them while a call is traced."""
+    if not torch.compiler.is_compiling():
+        return False
+    from torch.fx.experimental.symbolic_shapes import has_static_value
+
+    return not has_static_value(size)
+
+
+def refused(signature: "Signature") -> str | None:
+    """Why a rule cannot be traced for every length at once, or None."""
+    if signature.levels:
+        return "the levels of its tree follow from the number of tokens"
+    if kept.names(signature):
+        return "it keeps a pair of every token, so that its state grows with them"
+    return None
+
+
+def refuse(signature: "Signature") -> None:
+    """Raise the error of a rule that cannot be traced for every length at once."""
+    reason = refused(signature)
+    if reason is not None:
+        told = (
+            "T is not known while the call is traced (a dynamic T in torch.export or torch.compile)"
+        )
+        hint = "give it as a number: dynamic_shapes without T, or dynamic=False"
+        raise fail(signature, f"{told}, but {reason}; {hint}")
+
+
+def scanned(run: "Run", states: States) -> tuple[Tensor, States]:
+    """The output and the states after all tokens, whose number is not known."""
+    y, after = _by_tokens(run, states)
+    if run.call.form == "recurrent" or run.call.operator.chunk is None or run.anchored:
+        return y, after
+    return _by_chunks(run, states), after
+
+
+def _by_chunks(run: "Run", states: States) -> Tensor:
+    """The output, from whole chunks: behind the last token stand copies of it, which are cut."""
+    form, size = run.call.operator.chunk, run.chunk_tokens()
+    assert form is not None
+    count = run.tokens // size + 2  # two at least: one alone would be a case of its own
+    found = {n: _cut(run, n, x, size, count) for n, x in run.chunk_rows().items() if n != "live"}
+    found["ends"] = _ends(run, size * torch.arange(1, count + 1, device=run.like.device))
+
+    def chunk(carry: States, xs: States) -> tuple[Tensor, States]:
+        return form(**{n: x[None] for n, x in xs.items()}, **carry, closes=_always)
+
+    ys, _ = _scan(chunk, form, found, states)
+    y = layout.from_chunks(ys[:, 0], run.batch, run.heads * run.folds)
+    last = torch.arange(run.tokens, device=y.device) * run.steps + run.steps - 1
+    return y.index_select(1, last)
+
+
+def _by_tokens(run: "Run", states: States) -> tuple[Tensor, States]:
+    """The output and the states, token by token."""
+    form, found = run.call.operator.recurrent, {}
+    for name, x in run.token_rows().items():
+        found[name] = layout.to_time(x).unflatten(0, (-1, run.steps)) if x.ndim >= 3 else x
+    time = torch.arange(1, run.tokens + 1, device=run.like.device)[:, None]
+    if run.positions is not None:
+        memories = run.memories // run.sequences
+        time = time + run.positions.reshape(-1).repeat_interleave(memories)
+    found |= {"_time": time, "ends": _ends(run, time[:, 0])}
+
+    def token(carry: States, xs: States) -> tuple[Tensor, States]:
+        rows = {n: x for n, x in xs.items() if n != "_time"}
+        return _closed(form, rows, carry, xs["_time"], run.steps)
+
+    ys, after = _scan(token, form, found, states)
+    return layout.from_time(ys[:, -1], run.batch, run.heads * run.folds), after
+
+
+def _closed(
+    form: Form, rows: States, states: States, time: Tensor, steps: int
+) -> tuple[Tensor, States]:
+    """One token, which may be the last of an interval: [M] or [1] tokens are done with it.
+
+    What a rule does at the ends of intervals is done on the side, and taken where one ends.
+    """
+    found: list[int] = []
+
+    def told(row: int, every: int) -> bool:
+        found.append(every)
+        return False
+
+    y, after = form(**rows, **states, closes=told)
+    intervals = sorted(set(found))
+    for count in range(1, len(intervals) + 1):
+        for chosen in combinations(intervals, count):
+
+            def closes(row: int, every: int, chosen: tuple[int, ...] = chosen) -> bool:
+                return row == steps - 1 and every in chosen
+
+            here = torch.ones_like(time, dtype=torch.bool)
+            for every in intervals:
+                here = here & ((time % every == 0) == (every in chosen))
+            own, ends = form(**rows, **states, closes=closes)
+            y = torch.where(_over(here, y[0])[None], own, y)
+            after = {n: torch.where(_over(here, x), ends[n], x) for n, x in after.items()}
+    return y, after
+
+
+def _over(here: Tensor, x: Tensor) -> Tensor:
+    """[M] or [1] with the axes of x [M, …]."""
+    return here.reshape(-1, *(1 for _ in x.shape[1:]))
+
+
+def _scan(
+    turn: Callable[[States, States], tuple[Tensor, States]], form: Form, rows: States,
+    states: States,
+) -> tuple[Tensor, States]:  # fmt: skip
+    """One turn after another: each takes the states and a slice of the rows."""
+    from torch._higher_order_ops.scan import scan
+
+    named = {n: x for n, x in rows.items() if n == "_time" or n in parameters(form)}
+    fixed = {n: x for n, x in named.items() if not x.ndim}
+    along = {n: x for n, x in named.items() if x.ndim}
+
+    def combined(carry: States, xs: States) -> tuple[States, Tensor]:
+        y, after = turn(carry, {**xs, **fixed})
+        return {n: after[n].clone() for n in carry}, y.clone()
+
+    start = {n: x.clone(memory_format=torch.contiguous_format) for n, x in states.items()}
+    after, ys = scan(combined, start, along)
+    return ys, after
+
+
+def _cut(run: "Run", name: str, x: Tensor, size: int, count: int) -> Tensor:
+    """[B, R, H, …] → [N, M, C, …], with the tail before each where the form takes one.
+
+    Rows behind the last are the last again: what is computed of them is finite where that is.
+    """
+    if x.ndim < 3:
+        return x
+    tailed = run.signature.banded and name in ("k", "v", *run.signature.keys)
+    wide = size * run.steps + (run.signature.window - 1 if tailed else 0)
+    row = torch.arange(count, device=x.device)[:, None] * size * run.steps
+    index = (row + torch.arange(wide, device=x.device)).clamp(max=x.shape[1] - 1)
+    return x[:, index].movedim(1, 0).movedim(3, 2).flatten(1, 2).contiguous()
+
+
+def _ends(run: "Run", done: Tensor) -> Tensor:
+    """The tokens of the document when so many of these are done."""
+    return done if run.positions is None else done + run.positions.reshape(-1)[0]
+
+
+def _always(row: int, every: int) -> bool:
+    return True

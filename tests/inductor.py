@@ -1,0 +1,98 @@
+"""Layers of packaged specs under torch.compile with inductor, against the same layers without.
+
+    python tests/inductor.py                 # one spec of each class of rule
+    python tests/inductor.py --all           # every packaged spec: hours on one core
+    python tests/inductor.py titans yaad --tokens 40
+
+Prints for each the largest error of the output and of the gradients, each relative to the largest
+entry of what it is compared with, and the seconds; what is apart ends the program with 1.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+ALLOWED = 2e-4
+"""Relative errors of float32 that may come of another order of sums."""
+
+
+def layer_of(name: str, dim: int = 8) -> Any:
+    """A small layer of a packaged spec."""
+    from mnemic import pipeline
+
+    torch.manual_seed(0)
+    compiled = pipeline.compile(name)
+    try:
+        return compiled.layer(dim, heads=1)
+    except ValueError:  # heads that come in groups
+        return compiled.layer(dim, heads=2)
+
+
+def gradients(layer: Any, call: Any, x: Tensor) -> dict[str, Tensor]:
+    """The output, and the gradient of Σ sin(output) at x and at every parameter."""
+    x = x.clone().requires_grad_()
+    y = call(x)
+    named = {"x": x, **dict(layer.named_parameters())}
+    found = torch.autograd.grad(y.sin().sum(), list(named.values()), allow_unused=True)
+    grads = {n: g for n, g in zip(named, found, strict=True) if g is not None}
+    return {"y": y.detach(), **grads}
+
+
+def errors(name: str, tokens: int, **options: Any) -> dict[str, float]:
+    """How far results under torch.compile are from those without, relative to their size."""
+    layer = layer_of(name)
+    x = torch.randn(1, tokens, layer.dim)
+    wanted = gradients(layer, layer, x)
+    torch._dynamo.reset()
+    found = gradients(layer, torch.compile(layer, dynamic=False, **options), x)
+    assert found.keys() == wanted.keys()
+    return {n: apart(found[n], x) for n, x in wanted.items()}
+
+
+def apart(found: Tensor, wanted: Tensor) -> float:
+    """The largest error, relative to the largest entry."""
+    return float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-6))
+
+
+def main() -> int:
+    """Check them, and say what is apart."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--all", action="store_true", help="every packaged spec")
+    parser.add_argument("--tokens", type=int, default=40)
+    asked = parser.parse_args()
+    wrong = []
+    for name in asked.names or _names(everything=asked.all):
+        begun = time.perf_counter()
+        found = errors(name, asked.tokens)
+        worst = max(found, key=lambda n: found[n])
+        bad = not found[worst] <= ALLOWED
+        wrong += [name] if bad else []
+        took = f"{time.perf_counter() - begun:6.1f} s"
+        told = f"output {found['y']:.1e}  gradients {found[worst]:.1e} at {worst}"
+        print(f"{'WRONG' if bad else 'right'}  {name:28} {took}  {told}", flush=True)
+    return 1 if wrong else 0
+
+
+def _names(*, everything: bool) -> list[str]:
+    """Every spec that compiles, or the first by name of each class and kind of memory."""
+    from packaged import available, rule_of
+
+    if everything:
+        return list(available())
+    found: dict[object, str] = {}
+    for name in available():
+        rule = rule_of(name)
+        found.setdefault((rule.structure.kind, rule.structure.algebra, rule.layered), name)
+    return list(found.values())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
