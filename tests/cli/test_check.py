@@ -200,7 +200,7 @@ def test_fused_kernels_and_why_there_are_none(mnemic):
     told = mnemic("derive", "gsa").out
     assert "\n  fused kernel: chunk: none (slots join two operators" in told
     (chunk, _) = mnemic("derive", "softmax-attention", "--json").json["kernels"]
-    assert chunk["why"] == "scaled_dot_product_attention of PyTorch is its kernel"
+    assert chunk["why"] == "PyTorch's own attention is its kernel"
     assert not chunk["kernel"]
 
 

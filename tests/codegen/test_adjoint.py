@@ -152,7 +152,7 @@ def test_a_function_without_a_rule_is_named() -> None:
     plan = Plan()
     x = plan.given("x", ("t",))
     plan.output = plan.add("y", ("t",), Call("unheard_of", (x,)))
-    with pytest.raises(NoAdjoint, match="no rule for the gradient of unheard_of"):
+    with pytest.raises(NoAdjoint, match="no rule for the gradient of unheard of"):
         adjoint(plan)
 
 

@@ -207,7 +207,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("softmax-attention", "scaled_dot_product_attention of PyTorch is its kernel"),
+        ("softmax-attention", "PyTorch's own attention is its kernel"),
         (
             "kernel-regression",
             "a Cholesky factor of all kept pairs, a state of n² numbers whose triangular solves "

@@ -249,9 +249,9 @@ def test_when_a_step_takes_the_kernel(interpreter, tmp_path) -> None:
 
 
 REFUSED = {
-    "based": "ops.features",
+    "based": "no tiles for φ(x) by the name of its map",
     "softmax-attention": "states that grow",
-    "log-linear": "the argument ends",
+    "log-linear": "a tree of levels, which are read by the token's number",
     "gsa": "slots",
 }
 

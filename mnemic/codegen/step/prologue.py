@@ -23,6 +23,12 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.block import Block
 
+UNTOLD = {
+    "angle": "a complex decay, whose angle adds up from token to token",
+    "ends": "a tree of levels, which are read by the token's number",
+}
+"""Why a token's kernel has no such argument."""
+
 MOST_STEPS = 8
 """Steps a token, written out one after another."""
 
@@ -141,7 +147,7 @@ class _Prologue:
         }  # fmt: skip
         told = known.get(name)
         if told is None:
-            raise NoTiles(f"the argument {name}")
+            raise NoTiles(UNTOLD.get(name, "an argument that is no vector and no coefficient"))
         return self.loaded(name, given.axes, told)
 
     def loaded(self, name: str, axes: tuple[str, ...], load: Load) -> str:

@@ -123,7 +123,7 @@ def _row(
     if view == BAND:
         sizes = []
     if first not in (ROWS, SOURCES) or len(sizes) > 1:
-        raise NoTiles(f"an argument of {len(plan.axes(name))} axes ({name})")
+        raise NoTiles(f"an argument of {len(plan.axes(name))} axes")
     return Row(name, tuple(sizes), "zero" if name in logs or sizes else "last", view)
 
 
@@ -152,7 +152,7 @@ def _name(names: dict[Place, str], place: Place, letter: str) -> None:
 def _check(lay: Layout) -> None:
     for quantity in lay.tiles:
         if len(quantity.axes) > 2:
-            raise NoTiles(f"a quantity of {len(quantity.axes)} axes ({quantity.name})")
+            raise NoTiles(f"a quantity of {len(quantity.axes)} axes")
     for name in lay.names.values():
         if name.startswith("DL" if lay.windows.width > 1 else ("DR", "DL")):
             raise NoTiles("windows or levels beside kept pairs")

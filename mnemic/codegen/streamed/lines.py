@@ -121,7 +121,7 @@ def own_rows(found: Streams, name: str, size: str) -> str:
     """The chunk's own entries of a state; with those before it, where a window reaches them."""
     held = found.held(name)
     if held is None:
-        raise NoTiles(f"entries of kept pairs that no state holds as they are ({name})")
+        raise NoTiles("entries of kept pairs that no state holds as they are")
     if size != SOURCES:
         return _load(found, held, "t", "place + behind", "live")
     (channel,) = held.sizes

@@ -39,7 +39,7 @@ def ordered(steps: list[Step], ends: frozenset[str]) -> tuple[list[Step], int]:
     while waiting:
         ready = [s for s in waiting if all(n in known or n in loads for n in s.reads)]
         if not ready:
-            raise NoTiles(f"a pass over kept pairs that waits for a later one ({waiting[0].name})")
+            raise NoTiles("a pass over kept pairs that waits for a later one")
         step = max(ready, key=gain)
         waiting.remove(step)
         new = [n for n in dict.fromkeys(step.reads) if n in loads and n not in known]

@@ -165,7 +165,7 @@ class Passes:
                 case Call(function=function) if function in (*LARGEST, *ONLINE, *LINEAR):
                     continue
                 case _:
-                    raise NoTiles(f"a sum over kept pairs of another kind ({quantity.name})")
+                    raise NoTiles("a sum over kept pairs of another kind")
 
 
 LINEAR = ("total", "total_rows", "matrix_rows", "vector_matrix", "recall", "pull")

@@ -137,7 +137,7 @@ def source(
     Raises ``NoTiles`` where it has none.
     """
     if any(isinstance(q.op, Call) and q.op.function == "attention" for q in plan.ordered()):
-        raise NoTiles("scaled_dot_product_attention of PyTorch is its kernel")
+        raise NoTiles("PyTorch's own attention is its kernel")
     if any(isinstance(q.op, Call) and q.op.function == "local_linears" for q in plan.ordered()):
         raise NoTiles(DIRECT)
     cut = apart(plan, width)

@@ -117,7 +117,7 @@ class Stages:
 
     def _entry(self, quantity: Quantity, inside: bool) -> int:
         if inside and self.crosses(quantity):
-            raise NoTiles(f"a sum over pairs of what sums over {self.along} ({quantity.name})")
+            raise NoTiles("a sum over kept pairs of what sums over channels")
         return max((self._read(r, inside) for r in self.passes.reads(quantity)), default=0)
 
     def _read(self, name: str, inside: bool) -> int:
@@ -321,7 +321,7 @@ class Stages:
             _check(self, quantity)
         rows = {row.name for row in lay.rows if self.lies(row.name)}
         if any(rows & set(self.passes.reads(q)) for q in self._passing):
-            raise NoTiles(f"a pass that reads rows along {self.along}")
+            raise NoTiles("a pass over kept pairs that reads rows along their channels")
         late = [q for time in range(self.last_pass + 1, self.last_sweep + 1, 2)
                 for q in self.demanded(time) if self.rewriting_by_pass]  # fmt: skip
         if any(isinstance(q.op, Call) and q.op.function in TAILS
@@ -332,10 +332,10 @@ class Stages:
 def _check(stages: Stages, quantity: Quantity) -> None:
     lay, along = stages.found.lay, stages.along
     if lay.sizes(quantity.name).count(along) > 1 or along in mixed(lay, quantity):
-        raise NoTiles(f"{quantity.name} mixes what lies along {along}")
+        raise NoTiles("a quantity that mixes channels of kept pairs")
     if not stages.crosses(quantity):
         return
     if along not in summed(lay, quantity) or tops(lay, quantity) or isinstance(quantity.op, Fused):
-        raise NoTiles(f"{quantity.name} is no sum over {along}")
+        raise NoTiles("a quantity of kept pairs that is no sum over their channels")
     if not stages.found.streams(quantity.name) and stages.passes.sums(quantity):
-        raise NoTiles(f"{quantity.name} sums over pairs and over {along} at once")
+        raise NoTiles("a quantity that sums over kept pairs and over their channels at once")

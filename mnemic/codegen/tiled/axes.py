@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from mnemic.codegen.operations import operation
 from mnemic.codegen.plan import Call, Fused, Given, Map, Plan, Product, Quantity
 from mnemic.codegen.tiled.functions import BACK, LIKE, ROOTS, SIGNALS, TileFunction
 
@@ -103,7 +104,7 @@ def _product(axes: Axes, quantity: Quantity, product: Product) -> None:
     if product.flip_right:
         right = (1, 0)
     if len(axes.plan.axes(product.left)) != 2 or len(axes.plan.axes(product.right)) != 2:
-        raise NoTiles(f"a product of more than two axes ({quantity.name})")
+        raise NoTiles("a product of more than two axes")
     axes.join((quantity.name, 0), (product.left, left[0]))
     axes.join((quantity.name, 1), (product.right, right[1]))
     axes.join((product.left, left[1]), (product.right, right[0]))
@@ -113,13 +114,14 @@ def _product(axes: Axes, quantity: Quantity, product: Product) -> None:
 def _call(axes: Axes, quantity: Quantity, call: Call) -> None:
     function = axes.table.get(call.function)
     if call.function == BACK and str(dict(call.options)["of"]) not in ROOTS:
-        raise NoTiles(f"no gradient of ops.{dict(call.options)['of']}")
+        raise NoTiles(f"no gradient of {operation(str(dict(call.options)['of']))}")
     if function is None:
-        raise NoTiles(UNTILED.get(call.function, f"ops.{call.function}"))
+        raise NoTiles(UNTILED.get(call.function, f"no tiles for {operation(call.function)}"))
     seen: dict[str, Place] = {}
     for argument, letters in zip(call.arguments, taken(axes, call, function), strict=False):
         if len(letters) != len(axes.plan.axes(argument)):
-            raise NoTiles(f"ops.{call.function} of {len(axes.plan.axes(argument))} axes")
+            count = len(axes.plan.axes(argument))
+            raise NoTiles(f"no tiles of {count} axes for {operation(call.function)}")
         for i, letter in enumerate(letters):
             axes.join(seen.setdefault(letter, (argument, i)), (argument, i))
     gives = "".join(quantity.axes) if function.gives == LIKE else function.gives

@@ -152,7 +152,7 @@ def load_row(lay: Layout, row: Row) -> str:
         function = "load_logs" if row.fill == "zero" else "load_column"
         return f"tiles.{function}({pointer}, row, heads, t, live, REAL)"
     if len(row.sizes) > 1:
-        raise NoTiles(f"an argument of two axes a row ({row.name})")
+        raise NoTiles("an argument of two axes a row")
     (size,) = row.sizes
     return f"tiles.load_rows({pointer}, row, heads, t, live, at_{size}, {size}, REAL)"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.emit import wrapped
+from mnemic.codegen.operations import operation
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.kernel import JIT, NUMBERS
@@ -156,6 +157,6 @@ def _statement(quantity: Quantity) -> str:
         case Call(function=function, arguments=arguments) if function in FUNCTIONS:
             return FUNCTIONS[function].format(*arguments)
         case Call(function=function):
-            raise NoTiles(f"ops.{function} of single numbers")
+            raise NoTiles(f"no tiles of single numbers for {operation(function)}")
         case _:
             raise NoTiles("a product of matrices of single numbers")

@@ -213,7 +213,7 @@ def _check(found: Layout) -> None:
             raise NoTiles(f"the name {name}, which kernels use themselves")
     for quantity in found.tiles:
         if len(quantity.axes) > 2:
-            raise NoTiles(f"a quantity of {len(quantity.axes)} axes ({quantity.name})")
+            raise NoTiles(f"a quantity of {len(quantity.axes)} axes")
     for name in (*found.names.values(),):
         if name.startswith("N" if found.windows.width > 1 else ("R", "N")):
             raise NoTiles("windows or kept pairs")

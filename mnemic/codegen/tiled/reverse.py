@@ -16,7 +16,7 @@ def reversed_of(plan: Plan) -> Adjoint:
     try:
         return adjoint(plan)
     except NoAdjoint as reason:
-        raise NoTiles(f"no gradient of ops.{reason}") from None
+        raise NoTiles(str(reason)) from None
 
 
 def output_of(back: Adjoint) -> str:

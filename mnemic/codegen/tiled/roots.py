@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from mnemic.codegen.adjoint.derivative import derivative
 from mnemic.codegen.curves import VARIABLE, Curve
+from mnemic.codegen.operations import operation
 from mnemic.codegen.plan import Call, Plan, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.printer import UnknownFunction, print_function, print_tile
@@ -229,7 +230,8 @@ def _root(plan: Plan) -> _Root | None:
             op = quantity.op
             factor = len(op.arguments) > 3 and len(plan.axes(op.arguments[3])) > 1
             if len(plan.axes(op.arguments[0])) != 2:
-                raise NoTiles(f"ops.{op.function} of {len(plan.axes(op.arguments[0]))} axes")
+                count = len(plan.axes(op.arguments[0]))
+                raise NoTiles(f"no tiles of {count} axes for {operation(op.function)}")
             found[op.options] = _Root(plan.signals[_source(op)], op, factor)
     if len(found) > 1:
         raise NoTiles("several links that are roots")

@@ -252,7 +252,7 @@ def _anew(
         if not form.axis(name) or name in known or name in found:
             return
         if name not in form.inside:
-            raise NoTiles(f"{name}, which an interval's end reads, is no memory")
+            raise NoTiles("an interval's end reads what is no memory")
         for read in form.inside[name].reads():
             follow(read)
         found[name] = form.inside[name]

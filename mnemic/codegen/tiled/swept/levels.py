@@ -52,7 +52,7 @@ class Levels:
         """
         found = [size for size in self.lay.sizes(name) if size in self.along]
         if len(found) > 1:
-            raise NoTiles(f"{name} lies along two axes that are gone along by blocks")
+            raise NoTiles("a quantity along two axes that are both gone along by blocks")
         return found[0] if found else ""
 
     def level(self, name: str) -> int:
@@ -69,7 +69,7 @@ class Levels:
             return self.level(read)
         quantity = self.inside[name]
         if own or other not in summed(self.lay, quantity) | searched(self.lay, quantity):
-            raise NoTiles(f"{name} is no sum over {other}")
+            raise NoTiles("a quantity along one axis of the memory that is no sum over the other")
         return self.level(read) + 1
 
     def crosses(self, name: str) -> str:
@@ -94,7 +94,7 @@ class Levels:
         self.level(name)
         quantity, own = self.inside.get(name), self.axis(name)
         if quantity and own and own in mixed(self.lay, quantity):
-            raise NoTiles(f"{name} mixes what lies along {own}")
+            raise NoTiles("a quantity that mixes the channels that are gone along by blocks")
 
     def outside(self, loop: Loop) -> list[str]:
         """What a loop reads that lies along no axis."""
