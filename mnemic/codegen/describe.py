@@ -113,7 +113,9 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
         axes = "k"
     if scalar.name == "gamma" and rule.gamma == "window" and rule.window > 1:
         axes = "c"
-    axes = {"phase": "k", "levels": "l"}.get(scalar.name, axes)
+    if scalar.name == "phase" and axes:
+        axes = "k"  # of keys, before their features
+    axes = "l" if scalar.name == "levels" else axes
     low, high = value_range(scalar)
     family = scalar.name if scalar.name in MEANINGS else scalar.name.rstrip("123456789")
     meaning = MEANINGS.get(family, "a coefficient of the spec")

@@ -89,7 +89,8 @@ def refusal(rule: Rule) -> str | None:
 
 def signature(rule: Rule, keys: Signature, values: Signature) -> Signature:
     """What the two together take and carry."""
-    coefficients = tuple(_in_slots(c) for c in values.coefficients)
+    of_features = tuple(c for c in keys.coefficients if c.same)  # slots' values have no φ
+    coefficients = (*(_in_slots(c) for c in values.coefficients), *of_features)
     own = rule.problem.spec.keys.write
     return replace(
         keys,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from conformance import compiled, error, inputs, run
+from conformance import compiled, error, inputs, interpreted, run
 from torch import Tensor
 
 import mnemic
@@ -97,6 +97,21 @@ def test_a_delta_rule_on_complex_numbers() -> None:
         assert max(map(error, found, wanted)) <= 1e-11
     halves = run(case, given, (("chunk", 4), ("recurrent", 5)))
     assert error(halves.out, expected) <= 1e-12
+
+
+@pytest.mark.parametrize("memory", ["linear", "diagonal"])
+def test_one_angle_a_head(memory: str) -> None:
+    told = {"decay": "token", "phase": {"from": "input"}}
+    one = compiled({"mnemic": 1, "name": "one", "memory": memory, "retention": told})
+    each = {"decay": "token", "phase": {"from": "input", "per": "key"}}
+    many = compiled({"mnemic": 1, "name": "many", "memory": memory, "retention": each})
+    given = inputs(one, 9)
+    assert given["phase"].shape == (2, 9, 2)
+    spread = {**given, "phase": given["phase"][..., None].expand(given["k"].shape)}
+    for form in ("recurrent", "chunk"):
+        found = one.operator(**given, form=form)[0]
+        assert error(found, many.operator(**spread, form=form)[0]) <= 1e-12
+        assert error(found, interpreted(one, given)[0]) <= 1e-12
 
 
 REFUSED = {

@@ -101,6 +101,21 @@ def test_some_are_learned_and_some_given() -> None:
         assert error(case.operator(**given, form=form)[0], expected) <= 1e-12
 
 
+def test_slots_have_the_features_of_their_keys() -> None:
+    """K_t = Σ w φ(k)ᵀ with weights of its own is that of the same features with numbers."""
+    slots: dict[str, Any] = {
+        "mnemic": 1, "name": "slots", "memory": {"kind": "linear", "slots": 3},
+        "retention": {"decay": "channel"}, "keys": {"write": "1 - alpha"},
+    }  # fmt: skip
+    own = compiled({**slots, "features": {"kind": "polynomial", "degree": 1}})
+    told = compiled({**slots, "features": {"kind": "polynomial", "degree": 1, "a": [0.25, 0.75]}})
+    given = inputs(told, 9)
+    numbers = {f"a{i}": torch.full((2, 9, 2), a).double() for i, a in enumerate((0.25, 0.75))}
+    for form in own.forms:
+        mine = own.operator(**given, **numbers, form=form)[0]
+        assert error(mine, told.operator(**given, form=form)[0]) <= 1e-12
+
+
 def test_numbers_that_differ_between_tokens_are_refused() -> None:
     case = compiled(spec(1))
     given = inputs(case, 5)

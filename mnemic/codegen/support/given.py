@@ -165,6 +165,8 @@ class Given:
         if not self.signature.phase:
             return rows
         phase = rows.pop("phase")
+        if phase.ndim == 3:  # one angle a head
+            phase = phase[..., None].expand(*phase.shape, rows["q"].shape[-1])
         carried = self.given.get("angle", phase.new_zeros(self.sequences, *phase.shape[2:]))
         angle, self.tails["angle"] = self._angles(phase, carried)
         if self.signature.complex:

@@ -107,8 +107,8 @@ class SlotOperator:
 
     @property
     def reading(self) -> tuple[str, ...]:
-        """The coefficients that ``read`` takes: none."""
-        return ()
+        """The coefficients that ``read`` takes: those of the features."""
+        return self.keys.reading
 
     @property
     def read_states(self) -> tuple[str, ...]:
@@ -122,12 +122,13 @@ class SlotOperator:
         *,
         params: Mapping[str, Tensor] | None = None,
         sizes: tuple[int, int] | None = None,
+        **coefficients: Tensor,
     ) -> Tensor:
         """W softmax(K q) with both memories as ``state`` has them; see ``Operator.read``."""
         check_state(self.signature, state)
         keys, values = ({"W": state[n]} if n in state else {} for n in ("K", "W"))
         slots = None if sizes is None else (sizes[0], self.signature.slots)
-        held = self.keys.read(widened(q), keys, sizes=slots)
+        held = self.keys.read(widened(q), keys, sizes=slots, **coefficients)
         read = self.values.read(torch.softmax(held, -1), values, sizes=sizes)
         return read.to(q.dtype)
 
