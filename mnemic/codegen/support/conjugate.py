@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from .definite import cholesky
+
 ROUNDINGS = 8
 """A tolerance below this many roundings of the dtype asks for that."""
 
@@ -112,7 +114,7 @@ def cholesky_rows(
 
 def ridge_solved(h: Tensor, ridge: Tensor, q: Tensor) -> Tensor:
     """(H + Diag(ridge))⁻¹ q by a Cholesky factor: [..., K, K], [..., K], [..., K] → [..., K]."""
-    factor = torch.linalg.cholesky(h + torch.diag_embed(ridge))
+    factor = cholesky(h + torch.diag_embed(ridge))
     return torch.cholesky_solve(q[..., None], factor)[..., 0]
 
 

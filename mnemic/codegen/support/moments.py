@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from .definite import cholesky
+
 
 def outer(x: Tensor, y: Tensor) -> Tensor:
     """x yᵀ."""
@@ -36,7 +38,7 @@ def innovation_factor(kp: Tensor, k: Tensor, kept: Tensor | None = None) -> Tens
     kernel = kp @ k.mT
     eye = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device)
     beta = eye if kept is None else eye * kept[..., None, :]
-    return torch.linalg.cholesky(kernel + beta)
+    return cholesky(kernel + beta)
 
 
 def solved(factor: Tensor, x: Tensor) -> Tensor:

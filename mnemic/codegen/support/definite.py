@@ -1,0 +1,27 @@
+"""Cholesky factors of what sums up the past, and what is said where there is none."""
+
+import torch
+from torch import Tensor
+
+from .pickled import Pickled
+
+
+class Forgotten(Pickled, ValueError):
+    """Σ γ k kᵀ, with the ridge that is forgotten beside it, has no inverse in this dtype."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the matrix of past keys with its ridge is not positive definite to within rounding: "
+            "the weights forget the ridge with the past (log_gamma far below 0), or arguments are "
+            "too large or no numbers; keep log_gamma above about -16 in float32 and -36 in "
+            "float64, or write weights: {kind: geometric, ridge: constant}"
+        )
+
+
+def cholesky(matrix: Tensor) -> Tensor:
+    """L with L Lᵀ = matrix, [..., K, K]; raises ``Forgotten`` where there is none."""
+    try:
+        factor: Tensor = torch.linalg.cholesky(matrix)
+    except torch.linalg.LinAlgError:
+        raise Forgotten from None
+    return factor
