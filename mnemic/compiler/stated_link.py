@@ -11,6 +11,7 @@ import mpmath  # type: ignore[import-untyped]
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.numbers import spelled
 from mnemic.compiler.retention import Link, Retained
 
 POINTS: Final = ((0.9, -0.4, 0.3), (2.1, 0.6, -1.3), (-0.2, 0.5, 0.15), (0.05, 1.7, -0.8))
@@ -57,7 +58,7 @@ def origin(entry: Any, power: float) -> str:
 def _jacobians(entry: Any, power: float) -> Iterator[Any]:
     """∂W/∂A at each point where it is finite; coefficients are 0.7."""
     free = {s: sp.Rational(7, 10) for s in entry.free_symbols - {sym.a, sym.nu}}
-    link = sp.lambdify((sym.a, sym.nu), entry.subs(free), "mpmath")
+    link = sp.lambdify((sym.a, sym.nu), spelled(entry.subs(free)), "mpmath")
     with mpmath.workdps(DIGITS):
         step = mpmath.mpf(10) ** (-DIGITS // 3)
         for point in POINTS:

@@ -47,3 +47,9 @@ def test_signs_of_a_series_that_sympy_leaves_open(kernel: str, kind: str) -> Non
     spec: dict[str, Any] = {"mnemic": 1, "name": "drawn", "bias": "l2",
                             "features": {"kernel": kernel}, "optimizer": {"rate": "token"}}  # fmt: skip
     assert stability(derive_spec(load(spec))).kind == kind
+
+
+@pytest.mark.parametrize("link", ["softplus(a)", "sigmoid(a) - 1/2"])
+def test_a_link_of_functions_that_sympy_lacks(link: str) -> None:
+    conforms({"name": "drawn", "bias": "l2", "optimizer": {"rate": "token"},
+              "retention": {"link": link, "view": "ftrl", "decay": "token"}})  # fmt: skip
