@@ -56,7 +56,7 @@ def _of_loss(problem: Problem, error: ErrorSignal) -> Iterator[Issue]:
     where, text = dict(_placed(problem.spec))["loss"], problem.spec.bias.text
     if vanishes(error.signal):
         reason = "the loss does not change with the prediction, so the memory would never learn"
-        yield Issue(reason, where, text, ("losses whose gradient in y is not zero",))
+        yield Issue(reason, where, text, ("losses whose gradient in the prediction ŷ is not zero",))
         return
     if problem.loss.has(sym.y, sym.v):
         return

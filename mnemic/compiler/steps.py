@@ -61,7 +61,7 @@ def implicit(error: ErrorSignal, rate: Any) -> Step:
         return Step(with_slope(sp.factor(limit)), sp.Integer(1), reason)
     if closed is not None:
         reason = (
-            f"the implicit step's stationarity z = y − {letter}κ e(z), "
+            f"the implicit step's stationarity z = ŷ − {letter}κ e(z), "
             "solved for the new prediction z"
         )
         return Step(with_slope(closed.subs(delta, rate)), rate, reason)

@@ -113,7 +113,8 @@ class Expression(Bias):
     kind: Literal["expr"] = "expr"
     shorthand = "expr"
     expr: str = Field(
-        description="the loss, in e, y and v of a coordinate or in n, and in coefficients"
+        description="the loss, in e = ŷ − v, y = ŷ (the prediction, not the read-out) and v of a "
+        "coordinate or in n = ‖ŷ − v‖, and in coefficients"
     )
     smooth: float | None = Field(
         default=None,

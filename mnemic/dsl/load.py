@@ -16,6 +16,7 @@ from mnemic.dsl.extends import is_path, merged, stack
 from mnemic.dsl.reading import Document, read_file
 from mnemic.dsl.rules import expressions
 from mnemic.dsl.spec import Spec
+from mnemic.dsl.texts import unknown_symbol
 from mnemic.errors import InvalidSpec, Issue, UsageError, named_arguments
 
 ROUNDS: Final = 4
@@ -91,7 +92,7 @@ def _beside(wrong: list[ErrorDetails], data: Any) -> Iterator[Issue]:
     for issue in expressions.issues(spec):
         place = place_of(issue.where)
         inside = any(place[: len(other)] == other for other in gone)
-        if not inside and (whole or not expressions.unknown_symbol(issue)):
+        if not inside and (whole or not unknown_symbol(issue)):
             yield issue
 
 

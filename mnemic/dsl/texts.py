@@ -16,6 +16,9 @@ from mnemic.dsl.spec import Spec
 from mnemic.errors import Issue, nearest
 
 LOSS_SYMBOLS: Final = frozenset("eyvn")
+LOSS_MEANING: Final = (
+    "in a loss y is the prediction ŷ, not the read-out; e = ŷ − v of a coordinate, n = ‖ŷ − v‖"
+)
 PAIR_SYMBOLS: Final = frozenset({"s", "d2"})
 TIME_SYMBOLS: Final = frozenset({"h", "H", "t"})
 UNARY: Final = tuple(name for name, f in FUNCTIONS.items() if f.least == 1)
@@ -35,6 +38,8 @@ class Text:
     symbols: frozenset[str]
     needs: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
+    meaning: str | None = None
+    """What the symbols stand for, where one may be taken for another."""
 
     @cached_property
     def read(self) -> Expression | Issue:
@@ -51,10 +56,17 @@ class Text:
 
     def _issue(self, error: ExpressionError) -> Issue:
         issue = replace(error.issue, where=self.where)
+        if unknown_symbol(issue):
+            issue = replace(issue, hint=self.meaning)
         if issue.read == self.text and issue.allowed and self.words:
             allowed = (*self.words, *issue.allowed)
             return replace(issue, allowed=allowed, nearest=nearest(self.text, allowed))
         return replace(issue, message=f"{issue.message} (column {error.column})")
+
+
+def unknown_symbol(issue: Issue) -> bool:
+    """Whether an expression names a symbol that is not there."""
+    return issue.message.startswith("unknown symbol")
 
 
 def activation(text: str) -> str:
@@ -104,7 +116,8 @@ def walk(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
 
 def _loss(spec: Spec, coefficients: frozenset[str]) -> Text:
     where = "bias.expr" if hasattr(spec.bias, "expr") else "bias"
-    return Text(where, spec.bias.text, LOSS_SYMBOLS | coefficients, frozenset("eyn"))
+    symbols, needs = LOSS_SYMBOLS | coefficients, frozenset("eyn")
+    return Text(where, spec.bias.text, symbols, needs, meaning=LOSS_MEANING)
 
 
 def _features(spec: Spec) -> Iterator[Text]:

@@ -143,6 +143,12 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
             "x.yaml:3:10: retention.decay: unknown symbol: read 'chanel', allowed: learned, token,"
             " channel, outer, H, alpha, eta, h, t, pi, inf; did you mean 'channel'?",
         ),
+        (
+            "name: x\nbias: {expr: (y_hat - v)**2}\n",
+            "x.yaml:2:14: bias.expr: unknown symbol (column 2): read 'y_hat', allowed: alpha, e,"
+            " eta, n, v, y, pi, inf (in a loss y is the prediction ŷ, not the read-out; e = ŷ − v"
+            " of a coordinate, n = ‖ŷ − v‖)",
+        ),
     ],
 )
 def test_one_error(here: Path, text: str, expected: str) -> None:

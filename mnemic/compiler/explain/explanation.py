@@ -96,8 +96,8 @@ def _unreal(rule: Rule) -> str | None:
     y, v = (f"{z:.3g}".replace("-", "−") for z in place)
     return (
         f"The loss is not real for every prediction: not where ŷ = {y}, v = {v}. Nothing keeps "
-        "predictions from there, and what follows is no number: write it in a function of y that "
-        "is, such as sigmoid(y)."
+        "predictions from there, and what follows is no number: write the loss in a function of ŷ "
+        "that is real, such as sigmoid(y), y being ŷ there."
     )
 
 

@@ -108,8 +108,3 @@ def issues(spec: Spec) -> Iterator[Issue]:
     """What makes no sense in the expressions alone."""
     for rule in RULES:
         yield from rule(spec)
-
-
-def unknown_symbol(issue: Issue) -> bool:
-    """Whether an expression names a symbol that is not there."""
-    return issue.message.startswith("unknown symbol")
