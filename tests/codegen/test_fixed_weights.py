@@ -8,6 +8,7 @@ import torch
 from conformance import agree, compiled, error, inputs, interpreted, run
 from torch import Tensor
 
+from mnemic.compiler.explain.render import to_text
 from mnemic.errors import InvalidSpec
 
 Similar = Callable[[Tensor, Tensor], Tensor]
@@ -120,3 +121,17 @@ def test_a_decay_inside_other_coefficients_of_several_steps_is_refused(
             "optimizer": {**optimizer, steps: 2}}  # fmt: skip
     with pytest.raises(InvalidSpec, match="an expression of the decay in another coefficient"):
         compiled(spec)
+
+
+@pytest.mark.parametrize(
+    ("weights", "window", "shown"),
+    [
+        ({"kind": "window", "gamma": 0.5}, 3, "Gₜ = 1/2 Σ_(i=t−2..t) eᵢ kᵢᵀ"),
+        ("token", 1, "Gₜ = γₜ eₜ kₜᵀ"),
+    ],
+    ids=str,
+)
+def test_a_weight_inside_o_is_printed(weights: Any, window: int, shown: str) -> None:
+    outside = {"method": "muon", "rate": "token", "rate_at": "outside"}
+    spec = {"name": "weighed", "bias": "l2", "weights": weights, "window": window}
+    assert shown in to_text(compiled({**spec, "optimizer": outside}).rule)

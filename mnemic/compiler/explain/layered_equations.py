@@ -141,10 +141,11 @@ def _gradients(rule: Rule, d: Dialect, layers: Layers, seen: str) -> Lines:
 
 
 def _summed(rule: Rule, d: Dialect, body: str) -> str:
+    whole = d.factor(rule.weight)  # where the rate cannot hold it
     if rule.window == 1:
-        return body
+        return whole + body
     gate = "" if rule.gamma is None else d.of("gamma", "i") + " "
-    return d.windowed(gate + body, rule.window)
+    return whole + d.windowed(gate + body, rule.window)
 
 
 # -- how matrices move -------------------------------------------------------------------------
