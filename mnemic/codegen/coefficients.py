@@ -1,4 +1,4 @@
-"""Decay, momentum, rate and window of a chunk as matrices (``parallel.md``, identity 1).
+"""Decay, momentum, rate and window of a chunk as matrices.
 
 mix_ts is what the dual after row t holds of the row written at s; ``mix_before`` is what the
 gradient at t sees of it. Scalar decays are matrices; channel decays stay inside the scores.

@@ -1,7 +1,7 @@
 """Second-order rules: exact least squares and full-batch descent, from running moments.
 
-Where P = (Σ w k kᵀ)⁻¹ can be carried: Sherman–Morrison token by token, one Cholesky factor a chunk
-(``parallel.md``, identity 3). Else H = Σ w k kᵀ and U = Σ w v kᵀ are carried, and solved at every
+Where P = (Σ w k kᵀ)⁻¹ can be carried: Sherman–Morrison token by token, one Cholesky factor a chunk.
+Else H = Σ w k kᵀ and U = Σ w v kᵀ are carried, and solved at every
 query: y = U (H + Λ)⁻¹ q by a Cholesky factor, in a chunk by conjugate gradients where the spec
 says so. Batch: W^(j+1) = W^(j) − η (W^(j) (H + Λ) − U), W^(0) = 0, read at q.
 """

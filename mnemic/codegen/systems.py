@@ -275,7 +275,7 @@ def _at_anchor(b: Builder, states: States, roles: dict[str, str]) -> str:
 
 
 def _residual(b: Builder, mixing: str, base: str, roles: dict[str, str]) -> str:
-    """ŷ = base + L u(ŷ) for a u that is not affine, then u (``parallel.md``, identity 2).
+    """ŷ = base + L u(ŷ) for a u that is not affine, then u.
 
     Where e depends on ŷ − v alone, the unknown is the residual R = ŷ − v.
     """

@@ -64,7 +64,7 @@ class Facts:
 
 
 def classify(facts: Facts) -> Structure:
-    """Name the class from the derivatives; ``language.md`` lists the tests."""
+    """Name the class from the derivatives; ``docs/language.md`` lists the tests."""
     if facts.fit is not None:
         return Structure("nonparametric", FITS[facts.fit.kind], BOTH)
     if facts.problem.kernels is not None and facts.layered and not _rows_enough(facts):

@@ -1,4 +1,4 @@
-"""The rule: what a problem derives to, in the normal form of ``language.md``.
+"""The rule: what a problem derives to, in the normal form of ``docs/language.md``.
 
 G_t = Σ γ e(W_ref·p, v) rᵀ       S_t = θ S_{t−1} − η G_t
 A_t = decay ∘ A_{t−1} + gain·S_t       W_t = link(A_t)       y_t = W_t φ(q_t)

@@ -116,6 +116,14 @@ def test_slots_have_the_features_of_their_keys() -> None:
         assert error(mine, told.operator(**given, form=form)[0]) <= 1e-12
 
 
+def test_layers_with_weights_of_their_own_run_at_once() -> None:
+    layer = mnemic.compile(spec(2)).layer(8, heads=2)
+    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+    both = {n: torch.stack([p, 0.5 * p]).detach() for n, p in layer.named_parameters()}
+    found = torch.func.vmap(lambda p: torch.func.functional_call(layer, p, (x,)))(both)
+    torch.testing.assert_close(found[0], layer(x))
+
+
 def test_numbers_that_differ_between_tokens_are_refused() -> None:
     case = compiled(spec(1))
     given = inputs(case, 5)

@@ -4,8 +4,8 @@ With written rows u_s = −η e_s the dual after row t is
 
     A_t = reach_t ∘ A_0 + carry_t S_0 + Σ_{s ≤ t} mix_ts u_s r_sᵀ
 
-(``parallel.md``, identity 1), and predictions read it one row earlier, so that the errors of a
-chunk solve ŷ = base + L (−η e(ŷ)) with L strictly lower triangular (identity 2).
+and predictions read it one row earlier, so that the errors of a
+chunk solve ŷ = base + L (−η e(ŷ)) with L strictly lower triangular.
 """
 
 from mnemic.codegen.builder import Builder

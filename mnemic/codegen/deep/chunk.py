@@ -2,7 +2,7 @@
 
 The steps of a chunk are known before any is taken: one pass of the network over all its keys gives
 each matrix rows δ and keys a, and with them A_t = reach_t A_0 + carry_t S_0 + Σ_s mix_ts δ_s a_sᵀ
-(``parallel.md``, identity 1), read layer by layer without forming a memory a token. Where a link,
+read layer by layer without forming a memory a token. Where a link,
 or O at every token, is not linear, the memories of a chunk's tokens are formed.
 """
 

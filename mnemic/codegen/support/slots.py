@@ -128,7 +128,7 @@ class SlotOperator:
         check_state(self.signature, state)
         keys, values = ({"W": state[n]} if n in state else {} for n in ("K", "W"))
         slots = None if sizes is None else (sizes[0], self.signature.slots)
-        held = self.keys.read(widened(q), keys, sizes=slots, **coefficients)
+        held = self.keys.read(widened(q), keys, sizes=slots, **coefficients)  # type: ignore[arg-type]
         read = self.values.read(torch.softmax(held, -1), values, sizes=sizes)
         return read.to(q.dtype)
 

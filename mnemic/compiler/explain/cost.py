@@ -1,7 +1,7 @@
 """Costs of one head: state, FLOPs and bytes a token, in training and in decoding.
 
 Expressions in T, d_k, d_v, D, b (chunk), c (window), n (steps a token), m (hidden width) and s
-(bytes a number). Formulas of ``parallel.md``; products count twice, masks are dense, elementwise
+(bytes a number). Products count twice, masks are dense, elementwise
 work on vectors is left out. Training is the forward pass; the backward is some two or three more.
 """
 

@@ -1,4 +1,4 @@
-"""FLOPs and traffic of each structural class (``parallel.md``), the parts read off the rule."""
+"""FLOPs and traffic of each structural class, the parts read off the rule."""
 
 from typing import Any
 

@@ -107,7 +107,7 @@ def layered_decode(rule: Rule) -> Any:
 
 
 def layered_train(rule: Rule) -> Any:
-    """One token of the chunk form (``parallel.md``, identity 1, layer by layer)."""
+    """One token of the chunk form, layer by layer."""
     window = (B + C - 1) / B if rule.window > 1 else sp.Integer(1)  # the last chunk's keys, anew
     found = window * (layered_forward(rule, needed=True) + _backward(rule))
     if rule.window > 1:

@@ -1,4 +1,4 @@
-"""Stability: how large a step may be before it stops contracting (``language.md``, 7)."""
+"""Stability: how large a step may be before it stops contracting."""
 
 import math
 from dataclasses import dataclass, replace
