@@ -127,8 +127,6 @@ def merged(memories: Tensor, new: Tensor, end: Tensor) -> Tensor:
     """
     tokens = int(end)
     r = (tokens & -tokens).bit_length() - 1
-    if r == 0:
-        return torch.cat([new[..., None, :, :], memories[..., 1:, :, :]], -3)
-    whole = new + memories[..., :r, :, :].sum(-3)
-    empty = torch.zeros_like(memories[..., :r, :, :])
-    return torch.cat([empty, whole[..., None, :, :], memories[..., r + 1 :, :, :]], -3)
+    below, _, above = memories.split([r, 1, memories.shape[-3] - r - 1], -3)
+    whole = new + below.sum(-3) if r else new
+    return torch.cat([torch.zeros_like(below), whole[..., None, :, :], above], -3)

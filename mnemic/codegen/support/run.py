@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from . import kept, layout, levels, scanned, versions
+from . import kept, layout, levels, room, scanned, versions
 from .arguments import fail
 from .calls import Closes, Form, States, parameters
 from .given import Given, turned
@@ -34,6 +34,7 @@ class Run(Given):
     def _states(self) -> States:
         """The forms' states, [M, …]; what is missing starts at ``params``, or zero in the dual."""
         found = {}
+        self._fits()
         for state in self.signature.states:
             shape = self._shape(state) if state.name in self.wanted else None
             if shape is None:
@@ -51,6 +52,18 @@ class Run(Given):
             else:
                 found[state.name] = self.like.new_zeros(shape)
         return self._started(found)
+
+    def _fits(self) -> None:
+        """Refuse states that no memory holds; token by token q's gradient keeps them all."""
+        if torch.compiler.is_compiling():
+            return
+        shapes = [self._shape(s) for s in self.signature.states if s.name in self.wanted]
+        held = self.like.element_size() * sum(math.prod(x) for x in shapes if x is not None)
+        q = self.rows.get("q")
+        every = q is not None and q.requires_grad and torch.is_grad_enabled()
+        every = every and self._chosen() == "recurrent" and self.signature.anchor == 1
+        copies = max(self.tokens, 1) if every and self.like.device.type == "cpu" else 1
+        room.check(self.signature, held, copies, self.like.device)
 
     def _kept(self) -> int:
         """How many pairs are kept already."""
