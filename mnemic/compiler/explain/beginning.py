@@ -167,8 +167,8 @@ def _starts(rule: Rule) -> dict[Any, float]:
         value: float | None
         if scalar.argument is None:
             value = float(scalar.expr) if scalar.expr.is_number else None
-        elif declared.init is not None:
-            value = declared.init
+        elif declared.starts:
+            value = sum(declared.starts) / len(declared.starts)
         elif told is not None:
             value = sum(told) / 2 if isinstance(told, tuple) else float(told)
         else:
