@@ -29,6 +29,7 @@ SPECS: dict[str, tuple[dict[str, Any], set[str]]] = {
          "keys": {"predict": "own"}, "retention": {"decay": "token"},
          "optimizer": {"rate": "token", "method": "momentum", "momentum": "token"}}, set(),
     ),
+    "learned features": ({"features": {"kind": "polynomial", "degree": 2}}, set()),
     "weights of the past": (
         {"bias": "l2", "window": "all", "weights": "geometric", "optimizer": {"method": "exact"},
          "retention": {"global": {"l2": 0.5}}}, set(),

@@ -15,7 +15,7 @@ STEP = ("error", "rate", "gain", "momentum", "applied")
 KEPT = ("decay", "row_decay", "seen", "retained", "moments", "fit")
 
 APART = ("bonus", "levels", "phase")
-"""Coefficients of the read-out and of keys, which no equation of the memory holds."""
+"""Coefficients of the read-out and of keys, as are those of features, which no equation holds."""
 
 
 def idle(rule: Rule) -> tuple[Scalar, ...]:
@@ -30,7 +30,9 @@ def idle(rule: Rule) -> tuple[Scalar, ...]:
         unread = ("predict", "erase") if rule.error.constant else ()
         keys = [key for role, key in rule.problem.keys.items() if role not in unread]
         seen |= _symbols([getattr(rule, name) for name in STEP] + gates + keys)
-    told = [s for s in rule.scalars if s.argument is not None and s.name not in APART]
+    places = rule.problem.spec.placed_coefficients()
+    apart = {name for name, where, _ in places if where.startswith("features")} | {*APART}
+    told = [s for s in rule.scalars if s.argument is not None and s.name not in apart]
     return tuple(s for s in told if s.symbol not in seen and not s.name.startswith("scale"))
 
 
