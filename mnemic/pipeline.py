@@ -1,7 +1,8 @@
 """The whole compiler on one page: a spec in, a checked, running layer out."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from os import PathLike
@@ -10,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mnemic.dsl.hashing import spec_hash
-from mnemic.dsl.load import load
+from mnemic.dsl.load import load, located
 from mnemic.dsl.spec import Spec
 from mnemic.errors import EnvironmentFailed, InvalidSpec, Issue, named_arguments
 
@@ -98,7 +99,20 @@ def derive(source: Source) -> "Rule":
     """Spec → Problem → Rule."""
     from mnemic.compiler.derive import derive_spec
 
-    return derive_spec(read(source))
+    spec = read(source)
+    with placed(spec, source):
+        return derive_spec(spec)
+
+
+@contextmanager
+def placed(spec: Spec, source: Source) -> Iterator[None]:
+    """What is refused of a spec within is told at its place in the text that it was read from."""
+    try:
+        yield
+    except InvalidSpec as refusal:
+        if isinstance(source, Spec):
+            raise
+        raise located(refusal.issues, spec.name, source) from None
 
 
 @named_arguments
@@ -113,9 +127,10 @@ def compile(source: Source, out: str | PathLike[str] | None = None) -> Compiled:
 
     spec = read(source)
     key, make = spec_hash(spec, labels=True), partial(files, spec)
-    if out is not None:
-        return Compiled(spec, package.write(cache.files(key, make), Path(out)))
-    return Compiled(spec, cache.folder(key, make))
+    with placed(spec, source):
+        if out is not None:
+            return Compiled(spec, package.write(cache.files(key, make), Path(out)))
+        return Compiled(spec, cache.folder(key, make))
 
 
 def restored(

@@ -9,7 +9,7 @@ import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, SpecArguments
-from mnemic.cli.facts import kernels, warned
+from mnemic.cli.facts import kernels, uncompiled, warned
 from mnemic.cli.output import echo, print_json, tell
 from mnemic.compiler import published
 from mnemic.dsl.hashing import spec_hash
@@ -31,10 +31,13 @@ def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False)
     """Check that specs are valid; print what each one says, and what speaks against it.
 
     Every error is told at once, with its place, what was read, what is allowed and the nearest
-    match. Warnings are no errors: of coefficients outside the stable range, and of rules that are
-    not compiled yet. They come from the derived rule, which is remembered.
+    match, and so is a spec from which no rule is derived. A rule that is derived, but that no code
+    is written for, is told of with the reason; compile refuses it. Warnings are no errors: of
+    coefficients outside the stable range, for example. What comes from the derived rule is
+    remembered.
 
-    JSON: {"specs": [{"source", "valid", "name", "title", "hash", "axes", "warnings"}, ...]};
+    JSON: {"specs": [{"source", "valid", "compiles", "name", "title", "hash", "axes", "refused",
+    "warnings"}, ...]};
     "error" in place of the rest where a spec is not valid; with --derive also "class", "reason",
     "forms", "kernels": [{"form", "kernel", "gradient", "why", "text"}, ...].
     """
@@ -59,8 +62,12 @@ def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False)
 def _checked(source: str, derive: bool) -> dict[str, Any]:
     spec = load(source)
     published.check(spec)
-    told = _derived(spec, derive)
-    return {"source": source, "valid": True, **summary(spec), **told, "warnings": [*warned(spec)]}
+    with pipeline.placed(spec, source):
+        told = _derived(spec, derive)
+        warnings = [*warned(spec)]
+    reasons = uncompiled(spec, source)
+    known = {"source": source, "valid": True, "compiles": not reasons, **summary(spec), **told}
+    return {**known, "refused": reasons, "warnings": warnings}
 
 
 def summary(spec: Spec) -> dict[str, Any]:
@@ -98,7 +105,8 @@ def _derived(spec: Spec, wanted: bool) -> dict[str, Any]:
 
 def _show(entry: dict[str, Any]) -> None:
     title = f" ({entry['title']})" if entry["title"] else ""
-    echo(f"{entry['name']}: valid{title}, {entry['hash'][:12]}")
+    told = "valid" if entry["compiles"] else "valid, but not compiled"
+    echo(f"{entry['name']}: {told}{title}, {entry['hash'][:12]}")
     for axis, value in entry["axes"].items():
         echo(f"  {axis:<12} {flow(value)}")
     if "class" in entry:
@@ -106,6 +114,8 @@ def _show(entry: dict[str, Any]) -> None:
         echo(f"  {'forms':<12} {', '.join(entry['forms'])}")
         for kernel in entry["kernels"]:
             echo(f"  {'fused kernel':<12} {kernel['text']}")
+    for reason in entry["refused"]:
+        echo(f"  not compiled: {reason}")
     for warning in entry["warnings"]:
         echo(f"  warning: {warning}")
 

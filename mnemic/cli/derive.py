@@ -6,7 +6,7 @@ import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, SpecArgument
-from mnemic.cli.facts import Facts, kernels
+from mnemic.cli.facts import Facts, kernels, uncompiled
 from mnemic.cli.output import echo, print_json, to_stderr
 from mnemic.errors import CheckFailed, UsageError
 
@@ -32,21 +32,24 @@ def derive(
 
     With --check the gradient, the retention and the whole recurrence are compared with automatic
     differentiation and numerical minimisers of the problem as written; exit code 4 where two
-    differ.
+    differ. A rule that no code is written for is derived all the same, with the reason.
 
     JSON: the derivation (name, class, forms, equations, steps, costs, stability, ...), "kernels":
-    [{"form", "kernel", "gradient", "why", "text"}, ...], and with --check "checks": [{"name",
-    "error", "tolerance", "passed"}, ...].
+    [{"form", "kernel", "gradient", "why", "text"}, ...], "refused": [reasons],
+    and with --check "checks": [{"name", "error", "tolerance", "passed"}, ...].
     """
     if latex + markdown + as_json > 1:
         raise UsageError("--latex, --markdown and --json exclude one another")
     rule = pipeline.derive(spec)
     fused = kernels(rule.problem.spec) if not (latex or markdown) else []
+    refused = uncompiled(rule.problem.spec, spec)
     checks = _verified(rule) if check else ()
     if as_json:
-        print_json(_json(rule, fused, checks, check))
+        print_json(_json(rule, fused, checks, check) | {"refused": refused})
     else:
         echo(_text(rule, fused, latex=latex, markdown=markdown))
+        for reason in refused:
+            (to_stderr if latex or markdown else echo)(f"not compiled: {reason}")
         _show(checks, aside=latex or markdown)
     if failed := [c.name for c in checks if not c.passed]:
         if as_json:

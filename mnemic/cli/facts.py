@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 from mnemic import pipeline
 from mnemic.codegen import cache
 from mnemic.dsl.hashing import spec_hash
+from mnemic.dsl.load import located
 from mnemic.dsl.spec import Spec
-from mnemic.errors import InvalidSpec
+from mnemic.errors import Issue, format_issue
 
 HEAD = {"d_k": 64, "d_v": 64, "T": 2048}
 """The sizes at which costs are told: one head of 64 channels, 2048 tokens."""
@@ -79,12 +81,26 @@ def _cores() -> int:
 
 
 def warned(spec: Spec) -> tuple[str, ...]:
-    """What a user should hear of a spec before training; derived once, then read from disk."""
-    try:
-        (found,) = _kept("warnings", {spec.name: spec}, lambda name: None, _warnings).values()
-    except InvalidSpec as refusal:
-        return tuple(f"No rule is derived: {issue.message}." for issue in refusal.issues)
+    """What a user should hear of a spec before training; derived once, then read from disk.
+
+    Raises ``InvalidSpec`` for a spec that has no derivation.
+    """
+    (found,) = _kept("warnings", {spec.name: spec}, lambda name: None, _warnings).values()
     return tuple(found["warnings"])
+
+
+def uncompiled(spec: Spec, source: pipeline.Source) -> list[str]:
+    """Why a spec is not compiled, each reason with its place in the text; empty where it is."""
+    found = refused(spec)
+    if found and not isinstance(source, Spec):
+        found = tuple(located(found, spec.name, source).issues)
+    return [format_issue(issue) for issue in found]
+
+
+def refused(spec: Spec) -> tuple[Issue, ...]:
+    """What cannot be compiled of a spec that has a rule; found once, then read from disk."""
+    (found,) = _kept("warnings", {spec.name: spec}, lambda name: None, _warnings).values()
+    return tuple(Issue(**issue) for issue in found["refused"])
 
 
 def facts(spec: Spec) -> Facts:
@@ -104,14 +120,19 @@ def facts(spec: Spec) -> Facts:
 
 
 def _warnings(spec: Spec) -> Facts:
+    from mnemic.codegen.refused import refused as refused_of
     from mnemic.compiler.explain.explanation import warned as warnings_of
 
-    return {"warnings": list(warnings_of(pipeline.derive(spec)))}
+    rule = pipeline.derive(spec)
+    found = [asdict(issue) for issue in refused_of(rule)]
+    return {"warnings": list(warnings_of(rule)), "refused": found}
 
 
 def _kernels(spec: Spec) -> Facts:
     from mnemic.codegen.available import fused
 
+    if refused(spec):
+        return {"kernels": []}
     found = fused(pipeline.derive(spec))
     return {"kernels": [
         {"form": f.form, "kernel": f.missing is None, "gradient": f.no_gradient is None,

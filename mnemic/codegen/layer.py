@@ -208,7 +208,7 @@ def activation_of(scalar: Scalar) -> Any:
 
 def _learned(rule: Rule) -> list[str]:
     rows = [
-        f'        Learned("{s.name}", "{s.argument}", "{s.declared.origin}", {_start(rule, s)}),'
+        f'        Learned("{s.name}", "{s.argument}", "{s.declared.origin}", {start(rule, s)}),'
         for s in learned_scalars(rule)
     ]
     return ["    learned = (", *rows, "    )"] if rows else []
@@ -223,7 +223,7 @@ def _spread(rule: Rule) -> list[str]:
     return [f"    spread = {link.unit!r}"] if rule.parameters and link.unit else []
 
 
-def _start(rule: Rule, scalar: Scalar) -> tuple[float, float]:
+def start(rule: Rule, scalar: Scalar) -> tuple[float, float]:
     """The range in which a coefficient starts, before its activation."""
     declared, activation = scalar.declared, activation_of(scalar)
     if declared.starts:

@@ -21,6 +21,7 @@ from mnemic.compiler.classify import Facts, classify
 from mnemic.compiler.network import Outer, network
 from mnemic.compiler.problem import Problem, state
 from mnemic.compiler.ranges import ranges_of
+from mnemic.compiler.refused import Refused, asked_at
 from mnemic.compiler.rule import Applied, Derived, Fit, Moments, Rule
 from mnemic.dsl.memory import Diagonal
 from mnemic.dsl.spec import Spec
@@ -40,8 +41,11 @@ def derive(problem: Problem) -> Rule:
     spec = problem.spec
     try:
         return _derive(problem)
-    except (steps.Refused, retention.Refused) as refusal:
-        raise InvalidSpec((Issue(str(refusal), where=spec.name),)) from None
+    except Refused as refusal:
+        from mnemic.compiler.explain.printing import text
+
+        where = f"{spec.name} {refusal.place}".rstrip()
+        raise InvalidSpec((Issue(refusal.told(text), where),)) from None
 
 
 def _derive(problem: Problem) -> Rule:
@@ -49,23 +53,30 @@ def _derive(problem: Problem) -> Rule:
     loss_error = error_signal.derive(problem.loss, getattr(spec.bias, "smooth", None))
     sense.check(problem, loss_error)
     series.check(problem)
-    step = _step(problem, loss_error)
+    with asked_at("optimizer"):
+        step = _step(problem, loss_error)
     own = _own_rate(problem)
-    retained = _retained(problem, step.rate if own == sp.oo else own)
+    with asked_at("retention"):
+        retained = _retained(problem, step.rate if own == sp.oo else own)
     complexes.check(problem, step.error, retained)
     per = {s.symbol: s.per for s in problem.scalars}
-    kernelised.check(problem, step.error, retained.gain, per)
-    fit = local.derive(problem, step.error)
-    moments = None if fit else _moments(problem, step.error)
+    with asked_at("features"):
+        kernelised.check(problem, step.error, retained.gain, per)
+    with asked_at("memory"):
+        fit = local.derive(problem, step.error)
+    with asked_at("optimizer"):
+        moments = None if fit else _moments(problem, step.error)
     alpha, rows = _decays(problem)
     anchor = spec.optimizer.anchor.chunk
-    split = _splits(problem, step.error)
+    with asked_at("keys" if spec.optimizer.momentum is None else "optimizer.momentum"):
+        split = _splits(problem, step.error)
     applied, layers = _applied(problem), network(spec.memory, spec.optimizer.every)
     facts = Facts(
         problem, step.error, retained, moments, _per(problem, step.rate),
         _per(problem, problem.value("theta")), rows != 1, anchor, layers, applied, fit,
     )  # fmt: skip
-    levels.check(facts)
+    with asked_at("readout.levels"):
+        levels.check(facts)
     structure = classify(facts)
     shared = _rows_share(problem, step.error, anchor)
     return Rule(
@@ -253,7 +264,8 @@ def _curvature(problem: Problem, error: error_signal.ErrorSignal) -> Any:
         raise retention.Refused(
             f"the method '{problem.spec.optimizer.method}' sees the past through Σ k kᵀ and "
             "Σ v kᵀ, which is enough for a loss c (ŷ − v)² with a number c > 0 only (bias: l2 is "
-            f"e**2/2; weigh pairs by weights); here e = {error.signal}"
+            "e**2/2; weigh pairs by weights); here e = {}",
+            error.signal,
         )
     return c
 
@@ -266,7 +278,8 @@ def _splits(problem: Problem, error: error_signal.ErrorSignal) -> bool:
     if apart and not error.affine:
         raise retention.Refused(
             "erase and write keys (and momentum on the write) need an error that splits into "
-            f"prediction and value; e = {error.signal} does not"
+            "prediction and value; e = {} does not",
+            error.signal,
         )
     return apart and not error.constant
 

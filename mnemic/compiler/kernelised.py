@@ -27,7 +27,7 @@ def check(problem: Problem, error: ErrorSignal, gain: Any, per: dict[Any, str]) 
         return
     for kernel in problem.kernels.both:
         if not kernel.expr.has(sym.s):
-            raise Refused(f"the kernel {kernel.expr} does not depend on s = k·x")
+            raise Refused("the kernel {} does not depend on s = k·x", kernel.expr)
     for role in ("erase", "write"):
         _check_gate(gate(problem, role), role, per)
     if problem.keys["predict"] not in (KEY, sp.Symbol("predict", real=True)):

@@ -57,8 +57,9 @@ def _linear(problem: Problem, found: similarity.Similarity) -> Fit:
     ridge = problem.value("ridge")
     if found.sign == "any":
         raise steps.Refused(
-            f"the similarity {problem.similarity} can be negative, and least squares with negative "
-            "weights has no minimum; use one that is never negative, such as exp(s)"
+            "the similarity {} can be negative, and least squares with negative "
+            "weights has no minimum; use one that is never negative, such as exp(s)",
+            problem.similarity,
         )
     if ridge == 0:
         raise steps.Refused(

@@ -16,6 +16,7 @@ import mpmath  # type: ignore[import-untyped]
 import sympy as sp
 from sympy.solvers.solvers import unrad
 
+from mnemic.compiler import refused
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.distances import Distances, distances, limit
 from mnemic.compiler.numbers import spelled as _spelled
@@ -43,7 +44,7 @@ Normaliser = Literal["none", "softmax", "root", "norm", "ball"]
 Mode = Literal["dual", "prox", "multiplicative"]
 
 
-class Refused(Exception):
+class Refused(refused.Refused):
     """The retention as written has no solution that mnemic derives; the text says why."""
 
 
@@ -305,8 +306,9 @@ def _check_convex(function: Any) -> None:
     for point in (1.0137 * p for p in inside(sp.Integer(0), sp.oo)):
         if not (_real(curvature, point, 0) and _real(value, point, -mpmath.inf)):
             raise Refused(
-                f"the generator {function} of an f-divergence is not real and strictly convex on "
-                f"x > 0 (see x = {point:.3g}), so that f′ has no inverse there"
+                "the generator {} of an f-divergence is not real and strictly convex on "
+                f"x > 0 (see x = {point:.3g}), so that f′ has no inverse there",
+                function,
             )
 
 
@@ -328,9 +330,10 @@ def find_domain(generator: Any, *, nonnegative: bool = False) -> tuple[Any, Any]
         if whole and all(map(convex, inside(low, high))) and not any(map(convex, ends)):
             return low, high
     raise Refused(
-        f"the generator {generator} is real and strictly convex on none of the domains that are "
+        "the generator {} is real and strictly convex on none of the domains that are "
         "looked at, or beyond their ends too: the real line, (0, ∞), (−1, 1) and (0, 1). Shift or "
-        "scale w so that its own is one of them"
+        "scale w so that its own is one of them",
+        generator,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import sympy as sp
 
+from mnemic.compiler import refused
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.convexity import falls
 from mnemic.compiler.error_signal import RESIDUAL, ErrorSignal, with_slope
@@ -25,7 +26,7 @@ ENDLESS = (sp.oo, -sp.oo, sp.zoo, sp.nan, sp.Limit)
 """What a limit that is no number has in it."""
 
 
-class Refused(Exception):
+class Refused(refused.Refused):
     """The step of this loss is not derived; the text says why."""
 
 

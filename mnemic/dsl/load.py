@@ -51,6 +51,21 @@ def checked(document: Document) -> Spec:
     return spec
 
 
+def located(issues: Iterable[Issue], name: str, source: Source) -> InvalidSpec:
+    """Issues of a derived spec, each at its place in the text that it was read from.
+
+    ``where`` of an issue is the spec's ``name`` and a path into it, or either alone.
+    """
+    layers = stack(document_of(source))
+    found = [replace(issue, where=_path(issue.where, name)) for issue in issues]
+    return InvalidSpec(_placed(found, layers))
+
+
+def _path(where: str, name: str) -> str:
+    first, _, rest = where.partition(" ")
+    return rest if first == name else where
+
+
 def _placed(issues: Iterable[Issue], layers: Layers) -> Iterator[Issue]:
     """The issues in the order of the text, each with its position."""
     for issue in sorted(issues, key=lambda issue: layers.order(place_of(issue.where))):

@@ -176,12 +176,55 @@ def test_a_rate_outside_the_bound(mnemic, tmp_path, monkeypatch):
     assert mnemic("check", path, "--json").json["specs"][0]["warnings"] == [warning]
 
 
-def test_a_spec_without_a_rule_is_valid_and_told_of(mnemic, tmp_path):
+def test_a_spec_without_a_rule_is_refused_at_its_place(mnemic, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("mnemic: 1\nname: mine\nbias: huber\noptimizer: {method: flow}\n")
     done = mnemic("check", path)
+    assert (done.code, done.out) == (3, "")
+    start = f"{path}:4:12: optimizer: the gradient flow is solved for an error"
+    assert done.err.startswith(start)
+    assert mnemic("derive", path).err.startswith(start)
+    assert mnemic("compile", path, "-o", tmp_path / "out").err.startswith(start)
+
+
+TREE = "mnemic: 1\nname: mine\nbias: l2\nreadout: {levels: token}\noptimizer: {inner_steps: 2}\n"
+
+
+def test_a_rule_that_no_code_is_written_for_is_derived_and_told_of(mnemic, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(TREE)
+    reason = (
+        f"{path}:4:19: readout.levels: a tree of levels beside a window, momentum, an anchor, "
+        "several steps, an exponential rate or a diagonal memory is derived but not compiled yet"
+    )
+    done = mnemic("check", path)
     assert (done.code, done.err) == (0, "")
-    assert "warning: No rule is derived: the gradient flow is solved for an error" in done.out
+    assert done.out.startswith("mine: valid, but not compiled, ")
+    assert f"  not compiled: {reason}\n" in done.out
+    assert mnemic("check", path).out == done.out, "from what is kept"
+    other = tmp_path / "other.yaml"
+    other.write_text(TREE.replace("mine", "other"))
+    told = mnemic("check", other).out
+    assert f"  not compiled: {reason.replace('mine.yaml', 'other.yaml')}\n" in told
+    (entry,) = mnemic("check", path, "--json").json["specs"]
+    assert (entry["valid"], entry["compiles"], entry["refused"]) == (True, False, [reason])
+    derived = mnemic("derive", path)
+    assert derived.code == 0
+    assert "prediction" in derived.out
+    assert f"not compiled: {reason}\n" in derived.out
+    assert mnemic("derive", path, "--json").json["refused"] == [reason]
+    refused = mnemic("compile", path, "-o", tmp_path / "out")
+    assert (refused.code, refused.err) == (3, f"{reason}\n")
+
+
+def test_reasons_hold_readable_mathematics(mnemic, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("mnemic: 1\nname: mine\nkeys: {erase: own}\nbias: {expr: 'e**4/4'}\n")
+    done = mnemic("check", path)
+    assert done.err == (
+        f"{path}:3:7: keys: erase and write keys (and momentum on the write) need an error that "
+        "splits into prediction and value; e = (ŷ − v)³ does not\n"
+    )
 
 
 def test_derive_in_json(mnemic):

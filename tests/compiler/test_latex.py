@@ -44,14 +44,16 @@ OWN: dict[str, dict[str, Any]] = {
         "bias": "l2", "optimizer": {"rate": "token", "anchor": {"chunk": 4}},
     },
     "gated layers": {
-        "memory": {"kind": "glu", "activation": "silu"}, "bias": {"kind": "huber", "delta": "token"},
+        "memory": {"kind": "glu", "activation": "silu"},
+        "bias": {"kind": "huber", "delta": "token"},
         "optimizer": {"rate": "token"},
     },
     "window": {"bias": {"expr": "sqrt(1+n**2)"}, "window": 4, "weights": "window",
                "optimizer": {"rate": "token"}},
     "threshold": {"bias": {"kind": "huber", "delta": "token"}, "optimizer": {"rate": "token"},
                   "retention": {"view": "ftrl", "global": {"elastic": {"l1": "token", "l2": 0.1}}}},
-    "root": {"bias": {"expr": "log(cosh(e))"}, "optimizer": {"method": "implicit", "rate": "token"}},
+    "root": {"bias": {"expr": "log(cosh(e))"},
+             "optimizer": {"method": "implicit", "rate": "token"}},
 }  # fmt: skip
 
 

@@ -42,18 +42,17 @@ def prose(text: str) -> str:
     >>> print(prose("ŷ − v ≤ χ², k̃ᵢ ← φ(x)ᵀ, 10⁻⁶, Schölkopf's a_1"))
     $\hat{y}$ $-$ v $\le$ $\chi{}^{2}$, $\tilde{k}{}_{i}$ $\leftarrow$ $\phi$(x)${}^{\top}$, 10${}^{-6}$, Sch\"{o}lkopf's a\_1
     """  # noqa: E501
-    parts = [(mathematics, part) for mathematics, part in _parts(text)]
     found = []
-    for mathematics, group in groupby(parts, key=lambda part: part[0]):
-        shown = "".join(part for _, part in group) if not mathematics else _joined(group)
-        found.append(f"${shown}$" if mathematics else shown)
+    for mathematics, group in groupby(_parts(text), key=lambda part: part[0]):
+        pieces = [part for _, part in group]
+        found.append(f"${_joined(pieces)}$" if mathematics else "".join(pieces))
     return "".join(found)
 
 
-def _joined(group: Iterator[tuple[bool, str]]) -> str:
+def _joined(pieces: list[str]) -> str:
     """Formulas side by side, a space after a control word that a letter follows."""
     shown = ""
-    for _, part in group:
+    for part in pieces:
         apart = part[:1].isalpha() and shown.rpartition("\\")[2].isalpha() and "\\" in shown
         shown += f" {part}" if apart else part
     return shown

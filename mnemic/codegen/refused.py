@@ -1,0 +1,41 @@
+"""What of a rule cannot be compiled, found by planning it without writing any code."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from mnemic.codegen import module, slots
+from mnemic.codegen.apart import apart
+from mnemic.codegen.layer import start
+from mnemic.compiler.rule import Rule
+from mnemic.errors import InvalidSpec, Issue
+
+
+def refused(rule: Rule) -> tuple[Issue, ...]:
+    """Everything that `mnemic.compile` would refuse of a derived rule; empty where it compiles.
+
+    Each issue is at a path into the spec, without the spec's name.
+    """
+    if rule.structure.missing is not None:
+        return (Issue(rule.structure.missing),)
+    found = (issue for look in (_planned, _started) for issue in _raised(look, rule))
+    return tuple(replace(issue, where=issue.where.partition(" ")[2]) for issue in found)
+
+
+def _planned(rule: Rule) -> None:
+    """The plans of every operator; slots join two."""
+    for part in slots.memories(rule) if slots.slots_of(rule) else (apart(rule),):
+        module.plans(part)
+
+
+def _started(rule: Rule) -> None:
+    """The values that coefficients of a layer start at."""
+    for scalar in rule.scalars:
+        if scalar.argument is not None:
+            start(rule, scalar)
+
+
+def _raised(look: Callable[[Rule], None], rule: Rule) -> Iterator[Issue]:
+    try:
+        look(rule)
+    except InvalidSpec as refusal:
+        yield from refusal.issues

@@ -1,0 +1,35 @@
+"""What is not derived: the reason, its mathematics, and where in the spec it was asked for."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Refused(Exception):
+    """Something has no derivation.
+
+    Args:
+        message: the reason; ``{}`` where an expression stands, if there are any.
+        shown: those expressions.
+    """
+
+    def __init__(self, message: str, *shown: Any) -> None:
+        super().__init__(message)
+        self.message, self.shown, self.place = message, shown, ""
+
+    def told(self, text: Callable[[Any], str]) -> str:
+        """The reason, its expressions written by ``text``."""
+        return self.message.format(*map(text, self.shown)) if self.shown else self.message
+
+    def __str__(self) -> str:
+        return self.told(str)
+
+
+@contextmanager
+def asked_at(place: str) -> Iterator[None]:
+    """What is refused within was asked for at ``place`` of the spec, unless it says where."""
+    try:
+        yield
+    except Refused as refusal:
+        refusal.place = refusal.place or place
+        raise
