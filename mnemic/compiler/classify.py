@@ -11,7 +11,7 @@ from mnemic.dsl.memory import Diagonal
 
 KEPT = "the feature map is known only by its kernel, so the keys are kept with their rows"
 LAYERS = (
-    "behind a kernel a layer is rows over kept keys: a link, norms, O, an interval, or a kernel "
+    "behind a kernel a layer is rows over kept keys: a link, O, an interval, or a kernel "
     "whose rows are divided by their sums would need the matrix itself"
 )
 
@@ -77,9 +77,13 @@ def classify(facts: Facts) -> Structure:
 
 
 def _rows_enough(facts: Facts) -> bool:
-    """Whether all that happens to the layers behind a kernel happens to their rows."""
+    """Whether all that happens to the layers behind a kernel happens to their rows.
+
+    Norms act on the other layers, which have entries.
+    """
     kernels, retained = facts.problem.kernels, facts.retained
-    plain = facts.applied.kind == "identity" and facts.applied.normalize == "none"
+    others = [m for m in facts.network.matrices if not facts.network.sees_features(m.name)]
+    plain = facts.applied.kind == "identity" and (facts.applied.normalize == "none" or bool(others))
     held = any(matrix.every > 1 for matrix in facts.network.matrices)
     linear = retained.mode == "dual" and retained.link.identity
     return plain and linear and not held and kernels is not None and not kernels.normalised

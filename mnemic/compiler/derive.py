@@ -153,14 +153,15 @@ def _check_unrounded(problem: Problem) -> None:
 def _applied(problem: Problem) -> Applied:
     """O and the norms that the memory is held to."""
     spec, optimizer = problem.spec, problem.spec.optimizer
-    norms, outside = spec.retention.normalize, _rate_outside(spec)
+    retention, outside = spec.retention, _rate_outside(spec)
+    norms, centred = retention.lines, retention.centred
     match optimizer.method:
         case "muon":
-            return Applied("newton-schulz", optimizer.ns_steps, outside, norms)
+            return Applied("newton-schulz", optimizer.ns_steps, outside, norms, centred=centred)
         case "adam":
             squares = problem.value("beta2")
-            return Applied("adam", 0, outside, norms, squares, optimizer.epsilon)
-    return Applied("identity", 0, outside, norms)
+            return Applied("adam", 0, outside, norms, squares, optimizer.epsilon, centred)
+    return Applied("identity", 0, outside, norms, centred=centred)
 
 
 def _rate_outside(spec: Spec) -> bool:

@@ -84,7 +84,8 @@ class Applied:
 
     ``newton-schulz`` takes ``steps`` iterations towards the nearest semi-orthogonal matrix; with
     ``outside`` the rate multiplies O(S) in place of the gradient. ``normalize`` scales the rows or
-    columns of W to their norms at the start, where the memory moves.
+    columns of W to their norms at the start, where the memory moves; ``centred`` ones, which is a
+    layer norm, first lose their mean, and their norms at the start are those without it.
 
     ``adam`` divides entry by entry: O(S_t) = Ŝ_t/(√ŝ_t + ``epsilon``), where S and s are running
     means, S_t = θ S_{t−1} − (1 − θ) G_t and s_t = β₂ s_{t−1} + (1 − β₂) G_t∘G_t with ``squares``
@@ -97,6 +98,7 @@ class Applied:
     normalize: str = "none"
     squares: Any | None = None
     epsilon: float = 0.0
+    centred: bool = False
 
     @property
     def averages(self) -> bool:

@@ -259,9 +259,21 @@ class RetentionEntry(Entry):
         description="whether the gradient sees α W (before) or W (after)",
     )
     constraint: Constraint = Field(default=Free(), description="where W must lie")
-    normalize: Literal["none", "rows", "columns"] = Field(
-        default="none", description="which lines of W go back to their norms at the start"
+    normalize: Literal["none", "rows", "columns", "layer-norm"] = Field(
+        default="none",
+        description="which lines of W go back to their norms at the start, at chunk ends or where "
+        "it moves; under a layer norm rows, which lose their means too",
     )
+
+    @property
+    def lines(self) -> Literal["none", "rows", "columns"]:
+        """What has a norm of its own; a layer norm acts on what one unit sums over, a row."""
+        return "rows" if self.normalize == "layer-norm" else self.normalize
+
+    @property
+    def centred(self) -> bool:
+        """Whether every line loses its mean before it is scaled."""
+        return self.normalize == "layer-norm"
 
 
 Retention = Annotated[

@@ -201,8 +201,10 @@ def test_steps_as_large_as_the_memory_are_warned_of() -> None:
 
 
 def test_layers_that_nothing_holds_are_warned_of() -> None:
-    assert "fades to nothing" in (stability(packaged("deep-transformer")).warning or "")
-    for name in ("dla", "memora", "ttt-mlp", "linear-attention"):
+    free = {"mnemic": 1, "extends": "deep-transformer", "name": "free"}
+    unheld = derive_spec(load({**free, "retention": {"normalize": "none"}}))
+    assert "fades to nothing" in (stability(unheld).warning or "")
+    for name in ("deep-transformer", "swdt", "dot", "dla", "memora", "ttt-mlp", "linear-attention"):
         assert stability(packaged(name)).warning is None
     deep = {"bias": "dot", "optimizer": {"rate": "token"}}
     plain = {"kind": "mlp", "norm": False}

@@ -67,8 +67,14 @@ MOVING = (
 )  # fmt: skip
 """Pairs that change while they are kept."""
 
-DEEP = ("deep-transformer", "dot", "swdt")
-"""A memory beside pairs that change; and windows, whose steps add to the last pairs."""
+DEEP = tuple(
+    {"mnemic": 1, "extends": name, "name": name, "retention": {"normalize": "none"}}
+    for name in ("deep-transformer", "dot", "swdt")
+)
+"""A memory beside pairs that change; and windows, whose steps add to the last pairs. A norm at
+chunk ends has no kernel."""
+
+TRANSFORMER = DEEP[0]
 
 LAYERED = tuple(
     {"mnemic": 1, "name": name, "features": "exponential", "bias": bias, "memory": memory,
@@ -305,7 +311,7 @@ def test_a_gradient_of_pairs_that_change_has_one_cut(interpreter, spec: Any) -> 
     assert max(found.values()) <= TOLERANCE, found
 
 
-@pytest.mark.parametrize("spec", DEEP)
+@pytest.mark.parametrize("spec", DEEP, ids=str)
 def test_memories_and_windows_beside_pairs(interpreter, spec: str) -> None:
     for function in (apart, apart_in_one, apart_at_the_start):
         found = interpreter(function, spec=spec)
@@ -347,7 +353,7 @@ def test_pairs_alone_have_nothing_to_go_along() -> None:
     assert "low_" not in text
 
 
-def spilled(spec: str, name: str) -> dict[str, list[int]]:
+def spilled(spec: Any, name: str) -> dict[str, list[int]]:
     """Bytes of a thread's stack in the kernels of a training step at 64 channels."""
     from mnemic.kernels.jobs import Subject
     from mnemic.kernels.limits import target
@@ -364,18 +370,18 @@ def spilled(spec: str, name: str) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("name", ["sm_90", "sm_80"])
 def test_a_memory_beside_pairs_spills_nothing(compiler, name: str) -> None:
-    found = compiler(spilled, spec="deep-transformer", name=name)
+    found = compiler(spilled, spec=TRANSFORMER, name=name)
     assert found.keys() == {"chunk_forward", "chunk_backward"}
     assert not any(any(stacks) for stacks in found.values()), found
 
 
 def test_pieces_without_a_gradient(interpreter) -> None:
-    found = interpreter(apart_without_gradient, spec="deep-transformer")
+    found = interpreter(apart_without_gradient, spec=TRANSFORMER)
     assert max(found.values()) <= TOLERANCE, found
 
 
 def test_a_gradient_without_a_kernel_falls_back(interpreter) -> None:
-    found = interpreter(fallen_back, spec="deep-transformer")
+    found = interpreter(fallen_back, spec=TRANSFORMER)
     assert found["error"] <= TOLERANCE
     (told,) = found["told"]
     assert told == (
@@ -385,7 +391,7 @@ def test_a_gradient_without_a_kernel_falls_back(interpreter) -> None:
 
 def refused(width: int) -> list[str]:
     """What is announced where a memory does not fit, in 16 bits."""
-    case = fused("deep-transformer")
+    case = fused(TRANSFORMER)
     given = inputs(case, 20, sizes=Sizes(1, 20, 1, width, width), dtype=torch.bfloat16)
     params = {
         "W1": torch.zeros(1, width, 4 * width, dtype=torch.bfloat16),

@@ -40,6 +40,10 @@ SPECS = {
         },
         "retention": {"decay": {"from": "input", "init": 0.99}},
     },
+    "an MLP, a layer norm of its rows": {
+        "memory": {"kind": "mlp", "norm": False}, "bias": "l2", "optimizer": TOKEN,
+        "retention": {"decay": "token", "normalize": "layer-norm"},
+    },
     "tokens of an MLP, a window": {
         "memory": {"kind": "mlp"}, "bias": "l2", "window": 3, "optimizer": TOKEN, "retention": {
             "local": {"f-divergence": "kl"}, "constraint": {"kind": "simplex", "scale": 2},

@@ -63,6 +63,12 @@ def scaled_to_norms(at: At) -> None:
     at.give_map(norms, "a/s", a=along, s=size)
 
 
+def centred(at: At) -> None:
+    """w = x − mean x by row or column, a projection: dx = d − mean d."""
+    (x,) = at.arguments
+    at.give_call(x, "centred", at.d, axis=at.option("axis"))
+
+
 def norms_of(at: At) -> None:
     """n = ‖x‖ by row or column: dx = d x/n, zero where x is."""
     (x,) = at.arguments
@@ -121,6 +127,7 @@ RULES: dict[str, Callable[[At], None]] = {
     "entry_norm": entry_norm,
     "ball": ball,
     "scaled_to_norms": scaled_to_norms,
+    "centred": centred,
     "norms_of": norms_of,
     "newton_schulz": newton_schulz,
     "accumulate": accumulate,

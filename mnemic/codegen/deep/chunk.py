@@ -72,7 +72,8 @@ def build(rule: Rule) -> Plan:
             moved.setdefault(every, {})[part.name] = memory
     b.plan.output = _read(b, parts)
     last = {part.name: part.last for part in parts}
-    read_anew(b, moved, lambda now: _read_last(b, {**last, **now}))
+    stays = {part.name for part in parts if part.carried.kept is not None}
+    read_anew(b, moved, lambda now: _read_last(b, {**last, **now}, stays))
     return b.plan
 
 
@@ -282,10 +283,15 @@ def _applied(b: Builder, part: Moved, x: str, name: str, where: str) -> str:
     return b.call(name, axes, "recall", states, x, equation="readout")
 
 
-def _read_last(b: Builder, memories: dict[str, str]) -> str:
-    """The rows' outputs with the last one read from memories that have moved."""
+def _read_last(b: Builder, memories: dict[str, str], stays: set[str]) -> str:
+    """The rows' outputs with the last one read from memories that have moved.
+
+    Rows over kept keys stay as they are, and with them what the last query found there.
+    """
 
     def apply(matrix: str, x: str, name: str) -> str:
+        if matrix in stays:
+            return b.call(name, ("v",), "last_row", name.removesuffix("_end"))
         return b.call(name, as_vector(b, x), "recall", memories[matrix], x, equation="readout")
 
     query = b.call("phi_q_end", ("k",), "last_row", b.featured("q"))

@@ -33,11 +33,20 @@ def memory_of(b: Builder, m: Carried, dual: str, name: str, *, end: bool = False
 
 
 def normed(b: Builder, m: Carried, dual: str, name: str) -> str:
-    """The memory's rows or columns scaled to their first norms."""
+    """The memory's rows or columns, without their means if so, scaled to their first norms."""
     if m.norms is None:
         return dual
+    dual = centred(b, dual)
     return b.call(name, MATRIX, "scaled_to_norms", dual, m.norms, equation="norms",
                   axis=norm_axis(b.rule))  # fmt: skip
+
+
+def centred(b: Builder, dual: str) -> str:
+    """A matrix without the means of its lines, where a layer norm acts."""
+    if not b.rule.applied.centred:
+        return dual
+    axis = norm_axis(b.rule)
+    return b.call(f"{dual}_centred", MATRIX, "centred", dual, equation="norms", axis=axis)
 
 
 def close(b: Builder, m: Carried, dual: str, step: str | None, *, end: bool) -> dict[int, str]:

@@ -1,6 +1,7 @@
 """States at a document's start that follow from the initial duals."""
 
 from mnemic.codegen.builder import Builder
+from mnemic.codegen.deep.moves import centred
 from mnemic.codegen.deep.states import (
     MATRIX,
     anchored,
@@ -49,6 +50,7 @@ def _matrix(b: Builder, matrix: Matrix) -> None:
         first = f"{matrix.name}_start"
         first = first if first in b.plan.graph else b.plan.given(first, MATRIX)
         axis = norm_axis(rule)
+        first = centred(b, first)
         b.plan.following[f"norms{tag}"] = b.call(f"norms{tag}", (axis,), "norms_of", first,
                                                  axis=axis)  # fmt: skip
 

@@ -76,7 +76,7 @@ def _declare(b: Builder, matrix: Matrix) -> Carried:
         held=state("held", matrix.every > 1),
         anchor=state("anchor", anchored(rule, matrix)),
         squares=state("squares", rule.applied.squares not in (None, 0)),
-        norms=state("norms", rule.applied.normalize != "none", (norm_axis(rule),)),
+        norms=state("norms", rule.applied.normalize != "none" and kept is None, (norm_axis(rule),)),
         kept=kept,
     )
 

@@ -18,6 +18,11 @@ def scaled_to_norms(memory: Tensor, norms: Tensor, *, axis: str) -> Tensor:
     return memory * (wanted / torch.where(size > TINY, size, 1.0))
 
 
+def centred(memory: Tensor, *, axis: str) -> Tensor:
+    """Rows (axis ``v``) or columns (``k``) without their means."""
+    return memory - memory.mean(-1 if axis == "v" else -2, keepdim=True)
+
+
 def norms_of(memory: Tensor, *, axis: str) -> Tensor:
     """The norms of the rows (axis ``v``) or columns (``k``)."""
     return torch.linalg.vector_norm(memory, dim=-1 if axis == "v" else -2)

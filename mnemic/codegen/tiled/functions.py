@@ -74,6 +74,9 @@ MATRICES = _table(
     ),
     ball=TileFunction(("vk", ""), "vk", mixes="vk"),
     scaled_to_norms=TileFunction(("vk", ""), "vk", mixes="vk", options=("axis",)),
+    centred=TileFunction(
+        ("vk",), "vk", mixes="vk", extras=("width:v", "width:k"), options=("axis",)
+    ),
     newton_schulz=TileFunction(
         ("vk",), "vk", mixes="vk", extras=("precision",), options=("steps",), holds=(0, 2)
     ),

@@ -84,7 +84,7 @@ def _tags(rule: Rule, at: Coordinates) -> list[str]:
     applied, link = rule.applied, rule.retained.link
     found = [
         f"O {applied.kind} {applied.epsilon if applied.averages else applied.steps}",
-        f"norms {applied.normalize}",
+        f"norms {applied.normalize}" + " of centred lines" * applied.centred,
         "rate apart" if _apart(rule, at) else "rate on the gradient",
         f"retention {rule.retained.mode} {link.normaliser} {link.over}",
         f"window {rule.window} {rule.gamma if rule.window > 1 else None}, rows {rule.rows}",

@@ -75,6 +75,7 @@ def _means(rule: Rule) -> tuple[bool, bool]:
 def _carried(rule: Rule, matrix: Matrix) -> Any:
     rows, columns = sides(rule, matrix)
     norms = {"none": ZERO, "rows": rows, "columns": columns}[rule.applied.normalize]
+    norms = ZERO if rows_kept(rule, matrix) else norms
     keys = K * T if rows_kept(rule, matrix) else ZERO
     return _copies(rule, matrix) * rows * columns + norms + keys
 

@@ -282,6 +282,8 @@ class _Moves:
         d, side = self.d, self.rule.applied.normalize
         now, first = d.of(self.letter), d.sign(f"{self.letter}₀", f"{self.letter}_0")
         verb = "go back to their norms in"
+        if self.rule.applied.centred:
+            verb = "lose their means and go back to the spreads of those in"
         at = at_multiples(d, self.acts)
         if d.tex:
             return rf"{at}\text{{the {side} of }} {now} \text{{ {verb} }} {first}"

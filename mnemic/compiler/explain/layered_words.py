@@ -150,7 +150,12 @@ def bounded_steps(rule: Rule) -> str:
     if rule.applied.normalize != "none":
         ends = max(rule.anchor, *(m.every for m in rule.network.matrices))
         when = "at every token" if ends == 1 else f"at multiples of {ends} tokens"
-        said += f" The norms of the {rule.applied.normalize} are those of W₀ {when}."
+        lines = (
+            f"{rule.applied.normalize}, less their means,"
+            if rule.applied.centred
+            else (rule.applied.normalize)
+        )
+        said += f" The norms of the {lines} are those of W₀ {when}."
     return said
 
 
@@ -204,7 +209,7 @@ def terms(rule: Rule) -> dict[str, str]:
         "step through": _step(rule, d),
         "moves": ", ".join(f"{m.name} every {m.every}" for m in rule.network.matrices
                            if m.every > 1) or "every token",
-        "norms": rule.applied.normalize,
+        "norms": rule.applied.normalize + " without means" * rule.applied.centred,
     }  # fmt: skip
 
 

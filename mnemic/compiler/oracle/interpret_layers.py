@@ -211,13 +211,25 @@ def _used(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
 
 def _settled(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
     """What acts on W itself: norms, and ∇R(W) in place of A."""
-    if rule.applied.normalize != "none":
-        dual = at_norms(layer.dual, layer.norms, rule.applied.normalize)
+    if rule.applied.normalize != "none" and not behind_kernel(rule, matrix):
+        dual = at_norms(centred(rule, layer.dual), layer.norms, rule.applied.normalize)
         layer = replace(layer, dual=dual, memory=apply_link(_link(rule, matrix), dual, values))
     if rule.retained.mode == "prox":
         dual = evaluate(rule.retained.mirror, {**values, sym.w: layer.memory})
         layer = replace(layer, dual=dual)
     return layer
+
+
+def centred(rule: Rule, matrix: Tensor) -> Tensor:
+    """The lines of a matrix without their means, where the norms are those of centred ones."""
+    if not rule.applied.centred:
+        return matrix
+    return matrix - matrix.mean(-1 if rule.applied.normalize == "rows" else -2, keepdim=True)
+
+
+def behind_kernel(rule: Rule, matrix: Matrix) -> bool:
+    """Whether a matrix has a column for each kept pair, and no entries of its own."""
+    return rule.kernels is not None and matrix.columns == "D"
 
 
 def _seen(rule: Rule, state: State, values: Values, *, first: bool) -> dict[str, Tensor]:
@@ -287,7 +299,7 @@ def _layer(
     memory = start.get(f"held{tag}", memory)
     norms = start.get(f"norms{tag}")
     if norms is None:
-        norms = line_norms(first, rule.applied.normalize)
+        norms = line_norms(centred(rule, first), rule.applied.normalize)
     else:
         norms = norms[..., :, None] if rule.applied.normalize == "rows" else norms[..., None, :]
     zero = torch.zeros_like(dual)
@@ -314,7 +326,7 @@ def _named(rule: Rule, state: State, kept: Tensor | None) -> dict[str, Any]:
             found[f"held{tag}"] = layer.memory
         if rule.anchor > 1:
             found[f"anchor{tag}"] = layer.anchor
-        if rule.applied.normalize != "none":
+        if rule.applied.normalize != "none" and not behind_kernel(rule, matrix):
             found[f"norms{tag}"] = layer.norms.flatten(-2)
         found |= _means_named(rule, layer, tag)
     if kept is not None:

@@ -256,7 +256,8 @@ def _linked_anew(spec: Spec, part: Part, dual: Tensor, names: Names) -> Part:
 
 def _settled(spec: Spec, part: Part) -> Part:
     """What acts on W itself: the norms, and ∇R(W) for A in the learning-retaining view."""
-    if spec.retention.normalize != "none":
+    held = spec.features.finite or part.name not in seeing(spec)  # kept keys have no entries
+    if spec.retention.normalize != "none" and held:
         matrix = renormalised(spec, part.matrix, part.first)
         return replace(part, matrix=matrix, dual=matrix)
     return _remirrored(spec, part)
@@ -312,5 +313,7 @@ def _named(spec: Spec, parts: Parts, names: Names) -> dict[str, Tensor]:
 
 def _norms(spec: Spec, first: Tensor) -> Tensor:
     over = 0 if spec.retention.normalize == "columns" else 1
+    if spec.retention.normalize == "layer-norm":
+        first = first - first.mean(1, keepdim=True)
     found: Tensor = torch.linalg.vector_norm(first, dim=over)
     return found

@@ -117,9 +117,17 @@ def orthogonalised(step: Tensor, iterations: int) -> Tensor:
 
 
 def renormalised(spec: Spec, matrix: Tensor, first: Tensor) -> Tensor:
-    """Each row (or column) of W at the norm that it had in W_0; a zero one stays zero."""
+    """Each row (or column) of W at the norm that it had in W_0; a zero one stays zero.
+
+    A layer norm is torch's own, its gain the spread of W_0's row and its ε none.
+    """
     if spec.retention.normalize == "none":
         return matrix
+    if spec.retention.normalize == "layer-norm":
+        gain = first.std(-1, correction=0, keepdim=True)
+        flat = matrix.std(-1, correction=0, keepdim=True) == 0
+        whole = torch.nn.functional.layer_norm(matrix, matrix.shape[-1:], eps=0.0)
+        return torch.where(flat, 0.0, gain * whole)
     rows = spec.retention.normalize == "rows"
     lines, firsts = (matrix, first) if rows else (matrix.T, first.T)
     scaled = [

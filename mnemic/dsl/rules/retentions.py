@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mnemic.dsl.coefficients import ONE, Coefficient
-from mnemic.dsl.memory import Diagonal, Linear
+from mnemic.dsl.memory import Chain, Diagonal, Glu, Linear, Mlp
 from mnemic.dsl.retention import Ball, Elastic, GlobalL2, Lq, NoGlobal, Simplex
 from mnemic.dsl.rules.rule import Rule, keeps_pairs
 from mnemic.dsl.spec import Spec
@@ -151,6 +151,12 @@ def retention_of_kept_pairs(spec: Spec) -> Iterator[Issue]:
         yield Issue(reason, "retention.decay", retention.decay.per, ("head",))
 
 
+def _has_layers(spec: Spec) -> bool:
+    """Whether matrices beside the one behind a kernel have entries, which norms may act on."""
+    memory = spec.memory
+    return isinstance(memory, Glu | Chain) or (isinstance(memory, Mlp) and memory.depth > 1)
+
+
 def retention_of_a_kernel(spec: Spec) -> Iterator[Issue]:
     """Behind a kernel W has infinitely many columns: nothing may act on its entries."""
     if spec.features.finite or keeps_pairs(spec):
@@ -160,7 +166,7 @@ def retention_of_a_kernel(spec: Spec) -> Iterator[Issue]:
         "local": retention.local.word() != "l2",
         "global": not isinstance(retention.global_, NoGlobal | GlobalL2),
         "constraint": retention.constraint.word() != "none",
-        "normalize": retention.normalize != "none",
+        "normalize": retention.normalize != "none" and not _has_layers(spec),
         "link": retention.link is not None,
         "decay": _by_channel(retention.decay),
     }

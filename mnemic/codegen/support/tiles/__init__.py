@@ -81,6 +81,7 @@ from .loads import store_rows as store_rows
 from .loads import store_vector as store_vector
 from .loads import store_weights as store_weights
 from .matrices import ball as ball
+from .matrices import centred as centred
 from .matrices import entry_norm as entry_norm
 from .matrices import highest as highest
 from .matrices import highest_of_columns as highest_of_columns

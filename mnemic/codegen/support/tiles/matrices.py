@@ -98,6 +98,19 @@ def scaled_to_norms(memory, norms, AXIS: tl.constexpr):
 
 
 @triton.jit
+def centred(memory, rows, columns, AXIS: tl.constexpr):
+    """Rows (axis ``v``) or columns (``k``) of the matrix [rows, columns] without their means."""
+    there = tl.arange(0, memory.shape[0])[:, None] < columns
+    there = there & (tl.arange(0, memory.shape[1])[None, :] < rows)
+    x = tl.where(there, memory, 0.0)
+    if AXIS == "v":
+        mean = tl.sum(x, 0, keep_dims=True) / columns
+    else:
+        mean = tl.sum(x, 1, keep_dims=True) / rows
+    return tl.where(there, x - mean, 0.0)
+
+
+@triton.jit
 def newton_schulz(matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
     """Muon's quintic towards the nearest semi-orthogonal matrix.
 

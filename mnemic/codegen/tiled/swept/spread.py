@@ -37,6 +37,11 @@ class Writing:
         """A function of a quantity."""
         return self.plan.add(self._name(suffix), axes, Call(name, (of,)), self.quantity.equation)
 
+    def filled(self, suffix: str, like: str, value: float) -> str:
+        """A number everywhere in a memory."""
+        call = Call("filled", (like,), (("value", value),))
+        return self.plan.add(self._name(suffix), self.plan.axes(like), call, self.quantity.equation)
+
     def done(self, expr: sp.Expr, **reads: str) -> None:
         """What the quantity is now."""
         self.plan.rewrite(replace(self.quantity, op=self._map(expr, reads)))
@@ -102,6 +107,13 @@ def _scaled_to_norms(at: Writing) -> None:
     at.done(x * w / sp.Max(sp.sqrt(y), TINY), x=matrix, w=norms, y=size)
 
 
+def _centred(at: Writing) -> None:
+    (matrix,) = at.call.arguments
+    over = "rows" if dict(at.call.options)["axis"] == "v" else "columns"
+    ones = at.filled("ones", matrix, 1.0)
+    at.done(x - y / z, x=matrix, y=at.sum("entries", matrix, over), z=at.sum("ones", ones, over))
+
+
 def _constant(at: Writing) -> None:
     at.done(sp.Float(dict(at.call.options)["value"]))
 
@@ -117,6 +129,7 @@ WRITINGS: dict[str, Callable[[Writing], None]] = {
     "entry_norm": _entry_norm,
     "ball": _ball,
     "simplex": _simplex,
+    "centred": _centred,
     "norms_of": _norms_of,
     "scaled_to_norms": _scaled_to_norms,
     "constant": _constant,
