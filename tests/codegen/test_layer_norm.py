@@ -77,4 +77,4 @@ def test_without_it_a_deep_transformer_fades() -> None:
 
 def test_equations_say_what_the_norm_does() -> None:
     text = to_text(derive("dla"))
-    assert "the rows of W lose their means and go back to the spreads of those in W₀" in text
+    assert "the rows of Wₜ lose their means and go back to the spreads of those in W₀" in text
