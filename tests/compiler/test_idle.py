@@ -47,3 +47,7 @@ def test_what_has_no_effect_is_told(title: str) -> None:
     assert all(name in line for line in told for name in names)
     read = plans(apart(rule)).recurrent.arguments()
     assert {str(s.argument) for s in rule.scalars if s.argument} - set(read) == names
+
+
+def test_what_the_features_are_made_of_is_not_idle() -> None:
+    assert idle(derive_spec(load("dla"))) == ()

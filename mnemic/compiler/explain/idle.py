@@ -23,7 +23,9 @@ def idle(rule: Rule) -> tuple[Scalar, ...]:
 
     Under a rate of zero that is whatever only steps see: θ, thresholds, weights, gates of keys.
     """
-    seen = _symbols([getattr(rule, name) for name in KEPT])
+    placed = rule.problem.spec.placed_coefficients()
+    mapped = {coefficient(name) for name, where, _ in placed if where.startswith("features")}
+    seen = _symbols([getattr(rule, name) for name in KEPT]) | mapped  # φ stands apart too
     if writes(rule):
         fades = rule.moments is not None and rule.moments.fades
         gates = [coefficient("gamma")] if rule.gamma or fades else []
