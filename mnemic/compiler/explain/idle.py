@@ -23,9 +23,7 @@ def idle(rule: Rule) -> tuple[Scalar, ...]:
 
     Under a rate of zero that is whatever only steps see: θ, thresholds, weights, gates of keys.
     """
-    placed = rule.problem.spec.placed_coefficients()
-    mapped = {coefficient(name) for name, where, _ in placed if where.startswith("features")}
-    seen = _symbols([getattr(rule, name) for name in KEPT]) | mapped  # φ stands apart too
+    seen = _symbols([getattr(rule, name) for name in KEPT])
     if writes(rule):
         fades = rule.moments is not None and rule.moments.fades
         gates = [coefficient("gamma")] if rule.gamma or fades else []
