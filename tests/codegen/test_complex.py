@@ -71,6 +71,14 @@ def test_a_unit_starts_on_its_arc() -> None:
     torch.testing.assert_close(turn[[0, -1]], torch.tensor([0.01, 0.3]))
 
 
+def test_a_skip_keeps_the_type_of_mixed_precision() -> None:
+    x = torch.randn(1, 5, 8, generator=torch.Generator().manual_seed(0))
+    layer = mnemic.compile("lru").layer(8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(x).dtype == torch.bfloat16
+    assert layer.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
+
+
 def test_a_delta_rule_on_complex_numbers() -> None:
     """ŷ = α e^{iω} W k, S = θ S − η (ŷ − v) k in the frame of its time, W = α e^{iω} W + S."""
     case = compiled(DELTA)

@@ -196,7 +196,7 @@ class MemoryLayer(SequenceLayer):
     def mixed(self, x: Tensor, y: Tensor) -> Tensor:
         """W_o y, and D ∘ x beside it; y [B, T, H·d_v]."""
         found: Tensor = self.out(y)
-        return found if self.skip is None else found + self.skip * x
+        return found if self.skip is None else found + (self.skip * x).to(found.dtype)
 
 
 def drawn(
