@@ -23,6 +23,7 @@ ANCHOR = {"anchor": {"chunk": 16}}
 
 Case = tuple[str, dict[str, Any], str, dict[str, Any]]
 
+TURNED = {"phase": {"from": "input", "per": "key"}}
 CASES: list[Case] = [
     (
         "expressions.readable",
@@ -672,6 +673,18 @@ CASES: list[Case] = [
         {"memory": "diagonal", "features": "taylor"},
         "features",
         {"memory": "diagonal", "features": "elu"},
+    ),
+    (
+        "memories.weights_of_degrees",
+        {"features": {"kind": "polynomial", "degree": 2, "a": [1, 1]}},
+        "features.a",
+        {"features": {"kind": "polynomial", "degree": 2, "a": [1, 1, "learned"]}},
+    ),
+    (
+        "memories.one_size",
+        {"memory": "diagonal", "retention": TURNED, "block": {"key_dim": 8, "value_dim": 8}},
+        "memory",
+        {"memory": "diagonal", "retention": TURNED, "block": {"key_dim": 8, "value_dim": 16}},
     ),
     (
         "memories.one_kernel",
