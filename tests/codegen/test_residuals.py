@@ -180,9 +180,10 @@ def test_rows_behind_touch_none_before() -> None:
     assert not bool(touched[:, 9:].isfinite().any())
 
 
-@pytest.mark.parametrize("spec", ["huber-norm", "lp"])
-def test_no_sequences_at_all(spec: str) -> None:
-    case = compiled(spec)
-    found = run(case, {n: x[:0] for n, x in inputs(case, 9).items()}, "chunk")
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+@pytest.mark.parametrize("spec", ["huber-norm", "lp", LOSSES[0], LOSSES[3]])
+def test_no_sequences_at_all(spec: str, form: str) -> None:
+    case = compiled(implicit(spec), kernels=False) if spec in LOSSES else compiled(spec)
+    found = run(case, {n: x[:0] for n, x in inputs(case, 9).items()}, form)
     assert found.out.shape[0] == 0
     assert all(x.shape[0] == 0 for x in found.gradients.values())
