@@ -73,6 +73,12 @@ def degree_of(expr: Any, entry: Any) -> Any | None:
     return degree if degree.is_number else None
 
 
+def mirrored(b: Builder, memory: str, name: str, *, end: bool = False) -> str:
+    """∇R(W), R the local generator."""
+    mirror = b.rule.retained.mirror
+    return b.map(name, mirror, {"w": memory, **values_of(b, mirror, end)}, "dual")
+
+
 OVER = {
     "all": ("", ()),
     "rows": ("_of_rows", ("v",)),

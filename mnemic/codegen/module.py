@@ -23,7 +23,7 @@ from mnemic.codegen.apart import apart
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import feature_size, signature
 from mnemic.codegen.fuse import fuse
-from mnemic.codegen.links import linked, scale_of
+from mnemic.codegen.links import linked, scale_of, values_of
 from mnemic.codegen.means import elementary
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.reading import reading
@@ -142,7 +142,7 @@ def _mirrored(b: Builder, dual: str) -> str:
     if entry is None:
         link = Link(None, slope=retained.mirror, domain=retained.link.domain)
         return linked(b, dual, link, "W_start")
-    return b.map("W_start", entry, {"a": dual})
+    return b.map("W_start", entry, {"a": dual, **values_of(b, entry, end=False)})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import sympy as sp
 from mnemic.codegen import kept as pairs
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
 from mnemic.codegen.kept import Kept
-from mnemic.codegen.links import linked, rooted
+from mnemic.codegen.links import linked, mirrored, rooted
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import headed, normalised, with_bonus
 from mnemic.codegen.refusals import refuse
@@ -91,9 +91,7 @@ def build(rule: Rule) -> Plan:
         b.plan.close(rule.anchor, states.anchor, memory)
         b.plan.following.setdefault(states.anchor, states.anchor)
         if rule.retained.mode == "prox":
-            b.plan.close(
-                rule.anchor, states.memory, b.map("B", rule.retained.mirror, {"w": memory}, "dual")
-            )
+            b.plan.close(rule.anchor, states.memory, mirrored(b, memory, "B"))
     _read(b, states, memory, roles, later)
     return b.plan
 
@@ -137,7 +135,7 @@ def _decay_seen(rule: Rule) -> Any:
 def _decayed_in_the_dual(b: Builder, states: States) -> str:
     """(∇R)⁻¹(α ∇R(W)): the decayed memory where the decay acts on ∇R(W)."""
     retained, decay = b.rule.retained, b.rule.seen * b.rule.row_decay
-    env: dict[str, Any] = {**_sided(b, decay), "w": states.memory}
+    env: dict[str, Any] = {**_sided(b, decay * retained.mirror), "w": states.memory}
     dual = b.map("B_seen", decay * retained.mirror, env, "prediction")
     entry = invert(retained.mirror, retained.link.domain)
     back = Link(entry, slope=retained.mirror, domain=retained.link.domain)
@@ -215,7 +213,7 @@ def _update(b: Builder, states: States, written: tuple[tuple[str, str], ...]) ->
         b.plan.following[states.momentum] = terms["momentum"]
     base = states.memory
     if rule.retained.mode == "prox" and rule.anchor == 1:
-        base = b.map("B", rule.retained.mirror, {"w": states.memory}, "dual")
+        base = mirrored(b, states.memory, "B")
     step = sum((sp.Symbol(t, real=True) for t in terms), sp.Integer(0))
     env = dict(terms)
     if rule.retained.mode == "multiplicative":

@@ -20,6 +20,7 @@ FUNCTIONS: dict[str, str] = {
     "cosh": "torch.cosh",
     "asinh": "torch.asinh",
     "atan": "torch.atan",
+    "atanh": "torch.atanh",
     "sign": "torch.sign",
     "erf": "torch.erf",
     "sigmoid": "torch.sigmoid",

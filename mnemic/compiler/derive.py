@@ -213,6 +213,7 @@ def _retained(problem: Problem, rate: Any) -> retention.Retained:
             "round is flat between its jumps, so a retention with it is not convex and has no one "
             "minimiser: write a smooth function"
         )
+    _check_coefficients(problem)
     leader = entry.view == "ftrl"
     if problem.link is not None and entry.link is not None:
         return stated_link.retained(problem.link, entry.link.power)
@@ -229,6 +230,22 @@ def _retained(problem: Problem, rate: Any) -> retention.Retained:
         )
     penalty = sp.Integer(0) if problem.penalty == 0 else problem.penalty
     return retention.bregman(generator, penalty, rate, leader=leader, constraint=problem.constraint)
+
+
+def _check_coefficients(problem: Problem) -> None:
+    """Refuse a generator whose coefficients move it from token to token, or out of convexity."""
+    held = {s.symbol for s in problem.scalars if s.declared.origin == "input"}
+    moving = set() if problem.generator is None else problem.generator.free_symbols & held
+    if moving:
+        names = ", ".join(sorted(s.name for s in moving))
+        raise retention.Refused(
+            f"the generator of a Bregman retention is one function for all tokens, and its "
+            f"coefficient {names} comes from the input: take a number or {{from: parameter}}"
+        )
+    retention.check_coefficients(
+        problem.generator, problem.divergence, ranges_of(problem.scalars),
+        nonnegative=problem.constraint[0] == "simplex",
+    )  # fmt: skip
 
 
 def _moments(problem: Problem, error: error_signal.ErrorSignal) -> Moments | None:

@@ -103,8 +103,10 @@ def state(spec: Spec) -> Problem:
     return Problem(
         spec=spec,
         loss=loss,
-        generator=None if local.generator is None else read(local.generator, {"w": sym.w}),
-        divergence=None if local.divergence is None else read(local.divergence, {"x": sym.x}),
+        generator=None if local.generator is None else read(local.generator, {**table, "w": sym.w}),
+        divergence=(
+            None if local.divergence is None else read(local.divergence, {**table, "x": sym.x})
+        ),
         penalty=read(spec.retention.global_.text, {**table, "w": sym.w}),
         constraint=(
             type(constraint).word(),

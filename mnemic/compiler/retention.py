@@ -7,9 +7,10 @@ Follow-the-regularised-leader:  min over w of  −A w + R(w) + P(w),
 ζ is the multiplier of a constraint on the sum. An f-divergence gives w = w' g(S − ζ), g = (f')⁻¹.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import mpmath  # type: ignore[import-untyped]
@@ -295,6 +296,42 @@ def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
     )
 
 
+def check_coefficients(
+    generator: Any, divergence: Any, ranges: dict[Any, list[float]], *, nonnegative: bool
+) -> None:
+    """Refuse a generator that is not convex on its domain for all values of its coefficients."""
+    function = generator if generator is not None else divergence
+    own = sorted((set() if function is None else function.free_symbols) & set(ranges), key=str)
+    if not own:
+        return
+    domain = None if generator is None else find_domain(generator, nonnegative=nonnegative)
+    for values in _corners([ranges[s] for s in own]):
+        at = {s: sp.Float(v) for s, v in zip(own, values, strict=True)}
+        if not _stays_convex(function.subs(at), domain, nonnegative=nonnegative):
+            where = ", ".join(f"{s.name} = {v:.3g}" for s, v in zip(own, values, strict=True))
+            raise Refused(
+                f"the generator {function} is not strictly convex on its domain at {where}, which "
+                "the activation allows: give its coefficients one that keeps it convex, as softplus"
+            )
+
+
+def _stays_convex(function: Any, domain: Any, *, nonnegative: bool) -> bool:
+    try:
+        if domain is None:
+            _check_convex(function)
+            return True
+        return bool(find_domain(function, nonnegative=nonnegative) == domain)
+    except Refused:
+        return False
+
+
+def _corners(ranges: list[list[float]]) -> Iterator[tuple[float, ...]]:
+    """All values of one coefficient; of several the ends and the middle of each."""
+    if len(ranges) > 1:
+        ranges = [[r[0], r[len(r) // 2], r[-1]] for r in ranges if r]
+    return product(*ranges)
+
+
 def _check_convex(function: Any) -> None:
     """Refuse an f that is not real and strictly convex on x > 0: f′ would have no inverse there.
 
@@ -377,7 +414,47 @@ def _invert_kinked(slope: Any, domain: tuple[Any, Any]) -> Any | None:
     return sp.Piecewise((up, sym.a > above), (down, sym.a < below), (0, True))
 
 
+PEELED = {sp.asinh: sp.sinh, sp.atanh: sp.tanh}
+"""Functions that SymPy solves slowly under assumptions, and their inverses."""
+
+
+def _peeled(slope: Any) -> Any | None:
+    """The inverse of b·F(w·c) + d by taking one operation off after another."""
+    left, right = slope, sym.a
+    while left != sym.w:
+        inner = [z for z in left.args if z.has(sym.w)]
+        if len(inner) != 1:
+            return None
+        rest = [z for z in left.args if not z.has(sym.w)]
+        if left.is_Add:
+            right = right - sp.Add(*rest)
+        elif left.is_Mul:
+            right = right / sp.Mul(*rest)
+        elif type(left) in PEELED:
+            right = PEELED[type(left)](right)
+        else:
+            return None
+        (left,) = inner
+    return right
+
+
+def _inverse_of_either_sign(slope: Any, domain: tuple[Any, Any]) -> Any | None:
+    """The inverse that is found for positive coefficients, if it is that of negative ones too."""
+    own = slope.free_symbols - {sym.w}
+    positive = {s: sp.Symbol(s.name, positive=True) for s in own}
+    candidate = _peeled(simplified(slope.subs(positive)))
+    if candidate is None:
+        return None
+    candidate = candidate.subs({p: s for s, p in positive.items()})
+    negative = {s: -s for s in own}
+    both = _inverts(candidate, slope, domain)
+    both = both and _inverts(candidate.subs(negative), slope.subs(negative), domain)
+    return candidate if both else None
+
+
 def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
+    if slope.has(*PEELED):
+        return _inverse_of_either_sign(slope, domain)
     unknown = sp.Symbol("unknown", positive=True) if domain[0] == 0 else sym.w
     if _beyond_radicals(slope.subs(sym.w, unknown) - sym.a, unknown):
         return None

@@ -39,6 +39,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sinh": sp.sinh,
     "cosh": sp.cosh,
     "atan": sp.atan,
+    "asinh": sp.asinh,
+    "atanh": sp.atanh,
     "sigmoid": sym.sigmoid,
     "softplus": sym.softplus,
     "logsigmoid": lambda a: -sym.softplus(-a),

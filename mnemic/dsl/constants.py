@@ -89,7 +89,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., float | complex]]] = {
         name: getattr(math, name)
         for name in (
             "exp", "log", "log1p", "expm1", "sqrt", "sin", "cos", "tan", "tanh", "sinh", "cosh",
-            "atan", "erf",
+            "atan", "asinh", "atanh", "erf",
         )
     },
     "abs": abs,

@@ -61,6 +61,8 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
         Function("sinh", "hyperbolic sine"),
         Function("cosh", "hyperbolic cosine"),
         Function("atan", "inverse tangent"),
+        Function("asinh", "inverse hyperbolic sine"),
+        Function("atanh", "inverse hyperbolic tangent, of x between -1 and 1"),
         Function("sigmoid", "1/(1 + exp(-x))"),
         Function("softplus", "log(1 + exp(x))"),
         Function("logsigmoid", "-log(1 + exp(-x))"),

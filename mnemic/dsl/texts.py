@@ -145,10 +145,11 @@ def _retention(spec: Spec, coefficients: frozenset[str]) -> Iterator[Text]:
     if link is not None:
         yield Text("retention.link", link.expr, coefficients | {"a", "nu"}, frozenset("a"))
     if local.generator is not None:
-        yield _of("w", "retention.local.bregman", local.generator)
+        yield Text("retention.local.bregman", local.generator, coefficients | {"w"}, frozenset("w"))
     if local.divergence is not None:
         words = tuple(DIVERGENCES)
-        yield _of("x", "retention.local.f-divergence", local.divergence, words)
+        where = "retention.local.f-divergence"
+        yield Text(where, local.divergence, coefficients | {"x"}, frozenset("x"), words)
 
 
 def _keys(spec: Spec, coefficients: frozenset[str]) -> Iterator[Text]:

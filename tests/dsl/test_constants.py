@@ -18,6 +18,8 @@ VALUES = {
     "softplus(2) + logsigmoid(-2)": 0,
     "sigmoid(1) + sigmoid(-1)": 1,
     "silu(2) - 2*sigmoid(2)": 0,
+    "sinh(asinh(3)) + asinh(-2) + asinh(2)": 3,
+    "tanh(atanh(1/3)) - atanh(0)": 1 / 3,
     "gelu(1)": (1 + math.erf(2**-0.5)) / 2,
     "heaviside(0) + heaviside(2) + heaviside(-2)": 1.5,
     "round(2.5) + round(3.5)": 6,

@@ -7,7 +7,7 @@ import sympy as sp
 
 from mnemic.codegen import kept as pairs
 from mnemic.codegen.chunk.parts import MATRIX, Chunk
-from mnemic.codegen.links import linked
+from mnemic.codegen.links import linked, mirrored
 from mnemic.codegen.systems import Source
 
 
@@ -164,6 +164,4 @@ def _close(p: Chunk, dual: str) -> None:
     memory = linked(b, dual, rule.retained.link, "W_end", end=True)
     b.plan.close(rule.anchor, states.anchor, memory)
     if rule.retained.mode == "prox":
-        b.plan.close(
-            rule.anchor, states.memory, b.map("B_end", rule.retained.mirror, {"w": memory}, "dual")
-        )
+        b.plan.close(rule.anchor, states.memory, mirrored(b, memory, "B_end", end=True))

@@ -8,8 +8,7 @@ import sympy as sp
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.deep.states import MATRIX, Carried, closing, is_free, norm_axis
 from mnemic.codegen.emit import OUTPUT
-from mnemic.codegen.links import linked, values_of
-from mnemic.compiler import symbols as sym
+from mnemic.codegen.links import linked, mirrored, values_of
 
 
 def through_o(b: Builder, step: str, name: str) -> str:
@@ -89,7 +88,7 @@ def _kept(b: Builder, m: Carried, dual: str, memory: str, acts: bool) -> str:
     """The state that goes on: the dual, or ∇R(W) where a prox acts."""
     if b.rule.retained.mode != "prox" or not acts:
         return dual
-    return b.map(f"B{m.tag}_end", b.rule.retained.mirror, {"w": memory}, "dual")
+    return mirrored(b, memory, f"B{m.tag}_end", end=True)
 
 
 def _used(b: Builder, m: Carried, dual: str, step: str | None, end: bool) -> str:
@@ -119,4 +118,4 @@ def read_anew(
 
 def prox_base(b: Builder, m: Carried) -> str:
     """∇R(W), where the state is W itself."""
-    return b.map(f"B{m.tag}", b.rule.retained.mirror, {sym.w.name: m.memory}, "dual")
+    return mirrored(b, m.memory, f"B{m.tag}")

@@ -18,8 +18,8 @@ FUNCTIONS: dict[str, str] = {
     **{
         name: f"tiles.{name}"
         for name in (
-            "expm1", "tanh", "tan", "sinh", "cosh", "asinh", "atan", "sign", "sigmoid", "softplus",
-            "logsigmoid", "normal_cdf", "gelu",
+            "expm1", "tanh", "tan", "sinh", "cosh", "asinh", "atan", "atanh", "sign", "sigmoid",
+            "softplus", "logsigmoid", "normal_cdf", "gelu",
         )
     },
     "round": "tiles.rounded",

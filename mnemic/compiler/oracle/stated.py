@@ -164,7 +164,8 @@ def _lane(spec: Spec, sequence: list[list[Token]], dual: Tensor | None) -> Tenso
             memory = learn(spec, memory, token, decays=token is micro[0])
         rows.append(predict(spec, held.get(spec.readout.memory, memory.matrix), micro[0].query))
         if (t + 1) % spec.optimizer.anchor.chunk == 0:
-            memory = replace(memory, anchor=memory.matrix, dual=_remirrored(spec, memory))
+            dual = _remirrored(spec, memory, micro[-1].names)
+            memory = replace(memory, anchor=memory.matrix, dual=dual)
     return torch.stack(rows)
 
 
@@ -202,10 +203,10 @@ def _start(spec: Spec, token: Token, dual: Tensor | None = None) -> Memory:
     return Memory(matrix, zero, zero, matrix)
 
 
-def _remirrored(spec: Spec, memory: Memory) -> Tensor:
+def _remirrored(spec: Spec, memory: Memory, names: Mapping[str, Tensor]) -> Tensor:
     """∇R(W) in the learning-retaining view; the leader keeps its sum."""
     leader = spec.retention.view == "ftrl" or spec.retention.global_.norm is not None
-    return memory.dual if leader else dual_of(spec, memory.matrix)
+    return memory.dual if leader else dual_of(spec, memory.matrix, names)
 
 
 def learn(spec: Spec, memory: Memory, token: Token, *, decays: bool) -> Memory:
@@ -246,7 +247,7 @@ def _inner(spec: Spec, memory: Memory, token: Token, *, decays: bool) -> Memory:
         matrix = retain(spec, dual, penalty_rate(spec, names), names)
     new = replace(memory, matrix=matrix, dual=dual, momentum=momentum)
     if spec.optimizer.anchor.chunk == 1 or decays_only(spec, names):
-        return replace(new, dual=_remirrored(spec, new))
+        return replace(new, dual=_remirrored(spec, new, names))
     return new
 
 

@@ -230,7 +230,7 @@ def _moved(
     if momentum is None:
         gathered = torch.zeros_like(gathered)
     new = _linked_anew(spec, replace(part, step=gathered), decay * part.dual + outer * step, names)
-    return _settled(spec, new) if spec.optimizer.anchor.chunk == 1 else new
+    return _settled(spec, new, names) if spec.optimizer.anchor.chunk == 1 else new
 
 
 def _by_adam(spec: Spec, part: Part, gradient: Tensor, decay: Tensor, names: Names) -> Part:
@@ -244,30 +244,30 @@ def _by_adam(spec: Spec, part: Part, gradient: Tensor, decay: Tensor, names: Nam
     step = names["eta"] * mean / (root + spec.optimizer.epsilon)
     part = replace(part, step=-first, squares=second, empty=empty)
     new = _linked_anew(spec, part, decay * part.dual - step, names)
-    return _settled(spec, new) if spec.optimizer.anchor.chunk == 1 else new
+    return _settled(spec, new, names) if spec.optimizer.anchor.chunk == 1 else new
 
 
 def _linked_anew(spec: Spec, part: Part, dual: Tensor, names: Names) -> Part:
     """W of a new dual; where the retention is a decay, it has acted on the dual too."""
     rate = names["eta"]
     new = replace(part, dual=dual, matrix=_linked(spec, part.name, dual, rate, names))
-    return _remirrored(spec, new) if decays_only(spec, names) else new
+    return _remirrored(spec, new, names) if decays_only(spec, names) else new
 
 
-def _settled(spec: Spec, part: Part) -> Part:
+def _settled(spec: Spec, part: Part, names: Names) -> Part:
     """What acts on W itself: the norms, and ∇R(W) for A in the learning-retaining view."""
     held = spec.features.finite or part.name not in seeing(spec)  # kept keys have no entries
     if spec.retention.normalize != "none" and held:
         matrix = renormalised(spec, part.matrix, part.first)
         return replace(part, matrix=matrix, dual=matrix)
-    return _remirrored(spec, part)
+    return _remirrored(spec, part, names)
 
 
-def _remirrored(spec: Spec, part: Part) -> Part:
+def _remirrored(spec: Spec, part: Part, names: Names) -> Part:
     leader = spec.retention.view == "ftrl" or spec.retention.global_.norm is not None
     if plain(spec) or leader or spec.retention.link is not None:
         return part
-    return replace(part, dual=dual_of(spec, part.matrix))
+    return replace(part, dual=dual_of(spec, part.matrix, names))
 
 
 def _closed(spec: Spec, part: Part, t: int, names: Names) -> Part:
@@ -275,7 +275,7 @@ def _closed(spec: Spec, part: Part, t: int, names: Names) -> Part:
     chunk = spec.optimizer.anchor.chunk
     if chunk == 1 or (t + 1) % chunk:
         return part
-    part = part if (t + 1) % part.every else _settled(spec, part)
+    part = part if (t + 1) % part.every else _settled(spec, part, names)
     return replace(part, anchor=part.matrix)
 
 

@@ -42,7 +42,7 @@ def retain(spec: Spec, pull: Tensor, rate: Tensor, names: Names) -> Tensor:
         return evaluate_text(entry.link.expr, point) + torch.zeros_like(pull)
     if entry.global_.norm is not None:
         return _squared_norm(pull, entry.global_.norm)
-    generator = function_text(_generator(spec), "w", {})
+    generator = function_text(_generator(spec), "w", names)
     penalty = function_text(entry.global_.text, "w", names)
     weight = tensor(1) if entry.view == "ftrl" else rate
 
@@ -105,7 +105,7 @@ def _is_linear(spec: Spec, names: Names) -> bool:
     rng = torch.Generator().manual_seed(6)
     one, other = torch.randn(2, 2, 3, generator=rng, dtype=torch.float64)
     duals = torch.stack([one + other, one, other, 0 * one])
-    back = dual_of(spec, retain(spec, duals, tensor(1), names))
+    back = dual_of(spec, retain(spec, duals, tensor(1), names), names)
     defect = back[0] - back[1] - back[2] + back[3]
     limits = spec.retention.constraint
     if isinstance(limits, Simplex):
@@ -119,7 +119,7 @@ def diverge(spec: Spec, pull: Tensor, previous: Tensor, names: Names) -> Tensor:
     assert text is not None
 
     def objective(w: Tensor) -> Tensor:
-        return previous * evaluate_text(text, {"x": w / previous}) - pull * w
+        return previous * evaluate_text(text, {**names, "x": w / previous}) - pull * w
 
     return _solve(spec, objective, pull.shape, (0.0, torch.inf), names)
 
@@ -137,12 +137,12 @@ def resting(spec: Spec, shape: torch.Size, names: Names) -> Tensor:
     return zero + names["scale"] / count
 
 
-def dual_of(spec: Spec, memory: Tensor) -> Tensor:
+def dual_of(spec: Spec, memory: Tensor, names: Names) -> Tensor:
     """∇R(W), R the local generator."""
     if spec.retention.local.divergence is not None or spec.retention.global_.norm is not None:
         return memory
     point = memory.detach().requires_grad_()
-    value = function_text(_generator(spec), "w", {})(point) + 0 * point
+    value = function_text(_generator(spec), "w", names)(point) + 0 * point
     return torch.autograd.grad(value.sum(), point)[0]
 
 

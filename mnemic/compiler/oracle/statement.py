@@ -59,6 +59,8 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Tensor]]] = {
     "sinh": torch.sinh,
     "cosh": torch.cosh,
     "atan": torch.atan,
+    "asinh": torch.asinh,
+    "atanh": torch.atanh,
     "sigmoid": torch.sigmoid,
     "softplus": _softplus,
     "logsigmoid": lambda x: -_softplus(-x),

@@ -29,7 +29,7 @@ def retention(rule: Rule) -> float:
     if spec.retention.local.divergence is not None:
         stated = diverge(spec, pull, previous, names)
     else:
-        dual = _dual(rule, previous, rng)
+        dual = _dual(rule, previous, names, rng)
         stated = retain(spec, dual + pull, penalty_rate(spec, names), names)
     if retained.mode == "multiplicative":
         return difference(multiply(retained, decay * previous, gain * pull, values), stated)
@@ -39,12 +39,12 @@ def retention(rule: Rule) -> float:
     return difference(found, stated)
 
 
-def _dual(rule: Rule, previous: Tensor, rng: torch.Generator) -> Tensor:
+def _dual(rule: Rule, previous: Tensor, names: dict[str, Tensor], rng: torch.Generator) -> Tensor:
     """∇R(W'); in the leader's view any sum of steps will do."""
     entry = rule.problem.spec.retention
     if entry.view == "ftrl" or entry.global_.norm is not None:
         return torch.randn(SHAPE, generator=rng, dtype=torch.float64)
-    return dual_of(rule.problem.spec, previous)
+    return dual_of(rule.problem.spec, previous, names)
 
 
 def _feasible(rule: Rule, names: dict[str, Tensor], rng: torch.Generator) -> Tensor:
@@ -61,6 +61,6 @@ def _feasible(rule: Rule, names: dict[str, Tensor], rng: torch.Generator) -> Ten
             return inner
     if entry.local.generator is None:
         return torch.exp(noise)
-    generator = function_text(entry.local.generator, "w", {})
+    generator = function_text(entry.local.generator, "w", names)
     penalty = function_text(entry.global_.text, "w", names)
     return stretch(domain_of(lambda w: generator(w) + penalty(w)))(noise)

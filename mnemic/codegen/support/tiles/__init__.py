@@ -131,6 +131,7 @@ from .rows import with_row as with_row
 from .rows import with_rows as with_rows
 from .scalars import asinh as asinh
 from .scalars import atan as atan
+from .scalars import atanh as atanh
 from .scalars import cosh as cosh
 from .scalars import cube as cube
 from .scalars import expm1 as expm1

@@ -116,6 +116,12 @@ def atan(x):
 
 
 @triton.jit
+def atanh(x):
+    """(log(1 + x) − log(1 − x))/2."""
+    return 0.5 * (log1p(x) - log1p(-x))
+
+
+@triton.jit
 def tan(x):
     """sin x / cos x."""
     return tl.sin(x) / tl.cos(x)
