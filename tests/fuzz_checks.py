@@ -45,7 +45,7 @@ def layers(spec: Spec) -> str:
     from mnemic.pipeline import compile as compiled
 
     torch.manual_seed(0)
-    made = compiled(spec).layer(DIM, heads=HEADS, key_dim=WIDTH, value_dim=WIDTH)
+    made = compiled(spec).layer(DIM, heads=HEADS, key_dim=WIDTH)
     x = sequence()
     with torch.no_grad():
         arguments = {n: a.double() for n, a in made.arguments(x).items()}
@@ -103,7 +103,7 @@ def inductor(spec: Spec) -> str:
     from mnemic.pipeline import compile as compiled
 
     torch.manual_seed(0)
-    made = compiled(spec).layer(DIM, heads=HEADS, key_dim=WIDTH, value_dim=WIDTH).double()
+    made = compiled(spec).layer(DIM, heads=HEADS, key_dim=WIDTH).double()
     x, found = sequence()[:, :40].double(), []
     for call in (made, torch.compile(made)):
         made.zero_grad()

@@ -8,6 +8,9 @@ from . import chunks
 TINY = 1e-30
 """Below this a norm counts as zero: 0/0 at exact hits becomes 0."""
 
+VAST = 1e10
+"""Rows are brought down to this before a LayerNorm squares them."""
+
 
 def add_product(addend: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """a + L R, in one kernel where the shapes allow."""
@@ -227,16 +230,24 @@ def normal_cdf(x: Tensor) -> Tensor:
 
 def layer_norm(z: Tensor) -> Tensor:
     """LayerNorm without affine over the last axis, ε = 1e-5."""
-    return torch.nn.functional.layer_norm(z, z.shape[-1:], eps=1e-5)
+    return torch.nn.functional.layer_norm(z / excess(z), z.shape[-1:], eps=1e-5)
+
+
+def excess(z: Tensor) -> Tensor:
+    """By how much rows pass ``VAST``, at least 1: their squares would be no numbers of float32,
+    and a LayerNorm of what is that far above ε is the same of any share of it."""
+    return (z.detach().abs().amax(-1, keepdim=True) / VAST).clamp_min(1.0)
 
 
 def layer_norm_vjp(grad: Tensor, z: Tensor) -> Tensor:
     """The gradient of LayerNorm: (g − mean g − ẑ mean(g ẑ)) / σ."""
+    over = excess(z)
+    z = z / over
     centred = z - z.mean(-1, keepdim=True)
     scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
     unit = centred * scale
     inner = grad - grad.mean(-1, keepdim=True) - unit * (grad * unit).mean(-1, keepdim=True)
-    return inner * scale
+    return inner * scale / over
 
 
 def last_of(x: Tensor) -> Tensor:

@@ -1,0 +1,35 @@
+"""Numbers whose squares float32 does not have: LayerNorms of them are numbers all the same."""
+
+import pytest
+import torch
+from conformance import beginning, compiled, error, inputs
+
+from mnemic.codegen.support import adjoints, rows
+
+
+@pytest.mark.parametrize("size", [1.0, 1e12, 1e25, 1e30])
+def test_layer_norm_and_its_slopes_of_vast_rows(size: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    z, g, d = (torch.randn(3, 8, generator=generator, dtype=torch.float64) for _ in range(3))
+    wide = (size * z).requires_grad_()
+    exact = torch.nn.functional.layer_norm(wide, (8,), eps=1e-5)
+    (slope,) = torch.autograd.grad(exact, wide, g, create_graph=True)
+    (bend,) = torch.autograd.grad(slope, wide, d, retain_graph=True)
+    single = wide.detach().float()
+    assert error(rows.layer_norm(single), exact) <= 1e-6
+    assert error(size * rows.layer_norm_vjp(g.float(), single), size * slope) <= 1e-6
+    if size < 1e15:  # beyond, second slopes are below float32's smallest numbers
+        found = adjoints.layer_norm_bend(d.float(), g.float(), single)
+        assert error(size**2 * found, size**2 * bend) <= 1e-5
+
+
+def test_values_of_a_million_behind_a_norm() -> None:
+    case, found = compiled("moneta-derived"), []
+    for dtype in (torch.float64, torch.float32):
+        x = inputs(case, 6, dtype=dtype)
+        x["v"] = 1e6 * x["v"]
+        params = beginning(case, x["k"], x["v"])
+        found.append(case.operator(**x, form="recurrent", params=params))
+    exact, single = (y[0] if isinstance(y, tuple) else y for y in found)
+    assert single.isfinite().all()
+    assert error(single, exact) <= 1e-4
