@@ -56,8 +56,8 @@ evaluated as Python.
 | `features: {expr: …}`, activations | `x` |
 | `features: {kernel: …}` | `s` = k·q |
 | `memory` of kept pairs | `s`, `d2` = ‖k − q‖²; coefficients in a similarity |
-| `retention: {local: {bregman: …}}` | `w` |
-| `retention: {local: {f-divergence: …}}` | `x` = w/w′ |
+| `retention: {local: {bregman: …}}` | `w`; coefficients |
+| `retention: {local: {f-divergence: …}}` | `x` = w/w′; coefficients |
 | `retention: {link: …}` | `a`, `nu` = ‖A‖ₚ; coefficients |
 | `keys` | `k`, roles before it, coefficients; `v` in the value |
 | coefficients | other coefficients, `h`, `H`, `t` |
