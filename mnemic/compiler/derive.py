@@ -322,6 +322,17 @@ def _per(problem: Problem, rate: Any) -> str:
     return next((way for way in ("value", "key") if way in ways), "head")
 
 
+def _slopes(error: error_signal.ErrorSignal) -> tuple[Derived, ...]:
+    """∂e/∂ŷ: slope·I, and of a loss of the norm a multiple of (ŷ − v)(ŷ − v)ᵀ beside it."""
+    use = "for the class and the backward pass"
+    if error.radial == 0:
+        return (Derived("slope", error.slope, f"∂e/∂ŷ, {use}"),)
+    return (
+        Derived("slope", error.slope, f"∂e/∂ŷ across ŷ − v, times I, {use}"),
+        Derived("rank-one term", error.radial, "∂e/∂ŷ beside it, times (ŷ − v)(ŷ − v)ᵀ"),
+    )
+
+
 def _trail(
     problem: Problem, loss_error: Any, step: Any, retained: Any, structure: Any, fit: Fit | None
 ) -> tuple[Derived, ...]:
@@ -331,7 +342,7 @@ def _trail(
     ]
     if step.error.signal != loss_error.signal:
         found.append(Derived("step", sp.Eq(sym.e, step.error.signal), step.reason))
-    found.append(Derived("slope", step.error.slope, "∂e/∂ŷ, for the class and the backward pass"))
+    found += _slopes(step.error)
     found += series.trail(problem)
     layers = network(problem.spec.memory)
     if len(layers.matrices) > 1:

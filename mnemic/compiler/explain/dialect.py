@@ -1,5 +1,6 @@
 """How equations are written: as plain Unicode, or as LaTeX."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +69,13 @@ class Dialect:
     def minus(self) -> str:
         """Minus."""
         return self.sign("−", "-")
+
+    def at_each(self, shown: str) -> str:
+        """An expression of ŷ and v at token i of a window."""
+        if self.tex:
+            shown = shown.replace(r"\hat y", r"\hat y_i")
+            return re.sub(r"(?<![\\A-Za-z])v(?![A-Za-z_])", "v_i", shown)
+        return re.sub(r"\bv\b", "vᵢ", shown.replace("ŷ", "ŷᵢ"))
 
     def windowed(self, body: str, count: int) -> str:
         """A sum over the last ``count`` tokens."""

@@ -56,7 +56,7 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         return
     if not rule.error.constant:
         yield "prediction", _prediction(rule, d)
-    yield "error", f"{d.of('e', _index(rule))} = {d.expr(rule.error.signal)}{_with_value(rule, d)}"
+    yield "error", f"{d.of('e', _index(rule))} = {_signal(rule, d)}{_with_value(rule, d)}"
     yield "gradient", _gradient(rule, d)
     if rule.momentum is not None:
         yield "momentum", _momentum(rule, d)
@@ -101,6 +101,12 @@ def _headed(rule: Rule, d: Dialect, inner: str, raw: str) -> str:
     return f"{raw} + {inner}" if getattr(memory, "residual", False) else inner
 
 
+def _signal(rule: Rule, d: Dialect) -> str:
+    """The error, of the window's token where there are several."""
+    shown = d.expr(rule.error.signal)
+    return shown if rule.window == 1 else d.at_each(shown)
+
+
 def _with_value(rule: Rule, d: Dialect) -> str:
     """What v stands for where the value is changed before it is written."""
     if rule.problem.keys["value"] == sym.v:
@@ -115,8 +121,12 @@ def _gradient(rule: Rule, d: Dialect) -> str:
     if rule.split:
         taken = d.factor(rule.error.slope) + d.of("y^", index)
         given = d.expr(rule.error.offset)
+        given = given if rule.window == 1 else d.at_each(given)
         joined = f"{taken} {erase} {_signed(d, given, write)}"
-        return f"{left} = {joined}"
+        if rule.window == 1:
+            return f"{left} = {joined}"
+        gate = "" if rule.gamma is None else d.of("gamma", "i") + " "
+        return f"{left} = {d.windowed(gate + d.wrapped(joined), rule.window)}"
     error = _through_norm(rule, d, index) + d.of("e", index)
     body = f"{error} {erase if not rule.error.constant else write}"
     if rule.diagonal:
@@ -206,7 +216,7 @@ def terms(rule: Rule) -> dict[str, Any]:
         **layered_terms(rule),
         "prediction": found.get("prediction", "none: the error does not see it"),
         "error signal": d.expr(rule.error.signal),
-        "slope": d.expr(rule.error.slope),
+        "slope": _slope(rule, d),
         "rate": d.expr(rule.rate),
         "decay": acted(rule, d, rule.decay, rule.row_decay, memory_name(rule, d, "t-1")),
         "seen part": acted(rule, d, rule.seen, _rows_seen(rule), memory_name(rule, d, "t-1")),
@@ -219,6 +229,14 @@ def terms(rule: Rule) -> dict[str, Any]:
         "keys": _keys(rule, d),
         "anchor": f"chunk {rule.anchor}" if rule.anchor > 1 else "token",
     }  # fmt: skip
+
+
+def _slope(rule: Rule, d: Dialect) -> str:
+    """∂e/∂ŷ: a slope of each coordinate, and of a loss of the norm a rank-one term."""
+    shown = d.expr(rule.error.slope)
+    if rule.error.radial == 0:
+        return shown
+    return f"{d.wrapped(shown)} I + {d.wrapped(d.expr(rule.error.radial))} (ŷ − v)(ŷ − v)ᵀ"
 
 
 def _keys(rule: Rule, d: Dialect) -> str:

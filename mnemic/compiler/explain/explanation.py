@@ -10,9 +10,10 @@ from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
 from mnemic.compiler.explain.equations import Equation, equations
 from mnemic.compiler.explain.layered_words import approximated, of_each_matrix, pace
+from mnemic.compiler.explain.notation import role_letter
 from mnemic.compiler.explain.spans import ranges, span
 from mnemic.compiler.explain.stability import Stability, stability, warnings
-from mnemic.compiler.problem import Scalar
+from mnemic.compiler.problem import TIME, Scalar
 from mnemic.compiler.rule import Derived, Fit, Rule
 from mnemic.compiler.sense import unreal_of_value
 
@@ -133,6 +134,19 @@ def _fitted(rule: Rule, fit: Fit) -> str:
     return f"minimise {data} wᵢ ℓ(m(kᵢ), vᵢ) over {over}, anew at every query qₜ"
 
 
+def _letters(rule: Rule) -> list[str]:
+    """What letters stand for that the equations do not define."""
+    own = {sp.Symbol(role, real=True): role for role in ("predict", "erase", "write")}
+    used = {s for expr in rule.problem.keys.values() for s in expr.free_symbols if s in own}
+    found = [
+        f"{role_letter(own[s])} is the key that the rule {own[s]}s with, an input of its own."
+        for s in sorted(used, key=str)
+    ]
+    if any(s.expr.has(TIME) for s in rule.scalars):
+        found.append("In a coefficient t counts tokens from 0, as in the spec; elsewhere from 1.")
+    return found
+
+
 def remarks(rule: Rule) -> tuple[str, ...]:
     """What the equations alone do not tell."""
     found: list[str] = []
@@ -141,6 +155,7 @@ def remarks(rule: Rule) -> tuple[str, ...]:
     keys, optimizer = rule.problem.keys, rule.problem.spec.optimizer
     if keys["predict"] != keys["erase"] and not rule.error.constant:
         found.append("Predict and erase keys differ: no loss has this gradient.")
+    found += _letters(rule)
     if optimizer.micro_steps > 1:
         found.append(
             f"Prediction to memory is repeated {optimizer.micro_steps} times a token, each time "

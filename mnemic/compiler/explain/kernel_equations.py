@@ -6,9 +6,11 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect
-from mnemic.compiler.kernelised import folded
+from mnemic.compiler.explain.notation import acted
+from mnemic.compiler.kernelised import folded, gate
 from mnemic.compiler.kernels import Kernel
 from mnemic.compiler.rule import Rule
+from mnemic.compiler.symbolic import simplified
 
 
 def kernels(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
@@ -35,13 +37,51 @@ def rows(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     """W φ(x) as a sum over kept keys, and the row that a token adds."""
     key = d.of("k", "i")
     fades = rule.decay != 1 or rule.row_decay != 1 or rule.momentum is not None
-    share = d.of("c", "i") + " " if fades or rule.window > 1 else ""
+    share = d.of("c", "i") + " " if fades and rule.window == 1 else ""
     total = d.sign("Σ_(i≤t)", r"\sum_{i \le t}")
     kappa = d.sign(f"κ({key}·x)", rf"\kappa({key} \cdot x)")
     row = d.of("u", "i")
     yield "rows", f"{d.of('W')} {d.call('phi', 'x')} = {total} {share}{row} {kappa}"
+    if share:
+        yield "rows", _share(rule, d)
     plain = folded(rule)
-    if rule.window == 1 and not plain.split:
-        value = rule.problem.keys["value"]
-        signal = sp.expand(-plain.rate * plain.error.signal)
-        yield "rows", f"{d.of('u')} = {d.expr(signal.subs(sym.v, value))}"
+    if rule.window > 1:
+        yield "rows", _of_window(rule, d)
+        return
+    value, size = rule.problem.keys["value"], plain.gain * plain.rate
+    signal = sp.expand(-size * plain.error.signal)
+    if plain.split:
+        taken = gate(rule.problem, "erase") * plain.error.slope * sym.y
+        signal = -size * (taken + gate(rule.problem, "write") * plain.error.offset)
+    yield "rows", f"{d.of('u')} = {d.expr(signal.subs(sym.v, value))}"
+
+
+def _of_window(rule: Rule, d: Dialect) -> str:
+    """A row from 0 on: each token fades it, and steps at it as long as the window holds it."""
+    row, arrow, more = d.of("u", "i"), d.sign("←", r"\leftarrow"), d.of("m", "i")
+    weight = "" if rule.gamma is None else d.of("gamma", "i") + " "
+    size = rule.rate if rule.momentum is not None else rule.gain * rule.rate
+    step = f"{d.factor(simplified(size))}{weight}{d.of('e', 'i')}"
+    while_ = d.sign(
+        f" (the last term for i > t − {rule.window}; 0 at first)",
+        rf"\ (\text{{the last term for }} i > t - {rule.window}; \text{{ 0 at first}})",
+    )
+    kept = acted(rule, d, rule.decay, rule.row_decay, row)
+    if rule.momentum is None:
+        return f"{row} {arrow} {kept} {d.minus} {step}{while_}"
+    gathered = f"{more} {arrow} {d.factor(rule.momentum)}{more} {d.minus} {step}{while_}"
+    both = d.sign(",  ", r",\quad ")
+    return f"{gathered}{both}{row} {arrow} {kept} + {d.factor(rule.gain)}{more}"
+
+
+def _share(rule: Rule, d: Dialect) -> str:
+    """How much of a row is left: c from 1 at the row's own token, with what momentum adds."""
+    share, arrow = d.of("c", "i"), d.sign("←", r"\leftarrow")
+    begun = d.sign(" = 1 at t = i", r" = 1 \text{ at } t = i")
+    kept = acted(rule, d, rule.decay, rule.row_decay, share)
+    if rule.momentum is None:
+        return f"{share}{begun}{d.sign(', then ', chr(92) + 'text{, then }')}{share} {arrow} {kept}"
+    more = d.of("m", "i")
+    left = f"{more} {arrow} {d.factor(rule.momentum)}{more}"
+    both = f"{share} = {more}{begun}{d.sign(', then ', chr(92) + 'text{, then }')}{left}"
+    return f"{both}{d.sign(',  ', ',' + chr(92) + 'quad ')}{share} {arrow} {kept} + {more}"

@@ -110,7 +110,9 @@ def _seen(rule: Rule, d: Dialect) -> str:
 
 
 def _error(rule: Rule, d: Dialect) -> str:
-    shown = f"{d.of('e', _index(rule))} = {d.expr(rule.error.signal)}"
+    signal = d.expr(rule.error.signal)
+    signal = signal if rule.window == 1 else d.at_each(signal)
+    shown = f"{d.of('e', _index(rule))} = {signal}"
     if rule.problem.keys["value"] == sym.v:
         return shown
     return shown + d.sign(",  v = ", r",\quad v = ") + value(rule, d, "t")

@@ -145,9 +145,10 @@ def _levels(d: Dialect) -> str:
     """W by the buckets of the tree: s lies at the highest binary digit in which it differs."""
     whole = d.sign("Σ_ℓ Wₜ^(ℓ)", r"\sum_\ell W_t^{(\ell)}")
     bucket = d.sign(
-        "Wₜ^(ℓ) written by the tokens s with ⌊log₂(s ⊕ t)⌋ = ℓ − 1, and Wₜ^(0) by s = t",
-        r"W_t^{(\ell)} \text{ written by } \{s : \lfloor\log_2 (s \oplus t)\rfloor = \ell - 1\},"
-        r"\ W_t^{(0)} \text{ by } s = t",
+        "Wₜ^(ℓ) written by the tokens s with ⌊log₂((s − 1) ⊕ (t − 1))⌋ = ℓ − 1, and Wₜ^(0) by "
+        "s = t",
+        r"W_t^{(\ell)} \text{ written by } \{s : \lfloor\log_2 ((s-1) \oplus (t-1))\rfloor "
+        r"= \ell - 1\},\ W_t^{(0)} \text{ by } s = t",
     )
     return f"{d.of('W')} = {whole}" + d.sign(",  ", r",\quad ") + bucket
 

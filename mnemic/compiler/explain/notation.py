@@ -1,5 +1,6 @@
 """Keys, features and decays as equations show them."""
 
+import re
 from typing import Any
 
 import sympy as sp
@@ -25,7 +26,7 @@ def role_key(rule: Rule, d: Dialect, role: str, index: str) -> str:
     if expr == k:
         return d.of("k", index)
     names = ("predict", "erase", "write", "carry")
-    own = {sp.Symbol(n, real=True): sp.Symbol(_letter(n), real=True) for n in names}
+    own = {sp.Symbol(n, real=True): sp.Symbol(role_letter(n), real=True) for n in names}
     shown = _vector(d, expr.subs(own), index)
     return d.wrapped(shown) if not expr.is_Symbol else shown
 
@@ -38,7 +39,7 @@ def role_features(rule: Rule, d: Dialect, role: str, index: str) -> str:
     return d.factor(gate(rule.problem, role)) + key
 
 
-def _letter(role: str) -> str:
+def role_letter(role: str) -> str:
     return {"predict": "p", "erase": "r", "write": "s", "carry": "c"}[role]
 
 
@@ -46,8 +47,11 @@ def _vector(d: Dialect, expr: Any, index: str) -> str:
     """An expression of vectors entry by entry, those of the step with their index."""
     timed = {**d.timed, **dict.fromkeys("kprsc", index == "t")}
     if d.tex:
-        return printing.latex(expr, timed, times=r" \circ ")
-    return printing.text(expr, timed).replace("·", " ∘ ")
+        shown = printing.latex(expr, timed, times=r" \circ ")
+        each = r"(?<![\\A-Za-z])([kprsc])(?![A-Za-z_])"
+    else:
+        shown, each = printing.text(expr, timed).replace("·", " ∘ "), r"\b([kprsc])\b"
+    return re.sub(each, lambda m: d.of(m[1], index), shown) if index == "i" else shown
 
 
 def value(rule: Rule, d: Dialect, index: str) -> str:
