@@ -887,7 +887,7 @@ def test_every_rule_says_what_it_is_and_has_a_case(rule: Rule) -> None:
         (
             {"retention": {"local": {"f-divergence": "chi"}}},
             "retention.local.f-divergence: unknown symbol: read 'chi', allowed: chi2, hellinger,"
-            " jensen-shannon, reverse-kl, kl, x, pi, inf; did you mean 'chi2'?",
+            " jensen-shannon, reverse-kl, kl, alpha, eta, x, pi, inf; did you mean 'chi2'?",
         ),
         (
             {"bias": {"expr": "n + abs(e)"}},
