@@ -481,7 +481,7 @@ def _layers_behind_a_kernel(states: Tensors) -> Tensors:
     found = {n: states[n] for n in ("K", "position")}
     for name, x in states.items():
         role = name.rstrip("0123456789")
-        if role in ("W", "U", "S", "anchor") and name != role:
+        if role in ("W", "U", "S", "anchor", "norms") and name != role:
             tag = name.removeprefix(role)
             found["W" + tag if role == "U" else name] = x.mT if tag in behind else x
     if "v_tail" in states:
