@@ -13,7 +13,7 @@ from torch import Tensor
 from mnemic import pipeline
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from inductor import ALLOWED, apart, errors
+from inductor import ALLOWED, apart, errors, layer_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, of its own code
 
@@ -72,3 +72,68 @@ def test_inductor_is_right() -> None:
     """A memory of two layers with decay and momentum, whose gradients were wrong by their size."""
     found = errors("titans", 16, fullgraph=True)
     assert max(found.values()) < ALLOWED, found
+
+
+@pytest.mark.parametrize("name", ["huber-coordinate", "mesa", "gated-deltanet"])
+def test_one_graph(name: str) -> None:
+    """Nothing that a rule does asks for a look at numbers while it is traced."""
+    found = errors(name, 20, fullgraph=True, backend="aot_eager")
+    assert max(found.values()) < ALLOWED, found
+
+
+def test_one_graph_for_all_lengths() -> None:
+    """From the second length on a graph holds for every other."""
+    graphs = []
+
+    def counted(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    layer = layer_of("gated-deltanet")
+    call = torch.compile(layer, backend=counted, fullgraph=True)
+    for tokens in (40, 72, 100, 130, 131):
+        x = torch.randn(1, tokens, layer.dim)
+        assert apart(call(x), layer(x)) < ALLOWED
+    assert len(graphs) == 2
+
+
+@pytest.mark.parametrize("name", ["gated-deltanet", "titans-minus", "deltaproduct"])
+def test_export_of_any_length(name: str) -> None:
+    """One exported program, the layer's numbers at lengths that fill chunks and that do not."""
+    layer = layer_of(name)
+    given = torch.randn(1, 40, layer.dim)
+    sizes = {"x": {1: torch.export.Dim("T", min=2, max=4096)}}
+    program = torch.export.export(layer, (given,), dynamic_shapes=sizes).module()
+    for tokens in (5, 17, 40, 72):
+        x = torch.randn(1, tokens, layer.dim)
+        assert apart(program(x), layer(x)) < ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("deltaformer", "keeps a pair"), ("log-linear", "levels of its tree")]
+)
+def test_export_is_refused(name: str, reason: str) -> None:
+    """A state that grows with T cannot be scanned; it is said before anything is computed."""
+    layer = layer_of(name)
+    sizes = {"x": {1: torch.export.Dim("T", min=2, max=4096)}}
+    with pytest.raises(ValueError, match=reason):
+        torch.export.export(layer, (torch.randn(1, 40, layer.dim),), dynamic_shapes=sizes)
+
+
+@pytest.mark.parametrize(
+    "name", ["gated-deltanet", "huber-coordinate", "mesa", "deltaformer-round"]
+)
+def test_torch_func(name: str) -> None:
+    """grad, vmap and jvp of torch.func, against autograd."""
+    layer = layer_of(name)
+    xs, along = torch.randn(2, 1, 20, layer.dim), torch.randn(1, 20, layer.dim)
+
+    def loss(x: Tensor) -> Tensor:
+        found: Tensor = layer(x).sin().sum()
+        return found
+
+    leaves = xs.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(sum(loss(x) for x in leaves.unbind()), leaves)
+    assert apart(torch.func.vmap(torch.func.grad(loss))(xs), wanted) < ALLOWED
+    _, moved = torch.func.jvp(loss, (xs[0],), (along,))
+    assert apart(moved, (wanted[0] * along).sum()) < 10 * ALLOWED

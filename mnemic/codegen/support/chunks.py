@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .transforms import transformed
+
 BASE = 16
 """Rows below which a triangular matrix is inverted directly."""
 
@@ -39,7 +41,14 @@ def segments(log_decay: Tensor) -> Tensor:
 
     Summed segment by segment, not as differences of prefix sums, which cancel at strong decay.
     """
-    return _Segments.apply(log_decay)
+    if not transformed():
+        found: Tensor = _Segments.apply(log_decay)
+        return found
+    size = log_decay.shape[-1]
+    ones = torch.ones(size, size, dtype=torch.bool, device=log_decay.device)
+    steps = log_decay[..., :, None].expand(*log_decay.shape, size)
+    sums = steps.masked_fill(~ones.tril(-1), 0.0).cumsum(-2)
+    return sums.masked_fill(~ones.tril(), -torch.inf).exp()
 
 
 def products(factor: Tensor) -> Tensor:
@@ -170,7 +179,10 @@ class _UnitLowerInverse(torch.autograd.Function):
 
 def unit_lower_inverse(strict: Tensor) -> Tensor:
     """(I + L)⁻¹ for strictly lower triangular L, [..., C, C], by halves down to 16 rows."""
-    return _UnitLowerInverse.apply(strict)
+    if transformed():
+        return _invert(strict)
+    found: Tensor = _UnitLowerInverse.apply(strict)
+    return found
 
 
 def _invert(strict: Tensor) -> Tensor:
@@ -183,11 +195,7 @@ def _invert(strict: Tensor) -> Tensor:
     half = size // 2
     blocks = torch.stack([strict[..., :half, :half], strict[..., half:, half:]], -3)
     top, bottom = _halves(_invert(blocks))
-    out = strict.new_zeros(strict.shape)
-    out[..., :half, :half] = top
-    out[..., half:, half:] = bottom
-    out[..., half:, :half] = -(bottom @ (strict[..., half:, :half] @ top))
-    return out
+    return _lower_blocks(top, -(bottom @ (strict[..., half:, :half] @ top)), bottom)
 
 
 Error = Callable[[Tensor], Tensor]

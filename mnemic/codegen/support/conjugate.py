@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from .definite import cholesky
+from .transforms import pushed
+from .verified import digest
 
 ROUNDINGS = 8
 """A tolerance below this many roundings of the dtype asks for that."""
@@ -77,17 +79,54 @@ class _Solution(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, options: tuple[float, int], q: Tensor, *parts: Tensor) -> Tensor:
-        x = solved(Matrices(*parts), q, *options)
-        ctx.save_for_backward(x, *parts)
+    def forward(
+        options: tuple[float, int], q: Tensor, key: Tensor, weights: Tensor, h: Tensor,
+        ridge: Tensor, reach: Tensor,
+    ) -> Tensor:  # fmt: skip
+        parts = (key, weights, h, ridge, reach)
+        if torch.compiler.is_compiling():
+            found: Tensor = _OPAQUE(q, list(parts), *options)
+            return found
+        return solved(Matrices(*parts), q, *options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        options, _, *parts = inputs
+        ctx.save_for_backward(output, *parts)
+        ctx.save_for_forward(output, *parts)
         ctx.options = options
-        return x
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         x, *parts = ctx.saved_tensors
         g: Tensor = _Solution.apply(ctx.options, grads[0], *parts)
         return None, g, *(-z for z in Matrices(*parts).pulled(x, g))
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple[Any, ...], options: Any, *given: Tensor) -> tuple[Tensor, int]:
+        """One more axis in front: rows are solved by themselves wherever they stand."""
+        wide = [
+            x.expand(info.batch_size, *x.shape) if d is None else x.movedim(d, 0)
+            for x, d in zip(given, dims[1:], strict=True)
+        ]
+        return _Solution.apply(options, *wide), 0
+
+
+class _Along(_Solution):
+    """The same with its derivative along a direction, which torch.compile does not take.
+
+    (H + Λ) x = q along a direction: (H + Λ) ẋ = q̇ − (Ḣ + Λ̇) x.
+    """
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, d_q: Tensor | None, *d_parts: Tensor | None) -> Tensor:
+        x, *parts = ctx.saved_tensors
+        start = torch.zeros_like(x) if d_q is None else d_q
+        pairs = zip(parts, d_parts, strict=True)
+        moved = tuple(torch.zeros_like(p) if d is None else d for p, d in pairs)
+        start = start - pushed(lambda *given: Matrices(*given).times(x), parts, moved)
+        found: Tensor = _Along.apply(ctx.options, start, *parts)
+        return found
 
 
 def conjugated(
@@ -99,7 +138,8 @@ def conjugated(
     Rows are done when ‖q_t − (H_t + Λ_t) x_t‖ ≤ tolerance ‖q_t‖. Warns ``ToleranceNotMet``, once
     for each line of the caller's, when some are not after ``iterations``.
     """
-    x: Tensor = _Solution.apply((tolerance, iterations), q, key, weights, h, ridge, reach)
+    solution = _Solution if torch.compiler.is_compiling() else _Along
+    x: Tensor = solution.apply((tolerance, iterations), q, key, weights, h, ridge, reach)
     return x
 
 
@@ -173,3 +213,34 @@ def _warn(message: str) -> None:
     if site not in told:
         told.add(site)
         warnings.warn_explicit(message, ToleranceNotMet, *site)
+
+
+# -- for torch.compile -----------------------------------------------------------------------
+
+SCHEMA = "(Tensor q, Tensor[] parts, float tolerance, int iterations) -> Tensor"
+
+
+def _opaque() -> Any:
+    """The solver as an operator of torch: one node of a graph, whose loop is read by the host."""
+    name, space = f"conjugated_{digest()[:16]}", "mnemic"
+    if not hasattr(torch.ops.mnemic, name):
+        library = torch.library.Library(space, "FRAGMENT")
+        _libraries.append(library)
+        library.define(name + SCHEMA)
+        library.impl(name, _of_list, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{space}::{name}", _fake, lib=library)
+    return getattr(torch.ops.mnemic, name).default
+
+
+def _of_list(q: Tensor, parts: list[Tensor], tolerance: float, iterations: int) -> Tensor:
+    return solved(Matrices(*parts), q, tolerance, iterations).contiguous()
+
+
+def _fake(q: Tensor, parts: list[Tensor], tolerance: float, iterations: int) -> Tensor:
+    return q.new_empty(q.shape)
+
+
+_libraries: list[torch.library.Library] = []
+"""Operators live as long as their library."""
+
+_OPAQUE = _opaque()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .kept import append_rows
 from .rows import TINY
+from .transforms import transformed
 
 
 class _Rounded(torch.autograd.Function):
@@ -30,7 +31,10 @@ class _Rounded(torch.autograd.Function):
 
 def rounded(x: Tensor) -> Tensor:
     """round(x) with a straight-through gradient."""
-    return _Rounded.apply(x)
+    if transformed():
+        return x + (torch.round(x) - x).detach()
+    found: Tensor = _Rounded.apply(x)
+    return found
 
 
 # -- rows of weights over their sums ---------------------------------------------------------

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .chunks import substitution
+from .transforms import pushed
 
 Function = Callable[..., Tensor]
 
@@ -68,17 +69,8 @@ class _Root(torch.autograd.Function):
         if any(d is not None for d in d_rows):
             pairs = zip(rows, d_rows, strict=True)
             moved = tuple(torch.zeros_like(x) if d is None else d for x, d in pairs)
-            start = start + mixing @ _pushed(lambda *x: signal.error(y, *x), rows, moved)
+            start = start + mixing @ pushed(lambda *x: signal.error(y, *x), rows, moved)
         return _solved(_linear(signal.adjoint), mixing, start, y, *rows)
-
-
-def _pushed(function: Function, at: Sequence[Tensor], moved: tuple[Tensor, ...]) -> Tensor:
-    """The derivative along a direction, as the transpose of the transpose: forward modes do not
-    nest."""
-    pulled = torch.func.vjp(function, *at)
-    value, pull = pulled[0], pulled[1]
-    found: Tensor = torch.func.vjp(pull, torch.zeros_like(value))[1](moved)[0]
-    return found
 
 
 def _back(
@@ -92,6 +84,8 @@ def _back(
 
 
 def _solved(signal: _Signal, mixing: Tensor, base: Tensor, *rows: Tensor) -> Tensor:
+    if torch.compiler.is_compiling():  # which takes no derivative along a direction by hand
+        return substitution(mixing, base, _Rows(signal.error, rows))
     found: Tensor = _Root.apply(signal, mixing, base, *rows)
     return found
 

@@ -5,7 +5,10 @@ length there is. A loop in Python has as many turns as tokens or chunks, so ``sc
 of torch) takes its place: of chunks for the output, of tokens for the state after them.
 """
 
+from __future__ import annotations  # torch.compile cannot make those of inner functions
+
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -30,7 +33,7 @@ def unknown(size: int) -> bool:
     return not has_static_value(size)
 
 
-def refused(signature: "Signature") -> str | None:
+def refused(signature: Signature) -> str | None:
     """Why a rule cannot be traced for every length at once, or None."""
     if signature.levels:
         return "the levels of its tree follow from the number of tokens"
@@ -39,7 +42,7 @@ def refused(signature: "Signature") -> str | None:
     return None
 
 
-def refuse(signature: "Signature") -> None:
+def refuse(signature: Signature) -> None:
     """Raise the error of a rule that cannot be traced for every length at once."""
     reason = refused(signature)
     if reason is not None:
@@ -50,7 +53,7 @@ def refuse(signature: "Signature") -> None:
         raise fail(signature, f"{told}, but {reason}; {hint}")
 
 
-def scanned(run: "Run", states: States) -> tuple[Tensor, States]:
+def scanned(run: Run, states: States) -> tuple[Tensor, States]:
     """The output and the states after all tokens, whose number is not known."""
     y, after = _by_tokens(run, states)
     if run.call.form == "recurrent" or run.call.operator.chunk is None or run.anchored:
@@ -58,7 +61,7 @@ def scanned(run: "Run", states: States) -> tuple[Tensor, States]:
     return _by_chunks(run, states), after
 
 
-def _by_chunks(run: "Run", states: States) -> Tensor:
+def _by_chunks(run: Run, states: States) -> Tensor:
     """The output, from whole chunks: behind the last token stand copies of it, which are cut."""
     form, size = run.call.operator.chunk, run.chunk_tokens()
     assert form is not None
@@ -75,7 +78,7 @@ def _by_chunks(run: "Run", states: States) -> Tensor:
     return y.index_select(1, last)
 
 
-def _by_tokens(run: "Run", states: States) -> tuple[Tensor, States]:
+def _by_tokens(run: Run, states: States) -> tuple[Tensor, States]:
     """The output and the states, token by token."""
     form, found = run.call.operator.recurrent, {}
     for name, x in run.token_rows().items():
@@ -111,17 +114,18 @@ def _closed(
     intervals = sorted(set(found))
     for count in range(1, len(intervals) + 1):
         for chosen in combinations(intervals, count):
-
-            def closes(row: int, every: int, chosen: tuple[int, ...] = chosen) -> bool:
-                return row == steps - 1 and every in chosen
-
             here = torch.ones_like(time, dtype=torch.bool)
             for every in intervals:
                 here = here & ((time % every == 0) == (every in chosen))
-            own, ends = form(**rows, **states, closes=closes)
+            own, ends = form(**rows, **states, closes=partial(_ends_some, chosen, steps))
             y = torch.where(_over(here, y[0])[None], own, y)
             after = {n: torch.where(_over(here, x), ends[n], x) for n, x in after.items()}
     return y, after
+
+
+def _ends_some(chosen: tuple[int, ...], steps: int, row: int, every: int) -> bool:
+    """Whether the last step of a token ends an interval, of those that are chosen."""
+    return row == steps - 1 and every in chosen
 
 
 def _over(here: Tensor, x: Tensor) -> Tensor:
@@ -149,7 +153,7 @@ def _scan(
     return ys, after
 
 
-def _cut(run: "Run", name: str, x: Tensor, size: int, count: int) -> Tensor:
+def _cut(run: Run, name: str, x: Tensor, size: int, count: int) -> Tensor:
     """[B, R, H, …] → [N, M, C, …], with the tail before each where the form takes one.
 
     Rows behind the last are the last again: what is computed of them is finite where that is.
@@ -163,7 +167,7 @@ def _cut(run: "Run", name: str, x: Tensor, size: int, count: int) -> Tensor:
     return x[:, index].movedim(1, 0).movedim(3, 2).flatten(1, 2).contiguous()
 
 
-def _ends(run: "Run", done: Tensor) -> Tensor:
+def _ends(run: Run, done: Tensor) -> Tensor:
     """The tokens of the document when so many of these are done."""
     return done if run.positions is None else done + run.positions.reshape(-1)[0]
 

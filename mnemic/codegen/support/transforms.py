@@ -1,0 +1,29 @@
+"""What torch.func (grad, vmap, jvp) and forward-mode derivatives ask of functions."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def transformed() -> bool:
+    """Whether functions run under torch.func, or dual numbers are about.
+
+    Then formulas take the place of derivatives written by hand, which know the backward mode alone.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    active: bool = torch._C._are_functorch_transforms_active()
+    return active or forward_ad._current_level >= 0
+
+
+def pushed(
+    function: Callable[..., Tensor], at: Sequence[Tensor], moved: tuple[Tensor, ...]
+) -> Tensor:
+    """The derivative along a direction, as the transpose of the transpose: forward modes do not
+    nest."""
+    pulled = torch.func.vjp(function, *at)
+    value, pull = pulled[0], pulled[1]
+    found: Tensor = torch.func.vjp(pull, torch.zeros_like(value))[1](moved)[0]
+    return found
