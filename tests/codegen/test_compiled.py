@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -52,7 +53,7 @@ def worst(program: Callable[..., Tensor]) -> float:
         return torch.autograd.grad(call(*leaves), leaves)
 
     found = grads(torch.compile(program, dynamic=False))
-    return max(apart(x, y) for x, y in zip(found, grads(program), strict=True))
+    return max(float(apart(x, y)) for x, y in zip(found, grads(program), strict=True))
 
 
 def test_a_rule_keeps_what_is_saved() -> None:
@@ -90,27 +91,28 @@ def test_one_graph_for_all_lengths() -> None:
         return graph
 
     layer = layer_of("gated-deltanet")
-    call = torch.compile(layer, backend=counted, fullgraph=True)
+    call: Any = torch.compile(layer, backend=counted, fullgraph=True)
     for tokens in (40, 72, 100, 130, 131):
         x = torch.randn(1, tokens, layer.dim)
         assert apart(call(x), layer(x)) < ALLOWED
     assert len(graphs) == 2
 
 
-@pytest.mark.parametrize("name", ["gated-deltanet", "titans-minus", "deltaproduct"])
+@pytest.mark.parametrize("name", ["gated-deltanet"])
 def test_export_of_any_length(name: str) -> None:
     """One exported program, the layer's numbers at lengths that fill chunks and that do not."""
     layer = layer_of(name)
     given = torch.randn(1, 40, layer.dim)
     sizes = {"x": {1: torch.export.Dim("T", min=2, max=4096)}}
-    program = torch.export.export(layer, (given,), dynamic_shapes=sizes).module()
+    program: Any = torch.export.export(layer, (given,), dynamic_shapes=sizes).module()
     for tokens in (5, 17, 40, 72):
         x = torch.randn(1, tokens, layer.dim)
         assert apart(program(x), layer(x)) < ALLOWED
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("deltaformer", "keeps a pair"), ("log-linear", "levels of its tree")]
+    ("name", "reason"),
+    [("softmax-attention", "keeps a pair"), ("log-linear", "levels of its tree")],
 )
 def test_export_is_refused(name: str, reason: str) -> None:
     """A state that grows with T cannot be scanned; it is said before anything is computed."""
@@ -120,9 +122,7 @@ def test_export_is_refused(name: str, reason: str) -> None:
         torch.export.export(layer, (torch.randn(1, 40, layer.dim),), dynamic_shapes=sizes)
 
 
-@pytest.mark.parametrize(
-    "name", ["gated-deltanet", "huber-coordinate", "mesa", "deltaformer-round"]
-)
+@pytest.mark.parametrize("name", ["gated-deltanet", "huber-coordinate", "mesa"])
 def test_torch_func(name: str) -> None:
     """grad, vmap and jvp of torch.func, against autograd."""
     layer = layer_of(name)
@@ -133,7 +133,8 @@ def test_torch_func(name: str) -> None:
         return found
 
     leaves = xs.clone().requires_grad_()
-    (wanted,) = torch.autograd.grad(sum(loss(x) for x in leaves.unbind()), leaves)
+    total = torch.stack([loss(x) for x in leaves]).sum()
+    (wanted,) = torch.autograd.grad(total, leaves)
     assert apart(torch.func.vmap(torch.func.grad(loss))(xs), wanted) < ALLOWED
-    _, moved = torch.func.jvp(loss, (xs[0],), (along,))
+    moved = torch.func.jvp(loss, (xs[0],), (along,))[1]
     assert apart(moved, (wanted[0] * along).sum()) < 10 * ALLOWED
