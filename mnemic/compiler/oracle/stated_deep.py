@@ -110,7 +110,7 @@ def _start(spec: Spec, duals: Mapping[str, Tensor], names: Names) -> Parts:
         empty = (tensor(1), tensor(1))
         part = Part(name, every, matrix, dual, zero, matrix, matrix, zero, empty)
         bound = spec.retention.constraint.word() != "none"  # else ∇R(W_0) is A_0
-        found[name] = _remirrored(spec, part) if bound else part
+        found[name] = _remirrored(spec, part, names) if bound else part
     return found
 
 
