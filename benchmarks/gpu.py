@@ -8,8 +8,8 @@
 ``prepare`` compiles the specs of the rows into FOLDER and puts this script beside them; everything
 else needs torch and Triton alone, and flash-linear-attention where it is to be a peer. Times are
 medians with a cold cache, all runners of a row in turns in one process, eager and as a CUDA graph.
-``run --dry`` tries everything on the CPU at tiny sizes, our kernels in Triton's interpreter. ``run``
-exits with 4 where one of our own forms failed. Results belong into benchmarks/results/.
+``run --dry`` tries everything on the CPU at tiny sizes, our kernels in Triton's interpreter.
+``run`` exits with 4 where one of our own forms failed. Results belong into benchmarks/results/.
 """
 
 import argparse

@@ -28,7 +28,7 @@ def test_an_expression_of_coefficients_by_channel_is_one_too(rate: str) -> None:
             "retention": {"decay": "channel"}, "optimizer": {"rate": {"expr": rate}}}  # fmt: skip
     if rate == "a*0.5":
         spec["coefficients"] = {"a": BY_KEY["a"]}
-    with pytest.raises(InvalidSpec, match="hangs on '(a|alpha)', which has one value per key"):
+    with pytest.raises(InvalidSpec, match=r"hangs on '(a|alpha)', which has one value per key"):
         load(spec)
     load({**spec, "memory": "diagonal"})
 
@@ -44,8 +44,8 @@ def test_a_key_that_a_phase_does_not_turn_is_refused() -> None:
     ("kernel", "kind"), [("s*sigmoid(s)", "indefinite"), ("exp(s) - 1", "bounded")]
 )
 def test_signs_of_a_series_that_sympy_leaves_open(kernel: str, kind: str) -> None:
-    spec: dict[str, Any] = {"mnemic": 1, "name": "drawn", "bias": "l2",
-                            "features": {"kernel": kernel}, "optimizer": {"rate": "token"}}  # fmt: skip
+    axes = {"bias": "l2", "features": {"kernel": kernel}, "optimizer": {"rate": "token"}}
+    spec: dict[str, Any] = {"mnemic": 1, "name": "drawn", **axes}
     assert stability(derive_spec(load(spec))).kind == kind
 
 

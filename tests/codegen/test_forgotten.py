@@ -35,7 +35,7 @@ def test_a_ridge_that_stays(optimizer: Any) -> None:
 
 def test_a_ridge_that_is_forgotten_is_said() -> None:
     case, arguments = forgetting({**EXACT, "weights": "geometric"})
-    with pytest.raises(ValueError, match="write weights: {kind: geometric, ridge: constant}"):
+    with pytest.raises(ValueError, match=r"write weights: \{kind: geometric, ridge: constant\}"):
         run(case, arguments, "chunk", chunk_size=4)
     found = run(case, arguments, "recurrent")  # carries the inverse itself
     assert all(part.isfinite().all() for _, part in found.parts())

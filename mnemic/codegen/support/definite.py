@@ -22,6 +22,6 @@ def cholesky(matrix: Tensor) -> Tensor:
     """L with L Lᵀ = matrix, [..., K, K]; raises ``Forgotten`` where there is none."""
     try:
         factor: Tensor = torch.linalg.cholesky(matrix)
-    except torch.linalg.LinAlgError:
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         raise Forgotten from None
     return factor

@@ -37,9 +37,10 @@ GREEK: Final = _letters("SMALL") | _letters("CAPITAL")
 LATEX: Final = {
     letter: letter[0] if name in LATIN and name != "omicron" else rf"\{name}"
     for name, letter in GREEK.items()
-} | {"ο": "o", "λ": r"\lambda", "Λ": r"\Lambda"}
+} | {"ο": "o", "λ": r"\lambda", "Λ": r"\Lambda"} | {
+    GREEK[name]: rf"\mathrm{{{name[0]}}}" for name in LATIN - {"omicron"}
+}  # fmt: skip
 """``α`` → ``\\alpha``; a letter as LaTeX has it."""
-LATEX |= {GREEK[name]: rf"\mathrm{{{name[0]}}}" for name in LATIN - {"omicron"}}
 
 
 def letter(name: str) -> str:

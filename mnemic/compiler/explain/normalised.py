@@ -17,6 +17,7 @@ errors shrink, |T(r)| < |r|: while x e/(1 + x ℓ″) < 2 r, so at every x where
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from typing import Any, Final
 
@@ -76,10 +77,15 @@ def reach(rule: Rule, least: float, room: float, *, alone: bool) -> Reach:
     """
     found = [_curves(rule.problem, point) for point in _points(rule)]
     flat = [curve for curves in found for curve in curves]
-    contracts = min(_edge(lambda x, c=c: c.contracts(x, least, room)) for c in flat)
+    contracts = min(_edge(partial(_contracts, curve, least, room)) for curve in flat)
     if not alone or any(curve.value is not None for curve in flat):
         return Reach(contracts, None)
     return Reach(contracts, min(_edge(c.shrinks) for c in flat))
+
+
+def _contracts(curve: "_Curve", least: float, room: float, x: float) -> bool:
+    """Whether a step of size x contracts on one curve."""
+    return curve.contracts(x, least, room)
 
 
 def _points(rule: Rule) -> list[dict[Any, float]]:

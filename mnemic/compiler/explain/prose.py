@@ -108,7 +108,7 @@ def _one(cluster: str) -> tuple[bool, str]:
         return True, "{}^{" + r"\prime" * PRIMES[first] + "}"
     if cluster.isascii():
         return False, cluster
-    base, *marks = unicodedata.normalize("NFD", cluster)
+    base, *marks = tuple(unicodedata.normalize("NFD", cluster))
     inner = _sign(base) or base
     if marks and inner.isascii() and set(marks) <= HATS.keys():
         return True, _marked(inner, [f"{HATS[mark]}" for mark in marks])

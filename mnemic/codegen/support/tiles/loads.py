@@ -6,9 +6,9 @@ import triton.language as tl
 
 @triton.jit
 def _there(rows, channel, width):
-    """Return the mask of a tile of rows and channels: [C, BW], or [C, 1] where no channel is padded.
+    """Return the mask of a tile of rows and channels: [C, BW], or [C, 1] without padded ones.
 
-    The comparison is bound to a ``constexpr`` here: Triton before 3.7 does not carry one through the
+    The comparison is bound to a ``constexpr`` here: Triton before 3.7 carries none through the
     return value of another function, and would compile both branches.
     """
     full: tl.constexpr = (width // channel.shape[0]) * channel.shape[0] == width
