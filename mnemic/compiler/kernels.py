@@ -47,6 +47,8 @@ class Kernel:
         term = self.expr
         for _ in range(ORDER + 1):
             value = term.subs(sym.s, 0)
+            if value.has(sp.oo, -sp.oo, sp.zoo, sp.nan):
+                return False
             known = evaluated(value, {})  # what SymPy leaves as a relation has a sign all the same
             if not (value.is_nonnegative if known is None else known >= -ROUNDING):
                 return False

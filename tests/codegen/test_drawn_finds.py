@@ -28,7 +28,7 @@ def test_an_expression_of_coefficients_by_channel_is_one_too(rate: str) -> None:
             "retention": {"decay": "channel"}, "optimizer": {"rate": {"expr": rate}}}  # fmt: skip
     if rate == "a*0.5":
         spec["coefficients"] = {"a": BY_KEY["a"]}
-    with pytest.raises(InvalidSpec, match=r"hangs on '(a|alpha)', which has one value per key"):
+    with pytest.raises(InvalidSpec, match=r"depends on '(a|alpha)', which has one value per key"):
         load(spec)
     load({**spec, "memory": "diagonal"})
 

@@ -57,8 +57,8 @@ def test_recurrent_is_the_interpreted_rule(name: str) -> None:
     assert error(out, expected) <= 1e-9
     states = as_interpreted(final)
     close(states, {n: state[n] for n in states})
-    found = gradients(weighed(out), arguments)
-    close(found, gradients(weighed(expected), arguments))
+    found = gradients(weighed(out), arguments, case)
+    close(found, gradients(weighed(expected), arguments, case))
 
 
 @pytest.mark.parametrize("name", available())

@@ -132,6 +132,8 @@ def test_deep_memories_are_read_as_written(name: str, memory: Memory) -> None:
     query = inputs(case, 4, seed=3)
     sums = {n: torch.full_like(x, 3.0) for n, x in query.items() if n.startswith("scale")}
     query |= sums  # of a simplex's entries, each matrix has its own
+    series = {"a0": 1.0, "a1": 1.0, "a2": 0.5}  # the coefficients that ``monomials`` has
+    query |= {n: torch.full_like(query[n], a) for n, a in series.items() if n in query}
     params = beginning(case, query["k"], query["v"])
     begun = case.operator.begin(**{n: x[:, :1] for n, x in query.items()}, params=params)
     for state in (begun, _after(case, 70)):

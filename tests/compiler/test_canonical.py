@@ -199,7 +199,9 @@ class Inputs:
         self.rule, self.micro = derived, derived.problem.spec.optimizer.micro_steps
         many = (1, TOKENS, self.micro, 1, 2) if self.micro > 1 else (1, TOKENS, 1, 2)
         draw = lambda *shape: torch.rand(*shape, generator=seed, dtype=torch.float64)  # noqa: E731
-        self.q, self.k, self.v = draw(1, TOKENS, 1, 2) - 0.4, draw(*many) - 0.3, draw(*many) - 0.5
+        self.q, self.k = draw(1, TOKENS, 1, 2) - 0.4, draw(*many) - 0.3
+        complex_numbers = derived.diagonal and derived.phase
+        self.v = draw(*many[:-1], 4 if complex_numbers else 2) - 0.5
         self.arguments: dict[str, torch.Tensor] = {}
         for scalar in derived.scalars:
             if scalar.argument is not None:

@@ -18,6 +18,7 @@ INPUT = {"from": "input"}
 CHANNEL = {"from": "input", "per": "key"}
 SIMPLEX = {"kind": "simplex"}
 ATTENTION = {"memory": "nonparametric", "weights": "similarity"}
+BATCH = {"method": "batch", "inner_steps": 2}
 EXACT = {"bias": "l2", "optimizer": "exact", "retention": {"global": {"l2": 0.5}}}
 ANCHOR = {"anchor": {"chunk": 16}}
 
@@ -445,9 +446,37 @@ CASES: list[Case] = [
     ),
     (
         "optimizers.exact_is_one_linear_solve",
+        {"bias": "l2", "optimizer": BATCH, "retention": {"normalize": "rows"}},
+        "retention.normalize",
+        {"bias": "l2", "optimizer": BATCH},
+    ),
+    (
+        "optimizers.exact_is_one_linear_solve",
+        {
+            "bias": "l2",
+            "optimizer": BATCH,
+            "retention": {"global": {"elastic": {"l1": 1, "l2": 1}}},
+        },
+        "retention.global",
+        {"bias": "l2", "optimizer": BATCH, "retention": {"global": {"l2": 1}}},
+    ),
+    (
+        "optimizers.keys_of_one_loss",
         {**EXACT, "keys": {"predict": "own"}},
         "keys",
         {**EXACT, "keys": {"value": "2*v"}},
+    ),
+    (
+        "optimizers.keys_of_one_loss",
+        {"bias": "l2", "optimizer": BATCH, "keys": {"write": "own"}},
+        "keys",
+        {"bias": "l2", "optimizer": BATCH},
+    ),
+    (
+        "coefficients.shapes_of_expressions",
+        {"retention": {"decay": "channel"}, "optimizer": {"rate": "1 - alpha"}},
+        "optimizer.rate",
+        {"retention": {"decay": "token"}, "optimizer": {"rate": "1 - alpha"}},
     ),
     (
         "optimizers.one_place_for_the_gradient",

@@ -15,7 +15,7 @@ from mnemic import pipeline
 def verified(folder: str) -> list[str]:
     from mnemic.kernels.verifying import lines, verify_folder
 
-    found = list(lines(verify_folder(folder, "", "cpu")))
+    found = list(lines(verify_folder(folder, "", "cpu", None)))
     forms = {line.form.removesuffix(" (interpreted)") for line in found}
     assert forms - {"step"} == {"triton"}
     assert {line.dtype for line in found} == {"float64", "bfloat16", "float16"}

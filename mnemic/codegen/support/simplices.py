@@ -24,7 +24,7 @@ FLOOR = 1e-30
 FLAT = 1e-20
 """Of x s′(x): where the slope is less, an entry moves by more than its neighbours can follow."""
 
-MOST = 200
+ROUNDS = 200
 """Evaluations of a sum."""
 
 LEFT = 0.05
@@ -113,7 +113,7 @@ def rising_root(
     x, low, high = start, torch.zeros_like(start), torch.full_like(start, torch.inf)
     f_low, f_high = -torch.ones_like(start), torch.ones_like(start)
     width, moving = torch.ones_like(start), torch.ones_like(start, dtype=torch.bool)
-    for count in range(MOST):
+    for count in range(ROUNDS):
         f = function(x)
         above, below = moving & (f > 0), moving & (f < 0)
         low, f_low = torch.where(below, x, low), torch.where(below, f, f_low)

@@ -10,9 +10,9 @@ from mnemic.compiler.problem import HEAD, HEADS, TIME
 from mnemic.compiler.rule import Rule
 
 ROWS = 2
-"""d_v of a canonical form."""
+"""d_v of a canonical form (twice that of a diagonal memory under a phase)."""
 COLUMNS = 2
-"""D of a canonical form (twice that under a phase)."""
+"""D of a canonical form (twice that of another memory under a phase)."""
 PARAMETERS = frozenset({HEAD, HEADS, TIME})
 """Symbols that are neither data nor coefficients."""
 
@@ -32,7 +32,9 @@ class Coordinates:
         self.values = dict(values)
         self.inputs: set[Any] = set()
         self.phased = rule.phase and self.resolved(rule.problem.value("phase")) != 0
-        self.columns = COLUMNS * (2 if self.phased else 1)
+        self.complex = self.phased and rule.diagonal
+        self.rows = ROWS * (2 if self.complex else 1)
+        self.columns = COLUMNS * (2 if self.phased and not self.complex else 1)
 
     def resolved(self, expr: Any) -> Any:
         """Coefficients resolved to arguments, special values put in."""
@@ -49,9 +51,14 @@ class Coordinates:
         return expr.subs(table, simultaneous=True)
 
     def value(self, row: int, step: str) -> Any:
-        """The written value's entry."""
+        """Return the written value's entry; of complex numbers in the frame that turns with them."""
+        if not self.complex:
+            return self._value(row, step)
+        return turned([self._value(i, step) for i in range(self.rows)], self.turns(), -1)[row]
+
+    def _value(self, row: int, step: str) -> Any:
         expr = self.rule.problem.keys["value"].subs(sym.v, self.data("v", row, step))
-        return self.at(expr, row, row, step)
+        return self.at(expr, row, row % COLUMNS, step)
 
     def features(self, role: str, step: str) -> list[Any]:
         """A role's key, an expression of φ(k): ``k_0``, ``k_1`` stand for the features."""
@@ -61,9 +68,9 @@ class Coordinates:
         """A key or query before φ, which a residual adds."""
         if self.rule.problem.features == sym.x:
             if name == "q":
-                return [self.data("q", i) for i in range(ROWS)]
-            return [self._key(name, i, step) for i in range(ROWS)]
-        return [self.data(f"raw_{name}", i, step) for i in range(ROWS)]
+                return [self.data("q", i) for i in range(self.rows)]
+            return [self._key(name, i, step) for i in range(self.rows)]
+        return [self.data(f"raw_{name}", i, step) for i in range(self.rows)]
 
     def queries(self) -> list[Any]:
         """φ(q)."""
@@ -71,12 +78,15 @@ class Coordinates:
 
     def rotated(self, plain: list[Any]) -> list[Any]:
         """Under a phase each channel is a pair, turned by the running sum of the phase."""
-        if not self.phased:
+        if not self.phased or self.complex:
             return plain
-        angles = [a + self.at(self.rule.problem.value("phase"), j, j)
-                  for j, a in enumerate(self.angles())]  # fmt: skip
-        turned = [(x * sp.cos(a), x * sp.sin(a)) for x, a in zip(plain, angles, strict=True)]
-        return [entry for pair in turned for entry in pair]
+        pairs = [(x * sp.cos(a), x * sp.sin(a)) for x, a in zip(plain, self.turns(), strict=True)]
+        return [entry for pair in pairs for entry in pair]
+
+    def turns(self) -> list[Any]:
+        """Return the running angles after this token's phase."""
+        phase = self.rule.problem.value("phase")
+        return [a + self.at(phase, j, j) for j, a in enumerate(self.angles())]
 
     def angles(self) -> list[Any]:
         """The symbols of the running angles."""
@@ -95,6 +105,15 @@ class Coordinates:
         found = expr.free_symbols & set(names)
         table = {s: self.data(names[s], column, step) for s in found}
         return self.at(expr.subs(table, simultaneous=True), column, column, step)
+
+
+def turned(parts: list[Any], angles: list[Any], sign: int) -> list[Any]:
+    """Return e^{±iΩ} z as real parts before imaginary ones, z given in the same way."""
+    half = len(parts) // 2
+    re, im = parts[:half], parts[half:]
+    cos, sin = [sp.cos(a) for a in angles], [sign * sp.sin(a) for a in angles]
+    real = [c * x - s * y for c, s, x, y in zip(cos, sin, re, im, strict=True)]
+    return real + [c * y + s * x for c, s, x, y in zip(cos, sin, re, im, strict=True)]
 
 
 def put(expr: Any, values: Values) -> Any:

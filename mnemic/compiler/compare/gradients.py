@@ -7,7 +7,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare import functions
-from mnemic.compiler.compare.coordinates import COLUMNS, ROWS, Coordinates, matrix
+from mnemic.compiler.compare.coordinates import COLUMNS, Coordinates, matrix
 from mnemic.compiler.compare.form import HOLDERS, Whole
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.rule import Rule
@@ -40,15 +40,15 @@ class Writer:
         zero = sp.Integer(0)
         return [
             [
-                zero if self.rule.diagonal and self.channel(j) != i else entry(i, j)
+                zero if self.rule.diagonal and self.channel(j) != i % COLUMNS else entry(i, j)
                 for j in range(self.at.columns)
             ]
-            for i in range(ROWS)
+            for i in range(self.at.rows)
         ]
 
     def symbols(self, name: str) -> Matrix:
         """A state's matrix of symbols."""
-        named = matrix(name, ROWS, self.at.columns)
+        named = matrix(name, self.at.rows, self.at.columns)
         return self.each(lambda i, j: named[i][j])
 
     def by_entry(self, expr: Any, row: int, column: int, step: str = "") -> Any:
@@ -70,14 +70,15 @@ def gradient(writer: Writer, error: ErrorSignal, key: Key) -> tuple[Matrix, Matr
     """−ηγ of what the step takes (by the prediction) and gives (by the value)."""
     at, rule = writer.at, writer.rule
     erase, write = at.features("erase", key.mark), at.features("write", key.mark)
-    values = [at.value(i, key.mark) for i in range(ROWS)]
+    values = [at.value(i, key.mark) for i in range(at.rows)]
     predicted, slopes = predict(writer, key)
     zero = writer.each(lambda i, j: sp.Integer(0))
     rate = _rate(writer, key)
     if rule.split:
-        slope = [at.at(error.slope, i, i, key.rate_mark) for i in range(ROWS)]
+        slope = [at.at(error.slope, i, i % COLUMNS, key.rate_mark) for i in range(at.rows)]
         offset = [
-            at.at(error.offset, i, i, key.rate_mark).subs(sym.v, values[i]) for i in range(ROWS)
+            at.at(error.offset, i, i % COLUMNS, key.rate_mark).subs(sym.v, values[i])
+            for i in range(at.rows)
         ]
         taken = writer.each(lambda i, j: -rate(i, j) * slope[i] * predicted[i] * erase[j])
         return taken, writer.each(lambda i, j: -rate(i, j) * offset[i] * write[j])
@@ -102,12 +103,12 @@ def headed(
     """The residual and the norm of a memory that has them."""
     memory, slopes = writer.rule.problem.spec.memory, None
     if getattr(memory, "norm", False):
-        group = [sp.Integer(0), *raw]
+        group, rows = [sp.Integer(0), *raw], range(writer.at.rows)
         slopes = [
             [writer.whole(f"slope{i}{j}", functions.norm_slope(i, j), group, label)
-             for j in range(ROWS)] for i in range(ROWS)
+             for j in rows] for i in rows
         ]  # fmt: skip
-        raw = [writer.whole(f"norm{i}", functions.layer_norm(i), group, label) for i in range(ROWS)]
+        raw = [writer.whole(f"norm{i}", functions.layer_norm(i), group, label) for i in rows]
     if getattr(memory, "residual", False):
         raw = [x + y for x, y in zip(plain, raw, strict=True)]
     return raw, slopes
@@ -121,7 +122,7 @@ def product(row: list[Any], vector: list[Any]) -> Any:
 def _through(slopes: Matrix | None, errors: list[Any]) -> list[Any]:
     if slopes is None:
         return errors
-    return [product(errors, [row[j] for row in slopes]) for j in range(ROWS)]
+    return [product(errors, [row[j] for row in slopes]) for j in range(len(errors))]
 
 
 def _rate(writer: Writer, key: Key) -> Any:
@@ -137,14 +138,14 @@ def _errors(
     writer: Writer, error: ErrorSignal, key: Key, predicted: list[Any], values: list[Any],
     phi: list[Any],
 ) -> list[Any]:  # fmt: skip
-    sizes = [_square(writer, phi, i) for i in range(ROWS)]
     at = writer.at
+    sizes = [_square(writer, phi, i) for i in range(at.rows)]
     if error.affine and error.offset.is_polynomial(sym.v):
         return [
-            at.at(error.signal, i, i, key.rate_mark).subs(
+            at.at(error.signal, i, i % COLUMNS, key.rate_mark).subs(
                 {sym.y: predicted[i], sym.v: values[i], sym.kappa: sizes[i]}, simultaneous=True
             )
-            for i in range(ROWS)
+            for i in range(at.rows)
         ]
     factor, body = functions.error_function(error.signal)
     norm = product(
@@ -152,7 +153,7 @@ def _errors(
         [y - v for y, v in zip(predicted, values, strict=True)],
     )
     wholes = []
-    for i in range(ROWS):
+    for i in range(at.rows):
         used = dict(zip(HOLDERS, [predicted[i], values[i], norm, sizes[i]], strict=False))
         arguments = [a if body.has(h) else sp.Integer(0) for h, a in used.items()]
         wholes.append(writer.whole("error", body, arguments, f"_{key.label}{key.mark}_{i}"))
@@ -162,5 +163,6 @@ def _errors(
 
 def _square(writer: Writer, phi: list[Any], row: int) -> Any:
     """‖φ‖², over the row's own channel for a diagonal memory."""
-    own = [x for j, x in enumerate(phi) if not writer.rule.diagonal or writer.channel(j) == row]
+    one = writer.rule.diagonal
+    own = [x for j, x in enumerate(phi) if not one or writer.channel(j) == row % COLUMNS]
     return sum((x**2 for x in own), sp.Integer(0))

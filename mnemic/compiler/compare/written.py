@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.compare.coordinates import COLUMNS, PARAMETERS, Coordinates, matrix
+from mnemic.compiler.compare.coordinates import COLUMNS, PARAMETERS, Coordinates, matrix, turned
 from mnemic.compiler.compare.fits import fitted
 from mnemic.compiler.compare.form import HOLDERS, Form, State, tidy_entry
 from mnemic.compiler.compare.functions import GROUP, OWN, error_function, one_spelling
@@ -61,10 +61,9 @@ def _recurrence(writer: Writer) -> Form:
         more.append(slots)
     output, total = _read(writer, step, queries)
     if at.phased:
-        turned = tuple(
-            a + at.at(rule.problem.value("phase"), j, j) for j, a in enumerate(at.angles())
-        )
-        more.append(State("angle", tuple(at.angles()), turned))
+        more.append(State("angle", tuple(at.angles()), tuple(at.turns())))
+    if at.complex:
+        output = turned(output, at.turns(), 1)
     return Form((*states, *total, *more), tuple(output))
 
 

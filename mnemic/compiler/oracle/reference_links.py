@@ -127,13 +127,14 @@ def _with_multiplier(link: Link, dual: Tensor, values: Values, weight: Tensor) -
     if apart.pole:  # w f(w/0) is w f′(∞)
         weight = torch.maximum(weight, FLOOR * scale + torch.zeros_like(weight))
     seen = dual if apart.pole else torch.where(weight > 0, dual, -FAR)
-    gap = seen.detach().amax(axes, keepdim=True) - seen
+    gap = seen.amax(axes, keepdim=True) - seen
     end = float(apart.end)
 
     def entries(u: Tensor) -> Tensor:
         x = end * torch.sigmoid(u) if end < torch.inf else torch.exp(u)
         distance = evaluate(apart.distance, {**values, sym.w: x}) + gap
-        return weight * torch.minimum(_at(apart, distance, values), x)
+        entry = _at(apart, distance, values)
+        return weight * (entry + (torch.minimum(entry, x) - entry).detach())  # no tie's slope
 
     def excess(u: Tensor) -> Tensor:
         return entries(u).sum(axes, keepdim=True) - scale

@@ -174,7 +174,7 @@ def shapes(spec: Spec) -> Iterator[Issue]:
 
 
 def shapes_of_expressions(spec: Spec) -> Iterator[Issue]:
-    """An expression varies as the coefficients that it names do, however many lie between."""
+    """An expression varies as the coefficients that it names do, also through others."""
     named = spec.named_coefficients()
     if isinstance(spec.memory, Diagonal):
         return
@@ -187,7 +187,7 @@ def shapes_of_expressions(spec: Spec) -> Iterator[Issue]:
         for name in sorted(_behind(value, named)):
             way = named[name].per
             if way != "head" and way not in allowed:
-                reason = f"hangs on '{name}', which has one value per {way}, as this cannot"
+                reason = f"depends on '{name}', which has one value per {way}, and this cannot"
                 yield Issue(reason, where, value.expr, hint=_SHAPE_HINT)
 
 

@@ -161,17 +161,17 @@ _FORGET: Final = "forget by weights: geometric"
 
 
 def exact_is_one_linear_solve(spec: Spec) -> Iterator[Issue]:
-    """The exact solver solves a linear system: a ridge is all that it can add."""
-    if spec.optimizer.method != "exact":
+    """A solver over all pairs keeps their moments: a ridge is all that it can add."""
+    if spec.optimizer.method not in ("exact", "batch"):
         return
     retention, hint = spec.retention, "use a stepping method such as gd"
+    solver = f"the method '{spec.optimizer.method}' keeps moments of all pairs"
     if not isinstance(retention.global_, NoGlobal | GlobalL2):
-        reason = "an exact solver solves one linear system, where only an l2 term has a place"
+        reason = f"{solver}, beside which only an l2 term has a place"
         yield Issue(reason, "retention.global", hint=hint)
     for name in ("constraint", "normalize"):
         if _word(getattr(retention, name)) != "none":
-            reason = "an exact solver solves one linear system and cannot keep to a set"
-            yield Issue(reason, f"retention.{name}", hint=hint)
+            yield Issue(f"{solver} and cannot keep to a set", f"retention.{name}", hint=hint)
 
 
 def keys_of_one_loss(spec: Spec) -> Iterator[Issue]:
