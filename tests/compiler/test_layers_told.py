@@ -76,7 +76,8 @@ def test_a_rate_outside_stands_outside() -> None:
     assert lines["momentum"] == ["Sₜ = θₜ Sₜ₋₁ − Gₜ"]
     assert lines["memory"] == ["Wₜ = αₜ Wₜ₋₁ + ηₜ NS5(Sₜ)"]
     assert lines["norms"] == [
-        "at t = 16, 32, …: the rows of Wₜ lose their means and go back to the spreads of those in W₀"
+        "at t = 16, 32, …: the rows of Wₜ lose their means and go back to the spreads of those "
+        "in W₀"
     ]
     assert lines["prediction"] == ["ŷᵢ = M(Wᵣ, kᵢ),  r = 16⌊(t − 1)/16⌋"]
 

@@ -51,7 +51,7 @@ class Coordinates:
         return expr.subs(table, simultaneous=True)
 
     def value(self, row: int, step: str) -> Any:
-        """Return the written value's entry; of complex numbers in the frame that turns with them."""
+        """Return the written value's entry, complex numbers in the frame that turns with them."""
         if not self.complex:
             return self._value(row, step)
         return turned([self._value(i, step) for i in range(self.rows)], self.turns(), -1)[row]
