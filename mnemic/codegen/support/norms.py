@@ -30,7 +30,10 @@ def rms(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def full_precision(device: str) -> AbstractContextManager[Any]:
-    """Without autocast, where it is on: else there is nothing to do, and torch.export to stop."""
+    """Return a context without autocast where it is on, and else one that does nothing.
+
+    Where nothing is to be switched off nothing is entered, since exporting a graph stops there.
+    """
     if not torch.is_autocast_enabled(device):
         return nullcontext()
     found: AbstractContextManager[Any] = torch.autocast(device, enabled=False)

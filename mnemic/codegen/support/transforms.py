@@ -8,7 +8,7 @@ from torch.autograd import forward_ad
 
 
 def transformed() -> bool:
-    """Whether functions run under torch.func, or dual numbers are about.
+    """Return whether a functional transform or forward-mode differentiation is at work.
 
     Then formulas take the place of derivatives written by hand, which know the backward mode alone.
     """
