@@ -12,7 +12,7 @@ from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.distances import Distances
 from mnemic.compiler.distances import u as apart_u
-from mnemic.compiler.retention import Link
+from mnemic.compiler.retention import Link, invert
 
 MATRIX = ("v", "k")
 
@@ -43,6 +43,18 @@ def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = Fa
         return b.call(name, axes, "ball", dual, *scale, equation="link")
     exponent = b.map("exponent", expr, {"dual_": dual, **values_of(b, expr, end)})
     return b.call(name, axes, "simplex", exponent, *scale, equation="link", over=link.over)
+
+
+def decayed_in_the_dual(b: Builder, memory: str, decay: Any, tag: str = "") -> str:
+    """Return (∇R)⁻¹(α ∇R(W)), the memory whose ∇R has decayed, inside its constraint."""
+    retained = b.rule.retained
+    env = {**b.coefficients(decay * retained.mirror), "w": memory}
+    dual = b.map(f"B{tag}_seen", decay * retained.mirror, env, "prediction")
+    if retained.link.normaliser != "none":
+        return linked(b, dual, retained.link, f"W{tag}_seen")
+    entry = invert(retained.mirror, retained.link.domain)
+    back = Link(entry, slope=retained.mirror, domain=retained.link.domain)
+    return linked(b, dual, back, f"W{tag}_seen")
 
 
 def _of_norm(b: Builder, dual: str, expr: Any, name: str, power: float, *, end: bool) -> str:

@@ -8,14 +8,13 @@ import sympy as sp
 from mnemic.codegen import kept as pairs
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
 from mnemic.codegen.kept import Kept
-from mnemic.codegen.links import linked, mirrored, rooted
+from mnemic.codegen.links import decayed_in_the_dual, linked, mirrored, rooted
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import headed, normalised, with_bonus
 from mnemic.codegen.refusals import refuse
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.kernelised import folded
 from mnemic.compiler.kernels import Kernel
-from mnemic.compiler.retention import Link, invert
 from mnemic.compiler.rule import Rule
 
 MATRIX = ("v", "k")
@@ -114,13 +113,14 @@ def _reference(b: Builder, states: States) -> str:
     seen = states.memory
     decay = _decay_seen(rule)
     if decay != 1 and rule.retained.mode == "prox" and rule.retained.mirror != sym.w:
-        return _decayed_in_the_dual(b, states)
+        return decayed_in_the_dual(b, states.memory, decay)
     if decay != 1:
         env: dict[str, Any] = {**_sided(b, decay), "memory": states.memory}
         seen = b.map("seen", decay * sp.Symbol("memory", real=True), env, "prediction")
-    if _free(rule):
+    bound = decay != 1 and rule.retained.mode == "prox" and rule.retained.link.normaliser != "none"
+    if _free(rule) and not bound:
         return seen
-    return linked(b, seen, rule.retained.link, "W_seen")
+    return linked(b, seen, rule.retained.link, "W_seen")  # a decayed memory stays in its set
 
 
 def _decay_seen(rule: Rule) -> Any:
@@ -130,16 +130,6 @@ def _decay_seen(rule: Rule) -> Any:
     if rule.kernels is not None and rule.kernels.predict.normalised:
         return rule.row_decay
     return rule.seen * rule.row_decay
-
-
-def _decayed_in_the_dual(b: Builder, states: States) -> str:
-    """(∇R)⁻¹(α ∇R(W)): the decayed memory where the decay acts on ∇R(W)."""
-    retained, decay = b.rule.retained, b.rule.seen * b.rule.row_decay
-    env: dict[str, Any] = {**_sided(b, decay * retained.mirror), "w": states.memory}
-    dual = b.map("B_seen", decay * retained.mirror, env, "prediction")
-    entry = invert(retained.mirror, retained.link.domain)
-    back = Link(entry, slope=retained.mirror, domain=retained.link.domain)
-    return linked(b, dual, back, "W_seen")
 
 
 def _sided(b: Builder, expr: Any) -> dict[str, str]:

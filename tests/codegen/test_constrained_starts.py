@@ -54,6 +54,23 @@ def test_layers_begin_with_the_dual_of_their_first_memory(kind: Any, optimizer: 
         agree(run(case, arguments, "chunk"), run(case, arguments, "recurrent"), 1e-9)
 
 
+@pytest.mark.parametrize("optimizer", [{}, MUON, {**MUON, "momentum": "token"}], ids=str)
+@pytest.mark.parametrize("title", [*CONSTRAINTS, "of logarithms", "a ball"])
+def test_the_gradient_sees_a_decayed_memory_inside(title: str, optimizer: dict[str, Any]) -> None:
+    """Under ``order: before`` W_ref is the minimiser of the retention around α ∇R(W) alone."""
+    more = {"of logarithms": {"local": "kl", "constraint": "simplex"},
+            "a ball": {"constraint": {"kind": "ball", "radius": 0.5}}}  # fmt: skip
+    retention = {"decay": "token", "order": "before", **{**CONSTRAINTS, **more}[title]}
+    spec = {"name": "inside", "bias": "l2", "retention": retention,
+            "optimizer": {"rate": "token", **optimizer}}  # fmt: skip
+    case = compiled(spec)
+    arguments = inputs(case, 6)
+    out, _ = case.operator(**arguments, output_final_state=True, form="recurrent")
+    rest = {n: x for n, x in arguments.items() if n not in "qkv"}
+    assert error(out, stated(case.rule.problem, *(arguments[n] for n in "qkv"), rest)) <= 1e-7
+    assert error(out, interpreted(case, arguments)[0]) <= 1e-10
+
+
 def test_a_learned_sum_under_a_normalised_rate_inside_o() -> None:
     conforms({
         "name": "inside", "bias": {"expr": "-0.1*v*tanh(y)"},

@@ -18,8 +18,10 @@ from mnemic.codegen.deep.moves import (
 from mnemic.codegen.deep.passes import as_key, as_vector, backward, forward
 from mnemic.codegen.deep.states import MATRIX, Carried, closing, declare, is_free
 from mnemic.codegen.kept import append_rows, grow, hold_rows, recall
+from mnemic.codegen.links import decayed_in_the_dual
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.refusals import refuse
+from mnemic.compiler import symbols as sym
 from mnemic.compiler.rule import Rule
 
 
@@ -99,13 +101,15 @@ def _reference(b: Builder, m: Carried) -> str:
     """W_ref of one matrix."""
     if m.still is not None:
         return m.still
-    if is_free(b.rule, m.matrix):
-        return m.memory
-    seen = m.memory
+    seen, free = m.memory, is_free(b.rule, m.matrix)
+    if free and b.rule.seen != 1 and b.rule.retained.mirror != sym.w:
+        return decayed_in_the_dual(b, m.memory, b.rule.seen, m.tag)
     if b.rule.seen != 1:
         expr = b.rule.seen * sp.Symbol("A_", real=True)
         env = {"A_": m.memory, **b.coefficients(b.rule.seen)}
         seen = b.map(f"{m.memory}_decayed", expr, env, "prediction")
+    if free and (b.rule.seen == 1 or b.rule.retained.link.normaliser == "none"):
+        return seen
     return memory_of(b, m, seen, f"W{m.tag}_seen")
 
 

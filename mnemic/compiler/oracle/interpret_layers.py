@@ -241,7 +241,7 @@ def _seen(rule: Rule, state: State, values: Values, *, first: bool) -> dict[str,
     seen, found = evaluate(rule.seen, values), {}
     for matrix, layer in zip(rule.network.matrices, state.layers, strict=True):
         dual, link = seen * layer.dual, _link(rule, matrix)
-        prox = rule.retained.mode == "prox"
+        prox = rule.retained.mode == "prox" and link.normaliser == "none"
         decayed = from_dual(rule.retained, dual, values) if prox else apply_link(link, dual, values)
         found[matrix.name] = layer.memory if matrix.every > 1 else decayed
     return found

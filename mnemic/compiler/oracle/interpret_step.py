@@ -218,6 +218,6 @@ def _reference(rule: Rule, state: State, values: Values, first: bool) -> Tensor:
     seen = evaluate(rule.seen, values) * evaluate(rule.row_decay, values)
     if rule.retained.mode == "multiplicative":
         return seen * state.memory
-    if rule.retained.mode == "prox":
+    if rule.retained.mode == "prox" and rule.retained.link.normaliser == "none":
         return from_dual(rule.retained, seen * state.dual, values)
     return apply_link(rule.retained.link, seen * state.dual, values)
