@@ -461,6 +461,18 @@ CASES: list[Case] = [
         {"bias": "l2", "optimizer": BATCH, "retention": {"global": {"l2": 1}}},
     ),
     (
+        "optimizers.closed_steps_are_linear",
+        {"bias": "l2", "optimizer": BATCH, "memory": {"kind": "mlp", "depth": 2}},
+        "optimizer.method",
+        {"bias": "l2", "optimizer": BATCH},
+    ),
+    (
+        "optimizers.closed_steps_are_linear",
+        {**EXACT, "memory": {"kind": "mlp", "depth": 1, "residual": True}},
+        "memory.residual",
+        {**EXACT, "memory": {"kind": "mlp", "depth": 1, "residual": False, "norm": False}},
+    ),
+    (
         "optimizers.keys_of_one_loss",
         {**EXACT, "keys": {"predict": "own"}},
         "keys",

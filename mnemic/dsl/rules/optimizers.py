@@ -97,10 +97,14 @@ def steps_of_adam(spec: Spec) -> Iterator[Issue]:
 
 
 def closed_steps_are_linear(spec: Spec) -> Iterator[Issue]:
-    """Implicit, exact and flow steps are solved, which needs a memory that is linear in W."""
+    """Implicit, exact and flow steps are solved, and batch descent sees the past through moments,
+    which needs a memory that is linear in W."""
     method = spec.optimizer.method
-    if method not in ("implicit", "exact", "flow") or keeps_pairs(spec):
+    if method not in ("implicit", "exact", "flow", "batch") or keeps_pairs(spec):
         return
+    if method in ("exact", "batch") and getattr(spec.memory, "residual", False):
+        reason = f"the method '{method}' keeps moments of keys and values, without a residual"
+        yield Issue(reason, "memory.residual", hint="write residual: false")
     if not linear_in_parameters(spec.memory):
         yield Issue(
             f"the method '{method}' solves its step, which needs a memory linear in its parameters",

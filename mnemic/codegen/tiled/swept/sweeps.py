@@ -238,7 +238,12 @@ class Sweeps(Levels):
         return heavy(quantity, self.lay.axes.table) or axes > len(quantity.axes)
 
     def _rows(self, name: str) -> bool:
-        """Whether a quantity is a chunk's rows along an axis, or a token's vector."""
+        """Whether a quantity is a chunk's rows along an axis, or a token's vector.
+
+        Rows that are loaded and that nothing reads, as keys beside a rate of zero, are none.
+        """
+        if name not in self.lay.plan.graph:
+            return False
         sizes = self.lay.sizes(name)
         return sizes[0] in TALL if len(sizes) == 2 else not self.lay.chunked
 
