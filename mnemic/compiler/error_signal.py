@@ -14,7 +14,7 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.implicit import largest_slope, roots_of
 from mnemic.compiler.numbers import vanishes
-from mnemic.compiler.symbolic import simplest, simplified, tidy
+from mnemic.compiler.symbolic import GROWING, simplest, simplified, tidy
 
 RESIDUAL = sym.y - sym.v
 
@@ -97,6 +97,12 @@ def _clean(signal: Any, smooth: float | None) -> Any:
     return signal
 
 
+def _bounded(expression: Any) -> Any:
+    """Return what ``simplified`` makes of it, unless that brings in functions that overflow."""
+    found = simplified(expression)
+    return expression if found.has(*GROWING) and not expression.has(*GROWING) else found
+
+
 def _by_parity(signal: Any) -> Any:
     """Write an odd or even function of e with |e| or sign(e) in it by its positive branch."""
     if not signal.has(sp.Abs, sp.sign) or (signal.has(sp.Piecewise) and not signal.has(sp.Eq)):
@@ -104,8 +110,7 @@ def _by_parity(signal: Any) -> Any:
     if not signal.has(sym.e):
         return signal
     size = sp.Symbol("size", positive=True)
-    right = simplified(signal.subs(sym.e, size))
-    left = simplified(signal.subs(sym.e, -size))
+    right, left = (_bounded(signal.subs(sym.e, sign * size)) for sign in (1, -1))
     if vanishes(right - left):
         return right.subs(size, sp.Abs(sym.e))
     if vanishes(right + left):

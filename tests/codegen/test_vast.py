@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conformance import beginning, compiled, error, inputs
+from conformance import agree, beginning, compiled, error, inputs, run
 
 from mnemic.codegen.support import adjoints, rows
 
@@ -33,3 +33,16 @@ def test_values_of_a_million_behind_a_norm() -> None:
     exact, single = (y[0] if isinstance(y, tuple) else y for y in found)
     assert single.isfinite().all()
     assert error(single, exact) <= 1e-4
+
+
+def test_slopes_of_large_residuals_are_numbers() -> None:
+    """cosh² of a residual overflows beyond 44 in float32: the slope is written in tanh."""
+    case = compiled({
+        "name": "steep", "bias": {"expr": "log(cosh(e))"},
+        "optimizer": {"rate": {"from": "input", "normalized": True}},
+    })  # fmt: skip
+    arguments = inputs(case, 9, dtype=torch.float32)
+    arguments["v"] = 1e3 * arguments["v"]
+    found = run(case, arguments, "chunk", chunk_size=4)
+    assert all(x.isfinite().all() for _, x in found.parts())
+    agree(found, run(case, arguments, "recurrent"), 1e-3)
