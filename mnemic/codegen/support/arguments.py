@@ -12,6 +12,7 @@ from .buffers import debugging
 from .pickled import Pickled
 from .signature import Coefficient, Signature
 from .sizes import eval_size
+from .transforms import functional
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -277,18 +278,13 @@ def _check_value(
 def _check_same(signature: Signature, name: str, value: Tensor, mask: Tensor | None) -> None:
     """Check that a coefficient is the same at every token; on a device in debug mode only."""
     repeated = value.stride()[:2] == (0, 0)
-    if repeated or not value.numel() or torch.compiler.is_compiling() or _transformed():
+    if repeated or not value.numel() or torch.compiler.is_compiling() or functional():
         return
     if value.device.type != "cpu" and not debugging():
         return  # to compare them here would wait for the device
     rows = value.flatten(0, 1) if mask is None else value[mask]
     if not bool((rows == rows[:1]).all()):
         raise fail(signature, f"{name}: differs between tokens, one number a head is needed")
-
-
-def _transformed() -> bool:
-    """Whether a transform of ``torch.func`` runs this, under which no number can be read."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def check_masks(

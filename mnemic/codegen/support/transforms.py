@@ -7,6 +7,12 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 
+def functional() -> bool:
+    """Return whether a transform of ``torch.func`` is at work, where no number can be read."""
+    active: bool = torch._C._are_functorch_transforms_active()
+    return active
+
+
 def transformed() -> bool:
     """Return whether a functional transform or forward-mode differentiation is at work.
 
@@ -14,8 +20,7 @@ def transformed() -> bool:
     """
     if torch.compiler.is_compiling():
         return False
-    active: bool = torch._C._are_functorch_transforms_active()
-    return active or forward_ad._current_level >= 0
+    return functional() or forward_ad._current_level >= 0
 
 
 def pushed(
