@@ -7,12 +7,11 @@ from mnemic.codegen.apart import public
 from mnemic.codegen.chunk import takes_band
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.support.signature import Coefficient, Parameter, Signature, State
-from mnemic.compiler import symbols as sym
+from mnemic.compiler.bounds import bounds
 from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import Rule
-from mnemic.compiler.symbolic import read
 from mnemic.dsl import features
-from mnemic.dsl.texts import activation
+from mnemic.dsl.ranges import Range
 
 MEANINGS = {
     "alpha": "decay of the state",
@@ -73,7 +72,7 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
     window_tails = (*vectors, *_own_keys(rule)) if windowed else ()
     return Signature(
         name=rule.name,
-        coefficients=tuple(_coefficient(s, rule) for s in rule.scalars if s.argument),
+        coefficients=_coefficients(rule),
         states=_states(rule, plan, window_tails),
         keys=_own_keys(rule),
         forms=rule.structure.forms,
@@ -106,7 +105,12 @@ def _own_keys(rule: Rule) -> tuple[str, ...]:
     return tuple(name for name, role in roles if role is not None and role.own)
 
 
-def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
+def _coefficients(rule: Rule) -> tuple[Coefficient, ...]:
+    ranges = bounds(rule.problem)
+    return tuple(_coefficient(s, rule, ranges[s.name]) for s in rule.scalars if s.argument)
+
+
+def _coefficient(scalar: Scalar, rule: Rule, allowed: Range) -> Coefficient:
     assert scalar.argument is not None
     axes = {"head": "", "key": "K", "value": "v", "outer": "K"}[scalar.per]
     if rule.diagonal and axes:
@@ -116,7 +120,7 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
     if scalar.name == "phase" and axes:
         axes = "k"  # of keys, before their features
     axes = "l" if scalar.name == "levels" else axes
-    low, high = value_range(scalar)
+    allowed = logarithms(allowed) if scalar.logarithmic else allowed
     family = scalar.name if scalar.name in MEANINGS else scalar.name.rstrip("123456789")
     meaning = MEANINGS.get(family, "a coefficient of the spec")
     of_features = [name for name, _, _ in rule.problem.spec.features.coefficients()]
@@ -132,24 +136,19 @@ def _coefficient(scalar: Scalar, rule: Rule) -> Coefficient:
     micro = scalar.name in ("eta", "delta") and rule.problem.spec.optimizer.micro_steps > 1
     name = public(scalar.argument)
     inside = "" if name == scalar.argument else scalar.argument
-    return Coefficient(name, meaning, axes, low, high, micro, same, inside)
+    ends = (allowed.open_low, allowed.open_high)
+    return Coefficient(name, meaning, axes, allowed.low, allowed.high, micro, same, inside, *ends)
 
 
-def value_range(scalar: Scalar) -> tuple[float, float]:
-    """Where a coefficient lies: decays at most 1, sizes at least 0."""
-    infinity = float("inf")
-    if scalar.logarithmic:
-        return (-infinity, 0.0 if scalar.name != "eta" else infinity)
-    if scalar.name in ("theta", "beta2"):
-        return (0.0, 1.0)
-    positive = scalar.symbol.is_positive or activated(scalar).is_nonnegative
-    return (0.0 if positive else -infinity, infinity)
+def logarithms(natural: Range) -> Range:
+    """Return where the logarithm of a positive number lies.
 
-
-def activated(scalar: Scalar) -> Any:
-    """The activation of a coefficient as an expression in x."""
-    text = scalar.declared.activation
-    return sym.x if text is None else read(activation(text), {"x": sym.x})
+    >>> str(logarithms(Range(0, 1, open_low=True)))
+    'at most 0'
+    """
+    low = math.log(natural.low) if natural.low > 0 else -math.inf
+    high = math.log(natural.high) if natural.high < math.inf else math.inf
+    return Range(low, high, natural.open_low and natural.low > 0, natural.open_high)
 
 
 def _states(rule: Rule, plan: Plan, tails: tuple[str, ...]) -> tuple[State, ...]:

@@ -24,7 +24,8 @@ class Scalar:
 
     ``expr`` is its value: its own symbol where it is an argument, a number or an expression of
     other coefficients, the head h of H heads and the step t otherwise. ``argument`` is the
-    operator's argument (``log_…`` where the logarithm travels), ``per`` what it varies over.
+    operator's argument (``log_…`` where the logarithm travels), ``per`` what it varies over,
+    ``place`` where in the spec it stands.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Scalar:
     argument: str | None
     per: str
     declared: Coefficient
+    place: str
 
     @property
     def symbol(self) -> Any:
@@ -142,10 +144,16 @@ def read_scalars(spec: Spec) -> tuple[Scalar, ...]:
             for name, value in raw.items()
         }
     per = {name: _varies(raw[name], declared, name) for name in declared}
+    places = {name: place for name, place, _ in spec.placed_coefficients()}
+    places |= {name: SCALE for name in declared if name not in places}
     return tuple(
-        Scalar(name, raw[name], _argument(name, c, spec), per[name], c)
+        Scalar(name, raw[name], _argument(name, c, spec), per[name], c, places[name])
         for name, c in declared.items()
     )
+
+
+SCALE = "retention.constraint.scale"
+"""Where the scales of a memory's several matrices stand."""
 
 
 def by_matrix(spec: Spec, declared: dict[str, Coefficient]) -> dict[str, Coefficient]:

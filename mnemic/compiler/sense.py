@@ -10,9 +10,10 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.convexity import SIZES, VALUES
 from mnemic.compiler.error_signal import ErrorSignal
-from mnemic.compiler.numbers import spelled, vanishes
-from mnemic.compiler.problem import Problem
+from mnemic.compiler.numbers import sampler, spelled, vanishes
+from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem
 from mnemic.compiler.ranges import ranges_of
+from mnemic.dsl.ranges import SIZE, range_at
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 
@@ -21,8 +22,9 @@ FINITE: Final = ("expressions that are finite and real",)
 
 
 def check(problem: Problem, error: ErrorSignal) -> None:
-    """Raise ``InvalidSpec`` for infinite expressions, and losses that are not real or constant."""
-    found = [*_infinite(problem)] or [*_of_loss(problem, error)]
+    """Raise ``InvalidSpec`` for infinite expressions, losses that are not real or constant, and
+    coefficients that fall below the range in which what they stand in has a meaning."""
+    found = [*_infinite(problem)] or [*_of_loss(problem, error), *outside(problem)]
     if found:
         raise InvalidSpec(found)
 
@@ -44,6 +46,40 @@ def _infinite(problem: Problem) -> Iterator[Issue]:
     for where, expr in places.items():
         if expr is not None and sp.sympify(expr).has(sp.zoo, sp.nan, sp.I):
             yield Issue("comes to an infinite or complex number", where, str(expr), FINITE)
+
+
+def outside(problem: Problem) -> Iterator[Issue]:
+    """Tell the coefficients whose activation or expression falls below their range.
+
+    That is what has no logarithm, or is no size: decays, scales, radii, thresholds, coefficients
+    whose name says so. A rate below 0, or a decay above 1, only grows, and is told with the
+    stability of the rule. Looked at by numbers: arguments at the least, the middle and the largest
+    of their values.
+    """
+    values: dict[Any, list[float]] = {**ranges_of(problem.scalars), **INDICES}
+    for scalar in problem.scalars:
+        allowed = range_at(problem.spec, scalar.place)
+        own = scalar.place.startswith("coefficients.") and scalar.symbol.is_positive
+        allowed = SIZE if own and scalar.argument else allowed
+        least = min(_values_of(scalar.expr, values), default=allowed.low)
+        if (allowed.open_low or own) and least < allowed.low - ROUNDING:
+            text = scalar.declared.expr or scalar.declared.activation or scalar.name
+            reason = f"comes to {least:.3g} for some values, and must be {allowed}"
+            hint = OWN_SIZE if own else None
+            yield Issue(reason, scalar.place, text, hint=hint)
+
+
+OWN_SIZE: Final = "give it another name: coefficients of this name are never negative"
+INDICES: Final = {HEAD: [0.0, 1.0, 7.0], HEADS: [8.0], TIME: [0.0, 1.0, 1000.0]}
+"""Heads, their number, and tokens at which an expression is looked at."""
+
+
+def _values_of(expr: Any, values: Mapping[Any, list[float]]) -> Iterator[float]:
+    free = sorted(expr.free_symbols, key=str)
+    at = [values.get(s, [1.0]) for s in free]
+    function = sampler(expr, free)
+    found = (function(*point) for point in product(*(x if len(at) < 2 else _few(x) for x in at)))
+    return (x for x in found if x is not None)
 
 
 def _placed(spec: Spec) -> Iterator[tuple[str, str]]:

@@ -20,9 +20,9 @@ from mnemic.dsl.functions import CONSTANTS, FUNCTIONS, OPERATORS
 from mnemic.dsl.keys import Key, Keys
 from mnemic.dsl.optimizer import Anchor, Momentum, OptimizerEntry, Rate, Solver
 from mnemic.dsl.prose import CLASSES, COEFFICIENTS, EXPRESSIONS, INTRODUCTION
+from mnemic.dsl.ranges import RANGES
 from mnemic.dsl.readout import Readout
 from mnemic.dsl.retention import Constraint, ElasticTerms, Global, Local, RetentionEntry, StatedLink
-from mnemic.dsl.rules.coefficients import RANGES
 from mnemic.dsl.spec import Published, Source, Spec
 from mnemic.dsl.starts import DEFAULTS
 from mnemic.dsl.writing import _short
@@ -162,8 +162,8 @@ def _options(place: str, entry: type[Entry]) -> str:
 def _row(place: str, name: str, field: FieldInfo) -> str:
     option = field.alias or name
     default = "needed" if field.is_required() else _default(field)
-    words = (RANGES.get(f"{place}.{option}", ("",))[0], _limits(field))
-    told = next((word for word in words if word), "")
+    allowed = RANGES.get(f"{place}.{option}")
+    told = _limits(field) if allowed is None else str(allowed)
     cells = (f"`{option}`", _type(field.annotation), default, told, field.description or "")
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 

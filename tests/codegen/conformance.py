@@ -256,13 +256,16 @@ def inputs(
             least = (
                 -0.05 if c.name == "log_gamma" else -0.3
             )  # a regression needs d_k tokens or more
-            found[c.name] = least * uniform(*shape) if c.high == 0 else normal(*shape)
+            below = c.high - 0.01 * c.below
+            found[c.name] = below + least * uniform(*shape) if c.high <= 0 else normal(*shape)
         elif c.low < 0:
-            found[c.name] = 0.5 * normal(*shape)
+            found[c.name] = (0.5 * normal(*shape)).clamp_max(c.high)
         elif c.name == "eta":
-            found[c.name] = min(0.6, 0.9 * calm) * (0.05 + uniform(*shape))
+            most = min(0.6, 0.9 * calm, c.high / 1.1)
+            found[c.name] = most * (0.05 + uniform(*shape))
         else:
-            found[c.name] = (0.9 if c.name in ("theta", "beta2") else 0.5) * uniform(*shape) + 0.01
+            span = 0.9 * min(1.0, c.high - c.low) if c.high < torch.inf else 0.5
+            found[c.name] = c.low + span * (uniform(*shape) + 0.01)
     for name in s.keys:
         found[name] = unit(normal(*keys))
     for scalar in case.rule.scalars:

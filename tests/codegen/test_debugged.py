@@ -36,11 +36,60 @@ def test_every_argument_is_finite_and_in_its_range(spec: str) -> None:
                 case.operator(**_with(arguments, name, value))
     for name, told in case.generated.coefficients.items():
         if told.low > -torch.inf:
-            with pytest.raises(ValueError, match=f"{name}: read .*, at least {told.low:g} is"):
-                case.operator(**_with(arguments, name, told.low - 0.5))
+            words = f"{'above' if told.above else 'at least'} {told.low:g}"
+            with pytest.raises(ValueError, match=f"{name}: read .*, {words} is allowed"):
+                case.operator(**_with(arguments, name, told.low - 0.5 * (not told.above)))
         if told.high < torch.inf:
-            with pytest.raises(ValueError, match=f"{name}: read .*, at most {told.high:g} is"):
-                case.operator(**_with(arguments, name, told.high + 0.5))
+            words = f"{'below' if told.below else 'at most'} {told.high:g}"
+            with pytest.raises(ValueError, match=f"{name}: read .*, {words} is allowed"):
+                case.operator(**_with(arguments, name, told.high + 0.5 * (not told.below)))
+
+
+TOKEN = {"from": "input", "activation": "sigmoid"}
+
+RANGES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "scales of a simplex, one a matrix": (
+        {"memory": {"kind": "mlp", "depth": 2, "norm": False},
+         "retention": {"constraint": {"kind": "simplex", "scale": "learned"}}},
+        {"scale1": "(0, inf]", "scale2": "(0, inf]"},
+    ),
+    "an expression of one coefficient": (
+        {"retention": {"decay": {"expr": "1 - a/8"}}, "coefficients": {"a": TOKEN}},
+        {"a": "[0, 8)"},
+    ),
+    "one coefficient in two places": (
+        {"retention": {"decay": {"expr": "1 - eta/2"}},
+         "optimizer": {"method": "momentum", "rate": "token", "momentum": {"expr": "1 - eta"}}},
+        {"eta": "[0, 1]"},
+    ),
+    "an expression that turns": (
+        {"retention": {"decay": {"expr": "1 - a**2/4"}},
+         "coefficients": {"a": {"from": "input", "activation": "tanh"}}},
+        {"a": "(-2, 2)"},
+    ),
+    "a logarithm": (
+        {"retention": {"decay": "token"}, "optimizer": {"rate": {"expr": "1 - alpha"}}},
+        {"log_alpha": "[-inf, 0]"},
+    ),
+    "weights that forget": (
+        {"weights": {"kind": "geometric", "gamma": "token"}, "optimizer": "exact",
+         "bias": "l2", "window": "all", "retention": {"global": {"l2": 0.1}}},
+        {"log_gamma": "[-inf, 0]"},
+    ),
+    "means of Adam": (
+        {"bias": "l2", "optimizer": {"method": "adam", "momentum": "token", "beta2": "token"}},
+        {"theta": "[0, 1)", "beta2": "[0, 1)"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_ranges_follow_from_where_a_coefficient_acts(name: str) -> None:
+    spec, ranges = RANGES[name]
+    case = compiled({"name": "ranges", **spec})
+    told = {n: str(c).rpartition(" in ")[2] for n, c in case.generated.coefficients.items()}
+    assert {n: told[n] for n in ranges} == ranges
+    case.operator(**inputs(case, T))
 
 
 def test_what_is_masked_is_not_looked_at() -> None:

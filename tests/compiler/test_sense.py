@@ -71,3 +71,36 @@ def test_a_loss_that_overflows_agrees_until_it_does() -> None:
     wrong = [check for check in verify(rule("exp(e)**e", optimizer={"rate": "token"}))
              if not check.passed]  # fmt: skip
     assert not wrong
+
+
+BELOW = {
+    "bias.delta": ({"bias": {"kind": "huber", "delta": {"from": "input", "activation": "tanh"}}},
+                   "comes to -1 for some values, and must be above 0: read 'tanh'"),
+    "retention.decay": ({"retention": {"decay": {"expr": "1 - 2*eta"}},
+                         "optimizer": {"rate": "token"}},
+                        "comes to -1 for some values, and must be in (0, 1]: read '1 - 2*eta'"),
+    "retention.constraint.scale": (
+        {"retention": {"constraint": {
+            "kind": "simplex", "scale": {"from": "parameter", "activation": "identity"}}}},
+        "comes to -30 for some values, and must be above 0: read 'identity'"),
+    "coefficients.lam": ({"bias": {"expr": "abs(lam)*e**2/2"},
+                          "coefficients": {"lam": {"from": "input", "activation": "tanh"}}},
+                         "coefficients of this name are never negative"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", BELOW)
+def test_a_coefficient_that_may_fall_below_its_range_is_refused(place: str) -> None:
+    spec, message = BELOW[place]
+    with pytest.raises(InvalidSpec) as told:
+        derive_spec(load({"name": "mine", **spec}))
+    assert str(told.value).startswith(f"{place}: ")
+    assert message in str(told.value)
+
+
+def test_a_coefficient_within_its_range_is_taken() -> None:
+    halved = {"retention": {"decay": {"expr": "1 - eta/2"}}, "optimizer": {"rate": "token"}}
+    derive_spec(load({"name": "mine", **halved}))
+    called_otherwise = {"size": {"from": "input", "activation": "tanh"}}
+    derive_spec(load({"name": "mine", "bias": {"expr": "abs(size)*e**2/2"},
+                      "coefficients": called_otherwise}))  # fmt: skip

@@ -276,7 +276,7 @@ CASES: list[Case] = [
         {"retention": {"constraint": {"kind": "ball", "radius": 2}}},
     ),
     (
-        "coefficients.geometric_weights_forget",
+        "coefficients.in_range",
         {"weights": {"kind": "geometric", "gamma": 2}, **EXACT},
         "weights.gamma",
         {"weights": {"kind": "geometric", "gamma": 0.5}, **EXACT},

@@ -113,11 +113,13 @@ def _check_finite(signature: Signature, name: str, x: Tensor) -> None:
 
 def _check_range(signature: Signature, told: Coefficient, x: Tensor) -> None:
     least, most = float(x.min()), float(x.max())
-    if least < told.low:
-        read = f"{told.name}: read {least:g}, at least {told.low:g} is allowed"
+    if least < told.low or (told.above and least == told.low):
+        allowed = f"{'above' if told.above else 'at least'} {told.low:g}"
+        read = f"{told.name}: read {least:g}, {allowed} is allowed"
         raise fail(signature, f"{read} ({told.meaning})")
-    if most > told.high:
-        read = f"{told.name}: read {most:g}, at most {told.high:g} is allowed"
+    if most > told.high or (told.below and most == told.high):
+        allowed = f"{'below' if told.below else 'at most'} {told.high:g}"
+        read = f"{told.name}: read {most:g}, {allowed} is allowed"
         raise fail(signature, f"{read} ({told.meaning})")
 
 

@@ -25,6 +25,10 @@ class Coefficient(Pickled):
     """Whether it is the same at every token, and read off one of them."""
     inside: str = ""
     """Its name in the forms, where that is another one: the spec's own are told apart there."""
+    above: bool = False
+    """Whether it is larger than ``low``, never that number itself."""
+    below: bool = False
+    """Whether it is smaller than ``high``, never that number itself."""
 
     @property
     def parameter(self) -> str:
@@ -36,7 +40,9 @@ class Coefficient(Pickled):
             self.axes
         ]
         shape = f"[B, T, H{last}]"
-        return f"{self.name} {shape}: {self.meaning}, in [{self.low:g}, {self.high:g}]"
+        ends = "(" if self.above else "[", ")" if self.below else "]"
+        span = f"{ends[0]}{self.low:g}, {self.high:g}{ends[1]}"
+        return f"{self.name} {shape}: {self.meaning}, in {span}"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from keyword import iskeyword
 from typing import Final
@@ -12,6 +12,7 @@ from mnemic.dsl.constants import Undefined, constant
 from mnemic.dsl.expressions import INSTEAD, ExpressionError, parse
 from mnemic.dsl.functions import CONSTANTS, FUNCTIONS
 from mnemic.dsl.memory import Diagonal
+from mnemic.dsl.ranges import range_at
 from mnemic.dsl.rules.rule import Rule
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.texts import LOSS_SYMBOLS, PAIR_SYMBOLS, TIME_SYMBOLS, texts, walk
@@ -119,44 +120,15 @@ def known(coefficient: Coefficient) -> float | None:
         return None
 
 
-_Test = Callable[[float], bool]
-RANGES: Final[Mapping[str, tuple[str, _Test]]] = {
-    "optimizer.rate": ("at least 0", lambda x: x >= 0),
-    "optimizer.momentum": ("in [0, 1]", lambda x: 0 <= x <= 1),
-    "optimizer.beta2": ("in [0, 1)", lambda x: 0 <= x < 1),
-    "retention.decay": ("in (0, 1]", lambda x: 0 < x <= 1),
-    "retention.row_decay": ("in (0, 1]", lambda x: 0 < x <= 1),
-    "retention.global.l2": ("at least 0", lambda x: x >= 0),
-    "retention.global.entropy": ("at least 0", lambda x: x >= 0),
-    "retention.global.elastic.l1": ("at least 0", lambda x: x >= 0),
-    "retention.global.elastic.l2": ("at least 0", lambda x: x >= 0),
-    "retention.constraint.scale": ("above 0", lambda x: x > 0),
-    "retention.constraint.radius": ("above 0", lambda x: x > 0),
-    "bias.delta": ("above 0", lambda x: x > 0),
-    "bias.Delta": ("at least 0", lambda x: x >= 0),
-    "weights.gamma": ("at least 0", lambda x: x >= 0),
-    "memory.ridge": ("at least 0", lambda x: x >= 0),
-    "features.a": ("at least 0", lambda x: x >= 0),
-}
-
-
 def in_range(spec: Spec) -> Iterator[Issue]:
     """Fixed values, and those that training starts from, lie where the coefficient may."""
     for where, value in walk(spec):
         if not isinstance(value, Coefficient):
             continue
         for part, number in (("", known(value)), *((".init", x) for x in value.starts)):
-            words, test = _range(spec, where)
-            if number is not None and math.isfinite(number) and not test(number):
-                yield Issue(f"must be {words}", where + part, f"{number:g}")
-
-
-def geometric_weights_forget(spec: Spec) -> Iterator[Issue]:
-    """A product of factors above one would weigh the oldest pairs most."""
-    gate = spec.weights.gate
-    gamma = None if gate is None else known(gate)
-    if spec.weights.word() == "geometric" and gamma is not None and gamma > 1:
-        yield Issue("a geometric weight must be in (0, 1]", "weights.gamma", f"{gamma:g}")
+            allowed = range_at(spec, where)
+            if number is not None and math.isfinite(number) and number not in allowed:
+                yield Issue(f"must be {allowed}", where + part, f"{number:g}")
 
 
 def shapes(spec: Spec) -> Iterator[Issue]:
@@ -219,12 +191,6 @@ _PER: Final[Mapping[str, tuple[str, ...]]] = {
 _SHAPE_HINT: Final = "scale a key or the value by a coefficient of your own in keys instead"
 
 
-def _range(spec: Spec, where: str) -> tuple[str, _Test]:
-    if where == "optimizer.momentum" and spec.optimizer.method == "adam":
-        return RANGES["optimizer.beta2"]  # of both averages: at 1 nothing would ever enter them
-    return RANGES.get(where.partition("[")[0], ("a number", lambda _: True))
-
-
 def _unusable(name: str) -> str | None:
     """Why a name cannot be a coefficient's."""
     if not _IDENTIFIER.fullmatch(name):
@@ -246,7 +212,6 @@ RULES: tuple[Rule, ...] = (
     no_cycles,
     finite,
     in_range,
-    geometric_weights_forget,
     shapes,
     shapes_of_expressions,
 )
