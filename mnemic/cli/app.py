@@ -51,6 +51,8 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
     leaderboard: (
         "mnemic leaderboard examples/search/leaderboard.yaml -o docs/leaderboard.md",
         "mnemic leaderboard examples/search/leaderboard.yaml gated-deltanet deltanet",
+        "mnemic leaderboard examples/search/leaderboard.yaml --block examples/search/block.yaml "
+        "--seeds 3 --rates 1e-3,3e-3,1e-2 --run runs/one-block",
     ),
     bench: (
         "mnemic bench",

@@ -1,16 +1,23 @@
 """``mnemic leaderboard``: specs made by hand, on the same tasks with the same budget."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.output import echo, print_json, to_stderr
+from mnemic.cli.overrides import BlockOption, Budget, overridden
+from mnemic.errors import InvalidSpec, Issue, UsageError
 
 if TYPE_CHECKING:
-    from mnemic.search.report.leaderboard import Entry
+    from mnemic.search.report.entries import Entry
+    from mnemic.search.space.space import Space
+
+FEWEST: Final = 3
+"""Seeds of a comparison in one block."""
 
 SpacePath = Annotated[
     str, typer.Argument(metavar="SPACE", help="A YAML file with the tasks and the budget.")
@@ -30,6 +37,11 @@ Out = Annotated[
 Report = Annotated[
     bool, typer.Option("--report", help="Only write the table of what was measured.")
 ]
+Rates = Annotated[
+    str | None,
+    typer.Option(metavar="LR,LR,...", help="Learning rates, of which a sweep chooses each spec's."),
+]
+Seeds = Annotated[int | None, typer.Option(help="Of each spec and task.", min=1, max=64)]
 Again = Annotated[bool, typer.Option("--again", help="Try once more what failed.")]
 
 
@@ -38,6 +50,10 @@ def leaderboard(
     specs: Specs = None,
     run: Run = None,
     out: Out = None,
+    block: BlockOption = None,
+    budget: Budget = None,
+    rates: Rates = None,
+    seeds: Seeds = None,
     again: Again = False,
     report: Report = False,
     as_json: AsJson = False,
@@ -49,32 +65,91 @@ def leaderboard(
     that by its first steps would take longer than the space's limit is given up at once. The same
     command goes on where it was broken off.
 
-    JSON: {"entries": [{"name", "look", "runs", "over", "why", "failed", "skill"}, ...]}.
+    With --block every memory is set into the same block, so that the rules alone differ, and each
+    spec in its own block is measured beside it. --rates chooses each spec's learning rate from a
+    few by successive halving. Specs that are not told apart from the best are marked.
+
+    JSON: {"entries": [{"name", "look", "runs", "over", "why", "failed", "rate", "heats",
+    "skill"}, ...], "first": [name, ...]}, with --block "own": as "entries", in their own blocks.
     """
     from mnemic.dsl.catalogue import names
     from mnemic.models.files import replacing
-    from mnemic.search.report.leaderboard import kept
-    from mnemic.search.report.leaderboard import leaderboard as measured
+    from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS
     from mnemic.search.report.standings import table
+    from mnemic.search.report.ties import first_group
+    from mnemic.search.space.one_block import with_block
     from mnemic.search.space.space import load_space
 
-    read = load_space(space)
+    read = overridden(load_space(space), budget, _numbers(rates), seeds)
     folder = run or Path("runs") / read.name
     asked = specs or names()
-    entries = (
-        kept(read, asked, folder) if report else measured(read, asked, folder, to_stderr, again)
-    )
-    text = table(read, entries)
+    own: list[Entry] = []
+    if block is None:
+        entries = _entries(read, asked, folder, RESULTS, again, report)
+    else:
+        shared = with_block(read, block)
+        _demand_seeds(shared)
+        if specs:
+            _demand_fit(shared, asked)
+        entries = _entries(shared, asked, folder, IN_ONE_BLOCK, again, report)
+        own = _entries(read, asked, folder, RESULTS, again, report)
+        read = shared
+    text = table(read, entries, own)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(out) as beside:
             beside.write_text(text, encoding="utf-8")
     if as_json:
-        print_json({"entries": [_plain(entry) for entry in entries]})
+        within = {e.name: e.seeds for e in entries if e.whole and not e.over}
+        told = {"entries": [_plain(e) for e in entries], "first": list(first_group(within))}
+        print_json(told | ({"own": [_plain(e) for e in own]} if own else {}))
     elif out is None:
         echo(text)
     else:
         echo(f"wrote {out}")
+
+
+def _entries(
+    space: "Space", names: Sequence[str], folder: Path, results: str, again: bool, report: bool
+) -> "list[Entry]":
+    """Measure, or read what was measured."""
+    from mnemic.search.report.leaderboard import kept, leaderboard
+
+    if report:
+        return kept(space, names, folder, results)
+    return leaderboard(space, names, folder, to_stderr, again, results)
+
+
+def _numbers(text: str | None) -> tuple[float, ...]:
+    """Learning rates as they are typed."""
+    try:
+        return tuple(float(word) for word in text.split(",")) if text else ()
+    except ValueError:
+        raise UsageError(f"--rates: read {text!r}, allowed: numbers such as 1e-3,3e-3") from None
+
+
+def _demand_seeds(space: "Space") -> None:
+    """Raise where rules would be compared on too few seeds for an interval that says anything."""
+    seeds = space.settings.rungs[-1].seeds
+    if seeds < FEWEST:
+        raise UsageError(
+            f"--block compares rules, for which {seeds} seed{'s' * (seeds > 1)} say nothing: "
+            f"at least {FEWEST}; give --seeds {FEWEST}"
+        )
+
+
+def _demand_fit(space: "Space", names: Sequence[str]) -> None:
+    """Raise where a spec that was named contradicts the space's block, with every reason."""
+    from mnemic.search.study.confirm import by_hand
+
+    issues: list[Issue] = []
+    for name in names:
+        try:
+            by_hand(space, name)
+        except InvalidSpec as error:
+            issues += error.issues
+    if issues:
+        raise InvalidSpec(issues)
 
 
 def _plain(entry: "Entry") -> dict[str, Any]:

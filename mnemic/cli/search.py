@@ -3,7 +3,6 @@
 import signal
 import sys
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from mnemic.cli.arguments import AsJson
 from mnemic.cli.output import console, echo, print_json, to_stderr
+from mnemic.cli.overrides import BlockOption, Budget, overridden
 from mnemic.errors import Issue, UsageError, format_issue, nearest
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def search(
     samples: Samples = 200,
     run: Run = None,
     storage: Storage = None,
+    block: BlockOption = None,
+    budget: Budget = None,
     trials: Trials = None,
     sampler: Sampler = None,
     jobs: Jobs = 1,
@@ -88,7 +90,7 @@ def search(
     [{"name", "skill", "half", "seeds", "tasks", "costs", "hash", "start"}, ...], "report"}; of a
     preview {"size", "sampled", "valid", "distinct", "reasons", "options", "classes"}.
     """
-    read = _space(space, trials, sampler)
+    read = _space(space, block, budget, trials, sampler)
     if preview:
         _preview(read, samples, as_json)
         return
@@ -113,18 +115,20 @@ class Cluster:
         self.workers, self.hours, self.jobs, self.partition = workers, hours, jobs, partition
 
 
-def _space(path: str, trials: int | None, sampler: str | None) -> "Space":
+def _space(
+    path: str, block: str | None, budget: list[str] | None, trials: int | None,
+    sampler: str | None,
+) -> "Space":  # fmt: skip
     """The space, with what the command overrides."""
+    from mnemic.search.space.one_block import with_block
     from mnemic.search.space.settings import SAMPLERS
     from mnemic.search.space.space import load_space
 
     if sampler is not None and sampler not in SAMPLERS:
         issue = Issue("", "--sampler", sampler, SAMPLERS, nearest(sampler, SAMPLERS))
         raise UsageError(format_issue(issue))
-    read = load_space(path)
-    given = {"trials": trials, "sampler": sampler}
-    told = {name: value for name, value in given.items() if value is not None}
-    return replace(read, settings=read.settings.model_copy(update=told))
+    read = overridden(load_space(path), budget, trials=trials, sampler=sampler)
+    return read if block is None else with_block(read, block)
 
 
 def _work(opened: "Search", jobs: int) -> "Done":

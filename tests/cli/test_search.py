@@ -92,6 +92,46 @@ def test_a_leaderboard(mnemic, space, tmp_path):
     assert all(len(entry["runs"]) == 2 for entry in again.json["entries"])
 
 
+def test_a_leaderboard_in_one_block(mnemic, space, tmp_path):
+    plain = SPACE.replace("block: {heads: 1, feed_forward: none, convolution: 0}\n", "")
+    plain = plain.replace("bias: {choose", "readout: {memory: after}\n#").replace("optimizer:", "#")
+    space.write_text(plain.replace("{steps: 4, seeds: 2}", "{steps: 2, seeds: 2}"))
+    block, board = tmp_path / "block.yaml", tmp_path / "board"
+    block.write_text("mnemic: 1\nname: b\nblock: {heads: 1, convolution: 2, feed_forward: none}\n")
+    names = ("linear-attention", "deltanet")
+    few = mnemic("leaderboard", space, *names, "--block", block, "--run", board)
+    assert (few.code, "at least 3; give --seeds 3" in few.err) == (2, True)
+    asked = (*names, "--block", block, "--run", board, "--seeds", "3", "--rates", "1e-3,1e-2")
+    done = mnemic("leaderboard", space, *asked, "--budget", "parameters=2x", "--json")
+    assert done.code == 0, done.err
+    found = done.json
+    assert [entry["name"] for entry in found["entries"]] == list(names)
+    assert {entry["rate"] for entry in found["entries"]} <= {1e-3, 1e-2}
+    assert [len(entry["runs"]) for entry in found["entries"] + found["own"]] == [3] * 4
+    assert set(found["first"]) <= set(names)
+    assert found["entries"][0]["look"]["parameters"] < found["own"][0]["look"]["parameters"]
+    other = (*names, "--block", "deltanet", "--run", board, "--seeds", "3", "--report")
+    refused = mnemic("leaderboard", space, *other)
+    assert (refused.code, "differs in spec.block" in refused.err) == (2, True)
+
+
+def test_a_search_in_one_block_is_another_study(mnemic, space, tmp_path):
+    run = tmp_path / "run"
+    assert mnemic("search", space, "--run", run, "--trials", "1").code == 0
+    done = mnemic("search", space, "--run", run, "--block", "deltanet")
+    assert (done.code, "differs in spec.block" in done.err) == (2, True)
+
+
+def test_a_budget_that_no_point_meets_is_said_at_once(mnemic, space, tmp_path):
+    done = mnemic("search", space, "--run", tmp_path / "run", "--budget", "state=1")
+    assert done.code == 2
+    assert "none of 20 points is within the budget of state_bytes at most 1" in done.err
+    wrong = mnemic("search", space, "--budget", "stat=1")
+    assert (wrong.code, "did you mean 'state'?" in wrong.err) == (2, True)
+    wrong = mnemic("search", space, "--budget", "state=many")
+    assert (wrong.code, "constraints.state_bytes" in wrong.err) == (2, True)
+
+
 def test_a_submitted_command_is_this_one_without_its_cluster():
     typed = ["mnemic", "search", "a.yaml", "--launch", "slurm", "--run", "x", "--workers=4",
              "--storage", "postgresql://h/d", "--hours", "3"]  # fmt: skip

@@ -2,166 +2,233 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import rfc8785
 
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
-from mnemic.errors import InvalidSpec
+from mnemic.errors import InvalidSpec, UsageError
 from mnemic.models.files import claim, write_json
-from mnemic.search.space.settings import Settings
-from mnemic.search.space.space import Space
+from mnemic.search.report.entries import Entry, plain, read, stored
+from mnemic.search.space.settings import Rung, Settings
+from mnemic.search.space.space import Space, differing
 from mnemic.search.study import work
 from mnemic.search.study.budget import bounds
 from mnemic.search.study.confirm import by_hand
 from mnemic.search.study.isolated import Bounds, Failure, isolated
-from mnemic.search.study.scores import Interval, by_seed, by_task, interval
-from mnemic.search.study.training import Run
-from mnemic.search.study.work import Look
+from mnemic.search.study.scores import by_seed
+from mnemic.search.study.sweep import SEED, sweep
+from mnemic.search.study.training import Job, Run
+from mnemic.search.study.work import Look as Look
 
-RESULTS = "leaderboard.json"
-LATER = "not yet; the same command goes on"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A spec on all tasks, or why not.
-
-    Args:
-        name: of the spec.
-        look: what is known without training.
-        runs: every task with every seed, but those that failed.
-        over: costs above their bounds, in words: the comparison is not at equal budget.
-        why: nothing could be run.
-        failed: why there is no run, by task.
-    """
-
-    name: str
-    look: Look | None
-    runs: tuple[Run, ...]
-    over: tuple[str, ...] = ()
-    why: str = ""
-    failed: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def whole(self) -> bool:
-        """Whether every task was run."""
-        return bool(self.runs) and not self.failed
-
-    @property
-    def skill(self) -> Interval | None:
-        """The mean skill over tasks, an interval over seeds; None where a task is missing."""
-        return interval(by_seed(self.runs)) if self.whole else None
-
-    @property
-    def tasks(self) -> dict[str, Interval]:
-        """The skill on each task."""
-        return {task: interval(skills) for task, skills in by_task(self.runs).items()}
+RESULTS: Final = "leaderboard.json"
+IN_ONE_BLOCK: Final = "one-block.json"
+SPACES: Final = "spaces.json"
+"""What the files of results belong to."""
+LATER: Final = "not yet; the same command goes on"
+Tell = Callable[[str], None]
 
 
 def leaderboard(
-    space: Space, names: Sequence[str], folder: Path, told: Callable[[str], None],
-    again: bool = False,
+    space: Space, names: Sequence[str], folder: Path, told: Tell, again: bool = False,
+    results: str = RESULTS,
 ) -> list[Entry]:  # fmt: skip
     """Measure each spec; what an earlier call measured or saw fail is read.
 
     Every spec has its own block, or the space's where that is fixed, and the model, batches,
-    steps and seeds of the last rung. ``again`` tries once more what failed.
+    steps and seeds of the last rung. Everything is derived, compiled and built before anything is
+    trained. ``again`` tries once more what failed; ``results`` is the file that keeps it.
+
+    Raises:
+        UsageError: no spec is within the budget; or no leaderboard belongs in the folder.
+        InvalidSpec: every spec contradicts the space's block.
     """
     claim(folder, "leaderboard")
+    demand_same(space, folder, results)
+    write_json(folder / SPACES, {**stored(folder / SPACES), results: _identity(space)})
     (folder / "logs").mkdir(exist_ok=True)
     limits = bounds(space.settings, folder / "logs" / "reference.log")
-    stored = _kept(folder)
-    found = []
+    board = _Board(space, folder, results, limits, again)
+    found = {name: board.looked(name, told) for name in names}
+    _demand_some(list(found.values()), limits)
     for index, name in enumerate(names, 1):
-        key = _key(space, by_hand(space, name))
-        old = stored.get(name, {})
-        if old.get("key") == key and not (again and (old["why"] or old.get("failed"))):
-            entry = _read(name, old)
-        else:
-            entry = _measured(space, name, limits, folder)
-            stored[name] = {"key": key, **_plain(entry)}
-            write_json(folder / RESULTS, stored)
-        found.append(entry)
+        entry = found[name] = board.measured(found[name])
         told(f"{index} of {len(names)}: {name} {entry.skill or entry.why or dict(entry.failed)}")
-    return found
+    return list(found.values())
 
 
-def kept(space: Space, names: Sequence[str], folder: Path) -> list[Entry]:
-    """What earlier calls measured of each spec, and nothing new."""
-    found = _kept(folder)
+def kept(
+    space: Space, names: Sequence[str], folder: Path, results: str = RESULTS
+) -> list[Entry]:  # fmt: skip
+    """What earlier calls measured of each spec, and nothing new.
+
+    Raises:
+        UsageError: the folder's results are of another space.
+    """
+    demand_same(space, folder, results)
+    board = _Board(space, folder, results, {}, False)
+    found = [board.known(name) for name in names]
     return [
-        _read(name, found[name])
-        if found.get(name, {}).get("key") == _key(space, by_hand(space, name))
+        one if one is not None and (one.runs or one.failed or one.why)
         else Entry(name, None, (), why=LATER)
-        for name in names
-    ]
+        for name, one in zip(names, found, strict=True)
+    ]  # fmt: skip
 
 
-def _measured(space: Space, name: str, limits: dict[str, float], folder: Path) -> Entry:
-    try:
-        spec = by_hand(space, name)
-    except InvalidSpec as error:
-        return Entry(name, None, (), why=str(error).splitlines()[0])
-    settings = space.settings
-    allowed = Bounds(settings.limits.seconds, settings.limits.memory)
-    log = folder / "logs" / f"{name.replace('/', '_')}.log"
-    first = settings.rungs[0] if settings.rungs[0].untrained is not None else None
-    seen = isolated(work.look, spec, settings, first, bounds=allowed, log=log)
-    if isinstance(seen, Failure):
-        return Entry(name, None, (), why=f"{seen.kind}: {seen.why}")
-    look = seen.value
-    over = [f"{cost} {look.costs[cost] / bound:.1f}x" for cost, bound in limits.items()
-            if look.costs[cost] > bound]  # fmt: skip
-    return _tasks(Entry(name, look, (), tuple(over)), spec, settings, folder, allowed)
-
-
-def _tasks(entry: Entry, spec: Spec, settings: Settings, folder: Path, allowed: Bounds) -> Entry:
-    """The entry with its runs; a task that fails with one seed is not tried with another."""
-    log = folder / "logs" / f"{entry.name.replace('/', '_')}.log"
-    runs, failed = list[Run](), dict[str, str]()
-    rung = settings.rungs[-1]
-    for job in work.jobs(spec, settings, rung, range(rung.seeds)):
-        if job.task in failed:
-            continue
-        done = isolated(
-            work.run_one, job, folder / "runs", allowed.seconds, bounds=allowed, log=log
+def demand_same(space: Space, folder: Path, results: str) -> None:
+    """Raise UsageError where a folder's results are of another space, or of another block."""
+    theirs, ours = stored(folder / SPACES).get(results), _identity(space)
+    if theirs is not None and theirs != ours:
+        raise UsageError(
+            f"{folder}: holds the leaderboard of another space, which differs in "
+            f"{', '.join(differing(theirs, ours))}; choose another folder with --run"
         )
-        found = done if isinstance(done, Failure) else done.value
-        if isinstance(found, Failure):
-            failed[job.task] = f"{found.kind}: {found.why}"
-        else:
-            runs.append(found)
-    return replace(entry, runs=tuple(r for r in runs if r.task not in failed), failed=failed)
 
 
-def _key(space: Space, spec: Spec) -> str:
-    identity = {"spec": spec_hash(spec), "search": space.identity["search"]}
-    return sha256(rfc8785.dumps(identity)).hexdigest()
+def _identity(space: Space) -> dict[str, Any]:
+    """What every result in a file of results has in common, as plain data."""
+    return {"spec": {"block": space.document.data.get("block")}, **_search(space)}
 
 
-def _kept(folder: Path) -> dict[str, dict[str, Any]]:
-    path = folder / RESULTS
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+def _search(space: Space) -> dict[str, Any]:
+    return {"search": space.identity["search"]}
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
-    look = None if entry.look is None else asdict(entry.look)
-    if look is not None and look["error"] == float("inf"):
-        look["error"] = 1e300
-    return {"look": look, "runs": [asdict(run) for run in entry.runs], "over": list(entry.over),
-            "why": entry.why, "failed": dict(entry.failed)}  # fmt: skip
+def _demand_some(entries: Sequence[Entry], limits: dict[str, float]) -> None:
+    """Raise where training would compare nothing: all specs are refused, or over the budget."""
+    if entries and all(one.look is None for one in entries):
+        first = entries[0]
+        raise UsageError(f"no spec can be trained in this block; {first.name}: {first.why}")
+    seen = [one for one in entries if one.look is not None]
+    if seen and all(one.over for one in seen):
+        least = min(seen, key=lambda one: len(one.over))
+        told = ", ".join(f"{cost} at most {bound:g}" for cost, bound in limits.items())
+        raise UsageError(
+            f"no spec is within the budget of {told}: {least.name} has {', '.join(least.over)}"
+        )
 
 
-def _read(name: str, old: dict[str, Any]) -> Entry:
-    from mnemic.search.study.records import run_of
+@dataclass
+class _Board:
+    """The entries of one file, and how a new one is measured."""
 
-    look = None if old["look"] is None else Look(**old["look"])
-    runs, failed = tuple(map(run_of, old["runs"])), old.get("failed", {})
-    return Entry(name, look, runs, tuple(old["over"]), old["why"], failed)
+    space: Space
+    folder: Path
+    results: str
+    limits: dict[str, float]
+    again: bool
+
+    def __post_init__(self) -> None:
+        self.path = self.folder / self.results
+        self.stored = stored(self.path)
+
+    @property
+    def allowed(self) -> Bounds:
+        limits = self.space.settings.limits
+        return Bounds(limits.seconds, limits.memory)
+
+    def known(self, name: str) -> Entry | None:
+        """The entry that is kept of the same spec under the same settings."""
+        try:
+            key = self._key(by_hand(self.space, name))
+        except InvalidSpec as error:
+            return Entry(name, None, (), why=str(error).splitlines()[0])
+        old = self.stored.get(name, {})
+        return read(name, old) if old.get("key") == key else None
+
+    def looked(self, name: str, told: Tell) -> Entry:
+        """The entry that is kept, or one without runs: what is known before any training."""
+        old = self.known(name)
+        if old is not None and not (self.again and (old.why or old.failed)):
+            return old
+        try:
+            spec = by_hand(self.space, name)
+        except InvalidSpec as error:
+            return self._refused(name, str(error).splitlines()[0], told)
+        settings = self.space.settings
+        first = settings.rungs[0] if settings.rungs[0].untrained is not None else None
+        seen = isolated(work.look, spec, settings, first, bounds=self.allowed, log=self._log(name))
+        if isinstance(seen, Failure):
+            return self._keep(self._refused(name, f"{seen.kind}: {seen.why}", told), spec)
+        costs = seen.value.costs
+        over = [f"{cost} {costs[cost] / bound:.1f}x" for cost, bound in self.limits.items()
+                if costs[cost] > bound]  # fmt: skip
+        return self._keep(Entry(name, seen.value, (), tuple(over)), spec)
+
+    def _keep(self, entry: Entry, spec: Spec) -> Entry:
+        self.stored[entry.name] = {"key": self._key(spec), **plain(entry)}
+        write_json(self.path, self.stored)
+        return entry
+
+    def _refused(self, name: str, why: str, told: Tell) -> Entry:
+        told(f"{name} cannot be run: {why}")
+        return Entry(name, None, (), why=why)
+
+    def measured(self, entry: Entry) -> Entry:
+        """The entry with its runs, kept."""
+        if entry.look is None or entry.runs or entry.failed:
+            return entry
+        spec = by_hand(self.space, entry.name)
+        return self._keep(self._tasks(self._swept(entry, spec), spec), spec)
+
+    def _swept(self, entry: Entry, spec: Spec) -> Entry:
+        """The entry with the learning rate that did best, where there are several to try."""
+        rates, steps = self.space.settings.rates, self.space.settings.rungs[-1].steps
+        if not rates:
+            return entry
+        assert steps is not None
+
+        def tried(rate: float, length: int) -> float:
+            rung = self.space.settings.rungs[-1].model_copy(update={"steps": length})
+            runs = list[Run]()
+            for job in work.jobs(spec, self._settings(rate), rung, (SEED,)):
+                found = self._run(entry.name, job)
+                if isinstance(found, Failure):
+                    return -math.inf
+                runs.append(found)
+            return by_seed(runs)[0]
+
+        rate, heats = sweep(rates, steps, tried)
+        return replace(entry, rate=rate, heats=heats)
+
+    def _tasks(self, entry: Entry, spec: Spec) -> Entry:
+        """The entry with its runs; a task that fails with one seed is not tried with another."""
+        runs, failed = list[Run](), dict[str, str]()
+        rung: Rung = self.space.settings.rungs[-1]
+        for job in work.jobs(spec, self._settings(entry.rate), rung, range(rung.seeds)):
+            if job.task in failed:
+                continue
+            found = self._run(entry.name, job)
+            if isinstance(found, Failure):
+                failed[job.task] = f"{found.kind}: {found.why}"
+            else:
+                runs.append(found)
+        return replace(entry, runs=tuple(r for r in runs if r.task not in failed), failed=failed)
+
+    def _settings(self, rate: float | None) -> Settings:
+        settings = self.space.settings
+        if rate is None:
+            return settings
+        training = settings.training.model_copy(update={"lr": rate})
+        return settings.model_copy(update={"training": training})
+
+    def _run(self, name: str, job: Job) -> Run | Failure:
+        allowed = self.allowed
+        done = isolated(
+            work.run_one, job, self.folder / "runs", allowed.seconds, bounds=allowed,
+            log=self._log(name),
+        )  # fmt: skip
+        return done if isinstance(done, Failure) else done.value
+
+    def _log(self, name: str) -> Path:
+        return self.folder / "logs" / f"{name.replace('/', '_')}.log"
+
+    def _key(self, spec: Spec) -> str:
+        identity = {"spec": spec_hash(spec), **_search(self.space)}
+        return sha256(rfc8785.dumps(identity)).hexdigest()

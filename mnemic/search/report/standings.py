@@ -2,42 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from mnemic.compiler.compare.axes import short
 from mnemic.search.report.claims import CLAIMS, claimed
-from mnemic.search.report.leaderboard import Entry
+from mnemic.search.report.entries import Entry
+from mnemic.search.report.ties import first_group
 from mnemic.search.space.space import Space
+from mnemic.search.study.scores import Interval
 
 NONE: Final = "–"
+OWN: Final = "in its own block"
+TEST: Final = "(Welch's t, corrected by Holm for all comparisons with the best)"
 
 
-def table(space: Space, entries: Sequence[Entry]) -> str:
-    """Markdown: within the budget first, then over it, then what failed on a task or at all."""
+def table(space: Space, entries: Sequence[Entry], packaged: Sequence[Entry] = ()) -> str:
+    """Markdown: within the budget first, then over it, then what failed on a task or at all.
+
+    ``packaged`` are the same specs, each in its own block, to stand in a column beside those in
+    the space's.
+    """
+    beside = {one.name: one.skill for one in packaged} if packaged else None
     tasks = list(space.settings.tasks)
     within = sorted((e for e in entries if e.whole and not e.over), key=_by_skill)
     beyond = sorted((e for e in entries if e.whole and e.over), key=_by_skill)
     partly = [e for e in entries if e.runs and e.failed]
     failed = [e for e in entries if not e.runs]
-    head = ["", "spec", "mean skill", *tasks, "parameters", "state, bytes", "ms a step"]
+    first = first_group({e.name: e.seeds for e in within})
+    head = ["", "spec", "mean skill", *([] if beside is None else [OWN]), *tasks]
+    head += ["parameters", "state, bytes", "ms a step"]
+    head += ["learning rate"] if space.settings.rates else []
     if space.settings.rungs[0].untrained is not None:
         head.append(f"{space.settings.rungs[0].untrained}, untrained error")
     lines = [_line(head), _line(["---"] * len(head))]
-    lines += [_line(_row(str(i), e, tasks, space)) for i, e in enumerate(within, 1)]
-    parts = ["\n".join(lines)]
+    places = {e.name: "1=" if e.name in first and len(first) > 1 else str(i)
+              for i, e in enumerate(within, 1)}  # fmt: skip
+    lines += [_line(_row(places[e.name], e, tasks, space, beside)) for e in within]
+    parts = ["\n".join(lines), _ties(within, first)]
     if beyond:
         rows = [_line([*head, "over"]), _line(["---"] * (len(head) + 1))]
-        rows += [_line([*_row("", e, tasks, space), ", ".join(e.over)]) for e in beyond]
+        rows += [_line([*_row("", e, tasks, space, beside), ", ".join(e.over)]) for e in beyond]
         parts.append("## Over the budget\n\n" + "\n".join(rows))
     if partly:
         rows = [_line([*head, "why not"]), _line(["---"] * (len(head) + 1))]
-        rows += [_line([*_row("", e, tasks, space), _reasons(e)]) for e in partly]
+        rows += [_line([*_row("", e, tasks, space, beside), _reasons(e)]) for e in partly]
         parts.append("## Not on every task\n\n" + "\n".join(rows))
     if failed:
         lines = [f"- {e.name}: {e.why or _reasons(e)}" for e in failed]
         parts.append("## Not run\n\n" + "\n".join(lines))
     parts.append(_claims(space))
     return f"{_title(space)}\n\n" + "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _ties(within: Sequence[Entry], first: Sequence[str]) -> str:
+    """Who is not told apart from the best, in words."""
+    if len(within) < 2:
+        return ""
+    if min(len(e.seeds) for e in within) < 2:
+        return "On one seed nothing is told apart: the order is that of the means alone."
+    if len(first) == 1:
+        return f"{first[0]} is above every other spec with 95 % confidence {TEST}."
+    return (
+        f"`1=` are not told apart from the best with 95 % confidence {TEST}: {', '.join(first)}. "
+        "The order within them says nothing."
+    )
 
 
 def _title(space: Space) -> str:
@@ -56,6 +85,23 @@ def _title(space: Space) -> str:
         "gives the system on the published setting, with larger models trained longer. The "
         "milliseconds a step are medians on the machine as it was. Made by `mnemic leaderboard` "
         f"of the space `{space.name}`; with few steps and seeds an order of neighbours says little."
+        + _block(space) + _rates(space)
+    )  # fmt: skip
+
+
+def _block(space: Space) -> str:
+    block = space.document.data.get("block")
+    if not block:
+        return ""
+    told = ", ".join(f"{name} {short(value)}" for name, value in block.items())
+    return f" Every spec is in the same block: {told}."
+
+
+def _rates(space: Space) -> str:
+    rates = ", ".join(f"{rate:g}" for rate in space.settings.rates)
+    return rates and (
+        f" Each spec has the learning rate of {rates} that did best in a sweep by successive "
+        "halving, on a seed of its own."
     )
 
 
@@ -63,12 +109,18 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}" + ("" if number == 1 else "s")
 
 
-def _row(place: str, entry: Entry, tasks: Sequence[str], space: Space) -> list[str]:
+def _row(
+    place: str, entry: Entry, tasks: Sequence[str], space: Space,
+    beside: Mapping[str, Interval | None] | None,
+) -> list[str]:  # fmt: skip
     assert entry.look is not None
     skills = [_cell(entry, task) for task in tasks]
     step = sum(run.step_seconds for run in entry.runs) / len(entry.runs)
-    row = [place, entry.name, str(entry.skill or NONE), *skills, f"{entry.look.parameters:,}",
-           f"{entry.look.state_bytes:,}", f"{1e3 * step:.1f}"]  # fmt: skip
+    own = [] if beside is None else [str(beside.get(entry.name) or NONE)]
+    row = [place, entry.name, str(entry.skill or NONE), *own, *skills]
+    row += [f"{entry.look.parameters:,}", f"{entry.look.state_bytes:,}", f"{1e3 * step:.1f}"]
+    if space.settings.rates:
+        row.append(NONE if entry.rate is None else f"{entry.rate:g}")
     error = entry.look.error
     return row if error is None else [*row, f"{error:.3f}"]
 

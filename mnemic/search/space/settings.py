@@ -9,8 +9,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from mnemic.dsl.axis import Entry
 
 SAMPLERS: Final = ("tpe", "gp", "nsga2", "nsga3", "random", "grid")
-COSTS: Final = ("parameters", "state_bytes", "flops", "step_seconds")
+COSTS: Final = ("parameters", "state_bytes", "flops", "training_flops", "step_seconds")
 """What is less the better, measured of every point."""
+
+FREE: Final = {"sampler", "seed", "trials", "start", "limits", "confirm"}
+"""Settings under which what was found before still counts."""
 
 Option = bool | int | float | str
 
@@ -93,6 +96,7 @@ RUNGS: Final = (
     Rung(steps=300, seeds=3),
 )
 
+Rate = Annotated[float, Field(gt=0, le=1)]
 Bound = Annotated[float, Field(gt=0)] | Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$")]
 Task = Annotated[TaskEntry, BeforeValidator(_rung, json_schema_input_type=str | TaskEntry)]
 
@@ -103,6 +107,7 @@ class Constraints(Entry):
     parameters: Bound | None = None
     state_bytes: Bound | None = None
     flops: Bound | None = None
+    training_flops: Bound | None = None
 
 
 EQUAL: Final = {"parameters": "1.1x", "state_bytes": "1.1x"}
@@ -140,6 +145,10 @@ class Settings(Entry):
     )
     limits: Limits = Limits()
     confirm: Confirm = Confirm()
+    rates: Annotated[tuple[Rate, ...], BeforeValidator(_pairs)] = Field(
+        default=(), description="learning rates that a leaderboard tries for each spec, in place "
+        "of training's lr",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _trains(self) -> Settings:
@@ -148,6 +157,20 @@ class Settings(Entry):
         if any(rung.untrained is not None for rung in self.rungs[1:]):
             raise ValueError("only the first rung can be untrained")
         return self
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All but what leaves earlier results as they are, as plain data.
+
+        What a later release added is left out where it is not used, so that studies and
+        leaderboards of earlier ones go on.
+        """
+        data: dict[str, Any] = self.model_dump(mode="json", exclude=FREE)
+        if not data["rates"]:
+            del data["rates"]
+        if data["constraints"]["training_flops"] is None:
+            del data["constraints"]["training_flops"]
+        return data
 
 
 class SpaceEntry(Entry):

@@ -24,7 +24,7 @@ import rfc8785
 from pydantic import ValidationError
 
 from mnemic.dsl import problems
-from mnemic.dsl.documents import Layers
+from mnemic.dsl.documents import Layers, place_of
 from mnemic.dsl.extends import merged, stack
 from mnemic.dsl.load import Source, checked, document_of
 from mnemic.dsl.reading import Document
@@ -44,10 +44,8 @@ from mnemic.search.space.choices import (
     parse,
     resolve,
 )
+from mnemic.search.space.contradictions import contradictions
 from mnemic.search.space.settings import Settings, SpaceEntry
-
-FREE = {"sampler", "seed", "trials", "start", "limits", "confirm"}
-"""Settings under which what was found before still counts."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class Space:
     def identity(self) -> dict[str, Any]:
         """What a stored trial depends on, as plain data."""
         spec = {k: v for k, v in self.document.data.items() if k not in {*KEPT, "search"}}
-        return {"spec": spec, "search": self.settings.model_dump(mode="json", exclude=FREE)}
+        return {"spec": spec, "search": self.settings.identity}
 
     def point(self, ask: Ask) -> Point:
         """The point that ``ask`` chooses.
@@ -102,7 +100,12 @@ class Space:
             InvalidSpec: it is no valid spec; the places are those of the space's text.
         """
         found = resolve(self.root, ask)
-        return Point(found.answers, checked(self.placed(found)))
+        placed = self.placed(found)
+        spec = checked(placed)
+        if against := tuple(contradictions(spec)):
+            places = Layers((placed,))
+            raise InvalidSpec([replace(i, where=places.where(place_of(i.where))) for i in against])
+        return Point(found.answers, spec)
 
     def placed(self, found: Resolved) -> Document:
         """A resolved tree as a document whose positions are those of the space's text."""
@@ -115,6 +118,16 @@ class Space:
             positions={here: at for here, at in values.items() if at is not None},
             key_positions={here: at for here, at in keys.items() if at is not None},
         )
+
+
+def differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+    """Return the entries in which two identities of spaces differ, as ``search.rungs``."""
+    return [
+        f"{part}.{key}"
+        for part in ("spec", "search")
+        for key in {**theirs[part], **ours[part]}
+        if theirs[part].get(key) != ours[part].get(key)
+    ]
 
 
 def load_space(source: Source | os.PathLike[str]) -> Space:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from mnemic.dsl.load import load
-from mnemic.errors import UsageError
+from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec, UsageError
+from mnemic.search.space.asking import by_answers, by_chance
 from mnemic.search.space.settings import Settings
+from mnemic.search.space.space import Space
 from mnemic.search.study import work
 from mnemic.search.study.isolated import Bounds, Failure, isolated
+from mnemic.search.study.starts import starts
+
+LOOKS: Final = 20
+"""Points that are looked at before a budget is taken for one that none meets."""
 
 
 def bounds(settings: Settings, log: Path) -> dict[str, float]:
@@ -29,3 +39,52 @@ def bounds(settings: Settings, log: Path) -> dict[str, float]:
         name: costs[name] * float(bound.removesuffix("x")) if isinstance(bound, str) else bound
         for name, bound in told.items()
     }
+
+
+def demand_budget(space: Space, limits: dict[str, float], log: Path) -> None:
+    """Look at points, those to begin with first, until one is within the budget.
+
+    Raises:
+        UsageError: none of `LOOKS` is; the one that comes nearest is named.
+    """
+    if not limits:
+        return
+    settings = space.settings
+    allowed = Bounds(settings.limits.seconds, settings.limits.memory)
+    nearest: dict[str, float] = {}
+    for spec in _some(space):
+        seen = isolated(work.look, spec, settings, None, bounds=allowed, log=log)
+        if isinstance(seen, Failure):
+            continue
+        over = {name: seen.value.costs[name] / bound for name, bound in limits.items()}
+        if max(over.values()) <= 1:
+            return
+        if not nearest or max(over.values()) < max(nearest.values()):
+            nearest = over
+    if not nearest:  # none could be looked at: trials will tell why
+        return
+    told = ", ".join(f"{name} at most {bound:g}" for name, bound in limits.items())
+    least = ", ".join(f"{name} {share:.2g}x" for name, share in nearest.items())
+    raise UsageError(
+        f"space {space.name!r}: none of {LOOKS} points is within the budget of {told}; the nearest "
+        f"has {least} of it; raise 'constraints'"
+    )
+
+
+def _some(space: Space) -> Iterator[Spec]:
+    """Up to `LOOKS` valid points: those to begin with, and then drawn ones."""
+    ask, given = by_chance(random.Random(0)), 0
+    for _, answers in starts(space):
+        yield space.point(by_answers(answers)).spec
+        given += 1
+        if given == LOOKS:
+            return
+    for _ in range(10 * LOOKS):
+        try:
+            spec = space.point(ask).spec
+        except InvalidSpec:
+            continue
+        yield spec
+        given += 1
+        if given == LOOKS:
+            return

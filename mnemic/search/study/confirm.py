@@ -13,6 +13,7 @@ from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 from mnemic.models.files import write_json
 from mnemic.search.space.known import chosen
+from mnemic.search.space.one_block import in_block
 from mnemic.search.space.space import Space
 from mnemic.search.study import work
 from mnemic.search.study.isolated import Bounds, Failure, isolated
@@ -34,13 +35,17 @@ class Confirmed:
 
 
 def by_hand(space: Space, name: str) -> Spec:
-    """A spec by name or path, in the space's block where nothing is chosen in that."""
+    """A spec by name or path, in the space's block where nothing is chosen in that.
+
+    Raises:
+        InvalidSpec: the spec and the block contradict each other.
+    """
     spec = load(name)
     items = {str(key): node for key, node in space.root.items}
     if "block" not in items or chosen(items["block"]):
         return spec
     block = load({"name": "block", "block": space.document.data["block"]}).block
-    return spec.model_copy(update={"block": block})
+    return in_block(spec, block)
 
 
 def confirm(

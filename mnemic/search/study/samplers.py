@@ -16,8 +16,6 @@ from optuna.samplers import (
     TPESampler,
 )
 
-from mnemic.errors import EnvironmentFailed
-
 STARTUP: Final = 16
 """Trials by chance before a model of the objective is fitted."""
 POPULATION: Final = 24
@@ -27,9 +25,6 @@ def sampler(name: str, seed: int) -> BaseSampler:
     """The sampler of that name.
 
     ``grid`` takes points from the study's queue, which holds them all; none is ever asked for.
-
-    Raises:
-        EnvironmentFailed: ``gp`` without scipy.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -42,10 +37,6 @@ def _tpe(seed: int) -> BaseSampler:
 
 
 def _gp(seed: int) -> BaseSampler:
-    from importlib.util import find_spec
-
-    if find_spec("scipy") is None:
-        raise EnvironmentFailed("the sampler 'gp' needs scipy: pip install 'mnemic[gp]'")
     return GPSampler(seed=seed, n_startup_trials=STARTUP, warn_independent_sampling=False)
 
 

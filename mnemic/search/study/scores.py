@@ -6,16 +6,11 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
+
+from scipy.special import stdtrit
 
 from mnemic.search.study.training import Run
-
-T95: Final = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-"""Student's t for two-sided 95 %, by degrees of freedom from 1; beyond, 1.96 + 2.5/ν is near."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +48,16 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean, _t(n - 1) * statistics.stdev(values) / math.sqrt(n), n)
 
 
-def _t(degrees: int) -> float:
-    return T95[degrees - 1] if degrees <= len(T95) else 1.96 + 2.5 / degrees
+def _t(degrees: float) -> float:
+    """Student's t for two-sided 95 %."""
+    return float(stdtrit(degrees, 0.975))
 
 
 def above(one: Interval, other: Interval) -> bool:
     """Whether a mean is above another: the 95 % interval of their difference is (Welch, 1947).
 
     The half width is t_ν √(a + b), with a and b the means' squared standard errors and
-    ν = (a + b)² / (a²/(n − 1) + b²/(m − 1)) rounded down. False with one seed.
+    ν = (a + b)² / (a²/(n − 1) + b²/(m − 1)). False with one seed.
 
     >>> above(interval([0.5, 0.6, 0.7]), interval([0.1, 0.2, 0.1]))
     True
@@ -72,7 +68,7 @@ def above(one: Interval, other: Interval) -> bool:
     if a + b == 0:
         return one.mean > other.mean
     degrees = (a + b) ** 2 / (a**2 / (one.seeds - 1) + b**2 / (other.seeds - 1))
-    return one.mean - other.mean > _t(int(degrees)) * math.sqrt(a + b)
+    return one.mean - other.mean > _t(degrees) * math.sqrt(a + b)
 
 
 def by_task(runs: Iterable[Run]) -> dict[str, list[float]]:
@@ -100,5 +96,6 @@ def measured(runs: Sequence[Run], seen: Mapping[str, Any]) -> dict[str, float]:
         "parameters": float(seen["parameters"]),
         "state_bytes": float(seen["state_bytes"]),
         "flops": float(seen["flops"]),
+        "training_flops": float(seen.get("training_flops") or math.nan),
         "step_seconds": math.fsum(run.step_seconds for run in runs) / len(runs),
     }

@@ -25,8 +25,8 @@ from mnemic.models.files import claim
 from mnemic.search.space.asking import every
 from mnemic.search.space.preview import demand_points
 from mnemic.search.space.settings import COSTS
-from mnemic.search.space.space import Space
-from mnemic.search.study.budget import bounds
+from mnemic.search.space.space import Space, differing
+from mnemic.search.study.budget import bounds, demand_budget
 from mnemic.search.study.owners import dead, owner
 from mnemic.search.study.records import INTERRUPTED, KIND, START, UNCOUNTED, WORKER, Record, record
 from mnemic.search.study.samplers import sampler
@@ -175,8 +175,8 @@ def open_search(
 
     Raises:
         InvalidSpec: the space contradicts itself: no sampled point is valid.
-        UsageError: the folder is not a search's; a study of that name is of another space, or
-            none of mnemic's.
+        UsageError: no point that was looked at is within the budget; the folder is not a search's;
+            a study of that name is of another space, or none of mnemic's.
         EnvironmentFailed: the storage cannot be used.
     """
     demand_points(space)
@@ -190,6 +190,8 @@ def open_search(
     study.sampler = sampler(space.settings.sampler, chosen)
     search = Search(space, study, kept, folder, beat, tell)
     search.bounds = _bounds(search)
+    if fresh:
+        demand_budget(space, search.bounds, folder / "logs" / "budget.log")
     _begin(search)
     return search
 
@@ -233,13 +235,7 @@ def _same_space(study: Study, space: Space) -> None:
         raise UsageError(f"study {space.name!r}: kept in this storage, but not made by mnemic")
     if found["space"] == space.hash:
         return
-    theirs = json.loads(found["identity"])
-    parts = [
-        f"{part}.{key}"
-        for part in ("spec", "search")
-        for key in {**theirs[part], **space.identity[part]}
-        if theirs[part].get(key) != space.identity[part].get(key)
-    ]
+    parts = differing(json.loads(found["identity"]), space.identity)
     raise UsageError(
         f"study {space.name!r}: the storage has a study of another space under this name, which "
         f"differs in {', '.join(parts)}; give the space another name, or the run another folder"

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import flop_registry
 
 from mnemic import pipeline
 from mnemic.dsl.spec import Spec
-from mnemic.models.language_model import ModelOptions, build
+from mnemic.models.language_model import LanguageModel, ModelOptions, build
 from mnemic.search.space.checks import trained, untrained
 from mnemic.search.space.identity import identity
 from mnemic.search.space.settings import Rung, Settings
@@ -37,6 +37,8 @@ class Look:
         state_bytes: kept for one sequence after the longest task's tokens, all layers.
         flops: of products, a token of the forward pass, all blocks.
         error: of the untrained rung; None without one, infinite where the memory diverged.
+        training_flops: of products, a token of the forward and the backward pass, all blocks; None
+            where neither a bound nor an objective asks for it.
     """
 
     identity: str
@@ -45,12 +47,15 @@ class Look:
     state_bytes: int
     flops: float
     error: float | None
+    training_flops: float | None = None
 
     @property
     def costs(self) -> dict[str, float]:
         """The costs by name."""
-        return {"parameters": self.parameters, "state_bytes": self.state_bytes,
-                "flops": self.flops}  # fmt: skip
+        known = {"parameters": self.parameters, "state_bytes": self.state_bytes,
+                 "flops": self.flops}  # fmt: skip
+        trained = self.training_flops
+        return known if trained is None else {**known, "training_flops": trained}
 
 
 def look(spec: Spec, settings: Settings, rung: Rung | None) -> Look:
@@ -81,7 +86,24 @@ def look(spec: Spec, settings: Settings, rung: Rung | None) -> Look:
         state_bytes=sum(t.numel() * t.element_size() for t in _tensors(state)),
         flops=counted.flops / length,
         error=None if rung is None else _error(compiled, rung),
+        training_flops=_training_flops(built, tokens) if _asks_training(settings) else None,
     )
+
+
+def _asks_training(settings: Settings) -> bool:
+    told = settings.constraints.training_flops
+    return told is not None or "training_flops" in settings.objectives
+
+
+def _training_flops(model: LanguageModel, tokens: Tensor) -> float:
+    """The FLOPs of products in a forward and a backward pass of the blocks, a token."""
+    x = model.embedding(tokens).detach().requires_grad_()
+    with Products() as counted:
+        y = x
+        for block in model.blocks:
+            y, _ = block(y)
+        y.square().sum().backward()
+    return float(counted.flops / tokens.shape[1])
 
 
 def train_rung(spec: Spec, settings: Settings, rung: Rung, folder: Path) -> list[Run]:
@@ -131,9 +153,19 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run the operation; count it where it is one of those."""
         found = func(*args, **(kwargs or {}))
         count = flop_registry.get(func.overloadpacket)
-        if count is not None:
+        if func.overloadpacket is torch.ops.aten.convolution_backward:
+            self.flops += _convolution_backward(args[0], args[2], args[10])
+        elif count is not None:
             self.flops += count(*args, **(kwargs or {}), out_val=found)
         return found
+
+
+def _convolution_backward(gradient: Tensor, weight: Tensor, asked: list[bool]) -> int:
+    """As many as forward for the input's gradient, and for the weight's.
+
+    PyTorch's own count takes a convolution in groups for a dense one here.
+    """
+    return sum(asked[:2]) * 2 * gradient.numel() * weight[0].numel()
 
 
 def _length(name: str, settings: Settings) -> int:

@@ -1,0 +1,73 @@
+"""Options that override what a space says: its block, its budget, its rates and seeds."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from mnemic.cli.arguments import complete_name
+from mnemic.errors import Issue, UsageError, format_issue, nearest
+
+if TYPE_CHECKING:
+    from mnemic.search.space.space import Space
+
+BlockOption = Annotated[
+    str | None,
+    typer.Option(
+        "--block", metavar="FILE|NAME", autocompletion=complete_name,
+        help="Set every memory into the block of this spec.",
+    ),
+]  # fmt: skip
+Budget = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COST[=BOUND]",
+        help="Bound parameters, state, flops or training-flops, in place of the space's "
+        "constraints: a number, or a multiple of the reference's (1.1x, if left out).",
+    ),
+]
+COSTS: Final = {"parameters": "parameters", "state": "state_bytes", "flops": "flops",
+                "training-flops": "training_flops"}  # fmt: skip
+
+
+def overridden(
+    space: "Space", budget: Sequence[str] | None, rates: tuple[float, ...] = (),
+    seeds: int | None = None, **told: Any,
+) -> "Space":  # fmt: skip
+    """Return the space with the settings that options give; ``told`` are entries of ``search``.
+
+    Raises:
+        UsageError: a value that is none, with what is allowed.
+    """
+    from pydantic import ValidationError
+
+    from mnemic.search.space.settings import Settings
+
+    settings = space.settings
+    update: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+    if budget:
+        update["constraints"] = dict(map(_bound, budget))
+    if rates:
+        update["rates"] = rates
+    data = {**settings.model_dump(mode="json", by_alias=True), **update}
+    if seeds is not None:
+        data["rungs"] = [*data["rungs"][:-1], {**data["rungs"][-1], "seeds": seeds}]
+    try:
+        return replace(space, settings=Settings.model_validate(data, by_alias=True, by_name=False))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise UsageError(f"search.{place}: read {first['input']!r}: {first['msg']}") from None
+
+
+def _bound(text: str) -> tuple[str, float | str]:
+    """``state=2x`` as an entry of ``constraints``."""
+    name, _, bound = text.partition("=")
+    if name not in COSTS:
+        issue = Issue("", "--budget", name, tuple(COSTS), nearest(name, COSTS))
+        raise UsageError(format_issue(issue))
+    try:
+        return COSTS[name], float(bound)
+    except ValueError:
+        return COSTS[name], bound or "1.1x"

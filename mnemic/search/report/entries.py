@@ -1,0 +1,92 @@
+"""What a leaderboard holds of a spec, and the file that keeps it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mnemic.search.study.records import run_of
+from mnemic.search.study.scores import Interval, by_seed, by_task, interval
+from mnemic.search.study.sweep import Heat
+from mnemic.search.study.training import Run
+from mnemic.search.study.work import Look
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A spec on all tasks, or why not.
+
+    Args:
+        name: of the spec.
+        look: what is known without training.
+        runs: every task with every seed, but those that failed.
+        over: costs above their bounds, in words: the comparison is not at equal budget.
+        why: nothing could be run.
+        failed: why there is no run, by task.
+        rate: the learning rate that a sweep chose; None where there was none.
+        heats: of the sweep.
+    """
+
+    name: str
+    look: Look | None
+    runs: tuple[Run, ...]
+    over: tuple[str, ...] = ()
+    why: str = ""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    rate: float | None = None
+    heats: tuple[Heat, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether every task was run."""
+        return bool(self.runs) and not self.failed
+
+    @property
+    def seeds(self) -> list[float]:
+        """The mean skill over tasks of each seed; none where a task is missing."""
+        return by_seed(self.runs) if self.whole else []
+
+    @property
+    def skill(self) -> Interval | None:
+        """The mean skill over tasks, an interval over seeds; None where a task is missing."""
+        return interval(self.seeds) if self.whole else None
+
+    @property
+    def tasks(self) -> dict[str, Interval]:
+        """The skill on each task."""
+        return {task: interval(skills) for task, skills in by_task(self.runs).items()}
+
+
+def stored(path: Path) -> dict[str, dict[str, Any]]:
+    """Every entry of a file as plain data, by name; none where there is no file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def plain(entry: Entry) -> dict[str, Any]:
+    """An entry as plain data; `read` gives it back."""
+    look = None if entry.look is None else asdict(entry.look)
+    if look is not None and look["error"] == float("inf"):
+        look["error"] = 1e300
+    data = {"look": look, "runs": [asdict(run) for run in entry.runs], "over": list(entry.over),
+            "why": entry.why, "failed": dict(entry.failed)}  # fmt: skip
+    if entry.rate is None:
+        return data
+    heats = [{**asdict(h), "skill": h.skill if h.skill > -math.inf else None} for h in entry.heats]
+    return {**data, "rate": entry.rate, "heats": heats}
+
+
+def read(name: str, old: Mapping[str, Any]) -> Entry:
+    """An entry from plain data."""
+    look = None if old["look"] is None else Look(**old["look"])
+    runs, heats = map(run_of, old["runs"]), map(_heat, old.get("heats", ()))
+    return Entry(name, look, tuple(runs), tuple(old["over"]), old["why"], old.get("failed", {}),
+                 old.get("rate"), tuple(heats))  # fmt: skip
+
+
+def _heat(told: Mapping[str, Any]) -> Heat:
+    skill = -math.inf if told["skill"] is None else told["skill"]
+    return Heat(told["rate"], told["steps"], skill)

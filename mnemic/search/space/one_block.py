@@ -1,0 +1,73 @@
+"""One block for every memory, so that specs differ in their rules alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from mnemic.dsl import combinations
+from mnemic.dsl.block import Block
+from mnemic.dsl.documents import Layers
+from mnemic.dsl.load import load
+from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec, Issue
+from mnemic.search.space.choices import choices, parse
+from mnemic.search.space.contradictions import contradictions
+from mnemic.search.space.space import Space
+
+OWN: Final = ("scale",)
+"""Entries that stay a spec's own where the shared block does not write them. ``scale`` multiplies
+the query: it is the temperature of an exponential kernel, so a part of how a memory is read."""
+
+
+def with_block(space: Space, source: str) -> Space:
+    """Return the space with the block of another spec, in place of what it says of blocks.
+
+    Args:
+        space: in whose block nothing may be chosen.
+        source: a YAML file, or the name of a packaged spec; only its entry ``block`` counts.
+
+    Raises:
+        InvalidSpec: ``source`` is no spec, or the space chooses in its block.
+        UsageError: there is no such file or name.
+    """
+    block = load(source).block
+    written = {str(key): node for key, node in space.root.items}
+    chosen = [name for name, _, _ in choices(written["block"])] if "block" in written else []
+    if chosen:
+        where = Layers((space.document,)).where(("block",))
+        message = f"the space chooses here, and --block {source} fixes the block of every point"
+        raise InvalidSpec([Issue(message, where, hint="leave out --block, or the choices")])
+    document = replace(
+        space.document,
+        data={**space.document.data, "block": _written(block)},
+        positions=_without(space.document.positions),
+        key_positions=_without(space.document.key_positions),
+    )
+    spec = {key: value for key, value in document.data.items() if key != "search"}
+    return replace(space, document=document, root=parse(document, spec))
+
+
+def in_block(spec: Spec, block: Block) -> Spec:
+    """Return the spec with another block around it; `OWN` entries that it leaves out are kept.
+
+    Raises:
+        InvalidSpec: the spec and the block contradict each other.
+    """
+    own = {name: getattr(spec.block, name) for name in OWN if name not in block.model_fields_set}
+    found = spec.model_copy(update={"block": block.model_copy(update=own)})
+    issues = [*combinations.issues(found), *contradictions(found)]
+    if issues:
+        raise InvalidSpec([replace(i, where=f"{spec.name} {i.where}".strip()) for i in issues])
+    return found
+
+
+def _written(block: Block) -> dict[str, Any]:
+    """Every entry, defaults too, so that no entry of a base of the space comes through."""
+    data: dict[str, Any] = block.model_dump(mode="json", by_alias=True)
+    return {k: v for k, v in data.items() if k not in OWN or k in block.model_fields_set}
+
+
+def _without(positions: Any) -> dict[Any, Any]:
+    """The positions outside of the block, whose text is not the space's any more."""
+    return {place: at for place, at in positions.items() if place[:1] != ("block",)}
