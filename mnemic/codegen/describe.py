@@ -89,6 +89,7 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         phase=rule.phase,
         levels=rule.levels,
         chunk=_chunk(rule),
+        most_chunk=_most_chunk(rule),
         params=_params(rule),
         widths=rule.network.widths,
         started=tuple(start.following) if start is not None else (),
@@ -216,7 +217,14 @@ def _chunk(rule: Rule) -> int:
         return 0
     if rule.kernels is not None and rule.window == 1:
         return 64
-    return 16 if rule.diagonal or rule.window > 1 else 32
+    return 16 if rule.diagonal or rule.window > 1 or _most_chunk(rule) else 32
+
+
+def _most_chunk(rule: Rule) -> int:
+    """Few rows where a chunk divides by what decays leave of the past, whose reciprocal is what
+    its differences lose; as few as a product of kernels has."""
+    moments = rule.moments
+    return 16 if moments is not None and moments.inverted and moments.fades else 0
 
 
 def feature_size(rule: Rule) -> str:

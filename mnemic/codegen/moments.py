@@ -87,13 +87,16 @@ def _chunk_inverse(rule: Rule) -> Plan:
     key, value = (_weighed(b, roles[role], half) for role in ("predict", "value"))
     forget = _forgetting(b)
     weights = () if forget is None else (b.call("kept", ("t",), "reach", forget),)
-    kp = b.product("kP", ("t", "k"), key, p)
-    factor = b.call("factor", ("t", "s"), "innovation_factor", kp, key, *weights)
-    x = b.call("X", ("t", "k"), "solved", factor, kp)
+    wide_key, wide_p = (_widened(b, name) for name in (key, p))
+    kp = b.product("kP", ("t", "k"), wide_key, wide_p)
+    factor = b.call("factor", ("t", "s"), "innovation_factor", kp, wide_key, *weights)
+    wide_x = b.call("X", ("t", "k"), "solved", factor, kp)
+    x = _narrowed(b, wide_x, key)
     one, two = _symbols("a_", "b_")
     y_hat = b.product("y_hat", ("t", "v"), key, w, flip_right=True, equation="prediction")
     error = b.map("innovation", one - two, {"a_": value, "b_": y_hat}, "error")
-    y = b.call("Y", ("t", "v"), "solved", factor, error, equation="error")
+    wide_y = b.call("Y", ("t", "v"), "solved", factor, _widened(b, error), equation="error")
+    y = _narrowed(b, wide_y, value)
     query = b.featured("q")
     raw = b.product("qX", ("t", "s"), query, x, flip_right=True)
     new = b.product("y_new", ("t", "v"), b.call("qX_low", ("t", "s"), "lower", raw), y)
@@ -101,8 +104,19 @@ def _chunk_inverse(rule: Rule) -> Plan:
     b.plan.output = b.map("y", one + two, {"a_": old, "b_": new}, "readout")
     added = b.product("W_new", ("v", "k"), y, x, flip_left=True)
     b.plan.following[w] = b.map("W_next", one + two, {"a_": w, "b_": added}, "dual")
-    b.plan.following[p] = b.call("P_next", ("k", "k"), "shrunk", p, x, *weights)
+    following = b.call("P_next", ("k", "k"), "shrunk", wide_p, wide_x, *weights)
+    b.plan.following[p] = _narrowed(b, following, p)
     return b.plan
+
+
+def _widened(b: Builder, name: str) -> str:
+    """The same numbers with the digits that a difference may lose: see ``ops.widened``."""
+    return b.call(f"{name}_wide", b.plan.axes(name), "widened", name)
+
+
+def _narrowed(b: Builder, name: str, like: str) -> str:
+    """The same numbers in the dtype of ``like``."""
+    return b.call(f"{name}_narrow", b.plan.axes(name), "narrowed", name, like)
 
 
 # -- the moments, carried --------------------------------------------------------------------

@@ -8,6 +8,7 @@ from conformance import compiled, inputs, run
 
 from mnemic.dsl.load import load
 from mnemic.errors import InvalidSpec
+from mnemic.pipeline import compile
 
 EXACT: dict[str, Any] = {
     "name": "forgets", "bias": "l2", "window": "all", "retention": {"global": {"l2": 1}},
@@ -33,12 +34,22 @@ def test_a_ridge_that_stays(optimizer: Any) -> None:
         assert all(part.isfinite().all() for _, part in found.parts())
 
 
-def test_a_ridge_that_is_forgotten_is_said() -> None:
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+def test_a_ridge_that_is_forgotten_is_said(form: str) -> None:
     case, arguments = forgetting({**EXACT, "weights": "geometric"})
     with pytest.raises(ValueError, match=r"write weights: \{kind: geometric, ridge: constant\}"):
-        run(case, arguments, "chunk", chunk_size=4)
-    found = run(case, arguments, "recurrent")  # carries the inverse itself
-    assert all(part.isfinite().all() for _, part in found.parts())
+        run(case, arguments, form)
+
+
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_forgets_for_long_is_said_before_it_is_wrong(form: str, dtype: torch.dtype) -> None:
+    rule = compile({**EXACT, "mnemic": 1, "weights": "geometric"})
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 200, 1, 8, generator=generator, dtype=dtype)
+    log_gamma = torch.full((1, 200, 1), 0.01, dtype=dtype).log()
+    with pytest.raises(ValueError, match="forget the ridge"):
+        rule(q, k, v, log_gamma=log_gamma, form=form)
 
 
 @pytest.mark.parametrize("method", ["exact", "batch"])

@@ -14,7 +14,8 @@ class Forgotten(Pickled, ValueError):
             "the matrix of past keys with its ridge is not positive definite to within rounding: "
             "the weights forget the ridge with the past (log_gamma far below 0), or arguments are "
             "too large or no numbers; keep log_gamma above about -16 in float32 and -36 in "
-            "float64, or write weights: {kind: geometric, ridge: constant}"
+            "float64 (its sum over 16 tokens above about -16 in the chunk form), or write "
+            "weights: {kind: geometric, ridge: constant}"
         )
 
 

@@ -1,9 +1,16 @@
-"""Recursive least squares: one token by Sherman–Morrison, one chunk by one Cholesky factor."""
+"""Recursive least squares: one token by Sherman–Morrison, one chunk by one Cholesky factor.
+
+A chunk's factor is that of diag(β) + K P Kᵀ, β_t being what the decays leave of the past at row t.
+Its pivots are of the size of β, differences of numbers of the size of K P Kᵀ: they lose 1/β of
+their digits, where the token-by-token form loses 1/γ a token and forgets it. So a chunk takes few
+rows, and PyTorch computes the factor and what it solves in float64.
+"""
 
 import torch
 from torch import Tensor
 
-from .definite import cholesky
+from .definite import Forgotten, cholesky
+from .transforms import readable
 
 
 def outer(x: Tensor, y: Tensor) -> Tensor:
@@ -19,10 +26,24 @@ def sustained(state: Tensor, factor: Tensor, new: Tensor) -> Tensor:
 def kalman_gain(
     p: Tensor, k: Tensor, weighed: Tensor, log_forget: Tensor | None = None
 ) -> Tensor:  # fmt: skip
-    """P wk / (γ + kᵀ P wk), wk the key times its weight: [..., K, K], [..., K] twice, [...]."""
+    """P wk / (γ + kᵀ P wk), wk the key times its weight: [..., K, K], [..., K] twice, [...].
+
+    Raises ``Forgotten`` where γ is no more than a rounding of that sum, which is all that is left
+    of P along k: the token after it would divide by noise.
+    """
     pk = (p @ weighed[..., None])[..., 0]
-    forget = 1.0 if log_forget is None else torch.exp(log_forget)[..., None]
-    return pk / (forget + (k * pk).sum(-1, keepdim=True))
+    met = (k * pk).sum(-1, keepdim=True)
+    forget = torch.ones_like(met) if log_forget is None else torch.exp(log_forget)[..., None]
+    size = forget + met
+    if readable():
+        _refuse_noise(forget, size, torch.finfo(size.dtype).eps)
+    return pk / size
+
+
+def _refuse_noise(left: Tensor, whole: Tensor, digits: float) -> None:
+    """Raise ``Forgotten`` unless what a difference left is above so much of what it began with."""
+    if not bool(((whole > 0) & (left > digits * whole)).all()):
+        raise Forgotten
 
 
 def downdated(p: Tensor, k: Tensor, gain: Tensor, log_forget: Tensor | None = None) -> Tensor:
@@ -33,12 +54,34 @@ def downdated(p: Tensor, k: Tensor, gain: Tensor, log_forget: Tensor | None = No
     return following if log_forget is None else following * torch.exp(-log_forget)[..., None, None]
 
 
+LEAST = 1e-10
+"""What a pivot is to be of the entry that it began as: of 16 digits six are left."""
+
+
+def widened(x: Tensor) -> Tensor:
+    """x in float64, where it is followed by a difference that loses digits."""
+    return x.double()
+
+
+def narrowed(x: Tensor, like: Tensor) -> Tensor:
+    """x in the dtype of ``like``."""
+    return x.to(like.dtype)
+
+
 def innovation_factor(kp: Tensor, k: Tensor, kept: Tensor | None = None) -> Tensor:
-    """The Cholesky factor of diag(β) + K P Kᵀ: [..., C, K] twice, [..., C] → [..., C, C]."""
+    """The Cholesky factor of diag(β) + K P Kᵀ: [..., C, K] twice, [..., C] → [..., C, C].
+
+    Raises ``Forgotten`` where there is none, or its pivots have lost their digits.
+    """
     kernel = kp @ k.mT
     eye = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device)
     beta = eye if kept is None else eye * kept[..., None, :]
-    return cholesky(kernel + beta)
+    matrix = kernel + beta
+    factor = cholesky(matrix)
+    if readable():
+        pivots, sizes = (x.diagonal(dim1=-2, dim2=-1) for x in (factor, matrix))
+        _refuse_noise(pivots.square(), sizes, LEAST)
+    return factor
 
 
 def solved(factor: Tensor, x: Tensor) -> Tensor:

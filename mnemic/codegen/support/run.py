@@ -256,7 +256,8 @@ class Run(Given):
 
     def _place(self) -> Place:
         """Where these rows lie, as kernels are told."""
-        anchor, wanted, told = self.signature.anchor, self.call.chunk_size, self.documents
+        anchor, told = self.signature.anchor, self.documents
+        wanted = self._bounded(self.call.chunk_size)
         place = Place(anchor, wanted)
         if self.signature.levels:
             return replace(place, position=self.position)
@@ -336,7 +337,12 @@ class Run(Given):
         if self.signature.anchor > 1:
             return self.signature.anchor
         wanted = self.call.chunk_size or self.signature.chunk or self.tokens * self.steps
-        return max(1, wanted // self.steps)
+        return max(1, (self._bounded(wanted) or wanted) // self.steps)
+
+    def _bounded(self, rows: int | None) -> int | None:
+        """Rows a chunk, as many as the rule takes at most."""
+        most = self.signature.most_chunk
+        return min(rows or most, most) if most else rows
 
     def _chunks(self, states: States) -> tuple[Tensor, States]:
         outs = []

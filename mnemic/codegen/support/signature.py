@@ -115,7 +115,8 @@ class Signature(Pickled):
     phase: bool = False
     chunk: int = 64
     """Rows a chunk; 0 takes all that there are at once."""
-    least_chunk: int = 1
+    most_chunk: int = 0
+    """Rows that a chunk has at most, whatever a call asks for; 0 for any number."""
     slots: int = 0
     """Slots m between keys and values, in which the write keys live."""
     levels: int = 0

@@ -13,6 +13,11 @@ def functional() -> bool:
     return active
 
 
+def readable() -> bool:
+    """Return whether the host can read numbers: neither a trace nor a transform is at work."""
+    return not (torch.compiler.is_compiling() or functional())
+
+
 def transformed() -> bool:
     """Return whether a functional transform or forward-mode differentiation is at work.
 

@@ -21,6 +21,7 @@ from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.reordered import reordered, tidied
 from mnemic.codegen.tiled.reverse import given_back, ordered, output_of, reversed_of
+from mnemic.codegen.tiled.widths import uniform
 from mnemic.codegen.tiled.windows import opened
 
 HEADER = '''"""{title}: fused kernels.
@@ -124,9 +125,9 @@ class _Source:
         Raises ``NoTiles`` where it has none.
         """
         table = CHUNK if chunked else TOKEN
-        plain, windows = opened(form.plain, self.window)
+        plain, windows = opened(uniform(form.plain), self.window)
         plain = cut(plain, table, also).plan
-        plan, _ = opened(form.plan, self.window)
+        plan, _ = opened(uniform(form.plan), self.window)
         found = cut(plan, table, also)
         if chunked:
             plain = reordered(plain)

@@ -58,12 +58,12 @@ def opened(plan: Plan, width: int) -> tuple[Plan, Windows]:
     Raises ``NoTiles`` where something else is done with them.
     """
     windows = [n for n in plan.arguments() if plan.axes(n)[:2] == ("t", "r")]
-    renamed: dict[str, str] = {}
+    names: dict[str, str] = {}
     views: dict[str, tuple[str, ...]] = {}
     for name in windows:
         call = _only(plan, name)
         if call is not None:
-            renamed[call.name] = name
+            names[call.name] = name
             views[name] = call.axes
         elif len(plan.axes(name)) > 2:
             what = NAMED.get(name, f"'{name}'")
@@ -71,7 +71,7 @@ def opened(plan: Plan, width: int) -> tuple[Plan, Windows]:
     if any(_is_norm(plan[name]) for name in plan.needed()):
         raise NoTiles(NORMS)
     slots = any(len(plan.axes(name)) == 3 for name in windows)
-    return _renamed(plan, renamed, views), Windows(width, slots)
+    return renamed(plan, names, views), Windows(width, slots)
 
 
 def _is_norm(quantity: Quantity) -> bool:
@@ -88,15 +88,15 @@ def _only(plan: Plan, name: str) -> Quantity | None:
     return opens[0] if len(found) == len(opens) == 1 else None
 
 
-def _renamed(plan: Plan, renamed: dict[str, str], views: dict[str, tuple[str, ...]]) -> Plan:
-    """The same plan without the quantities that arguments stand for."""
-    found = plan.emptied(renamed)
+def renamed(plan: Plan, names: dict[str, str], views: dict[str, tuple[str, ...]]) -> Plan:
+    """Return the plan without the quantities that others stand for; ``views`` are arguments' axes."""
+    found = plan.emptied(names)
     for name in plan.graph:
         quantity = plan[name]
-        if name in renamed:
+        if name in names:
             continue
         if isinstance(quantity.op, Given):
             found.given(name, views.get(name, quantity.axes), state=quantity.op.state)
         else:
-            found.add(name, quantity.axes, renamed_reads(quantity.op, renamed), quantity.equation)
+            found.add(name, quantity.axes, renamed_reads(quantity.op, names), quantity.equation)
     return found
