@@ -1,4 +1,4 @@
-"""Kernels of least squares under forgetting, in float32: few rows a chunk, whatever is asked for."""
+"""Kernels of least squares under forgetting, in float32: few rows a chunk, whatever is asked."""
 
 from typing import Any
 

@@ -89,7 +89,7 @@ def _only(plan: Plan, name: str) -> Quantity | None:
 
 
 def renamed(plan: Plan, names: dict[str, str], views: dict[str, tuple[str, ...]]) -> Plan:
-    """Return the plan without the quantities that others stand for; ``views`` are arguments' axes."""
+    """Return the plan without quantities that others stand for; ``views``: arguments' axes."""
     found = plan.emptied(names)
     for name in plan.graph:
         quantity = plan[name]
