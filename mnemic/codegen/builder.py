@@ -20,6 +20,9 @@ ORDER = ("t", "s", "r", "n", "l", "v", "k")
 WINDOW_WEIGHT = sp.Symbol("gamma_window", real=True)
 """The weight of one slot of a window; the operator gives it even where the spec has none."""
 
+FIRST = sp.Symbol("first", nonnegative=True)
+"""1 at the first of a token's several steps, 0 at the others."""
+
 NEW = "new_e"
 """The error at a new prediction, where an implicit step solves for it."""
 
@@ -125,7 +128,7 @@ class Builder:
                 found[symbol.name] = self.window_weight()
             elif symbol in table:
                 found[symbol.name] = self.coefficient(symbol.name)
-            elif symbol in (HEAD, HEADS, TIME):
+            elif symbol in (HEAD, HEADS, TIME, FIRST):
                 found[symbol.name] = self.index(symbol.name)
         return found
 
@@ -232,7 +235,7 @@ class Builder:
         return self.map(name, spelled, env)
 
     def _positive(self, expr: Any) -> bool:
-        only_heads = expr.free_symbols <= {HEAD, HEADS, TIME}
+        only_heads = expr.free_symbols <= {HEAD, HEADS, TIME, FIRST}
         return bool(expr.is_positive) or only_heads
 
     def zero(self) -> str:
@@ -301,7 +304,7 @@ class Builder:
         return tuple(self.row_map(name, a) for name, a in weights.items() if not a.is_number)
 
     def index(self, name: str) -> str:
-        """The head's or the token's number."""
+        """The number of the head, of heads or of the token; whether a step is the first."""
         full = f"{name}_index"
         return full if full in self.plan.graph else self.plan.given(full, self.rows)
 

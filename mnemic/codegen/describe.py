@@ -6,6 +6,7 @@ from typing import Any
 from mnemic.codegen.apart import public
 from mnemic.codegen.chunk import takes_band
 from mnemic.codegen.plan import Plan
+from mnemic.codegen.repeated import spread
 from mnemic.codegen.support.signature import Coefficient, Parameter, Signature, State
 from mnemic.compiler.bounds import bounds
 from mnemic.compiler.problem import Scalar
@@ -78,7 +79,7 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         forms=rule.structure.forms,
         steps=spec.optimizer.micro_steps,
         inner=spec.optimizer.inner_steps if rule.moments is None else 1,
-        once=tuple(s.argument for s in rule.scalars if s.name in ("alpha", "beta") and s.argument),
+        once=spread(rule),
         window=1 if rule.fit is not None else rule.window,
         span=rule.window if rule.fit is not None and rule.window > 1 else 0,
         token_weights=rule.gamma == "token" and rule.window > 1,

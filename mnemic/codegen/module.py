@@ -27,6 +27,7 @@ from mnemic.codegen.links import linked, scale_of, values_of
 from mnemic.codegen.means import elementary
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.reading import reading
+from mnemic.codegen.repeated import repeated
 from mnemic.codegen.step import HEADER as STEP_HEADER
 from mnemic.codegen.step import Stepped, stepped
 from mnemic.codegen.support.signature import Signature
@@ -196,7 +197,7 @@ def source(
 
 def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bool) -> Printed:
     """Forms and operator of a rule; ``prefix`` tells them from another rule's."""
-    rule = apart(rule)
+    rule = repeated(apart(rule))
     found = plans(rule)
     parts: list[str] = []
     functions = {**found.recurrent.functions, **(found.chunk.functions if found.chunk else {})}

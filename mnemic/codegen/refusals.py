@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.problem import Scalar
+from mnemic.codegen.repeated import takes_steps
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.features import Cosine, Dpfp, Polynomial, Random, Taylor
 from mnemic.dsl.spec import Spec
@@ -36,12 +36,6 @@ def _spec(rule: Rule) -> Spec:
     return rule.problem.spec
 
 
-def _steps(rule: Rule) -> bool:
-    """Several steps a token."""
-    optimizer = _spec(rule).optimizer
-    return rule.moments is None and optimizer.micro_steps * optimizer.inner_steps > 1
-
-
 def _plain(rule: Rule) -> bool:
     """Each token writes once, under one decay a head."""
     per = {s.symbol: s.per for s in rule.scalars}
@@ -59,21 +53,6 @@ def _sums_weights(rule: Rule) -> bool:
 def _exponential(rule: Rule) -> bool:
     rate = rule.problem.scalar("eta")
     return rule.structure.algebra == "additive" and rate is not None and rate.logarithmic
-
-
-def _acts_often(decay: Scalar | None) -> bool:
-    """A decay that would act at every step of a token: only arguments are spread out."""
-    return decay is not None and decay.argument is None and decay.expr != 1
-
-
-def _decay_elsewhere(rule: Rule) -> bool:
-    """Whether anything but the decay itself sees a decay, which is 1 after a token's first step."""
-    decays = {s.symbol for s in rule.scalars if s.name in ("alpha", "beta")}
-    link, error = rule.retained.link, rule.error
-    parts = [rule.rate, rule.gain, rule.momentum, rule.weight, rule.applied.squares, error.signal,
-             error.slope, rule.retained.decay, link.expr, *rule.problem.keys.values()]  # fmt: skip
-    parts.append(rule.problem.value(str(link.scale), link.scale))
-    return any(sp.sympify(part).free_symbols & decays for part in parts if part is not None)
 
 
 def _keys_vary(rule: Rule) -> bool:
@@ -113,7 +92,7 @@ def _link_varies(rule: Rule) -> bool:
 
 def _levels_and_more(rule: Rule) -> bool:
     """Levels of a rule whose tokens write more than once, or carry more than one memory."""
-    several = rule.window > 1 or _steps(rule) or rule.momentum is not None or rule.anchor > 1
+    several = rule.window > 1 or takes_steps(rule) or rule.momentum is not None or rule.anchor > 1
     return rule.levels > 0 and (several or rule.diagonal or _exponential(rule))
 
 
@@ -185,12 +164,12 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "readout.bonus",
         "a bonus beside a window or several steps",
-        lambda r: _spec(r).readout.bonus is not None and (r.window > 1 or _steps(r)),
+        lambda r: _spec(r).readout.bonus is not None and (r.window > 1 or takes_steps(r)),
     ),
     (
         "readout.memory",
         "a read-out before several steps",
-        lambda r: _spec(r).readout.memory == "before" and _steps(r),
+        lambda r: _spec(r).readout.memory == "before" and takes_steps(r),
     ),
     (
         "readout.memory",
@@ -212,7 +191,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "optimizer",
         "a window of several steps a token",
-        lambda r: r.window > 1 and _steps(r),
+        lambda r: r.window > 1 and takes_steps(r),
     ),
     (
         "window",
@@ -233,17 +212,6 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
         "keys",
         "a key that is no multiple of k under a phase, which turns k alone,",
         lambda r: r.phase and _keys_apart(r),
-    ),
-    (
-        "retention.decay",
-        "a decay that is no argument, under several steps a token,",
-        lambda r: _steps(r) and any(_acts_often(r.problem.scalar(n)) for n in ("alpha", "beta")),
-    ),
-    (
-        "retention.decay",
-        "an expression of the decay in another coefficient, a loss or a key, under several steps "
-        "a token, of which the decay acts in the first alone,",
-        lambda r: _steps(r) and _decay_elsewhere(r),
     ),
     (
         "retention.row_decay",

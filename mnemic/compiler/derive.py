@@ -66,7 +66,7 @@ def _derive(problem: Problem) -> Rule:
         fit = local.derive(problem, step.error)
     with asked_at("optimizer"):
         moments = None if fit else _moments(problem, step.error)
-    alpha, rows = _decays(problem)
+    alpha, rows = decays_of(problem)
     anchor = spec.optimizer.anchor.chunk
     with asked_at("keys" if spec.optimizer.momentum is None else "optimizer.momentum"):
         split = _splits(problem, step.error)
@@ -106,8 +106,8 @@ def _derive(problem: Problem) -> Rule:
     )
 
 
-def _decays(problem: Problem) -> tuple[Any, Any]:
-    """The decay of key channels or heads, and that of the state's rows (value channels)."""
+def decays_of(problem: Problem) -> tuple[Any, Any]:
+    """Return the decay of key channels or heads, and that of the state's rows (value channels)."""
     alpha, beta = problem.value("alpha"), problem.value("beta")
     scalar = problem.scalar("alpha")
     if isinstance(problem.spec.memory, Diagonal):  # its rows are its channels

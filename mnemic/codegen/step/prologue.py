@@ -145,6 +145,8 @@ class _Prologue:
             "zero": Same(0.0), "h_index": Told("head.to(REAL)"),
             "H_index": Told("tl.cast(heads, REAL)"), "t_index": Told("position.to(REAL)"),
         }  # fmt: skip
+        if name == "first_index":
+            return self.loaded(f"{name}_{int(step == 0)}", given.axes, Same(float(step == 0)))
         told = known.get(name)
         if told is None:
             raise NoTiles(UNTOLD.get(name, "an argument that is no vector and no coefficient"))

@@ -138,6 +138,7 @@ class Given:
                 found[name] = x.flatten(1, 2).repeat_interleave(inner, 1)
             else:
                 found[name] = x.repeat_interleave(self.steps, 1)
+        found["first_index"] = layout.spread(torch.ones_like(rows["t_index"]), self.steps, 0.0)
         return found
 
     def _indices(self, rows: dict[str, Tensor]) -> None:
