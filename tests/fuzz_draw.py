@@ -301,7 +301,6 @@ class Drawing:
     def kernel(self, found: Spec) -> None:
         """Features that a kernel alone tells."""
         found["features"] = self.one(*KERNELS)
-        found["optimizer"].pop("inner_steps", None)  # kept as a pair each, which states show
         if self.now(0.25):
             found["memory"] = self.one(*MEMORIES)
             found["optimizer"]["anchor"] = {"chunk": self.one(2, 8)}

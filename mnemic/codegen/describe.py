@@ -197,7 +197,8 @@ def _identity(rule: Rule, state: str) -> float:
     """The multiple of the unit matrix that a state starts at: H at λ, unless λ stands beside it;
     what is left of a kept row that no state tells of."""
     if rule.kernels is not None:
-        return 1.0 if state == "shares" else 0.0
+        steps = rule.problem.spec.optimizer.inner_steps
+        return float(steps) if state == "shares" else 0.0
     moments = rule.moments
     if moments is None or moments.constant or moments.ridge == 0:
         return 0.0

@@ -25,7 +25,7 @@ ONE, TWO, THREE, FOUR = sp.symbols("x_ y_ f_ g_", real=True)
 class Kept:
     """What is carried beside the rows: the keys, and coefficients of memory, momentum, anchor.
 
-    Coefficients are ``None`` where they are all one, or where no sum needs them.
+    Coefficients are ``None`` where they are all alike, or where no sum needs them.
     """
 
     keys: str
@@ -42,7 +42,8 @@ def declare(b: Builder, *, momentum: bool, anchor: bool) -> Kept | None:
     keys = b.plan.given("K", ("n", "k"), state=True)
     if not rule.kernels.normalised:
         return Kept(keys)
-    fades = rule.decay != 1 or momentum
+    again = rule.problem.spec.optimizer.inner_steps > 1  # a key's steps are summed into one row
+    fades = rule.decay != 1 or momentum or again
     return Kept(
         keys,
         counts=b.plan.given("shares", ("n",), state=True) if fades else None,

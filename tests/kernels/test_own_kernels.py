@@ -73,6 +73,14 @@ SPECS = {
         "bias": {"expr": "log(cosh(e))"}, "retention": {"decay": "token"},
         "optimizer": {"method": "implicit", "rate": "token"},
     },
+    "a decay of a token's first step": {
+        "bias": "l2", "retention": {"decay": "token"},
+        "optimizer": {"rate": {"expr": "1 - alpha"}, "inner_steps": 2},
+    },
+    "two steps behind a kernel": {
+        "features": "exponential", "bias": "l2", "retention": {"decay": 0.9},
+        "optimizer": {"rate": "token", "inner_steps": 2},
+    },
     "an implicit step of single numbers": {
         "bias": {"expr": "e**2/2 + sin(e)/4"}, "memory": "diagonal", "features": "elu",
         "retention": {"decay": 0.9, "order": "before"},
@@ -86,6 +94,7 @@ LENGTHS = {name: (4, 17) for name in SPECS} | {
     "an f-divergence with a cut and a pole": (4,),
     "an f-divergence without an inverse": (4,),
     "an implicit step": (4,),
+    "two steps behind a kernel": (4, 9),
     "an implicit step of single numbers": (4,),
 }
 

@@ -2,8 +2,16 @@
 
 from collections.abc import Callable
 
-INDICES = ("zero", "h_index", "t_index", "H_index", "first_index", "ends",
-           "level_keeps", "level_writes")
+INDICES = (
+    "zero",
+    "h_index",
+    "t_index",
+    "H_index",
+    "first_index",
+    "ends",
+    "level_keeps",
+    "level_writes",
+)
 """Arguments that are the same whatever the inputs."""
 
 ALL = frozenset(range(16))

@@ -55,7 +55,7 @@ def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
         return _whole(signature, found, least)
     if "position" not in found:
         like = found[given[0].name]
-        told = least // (signature.steps * signature.inner)
+        told = least // signature.steps
         found["position"] = torch.full((like.shape[0],), told, device=like.device)
     position = found["position"].reshape(-1)
     count = _count(signature, int(position[0])) if position.numel() else least
@@ -71,7 +71,7 @@ def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
 
 def _whole(signature: Signature, found: States, pairs: int) -> States:
     """A state all of whose pairs are each row's own, as the device makes sure of later."""
-    steps = signature.steps * signature.inner
+    steps = signature.steps
     if "position" not in found:
         like = found[next(s.name for s in names(signature) if s.name in found)]
         found["position"] = torch.full((like.shape[0],), pairs // steps, device=like.device)
@@ -101,16 +101,29 @@ def _present(signature: Signature, state: State, x: Tensor) -> int:
 
 def _count(signature: Signature, position: int) -> int:
     """How many pairs a row has kept after so many tokens."""
-    count = position * signature.steps * signature.inner
+    count = position * signature.steps
     return min(count, signature.span - 1) if signature.span else count
 
 
-def trimmed(signature: Signature, states: States) -> States:
-    """Of forms' states [M, n, …], what a window still needs."""
+def trimmed(signature: Signature, states: States, before: int) -> States:
+    """Of forms' states [M, n, …], what a window still needs, a pair for each key.
+
+    The inner steps of a token write rows to one key: behind the pairs that were kept ``before``
+    they are summed, which no read-out tells from one row.
+    """
     found = dict(states)
     for s in names(signature):
         found[s.name] = recent(found[s.name], span=signature.span)
+        if signature.inner > 1:
+            found[s.name] = _merged(s, found[s.name], before, signature.inner)
     return found
+
+
+def _merged(state: State, x: Tensor, before: int, inner: int) -> Tensor:
+    """One entry for every ``inner`` of them: of keys the key, of anything else the sum."""
+    new = x[:, before:].unflatten(1, (-1, inner))
+    new = new[:, :, 0] if state.axes.endswith("k") else new.sum(2)
+    return torch.cat([x[:, :before], new], 1)
 
 
 def joined(signature: Signature, states: Sequence[Mapping[str, Tensor]]) -> States:

@@ -152,7 +152,7 @@ class Run(Given):
 
     def _final(self, states: States) -> States:
         found, most = {}, self.signature.levels
-        for name, x in kept.trimmed(self.signature, states).items():
+        for name, x in kept.trimmed(self.signature, states, self._kept()).items():
             shape = (self.sequences, self.heads)
             whole = (
                 x.reshape(*shape, self.width, *x.shape[2:])

@@ -12,13 +12,15 @@ N = sp.Symbol("n", positive=True, integer=True)
 
 def kept_state(rule: Rule) -> Any:
     """Keys, rows of the memory, the momentum and the anchor, and shares where sums need them."""
+    inner = rule.problem.spec.optimizer.inner_steps  # they write to one key
     matrices = 1 + (rule.momentum is not None) + _anchored(rule)
     shares = 0
     if rule.kernels is not None and rule.kernels.normalised:
-        shares = int(rule.decay != 1 or rule.momentum is not None) + _anchored(rule)
+        fades = rule.decay != 1 or rule.momentum is not None or inner > 1
+        shares = int(fades) + _anchored(rule)
         shares += rule.momentum is not None
     tail = (C - 1) * (V + int(rule.gamma == "token")) if rule.window > 1 else 0
-    return N * T * (K + matrices * V + shares) + tail
+    return N * T * (K + matrices * V + shares) / inner + tail
 
 
 def kept_training(rule: Rule) -> Any:
@@ -38,7 +40,7 @@ def kept_moved(rule: Rule) -> Any:
         return 0
     momentum = rule.momentum is not None
     rows = int(rule.decay != 1 or rule.row_decay != 1 or momentum) + int(momentum)
-    return N * T * rows * V
+    return N * T * rows * V / rule.problem.spec.optimizer.inner_steps
 
 
 def _reads(rule: Rule) -> Any:
