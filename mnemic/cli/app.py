@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from mnemic.cli.ablate import ablate
 from mnemic.cli.bench import bench
 from mnemic.cli.check import check
 from mnemic.cli.compile import compile_
@@ -53,6 +54,11 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic leaderboard examples/search/leaderboard.yaml gated-deltanet deltanet",
         "mnemic leaderboard examples/search/leaderboard.yaml --block examples/search/block.yaml "
         "--seeds 3 --rates 1e-3,3e-3,1e-2 --run runs/one-block",
+    ),
+    ablate: (
+        "mnemic ablate gated-deltanet --axes loss,rate",
+        "mnemic ablate mine.yaml --space examples/search/leaderboard.yaml --block gla",
+        "mnemic ablate titans --list",
     ),
     bench: (
         "mnemic bench",

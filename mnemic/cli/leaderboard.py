@@ -9,7 +9,7 @@ import typer
 
 from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.output import echo, print_json, to_stderr
-from mnemic.cli.overrides import BlockOption, Budget, overridden
+from mnemic.cli.overrides import BlockOption, Budget, Rates, Seeds, numbers, overridden
 from mnemic.errors import InvalidSpec, Issue, UsageError
 
 if TYPE_CHECKING:
@@ -37,11 +37,6 @@ Out = Annotated[
 Report = Annotated[
     bool, typer.Option("--report", help="Only write the table of what was measured.")
 ]
-Rates = Annotated[
-    str | None,
-    typer.Option(metavar="LR,LR,...", help="Learning rates, of which a sweep chooses each spec's."),
-]
-Seeds = Annotated[int | None, typer.Option(help="Of each spec and task.", min=1, max=64)]
 Again = Annotated[bool, typer.Option("--again", help="Try once more what failed.")]
 
 
@@ -80,7 +75,7 @@ def leaderboard(
     from mnemic.search.space.one_block import with_block
     from mnemic.search.space.space import load_space
 
-    read = overridden(load_space(space), budget, _numbers(rates), seeds)
+    read = overridden(load_space(space), budget, numbers(rates), seeds)
     folder = run or Path("runs") / read.name
     asked = specs or names()
     own: list[Entry] = []
@@ -118,14 +113,6 @@ def _entries(
     if report:
         return kept(space, names, folder, results)
     return leaderboard(space, names, folder, to_stderr, again, results)
-
-
-def _numbers(text: str | None) -> tuple[float, ...]:
-    """Learning rates as they are typed."""
-    try:
-        return tuple(float(word) for word in text.split(",")) if text else ()
-    except ValueError:
-        raise UsageError(f"--rates: read {text!r}, allowed: numbers such as 1e-3,3e-3") from None
 
 
 def _demand_seeds(space: "Space") -> None:

@@ -27,6 +27,11 @@ Budget = Annotated[
         "constraints: a number, or a multiple of the reference's (1.1x, if left out).",
     ),
 ]
+Rates = Annotated[
+    str | None,
+    typer.Option(metavar="LR,LR,...", help="Learning rates, of which a sweep chooses each spec's."),
+]
+Seeds = Annotated[int | None, typer.Option(help="Of each spec and task.", min=1, max=64)]
 COSTS: Final = {"parameters": "parameters", "state": "state_bytes", "flops": "flops",
                 "training-flops": "training_flops"}  # fmt: skip
 
@@ -59,6 +64,14 @@ def overridden(
         first = error.errors(include_url=False)[0]
         place = ".".join(str(step) for step in first["loc"])
         raise UsageError(f"search.{place}: read {first['input']!r}: {first['msg']}") from None
+
+
+def numbers(text: str | None) -> tuple[float, ...]:
+    """Return learning rates as they are typed."""
+    try:
+        return tuple(float(word) for word in text.split(",")) if text else ()
+    except ValueError:
+        raise UsageError(f"--rates: read {text!r}, allowed: numbers such as 1e-3,3e-3") from None
 
 
 def _bound(text: str) -> tuple[str, float | str]:

@@ -144,3 +144,26 @@ def test_the_schema_of_spaces(mnemic, tmp_path):
     assert mnemic("schema", "--space", "-o", path).code == 0
     assert '"urn:mnemic:space:1"' in path.read_text()
     assert mnemic("schema", "-o", path).code == 0, "ours, and so replaced"
+
+
+def test_an_ablation(mnemic, tmp_path):
+    path = tmp_path / "space.yaml"
+    path.write_text(
+        "mnemic: 1\nname: tiny\nsearch:\n  tasks: {memorisation: tiny}\n"
+        "  model: {dim: 8, layers: 1}\n  training: {batch: 4, eval_size: 16, warmup: 2}\n"
+        "  constraints: none\n  rungs: [{steps: 2, seeds: 2}]\n"
+    )
+    listed = mnemic(
+        "ablate", "linear-attention", "--axes", "weights,order", "--list", "--json"
+    ).json
+    assert [one["axis"] for one in listed["neighbours"]] == ["weights"]
+    assert {one["axis"] for one in listed["dropped"]} == {"weights", "order"}
+    run, out = tmp_path / "run", tmp_path / "ablation.md"
+    asked = ("linear-attention", "--axes", "weights", "--space", path, "--run", run)
+    done = mnemic("ablate", *asked, "-o", out)
+    assert done.code == 0, done.err
+    assert "| weights | weights uniform → " in out.read_text(encoding="utf-8")
+    found = mnemic("ablate", *asked, "--report", "--json").json
+    assert [one["mean"]["seeds"] for one in found["effects"]] == [2]
+    wrong = mnemic("ablate", "linear-attention", "--axes", "los")
+    assert (wrong.code, "did you mean 'loss'?" in wrong.err) == (2, True)

@@ -57,6 +57,16 @@ def judge(a: Rule, b: Rule, seconds: float = SECONDS) -> Verdict:
     return _special(a, b, one, other, clock)
 
 
+def same(a: Rule, b: Rule, seconds: float = SECONDS) -> bool:
+    """Whether two rules are the same up to the names of their coefficients."""
+    clock = Clock.starting(seconds)
+    one, other = canonical(a), canonical(b)
+    there = match(one, other, clock)
+    if there is not None and (there.trivial or there.renaming):
+        return match(other, one, clock) is not None
+    return rule_hash(a) == rule_hash(b)
+
+
 def _equal(found: Match) -> Verdict:
     names = () if found.trivial else change_of(found).lines
     sentence = "A and B are the same rule" + (f", with {', '.join(names)}" if names else "")

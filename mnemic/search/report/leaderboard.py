@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +20,7 @@ from mnemic.search.space.settings import Rung, Settings
 from mnemic.search.space.space import Space, differing
 from mnemic.search.study import work
 from mnemic.search.study.budget import bounds
-from mnemic.search.study.confirm import by_hand
+from mnemic.search.study.confirm import by_hand, fitted
 from mnemic.search.study.isolated import Bounds, Failure, isolated
 from mnemic.search.study.scores import by_seed
 from mnemic.search.study.sweep import SEED, sweep
@@ -37,13 +37,14 @@ Tell = Callable[[str], None]
 
 def leaderboard(
     space: Space, names: Sequence[str], folder: Path, told: Tell, again: bool = False,
-    results: str = RESULTS,
+    results: str = RESULTS, made: Mapping[str, Spec] | None = None,
 ) -> list[Entry]:  # fmt: skip
     """Measure each spec; what an earlier call measured or saw fail is read.
 
     Every spec has its own block, or the space's where that is fixed, and the model, batches,
     steps and seeds of the last rung. Everything is derived, compiled and built before anything is
-    trained. ``again`` tries once more what failed; ``results`` is the file that keeps it.
+    trained. ``again`` tries once more what failed; ``results`` is the file that keeps it; ``made``
+    are specs that were put together, by name: any other name is a packaged spec's or a path.
 
     Raises:
         UsageError: no spec is within the budget; or no leaderboard belongs in the folder.
@@ -54,7 +55,7 @@ def leaderboard(
     write_json(folder / SPACES, {**stored(folder / SPACES), results: _identity(space)})
     (folder / "logs").mkdir(exist_ok=True)
     limits = bounds(space.settings, folder / "logs" / "reference.log")
-    board = _Board(space, folder, results, limits, again)
+    board = _Board(space, folder, results, limits, again, made or {})
     found = {name: board.looked(name, told) for name in names}
     _demand_some(list(found.values()), limits)
     for index, name in enumerate(names, 1):
@@ -64,7 +65,8 @@ def leaderboard(
 
 
 def kept(
-    space: Space, names: Sequence[str], folder: Path, results: str = RESULTS
+    space: Space, names: Sequence[str], folder: Path, results: str = RESULTS,
+    made: Mapping[str, Spec] | None = None,
 ) -> list[Entry]:  # fmt: skip
     """What earlier calls measured of each spec, and nothing new.
 
@@ -72,7 +74,7 @@ def kept(
         UsageError: the folder's results are of another space.
     """
     demand_same(space, folder, results)
-    board = _Board(space, folder, results, {}, False)
+    board = _Board(space, folder, results, {}, False, made or {})
     found = [board.known(name) for name in names]
     return [
         one if one is not None and (one.runs or one.failed or one.why)
@@ -123,10 +125,16 @@ class _Board:
     results: str
     limits: dict[str, float]
     again: bool
+    made: Mapping[str, Spec]
 
     def __post_init__(self) -> None:
         self.path = self.folder / self.results
         self.stored = stored(self.path)
+
+    def spec(self, name: str) -> Spec:
+        """The spec of that name, in the space's block."""
+        made = self.made.get(name)
+        return by_hand(self.space, name) if made is None else fitted(self.space, made)
 
     @property
     def allowed(self) -> Bounds:
@@ -136,7 +144,7 @@ class _Board:
     def known(self, name: str) -> Entry | None:
         """The entry that is kept of the same spec under the same settings."""
         try:
-            key = self._key(by_hand(self.space, name))
+            key = self._key(self.spec(name))
         except InvalidSpec as error:
             return Entry(name, None, (), why=str(error).splitlines()[0])
         old = self.stored.get(name, {})
@@ -148,7 +156,7 @@ class _Board:
         if old is not None and not (self.again and (old.why or old.failed)):
             return old
         try:
-            spec = by_hand(self.space, name)
+            spec = self.spec(name)
         except InvalidSpec as error:
             return self._refused(name, str(error).splitlines()[0], told)
         settings = self.space.settings
@@ -174,7 +182,7 @@ class _Board:
         """The entry with its runs, kept."""
         if entry.look is None or entry.runs or entry.failed:
             return entry
-        spec = by_hand(self.space, entry.name)
+        spec = self.spec(entry.name)
         return self._keep(self._tasks(self._swept(entry, spec), spec), spec)
 
     def _swept(self, entry: Entry, spec: Spec) -> Entry:

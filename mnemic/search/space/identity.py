@@ -26,6 +26,16 @@ def identity(rule: Rule) -> str:
     return sha256("\n".join([form, _unseen(spec, rule)]).encode()).hexdigest()
 
 
+def facts(rule: Rule) -> str:
+    """Return how the coefficients of a rule come about, and what no equation shows, as a text.
+
+    Rules that are the same but for names of coefficients are one point where these agree too.
+    """
+    declared = {scalar.name: scalar.declared for scalar in rule.scalars}
+    told = sorted(_facts(name, declared) for name in declared)
+    return "\n".join([*told, _unseen(rule.problem.spec, rule)])
+
+
 def _facts(symbol: str, declared: dict[str, Coefficient]) -> str:
     """How a coefficient comes about; ``symbol`` is its name, perhaps with an index."""
     fits = [name for name in declared if symbol.startswith(name)]

@@ -35,12 +35,16 @@ class Confirmed:
 
 
 def by_hand(space: Space, name: str) -> Spec:
-    """A spec by name or path, in the space's block where nothing is chosen in that.
+    """A spec by name or path, in the space's block; see `fitted`."""
+    return fitted(space, load(name))
+
+
+def fitted(space: Space, spec: Spec) -> Spec:
+    """Return the spec in the space's block, where there is one and nothing is chosen in it.
 
     Raises:
         InvalidSpec: the spec and the block contradict each other.
     """
-    spec = load(name)
     items = {str(key): node for key, node in space.root.items}
     if "block" not in items or chosen(items["block"]):
         return spec

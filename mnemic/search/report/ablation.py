@@ -1,0 +1,173 @@
+"""What each change of a spec does: differences to it on the same seeds, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from scipy import stats
+
+from mnemic.search.report.entries import Entry
+from mnemic.search.report.ties import told_apart
+from mnemic.search.space.neighbours import Dropped, Neighbour
+from mnemic.search.space.settings import TaskEntry
+from mnemic.search.space.space import Space, load_space
+from mnemic.search.study.scores import Interval, by_seed, interval
+from mnemic.search.study.training import Run
+
+TASKS: Final = ("mqar", "noisy-recall", "selective-copying", "compression", "swaps")
+"""Of an ablation that names no space: tasks that tell rules apart on a laptop."""
+NONE: Final = "–"
+
+
+def default_space() -> Space:
+    """Return the tasks and the budget of an ablation that names none."""
+    return load_space({
+        "mnemic": 1, "name": "ablation",
+        "search": {
+            "tasks": dict.fromkeys(TASKS, "tiny"), "model": {"dim": 64, "layers": 1},
+            "constraints": "none", "rungs": [{"steps": 300, "seeds": 3}],
+            "limits": {"seconds": 900, "memory": 4},
+        },
+    })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a change does.
+
+    Args:
+        axis: that it changes.
+        change: in words.
+        name: of the spec with the change.
+        mean: change minus spec of the mean skill, over seeds; None where a task is missing.
+        tasks: the same, by task.
+        sure: whether the mean differs with 95 % confidence, all changes together.
+        why: it could not be measured.
+    """
+
+    axis: str
+    change: str
+    name: str
+    mean: Interval | None
+    tasks: Mapping[str, Interval]
+    sure: bool = False
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The effect as plain data."""
+        return asdict(self)
+
+
+def effects(own: Entry, found: Sequence[tuple[Neighbour, Entry]]) -> list[Effect]:
+    """Return what each change does, by axis in the order given, the largest gain first.
+
+    Runs of one seed see the same batches, so seeds are compared in pairs: Student's interval of
+    their differences, and a paired t test corrected by Holm for all changes.
+    """
+    told = [_effect(own, neighbour, entry) for neighbour, entry in found]
+    tests = {
+        entry.name: _p_value(own, entry)
+        for (_, entry), one in zip(found, told, strict=True) if one.mean is not None
+    }  # fmt: skip
+    sure = told_apart(tests)
+    order = list(dict.fromkeys(one.axis for one in told))
+    marked = [Effect(**{**_fields(one), "sure": one.name in sure}) for one in told]
+    return sorted(marked, key=lambda one: (order.index(one.axis), -_mean(one)))
+
+
+def _effect(own: Entry, neighbour: Neighbour, entry: Entry) -> Effect:
+    tasks = {
+        task: interval(apart) for task in own.tasks
+        if (apart := differences(_of(own.runs, task), _of(entry.runs, task)))
+    }  # fmt: skip
+    mean = interval(differences(own.runs, entry.runs)) if own.whole and entry.whole else None
+    reasons = dict.fromkeys(entry.failed.values())
+    why = entry.why or "; ".join(reasons)
+    return Effect(neighbour.axis, neighbour.change, entry.name, mean, tasks, why=why)
+
+
+def differences(own: Sequence[Run], other: Sequence[Run]) -> list[float]:
+    """Return the difference of mean skills on each seed that both have."""
+    mine, theirs = _seeds(own), _seeds(other)
+    return [theirs[seed] - mine[seed] for seed in mine if seed in theirs]
+
+
+def _seeds(runs: Sequence[Run]) -> dict[int, float]:
+    return dict(zip(dict.fromkeys(run.seed for run in runs), by_seed(runs), strict=True))
+
+
+def _of(runs: Sequence[Run], task: str) -> list[Run]:
+    return [run for run in runs if run.task == task]
+
+
+def _p_value(own: Entry, entry: Entry) -> float:
+    apart = differences(own.runs, entry.runs)
+    if len(apart) < 2:
+        return 1.0
+    if max(apart) == min(apart):
+        return 0.0 if apart[0] else 1.0
+    return float(stats.ttest_1samp(apart, 0.0).pvalue)
+
+
+def _mean(one: Effect) -> float:
+    return -2.0 if one.mean is None else one.mean.mean
+
+
+def _fields(one: Effect) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in Effect.__dataclass_fields__}
+
+
+# -- as a page -------------------------------------------------------------------------------
+
+
+def page(
+    space: Space, own: Entry, told: Sequence[Effect], dropped: Sequence[Dropped]
+) -> str:  # fmt: skip
+    """Return the ablation as Markdown: the spec, what each change does, what was left out."""
+    tasks = list(own.tasks)
+    head = ["axis", "change", "mean", *tasks]
+    lines = [_line(head), _line(["---"] * len(head))]
+    lines.append(_line(["", own.name, str(own.skill or NONE), *map(str, own.tasks.values())]))
+    lines += [_line(_row(one, tasks)) for one in told if one.tasks]
+    parts = [_title(space, own), "\n".join(lines)]
+    if missing := [one for one in told if one.why]:
+        parts.append("## Not on every task\n\n" + "\n".join(
+            f"- {one.axis}: {one.change}: {one.why}" for one in missing))  # fmt: skip
+    if dropped:
+        parts.append("## No neighbours\n\n" + "\n".join(
+            f"- {one.axis}: {one.change}: {one.why}" for one in dropped))  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(space: Space, own: Entry) -> str:
+    rung, settings = space.settings.rungs[-1], space.settings
+    sizes = ", ".join(f"{n} ({_size(rung.sizes.get(n), e)})" for n, e in settings.tasks.items())
+    return (
+        f"# Ablation: {own.name}\n\n"
+        f"Each row changes one axis of `{own.name}`, whose own skills stand in the first row, and "
+        f"says by how much the skill changes: means over {rung.seeds} seeds, each beside the same "
+        f"seed of `{own.name}`; ± is half of the 95 % confidence interval. In bold the means that "
+        "differ from 0 with 95 % confidence, all changes together (paired t, Holm). "
+        f"{settings.model.layers} × {settings.model.dim} channels, {rung.steps} steps of "
+        f"{settings.training.batch} sequences; {sizes}."
+    )
+
+
+def _size(rung: str | None, entry: TaskEntry) -> str:
+    return rung or entry.rung or "published"
+
+
+def _row(one: Effect, tasks: Sequence[str]) -> list[str]:
+    mean = NONE if one.mean is None else _signed(one.mean)
+    cells = [_signed(one.tasks[task]) if task in one.tasks else NONE for task in tasks]
+    return [one.axis, one.change.replace("|", "\\|"), f"**{mean}**" if one.sure else mean, *cells]
+
+
+def _signed(one: Interval) -> str:
+    return f"{one.mean:+.3f}" + (f" ± {one.half:.3f}" if one.seeds > 1 else "")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
