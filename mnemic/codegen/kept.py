@@ -240,6 +240,8 @@ def _left(b: Builder, kept: Kept, factors: tuple[str | None, str | None]) -> str
         if factor is not None:
             env[two.name] = (factor, ("t",))
         expr = expr + (one if factor is None else one * two)
+    if env and all(factor is None for factor in factors):  # what is alike in all rows has rows too
+        env, expr = {**env, "z_": (b.zero(), ("t",))}, expr + sp.Symbol("z_", real=True)
     return None if expr == 0 else b.map("shares_left", expr, env)
 
 
