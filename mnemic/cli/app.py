@@ -18,6 +18,7 @@ from mnemic.cli.guard import guarded
 from mnemic.cli.kernels import kernels
 from mnemic.cli.leaderboard import leaderboard
 from mnemic.cli.list import list_
+from mnemic.cli.model import model
 from mnemic.cli.schema import schema
 from mnemic.cli.search import search
 from mnemic.cli.tasks import tasks
@@ -37,6 +38,11 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
     list_: ("mnemic list", "mnemic list --family affine --json"),
     schema: ("mnemic schema -o mnemic.schema.json",),
     tasks: ("mnemic tasks", "mnemic tasks swaps", "mnemic tasks recall --rung published --json"),
+    model: (
+        "mnemic model gated-deltanet --size 170M -o models/gdn",
+        "mnemic model --layers 'gated-deltanet*3, softmax-attention' --size 340M -o models/hybrid",
+        "mnemic model mine.yaml --blocks 4 --dim 256 --vocabulary 256 -o models/mine",
+    ),
     train: (
         "mnemic train gated-deltanet --task mqar",
         "mnemic train gated-deltanet --task fuzzy-recall --rung tiny",

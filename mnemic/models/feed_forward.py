@@ -16,8 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mnemic.errors import Issue, UsageError, format_issue, nearest
-
 _MULTIPLE = 8
 
 
@@ -43,14 +41,15 @@ class SwiGLU(nn.Module):
 
     Args:
         dim: of x and y, [..., dim].
+        hidden: units, in place of 8/3 dim.
     """
 
     loudness = 1.0
     """See `KernelFeedForward.loudness`."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, hidden: int | None = None) -> None:
         super().__init__()
-        hidden = _hidden(dim, 8 / 3)
+        hidden = hidden or _hidden(dim, 8 / 3)
         self.w_gate = nn.Linear(dim, hidden, bias=False)
         self.w_in = nn.Linear(dim, hidden, bias=False)
         self.w_out = nn.Linear(hidden, dim, bias=False)
@@ -69,13 +68,15 @@ class KernelFeedForward(nn.Module):
     Args:
         dim: of x and y, [..., dim].
         kernel: a name in `KERNELS`.
+        hidden: units, in place of 4 dim.
     """
 
-    def __init__(self, dim: int, kernel: str) -> None:
+    def __init__(self, dim: int, kernel: str, hidden: int | None = None) -> None:
         super().__init__()
+        hidden = hidden or _hidden(dim, 4)
         self.kernel = KERNELS[kernel]
-        self.w_in = nn.Linear(dim, _hidden(dim, 4), bias=False)
-        self.w_out = nn.Linear(_hidden(dim, 4), dim, bias=False)
+        self.w_in = nn.Linear(dim, hidden, bias=False)
+        self.w_out = nn.Linear(hidden, dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., dim] to [..., dim]."""
@@ -90,21 +91,23 @@ class KernelFeedForward(nn.Module):
         return max(1.0, math.sqrt(mean.item()))
 
 
-def make_feed_forward(name: str, dim: int) -> SwiGLU | KernelFeedForward | None:
-    """The feed-forward of that name: ``swiglu``, one of `KERNELS`, or ``none``.
+NAMES = ("swiglu", *KERNELS, "none")
+"""The feed-forwards that there are."""
+
+
+def make_feed_forward(
+    name: str, dim: int, hidden: int | None = None
+) -> SwiGLU | KernelFeedForward | None:
+    """Make the feed-forward of that name: ``swiglu``, one of `KERNELS`, or ``none``.
 
     Raises:
-        UsageError: there is none of that name.
+        ValueError: there is none of that name.
     """
+    if name not in NAMES:
+        raise ValueError(f"feed_forward: read {name!r}, allowed: {', '.join(NAMES)}")
     if name == "none":
         return None
-    if name == "swiglu":
-        return SwiGLU(dim)
-    if name in KERNELS:
-        return KernelFeedForward(dim, name)
-    allowed = ("swiglu", *KERNELS, "none")
-    issue = Issue("", "feed_forward", name, allowed, nearest(name, allowed))
-    raise UsageError(format_issue(issue))
+    return SwiGLU(dim, hidden) if name == "swiglu" else KernelFeedForward(dim, name, hidden)
 
 
 def _hidden(dim: int, ratio: float) -> int:

@@ -9,9 +9,10 @@ from typing import Literal, cast, overload
 import torch
 from torch import Tensor, nn
 
-from mnemic.errors import UsageError
+from mnemic.errors import Issue, UsageError, format_issue, nearest
 from mnemic.models.block import Block
 from mnemic.models.contract import MakeLayer, State
+from mnemic.models.feed_forward import NAMES
 
 ModelState = tuple[State, ...]
 """The states of the blocks' memories, in order."""
@@ -29,7 +30,7 @@ class ModelOptions:
         tied: whether the head is the embedding's transpose.
 
     Raises:
-        UsageError: a number below its range.
+        UsageError: a number below its range, or a feed-forward that there is not.
     """
 
     vocabulary: int
@@ -42,6 +43,10 @@ class ModelOptions:
         for name, least in (("vocabulary", 2), ("dim", 1), ("layers", 1)):
             if getattr(self, name) < least:
                 raise UsageError(f"{name}: read {getattr(self, name)}, must be at least {least}")
+        kernel = self.feed_forward
+        if kernel not in NAMES:
+            issue = Issue("", "feed_forward", kernel, NAMES, nearest(kernel, NAMES))
+            raise UsageError(format_issue(issue))
 
 
 class LanguageModel(nn.Module):

@@ -208,7 +208,7 @@ def drawn(
     and the factor s from g. ``spread`` is that of the entries where the link has a unit.
     """
     x, wanted = torch.randn(shape), 1 / math.sqrt(shape[-1])
-    if linked is None:
+    if linked is None or x.is_meta:
         return x * (spread or wanted)
     one, two = (float(linked(s * x).square().mean().sqrt()) for s in (1.0, 2.0))
     return x * (wanted / one) ** (1 / math.log2(two / one))
