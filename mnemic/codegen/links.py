@@ -4,9 +4,9 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.adjoint.derivative import derivative
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.curves import VARIABLE, Curve
+from mnemic.codegen.derivative import derivative
 from mnemic.codegen.plan import Call
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym

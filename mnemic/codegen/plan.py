@@ -9,7 +9,7 @@ what goes chunk by chunk, and what happens only where a chunk of the spec's anch
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -69,6 +69,28 @@ class Fused:
 
 
 Op = Given | Map | Product | Call | Fused
+
+
+def renamed_reads(op: Op, names: Mapping[str, str]) -> Op:
+    """An operation that reads other quantities."""
+    match op:
+        case Map(expr=expr, reads=reads):
+            return Map(expr, tuple(replace(r, quantity=names.get(r.quantity, r.quantity))
+                                   for r in reads))  # fmt: skip
+        case Product():
+            return _renamed(op, names)
+        case Fused(addend=addend, product=product):
+            return replace(op, addend=names.get(addend, addend),
+                           product=_renamed(product, names))  # fmt: skip
+        case Call(arguments=arguments):
+            return replace(op, arguments=tuple(names.get(a, a) for a in arguments))
+        case _:
+            return op
+
+
+def _renamed(product: Product, names: Mapping[str, str]) -> Product:
+    left, right = product.left, product.right
+    return replace(product, left=names.get(left, left), right=names.get(right, right))
 
 
 @dataclass(frozen=True)

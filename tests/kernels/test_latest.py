@@ -9,7 +9,6 @@ import torch
 from mnemic import pipeline
 from mnemic.codegen.module import plans
 from mnemic.codegen.plan import Fused, Map, Plan, Product
-from mnemic.codegen.tiled.functions import CHUNK
 from mnemic.codegen.tiled.latest import latest, memory_first, parted
 from mnemic.kernels.jobs import Subject
 from mnemic.kernels.limits import target
@@ -25,24 +24,24 @@ def of_chunk(name: str) -> Plan:
 @pytest.mark.parametrize("name", ["linear-attention", "gated-deltanet", "gla"])
 def test_a_memory_is_read_before_rows_are_added(name: str) -> None:
     plan = of_chunk(name)
-    assert latest(plan, (plan.output,), CHUNK) == ()  # its memory would be read last
+    assert latest(plan, (plan.output,)) == ()  # its memory would be read last
     found = memory_first(plan)
-    assert latest(found, (found.output,), CHUNK) == (found.output,)
-    assert latest(plan, (plan.output,), CHUNK) == ()  # and the plan itself is as it was
+    assert latest(found, (found.output,)) == (found.output,)
+    assert latest(plan, (plan.output,)) == ()  # and the plan itself is as it was
 
 
 def test_what_follows_from_a_product_waits_with_it() -> None:
     plan = memory_first(of_chunk("mlstm"))
-    product, *after = latest(plan, (plan.output,), CHUNK)
+    product, *after = latest(plan, (plan.output,))
     assert after == [plan.output]
     assert isinstance(plan[product].op, Fused)
 
 
 def test_what_other_ends_need_does_not_wait() -> None:
     plan = small()
-    assert latest(plan, ("d_v", "d_k"), CHUNK) == ("rows", "d_k")
+    assert latest(plan, ("d_v", "d_k")) == ("rows", "d_k")
     plan.following["S"] = "d_k"
-    assert latest(plan, ("d_v", "d_k"), CHUNK) == ()
+    assert latest(plan, ("d_v", "d_k")) == ()
 
 
 def small() -> Plan:
@@ -70,10 +69,10 @@ def small() -> Plan:
 
 def test_a_sum_is_parted_so_that_the_rest_is_done_before() -> None:
     plan = small()
-    parted(plan, latest(plan, ("d_v", "d_k"), CHUNK))
+    parted(plan, latest(plan, ("d_v", "d_k")))
     assert plan["d_k"].op == Fused("d_k_before", Product("square", "k"), -1)
     assert set(plan["d_k_before"].reads()) == {"d_v", "other"}
-    assert latest(plan, ("d_v", "d_k"), CHUNK) == ("d_k",)
+    assert latest(plan, ("d_v", "d_k")) == ("d_k",)
 
 
 def layouts(

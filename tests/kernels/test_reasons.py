@@ -11,8 +11,8 @@ from packaged import rule_of
 import mnemic
 from mnemic.codegen import available as forms
 from mnemic.codegen import slots
-from mnemic.codegen.operations import _first_lines, operation
 from mnemic.codegen.package import SUPPORT
+from mnemic.codegen.words import _first_lines, in_words
 
 CODEGEN = Path(forms.__file__).parent
 INTERNAL = re.compile(r"\bops\b|\b[a-z]+\.[a-z]|\w_\w{3}|``|\[\.\.\.")
@@ -58,13 +58,13 @@ def test_no_refusal_prints_what_only_generated_code_knows() -> None:
 
 def test_every_operation_has_words() -> None:
     for function in _first_lines():
-        words = operation(function)
+        words = in_words(function)
         assert words
         assert not INTERNAL.search(re.sub(r"\w_[\w{]+", "", words)), (function, words)
 
 
 def test_a_support_function_is_found_by_its_name() -> None:
     assert SUPPORT.is_dir()
-    assert operation("accumulate_rows") == "Σ_{s≤t} u_s (k_s ∘ Π_{s<i≤t} decay_i)ᵀ by token"
-    assert operation("no_such_thing") == "no such thing"
+    assert in_words("accumulate_rows") == "Σ_{s≤t} u_s (k_s ∘ Π_{s<i≤t} decay_i)ᵀ by token"
+    assert in_words("no_such_thing") == "no such thing"
     assert slots.slots_of(rule_of("gsa")) > 0

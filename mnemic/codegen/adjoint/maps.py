@@ -4,8 +4,8 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.adjoint.at import At
-from mnemic.codegen.adjoint.derivative import derivative
+from mnemic.codegen.derivative import derivative
+from mnemic.codegen.ops.at import At
 from mnemic.codegen.plan import Map, Read
 from mnemic.compiler.implicit import NewErrorBase
 

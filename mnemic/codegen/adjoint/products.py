@@ -1,6 +1,6 @@
 """The gradients of a matrix product: two products."""
 
-from mnemic.codegen.adjoint.at import At
+from mnemic.codegen.ops.at import At
 from mnemic.codegen.plan import Call, Product
 
 

@@ -4,17 +4,21 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from mnemic.codegen.adjoint.at import At
-from mnemic.codegen.adjoint.calls import RULES
-from mnemic.codegen.adjoint.constants import INDICES, without_gradient
-from mnemic.codegen.adjoint.errors import NoAdjoint
 from mnemic.codegen.adjoint.maps import through_map
 from mnemic.codegen.adjoint.products import through_product
-from mnemic.codegen.adjoint.solutions import residuals
-from mnemic.codegen.adjoint.sums import Sums
 from mnemic.codegen.adjoint.unrolled import Unrolled, unrolled
+from mnemic.codegen.derivative import NoAdjoint
 from mnemic.codegen.emit import OUTPUT
+from mnemic.codegen.ops import OPERATIONS, called
+from mnemic.codegen.ops.at import At
+from mnemic.codegen.ops.gradients import Sums
+from mnemic.codegen.ops.solutions import residuals
 from mnemic.codegen.plan import Call, Given, Map, Plan, Product, Quantity
+
+INDICES = (
+    "zero", "h_index", "t_index", "H_index", "first_index", "ends", "level_keeps", "level_writes",
+)  # fmt: skip
+"""Arguments that are the same whatever the inputs, so that no gradient goes through them."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ def adjoint(plan: Plan) -> Adjoint:
     for quantity in reversed(order):
         total = sums.total(quantity.name) if quantity.name in sums.active else None
         if total is not None:
-            _through(At(sums, quantity, total))
+            _through(At(sums, quantity, total, called(quantity)))
     for state, gradient in carried.items():
         found.following[gradient] = sums.totals.get(state) or _nothing(found, state)
     givens = [q.name for q in order if q.op == Given() and q.name not in opened.states]
@@ -80,9 +84,8 @@ def _active(opened: Unrolled, order: list[Quantity]) -> set[str]:
 def differentiated(quantity: Quantity) -> tuple[str, ...]:
     """What a quantity reads, without what only tells it a shape or a place."""
     match quantity.op:
-        case Call(function=function, arguments=arguments):
-            constant = without_gradient(function)
-            return tuple(a for i, a in enumerate(arguments) if not constant(i))
+        case Call(function=function, arguments=arguments) if function in OPERATIONS:
+            return OPERATIONS[function].differentiated(arguments)
         case _:
             return quantity.reads()
 
@@ -115,9 +118,9 @@ def _through(at: At) -> None:
         case Product():
             through_product(at)
         case Call(function=function):
-            if function not in RULES:
+            if at.operation is None or at.operation.adjoint is None:
                 raise NoAdjoint(function)
-            RULES[function](at)
+            at.operation.adjoint(at)
 
 
 def _nothing(plan: Plan, state: str) -> str:

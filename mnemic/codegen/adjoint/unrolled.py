@@ -1,21 +1,18 @@
 """A plan in which the ends of intervals are choices: what a chunk does as one graph."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import sympy as sp
 
 from mnemic.codegen.emit import OUTPUT
 from mnemic.codegen.plan import (
-    Call,
     Closing,
-    Fused,
     Given,
     Map,
     Plan,
-    Product,
     Quantity,
     Read,
+    renamed_reads,
 )
 
 
@@ -82,20 +79,3 @@ def _chosen(plan: Plan, every: int, value: str, otherwise: str, place: str) -> s
     )  # fmt: skip
     expr = sp.Piecewise((x, closes > 0), (y, True))
     return plan.add(f"{place}_closed_{every}", axes, Map(expr, reads))
-
-
-def renamed_reads(op: Any, names: dict[str, str]) -> Any:
-    """An operation that reads other quantities."""
-    match op:
-        case Map(expr=expr, reads=reads):
-            return Map(expr, tuple(replace(r, quantity=names.get(r.quantity, r.quantity))
-                                   for r in reads))  # fmt: skip
-        case Product(left=left, right=right):
-            return replace(op, left=names.get(left, left), right=names.get(right, right))
-        case Fused(addend=addend, product=product):
-            return replace(op, addend=names.get(addend, addend),
-                           product=renamed_reads(product, names))  # fmt: skip
-        case Call(arguments=arguments):
-            return replace(op, arguments=tuple(names.get(a, a) for a in arguments))
-        case _:
-            return op

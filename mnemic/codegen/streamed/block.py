@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mnemic.codegen.plan import Call, Product, Quantity
-from mnemic.codegen.streamed.functions import LARGEST, SAME
 from mnemic.codegen.streamed.layout import Streams
 from mnemic.codegen.streamed.lines import (
     beside,
@@ -13,22 +12,15 @@ from mnemic.codegen.streamed.lines import (
     exact,
     line,
     load_block,
+    same,
     store_block,
     value,
 )
 from mnemic.codegen.streamed.order import Step, ordered
+from mnemic.codegen.tiled.swept.facts import tops
 
 if TYPE_CHECKING:
     from mnemic.codegen.streamed.body import Body
-
-
-def largest(quantity: Quantity) -> bool:
-    """Whether a sum over pairs is the largest of them."""
-    return isinstance(quantity.op, Call) and quantity.op.function in LARGEST
-
-
-def _same(quantity: Quantity) -> bool:
-    return isinstance(quantity.op, Call) and quantity.op.function in SAME
 
 
 @dataclass
@@ -75,10 +67,10 @@ class Block:
 
     def steps(self) -> list[Step]:
         """Loads, statements and sums of the block."""
-        steps, same = [], {q.name: q.reads()[0] for q in self.streamed if self._as_held(q)}
-        others = [q for q in (*self.streamed, *self.sums) if q.name not in same]
+        steps, held_as = [], {q.name: q.reads()[0] for q in self.streamed if self._as_held(q)}
+        others = [q for q in (*self.streamed, *self.sums) if q.name not in held_as]
         for name in dict.fromkeys(n for q in others for n in self.reads(q)):
-            held = self.found.held(same.get(name, name))
+            held = self.found.held(held_as.get(name, name))
             if held is not None:
                 text = f"{self.pad}{self.found.say(name)} = {load_block(self.found, held)}"
                 steps.append(Step(name, (), (text,), bool(held.sizes)))
@@ -90,13 +82,13 @@ class Block:
             large = len(quantity.axes) > 1
             steps.append(Step(quantity.name, self.reads(quantity), tuple(made), large))
         for quantity in self.sums:
-            lines = self._higher if largest(quantity) else self._added
+            lines = self._higher if tops(quantity) else self._added
             steps.append(Step(quantity.name, self.reads(quantity), tuple(lines(quantity)), False))
         return steps
 
     def _as_held(self, quantity: Quantity) -> bool:
         """Whether a quantity of the pairs before the chunk is what memory holds."""
-        return _same(quantity) and self.found.held(quantity.reads()[0]) is not None
+        return same(quantity) and self.found.held(quantity.reads()[0]) is not None
 
     def reads(self, quantity: Quantity) -> tuple[str, ...]:
         """What must be there before, of the block."""

@@ -6,15 +6,16 @@ from types import MappingProxyType
 
 import networkx as nx
 
+from mnemic.codegen.ops import called
 from mnemic.codegen.plan import Call, Map, Product, Quantity
-from mnemic.codegen.streamed.block import Block, largest
-from mnemic.codegen.streamed.functions import LARGEST
+from mnemic.codegen.streamed.block import Block
 from mnemic.codegen.streamed.layout import PAIRS, Streams
 from mnemic.codegen.streamed.lines import exact, line, shape, zeros
-from mnemic.codegen.streamed.passes import TAILS, Passes
+from mnemic.codegen.streamed.passes import Passes, reads_behind
 from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL
+from mnemic.codegen.tiled.swept.facts import tops
 
 
 @dataclass
@@ -212,7 +213,7 @@ class Body:
 
     def passing(self, sums: list[Quantity], rewrites: dict[str, str]) -> Iterator[str]:
         """A pass over the pairs for some sums; ``rewrites`` take the place of states' entries."""
-        running = {q.name for q in sums if largest(q)}
+        running = {q.name for q in sums if tops(q)}
         streamed = self._streamed(sums, rewrites)
         yield from self._reads(streamed, running)
         for quantity in sums:
@@ -230,7 +231,7 @@ class Body:
         yield from block.lines(rewrites)
         self._count(streamed, sums, block.most)
         for quantity in sums:
-            if largest(quantity):
+            if tops(quantity):
                 say = self.found.say(quantity.name)
                 yield f"{self.pad}{say} = tiles.settled({say})"
         self.done |= running
@@ -267,8 +268,7 @@ class Body:
         """What is read of the last pairs before the chunk and of its own as one."""
         return [
             q.name for q in self.passes.inside.values()
-            if isinstance(q.op, Call) and q.op.function in TAILS
-            and SOURCES in self.found.lay.sizes(q.name)
+            if reads_behind(q) and SOURCES in self.found.lay.sizes(q.name)
         ]  # fmt: skip
 
     def ordered(self, names: Iterable[str]) -> list[str]:
@@ -306,9 +306,9 @@ class Body:
             new, mix = (self.found.say(n) for n in op.arguments[1:3])
             yield f"{self.pad}{say} = tiles.tops_of({new}, {mix})"
             return
-        lowest = isinstance(op, Call) and op.function in LARGEST
-        tile = shape(self.found, quantity)
-        start = f"tl.full({tile}, tiles.LOWEST, REAL)" if lowest else zeros(self.found, quantity)
+        start = zeros(self.found, quantity)
+        if tops(quantity):
+            start = f"tl.full({shape(self.found, quantity)}, tiles.LOWEST, REAL)"
         yield f"{self.pad}{say} = {start}"
 
 
@@ -333,9 +333,6 @@ def solved(body: Body, x: Quantity) -> Iterator[str]:
     body.alive = (max(body.alive[0], rows + waits + 8), max(body.alive[1], pairs))
 
 
-DEAR = ("unit_lower_inverse", "residual", "solution")
-"""Functions that are not computed twice."""
-
-
 def _dear(quantity: Quantity) -> bool:
-    return isinstance(quantity.op, Call) and quantity.op.function in DEAR
+    operation = called(quantity)
+    return operation is not None and operation.streaming.costly

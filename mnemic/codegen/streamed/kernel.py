@@ -7,7 +7,7 @@ from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.plan import Call
 from mnemic.codegen.streamed.body import Body
 from mnemic.codegen.streamed.layout import Growth, Streams
-from mnemic.codegen.streamed.lines import append, grow, load_block, store_block
+from mnemic.codegen.streamed.lines import append, grow, load_block, same, store_block
 from mnemic.codegen.streamed.passes import Passes
 from mnemic.codegen.streamed.stages import Stages
 from mnemic.codegen.streamed.swept import OPERANDS, WHOLE, Around, Room, Swept, Tiles
@@ -290,9 +290,7 @@ def span_of(found: Streams) -> int:
 
 def _stays(found: Streams, name: str) -> bool:
     """Whether a state's gradient before the chunk is what it was after it."""
-    op = found.plan[name].op
-    same = isinstance(op, Call) and op.function in ("rows_before", "first_rows")
-    return same and found.held(found.plan[name].reads()[0]) is not None
+    return same(found.plan[name]) and found.held(found.plan[name].reads()[0]) is not None
 
 
 def _closings(found: Streams, shape: Shape) -> list[str]:

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
+from mnemic.codegen.ops import called
+from mnemic.codegen.ops.operation import PAIRS as OVER_PAIRS
 from mnemic.codegen.plan import Call, Plan, Quantity
-from mnemic.codegen.streamed.functions import GROWS, STREAMED, WIDE
 from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
 from mnemic.codegen.tiled.layout import CLOSES, ROWS, SOURCES, Held, Layout, Row, leading
 from mnemic.codegen.tiled.windows import BAND, Windows
@@ -87,7 +88,7 @@ def streams(
     pairs = tuple(s for s in (*plan.states(), *given) if plan.axes(s)[:1] == ("n",))
     if any(plan.axes(s).count("n") > 1 or plan.axes(s)[0] != "n" for s in pairs):
         raise NoTiles(FACTOR)
-    axes = joined(plan, STREAMED, tiles)
+    axes = joined(plan, OVER_PAIRS, tiles)
     loaded = [n for n in plan.arguments() if n not in given and not n.startswith(CLOSES)]
     views = {n: windows.view(plan.axes(n)) for n in loaded}
     names = leading(axes, loaded, views)
@@ -162,9 +163,10 @@ def _growths(plan: Plan, kept: list[str]) -> dict[str, Growth]:
     found = {}
     for state in kept:
         following = plan.following.get(state, state)
-        op = plan[following].op
-        if isinstance(op, Call) and op.function in GROWS:
-            number = GROWS[op.function]
+        op, operation = plan[following].op, called(plan[following])
+        by = operation.streaming.grows if operation else None
+        if isinstance(op, Call) and by is not None:
+            number = None if isinstance(by, str) else by
             rows = op.arguments[1] if number is None else ""
             found[state] = Growth(op.arguments[0], rows, number)
         elif isinstance(op, Call) and op.function == "grown":
@@ -176,8 +178,8 @@ def _growths(plan: Plan, kept: list[str]) -> dict[str, Growth]:
 
 
 def _wide(tiles: tuple[Quantity, ...]) -> frozenset[str]:
-    calls = [q.op for q in tiles if isinstance(q.op, Call) and q.op.function in WIDE]
-    return frozenset(name for op in calls for name in op.arguments)
+    wide = [q for q in tiles if (operation := called(q)) and operation.streaming.wide]
+    return frozenset(name for quantity in wide for name in quantity.reads())
 
 
 def with_rows(found: Streams, rows: tuple[Row, ...]) -> Streams:

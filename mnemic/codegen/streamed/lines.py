@@ -3,8 +3,8 @@
 import re
 
 from mnemic.codegen.emit import wrapped
+from mnemic.codegen.ops import called
 from mnemic.codegen.plan import Call, Quantity
-from mnemic.codegen.streamed.functions import SAME
 from mnemic.codegen.streamed.layout import PAIRS, Streams
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, turned
@@ -36,6 +36,12 @@ def value(found: Streams, quantity: Quantity) -> str:
     return statement(found.lay, quantity, found.spelled)
 
 
+def same(quantity: Quantity) -> bool:
+    """Whether a quantity has the entries of old pairs as they are."""
+    operation = called(quantity)
+    return operation is not None and operation.streaming.same
+
+
 def cited(numbers: dict[str, str], equation: str) -> str:
     """The number of an equation, or whose gradient a line is."""
     plain = equation.removeprefix("gradient of ")
@@ -47,27 +53,13 @@ def _call(found: Streams, quantity: Quantity, op: Call) -> str | None:
     """The functions of kept pairs, zero beyond those that are there; ``None`` for any other."""
     names = [found.say(a) for a in op.arguments]
     streamed = found.streams(quantity.name)
-    options = dict(op.options)
     match op.function:
-        case function if function in SAME:
-            return names[0]
         case "exp_over":
             left = [beside(found, a, quantity) for a in op.arguments[2:]]
             text = f"tiles.exp_over({', '.join([*names[:2], *left])})"
             if left:
                 text = text.replace("exp_over(", "exp_over_left(")
             return f"tl.where(in_N[None, :], {text}, 0.0)" if streamed else text
-        case "over_total":
-            return f"tiles.over_total({names[0]}, {names[1]})"
-        case "row_peak":
-            return "tl.full((C,), 1.0, REAL)"  # a row's weights are relative to their largest
-        case "solution_with":
-            return names[0]
-        case "recent_of":
-            return f"tiles.recent_of({names[0]}, {options['span']})"
-        case "recent_past":
-            seen = f"t[:, None] + behind - at_N[None, :] < {options['span']}"
-            return f"tl.where(in_N[None, :] & ({seen}), 1.0, 0.0)"
         case "elapsed":
             text = f"tiles.elapsed({names[0]}, {names[1]}, REAL)"
             return f"tl.where(in_N[None, :], {text}, 0.0)" if streamed else text

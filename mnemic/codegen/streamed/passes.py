@@ -11,13 +11,17 @@ from functools import cached_property
 
 import networkx as nx
 
+from mnemic.codegen.ops import OPERATIONS, called
 from mnemic.codegen.plan import Call, Given, Product, Quantity
-from mnemic.codegen.streamed.functions import GROWS, LARGEST, ONLINE
-from mnemic.codegen.streamed.layout import Streams
+from mnemic.codegen.streamed.layout import PAIRS, Streams
 from mnemic.codegen.tiled.axes import NoTiles
+from mnemic.codegen.tiled.swept.facts import summed
 
-TAILS = ("rows_behind",)
-"""What reads a chunk's own entries of a state in memory."""
+
+def reads_behind(quantity: Quantity) -> bool:
+    """Whether a quantity is a chunk's own entries of a state in memory."""
+    operation = called(quantity)
+    return operation is not None and operation.streaming.behind
 
 
 @dataclass(frozen=True)
@@ -42,23 +46,19 @@ class Passes:
         """What a quantity of the chunk's rows sums over pairs; empty for any other."""
         if isinstance(quantity.op, Given) or self.found.streams(quantity.name):
             return ()
-        if isinstance(quantity.op, Call) and quantity.op.function in (*TAILS, "row_peak"):
+        operation = called(quantity)
+        if operation and operation.streaming.reads == ():
             return ()
         return tuple(n for n in quantity.reads() if self.found.streams(n))
 
     def reads(self, quantity: Quantity) -> tuple[str, ...]:
         """What a quantity reads, but for what tells it a shape or a place in memory."""
         match quantity.op:
-            case Call(function=function, arguments=arguments) if function in TAILS:
-                return ()
-            case Call(function=function, arguments=arguments) if function in GROWS:
-                return arguments[:1] if GROWS[function] is not None else arguments
-            case Call(function="rows_before" | "first_rows" | "solution_with", arguments=arguments):
-                return arguments[:1]
-            case Call(function="row_peak"):
-                return ()
             case Call(function="solution", arguments=(target, diagonal, unknown, image)):
                 return (target, diagonal, *self.around(unknown, image))
+            case Call(function=function, arguments=arguments):
+                places = OPERATIONS[function].streaming.reads
+                return arguments if places is None else tuple(arguments[i] for i in places)
             case _:
                 return quantity.reads()
 
@@ -120,7 +120,7 @@ class Passes:
         match quantity.op:
             case Product(left=left, right=right, flip_left=False):
                 others: tuple[str, ...] = (right,)
-            case Call(function=function, arguments=(left, *rest)) if function in ONLINE:
+            case Call(function=function, arguments=(left, *rest)) if _sums_weights(function):
                 others = tuple(n for n in rest if self.found.streams(n))
             case _:
                 return None
@@ -159,14 +159,16 @@ class Passes:
         for quantity in self.inside.values():
             if not self.sums(quantity):
                 continue
-            match quantity.op:
-                case Product():
-                    continue
-                case Call(function=function) if function in (*LARGEST, *ONLINE, *LINEAR):
-                    continue
-                case _:
-                    raise NoTiles("a sum over kept pairs of another kind")
+            if not (isinstance(quantity.op, Product) or _adds_up(self.found, quantity)):
+                raise NoTiles("a sum over kept pairs of another kind")
 
 
-LINEAR = ("total", "total_rows", "matrix_rows", "vector_matrix", "recall", "pull")
-"""Functions that are sums over pairs, so that blocks add up."""
+def _adds_up(found: Streams, quantity: Quantity) -> bool:
+    """Whether a quantity is a sum (or a maximum) over pairs, so that blocks of them are joined."""
+    return isinstance(quantity.op, Call) and PAIRS in summed(found.lay, quantity)
+
+
+def _sums_weights(function: str) -> bool:
+    """Whether an operation sums weights that are relative to a running largest."""
+    operation = OPERATIONS[function]
+    return operation.streaming.online and bool(operation.sums)

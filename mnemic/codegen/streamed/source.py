@@ -2,21 +2,16 @@
 
 from dataclasses import dataclass, replace
 
+from mnemic.codegen.ops import OPERATIONS, called
+from mnemic.codegen.ops.operation import PAIRS
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
 from mnemic.codegen.streamed.behind import taken_apart
 from mnemic.codegen.streamed.kernel import Shape, Written, backward, forward, sizes_of, span_of
 from mnemic.codegen.streamed.layout import Streams, streams, with_rows
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.data import before, held_of, listed, row_of
-from mnemic.codegen.tiled.functions import ROW_LOCAL
 from mnemic.codegen.tiled.reverse import given_back, ordered, output_of, reversed_of
 from mnemic.codegen.tiled.windows import opened
-
-OWN = ("own_rows", "newest")
-"""What leaves out of windows' rows all but each token's own."""
-
-FIRST = (*ROW_LOCAL, *OWN, "ages")
-"""Functions that PyTorch computes before a kernel."""
 
 DIRECT = "a system of every row that is factored (conjugate gradients would have a kernel)"
 
@@ -57,7 +52,8 @@ def apart(plan: Plan, width: int = 1) -> Apart:
     """
     outside: set[str] = set()
     for quantity in plan.ordered():
-        if isinstance(quantity.op, Call) and quantity.op.function in ("ages", "features", "turned"):
+        operation = called(quantity)
+        if operation and operation.by_token and not operation.on_tiles(PAIRS):
             outside |= _behind(plan, quantity.name)
     for rows in _appended(plan).values():
         if _by_token(plan, rows):
@@ -78,10 +74,10 @@ def apart(plan: Plan, width: int = 1) -> Apart:
 
 def _of_all(quantity: Quantity, width: int) -> Quantity:
     """A quantity as PyTorch computes it of all tokens: rows without those before the first."""
-    op = quantity.op
-    if not isinstance(op, Call) or op.function not in OWN:
+    operation = called(quantity)
+    if operation is None or not operation.of_windows:
         return quantity
-    return replace(quantity, op=Call("from_first", op.arguments[:1], (("tail", width - 1),)))
+    return replace(quantity, op=Call("from_first", quantity.reads()[:1], (("tail", width - 1),)))
 
 
 def _appended(plan: Plan) -> dict[str, str]:
@@ -105,7 +101,9 @@ def _by_token(plan: Plan, name: str) -> bool:
         case Map() as op:
             return all(_by_token(plan, read.quantity) for read in op.reads)
         case Call(function=function, arguments=arguments):
-            return function in FIRST and all(_by_token(plan, a) for a in arguments)
+            operation = OPERATIONS[function]
+            early = operation.by_token or operation.of_windows
+            return early and all(_by_token(plan, a) for a in arguments)
         case _:
             return False
 

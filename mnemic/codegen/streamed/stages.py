@@ -21,9 +21,9 @@ from functools import cached_property
 
 import networkx as nx
 
-from mnemic.codegen.plan import Call, Fused, Product, Quantity
+from mnemic.codegen.plan import Fused, Product, Quantity
 from mnemic.codegen.streamed.layout import PAIRS, Streams
-from mnemic.codegen.streamed.passes import TAILS, Passes
+from mnemic.codegen.streamed.passes import Passes, reads_behind
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.latest import heavy
 from mnemic.codegen.tiled.layout import SOURCES, TALL
@@ -260,7 +260,7 @@ class Stages:
         """Whether rows are kept rather than computed again."""
         if not self.lies(quantity.name) or self.found.lay.sizes(quantity.name)[0] not in TALL:
             return False
-        return bool(self.passes.sums(quantity)) or heavy(quantity, self.found.lay.axes.table)
+        return bool(self.passes.sums(quantity)) or heavy(quantity)
 
     def rounded(self, name: str) -> bool:
         """Whether nothing but products read rows that were kept, which round them anyway."""
@@ -324,8 +324,7 @@ class Stages:
             raise NoTiles("a pass over kept pairs that reads rows along their channels")
         late = [q for time in range(self.last_pass + 1, self.last_sweep + 1, 2)
                 for q in self.demanded(time) if self.rewriting_by_pass]  # fmt: skip
-        if any(isinstance(q.op, Call) and q.op.function in TAILS
-               and SOURCES in lay.sizes(q.name) for q in late):  # fmt: skip
+        if any(reads_behind(q) and SOURCES in lay.sizes(q.name) for q in late):
             raise NoTiles("a sweep that reads the last pairs when they have been changed")
 
 
@@ -335,7 +334,7 @@ def _check(stages: Stages, quantity: Quantity) -> None:
         raise NoTiles("a quantity that mixes channels of kept pairs")
     if not stages.crosses(quantity):
         return
-    if along not in summed(lay, quantity) or tops(lay, quantity) or isinstance(quantity.op, Fused):
+    if along not in summed(lay, quantity) or tops(quantity) or isinstance(quantity.op, Fused):
         raise NoTiles("a quantity of kept pairs that is no sum over their channels")
     if not stages.found.streams(quantity.name) and stages.passes.sums(quantity):
         raise NoTiles("a quantity that sums over kept pairs and over their channels at once")

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from math import prod
 
+from mnemic.codegen.ops import OPERATIONS
+from mnemic.codegen.ops.operation import Tile
 from mnemic.codegen.plan import Call, Map, Quantity
 from mnemic.codegen.tiled import roots
-from mnemic.codegen.tiled.functions import MATRICES
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row
 from mnemic.codegen.tiled.schedule import Stage
 from mnemic.codegen.tiled.swept.steps import Again, Store, Sum
@@ -110,13 +111,13 @@ def _counted(lay: Layout, names: set[str], step: Row | Quantity | None) -> Tiles
         dual = step.op.arguments[0] if isinstance(step.op, Call) else step.name
         found[_shape(lay, dual)] += SEARCHED
     if isinstance(step, Quantity) and isinstance(step.op, Call):
-        found.update(_held(_shape(lay, step.name), step.op.function))
+        found.update(_held(_shape(lay, step.name), OPERATIONS[step.op.function].tile))
     return tuple(sorted((shape, count) for shape, count in found.items() if shape and count))
 
 
-def _held(shape: Shape, function: str) -> dict[Shape, int]:
+def _held(shape: Shape, tile: Tile | None) -> dict[Shape, int]:
     """What a function of matrices holds beside arguments and result of this shape."""
-    whole, lesser = MATRICES[function].holds if function in MATRICES else (0, 0)
+    whole, lesser = tile.holds if tile else (0, 0)
     return {shape: whole, ("|".join(shape),) * 2: lesser}
 
 

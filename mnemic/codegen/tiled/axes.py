@@ -2,25 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from mnemic.codegen.operations import operation
+from mnemic.codegen.ops import OPERATIONS
+from mnemic.codegen.ops.errors import SIGNALS
+from mnemic.codegen.ops.pulled import BACK
 from mnemic.codegen.plan import Call, Fused, Given, Map, Plan, Product, Quantity
-from mnemic.codegen.tiled.functions import BACK, LIKE, ROOTS, SIGNALS, TileFunction
+from mnemic.codegen.words import in_words
 
 Place = tuple[str, int]
 """An axis: a quantity and the axis's number."""
-
-
-UNTILED = {
-    **dict.fromkeys(
-        ("accumulate", "accumulate_states", "unit_of"),
-        "a matrix of its own for every token of a chunk; token by token there is one",
-    ),
-    "carried_keys": "keys that are carried on and compared by more than their products with "
-    "queries",
-    "decayed_products": "momentum under a decay of each channel, which takes a matrix of a chunk's "
-    "rows a channel; token by token there is one",
-}
-"""What no tile holds, in words."""
 
 
 class NoTiles(Exception):
@@ -32,7 +21,8 @@ class Axes:
     """Classes of axes of equal size, and what reduces or mixes along each."""
 
     plan: Plan
-    table: dict[str, TileFunction]
+    form: str
+    """Which kind of plan it is, by the names of ``codegen.ops.operation``."""
     parent: dict[Place, Place] = field(default_factory=dict)
     reduced: set[Place] = field(default_factory=set)
     """Axes along which something sums, or entries depend on each other."""
@@ -62,12 +52,12 @@ class Axes:
         return any(self.find(found) == own for found in self.reduced)
 
 
-def joined(plan: Plan, table: dict[str, TileFunction], quantities: tuple[Quantity, ...]) -> Axes:
+def joined(plan: Plan, form: str, quantities: tuple[Quantity, ...]) -> Axes:
     """The classes of the axes of these quantities.
 
     Raises ``NoTiles`` where a function has no twin on tiles.
     """
-    axes = Axes(plan, table)
+    axes = Axes(plan, form)
     for quantity in quantities:
         match quantity.op:
             case Map(reads=reads):
@@ -112,41 +102,40 @@ def _product(axes: Axes, quantity: Quantity, product: Product) -> None:
 
 
 def _call(axes: Axes, quantity: Quantity, call: Call) -> None:
-    function = axes.table.get(call.function)
-    if call.function == BACK and str(dict(call.options)["of"]) not in ROOTS:
-        raise NoTiles(f"no gradient of {operation(str(dict(call.options)['of']))}")
-    if function is None:
-        raise NoTiles(UNTILED.get(call.function, f"no tiles for {operation(call.function)}"))
-    seen: dict[str, Place] = {}
-    for argument, letters in zip(call.arguments, taken(axes, call, function), strict=False):
+    _refuse(axes, call)
+    operation, seen = OPERATIONS[call.function], dict[str, Place]()
+    for argument, letters in zip(call.arguments, named(axes, call), strict=False):
         if len(letters) != len(axes.plan.axes(argument)):
             count = len(axes.plan.axes(argument))
-            raise NoTiles(f"no tiles of {count} axes for {operation(call.function)}")
+            raise NoTiles(f"no tiles of {count} axes for {in_words(call.function)}")
         for i, letter in enumerate(letters):
             axes.join(seen.setdefault(letter, (argument, i)), (argument, i))
-    gives = "".join(quantity.axes) if function.gives == LIKE else function.gives
+    gives = operation.signature(axes.form).gives.named(quantity.axes)
     for i, letter in enumerate(gives):
         if letter in seen and i < len(quantity.axes):
             axes.join(seen[letter], (quantity.name, i))
     if "v" in seen and call.function in SIGNALS and axes.plan.signals["error"].uses_norm:
         axes.reduced.add(seen["v"])
-    lost = set(seen) - set(gives) | set(function.mixes) | _doubled(gives)
+    lost = set(seen) - set(gives) | set(operation.mixes) | _doubled(gives)
     axes.reduced |= {seen[letter] for letter in lost}
 
 
-def taken(axes: Axes, call: Call, function: TileFunction) -> tuple[str, ...]:
-    """The letters of a call's arguments; norms go with the axis that is named, and what an error
-    takes beside errors are rows of values."""
-    if call.function == "scaled_to_norms":
-        return ("vk", str(dict(call.options)["axis"]))
-    takes = function.takes
-    if call.function in SIGNALS:
-        takes = (*takes, *["tv"] * (len(call.arguments) - len(takes)))
-    own = axes.plan.axes
-    return tuple(
-        "".join(own(argument)) if letters == LIKE else letters
-        for argument, letters in zip(call.arguments, takes, strict=False)
-    )
+def _refuse(axes: Axes, call: Call) -> None:
+    """Raise ``NoTiles`` for a function that no tile computes in such a plan."""
+    operation = OPERATIONS.get(call.function)
+    if call.function == BACK:
+        of = str(dict(call.options)["of"])
+        if of not in OPERATIONS or not OPERATIONS[of].on_tiles(axes.form):
+            raise NoTiles(f"no gradient of {in_words(of)}")
+    if operation is None or not operation.on_tiles(axes.form):
+        reason = operation.untiled if operation else ""
+        raise NoTiles(reason or f"no tiles for {in_words(call.function)}")
+
+
+def named(axes: Axes, call: Call) -> tuple[str, ...]:
+    """The letters of a call's arguments."""
+    shapes = tuple(axes.plan.axes(argument) for argument in call.arguments)
+    return OPERATIONS[call.function].signature(axes.form).named(shapes)
 
 
 def _doubled(letters: str) -> set[str]:

@@ -237,7 +237,7 @@ def _tail(lay: Layout, back: Adjoint) -> tuple[str, ...]:
     """What may wait until the gradients of the states are there, of one argument's gradient."""
     known = list(back.gradients.values())
     ends = [end for end in known if known.count(end) == 1]
-    return latest(lay.plan, ends, lay.axes.table) if lay.chunked else ()
+    return latest(lay.plan, ends) if lay.chunked else ()
 
 
 def _body(staged: Staged, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from mnemic.codegen.cut import cut as cut_at
-from mnemic.codegen.plan import Call, Given, Plan, Quantity
-from mnemic.codegen.tiled.functions import ROW_LOCAL, TileFunction
+from mnemic.codegen.ops import called
+from mnemic.codegen.plan import Given, Plan, Quantity
 
 
 @dataclass(frozen=True)
@@ -17,19 +17,19 @@ class Cut:
     """The form's arguments that either part reads."""
 
 
-def cut(plan: Plan, table: dict[str, TileFunction], also: tuple[str, ...] = ()) -> Cut:
+def cut(plan: Plan, form: str, also: tuple[str, ...] = ()) -> Cut:
     """Give what no tile computes as an argument, where it takes each token by itself.
 
-    ``also`` are quantities that are to be arguments in any case.
+    ``form`` is the kind of the plan, ``also`` are quantities that are to be arguments in any case.
     """
     outside: set[str] = set()
     for name in also:
         if not isinstance(plan[name].op, Given):
             outside |= _behind(plan, name)
     for quantity in plan.phases().before:
-        match quantity.op:
-            case Call(function=function) if function not in table and function in ROW_LOCAL:
-                outside |= _behind(plan, quantity.name)
+        operation = called(quantity)
+        if operation and operation.by_token and not operation.on_tiles(form):
+            outside |= _behind(plan, quantity.name)
     before = tuple(q for q in plan.ordered() if q.name in outside)
     found = cut_at(plan, [quantity.name for quantity in before])
     taken = tuple(

@@ -244,7 +244,7 @@ def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
     """The output of a chunk, its next states, and what an interval's end puts in their place."""
     anew = any(OUTPUT in closing.moves for closing in lay.plan.phases().closings)
     store = ["        if READ:", f"            {store_output(lay)}"]
-    tail = latest(lay.plan, (lay.plan.output,), lay.axes.table) if lay.chunked else ()
+    tail = latest(lay.plan, (lay.plan.output,)) if lay.chunked else ()
     if anew or not tail:
         first, second = staged(lay)
         lines = list(_lines(lay, first.steps, numbers, 8, {}))

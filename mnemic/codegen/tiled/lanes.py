@@ -8,28 +8,13 @@ from collections.abc import Iterator
 
 from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.emit import wrapped
-from mnemic.codegen.operations import operation
+from mnemic.codegen.ops import called
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.kernel import JIT, NUMBERS
 from mnemic.codegen.tiled.layout import CLOSES
 from mnemic.codegen.tiled.printer import UnknownFunction, print_tile
-
-FUNCTIONS = {
-    "recall": "{0} * {1}",
-    "pull": "{0} * {1}",
-    "outer": "{0} * {1}",
-    "recall_row": "{0} * {1}",
-    "total": "{0}",
-    "total_rows": "{0}",
-    "as_vector": "{0}",
-    "squared_norm": "tl.maximum({0} * {0}, tiles.TINY)",
-    "distance": "tl.where(tl.abs({0} - {1}) > tiles.TINY, tl.abs({0} - {1}), 1.0)",
-    "norm": "tl.where(tl.abs({0}) > tiles.TINY, tl.abs({0}), 1.0)",
-    "positive": "tiles.positive({0})",
-    "log_of": "tiles.log_of({0})",
-}
-"""Functions of one token where keys, values and memories are single numbers."""
+from mnemic.codegen.words import in_words
 
 OPENING = """\
     lane = tl.program_id(1) * LANES + tl.arange(0, LANES)
@@ -152,11 +137,10 @@ def _statement(quantity: Quantity) -> str:
                 return print_tile(expr, {read.symbol: read.quantity for read in reads})
             except UnknownFunction as error:
                 raise NoTiles(f"the function {error}") from None
-        case Call(function="filled" | "constant", arguments=(like, *_), options=options):
-            return f"tl.zeros_like({like}) + {dict(options)['value']!r}"
-        case Call(function=function, arguments=arguments) if function in FUNCTIONS:
-            return FUNCTIONS[function].format(*arguments)
-        case Call(function=function):
-            raise NoTiles(f"no tiles of single numbers for {operation(function)}")
+        case Call(function=function, arguments=arguments, options=options):
+            operation = called(quantity)
+            if operation and operation.lane:
+                return operation.lane.format(*arguments, **dict(options))
+            raise NoTiles(f"no tiles of single numbers for {in_words(function)}")
         case _:
             raise NoTiles("a product of matrices of single numbers")

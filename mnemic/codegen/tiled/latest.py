@@ -9,34 +9,29 @@ operands in its own registers. One of rows against channels, moved behind the ne
 them share the channels.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 import networkx as nx
 import sympy as sp
 
-from mnemic.codegen.plan import Call, Fused, Map, Plan, Product, Quantity
-from mnemic.codegen.tiled.functions import TileFunction
+from mnemic.codegen.ops import called
+from mnemic.codegen.plan import Fused, Map, Plan, Product, Quantity
 from mnemic.codegen.tiled.layout import ROWS, Layout
 
 CHANNELS = {"v", "k"}
 """Axes that are not a chunk's rows."""
 
-Table = Mapping[str, TileFunction]
+
+def heavy(quantity: Quantity) -> bool:
+    """Whether a kernel takes products of matrices for a quantity."""
+    if isinstance(quantity.op, Product | Fused):
+        return True
+    operation = called(quantity)
+    return operation is not None and operation.tile is not None and operation.tile.multiplies
 
 
-def heavy(quantity: Quantity, table: Table) -> bool:
-    """Whether a quantity takes products of matrices."""
-    match quantity.op:
-        case Product() | Fused():
-            return True
-        case Call(function=function):
-            return function in table and "precision" in table[function].extras
-        case _:
-            return False
-
-
-def latest(plan: Plan, ends: Iterable[str], table: Table) -> tuple[str, ...]:
+def latest(plan: Plan, ends: Iterable[str]) -> tuple[str, ...]:
     """A product that may wait, what follows from it, and at last the end that they are for.
 
     Nothing but this end needs any of them; no memory is read, and no other product. Empty where no
@@ -45,10 +40,10 @@ def latest(plan: Plan, ends: Iterable[str], table: Table) -> tuple[str, ...]:
     needed = plan.needed()
     kept = tuple(ends)
     for end in reversed(kept):
-        waiting = (_waiting(plan, name, end, kept, needed, table) for name in _behind(plan, end))
+        waiting = (_waiting(plan, name, end, kept, needed) for name in _behind(plan, end))
         found = [tail for tail in waiting if tail]
         if found:
-            return min(found, key=lambda tail: _held(plan, tail[0], table))
+            return min(found, key=lambda tail: _held(plan, tail[0]))
     return ()
 
 
@@ -59,14 +54,14 @@ def _behind(plan: Plan, end: str) -> list[str]:
 
 
 def _waiting(
-    plan: Plan, name: str, end: str, ends: tuple[str, ...], needed: set[str], table: Table
+    plan: Plan, name: str, end: str, ends: tuple[str, ...], needed: set[str]
 ) -> tuple[str, ...]:
     """A quantity and what follows from it, if it is a product that may wait."""
     product = _product(plan[name])
     if product is None or not _of_rows(plan, plan[name], product):
         return ()
     after = nx.descendants(plan.graph, name) & needed
-    if end not in after | {name} or any(heavy(plan[n], table) for n in after):
+    if end not in after | {name} or any(heavy(plan[n]) for n in after):
         return ()
     others = {*plan.following.values(), *_closing(plan), *(e for e in ends if e != end)}
     if (after | {name}) & others or nx.descendants(plan.graph, end) & needed:
@@ -98,9 +93,9 @@ def _of_rows(plan: Plan, quantity: Quantity, product: Product) -> bool:
     return rows not in CHANNELS and set(channels) <= CHANNELS and not any(memories)
 
 
-def _held(plan: Plan, name: str, table: Table) -> int:
+def _held(plan: Plan, name: str) -> int:
     """How many products of others wait with it."""
-    return sum(heavy(plan[read], table) for read in plan[name].reads())
+    return sum(heavy(plan[read]) for read in plan[name].reads())
 
 
 def condition(lay: Layout, tail: tuple[str, ...]) -> str:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from mnemic.codegen.ops.operation import CHUNK, TOKEN
 from mnemic.codegen.plan import Plan, Quantity
 from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
-from mnemic.codegen.tiled.functions import CHUNK, TOKEN
 from mnemic.codegen.tiled.windows import BAND, SHARED, SLOTS, TAIL, Windows
 from mnemic.codegen.tiled.windows import ROWS as PLAIN
 

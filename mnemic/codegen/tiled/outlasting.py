@@ -194,7 +194,7 @@ class _Parts:
         """The part of each step: a load, and what is cheap, belong to what reads it first."""
         counts, count = [], 0
         for step in stage.steps:
-            count += isinstance(step, Quantity) and heavy(step, self.lay.axes.table)
+            count += isinstance(step, Quantity) and heavy(step)
             counts.append(count)
         readers: dict[str, int] = {}
         found = []

@@ -6,8 +6,8 @@ import sympy as sp
 from sympy.printing.precedence import PRECEDENCE
 
 from mnemic.codegen.guards import may_vanish
-from mnemic.codegen.operations import operation
 from mnemic.codegen.torch_printer import TorchPrinter, as_clamp
+from mnemic.codegen.words import in_words
 
 FUNCTIONS: dict[str, str] = {
     "exp": "tl.exp",
@@ -43,7 +43,7 @@ class TilePrinter(TorchPrinter):
     def _print_Function(self, expr: Any) -> str:
         name = type(expr).__name__
         if name not in FUNCTIONS:
-            raise UnknownFunction(operation(name.rpartition(".")[2]))
+            raise UnknownFunction(in_words(name.rpartition(".")[2]))
         return f"{FUNCTIONS[name]}({', '.join(self._print(a) for a in expr.args)})"
 
     def _print_Abs(self, expr: Any) -> str:

@@ -7,12 +7,12 @@ iteration of their own.
 
 from dataclasses import dataclass
 
-from mnemic.codegen.adjoint.derivative import derivative
 from mnemic.codegen.curves import VARIABLE, Curve
-from mnemic.codegen.operations import operation
+from mnemic.codegen.derivative import derivative
 from mnemic.codegen.plan import Call, Plan, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.printer import UnknownFunction, print_function, print_tile
+from mnemic.codegen.words import in_words
 
 CURVE = '''@triton.jit
 def curve(entry_{parameters}):
@@ -231,7 +231,7 @@ def _root(plan: Plan) -> _Root | None:
             factor = len(op.arguments) > 3 and len(plan.axes(op.arguments[3])) > 1
             if len(plan.axes(op.arguments[0])) != 2:
                 count = len(plan.axes(op.arguments[0]))
-                raise NoTiles(f"no tiles of {count} axes for {operation(op.function)}")
+                raise NoTiles(f"no tiles of {count} axes for {in_words(op.function)}")
             found[op.options] = _Root(plan.signals[_source(op)], op, factor)
     if len(found) > 1:
         raise NoTiles("several links that are roots")

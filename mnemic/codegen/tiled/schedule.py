@@ -102,6 +102,6 @@ def light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:
     """Quantities behind which no product and no memory stands."""
     found = set(rows)
     for quantity in inside:
-        if not heavy(quantity, lay.axes.table) and found.issuperset(quantity.reads()):
+        if not heavy(quantity) and found.issuperset(quantity.reads()):
             found.add(quantity.name)
     return found - rows

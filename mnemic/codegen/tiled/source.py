@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.functions import Signal
 from mnemic.codegen.fuse import fuse
+from mnemic.codegen.ops.errors import SIGNALS
+from mnemic.codegen.ops.operation import CHUNK, LANES, TOKEN
 from mnemic.codegen.plan import Call, Plan
 from mnemic.codegen.streamed import source as pairs
 from mnemic.codegen.tiled import implicit, lanes, residuals, roots, signals, swept
@@ -14,7 +16,6 @@ from mnemic.codegen.tiled.backward import Staged, backward
 from mnemic.codegen.tiled.backward import staged as backward_stages
 from mnemic.codegen.tiled.cut import Cut, cut
 from mnemic.codegen.tiled.data import Data, before
-from mnemic.codegen.tiled.functions import CHUNK, SIGNALS, TOKEN, TileFunction
 from mnemic.codegen.tiled.kernel import forward, staged
 from mnemic.codegen.tiled.latest import latest, memory_first, parted
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
@@ -64,9 +65,6 @@ LEVELS = {
     "level_chunk": "One level, chunk by chunk: arguments [B, R, H, ...], states [M, ...].",
 }
 """The kernels of a tree of levels by name, and what each does."""
-
-ONE = TileFunction(("",), "")
-"""Stands for any function of single numbers."""
 
 GRADIENT = "The gradient: arguments, d_out, what stood at each start, d_states -> gradients."
 
@@ -124,11 +122,11 @@ class _Source:
 
         Raises ``NoTiles`` where it has none.
         """
-        table = CHUNK if chunked else TOKEN
+        kind = CHUNK if chunked else TOKEN
         plain, windows = opened(uniform(form.plain), self.window)
-        plain = cut(plain, table, also).plan
+        plain = cut(plain, kind, also).plan
         plan, _ = opened(uniform(form.plan), self.window)
-        found = cut(plan, table, also)
+        found = cut(plan, kind, also)
         if chunked:
             plain = reordered(plain)
             found = replace(found, plan=memory_first(_fused(tidied(plain))))
@@ -207,7 +205,7 @@ class _Source:
 
         Raises ``NoTiles`` where it has none.
         """
-        found = cut(form.plan, dict.fromkeys(lanes.FUNCTIONS, ONE))
+        found = cut(form.plan, LANES)
         plan = found.plan
         names = tuple(plan.arguments())
         parts = self.own(implicit.functions(form.plan))
@@ -266,7 +264,7 @@ class _Source:
         back = reversed_of(plan)
         if lay.chunked:
             back = replace(back, plan=tidied(back.plan))
-            parted(back.plan, latest(back.plan, back.gradients.values(), CHUNK))
+            parted(back.plan, latest(back.plan, back.gradients.values()))
         under, back = self.laid(back, lay)
         staged = Staged.of(under, back)
         text = backward(staged, back, self.numbers, f"{name}_backward", GRADIENT)

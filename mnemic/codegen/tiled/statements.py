@@ -4,14 +4,13 @@ from typing import Any
 
 import sympy as sp
 
+from mnemic.codegen.ops import OPERATIONS, called
+from mnemic.codegen.ops.operation import Tile
+from mnemic.codegen.ops.pulled import BACK
 from mnemic.codegen.plan import Call, Fused, Given, Map, Product, Quantity
-from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.functions import BACK, LIKE, ROOTS, SIGNALS
+from mnemic.codegen.tiled.axes import NoTiles, named
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL, Layout, turned
 from mnemic.codegen.tiled.printer import UnknownFunction, print_typed
-
-SQUARES = {"delayed_rows": "delayed_square", "advanced_rows": "advanced_square"}
-"""Functions that take a product, and what computes them of rows against rows, apart."""
 
 
 def statement(
@@ -47,8 +46,9 @@ def statement(
 
 def multiplies(quantity: Quantity) -> bool:
     """Whether a quantity is a product of matrices, or the shift of one."""
-    op = quantity.op
-    return isinstance(op, Product | Fused) or (isinstance(op, Call) and op.function in SQUARES)
+    operation = called(quantity)
+    shifts = operation is not None and operation.tile is not None and bool(operation.tile.square)
+    return isinstance(quantity.op, Product | Fused) or shifts
 
 
 def square(lay: Layout, quantity: Quantity) -> bool:
@@ -138,36 +138,38 @@ def _operand(lay: Layout, name: str, flip: bool) -> tuple[str, bool]:
 def _call(
     lay: Layout, quantity: Quantity, op: Call, spelled: dict[str, str], squares: bool
 ) -> str:  # fmt: skip
+    tile = OPERATIONS[op.function].tile
+    assert tile is not None
     arguments = [spelled.get(a, a) for a in op.arguments]
-    if op.function == "outer" and turned(quantity.axes):
-        arguments.reverse()  # held the other way round
-    if op.function == "column":
-        return f"{arguments[0]}[:, None]"
     options = dict(op.options)
-    function = lay.axes.table[op.function]
-    name = op.function
-    if name == BACK:
-        name = f"{options['of']}_back_{options['place']}"
-    if name in ("total", "total_rows"):
-        return _total(lay, op, name, arguments[0])
-    if squares and square(lay, quantity):
-        name = SQUARES.get(name, name)
-    if op.function == "weigh" and len(arguments) == 2:
-        name = "weigh_rated"
-    if function.optional and len(arguments) == len(function.takes):
-        name = f"{name}_kept"
-    arguments += [_extra(lay, op, extra) for extra in function.extras]
-    arguments += [repr(options.get(name, 1)) for name in function.options]  # one row a token
-    place = "" if name in SIGNALS or op.function in (BACK, *ROOTS) else "tiles."
-    text = f"{place}{name}({', '.join(arguments)})"
-    if name in SIGNALS:
-        return f"tl.where(in_{lay.sizes(quantity.name)[-1]}[None, :], {text}, 0.0)"
-    if op.function in ("as_vector", "filled") and options.get("value") != 0:
+    if tile.swapped and turned(quantity.axes):
+        arguments.reverse()
+    if tile.text:
+        return tile.text.format(*arguments, **options)
+    if op.function in ("total", "total_rows"):
+        return _total(lay, op, op.function, arguments[0])
+    arguments += [_extra(lay, op, extra) for extra in tile.extras]
+    arguments += [repr(options.get(name, 1)) for name in tile.options]  # one row a token
+    name = _function(op, tile, squares and square(lay, quantity))
+    text = f"{'' if tile.in_module else 'tiles.'}{name}({', '.join(arguments)})"
+    if tile.padded and options.get("value") != 0:
         for axis, size in zip(quantity.axes, lay.sizes(quantity.name), strict=True):
             if size not in TALL:
                 index = _index((axis,), _stored(quantity.axes))
                 text = f"tl.where(in_{size}{index}, {text}, 0.0)"
     return text
+
+
+def _function(op: Call, tile: Tile, square: bool) -> str:
+    """The name of the function that kernels call."""
+    if op.function == BACK:
+        options = dict(op.options)
+        return f"{options['of']}_back_{options['place']}"
+    if square and tile.square:
+        return tile.square
+    takes = OPERATIONS[op.function].signature().takes
+    whole = takes[-1].optional and len(op.arguments) == len(takes)
+    return op.function + tile.longer * whole
 
 
 def _total(lay: Layout, op: Call, name: str, argument: str) -> str:
@@ -194,10 +196,8 @@ def _extra(lay: Layout, op: Call, extra: str) -> str:
 
 
 def _size(lay: Layout, op: Call, letter: str) -> str:
-    """The size of the axis that a function calls so."""
-    function = lay.axes.table[op.function]
-    for argument, taken in zip(op.arguments, function.takes, strict=False):
-        letters = lay.plan.axes(argument) if taken == LIKE else tuple(taken)
+    """The size of the axis that an operation calls so."""
+    for argument, letters in zip(op.arguments, named(lay.axes, op), strict=False):
         if letter in letters:
             return lay.sizes(argument)[letters.index(letter)]
     raise AssertionError(op.function)

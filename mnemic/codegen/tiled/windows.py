@@ -7,8 +7,8 @@ by window (``SLOTS``); a token as one window (``WINDOW``).
 
 from dataclasses import dataclass
 
-from mnemic.codegen.adjoint.unrolled import renamed_reads
-from mnemic.codegen.plan import Call, Given, Plan, Quantity
+from mnemic.codegen.ops import called
+from mnemic.codegen.plan import Call, Given, Plan, Quantity, renamed_reads
 from mnemic.codegen.tiled.axes import NoTiles
 
 ROWS = "rows"
@@ -25,9 +25,6 @@ NAMED = {"k": "keys", "v": "values"}
 WAYS = "under features or expressions, or in roles that differ"
 NORMS = "a loss of the error's norm in a window, where a token's step has an error a pair"
 """Why there is no kernel."""
-
-OPENS = ("flat_rows", "flat", "band")
-"""Functions of windows that a kernel's loads compute."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ def _only(plan: Plan, name: str) -> Quantity | None:
     """The quantity that opens a window, where nothing else reads it."""
     needed = plan.needed()
     found = [plan[n] for n in plan.graph.successors(name) if n in needed]
-    opens = [q for q in found if isinstance(q.op, Call) and q.op.function in OPENS]
+    opens = [q for q in found if (op := called(q)) and op.tile and op.tile.loaded]
     return opens[0] if len(found) == len(opens) == 1 else None
 
 

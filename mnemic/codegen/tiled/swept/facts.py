@@ -1,11 +1,9 @@
 """What a quantity does along an axis: sums, takes a maximum, searches for a root, mixes."""
 
+from mnemic.codegen.ops import OPERATIONS, called
 from mnemic.codegen.plan import Call, Fused, Map, Product, Quantity
-from mnemic.codegen.tiled.axes import taken
+from mnemic.codegen.tiled.axes import named
 from mnemic.codegen.tiled.layout import Layout
-
-TOTALS = {"total": -1, "total_rows": -2}
-"""Functions that sum over an axis, counted from the last."""
 
 
 def curved(quantity: Quantity) -> bool:
@@ -38,42 +36,37 @@ def summed(lay: Layout, quantity: Quantity) -> set[str]:
             return {lay.sizes(product.left)[0 if product.flip_left else 1]}
         case Fused(product=product):
             return {lay.sizes(product.left)[0 if product.flip_left else 1]}
-        case Call(function=function, arguments=arguments) if function in TOTALS:
-            return {lay.sizes(arguments[0])[TOTALS[function]]}
         case Call(function=function):
-            found = lay.axes.table[function]
+            found = OPERATIONS[function]
             return _sizes(lay, quantity, found.sums + found.tops)
         case _:
             return set()
 
 
-def tops(lay: Layout, quantity: Quantity) -> bool:
+def tops(quantity: Quantity) -> bool:
     """Whether a quantity is a maximum, not a sum."""
-    op = quantity.op
-    return isinstance(op, Call) and bool(lay.axes.table[op.function].tops)
+    operation = called(quantity)
+    return operation is not None and bool(operation.tops)
 
 
 def searched(lay: Layout, quantity: Quantity) -> set[str]:
     """The sizes over which a quantity is the root of a sum."""
-    op = quantity.op
-    letters = lay.axes.table[op.function].searches if isinstance(op, Call) else ""
-    return _sizes(lay, quantity, letters) if letters else set()
+    operation = called(quantity)
+    return _sizes(lay, quantity, operation.searches) if operation else set()
 
 
 def mixed(lay: Layout, quantity: Quantity) -> set[str]:
     """The sizes along which a quantity's entries depend on each other."""
-    op = quantity.op
-    letters = lay.axes.table[op.function].mixes if isinstance(op, Call) else ""
-    return _sizes(lay, quantity, letters) if letters else set()
+    operation = called(quantity)
+    return _sizes(lay, quantity, operation.mixes) if operation else set()
 
 
 def _sizes(lay: Layout, quantity: Quantity, letters: str) -> set[str]:
-    """The sizes of a function's axes, by its own letters."""
+    """The sizes of an operation's axes, by its own letters."""
     assert isinstance(quantity.op, Call)
-    function = lay.axes.table[quantity.op.function]
     found: set[str] = set()
-    for argument, own in zip(
-        quantity.op.arguments, taken(lay.axes, quantity.op, function), strict=False
-    ):
+    if not letters:
+        return found
+    for argument, own in zip(quantity.op.arguments, named(lay.axes, quantity.op), strict=False):
         found |= {s for a, s in zip(own, lay.sizes(argument), strict=True) if a in letters}
     return found

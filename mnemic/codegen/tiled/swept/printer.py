@@ -200,7 +200,7 @@ class Printer:
     def _begun(self, quantity: Quantity) -> str:
         """What a sum (or a maximum) over blocks starts with."""
         tile = self._tile(quantity)
-        if tops(self.lay, quantity):
+        if tops(quantity):
             return f"tl.full({tile}, float('-inf'), REAL)"
         return f"tl.zeros({tile}, REAL)"
 
@@ -210,7 +210,7 @@ class Printer:
         if isinstance(quantity.op, Fused):
             whole = Quantity(quantity.name, quantity.axes, quantity.op.product, quantity.equation)
         block, known = statement(self.lay, whole, {}, apart=self.lay.chunked), sum_of(quantity)
-        return f"tl.maximum({known}, {block})" if tops(self.lay, quantity) else f"{known} + {block}"
+        return f"tl.maximum({known}, {block})" if tops(quantity) else f"{known} + {block}"
 
     def stored(self, name: str) -> Iterator[str]:
         """Store what a loop has made of rows: nothing but a gradient's kernel has such."""

@@ -235,7 +235,7 @@ class Sweeps(Levels):
     def _product(self, quantity: Quantity) -> bool:
         """Whether a quantity takes products of matrices, or of a matrix and a vector."""
         axes = max((len(self.lay.sizes(read)) for read in quantity.reads()), default=0)
-        return heavy(quantity, self.lay.axes.table) or axes > len(quantity.axes)
+        return heavy(quantity) or axes > len(quantity.axes)
 
     def _rows(self, name: str) -> bool:
         """Whether a quantity is a chunk's rows along an axis, or a token's vector.

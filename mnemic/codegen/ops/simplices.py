@@ -1,11 +1,11 @@
-"""The rule of roots that normalise a memory: the implicit equation's own derivatives."""
-
-from collections.abc import Callable
+"""Links that are roots: the implicit equation's own derivatives."""
 
 import sympy as sp
 
-from mnemic.codegen.adjoint.at import At, Axes
 from mnemic.codegen.curves import VARIABLE
+from mnemic.codegen.ops.at import At, Axes
+from mnemic.codegen.ops.operation import EVERYWHERE, Operation, Tile
+from mnemic.codegen.ops.pulled import whole
 from mnemic.codegen.plan import Read
 
 FLOOR, FLAT = sp.Float(1e-30), sp.Float(1e-20)
@@ -13,6 +13,9 @@ FLOOR, FLAT = sp.Float(1e-30), sp.Float(1e-20)
 
 CENTRED = 3
 """Means that are taken out of a gradient: each leaves a rounding of what is left."""
+
+INSIDE = ("inside:v", "inside:k")
+ROOT = Tile(EVERYWHERE, extras=INSIDE, in_module=True)
 
 
 def nothing(at: At) -> None:
@@ -77,9 +80,36 @@ def _centred(at: At, moved: str, axes: Axes, kept: Axes) -> tuple[str, str]:
     return mean, left
 
 
-ENDINGS = ("", "_of_rows", "_of_columns")
+def _over(ending: str, given: str, over: str) -> tuple[Operation, ...]:
+    """The operations of a simplex by the end of their names: the axes of its sums' numbers, and
+    those that are summed over."""
+    tops = Tile(EVERYWHERE, extras=INSIDE)
+    return (
+        Operation(f"highest{ending}", f"~vk -> {given}", tops=over, adjoint=nothing, tile=tops),
+        Operation(
+            f"simplex_root{ending}",
+            f"~vk, ~, ~*... -> {given}",
+            searches=over,
+            adjoint=nothing,
+            tile=ROOT,
+        ),
+        Operation(
+            f"simplex_entries{ending}",
+            "vk, , ~*, ~*, *... -> vk",
+            adjoint=simplex_entries,
+            tile=ROOT,
+        ),
+    )
 
-RULES: dict[str, Callable[[At], None]] = {
-    **dict.fromkeys((f"{n}{z}" for n in ("highest", "simplex_root") for z in ENDINGS), nothing),
-    **dict.fromkeys((f"simplex_entries{z}" for z in ENDINGS), simplex_entries),
-}
+
+# fmt: off
+OPERATIONS = (
+    *_over("", "", "vk"),
+    *_over("_of_rows", "v", "k"),
+    *_over("_of_columns", "k", "v"),
+    Operation(
+        "inverse_link", "vk, *... -> vk", adjoint=whole,
+        tile=Tile(EVERYWHERE, extras=("width:v", "width:k"), in_module=True),
+    ),
+)
+# fmt: on

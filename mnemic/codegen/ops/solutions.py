@@ -1,22 +1,23 @@
-"""Rules of systems that are solved by what they do to a direction, without a matrix.
+"""Systems that are solved by what they do to a direction, without a matrix.
 
 The plan holds A x as statements behind a quantity ``unknown``. With r = b − A x̂ at a fixed x̂ the
 solution moves by A⁻¹ dr, so before the reverse pass r is written into the plan, and its gradient is
 one more solution, of the same system (which is symmetric).
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import networkx as nx
 import sympy as sp
 
-from mnemic.codegen.adjoint.at import At
-from mnemic.codegen.adjoint.unrolled import renamed_reads
 from mnemic.codegen.cut import cut
-from mnemic.codegen.plan import Call, Map, Plan, Quantity, Read
+from mnemic.codegen.ops.at import At
+from mnemic.codegen.ops.operation import PAIRS, Operation, Streaming, Tile
+from mnemic.codegen.plan import Call, Map, Plan, Quantity, Read, renamed_reads
 
 B, A = sp.symbols("target_ image_", real=True)
+
+STREAMED = frozenset({PAIRS})
 
 
 def residuals(plan: Plan) -> Plan:
@@ -78,15 +79,16 @@ def solution_with(at: At) -> None:
                  tolerance=at.option("tolerance"), iterations=at.option("iterations"))  # fmt: skip
 
 
-def row_peak(at: At) -> None:
-    """The largest of each row's weights, which is 1: shared by those that are the largest."""
-    past, own = at.arguments
-    share = "Piecewise((1, x > 0.999999), (0, True))"
-    old = at.map(f"{past}_largest", at.axes(past), share, x=past)
-    new = at.map(f"{own}_largest", at.axes(own), share, x=own)
-    count = at.call(f"{at.out}_count", at.quantity.axes, "row_totals", old, new)
-    for argument, largest in ((past, old), (own, new)):
-        at.give_map(argument, "d*x/Max(n, 1)", d=at.d, x=largest, n=count)
-
-
-RULES: dict[str, Callable[[At], None]] = {"solution_with": solution_with, "row_peak": row_peak}
+# fmt: off
+OPERATIONS = (
+    Operation("unknown", "~tk -> tk", tile=Tile(STREAMED), in_pytorch=False),
+    Operation(
+        "solution", "~tk, ~tk, ~tk, ~tk -> tk", tile=Tile(STREAMED), in_pytorch=False,
+        streaming=Streaming(costly=True),
+    ),
+    Operation(
+        "solution_with", "~tk, tk, ~tk, ~tk, ~tk -> tk", adjoint=solution_with, in_pytorch=False,
+        tile=Tile(STREAMED, text="{0}"), streaming=Streaming(reads=(0,)),
+    ),
+)
+# fmt: on

@@ -5,9 +5,17 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.adjoint.errors import NoAdjoint
 from mnemic.codegen.guards import TINY, may_vanish
+from mnemic.codegen.words import in_words
 from mnemic.compiler.symbolic import tidy
+
+
+class NoAdjoint(Exception):
+    """A function without a rule for its gradient: what calls it is forward only."""
+
+    def __init__(self, function: str) -> None:
+        super().__init__(f"no rule for the gradient of {in_words(function)}")
+        self.function = function
 
 
 class larger(sp.Function):

@@ -1,14 +1,18 @@
-"""Rules of the error signal, and of the systems that a chunk's residuals solve."""
-
-from collections.abc import Callable
+"""The error signal, and the systems that a chunk's residuals solve."""
 
 import sympy as sp
 
-from mnemic.codegen.adjoint.at import At
-from mnemic.codegen.adjoint.derivative import derivative
+from mnemic.codegen.derivative import derivative
 from mnemic.codegen.functions import Signal
+from mnemic.codegen.ops.at import At
+from mnemic.codegen.ops.operation import Operation, Streaming, Tile
 from mnemic.codegen.plan import Read
 from mnemic.compiler import symbols as sym
+
+OWN = Tile(in_module=True, padded=True)
+
+SIGNALS = ("error", "error_adjoint", "residual", "residual_vjp")
+"""Functions of the spec's own error signal."""
 
 
 def error(at: At) -> None:
@@ -82,4 +86,17 @@ def residual(at: At) -> None:
         through_rows(at, back, (at.out, *rows))
 
 
-RULES: dict[str, Callable[[At], None]] = {"error": error, "residual": residual}
+# fmt: off
+OPERATIONS = (
+    Operation("error", "tv, tv... -> tv", adjoint=error, tile=OWN),
+    Operation("error_adjoint", "tv, tv, tv... -> tv", tile=OWN),
+    Operation(
+        "residual", "tt, tv, tv... -> tv", adjoint=residual, streaming=Streaming(costly=True),
+        tile=Tile(extras=("precision",), in_module=True, padded=True),
+    ),
+    Operation(
+        "residual_vjp", "tv, tv, tt, tv... -> tv",
+        tile=Tile(extras=("precision",), in_module=True, padded=True),
+    ),
+)
+# fmt: on

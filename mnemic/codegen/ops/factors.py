@@ -1,11 +1,12 @@
-"""Rules of second-order memories: factors, solves, rank-one updates."""
+"""Second-order memories: factors, solves, rank-one updates."""
 
-from collections.abc import Callable
-
-from mnemic.codegen.adjoint.at import At
+from mnemic.codegen.ops.at import At
+from mnemic.codegen.ops.operation import EVERYWHERE, TOKEN, Operation, Sample, Tile
 
 SQUARE = ("t", "s")
 MATRIX = ("k", "k")
+
+SYSTEM = ("", "", "decays", "definite", "positive", "positive")
 
 
 def sustained(at: At) -> None:
@@ -18,6 +19,12 @@ def sustained(at: At) -> None:
         parts = at.map(f"d_{factor}_parts", axes, "d*m", d=at.d, m=state)
         rows = at.call(f"d_{factor}_rows", axes[:1], "total", parts)
         at.give_call(factor, "total", rows)
+
+
+def cast(at: At) -> None:
+    """The same numbers in another dtype: the gradient in that of what was cast."""
+    x = at.arguments[0]
+    at.give_call(x, "narrowed", at.d, x)
 
 
 # -- one chunk by a Cholesky factor ----------------------------------------------------------
@@ -160,14 +167,54 @@ def downdated(at: At) -> None:
         at.give_map(p, "x + y", x=d, y=moved)
 
 
-RULES: dict[str, Callable[[At], None]] = {
-    "sustained": sustained,
-    "innovation_factor": innovation_factor,
-    "solved": solved,
-    "shrunk": shrunk,
-    "conjugated": solved_rows,
-    "cholesky_rows": solved_rows,
-    "ridge_solved": ridge_solved,
-    "kalman_gain": kalman_gain,
-    "downdated": downdated,
-}
+# fmt: off
+OPERATIONS = (
+    Operation("widened", "* -> *", adjoint=cast, casts=True),
+    Operation("narrowed", "*, ~* -> *", adjoint=cast, casts=True),
+    Operation("sustained", "vk, , vk -> vk", adjoint=sustained, tile=Tile(EVERYWHERE)),
+    Operation("symmetric", "kk -> kk", mixes="k", tile=Tile(EVERYWHERE)),
+    Operation(
+        "innovation_factor", "tk, tk, t? -> tt", adjoint=innovation_factor,
+        tile=Tile(extras=("precision",), longer="_kept"),
+        sample=Sample(("like the next", "", "positive")),
+    ),
+    Operation(
+        "solved", "tt, tk -> tk", adjoint=solved, tile=Tile(extras=("precision",)),
+        sample=Sample(("factor",)),
+    ),
+    Operation(
+        "solved_back", "tt, tk -> tk", tile=Tile(extras=("precision",)),
+        sample=Sample(("factor",)),
+    ),
+    Operation(
+        "cholesky_vjp", "tt, tt -> tt", tile=Tile(extras=("precision",)),
+        sample=Sample(("", "factor")),
+    ),
+    Operation("diagonal_of", "tt -> t", tile=Tile()),
+    Operation(
+        "shrunk", "kk, tk, t? -> kk", mixes="k", adjoint=shrunk,
+        tile=Tile(extras=("live", "precision"), longer="_kept"),
+        sample=Sample(("definite", "", "positive")),
+    ),
+    Operation(
+        "conjugated", "tk, tk, tt, kk, tk, t -> tk", mixes="k", adjoint=solved_rows,
+        tile=Tile(extras=("precision",), options=("tolerance", "iterations")),
+        sample=Sample(SYSTEM, {"tolerance": 1e-13, "iterations": 64}, 1e-9),
+    ),
+    Operation(
+        "cholesky_rows", "tk, tk, tt, kk, tk, t -> tk", adjoint=solved_rows, sample=Sample(SYSTEM)
+    ),
+    Operation(
+        "kalman_gain", "kk, k, k, ? -> k", mixes="k", adjoint=kalman_gain,
+        tile=Tile(frozenset({TOKEN}), longer="_kept"), sample=Sample(("definite",)),
+    ),
+    Operation(
+        "downdated", "kk, k, k, ? -> kk", mixes="k", adjoint=downdated,
+        tile=Tile(frozenset({TOKEN}), longer="_kept"), sample=Sample(("definite",)),
+    ),
+    Operation(
+        "ridge_solved", "kk, k, k -> k", mixes="k", adjoint=ridge_solved,
+        tile=Tile(frozenset({TOKEN})), sample=Sample(("definite", "positive")),
+    ),
+)
+# fmt: on

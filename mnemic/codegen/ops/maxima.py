@@ -1,8 +1,7 @@
-"""Rules of weights under a running maximum m of their logarithms."""
+"""Weights under a running maximum m of their logarithms."""
 
-from collections.abc import Callable
-
-from mnemic.codegen.adjoint.at import At
+from mnemic.codegen.ops.at import At
+from mnemic.codegen.ops.operation import Operation, Sample, Tile
 
 SQUARE = ("t", "s")
 
@@ -46,8 +45,23 @@ def running_maximum(at: At) -> None:
         at.give_map(log_decay, "x + y", x=one, y=two)
 
 
-RULES: dict[str, Callable[[At], None]] = {
-    "stable_mix": stable_mix,
-    "stable_reach": stable_reach,
-    "running_maximum": running_maximum,
-}
+# fmt: off
+OPERATIONS = (
+    Operation(
+        "running_maximum", "t, t,  -> t", adjoint=running_maximum, tile=Tile(),
+        sample=Sample(("log decay",)),
+    ),
+    Operation(
+        "stable_mix", "t, t, t -> tt", adjoint=stable_mix, tile=Tile(),
+        sample=Sample(("log decay", "", "large")),
+    ),
+    Operation(
+        "stable_reach", "t, , t -> t", adjoint=stable_reach, tile=Tile(),
+        sample=Sample(("log decay", "", "large")),
+    ),
+    Operation(
+        "maximum_share", "t, t, t -> tt", tile=Tile(),
+        sample=Sample(("log decay", "", "running maximum")),
+    ),
+)
+# fmt: on

@@ -5,7 +5,8 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.adjoint.sums import Sums, gradient_of
+from mnemic.codegen.ops.gradients import Sums, gradient_of
+from mnemic.codegen.ops.operation import Operation
 from mnemic.codegen.plan import Call, Map, Plan, Product, Quantity, Read
 
 Axes = tuple[str, ...]
@@ -23,6 +24,8 @@ class At:
     sums: Sums
     quantity: Quantity
     d: str
+    operation: Operation | None = None
+    """What the quantity calls."""
 
     @property
     def plan(self) -> Plan:

@@ -13,10 +13,10 @@ REFERRING = ("The same", "Scores under the same", "[")
 """How a line begins that says nothing by itself."""
 
 
-def operation(function: str) -> str:
+def in_words(function: str) -> str:
     """What an operation of the support package computes; its name as words where that is not told.
 
-    >>> operation("recall_rows"), operation("accumulate_blended")
+    >>> in_words("recall_rows"), in_words("accumulate_blended")
     ('M x for every row', 'accumulate blended')
     """
     line = SHAPES.sub("", _first_lines().get(function, "")).rstrip(" .:;,")

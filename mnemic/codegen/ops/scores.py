@@ -1,8 +1,15 @@
-"""Rules of scores under a decay by channel: q_t·k_s Π_{s<i≤t} decay_i."""
+"""Scores under a decay by channel: q_t·k_s Π_{s<i≤t} decay_i."""
 
-from collections.abc import Callable
+from mnemic.codegen.ops.at import At, Env
+from mnemic.codegen.ops.operation import Operation, Sample, Tile
+from mnemic.codegen.ops.pulled import whole
 
-from mnemic.codegen.adjoint.at import At, Env
+DECAYED = Sample(("", "", "log decay"))
+
+MOMENTUM = (
+    "momentum under a decay of each channel, which takes a matrix of a chunk's rows a channel; "
+    "token by token there is one"
+)
 
 
 def scores_after(at: At) -> None:
@@ -81,8 +88,34 @@ def decayed_mix(at: At) -> None:
         at.give_call(log_decay, "later_rows", rest)
 
 
-RULES: dict[str, Callable[[At], None]] = {
-    "scores_after": scores_after,
-    "scores_before": scores_before,
-    "decayed_mix": decayed_mix,
-}
+# fmt: off
+OPERATIONS = (
+    Operation(
+        "scores_after", "tk, sk, ck -> ts", sums="k", adjoint=scores_after, sample=DECAYED,
+        tile=Tile(extras=("precision",), options=("rows",)),
+    ),
+    Operation(
+        "scores_before", "tk, sk, ck -> ts", sums="k", adjoint=scores_before, sample=DECAYED,
+        tile=Tile(extras=("precision",), options=("rows",)),
+    ),
+    Operation(
+        "decayed_mix", "tt, tk, tk -> tk", adjoint=decayed_mix, tile=Tile(extras=("precision",)),
+        sample=DECAYED,
+    ),
+    Operation(
+        "mixed_back", "tt, tk, tk -> tk", tile=Tile(extras=("precision",)), sample=DECAYED
+    ),
+    Operation(
+        "row_mix", "ts, sk, ck -> tk", tile=Tile(extras=("precision", "window")), sample=DECAYED
+    ),
+    Operation(
+        "row_mix_back", "ts, tk, ck -> sk", tile=Tile(extras=("precision", "window")),
+        sample=DECAYED,
+    ),
+    Operation("blended_after", "tk, sk, tk, kts -> ts", adjoint=whole),
+    Operation("blended_before", "tk, sk, tk, kts -> ts", adjoint=whole),
+    Operation("blended_carry", "tk, t -> tk", adjoint=whole),
+    Operation("blended_remain", "kts -> tk", adjoint=whole),
+    Operation("decayed_products", "tk, t -> kts", adjoint=whole, untiled=MOMENTUM),
+)
+# fmt: on

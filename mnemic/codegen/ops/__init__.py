@@ -1,0 +1,55 @@
+"""Every operation that a plan can call, by name."""
+
+from mnemic.codegen.ops import (
+    decays,
+    errors,
+    factors,
+    features,
+    fits,
+    levels,
+    links,
+    maxima,
+    norms,
+    pairs,
+    products,
+    pulled,
+    scores,
+    shifts,
+    simplices,
+    solutions,
+    states,
+    sums,
+    triangles,
+    weights,
+    windows,
+)
+from mnemic.codegen.ops.operation import Operation
+from mnemic.codegen.plan import Call, Quantity
+
+FAMILIES = (
+    products, sums, norms, decays, maxima, triangles, shifts, scores, errors, links, simplices,
+    states, windows, features, factors, pairs, weights, solutions, fits, levels, pulled,
+)  # fmt: skip
+
+OPERATIONS: dict[str, Operation] = {}
+"""By name."""
+
+
+def add(operation: Operation) -> None:
+    """Add an operation, so that plans can call it by its name.
+
+    Raises ``ValueError`` where there is another one of that name.
+    """
+    if OPERATIONS.setdefault(operation.name, operation) is not operation:
+        raise ValueError(f"there are two operations '{operation.name}'")
+
+
+def called(quantity: Quantity) -> Operation | None:
+    """Return the operation that a quantity calls; ``None`` where it calls none."""
+    return OPERATIONS.get(quantity.op.function) if isinstance(quantity.op, Call) else None
+
+
+for family in FAMILIES:
+    operations: tuple[Operation, ...] = family.OPERATIONS
+    for found in operations:
+        add(found)

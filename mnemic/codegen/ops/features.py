@@ -1,0 +1,29 @@
+"""Feature maps of single tokens, and keys that are turned."""
+
+from mnemic.codegen.ops.at import At
+from mnemic.codegen.ops.operation import TOKEN, Operation, Tile
+from mnemic.codegen.ops.pulled import whole
+
+
+def turned(at: At) -> None:
+    """[x cos Ω, x sin Ω]: dx turns back, and dΩ is x times what turns back a quarter further."""
+    x, angle = at.arguments
+    at.give_call(x, "turned_back", at.d, angle)
+    if at.wants(angle):
+        axes = at.axes(angle)
+        further = at.map(f"{angle}_further", axes, "a + pi/2", a=angle)
+        back = at.call(f"{at.d}_further", axes, "turned_back", at.d, further)
+        at.give_map(angle, "x*b", x=x, b=back)
+
+
+# fmt: off
+OPERATIONS = (
+    Operation("features", "*, *... -> *", by_token=True, adjoint=whole),
+    Operation("turned", "*, * -> *", by_token=True, adjoint=turned),
+    Operation("turned_back", "*, * -> *"),
+    Operation(
+        "rotated", "k, k,  -> k", mixes="k", tile=Tile(frozenset({TOKEN}), extras=("width:k",)),
+        in_pytorch=False,
+    ),
+)
+# fmt: on

@@ -1,0 +1,90 @@
+"""Norms, and what divides by them."""
+
+from mnemic.codegen.guards import TINY
+from mnemic.codegen.ops.at import At
+from mnemic.codegen.ops.operation import EVERYWHERE, PAIRS, Operation, Sample, Tile
+from mnemic.codegen.ops.pulled import whole
+
+
+def norm(at: At) -> None:
+    """n = ‖x‖: dx = d x / n, 0 at zero, where n is 1."""
+    (x,) = at.arguments
+    at.give_map(x, "d*x/n", d=at.d, x=x, n=at.out)
+
+
+def distance(at: At) -> None:
+    """n = ‖y − v‖: dy = d (y − v) / n = −dv, 0 at an exact hit, where n is 1."""
+    y, v = at.arguments
+    at.give_map(y, "d*(y - v)/n", d=at.d, y=y, v=v, n=at.out)
+    at.give_map(v, "d*(v - y)/n", d=at.d, y=y, v=v, n=at.out)
+
+
+def squared_norm(at: At) -> None:
+    """κ = ‖x‖²: dx = 2 d x."""
+    (x,) = at.arguments
+    at.give_map(x, "2*d*x", d=at.d, x=x)
+
+
+def positive(at: At) -> None:
+    """x, at least ``TINY``."""
+    (x,) = at.arguments
+    at.give_map(x, f"Piecewise((d, x >= {TINY}), (0, True))", d=at.d, x=x)
+
+
+def log_of(at: At) -> None:
+    """log x: dx = d / x."""
+    (x,) = at.arguments
+    at.give_map(x, f"Piecewise((d/x, x >= {TINY}), (0, True))", d=at.d, x=x)
+
+
+def layer_norm(at: At) -> None:
+    """dz by the function that is made for it."""
+    (z,) = at.arguments
+    at.give_call(z, "layer_norm_vjp", at.d, z)
+
+
+def layer_norm_vjp(at: At) -> None:
+    """J(z) g with J symmetric: dg = J(z) d, and dz = ∂(dᵀ J g)/∂z."""
+    grad, z = at.arguments
+    at.give_call(grad, "layer_norm_vjp", at.d, z)
+    at.give_call(z, "layer_norm_bend", at.d, grad, z)
+
+
+# fmt: off
+OPERATIONS = (
+    Operation(
+        "norm", "tv -> t", adjoint=norm, tile=Tile(),
+        lane="tl.where(tl.abs({0}) > tiles.TINY, tl.abs({0}), 1.0)",
+    ),
+    Operation(
+        "distance", "tv, tv -> t", token="v, v -> ", adjoint=distance, tile=Tile(),
+        lane="tl.where(tl.abs({0} - {1}) > tiles.TINY, tl.abs({0} - {1}), 1.0)",
+    ),
+    Operation(
+        "squared_norm", "tk -> t", token="k -> ", by_token=True, adjoint=squared_norm, tile=Tile(),
+        lane="tl.maximum({0} * {0}, tiles.TINY)",
+    ),
+    Operation("squares", "*k -> *", adjoint=whole),
+    Operation("key_size", "~tk -> t", tile=Tile(frozenset({PAIRS}), extras=("width:k",))),
+    Operation(
+        "positive", "t -> t", token=" -> ", by_token=True, adjoint=positive, tile=Tile(),
+        lane="tiles.positive({0})",
+    ),
+    Operation(
+        "log_of", "t -> t", token=" -> ", by_token=True, adjoint=log_of, tile=Tile(),
+        lane="tiles.log_of({0})", sample=Sample(("positive",)),
+    ),
+    Operation(
+        "layer_norm", "*v -> *v", mixes="v", by_token=True, adjoint=layer_norm,
+        tile=Tile(EVERYWHERE, extras=("width:v",)),
+    ),
+    Operation(
+        "layer_norm_vjp", "*v, *v -> *v", mixes="v", adjoint=layer_norm_vjp,
+        tile=Tile(EVERYWHERE, extras=("width:v",)),
+    ),
+    Operation(
+        "layer_norm_bend", "*v, *v, *v -> *v", mixes="v",
+        tile=Tile(EVERYWHERE, extras=("width:v",)),
+    ),
+)
+# fmt: on

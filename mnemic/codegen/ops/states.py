@@ -1,0 +1,59 @@
+"""A matrix for each row of a chunk: PyTorch's own, since no tile holds them."""
+
+from mnemic.codegen.ops.at import At
+from mnemic.codegen.ops.operation import A_MATRIX_A_TOKEN, Operation
+from mnemic.codegen.ops.pulled import whole
+
+
+def accumulate(at: At) -> None:
+    """M_t = Σ_s w_ts u_s k_sᵀ: with X_s = Σ_t w_ts dM_t, du = X k and dk = Xᵀ u."""
+    weights, u, k = at.arguments
+    if at.wants(u, k):
+        name = f"{at.d}_gathered"
+        x = at.call(name, (at.axes(u)[0], "v", "k"), "gathered_states", weights, at.d)
+        at.give_call(u, "recall", x, k)
+        at.give_call(k, "pull", x, u)
+    at.give_call(weights, "pairings", at.d, u, k)
+
+
+def accumulate_states(at: At) -> None:
+    """M_t = Σ_s w_ts X_s."""
+    weights, states = at.arguments
+    at.give_call(states, "gathered_states", weights, at.d)
+    at.give_call(weights, "state_products", at.d, states)
+
+
+def last_of(at: At) -> None:
+    """The last row's matrix."""
+    (x,) = at.arguments
+    at.give_call(x, "at_last_of", at.d, x)
+
+
+def delayed_states(at: At) -> None:
+    """The state before each row."""
+    x, first = at.arguments
+    at.give_call(x, "advanced_states", at.d)
+    at.give_call(first, "first_of", at.d)
+
+
+# fmt: off
+OPERATIONS = (
+    Operation(
+        "accumulate", "ts, sv, sk -> tvk", sums="s", adjoint=accumulate, untiled=A_MATRIX_A_TOKEN
+    ),
+    Operation(
+        "accumulate_states", "ts, svk -> tvk", sums="s", adjoint=accumulate_states,
+        untiled=A_MATRIX_A_TOKEN,
+    ),
+    Operation("accumulate_rows", "tk, tv, tk -> tvk", adjoint=whole),
+    Operation("accumulate_blended", "kts, tv, tk -> tvk", adjoint=whole),
+    Operation("gathered_states", "ts, tvk -> svk", sums="t"),
+    Operation("pairings", "tvk, sv, sk -> ts", sums="vk"),
+    Operation("state_products", "tvk, svk -> ts", sums="vk"),
+    Operation("last_of", "tvk -> vk", adjoint=last_of),
+    Operation("at_last_of", "vk, ~tvk -> tvk"),
+    Operation("delayed_states", "tvk, vk -> tvk", adjoint=delayed_states),
+    Operation("advanced_states", "tvk -> tvk"),
+    Operation("first_of", "tvk -> vk"),
+)
+# fmt: on
