@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnemic.compiler.rule import Layers
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 ALLOWED = 2e-4
@@ -90,7 +92,9 @@ def _names(*, everything: bool) -> list[str]:
     found: dict[object, str] = {}
     for name in available():
         rule = rule_of(name)
-        found.setdefault((rule.structure.kind, rule.structure.algebra, rule.layered), name)
+        found.setdefault(
+            (rule.structure.kind, rule.structure.algebra, isinstance(rule, Layers)), name
+        )
     return list(found.values())
 
 

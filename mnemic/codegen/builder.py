@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import sympy as sp
 
@@ -11,7 +11,7 @@ from mnemic.codegen.plan import Call, Map, Op, Plan, Product, Read
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.implicit import roots_of
 from mnemic.compiler.problem import HEAD, HEADS, TIME
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Common, Rule
 from mnemic.dsl.features import Cosine
 
 ORDER = ("t", "s", "r", "n", "l", "v", "k")
@@ -29,11 +29,15 @@ NEW = "new_e"
 ROLES = ("predict", "erase", "write", "carry", "value")
 
 
-@dataclass
-class Builder:
-    """Adds quantities to a plan; ``rows`` are the axes that every token's quantity begins with."""
+RuleT_co = TypeVar("RuleT_co", bound=Common, covariant=True)
 
-    rule: Rule
+
+@dataclass
+class BuilderOf(Generic[RuleT_co]):
+    """Adds quantities to the plan of a kind of rule; ``rows`` are the axes that every token's
+    quantity begins with."""
+
+    rule: RuleT_co
     rows: tuple[str, ...]
     plan: Plan = field(default_factory=Plan)
     slot: tuple[str, ...] = ()
@@ -369,6 +373,10 @@ class Builder:
         return self.map(name, whole, env, equation)
 
 
+Builder: TypeAlias = BuilderOf[Rule]
+"""A builder of any rule's plan."""
+
+
 def negated(expr: Any) -> Any:
     """−expr with the sign taken inside: v − y, not −(y − v)."""
     if isinstance(expr, sp.Piecewise):
@@ -380,7 +388,7 @@ def negated(expr: Any) -> Any:
     return -expr
 
 
-def feature_options(rule: Rule) -> dict[str, Any]:
+def feature_options(rule: Common) -> dict[str, Any]:
     """The feature map as literal options of the support function.
 
     Of the a_i of a series those that are numbers, and ``None`` for those that are arguments.

@@ -10,7 +10,7 @@ from mnemic.codegen.repeated import spread
 from mnemic.codegen.support.signature import Coefficient, Parameter, Signature, State
 from mnemic.compiler.bounds import bounds
 from mnemic.compiler.problem import Scalar
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs, Layers, LeastSquares, Levels, Moments, Rule
 from mnemic.dsl import features
 from mnemic.dsl.ranges import Range
 
@@ -68,9 +68,16 @@ KEPT = {
 def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
     """Describe the operator of a rule whose recurrent plan (and start) is given."""
     spec = rule.problem.spec
-    windowed = rule.window > 1 and rule.fit is None
+    window, span, inner, levels = rule.window, 0, spec.optimizer.inner_steps, 0
+    match rule:
+        case KeyValuePairs():
+            window, span = 1, rule.window if rule.window > 1 else 0
+        case Moments():
+            inner = 1
+        case Levels():
+            levels = rule.levels
     vectors = ("k", "v") if rule.kernels is None else ("v",)  # behind a kernel K has every key
-    window_tails = (*vectors, *_own_keys(rule)) if windowed else ()
+    window_tails = (*vectors, *_own_keys(rule)) if window > 1 else ()
     return Signature(
         name=rule.name,
         coefficients=_coefficients(rule),
@@ -78,17 +85,17 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         keys=_own_keys(rule),
         forms=rule.structure.forms,
         steps=spec.optimizer.micro_steps,
-        inner=spec.optimizer.inner_steps if rule.moments is None else 1,
+        inner=inner,
         once=spread(rule),
-        window=1 if rule.fit is not None else rule.window,
-        span=rule.window if rule.fit is not None and rule.window > 1 else 0,
+        window=window,
+        span=span,
         token_weights=rule.gamma == "token" and rule.window > 1,
         banded=takes_band(rule),
         anchor=math.gcd(*plan.closed) if plan.closed else 1,
         diagonal=rule.diagonal,
         square=rule.network.adds_input,
         phase=rule.phase,
-        levels=rule.levels,
+        levels=levels,
         chunk=_chunk(rule),
         most_chunk=_most_chunk(rule),
         params=_params(rule),
@@ -130,10 +137,11 @@ def _coefficient(scalar: Scalar, rule: Rule, allowed: Range) -> Coefficient:
     if same:
         degree = of_features.index(scalar.name)
         meaning = f"weight of (x·y)^{degree} in the features' kernel, the same at every token"
-    if scalar.name == "eta" and rule.moments is not None and not rule.moments.steps:
-        meaning = "weight of the pair in the regression"
-    if scalar.name == "eta" and rule.fit is not None:
-        meaning = "rate at which the kept keys move"
+    match rule:
+        case Moments(solution=LeastSquares(steps=0)) if scalar.name == "eta":
+            meaning = "weight of the pair in the regression"
+        case KeyValuePairs() if scalar.name == "eta":
+            meaning = "rate at which the kept keys move"
     meaning = f"log of the {meaning}" if scalar.logarithmic else meaning
     micro = scalar.name in ("eta", "delta") and rule.problem.spec.optimizer.micro_steps > 1
     name = public(scalar.argument)
@@ -183,7 +191,7 @@ def _state(rule: Rule, name: str, axes: str) -> State:
 
 def _begun(rule: Rule, role: str) -> str:
     """The parameter at which the one memory of a rule without layers starts, if it has one."""
-    if rule.layered or role not in ("A", "W") or not rule.parameters:
+    if isinstance(rule, Layers) or role not in ("A", "W") or not rule.parameters:
         return ""
     return rule.parameters[0].name
 
@@ -199,23 +207,22 @@ def _identity(rule: Rule, state: str) -> float:
     if rule.kernels is not None:
         steps = rule.problem.spec.optimizer.inner_steps
         return float(steps) if state == "shares" else 0.0
-    moments = rule.moments
-    if moments is None or moments.constant or moments.ridge == 0:
+    if not isinstance(rule, Moments) or rule.solution.constant or rule.solution.ridge == 0:
         return 0.0
-    ridge = float(moments.ridge)
+    ridge = float(rule.solution.ridge)
     return {"P": 1 / ridge, "H": ridge}.get(state, 0.0)
 
 
 def needs_position(rule: Rule, plan: Plan) -> bool:
     """Whether anything depends on the number of the token."""
     counted = any("n" in plan.axes(name) for name in plan.states())
-    return counted or rule.levels > 0 or bool(plan.closed) or "t_index" in plan.graph
+    return counted or isinstance(rule, Levels) or bool(plan.closed) or "t_index" in plan.graph
 
 
 def _chunk(rule: Rule) -> int:
     """Rows a chunk: all where pairs are fitted, few where there are many matrices (channels as
     heads, windows as rows), more where every chunk reads all kept keys."""
-    if rule.fit is not None:
+    if isinstance(rule, KeyValuePairs):
         return 0
     if rule.kernels is not None and rule.window == 1:
         return 64
@@ -225,8 +232,10 @@ def _chunk(rule: Rule) -> int:
 def _most_chunk(rule: Rule) -> int:
     """Few rows where a chunk divides by what decays leave of the past, whose reciprocal is what
     its differences lose; as few as a product of kernels has."""
-    moments = rule.moments
-    return 16 if moments is not None and moments.inverted and moments.fades else 0
+    match rule:
+        case Moments(solution=solution) if solution.inverted and solution.fades:
+            return 16
+    return 0
 
 
 def feature_size(rule: Rule) -> str:

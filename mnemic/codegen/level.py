@@ -15,7 +15,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.builder import Builder
+from mnemic.codegen.builder import Builder, BuilderOf
 from mnemic.codegen.chunk import Chunk, kept
 from mnemic.codegen.coefficients import coefficients
 from mnemic.codegen.levels import (
@@ -31,7 +31,7 @@ from mnemic.codegen.levels import (
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import with_bonus
 from mnemic.codegen.recurrent import States
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Levels
 
 MATRIX = ("v", "k")
 KEEPS, WRITES, SEEN = "level_keeps", "level_writes", "level_seen"
@@ -50,24 +50,25 @@ class Level:
     """The quantity of ``own`` that is λ, a number for each level."""
 
 
-def plans(rule: Rule) -> Level:
+def plans(rule: Levels) -> Level:
     """Rule → the plans of its levels."""
     found, weights = own(rule)
     return Level(found, token(rule), chunk(rule), weights)
 
 
-def own(rule: Rule) -> tuple[Plan, str]:
+def own(rule: Levels) -> tuple[Plan, str]:
     """What the rows of an aligned chunk read of each other, and λ."""
-    p, query = _begun(rule)
-    weights = weights_of(p.b)
+    b = BuilderOf(rule, ("t",))
+    p, query = _begun(b)
+    weights = weights_of(b)
     read = own_read(p, inside_of(p, query), weights)
     p.b.plan.output = with_bonus(p.b, read, query, p.roles)
     return p.b.plan, weights
 
 
-def token(rule: Rule) -> Plan:
+def token(rule: Levels) -> Plan:
     """One level's token."""
-    b = Builder(rule, ())
+    b = BuilderOf(rule, ())
     b.declare_vectors()
     state = b.plan.given("W", MATRIX, state=True)
     flags = {name: b.plan.given(name, ()) for name in (KEEPS, WRITES, SEEN)}
@@ -80,9 +81,9 @@ def token(rule: Rule) -> Plan:
     return b.plan
 
 
-def chunk(rule: Rule) -> Plan:
+def chunk(rule: Levels) -> Plan:
     """One level's chunk, in which flags are the same at every row."""
-    p, query = _begun(rule, "W")
+    p, query = _begun(BuilderOf(rule, ("t",)), "W")
     b, state = p.b, p.states.memory
     flags = {name: b.plan.given(name, ("t",)) for name in (KEEPS, WRITES, SEEN)}
     keeps, writes = (b.call(f"{n}_now", (), "last", flags[n]) for n in (KEEPS, WRITES))
@@ -99,8 +100,7 @@ def chunk(rule: Rule) -> Plan:
     return b.plan
 
 
-def _begun(rule: Rule, state: str = "") -> tuple[Chunk, str]:
-    b = Builder(rule, ("t",))
+def _begun(b: Builder, state: str = "") -> tuple[Chunk, str]:
     b.declare_vectors()
     memory = b.plan.given(state, MATRIX, state=True) if state else ""
     roles = b.roles()

@@ -11,7 +11,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.builder import Builder
+from mnemic.codegen.builder import Builder, BuilderOf
 from mnemic.codegen.chunk import Chunk, kept, remaining
 from mnemic.codegen.coefficients import coefficients
 from mnemic.codegen.plan import Plan
@@ -28,7 +28,7 @@ from mnemic.codegen.systems import (
     step_factor,
 )
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Levels
 
 MATRIX = ("v", "k")
 LEVELS = ("l", "v", "k")
@@ -36,7 +36,7 @@ LEVELS = ("l", "v", "k")
 ONE, TWO = sp.Symbol("x_", real=True), sp.Symbol("y_", real=True)
 
 
-def weights_of(b: Builder) -> str:
+def weights_of(b: BuilderOf[Levels]) -> str:
     """λ, a number for each level."""
     weights = b.row_map("level_weight", b.rule.problem.value("levels"))
     if "l" in b.plan.axes(weights):
@@ -47,10 +47,10 @@ def weights_of(b: Builder) -> str:
 # -- token by token --------------------------------------------------------------------------
 
 
-def recurrent(rule: Rule) -> Plan:
+def recurrent(rule: Levels) -> Plan:
     """The plan of one token."""
     refuse(rule)
-    b = Builder(rule, ())
+    b = BuilderOf(rule, ())
     b.declare_vectors()
     memory = b.plan.given("W", LEVELS, state=True)
     roles, query = b.roles(), b.featured("q")
@@ -64,9 +64,9 @@ def recurrent(rule: Rule) -> Plan:
     return b.plan
 
 
-def reading(rule: Rule) -> Plan:
+def reading(rule: Levels) -> Plan:
     """The plan of a query that is read without a write: the buckets as they stand."""
-    b = Builder(rule, ())
+    b = BuilderOf(rule, ())
     query = b.featured("q")
     memory = b.plan.given("W", LEVELS, state=True)
     b.plan.output = b.call("y", ("v",), "read_levels", memory, query, weights_of(b),
@@ -144,9 +144,9 @@ class Inside:
     erasing: str | None = None
 
 
-def chunk(rule: Rule) -> Plan:
+def chunk(rule: Levels) -> Plan:
     """The plan of one chunk, a power of two of rows that its position divides."""
-    b = Builder(rule, ("t",))
+    b = BuilderOf(rule, ("t",))
     b.declare_vectors()
     memory = b.plan.given("W", LEVELS, state=True)
     roles = b.roles()
@@ -154,7 +154,7 @@ def chunk(rule: Rule) -> Plan:
     p = Chunk(b, States(memory, None, None), roles, c)
     query = b.featured("q")
     inside = inside_of(p, query)
-    read = _read(p, inside)
+    read = _read(p, inside, weights_of(b))
     b.plan.output = with_bonus(b, read, query, roles)
     _move(b, memory, _passed(p, inside), new_of(p, inside))
     return b.plan
@@ -233,9 +233,8 @@ def own_read(p: Chunk, inside: Inside, weights: str) -> str:
     return b.product("y_new", ("t", "v"), attends, inside.written, equation="readout")
 
 
-def _read(p: Chunk, inside: Inside) -> str:
+def _read(p: Chunk, inside: Inside, weights: str) -> str:
     b, c = p.b, p.c
-    weights = weights_of(b)
     new = own_read(p, inside, weights)
     old = b.call("y_old", ("t", "v"), "recall_buckets", inside.reads, p.states.memory, weights,
                  _ends(b), equation="readout")  # fmt: skip

@@ -8,11 +8,11 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.builder import Builder
+from mnemic.codegen.builder import BuilderOf
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.rule import Fit, Rule
+from mnemic.compiler.rule import Fit, KeyValuePairs
 
 PAIR = (sym.kq, sym.kk, sym.qq)
 
@@ -22,10 +22,10 @@ SIMILARITY = '''def similarity(kq, kk, qq{extra}):
 '''
 
 
-def recurrent(rule: Rule) -> Plan:
+def recurrent(rule: KeyValuePairs) -> Plan:
     """One token."""
-    fit = _fit(rule)
-    b = Builder(rule, ())
+    fit = rule.fit
+    b = BuilderOf(rule, ())
     b.declare_vectors()
     if fit.kind == "interpolation":
         return _interpolated_token(b, fit)
@@ -52,10 +52,10 @@ def recurrent(rule: Rule) -> Plan:
     return b.plan
 
 
-def chunk(rule: Rule) -> Plan:
+def chunk(rule: KeyValuePairs) -> Plan:
     """One chunk."""
-    fit = _fit(rule)
-    b = Builder(rule, ("t",))
+    fit = rule.fit
+    b = BuilderOf(rule, ("t",))
     b.declare_vectors()
     if fit.kind == "interpolation":
         return _interpolated_chunk(b, fit)
@@ -89,12 +89,7 @@ def chunk(rule: Rule) -> Plan:
     return b.plan
 
 
-def _fit(rule: Rule) -> Fit:
-    assert rule.fit is not None
-    return rule.fit
-
-
-def span(rule: Rule) -> dict[str, int]:
+def span(rule: KeyValuePairs) -> dict[str, int]:
     """The window as an option of the support functions, where there is one."""
     return {"span": rule.window} if rule.window > 1 else {}
 
@@ -105,7 +100,7 @@ def span(rule: Rule) -> dict[str, int]:
 class _Kept:
     """The kept keys and values, and what is left of their weights."""
 
-    def __init__(self, b: Builder) -> None:
+    def __init__(self, b: BuilderOf[KeyValuePairs]) -> None:
         self.b = b
         self.span: dict[str, Any] = {**span(b.rule)}
         self.keys = b.plan.given("keys", ("n", "k"), state=True)
@@ -116,7 +111,7 @@ class _Kept:
         self.roles = b.roles()
         self.steps: tuple[str, ...] = ()
         """w and η of the step that moves the kept keys, where they move."""
-        if _fit(b.rule).carry is not None:
+        if b.rule.fit.carry is not None:
             self.steps = (self.roles["carry"], b.row_map("rate", b.rule.rate))
 
     def by_token(self) -> tuple[str, str]:
@@ -182,7 +177,7 @@ class _Kept:
 # -- similarities ----------------------------------------------------------------------------
 
 
-def _score(b: Builder, fit: Fit, keys: str, query: str) -> str:
+def _score(b: BuilderOf[KeyValuePairs], fit: Fit, keys: str, query: str) -> str:
     """The logit (or the weight) of every kept pair at one query."""
     expr = fit.similarity.score
     env: dict[str, Any] = _row_values(b, expr, query)
@@ -195,7 +190,7 @@ def _score(b: Builder, fit: Fit, keys: str, query: str) -> str:
     return b.map("logit" if logs else "similar", expr, env, "weights")
 
 
-def _row_values(b: Builder, expr: Any, query: str) -> dict[str, Any]:
+def _row_values(b: BuilderOf[KeyValuePairs], expr: Any, query: str) -> dict[str, Any]:
     """The coefficients of an expression and d_k, a number a row each."""
     found: dict[str, Any] = dict(b.coefficients(expr))
     if expr.has(sym.d_k):
@@ -204,7 +199,7 @@ def _row_values(b: Builder, expr: Any, query: str) -> dict[str, Any]:
     return found
 
 
-def _declare_similarity(b: Builder, fit: Fit, query: str) -> tuple[str, ...]:
+def _declare_similarity(b: BuilderOf[KeyValuePairs], fit: Fit, query: str) -> tuple[str, ...]:
     """The similarity as a function of the module; what its calls take beside the three products."""
     expr = fit.similarity.score
     extra = _row_values(b, expr, query)
@@ -217,7 +212,7 @@ def _declare_similarity(b: Builder, fit: Fit, query: str) -> tuple[str, ...]:
     return tuple(extra.values())
 
 
-def _attention(b: Builder, fit: Fit, keys: str, values: str, query: str) -> str:
+def _attention(b: BuilderOf[KeyValuePairs], fit: Fit, keys: str, values: str, query: str) -> str:
     """y = softmax(Q Kᵀ) V of longer queries and keys."""
     found = fit.similarity.linear
     assert found is not None
@@ -233,7 +228,7 @@ def _attention(b: Builder, fit: Fit, keys: str, values: str, query: str) -> str:
     return b.call("y", ("t", "v"), "attention", asked, keys, values, equation="readout", **options)
 
 
-def _row(b: Builder, name: str, expr: Any, query: str) -> str:
+def _row(b: BuilderOf[KeyValuePairs], name: str, expr: Any, query: str) -> str:
     """An expression of coefficients and d_k as one number a row."""
     env = _row_values(b, expr, query)
     if not env:
@@ -245,7 +240,7 @@ def _row(b: Builder, name: str, expr: Any, query: str) -> str:
 # -- interpolation ---------------------------------------------------------------------------
 
 
-def _interpolation(b: Builder, fit: Fit) -> tuple[str, str, str, dict[str, str]]:
+def _interpolation(b: BuilderOf[KeyValuePairs], fit: Fit) -> tuple[str, str, str, dict[str, str]]:
     """States, roles, and the kernel as a function."""
     keys = b.plan.given("keys", ("n", "k"), state=True)
     factor = b.plan.given("factor", ("n", "n"), state=True)
@@ -257,7 +252,7 @@ def _interpolation(b: Builder, fit: Fit) -> tuple[str, str, str, dict[str, str]]
     return keys, factor, solved, b.roles()
 
 
-def _interpolated_token(b: Builder, fit: Fit) -> Plan:
+def _interpolated_token(b: BuilderOf[KeyValuePairs], fit: Fit) -> Plan:
     """The factor grows by a row; L⁻¹V by one as well."""
     keys, factor, solved, roles = _interpolation(b, fit)
     key, query = roles["write"], b.featured("q")
@@ -280,7 +275,7 @@ def _interpolated_token(b: Builder, fit: Fit) -> Plan:
     return b.plan
 
 
-def _interpolated_chunk(b: Builder, fit: Fit) -> Plan:
+def _interpolated_chunk(b: BuilderOf[KeyValuePairs], fit: Fit) -> Plan:
     """One factor serves all prefixes: its leading blocks factor theirs."""
     keys, factor, solved, roles = _interpolation(b, fit)
     key, query = roles["write"], b.featured("q")

@@ -12,21 +12,21 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen import slopes
-from mnemic.codegen.builder import Builder
+from mnemic.codegen.builder import BuilderOf
 from mnemic.codegen.guards import TINY
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.slopes import Side, Weights
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.rule import Fit, Rule
+from mnemic.compiler.rule import Fit, KeyValuePairs
 
 ONE, TWO = sp.symbols("x_ y_", real=True)
 
 
-def elementary(rule: Rule) -> Plan | None:
-    """The chunk of a weighted mean over pairs; ``None`` for any other fit, and for what is softmax
-    attention to the letter."""
+def elementary(rule: KeyValuePairs) -> Plan | None:
+    """Plan the chunk of a mean or a line over pairs; ``None`` for an interpolation, and for what is
+    softmax attention to the letter."""
     fit = rule.fit
-    if fit is None or fit.kind == "interpolation":
+    if fit.kind == "interpolation":
         return None
     if fit.kind == "linear":
         return regressed(rule, fit)
@@ -36,18 +36,18 @@ def elementary(rule: Rule) -> Plan | None:
     plain = not moves and rule.window == 1 and rule.decay == 1
     if plain and linear is not None and not linear.terms:
         return None
-    b = Builder(rule, ("t",))
+    b = BuilderOf(rule, ("t",))
     b.declare_vectors()
     b.plan.output = Mean(b, fit).read()
     return b.plan
 
 
-def regressed(rule: Rule, fit: Fit) -> Plan | None:
+def regressed(rule: KeyValuePairs, fit: Fit) -> Plan | None:
     """The chunk of a local linear fit; ``None`` for keys that move, and for a direct solve."""
     solver = rule.problem.spec.optimizer.solver
     if fit.carry is not None or solver.kind != "conjugate-gradients":
         return None
-    b = Builder(rule, ("t",))
+    b = BuilderOf(rule, ("t",))
     b.declare_vectors()
     mean = Mean(b, fit)
     b.plan.output = slopes.read(b, mean.past, mean.own, mean.weights(relative=True),
@@ -71,7 +71,7 @@ class Steps:
     rated: str
 
     @classmethod
-    def of(cls, b: Builder, w: str, query: str, key: str) -> "Steps":
+    def of(cls, b: BuilderOf[KeyValuePairs], w: str, query: str, key: str) -> "Steps":
         """The steps' quantities."""
         rate = b.row_map("rate", b.rule.rate)
         f, x, y = sp.symbols("f_ x_ y_", real=True)
@@ -93,11 +93,11 @@ class Steps:
         taken = b.product("taken", ("t", "s"), asked, moves)
         return cls(carried, taken, along, turned, rated)
 
-    def reached(self, b: Builder, product: str) -> str:
+    def reached(self, b: BuilderOf[KeyValuePairs], product: str) -> str:
         """q·k̃ of a chunk's own pairs."""
         return b.map(f"{product}_moved", ONE - TWO, {"x_": product, "y_": self.asked}, "keys")
 
-    def ended(self, b: Builder, keys: str, own: str) -> tuple[str, str]:
+    def ended(self, b: BuilderOf[KeyValuePairs], keys: str, own: str) -> tuple[str, str]:
         """The pairs from before the chunk, and its own, after its last row."""
         reach = b.product("keys_turned", ("n", "s"), keys, self.turned, flip_right=True)
         moved = b.product("keys_moved", ("n", "k"), reach, self.rated)
@@ -109,7 +109,7 @@ class Steps:
 class Mean:
     """The quantities of a chunk's weights over pairs."""
 
-    def __init__(self, b: Builder, fit: Fit) -> None:
+    def __init__(self, b: BuilderOf[KeyValuePairs], fit: Fit) -> None:
         self.b, self.fit = b, fit
         self.span = b.rule.window if b.rule.window > 1 else 0
         self.logs = fit.similarity.logit is not None

@@ -1,7 +1,8 @@
 """Plans → the source of a module: header, forms, operator, layer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sympy as sp
@@ -34,7 +35,7 @@ from mnemic.codegen.support.signature import Signature
 from mnemic.codegen.titles import title_of
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.retention import Link, invert
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Linear, Moments, Rule
 
 HEADER = '''"""{title}
 
@@ -67,7 +68,7 @@ def fused_kernels():
 SLOTS = "from .support.slots import SlotOperator\n"
 
 
-Build = Callable[[Rule], Plan]
+Build = Callable[[], Plan]
 
 
 @dataclass(frozen=True)
@@ -85,34 +86,40 @@ class Plans:
 def plans(rule: Rule) -> Plans:
     """Rule → plans: one a form."""
     one, many = _builders(rule)
-    token, whole, plain = one(rule), None, None
+    token, whole, plain = one(), None, None
     if "chunk" in rule.structure.forms:
-        whole, plain = many(rule), many(rule)
+        whole, plain = many(), many()
         fuse(whole)
-    read = levels.reading(rule) if rule.levels else reading(token)
+    read = levels.reading(rule) if isinstance(rule, Levels) else reading(token)
     return Plans(token, whole, start_plan(rule, token), read, plain)
 
 
 def _builders(rule: Rule) -> tuple[Build, Build]:
-    """How a token and a chunk are planned."""
-    if rule.fit is not None:
-        return local.recurrent, local.chunk
-    if rule.moments is not None:
-        return moments.recurrent, moments.chunk
-    if rule.layered:
-        return deep.recurrent, deep.chunk
-    if rule.levels:
-        return levels.recurrent, levels.chunk
-    return recurrent.build, chunk.build
+    """Tell how a token and a chunk are planned."""
+    match rule:
+        case KeyValuePairs():
+            return partial(local.recurrent, rule), partial(local.chunk, rule)
+        case Moments():
+            return partial(moments.recurrent, rule), partial(moments.chunk, rule)
+        case Layers():
+            return partial(deep.recurrent, rule), partial(deep.chunk, rule)
+        case Levels():
+            return partial(levels.recurrent, rule), partial(levels.chunk, rule)
+        case Linear():
+            return partial(recurrent.build, rule), partial(chunk.build, rule)
 
 
 def start_plan(rule: Rule, token: Plan) -> Plan | None:
-    """The memory at a document's start, where it is not zero: link(0), or uniform."""
-    states = token.states()
-    if rule.layered and rule.fit is None:
-        return deep.start(rule)
-    if rule.moments is not None or rule.fit is not None or rule.kernels is not None:
-        return None
+    """Plan the memory at a document's start, where it is not zero: link(0), or uniform."""
+    match rule:
+        case Layers():
+            return deep.start(rule)
+        case Linear() | Levels() if rule.kernels is None:
+            return _linear_start(rule, token.states())
+    return None
+
+
+def _linear_start(rule: Linear | Levels, states: Collection[str]) -> Plan | None:
     retained = rule.retained
     if retained.mode == "dual" and "anchor" not in states:
         return None
@@ -233,25 +240,24 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bo
 def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Kernels:
     """The Triton kernels of a rule's forms."""
     logarithms = frozenset(s.argument for s in rule.scalars if s.logarithmic and s.argument)
-    if rule.levels:
+    if isinstance(rule, Levels):
         return tiled.tree(_levels(rule), logarithms, numbers)
     optimizer = rule.problem.spec.optimizer
-    steps = optimizer.micro_steps * (optimizer.inner_steps if rule.moments is None else 1)
+    inner = 1 if isinstance(rule, Moments) else optimizer.inner_steps
     chunked = None
     if found.chunk is not None and found.plain is not None:
         chunked = tiled.Form(found.chunk, found.plain)
-    means = elementary(rule)
-    if means is not None:
-        chunked = tiled.Form(means, means)
+    if isinstance(rule, KeyValuePairs) and (whole := elementary(rule)) is not None:
+        chunked = tiled.Form(whole, whole)
     token = tiled.Form(found.recurrent, found.recurrent)
     single = rule.diagonal and feature_size(rule) == "d"
     return tiled.kernels(
-        chunked, token, logarithms, steps, numbers, diagonal=single, window=rule.window,
-        expanded=feature_size(rule) != "d",
+        chunked, token, logarithms, optimizer.micro_steps * inner, numbers, diagonal=single,
+        window=rule.window, expanded=feature_size(rule) != "d",
     )  # fmt: skip
 
 
-def _levels(rule: Rule) -> tiled.Levels:
+def _levels(rule: Levels) -> tiled.Levels:
     """The plans of a tree's levels, before and after rewrites."""
     fused, plain = level.plans(rule), level.plans(rule)
     forms = [tiled.Form(getattr(fused, n), getattr(plain, n)) for n in ("own", "token", "chunk")]

@@ -11,29 +11,24 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.builder import Builder
+from mnemic.codegen.builder import BuilderOf
 from mnemic.codegen.plan import Plan
-from mnemic.compiler.rule import Moments, Rule
+from mnemic.compiler.rule import Moments
 
 
 def _symbols(*names: str) -> tuple[Any, ...]:
     return tuple(sp.Symbol(name, real=True) for name in names)
 
 
-def _of(b: Builder) -> Moments:
-    assert b.rule.moments is not None
-    return b.rule.moments
-
-
-def _forgetting(b: Builder) -> str | None:
-    if not _of(b).fades:
+def _forgetting(b: BuilderOf[Moments]) -> str | None:
+    if not b.rule.solution.fades:
         return None
     return b.log_decay(b.rule.problem.value("gamma"), "log_forget")
 
 
-def _weighed(b: Builder, name: str, power: Any = 1) -> str:
+def _weighed(b: BuilderOf[Moments], name: str, power: Any = 1) -> str:
     """A row times a power of its pair's weight."""
-    weight = _of(b).weight
+    weight = b.rule.solution.weight
     if weight == 1:
         return name
     x = sp.Symbol("x_", real=True)
@@ -41,23 +36,21 @@ def _weighed(b: Builder, name: str, power: Any = 1) -> str:
     return b.map(f"{name}_weighed", x * weight**power, env)
 
 
-def recurrent(rule: Rule) -> Plan:
+def recurrent(rule: Moments) -> Plan:
     """One token."""
-    assert rule.moments is not None
-    return _recurrent_inverse(rule) if rule.moments.inverted else _recurrent_moments(rule)
+    return _recurrent_inverse(rule) if rule.solution.inverted else _recurrent_moments(rule)
 
 
-def chunk(rule: Rule) -> Plan:
+def chunk(rule: Moments) -> Plan:
     """One chunk."""
-    assert rule.moments is not None
-    return _chunk_inverse(rule) if rule.moments.inverted else _chunk_moments(rule)
+    return _chunk_inverse(rule) if rule.solution.inverted else _chunk_moments(rule)
 
 
 # -- the inverse, carried --------------------------------------------------------------------
 
 
-def _recurrent_inverse(rule: Rule) -> Plan:
-    b = Builder(rule, ())
+def _recurrent_inverse(rule: Moments) -> Plan:
+    b = BuilderOf(rule, ())
     b.declare_vectors()
     w = b.plan.given("W", ("v", "k"), state=True)
     p = b.plan.given("P", ("k", "k"), state=True)
@@ -77,8 +70,8 @@ def _recurrent_inverse(rule: Rule) -> Plan:
     return b.plan
 
 
-def _chunk_inverse(rule: Rule) -> Plan:
-    b = Builder(rule, ("t",))
+def _chunk_inverse(rule: Moments) -> Plan:
+    b = BuilderOf(rule, ("t",))
     b.declare_vectors()
     w = b.plan.given("W", ("v", "k"), state=True)
     p = b.plan.given("P", ("k", "k"), state=True)
@@ -109,12 +102,12 @@ def _chunk_inverse(rule: Rule) -> Plan:
     return b.plan
 
 
-def _widened(b: Builder, name: str) -> str:
+def _widened(b: BuilderOf[Moments], name: str) -> str:
     """The same numbers with the digits that a difference may lose: see ``ops.widened``."""
     return b.call(f"{name}_wide", b.plan.axes(name), "widened", name)
 
 
-def _narrowed(b: Builder, name: str, like: str) -> str:
+def _narrowed(b: BuilderOf[Moments], name: str, like: str) -> str:
     """The same numbers in the dtype of ``like``."""
     return b.call(f"{name}_narrow", b.plan.axes(name), "narrowed", name, like)
 
@@ -122,14 +115,14 @@ def _narrowed(b: Builder, name: str, like: str) -> str:
 # -- the moments, carried --------------------------------------------------------------------
 
 
-def _states(b: Builder) -> tuple[str, str]:
+def _states(b: BuilderOf[Moments]) -> tuple[str, str]:
     return (
         b.plan.given("H", ("k", "k"), state=True),
         b.plan.given("U", ("v", "k"), state=True),
     )
 
 
-def _sustained(b: Builder, state: str, kept: str | None, new: str) -> str:
+def _sustained(b: BuilderOf[Moments], state: str, kept: str | None, new: str) -> str:
     """A moment with what is new."""
     name, axes = f"{state}_next", b.plan.axes(state)
     if kept is not None:
@@ -138,9 +131,9 @@ def _sustained(b: Builder, state: str, kept: str | None, new: str) -> str:
     return b.map(name, x + y, {"x_": state, "y_": new}, "gradient")
 
 
-def _ridge(b: Builder, like: str) -> str | None:
+def _ridge(b: BuilderOf[Moments], like: str) -> str | None:
     """Λ beside H, as a vector a row; none where H starts at it."""
-    moments = _of(b)
+    moments = b.rule.solution
     if not moments.constant or moments.ridge == 0:
         return None
     ridge = b.row_map("ridge", moments.ridge)
@@ -149,8 +142,8 @@ def _ridge(b: Builder, like: str) -> str | None:
     return b.call("ridge_row", b.plan.axes(like), "as_vector", ridge, like)
 
 
-def _recurrent_moments(rule: Rule) -> Plan:
-    b = Builder(rule, ())
+def _recurrent_moments(rule: Moments) -> Plan:
+    b = BuilderOf(rule, ())
     b.declare_vectors()
     h, u = _states(b)
     roles = b.roles()
@@ -165,7 +158,7 @@ def _recurrent_moments(rule: Rule) -> Plan:
     u_next = _sustained(b, u, kept, pair)
     b.plan.following[h], b.plan.following[u] = h_next, u_next
     query = b.featured("q")
-    if _of(b).steps:
+    if b.rule.solution.steps:
         b.plan.output = _descended(b, _Token(b, h_next, u_next), query)
         return b.plan
     ridge = _ridge(b, query) or b.call("no_ridge", ("k",), "filled", query, value=0.0)
@@ -174,15 +167,15 @@ def _recurrent_moments(rule: Rule) -> Plan:
     return b.plan
 
 
-def _chunk_moments(rule: Rule) -> Plan:
-    b = Builder(rule, ("t",))
+def _chunk_moments(rule: Moments) -> Plan:
+    b = BuilderOf(rule, ("t",))
     b.declare_vectors()
     h, u = _states(b)
     roles = b.roles()
     key, value = roles["predict"], roles["value"]
     rows = _Chunk(b, h, u, key, value, *_mixing(b, key))
     query = b.featured("q")
-    moments = _of(b)
+    moments = b.rule.solution
     if moments.steps:
         b.plan.output = _descended(b, rows, query)
     else:
@@ -199,7 +192,7 @@ def _chunk_moments(rule: Rule) -> Plan:
     return b.plan
 
 
-def _mixing(b: Builder, key: str) -> tuple[str, str | None]:
+def _mixing(b: BuilderOf[Moments], key: str) -> tuple[str, str | None]:
     """What pair s weighs at row t, and what is left at row t of the chunk's start."""
     forget = _forgetting(b)
     if forget is None:
@@ -207,7 +200,7 @@ def _mixing(b: Builder, key: str) -> tuple[str, str | None]:
     else:
         mix = b.call("mix", ("t", "s"), "segments", forget)
         reach = b.call("reach", ("t",), "reach", forget)
-    weight = _of(b).weight
+    weight = b.rule.solution.weight
     if weight == 1:
         return mix, reach
     m, w = _symbols("m_", "w_")
@@ -216,9 +209,9 @@ def _mixing(b: Builder, key: str) -> tuple[str, str | None]:
     return weights, reach
 
 
-def _descended(b: Builder, rows: "_Token | _Chunk", query: str) -> str:
+def _descended(b: BuilderOf[Moments], rows: "_Token | _Chunk", query: str) -> str:
     """W q after full-batch steps from the origin: η U Σ_j (I − η(H + Λ))ʲ q."""
-    moments, rate = _of(b), b.rule.rate
+    moments, rate = b.rule.solution, b.rule.rate
     rate_env: dict[str, Any] = b.coefficients(rate)
     ridge = _ridge(b, query)
     x, y, r = _symbols("x_", "y_", "r_")
@@ -241,7 +234,7 @@ def _descended(b: Builder, rows: "_Token | _Chunk", query: str) -> str:
 class _Token:
     """The moments after one token."""
 
-    b: Builder
+    b: BuilderOf[Moments]
     h: str
     u: str
 
@@ -258,7 +251,7 @@ class _Token:
 class _Chunk:
     """The moments after every row of a chunk, never made: what they are sums of."""
 
-    b: Builder
+    b: BuilderOf[Moments]
     h: str
     u: str
     key: str
@@ -290,7 +283,7 @@ class _Chunk:
         """H and U at the chunk's end."""
         b, (x, f) = self.b, _symbols("x_", "f_")
         left = self.key
-        if self.reach is not None or _of(b).weight != 1:
+        if self.reach is not None or b.rule.solution.weight != 1:
             remain = b.call("remain", ("s",), "last_row", self.weights)
             left = b.map("key_left", x * f, {"x_": (self.key, ("s", "k")), "f_": remain})
         for state, rows, axes in ((self.h, self.key, ("k", "k")), (self.u, self.value, ("v", "k"))):

@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.repeated import takes_steps
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Rule
 from mnemic.dsl.features import Cosine, Dpfp, Polynomial, Random, Taylor
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
@@ -93,7 +93,7 @@ def _link_varies(rule: Rule) -> bool:
 def _levels_and_more(rule: Rule) -> bool:
     """Levels of a rule whose tokens write more than once, or carry more than one memory."""
     several = rule.window > 1 or takes_steps(rule) or rule.momentum is not None or rule.anchor > 1
-    return rule.levels > 0 and (several or rule.diagonal or _exponential(rule))
+    return isinstance(rule, Levels) and (several or rule.diagonal or _exponential(rule))
 
 
 def _by_channel(rule: Rule, expr: Any) -> bool:
@@ -111,7 +111,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "retention.decay",
         "a decay by channel of a memory of layers, of which one alone has those channels,",
-        lambda r: r.layered and (_by_channel(r, r.decay) or r.row_decay != 1),
+        lambda r: isinstance(r, Layers) and (_by_channel(r, r.decay) or r.row_decay != 1),
     ),
     (
         "optimizer.momentum",
@@ -123,7 +123,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "optimizer",
         "intervals (of the anchor, of O, of a chain) that are no multiples of one another",
-        lambda r: r.layered and not _nests(r),
+        lambda r: isinstance(r, Layers) and not _nests(r),
     ),
     (
         "retention.normalize",
@@ -136,23 +136,23 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "memory",
         "a diagonal memory behind an interval or O",
-        lambda r: r.layered and r.diagonal,
+        lambda r: isinstance(r, Layers) and r.diagonal,
     ),
     (
         "optimizer.momentum",
         "momentum on the write of a memory of layers, behind an interval or O",
-        lambda r: r.layered and r.split and r.momentum_on == "write",
+        lambda r: isinstance(r, Layers) and r.split and r.momentum_on == "write",
     ),
     (
         "keys",
         "erase and write keys apart, of a memory behind an interval or O,",
-        lambda r: r.layered and r.split and r.momentum_on != "write",
+        lambda r: isinstance(r, Layers) and r.split and r.momentum_on != "write",
     ),
     (
         "readout",
         "a bonus or a normaliser of a memory of layers",
         lambda r: (
-            r.layered
+            isinstance(r, Layers)
             and (_spec(r).readout.bonus is not None or _spec(r).readout.normalizer != "none")
         ),
     ),
@@ -201,7 +201,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "keys",
         "a window of keys or values with coefficients",
-        lambda r: r.window > 1 and r.fit is None and _keys_vary(r),
+        lambda r: r.window > 1 and not isinstance(r, KeyValuePairs) and _keys_vary(r),
     ),
     (
         "retention.phase",

@@ -13,7 +13,7 @@ import sympy as sp
 from mnemic.codegen.builder import FIRST
 from mnemic.compiler.derive import decays_of
 from mnemic.compiler.problem import Scalar
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Moments, Rule
 
 
 def repeated(rule: Rule) -> Rule:
@@ -28,7 +28,7 @@ def repeated(rule: Rule) -> Rule:
 def takes_steps(rule: Rule) -> bool:
     """Whether a token takes several steps."""
     optimizer = rule.problem.spec.optimizer
-    return rule.moments is None and optimizer.micro_steps * optimizer.inner_steps > 1
+    return not isinstance(rule, Moments) and optimizer.micro_steps * optimizer.inner_steps > 1
 
 
 def at_first(decay: Any) -> Any:

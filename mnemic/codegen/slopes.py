@@ -15,7 +15,8 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.builder import Builder
+from mnemic.codegen.builder import BuilderOf
+from mnemic.compiler.rule import KeyValuePairs
 
 ONE, TWO, THREE, FOUR = sp.symbols("x_ y_ f_ g_", real=True)
 
@@ -42,7 +43,7 @@ class Weights:
 
 
 def read(
-    b: Builder, past: Side, own: Side, w: Weights, limits: tuple[float, int]
+    b: BuilderOf[KeyValuePairs], past: Side, own: Side, w: Weights, limits: tuple[float, int]
 ) -> str:  # fmt: skip
     """The height of the fit at every row; ``limits`` are the solver's tolerance and iterations."""
     fit = _Fit(b, past, own, w, *limits)
@@ -57,7 +58,8 @@ def read(
 
 class _Fit:
     def __init__(
-        self, b: Builder, past: Side, own: Side, w: Weights, tolerance: float, iterations: int
+        self, b: BuilderOf[KeyValuePairs], past: Side, own: Side, w: Weights, tolerance: float,
+        iterations: int,
     ) -> None:  # fmt: skip
         self.b, self.past, self.own, self.w = b, past, own, w
         self.tolerance, self.iterations = tolerance, iterations
@@ -67,7 +69,6 @@ class _Fit:
         self.centre = b.call("k_mean", ("t", "k"), "over_total", keys, w.total)
         self.values = b.call("v_mean", ("t", "v"), "over_total", values, w.total)
         peak = b.call("peak", ("t",), "row_peak", w.past, w.own)
-        assert b.rule.fit is not None
         ridge = b.row_map("ridge_now", b.rule.fit.ridge)
         self.ridge = b.map("ridge_over", ONE * TWO, {"x_": ridge, "y_": peak})
 

@@ -6,7 +6,7 @@ from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.network import Network
 from mnemic.compiler.problem import Problem
 from mnemic.compiler.retention import Retained, told_range
-from mnemic.compiler.rule import Applied, Fit, Moments, Structure, layered
+from mnemic.compiler.rule import Applied, Fit, LeastSquares, Structure
 from mnemic.dsl.memory import Diagonal
 
 KEPT = "the feature map is known only by its kernel, so the keys are kept with their rows"
@@ -38,24 +38,17 @@ class Facts:
     problem: Problem
     error: ErrorSignal
     retained: Retained
-    moments: Moments | None
+    method: Fit | LeastSquares | Applied
     rate_per: str
     momentum_per: str
     row_decay: bool
     anchor: int
     network: Network
-    applied: Applied
-    fit: Fit | None = None
 
     @property
     def linear(self) -> bool:
         """Whether the prediction is linear in W."""
         return self.network.linear
-
-    @property
-    def layered(self) -> bool:
-        """Whether there is more than one linear memory under plain steps (``Rule.layered``)."""
-        return layered(self.network, self.applied)
 
     @property
     def intervals(self) -> tuple[int, ...]:
@@ -65,10 +58,12 @@ class Facts:
 
 def classify(facts: Facts) -> Structure:
     """Name the class from the derivatives; ``docs/language.md`` lists the tests."""
-    if facts.fit is not None:
-        return Structure("nonparametric", FITS[facts.fit.kind], BOTH)
-    if facts.problem.kernels is not None and facts.layered and not _rows_enough(facts):
-        return Structure("kernelised", KEPT, (), LAYERS)
+    match facts.method:
+        case Fit(kind=kind):
+            return Structure("nonparametric", FITS[kind], BOTH)
+        case Applied() as applied if facts.problem.kernels is not None:
+            if is_layered(facts.network, applied) and not _rows_enough(facts, applied):
+                return Structure("kernelised", KEPT, (), LAYERS)
     found = _of_matrix(facts)
     if facts.problem.kernels is None:
         return found
@@ -76,14 +71,21 @@ def classify(facts: Facts) -> Structure:
     return Structure("kernelised", reason, found.forms, found.missing, rows=found.kind)
 
 
-def _rows_enough(facts: Facts) -> bool:
+def is_layered(network: Network, applied: Applied) -> bool:
+    """Whether a memory that takes steps has layers, intervals, an O or norms."""
+    held = any(matrix.every > 1 for matrix in network.matrices)
+    plain = applied.kind == "identity" and applied.normalize == "none"
+    return len(network.matrices) > 1 or held or not plain
+
+
+def _rows_enough(facts: Facts, applied: Applied) -> bool:
     """Whether all that happens to the layers behind a kernel happens to their rows.
 
     Norms act on the other layers, which have entries.
     """
     kernels, retained = facts.problem.kernels, facts.retained
     others = [m for m in facts.network.matrices if not facts.network.sees_features(m.name)]
-    plain = facts.applied.kind == "identity" and (facts.applied.normalize == "none" or bool(others))
+    plain = applied.kind == "identity" and (applied.normalize == "none" or bool(others))
     held = any(matrix.every > 1 for matrix in facts.network.matrices)
     linear = retained.mode == "dual" and retained.link.identity
     return plain and linear and not held and kernels is not None and not kernels.normalised
@@ -93,10 +95,11 @@ def _of_matrix(facts: Facts) -> Structure:
     """The class of the memory as a matrix."""
     if facts.retained.bounded:
         return Structure("sequential", "the link is not the identity", (), _unbounded(facts))
-    if facts.moments is not None:
-        return _second_order(facts.moments)
-    if facts.layered:
-        return _layered(facts)
+    match facts.method:
+        case LeastSquares() as solution:
+            return _second_order(solution)
+        case Applied() as applied if is_layered(facts.network, applied):
+            return _layered(facts, applied)
     identity = facts.retained.mode == "dual" and facts.retained.link.identity
     if facts.linear and identity:
         return _linear(facts)
@@ -110,9 +113,9 @@ def _of_matrix(facts: Facts) -> Structure:
     return Structure("sequential", f"{why}, and every token's gradient sees it", RECURRENT)
 
 
-def _layered(facts: Facts) -> Structure:
+def _layered(facts: Facts, applied: Applied) -> Structure:
     """Memories of layers, or behind an O, an interval or norms that are not linear in W."""
-    blocker = _obstacle(facts)
+    blocker = _obstacle(facts, applied)
     if facts.retained.mode == "multiplicative":
         return Structure("sequential", blocker, (), UNSTATED)
     if min(facts.intervals) > 1 and not _trails_by_channel(facts):
@@ -125,13 +128,13 @@ def _layered(facts: Facts) -> Structure:
     return Structure("sequential", f"{blocker}, and every token's gradient sees it", RECURRENT)
 
 
-def _obstacle(facts: Facts) -> str:
+def _obstacle(facts: Facts, applied: Applied) -> str:
     names = ", ".join(matrix.name for matrix in facts.network.matrices)
     if not facts.linear:
         return f"the prediction is not linear in the memory ({names})"
-    if facts.applied.kind != "identity":
-        return f"the step passes through O ({facts.applied.kind}), which is not linear"
-    if facts.applied.normalize != "none":
+    if applied.kind != "identity":
+        return f"the step passes through O ({applied.kind}), which is not linear"
+    if applied.normalize != "none":
         return "the memory is scaled back to its first norms"
     return "the memory is held between its updates"
 
@@ -198,14 +201,14 @@ def _unbounded(facts: Facts) -> str:
     )
 
 
-def _second_order(moments: Moments) -> Structure:
-    if moments.steps:
-        reason = f"{moments.steps} full-batch steps on a quadratic loss see the past in H and U"
+def _second_order(solution: LeastSquares) -> Structure:
+    if solution.steps:
+        reason = f"{solution.steps} full-batch steps on a quadratic loss see the past in H and U"
         return Structure("second-order", reason, BOTH)
     reason = "the exact minimiser of a quadratic loss over the past, from running moments"
-    if moments.iterations:
+    if solution.iterations:
         reason += (
             "; token by token by a Cholesky factor, a chunk by conjugate gradients to a relative "
-            f"residual of {moments.tolerance:g}"
+            f"residual of {solution.tolerance:g}"
         )
     return Structure("second-order", reason, BOTH)

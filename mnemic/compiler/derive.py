@@ -1,5 +1,7 @@
 """Problem → Rule: every line of the normal form, derived."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import sympy as sp
@@ -17,12 +19,23 @@ from mnemic.compiler import (
     steps,
 )
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.classify import Facts, classify
+from mnemic.compiler.classify import Facts, classify, is_layered
 from mnemic.compiler.network import Outer, network
 from mnemic.compiler.problem import Problem, state
 from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.refused import Refused, asked_at
-from mnemic.compiler.rule import Applied, Derived, Fit, Moments, Rule
+from mnemic.compiler.rule import (
+    Applied,
+    Derived,
+    Fit,
+    KeyValuePairs,
+    Layers,
+    LeastSquares,
+    Levels,
+    Linear,
+    Moments,
+    Rule,
+)
 from mnemic.dsl.memory import Diagonal
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
@@ -62,38 +75,35 @@ def _derive(problem: Problem) -> Rule:
     per = {s.symbol: s.per for s in problem.scalars}
     with asked_at("features"):
         kernelised.check(problem, step.error, retained.gain, per)
-    with asked_at("memory"):
-        fit = local.derive(problem, step.error)
-    with asked_at("optimizer"):
-        moments = None if fit else _moments(problem, step.error)
+    method = _method(problem, step.error)
     alpha, rows = decays_of(problem)
     anchor = spec.optimizer.anchor.chunk
     with asked_at("keys" if spec.optimizer.momentum is None else "optimizer.momentum"):
         split = _splits(problem, step.error)
-    applied, layers = _applied(problem), network(spec.memory, spec.optimizer.every)
     facts = Facts(
-        problem, step.error, retained, moments, _per(problem, step.rate),
-        _per(problem, problem.value("theta")), rows != 1, anchor, layers, applied, fit,
+        problem, step.error, retained, method, _per(problem, step.rate),
+        _per(problem, problem.value("theta")), rows != 1, anchor,
+        network(spec.memory, spec.optimizer.every),
     )  # fmt: skip
     with asked_at("readout.levels"):
         levels.check(facts)
     structure = classify(facts)
     shared = _rows_share(problem, step.error, anchor)
-    return Rule(
+    kind = _kind(facts)
+    return kind(
         problem=problem,
         error=step.error,
-        rate=step.rate * (step.error.slope if moments and moments.steps else 1),
+        rate=step.rate * _curve(method, step.error),
         gain=retained.gain,
         decay=sp.simplify(alpha * retained.decay),
         row_decay=rows,
         seen=alpha if spec.retention.order == "before" else sp.Integer(1),
         phase=problem.scalar("phase") is not None,
-        momentum=_momentum(problem, applied),
+        momentum=_momentum(problem, method),
         momentum_on=getattr(spec.optimizer.momentum, "on", "gradient"),
         retained=retained,
-        network=layers,
-        applied=applied,
-        moments=moments,
+        network=facts.network,
+        applied=method if isinstance(method, Applied) else Applied(),
         window=spec.window if isinstance(spec.window, int) else 1,
         gamma=_gamma(problem),
         rows=window_of(spec) if shared else spec.optimizer.micro_steps * _inner(spec),
@@ -101,9 +111,38 @@ def _derive(problem: Problem) -> Rule:
         anchor=anchor,
         split=split,
         structure=structure,
-        steps=_trail(problem, loss_error, step, retained, structure, fit),
-        fit=fit,
+        steps=_trail(problem, loss_error, step, retained, structure, method),
     )
+
+
+def _method(problem: Problem, error: error_signal.ErrorSignal) -> Fit | LeastSquares | Applied:
+    """How the memory is found: fitted over stored pairs, solved from moments, or by steps."""
+    with asked_at("memory"):
+        fit = local.derive(problem, error)
+    if fit is not None:
+        return fit
+    with asked_at("optimizer"):
+        return _least_squares(problem, error) or _applied(problem)
+
+
+def _kind(facts: Facts) -> Callable[..., Rule]:
+    """The kind of the rule, with what is its own."""
+    match facts.method:
+        case Fit() as fit:
+            return partial(KeyValuePairs, fit=fit)
+        case LeastSquares() as solution:
+            return partial(Moments, solution=solution)
+        case Applied() as applied if is_layered(facts.network, applied):
+            return Layers
+    weight = facts.problem.scalar("levels")
+    if weight is None or weight.expr == 1:  # equal weights of one: the memory as a whole
+        return Linear
+    return partial(Levels, levels=facts.problem.spec.readout.max_levels)
+
+
+def _curve(method: Fit | LeastSquares | Applied, error: error_signal.ErrorSignal) -> Any:
+    """c of a loss c/2 (ŷ − v)², which multiplies the rate of full-batch steps."""
+    return error.slope if isinstance(method, LeastSquares) and method.steps else 1
 
 
 def decays_of(problem: Problem) -> tuple[Any, Any]:
@@ -169,10 +208,11 @@ def _rate_outside(spec: Spec) -> bool:
     return spec.optimizer.rate_at == "outside" or spec.optimizer.method == "adam"
 
 
-def _momentum(problem: Problem, applied: Applied) -> Any | None:
+def _momentum(problem: Problem, method: Fit | LeastSquares | Applied) -> Any | None:
     """θ; a running mean that forgets all at every token is the gradient itself."""
     momentum = problem.scalar("theta")
-    if momentum is None or (applied.averages and momentum.expr == 0):
+    averages = isinstance(method, Applied) and method.averages
+    if momentum is None or (averages and momentum.expr == 0):
         return None
     return momentum.expr
 
@@ -248,7 +288,8 @@ def _check_coefficients(problem: Problem) -> None:
     )  # fmt: skip
 
 
-def _moments(problem: Problem, error: error_signal.ErrorSignal) -> Moments | None:
+def _least_squares(problem: Problem, error: error_signal.ErrorSignal) -> LeastSquares | None:
+    """How running moments are solved, ``None`` for an optimizer that steps token by token."""
     optimizer = problem.spec.optimizer
     if optimizer.method not in ("exact", "batch"):
         return None
@@ -267,11 +308,11 @@ def _moments(problem: Problem, error: error_signal.ErrorSignal) -> Moments | Non
     weight = problem.value("gamma") if problem.even_weight is not None else sp.Integer(1)
     stays = constant or not ridge.is_number
     if optimizer.method == "batch":
-        return Moments(ridge, optimizer.inner_steps, stays, weight, fades)
+        return LeastSquares(ridge, optimizer.inner_steps, stays, weight, fades)
     solver = optimizer.solver
     iterations = solver.iterations if solver.kind == "conjugate-gradients" else 0
     weight = weight * problem.value("eta")
-    return Moments(ridge, 0, stays, weight, fades, iterations, solver.tolerance)
+    return LeastSquares(ridge, 0, stays, weight, fades, iterations, solver.tolerance)
 
 
 def _curvature(problem: Problem, error: error_signal.ErrorSignal) -> Any:
@@ -334,8 +375,9 @@ def _slopes(error: error_signal.ErrorSignal) -> tuple[Derived, ...]:
 
 
 def _trail(
-    problem: Problem, loss_error: Any, step: Any, retained: Any, structure: Any, fit: Fit | None
-) -> tuple[Derived, ...]:
+    problem: Problem, loss_error: Any, step: Any, retained: Any, structure: Any,
+    method: Fit | LeastSquares | Applied,
+) -> tuple[Derived, ...]:  # fmt: skip
     found = [
         Derived("loss", sp.Eq(sp.Symbol("ell"), problem.loss), "as stated"),
         Derived("error signal", sp.Eq(sym.e, loss_error.signal), "e = ∂ℓ/∂ŷ"),
@@ -350,9 +392,9 @@ def _trail(
         ends = [Outer(name, *pair) for name, pair in sorted(back.outer.items())]
         found += [Derived("layer", node, "forward pass") for node in layers.nodes]
         found += [Derived("chain rule", step, "∂ℓ/∂W") for step in (*back.nodes, *ends)]
-    if fit is None:
-        found += [Derived(title, equation, retained.reason) for title, equation in retained.steps]
+    if isinstance(method, Fit):
+        found += local.trail(method)
     else:
-        found += local.trail(fit)
+        found += [Derived(title, equation, retained.reason) for title, equation in retained.steps]
     found.append(Derived("class", structure.kind, structure.reason))
     return tuple(found)

@@ -6,8 +6,9 @@ those of the tree's prefix: with positions counted from zero, t sees s at the le
 binary digit in which they differ (level 0 is t itself), so a memory a level is enough.
 """
 
-from mnemic.compiler.classify import Facts, blocker
+from mnemic.compiler.classify import Facts, blocker, is_layered
 from mnemic.compiler.retention import Refused
+from mnemic.compiler.rule import Applied, LeastSquares
 
 
 def check(facts: Facts) -> None:
@@ -21,10 +22,11 @@ def check(facts: Facts) -> None:
 
 def reason(facts: Facts) -> str | None:
     """Why the memory is no sum of what its tokens wrote, if it is none."""
-    error = facts.error
-    if facts.moments is not None:
+    error, method = facts.error, facts.method
+    if isinstance(method, LeastSquares):
         return "an exact minimiser is solved anew from all pairs: it has no steps to share out"
-    if facts.layered or not facts.linear:
+    layers = isinstance(method, Applied) and is_layered(facts.network, method)
+    if layers or not facts.linear:
         return "the memory is not linear in its parameters, so shares of it do not add up"
     if facts.retained.mode != "dual" or not facts.retained.link.identity:
         return f"{blocker(facts)}, so the links of shares do not add up to the link of their sum"

@@ -1,11 +1,18 @@
-"""The rule: what a problem derives to, in the normal form of ``docs/language.md``.
+"""The rule: what a problem derives to. It is one of five kinds over one common part.
 
-G_t = Σ γ e(W_ref·p, v) rᵀ       S_t = θ S_{t−1} − η G_t
-A_t = decay ∘ A_{t−1} + gain·S_t       W_t = link(A_t)       y_t = W_t φ(q_t)
+| kind | the memory |
+| --- | --- |
+| ``Linear`` | one matrix, moved by a step a token |
+| ``Layers`` | several matrices, or one behind O, norms or an interval between its updates |
+| ``Levels`` | one matrix whose shares, by the age of what was written, are read apart |
+| ``Moments`` | the solution of a quadratic problem, from running sums over the pairs |
+| ``KeyValuePairs`` | the pairs themselves (a KV cache), fitted anew at every query |
+
+Stages that treat kinds apart ``match`` on them; nothing else tells them apart.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, cast
 
 import sympy as sp
 
@@ -54,14 +61,13 @@ class Derived:
 
 
 @dataclass(frozen=True)
-class Moments:
-    """An exact or batch solution from running moments H = Σ w k kᵀ, U = Σ w v kᵀ.
+class LeastSquares:
+    """How running moments H = Σ w k kᵀ, U = Σ w v kᵀ are solved: exactly, or by gradient steps.
 
     ``ridge`` λ, ``steps`` full-batch gradient steps from the origin (0: the exact minimiser),
     ``constant`` whether the ridge stands beside H, where forgetting leaves it alone (otherwise H
-    starts at λI), ``weight`` what a pair weighs when it comes, ``fades`` whether the weights
-    forget, ``iterations`` the most of conjugate gradients (0: a direct solve), ``tolerance`` their
-    relative residual.
+    starts at λI), ``weight`` of a new pair, ``fades`` whether the weights decay, ``iterations`` the
+    most of conjugate gradients (0: a direct solve), ``tolerance`` their relative residual.
     """
 
     ridge: Any
@@ -115,11 +121,11 @@ def layered(network: Network, applied: Applied) -> bool:
 
 @dataclass(frozen=True)
 class Fit:
-    """A regression over the kept pairs, solved anew at every query.
+    """A regression over key–value pairs, solved anew at every query.
 
     ``mean``: y = Σ w v / Σ w. ``linear``: the intercept at q of a weighted ridge regression,
     ``ridge`` on the slope. ``interpolation``: Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q). With a ``carry``,
-    one coordinate of a vector c, every token first moves the kept keys, k̃ ← (I − η c cᵀ) k̃.
+    one coordinate of a vector c, every token first moves the stored keys, k̃ ← (I − η c cᵀ) k̃.
     """
 
     kind: Literal["mean", "linear", "interpolation"]
@@ -128,13 +134,17 @@ class Fit:
     carry: Any | None = None
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A derived rule.
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """What every rule has: the normal form of ``docs/language.md``.
+
+    G_t = Σ γ e(W_ref·p, v) rᵀ       S_t = θ S_{t−1} − η G_t
+    A_t = decay ∘ A_{t−1} + gain·S_t       W_t = link(A_t)       y_t = W_t φ(q_t)
 
     ``decay`` acts on the state (per head, key channel, or with ``row_decay`` per value channel
     too), ``seen`` is the part of it that the gradient sees; ``rate`` is η, ``gain`` what the
-    retention makes of a step, ``momentum`` θ or ``None``.
+    retention makes of a step, ``momentum`` θ or ``None``, ``applied`` O. A solution (``Moments``,
+    ``KeyValuePairs``) takes no step a token: its gain is 1, O the identity, its momentum ``None``.
     """
 
     problem: Problem
@@ -150,7 +160,6 @@ class Rule:
     retained: Retained
     network: Network
     applied: Applied
-    moments: Moments | None
     window: int
     gamma: str | None
     rows: int
@@ -159,12 +168,6 @@ class Rule:
     split: bool
     structure: Structure
     steps: tuple[Derived, ...]
-    fit: Fit | None = None
-
-    @property
-    def keeps_pairs(self) -> bool:
-        """Whether the pairs themselves are carried, so that the state grows with the sequence."""
-        return self.structure.kind in ("nonparametric", "kernelised")
 
     @property
     def name(self) -> str:
@@ -187,26 +190,13 @@ class Rule:
         return type(self.problem.spec.memory).word() == "diagonal"
 
     @property
-    def levels(self) -> int:
-        """Levels that the read-out weighs apart; 0 where it reads the memory as a whole."""
-        weight = self.problem.scalar("levels")
-        if weight is None or weight.expr == 1:  # equal weights of one: the whole again
-            return 0
-        return self.problem.spec.readout.max_levels
-
-    @property
-    def layered(self) -> bool:
-        """Whether it takes more than one linear memory's forms: layers, O, intervals or norms."""
-        return layered(self.network, self.applied)
-
-    @property
     def parameters(self) -> tuple[Matrix, ...]:
         """The matrices that start at parameters.
 
         Layers would never leave zero, and one matrix behind a norm would leave it for good: the
         norm's slope there is 1/√ε, so its first step is so long that no later one moves it. A
-        memory that hangs on nothing but kept keys starts without pairs, and one whose steps are
-        factors starts where its constraint puts it.
+        memory over stored keys alone starts without pairs, and one whose steps are factors starts
+        where its constraint puts it.
         """
         matrices = self.network.matrices
         if len(matrices) < 2 and (
@@ -236,7 +226,41 @@ class Rule:
         return bool(getattr(memory, "residual", False) or getattr(memory, "norm", False))
 
     def _repr_latex_(self) -> str:
-        """The numbered equations, for a notebook."""
+        """Return the numbered equations, for a notebook."""
         from mnemic.compiler.explain.render_latex import latex_of
 
-        return latex_of(self)
+        return latex_of(cast("Rule", self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear(Common):
+    """One matrix, W_t = link(A_t), moved by a plain step a token."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers(Common):
+    """Several matrices, or one behind O, held between updates, or scaled to its first norms."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels(Common):
+    """One matrix whose read-out weighs ``levels`` shares of what was written apart."""
+
+    levels: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments(Common):
+    """An exact or batch solution W_t of a quadratic problem over the past."""
+
+    solution: LeastSquares
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyValuePairs(Common):
+    """The pairs themselves: the state grows with the sequence."""
+
+    fit: Fit
+
+
+Rule: TypeAlias = Linear | Layers | Levels | Moments | KeyValuePairs

@@ -27,7 +27,7 @@ from mnemic.codegen.package import support_files
 from mnemic.codegen.support.sizes import eval_size
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.oracle.interpret import interpret
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Layers, LeastSquares, Moments, Rule
 from mnemic.dsl.load import load
 from mnemic.errors import InvalidSpec, Issue
 
@@ -438,18 +438,19 @@ def interpreted(case: Case, arguments: Tensors, **options: Any) -> tuple[Tensor,
     """What the rule's interpreter says, its states by the operator's names."""
     rest = {n: x for n, x in arguments.items() if n not in ("q", "k", "v")}
     vectors = (arguments["q"], arguments["k"], arguments["v"])
-    acts = case.rule.retained.mode == "prox" and case.period == 1 and not case.rule.layered
+    linear = not isinstance(case.rule, Layers)
+    acts = case.rule.retained.mode == "prox" and case.period == 1 and linear
     if acts and "initial_state" not in options:
         options["initial_state"] = _beginning(case, arguments)
     if case.signature.params and "params" not in options:
         options["params"] = beginning(case, *vectors[1:])
     out, state = interpret(case.rule, *vectors, rest, **options)
-    moments = case.rule.moments
-    if moments is not None and not moments.constant:  # the ridge is inside H
-        ridge = state["ridge"] * float(moments.ridge)
-        state["H"] = state["H"] + ridge * torch.eye(state["H"].shape[-1])
-        if moments.inverted:
-            state["P"] = torch.linalg.inv(state["H"])
+    match case.rule:
+        case Moments(solution=LeastSquares(constant=False) as solution):  # the ridge is inside H
+            ridge = state["ridge"] * float(solution.ridge)
+            state["H"] = state["H"] + ridge * torch.eye(state["H"].shape[-1])
+            if solution.inverted:
+                state["P"] = torch.linalg.inv(state["H"])
     return out, state
 
 

@@ -13,13 +13,14 @@ from mnemic.codegen.support.sizes import eval_size
 from mnemic.compiler.derive import derive_spec as compiled_rule
 from mnemic.compiler.explain.cost import cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
+from mnemic.compiler.rule import Layers
 from mnemic.dsl.load import load as load_spec
 from mnemic.pipeline import compile as compile_spec
 
 FLAGS = {"position", "live_tail"}
 """Counters of tokens, which the printed state leaves out."""
 
-LAYERED = [name for name in chunked() if compiled(name).rule.layered]
+LAYERED = [name for name in chunked() if isinstance(compiled(name).rule, Layers)]
 
 
 def parameters(case: Case, key: int, value: int) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.reference_links import apply_link
 from mnemic.compiler.published import assignments, inputs, step
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs, Layers, Moments, Rule
 from mnemic.dsl import catalogue
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Published
@@ -78,7 +78,7 @@ def environment(
             named |= {f"{scalar.name}_{i + 1}": x.reshape(()) for i, x in enumerate(value)}
         else:
             named[scalar.name] = value.reshape(-1, 1)
-    whole = rule.moments is not None or rule.fit is not None
+    whole = isinstance(rule, Moments | KeyValuePairs)
     if rule.window > 1 or whole:
         past = TOKENS if rule.window == 1 else rule.window
         named["K"], named["V"] = (vectors[n][0, -past:, 0] for n in ("k", "v"))
@@ -164,7 +164,7 @@ def pairs(
     rule: Rule, vectors: dict[str, Tensor], state: dict[str, Tensor], text: str
 ) -> dict[str, Any]:
     """Kept keys with their rows and values: up to the last token, which a row does not see."""
-    if rule.layered:
+    if isinstance(rule, Layers):
         return {}
     count = TOKENS - ("u" in {name for name, _ in assignments(text)})
     return {

@@ -7,7 +7,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.derive import derive_spec
-from mnemic.compiler.rule import Fit, Rule
+from mnemic.compiler.rule import Fit, KeyValuePairs, Rule
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec
 
@@ -20,9 +20,9 @@ def made(similarity: str = "exp(s)", memory: dict[str, Any] | None = None, **mor
 
 
 def fit(similarity: str, **more: Any) -> Fit:
-    found = made(similarity, **more).fit
-    assert found is not None
-    return found
+    found = made(similarity, **more)
+    assert isinstance(found, KeyValuePairs)
+    return found.fit
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_other_weights_are_no_logits(text: str, sign: str) -> None:
 
 def test_the_scale_is_that_of_the_key_unless_told() -> None:
     plain = derive_spec(Spec.model_validate({**LOCAL, "memory": "nonparametric"}))
-    assert plain.fit is not None
+    assert isinstance(plain, KeyValuePairs)
     assert plain.fit.similarity.logit == sym.kq / sp.sqrt(sym.d_k)
 
 

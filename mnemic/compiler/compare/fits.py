@@ -1,4 +1,4 @@
-"""Fits over kept pairs written out: the weight of a pair, its decay, the ridge."""
+"""Fits over key–value pairs written out: the weight of a pair, its decay, the ridge."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,14 +9,13 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import PARAMETERS, Coordinates
 from mnemic.compiler.compare.form import Form, tidy_entry
 from mnemic.compiler.compare.tags import feature_functions
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs
 
 PAIR = (sym.kq, sym.kk, sym.qq, sym.d_k)
 
 
-def _moved(rule: Rule, at: Coordinates) -> tuple[Any, ...]:
-    """η and the entries of what carries the kept keys; nothing where they stand still."""
-    assert rule.fit is not None
+def _moved(rule: KeyValuePairs, at: Coordinates) -> tuple[Any, ...]:
+    """Return η and the entries of what carries stored keys; nothing where they stand still."""
     if rule.fit.carry is None:
         return ()
     rate, carry = at.at(sp.sympify(rule.rate), 0, 0), at.features("carry", "")
@@ -24,12 +23,11 @@ def _moved(rule: Rule, at: Coordinates) -> tuple[Any, ...]:
     return () if still else (rate, *carry)
 
 
-def fitted(rule: Rule, values: Mapping[Any, Any]) -> Form:
+def fitted(rule: KeyValuePairs, values: Mapping[Any, Any]) -> Form:
     """The logit of a pair (its weight where it has none), the logarithm's decay, the ridge.
 
     Where two fits agree in these they agree in everything, their windows being the same.
     """
-    assert rule.fit is not None
     at = Coordinates(rule, values)
     logs = rule.fit.similarity.logit is not None and rule.fit.kind != "interpolation"
     score = rule.fit.similarity.score if logs else rule.fit.similarity.weight

@@ -16,10 +16,10 @@ from mnemic.compiler.compare.form import HOLDERS, Form, Whole, tidy_entry
 from mnemic.compiler.compare.functions import OWN, error_function, link_function, one_spelling
 from mnemic.compiler.compare.tags import feature_functions
 from mnemic.compiler.network import Apply, Map, Network, node_symbol
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Layers
 
 
-def layers_form(rule: Rule, values: Mapping[Any, Any]) -> Form:
+def layers_form(rule: Layers, values: Mapping[Any, Any]) -> Form:
     """The form of a layered rule."""
     at = Coordinates(rule, values)
     factor, body = error_function(at.resolved(rule.error.signal))
@@ -47,7 +47,7 @@ def kept_whole(functions: Mapping[str, Any]) -> tuple[Whole, ...]:
 # -- how matrices move -------------------------------------------------------------------------
 
 
-def _parts(rule: Rule, at: Coordinates, factor: Any) -> tuple[Any, ...]:
+def _parts(rule: Layers, at: Coordinates, factor: Any) -> tuple[Any, ...]:
     """What multiplies the gradient, the step and the state."""
     inside, outside = factor, rule.gain
     if _apart(rule, at):
@@ -60,7 +60,7 @@ def _parts(rule: Rule, at: Coordinates, factor: Any) -> tuple[Any, ...]:
     return (*_weighed(rule, at, inside), *(at.at(part, 0, 0) for part in parts))
 
 
-def _weighed(rule: Rule, at: Coordinates, inside: Any) -> tuple[Any, ...]:
+def _weighed(rule: Layers, at: Coordinates, inside: Any) -> tuple[Any, ...]:
     """What multiplies a gradient: of two keys of a window, each with its own gate."""
     own = at.at(inside, 0, 0)
     if rule.window == 1 or rule.gamma is None:
@@ -69,7 +69,7 @@ def _weighed(rule: Rule, at: Coordinates, inside: Any) -> tuple[Any, ...]:
     return tuple(own * at.at(gamma, 0, 0, mark) for mark in ("", "__1"))
 
 
-def _apart(rule: Rule, at: Coordinates) -> bool:
+def _apart(rule: Layers, at: Coordinates) -> bool:
     """Whether a rate outside is another than one inside: O, or momentum, stands between."""
     if not rule.applied.outside:
         return False
@@ -78,7 +78,7 @@ def _apart(rule: Rule, at: Coordinates) -> bool:
     return rule.applied.kind != "identity" or sums or held
 
 
-def _tags(rule: Rule, at: Coordinates) -> list[str]:
+def _tags(rule: Layers, at: Coordinates) -> list[str]:
     """O, intervals, norms, the window, the read-out."""
     matrices, spec = rule.network.matrices, rule.problem.spec
     applied, link = rule.applied, rule.retained.link
@@ -106,7 +106,7 @@ def _tags(rule: Rule, at: Coordinates) -> list[str]:
     return found
 
 
-def _keys(rule: Rule) -> str:
+def _keys(rule: Layers) -> str:
     return ", ".join(f"{role} {expr}" for role, expr in sorted(rule.problem.keys.items()))
 
 

@@ -11,7 +11,7 @@ from mnemic.compiler.compare.coordinates import Coordinates
 from mnemic.compiler.compare.functions import one_spelling
 from mnemic.compiler.compare.transition import MOST_ROWS
 from mnemic.compiler.kernels import Kernel, Kernels
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import LeastSquares, Levels, Moments, Rule
 from mnemic.compiler.series import kernel
 
 S = sp.Symbol("s", real=True)
@@ -48,8 +48,11 @@ def _spelled(kernel: Kernel) -> str:
 def linear_tags(rule: Rule, values: Mapping[Any, Any]) -> tuple[str, ...]:
     """Intervals and lengths, which one step does not show; ``values`` are special ones."""
     found = []
-    if rule.levels and values.get(sym.coefficient("levels")) != 1:
-        found.append(f"a weight for each level of a tree, of {rule.levels}")
+    match rule:
+        case Levels(levels=levels) if values.get(sym.coefficient("levels")) != 1:
+            found.append(f"a weight for each level of a tree, of {levels}")
+        case Moments(solution=LeastSquares(steps=steps)) if steps > MOST_ROWS:
+            found.append(f"{steps} full-batch steps")
     spec = rule.problem.spec
     reads_anchor = spec.readout.memory == "anchor"
     if rule.anchor > 1 and (reads_anchor or not rule.error.constant):
@@ -58,8 +61,6 @@ def linear_tags(rule: Rule, values: Mapping[Any, Any]) -> tuple[str, ...]:
         found.append(f"window {rule.window}, rows {rule.rows}")
     if rule.window > 1 and rule.gamma is not None:
         found.append(f"one gate for each {rule.gamma}")
-    if rule.moments is not None and rule.moments.steps > MOST_ROWS:
-        found.append(f"{rule.moments.steps} full-batch steps")
     if getattr(spec.memory, "slots", None):
         found.append("slots")
     if rule.retained.mode == "multiplicative":

@@ -16,7 +16,7 @@ from mnemic.compiler.compare.layers import kept_whole, layers_form
 from mnemic.compiler.compare.moments import moments
 from mnemic.compiler.compare.tags import feature_functions, linear_tags, opaque_tags
 from mnemic.compiler.compare.transition import Recurrence
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Linear, Moments, Rule
 
 
 class Ones(Coordinates):
@@ -29,14 +29,18 @@ class Ones(Coordinates):
 
 def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
     """The rule as entries; terms alone where its memory is not W φ."""
-    if rule.fit is not None:
-        return fitted(rule, values)
-    if rule.layered:
-        return layers_form(rule, values)
-    if rule.structure.missing is not None and rule.moments is None:
-        return _terms(rule, values)
     writer = Writer(rule, Coordinates(rule, values))
-    form = moments(writer) if rule.moments is not None else _recurrence(writer)
+    match rule:
+        case KeyValuePairs():
+            return fitted(rule, values)
+        case Layers():
+            return layers_form(rule, values)
+        case Moments():
+            form = moments(rule, writer)
+        case Linear() | Levels() if rule.structure.missing is not None:
+            return _terms(rule, values)
+        case Linear() | Levels():
+            form = _recurrence(writer)
     functions = {**dict(form.functions), **writer.functions}
     form = Form(
         form.states, form.output, tuple(writer.wholes), tuple(sorted(functions.items())),
@@ -84,7 +88,7 @@ def _read(writer: Writer, step: Recurrence, queries: list[Any]) -> tuple[list[An
     if rule.problem.scalar("bonus") is not None:
         output = _with_bonus(writer, output, queries)
     output, total = _normalised(writer, output, queries)
-    if rule.levels:  # what weighs which is told by a tag
+    if isinstance(rule, Levels):  # what weighs which is told by a tag
         weight = at.at(rule.problem.value("levels"), 0, 0)
         output = [weight * y for y in output]
     return output, total

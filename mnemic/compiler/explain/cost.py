@@ -14,7 +14,7 @@ from mnemic.compiler.explain.cost_forms import decode_flops, moved_keys, notes, 
 from mnemic.compiler.explain.cost_kernels import kept_moved
 from mnemic.compiler.explain.cost_layers import width
 from mnemic.compiler.explain.cost_symbols import B, C, D, K, M, N, S, T, V
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs, Layers, Moments, Rule
 from mnemic.dsl.features import Cosine, Dpfp, Polynomial, Random, Taylor
 from mnemic.dsl.memory import Linear
 
@@ -98,15 +98,16 @@ def cost(rule: Rule) -> Cost:
     flops, moved = train(rule)
     io = S * (2 * K + 2 * V)
     touched = 2 * S * state
-    if rule.keeps_pairs and not rule.layered:
+    kept = rule.kernels is not None and not isinstance(rule, Layers)
+    if kept or isinstance(rule, KeyValuePairs):
         touched = S * state + S * (K + V) + S * (kept_moved(rule) + moved_keys(rule))
     once = {N: 1} if _steps(rule) == 1 else {}
     parts = (state, flops, io + moved, decode_flops(rule), io + touched)
-    kept, train_flops, train_bytes, decode, decode_bytes = (
+    numbers, train_flops, train_bytes, decode, decode_bytes = (
         sp.expand(sp.sympify(part).subs(once)) for part in parts
     )
     return Cost(
-        kept, train_flops, train_bytes, decode, decode_bytes,
+        numbers, train_flops, train_bytes, decode, decode_bytes,
         feature_size(rule), _fixed(rule), notes(rule),
     )  # fmt: skip
 
@@ -121,7 +122,7 @@ def _fixed(rule: Rule) -> tuple[tuple[str, Any], ...]:
 
 
 def _steps(rule: Rule) -> int:
-    if rule.moments is not None:
-        return max(rule.moments.steps, rule.moments.iterations, 1)
+    if isinstance(rule, Moments):
+        return max(rule.solution.steps, rule.solution.iterations, 1)
     optimizer = rule.problem.spec.optimizer
     return optimizer.micro_steps * optimizer.inner_steps

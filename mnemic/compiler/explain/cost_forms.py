@@ -8,46 +8,66 @@ from sympy.codegen.cfunctions import log2
 from mnemic.compiler.explain.cost_kernels import kept_decoding, kept_state, kept_training
 from mnemic.compiler.explain.cost_layers import layered_decode, layered_state, layered_train
 from mnemic.compiler.explain.cost_symbols import B, C, D, K, N, S, T, V
-from mnemic.compiler.rule import Moments, Rule
+from mnemic.compiler.rule import (
+    Fit,
+    KeyValuePairs,
+    Layers,
+    LeastSquares,
+    Levels,
+    Linear,
+    Moments,
+    Rule,
+)
 
 ZERO = sp.Integer(0)
 
+GROWS = "the state grows with T"
+
 
 def state_size(rule: Rule) -> Any:
-    """Numbers carried from one token to the next."""
-    if rule.kernels is not None and not rule.layered:
-        return kept_state(rule)
-    if rule.fit is not None:
-        count = C - 1 if rule.window > 1 else T
-        each = K + V + (1 if rule.decay != 1 else 0)
-        factor = T**2 if _interpolates(rule) else 0
-        return count * each + factor
-    if rule.moments is not None:
-        return D**2 + D * V
-    keys = K if rule.kernels is None else ZERO  # kept keys hold a window's own
-    tail = (C - 1) * (keys + V + int(rule.gamma == "token")) if rule.window > 1 else 0
-    if rule.layered:
-        return layered_state(rule) + tail
+    """Return how many numbers are carried from one token to the next."""
+    match rule:
+        case KeyValuePairs():
+            count = C - 1 if rule.window > 1 else T
+            each = K + V + (1 if rule.decay != 1 else 0)
+            return count * each + (T**2 if rule.fit.kind == "interpolation" else 0)
+        case Moments():
+            return D**2 + D * V
+        case Layers():
+            return layered_state(rule) + _tail(rule)
+        case Linear() | Levels() if rule.kernels is not None:
+            return kept_state(rule)
+        case Linear() | Levels():
+            return _linear_state(rule)
+
+
+def _tail(rule: Rule) -> Any:
+    """Return the numbers of a window's past tokens; stored keys hold its own."""
+    keys = K if rule.kernels is None else ZERO
+    return (C - 1) * (keys + V + int(rule.gamma == "token")) if rule.window > 1 else 0
+
+
+def _linear_state(rule: Linear | Levels) -> Any:
     memory = matrix(rule)
     sees = not (rule.error.constant and rule.network.linear)
     copies = 1 + (rule.momentum is not None) + (rule.anchor > 1 and sees)
     spec = rule.problem.spec
     normaliser = {"none": 0, "sum": D, "max1": D + 1}[spec.readout.normalizer]
     slots = K * D if slotted(rule) else 0
-    copies = copies * max(rule.levels, 1)
-    return copies * memory + tail + normaliser + slots + (K if rule.phase else 0)
+    copies = copies * (rule.levels if isinstance(rule, Levels) else 1)
+    return copies * memory + _tail(rule) + normaliser + slots + (K if rule.phase else 0)
 
 
 def moved_keys(rule: Rule) -> Any:
-    """Numbers of the kept keys that a token moves."""
-    if rule.fit is None or rule.fit.carry is None:
+    """Return how many numbers of stored keys a token moves."""
+    if not isinstance(rule, KeyValuePairs) or rule.fit.carry is None:
         return ZERO
     return K * (C - 1 if rule.window > 1 else T)
 
 
 def buckets(rule: Rule) -> Any:
     """Memories that T tokens may fill: one a binary digit of their number, or one."""
-    return log2(T) if rule.levels else sp.Integer(1)
+    return log2(T) if isinstance(rule, Levels) else sp.Integer(1)
 
 
 def matrix(rule: Rule) -> Any:
@@ -61,28 +81,22 @@ def slotted(rule: Rule) -> bool:
 
 
 def train(rule: Rule) -> tuple[Any, Any]:
-    """Forward FLOPs a token, and the bytes moved beyond q, k, v and y."""
-    kind = rule.structure.kind
-    if kind == "nonparametric":
-        return _fitted(rule), ZERO
-    if rule.kernels is not None:
-        flops = layered_train(rule) if rule.layered else kept_training(rule)
-        return flops, ZERO
+    """Return forward FLOPs a token, and the bytes moved beyond q, k, v and y."""
     states = S * state_size(rule) / B
-    if rule.moments is not None:
-        return _second_order(rule), states
-    if kind == "sequential":
-        return decode_flops(rule), ZERO
-    if rule.layered:
-        return layered_train(rule), states
-    flops = _chunked(rule)
-    if rule.levels:
-        flops += _every_bucket(rule)
-    return flops + (flops.subs(V, K) if slotted(rule) else 0), states
-
-
-def _interpolates(rule: Rule) -> bool:
-    return rule.fit is not None and rule.fit.kind == "interpolation"
+    match rule:
+        case KeyValuePairs():
+            return _fitted(rule), ZERO
+        case Moments():
+            return _second_order(rule.solution), states
+        case _ if rule.structure.kind == "sequential":
+            return decode_flops(rule), ZERO
+        case Layers():
+            return layered_train(rule), states if rule.kernels is None else ZERO
+        case Linear() | Levels() if rule.kernels is not None:
+            return kept_training(rule), ZERO
+        case Linear() | Levels():
+            flops = _chunked(rule) + (_every_bucket(rule) if isinstance(rule, Levels) else 0)
+            return flops + (flops.subs(V, K) if slotted(rule) else 0), states
 
 
 def _iterations(rule: Rule) -> int:
@@ -90,9 +104,8 @@ def _iterations(rule: Rule) -> int:
     return 0 if solver.kind == "cholesky" else solver.iterations
 
 
-def _fitted(rule: Rule) -> Any:
-    """Attention; for a line two more products an iteration, or a system formed and solved."""
-    assert rule.fit is not None
+def _fitted(rule: KeyValuePairs) -> Any:
+    """Count attention; for a line two more products an iteration, or a system formed and solved."""
     if rule.fit.kind == "interpolation":
         return 2 * T * K + 2 * T * V + T**2 + T**2 / 3
     once = _attention(rule) + _moves(rule)
@@ -104,10 +117,9 @@ def _fitted(rule: Rule) -> Any:
     return 2 * once + K * product / 2 + sp.Rational(2, 3) * K**3
 
 
-def _moves(rule: Rule) -> Any:
-    """Kept keys that move: W Kᵀ, its triangular solve, what it takes from Q Kᵀ, and a matrix for
-    each block in between."""
-    assert rule.fit is not None
+def _moves(rule: KeyValuePairs) -> Any:
+    """Count stored keys that move: W Kᵀ, its triangular solve, what it takes from Q Kᵀ, and a
+    matrix for each block in between."""
     if rule.fit.carry is None:
         return ZERO
     seen = 2 * C if rule.window > 1 else T
@@ -147,29 +159,33 @@ def _link(rule: Rule) -> Any:
     return ZERO if rule.retained.link.identity else 4 * matrix(rule)
 
 
-def _second_order(rule: Rule) -> Any:
-    assert rule.moments is not None
-    moments = rule.moments
-    if moments.steps or moments.iterations:
+def _second_order(solution: LeastSquares) -> Any:
+    if solution.steps or solution.iterations:
         return N * (2 * D**2 + 4 * B * D) + 2 * D**2 + 4 * D * V + 2 * B * (D + V)
-    if not moments.inverted:
+    if not solution.inverted:
         return 2 * B * D**2 + D**3 / 3 + 4 * D**2 + 4 * D * V + 2 * B * (D + V)
     cholesky = B**2 / 3
     return 4 * D**2 + 6 * D * V + B * (5 * D + 3 * V) + cholesky
 
 
 def decode_flops(rule: Rule) -> Any:
-    """FLOPs of one token of the recurrence."""
-    if rule.fit is not None:
-        return _decoded(rule)
-    if rule.kernels is not None and not rule.layered:
-        return kept_decoding(rule)
+    """Return FLOPs of one token of the recurrence."""
+    match rule:
+        case KeyValuePairs():
+            return _decoded(rule)
+        case Moments(solution=solution):
+            solve = N * 2 * D**2 if solution.steps else _solve_once(solution)
+            return solve + 2 * D**2 + 4 * D * V + 2 * D * V
+        case Layers():
+            return N * layered_decode(rule)
+        case Linear() | Levels() if rule.kernels is not None:
+            return kept_decoding(rule)
+        case Linear() | Levels():
+            return _linear_decoding(rule)
+
+
+def _linear_decoding(rule: Linear | Levels) -> Any:
     whole = matrix(rule)
-    if rule.moments is not None:
-        solve = N * 2 * D**2 if rule.moments.steps else _solve_once(rule.moments)
-        return solve + 2 * D**2 + 4 * D * V + 2 * D * V
-    if rule.layered:
-        return N * layered_decode(rule)
     keys = C if rule.window > 1 else N
     each = 2 * whole if rule.error.constant else 4 * whole
     decay = whole if rule.decay != 1 or rule.row_decay != 1 else ZERO
@@ -179,9 +195,8 @@ def decode_flops(rule: Rule) -> Any:
     return flops + (flops.subs(V, K) if slotted(rule) else 0)
 
 
-def _decoded(rule: Rule) -> Any:
-    """One query: every kept pair read, and what is solved."""
-    assert rule.fit is not None
+def _decoded(rule: KeyValuePairs) -> Any:
+    """Count one query: every stored pair read, and what is solved."""
     count = C if rule.window > 1 else T
     if rule.fit.kind == "interpolation":
         return 2 * T**2 + 4 * T * K + 4 * T * V
@@ -192,23 +207,26 @@ def _decoded(rule: Rule) -> Any:
     return moves + 2 * once + 2 * count * K**2 + sp.Rational(2, 3) * K**3
 
 
-def _solve_once(moments: Moments) -> Any:
-    """One query: a rank-one update of the inverse, or a Cholesky factor."""
-    return 6 * D**2 if moments.inverted else D**3 / 3 + 2 * D**2
+def _solve_once(solution: LeastSquares) -> Any:
+    """Count one query: a rank-one update of the inverse, or a Cholesky factor."""
+    return 6 * D**2 if solution.inverted else D**3 / 3 + 2 * D**2
 
 
 def notes(rule: Rule) -> tuple[str, ...]:
     """What the expressions leave out."""
-    found = []
-    if rule.kernels is not None or (rule.fit is not None and rule.window == 1):
-        found.append("the state grows with T" + (", as T²" if _interpolates(rule) else ""))
-    if rule.fit is not None and rule.fit.kind == "linear" and _iterations(rule):
+    found = [GROWS] if rule.kernels is not None else []
+    match rule:
+        case KeyValuePairs(fit=Fit(kind="interpolation")):
+            found.append(f"{GROWS}, as T²")
+        case KeyValuePairs(window=1):
+            found.append(GROWS)
+    if isinstance(rule, KeyValuePairs) and rule.fit.kind == "linear" and _iterations(rule):
         found.append("every iteration of the conjugate gradients is counted; most end sooner")
     if any(s.per == "key" and s.name == "alpha" for s in rule.scalars):
         found.append("a channel decay adds (b/16)·D exponentials a token inside a chunk")
     if rule.structure.algebra == "residual":
         found.append("the residuals' system is counted as the delta rule's; e comes on top")
-    if rule.moments is not None and rule.moments.iterations:
+    if isinstance(rule, Moments) and rule.solution.iterations:
         found.append("n is the most iterations of conjugate gradients; a chunk takes what it needs")
     if rule.structure.algebra == "sequential":
         found.append("training runs the recurrence: T steps one after another")

@@ -13,7 +13,7 @@ from mnemic.compiler.explain.cost import Cost, cost
 from mnemic.compiler.explain.cost_forms import matrix
 from mnemic.compiler.explain.cost_layers import layered_forward, numbers
 from mnemic.compiler.explain.cost_symbols import S, V
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Layers, Rule
 from mnemic.dsl.block import Block
 
 FEWEST = 64
@@ -68,11 +68,11 @@ def _dense(block: Block) -> Any:
 
 def _standing(rule: Rule) -> Any:
     """The memory at a segment's start, as a read needs it."""
-    if not rule.layered:
-        return matrix(rule)
-    return sum((numbers(rule, m) for m in rule.network.matrices), sp.Integer(0))
+    if isinstance(rule, Layers):
+        return sum((numbers(rule, m) for m in rule.network.matrices), sp.Integer(0))
+    return matrix(rule)
 
 
 def _reading(rule: Rule) -> Any:
     """FLOPs of one read."""
-    return layered_forward(rule) if rule.layered else 2 * matrix(rule)
+    return layered_forward(rule) if isinstance(rule, Layers) else 2 * matrix(rule)

@@ -14,7 +14,7 @@ from mnemic.compiler.explain.layered_words import terms as layered_terms
 from mnemic.compiler.explain.local_equations import local
 from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout
 from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Linear, Moments, Rule
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,22 @@ def equations(rule: Rule) -> tuple[Equation, ...]:
 
 
 def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
-    if rule.moments is not None:
-        yield from _moments(rule, d)
-        yield from readout(rule, d)
-        return
-    if rule.fit is not None:
-        yield from local(rule, d)
-        return
-    if rule.kernels is not None:
-        yield from kernels(rule, d)
-    if rule.layered:
-        yield from layered(rule, d)
-        return
+    match rule:
+        case Moments():
+            yield from _moments(rule, d)
+            yield from readout(rule, d)
+        case KeyValuePairs():
+            yield from local(rule, d)
+        case Layers():
+            yield from kernels(rule, d)
+            yield from layered(rule, d)
+        case Linear() | Levels():
+            yield from kernels(rule, d)
+            yield from _linear(rule, d)
+
+
+def _linear(rule: Linear | Levels, d: Dialect) -> Iterator[tuple[str, str]]:
+    """Write the lines of one matrix that moves by a step a token."""
     if not rule.error.constant:
         yield "prediction", _prediction(rule, d)
     yield "error", f"{d.of('e', _index(rule))} = {_signal(rule, d)}{_with_value(rule, d)}"
@@ -162,12 +166,12 @@ def _momentum(rule: Rule, d: Dialect) -> str:
     return f"{d.of('S')} = {old} {d.minus} {step}"
 
 
-def _moments(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
-    assert rule.moments is not None
+def _moments(rule: Moments, d: Dialect) -> Iterator[tuple[str, str]]:
+    solution = rule.solution
     key, written = feature(rule, d, d.of("k")), value(rule, d, "t")
-    fade = d.factor(sym.coefficient("gamma")) if rule.moments.fades else ""
-    weight = d.factor(rule.moments.weight)
-    beside = rule.moments.constant or rule.moments.ridge == 0
+    fade = d.factor(sym.coefficient("gamma")) if solution.fades else ""
+    weight = d.factor(solution.weight)
+    beside = solution.constant or solution.ridge == 0
     start = "" if beside else _start(rule, d)
     yield (
         "moments",
@@ -175,39 +179,37 @@ def _moments(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     )
     yield "moments", f"{d.of('U')} = {fade}{d.of('U', 't-1')} + {weight}{written} {d.flipped(key)}"
     w, h, u = d.of("W"), d.of("H"), d.of("U")
-    if rule.moments.constant and rule.moments.ridge != 0:
+    if solution.constant and solution.ridge != 0:
         h = d.wrapped(f"{h} + {_diagonal(rule, d)}")
-    if rule.moments.steps:
+    if solution.steps:
         rate = d.factor(rule.rate)
         step = f"{d.of('W', '')} {d.minus} {rate}({d.of('W', '')} {h} {d.minus} {u})"
         arrow = d.sign(" ← ", r" \leftarrow ")
-        tail = d.sign(f", {rule.moments.steps} times from 0",
-                      rf",\ {rule.moments.steps} \text{{ times from }} 0")  # fmt: skip
+        tail = d.sign(f", {solution.steps} times from 0",
+                      rf",\ {solution.steps} \text{{ times from }} 0")  # fmt: skip
         yield "memory", f"{d.of('W', '')}{arrow}{step}{tail}"
         return
     inverse = d.sign("⁻¹", "^{-1}")
-    yield "memory", f"{w} = {u} {h if beside and rule.moments.constant else d.wrapped(h)}{inverse}"
+    yield "memory", f"{w} = {u} {h if beside and solution.constant else d.wrapped(h)}{inverse}"
 
 
-def _diagonal(rule: Rule, d: Dialect) -> str:
+def _diagonal(rule: Moments, d: Dialect) -> str:
     """The ridge as a matrix: λI, or Diag(λ) with one value a key channel."""
-    assert rule.moments is not None
-    ridge, per = rule.moments.ridge, {s.symbol: s.per for s in rule.scalars}
+    ridge, per = rule.solution.ridge, {s.symbol: s.per for s in rule.scalars}
     if any(per.get(s) == "key" for s in ridge.free_symbols):
         return d.call("Diag", d.expr(ridge))
     return f"{d.factor(ridge)}I"
 
 
-def _start(rule: Rule, d: Dialect) -> str:
-    assert rule.moments is not None
-    shown = f"{d.sign('H₀', 'H_0')} = {d.expr(rule.moments.ridge)} I"
+def _start(rule: Moments, d: Dialect) -> str:
+    shown = f"{d.sign('H₀', 'H_0')} = {d.expr(rule.solution.ridge)} I"
     return d.sign(",  ", r",\quad ") + shown
 
 
 def terms(rule: Rule) -> dict[str, Any]:
     """The parts of the rule by name as text, for a comparison part by part."""
     d = dialect(rule, tex=False)
-    if rule.fit is not None:
+    if isinstance(rule, KeyValuePairs):
         return {e.name: e.text for e in equations(rule)}
     found = {e.name: e.text for e in equations(rule) if e.name in ("prediction", "read-out")}
     link_text = next((line for _, line in link(rule, d)), "identity")

@@ -14,7 +14,7 @@ from mnemic.compiler.explain.notation import role_letter
 from mnemic.compiler.explain.spans import ranges, span
 from mnemic.compiler.explain.stability import Stability, stability, warnings
 from mnemic.compiler.problem import TIME, Scalar
-from mnemic.compiler.rule import Derived, Fit, Rule
+from mnemic.compiler.rule import Derived, Fit, KeyValuePairs, Levels, Moments, Rule
 from mnemic.compiler.sense import unreal_of_value
 
 SHAPES = {
@@ -106,7 +106,7 @@ def statement(rule: Rule) -> str:
     """The problem in one line."""
     spec = rule.problem.spec
     window = spec.window
-    if rule.fit is not None:
+    if isinstance(rule, KeyValuePairs):
         return _fitted(rule, rule.fit)
     plain = type(spec.weights).word() == "uniform"
     one = "ℓ(W; kᵢ, vᵢ)" if plain else "γᵢ ℓ(W; kᵢ, vᵢ)"
@@ -150,7 +150,7 @@ def _letters(rule: Rule) -> list[str]:
 def remarks(rule: Rule) -> tuple[str, ...]:
     """What the equations alone do not tell."""
     found: list[str] = []
-    if rule.fit is not None:
+    if isinstance(rule, KeyValuePairs):
         return (_growth(rule),)
     keys, optimizer = rule.problem.keys, rule.problem.spec.optimizer
     if keys["predict"] != keys["erase"] and not rule.error.constant:
@@ -161,14 +161,14 @@ def remarks(rule: Rule) -> tuple[str, ...]:
             f"Prediction to memory is repeated {optimizer.micro_steps} times a token, each time "
             "with its own k, v and rate; the decay acts once, at first."
         )
-    if optimizer.inner_steps > 1 and rule.moments is None:
+    if optimizer.inner_steps > 1 and not isinstance(rule, Moments):
         found.append(f"Prediction to memory is repeated {optimizer.inner_steps} times a token.")
     if rule.phase and rule.diagonal:
         found.append("v, W and y are complex, a number a key channel; each is kept as its real and "
                      "its imaginary part.")  # fmt: skip
     elif rule.phase:
         found.append("φ turns each key channel as a pair, by the running sum of the phase.")
-    if rule.levels:
+    if isinstance(rule, Levels):
         found.append(
             f"{rule.levels} levels hold {2 ** (rule.levels - 1)} tokens of a document, in as many "
             "memories as their number has binary digits."
@@ -184,11 +184,11 @@ def remarks(rule: Rule) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _growth(rule: Rule) -> str:
+def _growth(rule: KeyValuePairs) -> str:
     """How the state of kept pairs grows."""
     if rule.window > 1:
         return f"The state is the last {rule.window - 1} pairs."
-    square = rule.fit is not None and rule.fit.kind == "interpolation"
+    square = rule.fit.kind == "interpolation"
     return "The state grows with the sequence" + (", as its square." if square else ".")
 
 
@@ -201,19 +201,21 @@ def approximations(rule: Rule) -> tuple[str, ...]:
     if smooth is not None:
         found.append(f"smoothing: tanh({smooth:g}·x) for sign(x)")
     solver = spec.optimizer.solver
-    if rule.fit is not None and rule.fit.kind == "linear" and solver.kind != "cholesky":
-        found.append(f"conjugate gradients in the chunk form, to a relative residual of "
-                     f"{solver.tolerance:g} in at most {solver.iterations} steps")  # fmt: skip
+    match rule:
+        case KeyValuePairs(fit=Fit(kind="linear")) if solver.kind != "cholesky":
+            found.append(f"conjugate gradients in the chunk form, to a relative residual of "
+                         f"{solver.tolerance:g} in at most {solver.iterations} steps")  # fmt: skip
     word = type(spec.features).word()
     if word == "random":
         found.append(f"finite features: {getattr(spec.features, 'features', '')} random features "
                      "of the exponential kernel")  # fmt: skip
     if word == "taylor":
         found.append(f"finite features: exp to order {getattr(spec.features, 'order', '')}")
-    if rule.moments is not None and rule.moments.iterations:
+    if isinstance(rule, Moments) and rule.solution.iterations:
         found.append(
-            f"conjugate gradients in a chunk: to a relative residual of {rule.moments.tolerance:g} "
-            f"or some roundings of the dtype, within {rule.moments.iterations} iterations"
+            "conjugate gradients in a chunk: to a relative residual of "
+            f"{rule.solution.tolerance:g} or some roundings of the dtype, within "
+            f"{rule.solution.iterations} iterations"
         )
     if rule.retained.link.expr is None:
         found.append("the link is a root found numerically")
@@ -231,7 +233,7 @@ def _argument(rule: Rule, scalar: Scalar, spans: dict[Any, list[float]]) -> Argu
     shape = SHAPES[scalar.per]
     if scalar.name == "gamma" and rule.gamma == "window" and rule.window > 1:
         shape = f"[B, T, H, {rule.window}]"
-    if scalar.name == "levels" and rule.levels:
+    if scalar.name == "levels" and isinstance(rule, Levels):
         shape = f"[B, T, H, {rule.levels}]"
     if micro > 1 and scalar.name in ("eta", "delta"):
         shape = shape.replace("T, ", f"T, {micro}, ")

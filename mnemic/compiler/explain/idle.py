@@ -6,13 +6,13 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler.problem import Scalar
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs, Moments, Rule
 from mnemic.compiler.symbols import coefficient
 
 STEP = ("error", "rate", "gain", "momentum", "applied")
 """The parts of a rule that a rate of zero leaves without effect."""
 
-KEPT = ("decay", "row_decay", "seen", "retained", "moments", "fit")
+KEPT = ("decay", "row_decay", "seen", "retained")
 
 APART = ("bonus", "levels", "phase")
 """Coefficients of the read-out and of keys, as are those of features, which no equation holds."""
@@ -23,9 +23,13 @@ def idle(rule: Rule) -> tuple[Scalar, ...]:
 
     Under a rate of zero that is whatever only steps see: θ, thresholds, weights, gates of keys.
     """
-    seen = _symbols([getattr(rule, name) for name in KEPT])
+    seen, fades = _symbols([getattr(rule, name) for name in KEPT]), False
+    match rule:
+        case Moments(solution=solution):
+            seen, fades = seen | _symbols(solution), solution.fades
+        case KeyValuePairs(fit=fit):
+            seen |= _symbols(fit)
     if writes(rule):
-        fades = rule.moments is not None and rule.moments.fades
         gates = [coefficient("gamma")] if rule.gamma or fades else []
         unread = ("predict", "erase") if rule.error.constant else ()
         keys = [key for role, key in rule.problem.keys.items() if role not in unread]
@@ -38,7 +42,7 @@ def idle(rule: Rule) -> tuple[Scalar, ...]:
 
 def writes(rule: Rule) -> bool:
     """Whether a token changes anything but by decay."""
-    return rule.moments is not None or rule.fit is not None or rule.rate != 0
+    return isinstance(rule, Moments | KeyValuePairs) or rule.rate != 0
 
 
 def warning(rule: Rule) -> str | None:

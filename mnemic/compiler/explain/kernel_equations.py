@@ -14,9 +14,11 @@ from mnemic.compiler.symbolic import simplified
 
 
 def kernels(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
-    """What φ(k)·φ(x) is: κ1 for predictions and κ2 for read-outs, where they differ."""
+    """Tell κ(s) = φ(k)·φ(x) of a memory behind a kernel: κ1 for predictions and κ2 for read-outs,
+    where they differ."""
     found = rule.kernels
-    assert found is not None
+    if found is None:
+        return
     where = d.sign(",  s = k·x", r",\quad s = k \cdot x")
     read = _kernel(d, found.read, d.sign("Σ_(i≤t)", r"\sum_{i \le t}"))
     same = found.predict == found.read and not found.read.normalised

@@ -17,16 +17,16 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.average_equations import epsilon, means, step
 from mnemic.compiler.explain.dialect import Dialect
 from mnemic.compiler.explain.memory_equations import link, mirrored
-from mnemic.compiler.explain.network_equations import Layers, Place
+from mnemic.compiler.explain.network_equations import NetworkEquations, Place
 from mnemic.compiler.explain.notation import acted, feature, role_key, value
 from mnemic.compiler.network import Matrix
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Layers, Rule
 from mnemic.compiler.symbolic import simplified
 
 Lines = Iterator[tuple[str, str]]
 
 
-def layered(rule: Rule, d: Dialect) -> Lines:
+def layered(rule: Layers, d: Dialect) -> Lines:
     """The rule's lines in order; the first that names W_ref says which memory that is."""
     told, mark = rule.anchor == 1, d.sign("ᵣ", "ref")
     for name, line in _lines(rule, d):
@@ -35,8 +35,8 @@ def layered(rule: Rule, d: Dialect) -> Lines:
         yield name, line + (reference(rule, d) if names else "")
 
 
-def _lines(rule: Rule, d: Dialect) -> Lines:
-    layers = Layers(rule.network, d)
+def _lines(rule: Layers, d: Dialect) -> Lines:
+    layers = NetworkEquations(rule.network, d)
     if not rule.network.linear:
         yield from memory(rule, d)
     seen = "ref" if rule.anchor > 1 else "t-1"
@@ -59,7 +59,7 @@ def _lines(rule: Rule, d: Dialect) -> Lines:
 
 def memory(rule: Rule, d: Dialect) -> Lines:
     """M(W, x) = …, one line a memory of a chain, then its activations."""
-    layers = Layers(rule.network, d)
+    layers = NetworkEquations(rule.network, d)
     place = Place("x", feature(rule, d, "x"), "", "")
     shown = []
     for name, formula in layers.formula(place):
@@ -121,7 +121,7 @@ def _error(rule: Rule, d: Dialect) -> str:
 # -- the gradient ------------------------------------------------------------------------------
 
 
-def _gradients(rule: Rule, d: Dialect, layers: Layers, seen: str) -> Lines:
+def _gradients(rule: Rule, d: Dialect, layers: NetworkEquations, seen: str) -> Lines:
     """The layers at the key, the chain rule, and each matrix's G."""
     index = _index(rule)
     if rule.network.linear:
@@ -333,7 +333,7 @@ def _of_matrices(d: Dialect, names: list[str]) -> str:
 # -- the read-out ------------------------------------------------------------------------------
 
 
-def _rows(layers: Layers, d: Dialect, matrix: Matrix) -> str:
+def _rows(layers: NetworkEquations, d: Dialect, matrix: Matrix) -> str:
     """A matrix behind a kernel: rows u over the kept keys, multiples of their δ."""
     total = d.sign("Σ_(i≤t)", r"\sum_{i \le t}")
     key, kappa = d.of("k", "i"), d.sign("κ", r"\kappa")

@@ -9,7 +9,7 @@ from mnemic.compiler.explain.dialect import Dialect, dialect
 from mnemic.compiler.explain.layered_equations import groups, memory, step_map
 from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.network import Matrix
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Layers, Rule
 
 QUINTIC = (3.4445, -4.7750, 2.0315)
 """What a Newton–Schulz iteration makes of a singular value σ: a σ + b σ³ + c σ⁵."""
@@ -40,7 +40,7 @@ def of_each_matrix(rule: Rule) -> tuple[str, ...]:
 def pace(rule: Rule) -> str | None:
     """The line on a memory of layers that runs token by token; ``None`` for any other."""
     found = rule.structure
-    deep = rule.layered or not rule.network.linear
+    deep = isinstance(rule, Layers) or not rule.network.linear
     if not deep or found.kind != "sequential" or not found.forms:
         return None
     before = rule.problem.spec.retention.order == "before"

@@ -7,14 +7,13 @@ import sympy as sp
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect
 from mnemic.compiler.explain.notation import feature, role_key
-from mnemic.compiler.rule import Fit, Rule
+from mnemic.compiler.rule import Fit, KeyValuePairs
 from mnemic.dsl.memory import Nonparametric
 
 
-def local(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
+def local(rule: KeyValuePairs, d: Dialect) -> Iterator[tuple[str, str]]:
     """The lines of a fit."""
     fit = rule.fit
-    assert fit is not None
     if fit.kind == "interpolation":
         yield from _interpolation(fit, d)
         return
@@ -42,7 +41,7 @@ def _kept(fit: Fit, d: Dialect) -> str:
     return d.of("k" if fit.carry is None else "k~", "i")
 
 
-def _moved(rule: Rule, d: Dialect) -> str:
+def _moved(rule: KeyValuePairs, d: Dialect) -> str:
     """The step that every token takes with the keys before it."""
     key, carry = d.of("k~", "i"), feature(rule, d, role_key(rule, d, "carry", "t"))
     step = d.wrapped(f"I {d.minus} {d.factor(rule.rate)}{carry} {d.flipped(carry)}")
@@ -51,7 +50,7 @@ def _moved(rule: Rule, d: Dialect) -> str:
     return f"{key}{arrow}{step} {key}{begun}{feature(rule, d, d.of('k'))}"
 
 
-def _weights(rule: Rule, fit: Fit, d: Dialect) -> str:
+def _weights(rule: KeyValuePairs, fit: Fit, d: Dialect) -> str:
     shown = f"{d.of('w', 'i')} = {d.expr(fit.similarity.stated)}"
     if rule.decay != 1:
         product = d.sign("Π_(j=i+1..t)", r"\prod_{j=i+1}^{t}")
@@ -60,7 +59,7 @@ def _weights(rule: Rule, fit: Fit, d: Dialect) -> str:
     return shown + _where(rule, fit, d, _kept(fit, d), d.of("q"))
 
 
-def _where(rule: Rule, fit: Fit, d: Dialect, key: str, query: str) -> str:
+def _where(rule: KeyValuePairs, fit: Fit, d: Dialect, key: str, query: str) -> str:
     """What s and d2 stand for."""
     found = []
     if fit.similarity.stated.has(sym.s):
@@ -75,7 +74,7 @@ def _where(rule: Rule, fit: Fit, d: Dialect, key: str, query: str) -> str:
     return "".join(d.sign(",  ", r",\quad ") + line for line in found)
 
 
-def _sum(rule: Rule, d: Dialect) -> str:
+def _sum(rule: KeyValuePairs, d: Dialect) -> str:
     first = f"t-{rule.window - 1}" if rule.window > 1 else "1"
     if d.tex:
         return rf"\sum_{{i={first}}}^{{t}}"

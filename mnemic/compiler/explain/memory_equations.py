@@ -9,7 +9,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect
 from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
 from mnemic.compiler.retention import Link
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Levels, Rule
 from mnemic.compiler.symbolic import simplified
 
 
@@ -135,7 +135,7 @@ def readout(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         if spec.readout.normalizer == "max1":
             size = f"max(|{size}|, 1)"
         shown = f"{shown} / ({size})"
-    if rule.levels:
+    if isinstance(rule, Levels):
         yield "levels", _levels(d)
         shown = _weighed(d, query)
     yield "read-out", f"{d.of('y')} = {shown}"

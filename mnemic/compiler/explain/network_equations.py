@@ -38,7 +38,7 @@ class Place:
 
 
 @dataclass
-class Layers:
+class NetworkEquations:
     """A network in one dialect."""
 
     network: Network

@@ -16,7 +16,7 @@ from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.explain.spans import INFINITE, ranges
 from mnemic.compiler.kernelised import folded
 from mnemic.compiler.network import Map, Network, Norm, node_symbol
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs, Moments, Rule
 
 Place = Literal["inside", "on", "outside", "unknown"]
 
@@ -59,7 +59,7 @@ class Stability:
 
 def stability(rule: Rule) -> Stability:
     """The bound of a rule, and where its coefficients and keys stand to it."""
-    if rule.fit is not None:
+    if isinstance(rule, KeyValuePairs):
         fit = _of_fit(rule)
         return fit if rule.fit.carry is None else _of_carry(rule, fit.warning)
     rule = folded(rule)
@@ -73,8 +73,7 @@ def warnings(rule: Rule) -> tuple[str, ...]:
     return tuple(line for line in (told, capital) if line is not None)
 
 
-def _of_fit(rule: Rule) -> Stability:
-    assert rule.fit is not None
+def _of_fit(rule: KeyValuePairs) -> Stability:
     known = Stability("always", None, "A fit over kept pairs has no step size.", "inside")
     if rule.fit.similarity.sign != "any":
         return known
@@ -162,7 +161,7 @@ def _of_steps(rule: Rule) -> Stability:
     if rule.error.constant and linear and rule.applied.kind == "identity":
         return Stability("always", None, "The gradient does not see the memory; no step is too "
                          "large for a decay of at most 1.", "inside")  # fmt: skip
-    if rule.moments is not None:
+    if isinstance(rule, Moments):
         return _of_moments(rule)
     if rule.structure.missing is not None:
         return Stability("open", None, "No bound is derived: the rule is not compiled yet.")
@@ -340,9 +339,8 @@ def _deep(rule: Rule) -> Stability:
     return Stability("open", bound, sentence, read=placing.read(rule, left + right))
 
 
-def _of_moments(rule: Rule) -> Stability:
-    assert rule.moments is not None
-    if not rule.moments.steps:
+def _of_moments(rule: Moments) -> Stability:
+    if not rule.solution.steps:
         return Stability("always", None, "An exact minimiser has no step size.", "inside")
     shown = sp.Symbol("h_max", positive=True)
     known = Stability("bounded", sp.Lt(rule.rate * shown, 2),

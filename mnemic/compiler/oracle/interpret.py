@@ -17,7 +17,7 @@ from mnemic.compiler.oracle.interpret_inputs import Arguments, Inputs, lay_out, 
 from mnemic.compiler.oracle.interpret_levels import levelled
 from mnemic.compiler.oracle.interpret_run import Named, recurrence
 from mnemic.compiler.oracle.interpret_step import read
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Moments, Rule
 
 Reader: TypeAlias = Callable[[Rule, Tensor, Tensor, Tensor], Tensor]
 
@@ -52,15 +52,16 @@ def interpret(
     state: Named = {"position": _next_position(inputs, start)}
     if inputs.angle is not None:
         state["angle"] = inputs.angle[:, -1, 0]
-    if rule.fit is not None:
-        y, own = interpret_local.run(rule, inputs, start)
-        return y, {**own, **state}
     if getattr(rule.problem.spec.memory, "slots", None) is not None:
         inputs, extra = _through_slots(rule, inputs, _inside(start, "slots."))
         state |= extra
-    if rule.layered:
-        y, own = _run_layers(rule, inputs, start, params or {})
-        return y, {**own, **state}
+    match rule:
+        case KeyValuePairs():
+            y, own = interpret_local.run(rule, inputs, start)
+            return y, {**own, **state}
+        case Layers():
+            y, own = _run_layers(rule, inputs, start, params or {})
+            return y, {**own, **state}
     y, own = _run(rule, inputs, _begun(rule, start, params or {}), read)
     if rule.problem.spec.readout.normalizer != "none":
         weight, extra = _normalizer(rule, inputs, _inside(start, "n."))
@@ -126,12 +127,13 @@ def _run(
 ) -> tuple[Tensor, Named]:
     """Every read-out, [B, T, H, d_v] (or [B, T, group, H, …]), and the last state."""
     keyed, length = inputs.keyed, inputs.mask.shape[1]
-    if rule.moments is not None:
-        memories, final = reference_moments.run(rule, rule.moments, inputs, start)
-    elif rule.levels:
-        memories, final = levelled(rule, inputs, start)
-    else:
-        memories, final = recurrence(rule, inputs, start)
+    match rule:
+        case Moments():
+            memories, final = reference_moments.run(rule, inputs, start)
+        case Levels():
+            memories, final = levelled(rule, inputs, start)
+        case _:
+            memories, final = recurrence(rule, inputs, start)
     rows = []
     for t in range(length):
         pairs = zip(keyed.queries, keyed.raw_queries, strict=True)

@@ -19,7 +19,7 @@ from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.reference_features import feature_map, weights_of
 from mnemic.compiler.oracle.reference_kernels import columns, kept_keys, similarities, similarity
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem, Scalar
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Layers, Levels, Rule
 
 Arguments = Mapping[str, Tensor]
 
@@ -105,7 +105,7 @@ def _levels(
     rule: Rule, given: Arguments, values: dict[Any, Tensor], shape: tuple[int, int, int]
 ) -> Tensor | None:
     """λ [B, T, H, L]: given, or the same for every level."""
-    if not rule.levels:
+    if not isinstance(rule, Levels):
         return None
     if "levels" in given:
         return given["levels"].double().expand(*shape, rule.levels)
@@ -193,9 +193,8 @@ def _keyed(
             mapped[role] = phi(own)
     value = _column(v)
     roles = _roles(problem, mapped, value, values, rule.diagonal)
-    plain = (
-        _roles(problem, raw, value, values, rule.diagonal) if rule.headed or rule.layered else roles
-    )
+    apart = rule.headed or isinstance(rule, Layers)
+    plain = _roles(problem, raw, value, values, rule.diagonal) if apart else roles
     groups = q.shape[2] // k.shape[3]
     asked = [q[:, :, None, g::groups] for g in range(groups)]
     queries = [phi(x) for x in asked]

@@ -15,7 +15,7 @@ from torch import Tensor
 from mnemic.compiler.oracle.interpret_inputs import Inputs
 from mnemic.compiler.oracle.interpret_run import pair_of
 from mnemic.compiler.oracle.interpret_step import Pairs, State, Values, chosen, micro_step
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Levels
 
 Named: TypeAlias = dict[str, Tensor]
 
@@ -37,7 +37,7 @@ def digits(x: Tensor) -> Tensor:
     return found
 
 
-def levelled(rule: Rule, inputs: Inputs, start: Named) -> tuple[list[Tensor], Named]:
+def levelled(rule: Levels, inputs: Inputs, start: Named) -> tuple[list[Tensor], Named]:
     """The weighed sum of shares that each token's query reads, and the buckets after the last."""
     shares, memories = _carried(inputs, start), []
     for t in range(inputs.mask.shape[1]):
@@ -54,7 +54,7 @@ def levelled(rule: Rule, inputs: Inputs, start: Named) -> tuple[list[Tensor], Na
     return memories, {"W": _buckets(rule, inputs, start, shares)}
 
 
-def _step(rule: Rule, memory: Tensor, pair: Pairs, values: Values) -> Tensor:
+def _step(rule: Levels, memory: Tensor, pair: Pairs, values: Values) -> Tensor:
     state = State(memory, memory, torch.zeros_like(memory), memory, pair.last(0))
     return micro_step(rule, state, pair, values, first=True).memory
 
@@ -82,7 +82,7 @@ def _carried(inputs: Inputs, start: Named) -> list[Share]:
     return found
 
 
-def _buckets(rule: Rule, inputs: Inputs, start: Named, shares: list[Share]) -> Tensor:
+def _buckets(rule: Levels, inputs: Inputs, start: Named, shares: list[Share]) -> Tensor:
     """The shares summed by bucket, [B, H, L, d_v, D]."""
     first = start.get("position", torch.zeros_like(inputs.position[:, 0]))
     end = first + inputs.mask.long().sum(1)

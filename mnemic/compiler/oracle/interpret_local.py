@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.interpret_inputs import Inputs
-from mnemic.compiler.rule import Fit, Rule
+from mnemic.compiler.rule import Fit, KeyValuePairs
 
 Values = dict[Any, Tensor]
 
@@ -48,7 +48,7 @@ class _Pairs:
 
 
 def run(
-    rule: Rule, inputs: Inputs, start: Mapping[str, Tensor]
+    rule: KeyValuePairs, inputs: Inputs, start: Mapping[str, Tensor]
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The outputs [B, T, H, d_v] and the last state, by the operator's names."""
     rows = [_sequence(rule, inputs, start, b) for b in range(inputs.mask.shape[0])]
@@ -56,9 +56,8 @@ def run(
     return y, _named(rule, rows)
 
 
-def _sequence(rule: Rule, inputs: Inputs, start: Mapping[str, Tensor], b: int) -> _Pairs:
+def _sequence(rule: KeyValuePairs, inputs: Inputs, start: Mapping[str, Tensor], b: int) -> _Pairs:
     keyed, fit = inputs.keyed, rule.fit
-    assert fit is not None
     pairs = _first(rule, inputs, start, b)
     most = rule.window if rule.window > 1 else None
     for t in range(inputs.mask.shape[1]):
@@ -76,7 +75,7 @@ def _sequence(rule: Rule, inputs: Inputs, start: Mapping[str, Tensor], b: int) -
     return pairs
 
 
-def _first(rule: Rule, inputs: Inputs, start: Mapping[str, Tensor], b: int) -> _Pairs:
+def _first(rule: KeyValuePairs, inputs: Inputs, start: Mapping[str, Tensor], b: int) -> _Pairs:
     heads, width = inputs.keyed.write.shape[3], inputs.keyed.write.shape[-1]
     empty = torch.zeros(heads, 0, dtype=torch.float64)
     blank = (empty[..., None].expand(heads, 0, width), empty[..., None].expand(heads, 0, width))
@@ -152,9 +151,8 @@ def _kernel(fit: Fit, keys: Tensor, at: Values) -> Tensor:
     return _weights(fit, keys, keys, at) + float(fit.ridge) * eye
 
 
-def _named(rule: Rule, rows: list[_Pairs]) -> dict[str, Tensor]:
+def _named(rule: KeyValuePairs, rows: list[_Pairs]) -> dict[str, Tensor]:
     fit = rule.fit
-    assert fit is not None
     most = rule.window - 1 if rule.window > 1 else None
     kept = [row.keys[:, max(0, row.keys.shape[1] - most) :] if most else row.keys for row in rows]
     sizes = [x.shape[1] for x in kept]

@@ -10,17 +10,17 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.interpret_inputs import Inputs
 from mnemic.compiler.oracle.interpret_step import chosen
-from mnemic.compiler.rule import Moments, Rule
+from mnemic.compiler.rule import LeastSquares, Moments
 
 
 def run(
-    rule: Rule, moments: Moments, inputs: Inputs, start: Mapping[str, Tensor]
+    rule: Moments, inputs: Inputs, start: Mapping[str, Tensor]
 ) -> tuple[list[Tensor], dict[str, Tensor]]:
     """The memory W_t after every token, and the last moments.
 
     ``ridge`` in the state is the product of the decays so far, which forgets the ridge.
     """
-    key, value = inputs.keyed.predict, inputs.keyed.value
+    key, value, moments = inputs.keyed.predict, inputs.keyed.value, rule.solution
     batch, heads, size = key.shape[0], key.shape[3], key.shape[-1]
     rows = key.shape[-2] if rule.diagonal else size
     zeros = torch.zeros(batch, heads, 1, 1, dtype=torch.float64)
@@ -40,11 +40,11 @@ def run(
             prior if moments.constant else forget * prior,
         )
         state = tuple(chosen(inputs.mask[:, t], a, b) for a, b in zip(new, state, strict=True))
-        memories.append(_solution(rule, moments, state, values))
+        memories.append(_solution(rule, state, values))
     return memories, dict(zip(("H", "U", "ridge"), state, strict=True))
 
 
-def _weights(moments: Moments, values: dict[Any, Tensor]) -> tuple[Tensor, Tensor]:
+def _weights(moments: LeastSquares, values: dict[Any, Tensor]) -> tuple[Tensor, Tensor]:
     """How much the past is kept, and how much the new token weighs."""
     one = torch.ones((), dtype=torch.float64)
     kept = values[sym.coefficient("gamma")] if moments.fades else one
@@ -52,13 +52,13 @@ def _weights(moments: Moments, values: dict[Any, Tensor]) -> tuple[Tensor, Tenso
 
 
 def _solution(
-    rule: Rule, moments: Moments, state: tuple[Tensor, Tensor, Tensor], values: dict[Any, Tensor]
+    rule: Moments, state: tuple[Tensor, Tensor, Tensor], values: dict[Any, Tensor]
 ) -> Tensor:
     """argmin Σ γ ½‖Wφ − v‖² + ½λ‖W‖², or a few full-batch steps towards it from the origin."""
-    second, cross, prior = state
+    (second, cross, prior), moments = state, rule.solution
     ridge = evaluate(moments.ridge, values) * prior
     if rule.diagonal:  # every channel is a regression of its own
-        return _channels(rule, moments, second + ridge, cross, values)
+        return _channels(rule, second + ridge, cross, values)
     whole = second + ridge * torch.eye(second.shape[-1], dtype=torch.float64)
     if moments.steps == 0:
         exact: Tensor = torch.linalg.solve(whole, cross.transpose(-1, -2))
@@ -70,10 +70,9 @@ def _solution(
     return memory
 
 
-def _channels(
-    rule: Rule, moments: Moments, whole: Tensor, cross: Tensor, values: dict[Any, Tensor]
-) -> Tensor:
-    """The same where H and U are one number a channel."""
+def _channels(rule: Moments, whole: Tensor, cross: Tensor, values: dict[Any, Tensor]) -> Tensor:
+    """Solve the same where H and U are one number a channel."""
+    moments = rule.solution
     if moments.steps == 0:
         return cross / whole
     rate, memory = evaluate(rule.rate, values), torch.zeros_like(cross)

@@ -13,7 +13,7 @@ from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.samples import Sizes, draw
 from mnemic.compiler.oracle.stated import stated, unspoken
 from mnemic.compiler.oracle.verify_retention import retention
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import KeyValuePairs, Layers, Rule
 from mnemic.dsl.spec import Spec
 
 LONGEST = 70
@@ -52,10 +52,14 @@ def _plan(rule: Rule) -> Iterator[tuple[str, Callable[[Rule], float], float]]:
     else:
         yield "error signal", verify_error.error_signal, 1e-9
     yield "slope", verify_error.slope, 1e-8
-    if method not in ("exact", "batch") and rule.fit is None:
+    if method not in ("exact", "batch") and not isinstance(rule, KeyValuePairs):
         yield "link" if spec.retention.link is not None else "retention", retention, 1e-7
     if rule.structure.missing is None and unspoken(spec) is None:
-        yield "recurrence", recurrence, 1e-8 if rule.fit is None else 1e-7  # a fit is minimised
+        yield (
+            "recurrence",
+            recurrence,
+            1e-8 if not isinstance(rule, KeyValuePairs) else 1e-7,
+        )  # a fit is minimised
 
 
 def recurrence(rule: Rule) -> float:
@@ -73,7 +77,9 @@ def _shortened(rule: Rule) -> Rule:
     """An anchor of two tokens in place of a longer one, where every token minimises matrices."""
     spec = rule.problem.spec
     optimizer = spec.optimizer
-    if not (rule.layered and _dear(spec) and rule.intervals == (optimizer.anchor.chunk,)):
+    if not (
+        isinstance(rule, Layers) and _dear(spec) and rule.intervals == (optimizer.anchor.chunk,)
+    ):
         return rule
     short = optimizer.model_copy(
         update={"anchor": optimizer.anchor.model_copy(update={"chunk": 2})}

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from mnemic.compiler.compare.canonical import canonical, identified
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Moments, Rule
 from mnemic.dsl.coefficients import Coefficient
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.starts import start_of
@@ -55,7 +55,7 @@ def _unseen(spec: Spec, rule: Rule) -> str:
         "block": _plain(spec.block),
         "own": own,
         "memory": _plain(spec.memory),
-        "solver": _plain(spec.optimizer.solver) if rule.moments is not None else None,
+        "solver": _plain(spec.optimizer.solver) if isinstance(rule, Moments) else None,
         "features": None if rule.problem.features is not None else _plain(spec.features),
     }
     return json.dumps(parts, sort_keys=True)

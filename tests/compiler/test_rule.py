@@ -1,0 +1,63 @@
+"""The kinds of rules: which one a problem derives to follows from what it asks for."""
+
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.rule import (
+    Common,
+    KeyValuePairs,
+    Layers,
+    Levels,
+    Linear,
+    Moments,
+    Rule,
+)
+from mnemic.dsl.load import load
+
+RIDGE = {"bias": "l2", "retention": {"global": {"l2": 0.1}}}
+KINDS: dict[str, tuple[type[Common], dict[str, Any]]] = {
+    "a plain step": (Linear, {"bias": "l2"}),
+    "a momentum": (Linear, {"optimizer": {"method": "momentum", "momentum": 0.9, "rate": "token"}}),
+    "a kernel": (Linear, {"bias": "l2", "features": "exponential"}),
+    "a norm behind one matrix": (
+        Linear, {"bias": "l2", "memory": {"kind": "mlp", "depth": 1, "norm": True}}
+    ),
+    "two layers": (Layers, {"bias": "l2", "memory": {"kind": "mlp"}}),
+    "steps through O": (Layers, {"bias": "l2", "optimizer": {"method": "muon", "rate": 0.1}}),
+    "an interval": (Layers, {"bias": "l2", "optimizer": {"rate": "token", "every": 4}}),
+    "levels": (Levels, {"bias": "l2", "readout": {"levels": "token"}}),
+    "levels that all weigh one": (Linear, {"bias": "l2", "readout": {"levels": 1}}),
+    "an exact solution": (
+        Moments, {**RIDGE, "window": "all", "optimizer": {"method": "exact"}}
+    ),
+    "full-batch steps": (
+        Moments,
+        {**RIDGE, "window": "all", "optimizer": {"method": "batch", "inner_steps": 2, "rate": 0.1}},
+    ),
+    "pairs": (
+        KeyValuePairs,
+        {"bias": "l2", "window": "all", "memory": "nonparametric", "weights": "similarity",
+         "optimizer": {"method": "nonparametric"}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_follow_from_the_problem(name: str) -> None:
+    kind, entries = KINDS[name]
+    rule = derive_spec(load({"mnemic": 1, "name": "made", **entries}))
+    assert type(rule) is kind
+
+
+def test_every_kind_is_drawn() -> None:
+    assert {kind for kind, _ in KINDS.values()} == set(get_args(Rule))
+
+
+def test_what_a_kind_has_of_its_own_no_other_has() -> None:
+    """Otherwise it would be a field that is or is not there."""
+    common = {f.name for f in fields(Common)}
+    own = [{f.name for f in fields(kind)} - common for kind in get_args(Rule)]
+    assert sum(map(len, own)) == len(set().union(*own))
