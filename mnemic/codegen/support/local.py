@@ -23,6 +23,9 @@ Similarity = Callable[..., Tensor]
 LOWEST = -1e6
 """A logarithm of a decay below which nothing is left: −∞ would make differences NaN."""
 
+NEAR = 16
+"""Roundings by which equal scores differ."""
+
 MOST = 1 << 20
 """Weights that a block holds at most (a block has 16 rows at least)."""
 
@@ -46,16 +49,30 @@ def exp_relative(logits: Tensor) -> Tensor:
     """exp(L) over its largest."""
     if logits.shape[-1] == 0:
         return logits
-    return torch.exp(logits - logits.amax(-1, keepdim=True))
+    return torch.exp(logits - _largest(logits, 1.0))
 
 
 def relative(weights: Tensor) -> Tensor:
     """Weights over their largest; zero where all are."""
     if weights.shape[-1] == 0:
         return weights
-    most = weights.amax(-1, keepdim=True)
+    most = _largest(weights, 0.0)
     empty = most <= TINY
     return torch.where(empty, 0.0, weights / torch.where(empty, 1.0, most))
+
+
+def _largest(x: Tensor, least: float) -> Tensor:
+    """The largest entry, whose gradient goes to all that equal it to within rounding alike.
+
+    Roundings are those of a number of its size, of ``least`` at least.
+
+    Which of several equal keys' scores is the largest is otherwise a matter of the order in which
+    a product sums, and the gradient of one of them takes what belongs to all.
+    """
+    most = x.detach().amax(-1, keepdim=True)
+    slack = NEAR * torch.finfo(x.dtype).eps * most.abs().clamp_min(least)
+    near = x >= most - slack
+    return torch.where(near, x, 0.0).sum(-1, keepdim=True) / near.sum(-1, keepdim=True)
 
 
 def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor:
@@ -250,7 +267,13 @@ def _iterated(
     weights: Tensor, keys: Tensor, values: Tensor, q: Tensor, ridge: Tensor, iterations: int,
     tolerance: float,
 ) -> Tensor:  # fmt: skip
-    """The same by conjugate gradients that never form a system."""
+    """The same by conjugate gradients that never form a system.
+
+    Nothing depends on where the origin of keys and queries lies. It is put on the oldest key, since
+    products with keys that lie far from it differ by less than they lose.
+    """
+    origin = keys[..., :1, :].detach()
+    keys, q = keys - origin, q - origin
     centre, mean = _means(weights, keys, values)
     system = Regressions(weights, keys, centre, ridge)
     x = solve_rows(system, q - centre, iterations, tolerance)
