@@ -119,17 +119,19 @@ def placed(spec: Spec, source: Source) -> Iterator[None]:
 def compile(source: Source, out: str | PathLike[str] | None = None) -> Compiled:
     """Spec → Problem → Rule → Plans → source → a folder that runs.
 
-    Without ``out`` the folder lies in the cache; with it, what is there already is copied. Raises
+    Without ``out`` the folder lies in the cache, with mnemic's whole support package; the folder
+    ``out`` is fit to publish: flat, and with what this spec needs of that package. Raises
     ``InvalidSpec`` for a spec that is none, or that is derived but not compiled yet, and
     ``UsageError`` for an output folder that is not mnemic's.
     """
     from mnemic.codegen import cache, package
+    from mnemic.codegen.flat import published
 
     spec = read(source)
     key, make = spec_hash(spec, labels=True), partial(files, spec)
     with placed(spec, source):
         if out is not None:
-            return Compiled(spec, package.write(cache.files(key, make), Path(out)))
+            return Compiled(spec, package.write(published(cache.files(key, make)), Path(out)))
         return Compiled(spec, cache.folder(key, make))
 
 
@@ -142,6 +144,7 @@ def restored(
     code had been changed by hand, so that the spec does not tell it, and is not here.
     """
     from mnemic.codegen import package
+    from mnemic.codegen.flat import published
 
     known, place = load(spec), Path(folder)
     if digest is not None and place.is_dir() and package.digest_of(place) == digest:
@@ -152,7 +155,9 @@ def restored(
             "as it was, is needed at the same place"
         )
     found = compile(known)
-    if digest not in (None, package.digest_of(found.folder)):
+    if digest not in (None, package.digest_of(found.folder)) and digest != package.digest_of_files(
+        {name: text.encode() for name, text in published(package.read(found.folder) or {}).items()}
+    ):
         told = f"{known.name}: pickled with the code of mnemic {version}, which differed"
         warnings.warn(f"{told}; compiled again by this version", stacklevel=2)
     return found

@@ -56,7 +56,6 @@ def _files(folder: Path) -> list[str]:
 
 def _show(told: dict[str, Any]) -> None:
     echo(f"{told['name']}: compiled in {told['seconds']:.2f} s to {told['folder']}")
-    own = [name for name in told["files"] if "/" not in name]
-    echo(f"  {', '.join(own)}, and support/")
+    echo(f"  {', '.join(told['files'])}")
     for line in told["warnings"]:
         echo(f"  warning: {line}")

@@ -125,9 +125,15 @@ def _replace(beside: Path, folder: Path) -> None:
 
 def digest_of(folder: Path) -> str:
     """Of a folder's code, as it stands there."""
+    paths = folder.rglob("*.py")
+    return digest_of_files({p.relative_to(folder).as_posix(): p.read_bytes() for p in paths})
+
+
+def digest_of_files(files: Mapping[str, bytes]) -> str:
+    """Of code that lies, or would lie, in a folder under these paths."""
     found = sha256()
-    for path in sorted(folder.rglob("*.py")):
-        found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    for name in sorted(name for name in files if name.endswith(".py")):
+        found.update(name.encode() + b"\0" + files[name])
     return found.hexdigest()
 
 
@@ -137,6 +143,15 @@ def state_of(folder: Path) -> tuple[str | None, bool, str]:
     there = folder.is_dir()
     whole = not there or read(folder) is not None
     return digest_of(folder) if there else None, whole, version("mnemic")
+
+
+def support(module: ModuleType, name: str) -> ModuleType:
+    """A module of the support of an imported folder, whether that is whole or published."""
+    from mnemic.codegen.flat.files import TAKEN
+
+    if (Path(str(module.__file__)).parent / "support").is_dir():
+        return importlib.import_module(f"{module.__name__}.support.{name}")
+    return importlib.import_module(f"{module.__name__}.{TAKEN.get(name, name)}")
 
 
 def load(folder: Path, origin: object = None) -> ModuleType:

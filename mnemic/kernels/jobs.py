@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +137,9 @@ def alone() -> Iterator[None]:
 
 def _refused(module: Any) -> type[Exception]:
     """What a compiled folder raises then: its support code is its own."""
-    found: type[Exception] = import_module(f"{module.__name__}.support.versions").Refused
+    from mnemic.codegen.package import support
+
+    found: type[Exception] = support(module, "versions").Refused
     return found
 
 
@@ -187,6 +188,8 @@ class Subject:
 
         Heads of attention beside it have two channels, which rotary positions turn.
         """
+        from mnemic.codegen.package import support
+
         layer_type = module.Layer
         groups = layer_type.grouped()
         dim = max(16, 2 * heads) * groups
@@ -201,8 +204,7 @@ class Subject:
         found = {n: a.to(dtype) if n in vectors else a for n, a in found.items()}
         params = {n: p.detach() for n, p in layer.params().items()}
         memory = getattr(layer, "memory", layer).to(dtype)
-        support = import_module(f"{module.__name__}.support.step")
-        return cls(module.rule, found, params, {}, memory, x.to(dtype), support)
+        return cls(module.rule, found, params, {}, memory, x.to(dtype), support(module, "step"))
 
     def _call(self, arguments: Tensors, params: Tensors, state: Tensors) -> tuple[Tensor, Tensors]:
         options: dict[str, Any] = {"params": params} if params else {}

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ def tune_folder(folder: str, shape: dict[str, Any], purposes: list[str]) -> dict
     from mnemic.codegen import package
 
     module = package.load(Path(folder))
-    tune, shapes = (import_module(f"{module.__name__}.support.{n}") for n in ("tune", "shapes"))
+    tune, shapes = (package.support(module, n) for n in ("tune", "shapes"))
     wanted = shapes.Shape(**{**shape, "dtype": getattr(torch, shape["dtype"])})
     report: dict[str, Any] = tune.run(module.Layer, wanted, purposes=tuple(purposes))
     return {**report, "lines": [*tune.lines(report)], "none right": [*tune.none_right(report)]}

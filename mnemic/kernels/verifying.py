@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,8 @@ def verify_folder(
     from mnemic.codegen import package
 
     module = package.load(Path(folder))
-    verify = import_module(f"{module.__name__}.support.verify")
-    name = module.rule.name + (" (interpreted)" if verify.versions.interpreting() else "")
+    verify, versions = (package.support(module, n) for n in ("verify", "versions"))
+    name = module.rule.name + (" (interpreted)" if versions.interpreting() else "")
     entry: dict[str, Any] = verify.run(
         module.Layer, device=device, rule_hash=rule_hash, seconds=seconds,
         trying=verify.spoken(name),

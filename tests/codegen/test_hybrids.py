@@ -11,7 +11,7 @@ import torch
 from conformance import close
 from torch import Tensor
 
-from mnemic.codegen.package import load
+from mnemic.codegen.package import load, support
 from mnemic.pipeline import compile as compile_spec
 
 DIM, HEADS, TOKENS = 16, 4, 11
@@ -418,5 +418,5 @@ def test_what_hybrids_refuse(folder: Path) -> None:
 def test_a_compiled_hybrid_tests_itself(kind: str, tmp_path: Path) -> None:
     spec = {"mnemic": 1, "name": "hybrid", "extends": "gla", "block": {**BESIDE, **KINDS[kind]}}
     made_layer = load(compile_spec(spec, out=tmp_path / kind).folder)
-    selftest = __import__(f"{made_layer.__name__}.support.selftest", fromlist=["checks"])
+    selftest = support(made_layer, "selftest")
     assert all(check.passed for check in selftest.checks(made_layer.Layer))

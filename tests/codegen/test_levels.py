@@ -1,6 +1,5 @@
 """Levels of a Fenwick tree: by their definition, by fla's naive reference, in every form."""
 
-import importlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -226,8 +225,7 @@ def test_the_checks_of_a_folder_respect_what_the_tree_holds(levels: int, tmp_pat
     spec = weighing("gated-deltanet", max_levels=levels)
     module = package.load(pipeline.compile(spec, tmp_path / f"tree{levels}").folder)
     selftest, cases, verify = (
-        importlib.import_module(f"{module.__name__}.support.{name}")
-        for name in ("selftest", "cases", "verify")
+        package.support(module, name) for name in ("selftest", "cases", "verify")
     )
     found = list(selftest.checks(module.Layer))
     assert [check.what for check in found if not check.passed] == []

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from .definite import cholesky
+from .folder import PACKAGE
 from .transforms import pushed
 from .verified import digest
 
 ROUNDINGS = 8
 """A tolerance below this many roundings of the dtype asks for that."""
 
-OWN = ("torch", "mnemic", __name__.rsplit(".", 2)[0])
+OWN = ("torch", "mnemic", PACKAGE)
 """Packages whose code is no call site of a user's."""
 
 told: set[tuple[str, int]] = set()

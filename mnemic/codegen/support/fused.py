@@ -167,6 +167,22 @@ class Kernel:
             return max(2 * max(16, power_of_two(rows)), power_of_two(rows * self.window))
         return max(16, power_of_two(rows + self.window - 1))
 
+    def anywhere(self, *, gradient: bool) -> bool:
+        """Whether it runs sequences that stand anywhere in their documents."""
+        return self.backward is not None or not gradient
+
+    def refused(
+        self, rows: Mapping[str, Tensor], states: States, *, gradient: bool
+    ) -> str | None:  # fmt: skip
+        """Why it is not for these arguments, or None."""
+        return refused(self, rows, states, gradient=gradient)
+
+    def run(
+        self, rows: Mapping[str, Tensor], states: States, place: Place
+    ) -> tuple[Tensor, States]:  # fmt: skip
+        """Sequences through it: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
+        return run(self, rows, states, place)
+
 
 PIECE = {True: 16, False: 64}
 """Chunks (or tokens) whose states are held at once for a gradient."""

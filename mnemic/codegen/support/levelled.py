@@ -38,6 +38,23 @@ class Levelled:
     chunk: Kernel
     weights: str
 
+    def anywhere(self, *, gradient: bool) -> bool:
+        """Whether it runs sequences that stand anywhere in their documents: no, its levels
+        follow their position."""
+        return False
+
+    def refused(
+        self, rows: Mapping[str, Tensor], states: States, *, gradient: bool
+    ) -> str | None:  # fmt: skip
+        """Why it is not for these arguments, or None."""
+        return refused(self, rows, states, gradient=gradient)
+
+    def run(
+        self, rows: Mapping[str, Tensor], states: States, place: Place
+    ) -> tuple[Tensor, States]:  # fmt: skip
+        """One batch: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
+        return run(self, rows, states, place)
+
 
 @dataclass(frozen=True)
 class Piece:

@@ -12,6 +12,7 @@ from . import choice, kept
 from .arguments import check, check_choices, check_params, check_state, fail, one_of
 from .calls import Form, States, parameters
 from .documents import Documents
+from .launched import form_of, tracked
 from .pickled import by_name
 from .reading import Reader, Reading, readable
 from .run import FEWEST, Run
@@ -276,10 +277,8 @@ class _Call:
         """Whether one launch runs rows wherever they stand, and documents in one row."""
         if self.form != "triton" or self.operator.kernels is None:
             return False
-        from . import launched  # its kernels need Triton
-
-        kernel = launched.kernel(self.operator.kernels(), short=self.short(vectors["q"].shape[1]))
-        return launched.anywhere(kernel, (*vectors.values(), *state.values()))
+        kernel = form_of(self.operator.kernels(), short=self.short(vectors["q"].shape[1]))
+        return kernel.anywhere(gradient=tracked((*vectors.values(), *state.values())))
 
     def short(self, tokens: int) -> bool:
         """Whether there are too few tokens for chunks."""

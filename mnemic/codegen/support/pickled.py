@@ -13,9 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-PACKAGE = __name__.removesuffix(".support.pickled")
-"""The compiled folder, under the name that it was imported by."""
-
+from .folder import PACKAGE
 
 BLANK: Any = copyreg.__newobj__  # type: ignore[attr-defined]
 """What Python makes instances of classes by."""

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,12 +10,11 @@ from . import kept, layout, levels, room, scanned, versions
 from .arguments import fail
 from .calls import Closes, Form, States, parameters
 from .given import Given, turned
+from .launched import Form as Fused
+from .launched import form_of, tracked
 from .place import Place
 from .signature import State
 from .sizes import eval_size
-
-if TYPE_CHECKING:
-    from .launched import Forms
 
 FEWEST = 16
 """Tokens below which ``auto`` takes the recurrent form."""
@@ -234,22 +232,18 @@ class Run(Given):
         return out[:, self.steps - 1 :: self.steps], states
 
     def _fused(self, states: States) -> tuple[Tensor, States]:
-        from . import launched  # its kernels need Triton
-
-        y, states = launched.run(self._kernel(), self._fused_rows(), states, self._place())
+        y, states = self._kernel().run(self._fused_rows(), states, self._place())
         return y[:, self.steps - 1 :: self.steps], states
 
     def _refused(self, states: States) -> str | None:
         """Why there is no kernel for these arguments, or None."""
-        from . import launched  # its kernels need Triton
+        rows = self._fused_rows()
+        gradient = tracked((*rows.values(), *states.values()))
+        return self._kernel().refused(rows, states, gradient=gradient)
 
-        return launched.refused(self._kernel(), self._fused_rows(), states)
-
-    def _kernel(self) -> "Forms":
-        from . import launched  # its kernels need Triton
-
+    def _kernel(self) -> Fused:
         assert self.call.operator.kernels is not None
-        return launched.kernel(self.call.operator.kernels(), short=self.call.short(self.tokens))
+        return form_of(self.call.operator.kernels(), short=self.call.short(self.tokens))
 
     def _fused_rows(self) -> dict[str, Tensor]:
         return self.rows if self.signature.window == 1 else self._weighted(self.rows)

@@ -5,8 +5,6 @@ length there is. A loop in Python has as many turns as tokens or chunks, so ``sc
 of torch) takes its place: of chunks for the output, of tokens for the state after them.
 """
 
-from __future__ import annotations  # torch.compile cannot make those of inner functions
-
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations
@@ -18,10 +16,10 @@ from torch import Tensor
 from . import kept, layout
 from .arguments import fail
 from .calls import Form, States, parameters
+from .signature import Signature
 
 if TYPE_CHECKING:
     from .run import Run
-    from .signature import Signature
 
 
 def unknown(size: int) -> bool:
@@ -53,7 +51,7 @@ def refuse(signature: Signature) -> None:
         raise fail(signature, f"{told}, but {reason}; {hint}")
 
 
-def scanned(run: Run, states: States) -> tuple[Tensor, States]:
+def scanned(run: "Run", states: States) -> tuple[Tensor, States]:
     """The output and the states after all tokens, whose number is not known."""
     y, after = _by_tokens(run, states)
     if run.call.form == "recurrent" or run.call.operator.chunk is None or run.anchored:
@@ -61,7 +59,7 @@ def scanned(run: Run, states: States) -> tuple[Tensor, States]:
     return _by_chunks(run, states), after
 
 
-def _by_chunks(run: Run, states: States) -> Tensor:
+def _by_chunks(run: "Run", states: States) -> Tensor:
     """The output, from whole chunks: behind the last token stand copies of it, which are cut."""
     form, size = run.call.operator.chunk, run.chunk_tokens()
     assert form is not None
@@ -78,7 +76,7 @@ def _by_chunks(run: Run, states: States) -> Tensor:
     return y.index_select(1, last)
 
 
-def _by_tokens(run: Run, states: States) -> tuple[Tensor, States]:
+def _by_tokens(run: "Run", states: States) -> tuple[Tensor, States]:
     """The output and the states, token by token."""
     form, found = run.call.operator.recurrent, {}
     for name, x in run.token_rows().items():
@@ -153,7 +151,7 @@ def _scan(
     return ys, after
 
 
-def _cut(run: Run, name: str, x: Tensor, size: int, count: int) -> Tensor:
+def _cut(run: "Run", name: str, x: Tensor, size: int, count: int) -> Tensor:
     """[B, R, H, …] → [N, M, C, …], with the tail before each where the form takes one.
 
     Rows behind the last are the last again: what is computed of them is finite where that is.
@@ -167,7 +165,7 @@ def _cut(run: Run, name: str, x: Tensor, size: int, count: int) -> Tensor:
     return x[:, index].movedim(1, 0).movedim(3, 2).flatten(1, 2).contiguous()
 
 
-def _ends(run: Run, done: Tensor) -> Tensor:
+def _ends(run: "Run", done: Tensor) -> Tensor:
     """The tokens of the document when so many of these are done."""
     return done if run.positions is None else done + run.positions.reshape(-1)[0]
 

@@ -127,6 +127,23 @@ class Streamed:
         """The size of the tile of what the windows of a chunk's rows read."""
         return max(16, power_of_two(rows + self.window - 1))
 
+    def anywhere(self, *, gradient: bool) -> bool:
+        """Whether it runs sequences that stand anywhere in their documents: no, the pairs
+        that it keeps grow."""
+        return False
+
+    def refused(
+        self, rows: Mapping[str, Tensor], states: States, *, gradient: bool
+    ) -> str | None:  # fmt: skip
+        """Why it is not for these arguments, or None."""
+        return refused(self, rows, states, gradient=gradient)
+
+    def run(
+        self, rows: Mapping[str, Tensor], states: States, place: Place
+    ) -> tuple[Tensor, States]:  # fmt: skip
+        """One batch: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
+        return run(self, rows, states, place)
+
 
 def refused(
     kernel: Streamed, rows: Mapping[str, Tensor], states: States, *, gradient: bool

@@ -16,10 +16,9 @@ from typing import Any
 import torch
 
 from . import versions
+from .folder import FOLDER
 
 RECORD = "verified.json"
-FOLDER = Path(__file__).resolve().parents[1]
-"""The compiled folder that this file is in."""
 
 Entry = dict[str, Any]
 

@@ -1,0 +1,75 @@
+"""Files of a compiled folder → the files that are published."""
+
+import re
+from collections.abc import Mapping
+
+from mnemic.codegen.flat.groups import FACADES, File, Part, grouped
+from mnemic.codegen.flat.modules import Name, modules
+from mnemic.codegen.flat.reach import Folder
+from mnemic.codegen.flat.write import text_of
+
+FOLDER = '''"""The folder that this file is in: where it lies, and the name it was imported by."""
+
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+
+PACKAGE = __name__.rpartition(".")[0]
+'''
+
+STARTED = re.compile(r'\{PACKAGE\}\.support\.(\w+)"\)\.(\w+)')
+"""What scripts in the folder call of its support, once they have imported it by its path."""
+
+TAKEN = {"step": "step_launch", "kernels": "kernel_features"}
+"""Names of support in a folder whose generated files have theirs."""
+
+
+def published(files: Mapping[str, str]) -> dict[str, str]:
+    """The files of a compiled folder without what its generated code does not reach.
+
+    All lie side by side and import each other by ``from .name import …``, as Hugging Face's
+    transformers copies them. Text that is no code stays as it is.
+    """
+    texts = {**files, "support/folder.py": FOLDER}
+    scripts = {
+        p: t for p, t in texts.items() if "/" not in p and (STARTED.search(t) or p == "__init__.py")
+    }
+    code = {p: t for p, t in texts.items() if p.endswith(".py") and p not in scripts}
+    folder = Folder(modules(code))
+    own = [name for name in folder.modules if not _is_support(name)]
+    called = [found for t in scripts.values() for found in STARTED.findall(t)]
+    roots = [*map(Name, own), *(Name(f"support.{module}", name) for module, name in called)]
+    reached = folder.reached(roots)
+    parts = {name: Part.of(folder, name, kept) for name, kept in reached.items() if kept}
+    made = grouped(_files(parts, set(own)))
+    place = {module: name for name, file in made.items() for module in file.modules}
+    flat = {f"{name}.py": text_of(file, place) for name, file in made.items()}
+    flat |= {p: t.replace("{PACKAGE}.support.", "{PACKAGE}.") for p, t in scripts.items()}
+    return flat | {p: t for p, t in files.items() if not p.endswith(".py")}
+
+
+def _is_support(name: str) -> bool:
+    return name.partition(".")[0] == "support"
+
+
+def _files(parts: dict[str, Part], own: set[str]) -> dict[str, File]:
+    """A file for each part, and those of what facades pass on."""
+    names = {name: name for name in own}
+    found = {}
+    for name, part in parts.items():
+        flat = names.get(name) if name in own else _flat_name(name, own)
+        assert flat is not None
+        found[flat] = File(flat, (part,), generated=name in own)
+    passed = [use for part in parts.values() for use in part.passed]
+    for module, flat in FACADES.items():
+        exports = frozenset(use.of for use in passed if use.via == module)
+        if exports:
+            found[flat] = File(flat, (), facade=module, exports=exports)
+    return found
+
+
+def _flat_name(name: str, own: set[str]) -> str:
+    """What a module of support is called in the flat folder."""
+    flat = name.removeprefix("support.").replace(".", "_")
+    flat = TAKEN.get(flat, flat)
+    return f"{flat}_support" if flat in own else flat

@@ -1,0 +1,192 @@
+"""A folder as it is published: flat, with what its spec needs and no more, and right on its own."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from mnemic import pipeline
+from mnemic.codegen import package
+
+SPECS = (
+    "gated-deltanet", "linear-attention", "huber-coordinate", "softmax-attention", "deltaformer",
+    "mesa", "rls", "log-linear-gated-deltanet", "titans", "ttt-mlp", "gsa", "omega-linear",
+    "local-linear-attention", "kl-simplex", "f-divergence",
+)  # fmt: skip
+"""Specs that between them need every part of the support package that a form calls."""
+
+HYBRID = {
+    "mnemic": 1, "name": "beside", "extends": "gla",
+    "block": {"hybrid": "gate", "attention_window": 8},
+}  # fmt: skip
+
+DIM = 16
+
+ALONE = """
+import importlib, sys
+for name in ("mnemic", "yaml", "triton"):
+    sys.modules[name] = None
+import torch
+sys.path.insert(0, {root!r})
+for name in {names!r}:
+    layer = importlib.import_module(name).Layer({dim})
+    told = torch.load(f"{root}/{{name}}.pt")
+    layer.load_state_dict(told["weights"])
+    x = told["x"].requires_grad_()
+    out = layer(x)
+    out.square().sum().backward()
+    torch.save({{"out": out.detach(), "gradient": x.grad}}, f"{root}/{{name}}.out.pt")
+"""
+"""What a process does that has torch and nothing else."""
+
+
+def gradient(layer: torch.nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """What a layer gives, and the gradient of its square at x."""
+    x = x.clone().requires_grad_()
+    out = layer(x)
+    out.square().sum().backward()
+    assert x.grad is not None
+    return out.detach(), x.grad
+
+
+def names() -> tuple[str, ...]:
+    return (*SPECS, "beside")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Published folders side by side."""
+    folder = tmp_path_factory.mktemp("published")
+    for name in names():
+        spec = HYBRID if name == "beside" else name
+        pipeline.compile(spec, folder / name.replace("-", "_"))
+    return folder
+
+
+@cache
+def in_process(name: str) -> torch.nn.Module:
+    """The layer of the whole folder in mnemic's cache."""
+    spec = HYBRID if name == "beside" else name
+    torch.manual_seed(1)
+    layer: torch.nn.Module = pipeline.compile(spec).layer(DIM)
+    return layer
+
+
+def test_folders_run_with_torch_alone_and_equal_the_layer_in_this_process(root: Path) -> None:
+    given = {}
+    for name in names():
+        torch.manual_seed(2)
+        given[name] = torch.randn(2, 21, DIM)
+        told = {"weights": in_process(name).state_dict(), "x": given[name]}
+        torch.save(told, root / f"{name.replace('-', '_')}.pt")
+    modules = [name.replace("-", "_") for name in names()]
+    code = ALONE.format(root=str(root), names=modules, dim=DIM)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": ""}, cwd=root,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for name in names():
+        found = torch.load(root / f"{name.replace('-', '_')}.out.pt")
+        out, grad = gradient(in_process(name), given[name])
+        torch.testing.assert_close(found["out"], out, rtol=1e-5, atol=1e-6, msg=name)
+        torch.testing.assert_close(found["gradient"], grad, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_files_lie_side_by_side_and_import_torch_and_each_other_alone(root: Path) -> None:
+    for name in names():
+        folder = root / name.replace("-", "_")
+        files = {path.stem for path in folder.rglob("*.py")}
+        assert files == {path.stem for path in folder.glob("*.py")}
+        for path in folder.glob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.ImportFrom) and node.level:
+                    assert node.level == 1
+                    assert {node.module} <= files if node.module else True
+                    assert node.module or {a.name for a in node.names} <= files
+                elif isinstance(node, ast.Import | ast.ImportFrom):
+                    top = {(getattr(node, "module", None) or a.name) for a in node.names}
+                    top = {name.partition(".")[0] for name in top}
+                    assert top <= sys.stdlib_module_names | {"torch", "triton", "numpy"}
+
+
+def test_no_name_is_missing_twice_there_or_unused(root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--isolated", "--ignore-noqa", "--select",
+         "F401,F811,F821,F822", "--output-format", "concise", str(root)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    passed_on = re.compile(r"/__init__\.py:.*F401|.*F401 .*`math|.*F401 .*functional`")
+    found = [x for x in done.stdout.splitlines() if ".py:" in x and not passed_on.search(x)]
+    assert found == []
+
+
+def test_a_folder_carries_what_its_spec_needs(root: Path) -> None:
+    def defined(name: str) -> set[str]:
+        """The functions at the top of all files."""
+        trees = [ast.parse(p.read_text("utf-8")) for p in (root / name).glob("*.py")]
+        return {n.name for tree in trees for n in tree.body if isinstance(n, ast.FunctionDef)}
+
+    delta, soft = defined("gated_deltanet"), defined("softmax_attention")
+    assert {"unit_lower_inverse", "segments", "power_of_two"} <= delta
+    assert "attended" not in delta
+    assert "unit_lower_inverse" not in soft
+    assert not {"earlier_sums", "without_last"} & {
+        n.name
+        for n in ast.parse((root / "gated_deltanet/ops.py").read_text("utf-8")).body
+        if isinstance(n, ast.FunctionDef)
+    }  # which only gradients that tests write out in PyTorch call
+
+
+def test_a_folder_is_small(root: Path) -> None:
+    files = list((root / "gated_deltanet").glob("*.py"))
+    assert len(files) <= MOST_FILES
+    assert sum(len(p.read_text("utf-8").splitlines()) for p in files) <= MOST_LINES
+
+
+MOST_FILES, MOST_LINES = 50, 9_400
+
+
+INTERPRETED = """
+import os, sys
+sys.modules["mnemic"] = None
+import torch
+sys.path.insert(0, {root!r})
+import gated_deltanet
+torch.manual_seed(0)
+q, k, v = (torch.nn.functional.normalize(torch.randn(1, 37, 1, 16), dim=-1) for _ in range(3))
+own = {{"log_alpha": -torch.rand(1, 37, 1), "eta": torch.rand(1, 37, 1)}}
+leaves = [x.requires_grad_() for x in (q, k, v)]
+found = []
+for form in ("recurrent", "triton"):
+    out, _ = gated_deltanet.rule(q, k, v, **own, form=form)
+    found.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+for a, b in zip(*found):
+    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+"""
+
+
+def test_its_kernels_run(root: Path) -> None:
+    """In Triton's interpreter, gradients too."""
+    pytest.importorskip("triton")
+    code = INTERPRETED.format(root=str(root))
+    env = {**os.environ, "PYTHONPATH": "", "TRITON_INTERPRET": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_it_is_found_again_as_a_folder_of_ours(root: Path) -> None:
+    """Written over, and its support found by name."""
+    folder = pipeline.compile("gated-deltanet", root / "gated_deltanet").folder
+    module = package.load(folder)
+    assert package.support(module, "verify").__name__.endswith(".verify")
+    assert package.support(module, "step").__name__.endswith(".step_launch")
