@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from mnemic.codegen.flat.groups import FACADES, File, Part, grouped
 from mnemic.codegen.flat.modules import Name, modules
@@ -35,8 +36,9 @@ def published(files: Mapping[str, str]) -> dict[str, str]:
         p: t for p, t in texts.items() if "/" not in p and (STARTED.search(t) or p == "__init__.py")
     }
     code = {p: t for p, t in texts.items() if p.endswith(".py") and p not in scripts}
-    folder = Folder(modules(code))
-    own = [name for name in folder.modules if not _is_support(name)]
+    support = _support(frozenset((p, t) for p, t in code.items() if p.startswith("support/")))
+    own = modules({p: t for p, t in code.items() if not p.startswith("support/")})
+    folder = support.with_modules(own)
     called = [found for t in scripts.values() for found in STARTED.findall(t)]
     roots = [*map(Name, own), *(Name(f"support.{module}", name) for module, name in called)]
     reached = folder.reached(roots)
@@ -45,11 +47,14 @@ def published(files: Mapping[str, str]) -> dict[str, str]:
     place = {module: name for name, file in made.items() for module in file.modules}
     flat = {f"{name}.py": text_of(file, place) for name, file in made.items()}
     flat |= {p: t.replace("{PACKAGE}.support.", "{PACKAGE}.") for p, t in scripts.items()}
+    support.known.update({k: u for k, u in folder.known.items() if k[0] not in own})
     return flat | {p: t for p, t in files.items() if not p.endswith(".py")}
 
 
-def _is_support(name: str) -> bool:
-    return name.partition(".")[0] == "support"
+@lru_cache(maxsize=1)
+def _support(files: frozenset[tuple[str, str]]) -> Folder:
+    """The support package, read once for all specs."""
+    return Folder(modules(dict(files)))
 
 
 def _files(parts: dict[str, Part], own: set[str]) -> dict[str, File]:

@@ -1,7 +1,7 @@
 """A folder's modules as statements: what each defines, and what it imports from the others."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 
@@ -123,7 +123,7 @@ def _defined(node: ast.stmt) -> Iterator[str]:
                 yield inner.id
 
 
-def modules(files: dict[str, str]) -> dict[str, Module]:
+def modules(files: Mapping[str, str]) -> dict[str, Module]:
     """The modules of a folder's files, by dotted path; the folder itself is the empty one."""
     found = {}
     for path, text in files.items():

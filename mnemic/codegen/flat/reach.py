@@ -35,7 +35,12 @@ class Folder:
     """The modules of a compiled folder by dotted path."""
 
     modules: dict[str, Module]
-    _uses: dict[tuple[str, int], tuple[Use, ...]] = field(default_factory=dict)
+    known: dict[tuple[str, int], tuple[Use, ...]] = field(default_factory=dict)
+    """What statements use, by module and line, as far as it has been looked for."""
+
+    def with_modules(self, modules: dict[str, Module]) -> "Folder":
+        """The folder with more modules, which its own do not import."""
+        return Folder({**self.modules, **modules}, dict(self.known))
 
     def definition(self, of: Name) -> Name | None:
         """Where a name is defined, through modules that pass it on; ``None`` outside the folder."""
@@ -55,9 +60,9 @@ class Folder:
     def uses(self, module: Module, statement: Statement) -> tuple[Use, ...]:
         """What a statement names of the folder."""
         key = (module.name, statement.first)
-        if key not in self._uses:
-            self._uses[key] = tuple(self._found(module, statement))
-        return self._uses[key]
+        if key not in self.known:
+            self.known[key] = tuple(self._found(module, statement))
+        return self.known[key]
 
     def _found(self, module: Module, statement: Statement) -> Iterator[Use]:
         known = {n: Name(module.name, n) for s in module.statements for n in s.defined}
