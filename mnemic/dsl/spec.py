@@ -105,7 +105,8 @@ class Spec(Entry):
     def module(self) -> str:
         """The name as a module's: an identifier, no keyword, and none of the folder's own names."""
         name = self.name.replace("-", "_")
-        return f"{name}_" if keyword.iskeyword(name) or name == "support" else name
+        taken = keyword.iskeyword(name) or name in ("kernels", "ops", "step", "support", "tiles")
+        return f"{name}_" if taken else name
 
     def named_coefficients(self) -> dict[str, Coefficient]:
         """Every coefficient of the rule by the name that expressions use for it."""

@@ -190,3 +190,10 @@ def test_it_is_found_again_as_a_folder_of_ours(root: Path) -> None:
     module = package.load(folder)
     assert package.support(module, "verify").__name__.endswith(".verify")
     assert package.support(module, "step").__name__.endswith(".step_launch")
+
+
+@pytest.mark.parametrize("name", ["ops", "kernels", "run", "layer"])
+def test_a_spec_may_be_called_as_a_file_of_the_folder(name: str, tmp_path: Path) -> None:
+    spec = {"mnemic": 1, "name": name, "extends": "deltanet"}
+    module = package.load(pipeline.compile(spec, tmp_path / "mine").folder)
+    assert module.Layer(DIM)(torch.randn(1, 5, DIM)).shape == (1, 5, DIM)
