@@ -14,6 +14,7 @@ from mnemic.cli.compile import compile_
 from mnemic.cli.derive import derive
 from mnemic.cli.diff import diff
 from mnemic.cli.doctor import doctor
+from mnemic.cli.effects import effects, pareto
 from mnemic.cli.guard import guarded
 from mnemic.cli.kernels import kernels
 from mnemic.cli.leaderboard import leaderboard
@@ -66,6 +67,11 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic ablate mine.yaml --space examples/search/leaderboard.yaml --block gla",
         "mnemic ablate titans --list",
     ),
+    effects: (
+        "mnemic effects examples/search/recall -o effects.md",
+        "mnemic effects runs/one-block runs/gated-deltanet-ablation",
+    ),
+    pareto: ("mnemic pareto examples/search/leaderboard -o pareto.md",),
     bench: (
         "mnemic bench",
         "mnemic bench forms titans atlas",

@@ -167,3 +167,18 @@ def test_an_ablation(mnemic, tmp_path):
     assert [one["mean"]["seeds"] for one in found["effects"]] == [2]
     wrong = mnemic("ablate", "linear-attention", "--axes", "los")
     assert (wrong.code, "did you mean 'loss'?" in wrong.err) == (2, True)
+
+
+def test_effects_and_fronts_of_a_kept_search(mnemic, tmp_path):
+    out = tmp_path / "effects.md"
+    done = mnemic("effects", EXAMPLES / "recall", "-o", out)
+    assert done.code == 0, done.err
+    text = out.read_text(encoding="utf-8")
+    assert "## Importance" in text
+    assert "(effects-effects.svg)" in text
+    assert (tmp_path / "effects-effects.svg").read_text(encoding="utf-8").startswith("<svg")
+    found = mnemic("pareto", EXAMPLES / "recall", "--json").json
+    assert [front["cost"] for front in found["fronts"]] == ["state_bytes", "flops", "step_seconds"]
+    assert set(found["overall"]) >= {p["name"] for f in found["fronts"] for p in f["points"]}
+    wrong = mnemic("effects", EXAMPLES / "recall", "--study", "recal")
+    assert (wrong.code, "did you mean 'recall'?" in wrong.err) == (2, True)

@@ -13,6 +13,7 @@ import rfc8785
 
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
+from mnemic.dsl.writing import short
 from mnemic.errors import InvalidSpec, UsageError
 from mnemic.models.files import claim, write_json
 from mnemic.search.report.entries import Entry, plain, read, stored
@@ -170,7 +171,7 @@ class _Board:
         return self._keep(Entry(name, seen.value, (), tuple(over)), spec)
 
     def _keep(self, entry: Entry, spec: Spec) -> Entry:
-        self.stored[entry.name] = {"key": self._key(spec), **plain(entry)}
+        self.stored[entry.name] = {"key": self._key(spec), "spec": short(spec), **plain(entry)}
         write_json(self.path, self.stored)
         return entry
 

@@ -1,0 +1,87 @@
+"""``mnemic effects`` and ``mnemic pareto``: what all that was measured says."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mnemic.cli.arguments import AsJson
+from mnemic.cli.output import echo, print_json
+
+Places = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PLACE...",
+        help="Folders of leaderboards, ablations or searches, their files, or storages' URLs.",
+    ),
+]
+Study = Annotated[
+    str | None, typer.Option("--study", help="The study's name, where a storage holds several.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("-o", "--out", help="Write Markdown to this file, and pictures beside it."),
+]
+
+
+def effects(
+    places: Places, study: Study = None, out: Out = None, as_json: AsJson = False
+) -> None:  # fmt: skip
+    """Estimate what each axis of the language does, all else equal, and what axes do together.
+
+    Main effects are mean differences over matched pairs: points that agree on every axis but one,
+    the block too. Interactions are those over matched squares. For searches Optuna's functional
+    ANOVA tells the importance of each axis beside them. What no pair shows is listed.
+
+    JSON: {"points", "main": [{"axis", "level", "reference", "size": {"mean", "half", "seeds"},
+    "pairs"}, ...], "interactions": [{"axes", "changes", "size", "squares"}, ...], "importance":
+    {axis: share}, "unknown": [...]}.
+    """
+    from mnemic.search.report.effects import effects as estimated
+    from mnemic.search.report.effects_page import crossed, forest, page
+    from mnemic.search.report.points import STUDY, measured_in, together
+
+    read = [measured_in(where, study) for where in places]
+    found = estimated(together(read), random=all(one.kind == STUDY for one in read))
+    if as_json:
+        print_json(asdict(found))
+        return
+    if out is None:
+        echo(page(found, places))
+        return
+    drawn = {"effects": forest(found)} if found.main else {}
+    drawn |= {"interactions": crossed(found)} if found.interactions else {}
+    pictures = {f"{out.stem}-{name}.svg": svg for name, svg in drawn.items()}
+    _write(out, page(found, places, tuple(pictures)), pictures)
+
+
+def pareto(places: Places, study: Study = None, out: Out = None, as_json: AsJson = False) -> None:
+    """Show skill against state, FLOPs and measured time over everything measured.
+
+    JSON: {"points", "fronts": [{"cost", "points": [{"name", "skill", COST}, ...]}, ...],
+    "overall": [name, ...]}.
+    """
+    from mnemic.search.report.pareto import fronts, overall, page, picture
+    from mnemic.search.report.points import measured_in, together
+
+    points = together([measured_in(where, study) for where in places])
+    if as_json:
+        print_json({"points": len(points), "fronts": [one.to_json() for one in fronts(points)],
+                    "overall": [point.name for point in overall(points)]})  # fmt: skip
+        return
+    if out is None:
+        echo(page(points, places))
+        return
+    name = f"{out.stem}.svg"
+    _write(out, page(points, places, name), {name: picture(points)})
+
+
+def _write(out: Path, text: str, pictures: dict[str, str]) -> None:
+    from mnemic.models.files import replacing
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for path, content in {out: text, **{out.with_name(n): t for n, t in pictures.items()}}.items():
+        with replacing(path) as beside:
+            beside.write_text(content, encoding="utf-8")
+    echo(f"wrote {', '.join([str(out), *pictures])}")

@@ -1,0 +1,95 @@
+"""Skill against what it costs: state, FLOPs, measured time; who is beaten by nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+
+from mnemic.search.report.figures import AXES, WORDS, svg
+from mnemic.search.report.points import Point
+from mnemic.search.study.halving import dominates
+from mnemic.search.study.scores import interval
+
+COSTS: Final = AXES
+"""``state_bytes``, ``flops``, ``step_seconds``."""
+
+
+@dataclass(frozen=True)
+class Front:
+    """The points that none beats in skill and a cost, cheapest first."""
+
+    cost: str
+    points: tuple[Point, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The front as plain data."""
+        return {"cost": self.cost, "points": [
+            {"name": p.name, "skill": p.skill, self.cost: p.costs[self.cost]} for p in self.points
+        ]}  # fmt: skip
+
+
+def fronts(points: Sequence[Point]) -> list[Front]:
+    """Return the front of each cost."""
+    return [Front(cost, _front(points, (cost,))) for cost in COSTS]
+
+
+def overall(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Return the points that none beats in skill and all costs together."""
+    return _front(points, COSTS)
+
+
+def _front(points: Sequence[Point], costs: Sequence[str]) -> tuple[Point, ...]:
+    values = [[-point.skill, *(point.costs[cost] for cost in costs)] for point in points]
+    best = [
+        point for point, mine in zip(points, values, strict=True)
+        if not any(dominates(other, mine) for other in values)
+    ]  # fmt: skip
+    return tuple(sorted(best, key=lambda point: (point.costs[costs[0]], -point.skill)))
+
+
+def page(points: Sequence[Point], sources: Sequence[str], picture: str = "") -> str:
+    """Return the fronts as Markdown; ``picture`` is the path of an image to show."""
+    tasks = ", ".join(points[0].tasks)
+    parts = [
+        f"# Pareto fronts\n\n{len(points)} points of {', '.join(sources)}: mean skill over {tasks} "
+        "against the bytes of the state of one sequence after the longest task, the FLOPs of "
+        "products a token, and the milliseconds a training step, medians on the machine as it was. "
+        "A point is on a front where no other has as much skill for less. ± is half of the 95 % "
+        "interval over seeds; neighbours whose intervals overlap are not told apart."
+    ]
+    if picture:
+        parts.append(f"![Skill against state, FLOPs and time]({picture})")
+    parts += [
+        f"## Skill against {WORDS[one.cost]}\n\n{_table(one.points)}" for one in fronts(points)
+    ]
+    parts.append(f"## Against all three\n\n{_table(overall(points))}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(points: Sequence[Point]) -> str:
+    rows = [["spec", "mean skill", "state, bytes", "FLOPs a token", "ms a step"], ["---"] * 5]
+    rows += [
+        [p.name, str(interval(list(p.seeds.values()))), f"{p.costs['state_bytes']:,.0f}",
+         f"{p.costs['flops']:,.0f}", f"{1e3 * p.costs['step_seconds']:.1f}"]
+        for p in points
+    ]  # fmt: skip
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def picture(points: Sequence[Point]) -> str:
+    """Return the three fronts as SVG; triangles were known, circles found by a search."""
+    figure = Figure(figsize=(12, 4.2), layout="constrained")
+    for axis, front in zip(figure.subplots(1, len(COSTS)), fronts(points), strict=True):
+        for marker, some in (("^", [p for p in points if p.known]),
+                             ("o", [p for p in points if not p.known])):  # fmt: skip
+            axis.plot([p.costs[front.cost] for p in some], [p.skill for p in some], marker,
+                      ms=4, alpha=0.5)  # fmt: skip
+        axis.step([p.costs[front.cost] for p in front.points], [p.skill for p in front.points],
+                  "k-", where="post", lw=1)  # fmt: skip
+        for one in front.points:
+            axis.annotate(one.name, (one.costs[front.cost], one.skill), fontsize=6)
+        axis.set(xlabel=WORDS[front.cost], ylabel="mean skill", xscale="log")
+    return svg(figure, "pareto")

@@ -1,0 +1,223 @@
+"""Everything that was measured, as points: of a leaderboard, an ablation or a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import optuna
+from optuna.storages import RDBStorage
+
+from mnemic.dsl.load import load
+from mnemic.dsl.spec import Spec
+from mnemic.errors import InvalidSpec, UsageError, nearest
+from mnemic.search.report.entries import read, stored
+from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS
+from mnemic.search.study.records import LOOK, SPEC, START, Record, distinct, record
+from mnemic.search.study.scores import by_seed, by_task, measured
+from mnemic.search.study.storage import Beat, open_storage
+from mnemic.search.study.training import Run
+
+BOARD, STUDY = "leaderboard", "study"
+FILE: Final = "study.db"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A spec that was trained on every task.
+
+    Args:
+        name: of the spec, or the trial.
+        spec: as it was trained, block and all.
+        runs: every task with every seed.
+        costs: by name, measured time too.
+        known: whether it was known before a search: a packaged spec, or one to begin with.
+    """
+
+    name: str
+    spec: Spec
+    runs: tuple[Run, ...]
+    costs: Mapping[str, float]
+    known: bool = True
+
+    @property
+    def seeds(self) -> dict[int, float]:
+        """The mean skill over tasks of each seed."""
+        return dict(zip(dict.fromkeys(run.seed for run in self.runs), by_seed(self.runs),
+                        strict=True))  # fmt: skip
+
+    @property
+    def skill(self) -> float:
+        """The mean over seeds."""
+        return sum(self.seeds.values()) / len(self.seeds)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks, in the order of the runs."""
+        return tuple(by_task(self.runs))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The points of one place, and what of it is no point.
+
+    Args:
+        kind: ``leaderboard`` (an ablation is one) or ``study``.
+        where: the file or the storage, as it was named.
+        points: trained on all tasks that any was trained on.
+        missing: names of those that were not, each with the reason.
+    """
+
+    kind: str
+    where: str
+    points: tuple[Point, ...]
+    missing: Mapping[str, str]
+
+
+def measured_in(where: str, study: str | None = None) -> Measured:
+    """Return what was measured in a folder, a file of results, or a storage.
+
+    Args:
+        where: the folder of a leaderboard, an ablation or a search; a file that one of the first
+            two keeps; or the storage of a search, ``postgresql://...``. Of a leaderboard with one
+            block for all, that block's results are taken.
+        study: the name of a study, where a storage holds several.
+
+    Raises:
+        UsageError: nothing of that is there, or nothing was measured on every task.
+    """
+    if "://" in where:
+        found = _of_study(where, study, where)
+    else:
+        path = Path(where)
+        results = next(
+            (p for p in (path / IN_ONE_BLOCK, path / RESULTS, path) if p.is_file()), None
+        )
+        if (path / FILE).is_file():
+            found = _of_study(f"sqlite:///{(path / FILE).resolve()}", study, where)
+        elif results is not None:
+            found = _of_board(results)
+        else:
+            raise UsageError(
+                f"{where}: neither the folder of a leaderboard, an ablation or a search, nor a "
+                "file of results, nor the URL of a storage"
+            )
+    if not found.points:
+        raise UsageError(f"{where}: nothing there was measured on every task")
+    return found
+
+
+def together(places: Sequence[Measured]) -> list[Point]:
+    """Return the points of several places.
+
+    Raises:
+        UsageError: they were trained on other tasks, or for another number of steps.
+    """
+    first = places[0]
+    for other in places[1:]:
+        if _budget(other) != _budget(first):
+            raise UsageError(
+                f"{other.where}: trained on {_told(other)}, and {first.where} on {_told(first)}: "
+                "their skills cannot be compared"
+            )
+    return [point for place in places for point in place.points]
+
+
+def _budget(place: Measured) -> tuple[Any, ...]:
+    """By task, how many steps; the last evaluation tells."""
+    runs = place.points[0].runs
+    return tuple(sorted({(run.task, run.curve[-1][0] if run.curve else 0) for run in runs}))
+
+
+def _told(place: Measured) -> str:
+    return ", ".join(f"{task} ({steps} steps)" for task, steps in _budget(place))
+
+
+# -- leaderboards ----------------------------------------------------------------------------
+
+
+def _of_board(path: Path) -> Measured:
+    try:
+        kept = stored(path)
+        entries = {name: read(name, told) for name, told in kept.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UsageError(f"{path}: no file of results of mnemic leaderboard or ablate") from None
+    points, missing = list[Point](), dict[str, str]()
+    for name, entry in entries.items():
+        if not entry.whole:
+            missing[name] = (
+                entry.why or "; ".join(dict.fromkeys(entry.failed.values())) or "not yet"
+            )
+            continue
+        assert entry.look is not None
+        try:
+            spec = load(kept[name].get("spec", name))
+        except (InvalidSpec, UsageError) as error:
+            missing[name] = str(error).splitlines()[0]
+            continue
+        step = sum(run.step_seconds for run in entry.runs) / len(entry.runs)
+        points.append(Point(name, spec, entry.runs, {**entry.look.costs, "step_seconds": step}))
+    return _same_tasks(BOARD, str(path), points, missing)
+
+
+# -- studies ---------------------------------------------------------------------------------
+
+
+def _of_study(url: str, name: str | None, where: str) -> Measured:
+    with closing(_Opened(url)) as opened:
+        records = [record(trial) for trial in opened.study(name, where).get_trials(deepcopy=False)]
+    points, missing = list[Point](), dict[str, str]()
+    rung = min((i for one in records for i in one.rungs if one.runs(i)), default=0)
+    for one in distinct(records):
+        if one.runs(rung):
+            points.append(_of_trial(one, rung))
+        else:
+            missing[f"trial {one.number}"] = one.why or str(one.kind)
+    return _same_tasks(STUDY, where, points, missing)
+
+
+class _Opened:
+    """A storage that is closed at the end."""
+
+    def __init__(self, url: str) -> None:
+        self.storage: RDBStorage = open_storage(url, Path(), Beat())
+
+    def study(self, name: str | None, where: str) -> optuna.Study:
+        names = [found.study_name for found in optuna.get_all_study_summaries(self.storage)]
+        if name is None and len(names) == 1:
+            name = names[0]
+        if name not in names:
+            near = nearest(name, names) if name else None
+            guess = f"; did you mean {near!r}?" if near else ""
+            told = f"no study is called {name!r}" if name else "several studies: give --study"
+            raise UsageError(f"{where}: {told}; there are {', '.join(names) or 'none'}{guess}")
+        return optuna.load_study(study_name=name, storage=self.storage)
+
+    def close(self) -> None:
+        self.storage.remove_session()
+        self.storage.engine.dispose()
+
+
+def _of_trial(one: Record, rung: int) -> Point:
+    """A trial at the first rung that trained, which every trained point came to alike."""
+    runs = tuple(one.runs(rung))
+    costs = measured(runs, one.attributes[LOOK])
+    kept = ("parameters", "state_bytes", "flops", "training_flops", "step_seconds")
+    told = {name: costs[name] for name in kept if costs[name] == costs[name]}
+    start = one.attributes.get(START)
+    return Point(str(start or f"trial-{one.number}"), load(one.attributes[SPEC]), runs, told,
+                 start is not None)  # fmt: skip
+
+
+def _same_tasks(
+    kind: str, where: str, points: Iterable[Point], missing: Mapping[str, str]
+) -> Measured:
+    """Points on the tasks of most; what has others is missing some."""
+    given = list(points)
+    every = {task for point in given for task in point.tasks}
+    whole = [point for point in given if set(point.tasks) == every]
+    lacking = {p.name: "not on every task" for p in given if set(p.tasks) != every}
+    return Measured(kind, where, tuple(whole), {**missing, **lacking})
