@@ -35,8 +35,8 @@ def _head(found: Effects, sources: Sequence[str]) -> str:
         f"# Effects\n\nOf {found.points} points in {', '.join(sources)}. An effect is a mean "
         "difference of skill over matched pairs: points that agree on every axis but one, the "
         "block too. ± is half of Student's 95 % interval over pairs; over the seeds of a single "
-        "pair. In bold is what leaves out 0, each interval by itself: of twenty that do nothing one is "
-        "bold."
+        "pair. In bold is what leaves out 0, each interval by itself: of twenty that do nothing "
+        "one is bold."
     )
 
 
