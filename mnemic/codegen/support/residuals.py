@@ -21,9 +21,11 @@ class _Signal:
     adjoint: Function
 
 
-def _linear(adjoint: Function) -> _Signal:
-    """m ↦ Jᵀ m as an error signal of its own, which reads ŷ as one more row."""
-    return _Signal(adjoint, lambda d, _, *rows: adjoint(d, *rows))
+def _driven(adjoint: Function) -> _Signal:
+    """m ↦ d + Jᵀ m, which reads d and ŷ as two more rows."""
+    return _Signal(
+        lambda m, d, *rows: d + adjoint(m, *rows), lambda g, _, __, *rows: adjoint(g, *rows)
+    )
 
 
 class _Root(torch.autograd.Function):
@@ -66,21 +68,24 @@ class _Root(torch.autograd.Function):
         start = torch.zeros_like(y) if d_base is None else d_base
         if d_mixing is not None:
             start = start + d_mixing @ signal.error(y, *rows)
+        driven = torch.zeros_like(y)
         if any(d is not None for d in d_rows):
             pairs = zip(rows, d_rows, strict=True)
             moved = tuple(torch.zeros_like(x) if d is None else d for x, d in pairs)
-            start = start + mixing @ pushed(lambda *x: signal.error(y, *x), rows, moved)
-        return _solved(_linear(signal.adjoint), mixing, start, y, *rows)
+            driven = pushed(lambda *x: signal.error(y, *x), rows, moved)
+        return _solved(_driven(signal.adjoint), mixing, start, driven, y, *rows)
 
 
 def _back(
     grad: Tensor, y: Tensor, mixing: Tensor, rows: Sequence[Tensor], adjoint: Function
 ) -> Tensor:  # fmt: skip
-    """m = Lᵀ(grad + Jᵀ m): the same system with time reversed."""
+    """m = Lᵀ(grad + Jᵀ m): the same system with time reversed.
+
+    Lᵀ grad is not made first: where a later step undoes an earlier one it is much larger than m.
+    """
     transposed = mixing.mT.flip(-1, -2)
-    start = transposed @ grad.flip(-2)
-    flipped = [x.flip(-2) for x in (y, *rows)]
-    return _solved(_linear(adjoint), transposed, start, *flipped).flip(-2)
+    flipped = [x.flip(-2) for x in (grad, y, *rows)]
+    return _solved(_driven(adjoint), transposed, torch.zeros_like(grad), *flipped).flip(-2)
 
 
 def _solved(signal: _Signal, mixing: Tensor, base: Tensor, *rows: Tensor) -> Tensor:
