@@ -62,7 +62,7 @@ def test_three_parametrisations_meet_in_pairs() -> None:
     assert len(kept) < len(every) / 2
     for one, other in ("xy", "xz", "yz"):
         assert {(v[one], v[other]) for v in kept} == {(v[one], v[other]) for v in every}
-    two = [{"x": x, "y": [y]} for x in range(4) for y in range(3)]
+    two = [{"x": x, "y": y, "z": ({},)} for x in range(4) for y in range(3)]
     assert chosen(cases("square", *two)) == two
 
 

@@ -11,7 +11,7 @@ So a new test is in the first tier unless it is marked, and no function is left 
 """
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -117,7 +117,11 @@ def _values(item: pytest.Item) -> list[tuple[str, object]]:
 
 def _key(value: object) -> object:
     """Return a value, or what stands for one that cannot be hashed."""
-    return (type(value), value) if isinstance(value, Hashable) else id(value)
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return type(value), value
 
 
 # -- what a test takes ---------------------------------------------------------------------------
