@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import copytree
 from types import SimpleNamespace
 from typing import Any
 
@@ -132,7 +133,7 @@ def test_every_command_is_run() -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A compiled folder that may be edited."""
-    return pipeline.compile("gated-deltanet", tmp_path / "own").folder
+    return Path(copytree(pipeline.compile("gated-deltanet").folder, tmp_path / "own"))
 
 
 def edit(path: Path, pattern: str, new: str) -> None:
