@@ -292,9 +292,7 @@ def test_a_decay_of_one_is_no_decay(name: str, form: str) -> None:
     close({n: found.gradients[n] for n in expected.gradients}, expected.gradients)
 
 
-@pytest.mark.parametrize(
-    ("spec", "form"), [(n, f) for n, f in every_form() if n in taking("eta")]
-)
+@pytest.mark.parametrize(("spec", "form"), [(n, f) for n, f in every_form() if n in taking("eta")])
 def test_a_rate_of_zero_leaves_the_decayed_state(spec: str, form: str) -> None:
     case = compiled(spec)
     if case.rule.retained.mode == "multiplicative":
