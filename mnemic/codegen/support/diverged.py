@@ -11,7 +11,7 @@ class Diverged(Pickled, ValueError):
 
 
 def check_output(signature: Signature, out: Tensor) -> None:
-    """Raise ``Diverged`` where an output [B, T, H, d_v] holds NaN or inf, naming the first token."""
+    """Raise ``Diverged``, naming the first token, where an output [B, T, H, d_v] is not finite."""
     wrong = ~out.detach().isfinite().all(-1)
     if not bool(wrong.any()):
         return
