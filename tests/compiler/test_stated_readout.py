@@ -156,6 +156,8 @@ COMBINED: tuple[dict[str, Any], ...] = (
         "memory": "diagonal",
         "optimizer": {"rate": {"from": "input", "normalized": True}},
     },
+    {"optimizer": {"rate": {"from": "input", "normalized": True}}},
+    {"bias": "l2", "retention": {"phase": PHASE}, "optimizer": {"method": "muon", "rate": 0.1}},
     {"readout": {"normalizer": "sum"}, "features": {"kind": "polynomial", "degree": 2}},
     {"readout": {"levels": "token", "bonus": "channel"}, "retention": {"decay": "token"}},
 )  # fmt: skip
@@ -169,6 +171,13 @@ def test_the_interpreter_is_what_is_stated(entries: dict[str, Any]) -> None:
     given = (sample.q, sample.k, sample.v, sample.coefficients)
     y, _ = interpret(rule, *given, params=sample.params)
     torch.testing.assert_close(stated(rule.problem, *given), y, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("readout", [{"bonus": "channel"}, {"normalizer": "sum"}], ids=str)
+def test_read_outs_of_layers_are_not_spoken(readout: dict[str, Any]) -> None:
+    told = unspoken(made(bias="l2", readout=readout, optimizer={"method": "muon", "rate": 0.1}))
+    assert told is not None
+    assert "with layers" in told
 
 
 def test_slots_that_a_prediction_asks_by_the_key_itself_are_not_spoken() -> None:
