@@ -10,6 +10,7 @@ from pathlib import Path
 from mnemic.errors import CheckFailed, EnvironmentFailed, UsageError
 from mnemic.hf.card import UNTRAINED, card
 from mnemic.hf.checks import Check
+from mnemic.hf.code import AUTO_MAP, model_code
 from mnemic.hf.configuration_mnemic import MnemicConfig
 from mnemic.hf.modeling_mnemic import MnemicForCausalLM
 
@@ -45,7 +46,10 @@ def save(
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
+            model.config.auto_map = dict(AUTO_MAP)
             model.save_pretrained(beside)
+            for name, text in model_code(model.config).items():
+                (beside / name).write_text(text, encoding="utf-8")
             (beside / "README.md").write_text(card(model, checks, trained), encoding="utf-8")
             beside.chmod(0o755)
             if folder.exists():

@@ -2,13 +2,18 @@
 
 import pytest
 import torch
-from packaged import having
 
 import mnemic
 from mnemic.bench import recall, started
+from mnemic.dsl.catalogue import names
+from mnemic.pipeline import derive
 
-NORMED = [name for name in having("normed") if name in having("hybrid none")]
-"""Memories behind a norm; hybrids have those of other specs."""
+RULES = {name: derive(name) for name in names()}
+NORMED = [
+    name
+    for name, rule in RULES.items()
+    if rule.network.normed and rule.problem.spec.block.hybrid == "none"  # these have another's
+]
 ONE = {"mnemic": 1, "name": "one", "bias": "l2"}
 
 

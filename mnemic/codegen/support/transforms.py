@@ -13,7 +13,7 @@ def functional() -> bool:
     return active
 
 
-def host_reads() -> bool:
+def readable() -> bool:
     """Return whether the host can read numbers: neither a trace nor a transform is at work."""
     return not (torch.compiler.is_compiling() or functional())
 

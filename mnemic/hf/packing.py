@@ -1,0 +1,83 @@
+"""Documents packed into rows of one length, which know where each begins."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from mnemic.errors import UsageError
+
+NOT_SCORED = -100
+
+
+class Packed(Dataset[dict[str, Tensor]]):
+    """Rows of ``length`` tokens, documents one after another, each with its end.
+
+    A row is ``input_ids``, ``position_ids`` that begin anew with each document (a model resets its
+    states there), and ``labels``, in which a document's first token is not scored.
+
+    Args:
+        tokens: all documents' tokens, one after another.
+        first: where documents begin, rising from 0.
+        length: of a row.
+        rest: whether a shorter last row is filled up, with labels that are not scored.
+    """
+
+    def __init__(self, tokens: Tensor, first: Tensor, length: int, *, rest: bool = False) -> None:
+        self.tokens, self.first, self.length = tokens, first, length
+        whole, over = divmod(len(tokens), length)
+        self.rows = whole + int(rest and over > 1)
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        start = index * self.length
+        ids = self.tokens[start : start + self.length].long()
+        time = torch.arange(start, start + len(ids))
+        document = torch.searchsorted(self.first, time, right=True) - 1
+        position = time - self.first[document].clamp(min=start)
+        labels = ids.masked_fill(position == 0, NOT_SCORED)
+        short = self.length - len(ids)
+        if short:
+            behind = torch.arange(short) + position[-1] + 1
+            position = torch.cat([position, behind])
+            ids = torch.cat([ids, ids.new_zeros(short)])
+            labels = torch.cat([labels, labels.new_full((short,), NOT_SCORED)])
+        return {"input_ids": ids, "position_ids": position, "labels": labels}
+
+
+def pack(texts: Iterable[str], tokenizer: Any, length: int, *, rest: bool = False) -> Packed:
+    """Return documents as tokens in rows; each ends with the tokenizer's end of documents.
+
+    Raises:
+        UsageError: not one whole row (or two tokens, with ``rest``).
+    """
+    pieces, starts, count = [], [], 0
+    for ids in _encoded(texts, tokenizer):
+        pieces.append(torch.tensor([*ids, tokenizer.eos_token_id], dtype=torch.int32))
+        starts.append(count)
+        count += len(pieces[-1])
+    tokens = torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.int32)
+    found = Packed(tokens, torch.tensor(starts), length, rest=rest)
+    if not len(found):
+        raise UsageError(f"--data: {count} tokens, at least --length {length} are needed")
+    return found
+
+
+def _encoded(texts: Iterable[str], tokenizer: Any, batch: int = 1000) -> Iterator[list[int]]:
+    held: list[str] = []
+    for text in texts:
+        held.append(text)
+        if len(held) == batch:
+            yield from tokenizer(held, add_special_tokens=False, verbose=False)["input_ids"]
+            held = []
+    if held:
+        yield from tokenizer(held, add_special_tokens=False, verbose=False)["input_ids"]
+
+
+def together(rows: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Return rows as one batch."""
+    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}

@@ -1,0 +1,247 @@
+"""Training on text, by transformers' Trainer: one run in one folder, which a kill does not lose."""
+
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch.nn import functional as F
+from transformers import PrinterCallback, Trainer, TrainingArguments
+
+from mnemic.errors import CheckFailed, EnvironmentFailed, UsageError
+from mnemic.hf import folder as folders
+from mnemic.hf.follow import METRIC, Follow, points
+from mnemic.hf.modeling_mnemic import MnemicForCausalLM
+from mnemic.hf.muon import make_optimizer
+from mnemic.hf.packing import NOT_SCORED, pack, together
+from mnemic.hf.text_options import TextOptions
+from mnemic.hf.texts import Texts
+from mnemic.models import curve
+from mnemic.models.files import claim, write_json
+from mnemic.models.interrupt import deferred
+from mnemic.models.progress import Progress
+
+KIND = "text run"
+MODEL = "model"
+"""Where a run leaves its model, in its folder."""
+
+STATE = "trainer_state.json"
+"""What the Trainer writes last into a checkpoint: where it is whole, the checkpoint is."""
+
+Existing = Literal["refuse", "resume", "replace"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of a run.
+
+    Args:
+        bits: a byte of the held-out documents, at the last evaluation.
+        loss: in nats a token, the mean since the evaluation before it.
+        steps: done.
+        stopped: ``steps``, ``time`` or ``interrupted``.
+        parameters: of the model, tied ones once.
+    """
+
+    bits: float
+    loss: float
+    steps: int
+    stopped: str
+    parameters: int
+
+
+def train(
+    model: MnemicForCausalLM,
+    tokenizer: Any,
+    texts: Texts,
+    options: TextOptions,
+    run: Path,
+    progress: Progress,
+    existing: Existing = "refuse",
+) -> Outcome:
+    """Train a model on texts, and leave it in ``run/model`` with its tokenizer.
+
+    The run's folder gets a checkpoint at every evaluation (the last two are kept), curve.csv,
+    curve.png and result.json. Resumed after a kill at any moment, it ends as if it had never
+    stopped, bit for bit.
+
+    Raises:
+        UsageError: a foreign folder; an earlier run that may not be, or cannot be, continued.
+        CheckFailed: the loss or its gradient is no longer finite; the last checkpoint is kept.
+        EnvironmentFailed: there is not enough memory.
+        KeyboardInterrupt: Ctrl-C, after the step was finished and saved.
+    """
+    last = _prepare(run, existing, _identity(model, texts, options))
+    rows = pack(texts.train, tokenizer, options.length)
+    held_out = pack(texts.held_out, tokenizer, options.length, rest=True)
+    torch.set_num_threads(options.threads)
+    with deferred() as pressed, _told(run):
+        follow = Follow(progress, options.time_limit, pressed)
+        trainer = TextTrainer(
+            model=model,
+            args=_arguments(run, options),
+            train_dataset=rows,
+            eval_dataset=held_out,
+            data_collator=together,
+            callbacks=[follow],
+            optimizers=(
+                make_optimizer(model, options.optimizer, options.lr, options.weight_decay),
+                None,
+            ),
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.follow = follow
+        trainer.nats_to_bits = len(held_out.tokens) / texts.held_out_bytes / math.log(2)
+        trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    if trainer.is_world_process_zero():
+        return _finish(trainer, tokenizer, run, follow)
+    return _outcome(trainer, follow.stopped)
+
+
+class TextTrainer(Trainer):
+    """A Trainer whose evaluation is exact: nats over all scored tokens, as bits a byte."""
+
+    nats_to_bits: float
+    """Tokens a byte of the held-out documents, divided by ln 2."""
+    follow: Follow
+    control: Any
+
+    def evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
+        """Score the held-out documents, and log it."""
+        nats, count = 0.0, 0
+        self.model.eval()
+        for batch in self.get_eval_dataloader():
+            told = self._prepare_inputs(batch)
+            labels = told.pop("labels")[:, 1:].flatten()
+            with torch.no_grad(), self.compute_loss_context_manager():
+                logits = self.model(**told, use_cache=False).logits[:, :-1].flatten(0, 1)
+            nats += F.cross_entropy(logits.float(), labels, reduction="sum").item()
+            count += int((labels != NOT_SCORED).sum())
+        if self.args.world_size > 1:
+            total = torch.tensor([nats, count], dtype=torch.float64, device=self.args.device)
+            nats, count = self.accelerator.reduce(total).tolist()
+        loss = nats / count
+        found = {"eval_loss": loss, f"eval_{METRIC}": loss * self.nats_to_bits}
+        self.log({**found, "seconds": self.follow.total})
+        if not math.isfinite(loss):
+            raise CheckFailed(f"training: the held-out loss is {loss} at {self.state.global_step}")
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        return found
+
+
+def _arguments(run: Path, options: TextOptions) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(run),
+        max_steps=options.steps,
+        per_device_train_batch_size=options.batch,
+        per_device_eval_batch_size=options.batch,
+        gradient_accumulation_steps=options.accumulate,
+        learning_rate=options.lr,
+        lr_scheduler_type="cosine_with_min_lr",
+        lr_scheduler_kwargs={"min_lr_rate": 0.1},
+        warmup_steps=options.warmup,
+        max_grad_norm=options.clip,
+        use_cpu=not torch.accelerator.is_available(),
+        bf16=options.precision == "bfloat16",
+        activation_checkpointing=options.checkpointing,
+        torch_compile=options.compiled,
+        eval_strategy="steps",
+        eval_steps=options.eval_every,
+        save_strategy="steps",
+        save_steps=options.eval_every,
+        save_total_limit=2,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        report_to=["tensorboard"] if options.tensorboard else [],
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        remove_unused_columns=False,
+        seed=options.seed,
+        data_seed=options.seed,
+    )
+
+
+def _identity(model: MnemicForCausalLM, texts: Texts, options: TextOptions) -> dict[str, Any]:
+    shapes = {name: list(p.shape) for name, p in model.named_parameters()}
+    return {"options": options.identity(), "texts": texts.digest, "model": shapes}
+
+
+def _prepare(run: Path, existing: Existing, identity: dict[str, Any]) -> Path | None:
+    """Claim the folder; the checkpoint to go on from, where there is one."""
+    known = run / "run.json"
+    if claim(run, KIND) and known.is_file():
+        if existing == "refuse":
+            told = "holds an earlier run; resume it, replace it, or go elsewhere"
+            raise UsageError(f"{run}: {told}")
+        if existing == "replace":
+            for path in run.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path.name in ("curve.csv", "curve.png", "result.json"):
+                    path.unlink()
+        else:
+            was = json.loads(known.read_text(encoding="utf-8"))
+            differing = [name for name in identity if was.get(name) != identity[name]]
+            if differing:
+                told = ", ".join(differing)
+                raise UsageError(f"{run}: cannot resume, the run there differs in its {told}")
+    write_json(known, identity)
+    return last_checkpoint(run)
+
+
+def last_checkpoint(run: Path) -> Path | None:
+    """Return the last whole checkpoint of a run; what a kill left of others is removed."""
+    found: dict[int, Path] = {}
+    for path in run.glob("checkpoint-*"):
+        try:
+            step = json.loads((path / STATE).read_text(encoding="utf-8"))["global_step"]
+            found[int(step)] = path
+        except (OSError, ValueError, KeyError):
+            shutil.rmtree(path)
+    return found[max(found)] if found else None
+
+
+@contextmanager
+def _told(run: Path) -> Iterator[None]:
+    """Running out of memory as one message."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        kept = last_checkpoint(run)
+        where = "no checkpoint yet" if kept is None else f"the last checkpoint is {kept}"
+        told = "a smaller --batch with more --accumulate, or --checkpointing, takes less"
+        raise EnvironmentFailed(f"training: out of memory ({where}; {told})") from error
+
+
+def _outcome(trainer: TextTrainer, stopped: str) -> Outcome:
+    curve_points = points(trainer.state.log_history)
+    if not curve_points or curve_points[-1].step < trainer.state.global_step:
+        trainer.evaluate()
+        curve_points = points(trainer.state.log_history)
+    last = curve_points[-1]
+    count = sum(p.numel() for p in trainer.model.parameters())
+    return Outcome(last.score, last.loss, trainer.state.global_step, stopped, count)
+
+
+def _finish(trainer: TextTrainer, tokenizer: Any, run: Path, follow: Follow) -> Outcome:
+    """Write curve, result and model."""
+    outcome = _outcome(trainer, follow.stopped)
+    found = points(trainer.state.log_history)
+    curve.write_table(run / "curve.csv", found)
+    curve.draw(run / "curve.png", found, "bits per byte", 8.0, f"text, {outcome.steps} steps")
+    write_json(run / "result.json", asdict(outcome))
+    told = (
+        f"\nTrained for {outcome.steps:,} steps of {trainer.args.train_batch_size} rows; held-out "
+        f"text takes {outcome.bits:.4f} bits a byte.\n"
+    )
+    place = folders.save(trainer.model, run / MODEL, trained=told, replace=True)
+    tokenizer.save_pretrained(place)
+    follow.progress.end(outcome.stopped)
+    if outcome.stopped == "interrupted":
+        raise KeyboardInterrupt
+    return outcome
