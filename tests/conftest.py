@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+pytest_plugins = ("tiers",)
+
 YOUNG = 100_000
-"""Objects made before rubbish is looked for: SymPy makes many, and hardly any in circles."""
+"""Objects made before the garbage collector looks: SymPy makes many, and hardly any in cycles."""
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -19,12 +24,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Rubbish is looked for seldom, from the start: collection compiles every packaged spec."""
+    """Collect garbage seldom."""
     gc.set_threshold(YOUNG, 50, 50)
 
 
 def pytest_collection_finish() -> None:
-    """What collection has made stays to the end: it is not looked through again and again."""
+    """Keep what test collection has made out of every later garbage collection."""
     gc.collect()
     gc.freeze()
 

@@ -2,18 +2,13 @@
 
 import pytest
 import torch
+from packaged import having
 
 import mnemic
 from mnemic.bench import recall, started
-from mnemic.dsl.catalogue import names
-from mnemic.pipeline import derive
 
-RULES = {name: derive(name) for name in names()}
-NORMED = [
-    name
-    for name, rule in RULES.items()
-    if rule.network.normed and rule.problem.spec.block.hybrid == "none"  # these have another's
-]
+NORMED = [name for name in having("normed") if name in having("hybrid none")]
+"""Memories behind a norm; hybrids have those of other specs."""
 ONE = {"mnemic": 1, "name": "one", "bias": "l2"}
 
 

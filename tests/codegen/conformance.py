@@ -17,10 +17,15 @@ from typing import Any
 import torch
 from packaged import NAMES as NAMES
 from packaged import available as available
+from packaged import chunked as chunked
+from packaged import every_form as every_form
+from packaged import having as having
 from packaged import rule_of
+from packaged import taking as taking
 from torch import Tensor
 
 from mnemic import pipeline
+from mnemic.codegen import cache as disk
 from mnemic.codegen import module
 from mnemic.codegen.package import load as load_folder
 from mnemic.codegen.package import support_files
@@ -127,8 +132,8 @@ def generated(rule: Rule, *, kernels: bool = True) -> str:
 
 
 def compiled(spec: str | Mapping[str, Any], *, kernels: bool = True) -> Case:
-    """The compiled spec of a name or a mapping, made once a session; a name's lies in the cache,
-    so that it is made once for all processes. Without kernels where others make them of this spec.
+    """Return the compiled spec of a name or a mapping, from the cache on disk that all processes
+    share. Of a mapping no kernels are generated where ``kernels`` is false.
 
     Raises ``InvalidSpec`` as ``mnemic.compile`` does.
     """
@@ -143,13 +148,9 @@ def _compiled(text: str, kernels: bool) -> Case:
         raise InvalidSpec((Issue(rule.structure.missing, where=spec.name),))
     if not text.startswith("{"):
         return Case(rule, pipeline.compile(spec).source)
-    return Case(rule, generated(rule, kernels=kernels))
-
-
-@cache
-def chunked() -> tuple[str, ...]:
-    """Those that have a chunk form."""
-    return tuple(n for n in available() if "chunk" in compiled(n).forms)
+    key = sha256(f"conformance {kernels} {text}".encode()).hexdigest()
+    folder = disk.folder(key, lambda: {"module.py": generated(rule, kernels=kernels)})
+    return Case(rule, (folder / "module.py").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -169,11 +170,6 @@ def fused(spec: str | Mapping[str, Any], out: str | None = None) -> Fused:
     found = pipeline.compile(spec, out)
     rule = rule_of(spec) if isinstance(spec, str) else found.rule
     return Fused(rule, found.source, found.folder)
-
-
-def every_form() -> tuple[tuple[str, str], ...]:
-    """Each spec with each of its forms."""
-    return tuple((n, form) for n in available() for form in compiled(n).forms)
 
 
 def argument(case: Case, name: str) -> bool:

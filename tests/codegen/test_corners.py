@@ -16,7 +16,6 @@ from conformance import (
     Sizes,
     Tensors,
     agree,
-    argument,
     available,
     chunked,
     close,
@@ -28,6 +27,7 @@ from conformance import (
     interpreted,
     run,
     start,
+    taking,
 )  # fmt: skip
 
 from mnemic.codegen.package import support_files
@@ -41,7 +41,7 @@ def _decays(case: Case) -> list[str]:
     return [c.name for c in case.signature.coefficients if c.name in ("log_alpha", "log_beta")]
 
 
-DECAYED = tuple(n for n in available() if _decays(compiled(n)))
+DECAYED = taking("log_alpha", "log_beta")
 
 
 def _finite(result: Result) -> None:
@@ -231,7 +231,7 @@ def test_one_token_is_zero(name: str) -> None:
     close(found.states, expected.states)
 
 
-@pytest.mark.parametrize("name", [n for n in chunked() if argument(compiled(n), "eta")])
+@pytest.mark.parametrize("name", [n for n in chunked() if n in taking("eta")])
 def test_duplicate_keys_at_rate_one(name: str) -> None:
     case = compiled(name)
     if not case.rule.error.affine:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conformance import Case, Sizes, available, chunked, compiled, inputs
+from conformance import Case, Sizes, available, chunked, compiled, having, inputs
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -13,14 +13,13 @@ from mnemic.codegen.support.sizes import eval_size
 from mnemic.compiler.derive import derive_spec as compiled_rule
 from mnemic.compiler.explain.cost import cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
-from mnemic.compiler.rule import Layers
 from mnemic.dsl.load import load as load_spec
 from mnemic.pipeline import compile as compile_spec
 
 FLAGS = {"position", "live_tail"}
 """Counters of tokens, which the printed state leaves out."""
 
-LAYERED = [name for name in chunked() if isinstance(compiled(name).rule, Layers)]
+LAYERED = [name for name in chunked() if name in having("layered")]
 
 
 def parameters(case: Case, key: int, value: int) -> dict[str, Tensor]:
@@ -63,7 +62,7 @@ def test_flops_of_the_chunk_form_are_those_that_it_takes(name: str) -> None:
     assert counter.get_total_flops() / tokens == pytest.approx(told, rel=0.15)
 
 
-HYBRIDS = tuple(n for n in available() if compiled(n).rule.problem.spec.block.hybrid != "none")
+HYBRIDS = tuple(n for n in available() if n not in having("hybrid none"))
 
 
 @pytest.mark.parametrize("name", HYBRIDS)

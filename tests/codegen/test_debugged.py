@@ -113,3 +113,17 @@ def test_states_and_starts_are_finite() -> None:
     params = {p.name: torch.full((1,), torch.nan) for p in deep.signature.params}
     with pytest.raises(ValueError, match=r"params\['W1'\]: holds NaN"):
         deep.generated(**arguments, params=params)
+
+
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+@pytest.mark.parametrize("spec", ["lp", "q-omega"])
+def test_a_rule_that_diverges_says_from_which_token(spec: str, form: str) -> None:
+    case = compiled(spec)
+    arguments = inputs(case, 12, dtype=torch.float32)
+    arguments["v"][1:] *= 1e6
+    told = rf"^{spec}: the output is not finite from token \d+ on \(row 1, head \d\)"
+    with pytest.raises(ValueError, match=told) as raised:
+        case.operator(**arguments, form=form)
+    assert "range of float32" in str(raised.value)
+    arguments["v"][1:] /= 1e6
+    case.operator(**arguments, form=form)

@@ -10,12 +10,12 @@ from conformance import (
     Sizes,
     Tensors,
     as_interpreted,
-    available,
     beginning,
     close,
     compiled,
     error,
     gradients,
+    having,
     inputs,
     interpreted,
     weighed,
@@ -26,7 +26,6 @@ from torch import Tensor
 from mnemic.compiler.oracle.stated import stated_layers
 from mnemic.compiler.oracle.stated_deep import differentiable
 from mnemic.compiler.problem import Problem
-from mnemic.compiler.rule import Layers
 
 SHORT: dict[str, Any] = {
     "cms": {"memory": {"chain": [{"kind": "mlp", "norm": True}] * 3, "every": [1, 2, 4]}},
@@ -44,7 +43,7 @@ def shortened(name: str) -> dict[str, Any]:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    **{name: shortened(name) for name in available() if isinstance(compiled(name).rule, Layers)},
+    **{name: shortened(name) for name in having("layered")},
     **{title: spec(title) for title in L2},
     "a constant ridge with momentum": {
         "mnemic": 1, "name": "deep", "bias": "l2", "memory": {"kind": "mlp", "residual": False},

@@ -12,7 +12,6 @@ from conformance import (
     Sizes,
     Tensors,
     agree,
-    argument,
     available,
     beginning,
     chunked,
@@ -21,11 +20,13 @@ from conformance import (
     error,
     every_form,
     gradients,
+    having,
     in_pieces,
     inputs,
     joined,
     run,
     start,
+    taking,
     weighed,
 )  # fmt: skip
 
@@ -54,9 +55,8 @@ PIECES: dict[str, tuple[tuple[str, int], ...]] = {
 def _splits() -> list[tuple[str, str]]:
     return [
         (name, pieces)
-        for name in available()
         for pieces, plan in PIECES.items()
-        if set(compiled(name).forms) >= {form for form, _ in plan if form != "auto"}
+        for name in (chunked() if "chunk" in dict(plan) else available())
     ]
 
 
@@ -72,7 +72,7 @@ def _whole(name: str) -> Result:
     return run(compiled(name), inputs(compiled(name), T), "recurrent")
 
 
-@pytest.mark.parametrize("name", [n for n in chunked() if compiled(n).period == 1])
+@pytest.mark.parametrize("name", [n for n in chunked() if n not in having("anchor")])
 def test_the_chunk_size_is_irrelevant(name: str) -> None:
     case = compiled(name)
     arguments = inputs(case, T)
@@ -274,16 +274,9 @@ def test_long_sequences_stay_finite(name: str, form: str) -> None:
 # -- limits ----------------------------------------------------------------------------------
 
 
-def _decays(name: str) -> bool:
-    """Whether a spec has a decay whose coefficient nothing else names."""
-    rule = compiled(name).rule
-    decays = {"alpha", "beta"}
-    others = [s.expr for s in rule.scalars if s.name not in decays] + [*rule.problem.keys.values()]
-    named = {str(symbol) for expr in others for symbol in expr.free_symbols}
-    return rule.problem.spec.retention.decay.origin is not None and not named & decays
-
-
-@pytest.mark.parametrize(("name", "form"), [(n, f) for n, f in every_form() if _decays(n)])
+@pytest.mark.parametrize(
+    ("name", "form"), [(n, f) for n, f in every_form() if n in having("own decay")]
+)
 def test_a_decay_of_one_is_no_decay(name: str, form: str) -> None:
     case = compiled(name)
     without = {"decay": 1, "row_decay": None}
@@ -299,9 +292,7 @@ def test_a_decay_of_one_is_no_decay(name: str, form: str) -> None:
     close({n: found.gradients[n] for n in expected.gradients}, expected.gradients)
 
 
-@pytest.mark.parametrize(
-    ("spec", "form"), [(n, f) for n, f in every_form() if argument(compiled(n), "eta")]
-)
+@pytest.mark.parametrize(("spec", "form"), [(n, f) for n, f in every_form() if n in taking("eta")])
 def test_a_rate_of_zero_leaves_the_decayed_state(spec: str, form: str) -> None:
     case = compiled(spec)
     if case.rule.retained.mode == "multiplicative":

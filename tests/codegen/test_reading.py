@@ -13,6 +13,7 @@ from conformance import (
     beginning,
     close,
     compiled,
+    having,
     inputs,
     interpreted,
     start,
@@ -20,12 +21,10 @@ from conformance import (
 from torch import Tensor
 from torch.nn import functional as F
 
-from mnemic.compiler.rule import Layers
-
 Memory = Callable[[Tensor, Tensors], Tensor]
 
 TOKENS = 7
-FLAT = tuple(n for n in available() if not isinstance(compiled(n).rule, Layers))
+FLAT = tuple(n for n in available() if n not in having("layered"))
 """Memories of one matrix, which the interpreter runs."""
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from conformance import Case, Sizes, available, compiled, errors, inputs, run, unit
+from conformance import Case, Sizes, compiled, errors, having, inputs, run, unit
 from torch import Tensor
 
 from mnemic.codegen.support.residuals import residual
@@ -58,16 +58,7 @@ def test_implicit_steps_in_float32_on_keys_that_repeat(loss: str) -> None:
     rounds_as_the_recurrence(compiled(implicit(loss), kernels=False), length=6.0)
 
 
-def solving() -> list[str]:
-    """The packaged rules whose steps are implicit, or whose chunks solve for residuals."""
-    rules = {n: compiled(n).rule for n in available()}
-    return [
-        n for n, rule in rules.items()
-        if rule.structure.kind == "residual" or rule.problem.spec.optimizer.method == "implicit"
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", solving())
+@pytest.mark.parametrize("name", [*having("class residual"), *having("method implicit")])
 def test_packaged_rules_in_float32_on_keys_that_repeat(name: str) -> None:
     rule = compiled(name).rule
     tame = rule.problem.spec.optimizer.method == "implicit"

@@ -2,8 +2,9 @@
 
 ``interpreter(function, **arguments)`` calls a function of the test's own file, at its top level, in
 a process with ``TRITON_INTERPRET=1`` and poisoned buffers; arguments and result are JSON. What is
-raised there fails the test here. A process lives as long as the module's tests, since to import
-torch costs seconds; a kernel that kills it fails its own test, and the next starts another.
+raised there fails the test here. A process lives as long as the session, since to import torch and
+to compile Triton's own functions costs seconds; a kernel that kills it fails its own test, and the
+next test starts another.
 """
 
 import inspect
@@ -33,13 +34,13 @@ def _calls(environment: dict[str, str]) -> Iterator[Call]:
         yield call
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def interpreter() -> Iterator[Call]:
     """Calls a function of the test's file where Triton interprets."""
     yield from _calls(dict(INTERPRETING))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def compiler() -> Iterator[Call]:
     """Calls a function of the test's file where Triton compiles, without a device."""
     yield from _calls(dict(COMPILING))

@@ -13,7 +13,11 @@ from mnemic.codegen.support import choice, verified, versions
 from mnemic.codegen.support.arguments import ArgumentError
 
 FORMS = ("recurrent", "chunk", "triton")
-SIGNATURE = compiled("gated-deltanet").signature
+
+
+def signature() -> Any:
+    """A rule that takes every form."""
+    return compiled("gated-deltanet").signature
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def test_verified_kernels_are_taken(machine: Callable[..., None]) -> None:
     machine(None, True)
-    assert choice.form(SIGNATURE, "auto", FORMS, GPU) == "triton"
-    assert choice.form(SIGNATURE, "chunk", FORMS, GPU) == "chunk"
-    assert choice.form(SIGNATURE, "auto", FORMS[:2], GPU) == "auto"
-    assert choice.form(SIGNATURE, "auto", FORMS, CPU) == "auto"
+    assert choice.form(signature(), "auto", FORMS, GPU) == "triton"
+    assert choice.form(signature(), "chunk", FORMS, GPU) == "chunk"
+    assert choice.form(signature(), "auto", FORMS[:2], GPU) == "auto"
+    assert choice.form(signature(), "auto", FORMS, CPU) == "auto"
 
 
 @pytest.mark.parametrize(
@@ -60,25 +64,25 @@ def test_others_are_not_and_it_is_said_once(
 ) -> None:
     machine(why, why is not None)
     with pytest.warns(RuntimeWarning) as seen:
-        assert choice.form(SIGNATURE, "auto", FORMS, GPU) == "auto"
+        assert choice.form(signature(), "auto", FORMS, GPU) == "auto"
     assert str(seen[0].message).startswith(
         f"gated-deltanet: its fused kernels are not used: {told}"
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert choice.form(SIGNATURE, "auto", FORMS, GPU) == "auto"
+        assert choice.form(signature(), "auto", FORMS, GPU) == "auto"
 
 
 def test_what_cannot_run_is_refused_when_asked_for(machine: Callable[..., None]) -> None:
     machine("Triton is not installed", False)
     with pytest.raises(ArgumentError) as refused:
-        choice.form(SIGNATURE, "triton", FORMS, CPU)
+        choice.form(signature(), "triton", FORMS, CPU)
     assert str(refused.value) == (
         "gated-deltanet: form: read 'triton', but Triton is not installed; "
         "'auto' takes what runs here"
     )
     machine(None, False)
-    assert choice.form(SIGNATURE, "triton", FORMS, GPU) == "triton"
+    assert choice.form(signature(), "triton", FORMS, GPU) == "triton"
 
 
 def test_numbers_are_checked_in_debug_mode(monkeypatch: pytest.MonkeyPatch) -> None:

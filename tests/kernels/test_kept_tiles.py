@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conformance import Case, Sizes, beginning, fused, in_pieces, inputs, run, start
-from packaged import SPECS
+from packaged import PATHS, having
 
 from mnemic import pipeline
 from mnemic.codegen import module
@@ -201,13 +201,11 @@ def missing(name: Any) -> dict[str, str]:
     return module.fused_kernels(rule, module.plans(rule), {}).missing
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The specs over kept pairs with a kernel; derived here alone, not where Triton interprets."""
-    if "kept" in metafunc.fixturenames:
-        families = ("kernelised", "nonparametric")
-        names = sorted(path.stem for family in families for path in SPECS.glob(f"{family}/*.yaml"))
-        having = [name for name in names if not missing(name).keys() & {"chunk", "chunk gradient"}]
-        metafunc.parametrize("kept", having)
+KEPT = [
+    name for name in having("chunk, with gradient") if PATHS[name].parent.name in
+    ("kernelised", "nonparametric")
+]  # fmt: skip
+"""The specs over kept pairs with kernels of chunks, backward too."""
 
 
 @pytest.mark.parametrize(
@@ -238,6 +236,7 @@ def test_kept_pairs_are_told_from_memories() -> None:
     assert not keeps(module.plans(derive_spec(load("gla"))).recurrent)
 
 
+@pytest.mark.parametrize("kept", KEPT)
 def test_pieces_of_a_spec(interpreter, kept: str) -> None:
     assert "chunk gradient" not in missing(kept)
     found = interpreter(apart, spec=kept)

@@ -24,7 +24,7 @@ FOLDER = Path(sys.prefix) / "oldest"
 VERSION = ".".join(map(str, OLDEST))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def oldest() -> Iterator[Call]:
     """Call a function of this file in a process that compiles with the oldest Triton."""
     if not (FOLDER / "triton").is_dir():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .definite import Forgotten, cholesky
-from .transforms import readable
+from .transforms import host_reads
 
 
 def outer(x: Tensor, y: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ def kalman_gain(
     met = (k * pk).sum(-1, keepdim=True)
     forget = torch.ones_like(met) if log_forget is None else torch.exp(log_forget)[..., None]
     size = forget + met
-    if readable():
+    if host_reads():
         _refuse_noise(forget, size, torch.finfo(size.dtype).eps)
     return pk / size
 
@@ -78,7 +78,7 @@ def innovation_factor(kp: Tensor, k: Tensor, kept: Tensor | None = None) -> Tens
     beta = eye if kept is None else eye * kept[..., None, :]
     matrix = kernel + beta
     factor = cholesky(matrix)
-    if readable():
+    if host_reads():
         pivots, sizes = (x.diagonal(dim1=-2, dim2=-1) for x in (factor, matrix))
         _refuse_noise(pivots.square(), sizes, LEAST)
     return factor

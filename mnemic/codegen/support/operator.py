@@ -10,7 +10,9 @@ from torch import Tensor
 
 from . import choice, kept
 from .arguments import check, check_choices, check_params, check_state, fail, one_of
+from .buffers import debugging
 from .calls import Form, States, parameters
+from .diverged import check_output
 from .documents import Documents
 from .launched import form_of, tracked
 from .pickled import by_name
@@ -18,6 +20,7 @@ from .reading import Reader, Reading, readable
 from .run import FEWEST, Run
 from .signature import Coefficient, Signature
 from .slices import keep_what_is_saved
+from .transforms import host_reads
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,8 @@ class Operator:
         ``mask`` [B, T], False for tokens that leave the state alone; ``cu_seqlens`` [documents+1]
         for documents packed into B = 1; ``params`` the initial duals of a deep memory, [H, …], as
         ``rule.params`` says. Returns out [B, T, H, d_v] and the final state, or None.
-        Raises ``ArgumentError`` (a ValueError) for what does not fit.
+        Raises ``ArgumentError`` (a ValueError) for what does not fit; with ``MNEMIC_DEBUG`` also
+        ``Diverged`` (a ValueError) where the output is not finite.
         """
         if torch.compiler.is_dynamo_compiling():
             keep_what_is_saved()
@@ -111,6 +115,8 @@ class Operator:
             out, final = call.masked(vectors, state, mask)
         else:
             out, final = call.batch(vectors, state)
+        if debugging() and host_reads():
+            check_output(self.signature, out)
         return out.to(dtype), final if output_final_state else None
 
     def begin(

@@ -13,7 +13,7 @@ def functional() -> bool:
     return active
 
 
-def readable() -> bool:
+def host_reads() -> bool:
     """Return whether the host can read numbers: neither a trace nor a transform is at work."""
     return not (torch.compiler.is_compiling() or functional())
 

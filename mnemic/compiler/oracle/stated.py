@@ -1,46 +1,26 @@
 """The problem as written, run token by token by automatic differentiation: the second oracle.
 
 It reads the spec, not the derived rule: G_t is autograd's gradient of the summed loss of the
-window at W_ref, and the retention is minimised numerically. One head of one sequence at a time;
-no phase, bonus, normaliser or slots. Memories with layers, O or norms go through ``stated_deep``.
+window at W_ref, and the retention is minimised numerically (``stated_memory``). One head of one
+sequence at a time. Memories with layers, O or norms go through ``stated_deep``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from mnemic.compiler.oracle import stated_deep, stated_local
 from mnemic.compiler.oracle.stated_network import has_layers, intervals, seeing
-from mnemic.compiler.oracle.stated_retention import (
-    decays_only,
-    diverge,
-    dual_of,
-    plain,
-    resting,
-    retain,
-)
-from mnemic.compiler.oracle.stated_steps import Pair, gradient, past_solution, predict, whole_step
+from mnemic.compiler.oracle.stated_readout import read
 from mnemic.compiler.oracle.stated_tokens import Token, tokens
-from mnemic.compiler.oracle.statement import penalty_rate, tensor
+from mnemic.compiler.oracle.statement import loss, tensor
 from mnemic.compiler.problem import Problem
 from mnemic.dsl.spec import Spec
 
 
 class Unstated(Exception):
     """A part of the language that this oracle does not speak."""
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What is carried along: W, its dual, the momentum, W at the last chunk end, the past."""
-
-    matrix: Tensor
-    dual: Tensor
-    momentum: Tensor
-    anchor: Tensor
-    past: tuple[Pair, ...] = ()
 
 
 def stated(
@@ -58,14 +38,12 @@ def stated(
         return stated_layers(problem, q, k, v, coefficients, params)[0]
     batch, _, heads = q.shape[:3]
 
-    run = _levelled if "levels" in spec.named_coefficients() else _lane
-
     def lane(b: int, h: int) -> Tensor:
         sequence = tokens(problem, q, k, v, coefficients, b, h)
         if problem.similarity is not None:
             return stated_local.lane(spec, sequence)
         (dual,) = [x[h] for x in params.values()] if params else [None]
-        return run(spec, sequence, dual)
+        return read(spec, sequence, dual)
 
     return torch.stack([torch.stack([lane(b, h) for h in range(heads)], 1) for b in range(batch)])
 
@@ -136,10 +114,7 @@ def unspoken(spec: Spec) -> str | None:
         "a whole step behind a kernel": not spec.features.finite
         and optimizer.method in ("implicit", "flow"),
         "rows of weights over their sums": _over_sums(spec),
-        "slots": getattr(spec.memory, "slots", None) is not None,
-        "a phase": spec.retention.phase is not None,
-        "a bonus": spec.readout.bonus is not None,
-        "a normaliser": spec.readout.normalizer != "none" or optimizer.rate.normalized,
+        "a prediction from slots by a key that is none of theirs": _asks_slots(spec),
         "a smooth stand-in": getattr(spec.bias, "smooth", None) is not None,
         "an infinite rate": optimizer.rate.value == float("inf"),
     }
@@ -147,115 +122,19 @@ def unspoken(spec: Spec) -> str | None:
     return stated_deep.unspoken(spec) if missing is None and has_layers(spec) else missing
 
 
+def _asks_slots(spec: Spec) -> bool:
+    """Tell whether a loss whose slope sees the prediction asks slots by the key itself."""
+    if getattr(spec.memory, "slots", None) is None or spec.keys.predict is not None:
+        return False
+    names = dict.fromkeys((*spec.named_coefficients(), "h", "H", "t"), tensor(0.6))
+    point = torch.linspace(-2, 2, 7, dtype=torch.float64).requires_grad_()
+    value = loss(spec, point, torch.full_like(point, 0.3), names)
+    (slope,) = torch.autograd.grad(value, point)
+    return not torch.allclose(slope, slope[0].expand_as(slope))
+
+
 def _over_sums(spec: Spec) -> bool:
     """Whether a kernel's weights are divided by their sum."""
     entry = spec.features
     read = getattr(entry, "readout", None) or entry
     return "row" in (getattr(entry, "normalise", "none"), getattr(read, "normalise", "none"))
-
-
-def _lane(spec: Spec, sequence: list[list[Token]], dual: Tensor | None) -> Tensor:
-    """The outputs [T, d_v] of one head of one sequence, from a dual of zero unless it is given."""
-    first = sequence[0][0]
-    memory, rows = _start(spec, first, dual), []
-    for t, micro in enumerate(sequence):
-        held = {"before": memory.matrix, "anchor": memory.anchor}
-        for token in micro:
-            memory = learn(spec, memory, token, decays=token is micro[0])
-        rows.append(predict(spec, held.get(spec.readout.memory, memory.matrix), micro[0].query))
-        if (t + 1) % spec.optimizer.anchor.chunk == 0:
-            dual = _remirrored(spec, memory, micro[-1].names)
-            memory = replace(memory, anchor=memory.matrix, dual=dual)
-    return torch.stack(rows)
-
-
-def _levelled(spec: Spec, sequence: list[list[Token]], _: Tensor | None) -> Tensor:
-    """The same where each token's write is weighed by its level: a memory a token.
-
-    A step is affine in the memory, so a share of it goes on as step(W) − step(0).
-    """
-    first = sequence[0][0]
-    nothing, shares, rows = _start(spec, first), list[Tensor](), []
-    for t, (token,) in enumerate(sequence):
-        own = learn(spec, nothing, token, decays=True).matrix
-        steps = (learn(spec, _from(nothing, w), token, decays=True).matrix for w in shares)
-        shares = [*(w - own for w in steps), own]
-        weights = token.names["levels"].expand(spec.readout.max_levels)
-        seen = [weights[(s ^ t).bit_length()] * w for s, w in enumerate(shares)]
-        rows.append(predict(spec, torch.stack(seen).sum(0), token.query))
-    return torch.stack(rows)
-
-
-def _from(nothing: Memory, matrix: Tensor) -> Memory:
-    return replace(nothing, matrix=matrix, dual=matrix)
-
-
-def _start(spec: Spec, token: Token, dual: Tensor | None = None) -> Memory:
-    if dual is not None:
-        matrix = dual if plain(spec) else retain(spec, dual, tensor(0), token.names)
-        return Memory(matrix, dual, torch.zeros_like(dual), matrix)
-    write, value = token.pair.write, token.pair.value
-    diagonal = type(spec.memory).word() == "diagonal"
-    shape = torch.Size([len(value), 1 if diagonal else len(write)])
-    zero = torch.zeros(shape, dtype=torch.float64)
-    solves = spec.optimizer.method in ("exact", "batch")
-    matrix = zero if solves else resting(spec, shape, token.names)
-    return Memory(matrix, zero, zero, matrix)
-
-
-def _remirrored(spec: Spec, memory: Memory, names: Mapping[str, Tensor]) -> Tensor:
-    """∇R(W) in the learning-retaining view; the leader keeps its sum."""
-    leader = spec.retention.view == "ftrl" or spec.retention.global_.norm is not None
-    return memory.dual if leader else dual_of(spec, memory.matrix, names)
-
-
-def learn(spec: Spec, memory: Memory, token: Token, *, decays: bool) -> Memory:
-    """One token, or one micro-step of it, with all its inner steps."""
-    optimizer = spec.optimizer
-    past = (*memory.past, token.pair)
-    if optimizer.method in ("exact", "batch"):
-        matrix = past_solution(spec, past, token.names)
-        return replace(memory, matrix=matrix, past=past)
-    past = past[-spec.window :] if isinstance(spec.window, int) else past
-    for _ in range(optimizer.inner_steps):
-        memory = _inner(spec, replace(memory, past=past), token, decays=decays)
-        decays = False
-    return memory
-
-
-def _inner(spec: Spec, memory: Memory, token: Token, *, decays: bool) -> Memory:
-    names, one = token.names, tensor(1)
-    decay = names.get("alpha", one) * names.get("beta", one) if decays else one
-    reference = _reference(spec, memory, token, decay if decays else one)
-    momentum, step = memory.momentum, torch.zeros_like(memory.matrix)
-    if spec.optimizer.method in ("implicit", "flow"):
-        step = whole_step(spec, reference, memory.past[-1], names)
-    else:
-        whole, write = gradient(spec, reference, memory.past, names)
-        rate, theta = names["eta"], spec.optimizer.momentum
-        step = -rate * whole
-        if theta is not None:
-            on_write = theta.on == "write"
-            momentum = names["theta"] * momentum - rate * (write if on_write else whole)
-            step = momentum - rate * (whole - write) if on_write else momentum
-    dual = decay * memory.dual + step
-    if spec.retention.local.divergence is not None:
-        matrix = diverge(spec, step, decay * memory.matrix, names)
-    elif plain(spec):
-        matrix = dual
-    else:
-        matrix = retain(spec, dual, penalty_rate(spec, names), names)
-    new = replace(memory, matrix=matrix, dual=dual, momentum=momentum)
-    if spec.optimizer.anchor.chunk == 1 or decays_only(spec, names):
-        return replace(new, dual=_remirrored(spec, new, names))
-    return new
-
-
-def _reference(spec: Spec, memory: Memory, token: Token, decay: Tensor) -> Tensor:
-    if spec.optimizer.anchor.chunk > 1:
-        return memory.anchor
-    if spec.retention.order == "after":
-        return memory.matrix
-    if plain(spec) or spec.retention.local.divergence is not None:
-        return decay * memory.matrix
-    return retain(spec, decay * memory.dual, tensor(0), token.names)

@@ -73,6 +73,25 @@ def gradient(
     return whole, write
 
 
+def contracting(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
+    """Return 1 + η γ ℓ″‖φ‖², by which a normalised rate is divided: a number, or one a coordinate.
+
+    ℓ″ is the loss's own second derivative where the step begins: its size in each coordinate, or
+    of a loss of the norm the largest eigenvalue.
+    """
+    y = predict(spec, memory, pair.predict).detach().requires_grad_()
+    (slope,) = torch.autograd.grad(loss(spec, y, pair.value, names), y, create_graph=True)
+    slope = slope + 0 * y  # of a loss that is linear in ŷ too
+    curvature = torch.stack([torch.autograd.grad(s, y, retain_graph=True)[0] for s in slope])
+    radial = is_radial(spec, names)
+    found = torch.linalg.eigvalsh(curvature)[-1] if radial else curvature.diagonal().abs()[:, None]
+    key = pair.predict.mapped
+    diagonal = type(spec.memory).word() == "diagonal"
+    square = key[:, None] ** 2 if diagonal else (key**2).sum()
+    divisor: Tensor = 1 + names["eta"] * pair.gamma * found * square
+    return divisor
+
+
 def window_weights(spec: Spec, past: tuple[Pair, ...], names: Names) -> list[Tensor]:
     """γ_i^(t) of every pair of the window."""
     if type(spec.weights).word() != "window":

@@ -8,6 +8,13 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler.oracle.reference_features import feature_map
+from mnemic.compiler.oracle.stated_phase import (
+    Turn,
+    complex_turn,
+    doubled,
+    is_complex,
+    turned_pair,
+)
 from mnemic.compiler.oracle.stated_steps import Pair, Query
 from mnemic.compiler.oracle.statement import Names, coefficient_names, evaluate_text, tensor
 from mnemic.compiler.problem import Problem, Scalar
@@ -20,12 +27,17 @@ OWN = (*ROLES, "carry")
 
 @dataclass(frozen=True)
 class Token:
-    """One token (or micro-step): its pair, its query, every coefficient."""
+    """One token (or micro-step): its pair, its query, every coefficient, φ of its own key.
+
+    ``turn`` is what its phase does to a complex state.
+    """
 
     pair: Pair
     query: Query
     names: dict[str, Tensor]
+    key: Tensor
     carry: Tensor | None = None
+    turn: Turn | None = None
 
 
 class Maps(Protocol):
@@ -115,7 +127,7 @@ def tokens(
     length, heads = q.shape[1:3]
     keys = k[b, ..., h, :].reshape(-1, k.shape[-1])
     maps = BehindKernel(problem.spec, keys) if problem.kernels is not None else Finite(problem)
-    found = []
+    found, angle = [], tensor(0)
     for t in range(length):
         point = {"h": tensor(h), "H": tensor(heads), "t": tensor(t)}
         row: list[Token] = []
@@ -125,8 +137,10 @@ def tokens(
             own = {r: given[r][at] for r in OWN if r in given}
             column, asked = t * micro + j, q[b, t, h]
             names = {**coefficient_names(spec, values, point), **point}
-            query = row[0].query if row else Query(maps.query(asked, names), asked)
-            row.append(_token(spec, maps, query, column, k[at], v[at], own, names))
+            if "phase" in names and not row:
+                angle = angle + names["phase"].reshape(-1)
+            query = row[0].query if row else _query(spec, maps, asked, names, angle)
+            row.append(_token(spec, maps, query, column, k[at], v[at], own, names, angle))
         found.append(row)
     return found
 
@@ -153,22 +167,45 @@ def _value(
     return x[..., None] if column else x
 
 
+def _query(spec: Spec, maps: Maps, asked: Tensor, names: Names, angle: Tensor) -> Query:
+    """Return φ of a query: turned under a phase, or for both parts of a complex state."""
+    mapped = maps.query(asked, names)
+    if is_complex(spec):
+        mapped, asked = torch.cat([mapped, mapped]), torch.cat([asked, asked])
+    elif spec.retention.phase is not None:
+        mapped = turned_pair(mapped, angle.expand_as(mapped))
+    return Query(mapped, asked)
+
+
 def _token(
     spec: Spec, maps: Maps, query: Query, column: int, k: Tensor, v: Tensor,
-    own: Names, names: dict[str, Tensor],
+    own: Names, names: dict[str, Tensor], angle: Tensor,
 ) -> Token:  # fmt: skip
+    turn, phase = None, names.get("phase", tensor(0)).reshape(-1)
+    if is_complex(spec):
+        turn = complex_turn(phase.expand_as(k))
+        names = doubled(names, len(k), -2)
+        k, own = torch.cat([k, k]), {role: torch.cat([x, x]) for role, x in own.items()}
     raw = _roles(spec, k, own, v, names)
     mapped = {r: maps.key(x, names, column) for r, x in own.items()}
     roles = _roles(spec, maps.key(k, names, column), mapped, v, names)
     gamma = names["gamma"] if type(spec.weights).word() in ("token", "geometric") else tensor(1)
     vectors = [roles[r] for r in ROLES]
     plain = maps.plain and all(x is vectors[0] for x in vectors)
+    if spec.retention.phase is not None and turn is None:
+        size = len(maps.key(k, names, column))
+        names = doubled(names, size, -1)
+        roles |= {r: turned_pair(x, angle.expand_as(x)) for r, x in roles.items() if r != "value"}
+    if getattr(spec.memory, "slots", None) is not None:
+        for role in ("predict", "erase"):
+            if getattr(spec.keys, role) is None:  # the loss's slope does not see the memory
+                roles[role] = torch.zeros_like(roles["write"])
     residual = getattr(spec.memory, "residual", False)
     seen = maps.seen(raw["predict"], roles["predict"])
     asked = Query(seen, raw["predict"] if residual else k)
     own_weight = names["eta"] if spec.optimizer.method == "exact" else tensor(1)
     pair = Pair(asked, roles["erase"], roles["write"], roles["value"], gamma, plain, own_weight)
-    return Token(pair, query, names, roles.get("carry"))
+    return Token(pair, query, names, maps.key(k, names, column), roles.get("carry"), turn)
 
 
 def _roles(

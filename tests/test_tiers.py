@@ -1,0 +1,174 @@
+"""The choice of the first tier: what is left out, and that nothing is left out unseen."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import copytree
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from packaged import CORE, NAMES
+from reached import digest
+from tiers import first
+
+from mnemic import pipeline
+from mnemic.cli.app import app
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """A case of a test, as pytest collects it."""
+
+    nodeid: str
+    callspec: Any = None
+    marks: tuple[str, ...] = ()
+
+    def get_closest_marker(self, name: str) -> str | None:
+        return name if name in self.marks else None
+
+
+def cases(name: str, *values: dict[str, Any], marks: tuple[str, ...] = ()) -> list[Item]:
+    return [Item(f"{name}[{x}]", SimpleNamespace(params=x), marks) for x in values]
+
+
+def chosen(items: list[Item], specs: tuple[str, ...] = CORE) -> list[Any]:
+    return [x.callspec.params if x.callspec else x.nodeid for x in first(items, {*specs})]
+
+
+def test_a_matrix_of_specs_is_cut_to_the_core_and_what_has_changed() -> None:
+    items = cases("matrix", *({"name": name} for name in NAMES))
+    assert [x["name"] for x in chosen(items)] == [*CORE]
+    other = next(name for name in NAMES if name not in CORE)
+    assert {x["name"] for x in chosen(items, (*CORE, other))} == {*CORE, other}
+
+
+def test_a_test_of_a_few_specs_stays_whole() -> None:
+    few = [name for name in NAMES if name not in CORE][:5]
+    assert len(chosen(cases("few", *({"name": name} for name in few)))) == 5
+
+
+def test_what_is_marked_is_left_out_and_what_is_not_stays() -> None:
+    items = [Item("plain"), *cases("slow", {"x": 1}, {"x": 2}, marks=("full",))]
+    assert chosen(items) == ["plain"]
+
+
+def test_three_parametrisations_meet_in_pairs() -> None:
+    every = [{"x": x, "y": y, "z": z} for x in range(4) for y in range(3) for z in range(3)]
+    kept = chosen(cases("cube", *every))
+    assert len(kept) < len(every) / 2
+    for one, other in ("xy", "xz", "yz"):
+        assert {(v[one], v[other]) for v in kept} == {(v[one], v[other]) for v in every}
+    two = [{"x": x, "y": y, "z": ({},)} for x in range(4) for y in range(3)]
+    assert chosen(cases("square", *two)) == two
+
+
+def test_a_matrix_without_a_spec_of_the_core_is_an_error() -> None:
+    others = [name for name in NAMES if name not in CORE]
+    with pytest.raises(pytest.UsageError, match="matrix: of its specs none is in packaged"):
+        chosen(cases("matrix", *({"name": name} for name in others)))
+
+
+# -- what the first tier has ---------------------------------------------------------------------
+
+
+@dataclass
+class Found:
+    """The tests of a file, and the texts in those that the first tier runs."""
+
+    marked: list[str] = field(default_factory=list)
+    plain: list[str] = field(default_factory=list)
+    texts: set[str] = field(default_factory=set)
+
+
+def _tests(path: Path) -> Found:
+    found = Found()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    whole = any(_marks(x) for x in tree.body if isinstance(x, ast.Assign))  # pytestmark
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            marked = whole or any(map(_marks, node.decorator_list))
+            (found.marked if marked else found.plain).append(node.name)
+            if not marked:
+                found.texts |= set(_texts(node))
+    return found
+
+
+def _marks(tree: ast.AST) -> bool:
+    return "pytest.mark.full" in ast.unparse(tree)
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_every_file_has_tests_in_the_first_tier() -> None:
+    for path in HERE.rglob("test_*.py"):
+        assert _tests(path).plain, f"{path.name}: every test is marked full"
+
+
+def test_no_law_is_marked() -> None:
+    """Laws are cut by the choice of specs, never as a whole."""
+    for name in ("test_laws", "test_forms", "test_corners", "test_adjoint", "test_reading"):
+        assert _tests(HERE / "codegen" / f"{name}.py").marked == []
+
+
+def test_every_command_is_run() -> None:
+    commands = {info.name or info.callback.__name__.removesuffix("_")  # type: ignore[union-attr]
+                for info in app.registered_commands}  # fmt: skip
+    run = {text for path in (HERE / "cli").glob("test_*.py") for text in _tests(path).texts}
+    assert commands
+    assert commands - run == set()
+
+
+# -- what a change reaches -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A compiled folder that may be edited."""
+    return Path(copytree(pipeline.compile("gated-deltanet").folder, tmp_path / "own"))
+
+
+def edit(path: Path, pattern: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    changed = re.sub(pattern, new, text, count=1)
+    assert changed != text
+    path.write_text(changed, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern", "new"),
+    [
+        ("gated_deltanet.py", r"import math\n", "import math\nOTHER = 1\n"),
+        ("kernels.py", r"import math\n", "import math\nOTHER = 1\n"),
+        ("support/chunks.py", r"def unit_lower_inverse\(", "def unit_lower_inverse(more, "),
+        ("support/operator.py", r"class Operator\b", "class Operator(object)"),
+    ],
+)
+def test_a_change_of_what_runs_is_seen(folder: Path, file: str, pattern: str, new: str) -> None:
+    before = digest(folder, "gated_deltanet")
+    edit(folder / file, pattern, new)
+    assert digest(folder, "gated_deltanet") != before
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern", "new"),
+    [
+        ("gated_deltanet.py", '^"""', '"""Other words: '),
+        ("support/operator.py", r"import torch\n", "import torch  # a comment\n"),
+        ("support/interpolation.py", r"def kernel_rows\(", "def kernel_rows(more, "),
+    ],
+)
+def test_words_and_what_others_call_are_not(
+    folder: Path, file: str, pattern: str, new: str
+) -> None:
+    before = digest(folder, "gated_deltanet")
+    edit(folder / file, pattern, new)
+    assert digest(folder, "gated_deltanet") == before
