@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from packaged import available, rule_of
+from packaged import FACTS, available
 from torch import Tensor
 
 from mnemic.hf.build import make_config, make_model
@@ -15,10 +15,10 @@ VOCABULARY = 29
 
 def one_of_each() -> list[str]:
     """The last spec by name of each class, with and without attention beside it."""
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str, ...], str] = {}
     for name in available():
-        rule = rule_of(name)
-        found[rule.structure.kind, rule.problem.spec.block.hybrid] = name
+        told = [t for t in FACTS[name]["traits"] if t.startswith(("class ", "hybrid "))]
+        found[tuple(told)] = name
     return sorted(found.values())
 
 

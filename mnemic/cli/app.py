@@ -49,6 +49,8 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic train gated-deltanet --task fuzzy-recall --rung tiny",
         "mnemic train mine.yaml --task mqar --task-option pairs=16 --task-option length=128",
         "mnemic train gated-deltanet --task mqar --resume",
+        "mnemic train gated-deltanet --data books/ --tokenizer bpe:8000 --length 1024",
+        "mnemic train models/gdn --data books.parquet --column body --optimizer muon",
     ),
     search: (
         "mnemic search examples/search/recall.yaml --preview",

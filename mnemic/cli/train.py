@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mnemic import pipeline
-from mnemic.cli.arguments import AsJson, SpecArgument, complete_task
+from mnemic.cli.arguments import AsJson, complete_name, complete_task
 from mnemic.cli.output import echo, print_json
 from mnemic.cli.train_progress import shown
 from mnemic.dsl.hashing import spec_hash
@@ -28,16 +28,36 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
 }
 """Options of a task that differ from those of `mnemic.models.train_options.TrainOptions`."""
 
-TaskName = Annotated[
+Source = Annotated[
     str,
+    typer.Argument(
+        metavar="SPEC|DIR",
+        help="A YAML file, a packaged spec's name, or a model's folder.",
+        autocompletion=complete_name,
+    ),
+]
+TaskName = Annotated[
+    str | None,
     typer.Option(
         "--task", help="What to learn: a name, or a Python file.", autocompletion=complete_task
     ),
 ]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="In place of a task, text: a folder, a file, a table.", metavar="PATH"
+    ),
+]
 Steps = Annotated[int | None, typer.Option(help="Batches to learn from.", show_default="1000")]
-Dim = Annotated[int, typer.Option(help="Size of the model's stream.")]
-Layers = Annotated[int, typer.Option(help="Blocks of the model.")]
-Size = Annotated[int | None, typer.Option("--batch", help="Sequences a batch.", show_default="64")]
+Dim = Annotated[
+    int | None, typer.Option(help="Size of the model's stream.", show_default="64; 256 for text")
+]
+Layers = Annotated[
+    int | None, typer.Option(help="Blocks of the model.", show_default="2; 4 for text")
+]
+Size = Annotated[
+    int | None, typer.Option("--batch", help="Sequences a batch.", show_default="64; 8 for text")
+]
 Rate = Annotated[float | None, typer.Option("--lr", help="Learning rate.", show_default="0.003")]
 Seed = Annotated[int, typer.Option(help="Of the model's parameters and of the batches.")]
 Run = Annotated[
@@ -65,13 +85,45 @@ TaskOptions = Annotated[
     typer.Option("--task-option", metavar="NAME=VALUE", help="An option of the task; repeatable."),
 ]
 
+HeldOut = Annotated[
+    Path | None,
+    typer.Option("--held-out", help="Text to evaluate on, in place of a share.", metavar="PATH"),
+]
+Column = Annotated[str, typer.Option("--column", help="Of a table, with the text.")]
+TokenizerName = Annotated[
+    str,
+    typer.Option("--tokenizer", help="bytes, bpe:SIZE to train one, or one that was saved."),
+]
+Length = Annotated[int, typer.Option(help="Tokens of a row of text.")]
+SizeName = Annotated[
+    str | None, typer.Option("--size", help="Of a model of text: 170M, 340M, 760M or 1.3B.")
+]
+Heads = Annotated[int | None, typer.Option(help="Heads of a memory whose spec does not say.")]
+Warmup = Annotated[int, typer.Option(help="Steps to the full rate, on text.")]
+OptimizerName = Annotated[
+    str, typer.Option("--optimizer", help="On text: adamw, or muon for matrices.")
+]
+Accumulate = Annotated[int, typer.Option(help="Passes a step, on text.")]
+Precision = Annotated[str, typer.Option(help="On text: float32 or bfloat16.")]
+Checkpointing = Annotated[
+    bool, typer.Option("--checkpointing", help="Compute activations again to save memory (text).")
+]
+CompileModel = Annotated[
+    bool, typer.Option("--compile", help="Run the model under torch.compile (text).")
+]
+EvalEvery = Annotated[int, typer.Option(help="Steps between evaluations, on text.")]
+TensorBoard = Annotated[
+    bool, typer.Option("--tensorboard", help="Write logs for TensorBoard (text).")
+]
+
 
 def train(
-    spec: SpecArgument,
-    task: TaskName,
+    spec: Source,
+    task: TaskName = None,
+    data: Data = None,
     steps: Steps = None,
-    dim: Dim = 64,
-    layers: Layers = 2,
+    dim: Dim = None,
+    layers: Layers = None,
     batch: Size = None,
     lr: Rate = None,
     seed: Seed = 0,
@@ -83,28 +135,62 @@ def train(
     threads: Threads = 1,
     rung: Rung = None,
     task_option: TaskOptions = None,
+    held_out: HeldOut = None,
+    column: Column = "text",
+    tokenizer: TokenizerName = "bytes",
+    length: Length = 256,
+    size: SizeName = None,
+    heads: Heads = None,
+    warmup: Warmup = 50,
+    optimizer: OptimizerName = "adamw",
+    accumulate: Accumulate = 1,
+    precision: Precision = "float32",
+    checkpointing: Checkpointing = False,
+    compile_model: CompileModel = False,
+    eval_every: EvalEvery = 100,
+    tensorboard: TensorBoard = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a language model of the spec's layers on a task (mnemic tasks lists them).
+    """Train a language model of the spec's layers on a task (mnemic tasks lists them), or on text.
 
-    Options of the task that are given override those of the rung.
+    Options of the task that are given override those of the rung. The run's folder gets
+    checkpoint.pt, curve.csv, curve.png and result.json; Ctrl-C saves first, and --resume goes on
+    from there bit by bit.
 
-    The run's folder gets checkpoint.pt, curve.csv, curve.png and result.json; Ctrl-C saves first,
-    and --resume goes on from there bit by bit.
+    With --data the text is a folder of files, a file, or a table (parquet, JSON lines), documents
+    are packed into rows and states reset between them, and a twentieth is held out. The run's
+    folder gets a checkpoint at every evaluation, and at the end model/, which transformers loads,
+    with its tokenizer. A run that was killed at any moment goes on with --resume.
 
-    JSON: as result.json (metric, score, chance, ceiling, loss, steps, seconds, stopped, ...), and
-    "run", its folder.
+    JSON: as result.json (metric, score, chance, ceiling, loss, steps, seconds, stopped, ...; for
+    text bits, loss, steps, stopped, parameters), and "run", its folder.
     """
     if resume and replace:
         raise UsageError("--resume and --replace exclude one another")
+    if (task is None) == (data is None):
+        raise UsageError("one of --task and --data is needed")
+    existing: Existing = "resume" if resume else "replace" if replace else "refuse"
+    if data is not None:
+        from mnemic.cli.train_text import train_text
+
+        options = {"steps": steps, "batch": batch, "lr": lr, "seed": seed, "threads": threads,
+                   "length": length, "warmup": warmup, "optimizer": optimizer,
+                   "accumulate": accumulate, "precision": precision, "compiled": compile_model,
+                   "checkpointing": checkpointing, "eval_every": eval_every,
+                   "time_limit": time_limit, "tensorboard": tensorboard}  # fmt: skip
+        shape = {"dim": dim, "blocks": layers, "heads": heads}
+        train_text(spec, data, held_out, column, tokenizer, size, shape, options, run, existing,
+                   as_json)  # fmt: skip
+        return
+    assert task is not None
     learned = configured(task, task_option or [], rung)
     chosen = {"steps": steps, "batch": batch, "lr": lr, "stop_at": stop_at}
-    options = _options(task, {**chosen, "time_limit": time_limit, "seed": seed, "threads": threads})
+    given = {**chosen, "time_limit": time_limit, "seed": seed, "threads": threads}
+    trained = _options(task, given)
     compiled = pipeline.compile(spec)
     folder = run or Path("runs") / f"{compiled.spec.name}-{learned.name}-{seed}"
-    model = _model(compiled, learned, dim, layers, seed)
-    existing: Existing = "resume" if resume else "replace" if replace else "refuse"
-    result = _train(compiled, model, learned, options, folder, existing)
+    model = _model(compiled, learned, dim or 64, layers or 2, seed)
+    result = _train(compiled, model, learned, trained, folder, existing)
     _tell(result, folder, as_json)
 
 

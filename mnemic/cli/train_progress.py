@@ -1,6 +1,7 @@
 """The progress of a training run: a bar on a terminal, a line an evaluation elsewhere."""
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,38 +16,75 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def shown(title: str, metric: str) -> Iterator["Progress"]:
-    """A progress for `mnemic.models.train.train`, on standard error."""
+def shown(title: str, metric: str, tokens: int = 0) -> Iterator["Progress"]:
+    """Show the progress of a training run on standard error.
+
+    Args:
+        title: of the bar.
+        metric: the score's name.
+        tokens: of a step, to tell how many a second are learned from; 0 does not.
+    """
+    pace = Pace(tokens)
     if not sys.stderr.isatty():
-        yield Lines(metric)
+        yield Lines(metric, pace)
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[loss]}{task.fields[score]}", markup=False),
     )
     with Progress(*columns, console=console(stderr=True)) as bars:
-        yield Bar(bars, title, metric)
+        yield Bar(bars, title, metric, pace)
+
+
+class Pace:
+    """How fast a run goes: tokens a second since it began, and the time left."""
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self.began = time.monotonic()
+        self.first = self.done = self.steps = 0
+
+    def start(self, steps: int, done: int) -> None:
+        """Count from here."""
+        self.began, self.steps, self.first, self.done = time.monotonic(), steps, done, done
+
+    def __str__(self) -> str:
+        seconds, steps = time.monotonic() - self.began, self.done - self.first
+        if not self.tokens or not steps:
+            return ""
+        left = seconds / steps * (self.steps - self.done)
+        return f", {self.tokens * steps / seconds:,.0f} tokens/s, {left:.0f} s left"
 
 
 class Bar:
     """A bar with the last batch's loss and the last held-out score."""
 
-    def __init__(self, bars: "Bars", title: str, metric: str) -> None:
-        self.bars, self.metric = bars, metric
+    def __init__(self, bars: "Bars", title: str, metric: str, pace: Pace) -> None:
+        self.bars, self.metric, self.pace = bars, metric, pace
         self.task = bars.add_task(title, total=None, loss="", score="")
 
     def start(self, steps: int, done: int) -> None:
         """Draw the bar."""
+        self.pace.start(steps, done)
         self.bars.update(self.task, total=steps, completed=done)
 
     def step(self, done: int, loss: float) -> None:
         """Move the bar."""
-        self.bars.update(self.task, completed=done, loss=f"loss {loss:.3f}")
+        self.pace.done = done
+        self.bars.update(self.task, completed=done, loss=f"loss {loss:.3f}{self.pace}")
 
     def evaluated(self, point: "Point") -> None:
         """Show the score."""
@@ -59,20 +97,23 @@ class Bar:
 class Lines:
     """A line at every evaluation."""
 
-    def __init__(self, metric: str) -> None:
-        self.metric = metric
+    def __init__(self, metric: str, pace: Pace) -> None:
+        self.metric, self.pace = metric, pace
 
     def start(self, steps: int, done: int) -> None:
         """Say where a resumed run goes on."""
+        self.pace.start(steps, done)
         if done:
             self.say(f"resumed at step {done} of {steps}")
 
     def step(self, done: int, loss: float) -> None:
-        """Nothing between evaluations."""
+        """Count it; nothing is said between evaluations."""
+        self.pace.done = done
 
     def evaluated(self, point: "Point") -> None:
         """Say the step, the loss and the score."""
-        self.say(f"step {point.step}: loss {point.loss:.4f}, {self.metric} {point.score:.4f}")
+        told = f"step {point.step}: loss {point.loss:.4f}, {self.metric} {point.score:.4f}"
+        self.say(f"{told}{self.pace}")
 
     def end(self, stopped: str) -> None:
         """Nothing: the result is told elsewhere."""

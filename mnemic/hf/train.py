@@ -76,9 +76,9 @@ def train(
         EnvironmentFailed: there is not enough memory.
         KeyboardInterrupt: Ctrl-C, after the step was finished and saved.
     """
-    last = _prepare(run, existing, _identity(model, texts, options))
     rows = pack(texts.train, tokenizer, options.length)
     held_out = pack(texts.held_out, tokenizer, options.length, rest=True)
+    last = _prepare(run, existing, _identity(model, texts, options))
     torch.set_num_threads(options.threads)
     with deferred() as pressed, _told(run):
         follow = Follow(progress, options.time_limit, pressed)

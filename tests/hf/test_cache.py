@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
+from packaged import available
 from small_models import small, tokens
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
@@ -32,6 +34,16 @@ def test_what_must_be_equal_is_for_every_class(each: str) -> None:
     found = run_checks(small(each).config)
     assert len(found) >= 3
     assert [check for check in found if not check.passed] == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", available())
+def test_what_must_be_equal_is_for_every_spec(name: str, tmp_path: Path) -> None:
+    made = small(name)
+    assert [check for check in run_checks(made.config) if not check.passed] == []
+    made.save_pretrained(tmp_path)
+    found = MnemicForCausalLM.from_pretrained(tmp_path).state_dict()
+    assert [n for n, x in made.state_dict().items() if not x.equal(found[n])] == []
 
 
 def test_greedy_as_without_a_cache(model: MnemicForCausalLM) -> None:

@@ -151,3 +151,14 @@ def test_a_new_model_knows_nothing() -> None:
     made = make_model(make_config(["gated-deltanet"], Shape(2, 32, vocabulary=VOCABULARY)))
     rows = tokens(8, 32)
     assert made(rows, labels=rows).loss.item() == pytest.approx(math.log(VOCABULARY), rel=0.25)
+
+
+@pytest.mark.full
+def test_compiled_is_as_written(each: str) -> None:
+    """By the tracer alone: what inductor makes of the graphs is tested layer by layer."""
+    made = small(each).train()
+    torch._dynamo.reset()
+    compiled = torch.compile(made, backend="eager")
+    expected = gradients(made, scored(made(tokens()).logits, tokens()))
+    logits = compiled(tokens(), attention_mask=torch.ones_like(tokens())).logits
+    torch.testing.assert_close(gradients(made, scored(logits, tokens())), expected)

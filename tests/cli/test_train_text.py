@@ -1,0 +1,61 @@
+"""`mnemic train --data`: a spec's model, or a folder's, on text."""
+
+import json
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import mnemic.hf  # registers the classes  # noqa: F401
+
+TINY = ("--dim", "16", "--layers", "1", "--length", "16", "--batch", "2", "--steps", "3")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "books").mkdir()
+    for i in range(30):
+        (tmp_path / "books" / f"{i}.txt").write_text(f"book {i} is a short one " * 3)
+
+
+def test_a_spec_is_trained_and_its_model_trained_on(mnemic, tmp_path):
+    done = mnemic("train", "deltanet", "--data", "books", *TINY)
+    assert done.code == 0
+    assert "bits a byte (8 by guessing) after 3 steps: all steps" in done.out
+    assert done.err.startswith("step 3: loss ")
+    assert " tokens/s, 0 s left" in done.err
+    place = tmp_path / "runs" / "deltanet-books-0"
+    assert {"curve.csv", "curve.png", "result.json", "model"} <= {p.name for p in place.iterdir()}
+    model = AutoModelForCausalLM.from_pretrained(place / "model")
+    tokens = AutoTokenizer.from_pretrained(place / "model")
+    found = model.generate(**tokens("book", return_tensors="pt"), max_new_tokens=4, min_length=8)
+    assert found.shape[1] == 8
+    again = mnemic("train", place / "model", "--data", "books", "--steps", "1", "--length", "16",
+                   "--run", "on", "--json")  # fmt: skip
+    assert (again.code, again.json["steps"], again.json["run"]) == (0, 1, "on")
+
+
+def test_a_run_goes_on_and_a_tokenizer_is_trained(mnemic, tmp_path):
+    told = ("train", "deltanet", "--data", "books", *TINY, "--tokenizer", "bpe:280", "--run", "r")
+    assert mnemic(*told).code == 0
+    config = json.loads((tmp_path / "r" / "model" / "config.json").read_text())
+    assert 257 < config["vocab_size"] <= 280
+    assert "holds an earlier run; resume it, replace it" in mnemic(*told).err
+    assert mnemic(*told, "--resume").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("deltanet",), "one of --task and --data is needed"),
+        (("deltanet", "--data", "books", "--task", "mqar"), "one of --task and --data is needed"),
+        (("deltanet", "--data", "nowhere"), "--data: nowhere: no such file or folder"),
+        (("deltanet", "--data", "books", "--precision", "half"), "precision: read 'half', allowed"),
+        (("deltanet", "--data", "books", "--length", "9999"), "at least --length 9999 are needed"),
+    ],
+)
+def test_what_is_refused(mnemic, tmp_path, arguments, message):
+    done = mnemic("train", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert not (tmp_path / "runs").exists()
