@@ -64,6 +64,15 @@ def turned_kernel(x, y, TURNED: tl.constexpr):
     tl.store(y + at, found)
 
 
+@triton.jit
+def long_product_kernel(x, y, z, LONGEST: tl.constexpr):
+    """z = x y, [16, 32] by [32, 32], in sums of at most ``LONGEST``."""
+    rows, columns = tl.arange(0, 16)[:, None], tl.arange(0, 32)
+    X = tl.load(x + rows * 32 + columns[None, :])
+    Y = tl.load(y + columns[:, None] * 32 + columns[None, :])
+    tl.store(z + rows * 32 + columns[None, :], tiles.full(X, Y, "ieee", LONGEST))
+
+
 def scaled(x: Tensor, y: Tensor) -> Tensor:
     """y = 3 x in y."""
     scaled_kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), 3.0, 64)

@@ -3,7 +3,7 @@
 from mnemic.codegen.ops.at import At
 from mnemic.codegen.ops.operation import Operation, Sample, Tile
 
-DECAY = Sample(("log decay",))
+DECAY = Sample(kinds=("log decay",))
 
 
 def segments(at: At) -> None:
@@ -77,7 +77,7 @@ OPERATIONS = (
     Operation("reach_rows", "tk -> tk", adjoint=reach_rows, tile=Tile(), sample=DECAY),
     Operation("remain", "t -> t", adjoint=remain, tile=Tile(), sample=DECAY),
     Operation(
-        "left_at_end", "t -> t", adjoint=left_at_end, tile=Tile(extras=("live",)), sample=DECAY
+        "left_at_end", "t -> t", adjoint=left_at_end, tile=Tile(extras=("live",)), sample=DECAY,
     ),
     Operation("remain_rows", "tk -> tk", adjoint=remain_rows, tile=Tile(), sample=DECAY),
     Operation("between", "tt -> t", tile=Tile()),

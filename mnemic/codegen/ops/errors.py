@@ -5,9 +5,16 @@ import sympy as sp
 from mnemic.codegen.derivative import derivative
 from mnemic.codegen.functions import Signal
 from mnemic.codegen.ops.at import At
-from mnemic.codegen.ops.operation import Operation, Streaming, Tile
+from mnemic.codegen.ops.operation import Operation, Sample, Streaming, Tile
 from mnemic.codegen.plan import Read
 from mnemic.compiler import symbols as sym
+
+SOLVED = {"error": "error", "adjoint": "error_adjoint"}
+TANH = {
+    "error": "def error(y):\n    return torch.tanh(y)\n",
+    "error_adjoint": "def error_adjoint(d, y):\n    return d / torch.cosh(y) ** 2\n",
+}
+"""An error for the test of what solves with one."""
 
 OWN = Tile(in_module=True, padded=True)
 
@@ -88,15 +95,20 @@ def residual(at: At) -> None:
 
 # fmt: off
 OPERATIONS = (
-    Operation("error", "tv, tv... -> tv", adjoint=error, tile=OWN),
-    Operation("error_adjoint", "tv, tv, tv... -> tv", tile=OWN),
+    Operation("error", "tv, tv... -> tv", adjoint=error, tile=OWN, sample=None),
+    Operation("error_adjoint", "tv, tv, tv... -> tv", tile=OWN, sample=None),
     Operation(
-        "residual", "tt, tv, tv... -> tv", adjoint=residual, streaming=Streaming(costly=True),
+        "residual", "tt, tv, tv... -> tv", adjoint=residual,
         tile=Tile(extras=("precision",), in_module=True, padded=True),
+        streaming=Streaming(costly=True),
+        sample=Sample(kinds=("strictly lower",), options=SOLVED, functions=TANH),
     ),
     Operation(
         "residual_vjp", "tv, tv, tt, tv... -> tv",
         tile=Tile(extras=("precision",), in_module=True, padded=True),
+        sample=Sample(
+            kinds=("", "", "strictly lower"), options={"adjoint": "error_adjoint"}, functions=TANH
+        ),
     ),
 )
 # fmt: on

@@ -6,6 +6,7 @@ from mnemic.codegen.ops.operation import EVERYWHERE, TOKEN, Operation, Sample, T
 SQUARE = ("t", "s")
 MATRIX = ("k", "k")
 
+SOLVER: dict[str, object] = {"tolerance": 1e-13, "iterations": 64}
 SYSTEM = ("", "", "decays", "definite", "positive", "positive")
 
 
@@ -169,52 +170,55 @@ def downdated(at: At) -> None:
 
 # fmt: off
 OPERATIONS = (
-    Operation("widened", "* -> *", adjoint=cast, casts=True),
-    Operation("narrowed", "*, ~* -> *", adjoint=cast, casts=True),
+    Operation("widened", "* -> *", casts=True, adjoint=cast, sample=Sample("tk -> tk")),
+    Operation("narrowed", "*, ~* -> *", casts=True, adjoint=cast, sample=Sample("tk, tk -> tk")),
     Operation("sustained", "vk, , vk -> vk", adjoint=sustained, tile=Tile(EVERYWHERE)),
     Operation("symmetric", "kk -> kk", mixes="k", tile=Tile(EVERYWHERE)),
     Operation(
         "innovation_factor", "tk, tk, t? -> tt", adjoint=innovation_factor,
         tile=Tile(extras=("precision",), longer="_kept"),
-        sample=Sample(("like the next", "", "positive")),
+        sample=Sample(kinds=("", "those of before", "positive")),
     ),
     Operation(
         "solved", "tt, tk -> tk", adjoint=solved, tile=Tile(extras=("precision",)),
-        sample=Sample(("factor",)),
+        sample=Sample(kinds=("factor",)),
     ),
     Operation(
         "solved_back", "tt, tk -> tk", tile=Tile(extras=("precision",)),
-        sample=Sample(("factor",)),
+        sample=Sample(kinds=("factor",)),
     ),
     Operation(
         "cholesky_vjp", "tt, tt -> tt", tile=Tile(extras=("precision",)),
-        sample=Sample(("", "factor")),
+        sample=Sample(kinds=("", "factor")),
     ),
     Operation("diagonal_of", "tt -> t", tile=Tile()),
     Operation(
         "shrunk", "kk, tk, t? -> kk", mixes="k", adjoint=shrunk,
         tile=Tile(extras=("live", "precision"), longer="_kept"),
-        sample=Sample(("definite", "", "positive")),
+        sample=Sample(kinds=("definite", "", "positive")),
     ),
     Operation(
         "conjugated", "tk, tk, tt, kk, tk, t -> tk", mixes="k", adjoint=solved_rows,
         tile=Tile(extras=("precision",), options=("tolerance", "iterations")),
-        sample=Sample(SYSTEM, {"tolerance": 1e-13, "iterations": 64}, 1e-9),
+        sample=Sample(kinds=SYSTEM, options=SOLVER, tolerance=1e-09),
     ),
     Operation(
-        "cholesky_rows", "tk, tk, tt, kk, tk, t -> tk", adjoint=solved_rows, sample=Sample(SYSTEM)
+        "cholesky_rows", "tk, tk, tt, kk, tk, t -> tk", adjoint=solved_rows,
+        sample=Sample(kinds=SYSTEM),
     ),
     Operation(
         "kalman_gain", "kk, k, k, ? -> k", mixes="k", adjoint=kalman_gain,
-        tile=Tile(frozenset({TOKEN}), longer="_kept"), sample=Sample(("definite",)),
+        tile=Tile(frozenset({TOKEN}), longer="_kept"),
+        sample=Sample(kinds=("definite", "", "", "log decay")),
     ),
     Operation(
         "downdated", "kk, k, k, ? -> kk", mixes="k", adjoint=downdated,
-        tile=Tile(frozenset({TOKEN}), longer="_kept"), sample=Sample(("definite",)),
+        tile=Tile(frozenset({TOKEN}), longer="_kept"),
+        sample=Sample(kinds=("definite", "", "", "log decay")),
     ),
     Operation(
         "ridge_solved", "kk, k, k -> k", mixes="k", adjoint=ridge_solved,
-        tile=Tile(frozenset({TOKEN})), sample=Sample(("definite", "positive")),
+        tile=Tile(frozenset({TOKEN})), sample=Sample(kinds=("definite", "positive")),
     ),
 )
 # fmt: on

@@ -1,7 +1,7 @@
 """Feature maps of single tokens, and keys that are turned."""
 
 from mnemic.codegen.ops.at import At
-from mnemic.codegen.ops.operation import TOKEN, Operation, Tile
+from mnemic.codegen.ops.operation import TOKEN, Operation, Sample, Tile
 from mnemic.codegen.ops.pulled import whole
 
 
@@ -18,12 +18,15 @@ def turned(at: At) -> None:
 
 # fmt: off
 OPERATIONS = (
-    Operation("features", "*, *... -> *", by_token=True, adjoint=whole),
-    Operation("turned", "*, * -> *", by_token=True, adjoint=turned),
-    Operation("turned_back", "*, * -> *"),
+    Operation(
+        "features", "*, *... -> *", by_token=True, adjoint=whole,
+        sample=Sample("tk -> tK", options={"kind": "taylor", "order": 1}),
+    ),
+    Operation("turned", "*, * -> *", by_token=True, adjoint=turned, sample=Sample("tk, tk -> tD")),
+    Operation("turned_back", "*, * -> *", sample=Sample("tD, tk -> tk")),
     Operation(
         "rotated", "k, k,  -> k", mixes="k", tile=Tile(frozenset({TOKEN}), extras=("width:k",)),
-        in_pytorch=False,
+        in_pytorch=False, sample=None,
     ),
 )
 # fmt: on

@@ -163,15 +163,17 @@ OPERATIONS = (
         "entry_norm", "vk -> ", adjoint=entry_norm, by_entries=norm_of_entries,
         tile=Tile(EVERYWHERE, options=("power",)), sample=Sample(options={"power": 3.0}),
     ),
-    Operation("largest", "vk -> ", tops="vk", tile=Tile(EVERYWHERE), in_pytorch=False),
+    Operation(
+        "largest", "vk -> ", tops="vk", tile=Tile(EVERYWHERE), in_pytorch=False, sample=None,
+    ),
     Operation(
         "ball", "vk,  -> vk", mixes="vk", adjoint=ball, by_entries=ball_entries,
-        tile=Tile(EVERYWHERE), sample=Sample(("", "positive")),
+        tile=Tile(EVERYWHERE), sample=Sample(kinds=("", "positive")),
     ),
     Operation(
         "scaled_to_norms", "vk, * -> vk", mixes="vk", adjoint=scaled_to_norms,
         by_entries=scaled_entries, tile=Tile(EVERYWHERE, options=("axis",)),
-        sample=Sample(("", "positive"), {"axis": "v"}),
+        sample=Sample("vk, v -> vk", kinds=("", "positive"), options={"axis": "v"}),
     ),
     Operation(
         "centred", "vk -> vk", mixes="vk", adjoint=centred, by_entries=centred_entries,
@@ -180,7 +182,7 @@ OPERATIONS = (
     ),
     Operation(
         "norms_of", "vk -> *", adjoint=norms_of, by_entries=norms_of_entries,
-        tile=Tile(EVERYWHERE, options=("axis",)), sample=Sample(options={"axis": "v"}),
+        tile=Tile(EVERYWHERE, options=("axis",)), sample=Sample("vk -> v", options={"axis": "v"}),
     ),
     Operation(
         "newton_schulz", "vk -> vk", mixes="vk", adjoint=newton_schulz,

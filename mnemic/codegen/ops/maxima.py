@@ -49,19 +49,19 @@ def running_maximum(at: At) -> None:
 OPERATIONS = (
     Operation(
         "running_maximum", "t, t,  -> t", adjoint=running_maximum, tile=Tile(),
-        sample=Sample(("log decay",)),
+        sample=Sample(kinds=("log decay", "", "positive")),
     ),
     Operation(
         "stable_mix", "t, t, t -> tt", adjoint=stable_mix, tile=Tile(),
-        sample=Sample(("log decay", "", "large")),
+        sample=Sample(kinds=("log decay", "", "large")),
     ),
     Operation(
         "stable_reach", "t, , t -> t", adjoint=stable_reach, tile=Tile(),
-        sample=Sample(("log decay", "", "large")),
+        sample=Sample(kinds=("log decay", "", "large")),
     ),
     Operation(
         "maximum_share", "t, t, t -> tt", tile=Tile(),
-        sample=Sample(("log decay", "", "running maximum")),
+        sample=Sample(kinds=("log decay", "", "running maximum")),
     ),
 )
 # fmt: on

@@ -61,10 +61,10 @@ OPERATIONS = (
         lane="tl.where(tl.abs({0} - {1}) > tiles.TINY, tl.abs({0} - {1}), 1.0)",
     ),
     Operation(
-        "squared_norm", "tk -> t", token="k -> ", by_token=True, adjoint=squared_norm, tile=Tile(),
-        lane="tl.maximum({0} * {0}, tiles.TINY)",
+        "squared_norm", "tk -> t", token="k -> ", by_token=True, adjoint=squared_norm,
+        tile=Tile(), lane="tl.maximum({0} * {0}, tiles.TINY)",
     ),
-    Operation("squares", "*k -> *", adjoint=whole),
+    Operation("squares", "*k -> *", adjoint=whole, sample=Sample("tk -> t")),
     Operation("key_size", "~tk -> t", tile=Tile(frozenset({PAIRS}), extras=("width:k",))),
     Operation(
         "positive", "t -> t", token=" -> ", by_token=True, adjoint=positive, tile=Tile(),
@@ -72,19 +72,19 @@ OPERATIONS = (
     ),
     Operation(
         "log_of", "t -> t", token=" -> ", by_token=True, adjoint=log_of, tile=Tile(),
-        lane="tiles.log_of({0})", sample=Sample(("positive",)),
+        lane="tiles.log_of({0})", sample=Sample(kinds=("positive",)),
     ),
     Operation(
         "layer_norm", "*v -> *v", mixes="v", by_token=True, adjoint=layer_norm,
-        tile=Tile(EVERYWHERE, extras=("width:v",)),
+        tile=Tile(EVERYWHERE, extras=("width:v",)), sample=Sample("tv -> tv"),
     ),
     Operation(
         "layer_norm_vjp", "*v, *v -> *v", mixes="v", adjoint=layer_norm_vjp,
-        tile=Tile(EVERYWHERE, extras=("width:v",)),
+        tile=Tile(EVERYWHERE, extras=("width:v",)), sample=Sample("tv, tv -> tv"),
     ),
     Operation(
         "layer_norm_bend", "*v, *v, *v -> *v", mixes="v",
-        tile=Tile(EVERYWHERE, extras=("width:v",)),
+        tile=Tile(EVERYWHERE, extras=("width:v",)), sample=Sample("tv, tv, tv -> tv"),
     ),
 )
 # fmt: on

@@ -108,6 +108,8 @@ class Tile:
     holds: tuple[int, int] = (0, 0)
     """Tiles that it holds beside its arguments and its result: so many as large as the result, and
     so many as the lesser side of it squared."""
+    woven: bool = False
+    """Whether loads and passes over kept pairs do it: there is no function of tiles."""
     loaded: bool = False
     """Whether a kernel's loads do it: what they open is a window of tokens."""
 
@@ -141,9 +143,16 @@ class Streaming:
 class Sample:
     """How the operation's own test draws its arguments and options."""
 
+    axes: str = ""
+    """The operation's axes by letters of the test, one a length: where it only says ``*``, or where
+    axes of one kind differ in length (``n`` pairs, and ``N`` with a chunk's ``t``)."""
+    token: str = ""
+    """The same of one token, where it is not that without ``t``."""
     kinds: tuple[str, ...] = ()
     """By place, what an argument is beside its axes, in the words of the test."""
     options: dict[str, object] = field(default_factory=dict)
+    functions: dict[str, str] = field(default_factory=dict)
+    """The source of functions that options name, as a spec's module would define them."""
     tolerance: float = 1e-10
 
 
@@ -182,8 +191,10 @@ class Operation:
     """What it is as sums and maxima over a memory's entries, which blocks can be joined by."""
     streaming: Streaming = Streaming()
     in_pytorch: bool = True
-    """Whether PyTorch's forms (or their gradients) call it, and not kernels alone."""
-    sample: Sample = Sample()
+    """Whether ``support.ops`` has it, for PyTorch's forms or their gradients, and not kernels
+    (or a spec's own module) alone."""
+    sample: Sample | None = Sample()
+    """How its test tries it; ``None`` where only a spec's own functions say what it is."""
 
     @cached_property
     def _axes(self) -> tuple[Axes, Axes]:

@@ -1,13 +1,14 @@
 """Kept pairs: states that grow, and a chunk's own part of them."""
 
 from mnemic.codegen.ops.at import At
-from mnemic.codegen.ops.operation import PAIRS, Operation, Streaming, Tile
+from mnemic.codegen.ops.operation import PAIRS, Operation, Sample, Streaming, Tile
 from mnemic.codegen.ops.pulled import whole
 
 RECENT = "tl.where(in_N[None, :] & (t[:, None] + behind - at_N[None, :] < {span}), 1.0, 0.0)"
 
-HELD = Tile(frozenset({PAIRS}))
-SAME = Tile(HELD.forms, text="{0}")
+HELD = Tile(frozenset({PAIRS}), woven=True)
+BLOCK = Tile(frozenset({PAIRS}))
+SAME = Tile(BLOCK.forms, text="{0}", woven=True)
 
 
 def append(at: At) -> None:
@@ -48,44 +49,54 @@ def elapsed(at: At) -> None:
 
 # fmt: off
 OPERATIONS = (
-    Operation("append", "n*, * -> n*", adjoint=append),
+    Operation("append", "n*, * -> n*", adjoint=append, sample=Sample("nk, k -> Mk")),
     Operation(
         "append_rows", "n*, t* -> n*", adjoint=append_rows, tile=HELD,
-        streaming=Streaming(grows="rows"),
+        streaming=Streaming(grows="rows"), sample=Sample("nk, tk -> Nk"),
     ),
     Operation(
         "with_zeros", "n*, ~* -> n*", adjoint=constants, tile=HELD,
-        streaming=Streaming(grows=0.0, reads=(0,)),
+        streaming=Streaming(grows=0.0, reads=(0,)), sample=Sample("nv, tv -> Nv"),
     ),
     Operation(
         "with_ones", "n*, ~* -> n*", adjoint=constants, tile=HELD,
-        streaming=Streaming(grows=1.0, reads=(0,)),
-    ),
-    Operation("grown", "n*, s* -> n*", adjoint=grown, tile=HELD),
-    Operation("kept_rows", "n*, ~n* -> n*"),
-    Operation("newest_row", "n* -> *"),
-    Operation(
-        "rows_before", "n*, ~n*, ~t* -> n*", tile=SAME, streaming=Streaming(reads=(0,), same=True)
+        streaming=Streaming(grows=1.0, reads=(0,)), sample=Sample("n, tk -> N"),
     ),
     Operation(
-        "first_rows", "n*, ~n* -> n*", tile=SAME, streaming=Streaming(reads=(0,), same=True)
+        "grown", "n*, s* -> n*", adjoint=grown, tile=HELD,
+        sample=Sample("nv, Uv -> Nv", options={"tail": 2}),
+    ),
+    Operation("kept_rows", "n*, ~n* -> n*", sample=Sample("Mk, nk -> nk", options={"rows": 1})),
+    Operation("newest_row", "n* -> *", sample=Sample("nk -> k")),
+    Operation(
+        "rows_before", "n*, ~n*, ~t* -> n*", tile=SAME,
+        streaming=Streaming(reads=(0,), same=True), sample=Sample("Nk, nk, tk -> nk"),
     ),
     Operation(
-        "rows_behind", "n*, ~t* -> t*", tile=HELD, streaming=Streaming(reads=(), behind=True)
+        "first_rows", "n*, ~n* -> n*", tile=SAME, streaming=Streaming(reads=(0,), same=True),
+        sample=Sample("Nk, nk -> nk"),
     ),
     Operation(
-        "elapsed", "t, n -> tn", adjoint=elapsed, tile=HELD, streaming=Streaming(wide=True),
-        in_pytorch=False,
+        "rows_behind", "n*, ~t* -> t*", tile=HELD, streaming=Streaming(reads=(), behind=True),
+        sample=Sample("Nk, tk -> tk"),
     ),
-    Operation("recent_of", "~tk -> tt", tile=Tile(HELD.forms, options=("span",)), in_pytorch=False),
     Operation(
-        "recent_past", "~tk, ~nk -> tn", in_pytorch=False,
-        tile=Tile(HELD.forms, text=RECENT),
+        "elapsed", "t, n -> tn", adjoint=elapsed, tile=BLOCK, streaming=Streaming(wide=True),
+        in_pytorch=False, sample=None,
+    ),
+    Operation(
+        "recent_of", "~tk -> tt", tile=Tile(BLOCK.forms, options=("span",)), in_pytorch=False,
+        sample=None,
+    ),
+    Operation(
+        "recent_past", "~tk, ~nk -> tn", tile=Tile(BLOCK.forms, text=RECENT), in_pytorch=False,
+        sample=None,
     ),
     Operation("ages", "t -> t", by_token=True),
     Operation(
         "carried_keys", "nk, tk, tk, t -> nk", adjoint=whole,
         untiled="keys that are carried on and compared by more than their products with queries",
+        sample=Sample("nk, tk, tk, t -> Nk"),
     ),
 )
 # fmt: on

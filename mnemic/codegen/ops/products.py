@@ -63,10 +63,10 @@ def outer(at: At) -> None:
 # fmt: off
 OPERATIONS = (
     Operation(
-        "recall", "vk, k -> v", sums="k", adjoint=recall, tile=Tile(EVERYWHERE), lane="{0} * {1}"
+        "recall", "vk, k -> v", sums="k", adjoint=recall, tile=Tile(EVERYWHERE), lane="{0} * {1}",
     ),
     Operation(
-        "pull", "vk, v -> k", sums="v", adjoint=pull, tile=Tile(EVERYWHERE), lane="{0} * {1}"
+        "pull", "vk, v -> k", sums="v", adjoint=pull, tile=Tile(EVERYWHERE), lane="{0} * {1}",
     ),
     Operation(
         "recall_rows", "vk, rk -> rv", sums="k", adjoint=recall_rows,
@@ -76,10 +76,7 @@ OPERATIONS = (
         "pull_rows", "vk, rv -> rk", sums="v", adjoint=pull_rows,
         tile=Tile(frozenset({TOKEN}), extras=("precision",)),
     ),
-    Operation(
-        "recall_row", "k, tk -> t", token="k, k -> ", sums="k", adjoint=recall_row, tile=Tile(),
-        lane="{0} * {1}",
-    ),
+    Operation("recall_row", "k, tk -> t", sums="k", adjoint=recall_row, tile=Tile()),
     Operation("matrix_rows", "ts, s -> t", sums="s", adjoint=matrix_rows, tile=Tile()),
     Operation("vector_matrix", "t, ts -> s", sums="t", adjoint=vector_matrix, tile=Tile()),
     Operation(

@@ -25,11 +25,11 @@ def whole(at: At) -> None:
                          **options)  # fmt: skip
 
 
+# fmt: off
 OPERATIONS = (
     Operation(
-        BACK,
-        "vk, vk, *... -> *",
-        mixes="vk",
-        tile=Tile(EVERYWHERE, extras=("width:v", "width:k"), in_module=True),
+        BACK, "vk, vk, *... -> *", mixes="vk",
+        tile=Tile(EVERYWHERE, extras=("width:v", "width:k"), in_module=True), sample=None,
     ),
 )
+# fmt: on

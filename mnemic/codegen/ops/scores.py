@@ -1,10 +1,11 @@
 """Scores under a decay by channel: q_t·k_s Π_{s<i≤t} decay_i."""
 
-from mnemic.codegen.ops.at import At, Env
+from mnemic.codegen.ops.at import At
 from mnemic.codegen.ops.operation import Operation, Sample, Tile
 from mnemic.codegen.ops.pulled import whole
 
-DECAYED = Sample(("", "", "log decay"))
+LAST_DECAYS = ("", "", "log decay")
+DECAYED = Sample(kinds=LAST_DECAYS)
 
 MOMENTUM = (
     "momentum under a decay of each channel, which takes a matrix of a chunk's rows a channel; "
@@ -83,39 +84,50 @@ def decayed_mix(at: At) -> None:
     d_u = at.call(at.name(u), at.axes(u), "mixed_back", scores, at.d, log_decay)
     at.give(u, d_u)
     if at.wants(log_decay):
-        env: dict[str, Env] = {"d": at.d, "y": at.out, "u": (u, ("t", "v")), "b": (d_u, ("t", "v"))}
-        rest = at.map(f"{at.d}_passed", at.axes(log_decay), "d*y - u*b", **env)
+        rest = at.map(
+            f"{at.d}_passed", at.axes(log_decay), "d*y - u*b", d=at.d, y=at.out, u=u, b=d_u
+        )
         at.give_call(log_decay, "later_rows", rest)
 
 
 # fmt: off
 OPERATIONS = (
     Operation(
-        "scores_after", "tk, sk, ck -> ts", sums="k", adjoint=scores_after, sample=DECAYED,
+        "scores_after", "tk, sk, ck -> ts", sums="k", adjoint=scores_after,
         tile=Tile(extras=("precision",), options=("rows",)),
+        sample=Sample("tk, Sk, tk -> tS", kinds=LAST_DECAYS, options={"rows": 3}),
     ),
     Operation(
-        "scores_before", "tk, sk, ck -> ts", sums="k", adjoint=scores_before, sample=DECAYED,
+        "scores_before", "tk, sk, ck -> ts", sums="k", adjoint=scores_before,
         tile=Tile(extras=("precision",), options=("rows",)),
+        sample=Sample("Sk, Sk, tk -> SS", kinds=LAST_DECAYS, options={"rows": 3}),
     ),
     Operation(
         "decayed_mix", "tt, tk, tk -> tk", adjoint=decayed_mix, tile=Tile(extras=("precision",)),
         sample=DECAYED,
     ),
+    Operation("mixed_back", "tt, tk, tk -> tk", tile=Tile(extras=("precision",)), sample=DECAYED),
     Operation(
-        "mixed_back", "tt, tk, tk -> tk", tile=Tile(extras=("precision",)), sample=DECAYED
-    ),
-    Operation(
-        "row_mix", "ts, sk, ck -> tk", tile=Tile(extras=("precision", "window")), sample=DECAYED
+        "row_mix", "ts, sk, ck -> tk", tile=Tile(extras=("precision", "window")),
+        sample=Sample("tS, Sk, tk -> tk", kinds=LAST_DECAYS),
     ),
     Operation(
         "row_mix_back", "ts, tk, ck -> sk", tile=Tile(extras=("precision", "window")),
-        sample=DECAYED,
+        sample=Sample("SS, Sk, tk -> Sk", kinds=LAST_DECAYS),
     ),
-    Operation("blended_after", "tk, sk, tk, kts -> ts", adjoint=whole),
-    Operation("blended_before", "tk, sk, tk, kts -> ts", adjoint=whole),
-    Operation("blended_carry", "tk, t -> tk", adjoint=whole),
+    Operation(
+        "blended_after", "tk, sk, ~tk, kts -> ts", adjoint=whole,
+        sample=Sample("tk, tk, tk, kts -> ts", kinds=("", "", "log decay"), options={"rows": 1}),
+    ),
+    Operation(
+        "blended_before", "tk, sk, ~tk, kts -> ts", adjoint=whole,
+        sample=Sample("tk, tk, tk, kts -> ts", kinds=("", "", "log decay"), options={"rows": 1}),
+    ),
+    Operation("blended_carry", "tk, t -> tk", adjoint=whole, sample=Sample(kinds=("log decay",))),
     Operation("blended_remain", "kts -> tk", adjoint=whole),
-    Operation("decayed_products", "tk, t -> kts", adjoint=whole, untiled=MOMENTUM),
+    Operation(
+        "decayed_products", "tk, t -> kts", adjoint=whole, untiled=MOMENTUM,
+        sample=Sample(kinds=("log decay",)),
+    ),
 )
 # fmt: on

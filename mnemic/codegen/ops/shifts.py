@@ -42,8 +42,9 @@ OPERATIONS = (
         sample=Sample(options={"fill": 1.0}),
     ),
     Operation(
-        "delayed_rows", "tk -> tk", adjoint=delayed_rows, sample=Sample(options={"fill": 0.0}),
+        "delayed_rows", "tk -> tk", adjoint=delayed_rows,
         tile=Tile(extras=("precision",), options=("fill",), square="delayed_square"),
+        sample=Sample(options={"fill": 0.0}),
     ),
     Operation(
         "delayed_by", "tk -> tk", tile=Tile(extras=("precision",), options=("rows",)),
@@ -62,11 +63,11 @@ OPERATIONS = (
     Operation("without_last", "tk -> tk", tile=Tile(extras=("live",))),
     Operation(
         "appended", "r,  -> r", tile=Tile(frozenset({TOKEN}), extras=("width:r",)),
-        in_pytorch=False,
+        in_pytorch=False, sample=None,
     ),
     Operation(
         "appended_row", "rk, k -> rk", tile=Tile(frozenset({TOKEN}), extras=("width:r",)),
-        in_pytorch=False,
+        in_pytorch=False, sample=None,
     ),
 )
 # fmt: on

@@ -92,12 +92,14 @@ def _over(ending: str, given: str, over: str) -> tuple[Operation, ...]:
             searches=over,
             adjoint=nothing,
             tile=ROOT,
+            sample=None,
         ),
         Operation(
             f"simplex_entries{ending}",
             "vk, , ~*, ~*, *... -> vk",
             adjoint=simplex_entries,
             tile=ROOT,
+            sample=None,
         ),
     )
 
@@ -109,7 +111,7 @@ OPERATIONS = (
     *_over("_of_columns", "k", "v"),
     Operation(
         "inverse_link", "vk, *... -> vk", adjoint=whole,
-        tile=Tile(EVERYWHERE, extras=("width:v", "width:k"), in_module=True),
+        tile=Tile(EVERYWHERE, extras=("width:v", "width:k"), in_module=True), sample=None,
     ),
 )
 # fmt: on

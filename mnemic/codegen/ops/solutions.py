@@ -81,14 +81,17 @@ def solution_with(at: At) -> None:
 
 # fmt: off
 OPERATIONS = (
-    Operation("unknown", "~tk -> tk", tile=Tile(STREAMED), in_pytorch=False),
     Operation(
-        "solution", "~tk, ~tk, ~tk, ~tk -> tk", tile=Tile(STREAMED), in_pytorch=False,
-        streaming=Streaming(costly=True),
+        "unknown", "~tk -> tk", tile=Tile(STREAMED, woven=True), in_pytorch=False, sample=None
     ),
     Operation(
-        "solution_with", "~tk, tk, ~tk, ~tk, ~tk -> tk", adjoint=solution_with, in_pytorch=False,
-        tile=Tile(STREAMED, text="{0}"), streaming=Streaming(reads=(0,)),
+        "solution", "~tk, ~tk, ~tk, ~tk -> tk", tile=Tile(STREAMED, woven=True),
+        streaming=Streaming(costly=True), in_pytorch=False, sample=None,
+    ),
+    Operation(
+        "solution_with", "~tk, tk, ~tk, ~tk, ~tk -> tk", adjoint=solution_with,
+        tile=Tile(STREAMED, text="{0}"), streaming=Streaming(reads=(0,)), in_pytorch=False,
+        sample=None,
     ),
 )
 # fmt: on

@@ -1,7 +1,7 @@
 """A matrix for each row of a chunk: PyTorch's own, since no tile holds them."""
 
 from mnemic.codegen.ops.at import At
-from mnemic.codegen.ops.operation import A_MATRIX_A_TOKEN, Operation
+from mnemic.codegen.ops.operation import A_MATRIX_A_TOKEN, Operation, Sample
 from mnemic.codegen.ops.pulled import whole
 
 
@@ -39,14 +39,21 @@ def delayed_states(at: At) -> None:
 # fmt: off
 OPERATIONS = (
     Operation(
-        "accumulate", "ts, sv, sk -> tvk", sums="s", adjoint=accumulate, untiled=A_MATRIX_A_TOKEN
+        "accumulate", "ts, sv, sk -> tvk", sums="s", adjoint=accumulate, untiled=A_MATRIX_A_TOKEN,
+        sample=Sample("tt, tv, tk -> tvk"),
     ),
     Operation(
         "accumulate_states", "ts, svk -> tvk", sums="s", adjoint=accumulate_states,
         untiled=A_MATRIX_A_TOKEN,
     ),
-    Operation("accumulate_rows", "tk, tv, tk -> tvk", adjoint=whole),
-    Operation("accumulate_blended", "kts, tv, tk -> tvk", adjoint=whole),
+    Operation(
+        "accumulate_rows", "tk, tv, tk -> tvk", adjoint=whole,
+        sample=Sample(kinds=("log decay",), options={"rows": 1}),
+    ),
+    Operation(
+        "accumulate_blended", "kts, tv, tk -> tvk", adjoint=whole,
+        sample=Sample(options={"rows": 1}),
+    ),
     Operation("gathered_states", "ts, tvk -> svk", sums="t"),
     Operation("pairings", "tvk, sv, sk -> ts", sums="vk"),
     Operation("state_products", "tvk, svk -> ts", sums="vk"),

@@ -55,10 +55,12 @@ def number(at: Entries) -> None:
 # fmt: off
 OPERATIONS = (
     Operation(
-        "total", "*z -> *", sums="z", adjoint=total, tile=Tile(EVERYWHERE), lane="{0}"
+        "total", "*z -> *", sums="z", adjoint=total, tile=Tile(EVERYWHERE), lane="{0}",
+        sample=Sample("tk -> t"),
     ),
     Operation(
-        "total_rows", "*yz -> *z", sums="y", adjoint=total_rows, tile=Tile(EVERYWHERE), lane="{0}"
+        "total_rows", "*yz -> *z", sums="y", adjoint=total_rows, tile=Tile(EVERYWHERE),
+        lane="{0}", sample=Sample("tk -> k", token="vk -> k"),
     ),
     Operation("total_states", "tvk -> vk", sums="t"),
     Operation("weigh", "ts, s? -> t", sums="s", adjoint=weigh, tile=Tile(longer="_rated")),
@@ -69,12 +71,16 @@ OPERATIONS = (
     ),
     Operation("as_rows", "k, ~tk -> tk", tile=Tile()),
     Operation("as_row", "n -> 1n", adjoint=as_row),
-    Operation("filled", "~* -> *", tile=Tile(EVERYWHERE, options=("value",), padded=True),
-              lane="tl.zeros_like({0}) + {value!r}", sample=Sample(options={"value": 2.5})),
-    Operation("constant", "~vk -> ", tile=Tile(EVERYWHERE, options=("value",)), by_entries=number,
-              lane="tl.zeros_like({0}) + {value!r}", sample=Sample(options={"value": 2.5})),
+    Operation(
+        "filled", "~* -> *", tile=Tile(EVERYWHERE, options=("value",), padded=True),
+        lane="tl.zeros_like({0}) + {value!r}", sample=Sample("tk -> tk", options={"value": 2.5}),
+    ),
+    Operation(
+        "constant", "~vk -> ", by_entries=number, tile=Tile(EVERYWHERE, options=("value",)),
+        lane="tl.zeros_like({0}) + {value!r}", sample=Sample(options={"value": 2.5}),
+    ),
     Operation("unit_of", "~tk -> ts", untiled=A_MATRIX_A_TOKEN),
-    Operation("ones_of", "~n* -> n"),
+    Operation("ones_of", "~n* -> n", sample=Sample("nk -> n")),
     Operation("lower_ones", "~t -> tt", tile=Tile()),
     Operation("lower_ones_of", "~tk -> tt", tile=Tile()),
 )

@@ -63,7 +63,7 @@ OPERATIONS = (
     Operation(
         "unit_lower_inverse", "tt -> tt", adjoint=unit_lower_inverse,
         tile=Tile(extras=("precision",)), streaming=Streaming(costly=True),
-        sample=Sample(("strictly lower",)),
+        sample=Sample(kinds=("strictly lower",)),
     ),
     Operation("level_mask", "tl -> tt", adjoint=level_mask, tile=Tile()),
     Operation("level_sums", "ts, ~tl -> tl", tile=Tile()),

@@ -1,10 +1,12 @@
 """Rows of weights over kept pairs, relative to their largest, and their sums."""
 
 from mnemic.codegen.ops.at import At
-from mnemic.codegen.ops.operation import PAIRS, Operation, Streaming, Tile
+from mnemic.codegen.ops.operation import PAIRS, Operation, Sample, Streaming, Tile
 from mnemic.codegen.ops.pulled import whole
 
-STREAMED = Tile(frozenset({PAIRS}))
+BLOCK = Tile(frozenset({PAIRS}))
+WEIGHTS = Tile(BLOCK.forms, longer="_left")
+SUMMED = Tile(frozenset({PAIRS}), woven=True)
 
 
 def exp_over(at: At) -> None:
@@ -68,32 +70,44 @@ def row_peak(at: At) -> None:
 
 # fmt: off
 OPERATIONS = (
-    Operation("exp_over", "*n, ~*, ~*n? -> *n", adjoint=exp_over, tile=STREAMED),
+    Operation(
+        "exp_over", "*n, ~*, ~*n? -> *n", adjoint=exp_over, tile=WEIGHTS,
+        sample=Sample("tn, t, tn? -> tn", kinds=("", "", "positive")),
+    ),
     Operation("exp_shares", "n -> n", adjoint=exp_shares),
     Operation("exp_relative", "n -> n", adjoint=whole),
-    Operation("shares", "n -> n", adjoint=whole),
-    Operation("relative", "n -> n", adjoint=whole),
+    Operation("shares", "n -> n", adjoint=whole, sample=Sample(kinds=("positive",))),
+    Operation("relative", "n -> n", adjoint=whole, sample=Sample(kinds=("positive",))),
     Operation(
-        "row_top", "~*n, ~*n? -> *", tops="n", tile=STREAMED, streaming=Streaming(online=True)
+        "row_top", "~*n, ~*n? -> *", tops="n", tile=SUMMED, streaming=Streaming(online=True),
+        sample=Sample("tn, tn? -> t", kinds=("", "positive")),
     ),
     Operation(
-        "row_tops", "~*n, ~*s, ~*s, ~*n? -> *", tops="n", tile=STREAMED,
+        "row_tops", "~*n, ~*s, ~*s, ~*n? -> *", tops="n", tile=SUMMED,
         streaming=Streaming(online=True),
+        sample=Sample("tn, tt, tt, tn? -> t", kinds=("", "", "positive", "positive")),
     ),
     Operation(
-        "row_total", "*n, *n? -> *", sums="n", adjoint=row_total, tile=STREAMED,
-        streaming=Streaming(online=True),
+        "row_total", "*n, *n? -> *", sums="n", adjoint=row_total, tile=SUMMED,
+        streaming=Streaming(online=True), sample=Sample("tn, tn? -> t"),
     ),
     Operation(
-        "row_totals", "*n, *s, *n? -> *", sums="n", adjoint=row_totals, tile=STREAMED,
-        streaming=Streaming(online=True),
+        "row_totals", "*n, *s, *n? -> *", sums="n", adjoint=row_totals, tile=SUMMED,
+        streaming=Streaming(online=True), sample=Sample("tn, tt, tn? -> t"),
     ),
     Operation(
-        "row_peak", "tn, ts -> t", adjoint=row_peak, streaming=Streaming(reads=()),
-        tile=Tile(STREAMED.forms, text="tl.full((C,), 1.0, REAL)"), in_pytorch=False,
+        "row_peak", "tn, ts -> t", adjoint=row_peak,
+        tile=Tile(BLOCK.forms, text="tl.full((C,), 1.0, REAL)"), streaming=Streaming(reads=()),
+        in_pytorch=False, sample=None,
     ),
-    Operation("over_total", "*v, * -> *v", adjoint=over_total, tile=STREAMED),
-    Operation("decays_left", "n, t -> n", adjoint=whole),
-    Operation("decays_at_end", "n, t -> n", adjoint=whole),
+    Operation(
+        "over_total", "*v, * -> *v", adjoint=over_total, tile=BLOCK,
+        sample=Sample("tv, t -> tv", kinds=("", "large")),
+    ),
+    Operation(
+        "decays_left", "n, t -> n", adjoint=whole,
+        sample=Sample("n, t -> N", kinds=("", "log decay")),
+    ),
+    Operation("decays_at_end", "n, ~t -> n", adjoint=whole, sample=Sample(kinds=("", "log decay"))),
 )
 # fmt: on

@@ -3,8 +3,7 @@
 from mnemic.codegen.ops.at import At
 from mnemic.codegen.ops.operation import Operation, Sample, Tile
 
-WIDTH = 3
-BLOCKS = Sample(options={"targets": WIDTH, "sources": WIDTH})
+BLOCKS: dict[str, object] = {"targets": 3, "sources": 3}
 
 
 def flat(at: At) -> None:
@@ -59,43 +58,61 @@ def folded(at: At) -> None:
 # fmt: off
 OPERATIONS = (
     Operation(
-        "flat", "tr -> s", adjoint=flat, tile=Tile(extras=("sources", "window"), loaded=True)
+        "flat", "tr -> s", adjoint=flat, tile=Tile(extras=("sources", "window"), loaded=True),
+        sample=Sample("tr -> S"),
     ),
-    Operation("flat_rows", "trk -> sk", adjoint=flat, tile=Tile(frozenset(), loaded=True)),
-    Operation("in_shape_of", "s*, ~tr* -> tr*", tile=Tile(extras=("window",))),
     Operation(
-        "repeat", "t -> s", adjoint=repeat, sample=Sample(options={"times": WIDTH}),
-        tile=Tile(extras=("sources",), options=("times",)),
+        "flat_rows", "trk -> sk", adjoint=flat, tile=Tile(frozenset(), loaded=True),
+        sample=Sample("trk -> Sk"),
+    ),
+    Operation(
+        "in_shape_of", "s*, ~tr* -> tr*", tile=Tile(extras=("window",)),
+        sample=Sample("S, tr -> tr"),
+    ),
+    Operation(
+        "repeat", "t -> s", adjoint=repeat, tile=Tile(extras=("sources",), options=("times",)),
+        sample=Sample("t -> S", options={"times": 3}),
     ),
     Operation(
         "run_sums", "s -> t", tile=Tile(extras=("rows",), options=("times",)),
-        sample=Sample(options={"times": WIDTH}),
+        sample=Sample("S -> t", options={"times": 3}),
     ),
     Operation(
-        "repeat_rows", "tk -> sk", adjoint=repeat_rows, sample=Sample(options={"times": WIDTH}),
+        "repeat_rows", "tk -> sk", adjoint=repeat_rows,
         tile=Tile(extras=("precision", "sources"), options=("times",)),
+        sample=Sample("tk -> Sk", options={"times": 3}),
     ),
     Operation(
         "token_sums", "sk -> tk", tile=Tile(extras=("precision", "rows"), options=("rows",)),
-        sample=Sample(options={"rows": WIDTH}),
+        sample=Sample("Sk -> tk", options={"rows": 3}),
     ),
     Operation(
-        "spread_rows", "ts -> uw", adjoint=spread_rows, sample=BLOCKS,
+        "spread_rows", "ts -> uw", adjoint=spread_rows,
         tile=Tile(extras=("precision", "sources"), options=("targets", "sources")),
+        sample=Sample("tt -> SS", options=BLOCKS),
     ),
     Operation(
-        "block_sums", "uw -> ts", sample=BLOCKS,
+        "block_sums", "uw -> ts",
         tile=Tile(extras=("precision", "rows"), options=("targets", "sources")),
+        sample=Sample("SS -> tt", options=BLOCKS),
     ),
     Operation(
-        "band", "tr -> ts", adjoint=band, tile=Tile(extras=("sources", "window"), loaded=True)
+        "band", "tr -> ts", adjoint=band, tile=Tile(extras=("sources", "window"), loaded=True),
+        sample=Sample("tr -> tU"),
     ),
-    Operation("unbanded", "ts, ~tr -> tr", tile=Tile(extras=("window",))),
-    Operation("newest", "rk -> k", adjoint=newest, of_windows=True),
-    Operation("own_rows", "sk, ~tk -> tk", adjoint=own_rows, of_windows=True),
-    Operation("after_tail", "tk, ~sk -> sk"),
-    Operation("from_first", "sk -> tk"),
-    Operation("folded", "tk -> sk", adjoint=folded),
-    Operation("unfolded", "sk -> tk"),
+    Operation(
+        "unbanded", "ts, ~tr -> tr", tile=Tile(extras=("window",)), sample=Sample("tU, tr -> tr"),
+    ),
+    Operation("newest", "rk -> k", of_windows=True, adjoint=newest),
+    Operation(
+        "own_rows", "sk, ~tk -> tk", of_windows=True, adjoint=own_rows,
+        sample=Sample("Uk, tk -> tk"),
+    ),
+    Operation("after_tail", "tk, ~sk -> sk", sample=Sample("tk, Uk -> Uk")),
+    Operation("from_first", "sk -> tk", sample=Sample("Uk -> tk", options={"tail": 2})),
+    Operation(
+        "folded", "tk -> sk", adjoint=folded, sample=Sample("Sk -> Uk", options={"width": 3}),
+    ),
+    Operation("unfolded", "sk -> tk", sample=Sample("Uk -> Sk", options={"width": 3})),
 )
 # fmt: on

@@ -55,10 +55,8 @@ def _call(found: Streams, quantity: Quantity, op: Call) -> str | None:
     streamed = found.streams(quantity.name)
     match op.function:
         case "exp_over":
-            left = [beside(found, a, quantity) for a in op.arguments[2:]]
-            text = f"tiles.exp_over({', '.join([*names[:2], *left])})"
-            if left:
-                text = text.replace("exp_over(", "exp_over_left(")
+            left = {a: beside(found, a, quantity) for a in op.arguments[2:]}
+            text = statement(found.lay, quantity, {**found.spelled, **left})
             return f"tl.where(in_N[None, :], {text}, 0.0)" if streamed else text
         case "elapsed":
             text = f"tiles.elapsed({names[0]}, {names[1]}, REAL)"
