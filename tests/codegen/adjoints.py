@@ -54,8 +54,8 @@ def memories(case: Case) -> tuple[Rule, ...]:
 
 def plan_of(rule: Rule, form: str) -> Plan:
     """A form's plan, as it is before it is fused."""
-    one, many = module._builders(rule)
-    return (one if form == "recurrent" else many)(apart(rule))
+    one, many = module._builders(apart(rule))
+    return one() if form == "recurrent" else many()
 
 
 def adjoint_of(rule: Rule, form: str) -> Adjoint:
