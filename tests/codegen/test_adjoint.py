@@ -26,12 +26,11 @@ from test_own_expressions import FAILED, GENERATORS, LOSSES, SETTINGS, specs
 from mnemic.codegen import emit
 from mnemic.codegen.adjoint import NoAdjoint, adjoint
 from mnemic.codegen.adjoint.reverse import INDICES
-from mnemic.codegen.builder import Builder
 from mnemic.codegen.cut import cut
 from mnemic.codegen.derivative import derivative
 from mnemic.codegen.ops import OPERATIONS
 from mnemic.codegen.ops.pulled import whole
-from mnemic.codegen.plan import Call, Given, Plan
+from mnemic.codegen.plan import Call, Given, Map, Plan, Read
 from mnemic.codegen.support import ops
 from mnemic.codegen.support.pulled_back import FUNCTIONS as PULLED
 from mnemic.codegen.torch_printer import print_torch
@@ -165,10 +164,8 @@ def test_a_constant_needs_no_rule() -> None:
     ones = plan.add("ones", ("t",), Call("filled", (x,), (("value", 1.0),)))
     w = plan.given("W", ("t",), state=True)
     plan.following[w] = ones
-    b = Builder.__new__(Builder)
-    b.plan = plan
     s = sp.Symbol("s", real=True)
-    plan.output = b.map("y", 2 * s, {"s": x})
+    plan.output = plan.add("y", ("t",), Map(2 * s, (Read("s", x, ("t",)),)))
     found = adjoint(plan)
     assert found.gradients.keys() == {"x"}
     before = found.plan[found.plan.following["d_W"]]

@@ -9,7 +9,7 @@ from mnemic.codegen.ops.operation import Operation, Sample, Streaming, Tile
 from mnemic.codegen.plan import Read
 from mnemic.compiler import symbols as sym
 
-SOLVED = {"error": "error", "adjoint": "error_adjoint"}
+SOLVED: dict[str, object] = {"error": "error", "adjoint": "error_adjoint"}
 TANH = {
     "error": "def error(y):\n    return torch.tanh(y)\n",
     "error_adjoint": "def error_adjoint(d, y):\n    return d / torch.cosh(y) ** 2\n",
