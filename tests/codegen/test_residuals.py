@@ -8,6 +8,7 @@ import torch
 from conformance import Case, Sizes, compiled, errors, having, inputs, run, unit
 from torch import Tensor
 
+from mnemic.codegen.support.implicit import new_error
 from mnemic.codegen.support.residuals import residual
 
 LOSSES = (
@@ -178,3 +179,30 @@ def test_no_sequences_at_all(spec: str, form: str) -> None:
     found = run(case, {n: x[:0] for n, x in inputs(case, 9).items()}, form)
     assert found.out.shape[0] == 0
     assert all(x.shape[0] == 0 for x in found.gradients.values())
+
+
+def test_the_gradient_searches_for_all_rows_at_once() -> None:
+    """A chunk's error is a root at every row; its gradient knows them all before its first row."""
+    searched: list[int] = []
+
+    def error(y: Tensor, c: Tensor) -> Tensor:
+        def signal(u: Tensor) -> Tensor:
+            searched.append(u.shape[-2])
+            return torch.tanh(u)
+
+        return new_error(y, c, error=signal, slope=lambda u: 1 - torch.tanh(u) ** 2, jumps=False)
+
+    def adjoint(d: Tensor, y: Tensor, c: Tensor) -> Tensor:
+        slope = 1 - error(y, c) ** 2
+        return d * slope / (1 + c * slope)
+
+    rows = 32
+    generator = torch.Generator().manual_seed(0)
+    key = torch.randn(1, rows, 8, generator=generator)
+    base = torch.randn(1, rows, 4, generator=generator).requires_grad_()
+    mixing, c = -(key @ key.mT).tril(-1) / 4, key.square().sum(-1, keepdim=True) / 4
+    y = residual(mixing, base, c, error=error, adjoint=adjoint)
+    assert set(searched) == {1}
+    searched.clear()
+    y.sum().backward()
+    assert set(searched) == {rows}

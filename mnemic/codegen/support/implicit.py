@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .once import root
 from .roots import falling_root
 
 ENDLESS = 1e30
@@ -25,7 +26,7 @@ def new_error(
     """
     y, c, *others = torch.broadcast_tensors(y, c, *rest)
     with torch.no_grad():
-        s = _bracketed(y, c, others, error)
+        s = root(lambda: _bracketed(y, c, others, error))
     if not (torch.is_grad_enabled() and any(x.requires_grad for x in (y, c, *others))):
         return s
     with torch.no_grad():

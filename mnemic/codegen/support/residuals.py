@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .chunks import substitution
+from .once import recorded, replayed
 from .transforms import pushed
 
 Function = Callable[..., Tensor]
@@ -19,13 +20,16 @@ class _Signal:
 
     error: Function
     adjoint: Function
+    affine: bool = False
+    """Whether e is affine in ŷ, so that no root in it depends on ŷ."""
 
 
 def _driven(adjoint: Function) -> _Signal:
     """m ↦ d + Jᵀ m, which reads d and ŷ as two more rows."""
     return _Signal(
-        lambda m, d, *rows: d + adjoint(m, *rows), lambda g, _, __, *rows: adjoint(g, *rows)
-    )
+        lambda m, d, *rows: d + adjoint(m, *rows), lambda g, _, __, *rows: adjoint(g, *rows),
+        affine=True,
+    )  # fmt: skip
 
 
 class _Root(torch.autograd.Function):
@@ -39,7 +43,8 @@ class _Root(torch.autograd.Function):
 
     @staticmethod
     def forward(signal: _Signal, mixing: Tensor, base: Tensor, *rows: Tensor) -> Tensor:
-        return substitution(mixing, base, _Rows(signal.error, rows))
+        kind = _AffineRows if signal.affine else _Rows
+        return substitution(mixing, base, kind(signal.error, rows))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -107,6 +112,20 @@ class _Rows:
     def row(self, y: Tensor, index: int) -> Tensor:
         """The function at row ``index``, y being that row."""
         return self.function(y, *(x[..., index : index + 1, :] for x in self.rows))
+
+
+class _AffineRows(_Rows):
+    """The same of a function that is affine in its argument: roots in it are found for all rows at
+    once."""
+
+    def __init__(self, function: Function, rows: Sequence[Tensor]) -> None:
+        super().__init__(function, rows)
+        with recorded() as self.roots:
+            function(torch.zeros_like(rows[0]), *rows)
+
+    def row(self, y: Tensor, index: int) -> Tensor:
+        with replayed(self.roots, index):
+            return super().row(y, index)
 
 
 def residual(
