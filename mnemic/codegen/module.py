@@ -12,20 +12,18 @@ from mnemic.codegen import (
     deep,
     emit,
     layer,
-    level,
-    levels,
-    local,
-    moments,
     recurrent,
+    regression,
+    second_order,
     slots,
     tiled,
+    tree,
 )
 from mnemic.codegen.apart import apart
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.describe import feature_size, signature
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.links import linked, scale_of, values_of
-from mnemic.codegen.means import elementary
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.reading import reading
 from mnemic.codegen.repeated import repeated
@@ -90,7 +88,7 @@ def plans(rule: Rule) -> Plans:
     if "chunk" in rule.structure.forms:
         whole, plain = many(), many()
         fuse(whole)
-    read = levels.reading(rule) if isinstance(rule, Levels) else reading(token)
+    read = tree.reading(rule) if isinstance(rule, Levels) else reading(token)
     return Plans(token, whole, start_plan(rule, token), read, plain)
 
 
@@ -98,13 +96,13 @@ def _builders(rule: Rule) -> tuple[Build, Build]:
     """Tell how a token and a chunk are planned."""
     match rule:
         case KeyValuePairs():
-            return partial(local.recurrent, rule), partial(local.chunk, rule)
+            return partial(regression.recurrent, rule), partial(regression.chunk, rule)
         case Moments():
-            return partial(moments.recurrent, rule), partial(moments.chunk, rule)
+            return partial(second_order.recurrent, rule), partial(second_order.chunk, rule)
         case Layers():
             return partial(deep.recurrent, rule), partial(deep.chunk, rule)
         case Levels():
-            return partial(levels.recurrent, rule), partial(levels.chunk, rule)
+            return partial(tree.recurrent, rule), partial(tree.chunk, rule)
         case Linear():
             return partial(recurrent.build, rule), partial(chunk.build, rule)
 
@@ -247,7 +245,7 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     chunked = None
     if found.chunk is not None and found.plain is not None:
         chunked = tiled.Form(found.chunk, found.plain)
-    if isinstance(rule, KeyValuePairs) and (whole := elementary(rule)) is not None:
+    if isinstance(rule, KeyValuePairs) and (whole := regression.elementary(rule)) is not None:
         chunked = tiled.Form(whole, whole)
     token = tiled.Form(found.recurrent, found.recurrent)
     single = rule.diagonal and feature_size(rule) == "d"
@@ -259,7 +257,7 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
 
 def _levels(rule: Levels) -> tiled.Levels:
     """The plans of a tree's levels, before and after rewrites."""
-    fused, plain = level.plans(rule), level.plans(rule)
+    fused, plain = tree.plans(rule), tree.plans(rule)
     forms = [tiled.Form(getattr(fused, n), getattr(plain, n)) for n in ("own", "token", "chunk")]
     for form in forms:
         fuse(form.plan)

@@ -10,11 +10,11 @@ from mnemic.compiler import (
     complexes,
     error_signal,
     kernelised,
-    levels,
-    local,
+    pair_fits,
     retention,
     sense,
     series,
+    shares,
     stated_link,
     steps,
 )
@@ -86,7 +86,7 @@ def _derive(problem: Problem) -> Rule:
         network(spec.memory, spec.optimizer.every),
     )  # fmt: skip
     with asked_at("readout.levels"):
-        levels.check(facts)
+        shares.check(facts)
     structure = classify(facts)
     shared = _rows_share(problem, step.error, anchor)
     kind = _kind(facts)
@@ -118,7 +118,7 @@ def _derive(problem: Problem) -> Rule:
 def _method(problem: Problem, error: error_signal.ErrorSignal) -> Fit | LeastSquares | Applied:
     """How the memory is found: fitted over stored pairs, solved from moments, or by steps."""
     with asked_at("memory"):
-        fit = local.derive(problem, error)
+        fit = pair_fits.derive(problem, error)
     if fit is not None:
         return fit
     with asked_at("optimizer"):
@@ -393,7 +393,7 @@ def _trail(
         found += [Derived("layer", node, "forward pass") for node in layers.nodes]
         found += [Derived("chain rule", step, "∂ℓ/∂W") for step in (*back.nodes, *ends)]
     if isinstance(method, Fit):
-        found += local.trail(method)
+        found += pair_fits.trail(method)
     else:
         found += [Derived(title, equation, retained.reason) for title, equation in retained.steps]
     found.append(Derived("class", structure.kind, structure.reason))

@@ -79,8 +79,8 @@ class Form:
 
 @dataclass(frozen=True)
 class Levels:
-    """The plans of a tree of levels (``codegen.level``): a chunk's own rows, one level by token
-    and by chunk; ``weights`` is the quantity of the first that weighs the levels."""
+    """The plans of a tree of levels (``codegen.tree``): a chunk's own rows, one level by token and
+    by chunk; ``weights`` is the quantity of the first that weighs the levels."""
 
     forms: tuple[Form, Form, Form]
     weights: str

@@ -8,14 +8,14 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import COLUMNS, PARAMETERS, Coordinates, matrix, turned
-from mnemic.compiler.compare.fits import fitted
 from mnemic.compiler.compare.form import HOLDERS, Form, State, tidy_entry
 from mnemic.compiler.compare.functions import GROUP, OWN, error_function, one_spelling
 from mnemic.compiler.compare.gradients import Matrix, Writer, headed, product
-from mnemic.compiler.compare.layers import kept_whole, layers_form
-from mnemic.compiler.compare.moments import moments
 from mnemic.compiler.compare.tags import feature_functions, linear_tags, opaque_tags
 from mnemic.compiler.compare.transition import Recurrence
+from mnemic.compiler.compare.written_layers import kept_whole, layers_form
+from mnemic.compiler.compare.written_moments import moments
+from mnemic.compiler.compare.written_pairs import fitted
 from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Linear, Moments, Rule
 
 

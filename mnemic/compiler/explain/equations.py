@@ -11,9 +11,9 @@ from mnemic.compiler.explain.dialect import Dialect, dialect
 from mnemic.compiler.explain.kernel_equations import kernels, rows
 from mnemic.compiler.explain.layered_equations import layered, reference, taken_back
 from mnemic.compiler.explain.layered_words import terms as layered_terms
-from mnemic.compiler.explain.local_equations import local
 from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout
 from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
+from mnemic.compiler.explain.pair_equations import pairs
 from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Linear, Moments, Rule
 
 
@@ -47,7 +47,7 @@ def _lines(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
             yield from _moments(rule, d)
             yield from readout(rule, d)
         case KeyValuePairs():
-            yield from local(rule, d)
+            yield from pairs(rule, d)
         case Layers():
             yield from kernels(rule, d)
             yield from layered(rule, d)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.oracle import interpret_layers, interpret_local, reference_moments
+from mnemic.compiler.oracle import interpret_layers, interpret_pairs, reference_moments
 from mnemic.compiler.oracle.interpret_inputs import Arguments, Inputs, lay_out, unturned
 from mnemic.compiler.oracle.interpret_levels import levelled
 from mnemic.compiler.oracle.interpret_run import Named, recurrence
@@ -57,7 +57,7 @@ def interpret(
         state |= extra
     match rule:
         case KeyValuePairs():
-            y, own = interpret_local.run(rule, inputs, start)
+            y, own = interpret_pairs.run(rule, inputs, start)
             return y, {**own, **state}
         case Layers():
             y, own = _run_layers(rule, inputs, start, params or {})

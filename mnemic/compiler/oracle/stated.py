@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from mnemic.compiler.oracle import stated_deep, stated_local
+from mnemic.compiler.oracle import stated_deep, stated_pairs
 from mnemic.compiler.oracle.stated_network import has_layers, intervals, seeing
 from mnemic.compiler.oracle.stated_readout import read
 from mnemic.compiler.oracle.stated_tokens import Token, tokens
@@ -41,7 +41,7 @@ def stated(
     def lane(b: int, h: int) -> Tensor:
         sequence = tokens(problem, q, k, v, coefficients, b, h)
         if problem.similarity is not None:
-            return stated_local.lane(spec, sequence)
+            return stated_pairs.lane(spec, sequence)
         (dual,) = [x[h] for x in params.values()] if params else [None]
         return read(spec, sequence, dual)
 

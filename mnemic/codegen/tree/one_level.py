@@ -1,4 +1,4 @@
-"""One level of a tree as a memory of its own: what fused kernels run of ``levels.py``.
+"""One level of a tree as a memory of its own: what fused kernels run of ``tree_forms.py``.
 
 Token t reads the bucket of 2^i tokens where digit i of t is set. With S_i the tokens so far of the
 first half of each block of 2^(i+1), begun anew with the block, the bucket is S_i in the second:
@@ -18,7 +18,10 @@ import sympy as sp
 from mnemic.codegen.builder import Builder, BuilderOf
 from mnemic.codegen.chunk import Chunk, kept
 from mnemic.codegen.coefficients import coefficients
-from mnemic.codegen.levels import (
+from mnemic.codegen.plan import Plan
+from mnemic.codegen.readouts import with_bonus
+from mnemic.codegen.recurrent import States
+from mnemic.codegen.tree.tree_forms import (
     Inside,
     inside_of,
     lost_of,
@@ -28,9 +31,6 @@ from mnemic.codegen.levels import (
     weights_of,
     write,
 )
-from mnemic.codegen.plan import Plan
-from mnemic.codegen.readouts import with_bonus
-from mnemic.codegen.recurrent import States
 from mnemic.compiler.rule import Levels
 
 MATRIX = ("v", "k")

@@ -1,4 +1,4 @@
-"""Forms of rules whose read-out weighs the levels of a Fenwick tree apart (``compiler.levels``).
+"""Forms of rules whose read-out weighs the levels of a Fenwick tree apart (``compiler.shares``).
 
 Every bucket of past tokens follows the rule's own transition, and the step's write goes to a
 bucket of its own. In a chunk that is aligned with the tree, rows read the carried buckets at fixed

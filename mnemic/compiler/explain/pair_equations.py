@@ -1,4 +1,4 @@
-"""Equations of a fit over kept pairs: the weights, what is solved, the read-out."""
+"""Equations of a fit over key–value pairs: the weights, what is solved, the read-out."""
 
 from collections.abc import Iterator
 
@@ -11,8 +11,8 @@ from mnemic.compiler.rule import Fit, KeyValuePairs
 from mnemic.dsl.memory import Nonparametric
 
 
-def local(rule: KeyValuePairs, d: Dialect) -> Iterator[tuple[str, str]]:
-    """The lines of a fit."""
+def pairs(rule: KeyValuePairs, d: Dialect) -> Iterator[tuple[str, str]]:
+    """Write the lines of a fit."""
     fit = rule.fit
     if fit.kind == "interpolation":
         yield from _interpolation(fit, d)

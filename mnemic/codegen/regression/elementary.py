@@ -11,11 +11,11 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import slopes
 from mnemic.codegen.builder import BuilderOf
 from mnemic.codegen.guards import TINY
 from mnemic.codegen.plan import Plan
-from mnemic.codegen.slopes import Side, Weights
+from mnemic.codegen.regression import linear_fit
+from mnemic.codegen.regression.linear_fit import Side, Weights
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.rule import Fit, KeyValuePairs
 
@@ -50,7 +50,7 @@ def regressed(rule: KeyValuePairs, fit: Fit) -> Plan | None:
     b = BuilderOf(rule, ("t",))
     b.declare_vectors()
     mean = Mean(b, fit)
-    b.plan.output = slopes.read(b, mean.past, mean.own, mean.weights(relative=True),
+    b.plan.output = linear_fit.read(b, mean.past, mean.own, mean.weights(relative=True),
                                 (solver.tolerance, solver.iterations))  # fmt: skip
     return b.plan
 
