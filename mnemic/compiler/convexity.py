@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.numbers import sampler
+from mnemic.compiler.ranges import points
 
 SIZES: Final = tuple(10 ** (p / 4) for p in range(-12, 13))
 """Distances from the value, on either side, at which the error is looked at."""
@@ -31,9 +32,9 @@ def falls(
     """
     free = sorted(signal.free_symbols - {along, sym.v}, key=str)
     sample = sampler(signal, [along, sym.v, *free])
-    coefficients = [_few(ranges.get(s, [1.0])) for s in free]
+    coefficients = [*points([_bounded(ranges.get(s, [1.0])) for s in free])]
     sizes = [-1.0, 1.0] if along == sym.y else [1.0]
-    for v, *c in product(VALUES, *coefficients):
+    for v, c in product(VALUES, coefficients):
         offset = v if along == sym.y else 0.0
         places = sorted(offset + side * size for size in SIZES for side in sizes)
         found = [(z, sample(z, v, *c)) for z in places]
@@ -44,6 +45,6 @@ def falls(
     return None
 
 
-def _few(values: list[float]) -> list[float]:
-    inside = sorted(min(max(value, -LARGEST), LARGEST) for value in values) or [1.0]
-    return sorted({inside[0], inside[len(inside) // 2], inside[-1]})
+def _bounded(values: list[float]) -> list[float]:
+    """No value beyond the largest that is looked at."""
+    return [min(max(value, -LARGEST), LARGEST) for value in values]

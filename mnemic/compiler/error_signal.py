@@ -137,15 +137,15 @@ def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
         return None
     sizes = [size for size in steep if size is not None]
     peak = max(sizes[8:-8])
-    grows = max(sizes) > 2 * peak + 1e-12 or _jumps(sample)
+    grows = max(sizes) > 2 * peak + 1e-12 or _jumps(sample, peak)
     return sp.oo if grows else sp.Float(round(peak, 6))
 
 
-def _jumps(sample: Any) -> bool:
-    """Whether a secant over a thousandth of a unit is far steeper than any slope nearby."""
+def _jumps(sample: Any, peak: float) -> bool:
+    """Whether a secant over a thousandth of a unit is far steeper than any slope, the ``peak``."""
     step = 0.001
     values = [float(sample(step * (i + 0.5), abs(step * (i + 0.5)))[2]) for i in range(-4000, 4000)]
-    return max(abs(b - a) for a, b in pairwise(values)) > 0.1
+    return max(abs(b - a) for a, b in pairwise(values)) > max(0.1, 2 * step * peak)
 
 
 def _steepest(sample: Any, size: float) -> float | None:

@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 import mpmath  # type: ignore[import-untyped]
 import sympy as sp
+from sympy.functions.elementary.hyperbolic import HyperbolicFunction
+from sympy.functions.elementary.trigonometric import TrigonometricFunction
 from sympy.solvers.solvers import unrad
 
 from mnemic.compiler import refused
@@ -22,6 +24,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.distances import Distances, distances, limit
 from mnemic.compiler.numbers import spelled as _spelled
 from mnemic.compiler.numbers import vanishes
+from mnemic.compiler.ranges import points
 from mnemic.compiler.symbolic import simplified, tidy
 
 DOMAINS: tuple[tuple[Any, Any], ...] = (
@@ -327,9 +330,7 @@ def _stays_convex(function: Any, domain: Any, *, nonnegative: bool) -> bool:
 
 def _corners(ranges: list[list[float]]) -> Iterator[tuple[float, ...]]:
     """All values of one coefficient; of several the ends and the middle of each."""
-    if len(ranges) > 1:
-        ranges = [[r[0], r[len(r) // 2], r[-1]] for r in ranges if r]
-    return product(*ranges)
+    return points(ranges) if len(ranges) > 1 else product(*ranges)
 
 
 def _check_convex(function: Any) -> None:
@@ -456,7 +457,8 @@ def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
     if slope.has(*PEELED):
         return _inverse_of_either_sign(slope, domain)
     unknown = sp.Symbol("unknown", positive=True) if domain[0] == 0 else sym.w
-    if _beyond_radicals(slope.subs(sym.w, unknown) - sym.a, unknown):
+    equation = slope.subs(sym.w, unknown) - sym.a
+    if _mixes(equation, unknown) or _beyond_radicals(equation, unknown):
         return None
     try:
         roots = sp.solve(sp.Eq(slope.subs(sym.w, unknown), sym.a), unknown)
@@ -475,6 +477,25 @@ def _of_one_sign(slope: Any, unknown: Any) -> list[Any]:
     size = sp.Symbol("size", positive=True)
     found = [(sign, sp.solve(sp.Eq(slope, sign * size), unknown)) for sign in (1, -1)]
     return [root.subs(size, sign * sym.a) for sign, roots in found for root in roots]
+
+
+TRANSCENDENTAL = (sp.exp, sp.log, sp.erf, HyperbolicFunction, TrigonometricFunction, sym.sigmoid,
+                  sym.softplus, sym.expm1, sym.normal_cdf)  # fmt: skip
+
+
+def _mixes(equation: Any, unknown: Any) -> bool:
+    """Whether the unknown stands beside a transcendental function of itself, as in w + exp(w) = a.
+
+    Such an equation has no elementary solution; SymPy would take minutes over Lambert's W, which
+    has no place in the code.
+
+    >>> w = sym.w
+    >>> _mixes(w + sp.exp(w), w), _mixes(sp.log(w) - sp.log(1 - w), w), _mixes(w**3 + w, w)
+    (True, False, False)
+    """
+    functions = [f for f in equation.atoms(*TRANSCENDENTAL) if f.has(unknown)]
+    rest = equation.xreplace({f: sp.Dummy() for f in functions})
+    return bool(functions) and rest.has(unknown)
 
 
 def _beyond_radicals(equation: Any, unknown: Any) -> bool:

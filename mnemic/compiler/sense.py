@@ -12,7 +12,7 @@ from mnemic.compiler.convexity import SIZES, VALUES
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.numbers import sampler, spelled, vanishes
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem
-from mnemic.compiler.ranges import ranges_of
+from mnemic.compiler.ranges import points, ranges_of
 from mnemic.dsl.ranges import SIZE, range_at
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
@@ -76,9 +76,8 @@ INDICES: Final = {HEAD: [0.0, 1.0, 7.0], HEADS: [8.0], TIME: [0.0, 1.0, 1000.0]}
 
 def _values_of(expr: Any, values: Mapping[Any, list[float]]) -> Iterator[float]:
     free = sorted(expr.free_symbols, key=str)
-    at = [values.get(s, [1.0]) for s in free]
     function = sampler(expr, free)
-    found = (function(*point) for point in product(*(x if len(at) < 2 else _few(x) for x in at)))
+    found = (function(*point) for point in points([values.get(s, [1.0]) for s in free]))
     return (x for x in found if x is not None)
 
 
@@ -114,7 +113,7 @@ def unreal(loss: Any, ranges: Mapping[Any, list[float]], v: float = 0.0) -> floa
     free = sorted(shown.free_symbols - {along}, key=str)
     function = sp.lambdify([along, *free], shown, [{"round": mpmath.nint}, "mpmath"])
     sides = (1,) if along == sym.n else (-1, 1)
-    coefficients = [*product(*(_few(ranges.get(s, [1.0])) for s in free))]
+    coefficients = [*points([ranges.get(s, [1.0]) for s in free])]
     for size, side in product(SIZES, sides):
         if any(_complex(function, (side * size, *c)) for c in coefficients):
             return side * size
@@ -140,8 +139,3 @@ def _complex(function: Any, at: Iterable[float]) -> bool:
     except (ZeroDivisionError, ValueError, OverflowError, TypeError):
         return False
     return bool(abs(mpmath.im(value)) > ROUNDING * (1 + abs(mpmath.re(value))))
-
-
-def _few(values: list[float]) -> list[float]:
-    inside = sorted(values) or [1.0]
-    return sorted({inside[0], inside[len(inside) // 2], inside[-1]})

@@ -6,6 +6,7 @@ A step along a key changes ŷ − ŷ* of two memories by 1 − ηκℓ″, which
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from mnemic.compiler.error_signal import RESIDUAL, ErrorSignal
 from mnemic.compiler.explain.spans import ranges
 from mnemic.compiler.implicit import roots_of
 from mnemic.compiler.numbers import sampler
+from mnemic.compiler.ranges import points
 from mnemic.compiler.rule import Rule
 
 ROUNDING: Final = 1e-9
@@ -51,26 +53,33 @@ def signs(rule: Rule) -> Signs:
         error = error_signal.derive(rule.problem.loss, smooth)
     spans = ranges(rule)
     free = sorted((error.signal.free_symbols | error.radial.free_symbols) & spans.keys(), key=str)
-    found = [_at(error, dict(zip(free, c, strict=True)))
-             for c in product(*(_few(spans[s]) for s in free))]  # fmt: skip
+    look = _looked_at(error, free)
+    found = [look(c) for c in points([_near_zero(spans[s]) for s in free])]
     return min(found, key=lambda s: (not s.climbs, s.lowest))
 
 
-def _few(values: list[float]) -> list[float]:
+def _near_zero(values: list[float]) -> list[float]:
     """Values of an activation near zero, where coefficients start."""
     inside = sorted(values)[1:-1] or values
     return [inside[len(inside) // 4], inside[-len(inside) // 4]]
 
 
-def _at(error: ErrorSignal, coefficients: dict[Any, float]) -> Signs:
+def _looked_at(error: ErrorSignal, free: list[Any]) -> Callable[[tuple[float, ...]], Signs]:
+    """The signs as a function of the coefficients ``free``."""
     along = sym.n if error.uses_norm and not error.slope.has(sym.y, sym.v) else sym.y
     parts = (error.signal, error.slope, error.slope + error.radial * sym.n**2)
     if along == sym.n:  # a radial loss: e along the residual, ℓ″ across it and along it
         parts = ((error.signal / RESIDUAL).cancel() * sym.n, *parts[1:])
-    at = tuple(sampler(part.subs(coefficients).subs(sym.n, abs(RESIDUAL)) if along == sym.y
-                       else part.subs(coefficients), _names(along)) for part in parts)  # fmt: skip
+    if along == sym.y:
+        parts = tuple(part.subs(sym.n, abs(RESIDUAL)) for part in parts)
+    at = tuple(sampler(part, [*free, *_names(along)]) for part in parts)
     residual = along == sym.n or not _in_residual(error.signal).has(sym.v)
-    return _of_residual(at, along) if residual else _of_values(at)
+
+    def look(coefficients: tuple[float, ...]) -> Signs:
+        placed = tuple(partial(part, *coefficients) for part in at)
+        return _of_residual(placed, along) if residual else _of_values(placed)
+
+    return look
 
 
 def _names(along: Any) -> list[Any]:

@@ -8,7 +8,6 @@ out, which errs on the safe side) < 1 + a^b.
 """
 
 import math
-from itertools import product
 from typing import Any
 
 import sympy as sp
@@ -19,6 +18,7 @@ from mnemic.compiler.explain.key_sizes import product_symbol
 from mnemic.compiler.explain.spans import ranges
 from mnemic.compiler.implicit import roots_of
 from mnemic.compiler.numbers import evaluated, sampler
+from mnemic.compiler.ranges import points
 from mnemic.compiler.rule import Rule
 from mnemic.compiler.symbolic import simplified
 
@@ -89,7 +89,7 @@ def curvature(rule: Rule) -> tuple[Any | None, list[float]]:
     read = error.signal.free_symbols | error.slope.free_symbols | error.radial.free_symbols
     names = sorted(read & spans.keys(), key=str)
     found = []
-    for point in product(*(_few(spans[s]) for s in names)):
+    for point in points([_near_zero(spans[s]) for s in names]):
         at = dict(zip(names, map(sp.Float, point), strict=True))
         parts = (part.subs(at) for part in (error.signal, error.slope, error.radial))
         found.append(error_signal.bound(*parts))
@@ -101,7 +101,7 @@ def curvature(rule: Rule) -> tuple[Any | None, list[float]]:
     return SUPREMUM, values
 
 
-def _few(values: list[float]) -> list[float]:
+def _near_zero(values: list[float]) -> list[float]:
     """Values of an activation near zero, where coefficients start."""
     middle = sorted(values)[1:-1] or values
     return [middle[len(middle) // 4], middle[len(middle) // 2], middle[-len(middle) // 4]]

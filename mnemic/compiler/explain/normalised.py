@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any, Final
 
 import mpmath  # type: ignore[import-untyped]
@@ -30,6 +30,7 @@ from mnemic.compiler.convexity import VALUES
 from mnemic.compiler.error_signal import RESIDUAL, ErrorSignal
 from mnemic.compiler.explain.spans import ranges
 from mnemic.compiler.numbers import sampler
+from mnemic.compiler.ranges import points
 from mnemic.compiler.rule import Rule
 
 DENSITY: Final = 8
@@ -96,7 +97,7 @@ def _points(rule: Rule) -> list[dict[Any, float]]:
     for name in names:
         inside = sorted(spans[name])[1:-1] or spans[name]
         few.append([inside[len(inside) // 4], inside[len(inside) // 2], inside[-len(inside) // 4]])
-    return [dict(zip(names, map(sp.Float, point), strict=True)) for point in product(*few)]
+    return [dict(zip(names, map(sp.Float, point), strict=True)) for point in points(few)]
 
 
 @dataclass(frozen=True)

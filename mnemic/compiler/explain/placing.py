@@ -15,6 +15,7 @@ from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.explain.spans import INFINITE, PLACES, ranges, span
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.problem import TIME
+from mnemic.compiler.ranges import points
 from mnemic.compiler.rule import Rule
 
 __all__ = ["EDGE", "TIME", "Found", "number", "place", "read", "told", "values", "warning"]
@@ -74,17 +75,25 @@ def _rows(
     step: Any, bound: Any, names: list[Any], spans: dict[Any, list[float]]
 ) -> Iterator[tuple[float, float, tuple[float, ...]]]:
     left, right = sampler(step, names), sampler(bound, names)
-    for point in product(*_thinned([spans[name] for name in names])):
+    for point in _sampled([spans[name] for name in names]):
         values = left(*point), right(*point)
         size, room = (math.nan if v is None else v for v in values)
         yield (size if not math.isnan(room) else math.nan), room, point
 
 
-def _thinned(choices: list[list[float]]) -> list[list[float]]:
-    """At most ``MOST_POINTS`` combinations; the ends of every range stay."""
-    lists = [sorted(set(values)) for values in choices]
+def _sampled(choices: list[list[float]]) -> Iterator[tuple[float, ...]]:
+    """At most ``MOST_POINTS`` combinations; the ends of every range stay, while that is few
+    enough, else a sample of them."""
+    lists = _thinned([sorted(set(values)) for values in choices])
+    return product(*lists) if math.prod(map(len, lists)) <= MOST_POINTS else points(lists)
+
+
+def _thinned(lists: list[list[float]]) -> list[list[float]]:
+    """Leave out values between the ends until the combinations are few, or ends alone are left."""
     while math.prod(map(len, lists)) > MOST_POINTS:
         longest = max(range(len(lists)), key=lambda i: len(lists[i]))
+        if len(lists[longest]) <= 2:
+            return lists
         values = lists[longest]
         lists[longest] = [values[0], *values[1:-1:2], values[-1]]
         if len(lists[longest]) == len(values):
@@ -116,7 +125,7 @@ def values(rule: Rule, expr: Any) -> list[float]:
     if any(name not in spans for name in names):
         return []
     at = sampler(expr, names)
-    found = [at(*point) for point in product(*_thinned([spans[name] for name in names]))]
+    found = [at(*point) for point in _sampled([spans[name] for name in names])]
     return [v for v in found if v is not None]
 
 
