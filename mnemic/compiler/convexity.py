@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.numbers import sampler
-from mnemic.compiler.ranges import points
+from mnemic.compiler.points import points
 
 SIZES: Final = tuple(10 ** (p / 4) for p in range(-12, 13))
 """Distances from the value, on either side, at which the error is looked at."""

@@ -1,10 +1,7 @@
 """The values that coefficients take under their activations."""
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
-from random import Random
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.numbers import sampler
@@ -26,44 +23,6 @@ def ranges_of(scalars: Iterable[Scalar]) -> dict[Any, list[float]]:
             values = map(sampler(shape, [sym.x]), GRID)
             found[scalar.symbol] = [v for v in values if v is not None]
     return found
-
-
-MOST: Final = 81
-"""Points at which an expression of several coefficients is looked at: all corners and middles of
-four, a sample of more."""
-
-
-def few_of(values: list[float]) -> list[float]:
-    """Return the least, the middle and the largest; 1 where there is none.
-
-    >>> few_of([3.0, 1.0, 2.0, 5.0]), few_of([])
-    ([1.0, 3.0, 5.0], [1.0])
-    """
-    inside = sorted(values) or [1.0]
-    return sorted({inside[0], inside[len(inside) // 2], inside[-1]})
-
-
-def points(values: Sequence[list[float]]) -> Iterator[tuple[float, ...]]:
-    """Yield points of few values of each coefficient: all together, or ``MOST`` of them.
-
-    Of more are taken all at the least, the middle and the largest, each alone at an end, and a
-    sample that is the same every time.
-
-    >>> len([*points([[0.0, 1.0, 2.0]] * 4)]), len([*points([[0.0, 1.0, 2.0]] * 12)])
-    (81, 81)
-    """
-    few = [few_of(one) for one in values]
-    if math.prod(map(len, few)) <= MOST:
-        yield from product(*few)
-        return
-    middle = [one[len(one) // 2] for one in few]
-    found = [tuple(one[i] for one in few) for i in (0, -1)] + [tuple(middle)]
-    for i, one in enumerate(few):
-        found += [(*middle[:i], end, *middle[i + 1 :]) for end in (one[0], one[-1])]
-    source = Random(len(few))
-    while len(found) < MOST:
-        found.append(tuple(source.choice(one) for one in few))
-    yield from found
 
 
 def activation_of(activation: str | None, name: str = "") -> Any:

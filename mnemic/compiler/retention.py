@@ -24,7 +24,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.distances import Distances, distances, limit
 from mnemic.compiler.numbers import spelled as _spelled
 from mnemic.compiler.numbers import vanishes
-from mnemic.compiler.ranges import points
+from mnemic.compiler.points import points
 from mnemic.compiler.symbolic import simplified, tidy
 
 DOMAINS: tuple[tuple[Any, Any], ...] = (

@@ -11,8 +11,9 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.convexity import SIZES, VALUES
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.numbers import sampler, spelled, vanishes
+from mnemic.compiler.points import points
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem
-from mnemic.compiler.ranges import points, ranges_of
+from mnemic.compiler.ranges import ranges_of
 from mnemic.dsl.ranges import SIZE, range_at
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue

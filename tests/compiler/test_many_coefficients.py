@@ -11,7 +11,7 @@ from mnemic.compiler.convexity import SIZES
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.error_signal import bound
 from mnemic.compiler.explain import placing
-from mnemic.compiler.ranges import MOST, points
+from mnemic.compiler.points import MOST, points
 from mnemic.compiler.retention import invert
 from mnemic.dsl.load import load
 

@@ -17,7 +17,7 @@ from mnemic.compiler.error_signal import RESIDUAL, ErrorSignal
 from mnemic.compiler.explain.spans import ranges
 from mnemic.compiler.implicit import roots_of
 from mnemic.compiler.numbers import sampler
-from mnemic.compiler.ranges import points
+from mnemic.compiler.points import points
 from mnemic.compiler.rule import Rule
 
 ROUNDING: Final = 1e-9

@@ -18,7 +18,7 @@ from mnemic.compiler.explain.key_sizes import product_symbol
 from mnemic.compiler.explain.spans import ranges
 from mnemic.compiler.implicit import roots_of
 from mnemic.compiler.numbers import evaluated, sampler
-from mnemic.compiler.ranges import points
+from mnemic.compiler.points import points
 from mnemic.compiler.rule import Rule
 from mnemic.compiler.symbolic import simplified
 

@@ -30,7 +30,7 @@ from mnemic.compiler.convexity import VALUES
 from mnemic.compiler.error_signal import RESIDUAL, ErrorSignal
 from mnemic.compiler.explain.spans import ranges
 from mnemic.compiler.numbers import sampler
-from mnemic.compiler.ranges import points
+from mnemic.compiler.points import points
 from mnemic.compiler.rule import Rule
 
 DENSITY: Final = 8

@@ -14,8 +14,8 @@ from mnemic.compiler.explain.key_sizes import KeySize, key_size, product_symbol
 from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.explain.spans import INFINITE, PLACES, ranges, span
 from mnemic.compiler.numbers import sampler
+from mnemic.compiler.points import points
 from mnemic.compiler.problem import TIME
-from mnemic.compiler.ranges import points
 from mnemic.compiler.rule import Rule
 
 __all__ = ["EDGE", "TIME", "Found", "number", "place", "read", "told", "values", "warning"]
