@@ -113,7 +113,9 @@ def tidy(expression: Any) -> Any:
     expression = expression.replace(_mixed, _apart)
     for pattern, result in REWRITES:
         expression = expression.replace(pattern, result)
-    return expression
+    expression = expression.replace(_is_logistic, lambda node: sym.sigmoid(
+        -(node.base - 1).args[0]) ** -node.exp)  # fmt: skip
+    return expression.replace(lambda node: node.is_Mul and node.has(sp.exp), _folded)
 
 
 GROWING = (sp.exp, sp.sinh, sp.cosh)
@@ -132,6 +134,27 @@ def _apart(node: Any) -> Any:
     for pattern, result in REWRITES:
         growing = growing.replace(pattern, result)
     return rest * growing
+
+
+def _is_logistic(node: Any) -> bool:
+    """Whether it is 1/(1 + exp(x))ⁿ."""
+    power = node.is_Pow and node.exp.is_Integer and node.exp < 0
+    return bool(power and isinstance(node.base - 1, sp.exp))
+
+
+def _folded(product: Any) -> Any:
+    """The product with exp(n x) σ(−x)ᵐ as σ(x)ⁿ σ(−x)ᵐ⁻ⁿ, n ≤ m: ∞·0 where x is large."""
+    exponent = sp.Add(*(f.args[0] for f in product.args if isinstance(f, sp.exp)))
+    for factor in product.args:
+        base, power = factor.as_base_exp()
+        if not (isinstance(base, sym.sigmoid) and power.is_Integer):
+            continue
+        x = -base.args[0]
+        times = sp.cancel(exponent / x)
+        if times.is_Integer and 1 <= times <= power:
+            rest = product / sp.exp(exponent) / factor
+            return rest * sym.sigmoid(x) ** times * base ** (power - times)
+    return product
 
 
 def simplest(*candidates: Any) -> Any:

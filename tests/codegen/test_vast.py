@@ -46,3 +46,18 @@ def test_slopes_of_large_residuals_are_numbers() -> None:
     found = run(case, arguments, "chunk", chunk_size=4)
     assert all(x.isfinite().all() for _, x in found.parts())
     agree(found, run(case, arguments, "recurrent"), 1e-3)
+
+
+@pytest.mark.parametrize(
+    "loss", ["log(1 + exp(e))**2", "2*log(1 + exp(2*e))**2", "1/(1 + exp(-e))**2"]
+)
+def test_errors_of_logistic_losses_are_numbers(loss: str) -> None:
+    """exp(e) σ(−e) would be ∞·0 where e is beyond 88 in float32: it is σ(e)."""
+    case = compiled({"name": "logistic", "bias": {"expr": loss}, "optimizer": {"rate": 0.01}})
+    single = inputs(case, 3, dtype=torch.float32)
+    single["v"] = 1e3 * single["v"]
+    exact = {n: x.double() for n, x in single.items()}
+    for form in ("recurrent", "chunk"):
+        found = run(case, single, form)
+        assert all(x.isfinite().all() for _, x in found.parts())
+        agree(found, run(case, exact, form), 1e-4)
