@@ -154,6 +154,8 @@ def test_a_new_model_knows_nothing() -> None:
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # the tracer's
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # its too
 def test_compiled_is_as_written(each: str) -> None:
     """By the tracer alone: what inductor makes of the graphs is tested layer by layer."""
     made = small(each).train()
