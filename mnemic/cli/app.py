@@ -15,6 +15,7 @@ from mnemic.cli.derive import derive
 from mnemic.cli.diff import diff
 from mnemic.cli.doctor import doctor
 from mnemic.cli.effects import effects, pareto
+from mnemic.cli.eval import eval_
 from mnemic.cli.guard import guarded
 from mnemic.cli.kernels import kernels
 from mnemic.cli.leaderboard import leaderboard
@@ -51,6 +52,10 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic train gated-deltanet --task mqar --resume",
         "mnemic train gated-deltanet --data books/ --tokenizer bpe:8000 --length 1024",
         "mnemic train models/gdn --data books.parquet --column body --optimizer muon",
+    ),
+    eval_: (
+        "mnemic eval runs/gated-deltanet-books-0/model --data other-books/",
+        "mnemic eval models/gdn --data book.txt --length 4096 --picture gdn.png",
     ),
     search: (
         "mnemic search examples/search/recall.yaml --preview",

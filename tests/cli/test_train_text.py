@@ -59,3 +59,16 @@ def test_what_is_refused(mnemic, tmp_path, arguments, message):
     assert (done.code, done.out) == (2, "")
     assert message in done.err
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_model_is_evaluated(mnemic, tmp_path):
+    assert mnemic("train", "deltanet", "--data", "books", *TINY, "--run", "r").code == 0
+    told = ("eval", "r/model", "--data", "books", "--length", "64")
+    done = mnemic(*told, "--picture", "seen.png")
+    assert done.code == 0
+    assert done.out.splitlines()[:2][0] == "position     bits a token"
+    assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
+    found = mnemic(*told, "--distance", "8", "--json").json
+    assert [span["last"] for span in found["positions"]] == [1, 3, 7, 15, 31, 63]
+    assert [copied["distance"] for copied in found["distances"]] == [8]
+    assert "the longest document has 69 tokens" in mnemic(*told[:-1], "70").err
