@@ -9,8 +9,6 @@ from .signature import Signature
 
 Form = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 States = dict[str, Tensor]
-Pieces = list[tuple[int, int, int]]
-"""(first token, tokens a chunk, chunks)."""
 Closes = Callable[[int, int], bool]
 """Whether an interval of so many tokens (the second) ends with a row or chunk (the first)."""
 

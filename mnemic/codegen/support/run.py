@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from . import kept, layout, levels, room, scanned, versions
 from .arguments import fail
-from .calls import Closes, Form, Pieces, States, parameters
+from .calls import Closes, Form, States, parameters
 from .given import Given, turned
 from .launched import Form as Fused
 from .launched import form_of, tracked
@@ -305,8 +304,8 @@ class Run(Given):
         found = layout.windows(x, width)
         return found if self.documents is None else self.documents.own(found, width - 1)
 
-    def _pieces(self) -> Pieces:
-        """How the tokens are cut into chunks."""
+    def _pieces(self) -> list[tuple[int, int, int]]:
+        """(first token, tokens a chunk, chunks)."""
         every = self.signature.anchor
         size = self.chunk_tokens()
         if self.signature.levels:
@@ -340,24 +339,16 @@ class Run(Given):
         return min(rows or most, most) if most else rows
 
     def _chunks(self, states: States) -> tuple[Tensor, States]:
-        rows, pieces = self.chunk_rows(), self._pieces()
-        if self.signature.params and self.documents is None:
-            out, states = room.in_parts(self._through, rows, states, pieces, self.batch)
-        else:
-            out, states = self._through(rows, states, pieces)
-        return out[:, self.steps - 1 :: self.steps], states
-
-    def _through(
-        self, rows: States, states: States, pieces: Pieces, again: bool = False
-    ) -> tuple[Tensor, States]:
-        """The pieces one after another; ``again`` computes each once more for its gradient."""
-        outs, form = [], self.call.operator.chunk
+        outs = []
+        form = self.call.operator.chunk
         assert form is not None
-        for first, size, count in pieces:
-            told = (form, self._cut(rows, first, size, count), states, self._closes(first, size))
-            y, states = checkpoint(_call, *told, use_reentrant=False) if again else _call(*told)
-            outs.append(layout.from_chunks(y, len(rows["k"]), self.heads * self.folds))
-        return torch.cat(outs, 1), states
+        rows = self.chunk_rows()
+        for first, size, count in self._pieces():
+            arguments = self._cut(rows, first, size, count)
+            y, states = _call(form, arguments, states, self._closes(first, size))
+            outs.append(layout.from_chunks(y, self.batch, self.heads * self.folds))
+        out = torch.cat(outs, 1)
+        return out[:, self.steps - 1 :: self.steps], states
 
     def _closes(self, first: int, size: int) -> Closes:
         def closes(chunk: int, every: int) -> bool:
