@@ -42,7 +42,9 @@ def layers(spec: Spec) -> str:
 
     from mnemic.codegen.support import compared
     from mnemic.codegen.support.cases import Case
+    from mnemic.compiler.explain import still
     from mnemic.pipeline import compile as compiled
+    from mnemic.pipeline import derive
 
     torch.manual_seed(0)
     made = compiled(spec).layer(DIM, heads=HEADS, key_dim=WIDTH)
@@ -57,6 +59,8 @@ def layers(spec: Spec) -> str:
 
     exact, own = compared.known(run, torch.float32)
     if not all(float(part.abs().max()) < WILD for part in exact.values() if part.numel()):
+        if still.warning(derive(spec)) is not None and not exact["output"].any():
+            return "wild"  # no step moves the memory, as `check` tells; slopes of O there overflow
         finite = all(part.isfinite().all() for n, part in exact.items() if n == "output")
         sizes = [float(part.abs().max()) for part in exact.values() if part.numel()]
         assert not (finite and any(map(math.isnan, sizes))), "gradients are no numbers"

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.explanation import warned
@@ -10,6 +11,7 @@ from mnemic.compiler.oracle.verify import verify
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.load import load
 from mnemic.errors import InvalidSpec
+from mnemic.pipeline import compile
 
 
 def rule(loss: str = "e**2/2", **more: Any) -> Rule:
@@ -104,3 +106,28 @@ def test_a_coefficient_within_its_range_is_taken() -> None:
     called_otherwise = {"size": {"from": "input", "activation": "tanh"}}
     derive_spec(load({"name": "mine", "bias": {"expr": "abs(size)*e**2/2"},
                       "coefficients": called_otherwise}))  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", ["y**2/4", "y**2/2*sigmoid(v)", "log(cosh(y*v))"])
+def test_a_memory_that_never_leaves_zero_is_told(loss: str) -> None:
+    mine = rule(loss)
+    assert any("The memory starts at zero, where this loss has no slope" in z for z in warned(mine))
+    q, k, v = torch.randn(3, 1, 5, 1, 4, generator=torch.Generator().manual_seed(0))
+    step = compile(
+        {"mnemic": 1, "name": "mine", "bias": {"expr": loss}, "optimizer": {"rate": "token"}}
+    )
+    assert not step(q, k, v, eta=torch.full((1, 5, 1), 0.5))[0].any()
+
+
+@pytest.mark.parametrize(
+    ("loss", "more"),
+    [
+        ("e**2/2", {}),
+        ("y**2/2 - y*v", {}),
+        ("-y*v", {}),
+        ("y**2/4", {"memory": {"kind": "mlp", "norm": False}}),
+        ("y**2/4", {"retention": {"constraint": "simplex"}}),
+    ],
+)
+def test_a_memory_that_leaves_zero_is_not(loss: str, more: dict[str, Any]) -> None:
+    assert not any("starts at zero" in z for z in warned(rule(loss, **more)))

@@ -5,7 +5,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.explain import beginning, idle, printing
+from mnemic.compiler.explain import beginning, idle, printing, still
 from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
 from mnemic.compiler.explain.equations import Equation, equations
@@ -84,6 +84,7 @@ def warned(rule: Rule) -> tuple[str, ...]:
         idle.warning(rule),
         *warnings(rule),
         beginning.warning(rule),
+        still.warning(rule),
         pace(rule),
     )
     return tuple(line for line in found if line is not None)

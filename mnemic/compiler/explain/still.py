@@ -1,0 +1,21 @@
+"""Whether a memory can leave zero: its first step is the error at a prediction of zero."""
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.error_signal import RESIDUAL
+from mnemic.compiler.numbers import vanishes
+from mnemic.compiler.rule import KeyValuePairs, Moments, Rule
+
+
+def warning(rule: Rule) -> str | None:
+    """Return what to hear of a memory that starts at zero and stays there; ``None`` elsewhere."""
+    error, link = rule.error, rule.retained.link
+    if isinstance(rule, Moments | KeyValuePairs) or error.constant:
+        return None
+    if rule.parameters or rule.network.adds_input or not link.identity:
+        return None  # it starts elsewhere
+    if not vanishes(error.signal.subs(sym.e, RESIDUAL).subs(sym.y, 0)):
+        return None
+    return (
+        "The memory starts at zero, where this loss has no slope whatever the value is: it stays "
+        "there, and every output is zero. Let the loss compare ŷ with v, as e**2 does."
+    )
