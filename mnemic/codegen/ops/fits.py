@@ -52,6 +52,7 @@ OPERATIONS = (
     ),
     Operation(
         "local_linears", "tk, nk, nv, *, *... -> tv", adjoint=whole,
+        untiled="a system of every row that is factored (conjugate gradients would have a kernel)",
         sample=Sample(
             "tk, Nk, Nv, t -> tv", kinds=("", "", "", "positive"),
             options={**WEIGHTED, **SOLVER}, functions=SIMILARITY, tolerance=1e-8,
@@ -61,7 +62,10 @@ OPERATIONS = (
         "local_linear", "n, nk, nv, k,  -> v", adjoint=whole,
         sample=Sample(kinds=("positive", "", "", "", "positive")),
     ),
-    Operation("attention", "tk, nk, nv -> tv", adjoint=whole, sample=Sample("tk, Nk, Nv -> tv")),
+    Operation(
+        "attention", "tk, nk, nv -> tv", adjoint=whole, sample=Sample("tk, Nk, Nv -> tv"),
+        untiled="PyTorch's own attention is its kernel",
+    ),
     Operation("beside", "*k, * -> *k", adjoint=whole, sample=Sample("tk, t -> tK")),
 )
 # fmt: on

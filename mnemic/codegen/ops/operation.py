@@ -108,6 +108,9 @@ class Tile:
     holds: tuple[int, int] = (0, 0)
     """Tiles that it holds beside its arguments and its result: so many as large as the result, and
     so many as the lesser side of it squared."""
+    reduces: int = 0
+    """The axis that it sums, counted from the last, where how the tile lies says by which function.
+    """
     woven: bool = False
     """Whether loads and passes over kept pairs do it: there is no function of tiles."""
     loaded: bool = False
@@ -134,7 +137,9 @@ class Streaming:
     wide: bool = False
     """Whether its arguments are float64, because their difference is what counts."""
     online: bool = False
-    """Whether it is the largest logit, or a sum of weights relative to it, which share a pass."""
+    """Whether it sums weights that are relative to a row's largest, which share a pass with it."""
+    own: int = 0
+    """How many arguments behind the first are the chunk's own part, beside that of kept pairs."""
     costly: bool = False
     """Whether it is not computed twice."""
 

@@ -55,11 +55,12 @@ def number(at: Entries) -> None:
 # fmt: off
 OPERATIONS = (
     Operation(
-        "total", "*z -> *", sums="z", adjoint=total, tile=Tile(EVERYWHERE), lane="{0}",
-        sample=Sample("tk -> t"),
+        "total", "*z -> *", sums="z", adjoint=total, tile=Tile(EVERYWHERE, reduces=-1),
+        lane="{0}", sample=Sample("tk -> t", token="vk -> v"),
     ),
     Operation(
-        "total_rows", "*yz -> *z", sums="y", adjoint=total_rows, tile=Tile(EVERYWHERE),
+        "total_rows", "*yz -> *z", sums="y", adjoint=total_rows,
+        tile=Tile(EVERYWHERE, reduces=-2),
         lane="{0}", sample=Sample("tk -> k", token="vk -> k"),
     ),
     Operation("total_states", "tvk -> vk", sums="t"),

@@ -79,12 +79,12 @@ OPERATIONS = (
     Operation("shares", "n -> n", adjoint=whole, sample=Sample(kinds=("positive",))),
     Operation("relative", "n -> n", adjoint=whole, sample=Sample(kinds=("positive",))),
     Operation(
-        "row_top", "~*n, ~*n? -> *", tops="n", tile=SUMMED, streaming=Streaming(online=True),
+        "row_top", "~*n, ~*n? -> *", tops="n", tile=SUMMED,
         sample=Sample("tn, tn? -> t", kinds=("", "positive")),
     ),
     Operation(
         "row_tops", "~*n, ~*s, ~*s, ~*n? -> *", tops="n", tile=SUMMED,
-        streaming=Streaming(online=True),
+        streaming=Streaming(own=2),
         sample=Sample("tn, tt, tt, tn? -> t", kinds=("", "", "positive", "positive")),
     ),
     Operation(
@@ -93,7 +93,7 @@ OPERATIONS = (
     ),
     Operation(
         "row_totals", "*n, *s, *n? -> *", sums="n", adjoint=row_totals, tile=SUMMED,
-        streaming=Streaming(online=True), sample=Sample("tn, tt, tn? -> t"),
+        streaming=Streaming(online=True, own=1), sample=Sample("tn, tt, tn? -> t"),
     ),
     Operation(
         "row_peak", "tn, ts -> t", adjoint=row_peak,

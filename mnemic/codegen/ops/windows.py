@@ -3,6 +3,11 @@
 from mnemic.codegen.ops.at import At
 from mnemic.codegen.ops.operation import Operation, Sample, Tile
 
+SLOTS = (
+    "a window over kept pairs whose errors differ from step to step, so that every step has rows "
+    "of its own for each of its pairs"
+)
+
 BLOCKS: dict[str, object] = {"targets": 3, "sources": 3}
 
 
@@ -111,7 +116,8 @@ OPERATIONS = (
     Operation("after_tail", "tk, ~sk -> sk", sample=Sample("tk, Uk -> Uk")),
     Operation("from_first", "sk -> tk", sample=Sample("Uk -> tk", options={"tail": 2})),
     Operation(
-        "folded", "tk -> sk", adjoint=folded, sample=Sample("Sk -> Uk", options={"width": 3}),
+        "folded", "tk -> sk", adjoint=folded, untiled=SLOTS,
+        sample=Sample("Sk -> Uk", options={"width": 3}),
     ),
     Operation("unfolded", "sk -> tk", sample=Sample("Uk -> Sk", options={"width": 3})),
 )

@@ -17,6 +17,7 @@ from mnemic.codegen.streamed.lines import (
     value,
 )
 from mnemic.codegen.streamed.order import Step, ordered
+from mnemic.codegen.streamed.passes import beside_pairs, sums_weights
 from mnemic.codegen.tiled.swept.facts import tops
 
 if TYPE_CHECKING:
@@ -95,15 +96,15 @@ class Block:
         op, passes = quantity.op, self.body.passes
         own = [n for n in passes.reads(quantity) if self.found.streams(n) or n in self.running]
         top = passes.top_of(quantity) if passes.sums(quantity) else None
-        if isinstance(op, Call) and op.function == "row_tops":
-            own = [n for n in own if n not in op.arguments[1:3]]
+        if isinstance(op, Call) and tops(quantity):
+            own = [n for n in own if n not in beside_pairs(op)]
         return (*own, str(top)) if top in self.running else tuple(own)
 
     def _higher(self, quantity: Quantity) -> Iterator[str]:
         """The largest logit so far; ``_scale`` is what it makes of what was summed before."""
         op, say = quantity.op, self.found.say(quantity.name)
         assert isinstance(op, Call)
-        past, left = op.arguments[0], op.arguments[3 if op.function == "row_tops" else 1 :]
+        past, left = op.arguments[0], op.arguments[1 + len(beside_pairs(op)) :]
         logits = self.body.passes.inside[past]
         text = self.found.say(past)
         if left:
@@ -129,9 +130,8 @@ class Block:
     def _part(self, quantity: Quantity) -> str:
         """A block's part of a sum."""
         op = quantity.op
-        if isinstance(op, Call) and op.function in ("row_totals", "row_total"):
-            weights, *rest = op.arguments
-            left = rest[1:] if op.function == "row_totals" else rest
+        if isinstance(op, Call) and sums_weights(op):
+            weights, left = op.arguments[0], op.arguments[1 + len(beside_pairs(op)) :]
             text = self.found.say(weights)
             if left:
                 shaped = self.body.passes.inside[weights]

@@ -11,7 +11,7 @@ from mnemic.codegen.plan import Call, Map, Product, Quantity
 from mnemic.codegen.streamed.block import Block
 from mnemic.codegen.streamed.layout import PAIRS, Streams
 from mnemic.codegen.streamed.lines import exact, line, shape, zeros
-from mnemic.codegen.streamed.passes import Passes, reads_behind
+from mnemic.codegen.streamed.passes import Passes, beside_pairs, reads_behind
 from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL
@@ -192,8 +192,7 @@ class Body:
         """What a sum over pairs takes of the chunk's own."""
         assert quantity.name in self.summed, quantity.name
         op = quantity.op
-        if isinstance(op, Call) and op.function == "row_totals":
-            mixed = op.arguments[1]
+        for mixed in beside_pairs(op) if isinstance(op, Call) and not tops(quantity) else ():
             yield from self.until(mixed)
             yield f"{self.pad}{self.found.say(quantity.name)} += tl.sum({self.found.say(mixed)}, 1)"
 
@@ -300,11 +299,10 @@ class Body:
     def begun(self, quantity: Quantity) -> Iterator[str]:
         """What a sum over pairs starts with."""
         say, op = self.found.say(quantity.name), quantity.op
-        if isinstance(op, Call) and op.function == "row_tops":
-            for read in op.arguments[1:3]:
+        if isinstance(op, Call) and tops(quantity) and (own := beside_pairs(op)):
+            for read in own:
                 yield from self.until(read)
-            new, mix = (self.found.say(n) for n in op.arguments[1:3])
-            yield f"{self.pad}{say} = tiles.tops_of({new}, {mix})"
+            yield f"{self.pad}{say} = tiles.tops_of({', '.join(map(self.found.say, own))})"
             return
         start = zeros(self.found, quantity)
         if tops(quantity):

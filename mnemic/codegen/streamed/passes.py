@@ -120,7 +120,7 @@ class Passes:
         match quantity.op:
             case Product(left=left, right=right, flip_left=False):
                 others: tuple[str, ...] = (right,)
-            case Call(function=function, arguments=(left, *rest)) if _sums_weights(function):
+            case Call(arguments=(left, *rest)) as call if sums_weights(call):
                 others = tuple(n for n in rest if self.found.streams(n))
             case _:
                 return None
@@ -168,7 +168,11 @@ def _adds_up(found: Streams, quantity: Quantity) -> bool:
     return isinstance(quantity.op, Call) and PAIRS in summed(found.lay, quantity)
 
 
-def _sums_weights(function: str) -> bool:
-    """Whether an operation sums weights that are relative to a running largest."""
-    operation = OPERATIONS[function]
-    return operation.streaming.online and bool(operation.sums)
+def sums_weights(call: Call) -> bool:
+    """Whether a call sums weights that are relative to a running largest."""
+    return OPERATIONS[call.function].streaming.online
+
+
+def beside_pairs(call: Call) -> tuple[str, ...]:
+    """Return the arguments that are the chunk's own part, beside that of kept pairs."""
+    return call.arguments[1 : 1 + OPERATIONS[call.function].streaming.own]

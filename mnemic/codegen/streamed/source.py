@@ -13,13 +13,6 @@ from mnemic.codegen.tiled.data import before, held_of, listed, row_of
 from mnemic.codegen.tiled.reverse import given_back, ordered, output_of, reversed_of
 from mnemic.codegen.tiled.windows import opened
 
-DIRECT = "a system of every row that is factored (conjugate gradients would have a kernel)"
-
-SLOTS = (
-    "a window over kept pairs whose errors differ from step to step, so that every step has rows "
-    "of its own for each of its pairs"
-)
-
 FORM = "Chunk by chunk, kept pairs block by block: arguments [B, R, H, ...], pairs [M, n, ...]."
 GRADIENT = "The gradient: arguments, pairs, d_out and d of pairs -> gradients."
 
@@ -134,13 +127,11 @@ def source(
 
     Raises ``NoTiles`` where it has none.
     """
-    if any(isinstance(q.op, Call) and q.op.function == "attention" for q in plan.ordered()):
-        raise NoTiles("PyTorch's own attention is its kernel")
-    if any(isinstance(q.op, Call) and q.op.function == "local_linears" for q in plan.ordered()):
-        raise NoTiles(DIRECT)
+    for quantity in plan.ordered():
+        operation = called(quantity)
+        if operation and operation.untiled:
+            raise NoTiles(operation.untiled)
     cut = apart(plan, width)
-    if any(isinstance(q.op, Call) and q.op.function == "folded" for q in plan.ordered()):
-        raise NoTiles(SLOTS)
     inside, windows = opened(cut.plan, width)
     cut = replace(cut, plan=inside)
     found = streams(cut.plan, logarithms, output=cut.plan.output, windows=windows)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from mnemic.codegen.ops import OPERATIONS
 from mnemic.codegen.ops.operation import CHUNK, TOKEN
 from mnemic.codegen.plan import Plan, Quantity
 from mnemic.codegen.tiled.axes import Axes, NoTiles, Place, joined
@@ -186,25 +187,23 @@ def _name(names: dict[Place, str], place: Place, letter: str) -> None:
     names[place] = name
 
 
-LOCALS = frozenset(
-    {
-        "tl", "tiles", "triton", "ops", "math", "torch", "chunk", "chunks", "done", "low", "live",
-        "row", "origin", "memory", "part", "own", "behind", "t", "total", "begin", "length",
-        "heads", "position", "first", "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL",
-        "LEAN", "some", "error", "error_adjoint", "residual", "residual_vjp", "at_tail", "at_seen",
-        "at_behind", "SOURCES", "live_SOURCES", "new_error", "curve", "curve_slope", "inverse_link",
-        "simplex_root", "simplex_root_of_rows", "simplex_root_of_columns", "simplex_sums",
-        "simplex_entries", "simplex_entries_of_rows", "simplex_entries_of_columns",
-        "simplex_shares", "curve_distance",
-    }
-)  # fmt: skip
+LOCALS = frozenset((
+    "tl", "tiles", "triton", "ops", "math", "torch", "chunk", "chunks", "done", "low", "live",
+    "row", "origin", "memory", "part", "own", "behind", "t", "total", "begin", "length", "heads",
+    "position", "first", "C", "ROWS", "STEPS", "KEEP", "READ", "PRECISION", "REAL", "LEAN", "some",
+    "at_tail", "at_seen", "at_behind", "SOURCES", "live_SOURCES", "new_error", "curve",
+    "curve_slope", "curve_distance", "simplex_sums", "simplex_shares",
+))  # fmt: skip
 """Names that kernels use themselves."""
 
 
 def _check(found: Layout) -> None:
-    taken = LOCALS | {
-        f"{part}{size}" for size in found.channels for part in ("", "B", "at_", "in_")
-    }
+    defined = {name for name, o in OPERATIONS.items() if o.tile and o.tile.in_module}
+    taken = (
+        LOCALS
+        | defined
+        | {f"{part}{size}" for size in found.channels for part in ("", "B", "at_", "in_")}
+    )
     held = [state.name for state in (*found.states, *found.given)]
     taken |= {f"{part}_{name}" for name in held for part in ("start", "end", "kept")}
     taken |= {f"{part}_{row.name}" for row in found.rows for part in ("rows", "grad")}

@@ -146,8 +146,8 @@ def _call(
         arguments.reverse()
     if tile.text:
         return tile.text.format(*arguments, **options)
-    if op.function in ("total", "total_rows"):
-        return _total(lay, op, op.function, arguments[0])
+    if tile.reduces:
+        return _total(lay, op, tile.reduces, arguments[0])
     arguments += [_extra(lay, op, extra) for extra in tile.extras]
     arguments += [repr(options.get(name, 1)) for name in tile.options]  # one row a token
     name = _function(op, tile, squares and square(lay, quantity))
@@ -172,15 +172,17 @@ def _function(op: Call, tile: Tile, square: bool) -> str:
     return op.function + tile.longer * whole
 
 
-def _total(lay: Layout, op: Call, name: str, argument: str) -> str:
-    """Σ over the last axis, or the one before it, of a memory or of rows."""
-    axes = lay.plan.axes(op.arguments[0])
-    if turned(axes):
-        return f"tiles.{name}_of_matrix({argument})"
-    if name == "total_rows" and lay.chunked and lay.sizes(op.arguments[0])[-2] in TALL:
-        live = "live" if lay.sizes(op.arguments[0])[-2] == ROWS else "live_SOURCES"
-        return f"tiles.total_rows({argument}, {live})"
-    return f"tiles.total({argument})" if name == "total" else f"tl.sum({argument}, 0)"
+def _total(lay: Layout, op: Call, axis: int, argument: str) -> str:
+    """Σ over an axis, counted from the last, of a memory (held the other way round) or of rows."""
+    if turned(lay.plan.axes(op.arguments[0])):
+        return f"tiles.{op.function}_of_matrix({argument})"
+    if axis == -1:
+        return f"tiles.{op.function}({argument})"
+    rows = lay.sizes(op.arguments[0])[axis]
+    if lay.chunked and rows in TALL:
+        live = "live" if rows == ROWS else "live_SOURCES"
+        return f"tiles.{op.function}({argument}, {live})"
+    return f"tl.sum({argument}, 0)"
 
 
 def _extra(lay: Layout, op: Call, extra: str) -> str:
