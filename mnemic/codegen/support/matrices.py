@@ -2,9 +2,14 @@
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from .links import entry_norm
 from .rows import TINY
+from .transforms import transformed
+
+KEPT = 2**26
+"""Bytes that the gradient of one iteration of Newton–Schulz may keep."""
 
 QUINTIC = (3.4445, -4.7750, 2.0315)
 """The quintic's coefficients: a x + b x³ + c x⁵ on every singular value."""
@@ -32,8 +37,19 @@ def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:
     """Muon's quintic towards the nearest semi-orthogonal matrix, each [..., V, K] by itself.
 
     X ← a X + (b X Xᵀ + c (X Xᵀ)²) X, (a, b, c) = (3.4445, −4.7750, 2.0315), from X/(‖X‖_F + 1e-7);
-    the smaller side multiplies, so tall matrices are transposed.
+    the smaller side multiplies, so tall matrices are transposed. A gradient keeps the argument and
+    computes the iteration again where it would otherwise keep more than `KEPT` of it.
     """
+    held = (steps + 1) * matrix.numel() * matrix.element_size()
+    plain = torch.compiler.is_compiling() or transformed() or not matrix.requires_grad
+    if plain or held <= KEPT:
+        return _iterated(matrix, steps)
+    found: Tensor = checkpoint(_iterated, matrix, steps, use_reentrant=False)
+    return found
+
+
+def _iterated(matrix: Tensor, steps: int) -> Tensor:
+    """The iteration from the matrix scaled to norm one."""
     tall = matrix.shape[-2] > matrix.shape[-1]
     x = matrix.mT if tall else matrix
     x = x / (entry_norm(x, power=2.0)[..., None, None] + 1e-7)
