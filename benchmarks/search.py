@@ -195,7 +195,8 @@ def main() -> None:
     asked = parser.parse_args()
     asked.run.mkdir(parents=True, exist_ok=True)
     measure = {"rate": rate, "stored": stored, "curves": curves}[asked.what]
-    print(json.dumps(measure(asked), indent=2))
+    command = " ".join(["benchmarks/search.py", *sys.argv[1:]])
+    print(json.dumps({"made_by": command, **measure(asked)}, indent=2))
 
 
 if __name__ == "__main__":

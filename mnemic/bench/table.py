@@ -1,5 +1,6 @@
 """A Markdown page of what `decode`, `long`, `learn`, `recall` and `forms` kept as JSON files."""
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -58,7 +59,7 @@ def page(folder: Path) -> str:
         UsageError: none of them is there, or one is something else.
     """
     paths = sorted(folder.glob("*.json"), key=lambda path: path.stem)
-    files = [(path.name, load(path)) for path in paths]
+    files = [(path.name, load(path)) for path in paths if not _elsewhere(path)]
     if not any(kept.results for _, kept in files):
         raise UsageError(
             f"{folder}: no results of mnemic bench decode, long, learn, recall or forms"
@@ -69,6 +70,15 @@ def page(folder: Path) -> str:
         heading = ("spec", *FORMS)
         parts += [f"## Chunk over token by token\n\n{_rows(heading, _forms(forms))}"]
     return "\n".join([*parts, _failures(suites)])
+
+
+def _elsewhere(path: Path) -> bool:
+    """Whether a file says that another program made it, so that it is none of these results."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return isinstance(found, dict) and str(found.get("made_by", "")).startswith("benchmarks/")
 
 
 def _by_suite(files: list[tuple[str, Kept]]) -> Suites:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -232,6 +233,23 @@ def test_a_page_of_what_was_kept(results):
     assert "the state being fixed: none." in found
     assert "- Not measured by `decode`: atlas, " in found
     assert "torch 2, steps 9" in found
+
+
+def test_what_another_benchmark_kept_is_left_out_and_nothing_else_is(results):
+    found = table.page(results)
+    (results / "search_curves.json").write_text('{"made_by": "benchmarks/search.py curves"}')
+    assert table.page(results) == found
+    (results / "other.json").write_text('{"made_by": "somebody"}')
+    with pytest.raises(UsageError, match=r"other\.json: not a result of mnemic bench"):
+        table.page(results)
+
+
+def test_the_page_of_the_kept_results_is_the_printed_one_but_for_what_changed():
+    """The command of docs/measured.md runs on the folder as it is kept."""
+    root = Path(__file__).parents[2]
+    rows = table.page(root / "benchmarks" / "results").splitlines()
+    printed = (root / "docs" / "measured.md").read_text(encoding="utf-8").splitlines()
+    assert sum(row.startswith("|") for row in rows) >= sum(row.startswith("|") for row in printed)
 
 
 def test_a_page_of_nothing(tmp_path):
