@@ -5,7 +5,7 @@ from typing import Any
 
 import sympy as sp
 
-VARIABLE = sp.Symbol("entry_", real=True)
+VARIABLE = sp.Symbol("entry", real=True)
 """The entry."""
 
 

@@ -1,5 +1,6 @@
 """Plan → PyTorch source: one statement a quantity, in the order of the graph."""
 
+import re
 from typing import Any
 
 from mnemic.codegen.plan import Call, Fused, Given, Map, Phases, Plan, Product, Quantity, Read
@@ -84,12 +85,13 @@ def wrapped(target: str, source: str, comment: str, indent: int) -> list[str]:
 def _broken(source: str, indent: int) -> list[str]:
     """Break a long expression at commas and operators outside of its words."""
     lines, current = [], " " * indent
-    for word in source.split(" "):
+    whole = re.sub(r"math\.\w+\([^()]*\)", lambda call: call[0].replace(" ", "\0"), source)
+    for word in whole.split(" "):
         if len(current) + len(word) + 1 > WIDTH and current.strip():
             lines.append(current.rstrip())
             current = " " * indent
         current += word + " "
-    return [*lines, current.rstrip()]
+    return [line.replace("\0", " ") for line in (*lines, current.rstrip())]
 
 
 def block(
@@ -114,30 +116,32 @@ def loop(plan: Plan, numbers: dict[str, str], doc: str, name: str, each: str) ->
     """
     phases = plan.phases()
     lines = [*_opening(plan, name, doc)]
-    lines += [f"    # every {each} at once", *block(plan, phases.before, 4, numbers)]
+    before = block(plan, phases.before, 4, numbers)
+    lines += [f"    # every {each} at once", *before] if before else []
     index = each[0]
     slices = _slices(plan, phases)
-    lines += [f"    # {each} by {each}", "    outputs = []", *_loop(index, slices)]
+    heading = [f"    # {each} by {each}"] if before else []
+    lines += [*heading, "    outputs = []", *_loop(index, slices, counted=bool(phases.closings))]
     spelled = {n: f"{n}_{index}" for n in slices}
     lines += block(plan, phases.scan, 8, numbers, spelled)
     lines += _advance(plan, phases, numbers, spelled, index)
-    lines += ["    return torch.stack(outputs), " + _dictionary({s: s for s in plan.states()})]
+    lines += _returned("torch.stack(outputs), ", {s: s for s in plan.states()})
     return "\n".join(lines) + "\n"
 
 
-def function(plan: Plan, name: str, doc: str) -> str:
+def function(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:
     """A plan without a loop as one function, which gives what follows by state."""
     lines = [f"def {name}({', '.join(plan.arguments())}):", f'    """{doc}"""']
-    lines += block(plan, plan.ordered(), 4, {})
-    return "\n".join([*lines, f"    return {_dictionary(plan.following)}"]) + "\n"
+    lines += block(plan, plan.ordered(), 4, numbers)
+    return "\n".join([*lines, *_returned("", plan.following)]) + "\n"
 
 
-def reader(plan: Plan, name: str, doc: str) -> str:
+def reader(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:
     """A plan whose states stand as one function of arguments and states, which gives the output."""
     statements = plan.ordered()
     states = [q.name for q in statements if q.op == Given(state=True)]
     arguments = ", ".join([*plan.arguments(), *(["*"] if states else []), *states])
-    lines = [f"def {name}({arguments}):", f'    """{doc}"""', *block(plan, statements, 4, {})]
+    lines = [f"def {name}({arguments}):", f'    """{doc}"""', *block(plan, statements, 4, numbers)]
     return "\n".join([*lines, f"    return {plan.output}"]) + "\n"
 
 
@@ -147,23 +151,25 @@ def _opening(plan: Plan, name: str, doc: str) -> list[str]:
         raise AssertionError("a form without arguments")
     head = f"def {name}({arguments}):"
     if len(head) > WIDTH:
-        head = f"def {name}(\n    {arguments},\n):"
+        head = "\n".join([f"def {name}(", *_broken(f"{arguments},", 4), "):"])
     return [head, f'    """{doc}"""']
 
 
-def _loop(index: str, slices: list[str]) -> list[str]:
+def _loop(index: str, slices: list[str], *, counted: bool) -> list[str]:
     """Loop over the leading axis (cut once: slices would each cost a whole gradient)."""
     left, right = ", ".join(f"{n}_{index}" for n in slices), ", ".join(slices)
     comma = "," if len(slices) == 1 else ""
-    line = f"    for {index}, ({left}{comma}) in enumerate(ops.each({right})):"
+    turns, close = (f"{index}, (", "))") if counted else ("", ")")
+    loop = "enumerate(ops.each(" if counted else "ops.each("
+    line = f"    for {turns}{left}{comma}{')' if counted else ''} in {loop}{right}{close}:"
     if len(line) <= WIDTH:
         return [line]
     return [
-        f"    for {index}, (",
+        f"    for {turns or '('}",
         *_broken(left + comma, 8),
-        "    ) in enumerate(ops.each(",
+        f"    ) in {loop}",
         *_broken(right, 8),
-        "    )):",
+        f"    {close}:",
     ]
 
 
@@ -175,21 +181,29 @@ def _advance(
     moves = {s: n for s, n in plan.following.items() if s != n}
     lines = []
     if moves:
-        lines.append(f"        {_moved({s: spelled.get(n, n) for s, n in moves.items()})}")
+        lines += _moved({s: spelled.get(n, n) for s, n in moves.items()}, 8)
     for closing in phases.closings:
         renamed = {**spelled, **{n: s for s, n in moves.items()}}
         renamed |= {n: output if s == OUTPUT else s for n, s in closing.renamed.items()}
         lines.append(f"        if closes({index}, {closing.every}):")
         lines += block(plan, closing.statements, 12, numbers, renamed)
         ends = {s: renamed.get(n, n) for s, n in closing.moves.items()}
-        lines.append(
-            f"            {_moved({output if s == OUTPUT else s: n for s, n in ends.items()})}"
-        )
+        lines += _moved({output if s == OUTPUT else s: n for s, n in ends.items()}, 12)
     return [*lines, f"        outputs.append({output})"]
 
 
-def _moved(values: dict[str, str]) -> str:
-    return f"{', '.join(values)} = {', '.join(values.values())}"
+def _moved(values: dict[str, str], indent: int) -> list[str]:
+    """Assignments that are made at once."""
+    return wrapped(", ".join(values), ", ".join(values.values()), "", indent)
+
+
+def _returned(before: str, values: dict[str, str]) -> list[str]:
+    """The statement that returns a dictionary, on as many lines as it takes."""
+    line = f"    return {before}{_dictionary(values)}"
+    if len(line) <= WIDTH:
+        return [line]
+    pairs = ", ".join(f'"{name}":\0{value}' for name, value in values.items())
+    return [f"    return {before}{{", *_broken(f"{pairs},", 8), "    }"]
 
 
 def _dictionary(values: dict[str, str]) -> str:

@@ -3,39 +3,14 @@
 from importlib.metadata import version
 
 from mnemic.codegen import entry, module, selftest
+from mnemic.codegen.citations import numbers_of
 from mnemic.codegen.package import support_files
 from mnemic.codegen.titles import title_of
-from mnemic.compiler.explain.render import Equation, equations
+from mnemic.compiler.explain.render import equations
 from mnemic.compiler.explain.render_markdown import to_markdown
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.writing import to_yaml
-
-CITED = {
-    "prediction": ("prediction",),
-    "error": ("error",),
-    "gradient": ("gradient", "moments"),
-    "momentum": ("momentum", "steps"),
-    "keys": ("keys",),
-    "weights": ("weights",),
-    "dual": ("dual", "memory"),
-    "step": ("use", "dual", "memory"),
-    "norms": ("norms",),
-    "squares": ("squares",),
-    "means": ("means",),
-    "link": ("link", "memory"),
-    "readout": ("read-out",),
-    "kernel": ("kernel",),
-}
-"""The parts of a plan, and the equations of the derivation that they compute."""
-
-
-def _cited(listed: tuple[Equation, ...], names: tuple[str, ...]) -> str:
-    """The numbers of the first name that the rule has, several where matrices move apart."""
-    known = {e.name for e in listed}
-    name = next((name for name in names if name in known), None)
-    found = [str(e.number) for e in listed if e.name == name]
-    return f"({', '.join(found)})" if found else ""
 
 
 def compiled_files(rule: Rule) -> dict[str, str]:
@@ -44,7 +19,7 @@ def compiled_files(rule: Rule) -> dict[str, str]:
     name = spec.module
     listed = equations(rule)
     text = "\n".join(f"({e.number}) {e.text}" for e in listed) + "\n"
-    numbers = {part: _cited(listed, names) for part, names in CITED.items()}
+    numbers = numbers_of(listed)
     source = module.source(
         rule,
         version=version("mnemic"),

@@ -1,7 +1,7 @@
 """Plans → the source of a module: header, forms, operator, layer."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -21,8 +21,10 @@ from mnemic.codegen import (
 )
 from mnemic.codegen.apart import apart
 from mnemic.codegen.builder import Builder
+from mnemic.codegen.citations import of_slots
 from mnemic.codegen.describe import feature_size, signature
 from mnemic.codegen.fuse import fuse
+from mnemic.codegen.imports import pruned
 from mnemic.codegen.links import linked, scale_of, values_of
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.reading import reading
@@ -197,7 +199,7 @@ def source(
     names = {"title": title, "text": text, "version": version, "name": rule.name, "hash": spec_hash}
     kernels = tiled.HEADER.format(**names) + found.kernels if found.kernels else ""
     step = STEP_HEADER.format(**names) + found.step.text if found.step.text else ""
-    return Source(whole, kernels, step)
+    return Source(*(pruned(text) if text else "" for text in (whole, kernels, step)))
 
 
 def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bool) -> Printed:
@@ -219,10 +221,10 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bo
         ))  # fmt: skip
     if found.start is not None:
         doc = "The memory at the start."
-        parts.append("\n\n" + emit.function(found.start, f"{prefix}start", doc))
+        parts.append("\n\n" + emit.function(found.start, numbers, f"{prefix}start", doc))
     if found.read is not None:
         doc = "The read-out alone: queries [T, M, ...], states [M, ...], which stay as they are."
-        parts.append("\n\n" + emit.reader(found.read, f"{prefix}read", doc))
+        parts.append("\n\n" + emit.reader(found.read, numbers, f"{prefix}read", doc))
     described = signature(rule, found.recurrent, found.start)
     text = fused_kernels(rule, found, numbers).text if fused else ""
     parts.append("\n\n" + _operator(found, described, prefix, fused=bool(text)))
@@ -267,7 +269,9 @@ def _levels(rule: Levels) -> tiled.Levels:
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
     """Forms and operators of the slots' keys and values, and the operator that joins them."""
     of_keys, of_values = slots.memories(rule)
-    keys = _printed(of_keys, numbers, "keys_", fused=False)  # no kernel joins two memories yet
+    keys = _printed(
+        of_keys, of_slots(numbers), "keys_", fused=False
+    )  # no kernel joins two memories yet
     values = _printed(of_values, numbers, "values_", fused=False)
     described = slots.signature(rule, keys.signature, values.signature)
     joined = (
@@ -297,7 +301,7 @@ def _operator(found: Plans, described: Signature, prefix: str, *, fused: bool) -
 def _data(described: Signature, name: str) -> str:
     """A signature as an assignment."""
     lines = [f"{name} = Signature("]
-    for field, value in vars(described).items():
+    for field, value in _particular(described).items():
         lines += _field(field, value)
     return "\n".join([*lines, ")", ""])
 
@@ -309,5 +313,12 @@ def _field(name: str, value: Any) -> list[str]:
     return [f"    {name}={value!r},"]
 
 
+def _particular(item: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not as they are by default."""
+    return {f.name: x for f in fields(item) if (x := getattr(item, f.name)) != f.default}
+
+
 def _repr(item: Any) -> str:
-    return repr(item).replace("=-inf", "=-math.inf").replace("=inf", "=math.inf")
+    told = ", ".join(f"{name}={value!r}" for name, value in _particular(item).items())
+    named = f"{type(item).__name__}({told})"
+    return named.replace("=-inf", "=-math.inf").replace("=inf", "=math.inf")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from types import MappingProxyType
 from typing import Any
 
@@ -165,10 +166,23 @@ class Plan:
         """Add a quantity, or return the name of the equal one that is already there."""
         key = (op, axes)
         if key not in self.known:
-            while name in self.graph:
-                name += "_"
-            self.known[key] = self._put(Quantity(name, axes, op, equation))
+            quantity = Quantity(name, axes, op, equation)
+            self.known[key] = self._put(replace(quantity, name=self._free(quantity)))
         return self.known[key]
+
+    def _free(self, quantity: Quantity) -> str:
+        """A name that is not taken, which says what is particular to this quantity."""
+        name, reads = quantity.name, quantity.reads()
+        if name not in self.graph:
+            return name
+        if not name.startswith("d_"):
+            name = f"{name}_of_{reads[0]}" if reads else f"{name}_again"
+        elif self[name].op == Given(state=True):
+            name = f"{name}_before"
+        else:
+            name = f"{name}_again" if "_of_" in name else f"{name}_whole"
+        numbered = (f"{name}{number}" for number in count(2))
+        return name if name not in self.graph else next(n for n in numbered if n not in self.graph)
 
     def emptied(self, renamed: Mapping[str, str] = MappingProxyType({})) -> Plan:
         """A plan without quantities and with the same ends, of which some are ``renamed``."""

@@ -14,7 +14,8 @@ def reached(b: Builder, vectors: str, factor: str | None) -> str:
     rows, channel = b.plan.axes(vectors)[0], b.plan.axes(factor)[1:]
     x, f = sp.Symbol("x_", real=True), sp.Symbol("f_", real=True)
     env = {"x_": vectors, "f_": (factor, (rows, *channel))}
-    return b.map(f"{vectors}_reach", x * f, env)
+    carried = factor.startswith("carry")
+    return b.map(f"{vectors}_{'carry' if carried else 'reach'}", x * f, env)
 
 
 def from_state(

@@ -59,8 +59,9 @@ def _recurrent_inverse(rule: Moments) -> Plan:
     forget = _forgetting(b)
     late = () if forget is None else (forget,)
     gain = b.call("gain", ("k",), "kalman_gain", p, key, _weighed(b, key), *late,
-                  equation="gradient")  # fmt: skip
-    b.plan.following[p] = b.call("P_next", ("k", "k"), "downdated", p, key, gain, *late)
+                  equation="dual")  # fmt: skip
+    b.plan.following[p] = b.call("P_next", ("k", "k"), "downdated", p, key, gain, *late,
+                                 equation="moment H")  # fmt: skip
     y_hat = b.call("y_hat", ("v",), "recall", w, key, equation="prediction")
     one, two, three, four = _symbols("w_", "v_", "y_", "g_")
     env = {"w_": w, "v_": value, "y_": y_hat, "g_": gain}
@@ -126,9 +127,9 @@ def _sustained(b: BuilderOf[Moments], state: str, kept: str | None, new: str) ->
     """A moment with what is new."""
     name, axes = f"{state}_next", b.plan.axes(state)
     if kept is not None:
-        return b.call(name, axes, "sustained", state, kept, new, equation="gradient")
+        return b.call(name, axes, "sustained", state, kept, new, equation=f"moment {state}")
     x, y = _symbols("x_", "y_")
-    return b.map(name, x + y, {"x_": state, "y_": new}, "gradient")
+    return b.map(name, x + y, {"x_": state, "y_": new}, f"moment {state}")
 
 
 def _ridge(b: BuilderOf[Moments], like: str) -> str | None:

@@ -1,5 +1,6 @@
 """SymPy → PyTorch source, one expression at a time."""
 
+import ast
 from typing import Any
 
 import sympy as sp
@@ -76,8 +77,56 @@ def _with_gelu(product: Any) -> Any:
     return product
 
 
+def closed(number: Any) -> str:
+    """A number as Python computes it: roots of rational multiples of powers of π by name.
+
+    >>> closed(sp.sqrt(2 / sp.pi)), closed(3 * sp.log(2)), closed(sp.Rational(1, 4))
+    ('math.sqrt(2 / math.pi)', '3 * math.log(2)', '0.25')
+    """
+    if number.is_Rational:
+        return repr(float(number))
+    factor, rest = number.as_coeff_Mul()
+    if isinstance(rest, sp.log) and rest.args[0].is_Integer and factor.is_Integer:
+        return (
+            f"math.log({rest.args[0]})" if factor == 1 else f"{factor} * math.log({rest.args[0]})"
+        )
+    square = sp.simplify(number**2)
+    if number.is_positive and all(a.is_Rational or a == sp.pi for a in _leaves(square)):
+        shown = [
+            str(part).replace("*", " * ").replace("pi", "math.pi") for part in sp.fraction(square)
+        ]
+        below = f"({shown[1]})" if "*" in shown[1] else shown[1]
+        return f"math.sqrt({shown[0]})" if below == "1" else f"math.sqrt({shown[0]} / {below})"
+    return repr(float(number))
+
+
+def _leaves(product: Any) -> list[Any]:
+    """The bases of a product of powers, whose exponents are whole; or the expression itself."""
+    factors = [factor.as_base_exp() for factor in sp.Mul.make_args(product)]
+    return [base for base, power in factors] if all(p.is_Integer for _, p in factors) else [product]
+
+
+def _gathered(above: Any, below: Any) -> tuple[Any, Any]:
+    """A fraction with its irrational numbers in one: √2 x / (2 √π) is x / √(2π)."""
+    (one, x), (two, y) = (
+        part.as_independent(*part.free_symbols, as_Add=False) for part in (above, below)
+    )
+    number = one / two
+    if number.is_Rational or not number.is_positive or x == 1:
+        return above, below
+    square = sp.simplify(number**2)
+    if all(a.is_Rational or a == sp.pi for a in _leaves(square)):
+        if sp.fraction(square)[0] == 1:
+            return x, y / number
+        return number * x, y
+    return above, below
+
+
 class TorchPrinter(StrPrinter):
     """Prints an expression; symbols print as ``names`` has them."""
+
+    closed = True
+    """Whether irrational numbers are printed as roots and logarithms."""
 
     def __init__(self, names: dict[str, str]) -> None:
         super().__init__()
@@ -86,7 +135,7 @@ class TorchPrinter(StrPrinter):
     def _print(self, expr: Any, **kwargs: Any) -> str:
         number = isinstance(expr, sp.Expr) and expr.is_number and not expr.is_Integer
         if number and expr.is_finite:
-            return repr(float(expr))
+            return closed(expr) if self.closed else repr(float(expr))
         return str(super()._print(expr, **kwargs))
 
     def _print_Symbol(self, expr: Any) -> str:
@@ -135,7 +184,7 @@ class TorchPrinter(StrPrinter):
         if base == sp.E:
             return f"torch.exp({self._print(power)})"
         if base.is_number and not power.is_number:
-            return f"torch.exp({self._print(sp.log(base).evalf(17) * power)})"
+            return f"torch.exp({self._print(sp.log(base) * power)})"
         inner = self.parenthesize(base, PRECEDENCE["Pow"])
         fragile = not (power.is_integer and power.is_positive)
         if may_vanish(base, power) or (fragile and base.has(sp.Abs) and not base.is_Add):
@@ -151,9 +200,18 @@ class TorchPrinter(StrPrinter):
 
     def _print_Mul(self, expr: Any) -> str:
         above, below = _fraction(_with_gelu(expr))
+        if self.closed:
+            above, below = _gathered(above, below)
         if below == 1:
             return self._factors(above)
-        return f"{self._factors(above)} / {self.parenthesize(below, PRECEDENCE['Pow'])}"
+        return f"{self._factors(above)} / {self._divisor(below)}"
+
+    def _divisor(self, expr: Any) -> str:
+        text = self._print(expr)
+        whole = ast.Call | ast.Name | ast.Attribute | ast.Constant | ast.Subscript
+        if isinstance(ast.parse(text, mode="eval").body, whole):
+            return text
+        return str(self.parenthesize(expr, PRECEDENCE["Pow"]))
 
     def _factors(self, expr: Any) -> str:
         coefficient, rest = expr.as_independent(*expr.free_symbols, as_Add=False)

@@ -65,7 +65,7 @@ def _lengthened(p: Chunk, name: str, old: str, rows: list[str], equation: str) -
     if p.c.rows > 1:
         rows = [b.call(f"{r}_folded", ("s", "v"), "folded", r, width=width) for r in rows]
     env = {f"new{i}": (row, ("s", "v")) for i, row in enumerate(rows)}
-    new = b.map(f"{name}_rows", _total(env), env, equation)
+    new = rows[0] if len(rows) == 1 else b.map(f"{name}_rows", _total(env), env, equation)
     if width == 1:
         return b.call(name, pairs.ROWS, "append_rows", old, new, equation=equation)
     return b.call(name, pairs.ROWS, "grown", old, new, equation=equation, tail=width - 1)
@@ -87,7 +87,9 @@ def _end(p: Chunk, factor: str) -> str:
     return p.b.call(f"{factor}_end", channel, "last_row" if channel else "last", factor)
 
 
-def kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
+def kept(
+    p: Chunk, factor: str | None, state: str, name: str, equation: str = "dual"
+) -> str:  # fmt: skip
     """A state times its decay over the whole chunk."""
     b = p.b
     one = sp.Symbol("state_", real=True)
@@ -100,7 +102,7 @@ def kept(p: Chunk, factor: str | None, state: str, name: str) -> str:
         final = b.call("row_reach_end", ("v",), "last_row", p.c.row_reach)
         expr = expr * sp.Symbol("row_", real=True)
         env["row_"] = (final, ("v",))
-    return b.map(name, expr, env, "dual")
+    return b.map(name, expr, env, equation)
 
 
 def remaining(p: Chunk, source: Source) -> tuple[str, str]:
@@ -130,7 +132,7 @@ def carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
     """S at the chunk's end."""
     b, c, states = p.b, p.c, p.states
     assert states.momentum is not None
-    terms = {"kept": kept(p, c.fade, states.momentum, f"S{p.tag}_kept")}
+    terms = {"kept": kept(p, c.fade, states.momentum, f"S{p.tag}_kept", "momentum")}
     faded: list[str] = []
     for i, source in enumerate(s for s in sources if s.through == "momentum"):
         rows = _faded(p, source)

@@ -151,4 +151,4 @@ def _carry_normaliser(p: Chunk, state: str, source: Source, rate: str | None) ->
     if c.reach is not None:
         env["r_"] = (b.call(f"{c.reach}_end", (), "last", c.reach), ())
         expr = k * sp.Symbol("r_", real=True) + f
-    b.plan.following[state] = b.map("n_next", expr, env, "readout")
+    b.plan.following[state] = b.map("n_next", expr, env, "normaliser")

@@ -26,7 +26,7 @@ from mnemic.codegen.chunk import (
 from mnemic.codegen.coefficients import Coefficients, coefficients
 from mnemic.codegen.deep import averages
 from mnemic.codegen.deep.moves import close, memory_of, read_anew, scale_of_step, through_o
-from mnemic.codegen.deep.passes import as_vector, backward, forward
+from mnemic.codegen.deep.passes import PREDICTION, READOUT, as_vector, backward, forward
 from mnemic.codegen.deep.states import MATRIX, Carried, declare, sees_memory
 from mnemic.codegen.kept import similarity
 from mnemic.codegen.links import linked
@@ -73,7 +73,7 @@ def build(rule: Rule) -> Plan:
     b.plan.output = _read(b, parts)
     last = {part.name: part.last for part in parts}
     stays = {part.name for part in parts if part.carried.kept is not None}
-    read_anew(b, moved, lambda now: _read_last(b, {**last, **now}, stays))
+    read_anew(b, moved, lambda now, end: _read_last(b, {**last, **now}, stays, end))
     return b.plan
 
 
@@ -98,15 +98,15 @@ def _sources(
     by_name = {m.matrix.name: m for m in all_carried}
     seen = {name: str(m.still) for name, m in by_name.items()}
 
-    def apply(matrix: str, x: str, name: str) -> str:
-        return _still_read(b, by_name[matrix], seen[matrix], x, name, "prediction")
+    def apply(matrix: str, x: str, name: str, equation: str) -> str:
+        return _still_read(b, by_name[matrix], seen[matrix], x, name, equation)
 
-    def back(matrix: str, x: str, name: str) -> str:
-        return b.product(name, as_vector(b, x), x, seen[matrix], equation="error")
+    def back(matrix: str, x: str, name: str, equation: str) -> str:
+        return b.product(name, as_vector(b, x), x, seen[matrix], equation=equation)
 
     found, prediction = {FEATURES: roles["predict"]}, None
     if sees_memory(b.rule):
-        found = forward(b, network, apply, roles["predict"], b.raw("k"))
+        found = forward(b, network, apply, roles["predict"], b.raw("k"), PREDICTION)
         prediction = found[network.output]
     error = b.error(b.rule.error.signal, prediction, roles["value"], roles["predict"], "u",
                     _factor(b))  # fmt: skip
@@ -121,7 +121,7 @@ def _still_read(b: Builder, m: Carried, still: str, x: str, name: str, equation:
     if m.kept is None or kernels is None:
         return b.product(name, axes, x, still, flip_right=True, equation=equation)
     product = b.product(f"{x}_{m.kept.keys}", (*axes[:-1], "n"), x, m.kept.keys, flip_right=True)
-    kernel = kernels.predict if equation == "prediction" else kernels.read
+    kernel = kernels.read if equation == "readout" else kernels.predict
     weights = similarity(b, kernel.expr, product)
     return b.product(name, axes, weights, still, equation=equation)
 
@@ -261,10 +261,12 @@ def _read(b: Builder, parts: list[Moved]) -> str:
     where = b.rule.problem.spec.readout.memory
     by_name = {part.name: part for part in parts}
 
-    def apply(matrix: str, x: str, name: str) -> str:
+    def apply(matrix: str, x: str, name: str, equation: str) -> str:
+        assert equation == "readout"
         return _applied(b, by_name[matrix], x, name, where)
 
-    found = forward(b, b.rule.network, apply, b.featured("q"), b.vector("q", "k"), "_q")
+    query = b.featured("q")
+    found = forward(b, b.rule.network, apply, query, b.vector("q", "k"), READOUT, "_q")
     return found[b.rule.network.output]
 
 
@@ -283,19 +285,19 @@ def _applied(b: Builder, part: Moved, x: str, name: str, where: str) -> str:
     return b.call(name, axes, "recall", states, x, equation="readout")
 
 
-def _read_last(b: Builder, memories: dict[str, str], stays: set[str]) -> str:
+def _read_last(b: Builder, memories: dict[str, str], stays: set[str], end: str) -> str:
     """The rows' outputs with the last one read from memories that have moved.
 
     Rows over kept keys stay as they are, and with them what the last query found there.
     """
 
-    def apply(matrix: str, x: str, name: str) -> str:
+    def apply(matrix: str, x: str, name: str, equation: str) -> str:
         if matrix in stays:
-            return b.call(name, ("v",), "last_row", name.removesuffix("_end"))
-        return b.call(name, as_vector(b, x), "recall", memories[matrix], x, equation="readout")
+            return b.call(name, ("v",), "last_row", name.removesuffix(end), equation=equation)
+        return b.call(name, as_vector(b, x), "recall", memories[matrix], x, equation=equation)
 
     query = b.call("phi_q_end", ("k",), "last_row", b.featured("q"))
     raw = b.call("q_end", ("k",), "last_row", b.vector("q", "k"))
-    found = forward(b, b.rule.network, apply, query, raw, "_q_end")
+    found = forward(b, b.rule.network, apply, query, raw, READOUT, f"_q{end}")
     last = found[b.rule.network.output]
-    return b.call("y_end", ("t", "v"), "replaced_last", b.plan.output, last, equation="readout")
+    return b.call(f"y{end}", ("t", "v"), "replaced_last", b.plan.output, last, equation="readout")

@@ -105,15 +105,19 @@ def _used(b: Builder, m: Carried, dual: str, step: str | None, end: bool) -> str
 
 
 def read_anew(
-    b: Builder, memories: dict[int, dict[str, str]], output: Callable[[dict[str, str]], str]
+    b: Builder, memories: dict[int, dict[str, str]], output: Callable[[dict[str, str], str], str]
 ) -> None:
-    """Where an interval's end moves memories, its token reads them: put that output in place."""
+    """Where an interval's end moves memories, its token reads them: put that output in place.
+
+    ``output`` takes the memories and what the names of its quantities end in.
+    """
     if b.rule.problem.spec.readout.memory != "after":
         return
     current: dict[str, str] = {}
     for every in sorted(memories):
         current |= memories[every]
-        b.plan.close(every, OUTPUT, output(dict(current)))
+        end = "_end" if len(memories) == 1 else f"_end{every}"
+        b.plan.close(every, OUTPUT, output(dict(current), end))
 
 
 def prox_base(b: Builder, m: Carried) -> str:

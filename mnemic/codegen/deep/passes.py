@@ -8,17 +8,23 @@ from collections.abc import Callable, Mapping
 from mnemic.codegen.builder import Builder
 from mnemic.compiler.network import ERROR, FEATURES, RAW, Apply, Back, Map, Network, Node, Norm
 
-Product = Callable[[str, str, str], str]
-"""From a matrix's name, a vector and a name for the result to W x (or Wᵀ x)."""
+Product = Callable[[str, str, str, str], str]
+"""From a matrix's name, a vector, a name for the result and its equation to W x (or Wᵀ x)."""
+
+READOUT = ("readout", "readout")
+PREDICTION = ("layers", "prediction")
+"""The equations of a pass: of what lies inside the network, and of its output."""
 
 
 def forward(
-    b: Builder, network: Network, apply: Product, features: str, raw: str, tag: str = ""
-) -> dict[str, str]:
+    b: Builder, network: Network, apply: Product, features: str, raw: str,
+    equations: tuple[str, str], tag: str = "",
+) -> dict[str, str]:  # fmt: skip
     """Every node of M at one vector (or rows of vectors), by the node's name."""
     found = {FEATURES: features, RAW: raw}
     for node in network.nodes:
-        found[node.name] = _node(b, node, found, apply, tag)
+        equation = equations[node.name == network.output]
+        found[node.name] = _node(b, node, found, apply, equation, tag)
     return found
 
 
@@ -31,25 +37,30 @@ def backward(b: Builder, network: Network, back: Product, found: Mapping[str, st
     """
     known = {**found, ERROR: error}
     for node in network.backward.nodes:
-        known[node.name] = _node(b, node, known, back, "")
+        known[node.name] = _node(b, node, known, back, "chain rule")
     known[FEATURES] = written
     outer = network.backward.outer
     return {name: (known[rows], known[keys]) for name, (rows, keys) in outer.items()}
 
 
-def _node(b: Builder, node: Node, known: Mapping[str, str], product: Product, tag: str) -> str:
+def _node(
+    b: Builder, node: Node, known: Mapping[str, str], product: Product, equation: str,
+    tag: str = "",
+) -> str:  # fmt: skip
     name = f"{node.name}{tag}"
     match node:
         case Apply(matrix=matrix, source=source) | Back(matrix=matrix, source=source):
-            return product(matrix, known[source], name)
+            return product(matrix, known[source], name, equation)
         case Map(expr=expr, sources=sources):
             env = {s: (known[s], as_vector(b, known[s])) for s in sources}
-            return b.map(name, expr, env, "prediction")
+            return b.map(name, expr, env, equation)
         case Norm(source=source):
-            return b.call(name, as_vector(b, known[source]), "layer_norm", known[source])
+            x = known[source]
+            return b.call(name, as_vector(b, x), "layer_norm", x, equation=equation)
         case _:
             grad, at = known[node.source], known[node.at]
-            return b.call(name, as_vector(b, grad), "layer_norm_vjp", grad, at)
+            axes = as_vector(b, grad)
+            return b.call(name, axes, "layer_norm_vjp", grad, at, equation=equation)
 
 
 def as_vector(b: Builder, quantity: str) -> tuple[str, ...]:

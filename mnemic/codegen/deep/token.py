@@ -15,7 +15,14 @@ from mnemic.codegen.deep.moves import (
     scale_of_step,
     through_o,
 )
-from mnemic.codegen.deep.passes import as_key, as_vector, backward, forward
+from mnemic.codegen.deep.passes import (
+    PREDICTION,
+    READOUT,
+    as_key,
+    as_vector,
+    backward,
+    forward,
+)
 from mnemic.codegen.deep.states import MATRIX, Carried, closing, declare, is_free
 from mnemic.codegen.kept import append_rows, grow, hold_rows, recall
 from mnemic.codegen.links import decayed_in_the_dual
@@ -44,7 +51,7 @@ def build(rule: Rule) -> Plan:
             moved.setdefault(every, {})[name] = memory
     read = _memories_read(b, carried, memories)
     b.plan.output = _read(b, read, later, "")
-    read_anew(b, moved, lambda now: _read(b, {**read, **now}, later, "_end"))
+    read_anew(b, moved, lambda now, end: _read(b, {**read, **now}, later, end))
     return b.plan
 
 
@@ -70,15 +77,15 @@ def _gradient(b: Builder, carried: tuple[Carried, ...]) -> dict[str, str]:
 
     keys = {m.matrix.name: m.kept.keys for m in carried if m.kept is not None}
 
-    def apply(matrix: str, x: str, name: str) -> str:
+    def apply(matrix: str, x: str, name: str, equation: str) -> str:
         if matrix in keys:
-            return recalled(b, keys[matrix], seen[matrix], x, name, "prediction")
-        return b.call(name, as_vector(b, x), forth, seen[matrix], x, equation="prediction")
+            return recalled(b, keys[matrix], seen[matrix], x, name, equation)
+        return b.call(name, as_vector(b, x), forth, seen[matrix], x, equation=equation)
 
-    def back(matrix: str, x: str, name: str) -> str:
-        return b.call(name, as_vector(b, x), pull, seen[matrix], x, equation="error")
+    def back(matrix: str, x: str, name: str, equation: str) -> str:
+        return b.call(name, as_vector(b, x), pull, seen[matrix], x, equation=equation)
 
-    found = forward(b, network, apply, roles["predict"], b.vector("k", "k"))
+    found = forward(b, network, apply, roles["predict"], b.vector("k", "k"), PREDICTION)
     factor = -b.rate * b.rule.weight * (WINDOW_WEIGHT if b.slot else sp.Integer(1))
     error = b.error(b.rule.error.signal, found[network.output], roles["value"], roles["predict"],
                     "u", factor)  # fmt: skip
@@ -166,7 +173,7 @@ def newest(b: Builder) -> str:
 def recalled(b: Builder, keys: str, rows: str, x: str, name: str, equation: str) -> str:
     """Σ_i u_i κ(k_i·x), with κ1 for predictions and κ2 for read-outs."""
     assert b.rule.kernels is not None
-    kernel = b.rule.kernels.predict if equation == "prediction" else b.rule.kernels.read
+    kernel = b.rule.kernels.read if equation == "readout" else b.rule.kernels.predict
     return recall(b, kernel, keys, rows, None, x, name, equation)
 
 
@@ -220,11 +227,13 @@ def _memories_read(
 def _read(b: Builder, memories: dict[str, str], keys: dict[str, str], tag: str) -> str:
     """M(W, φ(q))."""
 
-    def apply(matrix: str, x: str, name: str) -> str:
+    def apply(matrix: str, x: str, name: str, equation: str) -> str:
         if matrix in keys:
-            return recalled(b, keys[matrix], memories[matrix], x, name, "readout")
-        return b.call(name, as_vector(b, x), "recall", memories[matrix], x, equation="readout")
+            return recalled(b, keys[matrix], memories[matrix], x, name, equation)
+        return b.call(name, as_vector(b, x), "recall", memories[matrix], x, equation=equation)
 
     query = b.featured("q")
-    found = forward(b, b.rule.network, apply, query, b.vector("q", "k"), f"_q{tag}")
+    found = forward(
+        b, b.rule.network, apply, query, b.vector("q", "k"), READOUT, f"_q{tag}"
+    )  # fmt: skip
     return found[b.rule.network.output]

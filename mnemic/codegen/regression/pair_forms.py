@@ -47,7 +47,7 @@ def recurrent(rule: KeyValuePairs) -> Plan:
         weights = b.call("relative", ("n",), "exp_relative" if logs else "relative", score)
         ridge = b.row_map("ridge_now", fit.ridge)
         read = b.call("y", ("v",), "local_linear", weights, keys, values, query, ridge,
-                      equation="readout")  # fmt: skip
+                      equation="fit")  # fmt: skip
     b.plan.output = read
     return b.plan
 
@@ -83,7 +83,7 @@ def chunk(rule: KeyValuePairs) -> Plan:
     solver = rule.problem.spec.optimizer.solver
     iterations = solver.iterations if solver.kind == "conjugate-gradients" else 0
     b.plan.output = b.call(
-        "y", ("t", "v"), "local_linears", query, keys, values, ridge, *rest, equation="readout",
+        "y", ("t", "v"), "local_linears", query, keys, values, ridge, *rest, equation="fit",
         iterations=iterations, tolerance=solver.tolerance, **options,
     )  # fmt: skip
     return b.plan
@@ -143,7 +143,7 @@ class _Kept:
 
     def _grown(self, name: str, kept: str, function: str, role: str, axis: str) -> str:
         return self.b.call(f"{name}_next", ("n", axis), function, kept, self.roles[role],
-                           equation="dual", **self.span)  # fmt: skip
+                           **self.span)  # fmt: skip
 
     def _log_decay(self) -> str:
         found = self.b.log_decay(self.b.rule.decay)
@@ -223,7 +223,8 @@ def _attention(b: BuilderOf[KeyValuePairs], fit: Fit, keys: str, values: str, qu
         squares = b.call("kk", ("n",), "squares", keys)
         column = b.map(f"term{i}", inner, {"kk": squares}, "weights")
         keys = b.call("key", ("n", "k"), "beside", keys, column)
-        asked = b.call("query_", ("t", "k"), "beside", asked, _row(b, f"factor{i}", outer, query))
+        factor = _row(b, f"factor{i}", outer, query)
+        asked = b.call("query_extended", ("t", "k"), "beside", asked, factor)
     options: dict[str, Any] = {**span(b.rule)}
     return b.call("y", ("t", "v"), "attention", asked, keys, values, equation="readout", **options)
 

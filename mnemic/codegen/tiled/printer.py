@@ -37,6 +37,8 @@ class UnknownFunction(Exception):
 class TilePrinter(TorchPrinter):
     """Prints an expression on tiles; symbols print as ``names`` has them."""
 
+    closed = False  # a kernel may not call Python's mathematics
+
     def _print_Symbol(self, expr: Any) -> str:
         return "tiles.TINY" if expr.name == "TINY" else super()._print_Symbol(expr)
 

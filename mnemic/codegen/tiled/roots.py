@@ -15,31 +15,31 @@ from mnemic.codegen.tiled.printer import UnknownFunction, print_function, print_
 from mnemic.codegen.words import in_words
 
 CURVE = '''@triton.jit
-def curve(entry_{parameters}):
+def curve(entry{parameters}):
     """{doc}"""
     return {value}
 
 
 @triton.jit
-def curve_slope(entry_{parameters}):
+def curve_slope(entry{parameters}):
     """Its derivative."""
     return {slope}
 '''
 
 DISTANCES = '''@triton.jit
-def curve(entry_{parameters}):
+def curve(entry{parameters}):
     """The link's function of one entry, by its distance."""
     return {value}
 
 
 @triton.jit
-def curve_distance(entry_{parameters}):
+def curve_distance(entry{parameters}):
     """The distance of an entry."""
     return {distance}
 '''
 
 PARTIAL = '''@triton.jit
-def curve_of_{name}(entry_{parameters}):
+def curve_of_{name}(entry{parameters}):
     """Its derivative by {name}."""
     return {value}
 '''

@@ -119,7 +119,7 @@ def write(b: Builder, roles: dict[str, str]) -> str:
 
 def _move(b: Builder, memory: str, kept: str, new: str) -> None:
     b.plan.following[memory] = b.call("W_next", LEVELS, "merged", kept, new, _ends(b),
-                                      equation="dual")  # fmt: skip
+                                      equation="levels")  # fmt: skip
 
 
 def _ends(b: Builder) -> str:

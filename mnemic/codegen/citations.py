@@ -1,0 +1,59 @@
+"""Which equations of the derivation the parts of a plan compute, by their numbers there."""
+
+from collections.abc import Iterable
+
+from mnemic.compiler.explain.render import Equation
+
+CITED = {
+    "prediction": ("prediction",),
+    "error": ("error",),
+    "layers": ("layers", "prediction"),
+    "chain rule": ("chain rule", "error"),
+    "gradient": ("gradient",),
+    "momentum": ("momentum", "steps"),
+    "keys": ("keys",),
+    "weights": ("weights",),
+    "dual": ("dual", "memory"),
+    "step": ("use", "dual", "memory"),
+    "norms": ("norms",),
+    "squares": ("squares",),
+    "means": ("means",),
+    "link": ("link", "memory"),
+    "levels": ("levels", "memory"),
+    "slots": ("slots",),
+    "normaliser": ("normaliser",),
+    "readout": ("read-out",),
+    "kernel": ("kernel",),
+}
+"""The parts of a plan by name, and the equations that they compute: the first that the rule has."""
+
+
+def numbers_of(listed: tuple[Equation, ...]) -> dict[str, str]:
+    """The numbers of the equations that each part of a plan computes, as comments show them."""
+    found = {part: _first(listed, names) for part, names in CITED.items()}
+    pairs = [e for e in listed if e.name == "moments"]
+    if len(pairs) == 2:  # of keys with keys, and of values with keys
+        found |= {f"moment {name}": _shown([e]) for name, e in zip("HU", pairs, strict=True)}
+    rows = [e for e in listed if e.name == "rows"]
+    if len(rows) == 2:  # the memory as rows over keys, and the rows: the error is in those
+        found["error"] = _shown(rows[1:])
+    found["fit"] = _shown(e for e in listed if e.name in ("memory", "read-out"))
+    return found
+
+
+def of_slots(numbers: dict[str, str]) -> dict[str, str]:
+    """The numbers in the memory of the slots' keys, which is told in one equation."""
+    write = dict.fromkeys(("gradient", "dual", "error"), numbers.get("slots", ""))
+    return {**numbers, **write}
+
+
+def _first(listed: tuple[Equation, ...], names: tuple[str, ...]) -> str:
+    """The numbers of the first name that the rule has, several where matrices move apart."""
+    known = {e.name for e in listed}
+    name = next((name for name in names if name in known), None)
+    return _shown(e for e in listed if e.name == name)
+
+
+def _shown(equations: Iterable[Equation]) -> str:
+    found = [str(e.number) for e in equations]
+    return f"({', '.join(found)})" if found else ""
