@@ -28,6 +28,7 @@ from mnemic.codegen.imports import pruned
 from mnemic.codegen.links import linked, scale_of, values_of
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.reading import reading
+from mnemic.codegen.refusals import refuse
 from mnemic.codegen.repeated import repeated
 from mnemic.codegen.step import HEADER as STEP_HEADER
 from mnemic.codegen.step import Stepped, stepped
@@ -84,7 +85,8 @@ class Plans:
 
 
 def plans(rule: Rule) -> Plans:
-    """Rule → plans: one a form."""
+    """Plan each form of a rule; raise ``InvalidSpec`` for what no form computes yet."""
+    refuse(rule)
     one, many = _builders(rule)
     token, whole, plain = one(), None, None
     if "chunk" in rule.structure.forms:

@@ -11,7 +11,6 @@ from mnemic.codegen.kept import Kept
 from mnemic.codegen.links import decayed_in_the_dual, linked, mirrored, rooted
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import headed, normalised, with_bonus
-from mnemic.codegen.refusals import refuse
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.kernelised import folded
 from mnemic.compiler.kernels import Kernel
@@ -72,7 +71,6 @@ def _anchored(b: Builder) -> bool:
 
 def build(rule: Rule) -> Plan:
     """The plan of one token."""
-    refuse(rule)
     rule = folded(rule)
     slot = ("r",) if rule.window > 1 else ()
     b = Builder(rule, (), slot=slot)

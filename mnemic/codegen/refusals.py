@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.repeated import takes_steps
-from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Rule
+from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Moments, Rule
 from mnemic.dsl.features import Cosine, Dpfp, Polynomial, Random, Taylor
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
@@ -149,14 +149,6 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
         lambda r: isinstance(r, Layers) and r.split and r.momentum_on != "write",
     ),
     (
-        "readout",
-        "a bonus or a normaliser of a memory of layers",
-        lambda r: (
-            isinstance(r, Layers)
-            and (_spec(r).readout.bonus is not None or _spec(r).readout.normalizer != "none")
-        ),
-    ),
-    (
         "readout.normalizer",
         "a normaliser of a rule that is no plain sum with one decay a head",
         lambda r: _spec(r).readout.normalizer != "none" and not _sums_weights(r),
@@ -165,6 +157,11 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
         "readout.bonus",
         "a bonus beside a window or several steps",
         lambda r: _spec(r).readout.bonus is not None and (r.window > 1 or takes_steps(r)),
+    ),
+    (
+        "readout.memory",
+        "a read-out before the pair of a solution over all pairs",
+        lambda r: _spec(r).readout.memory == "before" and isinstance(r, Moments),
     ),
     (
         "readout.memory",

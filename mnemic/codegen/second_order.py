@@ -13,6 +13,7 @@ import sympy as sp
 
 from mnemic.codegen.builder import BuilderOf
 from mnemic.codegen.plan import Plan
+from mnemic.codegen.readouts import with_bonus
 from mnemic.compiler.rule import Moments
 
 
@@ -38,18 +39,26 @@ def _weighed(b: BuilderOf[Moments], name: str, power: Any = 1) -> str:
 
 def recurrent(rule: Moments) -> Plan:
     """One token."""
-    return _recurrent_inverse(rule) if rule.solution.inverted else _recurrent_moments(rule)
+    return _with_bonus(
+        _recurrent_inverse(rule) if rule.solution.inverted else _recurrent_moments(rule)
+    )
 
 
 def chunk(rule: Moments) -> Plan:
-    """One chunk."""
-    return _chunk_inverse(rule) if rule.solution.inverted else _chunk_moments(rule)
+    """Plan one chunk."""
+    return _with_bonus(_chunk_inverse(rule) if rule.solution.inverted else _chunk_moments(rule))
+
+
+def _with_bonus(b: BuilderOf[Moments]) -> Plan:
+    """Return the plan of a solution whose read-out has the bonus of the token's own pair."""
+    b.plan.output = with_bonus(b, b.plan.output, b.featured("q"), b.roles())
+    return b.plan
 
 
 # -- the inverse, carried --------------------------------------------------------------------
 
 
-def _recurrent_inverse(rule: Moments) -> Plan:
+def _recurrent_inverse(rule: Moments) -> BuilderOf[Moments]:
     b = BuilderOf(rule, ())
     b.declare_vectors()
     w = b.plan.given("W", ("v", "k"), state=True)
@@ -68,10 +77,10 @@ def _recurrent_inverse(rule: Moments) -> Plan:
     b.plan.following[w] = b.map("W_next", one + (two - three) * four, env, "dual")
     b.plan.output = b.call("y", ("v",), "recall", b.plan.following[w], b.featured("q"),
                            equation="readout")  # fmt: skip
-    return b.plan
+    return b
 
 
-def _chunk_inverse(rule: Moments) -> Plan:
+def _chunk_inverse(rule: Moments) -> BuilderOf[Moments]:
     b = BuilderOf(rule, ("t",))
     b.declare_vectors()
     w = b.plan.given("W", ("v", "k"), state=True)
@@ -100,7 +109,7 @@ def _chunk_inverse(rule: Moments) -> Plan:
     b.plan.following[w] = b.map("W_next", one + two, {"a_": w, "b_": added}, "dual")
     following = b.call("P_next", ("k", "k"), "shrunk", wide_p, wide_x, *weights)
     b.plan.following[p] = _narrowed(b, following, p)
-    return b.plan
+    return b
 
 
 def _widened(b: BuilderOf[Moments], name: str) -> str:
@@ -143,7 +152,7 @@ def _ridge(b: BuilderOf[Moments], like: str) -> str | None:
     return b.call("ridge_row", b.plan.axes(like), "as_vector", ridge, like)
 
 
-def _recurrent_moments(rule: Moments) -> Plan:
+def _recurrent_moments(rule: Moments) -> BuilderOf[Moments]:
     b = BuilderOf(rule, ())
     b.declare_vectors()
     h, u = _states(b)
@@ -161,14 +170,14 @@ def _recurrent_moments(rule: Moments) -> Plan:
     query = b.featured("q")
     if b.rule.solution.steps:
         b.plan.output = _descended(b, _Token(b, h_next, u_next), query)
-        return b.plan
+        return b
     ridge = _ridge(b, query) or b.call("no_ridge", ("k",), "filled", query, value=0.0)
     x_q = b.call("x", ("k",), "ridge_solved", h_next, ridge, query, equation="dual")
     b.plan.output = b.call("y", ("v",), "recall", u_next, x_q, equation="readout")
-    return b.plan
+    return b
 
 
-def _chunk_moments(rule: Moments) -> Plan:
+def _chunk_moments(rule: Moments) -> BuilderOf[Moments]:
     b = BuilderOf(rule, ("t",))
     b.declare_vectors()
     h, u = _states(b)
@@ -190,7 +199,7 @@ def _chunk_moments(rule: Moments) -> Plan:
         x = b.call("x", ("t", "k"), name, *parts, equation="dual", **options)
         b.plan.output = rows.cross(x, "y", "readout")
     rows.carry()
-    return b.plan
+    return b
 
 
 def _mixing(b: BuilderOf[Moments], key: str) -> tuple[str, str | None]:

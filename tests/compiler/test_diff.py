@@ -39,6 +39,10 @@ MOMENTUM = rule(
     optimizer={"method": "momentum", "rate": "token", "momentum": "token"},
 )
 WINDOW = rule(bias="l2", window=4, weights="window", retention={"decay": "channel"})
+SOLVED: dict[str, Any] = {
+    "bias": "l2", "window": "all", "retention": {"global": {"l2": 0.5}},
+    "optimizer": {"method": "exact"},
+}  # fmt: skip
 OWN_KEY = rule(
     bias="l2", retention={"decay": "token", "order": "before"}, keys={"predict": "own"}, **TOKEN
 )
@@ -99,6 +103,7 @@ def test_the_flow_is_a_delta_step() -> None:
         (NEAREST, IMPLICIT, {"δ = ∞"}),
         (GATED, OWN_KEY, {"predict = k"}),
         (DELTA, rule(bias={"kind": "robust", "Delta": "token"}, **TOKEN), {"Δ = 0"}),
+        (rule(**SOLVED), rule(**SOLVED, readout={"bonus": "channel"}), {"u = 0"}),
         (DELTA, rule(bias={"kind": "huber", "delta": "token"}, **TOKEN), {"δ = ∞"}),
     ],
 )
@@ -199,6 +204,7 @@ def test_gates_of_keys_take_up_a_rate_and_a_rate_no_gates() -> None:
         (DELTA, rule(bias="l2", features="relu", **TOKEN)),
         (DELTA, rule(bias="l2", retention={"local": "kl", "constraint": "simplex"}, **TOKEN)),
         (rule(readout={"normalizer": "sum"}), LINEAR),
+        (rule(**SOLVED, readout={"memory": "before"}), rule(**SOLVED)),
     ],
 )
 def test_rules_that_differ_are_not_called_equal(a: Rule, b: Rule) -> None:

@@ -847,6 +847,30 @@ CASES: list[Case] = [
         "memory.slots",
         {"memory": {"kind": "linear", "slots": 8}},
     ),
+    (
+        "memories.slots_are_linear",
+        {"memory": {"kind": "linear", "slots": 8}, "optimizer": "muon"},
+        "memory.slots",
+        {"memory": {"kind": "linear", "slots": 8}, "optimizer": {"inner_steps": 2}},
+    ),
+    (
+        "memories.normaliser",
+        {"readout": {"normalizer": "sum"}, "optimizer": {"every": 4}},
+        "readout.normalizer",
+        {"readout": {"normalizer": "sum"}},
+    ),
+    (
+        "memories.bonus",
+        {"readout": {"bonus": "channel"}, "optimizer": "adam"},
+        "readout.bonus",
+        {"readout": {"bonus": "channel"}},
+    ),
+    (
+        "memories.pairs_are_read_after",
+        {**ATTENTION, "readout": {"memory": "before"}},
+        "readout.memory",
+        ATTENTION,
+    ),
 ]
 
 

@@ -27,14 +27,12 @@ from mnemic.codegen.deep.states import MATRIX, Carried, closing, declare, is_fre
 from mnemic.codegen.kept import append_rows, grow, hold_rows, recall
 from mnemic.codegen.links import decayed_in_the_dual
 from mnemic.codegen.plan import Plan
-from mnemic.codegen.refusals import refuse
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.rule import Rule
 
 
 def build(rule: Rule) -> Plan:
     """The plan of one token."""
-    refuse(rule)
     b = Builder(rule, (), slot=("r",) if rule.window > 1 else ())
     b.unit_rate = rule.applied.outside
     b.declare_vectors()

@@ -18,7 +18,6 @@ from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import with_bonus
 from mnemic.codegen.reads import reached
 from mnemic.codegen.recurrent import States
-from mnemic.codegen.refusals import refuse
 from mnemic.codegen.systems import (
     Source,
     inverse_of,
@@ -49,7 +48,6 @@ def weights_of(b: BuilderOf[Levels]) -> str:
 
 def recurrent(rule: Levels) -> Plan:
     """The plan of one token."""
-    refuse(rule)
     b = BuilderOf(rule, ())
     b.declare_vectors()
     memory = b.plan.given("W", LEVELS, state=True)

@@ -1,7 +1,6 @@
 """Rule → Form: the whole state's transition and the read-out, written out."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import sympy as sp
@@ -16,15 +15,8 @@ from mnemic.compiler.compare.transition import Recurrence
 from mnemic.compiler.compare.written_layers import kept_whole, layers_form
 from mnemic.compiler.compare.written_moments import moments
 from mnemic.compiler.compare.written_pairs import fitted
+from mnemic.compiler.compare.written_readout import divided, of_ones, with_bonus
 from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Linear, Moments, Rule
-
-
-class Ones(Coordinates):
-    """The same rule fed with ones for values: the weights that the values carry."""
-
-    def value(self, row: int, step: str) -> Any:
-        """One."""
-        return sp.Integer(1)
 
 
 def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
@@ -85,8 +77,7 @@ def _read(writer: Writer, step: Recurrence, queries: list[Any]) -> tuple[list[An
     raw = [product(row, queries) for row in memory]
     plain = at.raw("q") if rule.headed else []
     output, _ = headed(writer, raw, plain, "_read")
-    if rule.problem.scalar("bonus") is not None:
-        output = _with_bonus(writer, output, queries)
+    output = with_bonus(writer, output, queries)
     output, total = _normalised(writer, output, queries)
     if isinstance(rule, Levels):  # what weighs which is told by a tag
         weight = at.at(rule.problem.value("levels"), 0, 0)
@@ -94,30 +85,18 @@ def _read(writer: Writer, step: Recurrence, queries: list[Any]) -> tuple[list[An
     return output, total
 
 
-def _with_bonus(writer: Writer, output: list[Any], queries: list[Any]) -> list[Any]:
-    at, keys = writer.at, writer.at.features("write", "")
-    bonus = [writer.by_entry(writer.rule.problem.value("bonus"), 0, j) for j in range(at.columns)]
-    seen = sum((u * k * q for u, k, q in zip(bonus, keys, queries, strict=True)), sp.Integer(0))
-    return [y + at.value(i, "") * seen for i, y in enumerate(output)]
-
-
 def _normalised(
     writer: Writer, output: list[Any], queries: list[Any]
 ) -> tuple[list[Any], list[State]]:
-    kind = writer.rule.problem.spec.readout.normalizer
-    if kind == "none":
+    if writer.rule.problem.spec.readout.normalizer == "none":
         return output, []
-    own = Ones(replace(writer.rule, row_decay=sp.Integer(1)), writer.at.values)
-    count = Writer(own.rule, own)
+    count = of_ones(writer)
     step = Recurrence(count, "N", "NS")
     states = [_carried("N", step.before[:1], step.after[:1])]
     if step.momentum is not None:
         states.append(_carried("NS", count.symbols("NS")[:1], step.momentum[:1]))
     writer.wholes += count.wholes
-    size = product(step.after[0], queries)
-    if kind == "max1":
-        size = writer.whole("floor", sp.Max(sp.Abs(OWN), 1), [size], "")
-    return [y / size for y in output], states
+    return divided(writer, output, product(step.after[0], queries)), states
 
 
 def _slots(writer: Writer, queries: list[Any]) -> tuple[list[Any], State]:

@@ -8,15 +8,32 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import ROWS, matrix
 from mnemic.compiler.compare.form import NOUGHT, Form, State
 from mnemic.compiler.compare.gradients import Writer, product
+from mnemic.compiler.compare.written_readout import divided, of_ones, with_bonus
 from mnemic.compiler.rule import Moments
 
 
 def moments(rule: Moments, writer: Writer) -> Form:
     """Return H, U and the read-out U (H + λ)⁻¹ q, or that of full-batch steps from the origin."""
+    queries = writer.at.queries()
+    states: tuple[State, ...]
+    states, memory = _solved(rule, writer, "W")
+    output = [product(list(memory.row(i)), queries) for i in range(ROWS)]
+    output = with_bonus(writer, output, queries)
+    if rule.problem.spec.readout.normalizer != "none":
+        (weights, _), counted = _solved(rule, of_ones(writer), "N")
+        row = State("N", weights.symbols[: counted.cols], weights.after[: counted.cols])
+        states = (*states, row)
+        output = divided(writer, output, product(list(counted.row(0)), queries))
+    return Form(states, tuple(output))
+
+
+def _solved(rule: Moments, writer: Writer, name: str) -> tuple[tuple[State, State], Any]:
+    """Return U, under a name, and H, with the memory that solves them: as they are before the
+    token where the read-out asks for that, else after it."""
     at, solution = writer.at, rule.solution
     keys, size = at.features("predict", ""), at.columns
     h = matrix("H", size, size)
-    u = matrix("W", ROWS, size)
+    u = matrix(name, ROWS, size)
     fade, weight = _weights(rule, writer)
     new_h = [
         [fade * h[i][j] + weight * keys[i] * keys[j] for j in range(size)] for i in range(size)
@@ -28,15 +45,14 @@ def moments(rule: Moments, writer: Writer) -> Form:
     ridge = [at.at(solution.ridge, j, j) for j in range(size)]
     stays = solution.constant or fade == 1  # what never fades may stand beside the sum
     beside = sp.diag(*ridge) if stays else sp.zeros(size)
-    whole = sp.Matrix(new_h) + beside
+    before = rule.problem.spec.readout.memory == "before"
+    whole, crossed = sp.Matrix(h if before else new_h) + beside, sp.Matrix(u if before else new_u)
     if solution.steps:
-        memory = _descended(rule, writer, whole, sp.Matrix(new_u))
+        memory = _descended(rule, writer, whole, crossed)
     else:
-        memory = sp.Matrix(new_u) * whole.adjugate() / whole.det()
-    queries = at.queries()
-    output = [product(list(memory.row(i)), queries) for i in range(ROWS)]
+        memory = crossed * whole.adjugate() / whole.det()
     start = sp.Integer(0) if stays else ridge[0]
-    return Form((_state("W", u, new_u), _state("H", h, new_h, start)), tuple(output))
+    return (_state(name, u, new_u), _state("H", h, new_h, start)), memory
 
 
 def _weights(rule: Moments, writer: Writer) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from mnemic.compiler.rule import LeastSquares, Moments
 def run(
     rule: Moments, inputs: Inputs, start: Mapping[str, Tensor]
 ) -> tuple[list[Tensor], dict[str, Tensor]]:
-    """The memory W_t after every token, and the last moments.
+    """Return the memory that every token's query reads, and the last moments.
 
     ``ridge`` in the state is the product of the decays so far, which forgets the ridge.
     """
@@ -29,18 +29,21 @@ def run(
         start.get("U", zeros.expand(batch, heads, value.shape[-2], size)),
         start.get("ridge", zeros + 1),
     )
-    memories = []
+    memories, before = [], rule.problem.spec.readout.memory == "before"
     for t in range(key.shape[1]):
         values, x, v = inputs.at(t, 0), key[:, t, 0], value[:, t, 0]
         forget, weight = _weights(moments, values)
         second, cross, prior = state
+        if before:
+            memories.append(_solution(rule, state, values))
         new = (
             forget * second + weight * (x * x if rule.diagonal else x.transpose(-1, -2) @ x),
             forget * cross + weight * v * x,
             prior if moments.constant else forget * prior,
         )
         state = tuple(chosen(inputs.mask[:, t], a, b) for a, b in zip(new, state, strict=True))
-        memories.append(_solution(rule, state, values))
+        if not before:
+            memories.append(_solution(rule, state, values))
     return memories, dict(zip(("H", "U", "ridge"), state, strict=True))
 
 

@@ -64,9 +64,6 @@ def unspoken(spec: Spec) -> str | None:
         "several steps a token of a memory that is held": several and held,
         "several steps a token of a memory with norms": several and retention.normalize != "none",
         "erase and write keys apart": spec.keys.erase != spec.keys.write,
-        "a bonus, a normaliser or slots of a memory with layers": spec.readout.bonus is not None
-        or spec.readout.normalizer != "none"
-        or getattr(spec.memory, "slots", None) is not None,
         "a normalised rate of a memory with layers": optimizer.rate.normalized,
         "norms beside a link": retention.normalize != "none" and not plain(spec),
         "momentum on the write of a memory that is held": held

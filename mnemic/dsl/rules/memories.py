@@ -13,12 +13,14 @@ from mnemic.dsl.features import (
     Taylor,
 )
 from mnemic.dsl.memory import Chain, Diagonal, Interpolation, Linear, Nonparametric
-from mnemic.dsl.rules.rule import Rule, adds_its_input, deep, keeps_pairs
+from mnemic.dsl.rules.rule import Rule, adds_its_input, deep, keeps_pairs, steps_plainly
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.texts import memories, texts
 from mnemic.errors import Issue
 
 _RESIZING = (Cosine, Dpfp, Exponential, Kernel, Polynomial, Random, Taylor)
+STEPPING = "not through muon or adam, at intervals (every) or between norms (normalize)"
+"""What the read-outs of a plain memory do not go with."""
 _LINEAR_ROLES = ("predict", "erase", "write")
 
 
@@ -192,11 +194,22 @@ def normaliser(spec: Spec) -> Iterator[Issue]:
     elif keeps_pairs(spec):
         reason = "a memory of kept pairs is normalised as it is"
         yield Issue(reason, where, word, hint="leave the normaliser out")
+    elif not steps_plainly(spec):
+        reason = f"values carry weights that add up under plain steps only, {STEPPING}"
+        yield Issue(reason, where, word, hint="leave the normaliser out")
     elif isinstance(spec.features, Kernel):
         read = spec.features.readout or spec.features
         if read.normalise == "row":
             reason = "the kernel's rows are normalised already"
             yield Issue(reason, where, word, hint="use one of the two")
+
+
+def pairs_are_read_after(spec: Spec) -> Iterator[Issue]:
+    """A fit is made anew at every query, of the pairs up to its own token."""
+    word = spec.readout.memory
+    if keeps_pairs(spec) and word != "after":
+        reason = "a fit at each query sees the pairs up to its own token"
+        yield Issue(reason, "readout.memory", word, hint="write after, or leave it out")
 
 
 def bonus(spec: Spec) -> Iterator[Issue]:
@@ -209,6 +222,9 @@ def bonus(spec: Spec) -> Iterator[Issue]:
         yield Issue(reason, "readout.bonus", hint=hint)
     elif not spec.features.finite:
         reason = "a bonus weighs single features, and a kernel has no finite map"
+        yield Issue(reason, "readout.bonus", hint=hint)
+    elif not steps_plainly(spec):
+        reason = f"a bonus adds the current pair as a plain step would write it, {STEPPING}"
         yield Issue(reason, "readout.bonus", hint=hint)
 
 
@@ -225,6 +241,9 @@ def slots_are_linear(spec: Spec) -> Iterator[Issue]:
     if slots is not None and not spec.features.finite:
         reason = "slots are finitely many keys, and a kernel keeps them all"
         yield Issue(reason, "memory.slots", hint="use finite features, or leave the slots out")
+    elif slots is not None and not steps_plainly(spec):
+        reason = f"the companion memory of the keys is written by plain steps, {STEPPING}"
+        yield Issue(reason, "memory.slots", hint="leave the slots out")
 
 
 RULES: tuple[Rule, ...] = (
@@ -240,6 +259,7 @@ RULES: tuple[Rule, ...] = (
     value_of_its_own,
     keys_by_channel,
     normaliser,
+    pairs_are_read_after,
     bonus,
     chain_or_interval,
     slots_are_linear,

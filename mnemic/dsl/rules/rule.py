@@ -45,6 +45,13 @@ def deep(spec: Spec) -> bool:
     return not keeps_pairs(spec) and not linear_in_parameters(spec.memory)
 
 
+def steps_plainly(spec: Spec) -> bool:
+    """Tell whether a memory takes each token's step as it is: no O, no norms, no interval."""
+    optimizer = spec.optimizer
+    through_o = optimizer.method in ("muon", "adam")
+    return not through_o and optimizer.every == 1 and spec.retention.lines == "none"
+
+
 def layers(memory: Memory) -> tuple[Memory, ...]:
     """The memories that a chain is made of; any other memory by itself."""
     if isinstance(memory, Chain):
