@@ -11,6 +11,7 @@ import typer
 from mnemic.cli.arguments import AsJson
 from mnemic.cli.output import console, echo, print_json, to_stderr
 from mnemic.cli.overrides import BlockOption, Budget, overridden
+from mnemic.cli.search_progress import followed
 from mnemic.errors import Issue, UsageError, format_issue, nearest
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def _work(opened: "Search", jobs: int) -> "Done":
     with suppress(ValueError):  # not the main thread: no signals there
         for number in (signal.SIGTERM, signal.SIGUSR2):
             signal.signal(number, _stop)
-    return work_on(opened, jobs)
+    with followed(opened):
+        return work_on(opened, jobs)
 
 
 def _stop(number: int, frame: object) -> None:

@@ -1,6 +1,8 @@
 """`mnemic search` and `mnemic leaderboard`, as one types them."""
 
+import re
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -58,6 +60,31 @@ def test_a_search_a_confirmation_and_the_report_again(mnemic, space, tmp_path):
     again = mnemic("search", space, "--run", run, "--report", "--json").json
     assert again["ends"] == told["ends"]
     assert "On 2 fresh seeds: deltanet" in (run / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_page_of_a_kept_search_shows_all_that_is_known(mnemic, tmp_path):
+    run = tmp_path / "recall"
+    copytree(EXAMPLES / "recall", run)
+    done = mnemic("search", EXAMPLES / "recall.yaml", "--run", run, "--report", "--json")
+    assert done.code == 0, done.err
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert '<meta name="viewport"' in page
+    heads = re.findall(r"<h2>(.*?)</h2>", page)
+    for part in (
+        "The best",
+        "Pareto fronts",
+        "Importance of each choice",
+        "Effects of each axis, all else equal",
+        "Every trained point",
+        "Curves",
+    ):
+        assert part in heads  # fmt: skip
+    assert page.count("<section><h3>") == 5, "side by side, each with its rule"
+    assert "Not told apart from the best with 95 % confidence" in page
+    assert "no matched pair with" in page
+    links = re.findall(r"""(?:src|href)=["'](?!#|data:)([^"']*)""", page)
+    assert [link for link in links if not link.startswith("http://www.w3.org/")] == [], "offline"
+    assert "@import" not in page
 
 
 def test_errors_end_with_their_codes(mnemic, space, tmp_path):

@@ -18,6 +18,8 @@ WORDS = {
     "state_bytes": "state (bytes)", "flops": "FLOPs a token", "step_seconds": "seconds a step",
     "parameters": "parameters", "mean": "mean skill",
 }  # fmt: skip
+PLACES = 20
+"""Points of a ranking."""
 SHOWN = 6
 """Curves in one picture."""
 
@@ -38,6 +40,22 @@ def fronts(points: Sequence[Ranked]) -> str:
                           (one.measured[cost], one.skill.mean), fontsize=6)  # fmt: skip
         axis.set(xlabel=WORDS[cost], ylabel="mean skill", xscale="log")
     return svg(figure, "fronts")
+
+
+def ranking(points: Sequence[Ranked]) -> str:
+    """The mean skill of the best points, best first, with 95 % intervals over seeds."""
+    shown = list(points[:PLACES])[::-1]
+    figure = Figure(figsize=(8, 1 + 0.28 * len(shown)), layout="constrained")
+    axis = figure.subplots()
+    for place, one in enumerate(shown):
+        half = one.skill.half if one.skill.seeds > 1 else 0.0
+        axis.errorbar(one.skill.mean, place, xerr=half, fmt="^" if one.start else "o", ms=5,
+                      capsize=3, color="tab:orange" if one.start else "tab:blue")  # fmt: skip
+    names = [one.start or one.spec.name for one in shown]
+    axis.set_yticks(range(len(shown)), names, fontsize=7)
+    axis.grid(axis="x", alpha=0.3)
+    axis.set(xlabel="mean skill at the last rung")
+    return svg(figure, "ranking")
 
 
 def bars(shares: dict[str, float]) -> str:

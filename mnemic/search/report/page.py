@@ -12,13 +12,17 @@ from mnemic.models.result import versions
 from mnemic.pipeline import derive
 from mnemic.search.report import figures
 from mnemic.search.report.best import best_spec
+from mnemic.search.report.effects import Effects, effects
+from mnemic.search.report.effects_page import crossed, forest
 from mnemic.search.report.importance import FEWEST, first_skills, importance
 from mnemic.search.report.nearest import nearest
 from mnemic.search.report.parallel import parallel
+from mnemic.search.report.points import of_records
 from mnemic.search.report.ranking import Ranked
+from mnemic.search.report.ties import first_group
 from mnemic.search.space.space import Space
 from mnemic.search.study.records import DUPLICATE, FINISHED, Record
-from mnemic.search.study.scores import Interval
+from mnemic.search.study.scores import Interval, by_seed
 from mnemic.search.study.search import Search
 
 if TYPE_CHECKING:
@@ -36,6 +40,9 @@ def page(search: Search, records: Sequence[Record], summary: Summary) -> str:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     skills = first_skills(space, records)
     shares = importance(space, records)
+    trained, _ = of_records(records)
+    found = effects(trained, random=True) if trained else Effects(0, (), (), {}, ())
+    seeds = {p.start or p.spec.name: by_seed(p.runs) for p in points if p.skill.seeds > 1}
     told: dict[str, Any] = {
         "name": space.name,
         "verdict": summary.verdict,
@@ -45,6 +52,11 @@ def page(search: Search, records: Sequence[Record], summary: Summary) -> str:
         "setting": _setting(),
         "tasks": list(space.settings.tasks),
         "best": [_row(space, point) for point in points[:ROWS]],
+        "ranking": figures.ranking(points) if points else "",
+        "first": ", ".join(first_group(seeds)) if len(seeds) > 1 else "",
+        "effects": forest(found) if found.main else "",
+        "crossed": crossed(found) if found.interactions else "",
+        "unknown": found.unknown,
         "fronts": figures.fronts(points) if points else "",
         "fewest": FEWEST,
         "bars": figures.bars(shares) if shares else "",

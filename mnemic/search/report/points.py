@@ -169,6 +169,14 @@ def _of_board(path: Path) -> Measured:
 def _of_study(url: str, name: str | None, where: str) -> Measured:
     with closing(_Opened(url)) as opened:
         records = [record(trial) for trial in opened.study(name, where).get_trials(deepcopy=False)]
+    return _same_tasks(STUDY, where, *of_records(records))
+
+
+def of_records(records: Sequence[Record]) -> tuple[list[Point], dict[str, str]]:
+    """Return the trials of a search that trained as points, and why others did not.
+
+    All are taken at the first rung that trained, to which every trained point came alike.
+    """
     points, missing = list[Point](), dict[str, str]()
     rung = min((i for one in records for i in one.rungs if one.runs(i)), default=0)
     for one in distinct(records):
@@ -176,7 +184,7 @@ def _of_study(url: str, name: str | None, where: str) -> Measured:
             points.append(_of_trial(one, rung))
         else:
             missing[f"trial {one.number}"] = one.why or str(one.kind)
-    return _same_tasks(STUDY, where, points, missing)
+    return points, missing
 
 
 class _Opened:
