@@ -206,21 +206,24 @@ def substitution(mixing: Tensor, start: Tensor, error: Error) -> Tensor:
 
     Within blocks of 16 rows a row's error is added to those that follow; between blocks stand
     products of matrices. A row depends on those before it alone, whatever they are, and nothing
-    is read by the host.
+    is read by the host. Where no derivative is taken a block's rows are added to in place.
     """
     size = mixing.shape[-1]
+    in_place = not (torch.is_grad_enabled() or torch.compiler.is_compiling() or transformed())
     found: list[Tensor] = []
     errors: list[Tensor] = []
     for low in range(0, size, BASE):
         high = min(low + BASE, size)
-        carried = torch.zeros_like(start[..., low:high, :])
+        left = start[..., low:high, :].clone()
         if low:
-            carried = mixing[..., low:high, :low] @ torch.cat(errors, -2)
-        for row in range(low, high):
-            found.append(start[..., row : row + 1, :] + carried[..., :1, :])
-            errors.append(error_of_row(error, found[-1], row))
-            column = mixing[..., row + 1 : high, row : row + 1]
-            carried = torch.addcmul(carried[..., 1:, :], column, errors[-1])
+            left = left + mixing[..., low:high, :low] @ torch.cat(errors, -2)
+        columns = mixing[..., low:high, low:high].split(1, -1)
+        for row, column in enumerate(columns):
+            found.append(left[..., :1, :])
+            errors.append(error_of_row(error, found[-1], low + row))
+            rest, below = left[..., 1:, :], column[..., row + 1 :, :]
+            add = rest.addcmul_ if in_place else rest.addcmul
+            left = add(below, errors[-1])
     return torch.cat(found, -2)
 
 

@@ -105,13 +105,14 @@ class _Rows:
 
     def __init__(self, function: Function, rows: Sequence[Tensor]) -> None:
         self.function, self.rows = function, rows
+        self.parts = [x.split(1, -2) for x in rows]
 
     def __call__(self, y: Tensor) -> Tensor:
         return self.function(y, *self.rows)
 
     def row(self, y: Tensor, index: int) -> Tensor:
         """The function at row ``index``, y being that row."""
-        return self.function(y, *(x[..., index : index + 1, :] for x in self.rows))
+        return self.function(y, *(parts[index] for parts in self.parts))
 
 
 class _AffineRows(_Rows):
