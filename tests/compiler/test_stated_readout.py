@@ -165,6 +165,12 @@ COMBINED: tuple[dict[str, Any], ...] = (
     {"readout": {"normalizer": "sum"}, "features": {"kind": "polynomial", "degree": 2}},
     {**SOLVED, "readout": {"bonus": "channel", "memory": "before"}},
     {**SOLVED, "readout": {"normalizer": "sum"}},
+    {"bias": "l2", "memory": "diagonal", "readout": {"bonus": "channel"}},
+    {
+        "bias": "l2",
+        "features": {"kernel": "(1+s)**2/4"},
+        "optimizer": {"rate": {"from": "input", "normalized": True}},
+    },
     {"readout": {"levels": "token", "bonus": "channel"}, "retention": {"decay": "token"}},
 )  # fmt: skip
 
@@ -177,6 +183,12 @@ def test_the_interpreter_is_what_is_stated(entries: dict[str, Any]) -> None:
     given = (sample.q, sample.k, sample.v, sample.coefficients)
     y, _ = interpret(rule, *given, params=sample.params)
     torch.testing.assert_close(stated(rule.problem, *given), y, atol=1e-9, rtol=1e-9)
+
+
+def test_a_diagonal_memory_at_intervals_is_not_spoken() -> None:
+    told = unspoken(made(bias="l2", memory="diagonal", optimizer={"every": 3}))
+    assert told is not None
+    assert "diagonal" in told
 
 
 def test_slots_that_a_prediction_asks_by_the_key_itself_are_not_spoken() -> None:

@@ -65,6 +65,7 @@ def unspoken(spec: Spec) -> str | None:
         "several steps a token of a memory with norms": several and retention.normalize != "none",
         "erase and write keys apart": spec.keys.erase != spec.keys.write,
         "a normalised rate of a memory with layers": optimizer.rate.normalized,
+        "a diagonal memory behind O, norms or an interval": type(spec.memory).word() == "diagonal",
         "norms beside a link": retention.normalize != "none" and not plain(spec),
         "momentum on the write of a memory that is held": held
         and getattr(optimizer.momentum, "on", "gradient") == "write",

@@ -40,10 +40,12 @@ def _plain(spec: Spec, sequence: Sequence, dual: Tensor | None) -> Tensor:
 
 
 def _bonus(spec: Spec, token: Token) -> Tensor:
-    """Return v (u ∘ φ(k))·φ(q)."""
+    """Return v (u ∘ φ(k))·φ(q), or channel by channel v u k q of a diagonal memory."""
     if spec.readout.bonus is None:
         return tensor(0)
     u, pair = token.names["bonus"], token.pair
+    if type(spec.memory).word() == "diagonal":
+        return pair.value * u.reshape(-1) * pair.write * token.query.mapped
     return pair.value * (u * pair.write * token.query.mapped).sum()
 
 

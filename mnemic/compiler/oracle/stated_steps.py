@@ -85,9 +85,9 @@ def contracting(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
     curvature = torch.stack([torch.autograd.grad(s, y, retain_graph=True)[0] for s in slope])
     radial = is_radial(spec, names)
     found = torch.linalg.eigvalsh(curvature)[-1] if radial else curvature.diagonal().abs()[:, None]
-    key = pair.predict.mapped
+    squares = pair.predict.mapped * pair.write  # behind a kernel κ of the key's own column
     diagonal = type(spec.memory).word() == "diagonal"
-    square = key[:, None] ** 2 if diagonal else (key**2).sum()
+    square = squares[:, None] if diagonal else squares.sum()
     divisor: Tensor = 1 + names["eta"] * pair.gamma * found * square
     return divisor
 
