@@ -174,7 +174,7 @@ def test_what_was_refused_is_told_and_the_others_are_measured(counted, tmp_path)
     found = board.leaderboard(load_space(block), ["deltanet", "lru"], tmp_path / "r", lines.append)
     assert "gives every token the same key" in lines[0], "before anything is trained"
     assert [bool(one.runs) for one in found] == [False, True]
-    with pytest.raises(UsageError, match="no spec can be trained in this block; deltanet"):
+    with pytest.raises(UsageError, match="no spec can be trained; deltanet"):
         measured(load_space(block), tmp_path / "r", ("deltanet", "gla"))
 
 
@@ -231,3 +231,16 @@ def test_training_flops_are_three_times_those_of_the_forward_pass():
     assert work.look(load("linear-attention"), load_space(SPACE).settings, None).costs.keys() == {
         "parameters", "state_bytes", "flops",
     }  # fmt: skip
+
+
+def test_points_to_begin_with_that_contradict_the_block_are_passed_over():
+    from mnemic.search.study.budget import LOOKS, _some
+    from mnemic.search.study.starts import starts
+
+    search = {**SPACE["search"], "start": ["linear-attention"]}
+    memory = {"choose": ["linear", "diagonal"]}
+    space = load_space({**SPACE, "search": search, "memory": memory, "block": {"key": "1"}})
+    assert [name for name, _ in starts(space)] == ["linear-attention"]
+    found = list(_some(space))
+    assert len(found) == LOOKS
+    assert {spec.memory.kind for spec in found} == {"diagonal"}

@@ -49,7 +49,6 @@ def leaderboard(
 
     Raises:
         UsageError: no spec is within the budget; or no leaderboard belongs in the folder.
-        InvalidSpec: every spec contradicts the space's block.
     """
     claim(folder, "leaderboard")
     demand_same(space, folder, results)
@@ -107,7 +106,7 @@ def _demand_some(entries: Sequence[Entry], limits: dict[str, float]) -> None:
     """Raise where training would compare nothing: all specs are refused, or over the budget."""
     if entries and all(one.look is None for one in entries):
         first = entries[0]
-        raise UsageError(f"no spec can be trained in this block; {first.name}: {first.why}")
+        raise UsageError(f"no spec can be trained; {first.name}: {first.why}")
     seen = [one for one in entries if one.look is not None]
     if seen and all(one.over for one in seen):
         least = min(seen, key=lambda one: len(one.over))

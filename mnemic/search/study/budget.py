@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Final
 
@@ -73,18 +75,13 @@ def demand_budget(space: Space, limits: dict[str, float], log: Path) -> None:
 
 def _some(space: Space) -> Iterator[Spec]:
     """Up to `LOOKS` valid points: those to begin with, and then drawn ones."""
-    ask, given = by_chance(random.Random(0)), 0
-    for _, answers in starts(space):
-        yield space.point(by_answers(answers)).spec
-        given += 1
-        if given == LOOKS:
-            return
-    for _ in range(10 * LOOKS):
-        try:
-            spec = space.point(ask).spec
-        except InvalidSpec:
-            continue
-        yield spec
-        given += 1
-        if given == LOOKS:
-            return
+    yield from islice(_valid(space), LOOKS)
+
+
+def _valid(space: Space) -> Iterator[Spec]:
+    """Points that are specs, of so many that are asked for."""
+    chance = by_chance(random.Random(0))
+    asked = (by_answers(answers) for _, answers in starts(space))
+    for ask in chain(asked, repeat(chance, 10 * LOOKS)):
+        with suppress(InvalidSpec):
+            yield space.point(ask).spec
