@@ -1,5 +1,6 @@
 """``mnemic train --data``: a language model on text."""
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ from mnemic.cli.model import require, shaped
 from mnemic.cli.output import echo, print_json
 from mnemic.cli.train_progress import shown
 from mnemic.errors import UsageError
+from mnemic.models.progress import Silent
 
 if TYPE_CHECKING:
     from mnemic.hf.modeling_mnemic import MnemicForCausalLM
@@ -53,7 +55,11 @@ def train_text(
         model = _made(source, tokens, size, shape, told.length, told.seed)
     name = place.name if saved else model.config.layers[0]
     folder = run or Path("runs") / f"{name}-{data.stem or data.name}-{told.seed}"
-    with shown(f"{name} on {data}", "bits per byte", told.tokens) as progress:
+    if os.environ.get("RANK", "0") != "0":  # one of several processes, of which the first tells
+        train(model, tokens, texts, told, folder, Silent(), existing)
+        return
+    speed = told.tokens * int(os.environ.get("WORLD_SIZE", "1"))
+    with shown(f"{name} on {data}", "bits per byte", speed) as progress:
         outcome = train(model, tokens, texts, told, folder, progress, existing)
     _tell(outcome, folder, as_json)
 

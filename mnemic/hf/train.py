@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.data import DataLoader, Subset
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from mnemic.errors import CheckFailed, EnvironmentFailed, UsageError
@@ -78,13 +80,19 @@ def train(
     """
     rows = pack(texts.train, tokenizer, options.length)
     held_out = pack(texts.held_out, tokenizer, options.length, rest=True)
-    last = _prepare(run, existing, _identity(model, texts, options))
     torch.set_num_threads(options.threads)
+    args = _arguments(run, options)
+    # else the last step of an epoch has fewer rows, and other ones where processes share them
+    args.dataloader_drop_last = len(rows) >= options.batch * args.world_size
+    with args.main_process_first(local=False):
+        if args.process_index == 0:
+            _prepare(run, existing, _identity(model, texts, options))
+        last = last_checkpoint(run)
     with deferred() as pressed, _told(run):
         follow = Follow(progress, options.time_limit, pressed)
         trainer = TextTrainer(
             model=model,
-            args=_arguments(run, options),
+            args=args,
             train_dataset=rows,
             eval_dataset=held_out,
             data_collator=together,
@@ -115,7 +123,7 @@ class TextTrainer(Trainer):
         """Score the held-out documents, and log it."""
         nats, count = 0.0, 0
         self.model.eval()
-        for batch in self.get_eval_dataloader():
+        for batch in self._own_rows():
             told = self._prepare_inputs(batch)
             labels = told.pop("labels")[:, 1:].flatten()
             with torch.no_grad(), self.compute_loss_context_manager():
@@ -132,6 +140,12 @@ class TextTrainer(Trainer):
             raise CheckFailed(f"training: the held-out loss is {loss} at {self.state.global_step}")
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
         return found
+
+    def _own_rows(self) -> DataLoader[dict[str, Tensor]]:
+        """This process's share of the held-out rows, none of them twice."""
+        every: Any = self.eval_dataset
+        own = range(self.args.process_index, len(every), self.args.world_size)
+        return DataLoader(Subset(every, own), self.args.eval_batch_size, collate_fn=together)
 
 
 def _arguments(run: Path, options: TextOptions) -> TrainingArguments:
@@ -171,8 +185,8 @@ def _identity(model: MnemicForCausalLM, texts: Texts, options: TextOptions) -> d
     return {"options": options.identity(), "texts": texts.digest, "model": shapes}
 
 
-def _prepare(run: Path, existing: Existing, identity: dict[str, Any]) -> Path | None:
-    """Claim the folder; the checkpoint to go on from, where there is one."""
+def _prepare(run: Path, existing: Existing, identity: dict[str, Any]) -> None:
+    """Claim the folder, and see to an earlier run in it."""
     known = run / "run.json"
     if claim(run, KIND) and known.is_file():
         if existing == "refuse":
@@ -191,7 +205,6 @@ def _prepare(run: Path, existing: Existing, identity: dict[str, Any]) -> Path | 
                 told = ", ".join(differing)
                 raise UsageError(f"{run}: cannot resume, the run there differs in its {told}")
     write_json(known, identity)
-    return last_checkpoint(run)
 
 
 def last_checkpoint(run: Path) -> Path | None:
