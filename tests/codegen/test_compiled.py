@@ -75,7 +75,9 @@ def test_inductor_is_right() -> None:
     assert max(found.values()) < ALLOWED, found
 
 
-@pytest.mark.parametrize("name", ["huber-coordinate", "mesa", "gated-deltanet"])
+@pytest.mark.parametrize(
+    "name", ["huber-coordinate", "mesa", "gated-deltanet", "local-linear-attention"]
+)
 def test_one_graph(name: str) -> None:
     """Nothing that a rule does asks for a look at numbers while it is traced."""
     found = errors(name, 20, fullgraph=True, backend="aot_eager")

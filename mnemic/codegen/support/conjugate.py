@@ -7,7 +7,9 @@ s > t), reach [..., C], H_0 [..., K, K], symmetric.
 
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -221,20 +223,25 @@ def _warn(message: str) -> None:
 SCHEMA = "(Tensor q, Tensor[] parts, float tolerance, int iterations) -> Tensor"
 
 
-def _opaque() -> Any:
-    """The solver as an operator of torch: one node of a graph, whose loop is read by the host."""
-    name, space = f"conjugated_{digest()[:16]}", "mnemic"
+def opaque(name: str, system: Callable[..., System]) -> Any:
+    """Return the solver of a kind of system as an operator of torch.
+
+    It is one node of a graph, whose loop is read by the host.
+    """
+    name, space = f"{name}_{digest()[:16]}", "mnemic"
     if not hasattr(torch.ops.mnemic, name):
         library = torch.library.Library(space, "FRAGMENT")
         _libraries.append(library)
         library.define(name + SCHEMA)
-        library.impl(name, _of_list, "CompositeExplicitAutograd")
+        library.impl(name, partial(_of_list, system), "CompositeExplicitAutograd")
         torch.library.register_fake(f"{space}::{name}", _fake, lib=library)
     return getattr(torch.ops.mnemic, name).default
 
 
-def _of_list(q: Tensor, parts: list[Tensor], tolerance: float, iterations: int) -> Tensor:
-    return solved(Matrices(*parts), q, tolerance, iterations).contiguous()
+def _of_list(
+    system: Callable[..., System], q: Tensor, parts: list[Tensor], tolerance: float, iterations: int
+) -> Tensor:
+    return solved(system(*parts), q, tolerance, iterations).contiguous()
 
 
 def _fake(q: Tensor, parts: list[Tensor], tolerance: float, iterations: int) -> Tensor:
@@ -244,4 +251,4 @@ def _fake(q: Tensor, parts: list[Tensor], tolerance: float, iterations: int) -> 
 _libraries: list[torch.library.Library] = []
 """Operators live as long as their library."""
 
-_OPAQUE = _opaque()
+_OPAQUE = opaque("conjugated", Matrices)

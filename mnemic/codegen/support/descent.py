@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .conjugate import solved
+from .conjugate import opaque, solved
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,32 @@ class Regressions:
         found = spread.clamp_min(0.0) + self.ridge[..., None]
         return torch.where(found > 0, found, 1.0)
 
+    def pulled(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of Σ y·A x = Σ w ((k − k̄)·x) ((k − k̄)·y) + λ x·y at every part."""
+        of_x, of_y = self.along(x), self.along(y)
+        seen = x @ self.keys.mT - (x * self.centre).sum(-1, keepdim=True)
+        answer = y @ self.keys.mT - (y * self.centre).sum(-1, keepdim=True)
+        of_keys = of_y.mT @ x + of_x.mT @ y
+        of_centre = -of_y.sum(-1, keepdim=True) * x - of_x.sum(-1, keepdim=True) * y
+        return seen * answer, of_keys, of_centre, (x * y).sum(-1)
+
+
+_OPAQUE = opaque("regressed", Regressions)
+
 
 class _Solution(torch.autograd.Function):
     """x = A⁻¹ b; with g = A⁻¹ ∂L/∂x the gradient is g at b and −gᵀ(∂A) x at what A is made of."""
 
     @staticmethod
-    def forward(limits: tuple[float, int], target: Tensor, *parts: Tensor) -> Tensor:
+    def forward(
+        limits: tuple[float, int], target: Tensor, weights: Tensor, keys: Tensor, centre: Tensor,
+        ridge: Tensor,
+    ) -> Tensor:  # fmt: skip
         """x."""
+        parts = (weights, keys, centre, ridge)
+        if torch.compiler.is_compiling():
+            found: Tensor = _OPAQUE(target, list(parts), *limits)
+            return found
         return solved(Regressions(*parts), target, *limits)
 
     @staticmethod
@@ -60,8 +79,7 @@ class _Solution(torch.autograd.Function):
         """One more solve, which has derivatives in turn."""
         x, *parts = ctx.saved_tensors
         g: Tensor = _Solution.apply(ctx.limits, grads[0], *parts)
-        pull = torch.func.vjp(lambda *given: Regressions(*given).times(x), *parts)[1]
-        return None, g, *pull(-g)
+        return None, g, *(-z for z in Regressions(*parts).pulled(x, g))
 
 
 def solve_rows(system: Regressions, target: Tensor, iterations: int, tolerance: float) -> Tensor:
@@ -69,5 +87,6 @@ def solve_rows(system: Regressions, target: Tensor, iterations: int, tolerance: 
 
     Warns ``ToleranceNotMet`` as ``conjugate.conjugated`` does.
     """
-    found: Tensor = _Solution.apply((tolerance, iterations), target, *vars(system).values())
+    parts = (system.weights, system.keys, system.centre, system.ridge)
+    found: Tensor = _Solution.apply((tolerance, iterations), target, *parts)
     return found
