@@ -94,6 +94,13 @@ def imports(block: Block) -> str:
     return f"from .support.block import Beside\nfrom .support.{kind.module} import {kind.base}\n"
 
 
+def check_readable(rule: Rule, readable: bool) -> None:
+    """Raise ``InvalidSpec`` where a memory is the context, and cannot be read without a write."""
+    if rule.problem.spec.block.hybrid == "context" and not readable:
+        reason = "context is read before anything is written, and this rule reads only as it writes"
+        raise InvalidSpec((Issue(reason, where=f"{rule.name} block.hybrid"),))
+
+
 def source(
     rule: Rule, signature: Signature, reads: frozenset[str], *, readable: bool, step: str
 ) -> str:
@@ -106,9 +113,7 @@ def source(
     """
     spec = rule.problem.spec
     hybrid = spec.block.hybrid != "none"
-    if spec.block.hybrid == "context" and not readable:
-        reason = "context is read before anything is written, and this rule reads only as it writes"
-        raise InvalidSpec((Issue(reason, where=f"{spec.name} block.hybrid"),))
+    check_readable(rule, readable)
     vectors, constant = _vectors(spec.block, signature, reads)
     text = LAYER.format(
         name="Memory" if hybrid else "Layer",

@@ -268,6 +268,12 @@ def _levels(rule: Levels) -> tiled.Levels:
     return tiled.Levels((forms[0], forms[1], forms[2]), fused.weights)
 
 
+def readable(rule: Rule) -> bool:
+    """Return whether a rule's memory can be read without a write, which slots do together."""
+    parts = slots.memories(rule) if slots.slots_of(rule) else (rule,)
+    return all(plans(repeated(apart(part))).read is not None for part in parts)
+
+
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:
     """Forms and operators of the slots' keys and values, and the operator that joins them."""
     of_keys, of_values = slots.memories(rule)

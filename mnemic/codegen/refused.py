@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from mnemic.codegen import module, slots
+from mnemic.codegen import layer, module, slots
 from mnemic.codegen.apart import apart
 from mnemic.codegen.layer import start
+from mnemic.codegen.repeated import repeated
 from mnemic.compiler.rule import Rule
 from mnemic.errors import InvalidSpec, Issue
 
@@ -17,14 +18,22 @@ def refused(rule: Rule) -> tuple[Issue, ...]:
     """
     if rule.structure.missing is not None:
         return (Issue(rule.structure.missing),)
-    found = (issue for look in (_planned, _started) for issue in _raised(look, rule))
+    found = dict.fromkeys(
+        issue for look in (_planned, _hybrid, _started) for issue in _raised(look, rule)
+    )
     return tuple(replace(issue, where=issue.where.partition(" ")[2]) for issue in found)
 
 
 def _planned(rule: Rule) -> None:
     """The plans of every operator; slots join two."""
-    for part in slots.memories(rule) if slots.slots_of(rule) else (apart(rule),):
-        module.plans(part)
+    for part in slots.memories(rule) if slots.slots_of(rule) else (rule,):
+        module.plans(repeated(apart(part)))
+
+
+def _hybrid(rule: Rule) -> None:
+    """The block around the layer: one with the memory as context reads it without a write."""
+    if rule.problem.spec.block.hybrid == "context":
+        layer.check_readable(rule, module.readable(rule))
 
 
 def _started(rule: Rule) -> None:

@@ -66,10 +66,10 @@ def _derive(problem: Problem) -> Rule:
     loss_error = error_signal.derive(problem.loss, getattr(spec.bias, "smooth", None))
     sense.check(problem, loss_error)
     series.check(problem)
-    with asked_at("optimizer"):
+    with asked_at("optimizer.rate" if spec.optimizer.rate.normalized else "optimizer.method"):
         step = _step(problem, loss_error)
     own = _own_rate(problem)
-    with asked_at("retention"):
+    with asked_at(_place_of_retention(spec)):
         retained = _retained(problem, step.rate if own == sp.oo else own)
     complexes.check(problem, step.error, retained)
     per = {s.symbol: s.per for s in problem.scalars}
@@ -78,7 +78,7 @@ def _derive(problem: Problem) -> Rule:
     method = _method(problem, step.error)
     alpha, rows = decays_of(problem)
     anchor = spec.optimizer.anchor.chunk
-    with asked_at("keys" if spec.optimizer.momentum is None else "optimizer.momentum"):
+    with asked_at(_place_of_split(spec)):
         split = _splits(problem, step.error)
     facts = Facts(
         problem, step.error, retained, method, _per(problem, step.rate),
@@ -89,6 +89,8 @@ def _derive(problem: Problem) -> Rule:
         shares.check(facts)
     structure = classify(facts)
     shared = _rows_share(problem, step.error, anchor)
+    with asked_at("weights.gamma"):
+        gamma = _gamma(problem)
     kind = _kind(facts)
     return kind(
         problem=problem,
@@ -105,7 +107,7 @@ def _derive(problem: Problem) -> Rule:
         network=facts.network,
         applied=method if isinstance(method, Applied) else Applied(),
         window=spec.window if isinstance(spec.window, int) else 1,
-        gamma=_gamma(problem),
+        gamma=gamma,
         rows=window_of(spec) if shared else spec.optimizer.micro_steps * _inner(spec),
         shared_rows=shared,
         anchor=anchor,
@@ -121,7 +123,7 @@ def _method(problem: Problem, error: error_signal.ErrorSignal) -> Fit | LeastSqu
         fit = pair_fits.derive(problem, error)
     if fit is not None:
         return fit
-    with asked_at("optimizer"):
+    with asked_at("optimizer.method"):
         return _least_squares(problem, error) or _applied(problem)
 
 
@@ -143,6 +145,24 @@ def _kind(facts: Facts) -> Callable[..., Rule]:
 def _curve(method: Fit | LeastSquares | Applied, error: error_signal.ErrorSignal) -> Any:
     """c of a loss c/2 (ŷ − v)², which multiplies the rate of full-batch steps."""
     return error.slope if isinstance(method, LeastSquares) and method.steps else 1
+
+
+def _place_of_retention(spec: Spec) -> str:
+    """The entry that states what a retention's stationarity is solved for."""
+    retention = spec.retention
+    if retention.link is not None:
+        return "retention.link"
+    for kind, text in (("bregman", retention.local.generator),
+                       ("f-divergence", retention.local.divergence)):  # fmt: skip
+        if text is not None:
+            return f"retention.local.{kind}"
+    return "retention.global" if retention.global_.norm is not None else "retention"
+
+
+def _place_of_split(spec: Spec) -> str:
+    """The entry by which prediction and value are written apart."""
+    named = [role for role in ("erase", "write") if getattr(spec.keys, role) is not None]
+    return f"keys.{named[0]}" if named else "optimizer.momentum.on"
 
 
 def decays_of(problem: Problem) -> tuple[Any, Any]:

@@ -205,7 +205,8 @@ def constrained(link: Link, kind: str) -> Link:
         return _on_simplex(link)
     if kind == "ball":
         if not link.identity:
-            raise Refused("a ball is projected on for ℓ2 retention only")
+            with refused.asked_at("retention.constraint"):
+                raise Refused("a ball is projected on for ℓ2 retention only")
         return replace(link, normaliser="ball")
     return link
 
@@ -267,7 +268,8 @@ def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
     g = invert(slope.subs(sym.x, sym.w), (0, sp.oo))
     kind, scale, over = constraint
     if kind == "ball":
-        raise Refused("an f-divergence is defined on W ≥ 0: use a simplex")
+        with refused.asked_at("retention.constraint"):
+            raise Refused("an f-divergence is defined on W ≥ 0: use a simplex")
     steps = (("stationarity", sp.Eq(slope, sym.a - sym.zeta)), ("g", g))
     log_g = None if g is None else simplified(sp.expand_log(sp.log(g), force=True))
     linear = log_g is not None and log_g.is_polynomial(sym.a) and sp.degree(log_g, sym.a) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,13 @@ SPECS: dict[str, dict[str, Any]] = {
                                                  "anchor": {"chunk": 6}}},
     "a decay by channel of layers": {"memory": {"kind": "mlp"}, "bias": "l2",
                                      "retention": {"decay": "channel"}, "optimizer": RATE},
+    "a context that is read as it is written": {
+        "bias": "dot", "readout": {"bonus": "learned"},
+        "block": {"hybrid": "context", "segment": 8},
+    },
+    "a decay of a token's first step": {
+        "bias": "l2", "retention": {"decay": 0.9}, "optimizer": {**RATE, "inner_steps": 2},
+    },
     "a start out of reach": {"bias": "l2", "optimizer": {
         "rate": {"from": "parameter", "activation": "sigmoid", "init": 2}}},
 }  # fmt: skip
@@ -40,3 +48,39 @@ def test_what_compiling_refuses_is_known_without_it(name: str) -> None:
         assert [f"mine {i.where}".strip() for i in told] == [i.where for i in refusal.issues]
     else:
         assert not told
+
+
+PLACES: dict[str, tuple[str, str]] = {
+    "a generator": (
+        "retention:\n  local:\n    bregman: w**2/2 - w**4\n", "5:14: retention.local.bregman",
+    ),
+    "a divergence": (
+        "retention:\n  local:\n    f-divergence: -x**2\n", "5:19: retention.local.f-divergence",
+    ),
+    "a ball of another geometry": (
+        "retention:\n  local: {bregman: cosh(w)}\n  constraint: {kind: ball, radius: 1}\n",
+        "5:15: retention.constraint",
+    ),
+    "a loss that is not convex": (
+        "bias: {expr: log(1 + e**2)}\noptimizer:\n  rate: token\n  method: implicit\n",
+        "6:11: optimizer.method",
+    ),
+    "a weight that moves": (
+        "window: 3\nweights:\n  kind: token\n  gamma: {expr: 1/(t+2)}\nbias: dot\n",
+        "6:10: weights.gamma",
+    ),
+    "a key of its own": (
+        "bias: {expr: log(cosh(e))}\nkeys:\n  predict: own\n  erase: own\n", "6:10: keys.erase",
+    ),
+}  # fmt: skip
+"""Specs without a derivation, and the line, the column and the entry that is answerable."""
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_what_is_not_derived_is_told_at_its_own_entry(name: str, tmp_path: Path) -> None:
+    text, place = PLACES[name]
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"mnemic: 1\nname: mine\n{text}")
+    with pytest.raises(InvalidSpec) as refusal:
+        pipeline.derive(path)
+    assert str(refusal.value).startswith(f"{path}:{place}: ")
