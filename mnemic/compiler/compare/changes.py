@@ -9,7 +9,7 @@ import sympy as sp
 from mnemic.compiler.compare.matching import Match
 from mnemic.compiler.explain.letters import letter
 from mnemic.compiler.explain.printing import text
-from mnemic.compiler.numbers import sampler
+from mnemic.compiler.numbers import same_number, sampler
 
 _ENTRY = re.compile(r"(?P<name>.+?)(?P<index>(_\d+)+)?(?P<mark>__\d+)?$")
 
@@ -55,16 +55,16 @@ def _once(found: Match) -> list[tuple[str, Any, Any]]:
         groups.setdefault((parts["name"], parts["mark"] or ""), []).append((symbol, value))
     rows: list[tuple[str, Any, Any]] = []
     for (name, mark), entries in groups.items():
-        general = [_general(symbol, value) for symbol, value in entries]
-        if len({str(v) for _, v in general}) == 1:
-            rows.append((_spelled(name, mark), *general[0]))
+        plain = [general(symbol, value) for symbol, value in entries]
+        if all(v == plain[0][1] or same_number(v, plain[0][1], 2) for _, v in plain):
+            rows.append((_spelled(name, mark), *plain[0]))
         else:
             rows += [(text(symbol), symbol, value) for symbol, value in entries]
     return rows
 
 
-def _general(symbol: Any, value: Any) -> tuple[Any, Any]:
-    """Without the index of the symbol's own entry."""
+def general(symbol: Any, value: Any) -> tuple[Any, Any]:
+    """Return a coefficient and its value without the index of the coefficient's own entry."""
     parts = _ENTRY.match(str(symbol))
     assert parts is not None
     index = parts["index"] or ""

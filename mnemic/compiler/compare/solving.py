@@ -48,7 +48,9 @@ def solve(equations: list[Any], unknowns: list[Any], clock: Clock) -> Iterator[S
             continue
         others = [u for u in unknowns if u != unknown]
         for found in solve(rest, others, clock):
-            yield {unknown: sp.simplify(value.subs(found)), **found}
+            settled = value.subs(found)
+            if _admissible(unknown, settled):
+                yield {unknown: sp.simplify(settled), **found}
 
 
 def _numerator(equation: Any) -> Any:

@@ -33,14 +33,14 @@ class Special:
     def form(self, rule: Rule) -> Form | None:
         """The rule's form there, ``None`` where it has none."""
         try:
-            edited = derive_spec(_edited(rule.problem.spec, self.edits)) if self.edits else rule
+            changed = derive_spec(edited(rule.problem.spec, self.edits)) if self.edits else rule
         except MnemicError:
             return None
         finite = {s: x for s, x in self.values if x != sp.oo}
         far = [s for s, x in self.values if x == sp.oo]
-        form = canonical(edited, {**finite, **dict.fromkeys(far, sp.oo)})
+        form = canonical(changed, {**finite, **dict.fromkeys(far, sp.oo)})
         if _broken(form) and far:
-            form = _at_infinity(canonical(edited, finite), far)
+            form = _at_infinity(canonical(changed, finite), far)
         return None if _broken(form) else form
 
 
@@ -88,7 +88,7 @@ def pairs(rule: Rule) -> Iterator[Special]:
             yield one + other
 
 
-def _edited(spec: Spec, edits: tuple[str, ...]) -> Spec:
+def edited(spec: Spec, edits: tuple[str, ...]) -> Spec:
     for edit in edits:
         if edit == "window":
             spec = spec.model_copy(update={"window": 1})

@@ -1,0 +1,1 @@
+"""How systems are related: found by algebra, confirmed in numbers, drawn as a map."""

@@ -1,0 +1,239 @@
+"""A relation run in numbers: both rules, token by token, on the same random inputs.
+
+The algebra works on a rule written out for two channels. Here the derived rules themselves run in
+float64 with d_k = 4 and d_v = 3 over six tokens and two heads, by the interpreter of rules, with
+the outer one's coefficients computed from the inner one's by the change that the algebra found.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import sympy as sp
+import torch
+from torch import Tensor
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.compare.changes import general
+from mnemic.compiler.compare.special import edited
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.numbers import same_number
+from mnemic.compiler.oracle.evaluate import evaluate
+from mnemic.compiler.oracle.interpret import interpret
+from mnemic.compiler.oracle.reference_features import feature_map, weights_of
+from mnemic.compiler.problem import HEAD, HEADS, TIME, Scalar
+from mnemic.compiler.rule import Rule
+from mnemic.relations.search import Found
+
+TOKENS, HEADS_RUN, KEYS, VALUES = 6, 2, 4, 3
+EXACT = 1e-9
+"""The largest relative difference of outputs that rounding explains."""
+FAR = (1e5, 1e7)
+"""What stands for infinity: the difference must fall with it, or be gone already."""
+ROLES = ("predict", "erase", "write", "carry")
+Arguments = dict[str, Tensor]
+
+
+class Unconfirmed(Exception):
+    """A relation that cannot be run: the message says why."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Random inputs of an inner rule, its arguments, and its natural coefficients by symbol."""
+
+    vectors: tuple[Tensor, Tensor, Tensor]
+    arguments: Arguments
+    natural: dict[Any, Tensor]
+    params: Arguments
+
+
+def confirm(found: Found, rules: Mapping[str, Rule], seed: int = 0) -> float:
+    """Return the largest difference of the two rules' outputs, relative to the largest output.
+
+    Raises ``Unconfirmed`` where the relation cannot be run, or the rules differ when it is: by more
+    than 1e-9, or for a limit by more than a hundredth of what they differ by at 1e-2 of the value.
+    """
+    inner = rules[found.relation.inner]
+    outer = rules[found.relation.outer]
+    if found.at.edits:
+        outer = derive_spec(edited(outer.problem.spec, found.at.edits))
+    run = _drawn(inner, outer, seed)
+    mine, _ = interpret(inner, *run.vectors, run.arguments, params=run.params)
+    misses = []
+    for far in FAR if _endless(found) else (0.0,):
+        vectors, arguments = _changed(found, outer, run, far)
+        theirs, _ = interpret(outer, *vectors, arguments, params=run.params)
+        theirs = theirs[..., : mine.shape[-1]]
+        misses.append(float((mine - theirs).abs().max() / (mine.abs().max() + 1e-300)))
+    error = misses[-1]
+    if not np.isfinite(error) or not (error < EXACT or (len(misses) > 1 and error < misses[0] / 50)):
+        raise Unconfirmed(f"outputs differ by {error:.1e}")
+    return error
+
+
+def _endless(found: Found) -> bool:
+    return any(value == sp.oo for _, value in found.at.values)
+
+
+def _drawn(inner: Rule, outer: Rule, seed: int) -> Run:
+    """Random vectors, coefficients in (0.1, 0.9) and parameters of a rule."""
+    source = torch.Generator().manual_seed(seed)
+    square = inner.diagonal or inner.network.adds_input or outer.network.adds_input
+    values = KEYS if square else VALUES
+    values *= 2 if inner.diagonal and inner.phase else 1
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=source, dtype=torch.float64)
+
+    steps = inner.problem.spec.optimizer.micro_steps
+    rows = (1, TOKENS, steps, HEADS_RUN) if steps > 1 else (1, TOKENS, HEADS_RUN)
+    q = draw(1, TOKENS, HEADS_RUN, KEYS)
+    k, v = _short(draw(*rows, KEYS), source), draw(*rows, values)
+    size = phi(inner, k, ()).shape[-1] if inner.kernels is None else KEYS
+    widths = {"key": size, "value": values, "outer": size}
+    arguments, natural = {}, {}
+    for scalar in inner.scalars:
+        if scalar.argument is None:
+            continue
+        shape = _shape(inner, scalar, rows, widths)
+        x = 0.1 + 0.8 * torch.rand(*shape, generator=source, dtype=torch.float64)
+        arguments[scalar.argument] = torch.log(x) if scalar.logarithmic else x
+        natural[scalar.symbol] = x if scalar.per != "head" else x[..., None]
+    for role in ROLES:
+        if (entry := getattr(inner.problem.spec.keys, role)) is not None and entry.own:
+            arguments[role] = _short(draw(*rows, KEYS), source)
+    params = {m.name: draw(HEADS_RUN, _side(m.rows, values, size), _side(m.columns, values, size)) / 2
+              for m in inner.parameters}  # fmt: skip
+    return Run((q, k, v), arguments, natural, params)
+
+
+def _short(x: Tensor, source: torch.Generator) -> Tensor:
+    """The vectors at lengths in (0.5, 0.95): steps of such keys lie in every coefficient's range."""
+    sizes = 0.5 + 0.45 * torch.rand(*x.shape[:-1], 1, generator=source, dtype=x.dtype)
+    return sizes * x / x.norm(dim=-1, keepdim=True)
+
+
+def phi(rule: Rule, k: Tensor, weights: Any) -> Tensor:
+    """Return the features of keys at their positions."""
+    places = torch.arange(k.shape[1]).reshape(1, -1, *(1,) * (k.ndim - 3))
+    if not weights:
+        names = {s.symbol: torch.ones((), dtype=torch.float64) for s in rule.scalars}
+        weights = weights_of(rule.problem, names)
+    return feature_map(rule.problem, k, places, weights)
+
+
+def _side(side: str, values: int, features: int) -> int:
+    return {"d_v": values, "v": values, "D": features, "k": features}.get(side, 5)
+
+
+def _shape(
+    rule: Rule, scalar: Scalar, rows: tuple[int, ...], widths: Mapping[str, int]
+) -> tuple[int, ...]:
+    """The shape of a coefficient's argument."""
+    micro = len(rows) == 4 and scalar.name in ("eta", "delta")
+    plain = rows if micro else (1, TOKENS, HEADS_RUN)
+    if scalar.name == "levels":
+        return (*plain, getattr(rule, "levels", 1))
+    if scalar.name == "gamma" and rule.gamma == "window":
+        return (*plain, rule.window)
+    if scalar.name == "phase" and scalar.per != "head":
+        return (*plain, KEYS)
+    return plain if scalar.per == "head" else (*plain, widths[scalar.per])
+
+
+def _changed(
+    found: Found, outer: Rule, run: Run, far: float
+) -> tuple[tuple[Tensor, Tensor, Tensor], Arguments]:
+    """The outer rule's vectors and arguments, by the special values and the change."""
+    q, k, v = run.vectors
+    names = _names(outer, run)
+    special = {s: sp.Float(far) if x == sp.oo else x for s, x in found.at.values}
+    steps = outer.problem.spec.optimizer.micro_steps
+    more = steps > 1 and k.ndim == 4
+    rows = (1, TOKENS, steps, HEADS_RUN) if steps > 1 else (1, TOKENS, HEADS_RUN)
+    wide = phi(outer, k, ()).shape[-1] if outer.kernels is None else KEYS
+    widths = {"key": wide, "value": v.shape[-1], "outer": wide}
+    arguments: Arguments = {}
+    for scalar in outer.scalars:
+        if scalar.argument is not None:
+            x = _value(scalar, _shape(outer, scalar, rows, widths), found, special, names, run)
+            arguments[scalar.argument] = torch.log(x).clamp(min=-700) if scalar.logarithmic else x
+    v = v * _told(found.match.scale, names)
+    if outer.diagonal and outer.phase and v.shape[-1] == KEYS:  # real numbers as complex ones
+        v = torch.cat([v, torch.zeros_like(v)], -1)
+    for role in ROLES:
+        arguments[role] = run.arguments.get(role, k)
+    if more:
+        k, v = (x[:, :, None].expand(-1, -1, steps, -1, -1) for x in (k, v))
+        arguments |= {role: arguments[role][:, :, None].expand_as(k) for role in ROLES}
+    return (q, k, v), arguments
+
+
+def _names(outer: Rule, run: Run) -> dict[str, Tensor]:
+    """What a change may be written in: coefficients, ‖φ(k)‖², the head and the step."""
+    k = run.vectors[1]
+    names = {str(symbol): x for symbol, x in run.natural.items()}
+    names[str(HEAD)] = torch.arange(HEADS_RUN, dtype=torch.float64)[:, None]
+    names[str(HEADS)] = torch.tensor(float(HEADS_RUN), dtype=torch.float64)
+    names[str(TIME)] = torch.arange(TOKENS, dtype=torch.float64)[:, None, None]
+    if outer.kernels is None:
+        names[str(sym.kappa)] = phi(outer, k, ()).square().sum(-1, keepdim=True)
+    return names
+
+
+def _told(value: Any, names: Mapping[str, Tensor]) -> Tensor:
+    """An expression of the change in numbers."""
+    value = sp.sympify(value)
+    missing = sorted(str(s) for s in value.free_symbols if str(s) not in names)
+    if missing:
+        raise Unconfirmed(f"{value} names {', '.join(missing)}, which has no number here")
+    return evaluate(value, {s: names[str(s)] for s in value.free_symbols})
+
+
+def _value(
+    scalar: Scalar, shape: tuple[int, ...], found: Found, special: Mapping[Any, Any],
+    names: Mapping[str, Tensor], run: Run,
+) -> Tensor:  # fmt: skip
+    """A coefficient of the outer rule in the shape of its argument."""
+    entries = [(s, x) for s, x in found.match.change if _family(str(s)) == scalar.name]
+    if scalar.symbol in special:
+        return torch.full(shape, float(special[scalar.symbol]), dtype=torch.float64)
+    own = run.natural.get(scalar.symbol)
+    if own is not None and all(s == x for s, x in entries):  # of features, or not changed
+        own = own if scalar.per != "head" else own[..., 0]
+        if own.shape == shape:
+            return own
+    if not entries:  # without effect at these values
+        return torch.full(shape, 0.5, dtype=torch.float64)
+    if scalar.per == "head" and len(shape) == 4 and len({_mark(str(s)) for s, _ in entries}) > 1:
+        steps = [_one([e for e in entries if _mark(str(e[0])) == j], names) for j in range(shape[2])]
+        return torch.stack([x[..., 0].expand(1, TOKENS, HEADS_RUN) for x in steps], 2)
+    if any(_mark(str(s)) for s, _ in entries):
+        raise Unconfirmed(f"{scalar.name} differs from step to step")
+    x = _one(entries, names)
+    narrow = len(shape) == 3 or (len(shape) == 4 and shape[2] != HEADS_RUN)
+    if narrow and x.shape[-1] == 1:
+        x = x[..., 0]
+    return x.expand(shape).clone()
+
+
+def _one(entries: list[tuple[Any, Any]], names: Mapping[str, Tensor]) -> Tensor:
+    """The one value of a coefficient's entries, channels last."""
+    values = [general(s, x)[1] for s, x in entries]
+    if not all(same_number(values[0], x, 2) for x in values[1:]):
+        raise Unconfirmed(f"{entries[0][0]} differs from channel to channel")
+    return _told(values[0], names) + torch.zeros(1, dtype=torch.float64)
+
+
+def _family(symbol: str) -> str:
+    return re.sub(r"(_\d+)*(__\d+)?$", "", symbol)
+
+
+def _mark(symbol: str) -> int:
+    """The step within a token (or the place in a window) that a coefficient's symbol is marked
+    with."""
+    found = re.search(r"__(\d+)$", symbol)
+    return int(found[1]) if found else 0
