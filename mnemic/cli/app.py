@@ -20,6 +20,7 @@ from mnemic.cli.guard import guarded
 from mnemic.cli.kernels import kernels
 from mnemic.cli.leaderboard import leaderboard
 from mnemic.cli.list import list_
+from mnemic.cli.map import map_
 from mnemic.cli.model import model
 from mnemic.cli.schema import schema
 from mnemic.cli.search import search
@@ -37,6 +38,12 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
     derive: ("mnemic derive gated-deltanet", "mnemic derive mine.yaml --check"),
     compile_: ("mnemic compile gated-deltanet -o layers/gated_deltanet",),
     diff: ("mnemic diff deltanet gated-deltanet",),
+    map_: (
+        "mnemic map",
+        "mnemic map mine.yaml --near mine",
+        "mnemic map --path deltanet titans-linear",
+        "mnemic map -o map.svg",
+    ),
     list_: ("mnemic list", "mnemic list --family affine --json"),
     schema: ("mnemic schema -o mnemic.schema.json",),
     tasks: ("mnemic tasks", "mnemic tasks swaps", "mnemic tasks recall --rung published --json"),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.changes import general
-from mnemic.compiler.compare.special import edited
+from mnemic.compiler.compare.special import Special, edited
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.numbers import same_number
 from mnemic.compiler.oracle.evaluate import evaluate
@@ -25,6 +25,7 @@ from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.reference_features import feature_map, weights_of
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Scalar
 from mnemic.compiler.rule import Rule
+from mnemic.relations.relation import Relation
 from mnemic.relations.search import Found
 
 TOKENS, HEADS_RUN, KEYS, VALUES = 6, 2, 4, 3
@@ -50,32 +51,40 @@ class Run:
     params: Arguments
 
 
-def confirm(found: Found, rules: Mapping[str, Rule], seed: int = 0) -> float:
-    """Return the largest difference of the two rules' outputs, relative to the largest output.
+def confirm(found: Found, rules: Mapping[str, Rule], seed: int = 0) -> Relation:
+    """Return the relation with the largest difference of the two rules' outputs as its ``error``.
 
-    Raises ``Unconfirmed`` where the relation cannot be run, or the rules differ when it is: by more
-    than 1e-9, or for a limit by more than a hundredth of what they differ by at 1e-2 of the value.
+    Where the outer rule has no number at the value itself (a write k/η at η = 0) the value is
+    approached, and the relation is a limit. Raises ``Unconfirmed`` where the relation cannot be run
+    or the outputs differ: by more than 1e-9 of the largest, or for a limit by more than a fiftieth
+    of what they differ by a hundred times further from it.
     """
-    inner = rules[found.relation.inner]
-    outer = rules[found.relation.outer]
+    inner, outer = rules[found.relation.inner], rules[found.relation.outer]
     if found.at.edits:
         outer = derive_spec(edited(outer.problem.spec, found.at.edits))
-    run = _drawn(inner, outer, seed)
+    if found.where.edits:
+        inner = derive_spec(edited(inner.problem.spec, found.where.edits))
+    run = _placed(_drawn(inner, outer, seed), inner, found.where)
+    exact = found.relation.kind != "limit"
+    if exact:
+        error = _miss(found, inner, outer, run, 0.0)
+        if error < EXACT:
+            return replace(found.relation, error=error)
+        if np.isfinite(error):
+            raise Unconfirmed(f"outputs differ by {error:.1e}")
+    near, error = (_miss(found, inner, outer, run, far) for far in FAR)
+    if not (error < EXACT or error < near / 50):
+        raise Unconfirmed(f"outputs differ by {near:.1e}, then by {error:.1e} towards the limit")
+    return replace(found.relation, kind="limit", error=error)
+
+
+def _miss(found: Found, inner: Rule, outer: Rule, run: Run, far: float) -> float:
+    """The largest relative difference of outputs, infinities and zeros ``far`` off if it is set."""
     mine, _ = interpret(inner, *run.vectors, run.arguments, params=run.params)
-    misses = []
-    for far in FAR if _endless(found) else (0.0,):
-        vectors, arguments = _changed(found, outer, run, far)
-        theirs, _ = interpret(outer, *vectors, arguments, params=run.params)
-        theirs = theirs[..., : mine.shape[-1]]
-        misses.append(float((mine - theirs).abs().max() / (mine.abs().max() + 1e-300)))
-    error = misses[-1]
-    if not np.isfinite(error) or not (error < EXACT or (len(misses) > 1 and error < misses[0] / 50)):
-        raise Unconfirmed(f"outputs differ by {error:.1e}")
-    return error
-
-
-def _endless(found: Found) -> bool:
-    return any(value == sp.oo for _, value in found.at.values)
+    vectors, arguments = _changed(found, outer, run, far)
+    theirs, _ = interpret(outer, *vectors, arguments, params=run.params)
+    theirs = theirs[..., : mine.shape[-1]]
+    return float((mine - theirs).abs().max() / (mine.abs().max() + 1e-300))
 
 
 def _drawn(inner: Rule, outer: Rule, seed: int) -> Run:
@@ -105,15 +114,32 @@ def _drawn(inner: Rule, outer: Rule, seed: int) -> Run:
     for role in ROLES:
         if (entry := getattr(inner.problem.spec.keys, role)) is not None and entry.own:
             arguments[role] = _short(draw(*rows, KEYS), source)
-    params = {m.name: draw(HEADS_RUN, _side(m.rows, values, size), _side(m.columns, values, size)) / 2
-              for m in inner.parameters}  # fmt: skip
+    params = {}
+    for m in inner.parameters:
+        sides = _side(m.rows, values, size), _side(m.columns, values, size)
+        params[m.name] = draw(HEADS_RUN, *sides) / 2
     return Run((q, k, v), arguments, natural, params)
 
 
+def _placed(run: Run, inner: Rule, where: Special) -> Run:
+    """The run with the inner rule's coefficients and keys at special values of its own."""
+    arguments, natural, k = dict(run.arguments), dict(run.natural), run.vectors[1]
+    for scalar in inner.scalars:
+        for symbol, value in where.values:
+            if symbol == scalar.symbol and scalar.argument is not None:
+                natural[symbol] = torch.full_like(natural[symbol], float(value))
+                x = torch.full_like(arguments[scalar.argument], float(value))
+                x = torch.log(x).clamp(min=-700) if scalar.logarithmic else x
+                arguments[scalar.argument] = x
+    arguments |= {str(s): k for s, value in where.values if str(s) in ROLES and str(value) == "k"}
+    return replace(run, arguments=arguments, natural=natural)
+
+
 def _short(x: Tensor, source: torch.Generator) -> Tensor:
-    """The vectors at lengths in (0.5, 0.95): steps of such keys lie in every coefficient's range."""
+    """The vectors at lengths in (0.5, 0.95), whose steps lie in every coefficient's range."""
     sizes = 0.5 + 0.45 * torch.rand(*x.shape[:-1], 1, generator=source, dtype=x.dtype)
-    return sizes * x / x.norm(dim=-1, keepdim=True)
+    short: Tensor = sizes * x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return short
 
 
 def phi(rule: Rule, k: Tensor, weights: Any) -> Tensor:
@@ -150,7 +176,9 @@ def _changed(
     """The outer rule's vectors and arguments, by the special values and the change."""
     q, k, v = run.vectors
     names = _names(outer, run)
-    special = {s: sp.Float(far) if x == sp.oo else x for s, x in found.at.values}
+    special = {s: _finite(x, far) for s, x in found.at.values}
+    change = tuple((s, _finite(x, far)) for s, x in found.match.change)
+    found = replace(found, match=replace(found.match, change=change))
     steps = outer.problem.spec.optimizer.micro_steps
     more = steps > 1 and k.ndim == 4
     rows = (1, TOKENS, steps, HEADS_RUN) if steps > 1 else (1, TOKENS, HEADS_RUN)
@@ -170,6 +198,13 @@ def _changed(
         k, v = (x[:, :, None].expand(-1, -1, steps, -1, -1) for x in (k, v))
         arguments |= {role: arguments[role][:, :, None].expand_as(k) for role in ROLES}
     return (q, k, v), arguments
+
+
+def _finite(value: Any, far: float) -> Any:
+    """A value, or one near it where it is infinite or (on the way to a limit) zero."""
+    if value == sp.oo:
+        return sp.Float(far)
+    return sp.Float(1 / far) if far and value == 0 else value
 
 
 def _names(outer: Rule, run: Run) -> dict[str, Tensor]:
@@ -209,8 +244,9 @@ def _value(
     if not entries:  # without effect at these values
         return torch.full(shape, 0.5, dtype=torch.float64)
     if scalar.per == "head" and len(shape) == 4 and len({_mark(str(s)) for s, _ in entries}) > 1:
-        steps = [_one([e for e in entries if _mark(str(e[0])) == j], names) for j in range(shape[2])]
-        return torch.stack([x[..., 0].expand(1, TOKENS, HEADS_RUN) for x in steps], 2)
+        of_steps = [[e for e in entries if _mark(str(e[0])) == j] for j in range(shape[2])]
+        found_steps = [_one(step, names)[..., 0] for step in of_steps]
+        return torch.stack([x.expand(1, TOKENS, HEADS_RUN) for x in found_steps], 2)
     if any(_mark(str(s)) for s, _ in entries):
         raise Unconfirmed(f"{scalar.name} differs from step to step")
     x = _one(entries, names)

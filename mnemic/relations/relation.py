@@ -1,9 +1,10 @@
 """One relation of two systems: which contains which, at what values, under what change."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-Kind = Literal["equal", "equal under a change", "special case", "limit", "approximation"]
+Kind = Literal["equal", "equal under a change", "special case", "limit", "approximation", "meeting"]
 
 WORDS: dict[Kind, str] = {
     "equal": "is the same rule as",
@@ -11,28 +12,31 @@ WORDS: dict[Kind, str] = {
     "special case": "is a special case of",
     "limit": "is a limit of",
     "approximation": "is what this approximates without its chunk anchor:",
+    "meeting": "is",
 }
 
 
 @dataclass(frozen=True)
 class Relation:
-    """``inner`` is ``outer`` at the values ``at``, with ``outer``'s coefficients as ``change`` tells.
+    """``inner`` is ``outer`` at the values ``at``, its coefficients as ``change`` tells.
 
-    ``back`` is the change in the other direction where the two are equal. ``how`` says whether
+    In a meeting neither contains the other: ``inner`` at ``where`` is ``outer`` at ``at``. ``back``
+    is the change in the other direction where the two are equal. ``how`` says whether
     algebra settled it or random numbers of 30 digits; ``error`` is the largest difference of both
     rules' outputs, run token by token in float64 on random inputs, relative to the largest output;
-    ``range`` what the two allow a coefficient where that differs.
+    ``notes`` what the rules alone do not tell: another block, another range of a coefficient.
     """
 
     inner: str
     outer: str
     kind: Kind
     at: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
     change: tuple[str, ...] = ()
     back: tuple[str, ...] = ()
     how: str = "algebra"
     error: float | None = None
-    ranges: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def both_ways(self) -> bool:
@@ -45,9 +49,19 @@ class Relation:
         return ", ".join((*self.at, *self.change))
 
     def __str__(self) -> str:
-        line = f"{self.inner} {WORDS[self.kind]} {self.outer}"
+        first = f"{self.inner} at {', '.join(self.where)}" if self.where else self.inner
+        line = f"{first} {WORDS[self.kind]} {self.outer}"
         line += f": {self.substitution}" if self.substitution else ""
-        return line + (f" ({'; '.join(self.ranges)})" if self.ranges else "")
+        return line + (f" ({'; '.join(self.notes)})" if self.notes else "")
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "Relation":
+        """Return the relation that ``to_json`` told; other keys are ignored."""
+        known = {f.name for f in fields(cls)}
+        plain: dict[str, Any] = {
+            key: tuple(x) if isinstance(x, list) else x for key, x in row.items() if key in known
+        }
+        return cls(**plain)
 
     def to_json(self) -> dict[str, Any]:
         """Return the relation as plain data."""

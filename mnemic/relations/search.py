@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import networkx as nx
 import sympy as sp
 
 from mnemic.compiler.compare.canonical import canonical
@@ -39,11 +40,12 @@ class Placed:
 
 @dataclass(frozen=True)
 class Found:
-    """A relation, and what is needed to run it: the special values and the match."""
+    """A relation, and what is needed to run it: the special values of both, and the match."""
 
     relation: Relation
     at: Special
     match: Match
+    where: Special = PLAIN
 
 
 def related(
@@ -53,7 +55,8 @@ def related(
     """Find the relations among ``rules``, or those of the rule called ``only``.
 
     ``told`` hears each name before its relations are looked for. A relation holds for all values
-    of the inner rule's coefficients. Both directions of an equality are one relation.
+    of the inner rule's coefficients; both directions of an equality are one relation. Meetings are
+    looked for between systems that share no special case among the others.
     """
     shapes: dict[Any, list[Placed]] = defaultdict(list)
     plain = {}
@@ -61,18 +64,43 @@ def related(
         plain[name] = Placed(name, PLAIN, canonical(rule))
         for placed in (plain[name], *_special(name, rule, plain[name].form)):
             shapes[placed.form.skeleton()].append(placed)
+    wanted = [n for n in rules if only in (None, n)]
     found: dict[tuple[str, str], Found] = {}
     for name, inner in plain.items():
         told(name)
         for outer in shapes[inner.form.skeleton()]:
-            if outer.name == name or (name, outer.name) in found:
+            pair = name, outer.name
+            if outer.name != name and pair not in found and not {*pair}.isdisjoint(wanted):
+                _keep(found, pair, _relation(inner, outer))
+    met = _meetings(found, shapes, plain, wanted)
+    return [*_merged(found), *met]
+
+
+def _keep(found: dict[tuple[str, str], Found], pair: tuple[str, str], one: Found | None) -> None:
+    if one is not None:
+        found[pair] = one
+
+
+def _meetings(
+    found: Mapping[tuple[str, str], Found], shapes: Mapping[Any, list[Placed]],
+    plain: Mapping[str, Placed], wanted: list[str],
+) -> Iterator[Found]:  # fmt: skip
+    """Systems of which neither contains the other, nor both a third, and that have points in
+    common."""
+    inside: nx.DiGraph[str] = nx.DiGraph(list(found))
+    inside.add_nodes_from(plain)
+    parts = {name: nx.ancestors(inside, name) | {name} for name in plain}
+    for form in shapes.values():
+        for one in form:
+            if one.at == PLAIN or _endless(one.at) or one.name not in wanted:
                 continue
-            if only is not None and only not in (name, outer.name):
-                continue
-            one = _relation(inner, outer)
-            if one is not None:
-                found[name, outer.name] = one
-    return list(_merged(found))
+            for other in (p for p in form if p.at == PLAIN):
+                if parts[one.name].isdisjoint(parts[other.name]):
+                    met = _relation(one, other)
+                    if met is not None:
+                        parts[one.name] |= {met.relation.outer}
+                        parts[other.name] |= {met.relation.outer}
+                        yield met
 
 
 def _special(name: str, rule: Rule, plain: Form) -> Iterator[Placed]:
@@ -102,10 +130,11 @@ def _relation(inner: Placed, outer: Placed) -> Found | None:
         kind = "limit"
     elif "anchor" in outer.at.edits:
         kind = "approximation"
+    kind = "meeting" if inner.at != PLAIN else kind
     change = change_of(found)
     relation = Relation(inner.name, outer.name, kind, (*outer.at.words, *change.special),
-                        change.general, how=found.how)  # fmt: skip
-    return Found(relation, outer.at, found)
+                        inner.at.words, change.general, how=found.how)  # fmt: skip
+    return Found(relation, outer.at, found, inner.at)
 
 
 def _merged(found: Mapping[tuple[str, str], Found]) -> Iterator[Found]:
@@ -120,8 +149,8 @@ def _merged(found: Mapping[tuple[str, str], Found]) -> Iterator[Found]:
         there, back = one.relation, other.relation
         same = one.match.trivial or one.match.renaming
         kind: Kind = "equal" if same else "equal under a change"
-        relation = Relation(inner, outer, kind, (), (*there.at, *there.change),
-                            (*back.at, *back.change), there.how)  # fmt: skip
+        relation = Relation(inner, outer, kind, change=(*there.at, *there.change),
+                            back=(*back.at, *back.change), how=there.how)  # fmt: skip
         yield Found(relation, one.at, one.match)
 
 

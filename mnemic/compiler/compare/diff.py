@@ -4,7 +4,7 @@ The verdict is found by algebra on the canonical forms and confirmed on random n
 names.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mnemic.compiler.compare.axes import Row, axes
@@ -53,14 +53,24 @@ class Difference:
 
 def diff(a: Rule, b: Rule, *, seconds: float = SECONDS) -> Difference:
     """Compare two rules; the search for a change of coefficients ends after ``seconds``."""
+    entries = axes(a.problem.spec, b.problem.spec)
     return Difference(
         a=a.name,
         b=b.name,
-        axes=axes(a.problem.spec, b.problem.spec),
+        axes=entries,
         terms=_differing(terms(a), terms(b)),
         structure=_structure(a, b),
-        verdict=judge(a, b, seconds),
+        verdict=_with_block(judge(a, b, seconds), entries),
     )
+
+
+def _with_block(verdict: Verdict, entries: tuple[Row, ...]) -> Verdict:
+    """The verdict, which is on memories alone, with a word on blocks that differ."""
+    parts = [row.name.removeprefix("block.") for row in entries if row.name.startswith("block")]
+    if verdict.kind not in ("equal", "equal-under-change") or not parts:
+        return verdict
+    told = f" The memory is the same, the block around it is another: {', '.join(parts)}."
+    return replace(verdict, sentence=verdict.sentence + told)
 
 
 def _differing(a: dict[str, str], b: dict[str, str]) -> tuple[Row, ...]:

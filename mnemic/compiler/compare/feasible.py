@@ -1,4 +1,4 @@
-"""A quick test of whether any coefficients of one form can make it another, before algebra looks."""
+"""A quick test, before algebra looks, whether any coefficients of one form can make it another."""
 
 import random
 from collections.abc import Callable
@@ -50,7 +50,9 @@ def _fits(a: Form, b: Form, scaled: bool) -> bool:
         seen = list(draws)
         for i in values:
             seen[i] = seen[i] * x[count]
-        return np.nan_to_num(evaluate(x[:count], seen, rest) - wanted, nan=1e3, posinf=1e3, neginf=-1e3).clip(-1e6, 1e6)
+        return np.nan_to_num(
+            evaluate(x[:count], seen, rest) - wanted, nan=1e3, posinf=1e3, neginf=-1e3
+        ).clip(-1e6, 1e6)
 
     free = count + bool(values)
     if free == 0:

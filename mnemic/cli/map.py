@@ -1,0 +1,159 @@
+"""``mnemic map``: how systems are related."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mnemic import pipeline
+from mnemic.cli.arguments import AsJson, complete_name
+from mnemic.cli.output import console, echo, print_json, to_stderr
+from mnemic.codegen import cache
+from mnemic.dsl.catalogue import names
+from mnemic.dsl.hashing import spec_hash
+from mnemic.dsl.spec import Spec
+from mnemic.errors import Issue, UsageError, format_issue, nearest
+
+if TYPE_CHECKING:
+    from mnemic.relations import Map, Relation
+
+Specs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="SPEC", help="Specs of your own beside the packaged ones.",
+                   autocompletion=complete_name, show_default=False),
+]  # fmt: skip
+Near = Annotated[
+    str | None,
+    typer.Option("--near", metavar="NAME", help="Only the relations of one system.",
+                 autocompletion=complete_name),
+]  # fmt: skip
+Path_ = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--path", metavar="A B", help="A chain of substitutions from one to the other.",
+                 show_default=False),
+]  # fmt: skip
+Whole = Annotated[
+    bool, typer.Option("--all", help="Relations that follow from others, too.", show_default=False)
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Draw the map to an SVG.",
+                 show_default=False),
+]  # fmt: skip
+
+
+def map_(
+    specs: Specs = None, near: Near = None, path: Path_ = None, every: Whole = False,
+    out: Out = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Relate all packaged specs, and your own: which is which, at what values.
+
+    Relations are found by algebra on the derived rules and then run: both rules in float64 with
+    d_k = 4 and d_v = 3 on random inputs. Kinds: the same rule; the same under a change of
+    coefficients; a special case at values; a limit; the rule that a chunk anchor approximates. What
+    follows from other relations is left out unless --all. The map of all takes two minutes the
+    first time and is then remembered.
+
+    JSON: {"systems": [{"name", "class"}], "relations": [{"inner", "outer", "kind", "at", "change",
+    "back", "how", "error", "notes", "direct"}], "unconfirmed": [text]}.
+    """
+    if near and path:
+        raise UsageError("--near and --path exclude one another")
+    chosen = {name: pipeline.read(name) for name in names()}
+    own = [pipeline.read(source) for source in specs or ()]
+    chosen |= {spec.name: spec for spec in own}
+    asked = [name for name in (near, *(path or ())) if name]
+    for name in asked:
+        _known(name, list(chosen))
+    drawn = _map(chosen)
+    if out is not None:
+        _draw(drawn, out)
+    if as_json:
+        print_json(drawn.to_json())
+    elif path:
+        _chain(drawn, *path)
+    elif near:
+        _lines(drawn.near(near))
+        echo(f"{near}: {len(drawn.near(near))} relations")
+    else:
+        _lines(drawn.relations if every else drawn.direct)
+        _summary(drawn)
+
+
+def _known(name: str, allowed: list[str]) -> None:
+    if name not in allowed:
+        issue = Issue("no such system on the map", read=name, nearest=nearest(name, allowed))
+        raise UsageError(format_issue(issue))
+
+
+def _map(specs: dict[str, Spec]) -> "Map":
+    """The map of specs, remembered by their meaning and by what finds it."""
+    from mnemic import relations
+
+    key = hashlib.sha256("".join(f"{n} {spec_hash(s)}" for n, s in specs.items()).encode())
+    for source in sorted(Path(relations.__file__).parent.glob("*.py")):
+        key.update(source.read_bytes())
+    place = cache.root() / cache.generator() / f"map-{key.hexdigest()[:32]}.json"
+    try:
+        return relations.Map.from_json(json.loads(place.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    rules = {name: pipeline.derive(spec) for name, spec in specs.items()}
+    shown = console(stderr=True)
+    with shown.status("relating systems") as status:
+        found = relations.build(rules, lambda name: status.update(f"relating {name}"))
+    _keep(place, json.dumps(found.to_json()))
+    return found
+
+
+def _keep(place: Path, text: str) -> None:
+    """Write a file whole or not at all; a cache that cannot be written is done without."""
+    aside = place.with_suffix(f".{os.getpid()}")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, place)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        to_stderr(f"the map is not remembered: {error}")
+
+
+def _draw(drawn: "Map", out: Path) -> None:
+    from mnemic.relations.drawing import svg
+
+    if out.suffix != ".svg":
+        raise UsageError(f"the map is drawn as SVG: read '{out}', allowed a name that ends in .svg")
+    try:
+        out.write_text(svg(drawn), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error.strerror}") from error
+    to_stderr(f"drawn to {out}")
+
+
+def _lines(relations: "tuple[Relation, ...]") -> None:
+    for relation in relations:
+        echo(str(relation))
+
+
+def _chain(drawn: "Map", a: str, b: str) -> None:
+    steps = drawn.path(a, b)
+    if steps is None:
+        echo(f"no chain of relations joins {a} and {b}")
+    else:
+        _lines(steps)
+
+
+def _summary(drawn: "Map") -> None:
+    kinds: dict[str, int] = {}
+    for relation in drawn.relations:
+        kinds[relation.kind] = kinds.get(relation.kind, 0) + 1
+    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    echo(f"{len(drawn.classes)} systems, {len(drawn.relations)} relations ({counted}), "
+         f"{len(drawn.direct)} of them no composition of others")  # fmt: skip
+    if drawn.alone:
+        echo(f"without a relation: {', '.join(drawn.alone)}")
+    for reason in drawn.unconfirmed:
+        echo(f"not confirmed: {reason}")

@@ -1,0 +1,38 @@
+"""What two equal rules differ in beyond the rule: the block around them, a coefficient's range."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mnemic.compiler.compare.axes import axes
+from mnemic.compiler.ranges import ranges_of
+from mnemic.compiler.rule import Rule
+from mnemic.relations.relation import Relation
+from mnemic.relations.search import Found
+
+
+def notes(relation: Relation, found: Found, rules: Mapping[str, Rule]) -> Relation:
+    """Return an equality with what its two systems differ in beside their rules."""
+    if not relation.both_ways:
+        return relation
+    a, b = rules[relation.inner], rules[relation.outer]
+    told = [
+        f"another block: {row.name.removeprefix('block.')} {row.a} and {row.b}"
+        for row in axes(a.problem.spec, b.problem.spec)
+        if row.name.startswith("block")
+    ]
+    mine, theirs = ranges_of(a.scalars), ranges_of(b.scalars)
+    for symbol, value in found.match.change:
+        if value in mine and symbol in theirs and _span(mine[value]) != _span(theirs[symbol]):
+            told.append(
+                f"{relation.inner} has {value} in {_span(mine[value])}, "
+                f"{relation.outer} {symbol} in {_span(theirs[symbol])}"
+            )
+    return replace(relation, notes=tuple(told))
+
+
+def _span(values: list[float]) -> str:
+    """The interval that an activation's values span, the outermost as limits."""
+    low, high = (round(x, 6) for x in (min(values), max(values)))
+    ends = ["∞" if math.isinf(x) or abs(x) >= 30 else f"{x:g}" for x in (low, high)]
+    return f"({ends[0]}, {ends[1]})"
