@@ -105,6 +105,7 @@ def test_files_lie_side_by_side_and_import_torch_and_each_other_alone(root: Path
         folder = root / name.replace("-", "_")
         files = {path.stem for path in folder.rglob("*.py")}
         assert files == {path.stem for path in folder.glob("*.py")}
+        assert not files & set(sys.stdlib_module_names)  # which a script beside them would miss
         for path in folder.glob("*.py"):
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 if isinstance(node, ast.ImportFrom) and node.level:
@@ -182,6 +183,17 @@ def test_its_kernels_run(root: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_its_scripts_run(root: Path) -> None:
+    """As a user starts them: from the folder, which Python then looks for modules in."""
+    for words in ([".", "--help"], ["test_kl_simplex.py"]):
+        folder = root / "kl_simplex"
+        done = subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, check=False, cwd=folder,
+            env={**os.environ, "PYTHONPATH": ""},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
 
 
 def test_it_is_found_again_as_a_folder_of_ours(root: Path) -> None:

@@ -21,8 +21,9 @@ PACKAGE = __name__.rpartition(".")[0]
 STARTED = re.compile(r'\{PACKAGE\}\.support\.(\w+)"\)\.(\w+)')
 """What scripts in the folder call of its support, once they have imported it by its path."""
 
-TAKEN = {"step": "step_launch", "kernels": "kernel_features"}
-"""Names of support in a folder whose generated files have theirs."""
+TAKEN = {"step": "step_launch", "kernels": "kernel_features", "operator": "rule_operator"}
+"""Other names of support: generated files have theirs, or Python's library, which a file that lies
+beside a script hides."""
 
 
 def published(files: Mapping[str, str]) -> dict[str, str]:
