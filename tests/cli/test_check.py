@@ -181,7 +181,7 @@ def test_a_spec_without_a_rule_is_refused_at_its_place(mnemic, tmp_path):
     path.write_text("mnemic: 1\nname: mine\nbias: huber\noptimizer: {method: flow}\n")
     done = mnemic("check", path)
     assert (done.code, done.out) == (3, "")
-    start = f"{path}:4:12: optimizer: the gradient flow is solved for an error"
+    start = f"{path}:4:21: optimizer.method: the gradient flow is solved for an error"
     assert done.err.startswith(start)
     assert mnemic("derive", path).err.startswith(start)
     assert mnemic("compile", path, "-o", tmp_path / "out").err.startswith(start)
@@ -222,7 +222,7 @@ def test_reasons_hold_readable_mathematics(mnemic, tmp_path):
     path.write_text("mnemic: 1\nname: mine\nkeys: {erase: own}\nbias: {expr: 'e**4/4'}\n")
     done = mnemic("check", path)
     assert done.err == (
-        f"{path}:3:7: keys: erase and write keys (and momentum on the write) need an error that "
+        f"{path}:3:15: keys.erase: erase and write keys (and momentum on the write) need an error that "
         "splits into prediction and value; e = (ŷ − v)³ does not\n"
     )
 
