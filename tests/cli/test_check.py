@@ -222,8 +222,8 @@ def test_reasons_hold_readable_mathematics(mnemic, tmp_path):
     path.write_text("mnemic: 1\nname: mine\nkeys: {erase: own}\nbias: {expr: 'e**4/4'}\n")
     done = mnemic("check", path)
     assert done.err == (
-        f"{path}:3:15: keys.erase: erase and write keys (and momentum on the write) need an error that "
-        "splits into prediction and value; e = (ŷ − v)³ does not\n"
+        f"{path}:3:15: keys.erase: erase and write keys (and momentum on the write) need an error "
+        "that splits into prediction and value; e = (ŷ − v)³ does not\n"
     )
 
 
