@@ -166,6 +166,7 @@ COMBINED: tuple[dict[str, Any], ...] = (
     {**SOLVED, "readout": {"bonus": "channel", "memory": "before"}},
     {**SOLVED, "readout": {"normalizer": "sum"}},
     {"bias": "l2", "memory": "diagonal", "readout": {"bonus": "channel"}},
+    {"bias": "l2", "readout": {"memory": "before", "normalizer": "sum"}},
     {
         "bias": "l2",
         "features": {"kernel": "(1+s)**2/4"},

@@ -100,7 +100,7 @@ def _start(spec: Spec, token: Token, dual: Tensor | None = None) -> Memory:
     shape = torch.Size([len(value), 1 if diagonal else len(write)])
     zero = torch.zeros(shape, dtype=torch.float64)
     solves = spec.optimizer.method in ("exact", "batch")
-    matrix = zero if solves else resting(spec, shape, token.names)
+    matrix = zero if solves or plain(spec) else resting(spec, shape, token.names)
     return Memory(matrix, zero, zero, matrix)
 
 
