@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import sympy as sp
 
+from mnemic.codegen.guards import TINY
 from mnemic.codegen.implicit import declare_roots
 from mnemic.codegen.plan import Call, Map, Op, Plan, Product, Read
 from mnemic.compiler import symbols as sym
@@ -346,7 +347,7 @@ class BuilderOf(Generic[RuleT_co]):
         if kernels is None or kernels.predict.identity:
             return square
         own = kernels.predict.expr.subs(sym.s, sp.Symbol("square_", real=True))
-        return self.call("kappa", rows, "positive", self.map("kappa_own", own, {"square_": square}))
+        return self.map("kappa", sp.Max(own, sp.Float(TINY)), {"square_": square})
 
     # -- error ------------------------------------------------------------------------------
 

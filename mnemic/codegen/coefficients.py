@@ -10,6 +10,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
+from mnemic.codegen.guards import TINY
 from mnemic.codegen.kept import Side
 from mnemic.compiler.rule import Rule
 
@@ -128,8 +129,10 @@ def coefficients(b: Builder, banded: bool) -> Coefficients:
 def _by_channel(b: Builder, c: Coefficients) -> None:
     c.log_channel = b.log_decay(b.rule.decay)
     if c.log_channel is None:
-        clamped = b.map("decay", b.rule.decay, b.coefficients(b.rule.decay))
-        c.log_channel = b.call("log_decay", ("t", "k"), "log_of", clamped)
+        decay = b.rule.decay
+        c.log_channel = b.map(
+            "log_decay", sp.log(sp.Max(decay, sp.Float(TINY))), b.coefficients(decay)
+        )
     c.reach = b.call("reach", ("t", "k"), "reach_rows", c.log_channel)
     c.reach_before = b.call("reach_before", ("t", "k"), "delayed_rows", c.reach, fill=1.0)
     c.reach_seen = c.reach_before

@@ -45,15 +45,10 @@ def reach_rows(at: At) -> None:
     _summed(at, log_decay, "later_rows")
 
 
-def remain(at: At) -> None:
+def left_at_end(at: At) -> None:
     """r_s = exp Σ_{i>s} l_i: dl_i = Σ_{s<i} d_s r_s."""
     (log_decay,) = at.arguments
     _summed(at, log_decay, "earlier_sums")
-
-
-def left_at_end(at: At) -> None:
-    """r_s = exp Σ_{i>s} l_i over the rows that are there: as ``remain``."""
-    remain(at)
 
 
 def remain_rows(at: At) -> None:
@@ -75,7 +70,6 @@ OPERATIONS = (
     Operation("running_product", "t -> t", adjoint=running_product, tile=Tile()),
     Operation("reach", "t -> t", adjoint=reach, tile=Tile(), sample=DECAY),
     Operation("reach_rows", "tk -> tk", adjoint=reach_rows, tile=Tile(), sample=DECAY),
-    Operation("remain", "t -> t", adjoint=remain, tile=Tile(), sample=DECAY),
     Operation(
         "left_at_end", "t -> t", adjoint=left_at_end, tile=Tile(extras=("live",)), sample=DECAY,
     ),

@@ -1,6 +1,5 @@
 """Norms, and what divides by them."""
 
-from mnemic.codegen.guards import TINY
 from mnemic.codegen.ops.at import At
 from mnemic.codegen.ops.operation import EVERYWHERE, PAIRS, Operation, Sample, Tile
 from mnemic.codegen.ops.pulled import whole
@@ -23,18 +22,6 @@ def squared_norm(at: At) -> None:
     """κ = ‖x‖²: dx = 2 d x."""
     (x,) = at.arguments
     at.give_map(x, "2*d*x", d=at.d, x=x)
-
-
-def positive(at: At) -> None:
-    """x, at least ``TINY``."""
-    (x,) = at.arguments
-    at.give_map(x, f"Piecewise((d, x >= {TINY}), (0, True))", d=at.d, x=x)
-
-
-def log_of(at: At) -> None:
-    """log x: dx = d / x."""
-    (x,) = at.arguments
-    at.give_map(x, f"Piecewise((d/x, x >= {TINY}), (0, True))", d=at.d, x=x)
 
 
 def layer_norm(at: At) -> None:
@@ -66,14 +53,6 @@ OPERATIONS = (
     ),
     Operation("squares", "*k -> *", adjoint=whole, sample=Sample("tk -> t")),
     Operation("key_size", "~tk -> t", tile=Tile(frozenset({PAIRS}), extras=("width:k",))),
-    Operation(
-        "positive", "t -> t", token=" -> ", by_token=True, adjoint=positive, tile=Tile(),
-        lane="tiles.positive({0})",
-    ),
-    Operation(
-        "log_of", "t -> t", token=" -> ", by_token=True, adjoint=log_of, tile=Tile(),
-        lane="tiles.log_of({0})", sample=Sample(kinds=("positive",)),
-    ),
     Operation(
         "layer_norm", "*v -> *v", mixes="v", by_token=True, adjoint=layer_norm,
         tile=Tile(EVERYWHERE, extras=("width:v",)), sample=Sample("tv -> tv"),

@@ -75,14 +75,9 @@ def remain_rows(log_decay: Tensor) -> Tensor:
     return torch.exp(later.flip(-2).cumsum(-2).flip(-2))
 
 
-def remain(log_decay: Tensor) -> Tensor:
-    """[..., C] → [..., C]: decay from each row to the chunk's end."""
-    return remain_rows(log_decay[..., None])[..., 0]
-
-
 def left_at_end(log_decay: Tensor) -> Tensor:
-    """[..., C] → [..., C]: the same, as kernels have it, whose chunks may lack rows."""
-    return remain(log_decay)
+    """[..., C] → [..., C]: decay from each row to the chunk's end, of those that are there."""
+    return remain_rows(log_decay[..., None])[..., 0]
 
 
 def delayed(x: Tensor, fill: float) -> Tensor:

@@ -84,11 +84,6 @@ def squared_norm(x: Tensor) -> Tensor:
     return (x * x).sum(-1).clamp_min(TINY)
 
 
-def positive(x: Tensor) -> Tensor:
-    """x, at least ``TINY``."""
-    return x.clamp_min(TINY)
-
-
 def column(x: Tensor) -> Tensor:
     """[..., C] → [..., C, 1]."""
     return x[..., None]
@@ -102,11 +97,6 @@ def as_vector(x: Tensor, like: Tensor) -> Tensor:
 def filled(like: Tensor, *, value: float) -> Tensor:
     """A constant in the shape of ``like``."""
     return torch.full_like(like, value)
-
-
-def log_of(x: Tensor) -> Tensor:
-    """log x of a decay that is zero or more."""
-    return torch.log(x.clamp_min(TINY))
 
 
 def lower(x: Tensor) -> Tensor:

@@ -19,7 +19,6 @@ from .decays import left_at_end as left_at_end
 from .decays import products as products
 from .decays import reach as reach
 from .decays import reach_rows as reach_rows
-from .decays import remain as remain
 from .decays import remain_rows as remain_rows
 from .decays import running_product as running_product
 from .decays import segments as segments
@@ -177,11 +176,9 @@ from .sums import distance as distance
 from .sums import filled as filled
 from .sums import layer_norm as layer_norm
 from .sums import layer_norm_vjp as layer_norm_vjp
-from .sums import log_of as log_of
 from .sums import matrix_rows as matrix_rows
 from .sums import norm as norm
 from .sums import norm_column as norm_column
-from .sums import positive as positive
 from .sums import pull as pull
 from .sums import recall as recall
 from .sums import recall_row as recall_row

@@ -73,12 +73,6 @@ def remain_rows(log_decay):
 
 
 @triton.jit
-def remain(log_decay):
-    """[C]: decay from each row to the chunk's end."""
-    return tl.exp(tl.cumsum(log_decay, 0, reverse=True) - log_decay)
-
-
-@triton.jit
 def left_at_end(log_decay, live):
     """[C]: decay from each row to the last that is there; zero for rows beyond it."""
     t, s = order(log_decay.shape[0])

@@ -79,18 +79,6 @@ def squared_norm(x):
 
 
 @triton.jit
-def positive(x):
-    """x, at least ``TINY``."""
-    return tl.maximum(x, TINY)
-
-
-@triton.jit
-def log_of(x):
-    """log x of a decay that is zero or more."""
-    return tl.log(tl.maximum(x, TINY))
-
-
-@triton.jit
 def distance(y, v):
     """n = ‖ŷ − v‖ over the value channels, 1 at an exact hit."""
     size = tl.sqrt(tl.sum((y - v) * (y - v), len(y.shape) - 1))
