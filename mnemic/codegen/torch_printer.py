@@ -1,6 +1,7 @@
 """SymPy → PyTorch source, one expression at a time."""
 
 import ast
+import re
 from typing import Any
 
 import sympy as sp
@@ -9,6 +10,9 @@ from sympy.printing.str import StrPrinter
 
 from mnemic.codegen.guards import may_vanish
 from mnemic.compiler import symbols as sym
+
+STARS = re.compile(r"\*+")
+"""Signs of products and powers, which stand between spaces."""
 
 FUNCTIONS: dict[str, str] = {
     "exp": "torch.exp",
@@ -82,6 +86,8 @@ def closed(number: Any) -> str:
 
     >>> closed(sp.sqrt(2 / sp.pi)), closed(3 * sp.log(2)), closed(sp.Rational(1, 4))
     ('math.sqrt(2 / math.pi)', '3 * math.log(2)', '0.25')
+    >>> closed(sp.pi / 2), closed(sp.pi ** sp.Rational(3, 2))
+    ('(math.pi / 2)', 'math.sqrt(math.pi ** 3)')
     """
     if number.is_Rational:
         return repr(float(number))
@@ -90,10 +96,14 @@ def closed(number: Any) -> str:
         return (
             f"math.log({rest.args[0]})" if factor == 1 else f"{factor} * math.log({rest.args[0]})"
         )
+    if rest == sp.pi:
+        shown_pi = "math.pi" if factor.p == 1 else f"{factor.p} * math.pi"
+        return shown_pi if factor == 1 else f"({shown_pi}{f' / {factor.q}' * (factor.q > 1)})"
     square = sp.simplify(number**2)
     if number.is_positive and all(a.is_Rational or a == sp.pi for a in _leaves(square)):
         shown = [
-            str(part).replace("*", " * ").replace("pi", "math.pi") for part in sp.fraction(square)
+            STARS.sub(r" \g<0> ", str(part)).replace("pi", "math.pi")
+            for part in sp.fraction(square)
         ]
         below = f"({shown[1]})" if "*" in shown[1] else shown[1]
         return f"math.sqrt({shown[0]})" if below == "1" else f"math.sqrt({shown[0]} / {below})"
