@@ -25,5 +25,4 @@ def verified(folder: str) -> list[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_spec_of_each_class(interpreter, kind: str) -> None:
     name = representative(kind)
-    if name is not None:
-        assert interpreter(verified, folder=str(pipeline.compile(name).folder)) == []
+    assert interpreter(verified, folder=str(pipeline.compile(name).folder)) == []

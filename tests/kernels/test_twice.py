@@ -39,7 +39,6 @@ def told(folder: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_second_derivative_of_each_class_is_refused(interpreter, kind: str) -> None:
-    name = representative(kind)
-    if name is not None:
-        (text,) = interpreter(told, folder=str(pipeline.compile(name).folder))
-        assert 'form="recurrent"' in text
+    folder = pipeline.compile(representative(kind)).folder
+    (text,) = interpreter(told, folder=str(folder))
+    assert 'form="recurrent"' in text
