@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from mnemic.search.report.importance import FEWEST, explained
-from mnemic.search.report.parallel import HIGH, TOP, parallel
+from mnemic.search.report.parallel import draw, parallel
 from mnemic.search.space.space import Space, load_space
 from mnemic.search.study.records import Record
 
@@ -75,16 +75,25 @@ def test_shares_are_of_variance() -> None:
 
 def test_lines_pass_below_the_axes_of_choices_that_points_do_not_have(space: Space) -> None:
     found = points(30, 3)
-    picture = parallel(space, found)
+    (axis,) = draw(space, found).axes
     asked = [name for name in space.choices if any(name in one.answers for one, _ in found)]
-    lines = re.findall(r'points="([^"]*)"[^>]*><title>trial (\d+):', picture)
+    lines = {line.get_gid(): line.get_ydata() for line in axis.lines}
     assert len(lines) == 30
-    records = {one.number: one for one, _ in found}
-    for line, number in lines:
-        heights = [float(pair.partition(",")[2]) for pair in line.split()]
-        for name, y in zip(asked, heights, strict=False):
-            assert (y > TOP + HIGH + 1) == (name not in records[int(number)].answers)
-    assert picture.count("not asked") == 1
+    for one, _ in found:
+        *heights, share = lines[f"trial-{one.number}"]
+        assert [y < 0 for y in heights] == [name not in one.answers for name in asked]
+        assert 0 <= share <= 1
+    assert [text.get_text() for text in axis.texts].count("not asked") == 1
+
+
+def test_each_line_of_the_picture_is_told(space: Space) -> None:
+    found = points(30, 3)
+    picture = parallel(space, found)
+    told = dict(
+        re.findall(r'<g id="trial-(\d+)" class="trial"><title>trial \1: skill (.*?);', picture)
+    )
+    assert told == {str(one.number): f"{skill:.3f}" for one, skill in found}
+    assert picture == parallel(space, found)
 
 
 def test_a_choice_that_nothing_was_asked_has_no_importance(space: Space) -> None:

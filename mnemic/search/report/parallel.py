@@ -1,4 +1,4 @@
-"""Parallel coordinates as SVG: a line a point through the value of each choice to its skill."""
+"""Parallel coordinates: a line for each point, through the value of each choice to its skill."""
 
 from __future__ import annotations
 
@@ -6,34 +6,63 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mnemic.search.report.figures import svg
 from mnemic.search.space.choices import Choice, Choose
 from mnemic.search.space.space import Space
 from mnemic.search.study.records import Record
 
-WIDE, HIGH, TOP, MARGIN = 150, 320, 60, 70
+Skills = Sequence[tuple[Record, float]]
+
 MOST = 300
 """Lines; the best ones."""
 ABSENT = -0.1
 """The height, below the axis, at which points pass a choice that they do not have."""
 
 
-def parallel(space: Space, skills: Sequence[tuple[Record, float]]) -> str:
-    """The picture; an axis that a point was not asked for is passed below its end."""
+def parallel(space: Space, skills: Skills) -> str:
+    """Return the picture as SVG; each line is a group of class ``trial`` with a title to read."""
+    text = svg(draw(space, skills), "parallel")
+    for one, skill in skills:
+        told = "; ".join(f"{name} = {value}" for name, value in one.answers.items())
+        title = escape(f"trial {one.number}: skill {skill:.3f}; {told}")
+        group = f'<g id="{_mark(one)}"'
+        text = text.replace(f"{group}>", f'{group} class="trial"><title>{title}</title>')
+    return text
+
+
+def draw(space: Space, skills: Skills) -> Figure:
+    """Draw the lines; an axis that a point was not asked for is passed below its end."""
     best = sorted(skills, key=lambda pair: pair[1])[-MOST:]
     asked = [n for n in space.choices if any(n in one.answers for one, _ in best)]
-    width = MARGIN * 2 + WIDE * len(asked)
     low = min((s for _, s in best), default=0.0)
     high = max((s for _, s in best), default=1.0)
-    lines = [_line(space, asked, one, skill, low, high) for one, skill in best]
-    some = {n for n in asked if any(n not in one.answers for one, _ in best)}
-    axes = [_axis(i, n, space.choices[n], whole=n not in some) for i, n in enumerate(asked)]
-    axes.append(_skill_axis(len(asked), low, high))
-    size = f'viewBox="0 0 {width + 60} {HIGH + 2 * TOP}"'
-    return f'<svg class="parallel" {size}>{"".join(lines)}{"".join(axes)}</svg>'
+    figure = Figure(figsize=(2 + 1.6 * len(asked), 4.6), layout="constrained")
+    axis = figure.subplots()
+    for one, skill in best:
+        share = (skill - low) / (high - low) if high > low else 1.0
+        heights = [height(space.choices[name], one.answers.get(name)) for name in asked]
+        axis.plot(
+            [*heights, share], color=matplotlib.colormaps["turbo"](share), alpha=0.45, lw=1.1,
+            gid=_mark(one),
+        )  # fmt: skip
+    for at, name in enumerate(asked):
+        _mark_axis(axis, at, _marks(space.choices[name]))
+        if any(name not in one.answers for one, _ in best):
+            _mark_axis(axis, at, [(ABSENT, "not asked")])
+    _mark_axis(axis, len(asked), [(0.0, f"{low:.2f}"), (1.0, f"{high:.2f}")])
+    axis.set_xticks(range(len(asked) + 1), [*asked, "mean skill"], fontsize=8)
+    axis.tick_params(top=True, bottom=False, labeltop=True, labelbottom=False, length=0)
+    axis.set_yticks([])
+    axis.spines[:].set_visible(False)
+    return figure
 
 
 def height(choice: Choice, answer: object) -> float:
-    """Where an answer lies on its axis, from 0 to 1; ``ABSENT`` where there is none."""
+    """Return where an answer lies on its axis, from 0 to 1; ``ABSENT`` where there is none."""
     if answer is None:
         return ABSENT
     if isinstance(choice, Choose):
@@ -44,44 +73,21 @@ def height(choice: Choice, answer: object) -> float:
     return (number - choice.low) / (choice.high - choice.low)
 
 
-def _line(
-    space: Space, asked: Sequence[str], one: Record, skill: float, low: float, high: float
-) -> str:
-    share = (skill - low) / (high - low) if high > low else 1.0
-    heights = [height(space.choices[name], one.answers.get(name)) for name in asked]
-    points = " ".join(f"{_x(i):.0f},{_y(h):.1f}" for i, h in enumerate([*heights, share]))
-    told = "; ".join(f"{name} = {value}" for name, value in one.answers.items())
-    colour = f"hsl({240 - 240 * share:.0f} 75% 45%)"
-    title = f"<title>{escape(f'trial {one.number}: skill {skill:.3f}; {told}')}</title>"
-    return f'<polyline points="{points}" stroke="{colour}">{title}</polyline>'
-
-
-def _axis(index: int, name: str, choice: Choice, *, whole: bool) -> str:
+def _marks(choice: Choice) -> list[tuple[float, str]]:
     if isinstance(choice, Choose):
-        marks = [(height(choice, label), label) for label in choice.labels]
-    else:
-        marks = [(0.0, f"{choice.low:g}"), (1.0, f"{choice.high:g}")]
-    return _drawn(index, name, marks if whole else [(ABSENT, "not asked"), *marks])
+        return [(height(choice, label), label) for label in choice.labels]
+    return [(0.0, f"{choice.low:g}"), (1.0, f"{choice.high:g}")]
 
 
-def _skill_axis(index: int, low: float, high: float) -> str:
-    return _drawn(index, "mean skill", [(0.0, f"{low:.2f}"), (1.0, f"{high:.2f}")])
+def _mark_axis(axis: Axes, at: int, marks: list[tuple[float, str]]) -> None:
+    """Draw one vertical axis and its labels."""
+    axis.vlines(at, 0, 1, color="#999999", lw=0.8, zorder=0)
+    for place, label in marks:
+        axis.annotate(
+            label, (at, place), xytext=(4, 0), textcoords="offset points", fontsize=7,
+            va="center", bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
+        )  # fmt: skip
 
 
-def _drawn(index: int, name: str, marks: Sequence[tuple[float, str]]) -> str:
-    x = _x(index)
-    lift = 18 if index % 2 else 34
-    parts = [
-        f'<line x1="{x}" x2="{x}" y1="{_y(0)}" y2="{_y(1)}"/>',
-        f'<text class="axis" x="{x}" y="{TOP - lift}">{escape(name)}</text>',
-    ]
-    parts += [f'<text x="{x + 4}" y="{_y(at):.1f}">{escape(label)}</text>' for at, label in marks]
-    return "".join(parts)
-
-
-def _x(index: int) -> int:
-    return MARGIN + WIDE * index
-
-
-def _y(share: float) -> float:
-    return TOP + HIGH * (1 - share)
+def _mark(one: Record) -> str:
+    return f"trial-{one.number}"
