@@ -2,6 +2,7 @@
 
 import ast
 import re
+import struct
 from typing import Any
 
 import sympy as sp
@@ -259,22 +260,23 @@ class TorchPrinter(StrPrinter):
         if clamped is not None:
             x, bound = (self._print(part) for part in clamped)
             return f"torch.clamp({x}, -{bound}, {bound})"
-        shown = self._branches(expr)
-        numbers = all(value.is_number for value, _ in expr.args)
-        if not numbers or not shown.startswith("torch.where"):
-            return shown
-        like = min(expr.args[0][1].free_symbols, key=str)  # numbers alone would be of float32
-        return f"{shown}.to({self._print(like)})"
+        if not all(value.is_number for value, _ in expr.args) or expr.args[0][1] == True:  # noqa: E712
+            return self._branches(expr)
+        like = self._print(min(expr.args[0][1].free_symbols, key=str))  # of numbers alone: float32
+        if all(_in_float32(value) for value, _ in expr.args):
+            return f"{self._branches(expr)}.to({like})"
+        return self._branches(expr, like)
 
-    def _branches(self, expr: Any) -> str:
+    def _branches(self, expr: Any, like: str = "") -> str:
+        """Return nested choices; the last number is a tensor like ``like``, if that is given."""
         (value, condition), *rest = expr.args
         if condition == True or not rest:  # noqa: E712
             return self._print(value)
-        other = (
-            self._branches(sp.Piecewise(*rest, evaluate=False))
-            if len(rest) > 1
-            else (self._print(rest[0][0]))
-        )
+        if len(rest) > 1:
+            other = self._branches(sp.Piecewise(*rest, evaluate=False), like)
+        else:
+            other = self._print(rest[0][0])
+            other = f"torch.full_like({like}, {other})" if like else other
         return f"torch.where({self._print(condition)}, {self._guarded(value, condition)}, {other})"
 
     def _guarded(self, value: Any, condition: Any) -> str:
@@ -312,6 +314,12 @@ class TorchPrinter(StrPrinter):
         for value in numbers:
             text = f"torch.{clamp}({text}, {self._print(value)})"
         return text
+
+
+def _in_float32(number: Any) -> bool:
+    """Return whether a number has the same value in float32 and float64."""
+    value = float(number)
+    return bool(struct.unpack("f", struct.pack("f", value))[0] == value)
 
 
 def as_clamp(expr: Any) -> tuple[Any, Any] | None:

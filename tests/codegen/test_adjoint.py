@@ -223,3 +223,15 @@ def test_derivatives_at_kinks_are_those_of_the_printed_expression(expr: Any) -> 
         text = print_torch(derivative(expr, symbol), {})
         found = eval(text, {**scope, "x": x.detach(), "y": y.detach()})
         torch.testing.assert_close(torch.as_tensor(found).expand_as(gradient).double(), gradient)
+
+
+def test_numbers_of_branches_keep_the_digits_of_float64() -> None:
+    """A threshold of η/20: its slopes are the numbers ±1/20 and 0."""
+    expr = sp.sign(X) * sp.Max(sp.Abs(X) - Y / 20, 0)
+    for each in (derivative(expr, Y), sp.Piecewise((0.1, X > 1), (0.3, X > 0), (0.7, True))):
+        x = torch.tensor([-2.0, 0.5, 2.0], dtype=torch.float64)
+        scope = {"torch": torch, "ops": ops, "x": x, "y": torch.ones_like(x)}
+        found = eval(print_torch(each, {}), scope)
+        assert found.dtype == torch.float64
+        expected = [float(each.subs({X: float(v), Y: 1.0})) for v in x]
+        assert found.tolist() == expected
