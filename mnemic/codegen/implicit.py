@@ -4,6 +4,7 @@ from itertools import count
 from typing import Any
 
 import sympy as sp
+from sympy.logic.boolalg import BooleanFunction
 
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.torch_printer import print_torch
@@ -41,6 +42,20 @@ def at_roots(*expressions: Any) -> tuple[str, list[Any]]:
         return "", list(expressions)
     named = [sp.sympify(z).xreplace(roots) for z in expressions]
     parts, short = sp.cse(named, symbols=(sp.Symbol(f"part{i}", real=True) for i in count()))
+    parts, short = _conditions_in_place(parts, short)
     lines = [(name, root) for root, name in roots.items()] + parts
     printed = [f"    {name} = {print_torch(expr, {})}\n" for name, expr in lines]
     return "".join(printed), short
+
+
+def _conditions_in_place(parts: Any, short: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Put conditions where they are asked: a branch is printed by the numbers in its condition."""
+    conditions: dict[Any, Any] = {}
+    kept = []
+    for name, expr in parts:
+        whole = expr.xreplace(conditions)
+        if isinstance(whole, sp.Rel | BooleanFunction):
+            conditions[name] = whole
+        else:
+            kept.append((name, whole))
+    return kept, [z.xreplace(conditions) for z in short]

@@ -53,3 +53,8 @@ def test_signs_of_a_series_that_sympy_leaves_open(kernel: str, kind: str) -> Non
 def test_a_link_of_functions_that_sympy_lacks(link: str) -> None:
     conforms({"name": "drawn", "bias": "l2", "optimizer": {"rate": "token"},
               "retention": {"link": link, "view": "ftrl", "decay": "token"}})  # fmt: skip
+
+
+def test_a_root_of_a_loss_that_is_flat_near_its_value() -> None:
+    conforms({"name": "drawn", "bias": {"expr": "2*max(n-1, 0)**2/2"},
+              "optimizer": {"method": "implicit", "rate": "token"}})  # fmt: skip
