@@ -137,14 +137,34 @@ def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
         return None
     sizes = [size for size in steep if size is not None]
     peak = max(sizes[8:-8])
+    apart = signal.has(sym.n) and couples(signal)  # one coordinate may be small where n is not
     grows = max(sizes) > 2 * peak + 1e-12 or _jumps(sample, peak)
+    grows = grows or (apart and any(_jumps(sample, peak, n) for n in NORMS))
     return sp.oo if grows else sp.Float(round(peak, 6))
 
 
-def _jumps(sample: Any, peak: float) -> bool:
-    """Whether a secant over a thousandth of a unit is far steeper than any slope, the ``peak``."""
+NORMS = (0.5, 2.0, 8.0)
+"""Norms of ŷ − v at which one coordinate of it is moved alone."""
+
+
+def couples(signal: Any) -> bool:
+    """Whether an error of the norm is no multiple of ŷ − v, as that of a mixture of losses.
+
+    >>> couples(RESIDUAL / sym.n), couples(sp.Piecewise((RESIDUAL, sym.n <= 1), (1, True)))
+    (False, True)
+    """
+    return bool(sp.cancel(signal / RESIDUAL).has(sym.y, sym.v))
+
+
+def _jumps(sample: Any, peak: float, norm: float | None = None) -> bool:
+    """Whether a secant over a thousandth of a unit is far steeper than any slope, the ``peak``.
+
+    At one ``norm`` of ŷ − v, or where its size is that of the one coordinate.
+    """
     step = 0.001
-    values = [float(sample(step * (i + 0.5), abs(step * (i + 0.5)))[2]) for i in range(-4000, 4000)]
+    places = [step * (i + 0.5) for i in range(-4000, 4000)]
+    values = [float(sample(y, abs(y) if norm is None else norm)[2]) for y in places
+              if norm is None or abs(y) <= norm]  # fmt: skip
     return max(abs(b - a) for a, b in pairwise(values)) > max(0.1, 2 * step * peak)
 
 

@@ -13,6 +13,7 @@ import torch
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.stability import stability
 from mnemic.compiler.oracle.interpret import interpret
+from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 
 Loss = Callable[[torch.Tensor], torch.Tensor]
@@ -136,3 +137,16 @@ def test_a_steep_link_narrows_the_bound() -> None:
     steep = {"link": {"expr": "tanh(3*a)"}}
     edge, _ = claimed(sentence({"expr": "log(cosh(e))"}, retention=steep))
     assert 0 < edge < claimed(sentence({"expr": "log(cosh(e))"}))[0] / 3
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_a_mixture_of_losses_promises_no_contraction(normalized: bool) -> None:
+    """Beyond δ the 2-norm decides, and coordinates far smaller than it take steps of full size."""
+    rate = {"from": "input", "activation": "sigmoid", "normalized": normalized}
+    loss = {"kind": "huber", "over": "mixture", "delta": 1.0}
+    found = derive_spec(load({"name": "mixed", "bias": loss, "optimizer": {"rate": rate}}))
+    error = torch.full((101,), 0.1, dtype=torch.float64, requires_grad=True)
+    assert error.norm() > 1
+    (slope,) = torch.autograd.grad(error.abs().sum(), error)  # the mixture's beyond δ
+    assert (error - 0.9 * slope).norm() > error.norm()
+    assert stability(found).bound is None

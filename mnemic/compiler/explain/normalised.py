@@ -76,6 +76,10 @@ def reach(rule: Rule, least: float, room: float, *, alone: bool) -> Reach:
 
     ``alone`` says that nothing but the step moves the memory, so that errors may shrink.
     """
+    smooth = getattr(rule.problem.spec.bias, "smooth", None)
+    error = error_signal.derive(rule.problem.loss, smooth)
+    if error.uses_norm and error_signal.couples(error.signal):
+        return Reach(0.0, None)  # along one coordinate n says nothing of that coordinate's error
     found = [_curves(rule.problem, point) for point in _points(rule)]
     flat = [curve for curves in found for curve in curves]
     contracts = min(_edge(partial(_contracts, curve, least, room)) for curve in flat)
