@@ -494,10 +494,12 @@ def _mixes(equation: Any, unknown: Any) -> bool:
     >>> w = sym.w
     >>> _mixes(w + sp.exp(w), w), _mixes(sp.log(w) - sp.log(1 - w), w), _mixes(w**3 + w, w)
     (True, False, False)
+    >>> _mixes(sp.log(w) + (w + 1) / (2 * w + 2), w)  # the fraction is a number
+    False
     """
     functions = [f for f in equation.atoms(*TRANSCENDENTAL) if f.has(unknown)]
     rest = equation.xreplace({f: sp.Dummy() for f in functions})
-    return bool(functions) and rest.has(unknown)
+    return bool(functions) and bool(sp.cancel(sp.together(rest)).has(unknown))
 
 
 def _beyond_radicals(equation: Any, unknown: Any) -> bool:
