@@ -1,0 +1,56 @@
+"""The pages for contributors: the files, functions and commands that they name are there."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("CONTRIBUTING.md",)
+FILE = re.compile(
+    r"`((?:mnemic|tests|scripts|docs|benchmarks|examples|specs)/[\w./-]+)(?:::([\w.]+))?`"
+)
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
+
+
+def text_of(page: str) -> str:
+    """Return a page."""
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def defined(path: Path) -> set[str]:
+    """Return the functions, classes, methods and constants of a module, by name."""
+    found = set[str]()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.FunctionDef(name=name):
+                found.add(name)
+            case ast.ClassDef(name=name, body=body):
+                found |= {
+                    name,
+                    *(f"{name}.{x.name}" for x in body if isinstance(x, ast.FunctionDef)),
+                }
+            case ast.Assign(targets=targets):
+                found |= {x.id for x in targets if isinstance(x, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_names_is_there(page: str) -> None:
+    named = FILE.findall(text_of(page))
+    assert len(named) > 3
+    absent = [path for path, _ in named if not (ROOT / path).exists()]
+    assert absent == []
+    functions = [(path, name) for path, name in named if name]
+    assert [x for x in functions if x[1] not in defined(ROOT / x[0])] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
+    folder = (ROOT / page).parent
+    links = LINK.findall(text_of(page))
+    assert links
+    assert [link for link in links if not (folder / link).exists()] == []
