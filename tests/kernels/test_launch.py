@@ -344,6 +344,7 @@ def names_of_two(folder: str) -> list[list[str]]:
     return found
 
 
+@pytest.mark.full
 def test_the_same_code_twice(interpreter: Any, tmp_path: Any) -> None:
     one, two = interpreter(names_of_two, folder=str(tmp_path))
     assert len({*one, *two}) == 4

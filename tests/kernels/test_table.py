@@ -41,13 +41,20 @@ def test_every_spec_is_in_the_table(target: str) -> None:
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_spec_of_each_class_compiles_to_what_is_told(compiler, kind: str, target: str) -> None:
+def test_a_spec_of_each_class_compiles_to_what_is_told(
+    compiler, request: pytest.FixtureRequest, kind: str, target: str
+) -> None:
+    """In the first tier only where the table has another digest of the kernels' source."""
     name = representative(kind)
     if not made_with(kept(target), build.versions()):
         pytest.skip(f"the table is not of triton {build.versions()['triton']}, which is here")
     (job,) = build.jobs([name], target, (64,))
+    told = parsed(kept(target))[name, "64"]
+    known = {row[table.SOURCE] for row in told} == {job.source}
+    if known and request.config.getoption("tier") == "first":
+        return  # compiled when the table was written
     rows = [row[:-1] for row in table.rows(job, compiler(compiled, job=asdict(job)))]
-    assert rows == [row[:-1] for row in parsed(kept(target))[name, "64"]]
+    assert rows == [row[:-1] for row in told]
 
 
 def kernel(**changed: object) -> dict:
