@@ -54,8 +54,13 @@ def differences(
     memories block by block.
     """
     import importlib
+    from pathlib import Path
+    from shutil import copytree
 
-    module = pipeline.compile(spec, out=f"{folder}/stepped").module
+    from mnemic.codegen.package import load
+
+    own = copytree(pipeline.compile(spec).folder, f"{folder}/stepped")  # with support/ apart
+    module = load(Path(own))
     buffers, fused, step, cuts = (importlib.import_module(f"{module.__name__}.support.{n}")
                                   for n in ("buffers", "fused", "step", "step_cut"))  # fmt: skip
     if values > 16:
