@@ -1,16 +1,18 @@
-"""The pages for contributors: the files, functions and commands that they name are there."""
+"""The pages for contributors: the names on them are there, and what they show is so."""
 
 import ast
+import doctest
 import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("CONTRIBUTING.md",)
+PAGES = ("CONTRIBUTING.md", "docs/architecture.md")
 FILE = re.compile(
     r"`((?:mnemic|tests|scripts|docs|benchmarks|examples|specs)/[\w./-]+)(?:::([\w.]+))?`"
 )
+FUNCTION = re.compile(r"\[`([\w.]+)`\]\((?:\.\./)?(mnemic/[\w/]+\.py)\)")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 
 
@@ -54,3 +56,24 @@ def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
     links = LINK.findall(text_of(page))
     assert links
     assert [link for link in links if not (folder / link).exists()] == []
+
+
+def test_the_links_to_functions_name_them() -> None:
+    named = [x for page in PAGES for x in FUNCTION.findall(text_of(page))]
+    assert len(named) > 20
+    wrong = [
+        (name, path) for name, path in named if name.split(".")[-1] not in defined(ROOT / path)
+    ]
+    assert wrong == []
+
+
+def test_what_each_stage_yields_is_what_the_architecture_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = text_of("docs/architecture.md")
+    (spec,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "my-rule.yaml").write_text(spec, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    found = doctest.testfile(str(ROOT / "docs" / "architecture.md"), module_relative=False)
+    assert found.attempted > 20
+    assert found.failed == 0
