@@ -165,9 +165,15 @@ class Fused(Case):
         return load_folder(self.folder).rule
 
 
+def apart(spec: str | Mapping[str, Any], out: str) -> pipeline.Compiled:
+    """Return a compiled spec in a folder of its own, with ``support`` as a package in it."""
+    found = pipeline.compile(spec)
+    return pipeline.Compiled(found.spec, Path(shutil.copytree(found.folder, out)))
+
+
 def fused(spec: str | Mapping[str, Any], out: str | None = None) -> Fused:
     """The compiled spec with its kernels: of the cache, or a copy of its own."""
-    found = pipeline.compile(spec, out)
+    found = pipeline.compile(spec) if out is None else apart(spec, out)
     rule = rule_of(spec) if isinstance(spec, str) else found.rule
     return Fused(rule, found.source, found.folder)
 

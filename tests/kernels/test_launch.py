@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
+from conformance import apart
 
 COMPILED = {
     "deltanet": 20,
@@ -27,9 +28,8 @@ PACKED = ("deltanet", "ttt-linear", "cosformer", "mamba", "deltaproduct", "swla"
 
 def made(name: str, folder: str) -> Any:
     """A compiled spec in a folder of its own, and its operator."""
-    from mnemic import pipeline
 
-    return pipeline.compile(name, out=f"{folder}/{name}")
+    return apart(name, f"{folder}/{name}")
 
 
 def weighed(tensors: Any) -> Any:

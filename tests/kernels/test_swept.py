@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conformance import apart
 
 from mnemic import pipeline
 
@@ -111,7 +112,7 @@ def differences(name: str, tokens: int, folder: str, *, lean: int = 0) -> dict[s
     """How far outputs, states and gradients are from the recurrence, by name."""
     import torch
 
-    found = pipeline.compile(spec(name), out=folder)
+    found = apart(spec(name), folder)
     package = found.module.__name__
     fused = importlib.import_module(f"{package}.support.fused")
     importlib.import_module(f"{package}.support.configuration").BLOCKS = (16,)
@@ -180,7 +181,7 @@ def instead(name: str, folder: str) -> list[str]:
     their results are the other's."""
     import torch
 
-    found = pipeline.compile(spec(name), out=folder)
+    found = apart(spec(name), folder)
     package = found.module.__name__
     fused, tuned, configuration, launch = (
         importlib.import_module(f"{package}.support.{part}")
