@@ -82,7 +82,10 @@ def _miss(found: Found, inner: Rule, outer: Rule, run: Run, far: float) -> float
     """The largest relative difference of outputs, infinities and zeros ``far`` off if it is set."""
     mine, _ = interpret(inner, *run.vectors, run.arguments, params=run.params)
     vectors, arguments = _changed(found, outer, run, far)
-    theirs, _ = interpret(outer, *vectors, arguments, params=run.params)
+    try:
+        theirs, _ = interpret(outer, *vectors, arguments, params=run.params)
+    except (RuntimeError, ValueError, KeyError, IndexError) as error:
+        raise Unconfirmed(f"cannot be run on the other's inputs: {error}") from error
     theirs = theirs[..., : mine.shape[-1]]
     return float((mine - theirs).abs().max() / (mine.abs().max() + 1e-300))
 
@@ -243,7 +246,11 @@ def _value(
             return own
     if not entries:  # without effect at these values
         return torch.full(shape, 0.5, dtype=torch.float64)
-    if scalar.per == "head" and len(shape) == 4 and len({_mark(str(s)) for s, _ in entries}) > 1:
+    if (
+        scalar.per == "head"
+        and scalar.name != "gamma"
+        and {_mark(str(s)) for s, _ in entries} > {0}
+    ):
         of_steps = [[e for e in entries if _mark(str(e[0])) == j] for j in range(shape[2])]
         found_steps = [_one(step, names)[..., 0] for step in of_steps]
         return torch.stack([x.expand(1, TOKENS, HEADS_RUN) for x in found_steps], 2)

@@ -76,6 +76,13 @@ def related(
     return [*_merged(found), *met]
 
 
+def _dead(form: Form) -> bool:
+    """Whether a memory that starts at zero stays there: at such values all rules are alike."""
+    nothing = {s: 0 for state in form.states for s in state.symbols}
+    after = [e for state in form.states for e in (*state.after, state.start)]
+    return all(sp.expand(e.subs(nothing)) == 0 for e in after)
+
+
 def _keep(found: dict[tuple[str, str], Found], pair: tuple[str, str], one: Found | None) -> None:
     if one is not None:
         found[pair] = one
@@ -92,7 +99,7 @@ def _meetings(
     parts = {name: nx.ancestors(inside, name) | {name} for name in plain}
     for form in shapes.values():
         for one in form:
-            if one.at == PLAIN or _endless(one.at) or one.name not in wanted:
+            if one.at == PLAIN or _endless(one.at) or one.name not in wanted or _dead(one.form):
                 continue
             for other in (p for p in form if p.at == PLAIN):
                 if parts[one.name].isdisjoint(parts[other.name]):
