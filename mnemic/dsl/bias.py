@@ -107,6 +107,24 @@ class Robust(Bias):
         return {"Delta": self.Delta}
 
 
+class Quantile(Bias):
+    """The pinball loss ℓ = max(τe', (τ − 1)e') of e' = v − ŷ, whose minimiser is the τ-quantile of
+    the values. ``smooth: a`` replaces sign(e) by tanh(a e) (Koenker and Bassett, 1978)."""
+
+    kind: Literal["quantile"] = "quantile"
+    tau: float = Field(default=0.5, gt=0, lt=1, description="τ, the share of values below ŷ")
+    smooth: float | None = Field(
+        default=None,
+        gt=0,
+        description="a of tanh(a e), which stands for sign(e); sign itself without",
+    )
+
+    @property
+    def text(self) -> str:
+        """|e|/2 + (1/2 − τ)e, which is the same with one kink to smooth."""
+        return f"abs(e)/2 + (1/2 - {self.tau!r})*e"
+
+
 class Expression(Bias):
     """The user's own loss."""
 

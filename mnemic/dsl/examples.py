@@ -83,6 +83,7 @@ optimizer: {rate: 0.1, anchor: {chunk: 4}}
     "bias: lp": "bias: {kind: lp, p: 3, smooth: 10}\noptimizer: {rate: token}",
     "bias: huber": "bias: {kind: huber, delta: token, over: norm}\noptimizer: {rate: token}",
     "bias: robust": "bias: {kind: robust, Delta: token}\noptimizer: {rate: token}",
+    "bias: quantile": "bias: {kind: quantile, tau: 0.9, smooth: 10}\noptimizer: {rate: token}",
     "bias: expr": 'bias: {expr: "abs(e) + e**2/2", smooth: 20}\noptimizer: {rate: token}',
     # -- weights
     "weights: uniform": "weights: uniform",

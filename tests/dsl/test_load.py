@@ -100,7 +100,7 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
         "wrong.yaml:1:9: mnemic: must be 1, the version of the language: read '2'",
         "wrong.yaml:2:7: name: must be words of a-z and 0-9 joined by hyphens, the first letter"
         " no digit: read 'Wrong'",
-        "wrong.yaml:3:7: bias: read 'hubber', allowed: dot, l2, lp, huber, robust, expr;"
+        "wrong.yaml:3:7: bias: read 'hubber', allowed: dot, l2, lp, huber, robust, quantile, expr;"
         " did you mean 'huber'?",
         "wrong.yaml:4:9: window: must be a valid integer: read 'some', allowed: all",
         "wrong.yaml:6:3: retention.dekay: unknown key: read 'dekay', allowed: view, local, global,"

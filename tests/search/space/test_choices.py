@@ -73,7 +73,7 @@ WRONG = {
     "read '[]'",
     "bias: {choose: [l2, l2]}": "s.yaml:3:21 bias.choose[1]: given twice: read 'l2'",
     "bias: {choose: [l2, hubber]}": "s.yaml:3:21 bias: read 'hubber', allowed: dot, l2, lp, huber, "
-    "robust, expr; did you mean 'huber'?",
+    "robust, quantile, expr; did you mean 'huber'?",
     "window: {range: [4, 1]}": "s.yaml:3:17 window.range: the low end must be below the high end: "
     "read '[4, 1]'",
     "window: {range: [0, 4]}": "s.yaml:3:9 window: must be greater than or equal to 1: read '0', "
