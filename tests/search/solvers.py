@@ -132,6 +132,14 @@ def needles(task: Any, tokens: list[int]) -> Player:
         yield kept[said] if marks == 2 and 0 <= said < len(kept) else None
 
 
+def repeat_previous(task: Any, tokens: list[int]) -> Player:
+    """Keeps the last ones in a queue."""
+    kept: list[int] = []
+    for token in tokens:
+        kept.append(token)
+        yield kept.pop(0) if len(kept) == task.options.back else None
+
+
 PLAYERS: dict[str, Callable[[Any, list[int]], Player]] = {
     "mqar": mqar,
     "recall": mqar,
@@ -143,6 +151,7 @@ PLAYERS: dict[str, Callable[[Any, list[int]], Player]] = {
     "swaps": swaps,
     "reachability": reachability,
     "needles": needles,
+    "repeat-previous": repeat_previous,
 }
 
 Guess = Callable[[Any, list[int], int, random.Random], int]
@@ -175,5 +184,6 @@ GUESSES: dict[str, Guess] = {
     "memorisation": _of_kind("v"),
     "swaps": lambda task, tokens, t, rng: 0,
     "reachability": lambda task, tokens, t, rng: 0,
+    "repeat-previous": _of_kind("s"),
     "needles": lambda task, tokens, t, rng: rng.randrange(task.options.base),
 }

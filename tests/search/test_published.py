@@ -80,6 +80,16 @@ def test_selective_copying_spreads_223_blanks_before_16_symbols() -> None:
     assert gaps.double().var().item() == pytest.approx(223 / 16 * 15 / 16, rel=0.15)
 
 
+def test_repeat_previous_deals_three_decks_and_asks_for_the_card_63_before() -> None:
+    task, batch = published("repeat-previous")
+    assert batch.inputs.shape[1] == 156
+    for symbol in range(4):
+        assert (batch.inputs == symbol).sum(1).eq(39).all()
+    assert (batch.targets[:, :63] == IGNORED).all()
+    assert batch.targets[:, 63:].equal(batch.inputs[:, :93])
+    assert task.chance == 0.25
+
+
 def test_compression_sees_the_last_tokens_stream_alone() -> None:
     torch.manual_seed(0)
     decoder = Decoder(6)

@@ -179,6 +179,11 @@ def test_an_example_in_words() -> None:
             {"length": 17},
             "length: a needle of 7 digits and its question need at least 18 tokens: read '17'",
         ),
+        (
+            "repeat-previous",
+            {"copies": 2, "back": 9},
+            "back: 8 tokens, 2 of each symbol, do not go back so far: read '9'",
+        ),
         ("low-rank", {"rank": 65}, "rank: no more than dim, which is 64: read '65'"),
         (
             "switching",

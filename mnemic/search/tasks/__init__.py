@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from mnemic.errors import Issue, UsageError, format_issue, nearest
-from mnemic.search.tasks import files, functions
+from mnemic.search.tasks import files
 from mnemic.search.tasks.base import Batch, Task
-from mnemic.search.tasks.bytes import Bytes
-from mnemic.search.tasks.compression import Compression
 from mnemic.search.tasks.exercise import Exercise
-from mnemic.search.tasks.fuzzy_recall import FuzzyRecall
-from mnemic.search.tasks.memorisation import Memorisation
 from mnemic.search.tasks.memory_task import MemoryTask, Pairs
-from mnemic.search.tasks.mqar import Mqar
-from mnemic.search.tasks.needles import Needles
-from mnemic.search.tasks.noisy_recall import NoisyRecall
 from mnemic.search.tasks.options import Options, choice, number
-from mnemic.search.tasks.reachability import Reachability
-from mnemic.search.tasks.recall import Recall
-from mnemic.search.tasks.selective_copying import SelectiveCopying
-from mnemic.search.tasks.swaps import Swaps
-from mnemic.search.tasks.switching import Switching
 from mnemic.search.tasks.untrained import Outcome, evaluate, tuned
 
 __all__ = [
@@ -46,28 +37,18 @@ __all__ = [
 
 E = TypeVar("E", bound=Exercise[Any])
 
-_TASKS: dict[str, type[Exercise[Any]]] = {
-    task.name: task
-    for task in (
-        Mqar,
-        Recall,
-        NoisyRecall,
-        FuzzyRecall,
-        SelectiveCopying,
-        Compression,
-        Memorisation,
-        Swaps,
-        Reachability,
-        Needles,
-        Bytes,
-        Switching,
-        functions.LowRank,
-        functions.Mlp,
-        functions.AttentionMlp,
-        functions.AttendedInputs,
-        functions.WindowMlp,
-    )
-}
+
+def _packaged() -> Iterator[type[Exercise[Any]]]:
+    """Yield the tasks of this folder, so that a task is known as soon as its file is there."""
+    for found in iter_modules(__path__):
+        module = import_module(f"{__name__}.{found.name}")
+        for value in vars(module).values():
+            own = isinstance(value, type) and value.__module__ == module.__name__
+            if own and issubclass(value, Exercise) and "name" in vars(value):
+                yield value
+
+
+_TASKS: dict[str, type[Exercise[Any]]] = {task.name: task for task in _packaged()}
 
 
 def names() -> tuple[str, ...]:
