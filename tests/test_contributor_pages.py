@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("CONTRIBUTING.md", "docs/architecture.md")
+PAGES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/adding.md")
 FILE = re.compile(
     r"`((?:mnemic|tests|scripts|docs|benchmarks|examples|specs)/[\w./-]+)(?:::([\w.]+))?`"
 )
