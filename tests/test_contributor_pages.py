@@ -1,4 +1,4 @@
-"""The pages for contributors: the names on them are there, and what they show is so."""
+"""The pages on the code: the names on them are there, and what they show is so."""
 
 import ast
 import doctest
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/adding.md")
+PAGES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/adding.md", "docs/parallel.md")
 FILE = re.compile(
     r"`((?:mnemic|tests|scripts|docs|benchmarks|examples|specs)/[\w./-]+)(?:::([\w.]+))?`"
 )
