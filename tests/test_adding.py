@@ -35,11 +35,13 @@ def block(language: str, first: str) -> str:
 
 @pytest.fixture
 def added(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A kind that is there for one test: the root of its family, and its block."""
+    """A kind that is there for one test, by the root of its family; its example derives."""
     root, name = request.param
     before = dict(root.registry)
     exec(block("python", f"# {name}"), {"__name__": f"added_{name}"})
     refresh()
+    (kind,) = root.registry.keys() - before.keys()
+    assert mnemic.derive({"name": "mine", **read_yaml(root.registry[kind].example, kind).data})
     yield
     root.registry.clear()
     root.registry.update(before)

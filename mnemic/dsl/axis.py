@@ -50,6 +50,9 @@ class Family(Entry):
     registry: ClassVar[dict[str, type["Family"]]]
     shorthand: ClassVar[str | None] = None
     """A field whose presence alone tells the kind: ``{expr: …}`` is ``{kind: expr, expr: …}``."""
+    example: ClassVar[str] = ""
+    """Part of a spec that uses the kind with all its options, for its section of the language page;
+    several are separated by lines of ``---``."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:

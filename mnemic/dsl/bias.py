@@ -30,6 +30,7 @@ class Dot(Bias):
     """ℓ = −⟨ŷ, v⟩."""
 
     kind: Literal["dot"] = "dot"
+    example = "bias: dot"
 
     @property
     def text(self) -> str:
@@ -41,6 +42,7 @@ class L2(Bias):
     """ℓ = ½‖ŷ − v‖²."""
 
     kind: Literal["l2"] = "l2"
+    example = "bias: l2\noptimizer: {rate: token}"
 
     @property
     def text(self) -> str:
@@ -52,6 +54,7 @@ class Lp(Bias):
     """ℓ = ‖ŷ − v‖_p^p. ``smooth: a`` replaces sign(e) by tanh(a e) (Miras, Remark 1)."""
 
     kind: Literal["lp"] = "lp"
+    example = "bias: {kind: lp, p: 3, smooth: 10}\noptimizer: {rate: token}"
     p: float = Field(ge=1, le=16, description="the power of |e|")
     smooth: float | None = Field(
         default=None,
@@ -70,6 +73,7 @@ class Huber(Bias):
     between ½‖e‖² and δ‖e‖₁ (Miras (23)-(25))."""
 
     kind: Literal["huber"] = "huber"
+    example = "bias: {kind: huber, delta: token, over: norm}\noptimizer: {rate: token}"
     delta: Scalar = Field(
         default=ONE, description="δ, where the square ends and the line begins, above 0"
     )
@@ -95,6 +99,7 @@ class Robust(Bias):
     """The worst case over value shifts of norm ≤ Δ: ½(‖ŷ − v‖ + Δ)² (Miras (26))."""
 
     kind: Literal["robust"] = "robust"
+    example = "bias: {kind: robust, Delta: token}\noptimizer: {rate: token}"
     Delta: Scalar = Field(default=ONE, description="Δ, the size of the worst shift, at least 0")
 
     @property
@@ -112,6 +117,7 @@ class Quantile(Bias):
     the values. ``smooth: a`` replaces sign(e) by tanh(a e) (Koenker and Bassett, 1978)."""
 
     kind: Literal["quantile"] = "quantile"
+    example = "bias: {kind: quantile, tau: 0.9, smooth: 10}\noptimizer: {rate: token}"
     tau: float = Field(default=0.5, gt=0, lt=1, description="τ, the share of values below ŷ")
     smooth: float | None = Field(
         default=None,
@@ -130,6 +136,7 @@ class Expression(Bias):
 
     kind: Literal["expr"] = "expr"
     shorthand = "expr"
+    example = 'bias: {expr: "abs(e) + e**2/2", smooth: 20}\noptimizer: {rate: token}'
     expr: str = Field(
         description="the loss, in e = ŷ − v, y = ŷ (the prediction, not the read-out) and v of a "
         "coordinate or in n = ‖ŷ − v‖, and in coefficients"

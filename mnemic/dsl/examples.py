@@ -1,4 +1,7 @@
-"""An example of every kind and entry of a spec, with each of its options; the tests derive them."""
+"""An example of each entry of a spec that has no kinds, with all its options; tests derive them.
+
+A kind has its example in its class (``Family.example``).
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,90 +26,6 @@ block: {heads: 4}
 published: [{where: "(3)", rule: "W = alpha*W + v @ k.T", verdict: differs}]
 notes: The write has a gate of its own.
 """,
-    # -- features
-    "features: identity": "features: identity",
-    "features: elu": "features: elu",
-    "features: relu": "features: relu",
-    "features: softmax": "features: softmax",
-    "features: polynomial": """
-features: {kind: polynomial, degree: 2, mode: graded, a: [0, learned, 1/2]}
-""",
-    "features: taylor": "features: {kind: taylor, order: 2}",
-    "features: cosine": "features: {kind: cosine, length: 2048}",
-    "features: dpfp": "features: {kind: dpfp, nu: 2}",
-    "features: random": "features: {kind: random, features: 128, seed: 1}",
-    "features: expr": 'features: {expr: "x*sigmoid(x)"}',
-    "features: exponential": "features: {kind: exponential, scale: 0.5}",
-    "features: kernel": """
-features: {kernel: "exp(s)", normalise: row, readout: {kernel: "(1 + s)**2", normalise: none}}
-""",
-    # -- memory
-    "memory: linear": """
-memory: {kind: linear, slots: 32}
-retention: {decay: channel}
-keys: {write: 1 - alpha}
-""",
-    "memory: diagonal": """
-memory: diagonal
-retention: {decay: channel, phase: {from: input, per: key}}
-""",
-    "memory: mlp": """
-memory: {kind: mlp, depth: 2, expansion: 2, activation: silu, residual: false, norm: true}
-bias: l2
-optimizer: {rate: token, anchor: {chunk: 16}}
-""",
-    "memory: glu": """
-memory: {kind: glu, expansion: 2, activation: silu, residual: true, norm: false}
-optimizer: {rate: 0.1, anchor: {chunk: 64}}
-""",
-    "memory: nonparametric": """
-memory: {kind: nonparametric, similarity: "exp(s - d2)", degree: 1, scale: 0.2, ridge: 0.5}
-bias: l2
-window: all
-weights: similarity
-optimizer: nonparametric
-""",
-    "memory: interpolation": """
-memory: {kind: interpolation, kernel: "exp(-d2/2)", ridge: 0.1}
-bias: l2
-window: all
-optimizer: nonparametric
-""",
-    "memory: chain": """
-memory: {chain: [linear, {kind: mlp}], every: [1, 4]}
-bias: l2
-optimizer: {rate: 0.1, anchor: {chunk: 4}}
-""",
-    # -- bias
-    "bias: dot": "bias: dot",
-    "bias: l2": "bias: l2\noptimizer: {rate: token}",
-    "bias: lp": "bias: {kind: lp, p: 3, smooth: 10}\noptimizer: {rate: token}",
-    "bias: huber": "bias: {kind: huber, delta: token, over: norm}\noptimizer: {rate: token}",
-    "bias: robust": "bias: {kind: robust, Delta: token}\noptimizer: {rate: token}",
-    "bias: quantile": "bias: {kind: quantile, tau: 0.9, smooth: 10}\noptimizer: {rate: token}",
-    "bias: expr": 'bias: {expr: "abs(e) + e**2/2", smooth: 20}\noptimizer: {rate: token}',
-    # -- weights
-    "weights: uniform": "weights: uniform",
-    "weights: token": "weights: {kind: token, gamma: {from: input, activation: sigmoid}}",
-    "weights: window": """
-weights: {kind: window, gamma: {from: input, activation: sigmoid(x)/4}}
-window: 4
-bias: l2
-""",
-    "weights: geometric": """
-weights: {kind: geometric, gamma: token, ridge: constant}
-window: all
-bias: l2
-retention: {global: {l2: 1}}
-optimizer: exact
-""",
-    "weights: similarity": """
-weights: similarity
-memory: nonparametric
-window: all
-bias: l2
-optimizer: nonparametric
-""",
     "features.readout": """
 features: {kernel: "exp(s)", readout: {kernel: "exp(s/2)", normalise: row}}
 """,
@@ -127,51 +46,8 @@ retention: {decay: channel, phase: {from: input, per: key}}
 retention: {view: ftrl, link: "a/(1 + abs(a))"}
 optimizer: {rate: 0.5}
 """,
-    "retention.local: l2": "retention: {local: l2}",
-    "retention.local: kl": """
-retention: {local: kl, constraint: {kind: simplex}}
-bias: l2
-""",
-    "retention.local: bregman": """
-retention: {local: {bregman: "w*log(w) + (1 - w)*log(1 - w)"}}
-bias: l2
-optimizer: {rate: token}
-""",
-    "retention.local: f-divergence": """
-retention: {local: {f-divergence: "x*log(x)"}, constraint: simplex}
-bias: l2
-optimizer: {rate: token}
-""",
-    "retention.global: none": "retention: {global: none}",
-    "retention.global: l2": "retention: {global: {l2: token}}\noptimizer: {rate: token}",
-    "retention.global: entropy": """
-retention: {local: kl, global: {entropy: 0.1}, constraint: simplex}
-bias: l2
-optimizer: {rate: token}
-""",
-    "retention.global: elastic": """
-retention: {global: {elastic: {l1: 0.01, l2: learned}}}
-bias: l2
-optimizer: {rate: token}
-""",
-    "retention.global: lq": """
-retention: {view: ftrl, global: {lq: 4}}
-bias: l2
-optimizer: {rate: token}
-""",
     "retention.global.elastic": """
 retention: {global: {elastic: {l1: 0.1, l2: 0}}}
-bias: l2
-optimizer: {rate: token}
-""",
-    "retention.constraint: none": "retention: {constraint: none}",
-    "retention.constraint: simplex": """
-retention: {local: kl, constraint: {kind: simplex, scale: 2, over: rows}}
-bias: l2
-optimizer: {rate: token}
-""",
-    "retention.constraint: ball": """
-retention: {constraint: {kind: ball, radius: 4}}
 bias: l2
 optimizer: {rate: token}
 """,

@@ -45,6 +45,7 @@ class Identity(Features):
     """φ(x) = x."""
 
     kind: Literal["identity"] = "identity"
+    example = "features: identity"
 
     @property
     def text(self) -> str:
@@ -56,6 +57,7 @@ class Elu(Features):
     """φ(x) = 1 + ELU(x), positive (the first linear transformer)."""
 
     kind: Literal["elu"] = "elu"
+    example = "features: elu"
 
     @property
     def text(self) -> str:
@@ -67,6 +69,7 @@ class Relu(Features):
     """φ(x) = max(x, 0)."""
 
     kind: Literal["relu"] = "relu"
+    example = "features: relu"
 
     @property
     def text(self) -> str:
@@ -78,6 +81,7 @@ class Softmax(Features):
     """φ(x) = softmax(x) over the coordinates."""
 
     kind: Literal["softmax"] = "softmax"
+    example = "features: softmax"
 
     @property
     def largest(self) -> str:
@@ -95,6 +99,7 @@ class Polynomial(Features):
     """
 
     kind: Literal["polynomial"] = "polynomial"
+    example = "features: {kind: polynomial, degree: 2, mode: graded, a: [0, learned, 1/2]}"
     degree: int = Field(default=2, ge=1, le=8, description="p, the highest degree")
     mode: Literal["graded", "power"] = Field(
         default="graded", description="all degrees up to p, or the p-fold self-tensor"
@@ -139,6 +144,7 @@ class Taylor(Features):
     """The Taylor features of exp: φ(x)·φ(y) = Σ_{i ≤ order} (x·y)^i / i! (Based)."""
 
     kind: Literal["taylor"] = "taylor"
+    example = "features: {kind: taylor, order: 2}"
     order: int = Field(default=2, ge=1, le=8, description="the highest degree")
 
     @property
@@ -156,6 +162,7 @@ class Cosine(Features):
     """cosFormer: relu(x) cos(πt/2M) and relu(x) sin(πt/2M), t the position, M ``length``."""
 
     kind: Literal["cosine"] = "cosine"
+    example = "features: {kind: cosine, length: 2048}"
     length: int = Field(default=4096, ge=1, description="M, the longest text in tokens")
 
     @property
@@ -173,6 +180,7 @@ class Dpfp(Features):
     """Deterministic parameter-free projection: products of rectified ±x with its nu rotations."""
 
     kind: Literal["dpfp"] = "dpfp"
+    example = "features: {kind: dpfp, nu: 2}"
     nu: int = Field(default=1, ge=1, le=16, description="rotations that are multiplied")
 
     @property
@@ -185,6 +193,7 @@ class Random(Features):
     """Positive random features of exp (Performer): exp(ω·x − ‖x‖²/2)/√m, ω orthogonal Gaussian."""
 
     kind: Literal["random"] = "random"
+    example = "features: {kind: random, features: 128, seed: 1}"
     features: int = Field(default=64, ge=1, le=65536, description="how many")
     seed: int = Field(default=0, ge=0, description="of the draw of ω")
 
@@ -194,6 +203,7 @@ class Expression(Features):
 
     kind: Literal["expr"] = "expr"
     shorthand = "expr"
+    example = 'features: {expr: "x*sigmoid(x)"}'
     expr: str = Field(description="an expression in x, the same for every coordinate")
 
     @property
@@ -206,6 +216,7 @@ class Exponential(Features):
     """φ(k)·φ(q) = exp(scale · k·q): no finite map, the keys are kept."""
 
     kind: Literal["exponential"] = "exponential"
+    example = "features: {kind: exponential, scale: 0.5}"
     scale: float = Field(default=1.0, description="what k·q is multiplied by")
 
     @property
@@ -233,6 +244,10 @@ class Kernel(Features):
 
     kind: Literal["kernel"] = "kernel"
     shorthand = "kernel"
+    example = (
+        'features: {kernel: "exp(s)", normalise: row, '
+        'readout: {kernel: "(1 + s)**2", normalise: none}}'
+    )
     kernel: str = Field(
         description="an expression in s = k·q, which writes, and reads unless readout tells another"
     )

@@ -20,6 +20,9 @@ class Linear(Memory):
     """
 
     kind: Literal["linear"] = "linear"
+    example = (
+        "memory: {kind: linear, slots: 32}\nretention: {decay: channel}\nkeys: {write: 1 - alpha}"
+    )
     slots: int | None = Field(
         default=None, ge=1, description="rows of the companion memory of keys; none without"
     )
@@ -33,6 +36,7 @@ class Diagonal(Memory):
     """
 
     kind: Literal["diagonal"] = "diagonal"
+    example = "memory: diagonal\nretention: {decay: channel, phase: {from: input, per: key}}"
 
 
 class Mlp(Memory):
@@ -40,6 +44,12 @@ class Mlp(Memory):
     ``norm`` is a LayerNorm without affine (ε = 1e-5) before the residual."""
 
     kind: Literal["mlp"] = "mlp"
+    example = (
+        "memory: {kind: mlp, depth: 2, expansion: 2, activation: silu, residual: false, "
+        "norm: true}\n"
+        "bias: l2\n"
+        "optimizer: {rate: token, anchor: {chunk: 16}}"
+    )
     depth: int = Field(default=2, ge=1, le=8, description="matrices one behind the other")
     expansion: float = Field(default=4.0, gt=0, description="hidden channels over d_v")
     activation: str = Field(default="gelu", description="σ, a function or an expression in x")
@@ -53,6 +63,10 @@ class Glu(Memory):
     """M(x) = W1(σ(W2 x) ∘ W3 x), with optional residual and norm."""
 
     kind: Literal["glu"] = "glu"
+    example = (
+        "memory: {kind: glu, expansion: 2, activation: silu, residual: true, norm: false}\n"
+        "optimizer: {rate: 0.1, anchor: {chunk: 64}}"
+    )
     expansion: float = Field(default=4.0, gt=0, description="hidden channels over d_v")
     activation: str = Field(default="silu", description="σ, a function or an expression in x")
     residual: bool = Field(
@@ -70,6 +84,14 @@ class Nonparametric(Memory):
     """
 
     kind: Literal["nonparametric"] = "nonparametric"
+    example = (
+        'memory: {kind: nonparametric, similarity: "exp(s - d2)", degree: 1, scale: 0.2, '
+        "ridge: 0.5}\n"
+        "bias: l2\n"
+        "window: all\n"
+        "weights: similarity\n"
+        "optimizer: nonparametric"
+    )
     similarity: str = Field(default="exp(s)", description="w(k, q) ≥ 0 in s, d2 and coefficients")
     degree: int = Field(
         default=0, ge=0, le=1, description="0 for a weighted mean, 1 for a local line"
@@ -87,6 +109,12 @@ class Interpolation(Memory):
     """
 
     kind: Literal["interpolation"] = "interpolation"
+    example = (
+        'memory: {kind: interpolation, kernel: "exp(-d2/2)", ridge: 0.1}\n'
+        "bias: l2\n"
+        "window: all\n"
+        "optimizer: nonparametric"
+    )
     kernel: str = Field(default="exp(s)", description="κ(k, q) in s and d2")
     ridge: float = Field(
         default=0.0, ge=0, description="what is added to the kernel matrix's diagonal"
@@ -98,6 +126,11 @@ class Chain(Memory):
 
     kind: Literal["chain"] = "chain"
     shorthand = "chain"
+    example = (
+        "memory: {chain: [linear, {kind: mlp}], every: [1, 4]}\n"
+        "bias: l2\n"
+        "optimizer: {rate: 0.1, anchor: {chunk: 4}}"
+    )
     chain: Annotated[tuple[Memory, ...], Field(min_length=1, strict=False)] = Field(
         description="the memories, the first sees the key"
     )

@@ -102,13 +102,14 @@ def _family(place: str, title: str, family: Any) -> str:
             f"### `{place}: {word}`",
             _doc(kind),
             _options(place, kind),
-            _example(f"{place}: {word}"),
+            _example(f"{place}: {word}", kind),
         ]
     return "\n\n".join(part for part in told if part)
 
 
 def _entry(place: str, title: str, entry: type[Entry]) -> str:
-    parts = [f"## {title}", _placed(place, _doc(entry)), _options(place, entry), _example(place)]
+    parts = [f"## {title}", _placed(place, _doc(entry)), _options(place, entry)]
+    parts.append(_example(place, entry))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -124,7 +125,8 @@ def _coefficients() -> str:
     ]
     told = _options("coefficients", Coefficient)
     return "\n\n".join([
-        "## Coefficients", _doc(Coefficient), COEFFICIENTS, told, _example("coefficients"),
+        "## Coefficients", _doc(Coefficient), COEFFICIENTS, told,
+        _example("coefficients", Coefficient),
         "\n".join(["| word | stands for |", "| --- | --- |", *words]),
         "Where a spec names no activation and no start:",
         "\n".join(["| coefficient | activation | start |", "| --- | --- | --- |", *starts]),
@@ -139,8 +141,13 @@ def _functions() -> str:
     return f"{table}\n\nOperators, from the tightest: {operators}. Constants: {constants}."
 
 
-def _example(key: str) -> str:
-    return f"```yaml\n{EXAMPLES[key].strip()}\n```"
+def example_of(key: str, entry: type[Entry]) -> str:
+    """The examples of a section: those of its kind's class, or those of the place."""
+    return entry.example if issubclass(entry, Family) else EXAMPLES[key]
+
+
+def _example(key: str, entry: type[Entry]) -> str:
+    return f"```yaml\n{example_of(key, entry).strip()}\n```"
 
 
 def _doc(model: Any) -> str:

@@ -40,6 +40,7 @@ class L2(Local):
     """½‖W − W'‖²."""
 
     kind: Literal["l2"] = "l2"
+    example = "retention: {local: l2}"
 
     @property
     def generator(self) -> str:
@@ -51,6 +52,7 @@ class Kl(Local):
     """Σ w log(w/w') − w + w'."""
 
     kind: Literal["kl"] = "kl"
+    example = "retention: {local: kl, constraint: {kind: simplex}}\nbias: l2"
 
     @property
     def generator(self) -> str:
@@ -63,6 +65,11 @@ class Bregman(Local):
 
     kind: Literal["bregman"] = "bregman"
     shorthand = "bregman"
+    example = (
+        'retention: {local: {bregman: "w*log(w) + (1 - w)*log(1 - w)"}}\n'
+        "bias: l2\n"
+        "optimizer: {rate: token}"
+    )
     bregman: str = Field(description="the generator f(w), convex")
 
     @property
@@ -76,6 +83,11 @@ class FDivergence(Local):
 
     kind: Literal["f-divergence"] = "f-divergence"
     shorthand = "f-divergence"
+    example = (
+        'retention: {local: {f-divergence: "x*log(x)"}, constraint: simplex}\n'
+        "bias: l2\n"
+        "optimizer: {rate: token}"
+    )
     f: str = Field(
         alias="f-divergence", description=f"{', '.join(DIVERGENCES)}, or f(x) of x = w/w′, convex"
     )
@@ -108,6 +120,7 @@ class NoGlobal(Global):
     """No global term."""
 
     kind: Literal["none"] = "none"
+    example = "retention: {global: none}"
 
 
 class GlobalL2(Global):
@@ -115,6 +128,7 @@ class GlobalL2(Global):
 
     kind: Literal["l2"] = "l2"
     shorthand = "l2"
+    example = "retention: {global: {l2: token}}\noptimizer: {rate: token}"
     l2: Scalar = Field(description="λ, at least 0")
 
     @property
@@ -132,6 +146,11 @@ class Entropy(Global):
 
     kind: Literal["entropy"] = "entropy"
     shorthand = "entropy"
+    example = (
+        "retention: {local: kl, global: {entropy: 0.1}, constraint: simplex}\n"
+        "bias: l2\n"
+        "optimizer: {rate: token}"
+    )
     entropy: Scalar = Field(description="λ, at least 0")
 
     @property
@@ -156,6 +175,11 @@ class Elastic(Global):
 
     kind: Literal["elastic"] = "elastic"
     shorthand = "elastic"
+    example = (
+        "retention: {global: {elastic: {l1: 0.01, l2: learned}}}\n"
+        "bias: l2\n"
+        "optimizer: {rate: token}"
+    )
     elastic: ElasticTerms = Field(description="the two weights")
 
     @property
@@ -173,6 +197,7 @@ class Lq(Global):
 
     kind: Literal["lq"] = "lq"
     shorthand = "lq"
+    example = "retention: {view: ftrl, global: {lq: 4}}\nbias: l2\noptimizer: {rate: token}"
     lq: float = Field(gt=1, le=16, description="q of the norm")
 
     @property
@@ -189,12 +214,18 @@ class Free(Constraint):
     """No constraint."""
 
     kind: Literal["none"] = "none"
+    example = "retention: {constraint: none}"
 
 
 class Simplex(Constraint):
     """W ≥ 0 with entries that sum to ``scale``, over the matrix, each row or each column."""
 
     kind: Literal["simplex"] = "simplex"
+    example = (
+        "retention: {local: kl, constraint: {kind: simplex, scale: 2, over: rows}}\n"
+        "bias: l2\n"
+        "optimizer: {rate: token}"
+    )
     scale: Scalar = Field(default=ONE, description="what the entries sum to, above 0")
     over: Literal["all", "rows", "columns"] = Field(
         default="all", description="which entries sum to it"
@@ -205,6 +236,7 @@ class Ball(Constraint):
     """‖W‖_F ≤ radius."""
 
     kind: Literal["ball"] = "ball"
+    example = "retention: {constraint: {kind: ball, radius: 4}}\nbias: l2\noptimizer: {rate: token}"
     radius: Scalar = Field(default=ONE, description="the largest Frobenius norm, above 0")
 
 

@@ -24,12 +24,14 @@ class Uniform(Weights):
     """γ = 1."""
 
     kind: Literal["uniform"] = "uniform"
+    example = "weights: uniform"
 
 
 class Token(Weights):
     """One gate a token: γ_i^(t) = γ_i."""
 
     kind: Literal["token"] = "token"
+    example = "weights: {kind: token, gamma: {from: input, activation: sigmoid}}"
     gamma: Scalar = Field(default=TOKEN, description="the gate of a token, at least 0")
 
 
@@ -37,6 +39,11 @@ class Window(Weights):
     """One gate for each (t, i) of the window: gamma[..., j] weighs token t−c+1+j."""
 
     kind: Literal["window"] = "window"
+    example = (
+        "weights: {kind: window, gamma: {from: input, activation: sigmoid(x)/4}}\n"
+        "window: 4\n"
+        "bias: l2"
+    )
     gamma: Scalar = Field(
         default=TOKEN, description="the gate of each token of the window, at least 0"
     )
@@ -46,6 +53,13 @@ class Geometric(Weights):
     """γ_i^(t) = Π_{j=i+1..t} γ_j, for solvers that see the whole past; travels as log_gamma."""
 
     kind: Literal["geometric"] = "geometric"
+    example = (
+        "weights: {kind: geometric, gamma: token, ridge: constant}\n"
+        "window: all\n"
+        "bias: l2\n"
+        "retention: {global: {l2: 1}}\n"
+        "optimizer: exact"
+    )
     gamma: Scalar = Field(
         default=FORGET, description="what a token leaves of all weights before it, in (0, 1]"
     )
@@ -59,3 +73,10 @@ class Similarity(Weights):
     """γ_i = similarity(k_i, q): nonparametric memories."""
 
     kind: Literal["similarity"] = "similarity"
+    example = (
+        "weights: similarity\n"
+        "memory: nonparametric\n"
+        "window: all\n"
+        "bias: l2\n"
+        "optimizer: nonparametric"
+    )

@@ -7,11 +7,11 @@ import pytest
 
 import mnemic
 from mnemic.codegen.refusals import refuse
-from mnemic.dsl.axis import Entry
+from mnemic.dsl.axis import Entry, Family
 from mnemic.dsl.examples import EXAMPLES
 from mnemic.dsl.load import load
 from mnemic.dsl.reading import read_yaml
-from mnemic.dsl.reference import page, sections
+from mnemic.dsl.reference import example_of, page, sections
 from mnemic.dsl.schema import schema
 from mnemic.dsl.shape import Shape
 from mnemic.dsl.spec import Spec
@@ -19,9 +19,9 @@ from mnemic.dsl.spec import Spec
 PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 
 
-def written(key: str) -> list[dict[str, Any]]:
+def written(key: str, entry: type[Entry]) -> list[dict[str, Any]]:
     """The examples of a place as specs."""
-    texts = EXAMPLES[key].split("\n---\n")
+    texts = example_of(key, entry).split("\n---\n")
     return [{"name": "mine", **read_yaml(text, key).data} for text in texts]
 
 
@@ -32,13 +32,16 @@ def test_the_page_is_what_the_models_say(pytestconfig: pytest.Config) -> None:
 
 
 def test_every_kind_and_entry_has_an_example_and_no_other() -> None:
-    assert list(EXAMPLES) == sorted(EXAMPLES, key=[key for key, _ in sections()].index)
-    assert set(EXAMPLES) == {key for key, _ in sections()}
+    places = [key for key, entry in sections() if not issubclass(entry, Family)]
+    assert list(EXAMPLES) == sorted(EXAMPLES, key=places.index)
+    assert set(EXAMPLES) == set(places)
+    kinds = [entry for _, entry in sections() if issubclass(entry, Family)]
+    assert [kind for kind in kinds if not vars(kind).get("example")] == []
 
 
 @pytest.mark.parametrize(("key", "entry"), list(sections()))
 def test_an_example_has_every_option(key: str, entry: type[Entry]) -> None:
-    used = {name for spec in written(key) for name in _options(spec, entry)}
+    used = {name for spec in written(key, entry) for name in _options(spec, entry)}
     told = {f.alias or name for name, f in entry.model_fields.items() if name != "kind"}
     assert told <= used
 
@@ -63,9 +66,9 @@ def _options(spec: dict[str, Any], entry: type[Entry]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("key", EXAMPLES)
-def test_an_example_derives(key: str) -> None:
-    for spec in written(key):
+@pytest.mark.parametrize(("key", "entry"), list(sections()))
+def test_an_example_derives(key: str, entry: type[Entry]) -> None:
+    for spec in written(key, entry):
         rule = mnemic.derive(spec)
         refuse(rule)  # and compiles
         kind = key.partition(": ")
