@@ -90,6 +90,12 @@ def _check_loss(problem: Problem, error: ErrorSignal) -> None:
         raise steps.Refused("write the quadratic loss as bias: l2, with the factor 1/2")
 
 
+def _ridged(fit: Fit) -> str:
+    """Write what the ridge adds to a matrix."""
+    shown = str(fit.ridge).replace("**", "^").replace("*", " ")
+    return "" if fit.ridge == 0 else f" + ({shown}) I" if " " in shown else f" + {shown}·I"
+
+
 def trail(fit: Fit) -> Iterator[Derived]:
     """How the fit was found, step by step."""
     found = fit.similarity
@@ -100,7 +106,8 @@ def trail(fit: Fit) -> Iterator[Derived]:
         reason = "every token takes a step against what the keys before it have along its carry c"
         yield Derived("kept keys", carry, reason)
     if fit.kind == "interpolation":
-        yield Derived("solution", "y = Vᵀ (κ(K, K) + ridge·I)⁻¹ κ(K, q)", "by the kernel alone")
+        solution = f"y = Vᵀ (κ(K, K){_ridged(fit)})⁻¹ κ(K, q)"
+        yield Derived("solution", solution, "by the kernel alone")
         return
     if found.logit is None:
         yield Derived("logit", "none", "the weight is no product of exponentials")
@@ -111,5 +118,8 @@ def trail(fit: Fit) -> Iterator[Derived]:
         yield Derived("scale", found.linear.slope, "the logit is an inner product: ∂/∂(kᵀq)")
     solution = "Σ wᵢ eᵢ = 0: the weighted mean"
     if fit.kind == "linear":
-        solution = "a = v̄ + Σ wᵢ ((kᵢ − k̄)ᵀx) vᵢ,  (Σ wᵢ (kᵢ − k̄)(kᵢ − k̄)ᵀ + ridge·I) x = q − k̄"
+        solution = (
+            f"a = v̄ + Σ wᵢ ((kᵢ − k̄)ᵀx) vᵢ,  (Σ wᵢ (kᵢ − k̄)(kᵢ − k̄)ᵀ{_ridged(fit)}) x = q − k̄,  "
+            "v̄ = Σ wᵢ vᵢ / Σ wᵢ,  k̄ = Σ wᵢ kᵢ / Σ wᵢ,  every wᵢ over the largest"
+        )
     yield Derived("solution", solution, "stationarity of the fit")

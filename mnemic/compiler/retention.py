@@ -256,7 +256,8 @@ def norm(power: Any) -> Retained:
     if not vanishes(found - dual):
         raise Refused(f"½‖W‖_{q}² has no dual norm here")
     expr = sp.sign(sym.a) * root.subs(size, sp.Abs(sym.a))
-    steps = (("stationarity", stationarity), ("link", expr))
+    told = stationarity.subs({entry: sp.Abs(sym.w), size: sp.Abs(sym.a)})
+    steps = (("stationarity", told), ("link", expr))
     link = Link(expr, "norm", power=dual)
     return Retained("dual", sp.Integer(1), sp.Integer(1), link, sym.w, steps)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import sympy as sp
 
+from mnemic.compiler import symbols as sym
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem
 from mnemic.compiler.ranges import ranges_of
@@ -38,12 +39,17 @@ def kernel(problem: Problem, product: Any) -> Any | None:
 
 
 def trail(problem: Problem) -> tuple[Derived, ...]:
-    """The kernel of features with coefficients of their own, as a line of the derivation."""
-    weights = series(problem) if any(problem.spec.features.coefficients()) else None
-    if weights is None:
-        return ()
-    terms = [_term(a, i) for i, a in enumerate(weights) if a != 0]
-    return (Derived("features", f"φ(x)·φ(y) = {' + '.join(terms)}", "features of degree i by √aᵢ"),)
+    """Return φ as a line of the derivation: the map entry by entry, its kernel or its formula;
+    nothing for φ(x) = x and for a map that its kernel alone tells."""
+    entry, weights = problem.spec.features, series(problem)
+    if problem.features is not None:
+        told = sp.Eq(sp.Symbol("phi"), problem.features, evaluate=False)
+        return () if problem.features == sym.x else (Derived("features", told, "entry by entry"),)
+    if weights is not None:
+        terms = [_term(a, i) for i, a in enumerate(weights) if a != 0]
+        reason = "features of degree i by √aᵢ" if any(entry.coefficients()) else "as stated"
+        return (Derived("features", f"φ(x)·φ(y) = {' + '.join(terms)}", reason),)
+    return () if entry.formula is None else (Derived("features", entry.formula, "as stated"),)
 
 
 def _term(weight: Any, degree: int) -> str:

@@ -19,6 +19,11 @@ class Features(Family):
         return None
 
     @property
+    def formula(self) -> str | None:
+        """The map in plain text, for a map of finitely many features without ``text``."""
+        return None
+
+    @property
     def longest(self) -> int | None:
         """Tokens of the longest text that φ is made for; None where it sees no position."""
         return None
@@ -82,6 +87,11 @@ class Softmax(Features):
 
     kind: Literal["softmax"] = "softmax"
     example = "features: softmax"
+
+    @property
+    def formula(self) -> str:
+        """softmax(x)."""
+        return "φ(x) = softmax(x)"
 
     @property
     def largest(self) -> str:
@@ -166,6 +176,12 @@ class Cosine(Features):
     length: int = Field(default=4096, ge=1, description="M, the longest text in tokens")
 
     @property
+    def formula(self) -> str:
+        """The two halves, by the position of the token from 0."""
+        angle = f"π (t − 1)/{2 * self.length}"
+        return f"φ(x) = [max(x, 0) cos({angle}), max(x, 0) sin({angle})] for x of token t"
+
+    @property
     def longest(self) -> int:
         """M: weights are negative for tokens farther apart."""
         return self.length
@@ -184,6 +200,12 @@ class Dpfp(Features):
     nu: int = Field(default=1, ge=1, le=16, description="rotations that are multiplied")
 
     @property
+    def formula(self) -> str:
+        """The products of the rectified ±x, one block a rotation."""
+        blocks = "ρ ∘ roll(ρ, 1)" + (f", …, ρ ∘ roll(ρ, {self.nu})" if self.nu > 1 else "")
+        return f"φ(x) = [{blocks}],  ρ = max([x, −x], 0),  roll(ρ, j) = ρ moved by j places"
+
+    @property
     def largest(self) -> str:
         """Each rotation pairs shares of ‖x‖², at most twice s²/4."""
         return f"{self.nu}*s**2/2"
@@ -196,6 +218,12 @@ class Random(Features):
     example = "features: {kind: random, features: 128, seed: 1}"
     features: int = Field(default=64, ge=1, le=65536, description="how many")
     seed: int = Field(default=0, ge=0, description="of the draw of ω")
+
+    @property
+    def formula(self) -> str:
+        """One exponential a random direction."""
+        m = self.features
+        return f"φ(x) = exp(Ω x − ‖x‖²/2)/√{m},  Ω = {m} random rows, orthogonal in blocks"
 
 
 class Expression(Features):

@@ -4,7 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import sympy as sp
+
 from mnemic.compiler.explain import printing
+from mnemic.compiler.problem import TIME
 
 HATS = {
     "y^": ("ŷ", r"\hat y"), "S^": ("Ŝ", r"\hat S"), "s^": ("ŝ", r"\hat s"),
@@ -25,7 +28,9 @@ class Dialect:
     timed: dict[str, bool]
 
     def expr(self, value: Any) -> str:
-        """A SymPy expression."""
+        """A SymPy expression; tokens are counted from 1, where a coefficient's t begins at 0."""
+        value = sp.sympify(value)
+        value = value.subs(TIME, TIME - 1) if value.has(TIME) else value
         return (printing.latex if self.tex else printing.text)(value, self.timed)
 
     def factor(self, value: Any) -> str:

@@ -11,8 +11,15 @@ from mnemic.compiler.explain.dialect import Dialect, dialect
 from mnemic.compiler.explain.kernel_equations import kernels, rows
 from mnemic.compiler.explain.layered_equations import layered, reference, taken_back
 from mnemic.compiler.explain.layered_words import terms as layered_terms
-from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout
-from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
+from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout, seen_memory
+from mnemic.compiler.explain.notation import (
+    acted,
+    feature,
+    role_features,
+    role_key,
+    value,
+    with_value,
+)
 from mnemic.compiler.explain.pair_equations import pairs
 from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Linear, Moments, Rule
 
@@ -60,7 +67,7 @@ def _linear(rule: Linear | Levels, d: Dialect) -> Iterator[tuple[str, str]]:
     """Write the lines of one matrix that moves by a step a token."""
     if not rule.error.constant:
         yield "prediction", _prediction(rule, d)
-    yield "error", f"{d.of('e', _index(rule))} = {_signal(rule, d)}{_with_value(rule, d)}"
+    yield "error", f"{d.of('e', _index(rule))} = {_signal(rule, d)}{with_value(rule, d)}"
     yield "gradient", _gradient(rule, d)
     if rule.momentum is not None:
         yield "momentum", _momentum(rule, d)
@@ -88,7 +95,7 @@ def _seen(rule: Rule, d: Dialect) -> str:
     """The memory that the gradient sees."""
     if rule.anchor > 1:
         return d.of("W", "ref")
-    return acted(rule, d, rule.seen, _rows_seen(rule), d.of("W", "t-1"))
+    return seen_memory(rule, d, _rows_seen(rule))
 
 
 def _rows_seen(rule: Rule) -> Any:
@@ -109,13 +116,6 @@ def _signal(rule: Rule, d: Dialect) -> str:
     """The error, of the window's token where there are several."""
     shown = d.expr(rule.error.signal)
     return shown if rule.window == 1 else d.at_each(shown)
-
-
-def _with_value(rule: Rule, d: Dialect) -> str:
-    """What v stands for where the value is changed before it is written."""
-    if rule.problem.keys["value"] == sym.v:
-        return ""
-    return d.sign(",  v = ", r",\quad v = ") + value(rule, d, "t")
 
 
 def _gradient(rule: Rule, d: Dialect) -> str:
@@ -221,7 +221,7 @@ def terms(rule: Rule) -> dict[str, Any]:
         "slope": _slope(rule, d),
         "rate": d.expr(rule.rate),
         "decay": acted(rule, d, rule.decay, rule.row_decay, memory_name(rule, d, "t-1")),
-        "seen part": acted(rule, d, rule.seen, _rows_seen(rule), memory_name(rule, d, "t-1")),
+        "seen part": seen_memory(rule, d, _rows_seen(rule)),
         "momentum": momentum,
         "window": str(rule.window) + (f", one gate a {rule.gamma}" if rule.gamma else ""),
         "steps a token": str(1 if rule.window > 1 else rule.rows),

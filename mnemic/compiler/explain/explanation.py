@@ -1,5 +1,6 @@
 """What there is to say about a rule, in order, for every way of showing it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from mnemic.compiler.explain.layered_words import approximated, of_each_matrix, 
 from mnemic.compiler.explain.notation import role_letter
 from mnemic.compiler.explain.spans import ranges, span
 from mnemic.compiler.explain.stability import Stability, stability, warnings
-from mnemic.compiler.problem import TIME, Scalar
+from mnemic.compiler.problem import HEAD, HEADS, TIME, Scalar
 from mnemic.compiler.rule import Derived, Fit, KeyValuePairs, Levels, Moments, Rule
 from mnemic.compiler.sense import unreal_of_value
 
@@ -21,6 +22,10 @@ SHAPES = {
     "head": "[B, T, H]", "key": "[B, T, H, D]", "value": "[B, T, H, d_v]",
     "outer": "[B, T, H, d_v, D]",
 }  # fmt: skip
+
+
+VERBS = {"carry": "moves the kept keys along"}
+"""What a rule does with a key of its own, where that is not the verb of its name."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,21 @@ def statement(rule: Rule) -> str:
     kept = f"retention {retention}" + (f" with {extra}" if extra != "none" else "")
     if spec.retention.link is not None:
         kept = "a stated link in place of a retention"
-    return f"minimise {data} over W, {kept} ({spec.retention.view}), by {spec.optimizer.method}"
+    kept += f" ({spec.retention.view}){_faded(rule)}"
+    return f"minimise {data} over W, {kept}, by {spec.optimizer.method}"
+
+
+def _faded(rule: Rule) -> str:
+    """What every token leaves of the memory, beside the retention."""
+    values = [rule.problem.value(name) for name in ("alpha", "beta")]
+    shown = [printing.text(x, printing.steps_of(rule)) for x in values if x != 1]
+    if rule.problem.scalar("phase") is not None:
+        shown.append(
+            printing.text(rule.problem.value("phase"), printing.steps_of(rule)) + " as angle"
+        )
+    if not shown:
+        return ""
+    return f", decay {' and '.join(shown)} {rule.problem.spec.retention.order} the gradient"
 
 
 def _fitted(rule: Rule, fit: Fit) -> str:
@@ -137,14 +156,22 @@ def _fitted(rule: Rule, fit: Fit) -> str:
 
 def _letters(rule: Rule) -> list[str]:
     """What letters stand for that the equations do not define."""
-    own = {sp.Symbol(role, real=True): role for role in ("predict", "erase", "write")}
+    own = {sp.Symbol(role, real=True): role for role in ("predict", "erase", "write", "carry")}
     used = {s for expr in rule.problem.keys.values() for s in expr.free_symbols if s in own}
     found = [
-        f"{role_letter(own[s])} is the key that the rule {own[s]}s with, an input of its own."
+        f"{role_letter(own[s])} is the key that the rule {VERBS.get(own[s], own[s] + 's with')}, "
+        "an input of its own."
         for s in sorted(used, key=str)
     ]
     if any(s.expr.has(TIME) for s in rule.scalars):
-        found.append("In a coefficient t counts tokens from 0, as in the spec; elsewhere from 1.")
+        found.append(
+            "Among the coefficients t counts tokens from 0, as in the spec; in the rule from 1."
+        )
+    used = {s for scalar in rule.scalars for s in scalar.expr.free_symbols}
+    if HEAD in used:
+        found.append(f"{HEAD} is the number of the head, from 0.")
+    if HEADS in used:
+        found.append(f"{HEADS} is the number of heads.")
     return found
 
 
@@ -152,7 +179,7 @@ def remarks(rule: Rule) -> tuple[str, ...]:
     """What the equations alone do not tell."""
     found: list[str] = []
     if isinstance(rule, KeyValuePairs):
-        return (_growth(rule),)
+        return (*_letters(rule), *_kept_matrices(rule), _growth(rule))
     keys, optimizer = rule.problem.keys, rule.problem.spec.optimizer
     if keys["predict"] != keys["erase"] and not rule.error.constant:
         found.append("Predict and erase keys differ: no loss has this gradient.")
@@ -166,9 +193,10 @@ def remarks(rule: Rule) -> tuple[str, ...]:
         found.append(f"Prediction to memory is repeated {optimizer.inner_steps} times a token.")
     if rule.phase and rule.diagonal:
         found.append("v, W and y are complex, a number a key channel; each is kept as its real and "
-                     "its imaginary part.")  # fmt: skip
+                     "its imaginary part, and i² = −1.")  # fmt: skip
     elif rule.phase:
-        found.append("φ turns each key channel as a pair, by the running sum of the phase.")
+        found.append("φ turns each key channel as a pair, by the running sum of the phase: "
+                     "φ(xₜ) = [xₜ cos Ωₜ, xₜ sin Ωₜ], Ωₜ = Ωₜ₋₁ + ωₜ.")  # fmt: skip
     if isinstance(rule, Levels):
         found.append(
             f"{rule.levels} levels hold {2 ** (rule.levels - 1)} tokens of a document, in as many "
@@ -183,6 +211,13 @@ def remarks(rule: Rule) -> tuple[str, ...]:
         )
     found += of_each_matrix(rule)
     return tuple(found)
+
+
+def _kept_matrices(rule: KeyValuePairs) -> Iterator[str]:
+    """What the matrices of kept pairs hold."""
+    if rule.fit.kind == "interpolation":
+        yield "K is the matrix of the keys up to the token, one a row."
+        yield "V is the matrix of the values up to the token, one a row."
 
 
 def _growth(rule: KeyValuePairs) -> str:

@@ -21,13 +21,20 @@ def kernels(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         return
     where = d.sign(",  s = k·x", r",\quad s = k \cdot x")
     read = _kernel(d, found.read, d.sign("Σ_(i≤t)", r"\sum_{i \le t}"))
-    same = found.predict == found.read and not found.read.normalised
-    if rule.error.constant or same:
+    if _one_kernel(rule):
         yield "kernel", f"{d.sign('κ', chr(92) + 'kappa')}(s) = {read}{where}"
         return
     predict = _kernel(d, found.predict, d.sign("Σ_(i<t)", r"\sum_{i<t}"))
     yield "kernel", f"{d.sign('κ₁', chr(92) + 'kappa_1')}(s) = {predict}{where}"
     yield "kernel", f"{d.sign('κ₂', chr(92) + 'kappa_2')}(s) = {read}{where}"
+
+
+def _one_kernel(rule: Rule) -> bool:
+    """Whether predictions and read-outs sum with the same κ."""
+    found = rule.kernels
+    assert found is not None
+    same = found.predict == found.read and not found.read.normalised
+    return rule.error.constant or same
 
 
 def _kernel(d: Dialect, kernel: Kernel, over: str) -> str:
@@ -42,6 +49,13 @@ def rows(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     share = d.of("c", "i") + " " if fades and rule.window == 1 else ""
     total = d.sign("Σ_(i≤t)", r"\sum_{i \le t}")
     kappa = d.sign(f"κ({key}·x)", rf"\kappa({key} \cdot x)")
+    if not _one_kernel(rule):
+        total = d.sign("Σ_i", r"\sum_i")
+        kappa += d.sign(
+            ",  κ = κ₁ and i < t at a prediction; κ = κ₂ and i ≤ t at a read-out",
+            r",\quad \kappa = \kappa_1,\ i < t \text{ at a prediction; }"
+            r"\kappa = \kappa_2,\ i \le t \text{ at a read-out}",
+        )
     row = d.of("u", "i")
     yield "rows", f"{d.of('W')} {d.call('phi', 'x')} = {total} {share}{row} {kappa}"
     if share:
@@ -50,12 +64,12 @@ def rows(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     if rule.window > 1:
         yield "rows", _of_window(rule, d)
         return
-    value, size = rule.problem.keys["value"], plain.gain * plain.rate
+    size = plain.gain * plain.rate
     signal = sp.expand(-size * plain.error.signal)
     if plain.split:
         taken = gate(rule.problem, "erase") * plain.error.slope * sym.y
         signal = -size * (taken + gate(rule.problem, "write") * plain.error.offset)
-    yield "rows", f"{d.of('u')} = {d.expr(signal.subs(sym.v, value))}"
+    yield "rows", f"{d.of('u')} = {d.expr(signal)}"
 
 
 def _of_window(rule: Rule, d: Dialect) -> str:

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.average_equations import epsilon, means, step
 from mnemic.compiler.explain.dialect import Dialect
-from mnemic.compiler.explain.memory_equations import link, mirrored
+from mnemic.compiler.explain.memory_equations import link, mirrored, seen_memory
 from mnemic.compiler.explain.network_equations import NetworkEquations, Place
-from mnemic.compiler.explain.notation import acted, feature, role_key, value
+from mnemic.compiler.explain.notation import acted, feature, role_key, with_value
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.rule import Layers, Rule
 from mnemic.compiler.symbolic import simplified
@@ -89,8 +88,7 @@ def _prediction(rule: Rule, d: Dialect) -> str:
         seen = d.of("W", "ref")
         if rule.anchor == 1:
             held = rule.network.matrices[0].every > 1
-            seen = d.of("W", "t-1") if held else acted(rule, d, rule.seen, sp.Integer(1),
-                                                       d.of("W", "t-1"))  # fmt: skip
+            seen = d.of("W", "t-1") if held else seen_memory(rule, d, sp.Integer(1))
         shown = f"{seen} {feature(rule, d, key)}"
     else:
         shown = f"M({d.of('W', 'ref' if rule.anchor > 1 else 't-1')}, {key})"
@@ -112,10 +110,7 @@ def _seen(rule: Rule, d: Dialect) -> str:
 def _error(rule: Rule, d: Dialect) -> str:
     signal = d.expr(rule.error.signal)
     signal = signal if rule.window == 1 else d.at_each(signal)
-    shown = f"{d.of('e', _index(rule))} = {signal}"
-    if rule.problem.keys["value"] == sym.v:
-        return shown
-    return shown + d.sign(",  v = ", r",\quad v = ") + value(rule, d, "t")
+    return f"{d.of('e', _index(rule))} = {signal}{with_value(rule, d)}"
 
 
 # -- the gradient ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ LATIN: Final = frozenset(
 """Greek letters that look like Latin ones, for which LaTeX has no command."""
 SPECIAL: Final = {
     "lam": "lamda", "lambda": "lamda", "phase": "omega", "radius": "rho", "l1": "lamda1",
-    "l2": "lamda2",
+    "l2": "lamda2", "levels": "lamda",
 }  # fmt: skip
 """Names of coefficients that have a letter by convention."""
 OTHERS: Final = {"bonus": "u", "scale": "c"}

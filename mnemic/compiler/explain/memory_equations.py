@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import sympy as sp
 
@@ -32,13 +33,30 @@ def dual(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
             inner = step.removeprefix("+ ").strip()
             yield "memory", f"{d.of('W')} = {kept}{d.times}{d.call('g', inner)}"
         case "prox":
-            old = mirrored(rule, d, d.of("W", "t-1")) if rule.anchor == 1 else d.of("A", "t-1")
-            kept = acted(rule, d, rule.decay, rule.row_decay, old)
+            kept = acted(rule, d, rule.decay, rule.row_decay, last_dual(rule, d))
             yield "dual", f"{d.of('A')} = {kept} {step}"
         case _:
-            kept = acted(rule, d, rule.decay, rule.row_decay, memory_name(rule, d, "t-1"))
+            kept = acted(rule, d, rule.decay, rule.row_decay, last_dual(rule, d))
             name = "dual" if linked(rule) else "memory"
             yield name, f"{memory_name(rule, d, 't')} = {kept} {step}"
+
+
+def last_dual(rule: Rule, d: Dialect) -> str:
+    """Write what the step starts from: A, ∇R(W) where W alone is kept, W without a link."""
+    if rule.retained.mode != "prox":
+        return memory_name(rule, d, "t-1")
+    return mirrored(rule, d, d.of("W", "t-1")) if rule.anchor == 1 else d.of("A", "t-1")
+
+
+def seen_memory(rule: Rule, d: Dialect, row_decay: Any) -> str:
+    """Write the memory that the gradient sees: W, or what the decay leaves of it.
+
+    The decay acts on the dual, so behind a link the memory is the link of a decayed dual.
+    """
+    plain = rule.retained.mode == "multiplicative" or rule.retained.link.identity
+    if plain or (rule.seen == 1 and row_decay == 1):
+        return acted(rule, d, rule.seen, row_decay, d.of("W", "t-1"))
+    return d.call("link", acted(rule, d, rule.seen, row_decay, last_dual(rule, d)))
 
 
 def mirrored(rule: Rule, d: Dialect, memory: str) -> str:

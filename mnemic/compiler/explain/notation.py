@@ -44,14 +44,17 @@ def role_letter(role: str) -> str:
 
 
 def _vector(d: Dialect, expr: Any, index: str) -> str:
-    """An expression of vectors entry by entry, those of the step with their index."""
+    """An expression of vectors entry by entry; its coefficients are those of the vectors' token."""
     timed = {**d.timed, **dict.fromkeys("kprsc", index == "t")}
     if d.tex:
         shown = printing.latex(expr, timed, times=r" \circ ")
         each = r"(?<![\\A-Za-z])([kprsc])(?![A-Za-z_])"
     else:
         shown, each = printing.text(expr, timed).replace("·", " ∘ "), r"\b([kprsc])\b"
-    return re.sub(each, lambda m: d.of(m[1], index), shown) if index == "i" else shown
+    if index == "t":
+        return shown
+    shown = re.sub(r"_t(?![A-Za-z])", "_i", shown.replace("ₜ", "ᵢ").replace(",t}", ",i}"))
+    return re.sub(each, lambda m: d.of(m[1], index), shown)
 
 
 def value(rule: Rule, d: Dialect, index: str) -> str:
@@ -59,8 +62,19 @@ def value(rule: Rule, d: Dialect, index: str) -> str:
     expr = rule.problem.keys["value"]
     if expr == sym.v:
         return d.of("v", index)
-    shown = _vector(d, expr.subs(sym.v, sp.Symbol("v", real=True, finite=True)), index)
-    return d.wrapped(shown)
+    shown = _vector(d, expr, index)
+    return d.wrapped(re.sub(r"(?<![\\\w])v(?![\w{])", d.of("v", index), shown))
+
+
+def with_value(rule: Rule, d: Dialect) -> str:
+    """Write what v stands for where the value is changed before it is written, else nothing."""
+    if rule.problem.keys["value"] == sym.v:
+        return ""
+    comma = d.sign(",  ", r",\quad ")
+    if rule.window > 1:
+        arrow = d.sign("←", r"\leftarrow")
+        return f"{comma}{d.of('v', 'i')} {arrow} {value(rule, d, 'i')}"
+    return f"{comma}v = {value(rule, d, 't')}"
 
 
 def per(rule: Rule, expr: Any) -> str:

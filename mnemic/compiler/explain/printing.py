@@ -118,6 +118,12 @@ class _Text(StrPrinter):  # type: ignore[misc]
     def _print_steep(self, expr: Any) -> str:
         return str(self._print(expr.args[2]))
 
+    def _print_Min(self, expr: Any) -> str:
+        return f"min({', '.join(_bare(self._print(a)) for a in sorted(expr.args, key=str))})"
+
+    def _print_Max(self, expr: Any) -> str:
+        return f"max({', '.join(_bare(self._print(a)) for a in sorted(expr.args, key=str))})"
+
     def _print_Function(self, expr: Any) -> str:
         return f"{expr.func.__name__}({', '.join(_bare(self._print(a)) for a in expr.args)})"
 

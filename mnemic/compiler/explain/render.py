@@ -51,7 +51,7 @@ def _step(step: Derived, timed: dict[str, bool]) -> str:
 def equation_text(equation: Any, timed: dict[str, bool]) -> str:
     """A step's equation as text; both sides of an equality as they stand."""
     if isinstance(equation, sp.Eq):
-        names = {"ell": "ℓ", "e": "e", "dual": "∇R(W)"}
+        names = {"ell": "ℓ", "e": "e", "dual": "∇R(W)", "phi": "φ(x)"}
         left = names.get(str(equation.lhs)) or printing.text(equation.lhs, timed)
         return f"{left} = {printing.text(equation.rhs, timed)}"
     if isinstance(equation, sp.Basic):

@@ -46,7 +46,7 @@ def _step(title: str, equation: Any, reason: str, timed: dict[str, bool]) -> str
 def formula(equation: Any, timed: dict[str, bool]) -> str:
     """A step's equation between dollars, or as text."""
     if isinstance(equation, sp.Eq):
-        names = {"ell": r"\ell", "e": "e", "dual": r"\nabla R(W)"}
+        names = {"ell": r"\ell", "e": "e", "dual": r"\nabla R(W)", "phi": r"\phi(x)"}
         left = names.get(str(equation.lhs)) or printing.latex(equation.lhs, timed)
         return f"${left} = {printing.latex(equation.rhs, timed)}$"
     if isinstance(equation, sp.Basic):
