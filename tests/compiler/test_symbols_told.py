@@ -15,6 +15,7 @@ import pytest
 import sympy as sp
 import torch
 from packaged import NAMES, rule_of
+from printed_specs import OWN
 
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain import letters, printing
@@ -65,7 +66,7 @@ def names(text: str, *, formula: bool) -> set[str]:
 
 def defined(text: str) -> set[str]:
     """What the clauses of a line define: the names before ``=``, with a function its arguments."""
-    found: set[str] = set()
+    found = {name for pair in re.findall(r"root\[(\w+) = .*?, (\w+) = ", text) for name in pair}
     for clause in CLAUSES.split(text):
         left, *right = SIDES.split(clause, maxsplit=1)
         if not right:
@@ -147,23 +148,44 @@ def untold(rule: Rule) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_printed_symbol_is_told(name: str) -> None:
-    assert untold(rule_of(name)) == {}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_line_tells_a_symbol_by_itself(name: str) -> None:
-    rule = rule_of(name)
-    assert [c for text, _ in lines(rule, explain(rule)) for c in circular(text)] == []
-
-
 def mine(**axes: Any) -> Rule:
     return derive_spec(Spec.model_validate({"name": "mine", **axes}))
 
 
 def text_of(rule: Rule, name: str) -> list[str]:
     return [line.text for line in equations(rule) if line.name == name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_printed_symbol_is_told(name: str) -> None:
+    assert untold(rule_of(name)) == {}
+
+
+SIMPLEX = {"local": "kl", "constraint": {"kind": "simplex", "scale": 2.0}}
+BEFORE = {"decay": "token", "order": "before"}
+MIXED: dict[str, dict[str, Any]] = {
+    **OWN,
+    "norm": {"bias": {"expr": "n**4/4"}},
+    "root": {"bias": {"expr": "e**4/4"}, "optimizer": {"method": "implicit", "rate": "token"}},
+    "adam": {"bias": "l2", "optimizer": {"method": "adam"}},
+    "write key of a window": {"bias": "dot", "window": 3, "keys": {"write": "own"}},
+    "keys of layers": {"bias": "l2", "memory": {"kind": "mlp"}, "keys": {"predict": "own"}},
+    "layers, before": {"bias": "l2", "memory": {"kind": "mlp"}, "retention": {**SIMPLEX, **BEFORE}},
+    "ball, before": {"bias": "l2", "retention": {"constraint": {"kind": "ball"}, **BEFORE}},
+    "phase": {"bias": "l2", "retention": {"phase": {"from": "input"}}, "features": "elu"},
+    "stated link": {"bias": "l2", "retention": {"link": "sign(a)*sqrt(abs(a))", "view": "ftrl"}},
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_every_symbol_of_a_spec_of_ones_own_is_told(name: str) -> None:
+    assert untold(mine(**MIXED[name])) == {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_line_tells_a_symbol_by_itself(name: str) -> None:
+    rule = rule_of(name)
+    assert [c for text, _ in lines(rule, explain(rule)) for c in circular(text)] == []
 
 
 @pytest.mark.parametrize(
@@ -263,3 +285,40 @@ def test_rows_say_which_kernel_they_are_seen_by(name: str) -> None:
     (sums, _) = text_of(rule_of(name), "rows")
     assert "κ = κ₁ and i < t at a prediction" in sums
     assert "κ = κ₂ and i ≤ t at a read-out" in sums
+
+
+def test_the_problem_tells_weights_that_fade() -> None:
+    """γ weighs a token by all that came after it: Hₜ = γₜ Hₜ₋₁ + …."""
+    assert "Σ_(i≤t) Π_(j=i+1..t) γⱼ ℓ(W; kᵢ, vᵢ)" in statement(rule_of("mesa"))
+
+
+def test_a_phase_turns_the_features() -> None:
+    """φ(xₜ) = [f(xₜ) cos Ωₜ, f(xₜ) sin Ωₜ], by hand beside the interpreter."""
+    rule = mine(bias="dot", features="elu", retention={"phase": {"from": "input", "per": "key"}})
+    assert any("[f(xₜ) cos Ωₜ, f(xₜ) sin Ωₜ], Ωₜ = Ωₜ₋₁ + ωₜ" in line for line in remarks(rule))
+    draw = torch.Generator().manual_seed(0)
+    q, k, v, phase = torch.randn(4, 1, 4, 1, 3, dtype=torch.float64, generator=draw) / 2
+    y, _ = interpret(rule, q, k, v, {"phase": phase})
+    turn = phase[0, :, 0].cumsum(0)
+    f = lambda x: 1 + torch.nn.functional.elu(x[0, :, 0])  # noqa: E731
+    phi = lambda x: torch.cat([f(x) * turn.cos(), f(x) * turn.sin()], -1)  # noqa: E731
+    hand = torch.tril(phi(q) @ phi(k).T) @ v[0, :, 0]
+    torch.testing.assert_close(hand, y[0, :, 0])
+
+
+def test_a_row_of_layers_begins_with_its_step_and_fades_with_its_matrix() -> None:
+    """uᵢ = −ηᵢ δ2ᵢ, then α of every later token; δ2 from W1 at the start, where W2 = 0."""
+    optimizer = {"method": "gd", "rate": "token", "anchor": {"chunk": 8}}
+    axes: dict[str, Any] = {"features": "exponential", "memory": "mlp", "optimizer": optimizer}
+    rule = mine(bias="dot", retention={"decay": "token"}, **axes)
+    (row,) = text_of(rule, "rows")
+    assert row.endswith("uᵢ = −ηₜ δ2ᵢ at t = i, then as W2ₜ")
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 4, 1, 3, dtype=torch.float64, generator=draw) / 2
+    alpha, eta = torch.rand(2, 1, 4, 1, dtype=torch.float64, generator=draw)
+    w = torch.randn(1, 3, 12, dtype=torch.float64, generator=draw)
+    given = {"log_alpha": alpha.log(), "eta": eta}
+    _, state = interpret(rule, q, k, v, given, params={"W1": w})
+    delta = (-v[0, :, 0] @ w[0]) / 2  # the slope of GELU at 0
+    left = torch.stack([alpha[0, i + 1 :, 0].prod() for i in range(4)])
+    torch.testing.assert_close(state["W2"][0, 0].mT, (-eta[0, :, 0] * left)[:, None] * delta)

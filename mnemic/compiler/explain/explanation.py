@@ -6,6 +6,7 @@ from typing import Any
 
 import sympy as sp
 
+from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain import beginning, idle, printing, still
 from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
@@ -116,6 +117,8 @@ def statement(rule: Rule) -> str:
         return _fitted(rule, rule.fit)
     plain = type(spec.weights).word() == "uniform"
     one = "ℓ(W; kᵢ, vᵢ)" if plain else "γᵢ ℓ(W; kᵢ, vᵢ)"
+    if isinstance(rule, Moments) and rule.solution.fades:
+        one = "Π_(j=i+1..t) γⱼ ℓ(W; kᵢ, vᵢ)"
     if window == 1:
         data = one.replace("ᵢ", "ₜ")
     elif window == "all":
@@ -133,15 +136,13 @@ def statement(rule: Rule) -> str:
 
 def _faded(rule: Rule) -> str:
     """What every token leaves of the memory, beside the retention."""
-    values = [rule.problem.value(name) for name in ("alpha", "beta")]
-    shown = [printing.text(x, printing.steps_of(rule)) for x in values if x != 1]
+    timed = printing.steps_of(rule)
+    decays = [x for x in map(rule.problem.value, ("alpha", "beta")) if x != 1]
+    shown = ["decay " + " and ".join(printing.text(x, timed) for x in decays)] if decays else []
     if rule.problem.scalar("phase") is not None:
-        shown.append(
-            printing.text(rule.problem.value("phase"), printing.steps_of(rule)) + " as angle"
-        )
-    if not shown:
-        return ""
-    return f", decay {' and '.join(shown)} {rule.problem.spec.retention.order} the gradient"
+        shown.append(f"angle {printing.text(rule.problem.value('phase'), timed)}")
+    order = rule.problem.spec.retention.order
+    return f", {' and '.join(shown)} {order} the gradient" if shown else ""
 
 
 def _fitted(rule: Rule, fit: Fit) -> str:
@@ -195,8 +196,13 @@ def remarks(rule: Rule) -> tuple[str, ...]:
         found.append("v, W and y are complex, a number a key channel; each is kept as its real and "
                      "its imaginary part, and i² = −1.")  # fmt: skip
     elif rule.phase:
-        found.append("φ turns each key channel as a pair, by the running sum of the phase: "
-                     "φ(xₜ) = [xₜ cos Ωₜ, xₜ sin Ωₜ], Ωₜ = Ωₜ₋₁ + ωₜ.")  # fmt: skip
+        angle = printing.text(rule.problem.value("phase"), printing.steps_of(rule))
+        inner = "xₜ" if rule.problem.features == sym.x else "f(xₜ)"
+        told = "" if inner == "xₜ" else ", f being the features above"
+        found.append(
+            "φ turns each key channel as a pair, by the running sum of the phase: "
+            f"φ(xₜ) = [{inner} cos Ωₜ, {inner} sin Ωₜ], Ωₜ = Ωₜ₋₁ + {angle}{told}."
+        )
     if isinstance(rule, Levels):
         found.append(
             f"{rule.levels} levels hold {2 ** (rule.levels - 1)} tokens of a document, in as many "

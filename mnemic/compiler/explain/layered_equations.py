@@ -48,7 +48,7 @@ def _lines(rule: Layers, d: Dialect) -> Lines:
     for group in groups(rule):
         yield from _Moves(rule, d, group).lines()
     if rule.kernels is not None:
-        yield from (("rows", _rows(layers, d, m)) for m in rule.network.matrices
+        yield from (("rows", _rows(rule, layers, d, m)) for m in rule.network.matrices
                     if m.columns == "D")  # fmt: skip
     yield "read-out", _readout(rule, d)
 
@@ -328,15 +328,21 @@ def _of_matrices(d: Dialect, names: list[str]) -> str:
 # -- the read-out ------------------------------------------------------------------------------
 
 
-def _rows(layers: NetworkEquations, d: Dialect, matrix: Matrix) -> str:
-    """A matrix behind a kernel: rows u over the kept keys, multiples of their δ."""
+def _rows(rule: Rule, layers: NetworkEquations, d: Dialect, matrix: Matrix) -> str:
+    """Write a matrix behind a kernel: rows u over the kept keys, each begun by its own token."""
     total = d.sign("Σ_(i≤t)", r"\sum_{i \le t}")
     key, kappa = d.of("k", "i"), d.sign("κ", r"\kappa")
     dot = d.sign("·", r" \cdot ")
     shown = f"{total} {d.of('u', 'i')} {kappa}({key}{dot}x)"
-    along = d.sign(",  uᵢ along ", r",\quad u_i \text{ along } ")
-    delta = layers.named(f"δ{matrix.name.removeprefix('W')}", "i")
-    return f"{layers.named(matrix.name, 't')} {d.call('phi', 'x')} = {shown}{along}{delta}"
+    whole, delta = (layers.named(name, index) for name, index in
+                    ((matrix.name, "t"), (f"δ{matrix.name.removeprefix('W')}", "i")))  # fmt: skip
+    begun = d.sign(",  ", r",\quad ") + d.of("u", "i")
+    if rule.window > 1 or rule.momentum is not None:
+        begun += d.sign(" along ", r" \text{ along } ") + delta
+    else:
+        begun += f" = {d.minus}{d.factor(simplified(rule.gain * rule.rate))}{delta}"
+        begun += d.sign(" at t = i, then as ", r" \text{ at } t = i \text{, then as } ") + whole
+    return f"{whole} {d.call('phi', 'x')} = {shown}{begun}"
 
 
 def _readout(rule: Rule, d: Dialect) -> str:
