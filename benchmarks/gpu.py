@@ -78,7 +78,7 @@ def verify(folder: Path, words: list[str]) -> int:
     for spec in dict.fromkeys(row.spec for row in rows.named(words)):
         module = subject.load(folder / spec)
         entry: dict[str, Any] = importlib.import_module(
-            f"{module.__name__}.support.verify"
+            f"{module.__name__}.verify"
         ).run(module.Layer)  # fmt: skip
         for form, dtypes in entry["forms"].items():
             for dtype, told in dtypes.items():

@@ -123,15 +123,13 @@ def _by_hand(case: Case, _: str, tokens: int, heads: int, short: Any) -> Any:
 
 
 def _generated(case: Case, folder: str, tokens: int, heads: int, short: Any) -> Any:
-    from importlib import import_module
-
-    from mnemic.codegen.package import load
+    from mnemic.codegen.package import load, support
     from mnemic.kernels import jobs
 
     jobs.BATCH, jobs.TOKENS = 1, tokens
     module = load(Path(folder))
     if case.rows:
-        fused = import_module(f"{module.__name__}.support.fused")
+        fused = support(module, "fused")
         cut = fused.Configuration(case.rows, case.block, case.warps)
         fused.configured = lambda *_, **__: cut
     subject = jobs.Subject.of(module, case.width, short, heads)

@@ -91,7 +91,7 @@ def _clock(module: ModuleType, device: str) -> Clock:
     """How calls on the device are timed: as the compiled folder's tuner does it."""
     if device != "cuda":
         return on_host
-    return cast(Clock, importlib.import_module(f"{module.__name__}.support.timing").on_device)
+    return cast(Clock, importlib.import_module(f"{module.__name__}.timing").on_device)
 
 
 def _state(rule: Any, arguments: Tensors, params: Tensors) -> Tensors:
