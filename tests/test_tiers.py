@@ -108,9 +108,14 @@ def _texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
+SLOW = {"hf/test_processes.py": "a run that is killed and one in two processes take minutes"}
+"""Files of the whole matrix alone, with the reason."""
+
+
 def test_every_file_has_tests_in_the_first_tier() -> None:
     for path in HERE.rglob("test_*.py"):
-        assert _tests(path).plain, f"{path.name}: every test is marked full"
+        found, name = _tests(path), path.relative_to(HERE).as_posix()
+        assert bool(found.plain) != (name in SLOW), f"{name}: {len(found.marked)} marked full"
 
 
 def test_no_law_is_marked() -> None:
@@ -147,7 +152,7 @@ def edit(path: Path, pattern: str, new: str) -> None:
     ("file", "pattern", "new"),
     [
         ("gated_deltanet.py", r"import math\n", "import math\nOTHER = 1\n"),
-        ("kernels.py", r"import math\n", "import math\nOTHER = 1\n"),
+        ("kernels.py", r"import triton\n", "import triton\nOTHER = 1\n"),
         ("support/chunks.py", r"def unit_lower_inverse\(", "def unit_lower_inverse(more, "),
         ("support/operator.py", r"class Operator\b", "class Operator(object)"),
     ],

@@ -87,8 +87,8 @@ def build(rule: Rule) -> Plan:
     if states.anchor is not None:
         b.plan.close(rule.anchor, states.anchor, memory)
         b.plan.following.setdefault(states.anchor, states.anchor)
-        if rule.retained.mode == "prox":
-            b.plan.close(rule.anchor, states.memory, mirrored(b, memory, "B"))
+    if rule.retained.mode == "prox" and not _free(rule):  # also where nothing reads the anchor
+        b.plan.close(rule.anchor, states.memory, mirrored(b, memory, "B"))
     _read(b, states, memory, roles, later)
     return b.plan
 

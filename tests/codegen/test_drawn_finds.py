@@ -7,6 +7,7 @@ from test_own_expressions import conforms
 
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.stability import stability
+from mnemic.compiler.oracle.verify import verify
 from mnemic.dsl.load import load
 from mnemic.errors import InvalidSpec
 
@@ -58,3 +59,17 @@ def test_a_link_of_functions_that_sympy_lacks(link: str) -> None:
 def test_a_root_of_a_loss_that_is_flat_near_its_value() -> None:
     conforms({"name": "drawn", "bias": {"expr": "2*max(n-1, 0)**2/2"},
               "optimizer": {"method": "implicit", "rate": "token"}})  # fmt: skip
+
+
+@pytest.mark.parametrize("bias", ["dot", "l2"])
+def test_a_proximal_step_acts_at_chunk_ends_whether_or_not_the_gradient_sees_the_memory(
+    bias: str,
+) -> None:
+    """A penalty whose slope has a constant, λ(log w + 1) beside log w, is no mere decay."""
+    spec = {"name": "drawn", "bias": bias,
+            "retention": {"decay": "token", "local": {"bregman": "w*log(w)-w"},
+                          "global": {"entropy": 0.1}},
+            "optimizer": {"rate": "token", "anchor": {"chunk": 4}}}  # fmt: skip
+    conforms(spec)
+    checks = verify(derive_spec(load(spec)))
+    assert all(check.passed for check in checks), checks

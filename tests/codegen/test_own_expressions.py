@@ -496,9 +496,6 @@ REFUSED: dict[str, Spec] = {
     "retention.phase": {
         "bias": "l2", "features": {"kind": "dpfp", "nu": 1}, "retention": PHASE,
     },
-    "retention.decay": {
-        "bias": "l2", "retention": {"decay": 0.9}, "optimizer": {"micro_steps": 2},
-    },
     "retention.row_decay": {"bias": "dot", "retention": OUTER, "optimizer": MOMENTUM},
     "retention": {
         "bias": "l2",
@@ -513,6 +510,11 @@ def test_what_is_not_compiled_yet_is_refused_by_name(where: str) -> None:
     with pytest.raises(InvalidSpec, match="not compiled yet") as refusal:
         compiled({"name": "later", **REFUSED[where]})
     assert f"later {where}" in str(refusal.value)
+
+
+def test_a_fixed_decay_of_several_steps_a_token_acts_once() -> None:
+    steps = {"rate": "token", "micro_steps": 2}
+    conforms({"name": "later", "bias": "l2", "retention": {"decay": 0.9}, "optimizer": steps})
 
 
 # -- momentum by channel ---------------------------------------------------------------------

@@ -20,7 +20,7 @@ CASES: dict[str, Spec] = {
     "features": {**BASE, "features": {"expr": "round(3*x)/3"}},
     "an activation": {
         **BASE,
-        "memory": {"kind": "mlp", "activation": "round(3*x)"},
+        "memory": {"kind": "mlp", "activation": "round(3*x)/3"},
         "optimizer": {"rate": "token", "anchor": {"chunk": 4}},
     },
 }

@@ -216,14 +216,13 @@ CHAIN = {
 
 
 def forward_of(folder: str, along: bool) -> list[str]:
-    from importlib import import_module
     from pathlib import Path
 
-    from mnemic.codegen.package import load
+    from mnemic.codegen.package import load, support
     from mnemic.kernels.jobs import Subject, alone
 
     module = load(Path(folder))
-    sweeping = import_module(f"{module.__name__}.support.fused").sweeping
+    sweeping = support(module, "fused").sweeping
     subject = Subject.of(module, 16, torch.bfloat16, heads=1)
     with compiling(target("sm_90")) as log, alone(), sweeping(always=along):
         subject.forward()

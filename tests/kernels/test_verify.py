@@ -38,7 +38,7 @@ def forgotten() -> Iterator[None]:
 
 def support(folder: Path, name: str) -> tuple[ModuleType, Any]:
     module = package.load(folder)
-    return module, importlib.import_module(f"{module.__name__}.support.{name}")
+    return module, package.support(module, name)
 
 
 def test_a_right_folder_passes(folder: Path) -> None:

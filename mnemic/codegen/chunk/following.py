@@ -158,12 +158,14 @@ def _faded(p: Chunk, source: Source) -> str:
 
 
 def _close(p: Chunk, dual: str) -> None:
-    """At a chunk's end the anchor moves, and a prox acts on the memory."""
+    """At a chunk's end the anchor moves if anything reads it, and a prox acts on the memory."""
     b, states, rule = p.b, p.states, p.b.rule
-    if states.anchor is None:
+    acts = rule.retained.mode == "prox" and rule.anchor > 1
+    if states.anchor is None and not acts:
         return
-    b.plan.following[states.anchor] = states.anchor
     memory = linked(b, dual, rule.retained.link, "W_end", end=True)
-    b.plan.close(rule.anchor, states.anchor, memory)
-    if rule.retained.mode == "prox":
+    if states.anchor is not None:
+        b.plan.following[states.anchor] = states.anchor
+        b.plan.close(rule.anchor, states.anchor, memory)
+    if acts:
         b.plan.close(rule.anchor, states.memory, mirrored(b, memory, "B_end", end=True))

@@ -8,7 +8,7 @@ of torch) takes its place: of chunks for the output, of tokens for the state aft
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
@@ -20,6 +20,11 @@ from .signature import Signature
 
 if TYPE_CHECKING:
     from .run import Run
+
+
+Stepped: TypeAlias = tuple[Tensor, States]
+"""An output and the states after it. torch.compile cannot subscript ``tuple`` where an inner function
+is made."""
 
 
 def unknown(size: int) -> bool:
@@ -67,7 +72,7 @@ def _by_chunks(run: "Run", states: States) -> Tensor:
     found = {n: _cut(run, n, x, size, count) for n, x in run.chunk_rows().items() if n != "live"}
     found["ends"] = _ends(run, size * torch.arange(1, count + 1, device=run.like.device))
 
-    def chunk(carry: States, xs: States) -> tuple[Tensor, States]:
+    def chunk(carry: States, xs: States) -> Stepped:
         return form(**{n: x[None] for n, x in xs.items()}, **carry, closes=_always)
 
     ys, _ = _scan(chunk, form, found, states)
@@ -87,7 +92,7 @@ def _by_tokens(run: "Run", states: States) -> tuple[Tensor, States]:
         time = time + run.positions.reshape(-1).repeat_interleave(memories)
     found |= {"_time": time, "ends": _ends(run, time[:, 0])}
 
-    def token(carry: States, xs: States) -> tuple[Tensor, States]:
+    def token(carry: States, xs: States) -> Stepped:
         rows = {n: x for n, x in xs.items() if n != "_time"}
         return _closed(form, rows, carry, xs["_time"], run.steps)
 

@@ -107,10 +107,10 @@ def _is_linear(spec: Spec, names: Names) -> bool:
     duals = torch.stack([one + other, one, other, 0 * one])
     back = dual_of(spec, retain(spec, duals, tensor(1), names), names)
     defect = back[0] - back[1] - back[2] + back[3]
-    limits = spec.retention.constraint
+    constant, limits = back[3], spec.retention.constraint
     if isinstance(limits, Simplex):
-        defect = defect - defect.mean(AXES[limits.over], keepdim=True)
-    return bool(defect.abs().max() < 1e-6)
+        defect, constant = (x - x.mean(AXES[limits.over], keepdim=True) for x in (defect, constant))
+    return bool(max(defect.abs().max(), constant.abs().max()) < 1e-6)
 
 
 def diverge(spec: Spec, pull: Tensor, previous: Tensor, names: Names) -> Tensor:

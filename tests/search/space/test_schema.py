@@ -9,7 +9,9 @@ from mnemic.dsl.reading import read_file
 from mnemic.search.space.schema import schema
 from mnemic.search.space.space import load_space
 
-EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "search").glob("*.yaml"))
+FOLDER = Path(__file__).parents[3] / "examples" / "search"
+EXAMPLES = sorted(path for path in FOLDER.glob("*.yaml") if path.name != "block.yaml")
+"""The spaces; the block for all is a spec without a search."""
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 SEARCH = {"tasks": {"mqar": "tiny"}}
 

@@ -137,7 +137,6 @@ def test_a_duplicate_returns_what_is_stored(tmp_path, space_file):
         ("warmup: 2}", "warmup: 0, lr: 1.0e+30}", "failed", "not finite: training on"),
         ("trials: 4", "trials: 1\n  limits: {seconds: 0.01}", "failed", "time: took more than"),
         ("batch: 4", "batch: 60000", "failed", "memory: out of memory: took more than 0.05 GiB"),
-        ("constraints: none", "constraints: {state_bytes: 3}", "over budget", "state_bytes"),
     ],
 )
 def test_what_goes_wrong_costs_one_trial(tmp_path, space_file, old, new, kind, why):
@@ -150,8 +149,28 @@ def test_what_goes_wrong_costs_one_trial(tmp_path, space_file, old, new, kind, w
     assert counted[0].why.startswith(why)
     assert counted[0].why in "".join(said)
     assert counted[0].values is None
-    if kind == "over budget":
-        assert not list((tmp_path / "run").glob("runs/*/*/run.json")), "nothing is trained"
+
+
+def test_a_budget_that_nothing_meets_is_refused_before_anything_is_trained(tmp_path, space_file):
+    text = space_file.read_text().replace("constraints: none", "constraints: {state_bytes: 3}")
+    space_file.write_text(text)
+    with pytest.raises(UsageError, match="state_bytes"):
+        searched(space_file, tmp_path / "run")
+    assert not list((tmp_path / "run").glob("runs/*/*/run.json"))
+
+
+def test_a_point_over_the_budget_costs_one_trial(tmp_path, space_file):
+    """Where some points meet the budget, one that does not is told, and not trained."""
+    text = space_file.read_text().replace("constraints: none", "constraints: {state_bytes: 400}")
+    wide = "features: {choose: [identity, {kind: dpfp, nu: 2}]}"
+    text = text.replace("retention:", f"{wide}\nretention:", 1)
+    space_file.write_text(text.replace("trials: 4", "trials: 8"))
+    _, records, said = searched(space_file, tmp_path / "run")
+    over = [record for record in records if record.kind == "over budget"]
+    assert over
+    assert len(over) < len(records)
+    assert all(record.why.startswith("state_bytes") and record.values is None for record in over)
+    assert over[0].why in "".join(said)
 
 
 def test_an_interrupted_trial_is_put_back(tmp_path, space_file):

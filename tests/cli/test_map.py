@@ -1,0 +1,57 @@
+"""`mnemic map`: the relations of systems in words, as JSON and as a picture."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+NAMES = ("deltanet", "gated-deltanet", "gla", "linear-attention", "softmax-attention")
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map of a few of the packaged systems."""
+    monkeypatch.setattr("mnemic.cli.map.names", lambda: NAMES)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    path = tmp_path / "own.yaml"
+    path.write_text("mnemic: 1\nname: own\nbias: {expr: e**2}\noptimizer: {rate: token}\n")
+    return str(path)
+
+
+def test_all_relations_and_what_has_none(mnemic):
+    done = mnemic("map")
+    assert done.code == 0
+    assert "deltanet is a special case of gated-deltanet: α = 1" in done.out
+    assert "without a relation: softmax-attention" in done.out
+    again = mnemic("map")
+    assert again.out == done.out, "remembered"
+
+
+def test_a_system_of_ones_own_a_chain_and_json(mnemic, own):
+    near = mnemic("map", own, "--near", "own").out
+    assert "deltanet is, under a change of coefficients, own: η′ = η/2" in near
+    chain = mnemic("map", own, "--path", "own", "gated-deltanet").out.splitlines()
+    assert len(chain) == 2
+    data = json.loads(mnemic("map", own, "--json").out)
+    assert {row["name"] for row in data["systems"]} == {*NAMES, "own"}
+    assert all(row["error"] < 1e-5 for row in data["relations"])
+
+
+def test_a_picture(mnemic, tmp_path):
+    path = tmp_path / "map.svg"
+    assert mnemic("map", "-o", str(path)).code == 0
+    text = path.read_text()
+    assert text.startswith("<?xml")
+    assert all(f">{name}<" in text for name in NAMES)
+
+
+def test_what_is_not_there_is_said(mnemic, tmp_path):
+    done = mnemic("map", "--near", "deltanett")
+    assert done.code == 2
+    assert "read 'deltanett'" in done.err
+    assert "deltanet" in done.err
+    assert mnemic("map", "-o", str(tmp_path / "map.png")).code == 2
+    assert mnemic("map", "--near", "gla", "--path", "gla", "deltanet").code == 2
