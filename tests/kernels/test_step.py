@@ -221,11 +221,10 @@ def test_blocks_of_values(interpreter, tmp_path, name: str) -> None:
 
 def chosen(spec: object, folder: str) -> dict[str, bool]:
     """Whether a step takes the kernel, by what is asked for."""
-    import importlib
+    from mnemic.codegen.package import support
 
     module = pipeline.compile(spec, out=f"{folder}/chosen").module
-    step, cuts = (importlib.import_module(f"{module.__name__}.support.{n}")
-                  for n in ("step", "step_cut"))  # fmt: skip
+    step, cuts = (support(module, n) for n in ("step", "step_cut"))
     layer = begun(module, torch.float64, 10)
     x = torch.randn(2, 2, layer.dim, dtype=torch.float64)
     found = {}
