@@ -116,7 +116,7 @@ def test_for_whom_a_record_speaks(folder: Path, monkeypatch: pytest.MonkeyPatch)
         other.setattr(versions, "installed", lambda: "99.0")
         assert not trusted()
     assert trusted()
-    (folder / "support" / "ops.py").write_text("# changed\n", encoding="utf-8")
+    (folder / "ops.py").write_text("# changed\n", encoding="utf-8")
     verified.digest.cache_clear()
     assert not trusted()
     assert verified.entries(folder) == []

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 
 Stepped: TypeAlias = tuple[Tensor, States]
-"""An output and the states after it. torch.compile cannot subscript ``tuple`` where an inner function
-is made."""
+"""An output and the states after it, named because torch.compile cannot subscript ``tuple`` where
+an inner function is made."""
+
+Carried: TypeAlias = tuple[States, Tensor]
+"""The same in the order of ``scan``: the states carried on, then the output."""
 
 
 def unknown(size: int) -> bool:
@@ -147,7 +150,7 @@ def _scan(
     fixed = {n: x for n, x in named.items() if not x.ndim}
     along = {n: x for n, x in named.items() if x.ndim}
 
-    def combined(carry: States, xs: States) -> tuple[States, Tensor]:
+    def combined(carry: States, xs: States) -> Carried:
         y, after = turn(carry, {**xs, **fixed})
         return {n: after[n].clone() for n in carry}, y.clone()
 
