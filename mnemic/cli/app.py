@@ -44,7 +44,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic map --path deltanet titans-linear",
         "mnemic map -o map.svg",
     ),
-    list_: ("mnemic list", "mnemic list --family affine --json"),
+    list_: ("mnemic list", "mnemic list --class residual --paper Miras", "mnemic list --json"),
     schema: ("mnemic schema -o mnemic.schema.json",),
     tasks: ("mnemic tasks", "mnemic tasks swaps", "mnemic tasks recall --rung published --json"),
     model: (

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mnemic import pipeline
 from mnemic.codegen import cache
@@ -16,6 +16,16 @@ from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import located
 from mnemic.dsl.spec import Spec
 from mnemic.errors import Issue, format_issue
+
+if TYPE_CHECKING:
+    from mnemic.compiler.rule import Rule
+
+PACKAGED: Final = Path(__file__).with_name("packaged.json")
+"""The facts of the packaged specs, so that the first `mnemic list` derives nothing.
+
+A row has its spec's hash: where a spec was edited, its row is passed over. A test derives every row
+again, and ``pytest tests/cli/test_packaged_facts.py --regenerate`` writes the file anew.
+"""
 
 HEAD = {"d_k": 64, "d_v": 64, "T": 2048}
 """The sizes at which costs are told: one head of 64 channels, 2048 tokens."""
@@ -27,8 +37,26 @@ EACH, MOST = 12, 16
 
 
 def gathered(specs: Mapping[str, Spec], told: Callable[[str], None]) -> dict[str, Facts]:
-    """The facts of each spec; what is not on disk is derived, and ``told`` before it is."""
-    return _kept("facts", specs, told, facts)
+    """Return the facts of each spec.
+
+    They are read from the package or from the cache; those of other specs are derived and kept,
+    and ``told`` hears each one's name.
+    """
+    packaged = {row["hash"]: row["facts"] for row in _read(PACKAGED).values()}
+    hashes = {name: spec_hash(spec) for name, spec in specs.items()}
+    known = {name: packaged[key] for name, key in hashes.items() if key in packaged}
+    others = {name: spec for name, spec in specs.items() if name not in known}
+    return known | (_kept("facts", others, told, facts) if others else {})
+
+
+def packaged_facts(rules: Mapping[str, "Rule"]) -> str:
+    """Return the text of ``packaged.json``, a line a spec, from the rules of the packaged specs."""
+    rows = {
+        name: {"hash": spec_hash(rule.problem.spec), "facts": facts_of(rule)}
+        for name, rule in rules.items()
+    }
+    lines = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def kernels(spec: Spec) -> list[Facts]:
@@ -104,10 +132,14 @@ def refused(spec: Spec) -> tuple[Issue, ...]:
 
 
 def facts(spec: Spec) -> Facts:
-    """Class, forms and costs of a spec's rule."""
+    """Derive a spec; return its rule's class, forms and costs."""
+    return facts_of(pipeline.derive(spec))
+
+
+def facts_of(rule: "Rule") -> Facts:
+    """Return a rule's class, forms and costs."""
     from mnemic.compiler.explain.cost_hybrids import layer_cost
 
-    rule = pipeline.derive(spec)
     known = layer_cost(rule)
     structure = rule.structure
     return {

@@ -1,7 +1,7 @@
 """``mnemic list``: the packaged specs, with what their rules derive to."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,8 @@ from mnemic.errors import Issue, UsageError, format_issue, nearest
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from mnemic.dsl.spec import Spec
+
 HEADINGS = ("family", "name", "class", "form", "train", "decode", "state", "title", "source")
 SHOWN = ("name", "class", "form", "train", "decode", "state", "family", "title", "source")
 """In the order in which they are given room."""
@@ -30,18 +32,27 @@ BETWEEN = 3
 Family = Annotated[
     str | None, typer.Option("--family", help="Only one family: the folder that a spec lies in.")
 ]
+Class = Annotated[
+    str | None, typer.Option("--class", help="Only one class of rule, such as affine.")
+]
+Paper = Annotated[
+    str | None,
+    typer.Option("--paper", help="Only what has this in its source: an author, a year, a word."),
+]
 
 
-def list_(family: Family = None, as_json: AsJson = False) -> None:
+def list_(
+    family: Family = None, class_: Class = None, paper: Paper = None, as_json: AsJson = False
+) -> None:
     """List the packaged specs: class, costs, the fastest form, state, source.
 
     Costs are FLOPs a token of one head with d_k = d_v = 64: in training over 2048 tokens, and in
-    decoding. Rules are derived once and then remembered.
+    decoding.
 
     JSON: {"sizes", "specs": [{"name", "title", "family", "class", "forms", "missing", "state",
     "costs", "source"}, ...]}.
     """
-    rows = _rows(family)
+    rows = _rows(family, class_, paper)
     if as_json:
         print_json({"sizes": HEAD, "specs": rows})
     else:
@@ -53,13 +64,14 @@ def list_(family: Family = None, as_json: AsJson = False) -> None:
             echo(f"no room for: {', '.join(left)} (a wider terminal or --json has all)")
 
 
-def _rows(family: str | None) -> list[dict[str, Any]]:
+def _rows(family: str | None, class_: str | None, paper: str | None) -> list[dict[str, Any]]:
     families = {name: find(name).parent.name for name in names()}
-    _known(family, sorted(set(families.values())))
-    chosen = [name for name in families if family in (None, families[name])]
-    specs = {name: load(name) for name in chosen}
+    _known("family", family, families.values())
+    specs = {name: load(name) for name in names() if family in (None, families[name])}
+    specs = _of_paper(specs, paper)
     with _progress() as told:
         found = gathered(specs, told)
+    _known("class", class_, (facts["class"] for facts in found.values()))
     return [
         {
             "name": name,
@@ -69,15 +81,37 @@ def _rows(family: str | None) -> list[dict[str, Any]]:
             "source": spec.source.model_dump() if spec.source else None,
         }
         for name, spec in sorted(specs.items(), key=lambda item: (families[item[0]], item[0]))
+        if class_ in (None, found[name]["class"])
     ]
 
 
-def _known(family: str | None, families: list[str]) -> None:
-    if family is not None and family not in families:
-        near = nearest(family, families)
-        raise UsageError(
-            format_issue(Issue("no such family", "--family", family, tuple(families), near))
-        )
+def _known(what: str, given: str | None, there: Iterable[str]) -> None:
+    """Raise UsageError where there is no such family or class among those that are left."""
+    allowed = tuple(sorted(set(there)))
+    if given is not None and given not in allowed:
+        issue = Issue(f"no such {what}", f"--{what}", given, allowed, nearest(given, allowed))
+        raise UsageError(format_issue(issue))
+
+
+def _of_paper(specs: dict[str, "Spec"], paper: str | None) -> dict[str, "Spec"]:
+    """Return the specs whose source has these words in it.
+
+    Raises UsageError, with the nearest word of a source, where none has.
+    """
+    if paper is None:
+        return specs
+    sources = {name: _words(spec) for name, spec in specs.items()}
+    found = {name: specs[name] for name in specs if paper.lower() in sources[name].lower()}
+    if not found:
+        words = {word.strip(".,:;()") for text in sources.values() for word in text.split()}
+        issue = Issue("no source has this", "--paper", paper, (), nearest(paper, words))
+        raise UsageError(format_issue(issue))
+    return found
+
+
+def _words(spec: "Spec") -> str:
+    """Return a spec's paper and the place in it."""
+    return f"{spec.source.paper} {spec.source.where or ''}" if spec.source else ""
 
 
 @contextmanager

@@ -95,7 +95,13 @@ def test_diff_as_json(mnemic):
     assert {"axes", "terms", "structure", "verdict"} <= found.keys()
 
 
-@pytest.mark.usefixtures("cache")
+@pytest.fixture
+def unlisted(monkeypatch, tmp_path):
+    """No facts come with the package, as if every spec were a user's own."""
+    monkeypatch.setattr(facts, "PACKAGED", tmp_path / "none.json")
+
+
+@pytest.mark.usefixtures("cache", "unlisted")
 def test_list_derives_once(mnemic, monkeypatch):
     first = mnemic("list", "--family", "affine", "--json")
     monkeypatch.setattr("mnemic.pipeline.derive", None)
@@ -150,7 +156,7 @@ def row(name, family, title):
             "costs": {"train_flops": 1.23e6, "decode_flops": 45.6e3}}  # fmt: skip
 
 
-@pytest.mark.usefixtures("cache")
+@pytest.mark.usefixtures("cache", "unlisted")
 def test_many_specs_are_derived_by_several_processes(monkeypatch):
     """As one alone derives them, and nothing that is not shown."""
     specs = {name: load(name) for name in sorted(names()) if find(name).parent.name == "affine"}
@@ -191,6 +197,35 @@ def test_no_such_family(mnemic):
     )
 
 
+def listed(done):
+    """The names of a list as JSON."""
+    return {row["name"] for row in done.json["specs"]}
+
+
+def test_list_of_a_class(mnemic):
+    rows = mnemic("list", "--json").json["specs"]
+    residual = {row["name"] for row in rows if row["class"] == "residual"}
+    assert listed(mnemic("list", "--class", "residual", "--json")) == residual != set()
+    done = mnemic("list", "--class", "residul")
+    assert (done.code, done.out) == (2, "")
+    assert "--class: no such class: read 'residul', allowed: additive, affine, " in done.err
+    assert "did you mean 'residual'?" in done.err
+
+
+def test_list_of_a_paper(mnemic):
+    found = listed(mnemic("list", "--paper", "titans", "--json"))
+    assert {"titans", "titans-mac"} <= found
+    assert "retnet" not in found
+    assert listed(mnemic("list", "--paper", "Titans", "--class", "frozen", "--json")) <= found
+    assert "retnet" in listed(mnemic("list", "--paper", "2023", "--json"))
+    done = mnemic("list", "--paper", "Behruz")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "mnemic: --paper: no source has this: read 'Behruz'; did you mean 'Behrouz'?\n"
+    )
+
+
+@pytest.mark.usefixtures("unlisted")
 @pytest.mark.parametrize("broken", ["", "[]", "{", '{"x": 1}'])
 def test_a_spoilt_cache_is_made_anew(mnemic, cache, broken):
     first = mnemic("list", "--family", "second-order", "--json").out
