@@ -22,20 +22,47 @@ from mnemic.cli.leaderboard import leaderboard
 from mnemic.cli.list import list_
 from mnemic.cli.map import map_
 from mnemic.cli.model import model
+from mnemic.cli.new import new
 from mnemic.cli.schema import schema
 from mnemic.cli.search import search
 from mnemic.cli.tasks import tasks
 from mnemic.cli.train import train
 from mnemic.cli.tune import tune
 from mnemic.cli.verify import verify
+from mnemic.errors import UsageError
 
 ABOUT = """A compiler for memory: from a short spec to a derived, checked, running layer.
 
 A SPEC is a YAML file, or the name of a spec that comes with the package (mnemic list)."""
 
+START = """\
+A compiler for memory: from a short spec to a derived, checked, running layer.
+
+What to try first:
+
+  mnemic list                              the specs that come with it
+  mnemic derive gated-deltanet --words     what one of them does, in words
+  mnemic new my-rule                       a spec of your own, by answering
+  mnemic check my-rule.yaml                what is wrong with it, if anything
+  mnemic compile my-rule.yaml -o layer     its code, to read and to run
+  mnemic train my-rule.yaml --task mqar    whether it learns to recall
+
+Usage: mnemic COMMAND ...
+mnemic --help lists all commands, and mnemic COMMAND --help tells of one.
+mnemic --install-completion lets your shell complete commands and names.
+mnemic doctor looks at what is installed on your machine."""
+
 EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
+    new: (
+        "mnemic new my-rule",
+        "mnemic new my-rule --bias 'sqrt(1 + e**2) - 1' --decay channel --yes",
+    ),
     check: ("mnemic check gated-deltanet", "mnemic check mine.yaml theirs.yaml --derive"),
-    derive: ("mnemic derive gated-deltanet", "mnemic derive mine.yaml --check"),
+    derive: (
+        "mnemic derive gated-deltanet",
+        "mnemic derive gated-deltanet --words",
+        "mnemic derive mine.yaml --check",
+    ),
     compile_: ("mnemic compile gated-deltanet -o layers/gated_deltanet",),
     diff: ("mnemic diff deltanet gated-deltanet",),
     map_: (
@@ -117,7 +144,7 @@ app = typer.Typer(
     name="mnemic",
     help=ABOUT,
     epilog="\n\n".join(["Examples:", *(shown[0] for shown in EXAMPLES.values())]),
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -137,8 +164,11 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     _: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(START)
+        raise typer.Exit(UsageError.exit_code)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Latex = Annotated[bool, typer.Option("--latex", help="As a LaTeX section (needs amsmath).")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="As Markdown.")]
+Words = Annotated[
+    bool, typer.Option("--words", help="In words: what each line says, for a newcomer.")
+]
 Verify = Annotated[
     bool, typer.Option("--check", help="Hold it against numerics of the spec as written.")
 ]
@@ -25,6 +28,7 @@ def derive(
     spec: SpecArgument,
     latex: Latex = False,
     markdown: Markdown = False,
+    words: Words = False,
     as_json: AsJson = False,
     check: Verify = False,
 ) -> None:
@@ -32,22 +36,23 @@ def derive(
 
     With --check the gradient, the retention and the whole recurrence are compared with automatic
     differentiation and numerical minimisers of the problem as written; exit code 4 where two
-    differ. A rule that no code is written for is derived all the same, with the reason.
+    differ. A rule that no code is written for is derived all the same, with the reason. With
+    --words each equation is followed by what it says.
 
     JSON: the derivation (name, class, forms, equations, steps, costs, stability, ...), "kernels":
     [{"form", "kernel", "gradient", "why", "text"}, ...], "refused": [reasons],
     and with --check "checks": [{"name", "error", "tolerance", "passed"}, ...].
     """
-    if latex + markdown + as_json > 1:
-        raise UsageError("--latex, --markdown and --json exclude one another")
+    if latex + markdown + as_json + words > 1:
+        raise UsageError("--latex, --markdown, --words and --json exclude one another")
     rule = pipeline.derive(spec)
-    fused = kernels(rule.problem.spec) if not (latex or markdown) else []
+    fused = kernels(rule.problem.spec) if not (latex or markdown or words) else []
     refused = uncompiled(rule.problem.spec, spec)
     checks = _verified(rule) if check else ()
     if as_json:
         print_json(_json(rule, fused, checks, check) | {"refused": refused})
     else:
-        echo(_text(rule, fused, latex=latex, markdown=markdown))
+        echo(_worded(rule) if words else _text(rule, fused, latex=latex, markdown=markdown))
         for reason in refused:
             (to_stderr if latex or markdown else echo)(f"not compiled: {reason}")
         _show(checks, aside=latex or markdown)
@@ -69,6 +74,12 @@ def _text(rule: "Rule", fused: list[Facts], *, latex: bool, markdown: bool) -> s
     from mnemic.compiler.explain.render import to_text
 
     return to_text(rule, tuple(kernel["text"] for kernel in fused))
+
+
+def _worded(rule: "Rule") -> str:
+    from mnemic.compiler.explain.in_words import in_words
+
+    return in_words(rule)
 
 
 def _verified(rule: "Rule") -> "tuple[Check, ...]":

@@ -39,10 +39,11 @@ def test_an_unknown_command_and_an_unknown_option(mnemic):
     assert mnemic("check", "deltanet", "--jsn").code == 2
 
 
-def test_no_arguments_show_the_help(mnemic):
+def test_no_arguments_show_what_to_try_first(mnemic):
     done = mnemic()
-    assert done.code == 2
-    assert "Usage:" in done.out + done.err
+    assert (done.code, done.err) == (2, "")
+    assert "What to try first:" in done.out
+    assert "Usage: mnemic COMMAND" in done.out
 
 
 def test_names_are_completed(shell):

@@ -36,7 +36,7 @@ def test_derive_as_json(mnemic):
 def test_formats_exclude_one_another(mnemic):
     done = mnemic("derive", "deltanet", "--latex", "--markdown")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "mnemic: --latex, --markdown and --json exclude one another\n"
+    assert done.err == "mnemic: --latex, --markdown, --words and --json exclude one another\n"
 
 
 def test_derive_checks_itself(mnemic):

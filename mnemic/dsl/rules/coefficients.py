@@ -137,7 +137,7 @@ def shapes(spec: Spec) -> Iterator[Issue]:
     for where, value in walk(spec):
         if not isinstance(value, Coefficient) or value.per == "head":
             continue
-        allowed = _PER.get(where, () if not where.startswith("coefficients.") else _ANY)
+        allowed = PER.get(where, () if not where.startswith("coefficients.") else _ANY)
         if where == "retention.global.l2" and spec.optimizer.method in ("exact", "batch"):
             allowed = ("key",)
         if value.per not in (allowed if not diagonal else _ANY):
@@ -153,7 +153,7 @@ def shapes_of_expressions(spec: Spec) -> Iterator[Issue]:
     for where, value in walk(spec):
         if not isinstance(value, Coefficient) or where.startswith("coefficients."):
             continue
-        allowed = _PER.get(where, ())
+        allowed = PER.get(where, ())
         if where == "retention.global.l2" and spec.optimizer.method in ("exact", "batch"):
             allowed = ("key",)
         for name in sorted(_behind(value, named)):
@@ -180,7 +180,7 @@ def _behind(coefficient: Coefficient, named: Mapping[str, Coefficient]) -> set[s
 
 
 _ANY: Final = ("key", "value", "outer")
-_PER: Final[Mapping[str, tuple[str, ...]]] = {
+PER: Final[Mapping[str, tuple[str, ...]]] = {
     "retention.decay": _ANY,
     "retention.row_decay": ("value",),
     "retention.phase": ("key",),
