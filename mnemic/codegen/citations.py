@@ -16,7 +16,6 @@ CITED = {
     "dual": ("dual", "memory"),
     "step": ("use", "dual", "memory"),
     "norms": ("norms",),
-    "squares": ("squares",),
     "means": ("means",),
     "link": ("link", "memory"),
     "levels": ("levels", "memory"),
@@ -30,7 +29,8 @@ CITED = {
 
 def numbers_of(listed: tuple[Equation, ...]) -> dict[str, str]:
     """The numbers of the equations that each part of a plan computes, as comments show them."""
-    found = {part: _first(listed, names) for part, names in CITED.items()}
+    own = {e.name: (e.name,) for e in listed if e.name not in CITED}  # running averages, say
+    found = {part: _first(listed, names) for part, names in {**own, **CITED}.items()}
     pairs = [e for e in listed if e.name == "moments"]
     if len(pairs) == 2:  # of keys with keys, and of values with keys
         found |= {f"moment {name}": _shown([e]) for name, e in zip("HU", pairs, strict=True)}

@@ -12,6 +12,7 @@ from mnemic.compiler.bounds import bounds
 from mnemic.compiler.problem import Scalar
 from mnemic.compiler.rule import KeyValuePairs, Layers, LeastSquares, Levels, Moments, Rule
 from mnemic.dsl import features
+from mnemic.dsl.methods import ELEMENTWISE
 from mnemic.dsl.ranges import Range
 
 MEANINGS = {
@@ -20,7 +21,6 @@ MEANINGS = {
     "eta": "rate of the step",
     "delta": "threshold of the loss, or weight of the implicit step",
     "theta": "momentum",
-    "beta2": "decay of the gradients' mean square",
     "gamma": "weight in the regression",
     "lam": "strength of the global retention",
     "phase": "angle by which a complex decay turns, in radians",
@@ -34,9 +34,6 @@ STATES = {
     "W": "the memory",
     "A": "the dual of the memory",
     "S": "momentum",
-    "S_weight": "the weight that the momentum has gathered, 1 − Πθ",
-    "squares": "mean square of the gradient",
-    "squares_weight": "the weight that the mean square has gathered, 1 − Πβ₂",
     "n": "the normaliser",
     "m": "running maximum of the weights' logarithms",
     "anchor": "the memory at the last chunk's end",
@@ -130,8 +127,9 @@ def _coefficient(scalar: Scalar, rule: Rule, allowed: Range) -> Coefficient:
         axes = "k"  # of keys, before their features
     axes = "l" if scalar.name == "levels" else axes
     allowed = logarithms(allowed) if scalar.logarithmic else allowed
-    family = scalar.name if scalar.name in MEANINGS else scalar.name.rstrip("123456789")
-    meaning = MEANINGS.get(family, "a coefficient of the spec")
+    meanings = {**MEANINGS, **_by_method(rule)}
+    family = scalar.name if scalar.name in meanings else scalar.name.rstrip("123456789")
+    meaning = meanings.get(family, "a coefficient of the spec")
     of_features = [name for name, _, _ in rule.problem.spec.features.coefficients()]
     same = scalar.name in of_features
     if same:
@@ -177,7 +175,9 @@ def _state(rule: Rule, name: str, axes: str) -> State:
     """A state of the forms; a deep memory's are named by role and matrix."""
     role = name.rstrip("0123456789")
     matrix = f"W{name.removeprefix(role)}"
-    meanings = STATES if rule.kernels is None else {**STATES, **KEPT}
+    meanings = {**STATES, **_averages(rule)}
+    if rule.kernels is not None:
+        meanings |= KEPT
     if not _params(rule) or name == role:
         meaning, identity = meanings.get(name, name), _identity(rule, name)
         begun = _begun(rule, role)
@@ -185,8 +185,22 @@ def _state(rule: Rule, name: str, axes: str) -> State:
     if "n" in axes:
         side = rule.network.matrix(matrix).rows
         return State(name, axes, f"{KEPT[role]} ({matrix})", side="" if side == "v" else side)
-    meaning = f"{STATES[role]} ({matrix})"
+    meaning = f"{meanings[role]} ({matrix})"
     return State(name, axes, meaning, begins=role in ("A", "W"), of=matrix)
+
+
+def _by_method(rule: Rule) -> dict[str, str]:
+    """What the coefficients of an optimizer that acts entry by entry do."""
+    method = ELEMENTWISE.get(rule.problem.spec.optimizer.method)
+    return {} if method is None else dict(method.coefficients)
+
+
+def _averages(rule: Rule) -> dict[str, str]:
+    """What the states of running averages are."""
+    found = {a.state: a.meaning for a in rule.applied.averages}
+    weights = {a.weight: f"the weight that the {a.meaning} has gathered"
+               for a in rule.applied.averages}  # fmt: skip
+    return found | weights
 
 
 def _begun(rule: Rule, role: str) -> str:

@@ -64,7 +64,8 @@ def _named_elsewhere(rule: Rule) -> bool:
     """Whether anything but the decay itself names a coefficient of it."""
     decays = {s.symbol for s in rule.scalars if s.name in ("alpha", "beta")}
     link, error = rule.retained.link, rule.error
-    parts = [rule.rate, rule.gain, rule.momentum, rule.weight, rule.applied.squares, error.signal,
-             error.slope, rule.retained.decay, link.expr, *rule.problem.keys.values()]  # fmt: skip
+    parts = [rule.rate, rule.gain, rule.momentum, rule.weight, error.signal, error.slope,
+             *rule.applied.expressions, rule.retained.decay, link.expr,
+             *rule.problem.keys.values()]  # fmt: skip
     parts.append(rule.problem.value(str(link.scale), link.scale))
     return any(sp.sympify(part).free_symbols & decays for part in parts if part is not None)

@@ -8,6 +8,7 @@ import sympy as sp
 
 from mnemic.compiler import (
     complexes,
+    elementwise,
     error_signal,
     kernelised,
     pair_fits,
@@ -37,6 +38,7 @@ from mnemic.compiler.rule import (
     Rule,
 )
 from mnemic.dsl.memory import Diagonal
+from mnemic.dsl.methods import ELEMENTWISE
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 
@@ -217,22 +219,19 @@ def _applied(problem: Problem) -> Applied:
     match optimizer.method:
         case "muon":
             return Applied("newton-schulz", optimizer.ns_steps, outside, norms, centred=centred)
-        case "adam":
-            squares = problem.value("beta2")
-            return Applied("adam", 0, outside, norms, squares, optimizer.epsilon, centred)
-    return Applied("identity", 0, outside, norms, centred=centred)
+    found = elementwise.applied(problem, norms, centred=centred)
+    return found or Applied("identity", 0, outside, norms, centred=centred)
 
 
 def _rate_outside(spec: Spec) -> bool:
-    """Whether η multiplies O(S): a rate inside of Adam's quotient would cancel."""
-    return spec.optimizer.rate_at == "outside" or spec.optimizer.method == "adam"
+    """Whether η multiplies O(S): inside of a step entry by entry a rate would cancel."""
+    return spec.optimizer.rate_at == "outside" or spec.optimizer.method in ELEMENTWISE
 
 
 def _momentum(problem: Problem, method: Fit | LeastSquares | Applied) -> Any | None:
-    """θ; a running mean that forgets all at every token is the gradient itself."""
+    """θ; an optimizer that acts entry by entry has averages of its own in place of momentum."""
     momentum = problem.scalar("theta")
-    averages = isinstance(method, Applied) and method.averages
-    if momentum is None or (averages and momentum.expr == 0):
+    if momentum is None or (isinstance(method, Applied) and method.elementwise):
         return None
     return momentum.expr
 

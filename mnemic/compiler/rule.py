@@ -21,6 +21,7 @@ from mnemic.compiler.kernels import Kernels
 from mnemic.compiler.network import Matrix, Network
 from mnemic.compiler.problem import Problem, Scalar
 from mnemic.compiler.retention import Retained
+from mnemic.compiler.running import Running
 from mnemic.compiler.similarity import Similarity
 
 Kind = Literal[
@@ -93,23 +94,34 @@ class Applied:
     columns of W to their norms at the start, where the memory moves; ``centred`` ones, which is a
     layer norm, first lose their mean, and their norms at the start are those without it.
 
-    ``adam`` divides entry by entry: O(S_t) = Ŝ_t/(√ŝ_t + ``epsilon``), where S and s are running
-    means, S_t = θ S_{t−1} − (1 − θ) G_t and s_t = β₂ s_{t−1} + (1 − β₂) G_t∘G_t with ``squares``
-    for β₂, and Ŝ, ŝ are they over the weight that they have gathered, 1 − Πθ and 1 − Πβ₂.
+    An optimizer that acts entry by entry has a ``step`` in place of O(S): an expression of
+    g = −G, of its running ``averages`` after and before the token, of coefficients, and of
+    ``numbers``, pairs of a symbol and its value. ``kind`` is then the name of its method.
     """
 
-    kind: Literal["identity", "newton-schulz", "adam"] = "identity"
+    kind: str = "identity"
     steps: int = 0
     outside: bool = False
     normalize: str = "none"
-    squares: Any | None = None
-    epsilon: float = 0.0
     centred: bool = False
+    step: Any = None
+    averages: tuple[Running, ...] = ()
+    numbers: tuple[tuple[Any, float], ...] = ()
 
     @property
-    def averages(self) -> bool:
-        """Whether S is a running mean of the gradients, not a sum of steps."""
-        return self.squares is not None
+    def elementwise(self) -> bool:
+        """Whether a step of each entry's gradient and its averages stands in place of O(S)."""
+        return self.step is not None
+
+    @property
+    def valued(self) -> Any:
+        """The step with the values of its numbers."""
+        return self.step.subs({symbol: sp.Float(x) for symbol, x in self.numbers})
+
+    @property
+    def expressions(self) -> tuple[Any, ...]:
+        """Every expression of coefficients in it."""
+        return () if self.step is None else (self.step, *(a.decay for a in self.averages))
 
 
 def layered(network: Network, applied: Applied) -> bool:

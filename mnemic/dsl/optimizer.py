@@ -12,10 +12,7 @@ from pydantic import (
 
 from mnemic.dsl.axis import Entry
 from mnemic.dsl.coefficients import Coefficient, Scalar, expand
-
-Method = Literal[
-    "gd", "momentum", "implicit", "exact", "muon", "adam", "flow", "batch", "nonparametric"
-]
+from mnemic.dsl.methods import ELEMENTWISE, OPTIONS, Method, options_of
 
 
 class Rate(Coefficient):
@@ -41,8 +38,15 @@ class Momentum(Coefficient):
 BETA2 = Coefficient(value=0.999)
 """How slowly Adam's second moment forgets, as its paper has it."""
 
-OF_ADAM = ("beta2", "epsilon")
-"""Fields of the optimizer that Adam alone has."""
+
+OF_EACH = "".join(f"{name}: {one.says} ({one.source}); " for name, one in ELEMENTWISE.items())
+"""What the methods that act entry by entry do."""
+
+
+def _of_each(option: str) -> str:
+    """What each method that acts entry by entry does with an option of its own."""
+    told = {n: e.coefficients.get(option) for n, e in ELEMENTWISE.items() if option in e.options}
+    return "; ".join(f"{name}: {what}" for name, what in told.items())
 
 
 class Anchor(Entry):
@@ -88,16 +92,17 @@ def _plain(data: Any) -> Any:
 class OptimizerEntry(Entry):
     """The optimizer: method, rate, momentum, micro and inner steps, interval, anchor, solver.
 
-    ``beta2`` and ``epsilon`` are Adam's: W moves by −η m̂/(√ŝ + ε) with m = θ m + (1 − θ) G and
-    s = β₂ s + (1 − β₂) G∘G, entry by entry, m̂ and ŝ divided by the weight that their averages
-    have gathered (Kingma and Ba, arXiv:1412.6980, algorithm 1). The rate stands outside.
+    Some methods act entry by entry. With g = −G they keep running averages
+    X = β X + (1 − β) x(g), hatted where divided by the weight that they have gathered, and W moves
+    by η times a step of g and of them. ``momentum`` and ``beta2`` are their coefficients, zero
+    where momentum is left out; the rate stands outside.
     """
 
     method: Method = Field(
         default="gd",
         description="gd: a gradient step; momentum: of averaged gradients; implicit: the proximal "
-        "step; exact: the minimiser over the past; muon: orthogonalised momentum; adam: over the "
-        "root of the mean square; flow: the gradient flow for a time η; batch: full-batch steps; "
+        "step; exact: the minimiser over the past; muon: orthogonalised momentum; "
+        f"{OF_EACH}flow: the gradient flow for a time η; batch: full-batch steps; "
         "nonparametric: the pairs are kept",
     )
     rate: Annotated[Rate, BeforeValidator(_rate, json_schema_input_type=float | str | Rate)] = (
@@ -110,9 +115,7 @@ class OptimizerEntry(Entry):
         Annotated[Momentum, BeforeValidator(expand, json_schema_input_type=float | str | Momentum)]
         | None
     ) = Field(default=None, description="θ, what is left of the averaged gradient, in [0, 1]")
-    beta2: Scalar = Field(
-        default=BETA2, description="Adam's β₂, the decay of the gradients' mean square"
-    )
+    beta2: Scalar = Field(default=BETA2, description=f"β₂, a decay ({_of_each('beta2')})")
     epsilon: float = Field(
         default=1e-8, ge=1e-10, lt=1,
         description="Adam's ε: what is added to the root of the mean square",
@@ -148,7 +151,7 @@ class OptimizerEntry(Entry):
     def _only_its_own(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without what another method has: the identity of a spec does not hang on it."""
         data: dict[str, Any] = handler(self)
-        left_out = () if self.method == "adam" else OF_ADAM
+        left_out = {*OPTIONS} - {*options_of(self.method)}
         return {name: value for name, value in data.items() if name not in left_out}
 
 

@@ -25,7 +25,7 @@ and takes one normal form, a dual state A and a link from it back to W, which th
 
     G_t = Σ_i γ_i ∇_W ℓ(M(W_ref, φ(k_i)), v_i)
     S_t = θ_t S_{t−1} − η_t G_t            without momentum S_t = −η_t G_t
-    A_t = α_t ∘ B_{t−1} + O(S_t)           O: identity, Newton–Schulz or Adam's quotient
+    A_t = α_t ∘ B_{t−1} + O(S_t)           O: identity, Newton–Schulz, or a step entry by entry
     W_t = link(A_t)
 
 B is A itself in the view `ftrl`, and the mirror image of W in the view `learning-retaining`.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mnemic.dsl.methods import averages_by
 from mnemic.dsl.spec import Spec
 
 
@@ -74,8 +75,8 @@ RANGES: Final[Mapping[str, Range]] = {
 
 def range_at(spec: Spec, place: str) -> Range:
     """Return where a coefficient may lie that stands at a place of the spec."""
-    if place == "optimizer.momentum" and spec.optimizer.method == "adam":
-        return AVERAGE  # of both averages: at 1 nothing would ever enter them
+    if place == "optimizer.momentum" and averages_by(spec.optimizer.method, "theta"):
+        return AVERAGE  # as of other averages: at 1 nothing would ever enter them
     if place == "weights.gamma" and spec.weights.word() == "geometric":
         return DECAY
     if place.startswith("retention.global"):

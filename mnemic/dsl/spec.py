@@ -13,6 +13,7 @@ from mnemic.dsl.coefficients import Coefficient, Scalar
 from mnemic.dsl.features import Features, Identity
 from mnemic.dsl.keys import Keys
 from mnemic.dsl.memory import Linear, Memory
+from mnemic.dsl.methods import options_of
 from mnemic.dsl.optimizer import Optimizer, OptimizerEntry
 from mnemic.dsl.readout import Readout
 from mnemic.dsl.retention import Retention, RetentionEntry
@@ -133,12 +134,12 @@ class Spec(Entry):
         """The name, the place and the coefficient of each part of a rule that may have one."""
         optimizer, retention = self.optimizer, self.retention
         limits, memory = retention.constraint, self.memory
-        slopes = getattr(memory, "degree", 0) > 0
+        slopes, own = getattr(memory, "degree", 0) > 0, options_of(optimizer.method)
         parts: tuple[tuple[str, str, object], ...] = (
             (self.rate_name, "optimizer.rate", optimizer.rate),
             *((("eta", "optimizer.rate", None),) if self.rate_name == "delta" else ()),
             ("theta", "optimizer.momentum", optimizer.momentum),
-            ("beta2", "optimizer.beta2", optimizer.beta2 if optimizer.method == "adam" else None),
+            ("beta2", "optimizer.beta2", optimizer.beta2 if "beta2" in own else None),
             ("alpha", "retention.decay", retention.decay),
             ("beta", "retention.row_decay", retention.row_decay),
             ("phase", "retention.phase", retention.phase),

@@ -354,31 +354,31 @@ CASES: list[Case] = [
         {"optimizer": {"method": "momentum", "momentum": 1}},
     ),
     (
-        "optimizers.steps_of_adam",
+        "optimizers.steps_entry_by_entry",
         {"optimizer": {"method": "adam", "rate_at": "inside"}},
         "optimizer.rate_at",
         {"optimizer": {"method": "adam", "rate_at": "outside"}},
     ),
     (
-        "optimizers.steps_of_adam",
+        "optimizers.steps_entry_by_entry",
         {"optimizer": {"method": "adam", "rate": {"normalized": True}}},
         "optimizer.rate",
         {"optimizer": {"rate": {"normalized": True}}, "bias": "l2"},
     ),
     (
-        "optimizers.steps_of_adam",
+        "optimizers.steps_entry_by_entry",
         {"optimizer": {"method": "adam", "every": 4}},
         "optimizer.every",
         {"optimizer": {"method": "adam", "anchor": {"chunk": 4}}},
     ),
     (
-        "optimizers.steps_of_adam",
+        "optimizers.steps_entry_by_entry",
         {"memory": {"chain": ["mlp", "mlp"], "every": [1, 4]}, "optimizer": "adam"},
         "memory.every",
         {"memory": {"chain": ["mlp", "mlp"], "every": [1, 1]}, "optimizer": "adam"},
     ),
     (
-        "optimizers.steps_of_adam",
+        "optimizers.steps_entry_by_entry",
         {
             "bias": "l2",
             "optimizer": {"method": "adam", "momentum": {"from": "input", "on": "write"}},
@@ -387,7 +387,7 @@ CASES: list[Case] = [
         {"bias": "l2", "optimizer": {"method": "adam", "momentum": "token"}},
     ),
     (
-        "optimizers.steps_of_adam",
+        "optimizers.steps_entry_by_entry",
         {"optimizer": {"method": "adam", "momentum": {"from": "input", "per": "key"}}},
         "optimizer.momentum.per",
         {"optimizer": {"method": "adam", "momentum": "learned"}},

@@ -1,10 +1,11 @@
-"""Adam's running means of a gradient and of its square, entry by entry, and their quotient.
+"""Steps entry by entry: running averages of a gradient, and an expression of it and of them.
 
 X_t = β X_{t−1} + (1 − β) x_t, and c_t = β c_{t−1} + (1 − β) for the weight that X has gathered,
 which is 1 − Πβ: X/c is a mean whose weights add up to one, from the first token on. Inside a chunk
 both are linear recurrences of gradients that are known before any step is taken.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import sympy as sp
@@ -13,35 +14,39 @@ from mnemic.codegen.builder import Builder
 from mnemic.codegen.chunk import Chunk
 from mnemic.codegen.deep.states import MATRIX, Carried
 from mnemic.codegen.systems import Source
+from mnemic.compiler.running import GRADIENT, Running
 
 STATES = ("t", *MATRIX)
 OLD, NEW, SHARE = (sp.Symbol(name, real=True) for name in ("X_", "x_", "f_"))
+Found = dict[Any, str]
+"""Quantities by the symbol that a step has for them."""
 
 
 # -- token by token --------------------------------------------------------------------------
 
 
 def of_token(b: Builder, m: Carried, gradient: str) -> str:
-    """Ŝ/(√ŝ + ε) after a token, from −G."""
-    square = b.map(f"G{m.tag}_squared", NEW**2, {"x_": gradient}, "squares")
-    mean = _mean(b, m.momentum, "S_weight", b.rule.momentum, gradient, "momentum")
-    size = _mean(b, m.squares, "squares_weight", b.rule.applied.squares, square, "squares")
-    return _quotient(b, m, mean, size)
+    """The step after a token, from g = −G."""
+
+    def mean(average: Running, new: str) -> Found:
+        state = m.averages[average.state]
+        return {average.after: _mean(b, average, state, new), average.before: state}
+
+    return _step(b, m, _quantities(b, m, gradient, mean), ())
 
 
-def _mean(
-    b: Builder, state: str | None, weight: str, decay: Any, new: str, equation: str
-) -> str:  # fmt: skip
-    """X/c; what forgets all at every token is the new entry itself."""
-    if state is None:
-        return new
-    share, env = _fresh(b, state, decay)
+def _mean(b: Builder, average: Running, state: str, new: str) -> str:
+    """X after the token, or X/c."""
+    equation = average.equation
+    share, env = _fresh(b, state, average.decay)
     env |= {"X_": state, "x_": new}
-    following = b.map(f"{state}_next", decay * OLD + share * NEW, env, equation)
+    following = b.map(f"{state}_next", average.decay * OLD + share * NEW, env, equation)
     b.plan.following[state] = following
-    gathered = _weight(b, weight)
+    if not average.corrected:
+        return following
+    gathered = _weight(b, average.weight)
     env = {**env, "X_": gathered}
-    total = b.map(f"{weight}_next", decay * OLD + share, env, equation)
+    total = b.map(f"{average.weight}_next", average.decay * OLD + share, env, equation)
     b.plan.following[gathered] = total
     return _over(b, following, total, f"{state}_mean", ())
 
@@ -63,13 +68,18 @@ def _weight(b: Builder, name: str) -> str:
 
 
 def of_chunk(p: Chunk, m: Carried, source: Source) -> str:
-    """The same after every row."""
-    b = p.b
-    gradients = _gradients(p, m, source)
-    squared = b.map(f"G{m.tag}_squared", NEW**2, {"x_": gradients}, "squares")
-    mean = _means(p, m.momentum, "S_weight", b.rule.momentum, gradients, "momentum")
-    size = _means(p, m.squares, "squares_weight", b.rule.applied.squares, squared, "squares")
-    return _quotient(b, m, mean, size)
+    """The step after every row."""
+    b, step = p.b, p.b.rule.applied.step
+
+    def means(average: Running, new: str) -> Found:
+        state = m.averages[average.state]
+        rows, read = _means(p, average, state, new)
+        if not step.has(average.before):
+            return {average.after: read}
+        before = b.call(f"{state}_before", STATES, "delayed_states", rows, state)
+        return {average.after: read, average.before: before}
+
+    return _step(b, m, _quantities(b, m, _gradients(p, m, source), means), ("t",))
 
 
 def _gradients(p: Chunk, m: Carried, source: Source) -> str:
@@ -88,15 +98,11 @@ def _gradients(p: Chunk, m: Carried, source: Source) -> str:
     return b.map(name, u * k, env, "gradient")
 
 
-def _means(
-    p: Chunk, state: str | None, weight: str, decay: Any, new: str, equation: str
-) -> str:  # fmt: skip
-    """X/c after every row."""
-    if state is None:
-        return new
-    b = p.b
-    factor = b.row_map(f"{state}_decay", decay)
-    fresh = b.row_map(f"{state}_fresh", 1 - decay)
+def _means(p: Chunk, average: Running, state: str, new: str) -> tuple[str, str]:
+    """X after every row, and what the step reads of it: X itself, or X/c."""
+    b, equation = p.b, average.equation
+    factor = b.row_map(f"{state}_decay", average.decay)
+    fresh = b.row_map(f"{state}_fresh", 1 - average.decay)
     left = b.call(f"{state}_left", ("t", "s"), "products", factor)
     fade = b.call(f"{state}_fade", ("t",), "running_product", factor)
     shares = b.map(f"{state}_shares", SHARE * NEW, {"f_": left, "x_": (fresh, ("s",))})
@@ -104,7 +110,10 @@ def _means(
     env = {"f_": (fade, ("t",)), "X_": (state, MATRIX), "x_": (sums, STATES)}
     rows = b.map(f"{state}_rows", SHARE * OLD + NEW, env, equation)
     b.plan.following[state] = b.call(f"{state}_next", MATRIX, "last_of", rows, equation=equation)
-    return _over(b, rows, _weights(b, weight, left, fresh, fade), f"{state}_mean", ("t",))
+    if not average.corrected:
+        return rows, rows
+    weights = _weights(b, average.weight, left, fresh, fade)
+    return rows, _over(b, rows, weights, f"{state}_mean", ("t",))
 
 
 def _weights(b: Builder, weight: str, left: str, fresh: str, fade: str) -> str:
@@ -120,6 +129,18 @@ def _weights(b: Builder, weight: str, left: str, fresh: str, fade: str) -> str:
 # -- both ------------------------------------------------------------------------------------
 
 
+def _quantities(
+    b: Builder, m: Carried, gradient: str, mean: Callable[[Running, str], Found]
+) -> Found:
+    """The gradient, and every average of an expression of it, by the symbols of the step."""
+    found = {GRADIENT: gradient}
+    for average in b.rule.applied.averages:
+        entry = b.map(f"{average.state}{m.tag}_entry", average.entry.subs(GRADIENT, NEW),
+                      {"x_": gradient}, average.equation)  # fmt: skip
+        found |= mean(average, entry)
+    return found
+
+
 def _over(b: Builder, total: str, weight: str, name: str, rows: tuple[str, ...]) -> str:
     """X/c, zero while nothing has been gathered."""
     x, c = sp.Symbol("x_", real=True), sp.Symbol("c_", real=True)
@@ -127,14 +148,33 @@ def _over(b: Builder, total: str, weight: str, name: str, rows: tuple[str, ...])
     return b.map(name, expr, {"x_": total, "c_": (weight, rows)}, "means")
 
 
-def _quotient(b: Builder, m: Carried, mean: str, size: str) -> str:
-    """Ŝ/(√ŝ + ε), with a derivative of 0 while every gradient has been zero.
+def _step(b: Builder, m: Carried, found: Found, rows: tuple[str, ...]) -> str:
+    """The step, each root a quantity of its own; zero where a quotient's parts are all zero.
 
-    The true one is 1/ε there, and a few such tokens in a row would leave the range of float32.
+    √x has no slope at 0, and the slope of x/(√s + ε) there is 1/ε: a few tokens in a row whose
+    gradients are zero would leave the range of float32. Both are 0 here.
     """
-    x, s = sp.Symbol("x_", real=True), sp.Symbol("s_", real=True)
-    root = sp.Piecewise((sp.sqrt(s), s > 0), (0, True))
-    taken = b.map(f"squares{m.tag}_root", root, {"s_": size}, "step")
-    divided = x / (s + sp.Float(b.rule.applied.epsilon))
-    expr = sp.Piecewise((divided, (s > 0) | sp.Ne(x, 0)), (0, True))
-    return b.map(f"O{m.tag}", expr, {"x_": mean, "s_": taken}, "step")
+    step, axes = b.rule.applied.valued, (*rows, *MATRIX)
+    env: dict[str, Any] = {n: (q, rows) for n, q in b.coefficients(step).items()}
+    names = {symbol: sp.Symbol(f"{symbol.name}_", real=True) for symbol in found}
+    env |= {names[symbol].name: (quantity, axes) for symbol, quantity in found.items()}
+    step, roots = step.subs(names), []
+    for i, root in enumerate(sorted((p for p in step.atoms(sp.Pow) if _is_root(p)), key=str)):
+        taken = sp.Symbol(f"root{i}_", real=True)
+        expr = sp.Piecewise((root, root.base > 0), (0, True))
+        env[taken.name] = (b.map(f"root{i}{m.tag}", expr, env, "step"), axes)
+        step = step.subs(root, taken)
+        roots.append(taken)
+    above, below = sp.fraction(step)
+    if below.free_symbols & {*roots, *names.values()}:
+        parts = [root > 0 for root in roots] + [sp.Ne(x, 0) for x in _entries(above, names)]
+        step = sp.Piecewise((step, sp.Or(*parts)), (0, True))
+    return b.map(f"O{m.tag}", step, env, "step")
+
+
+def _is_root(power: Any) -> bool:
+    return bool(power.exp == sp.Rational(1, 2) and power.base.free_symbols)
+
+
+def _entries(expr: Any, names: dict[Any, Any]) -> list[Any]:
+    return sorted(expr.free_symbols & {*names.values()}, key=str)

@@ -207,8 +207,8 @@ def _gathered(p: Chunk, source: Source) -> str:
 def _through_o_rows(p: Chunk, m: Carried, source: Source) -> str:
     """A after every row, with O at every row."""
     b, c = p.b, p.c
-    averaged = b.rule.applied.averages
-    steps = averages.of_chunk(p, m, source) if averaged else _step_rows(p, m, source)
+    apart = b.rule.applied.elementwise
+    steps = averages.of_chunk(p, m, source) if apart else _step_rows(p, m, source)
     taken = through_o(b, steps, f"O{m.tag}")
     o, a, f = (sp.Symbol(n, real=True) for n in ("O_", "A_", "f_"))
     scale = scale_of_step(b)

@@ -12,9 +12,9 @@ from mnemic.codegen.links import linked, mirrored, values_of
 
 
 def through_o(b: Builder, step: str, name: str) -> str:
-    """O(S); a step between averages (``deep.averages``) has been divided already."""
+    """O(S); a step entry by entry (``deep.averages``) has been taken already."""
     applied = b.rule.applied
-    if applied.kind == "identity" or applied.averages:
+    if applied.kind == "identity" or applied.elementwise:
         return step
     axes = b.plan.axes(step)
     return b.call(name, axes, "newton_schulz", step, equation="step", steps=applied.steps)

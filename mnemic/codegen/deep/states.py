@@ -30,8 +30,8 @@ class Carried:
     held: str | None
     anchor: str | None
     norms: str | None
-    squares: str | None
-    """The running mean of the gradient's square, which Adam divides by."""
+    averages: dict[str, str]
+    """By name of the rule's running averages the states that hold them."""
     kept: Kept | None
     """The kept keys, where the matrix sees features that a kernel alone tells."""
 
@@ -75,7 +75,7 @@ def _declare(b: Builder, matrix: Matrix) -> Carried:
         momentum=state("S", gathers),
         held=state("held", matrix.every > 1),
         anchor=state("anchor", anchored(rule, matrix)),
-        squares=state("squares", rule.applied.squares not in (None, 0)),
+        averages={a.state: str(state(a.state, True)) for a in rule.applied.averages},
         norms=state("norms", rule.applied.normalize != "none" and kept is None, (norm_axis(rule),)),
         kept=kept,
     )

@@ -176,8 +176,8 @@ def recalled(b: Builder, keys: str, rows: str, x: str, name: str, equation: str)
 
 
 def _stepped(b: Builder, m: Carried, gradient: str) -> str:
-    """S_t, which a held matrix without momentum gathers; Adam's quotient of S and s."""
-    if b.rule.applied.averages:
+    """S_t, which a held matrix without momentum gathers; or the step entry by entry."""
+    if b.rule.applied.elementwise:
         return averages.of_token(b, m, gradient)
     if m.momentum is None:
         return gradient

@@ -17,13 +17,14 @@ from mnemic.compiler.compare.functions import OWN, error_function, link_function
 from mnemic.compiler.compare.tags import feature_functions
 from mnemic.compiler.network import Apply, Map, Network, node_symbol
 from mnemic.compiler.rule import Layers
+from mnemic.compiler.running import GRADIENT
 
 
 def layers_form(rule: Layers, values: Mapping[Any, Any]) -> Form:
     """The form of a layered rule."""
     at = Coordinates(rule, values)
     factor, body = error_function(at.resolved(rule.error.signal))
-    functions = {"error": body, **activations(rule.network)}
+    functions = {"error": body, **activations(rule.network), **_averaged(rule, at)}
     link = rule.retained.link
     if not link.identity:
         functions["link"] = link_function(link, at)
@@ -44,6 +45,21 @@ def kept_whole(functions: Mapping[str, Any]) -> tuple[Whole, ...]:
     return tuple(Whole(sp.Symbol(f"whole_{n}", real=True), n, ()) for n in sorted(functions))
 
 
+def _averaged(rule: Layers, at: Coordinates) -> dict[str, Any]:
+    """The step entry by entry as a function, and of each average its entry and what decays."""
+    applied = rule.applied
+    if not applied.elementwise:
+        return {}
+    read = {GRADIENT: HOLDERS[0]}
+    for i, average in enumerate(applied.averages):
+        read |= dict(zip((average.after, average.before), HOLDERS[2 * i + 1 :], strict=False))
+    found = {"step": applied.valued}
+    for i, average in enumerate(applied.averages):
+        entry = average.decay * read[average.before] + (1 - average.decay) * average.entry
+        found[f"average {i}, corrected: {average.corrected}"] = entry
+    return {n: one_spelling(at.resolved(e.subs(read))) for n, e in found.items()}
+
+
 # -- how matrices move -------------------------------------------------------------------------
 
 
@@ -55,8 +71,7 @@ def _parts(rule: Layers, at: Coordinates, factor: Any) -> tuple[Any, ...]:
     else:
         inside = inside * rule.rate
     momentum = sp.Integer(0) if rule.momentum is None else rule.momentum
-    squares = sp.Integer(0) if rule.applied.squares is None else rule.applied.squares
-    parts = (outside, rule.decay, rule.row_decay, rule.seen, momentum, squares)
+    parts = (outside, rule.decay, rule.row_decay, rule.seen, momentum)
     return (*_weighed(rule, at, inside), *(at.at(part, 0, 0) for part in parts))
 
 
@@ -83,7 +98,7 @@ def _tags(rule: Layers, at: Coordinates) -> list[str]:
     matrices, spec = rule.network.matrices, rule.problem.spec
     applied, link = rule.applied, rule.retained.link
     found = [
-        f"O {applied.kind} {applied.epsilon if applied.averages else applied.steps}",
+        "O entry by entry" if applied.elementwise else f"O {applied.kind} {applied.steps}",
         f"norms {applied.normalize}" + " of centred lines" * applied.centred,
         "rate apart" if _apart(rule, at) else "rate on the gradient",
         f"retention {rule.retained.mode} {link.normaliser} {link.over}",

@@ -1,66 +1,108 @@
-"""Adam's lines: the running means of a gradient and of its square, and the step between them."""
+"""Lines of an optimizer that acts entry by entry: its running averages, and its step."""
 
 from collections.abc import Iterator
 from typing import Any
 
+import sympy as sp
+
+from mnemic.compiler.explain import letters
 from mnemic.compiler.explain.dialect import Dialect
 from mnemic.compiler.problem import TIME
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Applied, Rule
+from mnemic.compiler.running import GRADIENT, Running
+from mnemic.dsl.methods import ELEMENTWISE
 
 Lines = Iterator[tuple[str, str]]
+FIRST_SIGN = 0xE000
+"""Where characters for private use begin: stand-ins that sort behind every coefficient."""
 
 
 def means(rule: Rule, d: Dialect) -> Lines:
-    """S and s, and what they are once divided by the weight that they have gathered."""
-    theta, beta = rule.momentum, rule.applied.squares
-    g, corrected = d.of("G"), []
-    if theta is not None:
-        yield "momentum", f"{_kept(d, 'S', theta)} {d.minus} {_share(d, theta)}{g}"
-        corrected.append(_corrected(d, "S", theta))
-    if beta != 0:
-        squared = f"{g}{d.times}{g}"
-        yield "squares", f"{_kept(d, 's', beta)} + {_share(d, beta)}{squared}"
-        corrected.append(_corrected(d, "s", beta))
+    """The averages, and what they are once divided by the weight that they have gathered."""
+    for average in rule.applied.averages:
+        yield average.equation, _moved(rule, d, average)
+    corrected = [_corrected(d, a) for a in rule.applied.averages if a.corrected]
     if corrected:
         yield "means", d.sign(",  ", r",\quad ").join(corrected)
 
 
+def _moved(rule: Rule, d: Dialect, average: Running) -> str:
+    """``S_t = θ S_{t−1} − (1 − θ) G_t``: averages of −G, shown in G."""
+    kept = f"{d.of(average.letter)} = {d.factor(average.decay)}{d.of(average.letter, 't-1')}"
+    entry = average.entry
+    if entry == GRADIENT**2:
+        sign, shown = "+", f"{d.of('G')}{d.times}{d.of('G')}"
+    else:
+        sign, shown = _signed(d, _written(rule.applied, entry, d))
+    return f"{kept} {sign} {d.factor(1 - average.decay)}{shown}"
+
+
 def step(rule: Rule, d: Dialect, before: str) -> str:
-    """± η Ŝ/(√ŝ + ε), entry by entry; ``before`` is what multiplies it."""
-    s, g = d.of("s^"), d.of("G")
-    root = d.sign(f"√{s}", rf"\sqrt{{{s}}}")
-    if rule.applied.squares == 0:
-        root = d.sign(f"|{g}|", rf"\left|{g}\right|")
-    above = g if rule.momentum is None else d.of("S^")
-    below = f"{root} + {epsilon(rule, d)}"
-    quotient = d.sign(f"{above}/({below})", rf"\frac{{{above}}}{{{below}}}")
-    return f"{d.minus if rule.momentum is None else '+'} {before}{quotient}"
+    """± η step, entry by entry; ``before`` is what multiplies it."""
+    sign, shown = _signed(d, _written(rule.applied, rule.applied.step, d))
+    whole = d.wrapped(shown) if before and rule.applied.step.is_Add else shown
+    return f"{sign} {before}{whole}"
 
 
-def epsilon(rule: Rule, d: Dialect) -> str:
-    """ε as a number: ``1e−08``, ``10^{-8}``."""
+def _signed(d: Dialect, shown: str) -> tuple[str, str]:
+    """A sign and what it stands before."""
+    if shown.startswith(d.minus):
+        return d.minus, shown.removeprefix(d.minus).strip()
+    return "+", shown
+
+
+def _written(applied: Applied, expr: Any, d: Dialect) -> str:
+    """An expression of g and the averages with their letters, −G for g.
+
+    The quantities go through the printer as characters for private use, in the order in which
+    they are to stand in a sum, and get their letters then.
+    """
+    shown: dict[Any, str] = {GRADIENT: d.of("G")}
+    for average in applied.averages:
+        hat = f"{average.letter}^" if average.corrected else average.letter
+        shown[average.after], shown[average.before] = d.of(hat), d.of(average.letter, "t-1")
+    for symbol, value in applied.numbers:
+        shown[symbol] = number(d, value)
+    expr = expr.subs(GRADIENT, -GRADIENT)
+    if not d.tex:  # the root of one letter has no parentheses
+        for root in [p for p in expr.atoms(sp.Pow) if p.exp == sp.Rational(1, 2)]:
+            if root.base.is_Symbol:
+                taken = sp.Symbol(f"root of {root.base}", real=True)
+                shown = {taken: f"√{shown[root.base]}", **shown}
+                expr = expr.subs(root, taken)
+    signs = {symbol: chr(FIRST_SIGN + i) for i, symbol in enumerate(shown)}
+    plain = {symbol: sp.Symbol(sign, real=True) for symbol, sign in signs.items()}
+    text = d.expr(expr.subs(plain, simultaneous=True))
+    return text.translate({ord(sign): shown[symbol] for symbol, sign in signs.items()})
+
+
+def number(d: Dialect, value: float) -> str:
+    """A small number: ``1e−08``, ``10^{-8}``."""
     if not d.tex:
-        return f"{rule.applied.epsilon:g}".replace("-", "−")
-    mantissa, _, power = f"{rule.applied.epsilon:g}".partition("e")
+        return f"{value:g}".replace("-", "−")
+    mantissa, _, power = f"{value:g}".partition("e")
     if not power:
         return mantissa
     ten = f"10^{{{int(power)}}}"
     return ten if mantissa == "1" else rf"{mantissa} \cdot {ten}"
 
 
-def _kept(d: Dialect, letter: str, decay: Any) -> str:
-    """``S_t = θ S_{t−1}``."""
-    return f"{d.of(letter)} = {d.factor(decay)}{d.of(letter, 't-1')}"
+def title(rule: Rule, d: Dialect) -> str:
+    """The optimizer with its coefficients: ``Adam(θ = 0.9, β₂ = 0.99, ε = 1e−08)``."""
+    applied, problem = rule.applied, rule.problem
+    method = ELEMENTWISE[applied.kind]
+    letter = letters.tex if d.tex else letters.letter
+    told = [f"{letter(n)} = {d.expr(problem.value(n, sp.Integer(0)))}" for n in method.coefficients]
+    told += [f"{letter(str(symbol))} = {number(d, value)}" for symbol, value in applied.numbers]
+    name = d.sign(method.title, rf"\mathrm{{{method.title}}}")
+    return f"{name}({', '.join(told)})"
 
 
-def _share(d: Dialect, decay: Any) -> str:
-    """1 − θ as a factor."""
-    return d.factor(1 - decay)
-
-
-def _corrected(d: Dialect, letter: str, decay: Any) -> str:
+def _corrected(d: Dialect, average: Running) -> str:
     """X over 1 − Πβ: over 1 − βᵗ where β is the same at every token."""
-    return f"{d.of(letter + '^')} = {_over(d, d.of(letter), _gathered(d, decay))}"
+    below = _gathered(d, average.decay)
+    over = _over(d, d.of(average.letter), below)
+    return f"{d.of(average.letter + '^')} = {over}"
 
 
 def _over(d: Dialect, above: str, below: str) -> str:

@@ -61,15 +61,10 @@ def width(rule: Rule) -> Any | None:
 def layered_state(rule: Rule) -> Any:
     """Numbers carried: every matrix with its S, held and anchored memories, and norms.
 
-    Of Adam also s, and the weight that each of the two running means has gathered.
+    Of an optimizer that acts entry by entry also its averages, and the weights they have gathered.
     """
-    weights = sum(_means(rule)) if rule.applied.averages else 0
+    weights = sum(average.corrected for average in rule.applied.averages)
     return sum((_carried(rule, m) for m in rule.network.matrices), ZERO) + weights
-
-
-def _means(rule: Rule) -> tuple[bool, bool]:
-    """Whether the gradient, and whether its square, has a running mean beside the memory."""
-    return rule.momentum is not None, rule.applied.squares not in (None, 0)
 
 
 def _carried(rule: Rule, matrix: Matrix) -> Any:
@@ -85,8 +80,8 @@ def _copies(rule: Rule, matrix: Matrix) -> int:
     sees = not (rule.error.constant and rule.network.linear)
     asks = rule.problem.spec.readout.memory == "anchor"
     anchored = rule.anchor > matrix.every and (sees or asks)
-    mean, squares = _means(rule)
-    return 1 + (mean or held) + squares + held + anchored
+    gathers = rule.momentum is not None or held
+    return 1 + gathers + len(rule.applied.averages) + held + anchored
 
 
 # -- FLOPs -------------------------------------------------------------------------------------
@@ -101,7 +96,7 @@ def layered_decode(rule: Rule) -> Any:
         size = numbers(rule, matrix)
         if not rows_kept(rule, matrix):
             found += 2 * size * keys  # the outer products
-        found += 2 * size if _gathers(rule, matrix) else ZERO
+        found += 2 * size * (_gathers(rule, matrix) + len(rule.applied.averages))
         found += 2 * size if matrix.every == 1 or rule.decay != 1 else ZERO
         found += _moved(rule, matrix)
     return found
@@ -141,7 +136,7 @@ def _read(rule: Rule, matrix: Matrix, window: Any) -> Any:
         return held + 2 * window * size
     if by_row(rule):  # a memory for every row
         sums = 2 if rule.applied.kind != "identity" else 1
-        sums = 1 + sum(_means(rule)) if rule.applied.averages else sums
+        sums = 1 + len(rule.applied.averages) if rule.applied.elementwise else sums
         return held + sums * 2 * B * size
     carried = 2 if rule.momentum is not None else 1
     inside = 2 * window * B * (rows + columns)
@@ -166,9 +161,17 @@ def _moved(rule: Rule, matrix: Matrix) -> Any:
         found += 4 * size * often
     if rule.applied.kind == "newton-schulz":
         found += rule.applied.steps * iteration(*sides(rule, matrix)) * often
-    if rule.applied.averages:  # the square and its mean, a root and a quotient
-        found += 6 * size
+    if rule.applied.elementwise:
+        entries = [rule.applied.step, *(average.entry for average in rule.applied.averages)]
+        found += sum(map(_operations, entries)) * size
     return found
+
+
+def _operations(expr: Any) -> int:
+    """Operations of an expression, a root being one."""
+    named = expr.replace(lambda p: p.is_Pow and p.exp == sp.Rational(1, 2),
+                         lambda p: sp.Function("root")(p.base))  # fmt: skip
+    return int(sp.count_ops(named))
 
 
 def iteration(rows: Any, columns: Any) -> Any:

@@ -4,8 +4,8 @@ S_t = θ S_{t−1} − η G_t        A_t = decay ∘ A_{t−1} + gain·O(S_t)   
 
 for each matrix by itself. A matrix that moves every C tokens gathers S (without momentum it starts
 anew after each use), and in between A decays while W stays. Norms, and a retention that acts on W
-itself, act at chunk ends; without an anchor, wherever the matrix moves. Adam has running means in
-place of S (``average_equations``).
+itself, act at chunk ends; without an anchor, wherever the matrix moves. An optimizer that acts
+entry by entry has running averages in place of S (``average_equations``).
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from mnemic.compiler.explain.average_equations import epsilon, means, step
+from mnemic.compiler.explain.average_equations import means, step, title
 from mnemic.compiler.explain.dialect import Dialect
 from mnemic.compiler.explain.memory_equations import link, mirrored, seen_memory
 from mnemic.compiler.explain.network_equations import NetworkEquations, Place
@@ -201,7 +201,7 @@ class _Moves:
     def _all(self) -> Lines:
         rule, d = self.rule, self.d
         gathers = self.every > 1
-        if rule.applied.averages:
+        if rule.applied.elementwise:
             yield from means(rule, d)
         elif rule.momentum is not None or gathers:
             yield "momentum" if rule.momentum is not None else "steps", self._momentum()
@@ -245,7 +245,7 @@ class _Moves:
         d, rule = self.d, self.rule
         outside = rule.rate if rule.applied.outside else sp.Integer(1)
         before = d.factor(simplified(rule.gain * outside))
-        if rule.applied.averages:
+        if rule.applied.elementwise:
             return step(rule, d, before)
         if rule.momentum is not None or self.every > 1:
             return f"+ {before}{self._through(d.of('S'))}"
@@ -289,16 +289,9 @@ class _Moves:
 
 def step_map(rule: Rule, d: Dialect) -> str:
     """The name of O, nothing for the identity."""
-    match rule.applied.kind:
-        case "newton-schulz":
-            return d.sign(f"NS{rule.applied.steps}", rf"\mathrm{{NS}}_{{{rule.applied.steps}}}")
-        case "adam":
-            beta, least = d.expr(rule.applied.squares), epsilon(rule, d)
-            name = d.sign("Adam", r"\mathrm{Adam}")
-            told = d.sign(f"β₂ = {beta}, ε = {least}",
-                          rf"\beta_2 = {beta}, \epsilon = {least}")  # fmt: skip
-            return f"{name}({told})"
-    return ""
+    if rule.applied.kind == "newton-schulz":
+        return d.sign(f"NS{rule.applied.steps}", rf"\mathrm{{NS}}_{{{rule.applied.steps}}}")
+    return title(rule, d) if rule.applied.elementwise else ""
 
 
 def taken_back(rule: Rule, d: Dialect, every: int) -> str:

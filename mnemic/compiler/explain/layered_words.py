@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from typing import Any
 
 import sympy as sp
 
@@ -10,6 +11,7 @@ from mnemic.compiler.explain.layered_equations import groups, memory, step_map
 from mnemic.compiler.explain.printing import steps_of, text
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.rule import Layers, Rule
+from mnemic.compiler.running import GRADIENT
 
 QUINTIC = (3.4445, -4.7750, 2.0315)
 """What a Newton–Schulz iteration makes of a singular value σ: a σ + b σ³ + c σ⁵."""
@@ -29,7 +31,7 @@ def of_each_matrix(rule: Rule) -> tuple[str, ...]:
     gathers = any(m.every > 1 for m in rule.network.matrices)
     linked = rule.retained.mode != "dual" or not rule.retained.link.identity
     letters = ["G"] + ["S"] * (rule.momentum is not None or gathers)
-    letters += ["s"] * (rule.applied.squares not in (None, 0))
+    letters += [average.letter for average in rule.applied.averages]
     letters += ["A"] * (linked or (gathers and rule.decay != 1))
     letters += ["c"] * (rule.problem.scalar("scale1") is not None)
     told = f"Each of the matrices {_listed(names)} has {_listed([*letters, 'W'])} of its own"
@@ -145,8 +147,8 @@ def bounded_steps(rule: Rule) -> str:
         most = f"{band(rule.applied.steps)[1]:.2f}"
         size = most if rate == 1 else f"{most}·{text(rate, steps_of(rule))}"
         said += f" A step moves W by at most {size} in the spectral norm, whatever the error."
-    if rule.applied.averages:
-        said += _moved_by_adam(rule)
+    if rule.applied.elementwise:
+        said += _moved_by_entry(rule)
     if rule.applied.normalize != "none":
         ends = max(rule.anchor, *(m.every for m in rule.network.matrices))
         when = "at every token" if ends == 1 else f"at multiples of {ends} tokens"
@@ -159,22 +161,45 @@ def bounded_steps(rule: Rule) -> str:
     return said
 
 
-def _moved_by_adam(rule: Rule) -> str:
-    """The most that an entry of W moves by: η·sup |Ŝ|/√ŝ."""
-    theta, rate = rule.momentum, rule.gain * rule.rate
-    beta = sp.sympify(rule.applied.squares)
-    size = text(rate, steps_of(rule))
-    if theta is None and not beta.is_number:
-        size = f"{size}/√(1 − {text(beta, steps_of(rule))})"
-    elif (theta is None or theta.is_number) and beta.is_number:
-        most = largest_quotient(float(theta or 0), float(beta))
-        if most == math.inf:
-            return (" Nothing bounds a step: with θ² ≥ β₂ the mean of the squares forgets a large "
-                    "gradient sooner than the mean of the gradients does.")  # fmt: skip
-        size = f"{math.ceil(100 * most) / 100:g}·{size}" if most > 1 else size
+def _moved_by_entry(rule: Rule) -> str:
+    """The most that an entry of W moves by: η·sup |step|, where it is known."""
+    size = text(rule.gain * rule.rate, steps_of(rule))
+    decays = _mean_over_root(rule)
+    if decays is None:
+        largest = _largest(rule.applied.step)
+        most = None if largest is None else float(largest)
     else:
+        theta, beta = decays
+        if theta == 0 and not beta.is_number:
+            size, most = f"{size}/√(1 − {text(beta, steps_of(rule))})", 1.0
+        else:
+            numbers = theta.is_number and beta.is_number
+            most = largest_quotient(float(theta), float(beta)) if numbers else None
+    if most is None:
         return ""
+    if most == math.inf:
+        return (" Nothing bounds a step: with θ² ≥ β₂ the mean of the squares forgets a large "
+                "gradient sooner than the mean of the gradients does.")  # fmt: skip
+    size = f"{math.ceil(100 * most) / 100:g}·{size}" if most > 1 else size
     return f" A step moves an entry of W by at most {size}, whatever the error."
+
+
+def _largest(step: Any) -> Any | None:
+    """The largest size of a function whose values lie between two numbers, as sign's do."""
+    ends = {sp.sign: 1, sp.tanh: 1, sp.sin: 1, sp.cos: 1, sp.erf: 1, sp.atan: sp.pi / 2}
+    return ends.get(step.func)
+
+
+def _mean_over_root(rule: Rule) -> tuple[Any, Any] | None:
+    """Θ and β₂ of a step Ŝ/(√ŝ + ε), means of g by θ and of g² by β₂ (0: the newest alone)."""
+    averages = {a.entry: a for a in rule.applied.averages if a.corrected}
+    mean, square = averages.get(GRADIENT), averages.get(GRADIENT**2)
+    above = GRADIENT if mean is None else mean.after
+    below = sp.Abs(GRADIENT) if square is None else sp.sqrt(square.after)
+    if not any(rule.applied.step == above / (below + symbol) for symbol, _ in rule.applied.numbers):
+        return None
+    nothing = sp.Integer(0)
+    return (nothing if mean is None else mean.decay), (nothing if square is None else square.decay)
 
 
 def largest_quotient(theta: float, beta: float) -> float:

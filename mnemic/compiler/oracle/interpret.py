@@ -42,8 +42,8 @@ def interpret(
     [B, H, L, d_v, D], a memory for each level above the token's own. Behind a kernel W has a
     column for each kept pair, and the state their keys ``K`` and coefficients ``shares``; fitted
     pairs have the operator's states, [B, H, n, …]. Layers number theirs (``W1``, ``S1``,
-    ``anchor1``, …), with ``held1`` the memory since O was last used and ``norms1`` its lines'; Adam
-    has ``squares1`` beside ``S1``, and ``S_weight`` and ``squares_weight`` of all.
+    ``anchor1``, …), with ``held1`` the memory since O was last used and ``norms1`` its lines';
+    running averages are numbered too (Adam's ``S1``, ``squares1``), their weights are not.
     """
     start = {name: x.double() for name, x in (initial_state or {}).items() if name != "position"}
     if initial_state and "position" in initial_state:

@@ -7,6 +7,7 @@ the rule, evaluated node by node.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import sympy as sp
@@ -36,13 +37,15 @@ from mnemic.compiler.oracle.reference_network import (
 )
 from mnemic.compiler.retention import Link
 from mnemic.compiler.rule import Rule
+from mnemic.compiler.running import GRADIENT
 
 
 @dataclass(frozen=True)
 class Layer:
     """One matrix: A, W as it is read, S, W at the last chunk's end, the norms of its lines.
 
-    Of Adam also s, and what is left of the empty start in S and in s: Πθ and Πβ₂.
+    Of an optimizer that acts entry by entry also its averages, and what is left of the empty start
+    in each, Πβ; and its step.
     """
 
     dual: Tensor
@@ -50,9 +53,9 @@ class Layer:
     momentum: Tensor
     anchor: Tensor
     norms: Tensor
-    squares: Tensor
-    left: Tensor
-    squares_left: Tensor
+    averages: tuple[Tensor, ...]
+    left: tuple[Tensor, ...]
+    step: Tensor
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ def _step(
     layers = []
     for matrix, layer in zip(rule.network.matrices, state.layers, strict=True):
         held = replace(layer, dual=decay * layer.dual)
-        if rule.applied.averages:
+        if rule.applied.elementwise:
             held = _averaged(rule, held, found[matrix.name], values)
         else:
             stepped = _stepped(rule, matrix, layer, found[matrix.name], values)
@@ -170,26 +173,32 @@ def _stepped(
 
 
 def _averaged(rule: Rule, layer: Layer, gradient: Tensor, values: Values) -> Layer:
-    """S and s as running means, without θ the gradient itself."""
-    theta = evaluate(sp.Integer(0) if rule.momentum is None else rule.momentum, values)
-    beta = evaluate(rule.applied.squares, values)
-    return replace(
-        layer,
-        momentum=theta * layer.momentum - (1 - theta) * gradient,
-        squares=beta * layer.squares + (1 - beta) * gradient**2,
-        left=theta * layer.left,
-        squares_left=beta * layer.squares_left,
-    )
+    """Every average X of an expression of g = −G, and the step that reads them."""
+    known = {GRADIENT: -gradient}
+    found, lefts = [], []
+    for average, old, left in zip(rule.applied.averages, layer.averages, layer.left, strict=True):
+        decay = evaluate(average.decay, values)
+        new, rest = decay * old + (1 - decay) * evaluate(average.entry, known), decay * left
+        gathered = 1 - rest if average.corrected else torch.ones_like(rest)
+        known |= {average.before: old, average.after: new / torch.where(gathered == 0, 1, gathered)}
+        found.append(new)
+        lefts.append(rest)
+    step = _entrywise(rule.applied.valued, known, values)
+    return replace(layer, averages=tuple(found), left=tuple(lefts), step=step)
 
 
-def _quotient(rule: Rule, layer: Layer) -> Tensor:
-    """Ŝ/(√ŝ + ε); where no gradient has been other than zero 0, and so its derivative."""
-    gathered, squared = 1 - layer.left, 1 - layer.squares_left
-    mean = layer.momentum / torch.where(gathered == 0, 1.0, gathered)
-    size = layer.squares / torch.where(squared == 0, 1.0, squared)
-    root = torch.where(size == 0, 0.0, torch.where(size == 0, 1.0, size).sqrt())
-    empty = (size == 0) & (mean == 0)
-    return torch.where(empty, 0.0, mean / (root + rule.applied.epsilon))
+def _entrywise(step: Any, known: dict[Any, Tensor], values: Values) -> Tensor:
+    """The step; 0, and so its derivative, where all that it reads of the gradient is 0.
+
+    What a root is taken of moves from 0, where it has no slope, to 1e-300.
+    """
+    known = {s: x for s, x in known.items() if s in step.free_symbols}
+    empty = reduce(torch.logical_and, [x == 0 for x in known.values()])
+    rooted = {p.base for p in step.atoms(sp.Pow) if p.exp == sp.Rational(1, 2)}
+    for symbol, x in known.items():
+        at_zero = torch.where(x == 0, 1e-300, x) if symbol in rooted else x
+        known[symbol] = torch.where(empty, 1.0, at_zero)
+    return torch.where(empty, 0.0, evaluate(step, {**values, **known}))
 
 
 def _used(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
@@ -200,8 +209,8 @@ def _used(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
     step = layer.momentum
     if rule.applied.kind == "newton-schulz":
         step = newton_schulz(step, rule.applied.steps)
-    if rule.applied.averages:
-        step = _quotient(rule, layer)
+    if rule.applied.elementwise:
+        step = layer.step
     dual = layer.dual + scale * step
     memory = apply_link(_link(rule, matrix), dual, values)
     momentum = layer.momentum if rule.momentum is not None else torch.zeros_like(dual)
@@ -305,10 +314,11 @@ def _layer(
     zero = torch.zeros_like(dual)
     anchor = start.get(f"anchor{tag}", memory)
     one, lefts = zero[..., :1, :1] + 1, []
-    for name in ("S_weight", "squares_weight"):
+    for name in (a.weight for a in rule.applied.averages):
         lefts.append(one - start[name][..., None, None] if name in start else one)
-    squares = start.get(f"squares{tag}", zero)
-    return Layer(dual, memory, start.get(f"S{tag}", zero), anchor, norms, squares, *lefts)
+    averages = tuple(start.get(f"{a.state}{tag}", zero) for a in rule.applied.averages)
+    momentum = start.get(f"S{tag}", zero)
+    return Layer(dual, memory, momentum, anchor, norms, averages, tuple(lefts), zero)
 
 
 def _named(rule: Rule, state: State, kept: Tensor | None) -> dict[str, Any]:
@@ -335,11 +345,10 @@ def _named(rule: Rule, state: State, kept: Tensor | None) -> dict[str, Any]:
 
 
 def _means_named(rule: Rule, layer: Layer, tag: str) -> Named:
-    """Adam's s, and the weight that S and s have gathered, the same for every matrix."""
+    """Running averages, and the weight that corrected ones have gathered, of every matrix alike."""
     found: Named = {}
-    if rule.applied.averages and rule.momentum is not None:
-        found["S_weight"] = 1 - layer.left[..., 0, 0]
-    if rule.applied.averages and rule.applied.squares != 0:
-        found[f"squares{tag}"] = layer.squares
-        found["squares_weight"] = 1 - layer.squares_left[..., 0, 0]
+    for average, x, left in zip(rule.applied.averages, layer.averages, layer.left, strict=True):
+        found[f"{average.state}{tag}"] = x
+        if average.corrected:
+            found[average.weight] = 1 - left[..., 0, 0]
     return found

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from mnemic.compiler.oracle.stated_methods import METHODS
 from mnemic.compiler.oracle.stated_network import (
     evaluate,
     intervals,
@@ -28,8 +29,8 @@ from mnemic.dsl.spec import Spec
 @dataclass(frozen=True)
 class Part:
     """One matrix: W and its dual A (which decays while W is held), S (or the steps gathered since
-    O was last used), W at the last chunk end, and W at the document's start; Adam's mean of squares
-    and how much the empty start still weighs in both means."""
+    O was last used), W at the last chunk end, W at the document's start, and what an optimizer that
+    acts entry by entry keeps beside them."""
 
     name: str
     every: int
@@ -38,13 +39,12 @@ class Part:
     step: Tensor
     anchor: Tensor
     first: Tensor
-    squares: Tensor
-    empty: tuple[Tensor, Tensor]
+    averages: Mapping[str, Tensor]
 
 
 Parts = dict[str, Part]
 
-SPOKEN = ("gd", "momentum", "muon", "adam")
+SPOKEN = ("gd", "momentum", "muon", *METHODS)
 """Methods whose steps are taken here."""
 
 
@@ -109,8 +109,7 @@ def _start(spec: Spec, duals: Mapping[str, Tensor], names: Names) -> Parts:
         dual = duals[name]
         matrix = _linked(spec, name, dual, tensor(0), names)
         zero = torch.zeros_like(dual)
-        empty = (tensor(1), tensor(1))
-        part = Part(name, every, matrix, dual, zero, matrix, matrix, zero, empty)
+        part = Part(name, every, matrix, dual, zero, matrix, matrix, {})
         bound = spec.retention.constraint.word() != "none"  # else ∇R(W_0) is A_0
         found[name] = _remirrored(spec, part, names) if bound else part
     return found
@@ -210,8 +209,8 @@ def _moved(
     spec: Spec, part: Part, whole: Tensor, write: Tensor, decay: Tensor, names: Names, t: int
 ) -> Part:  # fmt: skip
     """One matrix after a step; one that is held only gathers until its interval ends."""
-    if spec.optimizer.method == "adam":
-        return _by_adam(spec, part, whole, decay, names)
+    if spec.optimizer.method in METHODS:
+        return _entry_by_entry(spec, part, whole, decay, names)
     outside = spec.optimizer.method == "muon" and spec.optimizer.rate_at == "outside"
     rate, one = names["eta"], tensor(1)
     inner, outer = (one, rate) if outside else (rate, one)
@@ -235,17 +234,14 @@ def _moved(
     return _settled(spec, new, names) if spec.optimizer.anchor.chunk == 1 else new
 
 
-def _by_adam(spec: Spec, part: Part, gradient: Tensor, decay: Tensor, names: Names) -> Part:
-    """Kingma and Ba's algorithm 1 (arXiv:1412.6980) on one matrix; S is minus their m."""
-    theta, beta = names.get("theta", tensor(0)), names["beta2"]
-    first = theta * -part.step + (1 - theta) * gradient
-    second = beta * part.squares + (1 - beta) * gradient**2
-    empty = (theta * part.empty[0], beta * part.empty[1])
-    mean, size = first / (1 - empty[0]), second / (1 - empty[1])
-    root = torch.where(size > 0, torch.where(size > 0, size, 1.0).sqrt(), 0.0)
-    step = names["eta"] * mean / (root + spec.optimizer.epsilon)
-    part = replace(part, step=-first, squares=second, empty=empty)
-    new = _linked_anew(spec, part, decay * part.dual - step, names)
+def _entry_by_entry(
+    spec: Spec, part: Part, gradient: Tensor, decay: Tensor, names: Names
+) -> Part:  # fmt: skip
+    """The paper's step on one matrix."""
+    take = METHODS[spec.optimizer.method]
+    step, kept = take(gradient, dict(part.averages), names, spec.optimizer)
+    dual = decay * part.dual - names["eta"] * step
+    new = _linked_anew(spec, replace(part, averages=kept), dual, names)
     return _settled(spec, new, names) if spec.optimizer.anchor.chunk == 1 else new
 
 
@@ -308,8 +304,8 @@ def _named(spec: Spec, parts: Parts, names: Names) -> dict[str, Tensor]:
             f"norms{tag}": _norms(spec, part.first),
         }
         found |= {f"held{tag}": part.matrix, f"anchor{tag}": part.anchor}
-        found |= {f"squares{tag}": part.squares}
-        found |= {"S_weight": 1 - part.empty[0], "squares_weight": 1 - part.empty[1]}
+        kept = part.averages.items()
+        found |= {n if n.endswith("_weight") else f"{n}{tag}": x for n, x in kept}
     return found
 
 

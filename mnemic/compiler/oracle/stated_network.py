@@ -9,6 +9,7 @@ from torch import Tensor
 from mnemic.compiler.oracle.stated_steps import EPSILON, Query
 from mnemic.compiler.oracle.statement import evaluate_text
 from mnemic.dsl.memory import Chain, Glu, Linear, Memory, Mlp
+from mnemic.dsl.methods import ELEMENTWISE
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.texts import activation
 
@@ -22,7 +23,7 @@ def has_layers(spec: Spec) -> bool:
     """Whether the memory takes more than the plain recurrence of one matrix."""
     memory, optimizer = spec.memory, spec.optimizer
     layers = isinstance(memory, Glu | Chain) or (isinstance(memory, Mlp) and memory.depth > 1)
-    uses = optimizer.method in ("muon", "adam") or optimizer.every > 1
+    uses = optimizer.method in ("muon", *ELEMENTWISE) or optimizer.every > 1
     return layers or uses or spec.retention.normalize != "none"
 
 

@@ -13,13 +13,18 @@ from mnemic.dsl.features import (
     Taylor,
 )
 from mnemic.dsl.memory import Chain, Diagonal, Interpolation, Linear, Nonparametric
+from mnemic.dsl.methods import ELEMENTWISE, listed
 from mnemic.dsl.rules.rule import Rule, adds_its_input, deep, keeps_pairs, steps_plainly
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.texts import memories, texts
 from mnemic.errors import Issue
 
 _RESIZING = (Cosine, Dpfp, Exponential, Kernel, Polynomial, Random, Taylor)
-STEPPING = "not through muon or adam, at intervals (every) or between norms (normalize)"
+THROUGH_O = ("muon", *ELEMENTWISE)
+"""Methods whose step is not the gradient times a rate."""
+STEPPING = (
+    f"not through {listed(THROUGH_O, 'or')}, at intervals (every) or between norms (normalize)"
+)
 """What the read-outs of a plain memory do not go with."""
 _LINEAR_ROLES = ("predict", "erase", "write")
 
@@ -114,7 +119,7 @@ def steps_behind_a_kernel(spec: Spec) -> Iterator[Issue]:
     method = spec.optimizer.method
     if spec.features.finite or keeps_pairs(spec):
         return
-    if method in ("muon", "adam"):
+    if method in THROUGH_O:
         reason = f"'{method}' works on the entries of W, and a kernel has no finite map"
         hint = "use gd or momentum, or finite features such as random or polynomial"
         yield Issue(reason, "optimizer.method", method, hint=hint)

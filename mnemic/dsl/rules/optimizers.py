@@ -6,6 +6,7 @@ from typing import Final
 from mnemic.dsl.coefficients import ONE
 from mnemic.dsl.expressions import Apply, Name, Node, Number
 from mnemic.dsl.memory import Diagonal, Linear, Nonparametric
+from mnemic.dsl.methods import ELEMENTWISE, OPTIONS, listed, options_of
 from mnemic.dsl.optimizer import OptimizerEntry
 from mnemic.dsl.retention import GlobalL2, NoGlobal
 from mnemic.dsl.rules.rule import (
@@ -23,20 +24,19 @@ from mnemic.errors import Issue
 SEES_ALL: Final = ("exact", "batch", "nonparametric")
 """Methods that start from the pairs themselves at every token."""
 
-STEPPING: Final = ("gd", "momentum", "muon", "adam")
+STEPPING: Final = ("gd", "momentum", "muon", *ELEMENTWISE)
 """Methods that take the gradient at a memory that is known before the step."""
 
 _USED_BY: Final[Mapping[str, tuple[str, ...]]] = {
-    "rate": ("gd", "momentum", "implicit", "muon", "adam", "flow", "batch", "exact"),
-    "momentum": ("momentum", "muon", "adam"),
-    "micro_steps": ("gd", "momentum", "implicit", "muon", "adam", "flow"),
-    "inner_steps": ("gd", "momentum", "implicit", "muon", "adam", "batch"),
+    "rate": (*STEPPING, "implicit", "flow", "batch", "exact"),
+    "momentum": ("momentum", "muon", *ELEMENTWISE),
+    "micro_steps": (*STEPPING, "implicit", "flow"),
+    "inner_steps": (*STEPPING, "implicit", "batch"),
     "start": ("batch",),
-    "beta2": ("adam",),
-    "epsilon": ("adam",),
+    **{option: tuple(n for n in ELEMENTWISE if option in options_of(n)) for option in OPTIONS},
     "ns_steps": ("muon",),
     "every": STEPPING,
-    "rate_at": ("muon", "adam"),
+    "rate_at": ("muon", *ELEMENTWISE),
     "anchor": STEPPING,
     "solver": ("exact", "nonparametric"),
 }
@@ -66,33 +66,40 @@ def matrices_for_muon(spec: Spec) -> Iterator[Issue]:
         yield Issue(reason, "optimizer.method", hint="use gd or momentum")
     if isinstance(spec.memory, Linear) and 1 in (spec.block.key_dim, spec.block.value_dim):
         reason = "Muon orthogonalises a matrix, and one of a single row or column is a vector"
-        yield Issue(reason, "optimizer.method", hint="use gd, momentum or adam")
+        others = listed(("gd", "momentum", *ELEMENTWISE), "or")
+        yield Issue(reason, "optimizer.method", hint=f"use {others}")
 
 
-def steps_of_adam(spec: Spec) -> Iterator[Issue]:
-    """Adam divides a gradient by its own size, token by token and entry by entry."""
+def steps_entry_by_entry(spec: Spec) -> Iterator[Issue]:
+    """The size of such a step does not follow the gradient's, and its averages are of each token.
+
+    A method is in ``ELEMENTWISE`` because its step stays the same when every gradient is scaled;
+    ``tests/dsl/test_methods.py`` holds each to it.
+    """
     optimizer = spec.optimizer
-    if optimizer.method != "adam":
+    if optimizer.method not in ELEMENTWISE:
         return
+    method = ELEMENTWISE[optimizer.method]
+    size = f"{method.title} {method.because}"
     if "rate_at" in optimizer.model_fields_set and optimizer.rate_at == "inside":
-        reason = "Adam divides a gradient by its own size, which a rate inside would cancel with"
+        reason = f"{size}, which a rate inside would cancel with"
         yield Issue(reason, "optimizer.rate_at", "inside", hint="leave it out: the rate is outside")
     if optimizer.rate.normalized:
-        reason = "Adam divides a gradient by its own size, so a rate has no curvature to bound"
+        reason = f"{size}, so a rate has no curvature to bound"
         yield Issue(reason, "optimizer.rate", hint="leave out normalized")
     if optimizer.every > 1 or any(every > 1 for every in getattr(spec.memory, "every", ())):
         where = "optimizer.every" if optimizer.every > 1 else "memory.every"
         yield Issue(
-            "Adam averages the gradient of every token, and a memory that is held for several"
-            " would leave open whether their squares or the square of their sum is averaged",
+            f"{method.title} takes the gradient of every token by itself, and a memory that is held"
+            " for several would leave open whether each of them or their sum is taken",
             where,
             hint="write anchor: {chunk: ...}, where every token takes a step of its own",
         )
     if optimizer.momentum is not None and optimizer.momentum.on == "write":
-        reason = "Adam's two averages are of one gradient, not of a part of it"
+        reason = f"{method.title} takes one gradient, not a part of it"
         yield Issue(reason, "optimizer.momentum.on", "write", ("gradient",))
     if optimizer.momentum is not None and optimizer.momentum.per != "head":
-        reason = "Adam's averages are corrected by one weight a head"
+        reason = f"{method.title}'s averages have one weight a head"
         yield Issue(reason, "optimizer.momentum.per", optimizer.momentum.per, ("head",))
 
 
@@ -109,7 +116,7 @@ def closed_steps_are_linear(spec: Spec) -> Iterator[Issue]:
         yield Issue(
             f"the method '{method}' solves its step, which needs a memory linear in its parameters",
             "optimizer.method",
-            hint="use gd, momentum, muon or adam on a deep memory",
+            hint=f"use {listed(STEPPING, 'or')} on a deep memory",
         )
 
 
@@ -324,7 +331,7 @@ def _word(value: object) -> object:
 RULES: tuple[Rule, ...] = (
     fields_of_the_method,
     matrices_for_muon,
-    steps_of_adam,
+    steps_entry_by_entry,
     closed_steps_are_linear,
     methods_of_kept_pairs,
     solvers_where_something_is_solved,

@@ -13,6 +13,7 @@ from mnemic.dsl.memory import (
     Mlp,
     Nonparametric,
 )
+from mnemic.dsl.methods import ELEMENTWISE
 from mnemic.dsl.optimizer import OptimizerEntry
 from mnemic.dsl.spec import Spec
 from mnemic.errors import Issue
@@ -48,7 +49,7 @@ def deep(spec: Spec) -> bool:
 def steps_plainly(spec: Spec) -> bool:
     """Tell whether a memory takes each token's step as it is: no O, no norms, no interval."""
     optimizer = spec.optimizer
-    through_o = optimizer.method in ("muon", "adam")
+    through_o = optimizer.method in ("muon", *ELEMENTWISE)
     return not through_o and optimizer.every == 1 and spec.retention.lines == "none"
 
 

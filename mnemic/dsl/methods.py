@@ -1,0 +1,103 @@
+"""Optimizers by name; of those that act entry by entry, what they average and the step they take.
+
+With g = −∇_W ℓ such an optimizer keeps running averages of expressions of g, and steps along an
+expression of g and of them:
+
+    X_t = β X_{t−1} + (1 − β) x(g_t)        A_t = decay ∘ A_{t−1} + gain·η·step(g_t, X_t, X_{t−1})
+
+The texts below are all that the package knows of one: its states, equations, forms, kernels, costs
+and refusals follow from them. Expressions are written as in a spec, of ``g``, the averages' letters
+(``S`` after the token, ``S_old`` before it), and coefficients of the optimizer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Method = Literal[
+    "gd", "momentum", "implicit", "exact", "muon", "adam", "flow", "batch", "nonparametric"
+]
+
+
+@dataclass(frozen=True)
+class Average:
+    """X_t = β X_{t−1} + (1 − β) x(g_t), from zero; ``decay`` names β, ``of`` is x.
+
+    A ``corrected`` one is divided by the weight that it has gathered, 1 − Πβ, where the step reads
+    it: then its weights add up to one from the first token on.
+    """
+
+    state: str
+    letter: str
+    decay: str
+    meaning: str
+    of: str = "g"
+    corrected: bool = False
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """An optimizer whose step is an expression of each entry's gradient and its averages.
+
+    ``says`` is what the documentation says of the method, ``because`` the end of a sentence on why
+    a rate belongs outside the step, ``coefficients`` what each coefficient does, by its name, and
+    ``options`` the options of the spec that it uses beside rate and momentum. A coefficient that a
+    spec leaves out is zero.
+    """
+
+    title: str
+    says: str
+    because: str
+    source: str
+    averages: tuple[Average, ...]
+    step: str
+    coefficients: Mapping[str, str]
+    options: tuple[str, ...]
+
+
+ELEMENTWISE: Final[Mapping[str, Elementwise]] = {
+    "adam": Elementwise(
+        title="Adam",
+        says="Ŝ/(√ŝ + ε), averages of g by θ and of g∘g by β₂",
+        because="divides a gradient by its own size",
+        source="Kingma and Ba, arXiv:1412.6980, algorithm 1",
+        averages=(
+            Average("S", "S", "theta", "momentum", corrected=True),
+            Average("squares", "s", "beta2", "mean square of the gradient", "g**2", corrected=True),
+        ),
+        step="S/(sqrt(s) + epsilon)",
+        coefficients={"theta": "momentum", "beta2": "decay of the gradients' mean square"},
+        options=("beta2", "epsilon"),
+    ),
+}
+"""The optimizers that act entry by entry, by the name of their method."""
+
+NAMES: Final = tuple(ELEMENTWISE)
+
+OPTIONS: Final = tuple(dict.fromkeys(o for e in ELEMENTWISE.values() for o in e.options))
+"""Options of the optimizer that only these methods have."""
+
+
+def options_of(method: str) -> tuple[str, ...]:
+    """Return which of ``OPTIONS`` a method uses.
+
+    >>> options_of("adam"), options_of("muon")
+    (('beta2', 'epsilon'), ())
+    """
+    return ELEMENTWISE[method].options if method in ELEMENTWISE else ()
+
+
+def averages_by(method: str, coefficient: str) -> bool:
+    """Tell whether a coefficient is the decay of a corrected average, which at 1 stays empty."""
+    if method not in ELEMENTWISE:
+        return False
+    return any(a.corrected and a.decay == coefficient for a in ELEMENTWISE[method].averages)
+
+
+def listed(names: tuple[str, ...], word: str) -> str:
+    """Return names as a list in a sentence.
+
+    >>> listed(("gd", "muon", "adam"), "or")
+    'gd, muon or adam'
+    """
+    return f"{', '.join(names[:-1])} {word} {names[-1]}"
