@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 SCRIPT = Path(__file__).with_name("fuzz.py")
@@ -76,3 +77,42 @@ def test_what_fails_is_kept_and_a_process_that_ends_does_not_end_the_run(fuzz, t
     kept = (tmp_path / "12.yaml").read_text()
     assert kept.startswith("# forms: wrong\n# numbers\n")
     assert yaml.safe_load(kept) == GOOD
+
+
+ZERO = torch.zeros(1)
+DIVERGES = {**GOOD, "bias": {"expr": "-exp(2*y)"}, "optimizer": {"rate": 5}}
+
+
+@pytest.fixture
+def checks(monkeypatch):
+    """What is held of a spec."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    monkeypatch.syspath_prepend(str(SCRIPT.parent / "codegen"))
+    import fuzz_checks
+
+    return fuzz_checks
+
+
+def test_what_diverges_is_compared_until_it_does(checks):
+    assert checks.forms(GOOD) == "forms agree"
+    assert checks.forms(DIVERGES) == "wild"
+    assert checks.layers(DIVERGES) == "wild"
+
+
+def test_a_recurrence_that_diverges_alone_is_wrong(checks, monkeypatch):
+    import test_own_expressions
+
+    import mnemic.compiler.oracle.interpret
+
+    read = test_own_expressions.interpreted
+
+    def calm(*arguments):
+        out, state = read(*arguments)
+        return 0 * out.nan_to_num(), {n: 0 * x.nan_to_num() for n, x in state.items()}
+
+    monkeypatch.setattr(test_own_expressions, "interpreted", calm)
+    with pytest.raises(AssertionError, match="only the recurrence diverges"):
+        checks.forms(DIVERGES)
+    monkeypatch.setattr(mnemic.compiler.oracle.interpret, "interpret", lambda *_, **__: (ZERO, {}))
+    with pytest.raises(AssertionError, match="the recurrence diverges, its interpreter does not"):
+        checks.layers(DIVERGES)

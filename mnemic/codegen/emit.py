@@ -112,9 +112,10 @@ def block(
 def loop(plan: Plan, numbers: dict[str, str], doc: str, name: str, each: str) -> str:
     """A form: what no state reaches for all tokens (or chunks) at once, the rest ``each`` by each.
 
-    Arguments are [T, M, …] or [N, M, C, …], states [M, …].
+    Arguments are [T, M, …] or [N, M, C, …], states [M, …]. A token's matrices are computed at that
+    token: those of all tokens would take as much memory as T states.
     """
-    phases = plan.phases()
+    phases = plan.phases(_matrices(plan) if each == "token" else ())
     lines = [*_opening(plan, name, doc)]
     before = block(plan, phases.before, 4, numbers)
     lines += [f"    # every {each} at once", *before] if before else []
@@ -127,6 +128,13 @@ def loop(plan: Plan, numbers: dict[str, str], doc: str, name: str, each: str) ->
     lines += _advance(plan, phases, numbers, spelled, index)
     lines += _returned("torch.stack(outputs), ", {s: s for s in plan.states()})
     return "\n".join(lines) + "\n"
+
+
+def _matrices(plan: Plan) -> list[str]:
+    """What a plan computes that is as large as a memory of its states."""
+    sizes = {plan.axes(s)[-2:] for s in plan.states()}
+    computed = (n for n in plan.graph if not isinstance(plan[n].op, Given))
+    return [n for n in computed if len(plan.axes(n)) > 1 and plan.axes(n)[-2:] in sizes]
 
 
 def function(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:

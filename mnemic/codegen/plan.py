@@ -254,10 +254,12 @@ class Plan:
         """The carried states, in order of declaration."""
         return tuple(n for n in self.graph if self[n].op == Given(state=True))
 
-    def phases(self) -> Phases:
-        """Split the needed statements by what the carried states reach."""
+    def phases(self, stepwise: Collection[str] = ()) -> Phases:
+        """Split the needed statements by what the carried states reach; what is ``stepwise``, and
+        follows from it, is computed step by step as well."""
         carried = self.states()
-        reached = set().union(*(nx.descendants(self.graph, s) for s in carried), set())
+        begun = (*carried, *stepwise)
+        reached = set().union(*(nx.descendants(self.graph, n) for n in begun), stepwise)
         always = self._behind(self._ends())
         needed = self.needed()
         late = needed & reached - always

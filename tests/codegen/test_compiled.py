@@ -12,6 +12,7 @@ import torch._inductor.config
 from torch import Tensor
 
 from mnemic import pipeline
+from mnemic.codegen.support.levels import level_mask
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from inductor import ALLOWED, apart, errors, layer_of
@@ -73,6 +74,15 @@ def test_inductor_is_right() -> None:
     """A memory of two layers with decay and momentum, whose gradients were wrong by their size."""
     found = errors("titans", 16, fullgraph=True)
     assert max(found.values()) < ALLOWED, found
+
+
+def test_inductor_compiles_levels() -> None:
+    """The level of each pair of rows; of ``torch.frexp`` inductor writes C++ without a meaning."""
+    weights = torch.rand(1, 16, 6, dtype=torch.float64)
+    found = torch.compile(level_mask)(weights)
+    row = torch.arange(16)
+    digits = [[(int(i) ^ int(j)).bit_length() for j in row] for i in row]
+    assert torch.equal(found, weights.gather(-1, torch.tensor([digits])))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """Features in many dimensions: forms run where the states fit, and what cannot fit is refused."""
 
+from typing import Any
+
 import pytest
 import torch
 from conformance import Sizes, agree, compiled, inputs, run
+from torch.utils._python_dispatch import TorchDispatchMode
 
-CUBES = {
+CUBES: dict[str, Any] = {
     "name": "cubes", "features": {"kind": "polynomial", "degree": 3, "mode": "power"},
     "memory": {"kind": "mlp", "depth": 1, "norm": False, "residual": False},
     "optimizer": {"method": "implicit", "rate": "token"},
@@ -40,3 +43,25 @@ def test_the_gradient_token_by_token_is_refused_where_states_of_all_tokens_do_no
     with pytest.raises(ValueError, match=r"each of 20 tokens.*take form='chunk'"):
         case.operator(**leaves, form="recurrent")
     case.operator(**leaves, form="chunk")
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the numbers of the largest tensor that anything gives."""
+
+    found = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, list | tuple) else [out]:
+            self.found = max(self.found, x.numel() if isinstance(x, torch.Tensor) else 0)
+        return out
+
+
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+def test_levels_that_erase_hold_no_more_than_their_states_and_pairs(form: str) -> None:
+    """Neither a matrix of features by features, nor a memory for each token at once."""
+    case = compiled({**CUBES, "bias": "l2"}, kernels=False)
+    arguments = inputs(case, 20, sizes=Sizes(1, 20, 1, 8, 8))
+    with Largest() as largest:
+        case.operator(**arguments, form=form)
+    assert largest.found <= CUBES["readout"]["max_levels"] * 8 * 8**3

@@ -14,8 +14,8 @@ OPERATIONS = (
         sample=Sample("tk, lvk, tl, -> tv", kinds=("", "", "", "count")),
     ),
     Operation(
-        "through_transition", "lvk, kk, ~sk, ~ -> lvk", adjoint=whole,
-        sample=Sample("lvk, kk, tk,  -> lvk", kinds=("", "", "", "count")),
+        "through_transition", "lvk, sk, sk, ~ -> lvk", sums="s", adjoint=whole,
+        sample=Sample("lvk, tk, tk,  -> lvk", kinds=("", "", "", "count")),
     ),
     Operation(
         "merged", "lvk, vk, ~ -> lvk", adjoint=whole, sample=Sample(kinds=("", "", "count")),

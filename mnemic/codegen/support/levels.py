@@ -65,10 +65,13 @@ def level_sums(grad: Tensor, like: Tensor) -> Tensor:
 
 
 def _levels(weights: Tensor) -> Tensor:
-    """The level of every pair of rows, for every memory: [..., C, L] → [..., C, C]."""
+    """The level of every pair of rows, for every memory: [..., C, L] → [..., C, C].
+
+    Digits are counted by shifts: the C++ that inductor writes of ``frexp`` does not compile.
+    """
     row = torch.arange(weights.shape[-2], device=weights.device)
-    differ = (row[:, None] ^ row[None, :]).double()
-    level = torch.frexp(differ).exponent.long()  # the number of binary digits
+    shifts = torch.arange(weights.shape[-1], device=weights.device)
+    level = ((row[:, None] ^ row)[..., None] >> shifts).bool().sum(-1)
     return level.expand(*weights.shape[:-1], level.shape[-1])
 
 
@@ -106,16 +109,17 @@ def recall_buckets(x: Tensor, memories: Tensor, weights: Tensor, end: Tensor) ->
     return (weights[..., [i + 1 for i in index]][..., None] * each).sum(-2)
 
 
-def through_transition(memories: Tensor, transition: Tensor, rows: Tensor, end: Tensor) -> Tensor:
-    """M_ℓ F for every level: [..., L, V, K], [..., K, K] → [..., L, V, K].
+def through_transition(memories: Tensor, erasing: Tensor, keys: Tensor, end: Tensor) -> Tensor:
+    """M_ℓ Eᵀ K for every level: [..., L, V, K], twice [..., C, K] → [..., L, V, K].
 
-    ``rows`` [..., C, K] tells the chunk's length; empty buckets stay as they are.
+    Eᵀ K is never written out: with K features it is K² numbers a chunk, for C · K that tell it.
+    Empty buckets stay as they are.
     """
-    index = full_buckets(end, rows.shape[-2])
+    index = full_buckets(end, keys.shape[-2])
     if not index:
         return torch.zeros_like(memories)
     buckets = memories[..., index, :, :]
-    moved = (buckets.flatten(-3, -2) @ transition).unflatten(-2, buckets.shape[-3:-1])
+    moved = (buckets.flatten(-3, -2) @ erasing.mT @ keys).unflatten(-2, buckets.shape[-3:-1])
     place = torch.tensor(index, device=memories.device)
     return torch.zeros_like(memories).index_copy(-3, place, moved)
 

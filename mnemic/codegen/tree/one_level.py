@@ -16,7 +16,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import Builder, BuilderOf
-from mnemic.codegen.chunk import Chunk, kept
+from mnemic.codegen.chunk import Chunk, kept, remaining
 from mnemic.codegen.coefficients import coefficients
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import with_bonus
@@ -24,7 +24,6 @@ from mnemic.codegen.recurrent import States
 from mnemic.codegen.tree.tree_forms import (
     Inside,
     inside_of,
-    lost_of,
     new_of,
     own_read,
     transition,
@@ -113,7 +112,9 @@ def _passed(p: Chunk, inside: Inside, begun: str) -> str:
     reached = kept(_over(p, begun), p.c.reach, begun, "W_kept")
     if inside.erasing is None:
         return reached
-    lost, _ = lost_of(p, inside)
+    _, keys = remaining(p, inside.sources[-1])
+    lost = b.product("transition", ("k", "k"), inside.erasing, keys, flip_left=True,
+                     equation="dual")  # fmt: skip
     taken = b.product("W_taken", MATRIX, begun, lost, equation="dual")
     return b.map("W_passed", ONE - TWO, {"x_": reached, "y_": taken}, "dual")
 

@@ -247,19 +247,10 @@ def _passed(p: Chunk, inside: Inside) -> str:
     reached_end = kept(p, p.c.reach, memory, "W_kept")
     if inside.erasing is None:
         return reached_end
-    lost, keys = lost_of(p, inside)
-    taken = b.call("W_taken", LEVELS, "through_transition", memory, lost, keys, _ends(b),
+    _, keys = remaining(p, inside.sources[-1])
+    taken = b.call("W_taken", LEVELS, "through_transition", memory, inside.erasing, keys, _ends(b),
                    equation="dual")  # fmt: skip
     return b.map("W_passed", ONE - TWO, {"x_": reached_end, "y_": taken}, "dual")
-
-
-def lost_of(p: Chunk, inside: Inside) -> tuple[str, str]:
-    """F, of the transition decay ∘ W − W F of a chunk that erases, and its keys."""
-    assert inside.erasing is not None
-    _, keys = remaining(p, inside.sources[-1])
-    lost = p.b.product("transition", ("k", "k"), inside.erasing, keys, flip_left=True,
-                       equation="dual")  # fmt: skip
-    return lost, keys
 
 
 def new_of(p: Chunk, inside: Inside) -> str:

@@ -147,12 +147,12 @@ def _chunked(rule: Rule) -> Any:
 
 def _every_bucket(rule: Rule) -> Any:
     """Each row reads the buckets that are filled, half of those above a chunk's own; what erases
-    takes each through a matrix."""
+    takes each through two matrices of the chunk's keys."""
     filled = log2(T / B) / 2
     read = 2 * (filled - 1) * matrix(rule)
     if rule.error.constant:
         return read
-    return read + 2 * D**2 + 2 * filled * D * matrix(rule) / B + 2 * B * (D + B)
+    return read + 4 * filled * matrix(rule) + 2 * B * (D + B)
 
 
 def _link(rule: Rule) -> Any:
