@@ -6,20 +6,21 @@ differentiable in every tensor argument.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.oracle import interpret_layers, interpret_pairs, reference_moments
+from mnemic.compiler.oracle import interpret_pairs, reference_moments
+from mnemic.compiler.oracle.interpret_gradient import read
 from mnemic.compiler.oracle.interpret_inputs import Arguments, Inputs, lay_out, unturned
 from mnemic.compiler.oracle.interpret_levels import levelled
 from mnemic.compiler.oracle.interpret_run import Named, recurrence
-from mnemic.compiler.oracle.interpret_step import read
-from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Moments, Rule
+from mnemic.compiler.rule import KeyValuePairs, Levels, Moments, Rule
 
-Reader: TypeAlias = Callable[[Rule, Tensor, Tensor, Tensor], Tensor]
+Reader: TypeAlias = Callable[[Rule, Named, Tensor, Tensor], Tensor]
 
 
 def interpret(
@@ -55,14 +56,10 @@ def interpret(
     if getattr(rule.problem.spec.memory, "slots", None) is not None:
         inputs, extra = _through_slots(rule, inputs, _inside(start, "slots."))
         state |= extra
-    match rule:
-        case KeyValuePairs():
-            y, own = interpret_pairs.run(rule, inputs, start)
-            return y, {**own, **state}
-        case Layers():
-            y, own = _run_layers(rule, inputs, start, params or {})
-            return y, {**own, **state}
-    y, own = _run(rule, inputs, _begun(rule, start, params or {}), read)
+    if isinstance(rule, KeyValuePairs):
+        y, own = interpret_pairs.run(rule, inputs, start)
+        return y, {**own, **state}
+    y, own = _run(rule, inputs, start, read, params=params or {})
     if rule.problem.spec.readout.normalizer != "none":
         weight, extra = _normalizer(rule, inputs, _inside(start, "n."))
         y = torch.where(weight == 0, 0.0, y / torch.where(weight == 0, 1.0, weight))
@@ -70,16 +67,6 @@ def interpret(
     if inputs.angle is not None and rule.diagonal:
         y = unturned(y, inputs.angle)
     return y, {**own, **state}
-
-
-def _begun(rule: Rule, start: Named, params: Mapping[str, Tensor]) -> Named:
-    """The state with the initial dual of one matrix that starts at a parameter."""
-    if not rule.parameters or start.keys() & {"A", "W"}:
-        return start
-    (matrix,) = rule.parameters
-    if matrix.name not in params:
-        raise ValueError(f"params: missing {matrix.name}")
-    return {**start, "A": params[matrix.name].double()[None]}
 
 
 def _next_position(inputs: Inputs, start: Named) -> Tensor:
@@ -95,7 +82,8 @@ def _inside(state: Named, prefix: str) -> Named:
 def _through_slots(rule: Rule, inputs: Inputs, start: Named) -> tuple[Inputs, Named]:
     """q' = softmax(K_t φ(q)): the companion memory keeps φ(k) under the same gates."""
 
-    def ask(_: Rule, memory: Tensor, query: Tensor, __: Tensor) -> Tensor:
+    def ask(_: Rule, memories: Named, query: Tensor, __: Tensor) -> Tensor:
+        (memory,) = memories.values()
         logits = (memory * query.transpose(-1, -2)).sum(-2, keepdim=True)
         return torch.softmax(logits, -1)
 
@@ -123,8 +111,9 @@ def _without_rows(inputs: Inputs) -> Inputs:
 
 
 def _run(
-    rule: Rule, inputs: Inputs, start: Named, reader: Reader, flat: bool = True
-) -> tuple[Tensor, Named]:
+    rule: Rule, inputs: Inputs, start: Named, reader: Reader, *, flat: bool = True,
+    params: Mapping[str, Tensor] = MappingProxyType({}),
+) -> tuple[Tensor, Named]:  # fmt: skip
     """Every read-out, [B, T, H, d_v] (or [B, T, group, H, …]), and the last state."""
     keyed, length = inputs.keyed, inputs.mask.shape[1]
     match rule:
@@ -133,7 +122,7 @@ def _run(
         case Levels():
             memories, final = levelled(rule, inputs, start)
         case _:
-            memories, final = recurrence(rule, inputs, start)
+            memories, final = recurrence(rule, inputs, start, params)
     rows = []
     for t in range(length):
         pairs = zip(keyed.queries, keyed.raw_queries, strict=True)
@@ -143,19 +132,6 @@ def _run(
         rows.append(torch.stack(found, 1))
     y = torch.stack(rows, 1)
     return (y.transpose(2, 3).flatten(2, 3)[..., 0] if flat else y), final
-
-
-def _run_layers(
-    rule: Rule, inputs: Inputs, start: Named, params: Mapping[str, Tensor]
-) -> tuple[Tensor, Named]:
-    """Every read-out, [B, T, H, d_v], and the last state."""
-    memories, final = interpret_layers.recurrence(rule, inputs, start, params)
-    pairs = list(zip(inputs.keyed.queries, inputs.keyed.raw_queries, strict=True))
-    rows = []
-    for t, memory in enumerate(memories):
-        found = [interpret_layers.read(rule, memory, x[:, t, 0], raw[:, t, 0]) for x, raw in pairs]
-        rows.append(torch.stack(found, 2).flatten(1, 2)[..., 0])
-    return torch.stack(rows, 1), final
 
 
 def _bonus(inputs: Inputs, t: int, query: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.reference_features import feature_map, weights_of
 from mnemic.compiler.oracle.reference_kernels import columns, kept_keys, similarities, similarity
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem, Scalar
-from mnemic.compiler.rule import Layers, Levels, Rule
+from mnemic.compiler.rule import Levels, Rule
 
 Arguments = Mapping[str, Tensor]
 
@@ -35,7 +35,7 @@ class Keyed:
     write: Tensor
     value: Tensor
     raw: Tensor
-    """the predicting key before φ, as a column: the residual of a headed memory"""
+    """the predicting key before φ, as a column: what a residual adds"""
     queries: tuple[Tensor, ...]
     raw_queries: tuple[Tensor, ...]
     key: Tensor
@@ -193,7 +193,7 @@ def _keyed(
             mapped[role] = phi(own)
     value = _column(v)
     roles = _roles(problem, mapped, value, values, rule.diagonal)
-    apart = rule.headed or isinstance(rule, Layers)
+    apart = not rule.network.linear
     plain = _roles(problem, raw, value, values, rule.diagonal) if apart else roles
     groups = q.shape[2] // k.shape[3]
     asked = [q[:, :, None, g::groups] for g in range(groups)]

@@ -12,9 +12,11 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from mnemic.compiler.oracle.interpret_gradient import Values
 from mnemic.compiler.oracle.interpret_inputs import Inputs
 from mnemic.compiler.oracle.interpret_run import pair_of
-from mnemic.compiler.oracle.interpret_step import Pairs, State, Values, chosen, micro_step
+from mnemic.compiler.oracle.interpret_state import Layer, Pairs, State, chosen
+from mnemic.compiler.oracle.interpret_step import micro_step
 from mnemic.compiler.rule import Levels
 
 Named: TypeAlias = dict[str, Tensor]
@@ -37,26 +39,30 @@ def digits(x: Tensor) -> Tensor:
     return found
 
 
-def levelled(rule: Levels, inputs: Inputs, start: Named) -> tuple[list[Tensor], Named]:
+def levelled(rule: Levels, inputs: Inputs, start: Named) -> tuple[list[Named], Named]:
     """The weighed sum of shares that each token's query reads, and the buckets after the last."""
+    (matrix,) = rule.network.matrices
     shares, memories = _carried(inputs, start), []
     for t in range(inputs.mask.shape[1]):
         live, position = inputs.mask[:, t], inputs.position[:, t]
         pair, values = pair_of(rule, inputs, t, 0), inputs.at(t, 0)
         zero = torch.zeros_like(pair.value[:, 0] * pair.write[:, 0])
-        own = _step(rule, zero, pair, values)
-        gone = [_step(rule, s.memory, pair, values) - own for s in shares]
+        own = _step(rule, zero, pair, values, position)
+        gone = [_step(rule, s.memory, pair, values, position) - own for s in shares]
         shares = [
             Share(s.position, chosen(live, w, s.memory)) for s, w in zip(shares, gone, strict=True)
         ]
         shares.append(Share(position, chosen(live, own, zero)))
-        memories.append(sum((_weight(inputs, t, s) * s.memory for s in shares), zero))
+        read = sum((_weight(inputs, t, s) * s.memory for s in shares), zero)
+        memories.append({matrix.name: read})
     return memories, {"W": _buckets(rule, inputs, start, shares)}
 
 
-def _step(rule: Levels, memory: Tensor, pair: Pairs, values: Values) -> Tensor:
-    state = State(memory, memory, torch.zeros_like(memory), memory, pair.last(0))
-    return micro_step(rule, state, pair, values, first=True).memory
+def _step(rule: Levels, memory: Tensor, pair: Pairs, values: Values, position: Tensor) -> Tensor:
+    layer = Layer(memory, memory, torch.zeros_like(memory), memory)
+    state = State((layer,), pair.last(0))
+    (new,) = micro_step(rule, state, pair, values, position, first=True, last=True).layers
+    return new.memory
 
 
 def _weight(inputs: Inputs, t: int, share: Share) -> Tensor:

@@ -1,5 +1,6 @@
 """The recurrence of a rule over a sequence: token by token, micro-step by micro-step."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -7,76 +8,80 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.network import Matrix
 from mnemic.compiler.oracle.evaluate import evaluate
+from mnemic.compiler.oracle.interpret_averages import averages_named, first_averages
+from mnemic.compiler.oracle.interpret_gradient import link_of, opened
 from mnemic.compiler.oracle.interpret_inputs import Inputs
-from mnemic.compiler.oracle.interpret_step import (
+from mnemic.compiler.oracle.interpret_state import (
     Counts,
+    Layer,
     Pairs,
     State,
     chosen,
     counted,
-    micro_step,
-    mirrored,
 )  # fmt: skip
+from mnemic.compiler.oracle.interpret_step import micro_step, norms_of, settled
 from mnemic.compiler.oracle.reference_kernels import similarities
-from mnemic.compiler.oracle.reference_links import apply_link, from_dual, rest
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.oracle.reference_links import rest
+from mnemic.compiler.rule import Layers, Rule
 
 Named: TypeAlias = dict[str, Tensor]
 
 TAIL = ("predict", "erase", "write", "value", "raw", "square", "column", "gamma")
 
 
-def recurrence(rule: Rule, inputs: Inputs, start: Named) -> tuple[list[Tensor], Named]:
-    """The memory that each token's query reads, and the last state."""
-    state = _first(rule, inputs, start)
+def recurrence(
+    rule: Rule, inputs: Inputs, start: Named, params: Mapping[str, Tensor]
+) -> tuple[list[Named], Named]:
+    """The matrices that each token's query reads, by name, and the last state."""
+    if isinstance(rule, Layers) and rule.retained.mode == "multiplicative":
+        raise ValueError("an f-divergence of a memory with layers is not interpreted")
+    state = _first(rule, inputs, start, params)
     memories = []
     for t in range(inputs.mask.shape[1]):
-        new = _token(rule, inputs, t, state)
-        new = chosen(inputs.mask[:, t], new, state)
+        new = chosen(inputs.mask[:, t], _token(rule, inputs, t, state), state)
         memories.append(_readable(rule, state, new))
         state = new
     found = _named(rule, state)
     return memories, found if inputs.keyed.kept is None else {**found, "K": inputs.keyed.kept}
 
 
-def _readable(rule: Rule, old: State, new: State) -> Tensor:
-    """The memory that a token's query reads."""
+def _readable(rule: Rule, old: State, new: State) -> Named:
+    """The matrices that a token's query reads."""
     which = rule.problem.spec.readout.memory
-    memory = {"after": new.memory, "before": old.memory, "anchor": old.anchor}[which]
-    if new.counts is None or old.counts is None:
-        return memory
-    counts = {
-        "after": new.counts.memory, "before": old.counts.memory, "anchor": old.counts.anchor,
-    }  # fmt: skip
-    return counted(memory, counts[which])
+    state = new if which == "after" else old
+    return {
+        matrix.name: counted(layer, "anchor" if which == "anchor" else "memory")
+        for matrix, layer in zip(rule.network.matrices, state.layers, strict=True)
+    }
 
 
 def _token(rule: Rule, inputs: Inputs, t: int, state: State) -> State:
-    """All the micro-steps of one token, then its end of chunk."""
-    optimizer = rule.problem.spec.optimizer
-    count = inputs.keyed.value.shape[2]
+    """All the micro-steps of one token, then its ends of intervals."""
+    inner, count = rule.problem.spec.optimizer.inner_steps, inputs.keyed.value.shape[2]
     if count > 1 and rule.window > 1:
         raise ValueError("micro-steps within a window have no meaning")
-    first, values = True, inputs.at(t, 0)
-    pairs = state.tail
+    position, values, pairs = inputs.position[:, t] + 1, inputs.at(t, 0), state.tail
     for j in range(count):
         values = inputs.at(t, j)
         pairs = state.tail.joined(pair_of(rule, inputs, t, j))
         weighted = pairs
         if inputs.gamma is not None:
             weighted = replace(pairs, gamma=inputs.gamma[:, t].movedim(-1, 1)[..., None, None])
-        for _ in range(optimizer.inner_steps):
-            state = micro_step(rule, state, weighted, values, first=first)
-            first = False
-    state = replace(state, tail=pairs.last(rule.window - 1))
-    ends = (inputs.position[:, t] + 1) % rule.anchor == 0
-    counts = state.counts
-    if counts is not None:
-        counts = replace(counts, anchor=counts.memory)
-    closed = mirrored(rule, replace(state, anchor=state.memory, counts=counts), values)
-    last: State = chosen(ends, closed, state)
-    return last
+        for i in range(inner):
+            last = j == count - 1 and i == inner - 1
+            state = micro_step(rule, state, weighted, values, position, first=i + j == 0, last=last)
+    ends = position % rule.anchor == 0
+    layers = []
+    for matrix, layer in zip(rule.network.matrices, state.layers, strict=True):
+        moved = ends & (position % matrix.every == 0)
+        kept = layer if rule.anchor == 1 else chosen(
+            moved, settled(rule, matrix, layer, values), layer
+        )  # fmt: skip
+        counts = kept.counts and replace(kept.counts, anchor=kept.counts.memory)
+        layers.append(chosen(ends, replace(kept, anchor=kept.memory, counts=counts), layer))
+    return State(tuple(layers), pairs.last(rule.window - 1))
 
 
 def pair_of(rule: Rule, inputs: Inputs, t: int, j: int) -> Pairs:
@@ -94,40 +99,86 @@ def pair_of(rule: Rule, inputs: Inputs, t: int, j: int) -> Pairs:
     return Pairs(predict, erase, write, value, raw, square, column, gamma)
 
 
-def _first(rule: Rule, inputs: Inputs, start: Named) -> State:
-    """The state before the first token; what is missing starts at zero in the dual."""
-    keyed, values, retained = inputs.keyed, inputs.at(0, 0), rule.retained
-    shape = (keyed.value[:, 0, 0] * keyed.write[:, 0, 0]).shape
-    zeros = torch.zeros(shape, dtype=torch.float64)
-    start = grown(start, shape[-1]) if rule.kernels is not None else start
-    memory, dual = start.get("W"), start.get("A")
-    if memory is None and dual is None:
-        memory = rest(retained, shape, values)
+# -- the state by name -----------------------------------------------------------------------
+
+
+def tag_of(rule: Rule, matrix: Matrix) -> str:
+    """The number of a matrix in the names of its states; one matrix alone has none."""
+    return matrix.name.removeprefix("W") if isinstance(rule, Layers) else ""
+
+
+def behind_kernel(rule: Rule, matrix: Matrix) -> bool:
+    """Whether a matrix has a column for each kept pair, and no entries of its own."""
+    return rule.kernels is not None and matrix.columns == "D"
+
+
+def _first(rule: Rule, inputs: Inputs, start: Named, params: Mapping[str, Tensor]) -> State:
+    """The state before the first token: given, or W_0 = link(A_0), or a dual of zero."""
+    if rule.kernels is not None:
+        start = _grown(rule, start, inputs.keyed.predict.shape[-1])
+    layers = [_layer(rule, m, inputs, start, params) for m in rule.network.matrices]
+    return State(tuple(layers), _tail_of(rule, inputs, start))
+
+
+def _dual(
+    rule: Rule, matrix: Matrix, inputs: Inputs, start: Named, params: Mapping[str, Tensor]
+) -> Tensor:
+    """A_0: given, or zero where there is one matrix, or one behind a kernel."""
+    key, value = inputs.keyed.write[:, 0, 0], inputs.keyed.value[:, 0, 0]
+    if matrix.name in params:
+        given = params[matrix.name].double()
+        return given.expand(key.shape[0], *given.shape)
+    alone, tag = len(rule.network.matrices) == 1, tag_of(rule, matrix)
+    if matrix in rule.parameters and not (alone and start.keys() & {f"A{tag}", f"W{tag}"}):
+        raise ValueError(f"params: missing {matrix.name}")
+    if alone:
+        return torch.zeros_like(value * key)
+    outer = next((m.name for m in rule.network.matrices if m.columns == matrix.rows), None)
+    rows = value.shape[-2] if outer is None else params[outer].shape[-1]
+    return torch.zeros(*key.shape[:2], rows, key.shape[-1], dtype=torch.float64)
+
+
+def _layer(
+    rule: Rule, matrix: Matrix, inputs: Inputs, start: Named, params: Mapping[str, Tensor]
+) -> Layer:
+    tag, retained, values = tag_of(rule, matrix), rule.retained, inputs.at(0, 0)
+    own = {name: start.get(f"{name}{tag}") for name in ("W", "A", "S", "held", "anchor", "norms")}
+    first = _dual(rule, matrix, inputs, start, params)
+    zero, memory, dual = torch.zeros_like(first), own["W"], own["A"]
+    if dual is None and memory is not None:  # the state is W alone
+        dual = memory if retained.mode == "dual" and retained.link.identity else None
+    elif dual is None:
+        dual = first
+    if memory is None and own["A"] is None and matrix.name not in params:
+        memory = rest(retained, zero.shape, values)
     if memory is None:
         assert dual is not None
-        prox = retained.mode == "prox"
-        memory = (
-            from_dual(retained, dual, values) if prox else apply_link(retained.link, dual, values)
-        )
-    if dual is None:
-        dual = memory if retained.mode == "dual" and retained.link.identity else zeros
-        dual = evaluate(retained.mirror, {**values, sym.w: memory}) if "W" in start else dual
-    tail = tail_of(rule, inputs, start)
-    anchor = start.get("anchor", memory)
-    counts = _first_counts(rule, zeros[..., :1, :], start)
-    return State(dual, memory, start.get("S", zeros), anchor, tail, counts)
+        memory = opened(rule, link_of(rule, matrix), dual, values)
+    bound = retained.mode == "prox" and retained.link.normaliser != "none"
+    begins = own["A"] is None and len(rule.network.matrices) > 1
+    if dual is None or (bound and begins):  # B_0 = ∇R(W_0)
+        dual = evaluate(retained.mirror, {**values, sym.w: memory})
+    memory = memory if own["held"] is None else own["held"]
+    return Layer(
+        dual=dual,
+        memory=memory,
+        momentum=zero if own["S"] is None else own["S"],
+        anchor=memory if own["anchor"] is None else own["anchor"],
+        norms=_first_norms(rule, matrix, own["norms"], first),
+        averages=first_averages(rule, tag, zero, start),
+        counts=_first_counts(rule, zero[..., :1, :], start),
+    )
 
 
-def grown(start: Named, columns: int) -> Named:
-    """A state with a column of zeros for each pair that is not kept yet."""
-    names = ("W", "A", "S", "anchor", "shares", "S_shares", "anchor_shares")
-    wide = {n: x for n, x in start.items() if n in names or n.startswith("tail.")}
-    return {**start, **{n: widened(x, columns) for n, x in wide.items()}}
-
-
-def widened(x: Tensor, columns: int) -> Tensor:
-    """Zeros on the right, but for what is one column by itself."""
-    return torch.nn.functional.pad(x, (0, columns - x.shape[-1] if x.shape[-1] > 1 else 0))
+def _first_norms(
+    rule: Rule, matrix: Matrix, given: Tensor | None, first: Tensor
+) -> Tensor | None:  # fmt: skip
+    """The norms that the lines are scaled back to: those of the first dual."""
+    if rule.applied.normalize == "none" or behind_kernel(rule, matrix):
+        return None
+    if given is None:
+        return norms_of(rule, first)
+    return given[..., :, None] if rule.applied.normalize == "rows" else given[..., None, :]
 
 
 def _first_counts(rule: Rule, zeros: Tensor, start: Named) -> Counts | None:
@@ -136,7 +187,21 @@ def _first_counts(rule: Rule, zeros: Tensor, start: Named) -> Counts | None:
     return Counts(*(start.get(name, zeros) for name in ("shares", "S_shares", "anchor_shares")))
 
 
-def tail_of(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
+def _grown(rule: Rule, start: Named, columns: int) -> Named:
+    """A state with a column of zeros for each pair that is not kept yet."""
+    tags = [tag_of(rule, m) for m in rule.network.matrices if behind_kernel(rule, m)]
+    names = {f"{name}{tag}" for name in ("W", "A", "S", "anchor") for tag in tags}
+    names |= {"shares", "S_shares", "anchor_shares"}
+    wide = {n: x for n, x in start.items() if n in names or n.startswith("tail.")}
+    return {**start, **{n: _widened(x, columns) for n, x in wide.items()}}
+
+
+def _widened(x: Tensor, columns: int) -> Tensor:
+    """Zeros on the right, but for what is one column by itself."""
+    return torch.nn.functional.pad(x, (0, columns - x.shape[-1] if x.shape[-1] > 1 else 0))
+
+
+def _tail_of(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
     """The last c − 1 tokens, zero before the first."""
     blank = pair_of(rule, inputs, 0, 0)
     size = rule.window - 1
@@ -152,21 +217,27 @@ def tail_of(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
 
 
 def _named(rule: Rule, state: State) -> Named:
-    """The state by the names that ``interpret`` documents, only what the rule needs."""
-    found = {"W": state.memory}
-    if rule.retained.mode != "multiplicative" and not rule.retained.link.identity:
-        found["A"] = state.dual
-    if rule.momentum is not None:
-        found["S"] = state.momentum
-    if rule.anchor > 1:
-        found["anchor"] = state.anchor
-    if state.counts is not None:
-        counts = state.counts
-        found |= {"shares": counts.memory, "S_shares": counts.momentum}
-        found["anchor_shares"] = counts.anchor
-    return found | named_tail(rule, state.tail)
+    """By the names that ``interpret`` documents, only what the rule needs."""
+    linked = rule.retained.mode != "multiplicative" and not rule.retained.link.identity
+    found: Named = {}
+    for matrix, layer in zip(rule.network.matrices, state.layers, strict=True):
+        parts: dict[str, Tensor | None] = {
+            "W": layer.memory if linked or rule.retained.mode != "dual" else layer.dual,
+            "A": layer.dual if linked else None,
+            "S": layer.momentum if rule.momentum is not None or matrix.every > 1 else None,
+            "held": layer.memory if matrix.every > 1 else None,
+            "anchor": layer.anchor if rule.anchor > 1 else None,
+            "norms": None if layer.norms is None else layer.norms.flatten(-2),
+        }
+        tag = tag_of(rule, matrix)
+        found |= {f"{name}{tag}": x for name, x in parts.items() if x is not None}
+        found |= averages_named(rule, layer.averages, tag)
+        if layer.counts is not None:
+            found |= {"shares": layer.counts.memory, "S_shares": layer.counts.momentum}
+            found["anchor_shares"] = layer.counts.anchor
+    return found | _tail_named(rule, state.tail)
 
 
-def named_tail(rule: Rule, tail: Pairs) -> Named:
+def _tail_named(rule: Rule, tail: Pairs) -> Named:
     """The window's tail by name."""
     return {f"tail.{name}": getattr(tail, name) for name in TAIL} if rule.window > 1 else {}

@@ -1,179 +1,83 @@
-"""One token of a rule's normal form: G, S, A, W, in this order and nothing else."""
+"""One step of a rule's normal form: G, S, A, W of every matrix, in this order and nothing else.
 
-from dataclasses import dataclass, fields
-from typing import Any
+Every matrix has the normal form of its own: S gathers −η δ aᵀ, A decays and takes O(S) at the
+multiples of its interval, W = link(A) stands still between.
+"""
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.network import Matrix
 from mnemic.compiler.oracle.evaluate import evaluate
-from mnemic.compiler.oracle.reference_links import TINY, apply_link, from_dual, multiply
+from mnemic.compiler.oracle.interpret_averages import averaged
+from mnemic.compiler.oracle.interpret_gradient import Values, gradient, link_of, seen
+from mnemic.compiler.oracle.interpret_state import Counts, Layer, Pairs, State, chosen
+from mnemic.compiler.oracle.reference_links import apply_link, multiply
+from mnemic.compiler.oracle.reference_network import at_norms, line_norms, newton_schulz
 from mnemic.compiler.rule import Rule
 
-EPSILON = 1e-5
-"""LayerNorm's, in a headed memory."""
 
-Values = dict[Any, Tensor]
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Tokens side by side along axis 1, [B, c, H, R, F]; ``square`` is ‖φ‖², ``column`` the kept
-    pair that a token writes to (behind a kernel), ``gamma`` its weight."""
-
-    predict: Tensor
-    erase: Tensor
-    write: Tensor
-    value: Tensor
-    raw: Tensor
-    square: Tensor
-    column: Tensor
-    gamma: Tensor
-
-    def joined(self, newer: "Pairs") -> "Pairs":
-        """These tokens and then the newer ones."""
-        return Pairs(*(torch.cat([a, b], 1) for a, b in zip(_all(self), _all(newer), strict=True)))
-
-    def last(self, count: int) -> "Pairs":
-        """The last ``count`` tokens."""
-        return Pairs(*(x[:, x.shape[1] - count :] for x in _all(self)))
-
-
-@dataclass(frozen=True)
-class Counts:
-    """The coefficient that each kept pair has in the memory, the momentum, the anchor."""
-
-    memory: Tensor
-    momentum: Tensor
-    anchor: Tensor
-
-
-@dataclass(frozen=True)
-class State:
-    """The dual A, its memory W, the momentum S, the memory at the last chunk end, the tail.
-
-    Where a kernel's rows are divided by their sums ``counts`` are kept beside, [B, H, 1, N].
-    """
-
-    dual: Tensor
-    memory: Tensor
-    momentum: Tensor
-    anchor: Tensor
-    tail: Pairs
-    counts: Counts | None = None
-
-
-def _all(item: Any) -> list[Any]:
-    return [getattr(item, f.name) for f in fields(item)]
-
-
-def chosen(mask: Tensor, new: Any, old: Any) -> Any:
-    """The new state where ``mask`` [B] holds, the old one elsewhere."""
-    if new is None:
-        return None
-    if isinstance(new, Tensor):
-        return torch.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-    if isinstance(new, tuple):
-        return tuple(chosen(mask, a, b) for a, b in zip(new, old, strict=True))
-    parts = (chosen(mask, a, b) for a, b in zip(_all(new), _all(old), strict=True))
-    return type(new)(*parts)
-
-
-def counted(memory: Tensor, counts: Tensor | None) -> Tensor:
-    """W with the coefficients of its pairs as one more row, where they are kept."""
-    return memory if counts is None else torch.cat([memory, counts], -2)
-
-
-def read(rule: Rule, memory: Tensor, key: Tensor, raw: Tensor) -> Tensor:
-    """M(W, ·) of a query, a column [B, H, d_v, 1]."""
-    return _read(rule, memory, key, raw, rule.kernels is not None and rule.kernels.read.normalised)
-
-
-def predict(rule: Rule, memory: Tensor, key: Tensor, raw: Tensor) -> Tensor:
-    """M(W, ·) of a key."""
-    over_sum = rule.kernels is not None and rule.kernels.predict.normalised
-    return _read(rule, memory, key, raw, over_sum)
-
-
-def _inner(rule: Rule, memory: Tensor, key: Tensor, over_sum: bool) -> Tensor:
-    """W φ(x), a kernel's row of weights divided by its sum where told (0 for an empty row)."""
-    y = (memory * key).sum(-1, keepdim=True)
-    if rule.kernels is None or not rule.kernels.normalised:
-        return y
-    y, total = y[..., :-1, :], y[..., -1:, :]
-    return torch.where(total == 0, 0.0, y / torch.where(total == 0, 1.0, total)) if over_sum else y
-
-
-def _read(rule: Rule, memory: Tensor, key: Tensor, raw: Tensor, over_sum: bool) -> Tensor:
-    y = _inner(rule, memory, key, over_sum)
-    entry = rule.problem.spec.memory
-    if getattr(entry, "norm", False):
-        centred = y - y.mean(-2, keepdim=True)
-        y = centred / torch.sqrt((centred**2).mean(-2, keepdim=True) + EPSILON)
-    return y + raw if getattr(entry, "residual", False) else y
-
-
-def _through_head(rule: Rule, memory: Tensor, key: Tensor, error: Tensor) -> Tensor:
-    """∂ℓ/∂(Wφ) from ∂ℓ/∂ŷ: the LayerNorm's transposed Jacobian, written out."""
-    if not getattr(rule.problem.spec.memory, "norm", False):
-        return error
-    z = _inner(rule, memory, key, rule.kernels is not None and rule.kernels.predict.normalised)
-    centred = z - z.mean(-2, keepdim=True)
-    size = torch.sqrt((centred**2).mean(-2, keepdim=True) + EPSILON)
-    unit = centred / size
-    along = unit * (error * unit).mean(-2, keepdim=True)
-    return (error - error.mean(-2, keepdim=True) - along) / size
-
-
-def gradient(rule: Rule, memory: Tensor, pairs: Pairs, values: Values) -> tuple[Tensor, Tensor]:
-    """G = Σ γ e ∘ key, in two parts: what erases and what writes."""
-    erased = torch.zeros_like(pairs.value[:, 0] * pairs.write[:, 0])
-    written = erased
-    for i in range(pairs.value.shape[1]):
-        key, value, gamma = pairs.predict[:, i], pairs.value[:, i], pairs.gamma[:, i]
-        y = torch.zeros_like(value)
-        if not rule.error.constant:
-            y = predict(rule, memory, key, pairs.raw[:, i])
-        here = {**values, sym.y: y, sym.v: value, **sizes(y - value, pairs.square[:, i])}
-        if rule.split:
-            erased = erased + gamma * evaluate(rule.error.slope, here) * y * pairs.erase[:, i]
-            written = written + gamma * evaluate(rule.error.offset, here) * pairs.write[:, i]
-        else:
-            error = evaluate(rule.error.signal, here)
-            error = _through_head(rule, memory, key, error)
-            written = written + gamma * error * pairs.write[:, i]
-    return erased, written
-
-
-def sizes(residual: Tensor, square: Tensor) -> Values:
-    """n and κ, kept off zero so that 0/0 in an error signal comes out as 0."""
-    norm = (residual**2).sum(-2, keepdim=True).clamp_min(TINY**2).sqrt()
-    return {sym.n: norm, sym.kappa: square.clamp_min(TINY)}
-
-
-def micro_step(rule: Rule, state: State, pairs: Pairs, values: Values, *, first: bool) -> State:
-    """One step of the optimizer; the decoupled decay acts in the first of a token."""
-    retained = rule.retained
-    decay = evaluate(retained.decay, values)
+def micro_step(
+    rule: Rule, state: State, pairs: Pairs, values: Values, position: Tensor, *, first: bool,
+    last: bool,
+) -> State:  # fmt: skip
+    """One step of the optimizer; the decoupled decay acts in the first of a token, and O in the
+    last of a token where a matrix's interval ends."""
+    decay = evaluate(rule.retained.decay, values)
     if first:
         decay = evaluate(rule.decay, values) * evaluate(rule.row_decay, values)
-    erased, written = gradient(rule, _seen(rule, state, values, first), pairs, values)
-    rate, gain = evaluate(rule.rate, values), evaluate(rule.gain, values)
-    momentum, step = state.momentum, -rate * (erased + written)
-    if rule.momentum is not None:
-        theta = evaluate(rule.momentum, values)
-        on_write = rule.momentum_on == "write" and rule.split
-        momentum = theta * momentum - rate * (written if on_write else erased + written)
-        step = momentum - rate * erased if on_write else momentum
-    if retained.mode == "multiplicative":
-        memory = multiply(retained, decay * state.memory, gain * step, values)
-        return State(memory, memory, momentum, state.anchor, state.tail)
-    dual = decay * state.dual + gain * step
-    memory = apply_link(retained.link, dual, values)
-    counts = _counts(rule, state.counts, pairs, values, first)
-    state = State(dual, memory, momentum, state.anchor, state.tail, counts)
-    return mirrored(rule, state, values) if rule.anchor == 1 else state
+    erased, written = gradient(rule, seen(rule, state, values, first), pairs, values)
+    layers = []
+    for matrix, layer in zip(rule.network.matrices, state.layers, strict=True):
+        held, direct = _stepped(rule, matrix, layer, erased[matrix.name], written[matrix.name],
+                                values)  # fmt: skip
+        held = replace(held, dual=decay * layer.dual,
+                       counts=_counts(rule, layer.counts, pairs, values, first))  # fmt: skip
+        used = _used(rule, matrix, held, direct, decay, values)
+        ends = (position % matrix.every == 0) & last
+        layers.append(used if matrix.every == 1 else chosen(ends, used, held))
+    return State(tuple(layers), state.tail)
+
+
+def _stepped(
+    rule: Rule, matrix: Matrix, layer: Layer, erased: Tensor, written: Tensor, values: Values
+) -> tuple[Layer, Tensor]:
+    """S_t (without momentum the steps since O was last used), and what goes past it."""
+    whole, direct = erased + written, torch.zeros_like(written)
+    if rule.applied.elementwise:
+        return averaged(rule, layer, whole, values), direct
+    rate = 1.0 if rule.applied.outside else evaluate(rule.rate, values)
+    if rule.momentum is None:
+        gathered = layer.momentum if matrix.every > 1 else 0.0
+        return replace(layer, momentum=gathered - rate * whole), direct
+    if rule.momentum_on == "write" and rule.split:
+        whole, direct = written, -rate * erased
+    momentum = evaluate(rule.momentum, values) * layer.momentum - rate * whole
+    return replace(layer, momentum=momentum), direct
+
+
+def _used(
+    rule: Rule, matrix: Matrix, layer: Layer, direct: Tensor, decay: Tensor, values: Values
+) -> Layer:
+    """A (which has decayed) with O(S), and W of it."""
+    scale, step = evaluate(rule.gain, values), layer.momentum + direct
+    if rule.applied.outside:
+        scale = scale * evaluate(rule.rate, values)
+    if rule.applied.kind == "newton-schulz":
+        step = newton_schulz(step, rule.applied.steps)
+    if layer.averages is not None:
+        step = layer.averages.step
+    momentum = layer.momentum if rule.momentum is not None else torch.zeros_like(layer.momentum)
+    if rule.retained.mode == "multiplicative":
+        memory = multiply(rule.retained, decay * layer.memory, scale * step, values)
+        return replace(layer, dual=memory, memory=memory, momentum=momentum)
+    dual = layer.dual + scale * step
+    memory = apply_link(link_of(rule, matrix), dual, values)
+    new = replace(layer, dual=dual, memory=memory, momentum=momentum)
+    return settled(rule, matrix, new, values) if rule.anchor == 1 else new
 
 
 def _counts(
@@ -189,35 +93,24 @@ def _counts(
     return Counts(decay * counts.memory + fast, fast, counts.anchor)
 
 
-def mirrored(rule: Rule, state: State, values: Values) -> State:
-    """Put ∇R(W) for A, where the retention acts on W itself."""
-    if rule.retained.mode != "prox":
-        return state
-    dual = evaluate(rule.retained.mirror, {**values, sym.w: state.memory})
-    return State(dual, state.memory, state.momentum, state.anchor, state.tail, state.counts)
+def settled(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
+    """What acts on W itself: norms, and ∇R(W) in place of A."""
+    if layer.norms is not None:
+        dual = at_norms(centred(rule, layer.dual), layer.norms, rule.applied.normalize)
+        layer = replace(layer, dual=dual, memory=apply_link(link_of(rule, matrix), dual, values))
+    if rule.retained.mode == "prox":
+        dual = evaluate(rule.retained.mirror, {**values, sym.w: layer.memory})
+        layer = replace(layer, dual=dual)
+    return layer
 
 
-def _seen(rule: Rule, state: State, values: Values, first: bool) -> Tensor:
-    """W_ref, with the coefficients of its pairs where they are kept."""
-    memory = _reference(rule, state, values, first)
-    if state.counts is None:
-        return memory
-    if rule.anchor > 1:
-        return counted(memory, state.counts.anchor)
-    before = first and rule.problem.spec.retention.order == "before"
-    counts = state.counts.memory
-    return counted(memory, evaluate(rule.seen, values) * counts if before else counts)
+def norms_of(rule: Rule, matrix: Tensor) -> Tensor:
+    """The norms of a matrix's lines, which it is scaled back to."""
+    return line_norms(centred(rule, matrix), rule.applied.normalize)
 
 
-def _reference(rule: Rule, state: State, values: Values, first: bool) -> Tensor:
-    """W_ref: the anchor, the last memory, or (order: before) the decayed one."""
-    if rule.anchor > 1:
-        return state.anchor
-    if not first or rule.problem.spec.retention.order == "after":
-        return state.memory
-    seen = evaluate(rule.seen, values) * evaluate(rule.row_decay, values)
-    if rule.retained.mode == "multiplicative":
-        return seen * state.memory
-    if rule.retained.mode == "prox" and rule.retained.link.normaliser == "none":
-        return from_dual(rule.retained, seen * state.dual, values)
-    return apply_link(rule.retained.link, seen * state.dual, values)
+def centred(rule: Rule, matrix: Tensor) -> Tensor:
+    """The lines of a matrix without their means, where the norms are those of centred ones."""
+    if not rule.applied.centred:
+        return matrix
+    return matrix - matrix.mean(-1 if rule.applied.normalize == "rows" else -2, keepdim=True)

@@ -9,14 +9,14 @@ from torch import Tensor
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.oracle.interpret_inputs import Inputs
-from mnemic.compiler.oracle.interpret_step import chosen
+from mnemic.compiler.oracle.interpret_state import chosen
 from mnemic.compiler.rule import LeastSquares, Moments
 
 
 def run(
     rule: Moments, inputs: Inputs, start: Mapping[str, Tensor]
-) -> tuple[list[Tensor], dict[str, Tensor]]:
-    """Return the memory that every token's query reads, and the last moments.
+) -> tuple[list[dict[str, Tensor]], dict[str, Tensor]]:
+    """Return the memory that every token's query reads, by its matrix's name, and the last moments.
 
     ``ridge`` in the state is the product of the decays so far, which forgets the ridge.
     """
@@ -29,13 +29,14 @@ def run(
         start.get("U", zeros.expand(batch, heads, value.shape[-2], size)),
         start.get("ridge", zeros + 1),
     )
+    (matrix,) = rule.network.matrices
     memories, before = [], rule.problem.spec.readout.memory == "before"
     for t in range(key.shape[1]):
         values, x, v = inputs.at(t, 0), key[:, t, 0], value[:, t, 0]
         forget, weight = _weights(moments, values)
         second, cross, prior = state
         if before:
-            memories.append(_solution(rule, state, values))
+            memories.append({matrix.name: _solution(rule, state, values)})
         new = (
             forget * second + weight * (x * x if rule.diagonal else x.transpose(-1, -2) @ x),
             forget * cross + weight * v * x,
@@ -43,7 +44,7 @@ def run(
         )
         state = tuple(chosen(inputs.mask[:, t], a, b) for a, b in zip(new, state, strict=True))
         if not before:
-            memories.append(_solution(rule, state, values))
+            memories.append({matrix.name: _solution(rule, state, values)})
     return memories, dict(zip(("H", "U", "ridge"), state, strict=True))
 
 

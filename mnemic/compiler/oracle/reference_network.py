@@ -3,7 +3,8 @@
 Vectors are columns [B, H, n, 1], matrices [B, H, rows, columns].
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -27,15 +28,21 @@ EPSILON = 1e-5
 TINY = 1e-30
 
 Tensors = Mapping[str, Tensor]
+Product: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+
+def product(matrix: Tensor, x: Tensor) -> Tensor:
+    """W x, and W ∘ x where W is one number a channel, [B, H, n, 1], and x lies as a row."""
+    return (matrix * x.mT).sum(-1, keepdim=True)
 
 
 def forward(
-    network: Network, matrices: Tensors, features: Tensor, raw: Tensor
+    network: Network, matrices: Tensors, features: Tensor, raw: Tensor, through: Product = product
 ) -> dict[str, Tensor]:
-    """Every node of M at one vector, by name."""
+    """Every node of M at one vector, by name; ``through`` is what a matrix does to φ(x)."""
     known = {FEATURES: features, RAW: raw}
     for node in network.nodes:
-        known[node.name] = _node(node, matrices, known)
+        known[node.name] = _node(node, matrices, known, through)
     return known
 
 
@@ -48,18 +55,18 @@ def gradients(
     """
     found = {**known, ERROR: error}
     for node in network.backward.nodes:
-        found[node.name] = _node(node, matrices, found)
+        found[node.name] = _node(node, matrices, found, product)
     pairs = network.backward.outer.items()
     found[FEATURES] = written
-    return {name: found[rows] @ found[keys].mT for name, (rows, keys) in pairs}
+    return {name: found[rows] * found[keys].mT for name, (rows, keys) in pairs}
 
 
-def _node(node: Node, matrices: Tensors, known: Tensors) -> Tensor:
+def _node(node: Node, matrices: Tensors, known: Tensors, through: Product) -> Tensor:
     match node:
         case Apply(matrix=matrix, source=source):
-            return matrices[matrix] @ known[source]
+            return (through if source == FEATURES else product)(matrices[matrix], known[source])
         case Back(matrix=matrix, source=source):
-            return matrices[matrix].mT @ known[source]
+            return product(matrices[matrix].mT, known[source])
         case Map(expr=expr, sources=sources):
             return evaluate(expr, {node_symbol(s): known[s] for s in sources})
         case Norm(source=source):
