@@ -11,6 +11,7 @@ from torch import Tensor
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.samples import Sizes, draw
+from mnemic.compiler.oracle.stated import stated
 from mnemic.compiler.rule import Rule
 from mnemic.compiler.symbolic import FUNCTIONS
 from mnemic.dsl.load import load
@@ -232,3 +233,23 @@ def test_a_missing_argument_is_named() -> None:
     s = draw(rule)
     with pytest.raises(ValueError, match="the rule 'deltanet' needs the argument 'eta'"):
         interpret(rule, s.q, s.k, s.v, {})
+
+
+def test_momentum_on_the_write_passes_what_erases_through_o() -> None:
+    optimizer = {"rate": "token", "momentum": {"from": "input", "on": "write"}}
+    muon = {"bias": "l2", "optimizer": {"method": "muon", **optimizer}}
+    rule = made(**muon)
+    s = draw(rule, Sizes(1, 5, 1, 3, 3))
+    y, _ = interpret(rule, s.q, s.k, s.v, s.coefficients)
+    close(y, stated(rule.problem, s.q, s.k, s.v, s.coefficients), 1e-10)
+
+
+def test_momentum_on_the_write_of_a_held_memory_is_refused() -> None:
+    momentum = {"from": "input", "on": "write"}
+    rule = made(
+        bias="l2",
+        optimizer={"method": "momentum", "rate": "token", "momentum": momentum, "every": 2},
+    )
+    s = draw(rule)
+    with pytest.raises(ValueError, match="momentum on the write of a memory that is held"):
+        interpret(rule, s.q, s.k, s.v, s.coefficients)

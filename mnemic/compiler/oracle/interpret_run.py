@@ -37,6 +37,9 @@ def recurrence(
     """The matrices that each token's query reads, by name, and the last state."""
     if isinstance(rule, Layers) and rule.retained.mode == "multiplicative":
         raise ValueError("an f-divergence of a memory with layers is not interpreted")
+    held = any(matrix.every > 1 for matrix in rule.network.matrices)
+    if held and rule.split and rule.momentum_on == "write":
+        raise ValueError("momentum on the write of a memory that is held is not interpreted")
     state = _first(rule, inputs, start, params)
     memories = []
     for t in range(inputs.mask.shape[1]):
