@@ -418,8 +418,11 @@ def _invert_kinked(slope: Any, domain: tuple[Any, Any]) -> Any | None:
     return sp.Piecewise((up, sym.a > above), (down, sym.a < below), (0, True))
 
 
-PEELED = {sp.asinh: sp.sinh, sp.atanh: sp.tanh}
+SLOW = {sp.asinh: sp.sinh, sp.atanh: sp.tanh}
 """Functions that SymPy solves slowly under assumptions, and their inverses."""
+
+PEELED = {**SLOW, sp.sinh: sp.asinh}
+"""Those, and one whose inverse SymPy writes as a logarithm that cancels below zero."""
 
 
 def _peeled(slope: Any) -> Any | None:
@@ -457,8 +460,9 @@ def _inverse_of_either_sign(slope: Any, domain: tuple[Any, Any]) -> Any | None:
 
 
 def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
-    if slope.has(*PEELED):
-        return _inverse_of_either_sign(slope, domain)
+    peeled = _inverse_of_either_sign(slope, domain) if slope.has(*PEELED) else None
+    if peeled is not None or slope.has(*SLOW):
+        return peeled
     unknown = sp.Symbol("unknown", positive=True) if domain[0] == 0 else sym.w
     equation = slope.subs(sym.w, unknown) - sym.a
     if _mixes(equation, unknown) or _beyond_radicals(equation, unknown):

@@ -94,3 +94,16 @@ def test_inverse_hyperbolic_functions(text: str) -> None:
     rule = {"name": "x", "bias": "l2", "optimizer": {"rate": "token"}}
     found = derive_spec(load({**rule, "retention": {"local": {"bregman": text}}}))
     assert all(check.passed for check in verify(found))
+
+
+@pytest.mark.parametrize(
+    ("text", "link"),
+    [("cosh(w)", "asinh(a)"), ("sinh(w)**2", "asinh(a)/2"),
+     ("2*cosh(w/3) + w", "3*asinh(3*a/2 - 3/2)"), ("cosh(w) + w**2", "None")],
+)  # fmt: skip
+def test_links_of_hyperbolic_generators(text: str, link: str) -> None:
+    """What SymPy writes as a logarithm that cancels is asinh; what has no closed form is a root."""
+    rule = {"name": "x", "bias": "l2", "optimizer": {"rate": "token"}}
+    found = derive_spec(load({**rule, "retention": {"local": {"bregman": text}}}))
+    assert str(found.retained.link.expr) == link
+    assert all(check.passed for check in verify(found))
