@@ -94,7 +94,7 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         phase=rule.phase,
         levels=levels,
         chunk=_chunk(rule),
-        most_chunk=_most_chunk(rule),
+        most_chunk=most_chunk(rule),
         params=_params(rule),
         widths=rule.network.widths,
         started=tuple(start.following) if start is not None else (),
@@ -240,12 +240,15 @@ def _chunk(rule: Rule) -> int:
         return 0
     if rule.kernels is not None and rule.window == 1:
         return 64
-    return 16 if rule.diagonal or rule.window > 1 or _most_chunk(rule) else 32
+    return 16 if rule.diagonal or rule.window > 1 or most_chunk(rule) else 32
 
 
-def _most_chunk(rule: Rule) -> int:
-    """Few rows where a chunk divides by what decays leave of the past, whose reciprocal is what
-    its differences lose; as few as a product of kernels has."""
+def most_chunk(rule: Rule) -> int:
+    """Return the most rows that a chunk may have, 0 for any number.
+
+    They are few where a chunk divides by what decays leave of the past, by which its differences
+    lose digits; as few as a product of kernels has.
+    """
     match rule:
         case Moments(solution=solution) if solution.inverted and solution.fades:
             return 16

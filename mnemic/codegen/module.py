@@ -23,6 +23,7 @@ from mnemic.codegen.apart import apart
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.citations import of_slots
 from mnemic.codegen.describe import feature_size, signature
+from mnemic.codegen.fading import too_fast
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.imports import pruned
 from mnemic.codegen.links import linked, scale_of, values_of
@@ -246,8 +247,8 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
         return tiled.tree(_levels(rule), logarithms, numbers)
     optimizer = rule.problem.spec.optimizer
     inner = 1 if isinstance(rule, Moments) else optimizer.inner_steps
-    chunked = None
-    if found.chunk is not None and found.plain is not None:
+    chunked, fading = None, too_fast(rule)
+    if found.chunk is not None and found.plain is not None and fading is None:
         chunked = tiled.Form(found.chunk, found.plain)
     if isinstance(rule, KeyValuePairs) and (whole := regression.elementary(rule)) is not None:
         chunked = tiled.Form(whole, whole)
@@ -255,7 +256,7 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     single = rule.diagonal and feature_size(rule) == "d"
     return tiled.kernels(
         chunked, token, logarithms, optimizer.micro_steps * inner, numbers, diagonal=single,
-        window=rule.window, expanded=feature_size(rule) != "d",
+        window=rule.window, expanded=feature_size(rule) != "d", no_chunk=fading,
     )  # fmt: skip
 
 

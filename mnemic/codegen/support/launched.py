@@ -1,14 +1,20 @@
 """What a rule's fused forms have in common, and which of them runs a call."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .place import Place
 
 States = dict[str, Tensor]
+
+FAINTEST = 0.1
+"""The least that weights may leave of the past over a chunk, by which a least-squares kernel
+divides in float32: it loses a digit."""
 
 
 class Form(Protocol):
@@ -41,3 +47,12 @@ def form_of(kernels: Any, *, short: bool) -> Form:
 def tracked(tensors: Iterable[Tensor]) -> bool:
     """Whether a gradient may be asked for."""
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
+def fainter(log_forget: Tensor, rows: int) -> bool:
+    """Return whether some ``rows`` tokens in a row, [B, T, H], leave less than ``FAINTEST`` of the
+    past. It waits for the device."""
+    total = F.pad(log_forget.double().cumsum(1), (0, 0, 1, 0))
+    rows = min(rows, log_forget.shape[1])
+    over = total[:, rows:] - total[:, : total.shape[1] - rows]
+    return bool((over < math.log(FAINTEST)).any())

@@ -3,7 +3,8 @@
 A chunk's factor is that of diag(β) + K P Kᵀ, β_t being what the decays leave of the past at row t.
 Its pivots are of the size of β, differences of numbers of the size of K P Kᵀ: they lose 1/β of
 their digits, where the token-by-token form loses 1/γ a token and forgets it. So a chunk takes few
-rows, and PyTorch computes the factor and what it solves in float64.
+rows, and PyTorch computes the factor and what it solves in float64. Kernels compute in float32, and
+take no chunks of which β leaves too little: see ``launched.fainter``.
 """
 
 import torch

@@ -10,11 +10,12 @@ from . import kept, layout, levels, room, scanned, versions
 from .arguments import fail
 from .calls import Closes, Form, States, parameters
 from .given import Given, turned
+from .launched import FAINTEST, fainter, form_of, tracked
 from .launched import Form as Fused
-from .launched import form_of, tracked
 from .place import Place
 from .signature import State
 from .sizes import eval_size
+from .transforms import host_reads
 
 FEWEST = 16
 """Tokens below which ``auto`` takes the recurrent form."""
@@ -237,9 +238,25 @@ class Run(Given):
 
     def _refused(self, states: States) -> str | None:
         """Why there is no kernel for these arguments, or None."""
+        if (reason := self._faint()) is not None:
+            return reason
         rows = self._fused_rows()
         gradient = tracked((*rows.values(), *states.values()))
         return self._kernel().refused(rows, states, gradient=gradient)
+
+    def _faint(self) -> str | None:
+        """Why the weights that these arguments tell are not for a chunk's kernel, or None."""
+        most, weights = self.signature.most_chunk, self.rows.get("log_gamma")
+        if not most or weights is None or self.call.short(self.tokens):
+            return None
+        if not host_reads():
+            return "how fast weights fade is not known while a call is traced"
+        if not fainter(weights.detach(), most):
+            return None
+        return (
+            f"weights leave less than {FAINTEST} of the past over {most} tokens, and its kernel "
+            "divides by that in float32"
+        )
 
     def _kernel(self) -> Fused:
         assert self.call.operator.kernels is not None

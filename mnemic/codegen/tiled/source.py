@@ -307,18 +307,20 @@ def _letters(plan: Plan, name: str) -> tuple[str, ...]:
 def kernels(
     chunk: Form | None, token: Form, logarithms: frozenset[str], steps: int,
     numbers: dict[str, str], *, diagonal: bool, window: int = 1, expanded: bool = False,
+    no_chunk: str | None = None,
 ) -> Kernels:  # fmt: skip
     """The kernels of a rule's forms: ``CHUNK`` and ``TOKEN`` (``None`` where there is none).
 
     A ``diagonal`` memory goes token by token alone, its channels side by side. ``expanded`` keys
-    have more features than a head has channels.
+    have more features than a head has channels. ``no_chunk`` says why a rule with a chunk form is
+    given without it.
     """
     parts: list[str] = []
     source = _Source(logarithms, steps, numbers, {}, window, expanded)
     for form, name in zip((chunk, token), FORMS, strict=True):
         try:
             if form is None:
-                raise NoTiles("no chunk form")
+                raise NoTiles(no_chunk or "no chunk form")
             if diagonal and name == "chunk":
                 raise NoTiles("a diagonal memory goes token by token")
             parts.append(source.lanes(form) if diagonal else source.form(form, name))
