@@ -3,21 +3,27 @@
     python tests/inductor.py                 # one spec of each class of rule
     python tests/inductor.py --all           # every packaged spec: hours on one core
     python tests/inductor.py titans yaad --tokens 40
+    python tests/inductor.py --all --keep benchmarks/results/inductor.json
 
 Prints for each the largest error of the output and of the gradients, each relative to the largest
-entry of what it is compared with, and the seconds; what is apart ends the program with 1.
+entry of what it is compared with, and the seconds; what is apart ends the program with 1. A file of results is
+written spec by spec, and a spec that stands there as it is now is not run again.
 """
 
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from mnemic import pipeline
+from mnemic.bench.store import Store, versions
 from mnemic.compiler.rule import Layers
+from mnemic.dsl.hashing import spec_hash
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -27,8 +33,6 @@ ALLOWED = 2e-4
 
 def layer_of(name: str, dim: int = 8) -> Any:
     """A small layer of a packaged spec."""
-    from mnemic import pipeline
-
     torch.manual_seed(0)
     compiled = pipeline.compile(name)
     try:
@@ -69,18 +73,42 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--all", action="store_true", help="every packaged spec")
     parser.add_argument("--tokens", type=int, default=40)
+    parser.add_argument("--keep", type=Path, help="a JSON file of results")
     asked = parser.parse_args()
+    setting = {**versions(), "sizes": f"B=1 T={asked.tokens} dim=8, float32"}
+    store = Store(asked.keep, "tests/inductor.py", setting)
     wrong = []
     for name in asked.names or _names(everything=asked.all):
-        begun = time.perf_counter()
-        found = errors(name, asked.tokens)
-        worst = max(found, key=lambda n: found[n])
-        bad = not found[worst] <= ALLOWED
-        wrong += [name] if bad else []
-        took = f"{time.perf_counter() - begun:6.1f} s"
-        told = f"output {found['y']:.1e}  gradients {found[worst]:.1e} at {worst}"
-        print(f"{'WRONG' if bad else 'right'}  {name:28} {took}  {told}", flush=True)
+        key = spec_hash(pipeline.read(name))
+        if store.known(name, key) is None:
+            store.keep(name, key, measured(name, asked.tokens))
+        row = store.results[name]
+        wrong += [] if row["right"] else [name]
+        print(told(name, row), flush=True)
     return 1 if wrong else 0
+
+
+def measured(name: str, tokens: int) -> dict[str, Any]:
+    """Return the errors of the output and of the worst gradient, and how long they took."""
+    begun = time.perf_counter()
+    found = errors(name, tokens)
+    output = found.pop("y")
+    worst = max(found, key=lambda n: found[n])
+    return {
+        "right": output <= ALLOWED and found[worst] <= ALLOWED,
+        "output": output,
+        "gradients": found[worst],
+        "worst gradient": worst,
+        "seconds": round(time.perf_counter() - begun, 1),
+    }
+
+
+def told(name: str, row: Mapping[str, Any]) -> str:
+    """Return the line of a spec."""
+    took = f"{row['seconds']:6.1f} s"
+    apart = f"output {row['output']:.1e}  gradients {row['gradients']:.1e}"
+    said = "right" if row["right"] else "WRONG"
+    return f"{said}  {name:28} {took}  {apart} at {row['worst gradient']}"
 
 
 def _names(*, everything: bool) -> list[str]:

@@ -78,7 +78,10 @@ def _elsewhere(path: Path) -> bool:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         return False
-    return isinstance(found, dict) and str(found.get("made_by", "")).startswith("benchmarks/")
+    if not isinstance(found, dict):
+        return False
+    by = str(found.get("made_by", found.get("command", "")))
+    return by.startswith(("benchmarks/", "tests/"))
 
 
 def _by_suite(files: list[tuple[str, Kept]]) -> Suites:

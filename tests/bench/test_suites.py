@@ -238,6 +238,7 @@ def test_a_page_of_what_was_kept(results):
 def test_what_another_benchmark_kept_is_left_out_and_nothing_else_is(results):
     found = table.page(results)
     (results / "search_curves.json").write_text('{"made_by": "benchmarks/search.py curves"}')
+    Store(results / "inductor.json", "tests/inductor.py", {}).keep("gla", "k", {"right": True})
     assert table.page(results) == found
     (results / "other.json").write_text('{"made_by": "somebody"}')
     with pytest.raises(UsageError, match=r"other\.json: not a result of mnemic bench"):

@@ -99,9 +99,19 @@ def full_buckets(end: Tensor, rows: int) -> list[int]:
     return [i for i in range(tokens.bit_length()) if tokens >> i & 1]
 
 
+def _read(memories: Tensor, end: Tensor, rows: int, most: int) -> list[int]:
+    """The buckets that a chunk reads; all in a graph, where the number of tokens is a tensor.
+
+    Buckets without tokens are zero, so that they add nothing.
+    """
+    if torch.compiler.is_compiling():
+        return list(range(min(memories.shape[-3], most)))
+    return full_buckets(end, rows)
+
+
 def recall_buckets(x: Tensor, memories: Tensor, weights: Tensor, end: Tensor) -> Tensor:
     """Σ_ℓ λ_ℓ M_ℓ x for every row: [..., C, K], [..., L, V, K], [..., C, L] → [..., C, V]."""
-    index = full_buckets(end, x.shape[-2])
+    index = _read(memories, end, x.shape[-2], weights.shape[-1] - 1)
     if not index:
         return x.new_zeros(*x.shape[:-1], memories.shape[-2])
     buckets = memories[..., index, :, :]
@@ -115,7 +125,7 @@ def through_transition(memories: Tensor, erasing: Tensor, keys: Tensor, end: Ten
     Eᵀ K is never written out: with K features it is K² numbers a chunk, for C · K that tell it.
     Empty buckets stay as they are.
     """
-    index = full_buckets(end, keys.shape[-2])
+    index = _read(memories, end, keys.shape[-2], memories.shape[-3])
     if not index:
         return torch.zeros_like(memories)
     buckets = memories[..., index, :, :]
@@ -129,8 +139,19 @@ def merged(memories: Tensor, new: Tensor, end: Tensor) -> Tensor:
 
     With r the trailing zeros of their number, what is new and buckets 0 … r − 1 become bucket r.
     """
+    if torch.compiler.is_compiling():
+        return _merged(memories, new, end)
     tokens = int(end)
     r = (tokens & -tokens).bit_length() - 1
     below, _, above = memories.split([r, 1, memories.shape[-3] - r - 1], -3)
     whole = new + below.sum(-3) if r else new
     return torch.cat([torch.zeros_like(below), whole[..., None, :, :], above], -3)
+
+
+def _merged(memories: Tensor, new: Tensor, end: Tensor) -> Tensor:
+    """The same of a number of tokens that is not read."""
+    digits = (1 << torch.arange(memories.shape[-3], device=memories.device))[:, None, None]
+    lowest = (end & -end).to(memories.device)
+    whole = new + torch.where(digits < lowest, memories, 0.0).sum(-3)
+    kept = torch.where(digits > lowest, memories, 0.0)
+    return torch.where(digits == lowest, whole[..., None, :, :], kept)

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from . import kept
 from .attention import Attention, Keys
 from .hybrid import Gate, Hybrid, named, part
+from .outside import outside_graphs
 from .vectors import States
 
 
@@ -47,10 +48,18 @@ class MemoryAsContext(Hybrid):
     def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
-        """Rows of which the first ``lengths`` tokens count; all, where there are none.
+        """Rows of which the first ``lengths`` tokens count; all, where there are none."""
+        anchored = self.signature.anchor > 1 and not torch.compiler.is_exporting()
+        if state or lengths is not None or (anchored and torch.compiler.is_compiling()):
+            return self._placed(x, state, lengths, form)
+        return self._together(x, state, form, x[:, :1])
 
-        Rows that end, or stand, at different tokens are run apart: their segments differ.
-        """
+    @outside_graphs("carried positions and lengths are read, since they decide where segments of a "
+                    "memory as context end")  # fmt: skip
+    def _placed(
+        self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
+    ) -> tuple[Tensor, States]:
+        """Rows that end, or stand, at different tokens are run apart: their segments differ."""
         offset = self.seen(x, state) % self.segment
         if lengths is None and not bool((offset != offset[:1]).any()):
             return self._together(x, state, form, x[:, :1])
@@ -73,7 +82,7 @@ class MemoryAsContext(Hybrid):
         memory by itself, where a row has no other.
         """
         first = self.seen(x, state)
-        offset = int(first[0]) % self.segment if len(x) else 0
+        offset = int(first[0]) % self.segment if state and len(x) else 0
         run = _Segments(self, x, state, first, offset, form, opening)
         outs = [run.forward(low, high) for low, high in run.pieces()]
         return torch.cat(outs, 1) if outs else x, run.state()

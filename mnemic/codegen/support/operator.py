@@ -15,9 +15,12 @@ from .calls import Form, States, parameters
 from .diverged import check_output
 from .documents import Documents
 from .launched import form_of, tracked
+from .outside import outside_graphs
 from .pickled import by_name
+from .positions import emptied, live_alone, live_first, put_back, taken
 from .reading import Reader, Reading, readable
 from .run import FEWEST, Run
+from .scanned import unknown
 from .signature import Coefficient, Signature
 from .slices import keep_what_is_saved
 from .transforms import host_reads
@@ -112,7 +115,9 @@ class Operator:
         if cu_seqlens is not None:
             out, final = call.documents(vectors, state, cu_seqlens)
         elif mask is not None and mask.shape[0]:
-            out, final = call.masked(vectors, state, mask)
+            ending = output_final_state or host_reads()
+            padded = call.masked if ending else call.masked_output
+            out, final = padded(vectors, state, mask)
         else:
             out, final = call.batch(vectors, state)
         if debugging() and host_reads():
@@ -208,6 +213,13 @@ class _Call:
         told = self.signature
         if not told.levels and not kept.names(told) and self._anywhere(vectors, state):
             return self._packed(vectors, state, ends)
+        return self._one_by_one(vectors, state, ends)
+
+    @outside_graphs("cu_seqlens is read, since documents run one after another at their lengths")
+    def _one_by_one(
+        self, vectors: dict[str, Tensor], state: States, ends: Tensor
+    ) -> tuple[Tensor, States]:
+        """Documents one after another."""
         outs, finals = [], []
         bounds = ends.tolist()
         for index, (low, high) in enumerate(pairwise(bounds)):
@@ -225,6 +237,8 @@ class _Call:
         documents = Documents.of(ends, vectors["q"])
         return Run(self, vectors, state, documents).result()
 
+    @outside_graphs("the mask is read, since each row's state ends at a token of its own; without "
+                    "output_final_state (output_state of a layer) it is not")  # fmt: skip
     def masked(
         self, vectors: dict[str, Tensor], state: States, mask: Tensor
     ) -> tuple[Tensor, States]:
@@ -242,6 +256,19 @@ class _Call:
             finals.append(final)
         return torch.cat(outs), kept.joined(self.signature, finals)
 
+    def masked_output(
+        self, vectors: dict[str, Tensor], state: States, mask: Tensor
+    ) -> tuple[Tensor, States]:
+        """The same output without the state after it, and without a look at the mask.
+
+        Copies of a row's last token stand behind its tokens, which do not see them.
+        """
+        order = live_first(mask)
+        index = live_alone(order, mask.sum(1))
+        rows = {name: taken(emptied(x, mask), index) for name, x in vectors.items()}
+        out, _ = self.batch(rows, state)
+        return put_back(out, order, mask), {}
+
     def _document(
         self, vectors: dict[str, Tensor], state: States, padding: dict[str, Tensor]
     ) -> tuple[Tensor, States]:
@@ -258,7 +285,26 @@ class _Call:
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
         """A plain batch; where positions differ, rows of one position are run together."""
-        if not self._told(vectors, state) or not _apart(state):
+        if not self._told(vectors, state) or "position" not in state:
+            return Run(self, vectors, state).result()
+        if self.signature.anchor > 1 and self._traced(vectors["q"].shape[1]):
+            return Run(self, vectors, state).result()
+        return self._at_positions(vectors, state)
+
+    def _traced(self, tokens: int) -> bool:
+        """Whether a graph takes tokens one by one, wherever rows stand: few tokens, or all of them
+        where there is no other way."""
+        if not torch.compiler.is_compiling() or self.form == "triton":
+            return False
+        return torch.compiler.is_exporting() or unknown(tokens) or self.short(tokens)
+
+    @outside_graphs("the carried position is read, since it decides where chunks (or the levels of "
+                    "a tree) end")  # fmt: skip
+    def _at_positions(
+        self, vectors: dict[str, Tensor], state: States
+    ) -> tuple[Tensor, States]:
+        """Rows that stand at one position together."""
+        if not _apart(state):
             return Run(self, vectors, state).result()
         outs, finals, order = [], [], []
         for rows, piece, own in _by_position(vectors, state):
@@ -292,7 +338,8 @@ class _Call:
 
     def read(self, reader: Reader, vectors: dict[str, Tensor], state: States) -> Tensor:
         """The read-out of a state, batches and rows as in ``batch``."""
-        if not _apart(state):
+        graph = torch.compiler.is_compiling() and not self.signature.levels
+        if graph or not _apart(state):
             return Reading(self, reader, vectors, state).read()
         pieces = list(_by_position(vectors, state))
         outs = [Reading(self, reader, piece, own).read() for _, piece, own in pieces]

@@ -27,6 +27,12 @@ def live_first(mask: Tensor) -> Tensor:
     return torch.argsort(~mask, dim=1, stable=True)
 
 
+def live_alone(order: Tensor, lengths: Tensor) -> Tensor:
+    """An order [B, T] in which copies of a row's last token stand where its padding did."""
+    time = torch.arange(order.shape[1], device=order.device)
+    return order.gather(1, torch.minimum(time, (lengths[:, None] - 1).clamp(min=0)))
+
+
 def emptied(x: Tensor, mask: Tensor | None) -> Tensor:
     """x [B, T, …] with zeros at padding: a product of NaN with zero would still be NaN.
 
@@ -38,8 +44,8 @@ def emptied(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def taken(x: Tensor, order: Tensor) -> Tensor:
-    """x [B, T, dim] in an order [B, T]."""
-    return x.gather(1, order[..., None].expand_as(x))
+    """x [B, T, …] in an order [B, T]."""
+    return x.gather(1, order.reshape(*order.shape, *[1] * (x.ndim - 2)).expand_as(x))
 
 
 def put_back(y: Tensor, order: Tensor, mask: Tensor) -> Tensor:

@@ -186,6 +186,8 @@ class Run(Given):
         endless = scanned.unknown(self.tokens)
         if endless:
             scanned.refuse(self.signature)
+        graph = torch.compiler.is_compiling() and self.call.form != "triton"
+        endless = endless or (self.anchored and graph)
         states = self._states()
         if self.signature.levels:
             states = levels.with_tokens(states, self.position)

@@ -10,7 +10,10 @@ from torch import Tensor, nn
 
 from . import kept, positions
 from .arguments import check_masks, fail, one_of
+from .outside import outside_graphs
 from .pickled import Pickled
+from .signature import Signature
+from .transforms import host_reads
 from .vectors import States
 
 
@@ -30,6 +33,12 @@ class SequenceLayer(Pickled, nn.Module):
             for name in options:
                 one_of(cls.rule.signature, "layer", name, tuple(known)[1:])
         return super().__new__(cls)
+
+    @property
+    def signature(self) -> Signature:
+        """What the rule takes and carries."""
+        found: Signature = self.rule.signature
+        return found
 
     @classmethod
     def grouped(cls) -> int:
@@ -91,14 +100,28 @@ class SequenceLayer(Pickled, nn.Module):
         state = state or {}
         if cu_seqlens is not None:
             y, after = self.packed(x, state, cu_seqlens, form)
-        elif mask is None or bool(mask.all()):
+        elif mask is None or (host_reads() and bool(mask.all())):
             y, after = self.rows(x, state, None, form)
         else:
-            order = positions.live_first(mask)
-            live_first = positions.taken(positions.emptied(x, mask), order)
-            y, after = self.rows(live_first, state, mask.sum(1), form)
-            y = positions.put_back(y, order, mask)
+            y, after = self._padded(x, state, mask, form, ending=output_state or host_reads())
         return (y, after) if output_state else y
+
+    def _padded(
+        self, x: Tensor, state: Mapping[str, Tensor], mask: Tensor, form: str, *, ending: bool
+    ) -> tuple[Tensor, States]:
+        """Rows with padding; unless they are ``ending`` at their own last tokens the state is none.
+
+        What stands behind a row's tokens is not seen by them, so that where the state is not asked
+        for, copies of the last run along, and nothing has to be read of the mask.
+        """
+        order, lengths = positions.live_first(mask), mask.sum(1)
+        full = positions.emptied(x, mask)
+        if ending:
+            y, after = self.rows(positions.taken(full, order), state, lengths, form)
+        else:
+            copied = positions.taken(full, positions.live_alone(order, lengths))
+            y, after = self.rows(copied, state, None, form)[0], {}
+        return positions.put_back(y, order, mask), after
 
     def step(
         self, x_t: Tensor, state: Mapping[str, Tensor] | None, *, form: str = "auto"
@@ -137,6 +160,7 @@ class SequenceLayer(Pickled, nn.Module):
             read = type(state).__name__
             raise fail(told, f"state: read {read}, what an earlier call gave is needed")
 
+    @outside_graphs("cu_seqlens is read, since documents run one after another at their lengths")
     def packed(
         self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str
     ) -> tuple[Tensor, States]:
