@@ -151,35 +151,37 @@ class WindowedAttention(Attention):
         later = [F.pad(y[:, :, size:], (0, 0, 0, missing)) for y in (q, *keys)]
         queries = _stacked(later[0], size, size)
         spans = [_stacked(y, tail + size, size) for y in later[1:]]
+        fixed = [y[:, None].expand(-1, count, -1, -1, -1).flatten(0, 1) for y in prefix]
         seen = band(size, self.window, tail, device)
-        rest = self._behind(_repeated(prefix, count), queries, spans, seen)
+        rest = self._behind((fixed[0], fixed[1]), queries, spans, seen)
         rest = rest.unflatten(0, (-1, count)).transpose(1, 2).flatten(2, 3)
         return torch.cat([opening, rest], 2)[:, :, :tokens]
 
     def _any_blocks(self, q: Tensor, keys: Keys, prefix: Keys, first: Tensor) -> Tensor:
         """The same of a length that is not known while it is traced, in blocks of one size.
 
-        Blocks are taken by index, and the last one's rows behind the tokens are the last token
-        again: torch cannot see that a padded length is a multiple of the blocks'.
+        Rows behind the tokens are the last token again: torch cannot see that a length with
+        padding is a multiple of the blocks'. With blocks as an axis of their own [B, N, H, size, d]
+        torch writes the attention as products and a softmax, without its kernels' conditions.
         """
-        batch, _, tokens, _ = q.shape
-        tail, size = self.window - 1, max(self.window, FEWEST)
+        tokens, tail, size = q.shape[2], self.window - 1, max(self.window, FEWEST)
         count = tokens // size + 2  # two at least: one alone would be a case of its own
         block = size * torch.arange(count, device=q.device)[:, None]
         rows = block + torch.arange(size, device=q.device)
         span = block + torch.arange(tail + size, device=q.device)
-        queries = _blocked(q, rows.clamp(max=tokens - 1))
-        near = [_blocked(y, span.clamp(max=tail + tokens - 1)) for y in keys]
+        k, v = (y[:, :, span.clamp(max=tail + tokens - 1)].transpose(1, 2) for y in keys)
+        fixed = [y[:, None].expand(-1, count, -1, -1, -1) for y in prefix]
         begun = span >= tail - first[:, None, None]
-        seen = band(size, self.window, tail, q.device) & begun[:, :, None]
-        o = self._behind(_repeated(prefix, count), queries, near, seen.flatten(0, 1)[:, None])
-        o = o.unflatten(0, (batch, count)).transpose(1, 2).flatten(2, 3)
+        seen = band(size, self.window, tail, q.device) & begun[:, :, None, None]
+        queries = q[:, :, rows.clamp(max=tokens - 1)].transpose(1, 2)
+        o = self._behind((fixed[0], fixed[1]), queries, [k, v], seen)
+        o = o.transpose(1, 2).flatten(2, 3)
         return o.index_select(2, torch.arange(tokens, device=q.device))
 
     def _behind(self, prefix: Keys, q: Tensor, near: list[Tensor], seen: Tensor) -> Tensor:
         """The heads' outputs where each query sees all of the prefix, and near keys as told."""
-        k, v = (torch.cat([a.to(b), b], 2) for a, b in zip(prefix, near, strict=True))
-        always = seen.new_ones(*seen.shape[:-1], prefix[0].shape[2])
+        k, v = (torch.cat([a.to(b), b], -2) for a, b in zip(prefix, near, strict=True))
+        always = seen.new_ones(*seen.shape[:-1], prefix[0].shape[-2])
         return self.read(q, (k, v), torch.cat([always, seen], -1))
 
 
@@ -189,17 +191,6 @@ def band(rows: int, window: int, before: int, device: torch.device) -> Tensor:
         -before, rows, device=device
     )
     return (distance >= 0) & (distance < window)
-
-
-def _repeated(keys: Keys, count: int) -> Keys:
-    """[B, H, S, d] → [B·N, H, S, d], each row for all of its blocks."""
-    k, v = (y[:, None].expand(-1, count, -1, -1, -1).flatten(0, 1) for y in keys)
-    return k, v
-
-
-def _blocked(x: Tensor, index: Tensor) -> Tensor:
-    """[B, H, S, d] → [B·N, H, length, d]: the rows of an index [N, length]."""
-    return x[:, :, index].transpose(1, 2).flatten(0, 1)
 
 
 def _stacked(x: Tensor, length: int, step: int) -> Tensor:
