@@ -6,8 +6,8 @@
     python tests/inductor.py --all --keep benchmarks/results/inductor.json
 
 Prints for each the largest error of the output and of the gradients, each relative to the largest
-entry of what it is compared with, and the seconds; what is apart ends the program with 1. A file of results is
-written spec by spec, and a spec that stands there as it is now is not run again.
+entry of what it is compared with, and the seconds; what is apart ends the program with 1. A file of
+results is written spec by spec, and a spec that stands there as it is now is not run again.
 """
 
 import argparse
@@ -106,7 +106,9 @@ def measured(name: str, tokens: int) -> dict[str, Any]:
 def told(name: str, row: Mapping[str, Any]) -> str:
     """Return the line of a spec."""
     took = f"{row['seconds']:6.1f} s"
-    apart = f"output {row['output']:.1e}  gradients {row['gradients']:.1e}"
+    output, gradients = (row[n] if row[n] is not None else float("nan")
+                         for n in ("output", "gradients"))  # fmt: skip
+    apart = f"output {output:.1e}  gradients {gradients:.1e}"
     said = "right" if row["right"] else "WRONG"
     return f"{said}  {name:28} {took}  {apart} at {row['worst gradient']}"
 
