@@ -300,9 +300,7 @@ class _Call:
 
     @outside_graphs("the carried position is read, since it decides where chunks (or the levels of "
                     "a tree) end")  # fmt: skip
-    def _at_positions(
-        self, vectors: dict[str, Tensor], state: States
-    ) -> tuple[Tensor, States]:
+    def _at_positions(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
         """Rows that stand at one position together."""
         if not _apart(state):
             return Run(self, vectors, state).result()
