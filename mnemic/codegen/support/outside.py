@@ -5,6 +5,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import torch
+from torch._compile import _disable_dynamo
 
 from .arguments import fail
 
@@ -24,7 +25,7 @@ def outside_graphs(reason: str) -> Callable[[Method], Method]:
 
     def decorated(method: Method) -> Method:
         # torch.compiler.disable, which would import the compiler where none is at work
-        apart: Any = torch._disable_dynamo(method)
+        apart: Any = _disable_dynamo(method)
         apart._torchdynamo_disable = True
         apart._torchdynamo_disable_msg = reason
 
