@@ -2,9 +2,9 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,6 +16,7 @@ from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import located
 from mnemic.dsl.spec import Spec
 from mnemic.errors import Issue, format_issue
+from mnemic.models.files import replacing
 
 if TYPE_CHECKING:
     from mnemic.compiler.rule import Rule
@@ -193,12 +194,7 @@ def _read(place: Path) -> dict[str, Facts]:
 
 def _write(place: Path, known: dict[str, Facts]) -> None:
     """Keep the facts; where the cache cannot be written they are derived again next time."""
-    try:
+    with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=place.parent, prefix=".facts.", delete=False, encoding="utf-8"
-        ) as beside:
-            json.dump(known, beside)
-        Path(beside.name).replace(place)
-    except OSError:
-        return
+        with replacing(place) as beside:
+            beside.write_text(json.dumps(known), encoding="utf-8")

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from mnemic.cli.ending import INTERRUPTED, told
 from mnemic.cli.output import print_json, tell, to_stderr
 from mnemic.errors import EnvironmentFailed, MnemicError
 
@@ -22,11 +23,11 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **options)
         except MnemicError as error:
             raise fail(error, as_json=options.get("as_json", False)) from None
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, typer.Abort):
             to_stderr("interrupted")
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
         except OSError as error:
-            broken = EnvironmentFailed(f"{error.filename or 'the system'}: {error.strerror}")
+            broken = EnvironmentFailed(told(error))
             raise fail(broken, as_json=options.get("as_json", False)) from None
 
     return run

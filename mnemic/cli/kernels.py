@@ -12,6 +12,7 @@ import typer
 from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.output import console, echo, print_json
 from mnemic.errors import CheckFailed
+from mnemic.models.files import replacing
 
 if TYPE_CHECKING:
     from mnemic.kernels.build import Built
@@ -190,4 +191,5 @@ def _summary(listed: "Sequence[Cells]", before: int) -> str:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +15,7 @@ from mnemic.dsl.catalogue import names
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
 from mnemic.errors import Issue, UsageError, format_issue, nearest
+from mnemic.models.files import replacing
 
 if TYPE_CHECKING:
     from mnemic.relations import Map, Relation
@@ -111,13 +111,11 @@ def _map(specs: dict[str, Spec]) -> "Map":
 
 def _keep(place: Path, text: str) -> None:
     """Write a file whole or not at all; a cache that cannot be written is done without."""
-    aside = place.with_suffix(f".{os.getpid()}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, place)
+        with replacing(place) as beside:
+            beside.write_text(text, encoding="utf-8")
     except OSError as error:
-        aside.unlink(missing_ok=True)
         to_stderr(f"the map is not remembered: {error}")
 
 
@@ -127,7 +125,8 @@ def _draw(drawn: "Map", out: Path) -> None:
     if out.suffix != ".svg":
         raise UsageError(f"the map is drawn as SVG: read '{out}', allowed a name that ends in .svg")
     try:
-        out.write_text(svg(drawn), encoding="utf-8")
+        with replacing(out) as beside:
+            beside.write_text(svg(drawn), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {out}: {error.strerror}") from error
     to_stderr(f"drawn to {out}")

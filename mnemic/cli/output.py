@@ -1,8 +1,6 @@
 """Where a command writes: plain text, JSON, tables; colours only where a terminal shows them."""
 
-import io
 import json
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -46,12 +44,3 @@ def console(*, stderr: bool = False) -> "Console":
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDE
     return Console(stderr=stderr, markup=False, highlight=False, width=width)
-
-
-def prepare_streams() -> None:
-    """Print any text in any encoding, and end quietly when the reader of a pipe leaves."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)

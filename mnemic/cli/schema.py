@@ -9,6 +9,7 @@ import typer
 from mnemic.cli.output import echo
 from mnemic.dsl.schema import schema as describe
 from mnemic.errors import UsageError
+from mnemic.models.files import replacing
 
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write it to a file.", metavar="FILE")
@@ -28,9 +29,8 @@ def schema(output: Output = None, space: OfSpaces = False) -> None:
         echo(text)
         return
     _refuse_foreign(output)
-    beside = output.with_name(f".{output.name}.part")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(output)
+    with replacing(output) as beside:
+        beside.write_text(text, encoding="utf-8")
     echo(f"wrote {output}")
 
 

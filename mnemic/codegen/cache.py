@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from mnemic.codegen import package
+from mnemic.errors import EnvironmentFailed
 
 Made = Callable[[], Mapping[str, str]]
 """What makes the files of a folder."""
@@ -47,13 +48,29 @@ def files(key: str, make: Made) -> Mapping[str, str]:
 
 
 def folder(key: str, make: Made) -> Path:
-    """The compiled folder of a key, made if it is not there yet.
+    """Return the compiled folder of a key, made if it is not there yet.
 
     One that is not as it was written is made anew; what stood there is kept beside it, changed.
+
+    Raises:
+        EnvironmentFailed: the cache cannot be written.
     """
     place = _place(key)
     if package.read(place):
         return place
+    try:
+        return _kept(place, make)
+    except OSError as error:
+        refusal = f"{error.filename or root()}: {error.strerror}"
+    except EnvironmentFailed as error:
+        refusal = str(error)
+    raise EnvironmentFailed(
+        f"the cache: {refusal}; set {VARIABLE} to a folder that can be written"
+    ) from None
+
+
+def _kept(place: Path, make: Made) -> Path:
+    """Make and write a folder of the cache, unless another process has done it meanwhile."""
     from filelock import FileLock
 
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +79,7 @@ def folder(key: str, make: Made) -> Path:
             return place
         made = make()
         if os.path.lexists(place):
-            aside = place.with_name(f"{key}.changed")
+            aside = place.with_name(f"{place.name}.changed")
             shutil.rmtree(aside, ignore_errors=True)
             os.replace(place, aside)
         return package.write(made, place)

@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -38,20 +39,39 @@ def write(files: Mapping[str, str], folder: Path) -> Path:
     ``EnvironmentFailed`` where it cannot be written.
     """
     folder = folder.expanduser().resolve()
-    _refuse_foreign(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        with _alone_in(folder.parent):
+            _refuse_foreign(folder)
+            _write(files, folder)
     except OSError as error:
         raise EnvironmentFailed(f"cannot write {folder}: {error.strerror}") from None
+    return folder
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes from replacing a folder in here meanwhile, where the system can.
+
+    The folder itself is locked, so that no lock file is left.
+    """
+    with ExitStack() as stack:
+        with suppress(ImportError, OSError):  # Windows; a file system without locks
+            import fcntl
+
+            place = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, place)
+            fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+
+
+def _write(files: Mapping[str, str], folder: Path) -> None:
+    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         _fill(beside, files)
         _replace(beside, folder)
-    except OSError as error:
-        raise EnvironmentFailed(f"cannot write {folder}: {error.strerror}") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    return folder
 
 
 def _fill(folder: Path, files: Mapping[str, str]) -> None:

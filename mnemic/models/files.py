@@ -18,12 +18,27 @@ MARKER = "mnemic-run.json"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write beside ``path``, which takes its place if and only if all goes well."""
+    """Give a path to write beside ``path``, which takes its place if and only if all goes well.
+
+    A link stays one: what it leads to is replaced.
+
+    Raises:
+        OSError: of ``path``, where the system refuses.
+        UsageError: ``path`` is a folder, a device or a pipe.
+    """
+    if path.is_symlink():
+        path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: not a plain file")
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield beside
         _flush(beside)
         os.replace(beside, path)
+    except OSError as error:
+        if error.filename is None or os.fspath(error.filename) == os.fspath(beside):
+            error.filename, error.filename2 = os.fspath(path), None
+        raise
     finally:
         beside.unlink(missing_ok=True)
 

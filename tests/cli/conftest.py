@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from mnemic.cli.app import app
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 
 @dataclass(frozen=True)
 class Done:
