@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from mnemic.cli.ablate import ablate
+from mnemic.cli.audit import audit
 from mnemic.cli.bench import bench
 from mnemic.cli.check import check
 from mnemic.cli.compile import compile_
@@ -71,6 +72,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic map --path deltanet titans-linear",
         "mnemic map -o map.svg",
     ),
+    audit: ("mnemic audit", "mnemic audit miras", "mnemic audit deltanet --full --json"),
     list_: ("mnemic list", "mnemic list --class residual --paper Miras", "mnemic list --json"),
     schema: ("mnemic schema -o mnemic.schema.json",),
     tasks: ("mnemic tasks", "mnemic tasks swaps", "mnemic tasks recall --rung published --json"),

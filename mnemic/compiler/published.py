@@ -17,7 +17,15 @@ broadcasting), ``where`` takes a comparison. Beyond these:
 ``inv(x)``     the inverse
 ``ns(x)``      Newton–Schulz, five steps of Muon's quintic
 ``sum_i(x)``   the sum over a window or a prefix: ``x`` names its items ``k_i``, ``v_i``, …
+``total(x)``   the sum of all entries
+``trace(x)``   the sum of the diagonal
+``inner(a,b)`` the sum of ``a*b`` over all entries
 =============  =====================================================================
+
+A problem is stated in the same grammar with three functions more, whose second argument is a name:
+``gradient(f, W)`` is the gradient of a number in ``W``; ``argmin(f, X)`` what makes it least, which
+starts at the value of ``X`` in the environment, and ``argmin(f, X, s)`` the same among the matrices
+whose entries are at least 0 and sum to ``s``; ``root(f, z)`` the number ``z`` at which f is 0.
 
 Of a deep memory a rule is read once for each of its matrices, and ``grad`` is the gradient of the
 summed, weighted loss of the step in that matrix, ``e`` the last key's ŷ − v.
@@ -48,7 +56,7 @@ if TYPE_CHECKING:
 Assignment: TypeAlias = tuple[str, Node]
 Environment: TypeAlias = Mapping[str, Any]
 
-LONGEST_TEXT: Final = 1_000
+LONGEST_TEXT: Final = 1_500
 DEEPEST: Final = 40
 MOST_NODES: Final = 500
 MOST_ASSIGNMENTS: Final = 16
@@ -56,7 +64,8 @@ LARGEST_LITERAL: Final = 1e12
 
 MATRIX_FUNCTIONS: Final[Mapping[str, tuple[int, int]]] = {
     "diag": (1, 1), "outer": (2, 2), "norm": (1, 2), "softmax": (1, 1), "inv": (1, 1),
-    "ns": (1, 1), "sum_i": (1, 1),
+    "ns": (1, 1), "sum_i": (1, 1), "total": (1, 1), "trace": (1, 1), "inner": (2, 2),
+    "gradient": (2, 2), "argmin": (2, 3), "root": (2, 2),
 }  # fmt: skip
 """The functions beside those of the expression grammar: the least and most arguments."""
 
@@ -109,6 +118,10 @@ def evaluate(tree: Node, environment: Environment) -> Tensor:
             return _lookup(name, environment)
         case Apply("sum_i", (body,)):
             return _sum(body, environment)
+        case Apply("gradient" | "argmin" | "root", _):
+            from mnemic.compiler import extremes
+
+            return extremes.value(tree, environment)
         case Apply(function, arguments):
             return _functions()[function](*(evaluate(a, environment) for a in arguments))
 
@@ -320,6 +333,7 @@ def _functions() -> Mapping[str, Callable[..., Tensor]]:
         "transpose": lambda x: x.mT,
         "diag": lambda x: torch.diag(x[:, 0]),
         "outer": lambda a, b: a @ b.mT,
+        "total": torch.sum, "trace": torch.trace, "inner": lambda a, b: (a * b).sum(),
         "norm": lambda x, p=2.0: torch.linalg.vector_norm(x, ord=float(p)),
         "softmax": lambda x: torch.softmax(x.flatten(), 0).reshape(x.shape),
         "inv": torch.linalg.inv, "ns": _newton_schulz,

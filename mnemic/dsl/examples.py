@@ -182,7 +182,12 @@ block: {hybrid: context, segment: 128}
 bias: l2
 optimizer: {rate: token}
 published:
-  - {where: "(3)", rule: "W = W - eta*grad", verdict: agrees, note: As derived.}
+  - where: "(3)"
+    rule: W = W + eta*v @ k.T
+    verdict: differs
+    problem: L = norm(W @ k - v)**2/2; W = W - eta*gradient(L, W)
+    corrected: W = W - eta*(W @ k - v) @ k.T
+    note: The eraser is missing.
 """,
     "coefficients": """
 bias: l2

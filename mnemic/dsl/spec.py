@@ -48,6 +48,10 @@ class Published(Entry):
     verdict: Literal["agrees", "convention", "differs", "approximate", "unjudged"] = Field(
         default="agrees", description="how the derived rule relates to it"
     )
+    problem: str | None = Field(
+        default=None, description="what the line is to solve, with gradient and argmin"
+    )
+    corrected: str | None = Field(default=None, description="the line as it should stand")
     note: str | None = Field(default=None, description="why they differ, in words")
 
 
