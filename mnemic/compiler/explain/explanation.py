@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.explain import beginning, idle, printing, still
+from mnemic.compiler.explain import beginning, flat, idle, printing, still
 from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
 from mnemic.compiler.explain.equations import Equation, equations
@@ -91,6 +91,7 @@ def warned(rule: Rule) -> tuple[str, ...]:
         *warnings(rule),
         beginning.warning(rule),
         still.warning(rule),
+        flat.warning(rule),
         pace(rule),
     )
     return tuple(line for line in found if line is not None)
