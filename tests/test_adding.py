@@ -1,4 +1,4 @@
-"""The recipes of docs/adding.md, tried: the page's own spec, loss, retention and task."""
+"""The recipes of docs/adding.md, tried: its spec, loss, retention, task and optimizer."""
 
 import re
 import textwrap
@@ -17,6 +17,7 @@ from mnemic.compiler.oracle.verify import verify
 from mnemic.dsl.axis import Family, refresh
 from mnemic.dsl.bias import Bias
 from mnemic.dsl.load import load
+from mnemic.dsl.methods import ELEMENTWISE
 from mnemic.dsl.reading import read_yaml
 from mnemic.dsl.retention import Local
 from mnemic.search import tasks
@@ -102,3 +103,10 @@ def test_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for t in range(8):
         total = (total + drawn.inputs[:, t]) % 5
         assert drawn.targets[:, t].equal(total)
+
+
+def test_an_optimizer() -> None:
+    """The page shows what stands in the package."""
+    names: dict[str, Any] = {}
+    exec(block("python", "# optimizer"), names)
+    assert names["LION"] == ELEMENTWISE["lion"]

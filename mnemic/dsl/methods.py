@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Method = Literal[
-    "gd", "momentum", "implicit", "exact", "muon", "adam", "flow", "batch", "nonparametric"
-]
+    "gd", "momentum", "implicit", "exact", "muon", "adam", "lion", "flow", "batch",
+    "nonparametric",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,19 @@ ELEMENTWISE: Final[Mapping[str, Elementwise]] = {
         step="S/(sqrt(s) + epsilon)",
         coefficients={"theta": "momentum", "beta2": "decay of the gradients' mean square"},
         options=("beta2", "epsilon"),
+    ),
+    "lion": Elementwise(
+        title="Lion",
+        says="sign(θ S + (1 − θ) g), S the average of g by β₂ before the token",
+        because="takes the sign of a gradient",
+        source="Chen et al., arXiv:2302.06675, algorithm 2",
+        averages=(Average("S", "S", "beta2", "momentum"),),
+        step="sign(theta*S_old + (1 - theta)*g)",
+        coefficients={
+            "theta": "weight of the momentum in the step",
+            "beta2": "decay of the momentum",
+        },
+        options=("beta2",),
     ),
 }
 """The optimizers that act entry by entry, by the name of their method."""

@@ -36,4 +36,14 @@ def adam(
     return step, dict(zip(names_kept, (-first, second, *weights), strict=True))
 
 
-METHODS: Final[Mapping[str, Method]] = {"adam": adam}
+def lion(
+    gradient: Tensor, kept: Kept, names: Names, optimizer: OptimizerEntry
+) -> tuple[Tensor, Kept]:
+    """Chen et al., arXiv:2302.06675, algorithm 2, without its decay; S is minus their m."""
+    zero, one = torch.zeros_like(gradient), torch.ones((), dtype=gradient.dtype)
+    momentum, theta, beta = -kept.get("S", zero), names.get("theta", 0 * one), names["beta2"]
+    step = torch.sign(theta * momentum + (1 - theta) * gradient)
+    return step, {"S": -(beta * momentum + (1 - beta) * gradient)}
+
+
+METHODS: Final[Mapping[str, Method]] = {"adam": adam, "lion": lion}

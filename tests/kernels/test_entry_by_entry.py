@@ -1,0 +1,34 @@
+"""Kernels of optimizers that act entry by entry, in Triton's interpreter."""
+
+from typing import Any
+
+import pytest
+
+BOTH = {"rate": "token", "momentum": "token", "beta2": "token"}
+MLP = {"memory": {"kind": "mlp", "residual": False, "activation": "tanh"}}
+ANCHOR = {"anchor": {"chunk": 4}}
+METHODS = ("adam", "lion")
+
+
+def spec(method: str, anchor: dict[str, Any], **told: Any) -> dict[str, Any]:
+    optimizer = {"method": method, **BOTH, **anchor}
+    return {"mnemic": 1, "name": "by-entry", "bias": "l2", "optimizer": optimizer, **told}
+
+
+def differences(told: dict[str, Any]) -> dict[str, float]:
+    """By how much the kernel differs from the recurrence, gradients too, from a state."""
+    from conformance import Sizes, errors, fused, inputs, run, start
+
+    case = fused(told)
+    x = inputs(case, 7, sizes=Sizes(1, 7, 1, 4, 4))
+    state = start(case, x)
+    return errors(*(run(case, x, form, state=state) for form in ("triton", "recurrent")))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("memory", ["a matrix", "layers at an anchor"])
+def test_the_kernel_of_tokens(interpreter: Any, method: str, memory: str) -> None:
+    told = spec(method, {}) if memory == "a matrix" else spec(method, ANCHOR, **MLP)
+    found = interpreter(differences, told=told)
+    assert {"out", "gradient of eta", "gradient of k", "gradient of beta2"} <= {*found}
+    assert max(found.values()) <= 1e-8, found
