@@ -29,6 +29,14 @@ Layers = Annotated[
         help="In place of SPEC, several in turn: 'gated-deltanet*3, softmax-attention'.",
     ),
 ]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FOLDER",
+        help="In place of SPEC and sizes, a checkpoint in the layout of flash-linear-attention.",
+    ),
+]
 SizeName = Annotated[
     str | None, typer.Option("--size", help="Of the papers: 170M, 340M, 760M or 1.3B.")
 ]
@@ -36,9 +44,16 @@ Blocks = Annotated[int | None, typer.Option(help="Blocks, in place of the size's
 Dim = Annotated[int | None, typer.Option(help="Channels of the stream.")]
 Heads = Annotated[int | None, typer.Option(help="Heads of memories whose spec does not say.")]
 Hidden = Annotated[int | None, typer.Option(help="Hidden units of the feed-forwards.")]
-Vocabulary = Annotated[int, typer.Option(help="Tokens.")]
-Tied = Annotated[bool, typer.Option("--tied/--untied", help="Whether embedding and head are one.")]
-Length = Annotated[int, typer.Option(help="Tokens that the model is meant for.")]
+Vocabulary = Annotated[int | None, typer.Option(help="Tokens.", show_default="32000")]
+Tied = Annotated[
+    bool | None,
+    typer.Option(
+        "--tied/--untied", help="Whether embedding and head are one.", show_default="tied"
+    ),
+]
+Length = Annotated[
+    int | None, typer.Option(help="Tokens that the model is meant for.", show_default="4096")
+]
 Init = Annotated[
     float | None,
     typer.Option(help="Standard deviation of initial maps.", show_default="1/sqrt(inputs)"),
@@ -52,14 +67,15 @@ def model(
     output: Output,
     spec: Spec = None,
     layers: Layers = None,
+    checkpoint: From = None,
     size: SizeName = None,
     blocks: Blocks = None,
     dim: Dim = None,
     heads: Heads = None,
     hidden: Hidden = None,
-    vocabulary: Vocabulary = 32_000,
-    tied: Tied = True,
-    length: Length = 4096,
+    vocabulary: Vocabulary = None,
+    tied: Tied = None,
+    length: Length = None,
     init: Init = None,
     seed: Seed = 0,
     check: Checked = True,
@@ -72,22 +88,32 @@ def model(
     costs and what was checked: with a cache as without, padded as alone, packed as alone, chunk by
     chunk as token by token. It is written whole or not at all.
 
+    With --from the weights, the sizes and the tokenizer are a checkpoint's: of DeltaNet, Gated
+    DeltaNet, GLA or RetNet, as flash-linear-attention saves them.
+
     JSON: {"folder", "layers", "parameters", "checks": [{"name", "error", "bound", "passed"}, ...]}.
     """
     require()
-    from mnemic.hf import build, checks, folder
+    from mnemic.hf import build, card, checks, folder, from_fla
     from mnemic.hf.pattern import sources
 
-    if (spec is None) == (layers is None):
-        raise UsageError("one of SPEC and --layers is needed")
-    told = {"heads": heads, "hidden": hidden, "vocabulary": vocabulary, "tied": tied,
-            "length": length, "init": init}  # fmt: skip
-    shape = shaped(size, {"blocks": blocks, "dim": dim, **told})
+    if sum(x is not None for x in (spec, layers, checkpoint)) != 1:
+        raise UsageError("one of SPEC, --layers and --from is needed")
     folder.refuse_foreign(output.expanduser(), replace=replace)
-    config = build.make_config(sources(layers) if layers else [str(spec)], shape)
-    made = build.make_model(config, seed)
+    told = {"blocks": blocks, "dim": dim, "heads": heads, "hidden": hidden, "init": init,
+            "vocabulary": vocabulary, "tied": tied, "length": length}  # fmt: skip
+    trained, tokenizer = card.UNTRAINED, []
+    if checkpoint is None:
+        pattern = sources(layers) if layers else [str(spec)]
+        made = build.make_model(build.make_config(pattern, shaped(size, told)), seed)
+    else:
+        if given := [f"--{name}" for name, x in {"size": size, **told}.items() if x is not None]:
+            raise UsageError(f"--from has its own sizes: leave out {', '.join(given)}")
+        made, tokenizer = from_fla.read_checkpoint(checkpoint), from_fla.tokenizer_files(checkpoint)
+        trained = card.CONVERTED.format(folder=checkpoint.resolve().name)
+    config = made.config
     found = checks.run_checks(config) if check else ()
-    place = folder.save(made, output, found, replace=replace)
+    place = folder.save(made, output, found, trained=trained, also=tokenizer, replace=replace)
     count = sum(p.numel() for p in made.parameters())
     if as_json:
         listed = [{"name": c.name, "error": c.error, "bound": c.bound, "passed": c.passed}
@@ -95,7 +121,8 @@ def model(
         print_json({"folder": str(place), "layers": config.layers, "parameters": count,
                     "checks": listed})  # fmt: skip
         return
-    echo(f"{place}: {count:,} parameters in {config.num_hidden_layers} blocks of {shape.dim}")
+    sizes = f"{config.num_hidden_layers} blocks of {config.hidden_size}"
+    echo(f"{place}: {count:,} parameters in {sizes}")
     for c in found:
         echo(f"  {c.name}: {c.error:.1e}")
 

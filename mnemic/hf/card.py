@@ -46,6 +46,8 @@ Products count two operations; training is the forward pass.
 
 UNTRAINED = "\nIts parameters are as they were drawn: it has seen no text.\n"
 
+CONVERTED = "\nIts parameters are those of {folder}, in the layout of flash-linear-attention.\n"
+
 
 def card(model: MnemicForCausalLM, checks: Sequence[Check], trained: str = UNTRAINED) -> str:
     """Return the text of the folder's README.md; ``trained`` says what the model has learned."""

@@ -21,6 +21,7 @@ def save(
     checks: Sequence[Check] = (),
     *,
     trained: str = UNTRAINED,
+    also: Sequence[Path] = (),
     replace: bool = False,
 ) -> Path:
     """Write a model as a folder that transformers loads: configuration, weights, code and card.
@@ -30,6 +31,7 @@ def save(
         folder: new or empty; with ``replace`` also an earlier model's.
         checks: what was checked, for the card; one that failed is refused.
         trained: what the card says of the model's training.
+        also: files to put in as they are, such as a tokenizer's.
         replace: whether a model that is there may be written over.
 
     Raises:
@@ -51,6 +53,8 @@ def save(
             for name, text in model_code(model.config).items():
                 (beside / name).write_text(text, encoding="utf-8")
             (beside / "README.md").write_text(card(model, checks, trained), encoding="utf-8")
+            for path in also:
+                shutil.copyfile(path, beside / path.name)
             beside.chmod(0o755)
             if folder.exists():
                 shutil.rmtree(folder)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from packaged import rule_of
 
+from mnemic.compiler.compare import verdict
 from mnemic.compiler.compare.axes import axes
 from mnemic.compiler.compare.diff import diff
 from mnemic.compiler.compare.verdict import judge
@@ -54,6 +55,20 @@ def test_leaky_lms_is_gated_deltanet_in_other_coordinates() -> None:
     assert found.kind == "equal-under-change"
     assert set(found.change) == {"η′ = α·η", "λ′ = (1 − α)/(α·η)", "v′ = v/α"}
     assert "α′ = 1 − η·λ" in found.back
+
+
+def test_a_direction_that_time_ran_out_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half an answer is not given as a whole one."""
+    search, directions = verdict.match, iter((True, False))
+
+    def once(one: Any, other: Any, clock: Any) -> Any:
+        object.__setattr__(clock, "end", float("-inf"))
+        return search(one, other, verdict.Clock(float("inf"))) if next(directions) else None
+
+    monkeypatch.setattr(verdict, "match", once)
+    found = judge(GATED, LEAKY)
+    assert not found.finished
+    assert found.sentence.endswith("not settled: the search ran out of time.")
 
 
 @pytest.mark.parametrize("p", [2, 2.0])

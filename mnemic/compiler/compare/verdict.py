@@ -1,6 +1,6 @@
 """The verdict of a comparison: equal, equal under a change, a special case, or not found."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from mnemic.compiler.compare.canonical import canonical, rule_hash
@@ -12,7 +12,7 @@ from mnemic.compiler.compare.special import Special, pairs, singles
 from mnemic.compiler.rule import Rule
 
 SECONDS = 15.0
-"""How long the search may take unless told."""
+"""Processor time that the search may take unless told."""
 
 Kind = Literal["equal", "equal-under-change", "a-in-b", "b-in-a", "different"]
 
@@ -51,9 +51,9 @@ def judge(a: Rule, b: Rule, seconds: float = SECONDS) -> Verdict:
     if there is not None and back is not None:
         return _changed(there, back)
     if there is not None:
-        return _inside("a-in-b", (), there)
+        return _open(_inside("a-in-b", (), there), "B is A", clock)
     if back is not None:
-        return _inside("b-in-a", (), back)
+        return _open(_inside("b-in-a", (), back), "A is B", clock)
     return _special(a, b, one, other, clock)
 
 
@@ -97,6 +97,14 @@ def _inside(kind: Kind, at: tuple[str, ...], found: Match) -> Verdict:
     sentence += f" with {', '.join(rest)}" if rest else ""
     return Verdict(kind, sentence + _confirmed(found.how), at=values, change=change.lines,
                    how=found.how)  # fmt: skip
+
+
+def _open(found: Verdict, other: str, clock: Clock) -> Verdict:
+    """Return the verdict, and what is left open where time ran out over the other direction."""
+    if not clock.out:
+        return found
+    sentence = f"{found.sentence} Whether {other} was not settled: the search ran out of time."
+    return replace(found, sentence=sentence, finished=False)
 
 
 def _special(a: Rule, b: Rule, one: Form, other: Form, clock: Clock) -> Verdict:
