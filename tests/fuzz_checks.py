@@ -4,7 +4,6 @@ Everything is read off the compiled rule and its layer; nothing here knows a sys
 """
 
 import json
-import math
 import os
 import resource
 import sys
@@ -13,18 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "codegen")]
+sys.path.insert(0, str(Path(__file__).parent / "codegen"))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fuzz_layers import WILD, inductor, layers
 
 Spec = dict[str, Any]
-
-WILD = 1e5
-"""Beyond this a rule has left its stability bound, and nothing is compared."""
-
-SLACK = 4
-"""Times what is allowed, since the recurrence's own error is one draw of many."""
-
-TOKENS, PERIOD = 128, 8
-DIM, HEADS, WIDTH = 32, 2, 8
 
 
 def forms(spec: Spec) -> str:
@@ -32,144 +25,6 @@ def forms(spec: Spec) -> str:
     from test_own_expressions import compared
 
     return "forms agree" if compared(spec) else "wild"
-
-
-def layers(spec: Spec) -> str:
-    """The layer as it starts: numbers in float32, and chunks of 32 and 64 rows as far off as the
-    recurrence in float32 is from float64, times what ``mnemic verify`` allows.
-
-    A rule that leaves its stability bound, as the interpreter then has to, is compared over the
-    tokens before it does.
-    """
-    import torch
-
-    from mnemic.codegen.support import compared
-    from mnemic.compiler.explain import still
-    from mnemic.pipeline import compile as compiled
-    from mnemic.pipeline import derive
-
-    torch.manual_seed(0)
-    made = compiled(spec).layer(DIM, heads=HEADS, key_dim=WIDTH)
-    x = sequence()
-    for tokens in (TOKENS, TOKENS // 2, TOKENS // 4, TOKENS // 8, TOKENS // 16):
-        run = _runs(made, x[:, :tokens])
-        exact, own = compared.known(run, torch.float32)
-        ends = {n: part for n, part in exact.items() if not n.startswith("gradient")}
-        if all(_below(part) for part in ends.values()):
-            if all(_below(part) for part in exact.values()):
-                _chunks(made, run, exact, own)
-                _learns(made, x[:, :tokens])
-                return f"layers agree over {tokens} tokens"
-            if still.warning(derive(spec)) is not None and not exact["output"].any():
-                return "wild"  # no step moves the memory, as `check` tells; slopes of O overflow
-            sizes = [float(part.abs().max()) for part in exact.values() if part.numel()]
-            assert not any(map(math.isnan, sizes)), "gradients are no numbers"
-    assert all(map(_below, ends.values())) or _interpreter_leaves(spec, made, x[:, :tokens]), (
-        "the recurrence diverges, its interpreter does not"
-    )
-    return "wild"
-
-
-def _below(x: Any) -> bool:
-    return not x.numel() or bool((x.abs() < WILD).all())
-
-
-def _runs(made: Any, x: Any) -> Callable[..., Any]:
-    """Return a function that runs the layer's rule on its own arguments in a dtype and a form."""
-    import torch
-
-    from mnemic.codegen.support import compared
-    from mnemic.codegen.support.cases import Case
-
-    with torch.no_grad():
-        arguments = {n: a.double() for n, a in made.arguments(x).items()}
-    params = {n: p.detach().double() for n, p in made.params().items()}
-    case = Case("start", arguments, params, {})
-
-    def run(dtype: torch.dtype, form: str = "recurrent", chunk: int | None = None) -> Any:
-        return compared.everything(made.rule, case, form, dtype, torch.float32, chunk)
-
-    return run
-
-
-def _chunks(made: Any, run: Callable[..., Any], exact: Any, own: Any) -> None:
-    """Chunks of 32 and 64 rows in float32 are as near to float64 as the recurrence is."""
-    import torch
-
-    from mnemic.codegen.support import compared
-
-    for rows in (32, 64) if "chunk" in made.rule.forms else ():
-        found = run(torch.float32, "chunk", rows)
-        for part, wanted in exact.items():
-            apart = compared.error(found[part], wanted)
-            most = compared.allowed("chunk", torch.float32, own[part], apart)
-            assert most is None or apart <= SLACK * most, (
-                f"{rows} rows in float32: {part} is {apart:.2g} off, {most:.2g} allowed"
-            )
-
-
-def _interpreter_leaves(spec: Spec, made: Any, x: Any) -> bool:
-    """Whether the rule's own interpreter leaves the bound too."""
-    import torch
-
-    from mnemic.compiler.oracle.interpret import interpret
-    from mnemic.pipeline import derive
-
-    with torch.no_grad():
-        rest = {n: a.double() for n, a in made.arguments(x).items()}
-        params = {n: p.detach().double() for n, p in made.params().items()}
-        vectors = [rest.pop(n) for n in "qkv"]
-        out, state = interpret(derive(spec), *vectors, rest, params=params or None)
-    return not all(map(_below, (out, *state.values())))
-
-
-def sequence() -> Any:
-    """Two sequences: of tokens of their own, and of a few larger ones that repeat."""
-    import torch
-
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(2, TOKENS, DIM, generator=generator)
-    few = 2 * torch.randn(PERIOD, DIM, generator=generator)
-    x[1] = few.repeat(TOKENS // PERIOD, 1)
-    return x
-
-
-def _learns(made: Any, x: Any) -> None:
-    """The gradient of every parameter that has one is a number."""
-    y = made(x.requires_grad_())
-    assert y.isfinite().all(), "the layer's output is no number"
-    y.square().mean().backward()
-    for name, parameter in [("x", x), *made.named_parameters()]:
-        if parameter.grad is not None:
-            assert parameter.grad.isfinite().all(), f"the gradient of {name} is no number"
-
-
-def inductor(spec: Spec) -> str:
-    """The layer compiled by torch.compile against itself, in float64, forward and gradients."""
-    import torch
-    from conformance import error
-
-    from mnemic.pipeline import compile as compiled
-
-    torch.manual_seed(0)
-    made = compiled(spec).layer(DIM, heads=HEADS, key_dim=WIDTH).double()
-    x, found = sequence()[:, :40].double(), []
-    while not _below(made(x)):  # only what stays within its bound can be compared
-        x = x[:, : x.shape[1] // 2]
-        if not x.shape[1]:
-            return "wild"
-    for call in (made, torch.compile(made)):
-        made.zero_grad()
-        leaf = x.clone().requires_grad_()
-        y = call(leaf)
-        y.square().mean().backward()
-        slopes = {n: p.grad.clone() for n, p in made.named_parameters() if p.grad is not None}
-        found.append({"output": y.detach(), "x": leaf.grad, **slopes})
-    eager, fused = found
-    assert eager.keys() == fused.keys(), sorted(eager.keys() ^ fused.keys())
-    wrong = {n: e for n, e in ((n, error(fused[n], x)) for n, x in eager.items()) if not e < 1e-8}
-    assert not wrong or not all(map(_below, eager.values())), wrong
-    return "inductor agrees"
 
 
 def kernels(spec: Spec) -> str:
