@@ -109,6 +109,9 @@ def _symbols(label: str, name: str, line: Equation) -> Any:
     if not shape:
         return sympy.Symbol(label, positive=positive and domain != "any", real=True)
     rows, columns = (min(n, HIDDEN) for n in shape)
+    if domain == "strictly lower":
+        return sympy.Matrix(rows, columns, lambda i, j: sympy.Symbol(f"{label}_{i}{j}", real=True)
+                            if j < i else 0)  # fmt: skip
     symmetric = domain in ("symmetric", "definite")
     return sympy.Matrix(rows, columns, lambda i, j: sympy.Symbol(
         f"{label}_{max(i, j)}{min(i, j)}" if symmetric else f"{label}_{i}{j}",

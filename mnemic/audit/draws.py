@@ -31,7 +31,7 @@ class Sizes:
             "scalar": (), "key": (k, 1), "value": (v, 1), "memory": (v, k), "square": (k, k),
             "keys": (ITEMS, k), "values": (ITEMS, v), "mixed": (v, v), "hidden": (HIDDEN, 1),
             "inner": (HIDDEN, k), "outer": (v, HIDDEN),
-            "row": (1, ITEMS),
+            "row": (1, ITEMS), "tokens": (ITEMS, 1),
         }[shape]  # fmt: skip
 
 
@@ -70,7 +70,10 @@ def coefficients(names: Iterable[str], line: Equation) -> tuple[str, ...]:
 
 def draw(names: Iterable[str], line: Equation, sizes: Sizes, seed: int) -> dict[str, Any]:
     """Return a value for each name, the same for the same seed."""
-    return {name: _value(name, line, sizes, seed) for name in sorted(names) if name != "I"}
+    import torch
+
+    found = {name: _value(name, line, sizes, seed) for name in sorted(names)}
+    return {**found, "I": torch.eye(sizes.keys, dtype=torch.float64)}
 
 
 def _value(name: str, line: Equation, sizes: Sizes, seed: int) -> Any:
@@ -96,6 +99,8 @@ def _drawn(chance: random.Random, domain: str | None, shape: tuple[int, ...]) ->
             [made[max(i, j)][min(i, j)] + (6.0 if i == j and domain == "definite" else 0.0)
              for j in range(columns)] for i in range(rows)
         ]  # fmt: skip
+    if domain == "strictly lower":
+        return [[made[i][j] if j < i else 0.0 for j in range(columns)] for i in range(rows)]
     if domain == "simplex":
         parts = [chance.randint(1, 5) for _ in range(rows * columns)]
         parts[-1] += 32 - sum(parts) if sum(parts) < 32 else 0

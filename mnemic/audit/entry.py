@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Shape = Literal["scalar", "key", "value", "memory", "square", "keys", "values", "mixed", "hidden",
-                "inner", "outer", "row"]  # fmt: skip
-Domain = Literal["any", "positive", "unit", "simplex", "above one", "symmetric", "definite"]
+                "inner", "outer", "row", "tokens"]  # fmt: skip
+Domain = Literal["any", "positive", "unit", "simplex", "above one", "symmetric", "definite",
+                 "strictly lower"]  # fmt: skip
 
 
 class _Closed(BaseModel):

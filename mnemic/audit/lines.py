@@ -8,7 +8,7 @@ from mnemic.compiler.published import assignments, evaluate
 from mnemic.dsl.expressions import Apply, Name, Node
 from mnemic.dsl.functions import CONSTANTS
 
-EXTREMES: Final = ("gradient", "argmin", "root")
+EXTREMES: Final = ("gradient", "argmin", "root", "expect")
 Line = tuple[str, Node]
 
 
@@ -95,7 +95,7 @@ def _names(tree: Node) -> set[str]:
     match tree:
         case Name(name):
             return {name}
-        case Apply("root", (body, Name(variable))):
+        case Apply("root" | "expect", (body, Name(variable))):
             return _names(body) - {variable}
         case Apply(_, arguments):
             return set[str]().union(*map(_names, arguments))
@@ -130,7 +130,7 @@ def conditions(text: str) -> tuple[Node, ...]:
 
 def _tests(tree: Node) -> list[Node]:
     match tree:
-        case Apply("argmin" | "root", _):
+        case Apply("argmin" | "root" | "expect", _):
             return []  # what is searched through passes every branch
         case Apply(function, arguments):
             own = [arguments[0]] if function == "where" else []

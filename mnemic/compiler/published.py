@@ -22,10 +22,11 @@ broadcasting), ``where`` takes a comparison. Beyond these:
 ``inner(a,b)`` the sum of ``a*b`` over all entries
 =============  =====================================================================
 
-A problem is stated in the same grammar with three functions more, whose second argument is a name:
+A problem is stated in the same grammar with four functions more, whose second argument is a name:
 ``gradient(f, W)`` is the gradient of a number in ``W``; ``argmin(f, X)`` what makes it least, which
 starts at the value of ``X`` in the environment, and ``argmin(f, X, s)`` the same among the matrices
-whose entries are at least 0 and sum to ``s``; ``root(f, z)`` the number ``z`` at which f is 0.
+whose entries are at least 0 and sum to ``s``; ``root(f, z)`` the number ``z`` at which f is 0;
+and ``expect(f, x)`` the mean of f over a standard normal number ``x``.
 
 Of a deep memory a rule is read once for each of its matrices, and ``grad`` is the gradient of the
 summed, weighted loss of the step in that matrix, ``e`` the last key's ŷ − v.
@@ -65,7 +66,7 @@ LARGEST_LITERAL: Final = 1e12
 MATRIX_FUNCTIONS: Final[Mapping[str, tuple[int, int]]] = {
     "diag": (1, 1), "outer": (2, 2), "norm": (1, 2), "softmax": (1, 1), "inv": (1, 1),
     "ns": (1, 1), "sum_i": (1, 1), "total": (1, 1), "trace": (1, 1), "inner": (2, 2),
-    "gradient": (2, 2), "argmin": (2, 3), "root": (2, 2),
+    "gradient": (2, 2), "argmin": (2, 3), "root": (2, 2), "expect": (2, 2),
 }  # fmt: skip
 """The functions beside those of the expression grammar: the least and most arguments."""
 
@@ -118,7 +119,7 @@ def evaluate(tree: Node, environment: Environment) -> Tensor:
             return _lookup(name, environment)
         case Apply("sum_i", (body,)):
             return _sum(body, environment)
-        case Apply("gradient" | "argmin" | "root", _):
+        case Apply("gradient" | "argmin" | "root" | "expect", _):
             from mnemic.compiler import extremes
 
             return extremes.value(tree, environment)

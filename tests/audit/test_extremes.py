@@ -22,6 +22,8 @@ GIVEN = {
         ("Y = gradient(norm(W)**4, W)", "Y = 4*norm(W)**2*W"),
         ("Y = root(exp(z) - 3, z)", "Y = log(3)"),
         ("Y = root(1/(1 - z) - 4, z)", "Y = 3/4"),
+        ("Y = expect(exp(1.5*z)*z**2, z)", "Y = (1 + 1.5**2)*exp(1.5**2/2)"),
+        ("Y = expect(relu(z)**2, z)", "Y = 1/2"),
     ],
 )  # fmt: skip
 def test_against_the_closed_form(problem, closed):
