@@ -8,17 +8,18 @@ import os
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import optuna
 from filelock import FileLock
-from optuna.exceptions import UpdateFinishedTrialError
+from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.storages import RDBStorage, fail_stale_trials
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
 from mnemic.errors import InvalidSpec, Issue, UsageError
 from mnemic.models.files import claim
@@ -28,6 +29,7 @@ from mnemic.search.space.settings import COSTS
 from mnemic.search.space.space import Space, differing
 from mnemic.search.study.budget import bounds, demand_budget
 from mnemic.search.study.owners import dead, owner
+from mnemic.search.study.patience import Patience
 from mnemic.search.study.records import INTERRUPTED, KIND, START, UNCOUNTED, WORKER, Record, record
 from mnemic.search.study.samplers import sampler
 from mnemic.search.study.starts import starts
@@ -131,15 +133,18 @@ class Search:
         return trial
 
     def put_back(self, trial: Trial) -> None:
-        """Let another worker, or a later one, do a trial that was interrupted."""
+        """Let another worker, or a later one, do a trial that was interrupted.
+
+        Raises UpdateFinishedTrialError where another worker has ended it, and puts nothing back.
+        """
         kept = {k: v for k, v in trial.user_attrs.items() if k != KIND}
+        trial.set_user_attr(KIND, INTERRUPTED)
         self.study.add_trial(
             optuna.create_trial(
                 state=TrialState.WAITING, params=trial.params,
                 distributions=trial.distributions, user_attrs=kept,
             )
         )  # fmt: skip
-        trial.set_user_attr(KIND, INTERRUPTED)
         self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
     def close(self) -> None:
@@ -156,7 +161,8 @@ class Search:
 
         def beat() -> None:
             while not done.wait(self.beat.interval):
-                self.storage.record_heartbeat(number)
+                with suppress(StorageInternalError, SQLAlchemyError):  # the trial's calls tell
+                    self.storage.record_heartbeat(number)
 
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()
@@ -169,7 +175,7 @@ class Search:
 
 def open_search(
     space: Space, folder: Path, storage: str | None = None, beat: Beat | None = None,
-    tell: Tell = print,
+    tell: Tell = print, patience: Patience | None = None,
 ) -> Search:  # fmt: skip
     """Open a search, new or begun; the same call goes on with it.
 
@@ -183,12 +189,14 @@ def open_search(
     claim(folder, "search")
     (folder / "logs").mkdir(exist_ok=True)
     beat = beat or Beat()
-    kept = open_storage(storage, folder, beat)
+    patience = patience or Patience()
+    patience.tell = tell
+    kept = patience.patient(open_storage(storage, folder, beat))
     study, fresh = _study(space, kept)
     seed = space.settings.seed
     chosen = seed if fresh else seed + 1 + random.SystemRandom().randrange(2**20)
     study.sampler = sampler(space.settings.sampler, chosen)
-    search = Search(space, study, kept, folder, beat, tell)
+    search = Search(space, study, kept, folder, beat, tell, patience.stopping)
     search.bounds = _bounds(search)
     if fresh:
         demand_budget(space, search.bounds, folder / "logs" / "budget.log")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
 from mnemic.dsl.hashing import spec_hash
@@ -45,6 +46,9 @@ from mnemic.search.study.training import Run
 
 T = TypeVar("T")
 
+DROPPED: Final = "dropped"
+"""The end of a trial that is no longer this worker's; the study does not hear of it."""
+
 
 @dataclass(frozen=True)
 class End:
@@ -64,15 +68,21 @@ class Ended(Exception):
 
 
 def do(search: Search, trial: Trial) -> End:
-    """Do a trial and tell the study; one that was interrupted waits to be done again."""
+    """Do a trial and tell the study; one that was interrupted waits to be done again.
+
+    One that another worker has ended meanwhile, since this one was taken for dead, is dropped.
+    """
     try:
-        end = _Trial(search, trial).to_the_end()
-    except Ended as early:
-        end = early.end
-    if end.kind == INTERRUPTED:
-        search.put_back(trial)
-        return end
-    _tell(search, trial, end)
+        try:
+            end = _Trial(search, trial).to_the_end()
+        except Ended as early:
+            end = early.end
+        if end.kind == INTERRUPTED:
+            search.put_back(trial)
+        else:
+            _tell(search, trial, end)
+    except UpdateFinishedTrialError:
+        return End(DROPPED, "another worker has ended it meanwhile")
     return end
 
 

@@ -12,6 +12,7 @@ from optuna.trial import Trial
 from sqlalchemy.exc import SQLAlchemyError
 
 from mnemic.errors import EnvironmentFailed
+from mnemic.search.study.patience import reason as reason_of
 from mnemic.search.study.records import DUPLICATE, FINISHED
 from mnemic.search.study.search import Search
 from mnemic.search.study.trial import End, do
@@ -50,9 +51,9 @@ def work_on(search: Search, jobs: int = 1) -> Done:
         except (StorageInternalError, SQLAlchemyError) as error:
             search.stopping.set()
             wait(running)
-            first = str(error.__cause__ or error).strip().splitlines()[0]
             raise EnvironmentFailed(
-                f"the storage broke off: {first}; the same command goes on when it is back"
+                f"the storage broke off: {reason_of(error)}; its trials are kept, and the same "
+                "command goes on when it is back"
             ) from error
     return Done(len(done), time.monotonic() - began, reason)
 

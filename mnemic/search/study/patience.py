@@ -1,0 +1,97 @@
+"""A storage that is gone for a while: its calls wait until it is back, up to a bound."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from types import FunctionType
+from typing import Any, Final
+
+from optuna.exceptions import StorageInternalError
+from optuna.storages import RDBStorage
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+CALLS: Final = tuple(
+    name for name, value in vars(RDBStorage).items()
+    if isinstance(value, FunctionType) and not name.startswith("__")
+)  # fmt: skip
+"""All that may be asked of a storage; Optuna's cache asks for private ones too."""
+
+
+@dataclass
+class Patience:
+    """How long a storage is waited for.
+
+    Args:
+        seconds: from the first call that fails; then its error is raised.
+        first: seconds until the second try; each wait after is twice as long.
+        longest: seconds between two tries.
+        tell: hears once that the storage is gone, and once that it is back.
+        stopping: when set, nothing is waited for.
+    """
+
+    seconds: float = 180.0
+    first: float = 0.5
+    longest: float = 10.0
+    tell: Callable[[str], None] = lambda line: None
+    stopping: threading.Event = field(default_factory=threading.Event)
+    _gone: threading.Event = field(default_factory=threading.Event)
+    _inside: threading.local = field(default_factory=threading.local)
+
+    def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Call a storage's function, again and again while the storage is gone."""
+        deadline, pause = time.monotonic() + self.seconds, self.first
+        while True:
+            try:
+                found = function(*args, **options)
+            except (StorageInternalError, DBAPIError) as error:
+                left = deadline - time.monotonic()
+                if not gone(error) or left <= 0 or self.stopping.is_set():
+                    raise
+                if not self._gone.is_set():
+                    self._gone.set()
+                    self.tell(f"the storage is gone: {reason(error)}; waiting up to {left:.0f} s")
+                self.stopping.wait(min(pause, left))
+                pause = min(2 * pause, self.longest)
+            else:
+                if self._gone.is_set():
+                    self._gone.clear()
+                    self.tell("the storage is back")
+                return found
+
+    def patient(self, storage: RDBStorage) -> RDBStorage:
+        """Return the storage, whose calls wait from now on; calls among its own do not."""
+        for name in CALLS:
+            setattr(storage, name, self._waiting(getattr(storage, name)))
+        return storage
+
+    def _waiting(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            if getattr(self._inside, "call", False):
+                return function(*args, **options)
+            self._inside.call = True
+            try:
+                return self.call(function, *args, **options)
+            finally:
+                self._inside.call = False
+
+        return call
+
+
+def gone(error: BaseException) -> bool:
+    """Whether an error says that the storage cannot be reached now, rather than that it refuses."""
+    cause = error if isinstance(error, DBAPIError) else error.__cause__
+    if isinstance(cause, DBAPIError) and cause.connection_invalidated:
+        return True
+    return isinstance(cause, OperationalError | InterfaceError)
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of what a storage's driver says."""
+    cause = error.__cause__ or error
+    told = getattr(cause, "orig", None) or cause
+    return str(told).strip().splitlines()[0]
