@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import matplotlib
+
 from mnemic.compiler.explain.render import equations
 from mnemic.dsl.writing import to_yaml
 from mnemic.models.result import versions
@@ -31,8 +33,12 @@ if TYPE_CHECKING:
 ROWS, DETAILS = 20, 5
 
 
+@matplotlib.rc_context({"text.parse_math": False})
 def page(search: Search, records: Sequence[Record], summary: Summary) -> str:
-    """The report as HTML that needs nothing beside it."""
+    """Return the report as HTML that needs nothing beside it.
+
+    Names are text, in the figures too, whatever signs of HTML or of TeX they hold.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     space, points = search.space, summary.best

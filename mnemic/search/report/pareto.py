@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import matplotlib
 from matplotlib.figure import Figure
 
 from mnemic.search.report.figures import AXES, WORDS, svg
@@ -79,6 +80,7 @@ def _table(points: Sequence[Point]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
+@matplotlib.rc_context({"text.parse_math": False})  # names are text
 def picture(points: Sequence[Point]) -> str:
     """Return the three fronts as SVG; triangles were known, circles found by a search."""
     figure = Figure(figsize=(12, 4.2), layout="constrained")

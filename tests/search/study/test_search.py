@@ -1,13 +1,17 @@
 """A search on SQLite: begun, gone on with, told about, and not overwritten."""
 
 import dataclasses
+import html
+import json
 import re
 import threading
 from pathlib import Path
 
 import optuna
 import pytest
+from small_space import SPACE
 
+from mnemic.dsl.catalogue import find
 from mnemic.errors import UsageError
 from mnemic.pipeline import derive, read
 from mnemic.search.report.write import write
@@ -38,8 +42,6 @@ def searched(path: Path, folder: Path, **changes):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A search of four trials, two of them specs that were known."""
-    from small_space import SPACE
-
     folder = tmp_path_factory.mktemp("whole")
     path = folder / "space.yaml"
     path.write_text(SPACE.replace("start: []", "start: [gated-deltanet, deltanet]"))
@@ -86,6 +88,28 @@ def test_the_report_opens_offline_and_the_best_specs_load(whole):
         best = read(str(folder / "best" / f"{place}.yaml"))
         assert identity(derive(best)) == point.record.identity
     assert summary.to_json()["trials"] == len(records)
+
+
+HOSTILE = "<img src=x onerror=alert(1)> $\\frac{$ & '\"-->"
+
+
+def test_a_report_shows_a_hostile_name_as_text(space_file, tmp_path, monkeypatch):
+    """Of a spec to begin with, and in the space's own words."""
+    monkeypatch.chdir(tmp_path)
+    spec = Path(f"{HOSTILE}.yaml")
+    spec.write_text(find("deltanet").read_text(encoding="utf-8"), encoding="utf-8")
+    text = SPACE.replace("start: []", f"start: [{json.dumps(str(spec))}]")
+    text = text.replace("trials: 4", "trials: 2")
+    space_file.write_text(f"{text}notes: {json.dumps('</script>' + HOSTILE)}\n", encoding="utf-8")
+    space, _, _ = searched(space_file, tmp_path / "run")
+    search = open_search(space, tmp_path / "run")
+    summary = write(search)
+    search.close()
+    assert any(HOSTILE in (point.start or "") for point in summary.best)
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "<img" not in page
+    assert page.count("</script>") == 1
+    assert html.escape(HOSTILE, quote=False).partition(" $")[0] in page
 
 
 def test_a_study_of_another_space_is_not_touched(whole, tmp_path):
