@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mnemic.codegen.support import conjugate
 from mnemic.codegen.support.conjugate import ToleranceNotMet, cholesky_rows, conjugated
+from mnemic.codegen.support.definite import Forgotten
 
 
 def parts(rows: int = 5, size: int = 4, ridge: float = 0.3, seed: int = 0) -> tuple[Tensor, ...]:
@@ -123,3 +124,22 @@ def _function(module: str, text: str) -> Callable[..., Tensor]:
     exec(compile(text, f"<{module}>", "exec"), space)
     found: Callable[..., Tensor] = list(space.values())[-1]
     return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_a_matrix_that_is_singular_to_rounding_is_refused(dtype: torch.dtype, scale: float) -> None:
+    """Whatever its scale; what is well in its dtype is solved."""
+    rng = torch.Generator().manual_seed(3)
+    key = scale * torch.randn(1, 6, 4, generator=rng, dtype=dtype)
+    key[..., 3] = key[..., 2]
+    q, weights = torch.randn(1, 6, 4, generator=rng, dtype=dtype), torch.ones(1, 6, 6, dtype=dtype)
+    h, reach = torch.zeros(1, 4, 4, dtype=dtype), torch.ones(1, 6, dtype=dtype)
+
+    def solve(ridge: float) -> Tensor:
+        filled = torch.full((1, 6, 4), ridge * scale**2, dtype=dtype)
+        return conjugated(q, key, weights.tril(), h, filled, reach, tolerance=1e-6, iterations=50)
+
+    assert bool(solve(1e-2).isfinite().all())
+    with pytest.raises(Forgotten, match="not positive definite to within rounding"):
+        solve(0.01 * torch.finfo(dtype).eps)

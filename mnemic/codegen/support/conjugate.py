@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from .definite import cholesky
+from .definite import Forgotten, cholesky
 from .folder import PACKAGE
 from .transforms import pushed
 from .verified import digest
@@ -165,8 +165,13 @@ def ridge_solved(h: Tensor, ridge: Tensor, q: Tensor) -> Tensor:
 
 
 def solved(matrices: System, q: Tensor, tolerance: float, iterations: int) -> Tensor:
-    """Conjugate gradients preconditioned by the diagonal; rows that are done stand still."""
+    """Conjugate gradients preconditioned by the diagonal; rows that are done stand still.
+
+    Raises ``Forgotten`` where a direction p has pᵀAp ≤ ε K pᵀDp, D the diagonal: then A is singular
+    to within rounding, whatever its scale, and a small residual would say nothing about x.
+    """
     rounding = ROUNDINGS * torch.finfo(q.dtype).eps
+    flat = torch.finfo(q.dtype).eps * q.shape[-1]
     size = torch.linalg.vector_norm(q, dim=-1)
     target = max(tolerance, rounding) * size
     diagonal = matrices.diagonal()
@@ -179,6 +184,8 @@ def solved(matrices: System, q: Tensor, tolerance: float, iterations: int) -> Te
             break
         image = matrices.times(along)
         curvature, length = (along * image).sum(-1), torch.linalg.vector_norm(along, dim=-1)
+        if bool((live & (curvature <= flat * (along.square() * diagonal).sum(-1))).any()):
+            raise Forgotten
         stretch = torch.linalg.vector_norm(image, dim=-1) / _divisor(length)
         largest = torch.maximum(largest, stretch)
         step = torch.where(live, power / _divisor(curvature), 0.0)[..., None]
