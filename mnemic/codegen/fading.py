@@ -8,7 +8,7 @@ from mnemic.codegen.describe import most_chunk
 from mnemic.codegen.support.launched import FAINTEST
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.ranges import ranges_of
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Moments, Rule
 
 COUNTS = [float(2**i) - 1 for i in range(12)]
 """Steps and heads that a weight is looked at for."""
@@ -19,6 +19,11 @@ def too_fast(rule: Rule) -> str | None:
 
     A weight that is an argument by itself is looked at in each call: see ``launched.fainter``.
     """
+    if _may_be_singular(rule):
+        return (
+            "the weights forget the ridge, and conjugate gradients in a kernel cannot refuse a "
+            "matrix that is singular to within rounding"
+        )
     rows = most_chunk(rule)
     weight = rule.problem.value("gamma")
     arguments = [s for s in rule.scalars if s.argument is not None]
@@ -35,3 +40,11 @@ def too_fast(rule: Rule) -> str | None:
         f"weights of {sp.Float(least, 3)} leave less than {FAINTEST} of the past over {rows} "
         "tokens, and a chunk's kernel divides by that in float32"
     )
+
+
+def _may_be_singular(rule: Rule) -> bool:
+    """Return whether conjugate gradients may meet a matrix that nothing holds above zero."""
+    match rule:
+        case Moments(solution=solution):
+            return bool(solution.iterations) and solution.fades and not solution.constant
+    return False
