@@ -1,9 +1,11 @@
 """Files of a compiled folder → the files that are published."""
 
+import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from mnemic.codegen.flat.fold import folded
 from mnemic.codegen.flat.groups import FACADES, File, Part, grouped
 from mnemic.codegen.flat.modules import Name, modules
 from mnemic.codegen.flat.reach import Folder
@@ -42,13 +44,13 @@ def published(files: Mapping[str, str]) -> dict[str, str]:
     folder = support.with_modules(own)
     called = [found for t in scripts.values() for found in STARTED.findall(t)]
     roots = [*map(Name, own), *(Name(f"support.{module}", name) for module, name in called)]
+    folder = folded(folder, roots, set(own), _api(folder, own))
     reached = folder.reached(roots)
     parts = {name: Part.of(folder, name, kept) for name, kept in reached.items() if kept}
     made = grouped(_files(parts, set(own)))
     place = {module: name for name, file in made.items() for module in file.modules}
     flat = {f"{name}.py": text_of(file, place) for name, file in made.items()}
     flat |= {p: t.replace("{PACKAGE}.support.", "{PACKAGE}.") for p, t in scripts.items()}
-    support.known.update({k: u for k, u in folder.known.items() if k[0] not in own})
     return flat | {p: t for p, t in files.items() if not p.endswith(".py")}
 
 
@@ -56,6 +58,22 @@ def published(files: Mapping[str, str]) -> dict[str, str]:
 def _support(files: frozenset[tuple[str, str]]) -> Folder:
     """The support package, read once for all specs."""
     return Folder(modules(dict(files)))
+
+
+def _api(folder: Folder, own: Iterable[str]) -> list[Name]:
+    """The classes of the layer and of the rule, which the folder's users call."""
+    found = []
+    for module in (folder.modules[name] for name in own):
+        for node in module.tree.body:
+            match node:
+                case ast.ClassDef():
+                    found.append(Name(module.name, node.name))
+                case ast.Assign(
+                    targets=[ast.Name(id="rule")], value=ast.Call(func=ast.Name(id=made))
+                ) if made in module.imports:
+                    of = folder.definition(module.imports[made])
+                    found += [of] if of is not None else []
+    return found
 
 
 def _files(parts: dict[str, Part], own: set[str]) -> dict[str, File]:

@@ -1,0 +1,3 @@
+"""Partial evaluation of a folder's support for what its generated modules declare."""
+
+from mnemic.codegen.flat.fold.folder import folded as folded
