@@ -7,6 +7,7 @@ import pytest
 
 from mnemic.codegen.flat.fold import folded
 from mnemic.codegen.flat.modules import Name, modules
+from mnemic.codegen.flat.pack import packed
 from mnemic.codegen.flat.reach import Folder
 
 SIGNATURE = """
@@ -239,3 +240,16 @@ def test_methods_that_nobody_calls_are_left_out_but_for_the_layers() -> None:
         assert ("public" in found) is kept
         assert "_spare" not in found
         assert "_own" in found
+
+
+def test_parameters_one_below_another_are_packed() -> None:
+    names = [f"rows_{i}" for i in range(20)] + ["K: tl.constexpr", "V: tl.constexpr"]
+    kernel = "def kernel(\n" + "".join(f"    {n},\n" for n in names) + "):\n    return K\n"
+    short = "def short(\n    x,\n    y,\n):\n    return x\n"
+    found = packed(kernel + short)
+    told = ast.parse(found).body[0]
+    assert isinstance(told, ast.FunctionDef)
+    assert [ast.unparse(a) for a in told.args.args] == names
+    assert len(found.splitlines()) < 15
+    assert max(map(len, found.splitlines())) <= 100
+    assert found.endswith(short)

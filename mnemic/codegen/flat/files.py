@@ -8,6 +8,7 @@ from functools import lru_cache
 from mnemic.codegen.flat.fold import folded
 from mnemic.codegen.flat.groups import FACADES, File, Part, grouped
 from mnemic.codegen.flat.modules import Name, modules
+from mnemic.codegen.flat.pack import packed
 from mnemic.codegen.flat.reach import Folder
 from mnemic.codegen.flat.write import text_of
 
@@ -40,7 +41,7 @@ def published(files: Mapping[str, str]) -> dict[str, str]:
     }
     code = {p: t for p, t in texts.items() if p.endswith(".py") and p not in scripts}
     support = _support(frozenset((p, t) for p, t in code.items() if p.startswith("support/")))
-    own = modules({p: t for p, t in code.items() if not p.startswith("support/")})
+    own = modules({p: packed(t) for p, t in code.items() if not p.startswith("support/")})
     folder = support.with_modules(own)
     called = [found for t in scripts.values() for found in STARTED.findall(t)]
     roots = [*map(Name, own), *(Name(f"support.{module}", name) for module, name in called)]
@@ -61,18 +62,21 @@ def _support(files: frozenset[tuple[str, str]]) -> Folder:
 
 
 def _api(folder: Folder, own: Iterable[str]) -> list[Name]:
-    """The classes of the layer and of the rule, which the folder's users call."""
+    """The classes whose methods the folder's users call: of the layer, the rule, its signature."""
     found = []
     for module in (folder.modules[name] for name in own):
+        made = {}
         for node in module.tree.body:
             match node:
                 case ast.ClassDef():
                     found.append(Name(module.name, node.name))
-                case ast.Assign(
-                    targets=[ast.Name(id="rule")], value=ast.Call(func=ast.Name(id=made))
-                ) if made in module.imports:
-                    of = folder.definition(module.imports[made])
-                    found += [of] if of is not None else []
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
+                    made[name] = call
+        if "rule" in made:
+            parts = [x.id for x in made["rule"].args if isinstance(x, ast.Name)]
+            for call in (made[name] for name in ("rule", *parts) if name in made):
+                of = folder.definition(module.imports.get(getattr(call.func, "id", ""), Name("")))
+                found += [of] if of is not None and of.name else []
     return found
 
 

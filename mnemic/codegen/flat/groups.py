@@ -11,11 +11,14 @@ from mnemic.codegen.flat.reach import Folder, Use, imported_within
 LONGEST = 450
 """Lines of a file, above which no other module is written into it."""
 
+SHORT = 130
+"""Lines of a file, up to which it is written into another where it may."""
+
 FACADES = {"support.ops": "ops", "support.tiles": "tiles"}
 """Modules that only pass names on, by which generated code calls operations: ``ops.reach``."""
 
 COMMANDS = (
-    "cases", "commands", "selftest", "shapes", "step_launch", "timing", "tune", "verify", "versions"
+    "cases", "commands", "selftest", "shapes", "step_launch", "tune", "verify", "versions"
 )  # fmt: skip
 """Support that mnemic's own tools ask a folder for, each a file under its own name."""
 
@@ -165,10 +168,11 @@ def _bind(bound: dict[str, Name], name: str, of: Name) -> None:
 def grouped(files: dict[str, File]) -> dict[str, File]:
     """Files, by name, with those written into others that every file that imports them needs."""
     tried: set[tuple[str, str]] = set()
+    names = {file.parts[0].module.name: name for name, file in files.items() if file.parts}
     while True:
         move = next((m for m in _moves(files) if m not in tried), None)
         if move is None:
-            return files
+            return _called_after_most(files, names)
         tried.add(move)
         small, large = move
         joined = _joined(files[small], files[large])
@@ -177,6 +181,17 @@ def grouped(files: dict[str, File]) -> dict[str, File]:
         except Clash:
             continue
         files = {n: joined if n == large else f for n, f in files.items() if n != small}
+
+
+def _called_after_most(files: dict[str, File], names: dict[str, str]) -> dict[str, File]:
+    """Files under the name of the longest module in them, where nobody asks for another."""
+    found = {}
+    for name, file in files.items():
+        fixed = file.generated or file.facade or name in COMMANDS
+        largest = max(file.parts, key=lambda part: part.size, default=None)
+        called = name if fixed or largest is None else names[largest.module.name]
+        found[called] = replace(file, name=called)
+    return found
 
 
 def _moves(files: dict[str, File]) -> Iterator[tuple[str, str]]:
@@ -198,6 +213,26 @@ def _moves(files: dict[str, File]) -> Iterator[tuple[str, str]]:
             others = owners[small] - {large}
             needed = all(large in behind[other] for other in others)
             if needed and _foldable(files, files[small], files[large]):
+                yield small, large
+    yield from _short(files, needs, owners, behind)
+
+
+def _short(
+    files: dict[str, File], needs: dict[str, set[str]], owners: dict[str, set[str]],
+    behind: dict[str, set[str]],
+) -> Iterator[tuple[str, str]]:  # fmt: skip
+    """Files that are short, and others that they import or are imported by, the shortest first.
+
+    Not where a third file lies between the two, so that imports would run in a circle.
+    """
+    for small in sorted(files, key=lambda n: (files[n].size, n)):
+        if files[small].size > SHORT:
+            return
+        near = (needs[small] | owners[small]) - {small}
+        for large in sorted(near, key=lambda n: (files[n].size, n)):
+            between = any(large in behind[n] for n in needs[small] - {large})
+            between = between or any(small in behind[n] for n in needs[large] - {small})
+            if not between and _foldable(files, files[small], files[large]):
                 yield small, large
 
 
