@@ -116,11 +116,14 @@ def placed(spec: Spec, source: Source) -> Iterator[None]:
 
 
 @named_arguments
-def compile(source: Source, out: str | PathLike[str] | None = None) -> Compiled:
+def compile(
+    source: Source, out: str | PathLike[str] | None = None, *, tools: bool = True
+) -> Compiled:
     """Spec → Problem → Rule → Plans → source → a folder that runs.
 
     Without ``out`` the folder lies in the cache, with mnemic's whole support package; the folder
-    ``out`` is fit to publish: flat, and with what this spec needs of that package. Raises
+    ``out`` is fit to publish: flat, and with what this spec needs of that package; without
+    ``tools`` also without its commands verify and tune and its own test. Raises
     ``InvalidSpec`` for a spec that is none, or that is derived but not compiled yet, and
     ``UsageError`` for an output folder that is not mnemic's.
     """
@@ -131,7 +134,8 @@ def compile(source: Source, out: str | PathLike[str] | None = None) -> Compiled:
     key, make = spec_hash(spec, labels=True), partial(files, spec)
     with placed(spec, source):
         if out is not None:
-            return Compiled(spec, package.write(published(cache.files(key, make)), Path(out)))
+            files_of = published(cache.files(key, make), tools=tools)
+            return Compiled(spec, package.write(files_of, Path(out)))
         return Compiled(spec, cache.folder(key, make))
 
 
@@ -144,7 +148,6 @@ def restored(
     code had been changed by hand, so that the spec does not tell it, and is not here.
     """
     from mnemic.codegen import package
-    from mnemic.codegen.flat import published
 
     known, place = load(spec), Path(folder)
     if digest is not None and place.is_dir() and package.digest_of(place) == digest:
@@ -155,12 +158,21 @@ def restored(
             "as it was, is needed at the same place"
         )
     found = compile(known)
-    if digest not in (None, package.digest_of(found.folder)) and digest != package.digest_of_files(
-        {name: text.encode() for name, text in published(package.read(found.folder) or {}).items()}
-    ):
+    if digest not in (None, package.digest_of(found.folder), *_digests(found.folder)):
         told = f"{known.name}: pickled with the code of mnemic {version}, which differed"
         warnings.warn(f"{told}; compiled again by this version", stacklevel=2)
     return found
+
+
+def _digests(folder: Path) -> Iterator[str]:
+    """The digests of what is published of a folder in the cache."""
+    from mnemic.codegen import package
+    from mnemic.codegen.flat import published
+
+    whole = package.read(folder) or {}
+    for tools in (True, False):
+        made = published(whole, tools=tools)
+        yield package.digest_of_files({name: text.encode() for name, text in made.items()})
 
 
 def files(spec: Spec) -> dict[str, str]:

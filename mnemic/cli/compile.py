@@ -17,8 +17,18 @@ Output = Annotated[
     typer.Option("-o", "--output", help="The folder; mnemic's cache if left out.", metavar="DIR"),
 ]
 
+Tools = Annotated[
+    bool,
+    typer.Option(
+        "--tools/--no-tools",
+        help="Whether DIR has the commands verify and tune, and its own test.",
+    ),
+]
 
-def compile_(spec: SpecArgument, output: Output = None, as_json: AsJson = False) -> None:
+
+def compile_(
+    spec: SpecArgument, output: Output = None, tools: Tools = True, as_json: AsJson = False
+) -> None:
     """Compile a spec into a folder that needs torch alone.
 
     The folder is new, empty, or an earlier one of mnemic's, and is written whole or not at all.
@@ -27,7 +37,7 @@ def compile_(spec: SpecArgument, output: Output = None, as_json: AsJson = False)
     JSON: {"name", "hash", "folder", "module", "files", "seconds", "warnings"}.
     """
     began = time.perf_counter()
-    compiled = pipeline.compile(spec, output)
+    compiled = pipeline.compile(spec, output, tools=tools)
     told = {
         "name": compiled.spec.name,
         "hash": spec_hash(compiled.spec),

@@ -139,3 +139,11 @@ def test_an_unknown_spec(mnemic, tmp_path):
     assert done.code == 2
     assert done.err == "mnemic: no packaged spec is called 'deltanett'; did you mean 'deltanet'?\n"
     assert not (tmp_path / "d").exists()
+
+
+def test_a_folder_without_tools(mnemic, tmp_path):
+    done = mnemic("compile", "deltanet", "-o", tmp_path / "d", "--no-tools", "--json")
+    files = set(done.json["files"])
+    assert done.code == 0
+    assert {"__init__.py", "deltanet.py", "kernels.py", "layer.py"} <= files
+    assert not {"__main__.py", "test_deltanet.py", "verify.py", "tune.py", "selftest.py"} & files

@@ -179,13 +179,29 @@ def test_a_folder_carries_what_its_spec_needs(root: Path) -> None:
     }  # which only gradients that tests write out in PyTorch call
 
 
-def test_a_folder_is_small(root: Path) -> None:
-    files = list((root / "gated_deltanet").glob("*.py"))
-    assert len(files) <= MOST_FILES
-    assert sum(len(p.read_text("utf-8").splitlines()) for p in files) <= MOST_LINES
+def lines(folder: Path) -> tuple[int, int]:
+    """How many files of Python there are, and their lines."""
+    texts = [p.read_text("utf-8") for p in folder.glob("*.py")]
+    return len(texts), sum(len(text.splitlines()) for text in texts)
 
 
-MOST_FILES, MOST_LINES = 34, 8_500
+@pytest.mark.parametrize(("tools", "most"), [(True, (34, 8_500)), (False, (24, 6_800))])
+def test_a_folder_is_small(tools: bool, most: tuple[int, int], tmp_path: Path) -> None:
+    found = lines(pipeline.compile("gated-deltanet", tmp_path / "own", tools=tools).folder)
+    assert all(x <= y for x, y in zip(found, most, strict=True)), found
+
+
+def test_without_tools_the_layer_runs_and_has_no_commands(root: Path, tmp_path: Path) -> None:
+    folder = pipeline.compile("gated-deltanet", tmp_path / "bare", tools=False).folder
+    gone = {p.name for p in (root / "gated_deltanet").iterdir()} - {
+        p.name for p in folder.iterdir()
+    }
+    assert {"__main__.py", "test_gated_deltanet.py", "verify.py", "tune.py"} <= gone
+    layer = package.load(folder).Layer(DIM)
+    layer.load_state_dict(in_process("gated-deltanet").state_dict())
+    x = torch.randn(2, 21, DIM)
+    for ours, theirs in zip(calls(in_process("gated-deltanet"), x), calls(layer, x), strict=True):
+        assert ours.equal(theirs)
 
 
 INTERPRETED = """

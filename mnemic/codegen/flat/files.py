@@ -29,12 +29,14 @@ TAKEN = {"step": "step_launch", "kernels": "kernel_features", "operator": "rule_
 beside a script hides."""
 
 
-def published(files: Mapping[str, str]) -> dict[str, str]:
+def published(files: Mapping[str, str], *, tools: bool = True) -> dict[str, str]:
     """The files of a compiled folder without what its generated code does not reach.
 
+    ``tools`` are its commands ``verify`` and ``tune`` and its own test, with what they reach.
     All lie side by side and import each other by ``from .name import …``, as Hugging Face's
     transformers copies them. Text that is no code stays as it is.
     """
+    files = {p: t for p, t in files.items() if tools or "/" in p or not STARTED.search(t)}
     texts = {**files, "support/folder.py": FOLDER}
     scripts = {
         p: t for p, t in texts.items() if "/" not in p and (STARTED.search(t) or p == "__init__.py")
