@@ -152,6 +152,24 @@ def test_what_a_copy_may_have_changed_is_left_open() -> None:
     assert "41" in source
 
 
+def test_an_attribute_that_is_bound_again_is_left_open() -> None:
+    body = """
+        class Run:
+            def __init__(self, signature: Signature) -> None:
+                self.steps = signature.steps
+
+            def twice(self, x: int) -> int:
+                return x + 41 if self.steps > 1 else x
+
+        def run(signature: Signature, x: int) -> int:
+            made = Run(signature)
+            {again}
+            return made.twice(x)
+    """
+    assert "41" not in folded_run(body.format(again="pass"))
+    assert "41" in folded_run(body.format(again="made.steps = 2"))
+
+
 def test_a_call_that_does_something_stays() -> None:
     source = folded_run("""
         SEEN: list[int] = []

@@ -18,7 +18,7 @@ def evaluator(folder: Folder, own: set[str]) -> Evaluator:
     calls = list(_calls(classes))
     declared = {of for module, of, _, _ in calls if module.name in own}
     found.made = {of: [] for of in declared}
-    found.changed = frozenset(_replaced(folder))
+    found.changed = frozenset((*_replaced(folder), *_set(folder)))
     for module, of, node, names in calls:
         bases = [base for base in found.made if of in set(classes.subclasses(base))]
         if bases:
@@ -65,3 +65,19 @@ def _replaced(folder: Folder) -> Iterator[str]:
             for node in _made(statement.node):
                 if isinstance(node.func, ast.Name) and node.func.id == "replace":
                     yield from (k.arg for k in node.keywords if k.arg)
+
+
+def _set(folder: Folder) -> Iterator[str]:
+    """The attributes that are bound from outside, on anything but ``self``."""
+    for module in folder.modules.values():
+        for statement in module.statements:
+            yield from _set_in(statement.node)
+
+
+@lru_cache(maxsize=8192)
+def _set_in(statement: ast.stmt) -> tuple[str, ...]:
+    return tuple(
+        node.attr for node in ast.walk(statement)
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+        and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    )  # fmt: skip

@@ -18,7 +18,7 @@ class Evaluator(Calls):
         self.made: dict[Name, list[Made]] = {}
         """The instances of declared classes."""
         self.changed: frozenset[str] = frozenset()
-        """Fields of which ``replace`` makes others."""
+        """Attributes of which ``replace`` makes others, or that are bound from outside."""
         self.members: dict[tuple[Name, str], Value | None] = {}
         self.given: dict[Name, dict[str, list[Given]]] = {}
 
@@ -105,6 +105,8 @@ class Evaluator(Calls):
 
     def _of_instance(self, of: Name, name: str, depth: int) -> Value | None:
         """What instances are given when they are made, once and nowhere else."""
+        if name in self.changed:
+            return None
         classes = {x.name: x for n in self.classes.subclasses(of) for x in self.classes.line(n)}
         for x in classes.values():
             if x.name not in self.given:
