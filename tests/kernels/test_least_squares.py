@@ -97,11 +97,10 @@ def test_any_sixteen_tokens_in_a_row_are_looked_at() -> None:
     assert not fainter(sudden[:, :26], 16)
 
 
-@pytest.mark.parametrize("ridge", ["forgotten", "constant"])
-def test_conjugate_gradients_have_a_kernel_where_the_ridge_stays(ridge) -> None:
+@pytest.mark.parametrize(("ridge", "why"), [("forgotten", "the weights forget"), ("constant", "")])
+def test_conjugate_gradients_have_a_kernel_where_the_ridge_stays(ridge, why) -> None:
     weights = {"kind": "geometric", "gamma": "token", "ridge": ridge}
     solver = {"solver": {"kind": "conjugate-gradients"}}
     rule = derive({**FIXED, "weights": weights, "optimizer": {"method": "exact", **solver}})
-    missing = fused(rule)[0].missing
-    assert (missing is None) is (ridge == "constant")
-    assert "the weights forget the ridge" in (missing or "the weights forget the ridge")
+    assert (fused(rule)[0].missing or "").startswith(why)
+    assert bool(fused(rule)[0].missing) is bool(why)
