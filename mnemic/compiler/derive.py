@@ -317,12 +317,16 @@ def _least_squares(problem: Problem, error: error_signal.ErrorSignal) -> LeastSq
     ridge = sp.diff(problem.penalty, sym.w, 2) / curvature
     fades = type(problem.spec.weights).word() == "geometric"
     if optimizer.method == "exact" and ridge == 0:
-        raise retention.Refused("the exact minimiser needs a ridge: retention.global: {l2: λ > 0}")
+        raise retention.Refused(
+            "the exact minimiser needs a ridge: retention.global: {l2: λ > 0}",
+            place="retention.global",
+        )
     constant = getattr(problem.spec.weights, "ridge", "forgotten") == "constant"
     if fades and not constant and not ridge.is_number:
         raise retention.Refused(
             "a ridge that is forgotten with the pairs is where the state starts, H_0 = λI, so it "
-            "is a number; with weights: {kind: geometric, ridge: constant} it may be learned"
+            "is a number; with weights: {kind: geometric, ridge: constant} it may be learned",
+            place="retention.global",
         )
     weight = problem.value("gamma") if problem.even_weight is not None else sp.Integer(1)
     stays = constant or not ridge.is_number

@@ -31,7 +31,11 @@ def check(problem: Problem, error: ErrorSignal, gain: Any, per: dict[Any, str]) 
     for role in ("erase", "write"):
         _check_gate(gate(problem, role), role, per)
     if problem.keys["predict"] not in (KEY, sp.Symbol("predict", real=True)):
-        raise Refused("behind a kernel the key that predicts is k or a vector of its own")
+        raise Refused(
+            "behind a kernel the key that predicts is k itself or a vector of its own (own): a "
+            "kernel compares whole vectors, and has no features to scale",
+            place="keys.predict",
+        )
     _check_method(problem, error)
     if problem.kernels.normalised:
         _check_rows(problem, gain)
@@ -40,46 +44,72 @@ def check(problem: Problem, error: ErrorSignal, gain: Any, per: dict[Any, str]) 
 def _check_gate(found: Any, role: str, per: dict[Any, str]) -> None:
     if found.has(KEY) or not found.free_symbols <= per.keys():
         raise Refused(
-            f"a kernel keeps one key for each pair, so what {role}s is k times a coefficient"
+            f"a kernel keeps one key for each pair, so what {role}s is k times a coefficient",
+            place=f"keys.{role}",
         )
     if any(per[s] != "head" for s in found.free_symbols):
         raise Refused(
-            f"behind a kernel features have no channels, so what {role}s has one gate a head"
+            f"behind a kernel features have no channels, so what {role}s has one gate a head",
+            place=f"keys.{role}",
         )
 
 
 def _check_method(problem: Problem, error: ErrorSignal) -> None:
     spec = problem.spec
     if spec.optimizer.method == "batch":
-        raise Refused("full-batch steps see the past as Σ φφᵀ, and a kernel has no finite map")
+        raise Refused(
+            "full-batch steps see the past as Σ φφᵀ, and a kernel has no finite features φ: use gd",
+            place="optimizer.method",
+        )
     if spec.retention.phase is not None:
-        raise Refused("a phase turns features, and a kernel has none: turn q and k in the block")
+        raise Refused(
+            "a phase turns features, and a kernel has none: turn q and k instead, by block: "
+            "{rotary: true}",
+            place="retention.phase",
+        )
     if spec.readout.normalizer != "none":
         raise Refused(
             "behind a kernel weights are divided by their sum in the kernel itself: "
-            "features: {kernel: …, normalise: row}"
+            "features: {kernel: …, normalise: row}",
+            place="readout.normalizer",
         )
     assert problem.kernels is not None
     if error.signal.has(sym.kappa) and problem.kernels.predict.normalised:
-        raise Refused("‖φ(k)‖² is κ(k·k), and rows over their sums have no such κ")
+        raise Refused(
+            "the step divides by ‖φ(k)‖², which is the kernel of k with itself; rows of weights "
+            "that are divided by their sum are no kernel: use a plain gd step, or normalise: none",
+            place="optimizer.method",
+        )
 
 
 def _check_rows(problem: Problem, gain: Any) -> None:
     spec = problem.spec
     if isinstance(spec.window, int) and spec.window > 1:
         raise Refused(
-            "a window writes a key several times, so a row of weights over its sum is not told"
+            "a window writes a key several times, so that a row has several weights for one key, "
+            "and what their sum is to be is open: use a window of 1, or normalise: none",
+            place="window",
         )
     rate = problem.scalar("eta")
     if rate is not None and rate.logarithmic:
-        raise Refused("an exponential rate beside rows of weights over their sums is not told")
+        raise Refused(
+            "an exponential rate is kept as a logarithm beside a running maximum, which is not "
+            "derived for rows of weights that are divided by their sum: use another activation, "
+            "as softplus",
+            place="optimizer.rate",
+        )
     if getattr(spec.optimizer.momentum, "on", "gradient") == "write":
         raise Refused(
-            "momentum on the write gives a key two coefficients, so a row of weights over its sum "
-            "is not told"
+            "momentum on the write gives a key two coefficients, and which of them a row's sum has "
+            "is open: use momentum on the gradient, or normalise: none",
+            place="optimizer.momentum.on",
         )
     if gain != 1:
-        raise Refused("a global retention beside rows of weights over their sums is not told")
+        raise Refused(
+            "a global retention scales all that is kept, which cancels in rows of weights that are "
+            "divided by their sum: leave it out, or normalise: none",
+            place="retention.global",
+        )
 
 
 def gate(problem: Problem, role: str) -> Any:

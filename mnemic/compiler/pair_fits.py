@@ -31,12 +31,14 @@ def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
         if problem.value("alpha") != 1:
             raise steps.Refused(
                 "a decay changes every weight of the kernel matrix at every token, so that no "
-                "factor of it can be carried on; leave retention.decay out"
+                "factor of it can be carried on; leave retention.decay out",
+                place="retention.decay",
             )
         if problem.spec.window != "all":
             raise steps.Refused(
                 "the factor of a kernel matrix grows with its pairs and cannot forget the first: "
-                "write window: all"
+                "write window: all",
+                place="window",
             )
         found = similarity.derive(problem.similarity, sp.Integer(1))
         return Fit("interpolation", found, number(memory.ridge))
@@ -44,7 +46,8 @@ def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
     if problem.spec.window == 1:
         raise steps.Refused(
             "a window of 1 holds the current pair alone, and its mean is v itself: write "
-            "window: all, or the number of pairs to keep"
+            "window: all, or the number of pairs to keep",
+            place="window",
         )
     scale = 1 / sp.sqrt(sym.d_k) if memory.scale is None else number(memory.scale)
     found = similarity.derive(problem.similarity, scale)
@@ -60,11 +63,13 @@ def _linear(problem: Problem, found: similarity.Similarity) -> Fit:
             "the similarity {} can be negative, and least squares with negative "
             "weights has no minimum; use one that is never negative, such as exp(s)",
             problem.similarity,
+            place="memory.similarity",
         )
     if ridge == 0:
         raise steps.Refused(
             "without a ridge the slope of the first tokens is not unique: write ridge: 0.1 or any "
-            "number above 0"
+            "number above 0",
+            place="memory.ridge",
         )
     return Fit("linear", found, ridge, problem.keys.get("carry"))
 
@@ -84,10 +89,13 @@ def _check_loss(problem: Problem, error: ErrorSignal) -> None:
     quadratic = error.affine and not error.constant and error.slope.is_number
     if not quadratic or sp.expand(error.offset + error.slope * sym.v) != 0:
         raise steps.Refused(
-            "a fit over kept pairs is one linear system for a quadratic loss only; write bias: l2"
+            "a fit over kept pairs is one linear system for a quadratic loss only; write bias: l2",
+            place="bias",
         )
     if error.slope != 1:
-        raise steps.Refused("write the quadratic loss as bias: l2, with the factor 1/2")
+        raise steps.Refused(
+            "write the quadratic loss as bias: l2, with the factor 1/2", place="bias"
+        )
 
 
 def _ridged(fit: Fit) -> str:

@@ -11,11 +11,12 @@ class Refused(Exception):
     Args:
         message: the reason; ``{}`` where an expression stands, if there are any.
         shown: those expressions.
+        place: the entry that is answerable; else what ``asked_at`` says.
     """
 
-    def __init__(self, message: str, *shown: Any) -> None:
+    def __init__(self, message: str, *shown: Any, place: str = "") -> None:
         super().__init__(message)
-        self.message, self.shown, self.place = message, shown, ""
+        self.message, self.shown, self.place = message, shown, place
 
     def told(self, text: Callable[[Any], str]) -> str:
         """The reason, its expressions written by ``text``."""
