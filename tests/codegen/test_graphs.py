@@ -9,6 +9,8 @@ from test_compiled import ALLOWED, apart, layer_of
 from torch import Tensor
 
 from mnemic import pipeline
+from mnemic.codegen.support.roots import falling_root
+from mnemic.codegen.support.simplices import rising_root
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, of its own code
 
@@ -129,3 +131,61 @@ def test_a_program_reads_no_numbers() -> None:
     x, options = torch.randn(1, 8, layer.dim), {"cu_seqlens": torch.tensor([0, 5, 8])}
     with pytest.raises(ValueError, match=r"torch\.export: cu_seqlens is read, since documents run"):
         torch.export.export(layer, (x,), options)
+
+
+def test_roots_are_searched_inside_a_graph() -> None:
+    """The search goes on until all entries are found, without a look at the numbers by the host."""
+
+    def roots(y: Tensor) -> Tensor:
+        end = torch.full_like(y, 10.0)
+        falling = falling_root(lambda x: y - x**3, -end, end)
+        return torch.stack([falling, rising_root(lambda x: torch.log(x / y), torch.ones_like(y))])
+
+    y = torch.tensor([1.0, 8.0, 0.5])
+    wanted = torch.stack([y ** (1 / 3), y])
+    for call in (roots, torch.compile(roots, backend="eager", fullgraph=True)):
+        torch.testing.assert_close(call(y), wanted, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("carried", [False, True])
+def test_windows_of_any_length_export(carried: bool) -> None:
+    """A hybrid's attention, with what it carries or with a prefix, at lengths around blocks."""
+    layer = layer_of("titans-mag")
+    attention, first = layer.attention, torch.zeros(2, dtype=torch.long)
+    prefix: Any = torch.randn(2, 3, layer.dim)
+    state: Any = {}
+    if carried:
+        _, state = attention(torch.randn(2, 10, layer.dim), {}, None, first, prefix)
+        first, prefix = first + 10, None
+    length = torch.export.Dim("T", min=2, max=4096)
+    sizes = ({1: length}, dict.fromkeys(state), None, None, None)
+    given = (torch.randn(2, 40, layer.dim), state, None, first, prefix)
+    program: Any = torch.export.export(attention, given, dynamic_shapes=sizes).module()
+    for tokens in (2, 64, 65, 200):
+        x = torch.randn(2, tokens, layer.dim)
+        found = program(x, state, None, first, prefix)
+        wanted = attention(x, state, None, first, prefix)
+        assert apart(found[0], wanted[0]) < ALLOWED
+        assert all(apart(found[1][n], s) < ALLOWED for n, s in wanted[1].items())
+
+
+class Carrying(torch.nn.Module):
+    """A layer as a function of a sequence and a state."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, state: dict[str, Tensor]) -> Any:
+        return self.layer(x, state=state, output_state=True)
+
+
+def test_a_carried_state_exports() -> None:
+    layer = layer_of("gated-deltanet")
+    _, state = layer(torch.randn(1, 7, layer.dim), output_state=True)
+    x = torch.randn(1, TOKENS, layer.dim)
+    state = {n: s.detach() for n, s in state.items()}
+    program: Any = torch.export.export(Carrying(layer), (x, state)).module()
+    found, wanted = program(2 * x, state), Carrying(layer)(2 * x, state)
+    assert apart(found[0], wanted[0]) < ALLOWED
+    assert all(apart(found[1][n], s) < ALLOWED for n, s in wanted[1].items())

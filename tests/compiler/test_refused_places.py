@@ -1,4 +1,4 @@
-"""What is not derived: some spec meets every refusal, which stands at the entry that asks for it."""
+"""What is not derived: some spec meets every refusal, told at the entry that asks for it."""
 
 import ast
 import traceback

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import torch
 from torch import Tensor
 
 Search = Callable[[], Tensor]
@@ -14,7 +15,12 @@ _answer: ContextVar[Callable[[Search], Tensor] | None] = ContextVar("answer", de
 
 
 def root(search: Search) -> Tensor:
-    """Return what a search finds, or found before."""
+    """Return what a search finds, or found before.
+
+    Graphs of torch.compile have no variables of a context: there every row searches by itself.
+    """
+    if torch.compiler.is_compiling():
+        return search()
     answer = _answer.get()
     return search() if answer is None else answer(search)
 
@@ -42,6 +48,9 @@ def replayed(found: list[Tensor], row: int) -> Iterator[None]:
 
 @contextmanager
 def _answered(answer: Callable[[Search], Tensor]) -> Iterator[None]:
+    if torch.compiler.is_compiling():
+        yield
+        return
     token = _answer.set(answer)
     try:
         yield

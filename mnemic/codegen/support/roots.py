@@ -6,9 +6,12 @@ two, and about ten evaluations for a smooth function.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from .search import searched
 
 HUGE = 1e30
 """Stands for an infinite value, or for none at all: such a point counts as left of the root."""
@@ -31,13 +34,14 @@ def falling_root(
     number the root is taken to lie to the right. Not differentiable: one Newton step from here is.
     An entry that is done stays, so that no entry's root depends on the others.
     """
-    a, b = high, low
     fa = finite(function(high) if f_high is None else f_high).clamp_max(0.0)  # an end that rounding
     fb = finite(function(low) if f_low is None else f_low).clamp_min(0.0)  # puts over zero is it
-    t = torch.full_like(fa, 0.5)
+    a, b = high.expand_as(fa), low.expand_as(fa)
     eps = torch.finfo(fa.dtype).eps
-    found, done = a, torch.zeros_like(fa, dtype=torch.bool)
-    for _ in range(MOST):
+
+    def step(
+        _: Any, a: Tensor, b: Tensor, fa: Tensor, fb: Tensor, t: Tensor, found: Tensor, done: Tensor
+    ) -> tuple[Tensor, ...]:
         x = a + t * (b - a)
         fx = finite(function(x))
         same = torch.sign(fx) == torch.sign(fa)
@@ -48,10 +52,12 @@ def falling_root(
         share = (2 * eps * best.abs() + torch.finfo(fa.dtype).tiny) / (b - a).abs()
         found = torch.where(done, found, best)
         done = done | (share >= 0.5) | (fa == 0)
-        if bool(done.all()):
-            break
         t = _interpolated(a, b, c, fa, fb, fc)
         t = torch.where(t.isfinite(), t, 0.5).clamp(share.clamp_max(0.5), 1 - share.clamp_max(0.5))
+        return a, b, fa, fb, t, found, done
+
+    start = (a, b, fa, fb, torch.full_like(fa, 0.5), a, torch.zeros_like(fa, dtype=torch.bool))
+    *_, found, _ = searched(step, lambda *carried: ~carried[-1], start, most=MOST)
     return found
 
 

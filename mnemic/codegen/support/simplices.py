@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .roots import falling_root
+from .search import searched
 
 FLOOR = 1e-30
 """Of a factor, as a share of the scale: what a smaller one would do is no number of float32."""
@@ -113,7 +114,11 @@ def rising_root(
     x, low, high = start, torch.zeros_like(start), torch.full_like(start, torch.inf)
     f_low, f_high = -torch.ones_like(start), torch.ones_like(start)
     width, moving = torch.ones_like(start), torch.ones_like(start, dtype=torch.bool)
-    for count in range(ROUNDS):
+
+    def step(
+        count: Any, x: Tensor, low: Tensor, high: Tensor, f_low: Tensor, f_high: Tensor,
+        width: Tensor, f: Tensor, moving: Tensor,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         f = function(x)
         above, below = moving & (f > 0), moving & (f < 0)
         low, f_low = torch.where(below, x, low), torch.where(below, f, f_low)
@@ -121,21 +126,22 @@ def rising_root(
         known = (low > 0) & (high < torch.inf)
         narrow = known & (high - low <= 2 * eps * high)
         moving = moving & (f.abs() > 2 * eps) & ~narrow & ~f.isnan()
-        if not bool(moving.any()):
-            break
         outer = x * torch.exp(torch.where(f > 0, -width, width))
-        inner = _between(low, high, f_low, f_high, halved=count % 3 == 2)
+        inner = _between(low, high, f_low, f_high, secant=count % 3 != 2)
         following = torch.where(known, inner, outer.clamp(4 * ends.tiny, most))
         x = torch.where(moving, following, x)
-        width = torch.where(known, width, 4 * width)
+        return x, low, high, f_low, f_high, torch.where(known, width, 4 * width), f, moving
+
+    first = (x, low, high, f_low, f_high, width, torch.zeros_like(x), moving)
+    x, *_, f, moving = searched(step, lambda *carried: carried[-1], first, most=ROUNDS)
     settled = ~moving & (f.abs() <= LEFT)
     return torch.where(settled, x, torch.nan)
 
 
-def _between(low: Tensor, high: Tensor, f_low: Tensor, f_high: Tensor, *, halved: bool) -> Tensor:
-    """A secant's zero in log x, or the middle."""
+def _between(low: Tensor, high: Tensor, f_low: Tensor, f_high: Tensor, *, secant: Any) -> Tensor:
+    """A ``secant``'s zero in log x, or the middle."""
     share = f_low / (f_low - f_high)
-    share = torch.where(share.isfinite() & (not halved), share.clamp(1e-3, 1 - 1e-3), 0.5)
+    share = torch.where(share.isfinite() & secant, share.clamp(1e-3, 1 - 1e-3), 0.5)
     return low * torch.exp(share * torch.log(high / low))
 
 
