@@ -29,6 +29,10 @@ from mnemic.dsl.texts import activation
 
 FEATURES, RAW, ERROR = "phi", "raw", "e"
 """What a network is given: φ(x), x itself, and for the backward pass e = ∂ℓ/∂ŷ."""
+ONE = "one"
+"""A vector of the one number 1, which a network may read too: W ONE, of a matrix with one column,
+is a vector of parameters, so a diagonal has the gradient and the forms of any other matrix. It is
+also the name of that matrix's side."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,8 @@ class Network:
     matrices: tuple[Matrix, ...]
     nodes: tuple[Node, ...]
     widths: tuple[tuple[str, float], ...] = ()
-    """Hidden widths in units of d_v, by the name that a matrix's side has for them."""
+    """Hidden widths in units of d_v, by the name that a matrix's side has for them; 0, as of
+    ``ONE``, stands for a side of one."""
 
     @property
     def output(self) -> str:
@@ -291,7 +296,7 @@ class _Reverse:
                 raise AssertionError(node)
 
     def _give(self, source: str, pulled: Callable[[], str]) -> None:
-        if source not in (FEATURES, RAW):
+        if source not in (FEATURES, RAW, ONE):
             self.terms.setdefault(source, []).append(pulled())
 
     def _through(self, node: Map, source: str, cotangent: str) -> Callable[[], str]:

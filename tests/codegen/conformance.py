@@ -94,7 +94,7 @@ def beginning(case: Case, k: Tensor, v: Tensor) -> Tensors:
     """Initial duals of a deep memory, the same for every head; empty for any other."""
     generator = torch.Generator().manual_seed(5)
     features = eval_size(case.signature.features, k.shape[-1])
-    sizes = {"v": v.shape[-1], "D": features, "m2": 5, "m3": 6, "m4": 4, "m6": 5}
+    sizes = {"v": v.shape[-1], "D": features, "one": 1, "m2": 5, "m3": 6, "m4": 4, "m6": 5}
     found = {}
     for p in case.signature.params:
         shape = (sizes[p.rows], sizes[p.columns])

@@ -5,8 +5,21 @@ Every vector of a layer has the axis ``v``, whatever its size, and a matrix has 
 
 from collections.abc import Callable, Mapping
 
+import sympy as sp
+
 from mnemic.codegen.builder import Builder
-from mnemic.compiler.network import ERROR, FEATURES, RAW, Apply, Back, Map, Network, Node, Norm
+from mnemic.compiler.network import (
+    ERROR,
+    FEATURES,
+    ONE,
+    RAW,
+    Apply,
+    Back,
+    Map,
+    Network,
+    Node,
+    Norm,
+)
 
 Product = Callable[[str, str, str, str], str]
 """From a matrix's name, a vector, a name for the result and its equation to W x (or Wᵀ x)."""
@@ -22,10 +35,28 @@ def forward(
 ) -> dict[str, str]:  # fmt: skip
     """Every node of M at one vector (or rows of vectors), by the node's name."""
     found = {FEATURES: features, RAW: raw}
+    if ONE in dict(network.widths):
+        found[ONE] = _ones(b, network, features, tag)
     for node in network.nodes:
         equation = equations[node.name == network.output]
         found[node.name] = _node(b, node, found, apply, equation, tag)
     return found
+
+
+def _ones(b: Builder, network: Network, features: str, tag: str) -> str:
+    """The number 1 as a vector of that size, in the rows of the features.
+
+    It is counted from a matrix with one column, which has the size, and from nothing in each row.
+    """
+    name = next(m.name for m in network.matrices if m.columns == ONE)
+    state = name if name in b.plan.graph else f"A{name[1:]}"
+    full = b.call(f"one{tag}_entries", ("v", "k"), "filled", state, value=1.0)
+    count = b.call(f"one{tag}_count", ("k",), "total_rows", full)
+    flat = b.call(f"one{tag}_nothing", b.plan.axes(features), "filled", features, value=0.0)
+    rows = b.call(f"one{tag}_rows", b.plan.axes(features)[:-1], "total", flat)
+    x, nothing = sp.Symbol("x_", real=True), sp.Symbol("n_", real=True)
+    expr = nothing + sp.Piecewise((1, x > 0), (0, True))
+    return b.map(f"one{tag}", expr, {"x_": (count, ("v",)), "n_": rows})
 
 
 def backward(b: Builder, network: Network, back: Product, found: Mapping[str, str],

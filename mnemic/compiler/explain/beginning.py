@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.network import FEATURES, RAW, Apply, Map, Matrix, Norm, node_symbol
+from mnemic.compiler.network import FEATURES, ONE, RAW, Apply, Map, Matrix, Norm, node_symbol
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.ranges import activation_of
 from mnemic.compiler.retention import Link
@@ -74,7 +74,7 @@ class _Untold(Exception):
 def _least(rule: Rule, weights: dict[str, list[Vector] | None], draw: random.Random) -> float:
     """The least variance that a norm of the network is given for one key."""
     key = _unit([draw.gauss(0, 1) for _ in range(CHANNELS)])
-    found, least = {RAW: key, FEATURES: key}, math.inf
+    found, least = {RAW: key, FEATURES: key, ONE: [1.0]}, math.inf
     rows = {m.name: _size(rule, m.rows) for m in rule.network.matrices}
     for node in rule.network.nodes:
         match node:

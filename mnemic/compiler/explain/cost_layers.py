@@ -24,7 +24,9 @@ def side(rule: Rule, name: str) -> Any:
     widths = dict(rule.network.widths)
     if name not in widths:
         return {"v": V, "D": D if rule.kernels is None else T}[name]
-    return M if len(set(widths.values())) == 1 else sp.nsimplify(widths[name]) * V
+    if widths[name] == 0:
+        return sp.Integer(1)
+    return M if width(rule) is not None else sp.nsimplify(widths[name]) * V
 
 
 def sides(rule: Rule, matrix: Matrix) -> tuple[Any, Any]:
@@ -51,7 +53,7 @@ def product(rule: Rule, matrix: Matrix) -> Any:
 
 def width(rule: Rule) -> Any | None:
     """m in terms of d_v, where the rule has one."""
-    sizes = {size for _, size in rule.network.widths}
+    sizes = {size for _, size in rule.network.widths if size}
     return sp.nsimplify(sizes.pop()) * V if len(sizes) == 1 else None
 
 

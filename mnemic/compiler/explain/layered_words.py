@@ -239,7 +239,8 @@ def terms(rule: Rule) -> dict[str, str]:
 
 
 def _sizes(rule: Rule) -> str:
-    sides = {"v": "d_v", **{name: f"{size:g}·d_v" for name, size in rule.network.widths}}
+    sides = {name: f"{size:g}·d_v" if size else "1" for name, size in rule.network.widths}
+    sides["v"] = "d_v"
     return ", ".join(
         f"{m.name} {sides.get(m.rows, m.rows)} × {sides.get(m.columns, m.columns)}"
         for m in rule.network.matrices

@@ -15,6 +15,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import INDEX, Dialect
 from mnemic.compiler.network import (
     FEATURES,
+    ONE,
     RAW,
     Apply,
     Map,
@@ -92,7 +93,7 @@ class NetworkEquations:
 
     def formula(self, place: Place) -> Iterator[tuple[str, str]]:
         """Each layer that has a name of its own, then the output, as (name, expression)."""
-        known = {RAW: place.raw, FEATURES: place.features}
+        known = {RAW: place.raw, FEATURES: place.features, ONE: "1"}
         for node in self.network.nodes:
             known[node.name] = self._written(node, known, place)
             if node.name in self.shared:
@@ -166,7 +167,7 @@ class NetworkEquations:
                 return f"{left} = {self._mapped(node, shown)}"
 
     def _source(self, name: str, place: Place) -> str:
-        known = {RAW: place.raw, FEATURES: place.features}
+        known = {RAW: place.raw, FEATURES: place.features, ONE: "1"}
         if name in known:
             return known[name]
         node = next(n for n in self.network.nodes if n.name == name)
@@ -191,13 +192,13 @@ class NetworkEquations:
                 outer[node.matrix] = (delta, self._needs(node.source, place))
                 cotangent = delta
             for source in dict.fromkeys(_sources(node)):
-                if source not in (RAW, FEATURES):
+                if source not in (RAW, FEATURES, ONE):
                     pulled = self._pulled(node, source, cotangent, place)
                     terms.setdefault(source, []).append(pulled)
         return lines, outer
 
     def _needs(self, name: str, place: Place) -> str:
-        if name not in (RAW, FEATURES):
+        if name not in (RAW, FEATURES, ONE):
             self.needed.add(name)
         return self._source(name, place)
 

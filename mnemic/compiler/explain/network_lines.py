@@ -6,12 +6,23 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain import letters, printing
-from mnemic.compiler.network import FEATURES, RAW, Apply, Back, Map, Node, Norm, Outer, node_symbol
+from mnemic.compiler.network import (
+    FEATURES,
+    ONE,
+    RAW,
+    Apply,
+    Back,
+    Map,
+    Node,
+    Norm,
+    Outer,
+    node_symbol,
+)
 
 PHI: Any = sp.Function("Φ")
 
-WORDS = {FEATURES: "φ(x)", RAW: "x"}
-TEX = {FEATURES: r"\phi(x)", RAW: "x"}
+WORDS = {FEATURES: "φ(x)", RAW: "x", ONE: "1"}
+TEX = {FEATURES: r"\phi(x)", RAW: "x", ONE: "1"}
 
 
 def line(step: Node | Outer) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 from mnemic.compiler.network import (
     ERROR,
     FEATURES,
+    ONE,
     RAW,
     Apply,
     Back,
@@ -40,7 +41,7 @@ def forward(
     network: Network, matrices: Tensors, features: Tensor, raw: Tensor, through: Product = product
 ) -> dict[str, Tensor]:
     """Every node of M at one vector, by name; ``through`` is what a matrix does to φ(x)."""
-    known = {FEATURES: features, RAW: raw}
+    known = {FEATURES: features, RAW: raw, ONE: torch.ones_like(features[..., :1, :1])}
     for node in network.nodes:
         known[node.name] = _node(node, matrices, known, through)
     return known

@@ -7,6 +7,7 @@ import sympy as sp
 import torch
 from torch import Tensor
 
+from mnemic.compiler.network import ONE
 from mnemic.compiler.oracle.reference_features import feature_map
 from mnemic.compiler.oracle.statement import activation
 from mnemic.compiler.problem import Scalar
@@ -81,7 +82,7 @@ def draw(rule: Rule, sizes: Sizes = Sizes(), seed: int = 0) -> Sample:
 
 def _matrices(rule: Rule, rows: int, columns: int) -> list[tuple[str, int, int]]:
     """Names and sizes of the matrices that start at parameters, hidden widths being four."""
-    known = {"v": rows, "D": columns}
+    known = {"v": rows, "D": columns, ONE: 1}
     return [(m.name, known.get(m.rows, 4), known.get(m.columns, 4)) for m in rule.parameters]
 
 
