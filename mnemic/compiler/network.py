@@ -21,6 +21,7 @@ from mnemic.dsl.memory import (
     Glu,
     Interpolation,
     Linear,
+    LowRank,
     Memory,
     Mlp,
     Nonparametric,
@@ -211,6 +212,9 @@ class _Build:
             case Glu(activation=text, expansion=expansion):
                 self._widen(range(first + 1, first + 2), expansion)
                 return self._gated(first, text, every)
+            case LowRank(rank=rank):
+                self._widen(range(first + 1, first + 2), rank)
+                return self._beside_a_diagonal(first, every)
             case _:
                 raise AssertionError(memory)
 
@@ -243,6 +247,24 @@ class _Build:
         expr = _activation(text, gate) * node_symbol(plain)
         hidden = self._add(Map(f"h{first + 1}", expr, (gate, plain)))
         return self._add(Apply(f"z{first}", one, hidden))
+
+    def _beside_a_diagonal(self, first: int, every: int) -> str:
+        """W1 W2 x + (W3 1) ∘ x."""
+        one, two, three = (f"W{first + i}" for i in range(3))
+        width = f"m{first + 1}"
+        self.matrices += [
+            Matrix(one, "v", width, every),
+            Matrix(two, width, self.size, every),
+            Matrix(three, "v", ONE, every),
+        ]
+        self.widths[ONE] = 0
+        inner = self._add(Apply(f"z{first + 1}", two, self.input))
+        product = self._add(Apply(f"z{first}", one, inner))
+        entries = self._add(Apply(f"z{first + 2}", three, ONE))
+        scaled = node_symbol(entries) * node_symbol(self.raw)
+        scaled = self._add(Map(f"h{first + 2}", scaled, (entries, self.raw)))
+        total = node_symbol(product) + node_symbol(scaled)
+        return self._add(Map(f"sum{first}", total, (product, scaled)))
 
     def _activated(self, name: str, text: str, source: str) -> str:
         return self._add(Map(name, _activation(text, source), (source,)))

@@ -75,6 +75,22 @@ class Glu(Memory):
     norm: bool = Field(default=False, description="whether a LayerNorm stands before the residual")
 
 
+class LowRank(Memory):
+    """M(x) = U Vᵀ φ(x) + d ∘ x: a low-rank matrix and a diagonal one (needs d_k = d_v).
+
+    The states are U = W1 [d_v, r], Vᵀ = W2 [r, D] and d = W3 [d_v, 1], with r = rank·d_v, rounded
+    and at least 1. M is linear in x, and in each of the three, not in all of them together.
+    """
+
+    kind: Literal["low-rank"] = "low-rank"
+    example = (
+        "memory: {kind: low-rank, rank: 0.5}\nbias: l2\noptimizer: {rate: 0.1, anchor: {chunk: 16}}"
+    )
+    rank: float = Field(
+        default=0.25, gt=0, le=1, description="r over d_v; r is a whole number, at least 1"
+    )
+
+
 class Nonparametric(Memory):
     """Local polynomial regression over the kept pairs: degree 0 is attention, 1 local linear.
 

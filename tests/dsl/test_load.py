@@ -113,7 +113,7 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
         " muon, adam, lion, flow, batch, nonparametric; did you mean 'muon'?",
         "wrong.yaml:9:42: optimizer.anchor.chunk: must be greater than or equal to 1: read '0'",
         "wrong.yaml:11:19: memory.chain[1]: read 'mlq', allowed: linear, diagonal, mlp, glu,"
-        " nonparametric, interpolation, chain; did you mean 'mlp'?",
+        " low-rank, nonparametric, interpolation, chain; did you mean 'mlp'?",
         "wrong.yaml:12:14: memory.every[1]: must be a valid integer: read '2.5'",
         "wrong.yaml:13:31: weights.gamma: must be a number, an expression, a word or a mapping:"
         " read 'a list', allowed: learned, token, channel, outer",

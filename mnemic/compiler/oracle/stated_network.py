@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mnemic.compiler.oracle.stated_steps import EPSILON, Query
 from mnemic.compiler.oracle.statement import evaluate_text
-from mnemic.dsl.memory import Chain, Glu, Linear, Memory, Mlp
+from mnemic.dsl.memory import Chain, Glu, Linear, LowRank, Memory, Mlp
 from mnemic.dsl.methods import ELEMENTWISE
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.texts import activation
@@ -22,7 +22,9 @@ QUINTIC = (3.4445, -4.7750, 2.0315)
 def has_layers(spec: Spec) -> bool:
     """Whether the memory takes more than the plain recurrence of one matrix."""
     memory, optimizer = spec.memory, spec.optimizer
-    layers = isinstance(memory, Glu | Chain) or (isinstance(memory, Mlp) and memory.depth > 1)
+    layers = isinstance(memory, Glu | LowRank | Chain) or (
+        isinstance(memory, Mlp) and memory.depth > 1
+    )
     uses = optimizer.method in ("muon", *ELEMENTWISE) or optimizer.every > 1
     return layers or uses or spec.retention.normalize != "none"
 
@@ -43,7 +45,9 @@ def seeing(spec: Spec) -> tuple[str, ...]:
     if isinstance(spec.memory, Linear):
         return ("W",)
     first, _ = next(_links(spec.memory))
-    return ("W2", "W3") if isinstance(first, Glu) else (f"W{_count(first)}",)
+    if isinstance(first, Glu):
+        return ("W2", "W3")
+    return ("W2",) if isinstance(first, LowRank) else (f"W{_count(first)}",)
 
 
 def evaluate(
@@ -58,6 +62,8 @@ def evaluate(
     for memory, _ in _links(spec.memory):
         names, order = order[: _count(memory)], order[_count(memory) :]
         y = _layers(memory, [_product(matrices, shifts or {}, name) for name in names], mapped)
+        if isinstance(memory, LowRank):
+            y = y + matrices[names[2]][:, 0] * raw
         if getattr(memory, "norm", False):
             y = torch.nn.functional.layer_norm(y, y.shape[-1:], eps=EPSILON)
         if getattr(memory, "residual", False):
@@ -75,7 +81,7 @@ def _links(memory: Memory) -> Iterator[tuple[Memory, int]]:
 
 
 def _count(memory: Memory) -> int:
-    if isinstance(memory, Glu):
+    if isinstance(memory, Glu | LowRank):
         return 3
     return memory.depth if isinstance(memory, Mlp) else 1
 
@@ -97,6 +103,9 @@ def _layers(memory: Memory, products: list[Callable[[Tensor], Tensor]], x: Tenso
         case Mlp(activation=text):
             *others, first = products
             return reduce(lambda h, w: w(_activated(text, h)), reversed(others), first(x))
+        case LowRank():
+            left, right, _ = products
+            return left(right(x))
     (product,) = products
     return product(x)
 

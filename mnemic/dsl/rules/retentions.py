@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mnemic.dsl.coefficients import ONE, Coefficient
-from mnemic.dsl.memory import Chain, Diagonal, Glu, Linear, Mlp
+from mnemic.dsl.memory import Chain, Diagonal, Glu, Linear, LowRank, Mlp
 from mnemic.dsl.retention import Ball, Elastic, GlobalL2, Lq, NoGlobal, Simplex
 from mnemic.dsl.rules.rule import Rule, keeps_pairs
 from mnemic.dsl.spec import Spec
@@ -154,7 +154,9 @@ def retention_of_kept_pairs(spec: Spec) -> Iterator[Issue]:
 def _has_layers(spec: Spec) -> bool:
     """Whether matrices beside the one behind a kernel have entries, which norms may act on."""
     memory = spec.memory
-    return isinstance(memory, Glu | Chain) or (isinstance(memory, Mlp) and memory.depth > 1)
+    return isinstance(memory, Glu | LowRank | Chain) or (
+        isinstance(memory, Mlp) and memory.depth > 1
+    )
 
 
 def retention_of_a_kernel(spec: Spec) -> Iterator[Issue]:

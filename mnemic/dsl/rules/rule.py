@@ -9,6 +9,7 @@ from mnemic.dsl.memory import (
     Glu,
     Interpolation,
     Linear,
+    LowRank,
     Memory,
     Mlp,
     Nonparametric,
@@ -61,5 +62,5 @@ def layers(memory: Memory) -> tuple[Memory, ...]:
 
 
 def adds_its_input(memory: Memory) -> bool:
-    """Whether the memory adds the raw key or query to its output."""
-    return isinstance(memory, Mlp | Glu) and memory.residual
+    """Whether the memory adds the raw key or query to its output, as it is or times a diagonal."""
+    return isinstance(memory, LowRank) or (isinstance(memory, Mlp | Glu) and memory.residual)
