@@ -43,13 +43,14 @@ class Change:
 
 def find(
     names: Sequence[str], drawn: Sequence[Mapping[str, float]], misses: Sequence[Solution],
-    states: frozenset[str] = frozenset(),
+    states: frozenset[str] = frozenset(), weights: frozenset[str] = frozenset(),
 ) -> Change | None:  # fmt: skip
     """Return the change of the fewest coefficients that makes every miss zero; None for none.
 
     ``drawn`` holds several draws of the coefficients and ``misses`` the difference of both sides
     for each of them, as a function of changed coefficients and of a draw of the data. ``states``
-    are the scales of states, which may be negative: a momentum may be kept with the other sign.
+    are the scales of states, which may be negative: a momentum may be kept with the other sign;
+    ``weights`` those of all pairs' weights at once, which may not.
     """
     for few in _subsets(names):
         solved = []
@@ -62,14 +63,15 @@ def find(
             texts = [_recognise([s[i] for s in solved], drawn, name) for i, name in enumerate(few)]
             if all(text is not None for text in texts):
                 return Change(tuple(
-                    (n, _scaled(str(t), n) if n in states else str(t))
+                    (n, _scaled(str(t), n) if n in states | weights else str(t))
                     for n, t in zip(few, texts, strict=True)
                 ))  # fmt: skip
     return None
 
 
 def _scaled(factor: str, state: str) -> str:
-    return {"1": state, "-1": f"-{state}"}.get(factor, f"{factor}*{state}")
+    told = {"1": state, "-1": f"-{state}"}
+    return told.get(factor) or (f"{state}{factor[1:]}" if factor[:2] == "1/" else f"{factor}*{state}")
 
 
 def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:

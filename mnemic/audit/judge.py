@@ -183,22 +183,28 @@ class _Comparison:
         movable = coefficients(reads(self.problem), self.line)
         free = coefficients(self.names, self.line)
         states = self._states()
-        names = (*movable, *states)
+        weights = tuple(n for n in sorted(reads(self.problem)) if self._weighs(n))
+        scales = (*states, *weights)
         drawn: list[dict[str, float]] = []
         misses = []
         for seed in range(STEPS):
             own = draw(free, self.line, self.sizes, 100 + seed)
-            drawn.append({**{n: float(own[n]) for n in free}, **dict.fromkeys(states, 1.0)})
-            misses.append(self._miss({n: own[n] for n in free}, states))
-        found = changes.find(names, drawn, misses, frozenset(states))
-        return found if found is not None and self._confirmed(found, states) else None
+            drawn.append({**{n: float(own[n]) for n in free}, **dict.fromkeys(scales, 1.0)})
+            misses.append(self._miss({n: own[n] for n in free}, scales))
+        names = (*movable, *scales)
+        found = changes.find(names, drawn, misses, frozenset(states), frozenset(weights))
+        return found if found is not None and self._confirmed(found, scales) else None
+
+    def _weighs(self, name: str) -> bool:
+        """Return whether a name is a weight of the pairs, which all may be scaled at once."""
+        return name.endswith("_i") and shape_of(name, self.line) == "scalar"
 
     def _states(self) -> tuple[str, ...]:
         """Return states beside the memory, which a line may keep at another scale or sign."""
         kept = [n for n in self.compared if n in self.names and shape_of(n, self.line) != "scalar"]
         return tuple(n for n in kept if n != "W" and "W" in self.compared)
 
-    def _miss(self, own: Mapping[str, Any], states: tuple[str, ...]) -> changes.Solution:
+    def _miss(self, own: Mapping[str, Any], scales: tuple[str, ...]) -> changes.Solution:
         """Return what is left between both sides, as a function of changed coefficients."""
 
         @cache
@@ -207,23 +213,22 @@ class _Comparison:
 
         def miss(changed: Mapping[str, float], seed: int) -> np.ndarray:
             given = {**self._draw(seed), **own}
-            scales = {n: changed[n] for n in states}
-            given |= {n: changed[n] for n in changed if n not in states}
-            given |= {n: scales[n] * given[n] for n in states}
-            at = {n: scales.get(n, 1.0) * x for n, x in printed(seed).items()}
+            given |= {n: changed[n] for n in changed if n not in scales}
+            given |= {n: _times(changed[n], given[n]) for n in scales}
+            at = {n: (changed[n] if n in scales else 1) * x for n, x in printed(seed).items()}
             left = [x.flatten().numpy() for x in shortfall(self.problem, at, given)]
             whole: np.ndarray = np.concatenate(left)
             return np.where(np.isfinite(whole), whole, 1e6)
 
         return miss
 
-    def _confirmed(self, change: changes.Change, states: tuple[str, ...]) -> bool:
+    def _confirmed(self, change: changes.Change, scales: tuple[str, ...]) -> bool:
         """Return whether both sides are one at every draw, once coefficients are changed."""
         for given, printed in zip(self.draws, self.lines, strict=True):
             old = {n: float(x) for n, x in given.items() if not isinstance(x, list) and x.ndim == 0}
             new = change.at(old)
-            scaled = {n: new[n] * given[n] for n in new if n in states}
-            plain = {n: x for n, x in new.items() if n not in states}
+            scaled = {n: _times(new[n], given[n]) for n in new if n in scales}
+            plain = {n: x for n, x in new.items() if n not in scales}
             found = self._side(self.problem, {**given, **plain, **scaled})
             if any(_apart(found[n] / (new[n] if n in scaled else 1.0), printed[n]) > self.close
                    for n in self.compared):  # fmt: skip
@@ -252,6 +257,10 @@ def _apart(a: Any, b: Any) -> float:
         return float("inf")
     gap = float((a - b).abs().max()) / (1.0 + float(b.abs().max()))
     return float("inf") if math.isnan(gap) else gap
+
+
+def _times(scale: float, value: Any) -> Any:
+    return [scale * x for x in value] if isinstance(value, list) else scale * value
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -34,8 +34,28 @@ def test_lines_name_packaged_specs_alone():
 
 
 def test_lines_by_paper_and_by_spec():
+    assert set(papers()) == {"associative-memory", "atlas", "miras", "test-time-regression"}
     assert {paper.id for paper, _ in chosen(("miras",))} == {"miras"}
     both = chosen(("longhorn", "miras"))
     assert len(both) == len({id(line) for _, line in both})
     with pytest.raises(UsageError, match="did you mean 'miras'"):
         chosen(("mirass",))
+
+
+@pytest.mark.parametrize(
+    ("paper", "where", "kind", "change"),
+    [
+        ("miras", "(7)", "differs", None),
+        ("miras", "(27), f = (x − 1)²", "differs", None),
+        ("miras", "(33)", "agrees under", "eta → 2*eta"),
+        ("miras", "Table 1, LaCT", "agrees under", "theta → 1, S → -S"),
+        ("miras", "Table 1, Moneta", "not judged", None),
+        ("atlas", "(45)-(46)", "differs", None),
+        ("associative-memory", "Table 2, Gated Softmax Attention", "differs", None),
+        ("test-time-regression", "(41)", "agrees", None),
+    ],
+)
+def test_verdicts_that_were_wrong_before(paper, where, kind, change):
+    (line,) = (line for line in papers()[paper].equations if line.where == where)
+    found = judge(papers()[paper], line)
+    assert (found.kind, found.change, found.fails) == (kind, change, ())
