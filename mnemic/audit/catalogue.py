@@ -40,10 +40,11 @@ def of_spec(name: str) -> tuple[tuple[Paper, Equation], ...]:
 
 
 def about(spec: Spec) -> tuple[tuple[Paper, Equation], ...]:
-    """Return the papers' lines about a packaged spec, and those that a spec of one's own prints."""
+    """Return the papers' lines about a packaged spec; of one of your own those that it prints."""
+    if found := of_spec(spec.name):
+        return found
     own = Paper(id=spec.name, title=spec.title or spec.name, numbered=0, equations=())
-    printed = tuple((own, _equation(entry)) for entry in spec.published)
-    return (*of_spec(spec.name), *printed)
+    return tuple((own, _equation(entry)) for entry in spec.published)
 
 
 def _equation(entry: Published) -> Equation:

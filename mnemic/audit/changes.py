@@ -70,8 +70,9 @@ def find(
 
 
 def _scaled(factor: str, state: str) -> str:
-    told = {"1": state, "-1": f"-{state}"}
-    return told.get(factor) or (f"{state}{factor[1:]}" if factor[:2] == "1/" else f"{factor}*{state}")
+    if factor.startswith("1/"):
+        return f"{state}{factor[1:]}"
+    return {"1": state, "-1": f"-{state}"}.get(factor, f"{factor}*{state}")
 
 
 def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
