@@ -86,10 +86,10 @@ def recall(
     return b.call(name, ("v",), "over_total", whole, total, equation=equation)
 
 
-def grow(b: Builder, kept: Kept, key: str, anchor: str | None) -> Kept:
+def grow(b: Builder, kept: Kept, key: str) -> Kept:
     """The keys and coefficients after a token: what the next state and the read-out see."""
     plan, rule = b.plan, b.rule
-    own = b.call("newest_key", ("k",), "newest", key) if "r" in plan.axes(key) else key
+    own = newest(b, key)
     keys = b.call("K_next", ("n", "k"), "append", kept.keys, own)
     plan.following[kept.keys] = keys
     theta: Any = sp.Integer(0) if rule.momentum is None else rule.momentum
@@ -107,9 +107,13 @@ def grow(b: Builder, kept: Kept, key: str, anchor: str | None) -> Kept:
         counts = b.call("shares_next", ("n",), "with_ones", b.map("shares_left", expr, env), own)
         plan.following[kept.counts] = counts
     _hold(b, kept, counts, keys, own)
-    if anchor is not None:
-        hold_rows(b, anchor, own)
     return Kept(keys, counts, speed)
+
+
+def newest(b: Builder, key: str = "") -> str:
+    """A token's own key, of a window the last."""
+    key = key or b.featured("k")
+    return b.call("newest_key", ("k",), "newest", key) if "r" in b.plan.axes(key) else key
 
 
 def _hold(b: Builder, kept: Kept, counts: str | None, keys: str, like: str) -> None:

@@ -105,7 +105,7 @@ def _builders(rule: Rule) -> tuple[Build, Build]:
         case Moments():
             return partial(second_order.recurrent, rule), partial(second_order.chunk, rule)
         case Layers():
-            return partial(deep.recurrent, rule), partial(deep.chunk, rule)
+            return partial(recurrent.build, rule), partial(deep.chunk, rule)
         case Levels():
             return partial(tree.recurrent, rule), partial(tree.chunk, rule)
         case Linear():

@@ -11,7 +11,7 @@ from mnemic.codegen.functions import error_functions
 from mnemic.codegen.kept import Side, meeting, meeting_anchor
 from mnemic.codegen.readouts import headed
 from mnemic.codegen.reads import from_state, reached
-from mnemic.codegen.recurrent import States
+from mnemic.codegen.states import States
 from mnemic.compiler import symbols as sym
 
 

@@ -14,7 +14,7 @@ from mnemic.codegen.chunk.parts import Chunk, rows_of_roles, takes_band
 from mnemic.codegen.chunk.reads import read_out
 from mnemic.codegen.coefficients import coefficients
 from mnemic.codegen.plan import Plan
-from mnemic.codegen.recurrent import declare_states
+from mnemic.codegen.states import declare
 from mnemic.codegen.systems import solve
 from mnemic.compiler.kernelised import folded
 from mnemic.compiler.rule import Rule
@@ -28,9 +28,9 @@ def build(rule: Rule) -> Plan:
     b = Builder(rule, ("t",), slot=slot, flat=bool(slot))
     b.vector_rows = ("s",) if banded else None
     b.declare_vectors()
-    states = declare_states(b)
+    (carried,) = declare(b)
     c = coefficients(b, banded)
-    parts = Chunk(b, states, rows_of_roles(b), c)
+    parts = Chunk(b, carried.states, rows_of_roles(b), c)
     sources = solve(parts.b, parts.states, parts.roles, parts.c)
     carry(parts, sources)
     read_out(parts, sources)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.coefficients import Coefficients, channel_decay
-from mnemic.codegen.recurrent import States
+from mnemic.codegen.states import States
 from mnemic.compiler.rule import Rule
 
 MATRIX = ("v", "k")

@@ -2,6 +2,5 @@
 
 from mnemic.codegen.deep.chunk import build as chunk
 from mnemic.codegen.deep.start import build as start
-from mnemic.codegen.deep.token import build as recurrent
 
-__all__ = ["chunk", "recurrent", "start"]
+__all__ = ["chunk", "start"]

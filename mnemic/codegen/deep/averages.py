@@ -12,7 +12,7 @@ import sympy as sp
 
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.chunk import Chunk
-from mnemic.codegen.deep.states import MATRIX, Carried
+from mnemic.codegen.states import MATRIX, Carried
 from mnemic.codegen.systems import Source
 from mnemic.compiler.running import GRADIENT, Running
 

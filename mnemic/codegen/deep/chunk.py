@@ -27,10 +27,10 @@ from mnemic.codegen.coefficients import Coefficients, coefficients
 from mnemic.codegen.deep import averages
 from mnemic.codegen.deep.moves import close, memory_of, read_anew, scale_of_step, through_o
 from mnemic.codegen.deep.passes import PREDICTION, READOUT, as_vector, backward, forward
-from mnemic.codegen.deep.states import MATRIX, Carried, declare, sees_memory
 from mnemic.codegen.kept import similarity
 from mnemic.codegen.links import linked
 from mnemic.codegen.plan import Plan
+from mnemic.codegen.states import MATRIX, Carried, declare, sees_memory
 from mnemic.codegen.systems import Source, source_of
 from mnemic.compiler.network import FEATURES
 from mnemic.compiler.rule import Rule

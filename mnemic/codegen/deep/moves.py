@@ -6,9 +6,9 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.deep.states import MATRIX, Carried, closing, is_free, norm_axis
 from mnemic.codegen.emit import OUTPUT
 from mnemic.codegen.links import linked, mirrored, values_of
+from mnemic.codegen.states import MATRIX, Carried, closing, is_free, norm_axis
 
 
 def through_o(b: Builder, step: str, name: str) -> str:
@@ -80,7 +80,7 @@ def close(b: Builder, m: Carried, dual: str, step: str | None, *, end: bool) -> 
             plan.close(acts, m.held, memory)
     if m.anchor is not None:
         plan.close(acts, m.anchor, memory)
-        plan.following[m.anchor] = m.anchor
+        plan.following.setdefault(m.anchor, m.anchor)
     return found
 
 
@@ -118,8 +118,3 @@ def read_anew(
         current |= memories[every]
         end = "_end" if len(memories) == 1 else f"_end{every}"
         b.plan.close(every, OUTPUT, output(dict(current), end))
-
-
-def prox_base(b: Builder, m: Carried) -> str:
-    """∇R(W), where the state is W itself."""
-    return mirrored(b, m.memory, f"B{m.tag}")

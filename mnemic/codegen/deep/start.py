@@ -2,7 +2,9 @@
 
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.deep.moves import centred
-from mnemic.codegen.deep.states import (
+from mnemic.codegen.links import linked
+from mnemic.codegen.plan import Plan
+from mnemic.codegen.states import (
     MATRIX,
     anchored,
     behind_kernel,
@@ -10,8 +12,6 @@ from mnemic.codegen.deep.states import (
     link_of,
     norm_axis,
 )
-from mnemic.codegen.links import linked
-from mnemic.codegen.plan import Plan
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.retention import Link, invert

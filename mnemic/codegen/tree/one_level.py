@@ -20,7 +20,7 @@ from mnemic.codegen.chunk import Chunk, kept, remaining
 from mnemic.codegen.coefficients import coefficients
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import with_bonus
-from mnemic.codegen.recurrent import States
+from mnemic.codegen.states import States
 from mnemic.codegen.tree.tree_forms import (
     Inside,
     inside_of,

@@ -17,7 +17,7 @@ from mnemic.codegen.coefficients import coefficients
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import with_bonus
 from mnemic.codegen.reads import reached
-from mnemic.codegen.recurrent import States
+from mnemic.codegen.states import States
 from mnemic.codegen.systems import (
     Source,
     inverse_of,

@@ -3,15 +3,28 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mnemic.codegen import kept as pairs
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.kept import ROWS, Kept
-from mnemic.codegen.recurrent import States
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.retention import Link
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Layers, Rule
 
 MATRIX = ("v", "k")
+
+
+@dataclass(frozen=True)
+class States:
+    """The carried states of one matrix by role; the memory's is called A unless it is W itself.
+
+    Behind a kernel it is U, rows over ``kept`` keys, as momentum and anchor are.
+    """
+
+    memory: str
+    momentum: str | None
+    anchor: str | None
+    kept: Kept | None = None
 
 
 @dataclass(frozen=True)
@@ -57,9 +70,9 @@ def declare(b: Builder) -> tuple[Carried, ...]:
 
 
 def _declare(b: Builder, matrix: Matrix) -> Carried:
-    rule, tag = b.rule, matrix.name.removeprefix("W")
+    rule, tag = b.rule, tag_of(b.rule, matrix)
     gathers = rule.momentum is not None or matrix.every > 1
-    kept = _kept(b) if behind_kernel(rule, matrix) else None
+    kept = _kept(b, matrix) if behind_kernel(rule, matrix) else None
     axes = MATRIX if kept is None else ROWS
 
     def state(name: str, wanted: bool, axes: tuple[str, ...] = axes) -> str | None:
@@ -86,9 +99,16 @@ def behind_kernel(rule: Rule, matrix: Matrix) -> bool:
     return rule.kernels is not None and rule.network.sees_features(matrix.name)
 
 
-def _kept(b: Builder) -> Kept:
+def _kept(b: Builder, matrix: Matrix) -> Kept | None:
     """The keys, which matrices of one input share."""
-    return Kept("K" if "K" in b.plan.graph else b.plan.given("K", ("n", "k"), state=True))
+    if "K" in b.plan.graph:
+        return Kept("K")
+    return pairs.declare(b, momentum=b.rule.momentum is not None, anchor=anchored(b.rule, matrix))
+
+
+def tag_of(rule: Rule, matrix: Matrix) -> str:
+    """The number of a matrix in the names of its quantities; one matrix alone has none."""
+    return matrix.name.removeprefix("W") if isinstance(rule, Layers) else ""
 
 
 def dual_name(rule: Rule, matrix: Matrix) -> str:
@@ -103,12 +123,15 @@ def dual_name(rule: Rule, matrix: Matrix) -> str:
 def anchored(rule: Rule, matrix: Matrix) -> bool:
     """Whether the memory of the last chunk's end is a state beside the held one."""
     asks = rule.problem.spec.readout.memory == "anchor"
-    return rule.anchor > matrix.every and (sees_memory(rule) or asks)
+    if not isinstance(rule, Layers):  # which may read it where every token ends a chunk
+        return asks or (rule.anchor > 1 and sees_memory(rule))
+    return rule.anchor > matrix.every and (asks or sees_memory(rule))
 
 
 def sees_memory(rule: Rule) -> bool:
-    """Whether the gradient depends on the memory."""
-    return not (rule.network.linear and rule.error.constant)
+    """Whether the gradient depends on the memory: through the error, a norm or other matrices."""
+    network = rule.network
+    return len(network.matrices) > 1 or network.normed or not rule.error.constant
 
 
 def closing(rule: Rule, matrix: Matrix) -> int:
@@ -118,7 +141,7 @@ def closing(rule: Rule, matrix: Matrix) -> int:
 
 def is_free(rule: Rule, matrix: Matrix) -> bool:
     """Whether the state is W itself although the link is no identity."""
-    return rule.retained.mode == "prox" and closing(rule, matrix) == 1
+    return rule.retained.mode != "dual" and closing(rule, matrix) == 1
 
 
 def norm_axis(rule: Rule) -> str:
