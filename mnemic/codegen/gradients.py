@@ -85,7 +85,8 @@ def _of_matrix(b: Builder, m: Carried, roles: Names, seen: str) -> Written:
     """The steps of one matrix: what erases and what writes apart, where their keys are."""
     rule, prediction = b.rule, None
     if b.predicts:
-        prediction = _predicted(b, m, seen, roles["predict"], "y_hat", "prediction")
+        name = rule.network.output if isinstance(rule, Layers) else "y_hat"
+        prediction = _predicted(b, m, seen, roles["predict"], name, "prediction")
     through = "memory" if rule.momentum is None else "momentum"
     factor = _factor(b)
     if rule.split:

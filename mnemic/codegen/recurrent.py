@@ -100,11 +100,12 @@ def _read(
             return _recalled(b, kept, later, memories[matrix], x, name)
         return b.call(name, as_vector(b, x), "recall", memories[matrix], x, equation=equation)
 
+    network, tag = b.rule.network, f"_q{end}"
     if through_network(b.rule):
-        raw, tag = b.vector("q", "k"), f"_q{end}"
-        return forward(b, b.rule.network, apply, query, raw, READOUT, tag)[b.rule.network.output]
+        return forward(b, network, apply, query, b.vector("q", "k"), READOUT, tag)[network.output]
     (m,) = carried
-    read = apply(m.matrix.name, query, f"y{end}", "readout")
+    name = f"{network.output}{tag}" if isinstance(b.rule, Layers) else "y"
+    read = apply(m.matrix.name, query, name, "readout")
     return normalised(b, with_bonus(b, read, query, roles), query, roles)
 
 
