@@ -123,8 +123,6 @@ def dual_name(rule: Rule, matrix: Matrix) -> str:
 def anchored(rule: Rule, matrix: Matrix) -> bool:
     """Whether the memory of the last chunk's end is a state beside the held one."""
     asks = rule.problem.spec.readout.memory == "anchor"
-    if not isinstance(rule, Layers):  # which may read it where every token ends a chunk
-        return asks or (rule.anchor > 1 and sees_memory(rule))
     return rule.anchor > matrix.every and (asks or sees_memory(rule))
 
 

@@ -40,12 +40,7 @@ def _settled(b: Builder, m: Carried, dual: str) -> Moved:
     memory = dual if multiplied else memory_of(b, m, dual, f"W{m.tag}_now")
     b.plan.following[m.memory] = memory if is_free(b.rule, m.matrix) else dual
     closed = close(b, m, dual, None, end=False)
-    if m.anchor is None:
-        return memory, closed
-    if b.rule.anchor == 1:  # read where every token ends a chunk
-        b.plan.close(1, m.anchor, memory)
-        b.plan.following[m.anchor] = m.anchor
-    if m.kept is not None:
+    if m.anchor is not None and m.kept is not None:
         hold_rows(b, m.anchor, newest(b))
     return memory, closed
 
