@@ -26,6 +26,7 @@ from mnemic.cli.model import model
 from mnemic.cli.new import new
 from mnemic.cli.schema import schema
 from mnemic.cli.search import search
+from mnemic.cli.serve import serve
 from mnemic.cli.tasks import tasks
 from mnemic.cli.train import train
 from mnemic.cli.tune import tune
@@ -80,6 +81,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic model gated-deltanet --size 170M -o models/gdn",
         "mnemic model --layers 'gated-deltanet*3, softmax-attention' --size 340M -o models/hybrid",
         "mnemic model mine.yaml --blocks 4 --dim 256 --vocabulary 256 -o models/mine",
+        "mnemic model --from checkpoints/gla-1.3B -o models/gla",
     ),
     train: (
         "mnemic train gated-deltanet --task mqar",
@@ -93,6 +95,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic eval runs/gated-deltanet-books-0/model --data other-books/",
         "mnemic eval models/gdn --data book.txt --length 4096 --picture gdn.png",
     ),
+    serve: ("mnemic serve models/gdn --port 8000",),
     search: (
         "mnemic search examples/search/recall.yaml --preview",
         "mnemic search examples/search/recall.yaml --jobs 2 --confirm",
