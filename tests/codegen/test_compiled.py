@@ -134,7 +134,11 @@ def test_export_is_refused(name: str, reason: str) -> None:
         torch.export.export(layer, (torch.randn(1, 40, layer.dim),), dynamic_shapes=sizes)
 
 
-@pytest.mark.parametrize("name", ["gated-deltanet", "huber-coordinate", "mesa"])
+@pytest.mark.parametrize(
+    "name",
+    ["gated-deltanet", "huber-coordinate", "mesa", "linear-attention", "kl-simplex", "ttt-linear",
+     "rls", "rwkv7", "log-linear"],
+)  # fmt: skip
 def test_torch_func(name: str) -> None:
     """grad, vmap and jvp of torch.func, against autograd."""
     layer = layer_of(name)
