@@ -31,8 +31,8 @@ CORE = (
     "atlas-mag", "batch-gd", "cms", "deltaformer-round", "deltanet-momentum", "deltaproduct",
     "dot", "efla", "elastic-net", "f-divergence", "gated-deltanet", "gateloop",
     "gaussian-attention", "gla", "gsa", "hgrn", "huber-mixture", "kernel-regression",
-    "local-linear-attention", "log-linear-gated-deltanet", "longhorn", "lq-stability", "lru",
-    "mesa", "mlstm", "path-fox", "q-omega", "rls", "softmax-attention", "swa", "titans",
+    "lion", "local-linear-attention", "log-linear-gated-deltanet", "longhorn", "lq-stability",
+    "lru", "mesa", "mlstm", "path-fox", "q-omega", "rls", "softmax-attention", "swa", "titans",
     "titans-mac", "titans-mal",
 )  # fmt: skip
 """The specs of the first test tier: every trait and every operation of the others is in one of
