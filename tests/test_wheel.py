@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -50,3 +51,25 @@ def test_wheel_compiles_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "gated-deltanet"
+
+
+def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    """It has what the wheel is built from, the pages and the examples."""
+    from hatchling.build import build_sdist
+
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        built = tmp_path / build_sdist(str(tmp_path))
+    finally:
+        os.chdir(before)
+    with tarfile.open(built) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    for name in ("docs/language.md", "examples/own_task.py", "CITATION.cff", "SECURITY.md"):
+        assert (source / name).is_file(), name
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps",
+               "--no-build-isolation", "--wheel-dir", str(tmp_path), str(source)]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True)
+    (again,) = tmp_path.glob("*.whl")
+    assert zipfile.ZipFile(again).namelist() == zipfile.ZipFile(wheel).namelist()

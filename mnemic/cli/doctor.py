@@ -1,6 +1,6 @@
 """``mnemic doctor``: is this machine fit to run mnemic?"""
 
-import importlib.util
+import importlib
 import os
 import platform
 import shutil
@@ -90,7 +90,9 @@ def _device() -> Finding:
 
 
 def _triton() -> Finding:
-    if importlib.util.find_spec("triton") is None:
+    try:
+        importlib.import_module("triton")
+    except ImportError:
         return Finding("triton", None, "not installed; the forms in PyTorch run without it")
     return Finding("triton", True, version("triton"))
 

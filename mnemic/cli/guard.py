@@ -23,6 +23,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **options)
         except MnemicError as error:
             raise fail(error, as_json=options.get("as_json", False)) from None
+        except ModuleNotFoundError as error:
+            raise fail(_missing(error), as_json=options.get("as_json", False)) from None
         except (KeyboardInterrupt, typer.Abort):
             to_stderr("interrupted")
             raise typer.Exit(INTERRUPTED) from None
@@ -31,6 +33,19 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             raise fail(broken, as_json=options.get("as_json", False)) from None
 
     return run
+
+
+def _missing(error: ModuleNotFoundError) -> EnvironmentFailed:
+    """What to tell of a package that is not installed.
+
+    Raises the error itself for a module of mnemic's own, which is a bug.
+    """
+    package = (error.name or "").partition(".")[0]
+    if package in ("", "mnemic"):
+        raise error
+    return EnvironmentFailed(
+        f"{package} is not installed, and this command needs it: pip install {package}"
+    )
 
 
 def fail(error: MnemicError, *, as_json: bool) -> typer.Exit:

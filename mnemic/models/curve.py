@@ -40,6 +40,15 @@ def write_table(path: Path, points: Sequence[Point]) -> None:
         beside.write_text(table.getvalue(), encoding="utf-8")
 
 
+def drawable() -> bool:
+    """Return whether matplotlib is installed; a run without it is the same but for its picture."""
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
 def draw(path: Path, points: Sequence[Point], metric: str, chance: float, title: str) -> None:
     """Draw loss and held-out score over the steps into a PNG file.
 

@@ -202,9 +202,9 @@ class _Run:
             self.level += 1
 
     def finish(self, stopped: str) -> Result:
-        """Write the curve's picture and the result."""
+        """Write the curve's picture, where there is matplotlib to draw it, and the result."""
         task, last = self.task, self.points[-1] if self.points else None
-        if last and self.picture:
+        if last and self.picture and curve.drawable():
             title = f"{task.name}, {self.step} steps"
             picture = self.folder / "curve.png"
             curve.draw(picture, self.points, task.metric, task.chance, title)
