@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mnemic import pipeline
+from mnemic.audit import recorded
 from mnemic.cli.arguments import AsJson, SpecArgument
 from mnemic.cli.facts import Facts, kernels, uncompiled
 from mnemic.cli.output import echo, print_json, to_stderr
@@ -40,7 +41,8 @@ def derive(
     --words each equation is followed by what it says.
 
     JSON: the derivation (name, class, forms, equations, steps, costs, stability, ...), "kernels":
-    [{"form", "kernel", "gradient", "why", "text"}, ...], "refused": [reasons],
+    [{"form", "kernel", "gradient", "why", "text"}, ...], "refused": [reasons], "published":
+    [{"paper", "where", "verdict", "change", "corrected"}, ...] (what papers print about it),
     and with --check "checks": [{"name", "error", "tolerance", "passed"}, ...].
     """
     if latex + markdown + as_json + words > 1:
@@ -50,9 +52,12 @@ def derive(
     refused = uncompiled(rule.problem.spec, spec)
     checks = _verified(rule) if check else ()
     if as_json:
-        print_json(_json(rule, fused, checks, check) | {"refused": refused})
+        told = {"refused": refused, "published": recorded.about(rule.name)}
+        print_json(_json(rule, fused, checks, check) | told)
     else:
         echo(_worded(rule) if words else _text(rule, fused, latex=latex, markdown=markdown))
+        if not (latex or markdown or words):
+            _show_printed(rule.name)
         for reason in refused:
             (to_stderr if latex or markdown else echo)(f"not compiled: {reason}")
         _show(checks, aside=latex or markdown)
@@ -80,6 +85,15 @@ def _worded(rule: "Rule") -> str:
     from mnemic.compiler.explain.in_words import in_words
 
     return in_words(rule)
+
+
+def _show_printed(name: str) -> None:
+    """The papers' equations about a packaged system, each with its verdict."""
+    found = recorded.about(name)
+    if found:
+        echo("\nPrinted equations (mnemic audit tells more)")
+    for line in found:
+        echo(f"  {recorded.told(line)}")
 
 
 def _verified(rule: "Rule") -> "tuple[Check, ...]":

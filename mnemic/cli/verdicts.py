@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from mnemic.audit import recorded
 from mnemic.audit.entry import Equation, Paper
 from mnemic.codegen import cache
-from mnemic.dsl.spec import Spec
 
 Line = tuple[Paper, Equation]
 Found = dict[str, Any]
@@ -22,7 +22,7 @@ def judged(lines: Iterable[Line], told: Callable[[str], None] = lambda line: Non
     new: dict[str, Found] = {}
     found = []
     for paper, line in lines:
-        key = _key(paper, line)
+        key = recorded.key(paper, line)
         if key not in known and key not in new:
             told(f"{paper.id} {line.where}")
             from mnemic.audit.judge import judge
@@ -32,17 +32,6 @@ def judged(lines: Iterable[Line], told: Callable[[str], None] = lambda line: Non
     if new:
         _keep(place, {**_read(place), **new})
     return found
-
-
-def of_spec(spec: Spec) -> list[Found]:
-    """Return the verdicts on the papers' lines about a packaged spec, and on those in a spec."""
-    from mnemic.audit.catalogue import about
-
-    return judged(about(spec))
-
-
-def _key(paper: Paper, line: Equation) -> str:
-    return hashlib.sha256(f"{paper.id} {line.model_dump_json()}".encode()).hexdigest()[:32]
 
 
 def _place() -> Path:

@@ -1,0 +1,49 @@
+"""Verdicts that come with the package, so that `mnemic derive` need not judge anew.
+
+``verdicts.json`` is written by ``pytest tests/audit/test_recorded.py --regenerate`` and held
+against the judge by the same test. It is keyed by the whole entry: one that has changed since has
+no verdict here.
+"""
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from mnemic.audit.catalogue import of_spec
+from mnemic.audit.entry import Equation, Paper
+
+FILE: Final = Path(__file__).parent / "verdicts.json"
+
+
+def key(paper: Paper, line: Equation) -> str:
+    """Return the name under which a line's verdict is kept: a digest of the whole entry."""
+    return hashlib.sha256(f"{paper.id} {line.model_dump_json()}".encode()).hexdigest()[:32]
+
+
+@cache
+def _kept() -> dict[str, dict[str, Any]]:
+    found = json.loads(FILE.read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def about(name: str) -> list[dict[str, Any]]:
+    """Return where each printed line about a packaged spec stands, and its verdict.
+
+    Keys: ``paper``, ``where``, ``verdict``, ``change``, ``corrected``; no verdict is None.
+    """
+    return [
+        {"paper": paper.id, "where": line.where, "verdict": None, "change": None,
+         "corrected": line.corrected, **_kept().get(key(paper, line), {})}
+        for paper, line in of_spec(name)
+    ]  # fmt: skip
+
+
+def told(found: dict[str, Any]) -> str:
+    """Return a kept verdict as one line of text."""
+    kind = found["verdict"] or "not judged yet"
+    more = f" {found['change']}" if found["change"] else ""
+    right = f": should be {found['corrected']}" if kind == "differs" else ""
+    return f"{found['paper']} {found['where']}: {kind}{more}{right}"
