@@ -5,7 +5,7 @@ from itertools import product
 import sympy as sp
 
 from mnemic.codegen.describe import most_chunk
-from mnemic.codegen.support.launched import FAINTEST
+from mnemic.codegen.support.lengths import FAINTEST
 from mnemic.compiler.numbers import sampler
 from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.rule import Moments, Rule

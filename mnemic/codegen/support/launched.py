@@ -8,13 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .lengths import FAINTEST
 from .place import Place
 
 States = dict[str, Tensor]
-
-FAINTEST = 0.1
-"""The least that weights may leave of the past over a chunk, by which a least-squares kernel
-divides in float32: it loses a digit."""
 
 
 class Form(Protocol):

@@ -10,8 +10,9 @@ from . import kept, layout, levels, room, scanned, versions
 from .arguments import fail
 from .calls import Closes, Form, States, parameters
 from .given import Given, turned
-from .launched import FAINTEST, fainter, form_of, tracked
 from .launched import Form as Fused
+from .launched import fainter, form_of, tracked
+from .lengths import FAINTEST
 from .place import Place
 from .signature import State
 from .sizes import eval_size
