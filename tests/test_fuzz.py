@@ -1,5 +1,6 @@
 """The command that draws specs at random: it tells what came of them, and keeps what fails."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -116,3 +117,24 @@ def test_a_recurrence_that_diverges_alone_is_wrong(checks, monkeypatch):
     monkeypatch.setattr(mnemic.compiler.oracle.interpret, "interpret", lambda *_, **__: (ZERO, {}))
     with pytest.raises(AssertionError, match="the recurrence diverges, its interpreter does not"):
         checks.layers(DIVERGES)
+
+
+@pytest.mark.parametrize(("moved", "right"), [(0.2, True), (1e-4, False)])
+def test_chunks_may_be_off_by_what_a_rounding_decides(checks, moved, right):
+    """Steps of one size whatever the gradient may make anything of a rounding."""
+    import fuzz_layers
+
+    from mnemic.codegen.support.compared import Own
+
+    far = {None: 0.3, 0: 1e-4, 1: moved, 2: 0.0, 3: 1e-4}
+
+    def run(dtype, form="recurrent", chunk=None, draw=None):
+        return {"output": 1 + torch.ones(3, dtype=torch.float64) * far[draw]}
+
+    class Made:
+        rule = type("Rule", (), {"forms": ("recurrent", "chunk")})
+
+    own = {"output": Own(1e-7)}
+    exact = {"output": torch.ones(3, dtype=torch.float64)}
+    with contextlib.nullcontext() if right else pytest.raises(AssertionError, match=r"0\.15 off"):
+        fuzz_layers._chunks(Made, run, exact, own)
