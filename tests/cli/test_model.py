@@ -43,8 +43,9 @@ def test_a_named_size_gives_way_to_what_is_told(mnemic, tmp_path):
     ("arguments", "code", "message"),
     [
         (("deltanet",), 2, "--blocks and --dim needed where there is no --size"),
-        (TINY, 2, "one of SPEC and --layers is needed"),
-        (("deltanet", "--layers", "swa", *TINY), 2, "one of SPEC and --layers is needed"),
+        (TINY, 2, "one of SPEC, --layers and --from is needed"),
+        (("deltanet", "--layers", "swa", *TINY), 2, "one of SPEC, --layers and --from is needed"),
+        (("--from", "x", "--dim", "8", "--untied"), 2, "leave out --dim, --tied"),
         (("deltanet", *TINY, "--heads", "0"), 2, "heads: read 0, must be at least 1"),
         (("deltanett", *TINY), 2, "did you mean 'deltanet'"),
         (("deltanet", "--size", "2B"), 2, "--size: read '2B', allowed: 170M, 340M, 760M, 1.3B"),
