@@ -114,10 +114,13 @@ def test_a_kernel_and_its_features_are_one_rule(kernel: Any, features: Any) -> N
     [
         ({"keys": {"write": "k + b"}, "coefficients": {"b": "token"}}, "k times a coefficient"),
         ({"keys": {"erase": "w*k"}, "coefficients": {"w": "channel"}}, "one gate a head"),
-        ({"keys": {"predict": "2*k"}}, "k or a vector of its own"),
+        ({"keys": {"predict": "2*k"}}, "k itself or a vector of its own"),
         ({"keys": {"erase": "own"}}, "keeps one key for each pair"),
         ({"readout": {"normalizer": "sum"}}, "normalise: row"),
-        ({"optimizer": {"method": "batch", "inner_steps": 2}, "window": "all"}, "no finite map"),
+        (
+            {"optimizer": {"method": "batch", "inner_steps": 2}, "window": "all"},
+            "no finite features",
+        ),
         ({"retention": {"phase": "token", "decay": "token"}}, "a kernel has none"),
         ({"features": {"kernel": "0*s"}}, "does not depend on s"),
         ({"features": ROW, "window": 3}, "several times"),
@@ -133,7 +136,7 @@ def test_a_kernel_and_its_features_are_one_rule(kernel: Any, features: Any) -> N
             },
             "two coefficients",
         ),
-        ({"features": ROW, "optimizer": {"rate": {"normalized": True}}}, "no such κ"),
+        ({"features": ROW, "optimizer": {"rate": {"normalized": True}}}, "are no kernel"),
         ({"memory": {"kind": "mlp"}, "features": ROW}, None),
     ],
 )

@@ -17,6 +17,7 @@ from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.reference_links import apply_link
 from mnemic.compiler.published import assignments, inputs, step
 from mnemic.compiler.rule import KeyValuePairs, Layers, Moments, Rule
+from mnemic.compiler.running import GRADIENT
 from mnemic.dsl import catalogue
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Published
@@ -182,6 +183,7 @@ def assert_in_the_gradient(rule: Rule, printed: Published) -> None:
         return torch.randn(*shape, generator=rng, dtype=torch.float64)
 
     given = {s.name: torch.rand((), generator=rng, dtype=torch.float64) for s in rule.scalars}
+    given |= {s.name: number(s.expr) for s in rule.scalars if s.expr.is_number}
     named = {name.removesuffix("1"): x for name, x in given.items()}  # the first matrix's own
     values = {sym.coefficient(name): x for name, x in named.items()}
     values |= {sym.coefficient("gamma"): torch.ones((), dtype=torch.float64)}
@@ -197,12 +199,21 @@ def assert_in_the_gradient(rule: Rule, printed: Published) -> None:
 def normal_form(
     rule: Rule, dual: Tensor, momentum: Tensor, grad: Tensor, values: dict[Any, Tensor]
 ) -> Tensor:
-    """W_t = link(decay A + gain O(S)), S = θ S − η G (or −η G); the rate outside O where told."""
+    """W_t = link(decay A + gain O(S)), S = θ S − η G (or −η G); the rate outside O where told.
+
+    Of an optimizer that acts entry by entry O is its step, and S its only average.
+    """
     one = torch.ones((), dtype=torch.float64)
     rate = evaluate(rule.rate, values) + 0 * one
     inside, outside = (one, rate) if rule.applied.outside else (rate, one)
     taken = -inside * grad
-    if rule.momentum is not None:
+    if rule.applied.elementwise:
+        (average,) = rule.applied.averages
+        known, decay = {GRADIENT: -grad}, evaluate(average.decay, values)
+        after = decay * momentum + (1 - decay) * evaluate(average.entry, known)
+        known |= {average.before: momentum, average.after: after}
+        outside, taken = rate, evaluate(rule.applied.valued, {**values, **known})
+    elif rule.momentum is not None:
         taken = evaluate(rule.momentum, values) * momentum + taken
     if rule.applied.kind == "newton-schulz":
         taken = step("S = ns(S)", {"S": taken})["S"]
