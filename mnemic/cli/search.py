@@ -99,6 +99,7 @@ def search(
     if launch is not None:
         _launch(launch, folder, storage, Cluster(workers, hours, jobs, partition), as_json)
         return
+    import mnemic.search.report.page  # noqa: F401 (what the report needs is missed before training)
     from mnemic.search.study.search import open_search
     from mnemic.search.study.storage import Beat
 

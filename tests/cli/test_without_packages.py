@@ -41,6 +41,14 @@ def test_what_needs_matplotlib_says_so(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
+def test_a_search_misses_matplotlib_before_it_trains(tmp_path):
+    space = Path(__file__).parents[2] / "examples" / "search" / "small.yaml"
+    code, _, err = run("matplotlib", "search", str(space), cwd=tmp_path)
+    assert code == 5
+    assert err.startswith("mnemic: matplotlib is not installed")
+    assert not any(tmp_path.iterdir())
+
+
 def test_doctor_tells_that_triton_is_missing(tmp_path):
     code, out, _ = run("triton", "doctor", cwd=tmp_path)
     assert code == 0
