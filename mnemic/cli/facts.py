@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mnemic import pipeline
 from mnemic.codegen import cache
+from mnemic.codegen.generator import generator
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import located
 from mnemic.dsl.spec import Spec
@@ -181,7 +182,7 @@ def _pace(spec: Spec) -> Facts:
 
 
 def _place(file: str) -> Path:
-    return cache.root() / cache.generator() / f"{file}.json"
+    return cache.root() / generator() / f"{file}.json"
 
 
 def _read(place: Path) -> dict[str, Facts]:

@@ -11,6 +11,7 @@ from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.output import console, echo, print_json, to_stderr
 from mnemic.codegen import cache
+from mnemic.codegen.generator import generator
 from mnemic.dsl.catalogue import names
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
@@ -96,7 +97,7 @@ def _map(specs: dict[str, Spec]) -> "Map":
     key = hashlib.sha256("".join(f"{n} {spec_hash(s)}" for n, s in specs.items()).encode())
     for source in sorted(Path(relations.__file__).parent.glob("*.py")):
         key.update(source.read_bytes())
-    place = cache.root() / cache.generator() / f"map-{key.hexdigest()[:32]}.json"
+    place = cache.root() / generator() / f"map-{key.hexdigest()[:32]}.json"
     try:
         return relations.Map.from_json(json.loads(place.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):

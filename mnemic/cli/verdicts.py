@@ -10,6 +10,7 @@ from typing import Any
 from mnemic.audit import recorded
 from mnemic.audit.entry import Equation, Paper
 from mnemic.codegen import cache
+from mnemic.codegen.generator import generator
 
 Line = tuple[Paper, Equation]
 Found = dict[str, Any]
@@ -35,7 +36,7 @@ def judged(lines: Iterable[Line], told: Callable[[str], None] = lambda line: Non
 
 
 def _place() -> Path:
-    return cache.root() / cache.generator() / f"audit-{_sources()}.json"
+    return cache.root() / generator() / f"audit-{_sources()}.json"
 
 
 def _sources() -> str:

@@ -2,14 +2,11 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Mapping
-from functools import cache
-from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 
 from mnemic.codegen import package
+from mnemic.codegen.generator import generator
 from mnemic.errors import EnvironmentFailed
 
 Made = Callable[[], Mapping[str, str]]
@@ -27,18 +24,6 @@ def root() -> Path:
     from platformdirs import user_cache_dir
 
     return Path(user_cache_dir("mnemic"))
-
-
-@cache
-def generator() -> str:
-    """A digest of the compiler's own sources and of what it derives and prints with, so that no
-    stale code is ever run."""
-    made_with = [version(name) for name in ("mnemic", "sympy", "mpmath")]
-    digest = sha256(" ".join([*made_with, *map(str, sys.version_info[:2])]).encode())
-    for folder in ("compiler", "codegen", "dsl"):
-        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def files(key: str, make: Made) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
+from mnemic.codegen.generator import generator
 from mnemic.errors import EnvironmentFailed, UsageError
 
 MARKER = "mnemic.json"
@@ -80,7 +81,8 @@ def _fill(folder: Path, files: Mapping[str, str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     digests = {name: sha256(text.encode()).hexdigest() for name, text in sorted(files.items())}
-    (folder / MARKER).write_text(json.dumps({"files": digests}, indent=1) + "\n", encoding="utf-8")
+    marker = {"mnemic": version("mnemic"), "generator": generator(), "files": digests}
+    (folder / MARKER).write_text(json.dumps(marker, indent=1) + "\n", encoding="utf-8")
     folder.chmod(0o755)
 
 

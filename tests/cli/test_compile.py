@@ -1,14 +1,17 @@
 """`mnemic compile`: what it writes, and where it must not."""
 
+import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from mnemic.codegen import package
 from mnemic.codegen.flat import published
+from mnemic.codegen.generator import generator
 
 KEYS = {"name", "hash", "folder", "module", "files", "seconds", "warnings"}
 
@@ -31,6 +34,27 @@ def test_json(mnemic, tmp_path):
     assert found.keys() == KEYS
     assert found["module"] in found["files"]
     assert all((tmp_path / "d" / name).is_file() for name in found["files"])
+
+
+def test_the_folder_says_what_wrote_it(mnemic, tmp_path):
+    out = tmp_path / "layer"
+    assert mnemic("compile", "deltanet", "-o", out).code == 0
+    told = json.loads((out / "mnemic.json").read_text())
+    assert told["mnemic"] == version("mnemic")
+    assert told["generator"] == generator()
+
+
+def test_another_version_s_folder_runs_and_is_replaced(mnemic, tmp_path):
+    """It stands on its own code; the marker's digests tell that nobody has changed it."""
+    out = tmp_path / "layer"
+    assert mnemic("compile", "deltanet", "-o", out).code == 0
+    told = json.loads((out / "mnemic.json").read_text())
+    old = {"files": told["files"]}  # as before versions were told
+    (out / "mnemic.json").write_text(json.dumps(old))
+    test = [sys.executable, str(out / "test_deltanet.py")]
+    assert subprocess.run(test, check=False, capture_output=True).returncode == 0
+    assert mnemic("compile", "deltanet", "-o", out).code == 0
+    assert json.loads((out / "mnemic.json").read_text()) == told
 
 
 def test_again_in_the_same_folder(mnemic, tmp_path):
