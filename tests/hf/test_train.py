@@ -77,7 +77,7 @@ def log(run: Path) -> list[dict[str, Any]]:
     return [{k: x for k, x in entry.items() if k != "seconds"} for entry in history]
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", [pytest.param("adamw", marks=pytest.mark.full), "muon"])
 def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path: Path, optimizer: str) -> None:
     whole = Told()
     expected = ran(tmp_path / "whole", whole, optimizer=optimizer)
@@ -125,6 +125,7 @@ def test_bits_a_byte_are_of_all_held_out_bytes(tmp_path: Path) -> None:
     assert found[-1] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.full
 def test_an_interrupted_run_is_saved_and_goes_on(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         ran(tmp_path / "r", Pressed(2))
@@ -151,6 +152,7 @@ def test_numbers_that_are_not_finite_end_a_run_and_keep_the_last_checkpoint(tmp_
     assert last_checkpoint(tmp_path / "r") == tmp_path / "r" / "checkpoint-2"
 
 
+@pytest.mark.full
 def test_what_may_not_be_continued(tmp_path: Path) -> None:
     ran(tmp_path / "r", Told(), steps=2)
     with pytest.raises(UsageError, match=r"r: holds an earlier run; resume it, replace it, or go"):
@@ -164,6 +166,7 @@ def test_what_may_not_be_continued(tmp_path: Path) -> None:
         ran(tmp_path / "mine", Told(), "replace")
 
 
+@pytest.mark.full
 def test_sixteen_bits_checkpointing_and_accumulation_learn_the_same(tmp_path: Path) -> None:
     expected = ran(tmp_path / "a", Told())
     again = ran(tmp_path / "b", Told(), checkpointing=True)
