@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Number:
-    """A literal, with its sign: ``-2`` is a number, not the negation of one."""
+    """A literal, with its sign: ``-2`` is a number, not the negation of one; ``-0`` is one."""
 
     value: int | float
 
@@ -244,8 +244,8 @@ class _Walk:
         match node:
             case ast.Constant(value):
                 return self.number(node, value, 1)
-            case ast.UnaryOp(ast.USub(), ast.Constant(value)):
-                return self.number(node, value, -1)
+            case ast.UnaryOp(ast.USub(), ast.Constant(value)) if repr(value) != "0":
+                return self.number(node, value, -1)  # an integer's zero has no sign to carry
             case ast.UnaryOp(ast.USub(), operand):
                 return Apply("neg", (self.node(operand, depth + 1),))
             case ast.Name(word):

@@ -32,8 +32,13 @@ def begun(*arguments: str | Path, **options: object) -> "subprocess.Popen[str]":
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    """Wait for a process; return its exit code and its two outputs."""
-    out, err = process.communicate(timeout=120)
+    """Wait for a process, and kill one that hangs; return its exit code and its two outputs."""
+    with process:
+        try:
+            out, err = process.communicate(timeout=120)
+        except BaseException:
+            process.kill()
+            raise
     return process.returncode, out or "", err
 
 

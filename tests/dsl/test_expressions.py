@@ -5,7 +5,7 @@ import pickle
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mnemic.dsl.expressions import (
@@ -264,6 +264,8 @@ PIECES = st.lists(st.sampled_from([*SYMBOLS, *FUNCTIONS, *CONSTANTS, *MARKS])).m
 
 @settings(max_examples=1000, deadline=None)
 @given(st.one_of(st.text(), st.text("xe0123456789.+-*/()<=, \n_"), PIECES))
+@example("--0")
+@example("-0.0")
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         expression = parse(text, SYMBOLS)
