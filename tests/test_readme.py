@@ -38,7 +38,17 @@ def test_the_commands_of_the_readme_exist() -> None:
     assert all(word in done.stdout for word in words)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
+SLOW = {"llama_memory"}
+"""Examples that only the full tier runs."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.full] if path.stem in SLOW else [], id=path.stem)
+        for path in sorted((ROOT / "examples").glob("*.py"))
+    ],
+)
 def test_examples_run(path: Path) -> None:
     """Every script under examples/ runs."""
     subprocess.run([sys.executable, str(path)], check=True, capture_output=True)

@@ -67,6 +67,13 @@ def test_three_parametrisations_meet_in_pairs() -> None:
     assert chosen(cases("square", *two)) == two
 
 
+def test_of_what_is_marked_few_each_value_is_met() -> None:
+    every = [{"x": x, "y": y} for x in range(5) for y in range(3)]
+    kept = chosen(cases("square", *every, marks=("few",)))
+    assert len(kept) == 5
+    assert ({v["x"] for v in kept}, {v["y"] for v in kept}) == ({*range(5)}, {*range(3)})
+
+
 def test_a_matrix_without_a_spec_of_the_core_is_an_error() -> None:
     others = [name for name in NAMES if name not in CORE]
     with pytest.raises(pytest.UsageError, match="matrix: of its specs none is in packaged"):

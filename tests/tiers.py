@@ -1,8 +1,9 @@
 """The two tiers of the tests, told apart here and nowhere else.
 
-A plain ``pytest`` runs every test. ``pytest --tier first`` leaves out three kinds of cases:
+A plain ``pytest`` runs every test. ``pytest --tier first`` leaves out four kinds of cases:
 
 - tests marked ``full``;
+- of a test marked ``few``, cases whose values have all been met already;
 - of a test with cases for more specs than ``packaged.CORE`` has, the cases of other specs, unless
   their generated code has changed since the whole matrix last passed (see ``reached``);
 - of a test with three parametrisations or more, cases whose values have all met in pairs already.
@@ -82,7 +83,8 @@ def first(items: Iterable[pytest.Item], specs: set[str]) -> Iterator[pytest.Item
             some = [item for item in some if specs_of(item) <= specs]
             if not some:
                 raise pytest.UsageError(f"{name}: of its specs none is in packaged.CORE")
-        yield from pairwise(some)
+        few = any(item.get_closest_marker("few") for item in some)
+        yield from covering(some, 1) if few else pairwise(some)
 
 
 def specs_of(item: pytest.Item) -> set[str]:
@@ -96,17 +98,23 @@ def specs_of(item: pytest.Item) -> set[str]:
 def pairwise(cases: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
     """Return few cases of one function in which every two values that meet in any case meet.
 
-    Each time the case is taken that brings the most pairs together anew.
+    With one parametrisation or two these are all.
     """
-    pairs = [set(combinations(_values(item), 2)) for item in cases]
-    if max(map(len, pairs), default=0) < 3:  # one parametrisation, or two
-        yield from cases
-        return
-    left, taken = set[object]().union(*pairs), set[int]()
+    several = max((len(_values(item)) for item in cases), default=0) > 2
+    yield from covering(cases, 2) if several else cases
+
+
+def covering(cases: Sequence[pytest.Item], together: int) -> Iterator[pytest.Item]:
+    """Return few cases in which every so many values that meet in any case meet.
+
+    Each time the case is taken that brings the most of them together anew.
+    """
+    meetings = [set(combinations(_values(item), together)) for item in cases]
+    left, taken = set[object]().union(*meetings), set[int]()
     while left:
-        best = max(range(len(cases)), key=lambda at: len(pairs[at] & left))
+        best = max(range(len(cases)), key=lambda at: len(meetings[at] & left))
         taken.add(best)
-        left -= pairs[best]
+        left -= meetings[best]
     yield from (cases[at] for at in sorted(taken))
 
 

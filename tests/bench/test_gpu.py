@@ -38,6 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.full
 def test_a_dry_run_with_torch_alone(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "results" / "dry.json"
     done = command(folder / "gpu.py", "run", *ROWS, "--dry", "--forms", "chunk", "-o", out)

@@ -77,6 +77,7 @@ def test_the_cache(mnemic, cache):
     assert found["folder"].startswith(str(cache))
 
 
+@pytest.mark.full
 def test_what_the_cache_holds_is_this_spec(mnemic, cache, tmp_path):
     """Also where only its title is another; and it is not what somebody else has written there."""
     spec, out = tmp_path / "mine.yaml", tmp_path / "d"

@@ -55,7 +55,11 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")]
+    ("name", "code", "word"),
+    [
+        ("SIGINT", 130, "interrupted"),
+        pytest.param("SIGTERM", 143, "terminated", marks=pytest.mark.full),
+    ],
 )
 def test_a_signal_in_the_midst_of_writing_a_folder(tmp_path, warm, name, code, word):
     done = subprocess.run(
@@ -109,7 +113,7 @@ def test_no_standard_output_at_all():
     ("arguments", "name"),
     [
         (("compile", "deltanet", "-o", "d"), "d"),
-        (("schema", "-o", "a.json"), "a.json"),
+        pytest.param(("schema", "-o", "a.json"), "a.json", marks=pytest.mark.full),
         (("new", "mine", "--yes"), "mine.yaml"),
     ],
 )
@@ -135,7 +139,9 @@ def test_a_full_disk_keeps_what_was_there(tmp_path, warm):
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
 
 
-@pytest.mark.parametrize("home", [None, "/proc/nowhere", "/dev/null", "read-only"])
+@pytest.mark.parametrize("home", [
+    None, "/proc/nowhere", pytest.param("/dev/null", marks=pytest.mark.full), "read-only",
+])  # fmt: skip
 def test_a_home_that_cannot_be_written(tmp_path, home):
     """What is only remembered is done without; what needs a folder says which, and what to do."""
     names = ("HOME", "XDG_CACHE_HOME", "MNEMIC_CACHE")

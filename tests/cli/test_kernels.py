@@ -12,6 +12,7 @@ import pytest
 from mnemic.kernels import build
 
 
+@pytest.mark.full
 def test_verify_says_what_was_checked(shell: Callable[..., Any], tmp_path: Path) -> None:
     done = shell("verify", "linear-attention", "-o", tmp_path / "layer", "--json")
     assert done.code == 0, done.err

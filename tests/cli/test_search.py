@@ -62,6 +62,7 @@ def test_a_search_a_confirmation_and_the_report_again(mnemic, space, tmp_path):
     assert "On 2 fresh seeds: deltanet" in (run / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_the_page_of_a_kept_search_shows_all_that_is_known(mnemic, tmp_path):
     run = tmp_path / "recall"
     copytree(EXAMPLES / "recall", run)

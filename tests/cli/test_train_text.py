@@ -35,6 +35,7 @@ def test_a_spec_is_trained_and_its_model_trained_on(mnemic, tmp_path):
     assert (again.code, again.json["steps"], again.json["run"]) == (0, 1, "on")
 
 
+@pytest.mark.full
 def test_a_run_goes_on_and_a_tokenizer_is_trained(mnemic, tmp_path):
     told = ("train", "deltanet", "--data", "books", *TINY, "--tokenizer", "bpe:280", "--run", "r")
     assert mnemic(*told).code == 0

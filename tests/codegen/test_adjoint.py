@@ -116,7 +116,7 @@ def test_drawn_specs() -> None:
         own_conforms(spec)
         return True
 
-    check_drawn(compared, 25)
+    check_drawn(compared, 15)
 
 
 # -- what an adjoint is made of --------------------------------------------------------------

@@ -70,6 +70,7 @@ def test_a_rule_keeps_what_is_saved() -> None:
     assert worst(both) < ALLOWED
 
 
+@pytest.mark.full
 def test_inductor_is_right() -> None:
     """A memory of two layers with decay and momentum, whose gradients were wrong by their size."""
     found = errors("titans", 16, fullgraph=True)

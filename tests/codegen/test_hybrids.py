@@ -188,6 +188,7 @@ def expected(kind: str, layer: Any, x: Tensor) -> Tensor:
 # -- against the reference -------------------------------------------------------------------
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_hybrids_are_what_their_equations_say(kind: str, memory: str, folder: Path) -> None:
@@ -229,6 +230,7 @@ def test_options_of_hybrids(kind: str, beside: dict[str, Any], folder: Path) -> 
             agree(in_pieces(layer, x, sizes), whole)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("tokens", [64, 65, 200, 331])
 @pytest.mark.parametrize("window", [1, 7, 64, 100])
 def test_windows_over_many_blocks(window: int, tokens: int, folder: Path) -> None:
@@ -273,6 +275,7 @@ def in_pieces(layer: Any, x: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Te
     return torch.cat(found, 1), state
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_streams_pads_and_packs(kind: str, memory: str, folder: Path) -> None:

@@ -397,9 +397,10 @@ def check_drawn(check: Callable[[Mapping[str, Any]], bool], examples: int) -> No
     tally.enough()
 
 
-def test_drawn_specs() -> None:
+@pytest.mark.parametrize("examples", [15, pytest.param(50, marks=pytest.mark.full)])
+def test_drawn_specs(examples: int) -> None:
     """What is refused as it was drawn says why, and loses what the refusal names."""
-    check_drawn(compared, 50)
+    check_drawn(compared, examples)
 
 
 # -- what failed once ------------------------------------------------------------------------

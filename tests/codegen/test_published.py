@@ -22,6 +22,9 @@ SPECS = (
 )  # fmt: skip
 """Specs that between them need every part of the support package that a form calls."""
 
+FEW = ("gated-deltanet", "softmax-attention", "kl-simplex")
+"""Those of the first tier."""
+
 HYBRID = {
     "mnemic": 1, "name": "beside", "extends": "gla",
     "block": {"hybrid": "gate", "attention_window": 8},
@@ -56,15 +59,18 @@ def gradient(layer: torch.nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     return out.detach(), x.grad
 
 
-def names() -> tuple[str, ...]:
-    return (*SPECS, "beside")
+def names(root: Path) -> list[str]:
+    """The specs whose folders lie there."""
+    return [name for name in (*SPECS, "beside") if (root / name.replace("-", "_")).exists()]
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(
+    scope="module", params=[FEW, pytest.param((*SPECS, "beside"), marks=pytest.mark.full)], ids=len
+)
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Published folders side by side."""
     folder = tmp_path_factory.mktemp("published")
-    for name in names():
+    for name in request.param:
         spec = HYBRID if name == "beside" else name
         pipeline.compile(spec, folder / name.replace("-", "_"))
     return folder
@@ -81,19 +87,19 @@ def in_process(name: str) -> torch.nn.Module:
 
 def test_folders_run_with_torch_alone_and_equal_the_layer_in_this_process(root: Path) -> None:
     given = {}
-    for name in names():
+    for name in names(root):
         torch.manual_seed(2)
         given[name] = torch.randn(2, 21, DIM)
         told = {"weights": in_process(name).state_dict(), "x": given[name]}
         torch.save(told, root / f"{name.replace('-', '_')}.pt")
-    modules = [name.replace("-", "_") for name in names()]
+    modules = [name.replace("-", "_") for name in names(root)]
     code = ALONE.format(root=str(root), names=modules, dim=DIM)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": ""}, cwd=root,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    for name in names():
+    for name in names(root):
         found = torch.load(root / f"{name.replace('-', '_')}.out.pt")
         out, grad = gradient(in_process(name), given[name])
         torch.testing.assert_close(found["out"], out, rtol=1e-5, atol=1e-6, msg=name)
@@ -102,7 +108,7 @@ def test_folders_run_with_torch_alone_and_equal_the_layer_in_this_process(root: 
 
 def test_what_is_left_out_computes_nothing(root: Path) -> None:
     """The same numbers to the last bit: forwards, gradients, steps, masks, packed documents."""
-    for name in names():
+    for name in names(root):
         layer = in_process(name)
         published = package.load(root / name.replace("-", "_")).Layer(DIM)
         published.load_state_dict(layer.state_dict())
@@ -134,7 +140,7 @@ def forms(layer: torch.nn.Module) -> tuple[str, ...]:
 
 
 def test_files_lie_side_by_side_and_import_torch_and_each_other_alone(root: Path) -> None:
-    for name in names():
+    for name in names(root):
         folder = root / name.replace("-", "_")
         files = {path.stem for path in folder.rglob("*.py")}
         assert files == {path.stem for path in folder.glob("*.py")}

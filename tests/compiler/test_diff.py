@@ -79,6 +79,7 @@ def test_a_power_of_two_is_the_square_at_twice_the_rate(p: float) -> None:
     assert found.back == ("η′ = η/2",)
 
 
+@pytest.mark.full
 def test_regressions_that_do_not_forget_are_one() -> None:
     """A ridge that starts the moments is one that stands beside them, where nothing fades."""
     exact: dict[str, Any] = {"bias": "l2", "window": "all", "optimizer": "exact"}

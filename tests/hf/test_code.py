@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from small_models import small, tokens
 from transformers import dynamic_module_utils as transformers_modules
@@ -36,8 +37,16 @@ torch.save(model(rows).logits.detach(), place + "/logits.pt")
 """
 
 
-def test_a_folder_runs_where_mnemic_is_not(tmp_path: Path) -> None:
-    made = small("gated-deltanet", "titans-mag", "softmax-attention", blocks=3)
+@pytest.mark.parametrize(
+    "specs",
+    [
+        ("gated-deltanet", "softmax-attention"),
+        pytest.param(("gated-deltanet", "titans-mag", "softmax-attention"), marks=pytest.mark.full),
+    ],
+    ids=len,
+)
+def test_a_folder_runs_where_mnemic_is_not(tmp_path: Path, specs: tuple[str, ...]) -> None:
+    made = small(*specs, blocks=len(specs))
     place = folder.save(made, tmp_path / "my-model")
     torch.save(tokens(), place / "rows.pt")
     environment = {"PATH": "", "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}

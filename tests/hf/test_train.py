@@ -77,7 +77,8 @@ def log(run: Path) -> list[dict[str, Any]]:
     return [{k: x for k, x in entry.items() if k != "seconds"} for entry in history]
 
 
-@pytest.mark.parametrize("optimizer", [pytest.param("adamw", marks=pytest.mark.full), "muon"])
+@pytest.mark.full
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path: Path, optimizer: str) -> None:
     whole = Told()
     expected = ran(tmp_path / "whole", whole, optimizer=optimizer)
@@ -112,6 +113,7 @@ def test_a_run_leaves_a_model_with_its_tokenizer(tmp_path: Path) -> None:
     assert f"held-out text takes {outcome.bits:.4f} bits a byte" in card.replace("\n", " ")
 
 
+@pytest.mark.full
 def test_bits_a_byte_are_of_all_held_out_bytes(tmp_path: Path) -> None:
     ran(tmp_path / "r", Told())
     model = folder.load(tmp_path / "r" / "model").eval()
@@ -133,6 +135,7 @@ def test_an_interrupted_run_is_saved_and_goes_on(tmp_path: Path) -> None:
     assert ran(tmp_path / "r", Told(), "resume") == ran(tmp_path / "whole", Told())
 
 
+@pytest.mark.full
 def test_a_limit_of_time_ends_after_a_step_with_a_checkpoint(tmp_path: Path) -> None:
     outcome = ran(tmp_path / "r", Told(), time_limit=1e-6)
     assert (outcome.steps, outcome.stopped) == (1, "time")

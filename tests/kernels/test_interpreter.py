@@ -51,7 +51,7 @@ def test_entries_beyond_a_buffer(interpreter) -> None:
 def test_a_process_that_dies_fails_one_test(interpreter) -> None:
     with pytest.raises(EnvironmentFailed, match="crash: the process ended with -6"):
         interpreter(crash)
-    assert interpreter(linear_error, tokens=5, width=16, dtype="float32") <= 1e-6
+    assert interpreter(faulty, kernel="short_kernel") == ["y"]
 
 
 def test_no_poison_outside_debug_mode(monkeypatch: pytest.MonkeyPatch) -> None:

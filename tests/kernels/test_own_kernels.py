@@ -168,7 +168,9 @@ def passes(name: str, target: str, folder: str) -> dict[str, str]:
     return {n: x["error"] or ("" if x["kernels"] else "none") for n, x in found["passes"].items()}
 
 
-@pytest.mark.parametrize("name", BINARIES)
+@pytest.mark.parametrize(
+    "name", [BINARIES[0], *(pytest.param(name, marks=pytest.mark.full) for name in BINARIES[1:])]
+)
 def test_a_kernel_of_ones_own_compiles(compiler, tmp_path, name: str) -> None:
     target = ("sm_80", "sm_90")[BINARIES.index(name) % 2]
     found = compiler(passes, name=name, target=target, folder=str(tmp_path))
