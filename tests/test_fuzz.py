@@ -43,6 +43,7 @@ def test_drawn_specs_and_going_on(tmp_path):
     assert (tmp_path / "5" / "came.jsonl").read_text().splitlines() == came
 
 
+@pytest.mark.full
 def test_a_file_of_specs_is_tried_again(tmp_path):
     again = tmp_path / "again.jsonl"
     again.write_text(json.dumps(GOOD) + "\n" + json.dumps({**GOOD, "bias": "l3"}) + "\n")

@@ -170,6 +170,7 @@ def test_a_home_that_cannot_be_written(tmp_path, home):
     assert run("compile", "dot").returncode == 0
 
 
+@pytest.mark.full
 def test_a_locale_without_utf8(tmp_path):
     """Files are UTF-8 whatever the locale says; what a terminal lacks is shown as '?'."""
     ascii_ = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -25,6 +25,7 @@ def test_verify_says_what_was_checked(shell: Callable[..., Any], tmp_path: Path)
     assert (tmp_path / "layer" / "verified.json").is_file()
 
 
+@pytest.mark.full
 def test_verify_says_what_it_does_and_stops_in_time(
     shell: Callable[..., Any], tmp_path: Path
 ) -> None:

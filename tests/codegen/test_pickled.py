@@ -68,6 +68,7 @@ def test_another_process_loads_layers_without_knowing_of_mnemic(saved: tuple[Pat
     assert _loaded_afresh(saved).split() == list(KINDS)
 
 
+@pytest.mark.full
 def test_another_machine_compiles_them_again(
     x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

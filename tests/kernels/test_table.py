@@ -39,6 +39,7 @@ def test_every_spec_is_in_the_table(target: str) -> None:
     assert listed == {name for found in kinds().values() for name in found}
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_spec_of_each_class_compiles_to_what_is_told(
