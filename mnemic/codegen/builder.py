@@ -212,12 +212,6 @@ class BuilderOf(Generic[RuleT_co]):
         beside = self.rule.rate.subs(sym.coefficient("eta"), 1)
         return beside * sp.Symbol("new_share", real=True) if self.shares else beside
 
-    @property
-    def predicts(self) -> bool:
-        """Whether the step depends on the prediction: through the error, or through a norm."""
-        norm = bool(getattr(self.rule.problem.spec.memory, "norm", False))
-        return norm or not self.rule.error.constant
-
     # -- decay ------------------------------------------------------------------------------
 
     def log_decay(self, expr: Any, name: str = "log_decay") -> str | None:

@@ -1,5 +1,6 @@
 """The gradient of a token: the memories that it sees, and −η G of every matrix."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
@@ -7,11 +8,19 @@ import sympy as sp
 from mnemic.codegen import kept as pairs
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
 from mnemic.codegen.deep.moves import memory_of
-from mnemic.codegen.deep.passes import PREDICTION, as_key, as_vector, backward, forward
+from mnemic.codegen.deep.passes import (
+    PREDICTION,
+    Product,
+    as_key,
+    as_vector,
+    backward,
+    forward,
+)
 from mnemic.codegen.links import decayed_in_the_dual
 from mnemic.codegen.readouts import headed
-from mnemic.codegen.states import MATRIX, Carried, is_free
+from mnemic.codegen.states import MATRIX, Carried, is_free, tag_of
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.network import FEATURES, Matrix
 from mnemic.compiler.rule import Layers, Rule
 
 Names = dict[str, str]
@@ -19,17 +28,38 @@ Written = tuple[tuple[str, str], ...]
 """Steps as matrices, each with what it goes through: the momentum, or the memory itself."""
 
 
+@dataclass(frozen=True)
+class Step:
+    """−η ∇ℓ of a matrix as rows times keysᵀ, and what it goes through, as ``Written`` has it."""
+
+    name: str
+    rows: str
+    keys: str
+    through: str
+
+
 def gradients(b: Builder, carried: tuple[Carried, ...], roles: Names) -> dict[str, Written]:
     """−η ∇_W ℓ of every matrix (without η, where it multiplies O(S) instead)."""
     b.unit_rate = b.rule.applied.outside
-    seen = {m.matrix.name: _reference(b, m) for m in carried}
-    if through_network(b.rule):
-        found = _of_network(b, carried, roles, seen)
-    else:
-        (m,) = carried
-        found = {m.matrix.name: _of_matrix(b, m, roles, seen[m.matrix.name])}
+    by_name = {m.matrix.name: m for m in carried}
+    seen = {name: _reference(b, m) for name, m in by_name.items()}
+    pull = "pull_rows" if b.plan.axes(roles["value"])[:-1] else "pull"
+
+    def apply(matrix: str, x: str, name: str, equation: str) -> str:
+        return _predicted(b, by_name[matrix], seen[matrix], x, name, equation)
+
+    def back(matrix: str, x: str, name: str, equation: str) -> str:
+        return b.call(name, as_vector(b, x), pull, seen[matrix], x, equation=equation)
+
+    steps = factors_of_steps(b, roles, apply, back, _factor(b))
     b.unit_rate = False
-    return found
+    return {
+        name: tuple(
+            (_outer(b, by_name[name], step.name, step.rows, step.keys), step.through)
+            for step in own
+        )
+        for name, own in steps.items()
+    }
 
 
 def through_network(rule: Rule) -> bool:
@@ -78,31 +108,6 @@ def _predicted(b: Builder, m: Carried, seen: str, key: str, name: str, equation:
     return b.call(name, as_vector(b, key), function, seen, key, equation=equation)
 
 
-# -- one matrix ------------------------------------------------------------------------------
-
-
-def _of_matrix(b: Builder, m: Carried, roles: Names, seen: str) -> Written:
-    """The steps of one matrix: what erases and what writes apart, where their keys are."""
-    rule, prediction = b.rule, None
-    if b.predicts:
-        name = rule.network.output if isinstance(rule, Layers) else "y_hat"
-        prediction = _predicted(b, m, seen, roles["predict"], name, "prediction")
-    through = "memory" if rule.momentum is None else "momentum"
-    factor = _factor(b)
-    if rule.split:
-        erased = b.error(rule.error.slope * sym.y, prediction, roles["value"], roles["predict"],
-                         "erased", factor)  # fmt: skip
-        written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
-                          factor)  # fmt: skip
-        direct = "memory" if rule.momentum_on == "write" else through
-        return (
-            (_outer(b, m, "erasure", erased, roles["erase"]), direct),
-            (_outer(b, m, "writing", written, roles["write"]), through),
-        )
-    step = headed(b, prediction, roles, factor, "u")
-    return ((_outer(b, m, f"G{m.tag}", step, roles["write"]), through),)
-
-
 def _factor(b: Builder) -> Any:
     """−η γ."""
     return -b.rate * b.rule.weight * (WINDOW_WEIGHT if b.slot else sp.Integer(1))
@@ -119,27 +124,57 @@ def _outer(b: Builder, m: Carried, name: str, rows: str, keys: str) -> str:
     return b.map(name, u * k, env, "gradient")
 
 
-# -- a network -------------------------------------------------------------------------------
+# -- rows and keys, of a token or of a chunk -------------------------------------------------
+
+
+def factors_of_steps(
+    b: Builder, roles: Names, apply: Product, back: Product, factor: Any
+) -> dict[str, tuple[Step, ...]]:
+    """Return the steps of every matrix, given how the plan multiplies by memories that are known.
+
+    Several steps of one matrix are those that erase and those that write, under keys of their own.
+    """
+    if through_network(b.rule):
+        return _of_network(b, roles, apply, back, factor)
+    (matrix,) = b.rule.network.matrices
+    return {matrix.name: _of_matrix(b, matrix, roles, apply, factor)}
+
+
+def _of_matrix(
+    b: Builder, matrix: Matrix, roles: Names, apply: Product, factor: Any
+) -> tuple[Step, ...]:
+    """The steps of one matrix: what erases and what writes apart, where their keys are."""
+    rule, prediction = b.rule, None
+    if rule.sees_memory:
+        name = rule.network.output if isinstance(rule, Layers) else "y_hat"
+        prediction = apply(matrix.name, roles["predict"], name, "prediction")
+    through = "memory" if rule.momentum is None else "momentum"
+    if rule.split:
+        erased = b.error(rule.error.slope * sym.y, prediction, roles["value"], roles["predict"],
+                         "erased", factor)  # fmt: skip
+        written = b.error(rule.error.offset, None, roles["value"], roles["predict"], "written",
+                          factor)  # fmt: skip
+        direct = "memory" if rule.momentum_on == "write" else through
+        return (
+            Step("erasure", erased, roles["erase"], direct),
+            Step("writing", written, roles["write"], through),
+        )
+    rows = headed(b, prediction, roles, factor, "u")
+    return (Step(f"G{tag_of(rule, matrix)}", rows, roles["write"], through),)
 
 
 def _of_network(
-    b: Builder, carried: tuple[Carried, ...], roles: Names, seen: Names
-) -> dict[str, Written]:
+    b: Builder, roles: Names, apply: Product, back: Product, factor: Any
+) -> dict[str, tuple[Step, ...]]:
     """The steps of every matrix, by the chain rule."""
-    network, by_name = b.rule.network, {m.matrix.name: m for m in carried}
-    pull = "pull_rows" if b.plan.axes(roles["value"])[:-1] else "pull"
-
-    def apply(matrix: str, x: str, name: str, equation: str) -> str:
-        return _predicted(b, by_name[matrix], seen[matrix], x, name, equation)
-
-    def back(matrix: str, x: str, name: str, equation: str) -> str:
-        return b.call(name, as_vector(b, x), pull, seen[matrix], x, equation=equation)
-
-    found = forward(b, network, apply, roles["predict"], b.vector("k", "k"), PREDICTION)
-    error = b.error(b.rule.error.signal, found[network.output], roles["value"], roles["predict"],
-                    "u", _factor(b))  # fmt: skip
+    network = b.rule.network
+    found, prediction = {FEATURES: roles["predict"]}, None
+    if b.rule.sees_memory:
+        found = forward(b, network, apply, roles["predict"], b.raw("k"), PREDICTION)
+        prediction = found[network.output]
+    error = b.error(b.rule.error.signal, prediction, roles["value"], roles["predict"], "u", factor)
     through = "memory" if b.rule.momentum is None else "momentum"
     return {
-        name: ((_outer(b, by_name[name], f"G{name[1:]}", *pair), through),)
+        name: (Step(f"G{name[1:]}", *pair, through),)
         for name, pair in backward(b, network, back, found, error, roles["write"]).items()
     }

@@ -104,11 +104,9 @@ def _builders(rule: Rule) -> tuple[Build, Build]:
             return partial(regression.recurrent, rule), partial(regression.chunk, rule)
         case Moments():
             return partial(second_order.recurrent, rule), partial(second_order.chunk, rule)
-        case Layers():
-            return partial(recurrent.build, rule), partial(deep.chunk, rule)
         case Levels():
             return partial(tree.recurrent, rule), partial(tree.chunk, rule)
-        case Linear():
+        case Linear() | Layers():
             return partial(recurrent.build, rule), partial(chunk.build, rule)
 
 

@@ -1,6 +1,6 @@
 """What is carried for each matrix of a memory, and when it moves."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mnemic.codegen import kept as pairs
@@ -15,48 +15,32 @@ MATRIX = ("v", "k")
 
 
 @dataclass(frozen=True)
-class States:
-    """The carried states of one matrix by role; the memory's is called A unless it is W itself.
-
-    Behind a kernel it is U, rows over ``kept`` keys, as momentum and anchor are.
-    """
-
-    memory: str
-    momentum: str | None
-    anchor: str | None
-    kept: Kept | None = None
-
-
-@dataclass(frozen=True)
 class Carried:
     """One matrix: its states by role, its link, and its intervals.
 
     ``memory`` A (W under an identity link), ``momentum`` S (also where steps gather), ``held`` the
-    memory since the last use of O, ``anchor`` the memory at the last chunk's end, ``norms``.
+    memory since the last use of O, ``anchor`` the memory at the last chunk's end, ``norms``. Behind
+    a kernel ``memory`` is U, rows over ``kept`` keys, as momentum and anchor are.
     """
 
     matrix: Matrix
     link: Link
-    tag: str
     memory: str
-    momentum: str | None
-    held: str | None
-    anchor: str | None
-    norms: str | None
-    averages: dict[str, str]
+    tag: str = ""
+    """Tells one matrix's quantities from another's."""
+    momentum: str | None = None
+    held: str | None = None
+    anchor: str | None = None
+    norms: str | None = None
+    averages: dict[str, str] = field(default_factory=dict)
     """By name of the rule's running averages the states that hold them."""
-    kept: Kept | None
+    kept: Kept | None = None
     """The kept keys, where the matrix sees features that a kernel alone tells."""
 
     @property
     def every(self) -> int:
         """Tokens between uses of O."""
         return self.matrix.every
-
-    @property
-    def states(self) -> States:
-        """The states as the linear forms have them."""
-        return States(self.memory, self.momentum, self.anchor or self.held, self.kept)
 
     @property
     def still(self) -> str | None:
@@ -83,8 +67,8 @@ def _declare(b: Builder, matrix: Matrix) -> Carried:
     return Carried(
         matrix=matrix,
         link=link_of(rule, matrix),
-        tag=tag,
         memory=memory,
+        tag=tag,
         momentum=state("S", gathers),
         held=state("held", matrix.every > 1),
         anchor=state("anchor", anchored(rule, matrix)),
@@ -92,6 +76,11 @@ def _declare(b: Builder, matrix: Matrix) -> Carried:
         norms=state("norms", rule.applied.normalize != "none" and kept is None, (norm_axis(rule),)),
         kept=kept,
     )
+
+
+def alone(rule: Rule, memory: str) -> Carried:
+    """Return what is carried for one matrix whose only state is its memory."""
+    return Carried(rule.network.matrices[0], rule.retained.link, memory)
 
 
 def behind_kernel(rule: Rule, matrix: Matrix) -> bool:
@@ -123,13 +112,7 @@ def dual_name(rule: Rule, matrix: Matrix) -> str:
 def anchored(rule: Rule, matrix: Matrix) -> bool:
     """Whether the memory of the last chunk's end is a state beside the held one."""
     asks = rule.problem.spec.readout.memory == "anchor"
-    return rule.anchor > matrix.every and (asks or sees_memory(rule))
-
-
-def sees_memory(rule: Rule) -> bool:
-    """Whether the gradient depends on the memory: through the error, a norm or other matrices."""
-    network = rule.network
-    return len(network.matrices) > 1 or network.normed or not rule.error.constant
+    return rule.anchor > matrix.every and (asks or rule.sees_memory)
 
 
 def closing(rule: Rule, matrix: Matrix) -> int:

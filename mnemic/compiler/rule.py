@@ -232,6 +232,12 @@ class Common:
         return tuple(sorted(found - {1}))
 
     @property
+    def sees_memory(self) -> bool:
+        """Whether the gradient depends on the memory: by the error, a norm or other matrices."""
+        network = self.network
+        return len(network.matrices) > 1 or network.normed or not self.error.constant
+
+    @property
     def headed(self) -> bool:
         """Whether a LayerNorm or a residual stands between W φ and the prediction."""
         memory = self.problem.spec.memory

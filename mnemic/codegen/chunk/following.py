@@ -1,41 +1,100 @@
-"""The states at a chunk's end: the memory, its momentum, kept keys, the anchor."""
+"""What a chunk leaves of a matrix: its memory, momentum, kept keys, and what its interval ends."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import sympy as sp
 
 from mnemic.codegen import kept as pairs
-from mnemic.codegen.chunk.parts import MATRIX, Chunk
-from mnemic.codegen.links import linked, mirrored
-from mnemic.codegen.systems import Source
+from mnemic.codegen.chunk.parts import Chunk, Moved, Source, gains_at_once
+from mnemic.codegen.chunk.rows import dual_rows_through_o, memory_rows
+from mnemic.codegen.deep.moves import close, memory_of
+from mnemic.codegen.states import MATRIX
+from mnemic.compiler.rule import Layers
 
 
-def carry(p: Chunk, sources: tuple[Source, ...]) -> None:
-    """A and S at the chunk's end."""
-    following = carried(p, sources)
-    p.b.plan.following[p.states.memory] = following
-    if p.states.momentum is not None:
-        carry_momentum(p, sources)
-    _close(p, following)
+def move(p: Chunk, sources: tuple[Source, ...]) -> tuple[Moved, dict[int, str]]:
+    """Move the states of one matrix; also return what ends of intervals make of its memory."""
+    b, m, duals = p.b, p.m, None
+    if m.norms is not None:
+        b.plan.following[m.norms] = m.norms
+    if m.every > 1:
+        return _hold(p, sources)
+    if b.rule.applied.kind != "identity":
+        duals = dual_rows_through_o(p, *sources)
+        dual = b.call(f"{m.memory}_next", MATRIX, "last_of", duals, equation="dual")
+    else:
+        sources = tuple(_gained(p, source) for source in sources)
+        dual = carried(p, sources)
+        if not isinstance(b.rule, Layers):  # in this order, since kernels have been measured so
+            b.plan.following[m.memory] = dual
+        if m.momentum is not None:
+            carry_momentum(p, sources)
+    b.plan.following[m.memory] = dual
+    rows = memory_rows(p, sources, duals)
+    last = memory_of(b, m, dual, f"W{m.tag}_last", end=True)
+    closed = close(b, m, dual, None, end=True)
     carry_keys(p, sources)
+    return Moved(p, sources, last, rows), closed
+
+
+def _gained(p: Chunk, source: Source) -> Source:
+    """Return rows times the retention's gain, unless errors, momentum or a band hold it."""
+    b = p.b
+    if b.rule.gain == 1 or gains_at_once(b.rule) or p.m.momentum is not None or p.c.banded:
+        return source
+    u = sp.Symbol("u_", real=True)
+    env = {"u_": source.rows, **b.row_coefficients(b.rule.gain)}
+    rows = b.map(f"{source.rows}_gained", b.rule.gain * u, env)
+    return replace(source, rows=rows)
+
+
+def _hold(p: Chunk, sources: tuple[Source, ...]) -> tuple[Moved, dict[int, str]]:
+    """Move a matrix that stands still for the chunk: A decays, S gathers."""
+    b, m = p.b, p.m
+    (source,) = sources
+    assert m.held is not None
+    assert m.momentum is not None
+    dual = b.plan.following[m.memory] = kept(p, p.c.reach, m.memory, f"{m.memory}_next")
+    if b.rule.momentum is not None:
+        carry_momentum(p, sources)
+    else:
+        new = b.product(f"S{m.tag}_new", MATRIX, _gathered(p, source), source.keys,
+                        flip_left=True, equation="momentum")  # fmt: skip
+        one, two = sp.Symbol("S_", real=True), sp.Symbol("G_", real=True)
+        total = b.map(f"{m.momentum}_next", one + two, {"S_": m.momentum, "G_": new}, "momentum")
+        b.plan.following[m.momentum] = total
+    step = b.plan.following[m.momentum]
+    return Moved(p, sources, m.held), close(b, m, dual, step, end=True)
+
+
+def _gathered(p: Chunk, source: Source) -> str:
+    """Return rows times how often a window's band takes them in."""
+    b = p.b
+    if not p.c.banded:
+        return source.rows
+    counts = b.call("taken", ("s",), "total_rows", "band")
+    u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
+    env = {"u_": (source.rows, ("s", "v")), "f_": (counts, ("s",))}
+    return b.map(f"{source.rows}_taken", u * f, env)
 
 
 def carried(p: Chunk, sources: tuple[Source, ...]) -> str:
     """A at the chunk's end, or the rows over kept keys."""
-    b, states, c = p.b, p.states, p.c
-    terms: dict[str, str] = {"kept": kept(p, c.reach, states.memory, f"A{p.tag}_kept")}
-    if states.momentum is not None:
+    b, m, c = p.b, p.m, p.c
+    terms: dict[str, str] = {"kept": kept(p, c.reach, m.memory, f"A{p.m.tag}_kept")}
+    if m.momentum is not None:
         assert c.carry is not None
         assert c.fade is not None
-        terms["carried"] = kept(p, c.carry, states.momentum, f"S{p.tag}_carried")
-    name = f"{states.memory}_next"
-    if states.kept is not None:
-        old = b.map(f"{states.memory}_left", _total(terms), dict(terms), "dual")
+        terms["carried"] = kept(p, c.carry, m.momentum, f"S{p.m.tag}_carried")
+    name = f"{m.memory}_next"
+    if m.kept is not None:
+        old = b.map(f"{m.memory}_left", _total(terms), dict(terms), "dual")
         rows = [remaining(p, source)[0] for source in sources]
         return _lengthened(p, name, old, rows, "dual")
     for i, source in enumerate(sources):
-        new = f"A{p.tag}_new{i}" if i else f"A{p.tag}_new"
+        new = f"A{p.m.tag}_new{i}" if i else f"A{p.m.tag}_new"
         terms[f"new{i}"] = b.product(
             new, MATRIX, *remaining(p, source), flip_left=True, equation="dual"
         )
@@ -48,15 +107,15 @@ def _total(terms: Mapping[str, Any]) -> Any:
 
 def carry_keys(p: Chunk, sources: tuple[Source, ...]) -> None:
     """Kept keys, and the shares of their rows, at the chunk's end; nothing for a matrix."""
-    b, states, c = p.b, p.states, p.c
-    if states.kept is None:
+    b, m, c = p.b, p.m, p.c
+    if m.kept is None:
         return
     keys = _own_keys(p)
     ends = [None if f is None else _end(p, f) for f in (c.reach, c.carry, c.fade)]
     remains = (sources[0].remain, sources[0].fade)
-    pairs.carry(b, states.kept, keys, (ends[0], ends[1], ends[2]), remains)
-    if states.anchor is not None:
-        pairs.hold_rows(b, states.anchor, keys)
+    pairs.carry(b, m.kept, keys, (ends[0], ends[1], ends[2]), remains)
+    if m.anchor is not None:
+        pairs.hold_rows(b, m.anchor, keys)
 
 
 def _lengthened(p: Chunk, name: str, old: str, rows: list[str], equation: str) -> str:
@@ -98,7 +157,7 @@ def kept(
     if factor is not None:
         expr = expr * sp.Symbol("factor_", real=True)
         env["factor_"] = (_end(p, factor), b.plan.axes(factor)[1:])
-    if p.c.row_reach is not None and state == p.states.memory:
+    if p.c.row_reach is not None and state == p.m.memory:
         final = b.call("row_reach_end", ("v",), "last_row", p.c.row_reach)
         expr = expr * sp.Symbol("row_", real=True)
         env["row_"] = (final, ("v",))
@@ -113,7 +172,7 @@ def remaining(p: Chunk, source: Source) -> tuple[str, str]:
         left = c.remain[source.through]
         k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
         keys = b.map(f"{keys}_left", k * f, {"k_": (keys, ("s", "k")), "f_": (left, ("s", "k"))})
-    elif source.remain is not None and p.states.kept is not None:
+    elif source.remain is not None and p.m.kept is not None:
         u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
         env = {"u_": (rows, ("s", "v")), "f_": (source.remain, ("s",))}
         rows = b.map(f"{rows}_left", u * f, env)
@@ -130,23 +189,23 @@ def remaining(p: Chunk, source: Source) -> tuple[str, str]:
 
 def carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
     """S at the chunk's end."""
-    b, c, states = p.b, p.c, p.states
-    assert states.momentum is not None
-    terms = {"kept": kept(p, c.fade, states.momentum, f"S{p.tag}_kept", "momentum")}
+    b, c, m = p.b, p.c, p.m
+    assert m.momentum is not None
+    terms = {"kept": kept(p, c.fade, m.momentum, f"S{p.m.tag}_kept", "momentum")}
     faded: list[str] = []
     for i, source in enumerate(s for s in sources if s.through == "momentum"):
         rows = _faded(p, source)
         faded.append(rows)
-        if states.kept is not None:
+        if m.kept is not None:
             continue
-        terms[f"new{i}"] = b.product(f"S{p.tag}_new", MATRIX, rows, source.keys, flip_left=True,
+        terms[f"new{i}"] = b.product(f"S{p.m.tag}_new", MATRIX, rows, source.keys, flip_left=True,
                                      equation="momentum")  # fmt: skip
-    name = f"{states.momentum}_next"
-    if states.kept is None:
+    name = f"{m.momentum}_next"
+    if m.kept is None:
         following = b.map(name, _total(terms), dict(terms), "momentum")
     else:
         following = _lengthened(p, name, terms["kept"], faded, "momentum")
-    b.plan.following[states.momentum] = following
+    b.plan.following[m.momentum] = following
 
 
 def _faded(p: Chunk, source: Source) -> str:
@@ -155,17 +214,3 @@ def _faded(p: Chunk, source: Source) -> str:
     u, f = sp.Symbol("u_", real=True), sp.Symbol("f_", real=True)
     env = {"u_": (source.rows, ("s", "v")), "f_": (source.fade, ("s",))}
     return p.b.map(f"{source.rows}_faded", u * f, env)
-
-
-def _close(p: Chunk, dual: str) -> None:
-    """At a chunk's end the anchor moves if anything reads it, and a prox acts on the memory."""
-    b, states, rule = p.b, p.states, p.b.rule
-    acts = rule.retained.mode == "prox" and rule.anchor > 1
-    if states.anchor is None and not acts:
-        return
-    memory = linked(b, dual, rule.retained.link, "W_end", end=True)
-    if states.anchor is not None:
-        b.plan.following[states.anchor] = states.anchor
-        b.plan.close(rule.anchor, states.anchor, memory)
-    if acts:
-        b.plan.close(rule.anchor, states.memory, mirrored(b, memory, "B_end", end=True))

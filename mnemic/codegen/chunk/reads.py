@@ -5,42 +5,91 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen import kept as pairs
-from mnemic.codegen.chunk.parts import MATRIX, Chunk
+from mnemic.codegen.builder import Builder
+from mnemic.codegen.chunk.parts import Chunk, Moved, Source
 from mnemic.codegen.coefficients import PLAIN
+from mnemic.codegen.deep.passes import READOUT, as_vector, forward
+from mnemic.codegen.gradients import through_network
 from mnemic.codegen.kept import Side
-from mnemic.codegen.links import linked
 from mnemic.codegen.readouts import divided, unscaled, with_bonus
 from mnemic.codegen.reads import from_state
-from mnemic.codegen.systems import Source
+from mnemic.codegen.states import Carried
+from mnemic.compiler.rule import Layers
 
 
-def read_out(p: Chunk, sources: tuple[Source, ...]) -> None:
-    """The chunk's outputs, as the rule reads them."""
-    b, rule = p.b, p.b.rule
-    query = b.featured("q")
-    where = rule.problem.spec.readout.memory
-    if where == "anchor":
-        assert p.states.anchor is not None
-        read = _anchor_read(p, query)
-    elif rule.retained.link.identity and rule.retained.mode == "dual":
-        read = linear_read(p, sources, query, "y", before=where == "before")
-    else:
-        read = _linked_read(p, sources, query, before=where == "before")
-    read = with_bonus(b, read, query, p.roles)
-    b.plan.output = _normalised(p, read, query, sources)
+def read_out(parts: list[Moved]) -> str:
+    """Return M(W_t, φ(q_t)) for every row, and what stands between it and the output."""
+    p, by_name = parts[0].chunk, {part.name: part for part in parts}
+    b, network, query = p.b, p.b.rule.network, p.b.featured("q")
+
+    def apply(matrix: str, x: str, name: str, equation: str) -> str:
+        return _read(by_name[matrix], x, name)
+
+    if through_network(b.rule):
+        found = forward(b, network, apply, query, b.vector("q", "k"), READOUT, "_q")
+        return found[network.output]
+    name = f"{network.output}_q" if isinstance(b.rule, Layers) else "y"
+    read = with_bonus(b, _read(parts[0], query, name), query, p.roles)
+    return _normalised(p, read, query, parts[0].sources)
+
+
+def _read(part: Moved, x: str, name: str) -> str:
+    """Return W_t x_t of one matrix, row by row."""
+    p, b, m = part.chunk, part.chunk.b, part.chunk.m
+    where = b.rule.problem.spec.readout.memory
+    if where == "anchor" or m.every > 1:
+        state = m.still if where == "anchor" else m.held
+        return still_read(b, m, state, x, name, "readout")
+    if part.rows is None:
+        return linear_read(p, part.sources, x, name, before=where == "before")
+    return b.call(name, as_vector(b, x), "recall", part.rows, x, equation="readout")
+
+
+def still_read(
+    b: Builder, m: Carried, state: str | None, x: str, name: str, equation: str
+) -> str:  # fmt: skip
+    """Return W x of a memory that stands still for the chunk, through κ behind a kernel."""
+    axes, kernels = as_vector(b, x), b.rule.kernels
+    assert state is not None
+    if m.kept is None or kernels is None:
+        return b.product(name, axes, x, state, flip_right=True, equation=equation)
+    kernel = kernels.read if equation == "readout" else kernels.predict
+    side = pairs.meeting_anchor(b, kernel, m.kept, x)
+    whole = b.product(name, axes, side.of_past(b, x), state, equation=equation)
+    return side.divided(b, whole, f"{name}_mean", equation)
+
+
+def read_last(b: Builder, parts: list[Moved], moved: dict[str, str], end: str) -> str:
+    """Return the rows' outputs with the last one read from memories that have ``moved``.
+
+    Rows over kept keys stay as they are, and with them what the last query found there.
+    """
+    memories = {part.name: part.last for part in parts} | moved
+    stays = {part.name for part in parts if part.chunk.m.kept is not None}
+
+    def apply(matrix: str, x: str, name: str, equation: str) -> str:
+        if matrix in stays:
+            return b.call(name, ("v",), "last_row", name.removesuffix(end), equation=equation)
+        return b.call(name, as_vector(b, x), "recall", memories[matrix], x, equation=equation)
+
+    query = b.call("phi_q_end", ("k",), "last_row", b.featured("q"))
+    raw = b.call("q_end", ("k",), "last_row", b.vector("q", "k"))
+    found = forward(b, b.rule.network, apply, query, raw, READOUT, f"_q{end}")
+    last = found[b.rule.network.output]
+    return b.call(f"y{end}", ("t", "v"), "replaced_last", b.plan.output, last, equation="readout")
 
 
 def linear_read(
     p: Chunk, sources: tuple[Source, ...], query: str, name: str, *, before: bool
 ) -> str:
     """reach ∘ (q A_0ᵀ) + carry ∘ (q S_0ᵀ) + (scores ∘ mix) u."""
-    b, c, states = p.b, p.c, p.states
+    b, c, m = p.b, p.c, p.m
     reach, carry = (c.reach_before, c.carry_before) if before else (c.reach, c.carry)
     side = _reading(p, sources[0], query, (reach, carry), before=before)
     old, speed = f"{name}_old", f"{name}_speed"
-    terms = {"old": _from_state(p, query, reach, states.memory, old, before, side)}
-    if states.momentum is not None:
-        terms["speed"] = _from_state(p, query, carry, states.momentum, speed, before, side)
+    terms = {"old": _from_state(p, query, reach, m.memory, old, before, side)}
+    if m.momentum is not None:
+        terms["speed"] = _from_state(p, query, carry, m.momentum, speed, before, side)
     for i, source in enumerate(sources):
         weights = c.scores(b, query, source.keys, source.through, before=before, side=side)
         new = f"{name}_new{i}" if i else f"{name}_new"
@@ -59,7 +108,7 @@ def _reading(
     p: Chunk, source: Source, query: str, factors: tuple[str | None, str | None], *, before: bool
 ) -> Side:
     """How queries meet the memory."""
-    kept, kernels = p.states.kept, p.b.rule.kernels
+    kept, kernels = p.m.kept, p.b.rule.kernels
     if kept is None or kernels is None:
         return PLAIN
     mix = (p.c.before if before else p.c.mix)[source.through]
@@ -69,53 +118,10 @@ def _reading(
     return pairs.meeting(p.b, kernels.read, kept, query, source.keys, mix, factors)
 
 
-def _anchor_read(p: Chunk, query: str) -> str:
-    b, kept, kernels = p.b, p.states.kept, p.b.rule.kernels
-    assert p.states.anchor is not None
-    if kept is None or kernels is None:
-        return b.product("y", ("t", "v"), query, p.states.anchor, flip_right=True,
-                         equation="readout")  # fmt: skip
-    side = pairs.meeting_anchor(b, kernels.read, kept, query)
-    whole = b.product("y", ("t", "v"), side.of_past(b, query), p.states.anchor, equation="readout")
-    return side.divided(b, whole, "y_mean", "readout")
-
-
 def _from_state(
     p: Chunk, vectors: str, factor: str | None, state: str, name: str, before: bool, side: Side
 ) -> str:
     return from_state(p.b, p.c, vectors, factor, state, name, row_decay=not before, side=side)
-
-
-def _linked_read(p: Chunk, sources: tuple[Source, ...], query: str, *, before: bool = False) -> str:
-    """The dual at every row, linked, then read: for links that are not the identity."""
-    b = p.b
-    duals = dual_rows(p, sources)
-    if before:
-        duals = b.call("A_before", ("t", *MATRIX), "delayed_states", duals, p.states.memory)
-    memories = linked(b, duals, b.rule.retained.link, "W_rows")
-    return b.call("y", ("t", "v"), "recall", memories, query, equation="readout")
-
-
-def dual_rows(p: Chunk, sources: tuple[Source, ...]) -> str:
-    """The dual after every row, [t, v, k]."""
-    b, c, states = p.b, p.c, p.states
-    terms: dict[str, Any] = {}
-    expr: Any = sp.Integer(0)
-    for name, state, factor in (("a", states.memory, c.reach), ("m", states.momentum, c.carry)):
-        if state is None:
-            continue
-        term = sp.Symbol(f"{name}_", real=True)
-        terms[f"{name}_"] = (state, MATRIX)
-        if factor is not None:
-            axes = ("t", "k") if len(b.plan.axes(factor)) == 2 else ("t",)
-            terms[f"{name}f_"] = (factor, axes)
-            term = term * sp.Symbol(f"{name}f_", real=True)
-        expr = expr + term
-    for i, source in enumerate(sources):
-        new = c.accumulated(b, source, f"A{p.tag}_sums")
-        terms[f"n{i}_"] = (new, ("t", *MATRIX))
-        expr = expr + sp.Symbol(f"n{i}_", real=True)
-    return b.map(f"A{p.tag}_rows", expr, terms, "dual")
 
 
 def _normalised(p: Chunk, read: str, query: str, sources: tuple[Source, ...]) -> str:

@@ -1,6 +1,5 @@
 """Memories of layers: every matrix a linear memory of its own, joined by the network's passes."""
 
-from mnemic.codegen.deep.chunk import build as chunk
 from mnemic.codegen.deep.start import build as start
 
-__all__ = ["chunk", "start"]
+__all__ = ["start"]

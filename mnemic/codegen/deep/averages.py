@@ -11,9 +11,8 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.chunk import Chunk
+from mnemic.codegen.chunk.parts import Chunk, Source
 from mnemic.codegen.states import MATRIX, Carried
-from mnemic.codegen.systems import Source
 from mnemic.compiler.running import GRADIENT, Running
 
 STATES = ("t", *MATRIX)

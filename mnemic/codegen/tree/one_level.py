@@ -10,7 +10,7 @@ keeps_t is 0 at a block's first token, writes_t 1 in its first half, seen_ti = Î
 What the tokens of an aligned chunk read of each other, own_t, belongs to no state.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy as sp
@@ -20,7 +20,7 @@ from mnemic.codegen.chunk import Chunk, kept, remaining
 from mnemic.codegen.coefficients import coefficients
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import with_bonus
-from mnemic.codegen.states import States
+from mnemic.codegen.states import alone
 from mnemic.codegen.tree.tree_forms import (
     Inside,
     inside_of,
@@ -83,7 +83,7 @@ def token(rule: Levels) -> Plan:
 def chunk(rule: Levels) -> Plan:
     """One level's chunk, in which flags are the same at every row."""
     p, query = _begun(BuilderOf(rule, ("t",)), "W")
-    b, state = p.b, p.states.memory
+    b, state = p.b, p.m.memory
     flags = {name: b.plan.given(name, ("t",)) for name in (KEEPS, WRITES, SEEN)}
     keeps, writes = (b.call(f"{n}_now", (), "last", flags[n]) for n in (KEEPS, WRITES))
     begun = b.map("W_begun", ONE * TWO, {"x_": state, "y_": keeps}, "dual")
@@ -103,13 +103,14 @@ def _begun(b: Builder, state: str = "") -> tuple[Chunk, str]:
     b.declare_vectors()
     memory = b.plan.given(state, MATRIX, state=True) if state else ""
     roles = b.roles()
-    return Chunk(b, States(memory, None, None), roles, coefficients(b, False)), b.featured("q")
+    return Chunk(b, alone(b.rule, memory), roles, coefficients(b, False)), b.featured("q")
 
 
 def _passed(p: Chunk, inside: Inside, begun: str) -> str:
     """The memory behind the chunk's transition."""
     b = p.b
-    reached = kept(_over(p, begun), p.c.reach, begun, "W_kept")
+    over = replace(p, m=alone(b.rule, begun))
+    reached = kept(over, p.c.reach, begun, "W_kept")
     if inside.erasing is None:
         return reached
     _, keys = remaining(p, inside.sources[-1])
@@ -117,11 +118,6 @@ def _passed(p: Chunk, inside: Inside, begun: str) -> str:
                      equation="dual")  # fmt: skip
     taken = b.product("W_taken", MATRIX, begun, lost, equation="dual")
     return b.map("W_passed", ONE - TWO, {"x_": reached, "y_": taken}, "dual")
-
-
-def _over(p: Chunk, memory: str) -> Chunk:
-    """The same chunk over another memory."""
-    return Chunk(p.b, States(memory, None, None), p.roles, p.c, p.tag)
 
 
 def _following(b: Builder, state: str, passed: str, new: str, writes: str) -> None:

@@ -12,20 +12,22 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import Builder, BuilderOf
-from mnemic.codegen.chunk import Chunk, kept, remaining
-from mnemic.codegen.coefficients import coefficients
-from mnemic.codegen.plan import Plan
-from mnemic.codegen.readouts import with_bonus
-from mnemic.codegen.reads import reached
-from mnemic.codegen.states import States
-from mnemic.codegen.systems import (
+from mnemic.codegen.chunk import (
+    Chunk,
     Source,
     inverse_of,
+    kept,
     mixing_of,
+    remaining,
     seen_by_channel,
     source_of,
     step_factor,
 )
+from mnemic.codegen.coefficients import coefficients
+from mnemic.codegen.plan import Plan
+from mnemic.codegen.readouts import with_bonus
+from mnemic.codegen.reads import reached
+from mnemic.codegen.states import alone
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.rule import Levels
 
@@ -148,8 +150,7 @@ def chunk(rule: Levels) -> Plan:
     b.declare_vectors()
     memory = b.plan.given("W", LEVELS, state=True)
     roles = b.roles()
-    c = coefficients(b, False)
-    p = Chunk(b, States(memory, None, None), roles, c)
+    p = Chunk(b, alone(rule, memory), roles, coefficients(b, False))
     query = b.featured("q")
     inside = inside_of(p, query)
     read = _read(p, inside, weights_of(b))
@@ -173,7 +174,7 @@ def _additive(p: Chunk, query: str) -> Inside:
     b, c = p.b, p.c
     written = _written(p)
     attends = c.scores(b, query, p.roles["write"], "memory", before=False)
-    source = source_of(b, c, written, p.roles["write"], "memory")
+    source = source_of(p, written, p.roles["write"], "memory")
     return Inside(reached(b, query, c.reach), attends, written, (source,))
 
 
@@ -181,8 +182,8 @@ def _affine(p: Chunk, query: str) -> Inside:
     """Erased rows solve (I + D L) x = −D ŷ, ŷ being what the state and the written rows give."""
     b, c, roles = p.b, p.c, p.roles
     erases = c.scores(b, query, roles["erase"], "memory", before=False)
-    inverse = inverse_of(b, c, mixing_of(b, c, roles["predict"], roles["erase"], "memory"), roles)
-    seen = reached(b, seen_by_channel(b, c, roles["predict"]), c.reach_seen)
+    inverse = inverse_of(p, mixing_of(p, roles["predict"], roles["erase"], "memory"))
+    seen = reached(b, seen_by_channel(p, roles["predict"]), c.reach_seen)
     erasing = b.product("erasing", ("t", "k"), inverse, _steep(p, "steep", seen), equation="error")
     taken = b.product("taken", ("t", "k"), erases, erasing)
     reads = b.map("reads", ONE - TWO, {"x_": reached(b, query, c.reach), "y_": taken})
@@ -191,7 +192,7 @@ def _affine(p: Chunk, query: str) -> Inside:
     written = _written(p)
     attends = b.product("attends", ("t", "s"), erases, inverse)
     rows = b.product("u", ("t", "v"), inverse, written, equation="error")
-    source = source_of(b, c, rows, roles["write"], "memory")
+    source = source_of(p, rows, roles["write"], "memory")
     return Inside(reads, attends, written, (source,), erasing)
 
 
@@ -199,15 +200,15 @@ def _apart(p: Chunk, query: str, erases: str, inverse: str, inside: Inside) -> I
     """Written and erased rows under keys of their own."""
     b, c, roles = p.b, p.c, p.roles
     writes = c.scores(b, query, roles["write"], "memory", before=False)
-    mixing = mixing_of(b, c, roles["predict"], roles["write"], "memory")
+    mixing = mixing_of(p, roles["predict"], roles["write"], "memory")
     lost = b.product("lost", ("t", "s"), inverse, _steep(p, "steep_mixing", mixing))
     off = b.product("attends_lost", ("t", "s"), erases, lost)
     attends = b.map("attends", ONE - TWO, {"x_": writes, "y_": off})
     taken = b.product("u_taken", ("t", "v"), lost, inside.written, equation="error")
     rows = b.map("u_lost", -ONE, {"x_": taken})
     sources = (
-        source_of(b, c, inside.written, roles["write"], "memory"),
-        source_of(b, c, rows, roles["erase"], "memory"),
+        source_of(p, inside.written, roles["write"], "memory"),
+        source_of(p, rows, roles["erase"], "memory"),
     )
     return replace(inside, attends=attends, sources=sources)
 
@@ -234,7 +235,7 @@ def own_read(p: Chunk, inside: Inside, weights: str) -> str:
 def _read(p: Chunk, inside: Inside, weights: str) -> str:
     b, c = p.b, p.c
     new = own_read(p, inside, weights)
-    old = b.call("y_old", ("t", "v"), "recall_buckets", inside.reads, p.states.memory, weights,
+    old = b.call("y_old", ("t", "v"), "recall_buckets", inside.reads, p.m.memory, weights,
                  _ends(b), equation="readout")  # fmt: skip
     if c.row_reach is not None:
         old = b.map("y_old_rows", ONE * TWO, {"x_": old, "y_": (c.row_reach, ("t", "v"))})
@@ -243,7 +244,7 @@ def _read(p: Chunk, inside: Inside, weights: str) -> str:
 
 def _passed(p: Chunk, inside: Inside) -> str:
     """Every bucket behind the chunk's transition."""
-    b, memory = p.b, p.states.memory
+    b, memory = p.b, p.m.memory
     reached_end = kept(p, p.c.reach, memory, "W_kept")
     if inside.erasing is None:
         return reached_end

@@ -1,0 +1,95 @@
+"""The dual and the memory after every row of a chunk, where rows are not read by their sums."""
+
+from typing import Any
+
+import sympy as sp
+
+from mnemic.codegen.chunk.parts import Chunk, Source
+from mnemic.codegen.deep import averages
+from mnemic.codegen.deep.moves import memory_of, scale_of_step, through_o
+from mnemic.codegen.states import MATRIX
+
+STATES = ("t", *MATRIX)
+
+
+def memory_rows(p: Chunk, sources: tuple[Source, ...], duals: str | None) -> str | None:
+    """Return the memory that every row reads; ``None`` where it is its own dual, so that sums do.
+
+    ``duals`` are those after every row, where they are known.
+    """
+    b, m = p.b, p.m
+    if duals is None and m.link.identity and b.rule.retained.mode == "dual":
+        return None
+    duals = duals or _dual_rows(p, sources)
+    if b.rule.problem.spec.readout.memory == "before":
+        duals = b.call(f"A{m.tag}_before", STATES, "delayed_states", duals, m.memory)
+    return memory_of(b, m, duals, f"W{m.tag}_rows")
+
+
+def _dual_rows(p: Chunk, sources: tuple[Source, ...]) -> str:
+    """The dual after every row, [t, v, k]."""
+    b, c, m = p.b, p.c, p.m
+    terms: dict[str, Any] = {}
+    expr: Any = sp.Integer(0)
+    for name, state, factor in (("a", m.memory, c.reach), ("m", m.momentum, c.carry)):
+        if state is None:
+            continue
+        term = sp.Symbol(f"{name}_", real=True)
+        terms[f"{name}_"] = (state, MATRIX)
+        if factor is not None:
+            axes = ("t", "k") if len(b.plan.axes(factor)) == 2 else ("t",)
+            terms[f"{name}f_"] = (factor, axes)
+            term = term * sp.Symbol(f"{name}f_", real=True)
+        expr = expr + term
+    for i, source in enumerate(sources):
+        new = c.accumulated(b, source, f"A{p.m.tag}_sums")
+        terms[f"n{i}_"] = (new, ("t", *MATRIX))
+        expr = expr + sp.Symbol(f"n{i}_", real=True)
+    return b.map(f"A{p.m.tag}_rows", expr, terms, "dual")
+
+
+def dual_rows_through_o(p: Chunk, source: Source) -> str:
+    """Return A after every row, with O at every row."""
+    b, c, m = p.b, p.c, p.m
+    apart = b.rule.applied.elementwise
+    steps = averages.of_chunk(p, m, source) if apart else _step_rows(p, source)
+    taken = through_o(b, steps, f"O{m.tag}")
+    o, a, f = (sp.Symbol(n, real=True) for n in ("O_", "A_", "f_"))
+    scale = scale_of_step(b)
+    if scale != 1:
+        env: dict[str, Any] = {"O_": (taken, STATES)}
+        env |= {n: (q, ("t",)) for n, q in b.coefficients(scale).items()}
+        taken = b.map(f"O{m.tag}_scaled", scale * o, env)
+    decay = c.decay or b.call("sums", ("t", "s"), "lower_ones_of", b.featured("q"))
+    new_rows = b.call(f"{m.memory}_sums", STATES, "accumulate_states", decay, taken)
+    env = {"A_": (m.memory, MATRIX), "O_": (new_rows, STATES)}
+    if c.reach is None:
+        return b.map(f"{m.memory}_rows", a + o, env, "dual")
+    return b.map(f"{m.memory}_rows", f * a + o, {**env, "f_": (c.reach, ("t",))}, "dual")
+
+
+def _step_rows(p: Chunk, source: Source) -> str:
+    """Return S after every row."""
+    b, c, m = p.b, p.c, p.m
+    weights = _step_weights(p)
+    steps = b.call(f"S{m.tag}_sums", STATES, "accumulate", weights, source.rows, source.keys)
+    if m.momentum is None:
+        return steps
+    assert c.fade is not None
+    s, f, new = (sp.Symbol(n, real=True) for n in ("S_", "f_", "G_"))
+    env = {"S_": (m.momentum, MATRIX), "f_": (c.fade, ("t",)), "G_": (steps, STATES)}
+    rows = b.map(f"S{m.tag}_rows", f * s + new, env, "momentum")
+    last = b.call(f"{m.momentum}_next", MATRIX, "last_of", rows, equation="momentum")
+    b.plan.following[m.momentum] = last
+    return rows
+
+
+def _step_weights(p: Chunk) -> str:
+    """Return what S after row t holds of the gradient of row s."""
+    b, c = p.b, p.c
+    weights = c.faded or b.call("same", ("t", "s"), "unit_of", b.featured("q"))
+    if c.banded:
+        return b.product("faded_window", ("t", "s"), weights, "band")
+    if c.rows > 1:
+        return b.call("faded_rows", ("t", "s"), "spread_rows", weights, targets=1, sources=c.rows)
+    return weights
