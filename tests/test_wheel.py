@@ -1,23 +1,29 @@
-"""The wheel carries the specs and works outside of the checkout."""
+"""The wheel carries what the commands need, and works outside of the checkout."""
 
+import json
 import os
+import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import venv
 import zipfile
+from collections.abc import Callable
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = """
-import sys, pathlib, mnemic
-from mnemic.dsl import catalogue
-assert pathlib.Path(mnemic.__file__).is_relative_to(sys.argv[1]), mnemic.__file__
-assert len(catalogue.names()) >= 58, catalogue.names()
-rule = mnemic.compile("gated-deltanet", sys.argv[2]).operator
-print(rule.name)
-"""
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SMALL = 150e6
+"""Bytes that an installation may take beside torch and what torch brings."""
+
+UNWANTED = re.compile("extra ==|^(nvidia|cuda|triton)")
+"""What torch asks for that the core of mnemic must do without."""
+
+Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +45,109 @@ def test_wheel_holds_the_specs_and_the_type_marker(wheel: Path) -> None:
     assert "mnemic/py.typed" in names
 
 
-def test_wheel_compiles_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
-    """Unpacked somewhere else, it loads its own specs and compiles one."""
-    site = tmp_path / "site"
-    zipfile.ZipFile(wheel).extractall(site)
-    (tmp_path / "try.py").write_text(SCRIPT, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(site), "MNEMIC_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "try.py", str(site), str(tmp_path / "out")]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+def command(home: Path, cwd: Path, **variables: str) -> Run:
+    """Return what runs a program of an environment away from the checkout, and gives its output."""
+    told = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    told |= {"MNEMIC_CACHE": str(cwd / "cache"), "PYTHONNOUSERSITE": "1", **variables}
+
+    def run(name: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [home / name, *arguments], cwd=cwd, env=told, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def installed(wheel: Path, home: Path) -> Path:
+    """Make an environment that has the wheel alone; return the folder of its packages."""
+    venv.create(home, with_pip=False, symlinks=True)
+    pip(home, "--no-deps", "--no-index", str(wheel))
+    (site,) = home.glob("lib/python*/site-packages")
+    return site
+
+
+def pip(home: Path, *arguments: str) -> None:
+    """Install into an environment that has no pip of its own."""
+    python = str(home / "bin" / "python")
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "gated-deltanet"
+
+
+def first_lines(run: Run, cwd: Path) -> None:
+    """Do what README's first lines say: its spec, its rule, its folder that needs no mnemic."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", README, re.S)
+    (cwd / "my-rule.yaml").write_text(text, encoding="utf-8")
+    (rule,) = re.findall(r"```text\n(\(1\).*?)```", README, re.S)
+    derived = run("mnemic", "derive", "my-rule.yaml")
+    assert all(line.partition(" ")[2] in derived for line in rule.splitlines())
+    run("mnemic", "compile", "my-rule.yaml", "-o", "my_rule")
+    assert (cwd / "my_rule" / "kernels.py").is_file()
+    assert "{verify,tune}" in run("python", "-m", "my_rule", "--help")
+
+
+def commands(run: Run, package: Path) -> None:
+    """Run the commands that read what comes with the package."""
+    assert f"from {package / 'specs'}" in run("mnemic", "doctor")
+    listed = json.loads(run("mnemic", "list", "--json"))["specs"]
+    assert len(listed) == len(list((ROOT / "specs").rglob("*.yaml")))
+    assert "gated-deltanet" in run("mnemic", "check", "gated-deltanet")
+    assert '"$schema"' in run("mnemic", "schema")
+    run("mnemic", "new", "another", "--yes")
+    assert "another" in run("mnemic", "check", "another.yaml")
+
+
+def test_wheel_compiles_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    """Installed, with what it depends on borrowed, it reads its own specs and compiles one."""
+    home = tmp_path / "env"
+    site = installed(wheel, home)
+    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    run = command(home / "bin", tmp_path)
+    first_lines(run, tmp_path)
+    commands(run, (site / "mnemic").resolve())
+
+
+@pytest.mark.full
+def test_the_wheel_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+    """With the core's dependencies alone: no Triton, SciPy, Optuna or matplotlib.
+
+    The compiled folder runs where there is torch and no mnemic; beside torch and what torch brings,
+    all takes less than ``SMALL``.
+    """
+    home = tmp_path / "env"
+    venv.create(home, with_pip=False, symlinks=True)
+    (site,) = home.glob("lib/python*/site-packages")
+    lend_torch(site)
+    needed = [line for line in requires("torch") or () if not UNWANTED.search(line)]
+    try:
+        pip(home, *needed)
+    except AssertionError as error:
+        pytest.skip(f"no packages can be had here: {str(error).splitlines()[-1]}")
+    before = size(site)
+    pip(home, str(wheel))
+    assert size(site) - before < SMALL
+    assert not any((site / name).exists() for name in ("triton", "scipy", "optuna", "matplotlib"))
+    run = command(home / "bin", tmp_path)
+    first_lines(run, tmp_path)
+    commands(run, (site / "mnemic").resolve())
+    run("python", "-m", "my_rule", "verify")
+    train = ("train", "my-rule.yaml", "--task", "mqar", "--rung", "tiny", "--steps", "2")
+    assert "after 2 steps" in run("mnemic", *train)
+
+
+def lend_torch(site: Path) -> None:
+    """Put torch as the tests have it into an environment by links, so that pip fetches none."""
+    own = Path(sysconfig.get_path("purelib"))
+    for name in ("torch", "torchgen", "functorch", f"torch-{version('torch')}.dist-info"):
+        (site / name).symlink_to(own / name)
+
+
+def size(folder: Path) -> int:
+    """Return the bytes of all files of a folder."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
 
 
 def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:

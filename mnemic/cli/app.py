@@ -138,6 +138,9 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
     doctor: ("mnemic doctor",),
 }
 
+SEARCHING = {search, leaderboard, ablate, effects, pareto}
+"""Commands that need the extra ``search`` whole."""
+
 
 def _unwrapped(command: Callable[..., None]) -> str:
     """A docstring with each paragraph on one line, for the terminal to wrap."""
@@ -158,7 +161,8 @@ app = typer.Typer(
 for command, examples in EXAMPLES.items():
     name = command.__name__.removesuffix("_")
     shown = "\n\n".join(["Examples:", *examples])
-    app.command(name, help=_unwrapped(command), epilog=shown)(guarded(command))
+    extra = "search" if command in SEARCHING else ""
+    app.command(name, help=_unwrapped(command), epilog=shown)(guarded(command, extra))
 
 
 def _version(asked: bool) -> None:

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 import typer
 
 from mnemic.cli.arguments import AsJson
+from mnemic.cli.extras import extras, lacking
 from mnemic.cli.output import echo, print_json
 from mnemic.codegen import cache
 from mnemic.dsl.catalogue import folder, names
@@ -97,6 +98,14 @@ def _triton() -> Finding:
     return Finding("triton", True, version("triton"))
 
 
+def _extras() -> Finding:
+    without = {extra: lacking(extra) for extra in extras()}
+    whole = ", ".join(extra for extra, packages in without.items() if not packages) or "none"
+    parts = [f"{extra} ({', '.join(packages)})" for extra, packages in without.items() if packages]
+    more = f"; not installed: {'; '.join(parts)}" if parts else ""
+    return Finding("extras", None if parts else True, whole + more)
+
+
 def _compiler() -> Finding:
     found = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     return Finding("compiler", True if found else None, found or "no gcc, cc or clang; only "
@@ -126,5 +135,5 @@ def _specs() -> Finding:
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
-    _python, _mnemic, _sympy, _torch, _device, _triton, _compiler, _cache, _specs,
+    _python, _mnemic, _sympy, _torch, _device, _triton, _extras, _compiler, _cache, _specs,
 )  # fmt: skip

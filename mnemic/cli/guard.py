@@ -7,14 +7,16 @@ from typing import Any
 import typer
 
 from mnemic.cli.ending import INTERRUPTED, told
+from mnemic.cli.extras import to_install
 from mnemic.cli.output import print_json, tell, to_stderr
 from mnemic.errors import EnvironmentFailed, MnemicError
 
 
-def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with every expected failure turned into a message and its exit code.
+def guarded(command: Callable[..., None], extra: str = "") -> Callable[..., None]:
+    """Return the command with every expected failure turned into a message and its exit code.
 
-    With the option ``as_json`` the message is a JSON document on standard output.
+    With the option ``as_json`` the message is a JSON document on standard output. ``extra`` is what
+    pip is told to install where the command lacks one of its packages.
     """
 
     @wraps(command)
@@ -24,7 +26,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except MnemicError as error:
             raise fail(error, as_json=options.get("as_json", False)) from None
         except ModuleNotFoundError as error:
-            raise fail(_missing(error), as_json=options.get("as_json", False)) from None
+            raise fail(_missing(error, extra), as_json=options.get("as_json", False)) from None
         except (KeyboardInterrupt, typer.Abort):
             to_stderr("interrupted")
             raise typer.Exit(INTERRUPTED) from None
@@ -35,16 +37,17 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _missing(error: ModuleNotFoundError) -> EnvironmentFailed:
-    """What to tell of a package that is not installed.
+def _missing(error: ModuleNotFoundError, extra: str) -> EnvironmentFailed:
+    """Return what to tell of a package that is not installed.
 
     Raises the error itself for a module of mnemic's own, which is a bug.
     """
     package = (error.name or "").partition(".")[0]
     if package in ("", "mnemic"):
         raise error
+    what = to_install(package, extra)
     return EnvironmentFailed(
-        f"{package} is not installed, and this command needs it: pip install {package}"
+        f"{package} is not installed, and this command needs it: pip install {what}"
     )
 
 

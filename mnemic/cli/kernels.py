@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,6 +92,8 @@ def kernels(
     from mnemic.dsl.catalogue import names
     from mnemic.kernels import build, table
 
+    if find_spec("triton") is None:
+        raise ModuleNotFoundError(name="triton")
     markdown = output if output is not None and output.suffix == ".md" else None
     widths = tuple(width or (build.WIDTHS[:1] if count else build.WIDTHS))
     jobs = list(build.jobs(specs or names(), target, widths))

@@ -67,11 +67,11 @@ def verify(
 
 
 def _note(compiled: pipeline.Compiled, place: str) -> str:
-    from mnemic.kernels.verifying import ONLY_INTERPRETED
+    from mnemic.kernels.verifying import note
 
     if "triton" not in compiled.operator.forms:
         return "this rule has no fused form"
-    return "" if place == "cuda" else ONLY_INTERPRETED
+    return note(place)
 
 
 def _show(found: list[dict[str, Any]], note: str, folder: Path) -> None:

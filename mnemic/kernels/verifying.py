@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mnemic.codegen.support import versions
 from mnemic.kernels.worker import COMPILING, INTERPRETING, LONGEST, worker
 
 ONLY_INTERPRETED = (
@@ -14,9 +15,19 @@ ONLY_INTERPRETED = (
 )
 
 
+WITHOUT_TRITON = "Triton is not installed, so the fused kernels were not tried"
+
+
 SECONDS = 120.0
 """What may be tried for without a GPU, unless told: where a step is a root, a chunk of 16 rows is
 up to 15 sweeps of 30 steps of dozens of operations on tiles, each of which is interpreted."""
+
+
+def note(place: str) -> str:
+    """Return what is to say of fused kernels on a device; empty where they ran as they are."""
+    if versions.installed() is None:
+        return WITHOUT_TRITON
+    return "" if place == "cuda" else ONLY_INTERPRETED
 
 
 def device() -> str:
@@ -36,7 +47,7 @@ def verify_folder(
     from mnemic.codegen import package
 
     module = package.load(Path(folder))
-    verify, versions = (package.support(module, n) for n in ("verify", "versions"))
+    verify = package.support(module, "verify")
     name = module.rule.name + (" (interpreted)" if versions.interpreting() else "")
     entry: dict[str, Any] = verify.run(
         module.Layer, device=device, rule_hash=rule_hash, seconds=seconds,
@@ -54,7 +65,8 @@ def entries(
     ``EnvironmentFailed`` where the process could not tell.
     """
     longest = math.inf if seconds is None else LONGEST + seconds
-    kinds = (COMPILING,) if place == "cuda" else (COMPILING, INTERPRETING)
+    alone = place == "cuda" or versions.installed() is None
+    kinds = (COMPILING,) if alone else (COMPILING, INTERPRETING)
     for kind in kinds:
         with worker(kind) as process:
             entry = process.call(

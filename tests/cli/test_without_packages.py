@@ -1,4 +1,5 @@
-"""Without Triton, without matplotlib: the rest works, and what needs one says so in one line."""
+"""Without Triton, without matplotlib, without any extra: the rest works, and what needs one says
+so in one line."""
 
 import os
 from pathlib import Path
@@ -36,9 +37,50 @@ def test_what_needs_matplotlib_says_so(tmp_path):
     code, out, err = run("matplotlib", "effects", KEPT, "-o", "e.md", cwd=tmp_path)
     assert (code, out) == (5, "")
     assert err == (
-        "mnemic: matplotlib is not installed, and this command needs it: pip install matplotlib\n"
+        "mnemic: matplotlib is not installed, and this command needs it: "
+        "pip install 'mnemic[search]'\n"
     )
     assert not any(tmp_path.iterdir())
+
+
+EXTRAS = "scipy matplotlib optuna sqlalchemy alembic jinja2 triton transformers datasets tokenizers"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (("map",), "compare"),
+        (("audit", "deltanet"), "compare"),
+        (("search", KEPT + ".yaml"), "search"),
+        (("ablate", "deltanet", "--list"), "search"),
+        (("kernels", "deltanet"), "kernels"),
+        (("eval", KEPT, "--data", KEPT), "hf"),
+    ],
+)
+def test_a_command_names_its_extra(tmp_path, arguments, extra):
+    code, out, err = run(EXTRAS, *arguments, cwd=tmp_path)
+    assert (code, out) == (5, "")
+    (line,) = err.splitlines()
+    assert line.endswith(f"pip install 'mnemic[{extra}]'")
+    assert not any(tmp_path.iterdir())
+
+
+def test_verify_without_triton_tries_the_rest(tmp_path):
+    code, out, err = run("triton", "verify", "deltanet", "--seconds", "1", cwd=tmp_path)
+    assert code == 0, err
+    assert "chunk  float32   passed" in out
+    assert "Triton is not installed, so the fused kernels were not tried" in out
+
+
+def test_the_rest_works_without_a_c_compiler(tmp_path):
+    only = {"PATH": str(tmp_path), "CC": ""}
+    code, out, _ = ended(begun("doctor", environment=only, cwd=tmp_path))
+    assert code == 0
+    assert "compiler   -       no gcc, cc or clang; only Triton on a GPU needs one" in out
+    code, _, err = ended(begun(*TRAIN, environment=only, cwd=tmp_path))
+    assert (code, "Traceback" in err) == (0, False)
+    left = {path.name for path in (tmp_path / "runs").rglob("*")}
+    assert "curve.png" in left  # and without a display
 
 
 def test_a_search_misses_matplotlib_before_it_trains(tmp_path):
@@ -53,3 +95,4 @@ def test_doctor_tells_that_triton_is_missing(tmp_path):
     code, out, _ = run("triton", "doctor", cwd=tmp_path)
     assert code == 0
     assert "triton     -       not installed; the forms in PyTorch run without it" in out
+    assert "kernels (triton)" in out

@@ -52,13 +52,12 @@ class Plan:
 def plan(rule: Any, device: torch.device) -> Plan:
     """What this machine can try: on the CPU the fused form only where Triton interprets it."""
     others = tuple(form for form in rule.forms if form not in ("recurrent", "triton"))
+    fused = ("triton",) if "triton" in rule.forms and versions.installed() else ()
     if device.type == "cuda":
-        fused = ("triton",) if "triton" in rule.forms else ()
         short = (torch.bfloat16,) if torch.cuda.is_bf16_supported() else ()
         dtypes = (torch.float32, torch.float16, *short)
         return Plan(device, (*fused, *others), dtypes, 64)
     if versions.interpreting():
-        fused = ("triton",) if "triton" in rule.forms else ()
         dtypes = (torch.float64, torch.bfloat16, torch.float16)  # these in float32 inside
         return Plan(device, fused, dtypes, 16, 1, 1, 16)
     return Plan(device, others, (torch.float32, torch.bfloat16, torch.float16), 16)

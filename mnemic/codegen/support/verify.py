@@ -67,7 +67,11 @@ def trials(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Trial]:
 def stepped(layer_type: type[SequenceLayer], wanted: Plan) -> bool:
     """Whether the layer's token has a kernel that runs, or is interpreted, here."""
     runs = wanted.device.type == "cuda" or versions.interpreting()
-    return runs and verify_step.checkable(made(layer_type, wanted, wanted.width))
+    return (
+        runs
+        and versions.installed() is not None
+        and verify_step.checkable(made(layer_type, wanted, wanted.width))
+    )
 
 
 def _steps(layer_type: type[SequenceLayer], wanted: Plan, dtype: torch.dtype) -> Iterator[Finding]:
