@@ -209,6 +209,37 @@ def test_a_working_folder_that_is_gone(tmp_path, warm):
         assert (done.returncode, done.stderr) == (code, message), arguments
 
 
+BACK = """
+import os, sys, time
+real, hour = time.time, 0
+def back():
+    global hour
+    hour += 3600
+    return real() - hour
+time.time = back
+from mnemic.cli import main
+main()
+"""
+
+
+def test_a_clock_that_goes_back(tmp_path, cold):
+    """By an hour at every look: the cache is found, and a run's seconds are those that passed."""
+    old = 4e9  # as written before the clock went back: in the future
+    for path in Path(cold["MNEMIC_CACHE"]).rglob("*"):
+        os.utime(path, (old, old))
+    before = left_in(Path(cold["MNEMIC_CACHE"]))
+    told = {**os.environ, **cold, "PYTHONDONTWRITEBYTECODE": "1"}
+    train = "train deltanet --task mqar --rung tiny --run run --time-limit 100 --steps "
+    for arguments in ("compile deltanet", train + "2", train + "4 --resume"):
+        done = subprocess.run([sys.executable, "-c", BACK, *arguments.split()], cwd=tmp_path,
+                              env=told, capture_output=True, text=True, check=False)  # fmt: skip
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert left_in(Path(cold["MNEMIC_CACHE"])) == before
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["steps"] == 4
+    assert 0 < result["seconds"] < 100
+
+
 def test_two_processes_that_compile_the_same_spec(tmp_path):
     """Both are done; one of them compiles, and what is there is whole."""
     told = {"MNEMIC_CACHE": str(tmp_path)}

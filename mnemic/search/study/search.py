@@ -28,6 +28,7 @@ from mnemic.search.space.preview import demand_points
 from mnemic.search.space.settings import COSTS
 from mnemic.search.space.space import Space, differing
 from mnemic.search.study.budget import bounds, demand_budget
+from mnemic.search.study.heartbeats import bring_back
 from mnemic.search.study.owners import dead, owner
 from mnemic.search.study.patience import Patience
 from mnemic.search.study.records import INTERRUPTED, KIND, START, UNCOUNTED, WORKER, Record, record
@@ -91,6 +92,7 @@ class Search:
     def wanted(self) -> str | None:
         """Why no further trial is wanted; None where one is, that of a dead worker too."""
         self._fail_dead()
+        bring_back(self.storage)
         fail_stale_trials(self.study)
         found = self.records()
         counted = sum(one.counts for one in found)

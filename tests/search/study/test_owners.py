@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+import time
 
 from optuna.trial import TrialState
+from sqlalchemy import text
 
 from mnemic.search.space.space import load_space
 from mnemic.search.study import owners
+from mnemic.search.study.records import WORKER
 from mnemic.search.study.search import open_search
 from mnemic.search.study.storage import Beat
 
@@ -36,6 +39,24 @@ def test_the_trial_of_a_killed_worker_is_done_again_at_once(tmp_path, space_file
     assert search.wanted() is None  # what the dead one left does not tell of this process
     assert [one.state for one in search.records()] == [TrialState.FAIL, TrialState.RUNNING]
     assert search.records()[1].history == 1
+    search.close()
+
+
+def test_a_worker_that_died_before_the_clock_went_back_is_found_after_a_grace(tmp_path, space_file):
+    """Its last heartbeat lies an hour ahead; on another machine nothing else tells of it."""
+    search = open_search(load_space(space_file), tmp_path / "run", beat=Beat(1, 1))
+    trial = search.ask()
+    trial.set_user_attr(WORKER, {**owners.owner(trial.number), "machine": "another"})
+    search.storage.record_heartbeat(trial._trial_id)
+    with search.storage.engine.begin() as connection:
+        connection.execute(
+            text("UPDATE trial_heartbeats SET heartbeat = datetime(heartbeat, '+1 hour')")
+        )
+    assert search.wanted() is None
+    assert [one.state for one in search.records()] == [TrialState.RUNNING], "it may well live"
+    time.sleep(3)
+    assert search.wanted() is None
+    assert [one.state for one in search.records()] == [TrialState.FAIL, TrialState.WAITING]
     search.close()
 
 
