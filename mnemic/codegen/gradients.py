@@ -17,7 +17,6 @@ from mnemic.codegen.deep.passes import (
     forward,
 )
 from mnemic.codegen.links import decayed_in_the_dual
-from mnemic.codegen.readouts import headed
 from mnemic.codegen.states import MATRIX, Carried, is_free, tag_of
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import FEATURES, Matrix
@@ -60,11 +59,6 @@ def gradients(b: Builder, carried: tuple[Carried, ...], roles: Names) -> dict[st
         )
         for name, own in steps.items()
     }
-
-
-def through_network(rule: Rule) -> bool:
-    """Whether gradients and read-outs go through a network, node by node."""
-    return isinstance(rule, Layers) and not rule.network.linear
 
 
 # -- the memory that is seen -----------------------------------------------------------------
@@ -134,7 +128,7 @@ def factors_of_steps(
 
     Several steps of one matrix are those that erase and those that write, under keys of their own.
     """
-    if through_network(b.rule):
+    if not b.rule.network.linear:
         return _of_network(b, roles, apply, back, factor)
     (matrix,) = b.rule.network.matrices
     return {matrix.name: _of_matrix(b, matrix, roles, apply, factor)}
@@ -159,7 +153,7 @@ def _of_matrix(
             Step("erasure", erased, roles["erase"], direct),
             Step("writing", written, roles["write"], through),
         )
-    rows = headed(b, prediction, roles, factor, "u")
+    rows = b.error(rule.error.signal, prediction, roles["value"], roles["predict"], "u", factor)
     return (Step(f"G{tag_of(rule, matrix)}", rows, roles["write"], through),)
 
 
@@ -175,6 +169,6 @@ def _of_network(
     error = b.error(b.rule.error.signal, prediction, roles["value"], roles["predict"], "u", factor)
     through = "memory" if b.rule.momentum is None else "momentum"
     return {
-        name: (Step(f"G{name[1:]}", *pair, through),)
+        name: (Step(f"G{tag_of(b.rule, network.matrix(name))}", *pair, through),)
         for name, pair in backward(b, network, back, found, error, roles["write"]).items()
     }

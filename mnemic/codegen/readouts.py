@@ -1,4 +1,4 @@
-"""What stands between the memory and the output: head, bonus, normaliser."""
+"""What stands between the memory and the output: bonus, normaliser."""
 
 from typing import Any
 
@@ -10,39 +10,8 @@ TINY = sp.Symbol("TINY", positive=True)
 """A guard against 0/0: where all weights are zero the output is zero."""
 
 
-def headed(
-    b: Builder, prediction: str | None, roles: dict[str, str], factor: Any, name: str
-) -> str:
-    """−η e: for a headed memory through the gradient of M(x) = x + LN(W x)."""
-    memory = b.rule.problem.spec.memory
-    value, key = roles["value"], roles["predict"]
-    if prediction is None or not b.rule.headed:
-        return b.error(b.rule.error.signal, prediction, value, key, name, factor)
-    whole = with_head(b, prediction, b.raw("k"), "y_head")
-    error = b.error(b.rule.error.signal, whole, value, key, "e")
-    if getattr(memory, "norm", False):
-        axes = b.plan.axes(prediction)
-        error = b.call("e_inner", axes, "layer_norm_vjp", error, prediction, equation="error")
-    env: dict[str, Any] = {"e_": error, **b.row_coefficients(factor)}
-    return b.map(name, factor * sp.Symbol("e_", real=True), env, "gradient")
-
-
-def with_head(b: Builder, inner: str, raw: str, name: str) -> str:
-    """x + LN(z), each part where the memory has it."""
-    memory = b.rule.problem.spec.memory
-    axes = b.plan.axes(inner)
-    if getattr(memory, "norm", False):
-        inner = b.call(f"{name}_norm", axes, "layer_norm", inner)
-    if not getattr(memory, "residual", False):
-        return inner
-    one, two = sp.Symbol("z_", real=True), sp.Symbol("x_", real=True)
-    return b.map(name, one + two, {"z_": inner, "x_": (raw, axes)})
-
-
 def with_bonus(b: Builder, read: str, query: str, roles: dict[str, str]) -> str:
-    """y + v (u∘k)·q, and the head's norm and residual."""
-    if b.rule.headed:
-        read = with_head(b, read, b.raw("q"), "out")
+    """Return y + v (u∘k)·q."""
     bonus = b.rule.problem.scalar("bonus")
     if bonus is None:
         return read

@@ -6,7 +6,7 @@ from mnemic.codegen import kept as pairs
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.deep.moves import memory_of, read_anew
 from mnemic.codegen.deep.passes import READOUT, as_vector, forward
-from mnemic.codegen.gradients import gradients, through_network
+from mnemic.codegen.gradients import gradients
 from mnemic.codegen.kept import Kept
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import normalised, with_bonus
@@ -101,7 +101,7 @@ def _read(
         return b.call(name, as_vector(b, x), "recall", memories[matrix], x, equation=equation)
 
     network, tag = b.rule.network, f"_q{end}"
-    if through_network(b.rule):
+    if not network.linear:
         return forward(b, network, apply, query, b.vector("q", "k"), READOUT, tag)[network.output]
     (m,) = carried
     name = f"{network.output}{tag}" if isinstance(b.rule, Layers) else "y"

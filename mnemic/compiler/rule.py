@@ -237,12 +237,6 @@ class Common:
         network = self.network
         return len(network.matrices) > 1 or network.normed or not self.error.constant
 
-    @property
-    def headed(self) -> bool:
-        """Whether a LayerNorm or a residual stands between W φ and the prediction."""
-        memory = self.problem.spec.memory
-        return bool(getattr(memory, "residual", False) or getattr(memory, "norm", False))
-
     def _repr_latex_(self) -> str:
         """Return the numbered equations, for a notebook."""
         from mnemic.compiler.explain.render_latex import latex_of

@@ -9,7 +9,6 @@ from mnemic.codegen.builder import Builder
 from mnemic.codegen.chunk.parts import Chunk, Moved, Source
 from mnemic.codegen.coefficients import PLAIN
 from mnemic.codegen.deep.passes import READOUT, as_vector, forward
-from mnemic.codegen.gradients import through_network
 from mnemic.codegen.kept import Side
 from mnemic.codegen.readouts import divided, unscaled, with_bonus
 from mnemic.codegen.reads import from_state
@@ -25,7 +24,7 @@ def read_out(parts: list[Moved]) -> str:
     def apply(matrix: str, x: str, name: str, equation: str) -> str:
         return _read(by_name[matrix], x, name)
 
-    if through_network(b.rule):
+    if not network.linear:
         found = forward(b, network, apply, query, b.vector("q", "k"), READOUT, "_q")
         return found[network.output]
     name = f"{network.output}_q" if isinstance(b.rule, Layers) else "y"

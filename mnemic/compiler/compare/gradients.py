@@ -10,6 +10,7 @@ from mnemic.compiler.compare import functions
 from mnemic.compiler.compare.coordinates import COLUMNS, Coordinates, matrix
 from mnemic.compiler.compare.form import HOLDERS, Whole
 from mnemic.compiler.error_signal import ErrorSignal
+from mnemic.compiler.network import Norm
 from mnemic.compiler.rule import Rule
 
 Matrix = list[list[Any]]
@@ -90,28 +91,36 @@ def gradient(writer: Writer, error: ErrorSignal, key: Key) -> tuple[Matrix, Matr
 
 
 def predict(writer: Writer, key: Key) -> tuple[list[Any], Matrix | None]:
-    """ŷ, and ∂ŷ/∂(Wφ) where a norm stands between."""
+    """Return ŷ, and ∂ŷ/∂(Wφ) where a norm stands between."""
     phi = writer.at.features("predict", key.mark)
-    raw = [product(row, phi) for row in key.seen]
-    plain = writer.at.raw("predict", key.mark) if writer.rule.headed else []
-    return headed(writer, raw, plain, f"_{key.label}{key.mark}")
+    products = [product(row, phi) for row in key.seen]
+    return through_network(writer, products, ("predict", key.mark), f"_{key.label}{key.mark}")
 
 
-def headed(
-    writer: Writer, raw: list[Any], plain: list[Any], label: str
+def through_network(
+    writer: Writer, products: list[Any], at: tuple[str, ...], label: str
 ) -> tuple[list[Any], Matrix | None]:
-    """The residual and the norm of a memory that has them."""
-    memory, slopes = writer.rule.problem.spec.memory, None
-    if getattr(memory, "norm", False):
-        group, rows = [sp.Integer(0), *raw], range(writer.at.rows)
-        slopes = [
-            [writer.whole(f"slope{i}{j}", functions.norm_slope(i, j), group, label)
-             for j in rows] for i in rows
-        ]  # fmt: skip
-        raw = [writer.whole(f"norm{i}", functions.layer_norm(i), group, label) for i in rows]
-    if getattr(memory, "residual", False):
-        raw = [x + y for x, y in zip(plain, raw, strict=True)]
-    return raw, slopes
+    """Return M(W, x) of one matrix from the entries of W φ(x), and its slopes where it has a norm.
+
+    ``at`` tells the coordinates which vector x is.
+    """
+    found, slopes = products, None
+    for node in writer.rule.network.nodes[1:]:
+        if isinstance(node, Norm):
+            found, slopes = _normed(writer, found, label)
+        else:
+            found = [x + y for x, y in zip(writer.at.raw(*at), found, strict=True)]
+    return found, slopes
+
+
+def _normed(writer: Writer, z: list[Any], label: str) -> tuple[list[Any], Matrix]:
+    """Return LN(z) and ∂LN/∂z, each entry kept whole."""
+    group, rows = [sp.Integer(0), *z], range(writer.at.rows)
+    slopes = [
+        [writer.whole(f"slope{i}{j}", functions.norm_slope(i, j), group, label) for j in rows]
+        for i in rows
+    ]
+    return [writer.whole(f"norm{i}", functions.layer_norm(i), group, label) for i in rows], slopes
 
 
 def product(row: list[Any], vector: list[Any]) -> Any:

@@ -9,7 +9,7 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import COLUMNS, PARAMETERS, Coordinates, matrix, turned
 from mnemic.compiler.compare.form import HOLDERS, Form, State, tidy_entry
 from mnemic.compiler.compare.functions import GROUP, OWN, error_function, one_spelling
-from mnemic.compiler.compare.gradients import Matrix, Writer, headed, product
+from mnemic.compiler.compare.gradients import Matrix, Writer, product, through_network
 from mnemic.compiler.compare.tags import feature_functions, linear_tags, opaque_tags
 from mnemic.compiler.compare.transition import Recurrence
 from mnemic.compiler.compare.written_layers import kept_whole, layers_form
@@ -74,9 +74,8 @@ def _read(writer: Writer, step: Recurrence, queries: list[Any]) -> tuple[list[An
         memory, dual = writer.symbols("R"), False
     if dual:
         memory = step.linked(memory, "_read")
-    raw = [product(row, queries) for row in memory]
-    plain = at.raw("q") if rule.headed else []
-    output, _ = headed(writer, raw, plain, "_read")
+    products = [product(row, queries) for row in memory]
+    output, _ = through_network(writer, products, ("q",), "_read")
     output = with_bonus(writer, output, queries)
     output, total = _normalised(writer, output, queries)
     if isinstance(rule, Levels):  # what weighs which is told by a tag

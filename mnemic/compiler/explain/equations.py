@@ -12,6 +12,7 @@ from mnemic.compiler.explain.kernel_equations import kernels, rows
 from mnemic.compiler.explain.layered_equations import layered, reference, taken_back
 from mnemic.compiler.explain.layered_words import terms as layered_terms
 from mnemic.compiler.explain.memory_equations import dual, link, memory_name, readout, seen_memory
+from mnemic.compiler.explain.network_equations import NetworkEquations
 from mnemic.compiler.explain.notation import (
     acted,
     feature,
@@ -87,7 +88,7 @@ def _index(rule: Rule) -> str:
 def _prediction(rule: Rule, d: Dialect) -> str:
     index = _index(rule)
     key = feature(rule, d, role_key(rule, d, "predict", index))
-    shown = _headed(rule, d, f"{_seen(rule, d)} {key}", d.of("k", index))
+    shown = NetworkEquations(rule.network, d).behind(f"{_seen(rule, d)} {key}", d.of("k", index))
     return f"{d.of('y^', index)} = {shown}{reference(rule, d)}"
 
 
@@ -101,15 +102,6 @@ def _seen(rule: Rule, d: Dialect) -> str:
 def _rows_seen(rule: Rule) -> Any:
     """The decay of rows that the gradient sees."""
     return rule.row_decay if rule.problem.spec.retention.order == "before" else sp.Integer(1)
-
-
-def _headed(rule: Rule, d: Dialect, inner: str, raw: str) -> str:
-    memory = rule.problem.spec.memory
-    if rule.structure.missing is not None and not rule.problem.spec.features.finite:
-        return inner
-    if getattr(memory, "norm", False):
-        inner = d.call("LN", inner)
-    return f"{raw} + {inner}" if getattr(memory, "residual", False) else inner
 
 
 def _signal(rule: Rule, d: Dialect) -> str:
@@ -143,7 +135,7 @@ def _gradient(rule: Rule, d: Dialect) -> str:
 
 def _through_norm(rule: Rule, d: Dialect, index: str) -> str:
     """LN′ᵀ, where a norm stands between W φ and the prediction."""
-    if not getattr(rule.problem.spec.memory, "norm", False):
+    if not rule.network.normed:
         return ""
     inner = f"{_seen(rule, d)} {feature(rule, d, role_key(rule, d, 'predict', index))}"
     return d.flipped(d.sign(f"LN′({inner})", rf"\operatorname{{LN}}'({inner})")) + " "

@@ -8,6 +8,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain.dialect import Dialect
+from mnemic.compiler.explain.network_equations import NetworkEquations
 from mnemic.compiler.explain.notation import acted, feature, role_features, role_key, value
 from mnemic.compiler.retention import Link
 from mnemic.compiler.rule import Levels, Rule
@@ -143,7 +144,9 @@ def readout(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
         yield "slots", f"{d.of('K')} = {keys} + {d.of('k')} {flipped}"
         query = d.call("softmax", f"{d.flipped(d.of('K'))} {d.of('q')}")
     memory = {"after": d.of("W"), "before": d.of("W", "t-1"), "anchor": d.of("W", "ref")}
-    shown = _read(rule, d, memory[spec.readout.memory], query)
+    sign = d.times if rule.diagonal else " "
+    product = f"{memory[spec.readout.memory]}{sign}{query}"
+    shown = NetworkEquations(rule.network, d).behind(product, d.of("q"))
     if spec.readout.bonus is not None:
         bonus = d.expr(sym.coefficient("bonus")) + d.times + feature(rule, d, d.of("k"))
         shown += f" + {value(rule, d, 't')} {d.flipped(f'({bonus})')} {query}"
@@ -173,17 +176,6 @@ def _levels(d: Dialect) -> str:
 
 def _weighed(d: Dialect, query: str) -> str:
     return d.sign("Σ_ℓ λₜ^(ℓ) Wₜ^(ℓ) ", r"\sum_\ell \lambda_t^{(\ell)} W_t^{(\ell)} ") + query
-
-
-def _read(rule: Rule, d: Dialect, memory: str, query: str) -> str:
-    entry = rule.problem.spec.memory
-    if rule.diagonal:
-        return f"{memory}{d.times}{query}"
-    if type(entry).word() == "linear":
-        return f"{memory} {query}"
-    inner = f"{memory} {query}"
-    inner = d.call("LN", inner) if getattr(entry, "norm", False) else inner
-    return f"{d.of('q')} + {inner}" if getattr(entry, "residual", False) else inner
 
 
 def _normaliser(rule: Rule, d: Dialect) -> str:

@@ -101,6 +101,13 @@ class NetworkEquations:
                 known[node.name] = self.named(self.shared[node.name], "")
         yield "", known[self.network.output]
 
+    def behind(self, product: str, raw: str) -> str:
+        """Write M(W, x) of one matrix, given how W φ(x) and x are written."""
+        known, nowhere = {self.network.nodes[0].name: product, RAW: raw}, Place(raw, "", "", "")
+        for node in self.network.nodes[1:]:
+            known[node.name] = self._written(node, known, nowhere)
+        return known[self.network.output]
+
     def _written(self, node: Any, known: dict[str, str], place: Place) -> str:
         match node:
             case Apply(matrix=matrix, source=source):

@@ -157,8 +157,7 @@ HOLDING = "A decay holds the memory, and so do rows over their sums (normalise: 
 
 def _of_steps(rule: Rule) -> Stability:
     spec = rule.problem.spec
-    linear = rule.network.linear and not rule.headed
-    if rule.error.constant and linear and rule.applied.kind == "identity":
+    if rule.error.constant and rule.network.linear and rule.applied.kind == "identity":
         return Stability("always", None, "The gradient does not see the memory; no step is too "
                          "large for a decay of at most 1.", "inside")  # fmt: skip
     if isinstance(rule, Moments):
@@ -172,7 +171,7 @@ def _of_steps(rule: Rule) -> Stability:
         return Stability("open", None, "No bound is derived: the step passes through O "
                          f"({rule.applied.kind}), its size is not the error's."
                          f"{bounded_steps(rule)}", warning=_as_large_as_w(rule))  # fmt: skip
-    if not linear:
+    if not rule.network.linear:
         return _deep(rule)
     if rule.kernels is not None and rule.kernels.predict.normalised:
         return Stability("open", None, "No bound is derived: what is erased is a mean of what was "
