@@ -29,14 +29,19 @@ def _kept() -> dict[str, dict[str, Any]]:
     return found
 
 
+def verdict(paper: Paper, line: Equation) -> dict[str, Any]:
+    """Return a line's kept ``verdict`` and ``change``; both None where it has none."""
+    return {"verdict": None, "change": None, **_kept().get(key(paper, line), {})}
+
+
 def about(name: str) -> list[dict[str, Any]]:
     """Return where each printed line about a packaged spec stands, and its verdict.
 
     Keys: ``paper``, ``where``, ``verdict``, ``change``, ``corrected``; no verdict is None.
     """
     return [
-        {"paper": paper.id, "where": line.where, "verdict": None, "change": None,
-         "corrected": line.corrected, **_kept().get(key(paper, line), {})}
+        {"paper": paper.id, "where": line.where, "corrected": line.corrected,
+         **verdict(paper, line)}
         for paper, line in of_spec(name)
     ]  # fmt: skip
 

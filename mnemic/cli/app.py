@@ -27,6 +27,7 @@ from mnemic.cli.new import new
 from mnemic.cli.schema import schema
 from mnemic.cli.search import search
 from mnemic.cli.serve import serve
+from mnemic.cli.site import site
 from mnemic.cli.tasks import tasks
 from mnemic.cli.train import train
 from mnemic.cli.tune import tune
@@ -74,6 +75,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic map -o map.svg",
     ),
     audit: ("mnemic audit", "mnemic audit miras", "mnemic audit deltanet --full --json"),
+    site: ("mnemic site -o site", "mnemic site gated-deltanet mine.yaml -o site"),
     list_: ("mnemic list", "mnemic list --class residual --paper Miras", "mnemic list --json"),
     schema: ("mnemic schema -o mnemic.schema.json",),
     tasks: ("mnemic tasks", "mnemic tasks swaps", "mnemic tasks recall --rung published --json"),
@@ -138,8 +140,11 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
     doctor: ("mnemic doctor",),
 }
 
-SEARCHING = {search, leaderboard, ablate, effects, pareto}
-"""Commands that need the extra ``search`` whole."""
+EXTRA: Final[dict[Callable[..., None], str]] = {
+    **dict.fromkeys((search, leaderboard, ablate, effects, pareto), "search"),
+    site: "docs",
+}
+"""The extra that a command needs whole."""
 
 
 def _unwrapped(command: Callable[..., None]) -> str:
@@ -161,8 +166,9 @@ app = typer.Typer(
 for command, examples in EXAMPLES.items():
     name = command.__name__.removesuffix("_")
     shown = "\n\n".join(["Examples:", *examples])
-    extra = "search" if command in SEARCHING else ""
-    app.command(name, help=_unwrapped(command), epilog=shown)(guarded(command, extra))
+    app.command(name, help=_unwrapped(command), epilog=shown)(
+        guarded(command, EXTRA.get(command, ""))
+    )
 
 
 def _version(asked: bool) -> None:

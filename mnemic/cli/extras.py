@@ -29,7 +29,8 @@ def to_install(package: str, extra: str = "") -> str:
 
     That is ``extra``, which a command needs whole; else the smallest that has the package.
     """
-    having = {name for name, packages in extras().items() if package.lower() in packages}
+    package = package.lower().replace("_", "-")  # what a package is imported by, as it is called
+    having = {name for name, packages in extras().items() if package in packages}
     if extra not in having:
         extra = min(having, key=lambda name: (len(extras()[name]), name), default="")
     return f"'mnemic[{extra}]'" if extra else package

@@ -1,7 +1,5 @@
 """``mnemic map``: how systems are related."""
 
-import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +8,7 @@ import typer
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.output import console, echo, print_json, to_stderr
-from mnemic.codegen import cache
-from mnemic.codegen.generator import generator
 from mnemic.dsl.catalogue import names
-from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
 from mnemic.errors import Issue, UsageError, format_issue, nearest
 from mnemic.models.files import replacing
@@ -91,33 +86,13 @@ def _known(name: str, allowed: list[str]) -> None:
 
 
 def _map(specs: dict[str, Spec]) -> "Map":
-    """The map of specs, remembered by their meaning and by what finds it."""
+    """The map of specs, remembered; says on a terminal what is related."""
     from mnemic import relations
 
-    key = hashlib.sha256("".join(f"{n} {spec_hash(s)}" for n, s in specs.items()).encode())
-    for source in sorted(Path(relations.__file__).parent.glob("*.py")):
-        key.update(source.read_bytes())
-    place = cache.root() / generator() / f"map-{key.hexdigest()[:32]}.json"
-    try:
-        return relations.Map.from_json(json.loads(place.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    rules = {name: pipeline.derive(spec) for name, spec in specs.items()}
-    shown = console(stderr=True)
-    with shown.status("relating systems") as status:
-        found = relations.build(rules, lambda name: status.update(f"relating {name}"))
-    _keep(place, json.dumps(found.to_json()))
-    return found
-
-
-def _keep(place: Path, text: str) -> None:
-    """Write a file whole or not at all; a cache that cannot be written is done without."""
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(place) as beside:
-            beside.write_text(text, encoding="utf-8")
-    except OSError as error:
-        to_stderr(f"the map is not remembered: {error}")
+    with console(stderr=True).status("relating systems") as status:
+        return relations.remembered(
+            specs, lambda name: status.update(f"relating {name}"), to_stderr
+        )
 
 
 def _draw(drawn: "Map", out: Path) -> None:

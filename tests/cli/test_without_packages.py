@@ -43,7 +43,10 @@ def test_what_needs_matplotlib_says_so(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-EXTRAS = "scipy matplotlib optuna sqlalchemy alembic jinja2 triton transformers datasets tokenizers"
+EXTRAS = (
+    "scipy matplotlib optuna sqlalchemy alembic jinja2 triton transformers datasets tokenizers "
+    "sphinx furo myst_parser latex2mathml"
+)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,7 @@ EXTRAS = "scipy matplotlib optuna sqlalchemy alembic jinja2 triton transformers 
         (("ablate", "deltanet", "--list"), "search"),
         (("kernels", "deltanet"), "kernels"),
         (("eval", KEPT, "--data", KEPT), "hf"),
+        (("site", "-o", "site"), "docs"),
     ],
 )
 def test_a_command_names_its_extra(tmp_path, arguments, extra):
