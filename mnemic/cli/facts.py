@@ -44,7 +44,7 @@ def gathered(specs: Mapping[str, Spec], told: Callable[[str], None]) -> dict[str
     They are read from the package or from the cache; those of other specs are derived and kept,
     and ``told`` hears each one's name.
     """
-    packaged = {row["hash"]: row["facts"] for row in _read(PACKAGED).values()}
+    packaged = {row["hash"]: row["facts"] for row in read_known(PACKAGED).values()}
     hashes = {name: spec_hash(spec) for name, spec in specs.items()}
     known = {name: packaged[key] for name, key in hashes.items() if key in packaged}
     others = {name: spec for name, spec in specs.items() if name not in known}
@@ -77,13 +77,13 @@ def kept(
     file: str, specs: Mapping[str, Spec], told: Callable[[str], None], made: Callable[[Spec], Facts]
 ) -> dict[str, Facts]:  # fmt: skip
     """Return what a file of the cache knows of each spec, made and added where it is not there."""
-    place = _place(file)
-    known, keys = _read(place), {name: spec_hash(spec) for name, spec in specs.items()}
+    place = cache.root() / generator() / f"{file}.json"
+    known, keys = read_known(place), {name: spec_hash(spec) for name, spec in specs.items()}
     lacking = {name: spec for name, spec in specs.items() if keys[name] not in known}
     if lacking:
         new = {keys[name]: found for name, found in _made(lacking, told, made)}
-        known = {**_read(place), **known, **new}
-        _write(place, known)
+        known = {**read_known(place), **known, **new}
+        write_known(place, known)
     return {name: known[key] for name, key in keys.items()}
 
 
@@ -181,11 +181,8 @@ def _pace(spec: Spec) -> Facts:
     return {"pace": told(pipeline.derive(spec))}
 
 
-def _place(file: str) -> Path:
-    return cache.root() / generator() / f"{file}.json"
-
-
-def _read(place: Path) -> dict[str, Facts]:
+def read_known(place: Path) -> dict[str, Facts]:
+    """Return what a file of the cache holds, nothing where it is not there or cannot be read."""
     try:
         found = json.loads(place.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -193,8 +190,8 @@ def _read(place: Path) -> dict[str, Facts]:
     return found if isinstance(found, dict) else {}
 
 
-def _write(place: Path, known: dict[str, Facts]) -> None:
-    """Keep the facts; where the cache cannot be written they are derived again next time."""
+def write_known(place: Path, known: dict[str, Facts]) -> None:
+    """Write a file of the cache; where that fails, its facts are found again next time."""
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
         with replacing(place) as beside:

@@ -1,14 +1,13 @@
 """Verdicts on printed equations, found once and then read from disk."""
 
 import hashlib
-import json
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from mnemic.audit import recorded
 from mnemic.audit.entry import Equation, Paper
+from mnemic.cli.facts import read_known, write_known
 from mnemic.codegen import cache
 from mnemic.codegen.generator import generator
 
@@ -18,8 +17,8 @@ Found = dict[str, Any]
 
 def judged(lines: Iterable[Line], told: Callable[[str], None] = lambda line: None) -> list[Found]:
     """Return the verdict on each line as plain data; ``told`` hears of each before it is judged."""
-    place = _place()
-    known = _read(place)
+    place = cache.root() / generator() / f"audit-{_sources()}.json"
+    known = read_known(place)
     new: dict[str, Found] = {}
     found = []
     for paper, line in lines:
@@ -31,12 +30,8 @@ def judged(lines: Iterable[Line], told: Callable[[str], None] = lambda line: Non
             new[key] = judge(paper, line).to_json()
         found.append(known[key] if key in known else new[key])
     if new:
-        _keep(place, {**_read(place), **new})
+        write_known(place, {**read_known(place), **new})
     return found
-
-
-def _place() -> Path:
-    return cache.root() / generator() / f"audit-{_sources()}.json"
 
 
 def _sources() -> str:
@@ -47,22 +42,3 @@ def _sources() -> str:
     for path in sorted(Path(audit.__file__).parent.glob("*.py")):
         whole.update(path.read_bytes())
     return whole.hexdigest()[:16]
-
-
-def _read(place: Path) -> dict[str, Found]:
-    try:
-        found = json.loads(place.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _keep(place: Path, known: dict[str, Found]) -> None:
-    """Write the verdicts whole or not at all; where they cannot be kept they are found again."""
-    aside = place.with_suffix(f".{os.getpid()}")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(json.dumps(known), encoding="utf-8")
-        os.replace(aside, place)
-    except OSError:
-        aside.unlink(missing_ok=True)

@@ -205,16 +205,22 @@ def _moved(values: dict[str, str], indent: int) -> list[str]:
     return wrapped(", ".join(values), ", ".join(values.values()), "", indent)
 
 
+def at_once(values: dict[str, str]) -> str:
+    """Return one assignment of all values, on a line of its own."""
+    return f"{', '.join(values)} = {', '.join(values.values())}"
+
+
 def _returned(before: str, values: dict[str, str]) -> list[str]:
     """The statement that returns a dictionary, on as many lines as it takes."""
-    line = f"    return {before}{_dictionary(values)}"
+    line = f"    return {before}{dictionary(values)}"
     if len(line) <= WIDTH:
         return [line]
     pairs = ", ".join(f'"{name}":\0{value}' for name, value in values.items())
     return [f"    return {before}{{", *_broken(f"{pairs},", 8), "    }"]
 
 
-def _dictionary(values: dict[str, str]) -> str:
+def dictionary(values: dict[str, str]) -> str:
+    """Return a dictionary's display."""
     return "{" + ", ".join(f'"{name}": {value}' for name, value in values.items()) + "}"
 
 

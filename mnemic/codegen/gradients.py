@@ -17,7 +17,7 @@ from mnemic.codegen.deep.passes import (
     forward,
 )
 from mnemic.codegen.links import decayed_in_the_dual
-from mnemic.codegen.states import MATRIX, Carried, is_free, tag_of
+from mnemic.codegen.states import MATRIX, Carried, is_free
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import FEATURES, Matrix
 from mnemic.compiler.rule import Layers, Rule
@@ -154,7 +154,7 @@ def _of_matrix(
             Step("writing", written, roles["write"], through),
         )
     rows = b.error(rule.error.signal, prediction, roles["value"], roles["predict"], "u", factor)
-    return (Step(f"G{tag_of(rule, matrix)}", rows, roles["write"], through),)
+    return (Step(f"G{rule.tag(matrix)}", rows, roles["write"], through),)
 
 
 def _of_network(
@@ -169,6 +169,6 @@ def _of_network(
     error = b.error(b.rule.error.signal, prediction, roles["value"], roles["predict"], "u", factor)
     through = "memory" if b.rule.momentum is None else "momentum"
     return {
-        name: (Step(f"G{tag_of(b.rule, network.matrix(name))}", *pair, through),)
+        name: (Step(f"G{b.rule.tag(network.matrix(name))}", *pair, through),)
         for name, pair in backward(b, network, back, found, error, roles["write"]).items()
     }

@@ -9,7 +9,7 @@ from mnemic.codegen.kept import ROWS, Kept
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.retention import Link
-from mnemic.compiler.rule import Layers, Rule
+from mnemic.compiler.rule import Rule
 
 MATRIX = ("v", "k")
 
@@ -54,9 +54,9 @@ def declare(b: Builder) -> tuple[Carried, ...]:
 
 
 def _declare(b: Builder, matrix: Matrix) -> Carried:
-    rule, tag = b.rule, tag_of(b.rule, matrix)
+    rule, tag = b.rule, b.rule.tag(matrix)
     gathers = rule.momentum is not None or matrix.every > 1
-    kept = _kept(b, matrix) if behind_kernel(rule, matrix) else None
+    kept = _kept(b, matrix) if rule.keeps_rows(matrix) else None
     axes = MATRIX if kept is None else ROWS
 
     def state(name: str, wanted: bool, axes: tuple[str, ...] = axes) -> str | None:
@@ -83,11 +83,6 @@ def alone(rule: Rule, memory: str) -> Carried:
     return Carried(rule.network.matrices[0], rule.retained.link, memory)
 
 
-def behind_kernel(rule: Rule, matrix: Matrix) -> bool:
-    """Whether a matrix is kept as rows over keys."""
-    return rule.kernels is not None and rule.network.sees_features(matrix.name)
-
-
 def _kept(b: Builder, matrix: Matrix) -> Kept | None:
     """The keys, which matrices of one input share."""
     if "K" in b.plan.graph:
@@ -95,15 +90,10 @@ def _kept(b: Builder, matrix: Matrix) -> Kept | None:
     return pairs.declare(b, momentum=b.rule.momentum is not None, anchor=anchored(b.rule, matrix))
 
 
-def tag_of(rule: Rule, matrix: Matrix) -> str:
-    """The number of a matrix in the names of its quantities; one matrix alone has none."""
-    return matrix.name.removeprefix("W") if isinstance(rule, Layers) else ""
-
-
 def dual_name(rule: Rule, matrix: Matrix) -> str:
     """A, or W where the memory is its own dual (or the state, as under a prox at every token);
     U where it is kept as rows."""
-    if behind_kernel(rule, matrix):
+    if rule.keeps_rows(matrix):
         return "U"
     plain = rule.retained.mode == "dual" and rule.retained.link.identity
     return "W" if plain or is_free(rule, matrix) else "A"

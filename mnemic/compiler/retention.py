@@ -7,7 +7,7 @@ Follow-the-regularised-leader:  min over w of  −A w + R(w) + P(w),
 ζ is the multiplier of a constraint on the sum. An f-divergence gives w = w' g(S − ζ), g = (f')⁻¹.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -307,7 +307,8 @@ def check_coefficients(
     if not own:
         return
     domain = None if generator is None else find_domain(generator, nonnegative=nonnegative)
-    for values in _corners([ranges[s] for s in own]):
+    known = [ranges[s] for s in own]
+    for values in points(known) if len(own) > 1 else product(*known):
         at = {s: sp.Float(v) for s, v in zip(own, values, strict=True)}
         if not _stays_convex(function.subs(at), domain, nonnegative=nonnegative):
             where = ", ".join(f"{s.name} = {v:.3g}" for s, v in zip(own, values, strict=True))
@@ -325,11 +326,6 @@ def _stays_convex(function: Any, domain: Any, *, nonnegative: bool) -> bool:
         return bool(find_domain(function, nonnegative=nonnegative) == domain)
     except Refused:
         return False
-
-
-def _corners(ranges: list[list[float]]) -> Iterator[tuple[float, ...]]:
-    """All values of one coefficient; of several the ends and the middle of each."""
-    return points(ranges) if len(ranges) > 1 else product(*ranges)
 
 
 def _check_convex(function: Any) -> None:

@@ -124,13 +124,6 @@ class Applied:
         return () if self.step is None else (self.step, *(a.decay for a in self.averages))
 
 
-def layered(network: Network, applied: Applied) -> bool:
-    """Whether a memory has layers, intervals, an O or norms."""
-    held = any(matrix.every > 1 for matrix in network.matrices)
-    plain = applied.kind == "identity" and applied.normalize == "none"
-    return len(network.matrices) > 1 or held or not plain
-
-
 @dataclass(frozen=True)
 class Fit:
     """A regression over key–value pairs, solved anew at every query.
@@ -225,6 +218,14 @@ class Common:
         even = self.problem.even_weight
         return even if self.applied.outside and even is not None else sp.Integer(1)
 
+    def tag(self, matrix: Matrix) -> str:
+        """Return what the names of a matrix's states end in: nothing where it is the only one."""
+        return ""
+
+    def keeps_rows(self, matrix: Matrix) -> bool:
+        """Return whether a matrix is kept as rows over keys, since a kernel alone tells φ."""
+        return self.kernels is not None and self.network.sees_features(matrix.name)
+
     @property
     def intervals(self) -> tuple[int, ...]:
         """Numbers of tokens after which something moves: the anchor, held matrices."""
@@ -252,6 +253,10 @@ class Linear(Common):
 @dataclass(frozen=True, kw_only=True)
 class Layers(Common):
     """Several matrices, or one behind O, held between updates, or scaled to its first norms."""
+
+    def tag(self, matrix: Matrix) -> str:
+        """Return the number of a matrix."""
+        return matrix.name.removeprefix("W")
 
 
 @dataclass(frozen=True, kw_only=True)

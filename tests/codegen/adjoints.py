@@ -8,11 +8,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from conformance import Case, Tensors, beginning, gradients, inputs, start, weighed
+from printed_adjoints import parameters, source
 from torch import Tensor
 
 from mnemic.codegen import module, slots
 from mnemic.codegen.adjoint import Adjoint, adjoint
-from mnemic.codegen.adjoint.printed import parameters, source
 from mnemic.codegen.apart import apart
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.support import ops

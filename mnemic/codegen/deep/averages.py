@@ -166,14 +166,11 @@ def _step(b: Builder, m: Carried, found: Found, rows: tuple[str, ...]) -> str:
         roots.append(taken)
     above, below = sp.fraction(step)
     if below.free_symbols & {*roots, *names.values()}:
-        parts = [root > 0 for root in roots] + [sp.Ne(x, 0) for x in _entries(above, names)]
+        entries = sorted(above.free_symbols & {*names.values()}, key=str)
+        parts = [root > 0 for root in roots] + [sp.Ne(x, 0) for x in entries]
         step = sp.Piecewise((step, sp.Or(*parts)), (0, True))
     return b.map(f"O{m.tag}", step, env, "step")
 
 
 def _is_root(power: Any) -> bool:
     return bool(power.exp == sp.Rational(1, 2) and power.base.free_symbols)
-
-
-def _entries(expr: Any, names: dict[Any, Any]) -> list[Any]:
-    return sorted(expr.free_symbols & {*names.values()}, key=str)

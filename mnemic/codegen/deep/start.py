@@ -7,7 +7,6 @@ from mnemic.codegen.plan import Plan
 from mnemic.codegen.states import (
     MATRIX,
     anchored,
-    behind_kernel,
     is_free,
     link_of,
     norm_axis,
@@ -28,7 +27,7 @@ def build(rule: Rule) -> Plan | None:
 
 def _matrix(b: Builder, matrix: Matrix) -> None:
     rule, tag = b.rule, matrix.name.removeprefix("W")
-    if behind_kernel(rule, matrix):
+    if rule.keeps_rows(matrix):
         return  # it starts without pairs
     names = [f"held{tag}"] * (matrix.every > 1) + [f"anchor{tag}"] * anchored(rule, matrix)
     if is_free(rule, matrix):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from mnemic.codegen.emit import OUTPUT, wrapped
+from mnemic.codegen.emit import OUTPUT, at_once, wrapped
 from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.step.loads import Finish, Raw, Told, load
 from mnemic.codegen.step.prologue import Whole
@@ -235,19 +235,15 @@ def _advance(drawn: Drawn) -> list[str]:
     plan, read = drawn.lay.plan, drawn.whole.read
     moves = {s: n for s, n in plan.following.items() if s != n}
     renamed = {n: s for s, n in moves.items()}
-    lines = [] if not moves else [f"    {_moved(moves)}"]
+    lines = [] if not moves else [f"    {at_once(moves)}"]
     for closing in plan.phases().closings:
         spelled = renamed | {n: read if s == OUTPUT else s for n, s in closing.renamed.items()}
         lines.append(f"    if tiles.closes(position, 1, {closing.every}, 1):")
         for quantity in closing.statements:
             lines += _line(drawn, quantity, 8, spelled)
         ends = {read if s == OUTPUT else s: spelled.get(n, n) for s, n in closing.moves.items()}
-        lines.append(f"        {_moved(ends)}")
+        lines.append(f"        {at_once(ends)}")
     return lines
-
-
-def _moved(values: dict[str, str]) -> str:
-    return f"{', '.join(values)} = {', '.join(values.values())}"
 
 
 # -- the convolution's window ----------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from mnemic.codegen.emit import OUTPUT, wrapped
+from mnemic.codegen.emit import OUTPUT, at_once, wrapped
 from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.latest import condition, latest
@@ -281,7 +281,7 @@ def _advance(lay: Layout, numbers: dict[str, str]) -> list[str]:
     moves = {s: n for s, n in plan.following.items() if s != n}
     phases = plan.phases()
     renamed = {n: s for s, n in moves.items()}
-    lines = [] if not moves else [f"        {_moved(moves)}"]
+    lines = [] if not moves else [f"        {at_once(moves)}"]
     if phases.closings:
         done = "low + live" if lay.chunked else "chunk + 1"
         lines.append(f"        done = {done}")
@@ -292,9 +292,5 @@ def _advance(lay: Layout, numbers: dict[str, str]) -> list[str]:
         lines += _lines(lay, closing.statements, numbers, 12, spelled)
         ends = {plan.output if s == OUTPUT else s: spelled.get(n, n)
                 for s, n in closing.moves.items()}  # fmt: skip
-        lines.append(f"            {_moved(ends)}")
+        lines.append(f"            {at_once(ends)}")
     return lines
-
-
-def _moved(values: dict[str, str]) -> str:
-    return f"{', '.join(values)} = {', '.join(values.values())}"

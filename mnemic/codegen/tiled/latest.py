@@ -43,7 +43,7 @@ def latest(plan: Plan, ends: Iterable[str]) -> tuple[str, ...]:
         waiting = (_waiting(plan, name, end, kept, needed) for name in _behind(plan, end))
         found = [tail for tail in waiting if tail]
         if found:
-            return min(found, key=lambda tail: _held(plan, tail[0]))
+            return min(found, key=lambda tail: sum(heavy(plan[n]) for n in plan[tail[0]].reads()))
     return ()
 
 
@@ -91,11 +91,6 @@ def _of_rows(plan: Plan, quantity: Quantity, product: Product) -> bool:
     rows, *channels = quantity.axes
     memories = (set(plan.axes(side)) <= CHANNELS for side in (product.left, product.right))
     return rows not in CHANNELS and set(channels) <= CHANNELS and not any(memories)
-
-
-def _held(plan: Plan, name: str) -> int:
-    """How many products of others wait with it."""
-    return sum(heavy(plan[read]) for read in plan[name].reads())
 
 
 def condition(lay: Layout, tail: tuple[str, ...]) -> str:

@@ -124,12 +124,9 @@ def _first(
         settled = {u: sp.simplify(value.subs(free)) for u, value in found.items()}
         through = {u: _through_norm(value, set(data)) for u, value in settled.items()}
         if None not in through.values() and through.get(SCALE, 1) != 0:
-            return {**{s: v for s, v in free.items() if _matters(s, equations)}, **through}
+            held = {s: v for s, v in free.items() if any(e.has(s) for e in equations)}
+            return {**held, **through}
     return None
-
-
-def _matters(symbol: Any, equations: list[Any]) -> bool:
-    return any(e.has(symbol) for e in equations)
 
 
 def _equations(pairs: list[tuple[Any, Any]], gens: list[Any], clock: Clock) -> list[Any] | None:

@@ -72,22 +72,16 @@ def _looked_at(error: ErrorSignal, free: list[Any]) -> Callable[[tuple[float, ..
         parts = ((error.signal / RESIDUAL).cancel() * sym.n, *parts[1:])
     if along == sym.y:
         parts = tuple(part.subs(sym.n, abs(RESIDUAL)) for part in parts)
-    at = tuple(sampler(part, [*free, *_names(along)]) for part in parts)
-    residual = along == sym.n or not _in_residual(error.signal).has(sym.v)
+    names = [along, sym.v] if along == sym.y else [along]
+    at = tuple(sampler(part, [*free, *names]) for part in parts)
+    of_residual = error.signal.subs(sym.y, sym.e + sym.v).expand()
+    residual = along == sym.n or not of_residual.has(sym.v)
 
     def look(coefficients: tuple[float, ...]) -> Signs:
         placed = tuple(partial(part, *coefficients) for part in at)
         return _of_residual(placed, along) if residual else _of_values(placed)
 
     return look
-
-
-def _names(along: Any) -> list[Any]:
-    return [along, sym.v] if along == sym.y else [along]
-
-
-def _in_residual(signal: Any) -> Any:
-    return signal.subs(sym.y, sym.e + sym.v).expand()
 
 
 def _of_residual(at: tuple[Sample, ...], along: Any) -> Signs:

@@ -40,14 +40,9 @@ def numbers(rule: Rule, matrix: Matrix) -> Any:
     return rows * columns
 
 
-def rows_kept(rule: Rule, matrix: Matrix) -> bool:
-    """Whether a matrix is known by rows over kept keys."""
-    return rule.kernels is not None and matrix.columns == "D"
-
-
 def product(rule: Rule, matrix: Matrix) -> Any:
     """FLOPs of the matrix times a vector; κ of every kept key comes first."""
-    keys = 2 * K * T if rows_kept(rule, matrix) else ZERO
+    keys = 2 * K * T if rule.keeps_rows(matrix) else ZERO
     return 2 * numbers(rule, matrix) + keys
 
 
@@ -72,8 +67,8 @@ def layered_state(rule: Rule) -> Any:
 def _carried(rule: Rule, matrix: Matrix) -> Any:
     rows, columns = sides(rule, matrix)
     norms = {"none": ZERO, "rows": rows, "columns": columns}[rule.applied.normalize]
-    norms = ZERO if rows_kept(rule, matrix) else norms
-    keys = K * T if rows_kept(rule, matrix) else ZERO
+    norms = ZERO if rule.keeps_rows(matrix) else norms
+    keys = K * T if rule.keeps_rows(matrix) else ZERO
     return _copies(rule, matrix) * rows * columns + norms + keys
 
 
@@ -96,9 +91,10 @@ def layered_decode(rule: Rule) -> Any:
     found = keys * written + layered_forward(rule)
     for matrix in rule.network.matrices:
         size = numbers(rule, matrix)
-        if not rows_kept(rule, matrix):
+        if not rule.keeps_rows(matrix):
             found += 2 * size * keys  # the outer products
-        found += 2 * size * (_gathers(rule, matrix) + len(rule.applied.averages))
+        gathers = rule.momentum is not None or matrix.every > 1
+        found += 2 * size * (gathers + len(rule.applied.averages))
         found += 2 * size if matrix.every == 1 or rule.decay != 1 else ZERO
         found += _moved(rule, matrix)
     return found
@@ -130,7 +126,7 @@ def _read(rule: Rule, matrix: Matrix, window: Any) -> Any:
     """A matrix read by every query of a chunk, and moved by every key."""
     rows, columns = sides(rule, matrix)
     size = rows * columns
-    if rows_kept(rule, matrix):
+    if rule.keeps_rows(matrix):
         copies = 1 if rule.momentum is None else 2
         return 2 * K * T + copies * 2 * size + 2 * window * B * (rows + K)
     held = 2 * size
@@ -149,10 +145,6 @@ def by_row(rule: Rule) -> bool:
     """Whether the memories of a chunk's tokens are formed: a link, or O, is not linear."""
     linked = rule.retained.mode != "dual" or not rule.retained.link.identity
     return linked or rule.applied.kind != "identity"
-
-
-def _gathers(rule: Rule, matrix: Matrix) -> bool:
-    return rule.momentum is not None or matrix.every > 1
 
 
 def _moved(rule: Rule, matrix: Matrix) -> Any:

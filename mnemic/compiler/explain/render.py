@@ -28,7 +28,7 @@ def to_text(rule: Rule, kernels: tuple[str, ...] = ()) -> str:
         _block("Approximations", list(e.approximations)),
         _block("Coefficients", _arguments(e, timed)),
         _block("Cost of one head", _costs(e)),
-        _block("Stability", _stability(e)),
+        _block("Stability", [e.stability.sentence]),
         _block("Warnings", list(e.warnings)),
     ]
     return "\n\n".join("\n".join(line.rstrip() for line in b) for b in blocks if b) + "\n"
@@ -89,10 +89,6 @@ def _costs(e: Explanation) -> list[str]:
     fixed = [f"D = {printing.text(e.cost.features)}"]
     fixed += [f"{n} = {printing.text(x)}" for n, x in e.cost.fixed if n not in "cn" or x != 1]
     return [*lines, ", ".join(fixed), *e.cost.notes]
-
-
-def _stability(e: Explanation) -> list[str]:
-    return [e.stability.sentence]
 
 
 def to_json(rule: Rule) -> dict[str, Any]:

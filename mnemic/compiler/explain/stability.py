@@ -362,8 +362,8 @@ def _unbounded(rule: Rule) -> Stability:
     rate = placing.values(rule, rule.rate) if rule.network.linear else []
     size = key_size(rule).high
     if rate and 0 < max(rate) * size < math.inf:
-        gates = rule.window * (max(_gates(rule)) if rule.gamma else 1)
-        edge = contraction.largest_error(rule, 2 / (max(rate) * size * gates))
+        gates = ranges(rule).get(sym.coefficient("gamma"), [1.0]) if rule.gamma else [1.0]
+        edge = contraction.largest_error(rule, 2 / (max(rate) * size * rule.window * max(gates)))
         where = "" if edge is None else f", here under |ŷ − v| = {edge:.3g}"
     sentence = (
         f"ℓ″ has no bound, so no rate is safe: steps contract for small errors only{where}; "
@@ -372,10 +372,6 @@ def _unbounded(rule: Rule) -> Stability:
     given = f" Read: {'; '.join(read)}." if read else ""
     return Stability("unbounded", None, sentence, "outside", read,
                      f"{sentence}{given} {_normalise(rule)}")  # fmt: skip
-
-
-def _gates(rule: Rule) -> list[float]:
-    return ranges(rule).get(sym.coefficient("gamma"), [1.0])
 
 
 def _normalise(rule: Rule) -> str:

@@ -105,16 +105,6 @@ def pair_of(rule: Rule, inputs: Inputs, t: int, j: int) -> Pairs:
 # -- the state by name -----------------------------------------------------------------------
 
 
-def tag_of(rule: Rule, matrix: Matrix) -> str:
-    """The number of a matrix in the names of its states; one matrix alone has none."""
-    return matrix.name.removeprefix("W") if isinstance(rule, Layers) else ""
-
-
-def behind_kernel(rule: Rule, matrix: Matrix) -> bool:
-    """Whether a matrix has a column for each kept pair, and no entries of its own."""
-    return rule.kernels is not None and matrix.columns == "D"
-
-
 def _first(rule: Rule, inputs: Inputs, start: Named, params: Mapping[str, Tensor]) -> State:
     """The state before the first token: given, or W_0 = link(A_0), or a dual of zero."""
     if rule.kernels is not None:
@@ -131,7 +121,7 @@ def _dual(
     if matrix.name in params:
         given = params[matrix.name].double()
         return given.expand(key.shape[0], *given.shape)
-    alone, tag = len(rule.network.matrices) == 1, tag_of(rule, matrix)
+    alone, tag = len(rule.network.matrices) == 1, rule.tag(matrix)
     if matrix in rule.parameters and not (alone and start.keys() & {f"A{tag}", f"W{tag}"}):
         raise ValueError(f"params: missing {matrix.name}")
     if alone:
@@ -144,7 +134,7 @@ def _dual(
 def _layer(
     rule: Rule, matrix: Matrix, inputs: Inputs, start: Named, params: Mapping[str, Tensor]
 ) -> Layer:
-    tag, retained, values = tag_of(rule, matrix), rule.retained, inputs.at(0, 0)
+    tag, retained, values = rule.tag(matrix), rule.retained, inputs.at(0, 0)
     own = {name: start.get(f"{name}{tag}") for name in ("W", "A", "S", "held", "anchor", "norms")}
     first = _dual(rule, matrix, inputs, start, params)
     zero, memory, dual = torch.zeros_like(first), own["W"], own["A"]
@@ -177,7 +167,7 @@ def _first_norms(
     rule: Rule, matrix: Matrix, given: Tensor | None, first: Tensor
 ) -> Tensor | None:  # fmt: skip
     """The norms that the lines are scaled back to: those of the first dual."""
-    if rule.applied.normalize == "none" or behind_kernel(rule, matrix):
+    if rule.applied.normalize == "none" or rule.keeps_rows(matrix):
         return None
     if given is None:
         return norms_of(rule, first)
@@ -192,7 +182,7 @@ def _first_counts(rule: Rule, zeros: Tensor, start: Named) -> Counts | None:
 
 def _grown(rule: Rule, start: Named, columns: int) -> Named:
     """A state with a column of zeros for each pair that is not kept yet."""
-    tags = [tag_of(rule, m) for m in rule.network.matrices if behind_kernel(rule, m)]
+    tags = [rule.tag(m) for m in rule.network.matrices if rule.keeps_rows(m)]
     names = {f"{name}{tag}" for name in ("W", "A", "S", "anchor") for tag in tags}
     names |= {"shares", "S_shares", "anchor_shares"}
     wide = {n: x for n, x in start.items() if n in names or n.startswith("tail.")}
@@ -232,7 +222,7 @@ def _named(rule: Rule, state: State) -> Named:
             "anchor": layer.anchor if rule.anchor > 1 else None,
             "norms": None if layer.norms is None else layer.norms.flatten(-2),
         }
-        tag = tag_of(rule, matrix)
+        tag = rule.tag(matrix)
         found |= {f"{name}{tag}": x for name, x in parts.items() if x is not None}
         found |= averages_named(rule, layer.averages, tag)
         if layer.counts is not None:

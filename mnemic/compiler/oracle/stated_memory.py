@@ -79,16 +79,13 @@ def _levelled(spec: Spec, sequence: list[list[Token]]) -> list[Tensor]:
     nothing, shares, found = _start(spec, first), list[Tensor](), []
     for t, (token,) in enumerate(sequence):
         own = learn(spec, nothing, token, decays=True).matrix
-        steps = (learn(spec, _from(nothing, w), token, decays=True).matrix for w in shares)
+        begun = (replace(nothing, matrix=w, dual=w) for w in shares)
+        steps = (learn(spec, memory, token, decays=True).matrix for memory in begun)
         shares = [*(w - own for w in steps), own]
         weights = token.names["levels"].expand(spec.readout.max_levels)
         seen = [weights[(s ^ t).bit_length()] * w for s, w in enumerate(shares)]
         found.append(torch.stack(seen).sum(0))
     return found
-
-
-def _from(nothing: Memory, matrix: Tensor) -> Memory:
-    return replace(nothing, matrix=matrix, dual=matrix)
 
 
 def _start(spec: Spec, token: Token, dual: Tensor | None = None) -> Memory:

@@ -133,7 +133,8 @@ def tokens(
         row: list[Token] = []
         for j in range(micro):
             at = (b, t, j, h) if micro > 1 else (b, t, h)
-            values = {s.name: _value(problem, s, given, at) for s in _arguments(problem)}
+            values = {s.name: _value(problem, s, given, at)
+                      for s in problem.scalars if s.argument is not None}  # fmt: skip
             own = {r: given[r][at] for r in OWN if r in given}
             column, asked = t * micro + j, q[b, t, h]
             names = {**coefficient_names(spec, values, point), **point}
@@ -143,10 +144,6 @@ def tokens(
             row.append(_token(spec, maps, query, column, k[at], v[at], own, names, angle))
         found.append(row)
     return found
-
-
-def _arguments(problem: Problem) -> list[Scalar]:
-    return [s for s in problem.scalars if s.argument is not None]
 
 
 def _value(

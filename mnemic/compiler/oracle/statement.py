@@ -5,8 +5,8 @@
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache, partial, reduce
-from typing import Any, Final
+from functools import cache, reduce
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -151,8 +151,4 @@ def activation(coefficient: Coefficient, default: str) -> Callable[[Tensor], Ten
     text = coefficient.activation or default
     if text in FUNCTIONS:
         return FUNCTIONS[text]
-    return partial(_in_x, text)
-
-
-def _in_x(text: str, x: Tensor) -> Any:
-    return evaluate_text(text, {"x": x})
+    return lambda x: evaluate_text(text, {"x": x})

@@ -27,7 +27,7 @@ def first_group(skills: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     >>> first_group({"a": [0.90, 0.91, 0.92], "b": [0.89, 0.91, 0.91], "c": [0.1, 0.12, 0.11]})
     ('a', 'b')
     """
-    names = sorted(skills, key=lambda name: -_mean(skills[name]))
+    names = sorted(skills, key=lambda name: -mean(skills[name]))
     if not names:
         return ()
     best, *others = names
@@ -60,7 +60,3 @@ def _p_value(high: Sequence[float], low: Sequence[float]) -> float:
         *moments[0], *moments[1], equal_var=False, alternative="greater"
     )
     return float(found.pvalue)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

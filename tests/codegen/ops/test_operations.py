@@ -4,11 +4,11 @@ against PyTorch."""
 import pytest
 import tiled
 import torch
+from printed_adjoints import parameters, source
 from sampled import SIZES, Drawn, drawn, plan_of
 from torch import Tensor
 
 from mnemic.codegen.adjoint import adjoint
-from mnemic.codegen.adjoint.printed import parameters, source
 from mnemic.codegen.ops import OPERATIONS
 from mnemic.codegen.ops.operation import CHUNK, PAIRS, TOKEN, Operation
 from mnemic.codegen.support import ops

@@ -1,7 +1,7 @@
 """An adjoint as PyTorch source: the gradients of one chunk, and of the states before it."""
 
 from mnemic.codegen.adjoint.reverse import Adjoint
-from mnemic.codegen.emit import block
+from mnemic.codegen.emit import block, dictionary
 from mnemic.codegen.plan import Given
 
 
@@ -12,9 +12,9 @@ def source(adjoint: Adjoint, numbers: dict[str, str], name: str, doc: str) -> st
     """
     plan = adjoint.plan
     lines = [f"def {name}({', '.join(parameters(adjoint))}):", f'    """{doc}"""']
-    lines += block(plan, plan.ordered(), 4, gradients_of(numbers))
+    lines += block(plan, plan.ordered(), 4, _with_gradients(numbers))
     before = {state: plan.following[d] for state, d in adjoint.carried.items()}
-    lines.append(f"    return {_dictionary(adjoint.gradients)}, {_dictionary(before)}")
+    lines.append(f"    return {dictionary(adjoint.gradients)}, {dictionary(before)}")
     return "\n".join(lines) + "\n"
 
 
@@ -24,10 +24,6 @@ def parameters(adjoint: Adjoint) -> tuple[str, ...]:
     return tuple(n for n in plan.graph if isinstance(plan[n].op, Given))
 
 
-def gradients_of(numbers: dict[str, str]) -> dict[str, str]:
+def _with_gradients(numbers: dict[str, str]) -> dict[str, str]:
     """The comments of equations, and of their gradients."""
     return {**numbers, **{f"gradient of {n}": f"gradient of {c}" for n, c in numbers.items()}}
-
-
-def _dictionary(values: dict[str, str]) -> str:
-    return "{" + ", ".join(f'"{name}": {value}' for name, value in values.items()) + "}"
