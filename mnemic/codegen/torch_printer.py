@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import sympy as sp
-from sympy.printing.precedence import PRECEDENCE, precedence
+from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
 from mnemic.codegen.guards import may_vanish
@@ -335,11 +335,3 @@ def as_clamp(expr: Any) -> tuple[Any, Any] | None:
 def print_torch(expr: Any, names: dict[str, str]) -> str:
     """The source of an expression whose symbols stand for the given Python names."""
     return str(TorchPrinter(names).doprint(expr))
-
-
-def needs_parentheses(expr: Any) -> bool:
-    """Whether the printed expression is a sum (and so must be wrapped before indexing)."""
-    return bool(precedence(expr) < PRECEDENCE["Atom"])
-
-
-assert sym.x is not None

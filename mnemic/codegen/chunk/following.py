@@ -81,7 +81,7 @@ def _gathered(p: Chunk, source: Source) -> str:
 
 
 def carried(p: Chunk, sources: tuple[Source, ...]) -> str:
-    """A at the chunk's end, or the rows over kept keys."""
+    """Return A at the chunk's end, or the rows over kept keys."""
     b, m, c = p.b, p.m, p.c
     terms: dict[str, str] = {"kept": kept(p, c.reach, m.memory, f"A{p.m.tag}_kept")}
     if m.momentum is not None:
@@ -106,7 +106,7 @@ def _total(terms: Mapping[str, Any]) -> Any:
 
 
 def carry_keys(p: Chunk, sources: tuple[Source, ...]) -> None:
-    """Kept keys, and the shares of their rows, at the chunk's end; nothing for a matrix."""
+    """Move kept keys and the shares of their rows to the chunk's end; a matrix has none."""
     b, m, c = p.b, p.m, p.c
     if m.kept is None:
         return
@@ -149,7 +149,7 @@ def _end(p: Chunk, factor: str) -> str:
 def kept(
     p: Chunk, factor: str | None, state: str, name: str, equation: str = "dual"
 ) -> str:  # fmt: skip
-    """A state times its decay over the whole chunk."""
+    """Return a state times its decay over the whole chunk."""
     b = p.b
     one = sp.Symbol("state_", real=True)
     env: dict[str, Any] = {"state_": state}
@@ -165,7 +165,7 @@ def kept(
 
 
 def remaining(p: Chunk, source: Source) -> tuple[str, str]:
-    """The written rows and their keys, decayed to the chunk's end."""
+    """Return the written rows and their keys, decayed to the chunk's end."""
     b, c = p.b, p.c
     rows, keys = source.rows, source.keys
     if c.log_channel is not None:
@@ -188,7 +188,7 @@ def remaining(p: Chunk, source: Source) -> tuple[str, str]:
 
 
 def carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
-    """S at the chunk's end."""
+    """Move S to the chunk's end."""
     b, c, m = p.b, p.c, p.m
     assert m.momentum is not None
     terms = {"kept": kept(p, c.fade, m.momentum, f"S{p.m.tag}_kept", "momentum")}

@@ -81,7 +81,7 @@ def read_last(b: Builder, parts: list[Moved], moved: dict[str, str], end: str) -
 def linear_read(
     p: Chunk, sources: tuple[Source, ...], query: str, name: str, *, before: bool
 ) -> str:
-    """reach ∘ (q A_0ᵀ) + carry ∘ (q S_0ᵀ) + (scores ∘ mix) u."""
+    """Return reach ∘ (q A_0ᵀ) + carry ∘ (q S_0ᵀ) + (scores ∘ mix) u."""
     b, c, m = p.b, p.c, p.m
     reach, carry = (c.reach_before, c.carry_before) if before else (c.reach, c.carry)
     side = _reading(p, sources[0], query, (reach, carry), before=before)

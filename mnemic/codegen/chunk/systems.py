@@ -114,7 +114,7 @@ def mixing_of(p: Chunk, targets: str, keys: str, through: str, side: Side = PLAI
 
 
 def inverse_of(p: Chunk, mixing: str) -> str:
-    """(I + η slope ∘ L)⁻¹."""
+    """Return (I + η slope ∘ L)⁻¹."""
     b, roles, rule = p.b, p.roles, p.b.rule
     weight = -step_factor(b) * rule.error.slope
     if weight != 1:

@@ -20,12 +20,12 @@ class Row:
     b: str
 
     def to_json(self) -> dict[str, str]:
-        """As plain data."""
+        """Return it as plain data."""
         return asdict(self)
 
 
 def axes(a: Spec, b: Spec) -> tuple[Row, ...]:
-    """What differs between two specs."""
+    """Return what differs between two specs."""
     return tuple(_rows("", _plain(a), _plain(b)))
 
 
@@ -54,7 +54,7 @@ def _coefficient(data: dict[str, Any]) -> bool:
 
 
 def short(data: Any) -> str:
-    """An entry as one would write it: a number, a word, or flow YAML.
+    """Return an entry as one would write it: a number, a word, or flow YAML.
 
     >>> short({"from": "input", "per": "head"})
     'token'

@@ -24,22 +24,22 @@ MOST_ORDERS = 120
 
 
 def canonical(rule: Rule, values: Mapping[Any, Any] | None = None) -> Form:
-    """The rule's form, coefficients under their own names, at special ``values`` where given."""
+    """Return the rule's form, coefficients under their own names, at special ``values``."""
     return pruned(write_out(rule, values or {}))
 
 
 def rule_hash(rule: Rule) -> str:
-    """SHA-256 of the form with coefficients named by the part they play."""
+    """Return the SHA-256 of the form, whose coefficients are named by the part they play."""
     return hashlib.sha256(renamed(canonical(rule)).text().encode()).hexdigest()
 
 
 def renamed(form: Form) -> Form:
-    """The form with its coefficients called c0, c1, … in an order that names do not decide."""
+    """Return the form with coefficients called c0, c1, … in an order that names do not decide."""
     return min((found for _, found in _numberings(form)), key=lambda f: f.text())
 
 
 def identified(form: Form, fact: Callable[[Any], str]) -> str:
-    """The renamed form's text, and a fact of each coefficient in the order of their numbers."""
+    """Return the renamed form's text, and a fact of each coefficient in the order of numbers."""
     return min(
         "\n".join([found.text(), *(f"c{i}: {fact(s)}" for i, s in enumerate(order))])
         for order, found in _numberings(form)

@@ -31,7 +31,7 @@ class Change:
 
 
 def change_of(found: Match) -> Change:
-    """The change in words; entries of one coefficient that change alike are told once."""
+    """Describe the change; entries of one coefficient that change alike are told once."""
     special, general = [], []
     for name, symbol, value in _once(found):
         shown = _shown(value)
@@ -95,7 +95,7 @@ def _times_value(scale: Any) -> str:
 
 
 def leaves(found: Match) -> bool:
-    """Whether a positive coefficient gets a value that is not, for some of the other's."""
+    """Return whether a positive coefficient gets a value that is not, for some of the other's."""
     for symbol, value in found.change:
         free = sorted(sp.sympify(value).free_symbols, key=str)
         if not symbol.is_positive or not free:

@@ -37,12 +37,12 @@ class Coordinates:
         self.columns = COLUMNS * (2 if self.phased and not self.complex else 1)
 
     def resolved(self, expr: Any) -> Any:
-        """Coefficients resolved to arguments, special values put in."""
+        """Resolve coefficients to arguments, and put special values in."""
         expr = sp.sympify(expr).subs(self.own, simultaneous=True)
         return put(expr, self.values)
 
     def at(self, expr: Any, row: int, column: int, step: str = "") -> Any:
-        """The expression at one entry; ``step`` marks coefficients of an earlier or inner step."""
+        """Return the expression at an entry; ``step`` marks coefficients of another step."""
         expr = self.resolved(expr)
         table = {}
         for symbol in expr.free_symbols & set(self.per):
@@ -61,11 +61,11 @@ class Coordinates:
         return self.at(expr, row, row % COLUMNS, step)
 
     def features(self, role: str, step: str) -> list[Any]:
-        """A role's key, an expression of φ(k): ``k_0``, ``k_1`` stand for the features."""
+        """Return a role's key, an expression of φ(k), whose features are ``k_0`` and ``k_1``."""
         return self.rotated([self._key(role, j, step) for j in range(COLUMNS)])
 
     def raw(self, name: str, step: str = "") -> list[Any]:
-        """A key or query before φ, which a residual adds."""
+        """Return a key or query before φ, which a residual adds."""
         if self.rule.problem.features == sym.x:
             if name == "q":
                 return [self.data("q", i) for i in range(self.rows)]
@@ -73,7 +73,7 @@ class Coordinates:
         return [self.data(f"raw_{name}", i, step) for i in range(self.rows)]
 
     def queries(self) -> list[Any]:
-        """φ(q)."""
+        """Return φ(q)."""
         return self.rotated([self.data("q", j) for j in range(COLUMNS)])
 
     def rotated(self, plain: list[Any]) -> list[Any]:
@@ -89,11 +89,11 @@ class Coordinates:
         return [a + self.at(phase, j, j) for j, a in enumerate(self.angles())]
 
     def angles(self) -> list[Any]:
-        """The symbols of the running angles."""
+        """Return the symbols of the running angles."""
         return [sp.Symbol(f"angle_{j}", real=True) for j in range(COLUMNS)]
 
     def data(self, name: str, index: int, step: str = "") -> Any:
-        """The symbol of an input's entry."""
+        """Return the symbol of an input's entry."""
         symbol = sp.Symbol(f"{name}_{index}{step}", real=True)
         self.inputs.add(symbol)
         return symbol
@@ -117,7 +117,7 @@ def turned(parts: list[Any], angles: list[Any], sign: int) -> list[Any]:
 
 
 def put(expr: Any, values: Values) -> Any:
-    """The expression at special values; nan where one of its conditions compares what is none.
+    """Put special values in; return nan where a condition compares what is no number.
 
     SymPy raises for such a comparison: η·λ₁ < a at η = ∞, λ₁ = 0.
 
@@ -132,7 +132,7 @@ def put(expr: Any, values: Values) -> Any:
 
 
 def like(symbol: Any, name: str) -> Any:
-    """A coefficient's symbol under another name."""
+    """Return a coefficient's symbol under another name."""
     if name == str(symbol):
         return symbol
     if symbol.is_positive:
@@ -141,5 +141,5 @@ def like(symbol: Any, name: str) -> Any:
 
 
 def matrix(name: str, rows: int, columns: int) -> list[list[Any]]:
-    """A matrix of symbols, ``rows`` by ``columns``."""
+    """Return a matrix of symbols, ``rows`` by ``columns``."""
     return [[sp.Symbol(f"{name}_{i}_{j}", real=True) for j in range(columns)] for i in range(rows)]

@@ -40,7 +40,7 @@ class Difference:
         return "\n\n".join(blocks) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """The difference as plain data."""
+        """Return the difference as plain data."""
         return {
             "a": self.a,
             "b": self.b,

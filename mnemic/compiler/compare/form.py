@@ -50,7 +50,7 @@ class Form:
     parameters: frozenset[Any] = field(default=frozenset())
 
     def entries(self) -> tuple[Any, ...]:
-        """Every expression but the functions', in a fixed order."""
+        """Return every expression but those of the functions, in a fixed order."""
         found = [a for whole in self.wholes for a in whole.arguments]
         found += [e for state in self.states for e in (*state.after, state.start)]
         return (*found, *self.output)
@@ -69,13 +69,13 @@ class Form:
         return tuple(sorted(free - self.data - self.parameters, key=str))
 
     def skeleton(self) -> tuple[Any, ...]:
-        """What must agree before entries are compared at all."""
+        """Return what must agree before entries are compared at all."""
         shapes = tuple((s.name, len(s.symbols)) for s in self.states)
         wholes = tuple((str(w.symbol), w.function, len(w.arguments)) for w in self.wholes)
         return shapes, len(self.output), wholes, tuple(n for n, _ in self.functions), self.tags
 
     def mapped(self, change: Callable[[Any], Any]) -> "Form":
-        """The form with ``change`` applied to every expression."""
+        """Return the form with ``change`` applied to every expression."""
         return replace(
             self,
             states=tuple(
@@ -90,7 +90,7 @@ class Form:
         )
 
     def text(self) -> str:
-        """The form as text, the same for equal forms."""
+        """Return the form as text, the same for equal forms."""
         lines = [f"# {tag}" for tag in self.tags]
         lines += [f"{name} := {expr}" for name, expr in self.functions]
         for w in self.wholes:
@@ -106,7 +106,7 @@ class Form:
 
 
 def tidy_entry(expr: Any) -> Any:
-    """One entry's canonical shape: expanded, or a ratio of expanded polynomials."""
+    """Return an entry in canonical shape: expanded, or a ratio of expanded polynomials."""
     expr = sp.expand(expr)
     if expr.has(sp.sin):
         expr = sp.expand(expr.replace(_SINE**2, 1 - sp.cos(*_SINE.args) ** 2))

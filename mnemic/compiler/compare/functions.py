@@ -23,7 +23,7 @@ def one_spelling(expr: Any) -> Any:
 
 
 def hiding_kinks(change: Callable[[Any], Any], expr: Any) -> Any:
-    """``change`` with |x| and sign(x) as plain symbols: SymPy would write sign(x) as x/|x|."""
+    """Apply ``change`` with |x| and sign(x) as symbols: SymPy would write sign(x) as x/|x|."""
     kinks = sorted(expr.atoms(sp.sign, sp.Abs), key=str)
     hidden = {z: sp.Symbol(f"kink{i}", real=True) for i, z in enumerate(kinks)}
     changed = change(expr.subs(hidden, simultaneous=True))
@@ -61,7 +61,7 @@ def _polished(expr: Any) -> Any:
 
 @cache
 def error_function(signal: Any) -> tuple[Any, Any]:
-    """The signal as a constant times a function of the place holders."""
+    """Return the signal as a constant times a function of the place holders."""
     moved = hiding_kinks(sp.simplify, sp.expand(signal.subs(sym.y, sym.e + sym.v)))
     body = moved if not moved.has(sym.v) else signal
     factor, rest = sp.factor_terms(one_spelling(body)).as_independent(
@@ -76,7 +76,7 @@ def error_function(signal: Any) -> tuple[Any, Any]:
 
 
 def link_function(link: Link, at: Coordinates) -> Any:
-    """One entry of W as a function of its own dual entry and of those it is coupled with."""
+    """Return an entry of W as a function of its own dual entry and of those coupled with it."""
     scale = at.resolved(link.scale)
     if link.expr is None:
         inverse = sp.Function("inverse", real=True)
@@ -106,7 +106,7 @@ def _root(scale: Any) -> Any:
 
 @cache
 def layer_norm(index: int) -> Any:
-    """LN(z)_i of two channels, ε = 1e-5; z in the first two of the group."""
+    """Return LN(z)_i of two channels, ε = 1e-5; z stands in the first two of the group."""
     z = GROUP[:2]
     mean = (z[0] + z[1]) / 2
     spread = ((z[0] - mean) ** 2 + (z[1] - mean) ** 2) / 2
@@ -115,5 +115,5 @@ def layer_norm(index: int) -> Any:
 
 @cache
 def norm_slope(of: int, along: int) -> Any:
-    """∂LN(z)_of/∂z_along."""
+    """Return ∂LN(z)_of/∂z_along."""
     return sp.simplify(sp.diff(layer_norm(of), GROUP[along]))

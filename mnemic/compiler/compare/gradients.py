@@ -26,18 +26,18 @@ class Writer:
     functions: dict[str, Any] = field(default_factory=dict)
 
     def whole(self, function: str, expr: Any, arguments: list[Any], label: str) -> Any:
-        """A symbol for a function of entries, kept whole."""
+        """Return a symbol for a function of entries, which is not written out."""
         symbol = sp.Symbol(f"{function}{label}", real=True)
         self.functions[function] = expr
         self.wholes.append(Whole(symbol, function, tuple(map(sp.sympify, arguments))))
         return symbol
 
     def channel(self, column: int) -> int:
-        """The key channel that a column belongs to (two columns each under a phase)."""
+        """Return the key channel that a column belongs to (two columns each under a phase)."""
         return column * COLUMNS // self.at.columns
 
     def each(self, entry: Any) -> Matrix:
-        """A matrix from a function of row and column; a diagonal memory is zero elsewhere."""
+        """Build a matrix by row and column; off the diagonal a diagonal memory is zero."""
         zero = sp.Integer(0)
         return [
             [
@@ -48,12 +48,12 @@ class Writer:
         ]
 
     def symbols(self, name: str) -> Matrix:
-        """A state's matrix of symbols."""
+        """Return a state's matrix of symbols."""
         named = matrix(name, self.at.rows, self.at.columns)
         return self.each(lambda i, j: named[i][j])
 
     def by_entry(self, expr: Any, row: int, column: int, step: str = "") -> Any:
-        """A coefficient at an entry of the state."""
+        """Return a coefficient at an entry of the state."""
         return self.at.at(expr, row, self.channel(column), step)
 
 
@@ -68,7 +68,7 @@ class Key:
 
 
 def gradient(writer: Writer, error: ErrorSignal, key: Key) -> tuple[Matrix, Matrix]:
-    """−ηγ of what the step takes (by the prediction) and gives (by the value)."""
+    """Return −ηγ times what the step erases (by the prediction) and writes (by the value)."""
     at, rule = writer.at, writer.rule
     erase, write = at.features("erase", key.mark), at.features("write", key.mark)
     values = [at.value(i, key.mark) for i in range(at.rows)]
@@ -124,7 +124,7 @@ def _normed(writer: Writer, z: list[Any], label: str) -> tuple[list[Any], Matrix
 
 
 def product(row: list[Any], vector: list[Any]) -> Any:
-    """⟨row, vector⟩."""
+    """Return ⟨row, vector⟩."""
     return sum((a * b for a, b in zip(row, vector, strict=True)), sp.Integer(0))
 
 

@@ -30,7 +30,7 @@ class Clock:
 
 
 def solve(equations: list[Any], unknowns: list[Any], clock: Clock) -> Iterator[Solution]:
-    """Solutions of ``equations`` = 0, each of which gives every unknown that the equations fix."""
+    """Solve ``equations`` = 0; each solution gives every unknown that the equations fix."""
     table = set(unknowns)
     left = [e for e in dict.fromkeys(map(_numerator, equations)) if e != 0]
     settled = [e for e in left if not e.free_symbols & table]

@@ -31,7 +31,7 @@ class Special:
         )
 
     def form(self, rule: Rule) -> Form | None:
-        """The rule's form there, ``None`` where it has none."""
+        """Return the rule's form at this value, or ``None`` if it has none there."""
         try:
             changed = derive_spec(edited(rule.problem.spec, self.edits)) if self.edits else rule
         except MnemicError:
@@ -45,7 +45,7 @@ class Special:
 
 
 def singles(rule: Rule) -> Iterator[Special]:
-    """Every single special value of a rule, structural ones first."""
+    """Return every single special value of a rule, structural ones first."""
     spec = rule.problem.spec
     for role in ("predict", "erase", "write", "carry"):
         entry = getattr(spec.keys, role)

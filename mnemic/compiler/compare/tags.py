@@ -18,7 +18,7 @@ S = sp.Symbol("s", real=True)
 
 
 def feature_functions(rule: Rule, at: Coordinates) -> tuple[str, ...]:
-    """The feature map: an expression, a kernel Σ a_i sⁱ, or its entry in the spec."""
+    """Return the feature map: an expression, a kernel Σ a_i sⁱ, or its entry in the spec."""
     problem = rule.problem
     if problem.kernels is not None:
         return _kernel_functions(rule, problem.kernels)
@@ -46,7 +46,7 @@ def _spelled(kernel: Kernel) -> str:
 
 
 def linear_tags(rule: Rule, values: Mapping[Any, Any]) -> tuple[str, ...]:
-    """Intervals and lengths, which one step does not show; ``values`` are special ones."""
+    """Return intervals and lengths, which one step does not show, at special ``values``."""
     found = []
     match rule:
         case Levels(levels=levels) if values.get(sym.coefficient("levels")) != 1:
@@ -72,7 +72,7 @@ def linear_tags(rule: Rule, values: Mapping[Any, Any]) -> tuple[str, ...]:
 
 
 def opaque_tags(rule: Rule) -> tuple[str, ...]:
-    """The parts of a spec that stand for themselves where nothing is written out."""
+    """Return the parts of a spec that stand for themselves where nothing is written out."""
     names = ("memory", "features", "weights", "keys", "readout")
     found = [_entry(name, rule) for name in names]
     optimizer, retention = rule.problem.spec.optimizer, rule.problem.spec.retention

@@ -79,13 +79,13 @@ class Recurrence:
         )
 
     def reference(self, state: Matrix, label: str) -> Matrix:
-        """W_ref: the link of what the gradient sees, or the anchor."""
+        """Return W_ref: the link of what the gradient sees, or the anchor."""
         if self.anchored:
             return self.writer.symbols("R")
         return self.linked(state, f"_ref{label}") if self.rule.retained.mode == "dual" else state
 
     def linked(self, state: Matrix, label: str) -> Matrix:
-        """link(A), entry by entry; a function that is no polynomial stands whole."""
+        """Return link(A), entry by entry; a function that is no polynomial is one symbol."""
         link = self.rule.retained.link
         if link.identity:
             return state

@@ -35,7 +35,7 @@ class Verdict:
         return self.sentence
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return it as plain data."""
         return {key: list(x) if isinstance(x, tuple) else x for key, x in asdict(self).items()}
 
 
@@ -58,7 +58,7 @@ def judge(a: Rule, b: Rule, seconds: float = SECONDS) -> Verdict:
 
 
 def same(a: Rule, b: Rule, seconds: float = SECONDS) -> bool:
-    """Whether two rules are the same up to the names of their coefficients."""
+    """Return whether two rules are the same up to the names of their coefficients."""
     clock = Clock.starting(seconds)
     one, other = canonical(a), canonical(b)
     there = match(one, other, clock)

@@ -20,7 +20,7 @@ from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Linear, Moments,
 
 
 def write_out(rule: Rule, values: Mapping[Any, Any]) -> Form:
-    """The rule as entries; terms alone where its memory is not W φ."""
+    """Write out the rule by entries, or its terms alone where the memory is not W φ."""
     writer = Writer(rule, Coordinates(rule, values))
     match rule:
         case KeyValuePairs():

@@ -21,7 +21,7 @@ from mnemic.compiler.running import GRADIENT
 
 
 def layers_form(rule: Layers, values: Mapping[Any, Any]) -> Form:
-    """The form of a layered rule."""
+    """Return the form of a memory of layers."""
     at = Coordinates(rule, values)
     factor, body = error_function(at.resolved(rule.error.signal))
     functions = {"error": body, **activations(rule.network), **_averaged(rule, at)}
@@ -41,7 +41,7 @@ def layers_form(rule: Layers, values: Mapping[Any, Any]) -> Form:
 
 
 def kept_whole(functions: Mapping[str, Any]) -> tuple[Whole, ...]:
-    """A symbol for each function, so that an output can name it."""
+    """Return a symbol for each function, so that an output can name it."""
     return tuple(Whole(sp.Symbol(f"whole_{n}", real=True), n, ()) for n in sorted(functions))
 
 
@@ -134,7 +134,7 @@ def _keys(rule: Layers) -> str:
 
 
 def network_tags(network: Network) -> list[str]:
-    """Nodes and sizes; what is a function of which."""
+    """Describe nodes and sizes: what is a function of which."""
     widths = {name: sp.nsimplify(size) for name, size in network.widths}
     found = [f"{m.name}: {_side(m.rows, widths)} by {_side(m.columns, widths)}"
              for m in network.matrices]  # fmt: skip
@@ -154,7 +154,7 @@ def _side(name: str, widths: Mapping[str, Any]) -> str:
 
 
 def activations(network: Network) -> dict[str, Any]:
-    """The elementwise maps as functions of place holders, each in one spelling."""
+    """Return the elementwise maps as functions of place holders, each in one spelling."""
     found = {}
     for node in network.nodes:
         if isinstance(node, Map):

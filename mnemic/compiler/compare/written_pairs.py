@@ -24,7 +24,7 @@ def _moved(rule: KeyValuePairs, at: Coordinates) -> tuple[Any, ...]:
 
 
 def fitted(rule: KeyValuePairs, values: Mapping[Any, Any]) -> Form:
-    """The logit of a pair (its weight where it has none), the logarithm's decay, the ridge.
+    """Return a pair's logit (or its weight), the logarithm of its decay, and the ridge.
 
     Where two fits agree in these they agree in everything, their windows being the same.
     """

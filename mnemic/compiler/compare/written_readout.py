@@ -14,7 +14,7 @@ class Ones(Coordinates):
     """The same rule fed with ones for values: the weights that the values carry."""
 
     def value(self, row: int, step: str) -> Any:
-        """One."""
+        """Return one, whatever the row."""
         return sp.Integer(1)
 
 

@@ -7,7 +7,6 @@ import math
 import shutil
 import statistics
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -207,8 +206,3 @@ class Clock:
     def median(self, otherwise: float) -> float:
         """The median step in seconds; ``otherwise`` where no step was seen."""
         return statistics.median(self.times) if self.times else otherwise
-
-
-def mean_skill(runs: Mapping[str, float]) -> float:
-    """The mean over tasks."""
-    return math.fsum(runs.values()) / len(runs)
