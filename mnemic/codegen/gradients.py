@@ -7,8 +7,9 @@ import sympy as sp
 
 from mnemic.codegen import kept as pairs
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
-from mnemic.codegen.deep.moves import memory_of
-from mnemic.codegen.deep.passes import (
+from mnemic.codegen.links import decayed_in_the_dual
+from mnemic.codegen.moves import memory_of
+from mnemic.codegen.passes import (
     PREDICTION,
     Product,
     as_key,
@@ -16,7 +17,6 @@ from mnemic.codegen.deep.passes import (
     backward,
     forward,
 )
-from mnemic.codegen.links import decayed_in_the_dual
 from mnemic.codegen.states import MATRIX, Carried, is_free
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import FEATURES, Matrix

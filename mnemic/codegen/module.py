@@ -1,15 +1,12 @@
 """Plans → the source of a module: header, forms, operator, layer."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
-import sympy as sp
-
 from mnemic.codegen import (
     chunk,
-    deep,
     emit,
     layer,
     recurrent,
@@ -20,23 +17,20 @@ from mnemic.codegen import (
     tree,
 )
 from mnemic.codegen.apart import apart
-from mnemic.codegen.builder import Builder
 from mnemic.codegen.citations import of_slots
 from mnemic.codegen.describe import feature_size, signature
 from mnemic.codegen.fading import too_fast
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.imports import pruned
-from mnemic.codegen.links import linked, scale_of, values_of
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.reading import reading
 from mnemic.codegen.refusals import refuse
 from mnemic.codegen.repeated import repeated
+from mnemic.codegen.start import start
 from mnemic.codegen.step import HEADER as STEP_HEADER
 from mnemic.codegen.step import Stepped, stepped
 from mnemic.codegen.support.signature import Signature
 from mnemic.codegen.titles import title_of
-from mnemic.compiler import symbols as sym
-from mnemic.compiler.retention import Link, invert
 from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Linear, Moments, Rule
 
 HEADER = '''"""{title}
@@ -94,7 +88,7 @@ def plans(rule: Rule) -> Plans:
         whole, plain = many(), many()
         fuse(whole)
     read = tree.reading(rule) if isinstance(rule, Levels) else reading(token)
-    return Plans(token, whole, start_plan(rule, token), read, plain)
+    return Plans(token, whole, start(rule, token.states()), read, plain)
 
 
 def _builders(rule: Rule) -> tuple[Build, Build]:
@@ -108,50 +102,6 @@ def _builders(rule: Rule) -> tuple[Build, Build]:
             return partial(tree.recurrent, rule), partial(tree.chunk, rule)
         case Linear() | Layers():
             return partial(recurrent.build, rule), partial(chunk.build, rule)
-
-
-def start_plan(rule: Rule, token: Plan) -> Plan | None:
-    """Plan the memory at a document's start, where it is not zero: link(0), or uniform."""
-    match rule:
-        case Layers():
-            return deep.start(rule)
-        case Linear() | Levels() if rule.kernels is None:
-            return _linear_start(rule, token.states())
-    return None
-
-
-def _linear_start(rule: Linear | Levels, states: Collection[str]) -> Plan | None:
-    retained = rule.retained
-    if retained.mode == "dual" and "anchor" not in states:
-        return None
-    b = Builder(rule, ())
-    dual = b.plan.given("A" if "A" in states else "W", ("v", "k"))
-    b.plan.following["anchor" if "anchor" in states else "W"] = _start(b, dual)
-    return b.plan
-
-
-def _start(b: Builder, dual: str) -> str:
-    """The memory of a dual of zero."""
-    retained = b.rule.retained
-    if retained.mode == "dual":
-        return linked(b, dual, retained.link, "W")
-    if retained.mode == "multiplicative" and retained.link.normaliser == "none":
-        return b.call("W_start", ("v", "k"), "filled", dual, value=1.0)
-    if retained.mode == "multiplicative" or retained.link.normaliser == "root":
-        flat = Link(sp.Integer(0) * sym.a, "softmax", retained.link.over, retained.link.scale)
-        scale = scale_of(b, flat, dual)
-        return b.call("W_start", ("v", "k"), "simplex", dual, *scale, over=flat.over)
-    return _mirrored(b, dual)
-
-
-def _mirrored(b: Builder, dual: str) -> str:
-    """(∇R)⁻¹(0)."""
-    retained = b.rule.retained
-    entry = invert(retained.mirror, retained.link.domain)
-    if entry is None:
-        link = Link(None, slope=retained.mirror, domain=retained.link.domain)
-        return linked(b, dual, link, "W_start")
-    return b.map("W_start", entry, {"a": dual, **values_of(b, entry, end=False)})
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import sympy as sp
 
 from mnemic.codegen import kept as pairs
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.deep.moves import memory_of, read_anew
-from mnemic.codegen.deep.passes import READOUT, as_vector, forward
 from mnemic.codegen.gradients import gradients
 from mnemic.codegen.kept import Kept
+from mnemic.codegen.moves import memory_of, read_anew
+from mnemic.codegen.passes import READOUT, as_vector, forward
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import normalised, with_bonus
 from mnemic.codegen.states import Carried, declare, is_free

@@ -4,12 +4,12 @@ from typing import Any
 
 import sympy as sp
 
+from mnemic.codegen import averages
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.deep import averages
-from mnemic.codegen.deep.moves import close, memory_of, normed, scale_of_step, through_o
 from mnemic.codegen.gradients import Written
 from mnemic.codegen.kept import append_rows, hold_rows, newest
 from mnemic.codegen.links import linked, mirrored, rooted
+from mnemic.codegen.moves import close, memory_of, normed, scale_of_step, through_o
 from mnemic.codegen.states import Carried, closing, is_free
 from mnemic.compiler.rule import Layers
 

@@ -9,7 +9,7 @@ import sympy as sp
 from mnemic.codegen import kept as pairs
 from mnemic.codegen.chunk.parts import Chunk, Moved, Source, gains_at_once
 from mnemic.codegen.chunk.rows import dual_rows_through_o, memory_rows
-from mnemic.codegen.deep.moves import close, memory_of
+from mnemic.codegen.moves import close, memory_of
 from mnemic.codegen.states import MATRIX
 from mnemic.compiler.rule import Layers
 

@@ -23,9 +23,9 @@ from mnemic.codegen.chunk.parts import (
 from mnemic.codegen.chunk.reads import read_last, read_out, still_read
 from mnemic.codegen.chunk.systems import solve
 from mnemic.codegen.coefficients import coefficients
-from mnemic.codegen.deep.moves import read_anew
-from mnemic.codegen.deep.passes import as_vector
 from mnemic.codegen.gradients import factors_of_steps
+from mnemic.codegen.moves import read_anew
+from mnemic.codegen.passes import as_vector
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.states import declare
 from mnemic.compiler.kernelised import folded

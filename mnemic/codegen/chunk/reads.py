@@ -8,8 +8,8 @@ from mnemic.codegen import kept as pairs
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.chunk.parts import Chunk, Moved, Source
 from mnemic.codegen.coefficients import PLAIN
-from mnemic.codegen.deep.passes import READOUT, as_vector, forward
 from mnemic.codegen.kept import Side
+from mnemic.codegen.passes import READOUT, as_vector, forward
 from mnemic.codegen.readouts import divided, unscaled, with_bonus
 from mnemic.codegen.reads import from_state
 from mnemic.codegen.states import Carried

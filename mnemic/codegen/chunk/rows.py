@@ -4,9 +4,9 @@ from typing import Any
 
 import sympy as sp
 
+from mnemic.codegen import averages
 from mnemic.codegen.chunk.parts import Chunk, Source
-from mnemic.codegen.deep import averages
-from mnemic.codegen.deep.moves import memory_of, scale_of_step, through_o
+from mnemic.codegen.moves import memory_of, scale_of_step, through_o
 from mnemic.codegen.states import MATRIX
 
 STATES = ("t", *MATRIX)

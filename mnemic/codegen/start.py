@@ -1,8 +1,12 @@
 """States at a document's start that follow from the initial duals."""
 
+from collections.abc import Collection
+
+import sympy as sp
+
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.deep.moves import centred
-from mnemic.codegen.links import linked
+from mnemic.codegen.links import linked, scale_of, values_of
+from mnemic.codegen.moves import centred
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.states import (
     MATRIX,
@@ -14,10 +18,61 @@ from mnemic.codegen.states import (
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.retention import Link, invert
-from mnemic.compiler.rule import Rule
+from mnemic.compiler.rule import Layers, Levels, Linear, Rule
 
 
-def build(rule: Rule) -> Plan | None:
+def start(rule: Rule, states: Collection[str]) -> Plan | None:
+    """Plan the memory at a document's start; ``None`` where every state starts at zero.
+
+    ``states`` are those of the token's plan.
+    """
+    match rule:
+        case Layers():
+            return _of_layers(rule)
+        case Linear() | Levels() if rule.kernels is None:
+            return _of_one(rule, states)
+    return None
+
+
+def _of_one(rule: Linear | Levels, states: Collection[str]) -> Plan | None:
+    """Plan one matrix: link(0), or uniform."""
+    retained = rule.retained
+    if retained.mode == "dual" and "anchor" not in states:
+        return None
+    b = Builder(rule, ())
+    dual = b.plan.given("A" if "A" in states else "W", ("v", "k"))
+    b.plan.following["anchor" if "anchor" in states else "W"] = _start(b, dual)
+    return b.plan
+
+
+def _start(b: Builder, dual: str) -> str:
+    """The memory of a dual of zero."""
+    retained = b.rule.retained
+    if retained.mode == "dual":
+        return linked(b, dual, retained.link, "W")
+    if retained.mode == "multiplicative" and retained.link.normaliser == "none":
+        return b.call("W_start", ("v", "k"), "filled", dual, value=1.0)
+    if retained.mode == "multiplicative" or retained.link.normaliser == "root":
+        flat = Link(sp.Integer(0) * sym.a, "softmax", retained.link.over, retained.link.scale)
+        scale = scale_of(b, flat, dual)
+        return b.call("W_start", ("v", "k"), "simplex", dual, *scale, over=flat.over)
+    return _unmirrored(b, dual)
+
+
+def _unmirrored(b: Builder, dual: str) -> str:
+    """(∇R)⁻¹(0)."""
+    retained = b.rule.retained
+    entry = invert(retained.mirror, retained.link.domain)
+    if entry is None:
+        link = Link(None, slope=retained.mirror, domain=retained.link.domain)
+        return linked(b, dual, link, "W_start")
+    return b.map("W_start", entry, {"a": dual, **values_of(b, entry, end=False)})
+
+
+# -- layers ----------------------------------------------------------------------------------
+
+
+def _of_layers(rule: Layers) -> Plan | None:
     """Held and anchored memories W_0 = link(A_0), and norms; ``None`` where there are none."""
     b = Builder(rule, ())
     for matrix in rule.network.matrices:
