@@ -16,7 +16,7 @@ COLOURS: Final = (
 """After Paul Tol's bright colours, which most colour-blind people tell apart."""
 
 COLUMNS: Final = 5
-WIDTH, HEIGHT, STEP, ROW, TOP, GAP = 164, 26, 194, 38, 40, 22
+WIDTH, HEIGHT, STEP, ROW, TOP, GAP = 172, 26, 198, 38, 40, 22
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,11 @@ def _columns(part: "nx.DiGraph[str]") -> list[list[str]]:
 
 
 def _neighbourly(part: "nx.DiGraph[str]") -> list[str]:
-    """The systems in an order in which relatives are near each other."""
-    return list(nx.dfs_preorder_nodes(part.to_undirected(), max(part, key=part.degree)))
+    """The systems in an order in which relatives are near each other, the same at every run."""
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(sorted(part))
+    graph.add_edges_from(sorted(part.edges))
+    return list(nx.dfs_preorder_nodes(graph, max(graph, key=graph.degree)))
 
 
 def _edge(relation: Relation, a: Node, b: Node, drawn: Map) -> Edge:

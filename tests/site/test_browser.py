@@ -1,0 +1,54 @@
+"""The site in a browser, at the widths of a desk and of a telephone."""
+
+from pathlib import Path
+
+import browser
+import pytest
+from typer.testing import CliRunner
+
+WIDTHS = (1280, 390)
+PICTURES = Path(__file__).parents[2] / "runs" / "screenshots"
+"""Where screenshots are kept, for a person to look at."""
+
+SEEN = ("index", "systems/index", "systems/gated-deltanet", "systems/titans", "map", "audit/index")
+
+
+@browser.needed
+def test_nothing_is_wider_than_its_page_and_the_map_leads_on(built: Path) -> None:
+    pages = ["index.html", "map.html", *(f"systems/{n}.html" for n in ("index", "gated-deltanet"))]
+    click = 'svg a[href="systems/hostile.html"]'
+    seen = browser.looked_at(built, pages, WIDTHS, [("map.html", click)])
+    assert seen["wide"] == []
+    assert seen["led"][click].startswith('<script>alert("t")</script> **bold**')
+
+
+@browser.needed
+def test_what_is_wider_than_its_page_would_be_seen(tmp_path: Path) -> None:
+    """The check above can fail."""
+    wide = "<article><p style='width: 2000px'>wide</p></article>"
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "a.html").write_text(f"<!doctype html>{wide}")
+    seen = browser.looked_at(tmp_path / "site", ["a.html"], (390,), [])
+    assert len(seen["wide"]) == 2
+
+
+@pytest.mark.full
+@browser.needed
+def test_no_page_of_the_whole_site_is_too_wide(tmp_path: Path) -> None:
+    """Every page of the site of all packaged systems; screenshots are kept under runs/."""
+    from pages import broken
+
+    from mnemic.cli.app import app
+
+    folder = tmp_path / "site"
+    done = CliRunner().invoke(app, ["site", "-o", str(folder)], prog_name="mnemic")
+    assert done.exit_code == 0, done.output
+    assert "warning" not in done.output
+    assert broken(folder) == []
+    pages = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html"))
+    seen = browser.looked_at(folder, pages, WIDTHS, [])
+    for page in SEEN:
+        for width in WIDTHS:
+            name = f"{page.replace('/', '-')}-{width}.png"
+            browser.pictured(folder / f"{page}.html", width, PICTURES / name)
+    assert seen["wide"] == []
