@@ -70,13 +70,9 @@ def stage(systems: Sequence[System], drawn: Map, source: Path) -> None:
     first = [f"docs/{name}" for name in FIRST if f"docs/{name}" in listed]
     later = [name for name in there if name not in (*first, "README")]
     contents = render("contents.md", guides=first + later)
-    front.write_text(_headed(text) + contents, encoding="utf-8")
-
-
-def _headed(text: str) -> str:
-    """The front page with its ways into the site under the first heading."""
     head, _, rest = text.partition("\n")
-    return f"{head}\n\n{render('ways.md')}\n{rest}"
+    ways = render("ways.md", guides=there)
+    front.write_text(f"{head}\n\n{ways}\n{rest}{contents}", encoding="utf-8")
 
 
 def _replace(made: Path, folder: Path) -> None:
