@@ -72,7 +72,7 @@ def classify(facts: Facts) -> Structure:
 
 
 def is_layered(network: Network, applied: Applied) -> bool:
-    """Whether a memory that takes steps has layers, intervals, an O or norms."""
+    """Return whether a memory that takes steps has layers, intervals, an O or norms."""
     held = any(matrix.every > 1 for matrix in network.matrices)
     plain = applied.kind == "identity" and applied.normalize == "none"
     return len(network.matrices) > 1 or held or not plain

@@ -21,7 +21,7 @@ ROUNDING: Final = 1e-12
 def falls(
     signal: Any, along: Any = sym.y, ranges: Mapping[Any, list[float]] = MappingProxyType({})
 ) -> tuple[float, float] | None:
-    """A place (``along``, v) near which the error falls; ``None`` for a convex loss.
+    """Return a place (``along``, v) near which the error falls; ``None`` for a convex loss.
 
     Looked at by numbers: values of several sizes, and coefficients at the least, the middle and
     the largest of their ``ranges``, where the error has values.

@@ -242,7 +242,7 @@ def _own_rate(problem: Problem) -> Any:
 
 
 def problem_rate(problem: Problem, rate: Any) -> Any:
-    """η, with a weight γ of the whole step folded in, unless O stands between."""
+    """Return η, with a weight γ of the whole step folded in, unless O stands between."""
     steps_once = problem.spec.optimizer.method not in ("exact", "batch")  # those weigh pairs
     steps_once = steps_once and not _rate_outside(problem.spec)
     if steps_once and problem.even_weight is not None:
@@ -367,7 +367,7 @@ def _splits(problem: Problem, error: error_signal.ErrorSignal) -> bool:
 
 
 def window_of(spec: Spec) -> int:
-    """The window c as a number; ``all`` is the exact solvers' and counts as one here."""
+    """Return the window c as a number; ``all`` is the exact solvers' and counts as one here."""
     return spec.window if isinstance(spec.window, int) else 1
 
 

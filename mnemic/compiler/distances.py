@@ -51,7 +51,8 @@ class Distances:
 
 
 def distances(slope: Any, inverse: Any | None, end: Any) -> Distances:
-    """A slope in w and its inverse in a, in distances; ``end`` is where the domain of w ends."""
+    """Return a slope in w and its inverse in a, in distances; ``end`` is where the domain of w
+    ends."""
     w = sp.Symbol("w", positive=True)
     known = slope.subs(sym.w, w)
     highest, lowest = limit(known, w, end, "-"), limit(known, w, sp.Integer(0), "+")
@@ -86,7 +87,7 @@ def _entry(inverse: Any, top: Any, pole: bool) -> Any:
 
 
 def limit(slope: Any, symbol: Any, end: Any, side: str) -> Any:
-    """The limit of a slope; infinite where SymPy finds none that is a number."""
+    """Return the limit of a slope; infinite where SymPy finds none that is a number."""
     try:
         found = sp.limit(slope, symbol, end) if end == sp.oo else sp.limit(slope, symbol, end, side)
     except (NotImplementedError, ValueError, TypeError):
@@ -98,7 +99,7 @@ def limit(slope: Any, symbol: Any, end: Any, side: str) -> Any:
 
 
 def steadiest(expr: Any, symbol: Any, *more: Any) -> Any:
-    """The form of an expression in a positive symbol that loses the fewest digits."""
+    """Return the form of an expression in a positive symbol that loses the fewest digits."""
     true = _digits(expr, symbol)
     found = [(_lost(form, symbol, true), form) for form in chain(_forms(expr), more)]
     exact = [form for lost, form in found if lost < EXACT]

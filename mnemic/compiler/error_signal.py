@@ -62,7 +62,7 @@ class ErrorSignal:
 
 
 def derive(loss: Any, smooth: float | None = None) -> ErrorSignal:
-    """∂ℓ/∂ŷ of a loss in e, y, v or n; ``smooth`` puts tanh(a x) for sign(x)."""
+    """Return ∂ℓ/∂ŷ of a loss in e, y, v or n; ``smooth`` puts tanh(a x) for sign(x)."""
     if loss.has(sym.n) and not loss.has(sym.e, sym.y, sym.v):
         gain = sp.piecewise_fold(_clean(sp.diff(loss, sym.n), smooth) / sym.n)
         gain = simplest(gain, simplified(gain), sp.expand(gain))
@@ -73,7 +73,7 @@ def derive(loss: Any, smooth: float | None = None) -> ErrorSignal:
 
 
 def with_slope(signal: Any, radial: Any = sp.Integer(0)) -> ErrorSignal:
-    """An error signal given directly (an implicit step's, for example) with its derivatives."""
+    """Return the error signal of an expression that is given, with its derivatives."""
     radial = tidy(radial)
     if roots_of(signal):
         return ErrorSignal(signal, sp.diff(signal, sym.y), radial, largest_slope(signal))
@@ -119,7 +119,7 @@ def _by_parity(signal: Any) -> Any:
 
 
 def bound(signal: Any, slope: Any, radial: Any) -> Any | None:
-    """sup |∂e/∂ŷ| by sampling, coefficients at one; ``oo`` where it grows without end.
+    """Return sup |∂e/∂ŷ| by sampling, coefficients at one; ``oo`` where it grows without end.
 
     Slopes are sampled on a logarithmic grid, and secants on a linear one so that jumps count.
     """
@@ -148,7 +148,7 @@ NORMS = (0.5, 2.0, 8.0)
 
 
 def couples(signal: Any) -> bool:
-    """Whether an error of the norm is no multiple of ŷ − v, as that of a mixture of losses.
+    """Return whether an error of the norm is no multiple of ŷ − v, as that of a mixture of losses.
 
     >>> couples(RESIDUAL / sym.n), couples(sp.Piecewise((RESIDUAL, sym.n <= 1), (1, True)))
     (False, True)

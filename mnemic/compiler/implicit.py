@@ -59,7 +59,7 @@ class NewErrorBase(sp.Function):  # type: ignore[misc]
         return self.args[0] - self.args[1] * self
 
     def at(self, expr: Any) -> Any:
-        """An expression in ``PLACE`` and ``holders`` at the root."""
+        """Return an expression in ``PLACE`` and ``holders`` at the root."""
         table = dict(zip(self.holders, self.args[2:], strict=True))
         return expr.subs({PLACE: self.place, **table}, simultaneous=True)
 
@@ -72,7 +72,7 @@ class NewErrorBase(sp.Function):  # type: ignore[misc]
         return sp.Eq(ROOT, error, evaluate=False), sp.Eq(PLACE, place, evaluate=False)
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """The derivative of the implicit function."""
+        """Return the derivative of the implicit function."""
         p, c = self.at(self.slope), self.args[1]
         if self.jumps:
             p = steep(self, self.at(self.signal), p)
@@ -91,7 +91,7 @@ class NewErrorBase(sp.Function):  # type: ignore[misc]
 
 
 def new_error(signal: Any, place: Any, reach: Any, size: Any, *, steepest: Any) -> Any:
-    """s = ``signal`` at ``reach`` − ``size``·s in place of ``place``."""
+    """Return s = ``signal`` at ``reach`` − ``size``·s in place of ``place``."""
     rest = sorted(signal.free_symbols - {place}, key=str)
     holders = tuple(sp.Symbol(f"x{i}", **s.assumptions0) for i, s in enumerate(rest))
     names = {place: PLACE, **dict(zip(rest, holders, strict=True))}
@@ -111,12 +111,12 @@ def _made(signal: Any, holders: tuple[Any, ...], steepest: Any) -> Any:
 
 
 def roots_of(expr: Any) -> tuple[Any, ...]:
-    """The roots that an expression holds, in a fixed order."""
+    """Return the roots that an expression holds, in a fixed order."""
     return tuple(sorted(sp.sympify(expr).atoms(NewErrorBase), key=str))
 
 
 def largest_slope(expr: Any) -> Any:
-    """sup ∂/∂ŷ of an expression that is linear in its roots, each at its steepest."""
+    """Return sup ∂/∂ŷ of an expression that is linear in its roots, each at its steepest."""
     steepest = expr.replace(
         lambda z: isinstance(z, NewErrorBase), lambda z: z.steepest_slope * z.args[0]
     )

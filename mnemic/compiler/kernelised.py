@@ -113,12 +113,12 @@ def _check_rows(problem: Problem, gain: Any) -> None:
 
 
 def gate(problem: Problem, role: str) -> Any:
-    """What a role multiplies φ(k) with: 1 for the key itself."""
+    """Return what a role multiplies φ(k) with: 1 for the key itself."""
     return sp.cancel(problem.keys[role] / KEY)
 
 
 def folded(rule: Rule) -> Rule:
-    """The same rule with its gates inside the error, every role the plain key.
+    """Return the same rule with its gates inside the error, every role the plain key.
 
     −η (g_e slope·ŷ + g_w offset) φ(k)ᵀ for an error that splits, else −η g e φ(k)ᵀ; the rate of
     what splits goes inside too, so that a gate of 1/η on either cancels before it is divided.

@@ -83,7 +83,7 @@ class Kernels:
 
 
 def kernels_of(features: Features) -> Kernels | None:
-    """κ1 and κ2 of features without a finite map, ``None`` for those that have one."""
+    """Return κ1 and κ2 of features without a finite map, ``None`` for those that have one."""
     if isinstance(features, Exponential):
         both = Kernel(sp.exp(number(features.scale) * sym.s))
         return Kernels(both, both)

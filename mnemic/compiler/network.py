@@ -139,7 +139,7 @@ class Network:
         return any(isinstance(node, Map) and RAW in node.sources for node in self.nodes)
 
     def sees_features(self, matrix: str) -> bool:
-        """Whether a matrix multiplies φ(x) itself: behind a kernel it is kept as rows."""
+        """Return whether a matrix multiplies φ(x) itself: behind a kernel it is kept as rows."""
         applied = (n for n in self.nodes if isinstance(n, Apply) and n.matrix == matrix)
         return any(node.source == FEATURES for node in applied)
 
@@ -149,7 +149,7 @@ class Network:
         return any(isinstance(node, Norm) for node in self.nodes)
 
     def matrix(self, name: str) -> Matrix:
-        """The matrix of that name."""
+        """Return the matrix of that name."""
         return next(m for m in self.matrices if m.name == name)
 
     @cached_property
@@ -159,7 +159,7 @@ class Network:
 
 
 def node_symbol(name: str) -> Any:
-    """The symbol of a node in elementwise expressions."""
+    """Return the symbol of a node in elementwise expressions."""
     return sp.Symbol(name, real=True)
 
 
@@ -167,7 +167,7 @@ def node_symbol(name: str) -> Any:
 
 
 def network(memory: Memory, every: int = 1) -> Network:
-    """The network of a memory with parameters; ``every`` is the optimizer's interval."""
+    """Return the network of a memory with parameters; ``every`` is the optimizer's interval."""
     if isinstance(memory, Nonparametric | Interpolation):
         return Network((), ())
     if isinstance(memory, Linear | Diagonal):

@@ -34,7 +34,7 @@ def sample(symbols: Iterable[Any], seed: int) -> list[Any]:
 
 
 def same_number(one: Any, other: Any, points: int = 4) -> bool:
-    """Whether two expressions agree at random points to ``DIGITS`` digits."""
+    """Return whether two expressions agree at random points to ``DIGITS`` digits."""
     try:
         both, free = _function([_opaque(one), _opaque(other)], cse=True)
     except _UNPRINTED:
@@ -45,7 +45,7 @@ def same_number(one: Any, other: Any, points: int = 4) -> bool:
 
 
 def vanishes(expression: Any) -> bool:
-    """Whether an expression is zero: simplified, or a large one at random points.
+    """Return whether an expression is zero: simplified, or a large one at random points.
 
     The most are something at the first point, and are not simplified.
     """
@@ -135,13 +135,13 @@ def _function_of(root: Any) -> Any:
 
 
 def evaluated(expression: Any, at: dict[Any, Any]) -> float | None:
-    """The expression's real value in double precision, ``None`` where it has none."""
+    """Return the expression's real value in double precision, ``None`` where it has none."""
     names = sorted(at, key=str)
     return sampler(expression, names)(*(at[s] for s in names))
 
 
 def sampler(expression: Any, names: list[Any]) -> Callable[..., float | None]:
-    """The expression as a function of ``names``; ``None`` where it has no finite real value."""
+    """Return a function of ``names``, which is ``None`` where it has no finite real value."""
     found = _spelled(expression)
     if not found.free_symbols <= set(names):
         return lambda *_: None

@@ -18,7 +18,7 @@ from mnemic.dsl.memory import Interpolation, Nonparametric
 
 
 def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
-    """The fit of a memory of kept pairs, ``None`` for any other memory.
+    """Return the fit of a memory of kept pairs, ``None`` for any other memory.
 
     Raises ``Refused`` where the problem is not solved by one linear system.
     """
@@ -105,7 +105,7 @@ def _ridged(fit: Fit) -> str:
 
 
 def trail(fit: Fit) -> Iterator[Derived]:
-    """How the fit was found, step by step."""
+    """Yield how the fit was found, step by step."""
     found = fit.similarity
     w = sp.Symbol("w", real=True)
     yield Derived("weight", sp.Eq(w, found.weight), "s and d² spelled out")

@@ -66,11 +66,11 @@ class Problem:
     """The link from the dual to the memory, where the spec states it."""
 
     def scalar(self, name: str) -> Scalar | None:
-        """The coefficient of that name, if the problem has one."""
+        """Return the coefficient of that name, if the problem has one."""
         return next((s for s in self.scalars if s.name == name), None)
 
     def value(self, name: str, default: Any = sp.Integer(1)) -> Any:
-        """The value of a coefficient as an expression of arguments."""
+        """Return the value of a coefficient as an expression of arguments."""
         found = self.scalar(name)
         return default if found is None else found.expr
 
@@ -125,7 +125,7 @@ def state(spec: Spec) -> Problem:
 
 
 def read_similarity(spec: Spec, table: dict[str, Any]) -> Any | None:
-    """How a kept key weighs at a query, where the memory is made of the pairs themselves."""
+    """Return how a kept key weighs at a query, where the memory is made of the pairs themselves."""
     match spec.memory:
         case Nonparametric(similarity=text) | Interpolation(kernel=text):
             return read(text, {**table, "s": sym.s, "d2": sym.d2})
@@ -133,7 +133,7 @@ def read_similarity(spec: Spec, table: dict[str, Any]) -> Any | None:
 
 
 def read_scalars(spec: Spec) -> tuple[Scalar, ...]:
-    """Every coefficient, expressions resolved down to arguments, h, H and t."""
+    """Return every coefficient, expressions resolved down to arguments, h, H and t."""
     declared = by_matrix(spec, spec.named_coefficients())
     table = {name: sym.coefficient(name) for name in declared}
     names = {**table, "h": HEAD, "H": HEADS, "t": TIME}
@@ -157,7 +157,8 @@ SCALE = "retention.constraint.scale"
 
 
 def by_matrix(spec: Spec, declared: dict[str, Coefficient]) -> dict[str, Coefficient]:
-    """The scale of a simplex, where it is learned, as one of each matrix of a memory of layers."""
+    """Return the scale of a simplex, where it is learned, as one of each matrix of a memory of
+    layers."""
     matrices = network(spec.memory).matrices
     scale = declared.get("scale")
     if scale is None or not scale.learned or len(matrices) < 2:

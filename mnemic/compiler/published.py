@@ -72,7 +72,7 @@ MATRIX_FUNCTIONS: Final[Mapping[str, tuple[int, int]]] = {
 
 
 def assignments(rule_text: str) -> tuple[Assignment, ...]:
-    """The assignments of a rule, in order: names and trees.
+    """Return the assignments of a rule, in order: names and trees.
 
     Raises ExpressionError, and nothing else, for any text that is not a rule.
 
@@ -97,7 +97,7 @@ def check(spec: Spec) -> None:
 
 
 def inputs(rule_text: str) -> frozenset[str]:
-    """The names that a rule reads from its environment (``I`` and constants left out)."""
+    """Return the names that a rule reads from its environment (``I`` and constants left out)."""
     known, found = {*CONSTANTS, "I"}, set[str]()
     for name, tree in assignments(rule_text):
         found |= _names(tree) - known
@@ -106,7 +106,7 @@ def inputs(rule_text: str) -> frozenset[str]:
 
 
 def evaluate(tree: Node, environment: Environment) -> Tensor:
-    """The value of a tree in float64.
+    """Return the value of a tree in float64.
 
     ``environment`` maps names to numbers or arrays: scalars, columns [n, 1], matrices. A name
     ``x_i`` under ``sum_i`` is looked up there too, as a sequence (or a stacked array) of items.
@@ -128,7 +128,7 @@ def evaluate(tree: Node, environment: Environment) -> Tensor:
 
 
 def step(rule_text: str, environment: Environment) -> dict[str, Tensor]:
-    """The names that a rule assigns, and their values after it.
+    """Return the names that a rule assigns, and their values after it.
 
     >>> step("W = alpha*W + v @ k.T", {"alpha": 0.5, "W": [[2.0]], "v": [[3.0]], "k": [[1.0]]})
     {'W': tensor([[4.]], dtype=torch.float64)}

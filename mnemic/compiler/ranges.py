@@ -26,6 +26,6 @@ def ranges_of(scalars: Iterable[Scalar]) -> dict[Any, list[float]]:
 
 
 def activation_of(activation: str | None, name: str = "") -> Any:
-    """An activation's expression in x; by default that of the coefficient's name."""
+    """Return an activation's expression in x; by default that of the coefficient's name."""
     written = activation or start_of(name)[0]
     return read(texts.activation(written), {"x": sym.x})

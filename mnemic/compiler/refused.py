@@ -19,7 +19,7 @@ class Refused(Exception):
         self.message, self.shown, self.place = message, shown, place
 
     def told(self, text: Callable[[Any], str]) -> str:
-        """The reason, its expressions written by ``text``."""
+        """Return the reason, its expressions written by ``text``."""
         return self.message.format(*map(text, self.shown)) if self.shown else self.message
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ class Refused(Exception):
 
 @contextmanager
 def asked_at(place: str) -> Iterator[None]:
-    """What is refused within was asked for at ``place`` of the spec, unless it says where."""
+    """Give what is refused within ``place`` as its place in the spec, unless it has one."""
     try:
         yield
     except Refused as refusal:

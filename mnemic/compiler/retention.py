@@ -144,7 +144,7 @@ def bregman(
 
 
 def has_bounded_range(slope: Any, domain: tuple[Any, Any]) -> bool:
-    """Whether an increasing function stays finite towards an end of its domain.
+    """Return whether an increasing function stays finite towards an end of its domain.
 
     Told by how much it still grows over six decades; a logarithm grows by more than ten.
     """
@@ -154,7 +154,7 @@ def has_bounded_range(slope: Any, domain: tuple[Any, Any]) -> bool:
 
 
 def told_range(slope: Any, domain: tuple[Any, Any]) -> str:
-    """The range of an increasing function as an open interval, coefficients at one."""
+    """Return the range of an increasing function as an open interval, coefficients at one."""
     free = {s: 1 for s in slope.free_symbols - {sym.w}}
     value = sp.lambdify(sym.w, _spelled(slope.subs(free)), "mpmath")
     ends = ["−∞", "∞"]
@@ -390,7 +390,8 @@ def _real(function: Any, point: float, above: Any) -> bool:
 
 
 def invert(slope: Any, domain: tuple[Any, Any]) -> Any | None:
-    """w as a function of a where slope(w) = a, branch by branch at |w|; ``None`` if not found."""
+    """Return w as a function of a where slope(w) = a, branch by branch at |w|; ``None`` if not
+    found."""
     if slope.has(sp.Abs, sp.sign):
         return _invert_kinked(slope, domain)
     return _invert_smooth(slope, domain)

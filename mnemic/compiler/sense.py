@@ -122,7 +122,7 @@ def unreal(loss: Any, ranges: Mapping[Any, list[float]], v: float = 0.0) -> floa
 
 
 def unreal_of_value(problem: Problem) -> tuple[float, float] | None:
-    """(ŷ, v) at which a loss of ŷ and v is no real number, though v may be a value of it.
+    """Return (ŷ, v) at which a loss of ŷ and v is no real number, though v may be a value of it.
 
     A value for which it is real nowhere is not the user's.
     """

@@ -31,7 +31,7 @@ def series(problem: Problem) -> tuple[Any, ...] | None:
 
 
 def kernel(problem: Problem, product: Any) -> Any | None:
-    """Σ_i a_i (x·y)^i at a product x·y, where the features have such a kernel."""
+    """Return Σ_i a_i (x·y)^i at a product x·y, where the features have such a kernel."""
     weights = series(problem)
     if weights is None:
         return None

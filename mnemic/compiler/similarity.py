@@ -52,7 +52,7 @@ class Similarity:
 
 
 def derive(stated: Any, scale: Any) -> Similarity:
-    """Everything that follows from the expression; ``scale`` is the factor in s."""
+    """Return everything that follows from the expression; ``scale`` is the factor in s."""
     distance = sym.kk + sym.qq - 2 * sym.kq
     table = {sym.s: scale * sym.kq, sym.d2: distance}
     logarithm = log_of(stated)
@@ -67,7 +67,7 @@ def derive(stated: Any, scale: Any) -> Similarity:
 
 
 def log_of(weight: Any) -> Any | None:
-    """log w of a product of exponentials and positive factors, ``None`` of anything else.
+    """Return log w of a product of exponentials and positive factors, ``None`` of anything else.
 
     >>> log_of(sp.exp(2 * sym.s) * sp.exp(-sym.d2))
     -d2 + 2*s
@@ -87,13 +87,13 @@ def log_of(weight: Any) -> Any | None:
 
 
 def relative(logit: Any) -> Any:
-    """The logit without the terms that are the same for every key."""
+    """Return the logit without the terms that are the same for every key."""
     terms = sp.Add.make_args(sp.expand(logit))
     return sp.Add(*(term for term in terms if term.has(*OF_KEYS)))
 
 
 def linear(logit: Any) -> Linear | None:
-    """The parts of a logit that is an inner product, else ``None``."""
+    """Return the parts of a logit that is an inner product, else ``None``."""
     slope = sp.diff(logit, sym.kq)
     if slope.has(*OF_KEYS):
         return None

@@ -37,7 +37,7 @@ def retained(entry: Any, power: float) -> Retained:
 
 
 def origin(entry: Any, power: float) -> str:
-    """Whether a retention has this link, in words.
+    """Return whether a retention has this link, in words.
 
     >>> origin(sym.a**3, 2)
     'a convex retention has this link: the one whose conjugate it is the gradient of'

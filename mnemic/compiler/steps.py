@@ -182,7 +182,7 @@ def _odd(slope: Any) -> Any:
 
 
 def flow(error: ErrorSignal, rate: Any) -> Step:
-    """The gradient flow dW/ds = −e(Wφ)φᵀ followed for the time η, exactly."""
+    """Return the gradient flow dW/ds = −e(Wφ)φᵀ followed for the time η, exactly."""
     if error.constant:
         return Step(error, rate, "dz/ds = −κ e with an error that no prediction enters: one step")
     if not error.affine:
@@ -198,7 +198,7 @@ def flow(error: ErrorSignal, rate: Any) -> Step:
 
 
 def normalized(error: ErrorSignal, rate: Any) -> Step:
-    """The rate divided by 1 + η ℓ″‖φ‖², ℓ″ where the step begins.
+    """Return the rate divided by 1 + η ℓ″‖φ‖², ℓ″ where the step begins.
 
     Every step is a contraction where ℓ″ does not fall away from v; how far it is elsewhere,
     `mnemic.compiler.explain.normalised` finds.

@@ -68,7 +68,7 @@ def number(value: float) -> Any:
 
 
 def to_sympy(tree: Node, names: Mapping[str, Any]) -> Any:
-    """The tree in SymPy, its names looked up in ``names``."""
+    """Return the tree in SymPy, its names looked up in ``names``."""
     return fold(
         tree,
         number=number,
@@ -87,7 +87,7 @@ SMALL = 40
 
 
 def simplified(expression: Any) -> Any:
-    """What `simplify` makes of a small expression; a large one as it is."""
+    """Return what `simplify` makes of a small expression; a large one as it is."""
     found = sp.sympify(expression)
     return sp.simplify(found) if sp.count_ops(found) <= SMALL else found
 
@@ -158,5 +158,5 @@ def _folded(product: Any) -> Any:
 
 
 def simplest(*candidates: Any) -> Any:
-    """The candidate with the fewest operations, the first of equals."""
+    """Return the candidate with the fewest operations, the first of equals."""
     return min(candidates, key=sp.count_ops)

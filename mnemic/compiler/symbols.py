@@ -52,7 +52,7 @@ class Coefficient(sp.Symbol):
 
 @cache
 def coefficient(name: str) -> sp.Symbol:
-    """The symbol of a coefficient; the ones that are sizes by nature are positive.
+    """Return the symbol of a coefficient; the ones that are sizes by nature are positive.
 
     Its class tells it apart from the symbols above, so that a coefficient may be called ``a``.
     """
@@ -65,7 +65,7 @@ class sigmoid(sp.Function):
     """1 / (1 + exp(−x))."""
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """σ(x) (1 − σ(x))."""
+        """Return σ(x) (1 − σ(x))."""
         return sigmoid(self.args[0]) * (1 - sigmoid(self.args[0]))
 
     def _eval_is_extended_real(self) -> bool:
@@ -79,7 +79,7 @@ class round(sp.Function):
     """The nearest integer, ties to even; gradients pass as if it were not there."""
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """1: straight through."""
+        """Return 1: straight through."""
         return sp.Integer(1)
 
     def _eval_is_extended_real(self) -> bool:
@@ -90,7 +90,7 @@ class softplus(sp.Function):
     """log(1 + exp(x))."""
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """σ(x)."""
+        """Return σ(x)."""
         return sigmoid(self.args[0])
 
     def _eval_is_extended_real(self) -> bool:
@@ -104,7 +104,7 @@ class expm1(sp.Function):
     """exp(x) − 1, to full precision at small x."""
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """exp(x)."""
+        """Return exp(x)."""
         return sp.exp(self.args[0])
 
     def _eval_is_extended_real(self) -> bool:
@@ -115,7 +115,7 @@ class normal_cdf(sp.Function):
     """The standard normal's distribution function Φ(x), as GELU uses it."""
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """The normal density."""
+        """Return the normal density."""
         return sp.exp(-(self.args[0] ** 2) / 2) / sp.sqrt(2 * sp.pi)
 
     def _eval_is_extended_real(self) -> bool:

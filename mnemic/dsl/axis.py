@@ -64,17 +64,17 @@ class Family(Entry):
 
     @classmethod
     def word(cls) -> str:
-        """The word that stands for this kind in a spec."""
+        """Return the word that stands for this kind in a spec."""
         return str(get_args(cls.model_fields["kind"].annotation)[0])
 
     @classmethod
     def words(cls) -> tuple[str, ...]:
-        """The words of all kinds of this family."""
+        """Return the words of all kinds of this family."""
         return tuple(cls.registry)
 
     @classmethod
     def is_root(cls) -> bool:
-        """Whether this class is a family rather than one of its kinds."""
+        """Return whether this class is a family rather than one of its kinds."""
         return cls.__bases__[0].__name__ == "Family"
 
     @classmethod
@@ -112,12 +112,12 @@ class Family(Entry):
 
     @classmethod
     def bare(cls) -> list[str]:
-        """The words that may stand alone: kinds without a field that must be given."""
+        """Return the words that may stand alone: kinds without a field that must be given."""
         return [word for word, kind in cls.registry.items() if not kind.required()]
 
     @classmethod
     def required(cls) -> list[str]:
-        """The fields that a bare word would leave unset."""
+        """Return the fields that a bare word would leave unset."""
         return [n for n, f in cls.model_fields.items() if f.is_required()]
 
 

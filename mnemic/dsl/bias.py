@@ -22,7 +22,7 @@ class Bias(Family):
         raise NotImplementedError
 
     def coefficients(self) -> dict[str, Scalar]:
-        """The coefficients that the expression names."""
+        """Return the coefficients that the expression names."""
         return {}
 
 
@@ -91,7 +91,7 @@ class Huber(Bias):
         }[self.over]
 
     def coefficients(self) -> dict[str, Scalar]:
-        """δ."""
+        """Return δ."""
         return {"delta": self.delta}
 
 
@@ -108,7 +108,7 @@ class Robust(Bias):
         return "(n + Delta)**2/2"
 
     def coefficients(self) -> dict[str, Scalar]:
-        """Δ."""
+        """Return Δ."""
         return {"Delta": self.Delta}
 
 

@@ -15,12 +15,12 @@ _PACKAGE: Final = Path(__file__).resolve().parent.parent
 
 
 def names() -> tuple[str, ...]:
-    """The names of the packaged specs, sorted."""
+    """Return the names of the packaged specs, sorted."""
     return tuple(sorted(_files()))
 
 
 def find(name: str) -> Path:
-    """The file of the packaged spec called ``name``.
+    """Return the file of the packaged spec called ``name``.
 
     Raises UsageError, with the nearest name, where there is none.
     """
@@ -33,7 +33,7 @@ def find(name: str) -> Path:
 
 
 def folder() -> Path:
-    """Where the packaged specs lie: in the package, or beside it in a checkout."""
+    """Return where the packaged specs lie: in the package, or beside it in a checkout."""
     inside = _PACKAGE / "specs"
     return inside if inside.is_dir() else _PACKAGE.parent / "specs"
 

@@ -31,7 +31,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def issues(spec: Spec) -> list[Issue]:
-    """Everything that makes no sense in a spec, in the order of the rules."""
+    """Return everything that makes no sense in a spec, in the order of the rules."""
     return [issue for rule in RULES for issue in rule(spec)]
 
 

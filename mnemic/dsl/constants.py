@@ -22,7 +22,7 @@ class Undefined(ValueError):
 
 
 def constant(tree: Node) -> float | None:
-    """The value of a tree that no symbol enters; ``None`` for any other tree.
+    """Return the value of a tree that no symbol enters; ``None`` for any other tree.
 
     Raises ``Undefined`` for a part, of any tree, that is no finite real number. Only ``inf`` by
     itself is infinite, and may stand in comparisons, ``max`` and ``min``.

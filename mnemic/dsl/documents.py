@@ -13,13 +13,13 @@ _HALF_A_PAIR: Final = re.compile(r"[\ud800-\udfff]")
 
 
 def dotted(place: Place) -> str:
-    """A place as text: ``memory.chain[0]``."""
+    """Return a place as text: ``memory.chain[0]``."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
     return "".join(steps).lstrip(".")
 
 
 def place_of(text: str) -> Place:
-    """The place that ``dotted`` wrote."""
+    """Return the place that ``dotted`` wrote."""
     return tuple(int(i) if i else word for i, word in _STEP.findall(text))
 
 
@@ -35,7 +35,7 @@ class Layers:
         return document.where(place, key=key) if document.positions else dotted(place)
 
     def order(self, place: Place) -> tuple[int, Position]:
-        """A key that sorts places as they are read: by document, then by position."""
+        """Return a key that sorts places as they are read: by document, then by position."""
         document = self.owner(place)
         known = place
         while known and known not in document.positions:
@@ -43,14 +43,14 @@ class Layers:
         return self.documents.index(document), document.positions.get(known, (0, 0))
 
     def owner(self, place: Place) -> Document:
-        """The first document that has the place, or has something else in its way."""
+        """Return the first document that has the place, or has something else in its way."""
         for document in self.documents:
             if self._decides(document.data, place):
                 return document
         return self.owner(place[:-1]) if place else self.documents[0]
 
     def written_out(self, place: Place) -> bool:
-        """Whether a mapping stands at the place, rather than a short form."""
+        """Return whether a mapping stands at the place, rather than a short form."""
         data = self.owner(place).data
         for step in place:
             data = data.get(step) if isinstance(data, dict) else _item(data, step)
@@ -73,7 +73,7 @@ def _item(data: Any, step: str | int) -> Any:
 
 
 def from_mapping(mapping: Mapping[Any, Any]) -> Document:
-    """A mapping as a document without positions: plain data, within the caps of a file."""
+    """Return a mapping as a document without positions: plain data, within the caps of a file."""
     return Document(_Plain().value(mapping, ()), "", {}, {})
 
 

@@ -122,7 +122,7 @@ def fold(
 
 
 def unparse(tree: Node) -> str:
-    """The canonical text, with the fewest parentheses; parsing it gives an equal tree.
+    """Return the canonical text, with the fewest parentheses; parsing it gives an equal tree.
 
     >>> unparse(parse("((x) ** 2) - (-(y + 1))", {"x", "y"}).tree)
     'x**2 - -(y + 1)'

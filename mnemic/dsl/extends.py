@@ -30,12 +30,12 @@ _ORIGINS: Final = ("value", "expr", "from", "own")
 
 
 def is_path(text: str) -> bool:
-    """Whether a text is a path rather than a spec's name."""
+    """Return whether a text is a path rather than a spec's name."""
     return text.endswith((".yaml", ".yml")) or "/" in text or "\\" in text
 
 
 def stack(document: Document) -> Layers:
-    """The document and its bases. Raises InvalidSpec for a base that cannot be used."""
+    """Return the document and its bases. Raises InvalidSpec for a base that cannot be used."""
     documents = [document]
     seen = {_identity(document)}
     while isinstance(documents[-1].data, dict) and "extends" in documents[-1].data:
@@ -51,7 +51,7 @@ def stack(document: Document) -> Layers:
 
 
 def merged(layers: Layers) -> Any:
-    """The data of all layers as one, without ``extends``."""
+    """Return the data of all layers as one, without ``extends``."""
     data = layers.documents[-1].data
     for document in reversed(layers.documents[:-1]):
         data = merge(_without(data, OWN), document.data, Shape(Spec))

@@ -42,7 +42,8 @@ class Features(Family):
         return None
 
     def coefficients(self) -> Iterator[tuple[str, str, Coefficient]]:
-        """The coefficients of the map: the name, the place within its entry, the coefficient."""
+        """Return the coefficients of the map: the name, the place within its entry, the
+        coefficient."""
         return iter(())
 
 
@@ -127,7 +128,7 @@ class Polynomial(Features):
         return " + ".join(f"a{i}*s**{i}" for i in range(self.degree + 1))
 
     def coefficients(self) -> Iterator[tuple[str, str, Coefficient]]:
-        """a0, a1, … of graded features."""
+        """Yield a0, a1, … of graded features."""
         if self.mode == "graded":
             given = (LEARNED,) * (self.degree + 1) if self.a is None else self.a
             for i, coefficient in enumerate(given):

@@ -15,7 +15,7 @@ _LARGEST_EXACT: Final = 2**53 - 1
 
 
 def spec_hash(spec: Spec, *, labels: bool = False) -> str:
-    """SHA-256 of the whole model as canonical JSON (RFC 8785), in hexadecimal.
+    """Return the SHA-256 of the whole model as canonical JSON (RFC 8785), in hexadecimal.
 
     Short forms, defaults and what came from a base are written out before, labels are left out
     unless asked for; the version of the language is part of it. Two specs of one hash mean the

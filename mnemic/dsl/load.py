@@ -43,7 +43,7 @@ def load(source: Source) -> Spec:
 
 
 def checked(document: Document) -> Spec:
-    """The spec of a document that was read before; raises as `load` does."""
+    """Return the spec of a document that was read before; raises as `load` does."""
     layers = stack(document)
     spec = _validated(merged(layers), layers)
     if found := combinations.issues(spec):
@@ -73,7 +73,7 @@ def _placed(issues: Iterable[Issue], layers: Layers) -> Iterator[Issue]:
 
 
 def document_of(source: Source) -> Document:
-    """What a path, a mapping or a name holds, as plain data with positions."""
+    """Return what a path, a mapping or a name holds, as plain data with positions."""
     if isinstance(source, Mapping):
         return from_mapping(source)
     if not isinstance(source, str | os.PathLike):

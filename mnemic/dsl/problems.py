@@ -20,7 +20,8 @@ _NAME: Final = "must be words of a-z and 0-9 joined by hyphens, the first letter
 
 
 def issues(errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = Spec) -> list[Issue]:
-    """One issue for each place that is wrong, in the order of the text; ``root`` is the model."""
+    """Return one issue for each place that is wrong, in the order of the text; ``root`` is the
+    model."""
     found: dict[Place, Issue] = {}
     for error in errors:
         place, shape = follow(Shape(root), error["loc"])
@@ -34,13 +35,14 @@ def issues(errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = S
 
 
 def places(errors: Iterable[ErrorDetails]) -> Iterator[tuple[Place, ErrorDetails]]:
-    """Each error with its place in the spec."""
+    """Yield each error with its place in the spec."""
     for error in errors:
         yield follow(Shape(Spec), error["loc"])[0], error
 
 
 def without(data: Any, errors: Iterable[ErrorDetails]) -> Any:
-    """A copy of a spec's data that leaves out what is wrong, or the short form that it is in."""
+    """Return a copy of a spec's data that leaves out what is wrong, or the short form that it is
+    in."""
     left = deepcopy(data)
     for place, _ in places(errors):
         inside = left

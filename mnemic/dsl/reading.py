@@ -160,7 +160,7 @@ class _Composer:
         raise InvalidSpec(self.issues)
 
     def next(self) -> events.Event:
-        """The parser's next event; ``at`` is where it starts."""
+        """Return the parser's next event; ``at`` is where it starts."""
         try:
             event: events.Event = self.loader.get_event()  # type: ignore[no-untyped-call]
         except yaml.MarkedYAMLError as error:
@@ -174,7 +174,7 @@ class _Composer:
         return event
 
     def document(self) -> _Node:
-        """The root of the one document; an empty text is null."""
+        """Return the root of the one document; an empty text is null."""
         self.next()
         if isinstance(self.next(), events.StreamEndEvent):
             return _Scalar((1, 1), None)
@@ -205,7 +205,7 @@ class _Composer:
         return node
 
     def alias(self, event: events.AliasEvent, depth: int) -> _Node:
-        """What the alias stands for, at the alias's own position."""
+        """Return what the alias stands for, at the alias's own position."""
         self.aliases += 1
         if self.aliases > MOST_ALIASES:
             self.stop(self.at, f"more than {MOST_ALIASES} aliases")
@@ -251,7 +251,7 @@ class _Composer:
         return _collection(at, tuple(keys.values()), values)
 
     def scalar(self, text: str, at: Position, plain: bool) -> str | int | float | bool | None:
-        """The value of a scalar by YAML 1.2's core schema."""
+        """Return the value of a scalar by YAML 1.2's core schema."""
         if _NO_TEXT.search(text):
             self.report(at, "a control character or half a surrogate pair", text)
         if not plain:

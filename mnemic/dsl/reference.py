@@ -56,7 +56,7 @@ ENTRIES: Final[tuple[Section, ...]] = (
 
 
 def page() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     parts = [INTRODUCTION, _entry("", "A spec", Spec)]
     for name in AXES:
         parts.append(_family(name, name.capitalize(), _model(name)))
@@ -68,7 +68,7 @@ def page() -> str:
 
 
 def sections() -> Iterator[tuple[str, type[Entry]]]:
-    """The key of the examples of each kind and entry, and its model."""
+    """Yield the key of the examples of each kind and entry, and its model."""
     axes = ((name, _model(name)) for name in AXES)
     others = ((place, entry) for place, _, entry in ENTRIES)
     every: list[tuple[str, type[Entry]]] = [("", Spec), *axes, *others]
@@ -142,7 +142,7 @@ def _functions() -> str:
 
 
 def example_of(key: str, entry: type[Entry]) -> str:
-    """The examples of a section: those of its kind's class, or those of the place."""
+    """Return the examples of a section: those of its kind's class, or those of the place."""
     return entry.example if issubclass(entry, Family) else EXAMPLES[key]
 
 

@@ -112,7 +112,7 @@ class Global(Family):
         return None
 
     def coefficients(self) -> dict[str, Scalar]:
-        """The coefficients that the expression names."""
+        """Return the coefficients that the expression names."""
         return {}
 
 
@@ -137,7 +137,7 @@ class GlobalL2(Global):
         return "lam*w**2/2"
 
     def coefficients(self) -> dict[str, Scalar]:
-        """λ."""
+        """Return λ."""
         return {"lam": self.l2}
 
 
@@ -159,7 +159,7 @@ class Entropy(Global):
         return "lam*w*log(w)"
 
     def coefficients(self) -> dict[str, Scalar]:
-        """λ."""
+        """Return λ."""
         return {"lam": self.entropy}
 
 
@@ -188,7 +188,7 @@ class Elastic(Global):
         return "l1*abs(w) + l2*w**2/2"
 
     def coefficients(self) -> dict[str, Scalar]:
-        """l1 and l2."""
+        """Return l1 and l2."""
         return {"l1": self.elastic.l1, "l2": self.elastic.l2}
 
 

@@ -11,7 +11,7 @@ PAGE: Final = "docs/language.md"
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a spec as it is written, short forms included.
+    """Return the JSON Schema (draft 2020-12) of a spec as it is written, short forms included.
 
     It knows the words, keys, types and bounds; what may be combined is for ``check``. A spec that
     extends another may change a field of an inherited kind without repeating the kind, which the

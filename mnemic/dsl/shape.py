@@ -52,13 +52,13 @@ class Shape:
         return Shape(arguments[-1]).plain
 
     def fields(self) -> dict[str, FieldInfo]:
-        """The fields of the mapping, by the names that a spec uses."""
+        """Return the fields of the mapping, by the names that a spec uses."""
         if self.entry is None or self.family is not None:
             return {}
         return {field.alias or name: field for name, field in self.entry.model_fields.items()}
 
     def long(self, data: Any) -> Any:
-        """A short form written out in full."""
+        """Return a short form written out in full."""
         if self.entry is None:
             return data
         for form in self.short_forms:
@@ -66,16 +66,16 @@ class Shape:
         return self.kinded(data)
 
     def kinded(self, data: Any) -> Any:
-        """A mapping with its kind, where one of its keys tells it."""
+        """Return a mapping with its kind, where one of its keys tells it."""
         return self.family.expand(data) if self.family else data
 
     def of_kind(self, word: object) -> "Shape":
-        """The shape of one kind of the family."""
+        """Return the shape of one kind of the family."""
         kind = self.family.registry.get(word) if self.family and isinstance(word, str) else None
         return Shape(kind) if kind else self
 
     def at(self, step: str | int) -> "Shape":
-        """The shape of a field or an item."""
+        """Return the shape of a field or an item."""
         field = self.fields().get(step) if isinstance(step, str) else None
         if field is not None:
             return Shape(field.annotation, _short_forms(field.metadata)).plain
@@ -83,7 +83,7 @@ class Shape:
 
 
 def follow(shape: Shape, loc: Place) -> tuple[Place, Shape]:
-    """pydantic's ``loc`` as a place in the spec, without the names of union members."""
+    """Return pydantic's ``loc`` as a place in the spec, without the names of union members."""
     place: list[str | int] = []
     for step in loc:
         kind = shape.of_kind(step)

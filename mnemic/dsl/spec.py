@@ -114,18 +114,19 @@ class Spec(Entry):
         return f"{name}_" if taken else name
 
     def named_coefficients(self) -> dict[str, Coefficient]:
-        """Every coefficient of the rule by the name that expressions use for it."""
+        """Return every coefficient of the rule by the name that expressions use for it."""
         return {name: c for name, _, c in self.placed_coefficients()}
 
     def placed_coefficients(self) -> Iterator[tuple[str, str, Coefficient]]:
-        """Every coefficient's name, its place in the spec, and the coefficient.
+        """Return every coefficient's name, its place in the spec, and the coefficient.
 
         A name comes twice where two parts of the rule use it, which the checks refuse.
         """
         return ((n, place, c) for n, place, c in self._parts() if isinstance(c, Coefficient))
 
     def absent_coefficients(self) -> dict[str, str]:
-        """The names of coefficients that this rule could have and leaves out, with their places."""
+        """Return the names of coefficients that this rule could have and leaves out, with their
+        places."""
         return {n: place for n, place, c in self._parts() if not isinstance(c, Coefficient)}
 
     @property

@@ -27,7 +27,7 @@ OTHERWISE: tuple[str, Start] = ("sigmoid", 0.5)
 
 
 def start_of(name: str) -> tuple[str, Start]:
-    """The activation and the start of a coefficient; ``scale3`` is one of several scales.
+    """Return the activation and the start of a coefficient; ``scale3`` is one of several scales.
 
     >>> start_of("l1"), start_of("scale3") == start_of("scale"), start_of("mine")
     (('softplus', 0.01), True, ('sigmoid', 0.5))

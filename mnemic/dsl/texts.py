@@ -65,12 +65,12 @@ class Text:
 
 
 def unknown_symbol(issue: Issue) -> bool:
-    """Whether an expression names a symbol that is not there."""
+    """Return whether an expression names a symbol that is not there."""
     return issue.message.startswith("unknown symbol")
 
 
 def activation(text: str) -> str:
-    """An activation as an expression in ``x``: a function's name, or the expression itself.
+    """Return an activation as an expression in ``x``: a function's name, or the expression itself.
 
     >>> activation("gelu"), activation("none"), activation("x*sigmoid(2*x)")
     ('gelu(x)', 'x', 'x*sigmoid(2*x)')
@@ -79,7 +79,7 @@ def activation(text: str) -> str:
 
 
 def texts(spec: Spec) -> Iterator[Text]:
-    """Every expression of the spec."""
+    """Yield every expression of the spec."""
     coefficients = frozenset(spec.named_coefficients())
     yield _loss(spec, coefficients)
     yield from _features(spec)
@@ -92,7 +92,7 @@ def texts(spec: Spec) -> Iterator[Text]:
 
 
 def memories(memory: Memory, where: str = "memory") -> Iterator[tuple[str, Memory]]:
-    """A memory and those that it is a chain of, each with its place."""
+    """Yield a memory and those that it is a chain of, each with its place."""
     yield where, memory
     if isinstance(memory, Chain):
         for i, link in enumerate(memory.chain):
@@ -100,7 +100,7 @@ def memories(memory: Memory, where: str = "memory") -> Iterator[tuple[str, Memor
 
 
 def walk(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Everything in a model, with its place, from the outside in."""
+    """Yield everything in a model, with its place, from the outside in."""
     yield where, value
     inner: Mapping[str, Any] = {}
     if isinstance(value, Entry):

@@ -19,7 +19,7 @@ _PLAIN: Final = re.compile(r"(?!(?:null|true|false|yes|no|on|off|y|n)$)[a-z][\w.
 
 
 def to_yaml(spec: Spec, schema: str = SCHEMA_FILE) -> str:
-    """The spec as YAML that loads to an equal spec; ``schema`` is where an editor finds its schema.
+    """Return the spec as YAML that loads to an equal spec; ``schema`` is for an editor.
 
     >>> print(to_yaml(Spec(name="mine"), "../mnemic.schema.json"), end="")
     # yaml-language-server: $schema=../mnemic.schema.json
@@ -31,7 +31,7 @@ def to_yaml(spec: Spec, schema: str = SCHEMA_FILE) -> str:
 
 
 def short(spec: Spec) -> dict[str, Any]:
-    """The spec as plain data in its short form, defaults left out."""
+    """Return the spec as plain data in its short form, defaults left out."""
     return {"mnemic": LANGUAGE, **_fields(spec)}
 
 

@@ -18,7 +18,7 @@ FIRST_SIGN = 0xE000
 
 
 def means(rule: Rule, d: Dialect) -> Lines:
-    """The averages, and what they are once divided by the weight that they have gathered."""
+    """Yield the averages, and what they are once divided by the weight that they have gathered."""
     for average in rule.applied.averages:
         yield average.equation, _moved(rule, d, average)
     corrected = [_corrected(d, a) for a in rule.applied.averages if a.corrected]
@@ -38,7 +38,7 @@ def _moved(rule: Rule, d: Dialect, average: Running) -> str:
 
 
 def step(rule: Rule, d: Dialect, before: str) -> str:
-    """± η step, entry by entry; ``before`` is what multiplies it."""
+    """Return ± η step, entry by entry; ``before`` is what multiplies it."""
     sign, shown = _signed(d, _written(rule.applied, rule.applied.step, d))
     whole = d.wrapped(shown) if before and rule.applied.step.is_Add else shown
     return f"{sign} {before}{whole}"
@@ -77,7 +77,7 @@ def _written(applied: Applied, expr: Any, d: Dialect) -> str:
 
 
 def number(d: Dialect, value: float) -> str:
-    """A small number: ``1e−08``, ``10^{-8}``."""
+    """Return a small number: ``1e−08``, ``10^{-8}``."""
     if not d.tex:
         return f"{value:g}".replace("-", "−")
     mantissa, _, power = f"{value:g}".partition("e")
@@ -88,7 +88,7 @@ def number(d: Dialect, value: float) -> str:
 
 
 def title(rule: Rule, d: Dialect) -> str:
-    """The optimizer with its coefficients: ``Adam(θ = 0.9, β₂ = 0.99, ε = 1e−08)``."""
+    """Return the optimizer with its coefficients: ``Adam(θ = 0.9, β₂ = 0.99, ε = 1e−08)``."""
     applied, problem = rule.applied, rule.problem
     method = ELEMENTWISE[applied.kind]
     letter = letters.tex if d.tex else letters.letter

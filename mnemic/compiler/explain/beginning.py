@@ -28,7 +28,7 @@ Vector = list[float]
 
 
 def warning(rule: Rule) -> str | None:
-    """What to hear where a layer of this rule starts with a steep norm; ``None`` elsewhere."""
+    """Warn of a layer of this rule that starts with a steep norm; ``None`` elsewhere."""
     slope = steepest(rule)
     if slope is None or slope < STEEP:
         return None
@@ -49,7 +49,7 @@ def _mend(rule: Rule) -> str:
 
 
 def steepest(rule: Rule) -> float | None:
-    """The largest slope of a norm at the start, of some unit keys.
+    """Return the largest slope of a norm at the start, of some unit keys.
 
     ``None`` without a norm, and where a start cannot be told in numbers.
     """

@@ -44,7 +44,7 @@ CONVEX: Final = Signs()
 
 
 def signs(rule: Rule) -> Signs:
-    """The signs of ℓ″ and of e, looked at by numbers."""
+    """Return the signs of ℓ″ and of e, looked at by numbers."""
     error = rule.error
     if error.constant or roots_of(error.signal) or rule.problem.spec.optimizer.method == "implicit":
         return CONVEX  # an implicit step is derived for a convex loss only

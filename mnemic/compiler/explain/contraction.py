@@ -27,7 +27,7 @@ SUPREMUM = sp.Symbol("sup ℓ″", positive=True)
 
 
 def step_size(rule: Rule, curvature: Any) -> Any:
-    """η Σγ ℓ″ ‖φ‖², the retention's gain and the seen part included."""
+    """Return η Σγ ℓ″ ‖φ‖², the retention's gain and the seen part included."""
     gates = sp.Integer(1)
     if rule.window > 1:
         gates = rule.window * (1 if rule.gamma is None else sym.coefficient("gamma"))
@@ -37,7 +37,7 @@ def step_size(rule: Rule, curvature: Any) -> Any:
 
 
 def plain_step(rule: Rule) -> Any:
-    """η‖φ‖², as the coefficients have it."""
+    """Return η‖φ‖², as the coefficients have it."""
     found = sp.sympify(rule.rate * sym.kappa).subs(sym.kappa, product_symbol(rule))
     return sp.nsimplify(simplified(found.subs(_table(rule), simultaneous=True)))
 
@@ -48,7 +48,8 @@ def still(rule: Rule) -> int:
 
 
 def limit(rule: Rule) -> Any:
-    """(1 + a)(1 + θ), for the trace of the state's transition; a^b under an anchor of b tokens."""
+    """Return (1 + a)(1 + θ), for the trace of the state's transition; a^b under an anchor of b
+    tokens."""
     if still(rule) > 1:
         return 1 + decay(rule) ** still(rule)
     return sp.factor((1 + decay(rule)) * (1 + momentum(rule)))
@@ -62,12 +63,12 @@ def floor(rule: Rule) -> Any:
 
 
 def decay(rule: Rule) -> Any:
-    """a: what a step keeps of the memory."""
+    """Return a: what a step keeps of the memory."""
     return sp.sympify(rule.decay * rule.row_decay).subs(_table(rule), simultaneous=True)
 
 
 def momentum(rule: Rule) -> Any:
-    """θ of a momentum that the gradient goes through."""
+    """Return θ of a momentum that the gradient goes through."""
     if rule.momentum is None or rule.momentum_on != "gradient":
         return sp.Integer(0)
     return rule.momentum
@@ -78,7 +79,7 @@ def _table(rule: Rule) -> dict[Any, Any]:
 
 
 def curvature(rule: Rule) -> tuple[Any | None, list[float]]:
-    """sup ℓ″: a number or an expression, or ``SUPREMUM`` and the values that it takes.
+    """Return sup ℓ″: a number or an expression, or ``SUPREMUM`` and the values that it takes.
 
     ``oo`` where it has no end, ``None`` where it could not be found.
     """
@@ -108,7 +109,7 @@ def _near_zero(values: list[float]) -> list[float]:
 
 
 def far_curvature(rule: Rule) -> Any | None:
-    """ℓ″ for large errors, where it is unbounded at ŷ = v only; ``None`` where it grows."""
+    """Return ℓ″ for large errors, where it is unbounded at ŷ = v only; ``None`` where it grows."""
     near, far = (slope_at(rule, size) for size in (1e3, 1e6))
     if near is None or far is None or not math.isfinite(far) or far > 2 * near + 1:
         return None
@@ -116,14 +117,14 @@ def far_curvature(rule: Rule) -> Any | None:
 
 
 def slope_at(rule: Rule, size: float) -> float | None:
-    """ℓ″ at an error of a size, along it, coefficients at one."""
+    """Return ℓ″ at an error of a size, along it, coefficients at one."""
     slope = (rule.error.slope + rule.error.radial * sym.n**2).subs(sym.v, 0)
     free = slope.free_symbols - {sym.y, sym.n}
     return evaluated(slope, {**dict.fromkeys(free, 1), sym.y: size, sym.n: size})
 
 
 def largest_error(rule: Rule, allowed: float) -> float | None:
-    """The error up to which a growing ℓ″ stays under ``allowed``; ``None`` where none does."""
+    """Return the error up to which a growing ℓ″ stays under ``allowed``, ``None`` if none does."""
     low, high = 1e-9, 1e9
     if not _under(rule, low, allowed) or _under(rule, high, allowed):
         return None

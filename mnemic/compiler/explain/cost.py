@@ -40,7 +40,7 @@ class Cost:
     notes: tuple[str, ...] = ()
 
     def evaluate(self, **sizes: float) -> dict[str, float]:
-        """The costs at sizes: ``d_k``, ``d_v`` and, where they enter, ``T``, ``b``, ``s``.
+        """Return the costs at sizes: ``d_k``, ``d_v`` and, where they enter, ``T``, ``b``, ``s``.
 
         ``D``, c, n and m follow from the rule unless given; b is 64 and s is 2 unless given.
 
@@ -54,7 +54,7 @@ class Cost:
         return {name: _number(expr, self.features, table) for name, expr in self.rows()}
 
     def rows(self) -> tuple[tuple[str, Any], ...]:
-        """The five expressions by name."""
+        """Return the five expressions by name."""
         names = [f.name for f in fields(self)][:5]
         return tuple((name, getattr(self, name)) for name in names)
 
@@ -93,7 +93,7 @@ def _plain_size(rule: Rule) -> Any:
 
 
 def cost(rule: Rule) -> Cost:
-    """The costs that follow from a rule's structure."""
+    """Return the costs that follow from a rule's structure."""
     state = state_size(rule)
     flops, moved = train(rule)
     io = S * (2 * K + 2 * V)

@@ -71,12 +71,12 @@ def buckets(rule: Rule) -> Any:
 
 
 def matrix(rule: Rule) -> Any:
-    """Numbers of one memory: W, or the vector of a diagonal memory."""
+    """Return how many numbers one memory has: W, or the vector of a diagonal memory."""
     return D if rule.diagonal else D * V
 
 
 def slotted(rule: Rule) -> bool:
-    """Whether a companion memory of keys, of the same shape with d_k for d_v, is kept too."""
+    """Return whether a companion memory of keys, with d_k for d_v, is kept too."""
     return bool(getattr(rule.problem.spec.memory, "slots", None))
 
 
@@ -213,7 +213,7 @@ def _solve_once(solution: LeastSquares) -> Any:
 
 
 def notes(rule: Rule) -> tuple[str, ...]:
-    """What the expressions leave out."""
+    """Return what the expressions leave out."""
     found = [GROWS] if rule.kernels is not None else []
     match rule:
         case KeyValuePairs(fit=Fit(kind="interpolation")):

@@ -21,7 +21,7 @@ FEWEST = 64
 
 
 def layer_cost(rule: Rule) -> Cost:
-    """The costs of a rule in its layer: with the attention beside or around the memory."""
+    """Return the costs of a rule in its layer: with the attention beside or around the memory."""
     known, block = cost(rule), rule.problem.spec.block
     if block.hybrid == "none":
         return known

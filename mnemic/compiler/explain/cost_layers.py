@@ -20,7 +20,7 @@ ZERO = sp.Integer(0)
 
 
 def side(rule: Rule, name: str) -> Any:
-    """A side of a matrix: d_v, D, or a hidden width, m where all are one."""
+    """Return a side of a matrix: d_v, D, or a hidden width, m where all are one."""
     widths = dict(rule.network.widths)
     if name not in widths:
         return {"v": V, "D": D if rule.kernels is None else T}[name]
@@ -35,7 +35,7 @@ def sides(rule: Rule, matrix: Matrix) -> tuple[Any, Any]:
 
 
 def numbers(rule: Rule, matrix: Matrix) -> Any:
-    """Numbers of one matrix."""
+    """Return how many numbers one matrix has."""
     rows, columns = sides(rule, matrix)
     return rows * columns
 
@@ -47,7 +47,7 @@ def product(rule: Rule, matrix: Matrix) -> Any:
 
 
 def width(rule: Rule) -> Any | None:
-    """m in terms of d_v, where the rule has one."""
+    """Return m in terms of d_v, where the rule has one."""
     sizes = {size for _, size in rule.network.widths if size}
     return sp.nsimplify(sizes.pop()) * V if len(sizes) == 1 else None
 
@@ -56,7 +56,7 @@ def width(rule: Rule) -> Any | None:
 
 
 def layered_state(rule: Rule) -> Any:
-    """Numbers carried: every matrix with its S, held and anchored memories, and norms.
+    """Return how many numbers are carried: matrices, each S, held and anchored memories, norms.
 
     Of an optimizer that acts entry by entry also its averages, and the weights they have gathered.
     """
@@ -85,7 +85,7 @@ def _copies(rule: Rule, matrix: Matrix) -> int:
 
 
 def layered_decode(rule: Rule) -> Any:
-    """One token of the recurrence: M, its gradient, every matrix moved, M again."""
+    """Return the FLOPs of a token of the recurrence: M, its gradient, the moves, M again."""
     keys = C if rule.window > 1 else sp.Integer(1)
     written = layered_forward(rule, needed=True) + _backward(rule)
     found = keys * written + layered_forward(rule)
@@ -101,7 +101,7 @@ def layered_decode(rule: Rule) -> Any:
 
 
 def layered_train(rule: Rule) -> Any:
-    """One token of the chunk form, layer by layer."""
+    """Return the FLOPs of a token of the chunk form, layer by layer."""
     window = (B + C - 1) / B if rule.window > 1 else sp.Integer(1)  # the last chunk's keys, anew
     found = window * (layered_forward(rule, needed=True) + _backward(rule))
     if rule.window > 1:
@@ -142,7 +142,7 @@ def _read(rule: Rule, matrix: Matrix, window: Any) -> Any:
 
 
 def by_row(rule: Rule) -> bool:
-    """Whether the memories of a chunk's tokens are formed: a link, or O, is not linear."""
+    """Return whether the memories of a chunk's tokens are formed: a link, or O, is not linear."""
     linked = rule.retained.mode != "dual" or not rule.retained.link.identity
     return linked or rule.applied.kind != "identity"
 
@@ -169,7 +169,7 @@ def _operations(expr: Any) -> int:
 
 
 def iteration(rows: Any, columns: Any) -> Any:
-    """One of Newton–Schulz on a matrix: the smaller side multiplies."""
+    """Return the FLOPs of one Newton–Schulz step on a matrix, which the smaller side multiplies."""
     small, large = _ordered(rows, columns)
     return 4 * small**2 * large + 2 * small**3
 

@@ -28,7 +28,8 @@ class Dialect:
     timed: dict[str, bool]
 
     def expr(self, value: Any) -> str:
-        """A SymPy expression; tokens are counted from 1, where a coefficient's t begins at 0."""
+        """Return a SymPy expression; tokens are counted from 1, where a coefficient's t begins at
+        0."""
         value = sp.sympify(value)
         value = value.subs(TIME, TIME - 1) if value.has(TIME) else value
         return (printing.latex if self.tex else printing.text)(value, self.timed)
@@ -45,7 +46,7 @@ class Dialect:
         return rf"\left({shown}\right)" if self.tex else f"({shown})"
 
     def of(self, name: str, index: str = "t") -> str:
-        """A named quantity with its index."""
+        """Return a named quantity with its index."""
         letter = HATS.get(name, (name, self._word(name)))[self.tex]
         return letter + INDEX[index][self.tex]
 
@@ -53,16 +54,16 @@ class Dialect:
         return name if len(name) == 1 else rf"\mathrm{{{name}}}"
 
     def call(self, function: str, argument: str) -> str:
-        """A function of something."""
+        """Return a function of something."""
         name = HATS.get(function, (function, rf"\operatorname{{{function}}}"))[self.tex]
         return f"{name}({argument})"
 
     def flipped(self, shown: str) -> str:
-        """The transpose."""
+        """Return the transpose."""
         return f"{shown}^\\top" if self.tex else f"{shown}ᵀ"
 
     def sign(self, text: str, tex: str) -> str:
-        """A sign that the two write differently."""
+        """Return a sign that the two write differently."""
         return tex if self.tex else text
 
     @property
@@ -76,19 +77,19 @@ class Dialect:
         return self.sign("−", "-")
 
     def at_each(self, shown: str) -> str:
-        """An expression of ŷ and v at token i of a window."""
+        """Return an expression of ŷ and v at token i of a window."""
         if self.tex:
             shown = shown.replace(r"\hat y", r"\hat y_i")
             return re.sub(r"(?<![\\A-Za-z])v(?![A-Za-z_])", "v_i", shown)
         return re.sub(r"\bv\b", "vᵢ", shown.replace("ŷ", "ŷᵢ"))
 
     def windowed(self, body: str, count: int) -> str:
-        """A sum over the last ``count`` tokens."""
+        """Return a sum over the last ``count`` tokens."""
         if self.tex:
             return rf"\sum_{{i=t-{count - 1}}}^{{t}} {body}"
         return f"Σ_(i=t−{count - 1}..t) {body}"
 
 
 def dialect(rule: Any, *, tex: bool) -> Dialect:
-    """The dialect for a rule's coefficients."""
+    """Return the dialect for a rule's coefficients."""
     return Dialect(tex, printing.steps_of(rule))

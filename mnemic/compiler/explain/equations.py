@@ -40,7 +40,7 @@ class Equation:
 
 
 def equations(rule: Rule) -> tuple[Equation, ...]:
-    """The rule's equations, numbered from 1; parts that the rule lacks are absent."""
+    """Return the rule's equations, numbered from 1; parts that the rule lacks are absent."""
     plain = list(_lines(rule, dialect(rule, tex=False)))
     tex = list(_lines(rule, dialect(rule, tex=True)))
     return tuple(
@@ -199,7 +199,7 @@ def _start(rule: Moments, d: Dialect) -> str:
 
 
 def terms(rule: Rule) -> dict[str, Any]:
-    """The parts of the rule by name as text, for a comparison part by part."""
+    """Return the parts of the rule by name as text, for a comparison part by part."""
     d = dialect(rule, tex=False)
     if isinstance(rule, KeyValuePairs):
         return {e.name: e.text for e in equations(rule)}

@@ -84,7 +84,8 @@ def explain(rule: Rule) -> Explanation:
 
 
 def warned(rule: Rule) -> tuple[str, ...]:
-    """What a user should hear before training: of stability, of what is missing, of the pace."""
+    """Return what a user should hear before training: of stability, of what is missing, of the
+    pace."""
     found = (
         _unreal(rule),
         idle.warning(rule),
@@ -111,7 +112,7 @@ def _unreal(rule: Rule) -> str | None:
 
 
 def statement(rule: Rule) -> str:
-    """The problem in one line."""
+    """Return the problem in one line."""
     spec = rule.problem.spec
     window = spec.window
     if isinstance(rule, KeyValuePairs):
@@ -178,7 +179,7 @@ def _letters(rule: Rule) -> list[str]:
 
 
 def remarks(rule: Rule) -> tuple[str, ...]:
-    """What the equations alone do not tell."""
+    """Return what the equations alone do not tell."""
     found: list[str] = []
     if isinstance(rule, KeyValuePairs):
         return (*_letters(rule), *_kept_matrices(rule), _growth(rule))
@@ -266,7 +267,7 @@ def approximations(rule: Rule) -> tuple[str, ...]:
 
 
 def arguments(rule: Rule) -> tuple[Argument, ...]:
-    """The coefficients with argument, shape and range."""
+    """Return the coefficients with argument, shape and range."""
     spans = ranges(rule)
     return tuple(_argument(rule, s, spans) for s in rule.scalars)
 
@@ -286,5 +287,5 @@ def _argument(rule: Rule, scalar: Scalar, spans: dict[Any, list[float]]) -> Argu
 
 
 def shown(value: Any) -> Any:
-    """An equation of a step as SymPy where it is one."""
+    """Return an equation of a step as SymPy where it is one."""
     return value if isinstance(value, sp.Basic) else str(value)

@@ -19,7 +19,7 @@ APART = ("bonus", "levels", "phase")
 
 
 def idle(rule: Rule) -> tuple[Scalar, ...]:
-    """The arguments that no equation of the rule sees: what makes them gets no gradient.
+    """Return the arguments that no equation of the rule sees: what makes them gets no gradient.
 
     Under a rate of zero that is whatever only steps see: θ, thresholds, weights, gates of keys.
     """
@@ -41,12 +41,12 @@ def idle(rule: Rule) -> tuple[Scalar, ...]:
 
 
 def writes(rule: Rule) -> bool:
-    """Whether a token changes anything but by decay."""
+    """Return whether a token changes anything but by decay."""
     return isinstance(rule, Moments | KeyValuePairs) or rule.rate != 0
 
 
 def warning(rule: Rule) -> str | None:
-    """What ``check`` says of them."""
+    """Return what ``check`` says of them."""
     found = [s.name for s in idle(rule)]
     has = "has" if len(found) == 1 else "have"
     also = f"{', '.join(found)} {has} no effect, and what would make it learns nothing."

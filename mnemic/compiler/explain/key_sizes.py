@@ -34,7 +34,7 @@ class KeySize:
 
 
 def key_size(rule: Rule) -> KeySize:
-    """The range of predict·erase."""
+    """Return the range of predict·erase."""
     low, high = _factor(rule)
     if rule.kernels is not None and not positive_definite(rule.kernels.predict.expr):
         name = product_name(rule)
@@ -58,12 +58,12 @@ def _why(rule: Rule, unit: bool) -> str:
 
 
 def product_name(rule: Rule) -> str:
-    """What stands for κ in a bound."""
+    """Return what stands for κ in a bound."""
     return "‖φ‖²" if _same(rule) else "predict·erase"
 
 
 def product_symbol(rule: Rule) -> Any:
-    """κ, or predict·erase where these keys differ."""
+    """Return κ, or predict·erase where these keys differ."""
     return sym.kappa if _same(rule) else sp.Symbol("predict·erase", real=True)
 
 
@@ -104,7 +104,7 @@ def _values(rule: Rule, factor: Any, vectors: set[Any]) -> tuple[float, float]:
 
 
 def positive_definite(kernel: Any, size: int = 4, count: int = 14) -> bool:
-    """Whether κ(x·y) of random unit vectors is a positive semidefinite matrix."""
+    """Return whether κ(x·y) of random unit vectors is a positive semidefinite matrix."""
     source = random.Random(0)
     rows = [[source.gauss(0, 1) for _ in range(size)] for _ in range(count)]
     unit = [[z / math.hypot(*row) for z in row] for row in rows]

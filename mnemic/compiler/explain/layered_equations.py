@@ -26,7 +26,7 @@ Lines = Iterator[tuple[str, str]]
 
 
 def layered(rule: Layers, d: Dialect) -> Lines:
-    """The rule's lines in order; the first that names W_ref says which memory that is."""
+    """Yield the rule's lines in order; the first that names W_ref says which memory that is."""
     told, mark = rule.anchor == 1, d.sign("ᵣ", "ref")
     for name, line in _lines(rule, d):
         names = not told and mark in line
@@ -57,7 +57,7 @@ def _lines(rule: Layers, d: Dialect) -> Lines:
 
 
 def memory(rule: Rule, d: Dialect) -> Lines:
-    """M(W, x) = …, one line a memory of a chain, then its activations."""
+    """Yield M(W, x) = …, one line a memory of a chain, then its activations."""
     layers = NetworkEquations(rule.network, d)
     place = Place("x", feature(rule, d, "x"), "", "")
     shown = []
@@ -69,7 +69,7 @@ def memory(rule: Rule, d: Dialect) -> Lines:
 
 
 def reference(rule: Rule, d: Dialect) -> str:
-    """What the index of W_ref means."""
+    """Return what the index of W_ref means."""
     if rule.anchor == 1:
         return ""
     b = rule.anchor
@@ -149,7 +149,7 @@ def _summed(rule: Rule, d: Dialect, body: str) -> str:
 
 
 def groups(rule: Rule) -> tuple[tuple[Matrix, ...], ...]:
-    """The matrices by the tokens between their moves, the fastest first."""
+    """Return the matrices by the tokens between their moves, the fastest first."""
     every = sorted({m.every for m in rule.network.matrices})
     return tuple(tuple(m for m in rule.network.matrices if m.every == n) for n in every)
 
@@ -288,14 +288,14 @@ class _Moves:
 
 
 def step_map(rule: Rule, d: Dialect) -> str:
-    """The name of O, nothing for the identity."""
+    """Return the name of O, nothing for the identity."""
     if rule.applied.kind == "newton-schulz":
         return d.sign(f"NS{rule.applied.steps}", rf"\mathrm{{NS}}_{{{rule.applied.steps}}}")
     return title(rule, d) if rule.applied.elementwise else ""
 
 
 def taken_back(rule: Rule, d: Dialect, every: int) -> str:
-    """A retention that acts on W acts at the ends of intervals: A ← ∇R(W)."""
+    """Write that a retention on W itself acts at the ends of intervals: A ← ∇R(W)."""
     arrow = d.sign("←", r"\leftarrow")
     return f"{at_multiples(d, every)}{d.of('A')} {arrow} {mirrored(rule, d, d.of('W'))}"
 

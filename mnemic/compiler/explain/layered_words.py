@@ -24,7 +24,7 @@ HALF = 0.5
 
 
 def of_each_matrix(rule: Rule) -> tuple[str, ...]:
-    """That G, S, A and W stand for those of every matrix."""
+    """Say that G, S, A and W stand for those of every matrix."""
     names = [m.name for m in rule.network.matrices]
     if len(names) < 2:
         return ()
@@ -40,7 +40,7 @@ def of_each_matrix(rule: Rule) -> tuple[str, ...]:
 
 
 def pace(rule: Rule) -> str | None:
-    """The line on a memory of layers that runs token by token; ``None`` for any other."""
+    """Return the line on a memory of layers that runs token by token; ``None`` for any other."""
     found = rule.structure
     deep = isinstance(rule, Layers) or not rule.network.linear
     if not deep or found.kind != "sequential" or not found.forms:
@@ -57,12 +57,12 @@ def pace(rule: Rule) -> str | None:
 
 
 def approximated(rule: Rule) -> tuple[str, ...]:
-    """The anchor, matrices that are held, and Newton–Schulz."""
+    """Return the anchor, matrices that are held, and Newton–Schulz."""
     return (*anchored(rule), *_held(rule), *_iterated(rule))
 
 
 def anchored(rule: Rule) -> tuple[str, ...]:
-    """The anchor, where the gradient sees a memory that has moved since."""
+    """Return the anchor, where the gradient sees a memory that has moved since."""
     if rule.anchor == 1 or (rule.error.constant and rule.network.linear):
         return ()
     matrices = rule.network.matrices
@@ -105,7 +105,7 @@ def _iterated(rule: Rule) -> tuple[str, ...]:
 
 @cache
 def band(count: int) -> tuple[float, float, float]:
-    """Where ``count`` iterations take singular values in (least, 1]: low, high, least.
+    """Return where ``count`` iterations take singular values in (least, 1]: low, high, least.
 
     ``low`` (two digits, rounded down) is what the large ones come to at least; ``least`` (one
     digit, rounded up) the smallest size from which on they come as high.
@@ -121,7 +121,7 @@ def band(count: int) -> tuple[float, float, float]:
 
 
 def iterated(size: float, count: int) -> float:
-    """A singular value after ``count`` iterations."""
+    """Return a singular value after ``count`` iterations."""
     a, b, c = QUINTIC
     for _ in range(count):
         size = a * size + b * size**3 + c * size**5
@@ -137,7 +137,8 @@ def _rounded_up(size: float) -> float:
 
 
 def bounded_steps(rule: Rule) -> str:
-    """What O and norms bound whatever the errors are, as sentences after a space, or nothing."""
+    """Return what O and norms bound whatever the errors are, as sentences after a space, or
+    nothing."""
     plain = rule.retained.mode == "dual" and rule.retained.link.identity
     if not plain:
         return ""

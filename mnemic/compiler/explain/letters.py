@@ -44,7 +44,7 @@ LATEX: Final = {
 
 
 def letter(name: str) -> str:
-    """A name as text.
+    """Return a name as text.
 
     >>> letter("eta"), letter("mu2"), letter("l1"), letter("scale3"), letter("gain")
     ('η', 'μ₂', 'λ₁', 'c3', 'gain')
@@ -56,7 +56,7 @@ def letter(name: str) -> str:
 
 
 def tex(name: str) -> str:
-    r"""A name as LaTeX.
+    r"""Return a name as LaTeX.
 
     >>> letters = [tex(name) for name in ("eta", "mu2", "l1", "scale3", "gain_2", "z1")]
     >>> print(*letters)

@@ -16,17 +16,17 @@ from mnemic.compiler.symbolic import simplified
 
 
 def linked(rule: Rule) -> bool:
-    """Whether the state is a dual and W something else."""
+    """Return whether the state is a dual and W something else."""
     return rule.retained.mode == "dual" and not rule.retained.link.identity
 
 
 def memory_name(rule: Rule, d: Dialect, index: str) -> str:
-    """A where the memory has a link, else W."""
+    """Return a where the memory has a link, else W."""
     return d.of("A" if linked(rule) else "W", index)
 
 
 def dual(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
-    """What the state becomes."""
+    """Yield what the state becomes."""
     step = _step(rule, d)
     match rule.retained.mode:
         case "multiplicative":
@@ -61,7 +61,7 @@ def seen_memory(rule: Rule, d: Dialect, row_decay: Any) -> str:
 
 
 def mirrored(rule: Rule, d: Dialect, memory: str) -> str:
-    """∇R(W)."""
+    """Return ∇R(W)."""
     if rule.retained.mirror == sym.w:
         return memory
     return d.sign("∇R", r"\nabla R") + f"({memory})"
@@ -135,7 +135,7 @@ def _constraint(found: Link, d: Dialect) -> str:
 
 
 def readout(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
-    """What is read, and what it is divided by."""
+    """Yield what is read, and what it is divided by."""
     spec = rule.problem.spec
     query = feature(rule, d, d.of("q"))
     if getattr(spec.memory, "slots", None):

@@ -74,7 +74,7 @@ class NetworkEquations:
         return found
 
     def definitions(self) -> Iterator[str]:
-        """σ(z) = …, each once."""
+        """Yield σ(z) = …, each once."""
         for function, name in self.activations.items():
             shown = function.replace(sym.sigmoid, lambda x: 1 / (1 + sp.exp(-x)))  # σ is taken
             yield f"{name}(z) = {self.d.expr(shown.subs(sym.x, ARGUMENT))}"
@@ -92,7 +92,7 @@ class NetworkEquations:
         return {name: f"x{i}" for i, name in enumerate(names, 1)}
 
     def formula(self, place: Place) -> Iterator[tuple[str, str]]:
-        """Each layer that has a name of its own, then the output, as (name, expression)."""
+        """Yield each layer that has a name of its own, then the output, as (name, expression)."""
         known = {RAW: place.raw, FEATURES: place.features, ONE: "1"}
         for node in self.network.nodes:
             known[node.name] = self._written(node, known, place)
@@ -183,7 +183,7 @@ class NetworkEquations:
         return self.named(self.shared.get(name, name), place.index)
 
     def chain_rule(self, place: Place) -> tuple[list[str], dict[str, tuple[str, str]]]:
-        """δ of every matrix, and the rows and keys of every gradient."""
+        """Return δ of every matrix, and the rows and keys of every gradient."""
         terms: dict[str, list[str]] = {self.network.output: [self.d.of("e", place.index)]}
         lines: list[str] = []
         outer: dict[str, tuple[str, str]] = {}

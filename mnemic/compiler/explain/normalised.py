@@ -117,7 +117,7 @@ class _Curve:
     value: float | None = None
 
     def contracts(self, x: float, least: float, room: float) -> bool:
-        """Whether every secant of what a step takes is from ``least`` to ``room``."""
+        """Return whether every secant of what a step takes is from ``least`` to ``room``."""
         if self.breaks:
             return False
         points = [(r, _taken(parts, x)) for r, parts in self.rows]
@@ -142,7 +142,7 @@ class _Curve:
         return sign * best
 
     def shrinks(self, x: float) -> bool:
-        """Whether |T(r)| ≤ |r| at every place, and between those where it is largest."""
+        """Return whether |T(r)| ≤ |r| at every place, and between those where it is largest."""
         shares = [_taken(parts, x) / r for r, parts in self.rows]
         most = max(range(len(shares)), key=shares.__getitem__)
         near = [r for r, _ in self.rows[max(most - 1, 0) : most + 2]]

@@ -13,14 +13,14 @@ from mnemic.compiler.rule import Rule
 
 
 def feature(rule: Rule, d: Dialect, key: str) -> str:
-    """φ of a key, or the key itself for identity features."""
+    """Return φ of a key, or the key itself for identity features."""
     plain = rule.problem.features is not None and rule.problem.features == sym.x
     turned = rule.phase and not rule.diagonal
     return key if plain and not turned else d.call("phi", key)
 
 
 def role_key(rule: Rule, d: Dialect, role: str, index: str) -> str:
-    """The key of a role."""
+    """Return the key of a role."""
     expr = rule.problem.keys[role]
     k = sp.Symbol("k", real=True)
     if expr == k:
@@ -32,7 +32,7 @@ def role_key(rule: Rule, d: Dialect, role: str, index: str) -> str:
 
 
 def role_features(rule: Rule, d: Dialect, role: str, index: str) -> str:
-    """φ of a role's key, as a row; behind a kernel φ(k) with the role's gate."""
+    """Return φ of a role's key, as a row; behind a kernel φ(k) with the role's gate."""
     if rule.kernels is None:
         return d.flipped(feature(rule, d, role_key(rule, d, role, index)))
     key = d.flipped(feature(rule, d, d.of("k", index)))
@@ -58,7 +58,7 @@ def _vector(d: Dialect, expr: Any, index: str) -> str:
 
 
 def value(rule: Rule, d: Dialect, index: str) -> str:
-    """The value as it is written."""
+    """Return the value as it is written."""
     expr = rule.problem.keys["value"]
     if expr == sym.v:
         return d.of("v", index)
@@ -78,7 +78,7 @@ def with_value(rule: Rule, d: Dialect) -> str:
 
 
 def per(rule: Rule, expr: Any) -> str:
-    """Whether an expression varies by ``head``, ``key``, ``value`` or ``outer``."""
+    """Return whether an expression varies by ``head``, ``key``, ``value`` or ``outer``."""
     ways = {s.per for s in rule.scalars if expr.has(s.symbol)}
     if "outer" in ways or {"key", "value"} <= ways:
         return "outer"

@@ -119,7 +119,7 @@ def _verdict(
 
 
 def values(rule: Rule, expr: Any) -> list[float]:
-    """The values that an expression of coefficients takes; none where something is unknown."""
+    """Return the values that an expression takes; none where a coefficient is unknown."""
     spans = {**ranges(rule), **PLACES}
     names = sorted(expr.free_symbols, key=str)
     if any(name not in spans for name in names):
@@ -132,7 +132,7 @@ def values(rule: Rule, expr: Any) -> list[float]:
 def read(
     rule: Rule, expr: Any, keys: KeySize | None = None, curvatures: list[float] | None = None
 ) -> tuple[str, ...]:
-    """The coefficients of an expression with their ranges, and the size of the keys."""
+    """Return the coefficients of an expression with their ranges, and the size of the keys."""
     timed, spans = steps_of(rule), ranges(rule)
     known = {s for s in expr.free_symbols if s in spans}
     found = [f"{text(s, timed)} in {span(spans[s])}" for s in sorted(known, key=str)]
@@ -144,7 +144,7 @@ def read(
 
 
 def number(value: float, *, endless: bool = False) -> str:
-    """A number of a warning; ``endless`` where a coefficient grows without end.
+    """Return a number of a warning; ``endless`` where a coefficient grows without end.
 
     >>> number(2.0), number(1e13, endless=True)
     ('2', '∞')
@@ -155,7 +155,7 @@ def number(value: float, *, endless: bool = False) -> str:
 
 
 def told(rule: Rule, found: Found) -> str:
-    """The place in a sentence."""
+    """Return the place in a sentence."""
     given = f" ({'; '.join(found.read)})" if found.read else ""
     return {
         "inside": f"This rule stays inside{given}.",

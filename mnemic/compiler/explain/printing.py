@@ -29,7 +29,7 @@ SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def steps_of(rule: Any) -> dict[str, bool]:
-    """Whether each coefficient carries the index t (it comes from the input)."""
+    """Return whether each coefficient carries the index t (it comes from the input)."""
     return {s.name: s.declared.origin == "input" for s in rule.scalars}
 
 
@@ -193,7 +193,7 @@ def _through_root(expr: Any) -> tuple[Any, Any | None]:
 
 
 def text(expr: Any, timed: dict[str, bool] | None = None) -> str:
-    """One line of text.
+    """Return one line of text.
 
     >>> text(sym.coefficient("eta") * (sym.y - sym.v), {"eta": True})
     'ηₜ·(ŷ − v)'
@@ -205,7 +205,7 @@ def text(expr: Any, timed: dict[str, bool] | None = None) -> str:
 
 
 def latex(expr: Any, timed: dict[str, bool] | None = None, times: str | None = None) -> str:
-    """The expression in LaTeX; ``times`` stands between factors."""
+    """Return the expression in LaTeX; ``times`` stands between factors."""
     plain, root = _through_root(expr)
     if root is not None:
         return rf"{latex(plain, timed, times)} \text{{ with }} s = {latex(root, timed, times)}"

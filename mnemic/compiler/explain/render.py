@@ -15,7 +15,8 @@ __all__ = ["Equation", "equations", "latex_of", "to_json", "to_latex", "to_markd
 
 
 def to_text(rule: Rule, kernels: tuple[str, ...] = ()) -> str:
-    """The derivation as plain Unicode lines, for the terminal; ``kernels`` tells the fused ones."""
+    """Return the derivation as plain Unicode lines, for the terminal; ``kernels`` tells the fused
+    ones."""
     e, timed = explain(rule), printing.steps_of(rule)
     head = e.name + (f": {e.title}" if e.title else "")
     blocks = [
@@ -49,7 +50,7 @@ def _step(step: Derived, timed: dict[str, bool]) -> str:
 
 
 def equation_text(equation: Any, timed: dict[str, bool]) -> str:
-    """A step's equation as text; both sides of an equality as they stand."""
+    """Return a step's equation as text; both sides of an equality as they stand."""
     if isinstance(equation, sp.Eq):
         names = {"ell": "ℓ", "e": "e", "dual": "∇R(W)", "phi": "φ(x)"}
         left = names.get(str(equation.lhs)) or printing.text(equation.lhs, timed)
@@ -92,7 +93,7 @@ def _costs(e: Explanation) -> list[str]:
 
 
 def to_json(rule: Rule) -> dict[str, Any]:
-    """The derivation as plain data; expressions as text and, where people read them, LaTeX."""
+    """Return the derivation as plain data; expressions as text and, for people, as LaTeX."""
     e, timed = explain(rule), printing.steps_of(rule)
     return {
         "name": e.name,

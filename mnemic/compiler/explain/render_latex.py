@@ -12,14 +12,14 @@ from mnemic.compiler.rule import Rule
 
 
 def latex_of(rule: Rule) -> str:
-    """The numbered equations alone, ready for ``_repr_latex_`` of a notebook."""
+    """Return the numbered equations alone, ready for ``_repr_latex_`` of a notebook."""
     lines = [rf"{q.latex} && \text{{{q.name}}} \tag{{{q.number}}}" for q in equations(rule)]
     body = " \\\\\n".join(r"& " + line for line in lines)
     return "$$\\begin{align*}\n" + body + "\n\\end{align*}$$"
 
 
 def to_latex(rule: Rule) -> str:
-    """The derivation as a LaTeX section (needs amsmath)."""
+    """Return the derivation as a LaTeX section (needs amsmath)."""
     e, timed = explain(rule), printing.steps_of(rule)
     parts = [
         rf"\section*{{{prose(e.title or e.name)}}}",
@@ -44,7 +44,7 @@ def _step(title: str, equation: Any, reason: str, timed: dict[str, bool]) -> str
 
 
 def formula(equation: Any, timed: dict[str, bool]) -> str:
-    """A step's equation between dollars, or as text."""
+    """Return a step's equation between dollars, or as text."""
     if isinstance(equation, sp.Eq):
         names = {"ell": r"\ell", "e": "e", "dual": r"\nabla R(W)", "phi": r"\phi(x)"}
         left = names.get(str(equation.lhs)) or printing.latex(equation.lhs, timed)

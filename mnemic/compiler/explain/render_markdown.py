@@ -9,7 +9,7 @@ from mnemic.compiler.rule import Rule
 
 
 def to_markdown(rule: Rule) -> str:
-    """The derivation as Markdown."""
+    """Return the derivation as Markdown."""
     e, timed = explain(rule), printing.steps_of(rule)
     steps = [f"{i}. {s.title}: {formula(s.equation, timed)} ({s.reason})"
              for i, s in enumerate(e.steps, 1)]  # fmt: skip

@@ -19,7 +19,7 @@ def ranges(rule: Rule) -> dict[Any, list[float]]:
 
 
 def span(values: list[float]) -> str:
-    """The range that values span, as an open interval.
+    """Return the range that values span, as an open interval.
 
     >>> span([0.0, 0.5, 2.0])
     '(0, 2)'

@@ -58,7 +58,7 @@ class Stability:
 
 
 def stability(rule: Rule) -> Stability:
-    """The bound of a rule, and where its coefficients and keys stand to it."""
+    """Return the bound of a rule, and where its coefficients and keys stand to it."""
     if isinstance(rule, KeyValuePairs):
         fit = _of_fit(rule)
         return fit if rule.fit.carry is None else _of_carry(rule, fit.warning)
@@ -67,7 +67,8 @@ def stability(rule: Rule) -> Stability:
 
 
 def warnings(rule: Rule) -> tuple[str, ...]:
-    """What a user should hear before training: at most one of stability, one of what is missing."""
+    """Return what a user should hear before training: at most one of stability, one of what is
+    missing."""
     told, missing = stability(rule).warning, rule.structure.missing
     capital = None if missing is None else f"{missing[0].upper()}{missing[1:]}."
     return tuple(line for line in (told, capital) if line is not None)

@@ -62,7 +62,7 @@ class NoMeaning(Exception):
 
 
 def evaluate(expression: Any, values: Environment) -> Tensor:
-    """The expression in float64, its symbols replaced by tensors that broadcast.
+    """Return the expression in float64, its symbols replaced by tensors that broadcast.
 
     >>> evaluate(sym.e**2 / 2, {sym.e: torch.tensor(3.0, dtype=torch.float64)})
     tensor(4.5000, dtype=torch.float64)
@@ -89,7 +89,7 @@ def _new_error(node: Any, arguments: list[Tensor]) -> Tensor:
 
 
 def condition(node: Any, values: Environment) -> Tensor:
-    """A truth value, entry by entry."""
+    """Return a truth value, entry by entry."""
     if node in (sp.true, sp.false):
         return torch.tensor(node == sp.true)
     if type(node) in RELATIONS:

@@ -28,7 +28,7 @@ def interpret(
     *, initial_state: Mapping[str, Tensor] | None = None, mask: Tensor | None = None,
     params: Mapping[str, Tensor] | None = None,
 ) -> tuple[Tensor, Named]:  # fmt: skip
-    """The outputs [B, T, H, d_v] and the state after the last token.
+    """Return the outputs [B, T, H, d_v] and the state after the last token.
 
     ``coefficients`` are the operator's arguments by name, in the shapes of the operator's
     contract (a learned one may be given as [H] or [H, D]); ``mask`` [B, T] is false where a token

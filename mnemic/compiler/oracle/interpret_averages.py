@@ -18,7 +18,7 @@ Named = dict[str, Tensor]
 
 
 def averaged(rule: Rule, layer: Layer, gradient: Tensor, values: Values) -> Layer:
-    """Every average X of an expression of g = −G, and the step that reads them."""
+    """Return every average X of an expression of g = −G, and the step that reads them."""
     assert layer.averages is not None
     known, old = {GRADIENT: -gradient}, layer.averages
     found, lefts = [], []
@@ -49,7 +49,7 @@ def _entrywise(step: Any, known: dict[Any, Tensor], values: Values) -> Tensor:
 
 
 def first_averages(rule: Rule, tag: str, zero: Tensor, start: Named) -> Averages | None:
-    """The averages of a matrix as a state has them, or of nothing."""
+    """Return the averages of a matrix as a state has them, or of nothing."""
     if not rule.applied.elementwise:
         return None
     one, lefts = zero[..., :1, :1] + 1, []

@@ -25,7 +25,7 @@ Values = dict[Any, Tensor]
 
 
 def read(rule: Rule, memory: Mapping[str, Tensor], key: Tensor, raw: Tensor) -> Tensor:
-    """M(W, ·) of a query, a column [B, H, d_v, 1]."""
+    """Return M(W, ·) of a query, a column [B, H, d_v, 1]."""
     through = _product(rule, None if rule.kernels is None else rule.kernels.read)
     return forward(rule.network, memory, key.mT, raw, through)[rule.network.output]
 
@@ -78,13 +78,13 @@ def gradient(
 
 
 def sizes(residual: Tensor, square: Tensor) -> Values:
-    """n and κ, kept off zero so that 0/0 in an error signal comes out as 0."""
+    """Return n and κ, kept off zero so that 0/0 in an error signal comes out as 0."""
     norm = (residual**2).sum(-2, keepdim=True).clamp_min(TINY**2).sqrt()
     return {sym.n: norm, sym.kappa: square.clamp_min(TINY)}
 
 
 def seen(rule: Rule, state: State, values: Values, first: bool) -> dict[str, Tensor]:
-    """W_ref of every matrix, with the coefficients of its pairs where they are kept."""
+    """Return W_ref of every matrix, with the coefficients of its pairs where they are kept."""
     before = first and rule.problem.spec.retention.order == "before"
     found = {}
     for matrix, layer in zip(rule.network.matrices, state.layers, strict=True):
@@ -115,6 +115,6 @@ def opened(rule: Rule, link: Link, dual: Tensor, values: Values) -> Tensor:
 
 
 def link_of(rule: Rule, matrix: Matrix) -> Link:
-    """The link, with the scale of this matrix where each has its own."""
+    """Return the link, with the scale of this matrix where each has its own."""
     own = rule.problem.scalar("scale" + matrix.name.removeprefix("W"))
     return rule.retained.link if own is None else replace(rule.retained.link, scale=own.symbol)

@@ -62,7 +62,7 @@ class Inputs:
     """The weights of levels, [B, T, H, L]."""
 
     def at(self, t: int, j: int) -> dict[Any, Tensor]:
-        """The coefficients of micro-step j of token t."""
+        """Return the coefficients of micro-step j of token t."""
         return {s: _pick(x, t, j) for s, x in self.values.items()}
 
 
@@ -262,7 +262,8 @@ def _rotated(x: Tensor, angle: Tensor | None) -> Tensor:
 
 
 def unturned(y: Tensor, angle: Tensor) -> Tensor:
-    """What a complex vector's turning frame says, [B, T, H, 2d], by angles [B, T, 1, H, d, 1]."""
+    """Return what a complex vector's turning frame says, [B, T, H, 2d], by angles [B, T, 1, H, d,
+    1]."""
     turn = torch.polar(torch.ones_like(angle), angle)[:, :, 0, ..., 0]
     return _by_parts(turn.repeat_interleave(y.shape[2] // turn.shape[2], 2) * _complex(y))
 

@@ -31,7 +31,7 @@ class Share:
 
 
 def digits(x: Tensor) -> Tensor:
-    """The number of binary digits of integers; 0 has none."""
+    """Return the number of binary digits of integers; 0 has none."""
     found = torch.zeros_like(x)
     while bool((x > 0).any()):
         found = found + (x > 0).long()
@@ -40,7 +40,8 @@ def digits(x: Tensor) -> Tensor:
 
 
 def levelled(rule: Levels, inputs: Inputs, start: Named) -> tuple[list[Named], Named]:
-    """The weighed sum of shares that each token's query reads, and the buckets after the last."""
+    """Return the weighed sum of shares that each token's query reads, and the buckets after the
+    last."""
     (matrix,) = rule.network.matrices
     shares, memories = _carried(inputs, start), []
     for t in range(inputs.mask.shape[1]):

@@ -50,7 +50,7 @@ class _Pairs:
 def run(
     rule: KeyValuePairs, inputs: Inputs, start: Mapping[str, Tensor]
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The outputs [B, T, H, d_v] and the last state, by the operator's names."""
+    """Return the outputs [B, T, H, d_v] and the last state, by the operator's names."""
     rows = [_sequence(rule, inputs, start, b) for b in range(inputs.mask.shape[0])]
     y = torch.stack([torch.stack(row.outputs) for row in rows])
     return y, _named(rule, rows)

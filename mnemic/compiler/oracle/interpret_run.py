@@ -34,7 +34,7 @@ TAIL = ("predict", "erase", "write", "value", "raw", "square", "column", "gamma"
 def recurrence(
     rule: Rule, inputs: Inputs, start: Named, params: Mapping[str, Tensor]
 ) -> tuple[list[Named], Named]:
-    """The matrices that each token's query reads, by name, and the last state."""
+    """Return the matrices that each token's query reads, by name, and the last state."""
     if isinstance(rule, Layers) and rule.retained.mode == "multiplicative":
         raise ValueError("an f-divergence of a memory with layers is not interpreted")
     held = any(matrix.every > 1 for matrix in rule.network.matrices)
@@ -88,7 +88,7 @@ def _token(rule: Rule, inputs: Inputs, t: int, state: State) -> State:
 
 
 def pair_of(rule: Rule, inputs: Inputs, t: int, j: int) -> Pairs:
-    """One micro-step's vectors, a window of one."""
+    """Return one micro-step's vectors, a window of one."""
     keyed = inputs.keyed
     vectors = (keyed.predict, keyed.erase, keyed.write, keyed.value, keyed.raw)
     predict, erase, write, value, raw = (x[:, t, j][:, None] for x in vectors)

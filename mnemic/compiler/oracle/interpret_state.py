@@ -26,7 +26,7 @@ class Pairs:
         return Pairs(*(torch.cat([a, b], 1) for a, b in zip(_all(self), _all(newer), strict=True)))
 
     def last(self, count: int) -> "Pairs":
-        """The last ``count`` tokens."""
+        """Return the last ``count`` tokens."""
         return Pairs(*(x[:, x.shape[1] - count :] for x in _all(self)))
 
 
@@ -78,7 +78,7 @@ def _all(item: Any) -> list[Any]:
 
 
 def chosen(mask: Tensor, new: Any, old: Any) -> Any:
-    """The new state where ``mask`` [B] holds, the old one elsewhere."""
+    """Return the new state where ``mask`` [B] holds, the old one elsewhere."""
     if new is None:
         return None
     if isinstance(new, Tensor):

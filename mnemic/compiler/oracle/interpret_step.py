@@ -94,7 +94,7 @@ def _counts(
 
 
 def settled(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
-    """What acts on W itself: norms, and ∇R(W) in place of A."""
+    """Return what acts on W itself: norms, and ∇R(W) in place of A."""
     if layer.norms is not None:
         dual = at_norms(centred(rule, layer.dual), layer.norms, rule.applied.normalize)
         layer = replace(layer, dual=dual, memory=apply_link(link_of(rule, matrix), dual, values))
@@ -105,12 +105,12 @@ def settled(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
 
 
 def norms_of(rule: Rule, matrix: Tensor) -> Tensor:
-    """The norms of a matrix's lines, which it is scaled back to."""
+    """Return the norms of a matrix's lines, which it is scaled back to."""
     return line_norms(centred(rule, matrix), rule.applied.normalize)
 
 
 def centred(rule: Rule, matrix: Tensor) -> Tensor:
-    """The lines of a matrix without their means, where the norms are those of centred ones."""
+    """Return a matrix whose lines have lost their means, where norms are of centred ones."""
     if not rule.applied.centred:
         return matrix
     return matrix - matrix.mean(-1 if rule.applied.normalize == "rows" else -2, keepdim=True)

@@ -21,7 +21,7 @@ AXES: Final = {"all": (-2, -1), "rows": (-1,), "columns": (-2,)}
 
 
 def domain_of(function: Entries) -> tuple[float, float]:
-    """The widest of ``DOMAINS`` on which the function has values."""
+    """Return the widest of ``DOMAINS`` on which the function has values."""
     for low, high in DOMAINS:
         points = stretch((low, high))(torch.linspace(-4, 4, 41, dtype=torch.float64))
         if bool(function(points).isfinite().all()):
@@ -30,7 +30,7 @@ def domain_of(function: Entries) -> tuple[float, float]:
 
 
 def stretch(domain: tuple[float, float]) -> Callable[[Tensor], Tensor]:
-    """An increasing map from the real line onto the domain."""
+    """Return an increasing map from the real line onto the domain."""
     low, high = domain
     if high == torch.inf:
         return torch.exp if low == 0 else torch.sinh
@@ -38,7 +38,7 @@ def stretch(domain: tuple[float, float]) -> Callable[[Tensor], Tensor]:
 
 
 def separable(function: Entries, shape: torch.Size, domain: tuple[float, float]) -> Tensor:
-    """argmin over each entry, by bisection on the derivative's sign."""
+    """Return argmin over each entry, by bisection on the derivative's sign."""
     onto = stretch(domain)
     low = torch.full(shape, -700.0, dtype=torch.float64)
     high = -low
@@ -54,7 +54,7 @@ def separable(function: Entries, shape: torch.Size, domain: tuple[float, float])
 def on_simplex(
     function: Entries, shape: torch.Size, domain: tuple[float, float], over: str, scale: Tensor
 ) -> Tensor:
-    """argmin with w ≥ 0 and entries that sum to ``scale`` in every group."""
+    """Return argmin with w ≥ 0 and entries that sum to ``scale`` in every group."""
     domain = (max(domain[0], 0.0), domain[1])
     axes = AXES[over]
 
@@ -73,7 +73,7 @@ def on_simplex(
 def in_ball(
     function: Entries, shape: torch.Size, domain: tuple[float, float], radius: Tensor
 ) -> Tensor:
-    """argmin with ‖W‖_F ≤ radius."""
+    """Return argmin with ‖W‖_F ≤ radius."""
     axes = (-2, -1)
 
     def at(mu: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ def _search(
 
 
 def hessian(function: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
-    """The second derivatives of a function of a vector."""
+    """Return the second derivatives of a function of a vector."""
     at = point.detach().requires_grad_()
     (slope,) = torch.autograd.grad(function(at), at, create_graph=True)
     rows = [torch.autograd.grad(s, at, retain_graph=True)[0] for s in slope]
@@ -114,7 +114,8 @@ def hessian(function: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
 
 
 def newton(function: Callable[[Tensor], Tensor], start: Tensor, steps: int = 100) -> Tensor:
-    """argmin of a convex function of a whole array: Newton steps, halved until the slope falls."""
+    """Return argmin of a convex function of a whole array: Newton steps, halved until the slope
+    falls."""
     point, shape = start.detach().flatten(), start.shape
 
     def slope(x: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ FIRST_POSITION: Final = 0
 def feature_map(
     problem: Problem, x: Tensor, position: Tensor, weights: Sequence[Tensor] = ()
 ) -> Tensor:
-    """φ(x) for x of shape [..., d]; ``position`` and the a_i of a polynomial, ``weights``,
+    """Return φ(x) for x of shape [..., d]; ``position`` and the a_i of a polynomial, ``weights``,
     broadcast over the leading axes."""
     entry = problem.spec.features
     if problem.features is not None:
@@ -51,7 +51,7 @@ def feature_map(
 
 
 def weights_of(problem: Problem, values: Mapping[Any, Tensor]) -> list[Tensor]:
-    """The a_i of polynomial features, of coefficients by their symbols."""
+    """Return the a_i of polynomial features, of coefficients by their symbols."""
     return [evaluate(problem.value(n), values) for n, _, _ in problem.spec.features.coefficients()]
 
 
@@ -72,7 +72,7 @@ def graded(x: Tensor, degree: int, weights: Sequence[Tensor]) -> Tensor:
 
 
 def power(x: Tensor, degree: int) -> Tensor:
-    """The ``degree``-fold self-tensor, flattened."""
+    """Return the ``degree``-fold self-tensor, flattened."""
     found = x
     for _ in range(degree - 1):
         found = (found[..., :, None] * x[..., None, :]).flatten(-2)
@@ -80,26 +80,26 @@ def power(x: Tensor, degree: int) -> Tensor:
 
 
 def cosine(x: Tensor, position: Tensor, length: int) -> Tensor:
-    """relu(x) cos(πt/2M) and relu(x) sin(πt/2M)."""
+    """Return relu(x) cos(πt/2M) and relu(x) sin(πt/2M)."""
     angle = (math.pi * (position.double() + FIRST_POSITION) / (2 * length))[..., None]
     positive = torch.relu(x)
     return torch.cat([positive * torch.cos(angle), positive * torch.sin(angle)], -1)
 
 
 def dpfp(x: Tensor, nu: int) -> Tensor:
-    """r ∘ roll(r, j) for j = 1..ν, r = relu([x, −x])."""
+    """Return r ∘ roll(r, j) for j = 1..ν, r = relu([x, −x])."""
     both = torch.relu(torch.cat([x, -x], -1))
     return torch.cat([both * both.roll(j, -1) for j in range(1, nu + 1)], -1)
 
 
 def positive_random(x: Tensor, omega: Tensor) -> Tensor:
-    """exp(ω·x − ‖x‖²/2) / √m."""
+    """Return exp(ω·x − ‖x‖²/2) / √m."""
     square = (x**2).sum(-1, keepdim=True)
     return torch.exp(x @ omega.T - square / 2) / math.sqrt(omega.shape[0])
 
 
 def projection(size: int, count: int, seed: int) -> Tensor:
-    """ω [m, d] in orthogonal blocks, with the row norms of independent Gaussian rows."""
+    """Return ω [m, d] in orthogonal blocks, with the row norms of independent Gaussian rows."""
     generator = torch.Generator().manual_seed(seed)
     blocks = []
     for _ in range(-(-count // size)):

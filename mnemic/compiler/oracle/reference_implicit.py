@@ -17,7 +17,7 @@ ENDLESS: Final = 1e30
 
 
 def new_error(error: Callable[[Tensor], Tensor], y: Tensor, c: Tensor) -> Tensor:
-    """The root s of s = e(ŷ − c s) for an e that never falls, with its first gradients.
+    """Return the root s of s = e(ŷ − c s) for an e that never falls, with its first gradients.
 
     s lies between 0 and e(ŷ). Inside a jump of e the new prediction stays where it is.
     """
@@ -45,7 +45,7 @@ def _bisected(error: Callable[[Tensor], Tensor], y: Tensor, c: Tensor) -> Tensor
 
 
 def slope_at(s: Tensor, error: Tensor, slope: Tensor) -> Tensor:
-    """∂e/∂ŷ at a root, endless inside a jump."""
+    """Return ∂e/∂ŷ at a root, endless inside a jump."""
     return torch.where(_inside_jump(s, error), ENDLESS, slope)
 
 

@@ -13,19 +13,20 @@ from mnemic.compiler.oracle.evaluate import evaluate
 
 
 def kept_keys(k: Tensor, earlier: Tensor | None) -> Tensor:
-    """All keys that a sequence [B, T, n, H, d] keeps, those of its state first: [B, H, N, d]."""
+    """Return all keys that a sequence [B, T, n, H, d] keeps, those of its state first: [B, H, N,
+    d]."""
     own = k.flatten(1, 2).transpose(1, 2)
     return own if earlier is None else torch.cat([earlier.double(), own], 2)
 
 
 def similarities(kernel: Kernel, x: Tensor, keys: Tensor) -> Tensor:
-    """κ(k_i·x) of every kept key: [..., H, d] and [B, H, N, d] → [..., H, N]."""
+    """Return κ(k_i·x) of every kept key: [..., H, d] and [B, H, N, d] → [..., H, N]."""
     wide = keys.reshape(keys.shape[0], *[1] * (x.ndim - 3), *keys.shape[1:])
     return similarity(kernel, (wide * x[..., None, :]).sum(-1))
 
 
 def similarity(kernel: Kernel, product: Tensor) -> Tensor:
-    """κ(s)."""
+    """Return κ(s)."""
     return evaluate(kernel.expr, {sym.s: product}) + torch.zeros_like(product)
 
 

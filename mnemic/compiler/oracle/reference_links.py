@@ -51,14 +51,14 @@ def apply_link(link: Link, dual: Tensor, values: Values) -> Tensor:
 
 
 def multiply(retained: Retained, memory: Tensor, step: Tensor, values: Values) -> Tensor:
-    """W' ∘ g(S − ζ): an f-divergence."""
+    """Return W' ∘ g(S − ζ): an f-divergence."""
     if retained.link.normaliser == "root":
         return _with_multiplier(retained.link, step, values, memory)
     return memory * apply_link(retained.link, step, values)
 
 
 def rest(retained: Retained, shape: torch.Size, values: Values) -> Tensor:
-    """The memory whose dual is zero: the minimiser of the local term alone."""
+    """Return the memory whose dual is zero: the minimiser of the local term alone."""
     link, zero = retained.link, torch.zeros(shape, dtype=torch.float64)
     if retained.mode == "dual":
         return apply_link(link, zero, values)
@@ -71,14 +71,14 @@ def rest(retained: Retained, shape: torch.Size, values: Values) -> Tensor:
 
 
 def from_dual(retained: Retained, dual: Tensor, values: Values) -> Tensor:
-    """(∇R)⁻¹ of the local generator alone."""
+    """Return (∇R)⁻¹ of the local generator alone."""
     if retained.mirror == sym.w:
         return dual
     return inverse(retained.mirror, retained.link.domain, dual, values)
 
 
 def inverse(slope: Any, domain: tuple[Any, Any], dual: Tensor, values: Values) -> Tensor:
-    """The root w of slope(w) = a on a domain, entry by entry."""
+    """Return the root w of slope(w) = a on a domain, entry by entry."""
     stretch = _stretch(domain)
 
     def excess(w: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ def product(matrix: Tensor, x: Tensor) -> Tensor:
 def forward(
     network: Network, matrices: Tensors, features: Tensor, raw: Tensor, through: Product = product
 ) -> dict[str, Tensor]:
-    """Every node of M at one vector, by name; ``through`` is what a matrix does to φ(x)."""
+    """Return every node of M at one vector, by name; ``through`` is what a matrix does to φ(x)."""
     known = {FEATURES: features, RAW: raw, ONE: torch.ones_like(features[..., :1, :1])}
     for node in network.nodes:
         known[node.name] = _node(node, matrices, known, through)
@@ -50,7 +50,7 @@ def forward(
 def gradients(
     network: Network, matrices: Tensors, known: Tensors, error: Tensor, written: Tensor
 ) -> dict[str, Tensor]:
-    """δ aᵀ for every matrix, e = ∂ℓ/∂ŷ given; ``written`` is φ(k) where it is written.
+    """Return δ aᵀ for every matrix, e = ∂ℓ/∂ŷ given; ``written`` is φ(k) where it is written.
 
     (Behind a kernel that is the pair's column, where ``known`` has κ of every pair.)
     """
@@ -90,7 +90,7 @@ def _norm_back(grad: Tensor, z: Tensor) -> Tensor:
 
 
 def newton_schulz(step: Tensor, iterations: int) -> Tensor:
-    """p(…p(S/‖S‖)) with p(x) = 3.4445 x − 4.7750 x³ + 2.0315 x⁵ in the sense x³ = X Xᵀ X."""
+    """Return p(…p(S/‖S‖)) with p(x) = 3.4445 x − 4.7750 x³ + 2.0315 x⁵ in the sense x³ = X Xᵀ X."""
     x = step / ((step**2).sum((-2, -1), keepdim=True).clamp_min(TINY).sqrt() + 1e-7)
     for _ in range(iterations):
         cube = x @ x.mT @ x
@@ -99,11 +99,11 @@ def newton_schulz(step: Tensor, iterations: int) -> Tensor:
 
 
 def line_norms(matrix: Tensor, lines: str) -> Tensor:
-    """The norm of each row (or column), kept as a column (or row)."""
+    """Return the norm of each row (or column), kept as a column (or row)."""
     axis = -1 if lines == "rows" else -2
     return (matrix**2).sum(axis, keepdim=True).clamp_min(TINY).sqrt()
 
 
 def at_norms(matrix: Tensor, norms: Tensor, lines: str) -> Tensor:
-    """Each row (or column) scaled to the norm given."""
+    """Return each row (or column) scaled to the norm given."""
     return matrix / line_norms(matrix, lines) * norms

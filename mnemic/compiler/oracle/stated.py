@@ -27,7 +27,7 @@ def stated(
     problem: Problem, q: Tensor, k: Tensor, v: Tensor, coefficients: Mapping[str, Tensor],
     params: Mapping[str, Tensor] | None = None,
 ) -> Tensor:  # fmt: skip
-    """The outputs [B, T, H, d_v]; raises Unstated for what it does not speak.
+    """Return the outputs [B, T, H, d_v]; raises Unstated for what it does not speak.
 
     ``params`` are the initial duals of a memory with layers, name → [H, rows, columns].
     """
@@ -52,7 +52,7 @@ def stated_layers(
     problem: Problem, q: Tensor, k: Tensor, v: Tensor, coefficients: Mapping[str, Tensor],
     params: Mapping[str, Tensor] | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:  # fmt: skip
-    """The same for a memory with layers, O or norms, and its last state, name → [B, H, …].
+    """Return the outputs of a memory with layers, O or norms, and its last state by name.
 
     State: ``W1`` and its dual ``A1``, ``S1`` (or the steps gathered since O was last used), the
     last chunk end's ``anchor1``, and so on for every matrix; without numbers for a linear memory.
@@ -108,7 +108,7 @@ def _before(spec: Spec) -> str:
 
 
 def unspoken(spec: Spec) -> str | None:
-    """What of the spec this oracle does not speak."""
+    """Return what of the spec this oracle does not speak."""
     optimizer = spec.optimizer
     told = {
         "a whole step behind a kernel": not spec.features.finite

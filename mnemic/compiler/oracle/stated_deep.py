@@ -49,12 +49,12 @@ SPOKEN = ("gd", "momentum", "muon", *METHODS)
 
 
 def differentiable(spec: Spec) -> bool:
-    """Whether gradients pass through the retention: through a minimiser they do not."""
+    """Return whether gradients pass through the retention: through a minimiser they do not."""
     return plain(spec) or spec.retention.link is not None
 
 
 def unspoken(spec: Spec) -> str | None:
-    """What of a spec with layers this oracle does not speak."""
+    """Return what of a spec with layers this oracle does not speak."""
     optimizer, retention = spec.optimizer, spec.retention
     several = optimizer.micro_steps * optimizer.inner_steps > 1
     held = max(intervals(spec).values()) > 1
@@ -76,7 +76,7 @@ def unspoken(spec: Spec) -> str | None:
 def lane(
     spec: Spec, sequence: list[list[Token]], duals: Mapping[str, Tensor]
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The outputs [T, d_v] of one head of one sequence, and the last state by name.
+    """Return the outputs [T, d_v] of one head of one sequence, and the last state by name.
 
     ``duals`` A_0 by the matrix's name. States: ``W1`` (its own dual, where the retention is plain)
     and its dual ``A1``, which decays while W is held, ``S1``, ``held1`` the memory that is read,
@@ -155,7 +155,7 @@ def _reference(spec: Spec, part: Part, decay: Tensor, names: Names) -> Tensor:
 def gradients(
     spec: Spec, seen: Mapping[str, Tensor], past: tuple[Pair, ...], names: Names
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """∇_W Σ γ_i ℓ(M(W, φ(k_i)), v_i) for every matrix, and the part of it at ŷ = 0."""
+    """Return ∇_W Σ γ_i ℓ(M(W, φ(k_i)), v_i) for every matrix, and the part of it at ŷ = 0."""
     grown = {n: w if w.requires_grad else w.detach().requires_grad_() for n, w in seen.items()}
     at = {n: w.clone() for n, w in grown.items()}  # one matrix may have come from another
     whole = {n: torch.zeros_like(w).detach() for n, w in at.items()}

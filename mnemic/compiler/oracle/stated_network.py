@@ -20,7 +20,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
 def has_layers(spec: Spec) -> bool:
-    """Whether the memory takes more than the plain recurrence of one matrix."""
+    """Return whether the memory takes more than the plain recurrence of one matrix."""
     memory, optimizer = spec.memory, spec.optimizer
     layers = isinstance(memory, Glu | LowRank | Chain) or (
         isinstance(memory, Mlp) and memory.depth > 1
@@ -30,7 +30,7 @@ def has_layers(spec: Spec) -> bool:
 
 
 def intervals(spec: Spec) -> dict[str, int]:
-    """Every matrix of the memory by name, with the tokens between its updates."""
+    """Return every matrix of the memory by name, with the tokens between its updates."""
     if isinstance(spec.memory, Linear):
         return {"W": spec.optimizer.every}
     found: dict[str, int] = {}
@@ -41,7 +41,7 @@ def intervals(spec: Spec) -> dict[str, int]:
 
 
 def seeing(spec: Spec) -> tuple[str, ...]:
-    """The matrices that multiply φ(x)."""
+    """Return the matrices that multiply φ(x)."""
     if isinstance(spec.memory, Linear):
         return ("W",)
     first, _ = next(_links(spec.memory))
@@ -53,7 +53,7 @@ def seeing(spec: Spec) -> tuple[str, ...]:
 def evaluate(
     spec: Spec, matrices: Matrices, query: Query, shifts: Matrices | None = None
 ) -> Tensor:  # fmt: skip
-    """M(W, x): memory after memory, each with its LayerNorm and its residual.
+    """Return M(W, x): memory after memory, each with its LayerNorm and its residual.
 
     ``shifts`` are added to the products of the matrices that see φ(x).
     """
@@ -127,7 +127,7 @@ def orthogonalised(step: Tensor, iterations: int) -> Tensor:
 
 
 def renormalised(spec: Spec, matrix: Tensor, first: Tensor) -> Tensor:
-    """Each row (or column) of W at the norm that it had in W_0; a zero one stays zero.
+    """Return each row (or column) of W at the norm that it had in W_0; a zero one stays zero.
 
     A layer norm is torch's own, its gain the spread of W_0's row and its ε none.
     """

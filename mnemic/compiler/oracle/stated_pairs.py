@@ -11,7 +11,7 @@ from mnemic.dsl.spec import Spec
 
 
 def lane(spec: Spec, sequence: list[list[Token]]) -> Tensor:
-    """The outputs [T, d_v] of one head of one sequence."""
+    """Return the outputs [T, d_v] of one head of one sequence."""
     past: list[Token] = []
     rows = []
     for token, *_ in sequence:

@@ -29,7 +29,7 @@ Names = Mapping[str, Tensor]
 
 
 def retain(spec: Spec, pull: Tensor, rate: Tensor, names: Names) -> Tensor:
-    """argmin over W [..., d_v, D] of R(W) + weight·P(W) − ⟨pull, W⟩ under the constraint.
+    """Return argmin over W [..., d_v, D] of R(W) + weight·P(W) − ⟨pull, W⟩ under the constraint.
 
     That is η⟨G, W⟩ + D_R(W, W') + η P(W) with pull = ∇R(W') − ηG and the rate η for the weight
     (learning-retaining), or the leader's −⟨A, W⟩ + R(W) + P(W) with pull = A and 1. A link that
@@ -54,7 +54,7 @@ def retain(spec: Spec, pull: Tensor, rate: Tensor, names: Names) -> Tensor:
 
 
 def plain(spec: Spec) -> bool:
-    """Whether the retention is ½‖W − W'‖² and nothing else."""
+    """Return whether the retention is ½‖W − W'‖² and nothing else."""
     entry = spec.retention
     if entry.link is not None:
         return False
@@ -63,7 +63,7 @@ def plain(spec: Spec) -> bool:
 
 
 def decays_only(spec: Spec, names: Names) -> bool:
-    """Whether ∇R(W) is linear in the dual that W comes from (up to a constant on a simplex).
+    """Return whether ∇R(W) is linear in the dual that W comes from (up to a constant on a simplex).
 
     Then the retention is a decay, which acts at every token, whatever the anchor. Tried out, once
     a spec: of coefficients and a rate that no token has made zero.
@@ -114,7 +114,7 @@ def _is_linear(spec: Spec, names: Names) -> bool:
 
 
 def diverge(spec: Spec, pull: Tensor, previous: Tensor, names: Names) -> Tensor:
-    """argmin over W of Σ w' f(w/w') − ⟨pull, W⟩ under the constraint."""
+    """Return argmin over W of Σ w' f(w/w') − ⟨pull, W⟩ under the constraint."""
     text = spec.retention.local.divergence
     assert text is not None
 
@@ -125,7 +125,7 @@ def diverge(spec: Spec, pull: Tensor, previous: Tensor, names: Names) -> Tensor:
 
 
 def resting(spec: Spec, shape: torch.Size, names: Names) -> Tensor:
-    """The memory at a dual of zero; under an f-divergence, a uniform one."""
+    """Return the memory at a dual of zero; under an f-divergence, a uniform one."""
     zero = torch.zeros(shape, dtype=torch.float64)
     if spec.retention.local.divergence is None:
         return retain(spec, zero, tensor(0), names)
@@ -138,7 +138,7 @@ def resting(spec: Spec, shape: torch.Size, names: Names) -> Tensor:
 
 
 def dual_of(spec: Spec, memory: Tensor, names: Names) -> Tensor:
-    """∇R(W), R the local generator."""
+    """Return ∇R(W), R the local generator."""
     if spec.retention.local.divergence is not None or spec.retention.global_.norm is not None:
         return memory
     point = memory.detach().requires_grad_()

@@ -43,7 +43,8 @@ class Pair:
 
 
 def predict(spec: Spec, memory: Tensor, query: Query) -> Tensor:
-    """M(W, x): a linear or diagonal memory, with LayerNorm and residual where the spec has them."""
+    """Return M(W, x): a linear or diagonal memory, with LayerNorm and residual where the spec has
+    them."""
     if type(spec.memory).word() == "diagonal":
         y = memory[:, 0] * query.mapped
     else:
@@ -56,7 +57,7 @@ def predict(spec: Spec, memory: Tensor, query: Query) -> Tensor:
 def gradient(
     spec: Spec, memory: Tensor, past: tuple[Pair, ...], names: Names
 ) -> tuple[Tensor, Tensor]:
-    """∇_W Σ γ_i ℓ(M(W, φ(k_i)), v_i), and the part of it that is there at ŷ = 0."""
+    """Return ∇_W Σ γ_i ℓ(M(W, φ(k_i)), v_i), and the part of it that is there at ŷ = 0."""
     weights = window_weights(spec, past, names)
     point = memory.detach().requires_grad_()
     whole, write = torch.zeros_like(memory), torch.zeros_like(memory)
@@ -93,7 +94,7 @@ def contracting(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
 
 
 def window_weights(spec: Spec, past: tuple[Pair, ...], names: Names) -> list[Tensor]:
-    """γ_i^(t) of every pair of the window."""
+    """Return γ_i^(t) of every pair of the window."""
     if type(spec.weights).word() != "window":
         return [pair.gamma for pair in past]
     gates = names["gamma"].reshape(-1)
@@ -169,7 +170,7 @@ def _integrated(value: object, start: Tensor, time: Tensor) -> Tensor:
 
 
 def past_solution(spec: Spec, past: tuple[Pair, ...], names: Names) -> Tensor:
-    """The minimiser over the whole past, or full-batch steps towards it from the origin."""
+    """Return the minimiser over the whole past, or full-batch steps towards it from the origin."""
     weights, prior = _discounts(spec, past)
     shape = (len(past[0].value), len(past[0].write))
 

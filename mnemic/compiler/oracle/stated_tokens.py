@@ -47,13 +47,13 @@ class Maps(Protocol):
     """Whether autograd at W gives the step."""
 
     def key(self, x: Tensor, names: Names, column: int) -> Tensor:
-        """φ of a key, of the pair ``column``; ``names`` are t and the coefficients."""
+        """Return φ of a key, of the pair ``column``; ``names`` are t and the coefficients."""
 
     def seen(self, raw: Tensor, key: Tensor) -> Tensor:
-        """What the memory predicts from, for a key and its φ."""
+        """Return what the memory predicts from, for a key and its φ."""
 
     def query(self, x: Tensor, names: Names) -> Tensor:
-        """φ of a query."""
+        """Return φ of a query."""
 
 
 class Finite:
@@ -65,17 +65,17 @@ class Finite:
         self.problem = problem
 
     def key(self, x: Tensor, names: Names, column: int) -> Tensor:
-        """φ(k)."""
+        """Return φ(k)."""
         del column
         return self._map(x, names)
 
     def seen(self, raw: Tensor, key: Tensor) -> Tensor:
-        """φ(k)."""
+        """Return φ(k)."""
         del raw
         return key
 
     def query(self, x: Tensor, names: Names) -> Tensor:
-        """φ(q)."""
+        """Return φ(q)."""
         return self._map(x, names)
 
     def _map(self, x: Tensor, names: Names) -> Tensor:
@@ -96,17 +96,17 @@ class BehindKernel:
         self.predicting, self.reading = _kernel(spec.features), _kernel(read)
 
     def key(self, x: Tensor, names: Names, column: int) -> Tensor:
-        """The column of a pair."""
+        """Return the column of a pair."""
         del x, names
         return self.eye[column]
 
     def seen(self, raw: Tensor, key: Tensor) -> Tensor:
-        """κ1 of every key."""
+        """Return κ1 of every key."""
         del key
         return self.predicting(self.keys @ raw)
 
     def query(self, x: Tensor, names: Names) -> Tensor:
-        """κ2 of every key."""
+        """Return κ2 of every key."""
         del names
         return self.reading(self.keys @ x)
 
@@ -121,7 +121,7 @@ def _kernel(entry: Exponential | Kernel | ReadKernel) -> Callable[[Tensor], Tens
 def tokens(
     problem: Problem, q: Tensor, k: Tensor, v: Tensor, given: Mapping[str, Tensor], b: int, h: int
 ) -> list[list[Token]]:
-    """Every token's micro-steps, of head h of sequence b."""
+    """Return every token's micro-steps, of head h of sequence b."""
     spec = problem.spec
     micro = spec.optimizer.micro_steps
     length, heads = q.shape[1:3]

@@ -20,7 +20,7 @@ Names = Mapping[str, Tensor]
 
 
 def tensor(value: float) -> Tensor:
-    """A number in float64."""
+    """Return a number in float64."""
     return torch.tensor(float(value), dtype=torch.float64)
 
 
@@ -81,7 +81,7 @@ def _parsed(text: str, names: frozenset[str]) -> Expression:
 
 
 def evaluate_text(text: str, names: Names) -> Tensor:
-    """The expression as written, its symbols replaced by tensors that broadcast.
+    """Return the expression as written, its symbols replaced by tensors that broadcast.
 
     >>> evaluate_text("e**2/2", {"e": tensor(3)})
     tensor(4.5000, dtype=torch.float64)
@@ -95,12 +95,12 @@ def evaluate_text(text: str, names: Names) -> Tensor:
 
 
 def function_text(text: str, symbol: str, names: Names) -> Callable[[Tensor], Tensor]:
-    """The expression as a function of one of its symbols."""
+    """Return the expression as a function of one of its symbols."""
     return lambda x: evaluate_text(text, {**names, symbol: x})
 
 
 def loss(spec: Spec, y: Tensor, v: Tensor, names: Names) -> Tensor:
-    """ℓ(ŷ, v) as written, for ŷ and v of shape [..., d_v]: one number for each of [...]."""
+    """Return ℓ(ŷ, v) as written, for ŷ and v of shape [..., d_v]: one number for each of [...]."""
     text, residual = spec.bias.text, y - v
     n = torch.linalg.vector_norm(residual, dim=-1, keepdim=True)
     place = {s: x[..., None] if x.ndim else x for s, x in names.items()}
@@ -110,13 +110,13 @@ def loss(spec: Spec, y: Tensor, v: Tensor, names: Names) -> Tensor:
 
 
 def is_radial(spec: Spec, names: Names) -> bool:
-    """Whether ℓ is a function of ‖ŷ − v‖ alone."""
+    """Return whether ℓ is a function of ‖ŷ − v‖ alone."""
     used = _parsed(spec.bias.text, frozenset([*names, "e", "y", "v", "n"])).names
     return "n" in used and not used & {"e", "y", "v"}
 
 
 def penalty_rate(spec: Spec, names: Names) -> Tensor:
-    """What multiplies a global term beside a step: η, or the δ of an implicit step.
+    """Return what multiplies a global term beside a step: η, or the δ of an implicit step.
 
     One where that is infinite: the step is taken in the limit, the term is not.
     """
@@ -125,7 +125,7 @@ def penalty_rate(spec: Spec, names: Names) -> Tensor:
 
 
 def coefficient_names(spec: Spec, given: Names, point: Names) -> dict[str, Tensor]:
-    """Every coefficient at one place: arguments as given, the rest from what the spec says.
+    """Return every coefficient at one place: arguments as given, the rest from what the spec says.
 
     ``given`` holds values by the coefficient's own name (not its logarithm); ``point`` h, H, t.
     """
@@ -147,7 +147,7 @@ def coefficient_names(spec: Spec, given: Names, point: Names) -> dict[str, Tenso
 
 
 def activation(coefficient: Coefficient, default: str) -> Callable[[Tensor], Tensor]:
-    """The coefficient's activation: a function's name, or an expression in x."""
+    """Return the coefficient's activation: a function's name, or an expression in x."""
     text = coefficient.activation or default
     if text in FUNCTIONS:
         return FUNCTIONS[text]

@@ -37,7 +37,7 @@ class Check:
 
 
 def verify(rule: Rule) -> tuple[Check, ...]:
-    """Every check that applies to the rule."""
+    """Return every check that applies to the rule."""
     return tuple(Check(name, run(rule), allowed) for name, run, allowed in _plan(rule))
 
 
@@ -63,7 +63,7 @@ def _plan(rule: Rule) -> Iterator[tuple[str, Callable[[Rule], float], float]]:
 
 
 def recurrence(rule: Rule) -> float:
-    """The interpreter's outputs against autograd of the problem as written, token by token."""
+    """Compare the interpreter's outputs with autograd of the problem as written."""
     rule = _shortened(rule)
     sample = draw(rule, _sizes(rule.problem.spec), seed=4)
     given = (sample.q, sample.k, sample.v, sample.coefficients)

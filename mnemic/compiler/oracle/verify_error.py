@@ -23,13 +23,13 @@ HUGE = 1e7
 
 
 def coefficients(rule: Rule) -> dict[str, Tensor]:
-    """Every coefficient at one place, read from the spec."""
+    """Return every coefficient at one place, read from the spec."""
     at = {str(symbol): x for symbol, x in AT.items()}
     return coefficient_names(rule.problem.spec, samples.point(rule), at)
 
 
 def symbolic(names: dict[str, Tensor]) -> dict[object, Tensor]:
-    """The same by the symbols of the derivation, with the head and the step that they are at."""
+    """Return coefficients by the derivation's symbols, with the head and the step they are at."""
     return {**AT, **{sym.coefficient(name): value for name, value in names.items()}}
 
 
@@ -55,14 +55,14 @@ def _place(y: Tensor, v: Tensor, kappa: Tensor, names: dict[str, Tensor]) -> dic
 
 
 def difference(a: Tensor, b: Tensor) -> float:
-    """The largest difference, relative where the numbers are large; NaN counts as infinite."""
+    """Return the largest difference, relative for large numbers; NaN counts as infinite."""
     a, b = a.detach(), b.detach()
     apart = ((a - b).abs() / (1 + b.abs())).nan_to_num(torch.inf, torch.inf, torch.inf)
     return float(apart.max()) if apart.numel() else float("inf")
 
 
 def error_signal(rule: Rule) -> float:
-    """e against autograd's ∂ℓ/∂ŷ (over 1 + ηκℓ″ where the rate is normalised)."""
+    """Compare e with autograd's ∂ℓ/∂ŷ (over 1 + ηκℓ″ where the rate is normalised)."""
     spec, names, kappa = rule.problem.spec, coefficients(rule), tensor(0.7)
     y, v = _points(rule, names)
     y = y.requires_grad_()
@@ -89,7 +89,7 @@ def _loss_at(rule: Rule, value: Tensor, names: dict[str, Tensor], y: Tensor) -> 
 
 
 def smoothed_signal(rule: Rule) -> float:
-    """A smooth stand-in against the gradient as written, where the two must agree: far away."""
+    """Compare a smooth stand-in with the gradient as written, far away, where they agree."""
     spec, names, steep = rule.problem.spec, coefficients(rule), spec_smooth(rule)
     y, v = _points(rule, names)
     far = torch.where(y >= v, 1.0, -1.0) * (y - v).abs().clamp_min(20 / steep)
@@ -99,12 +99,12 @@ def smoothed_signal(rule: Rule) -> float:
 
 
 def spec_smooth(rule: Rule) -> float:
-    """The steepness of the stand-ins, 0 where there are none."""
+    """Return the steepness of the stand-ins, 0 where there are none."""
     return float(getattr(rule.problem.spec.bias, "smooth", None) or 0)
 
 
 def slope(rule: Rule) -> float:
-    """slope·I + radial·rrᵀ against the Jacobian of the signal."""
+    """Compare slope·I + radial·rrᵀ with the Jacobian of the signal."""
     names, kappa = coefficients(rule), tensor(0.7)
     y, v = _points(rule, names)
     worst = 0.0
@@ -126,7 +126,7 @@ def _jacobian(function: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
 
 
 def step(rule: Rule) -> float:
-    """−η e φᵀ against the minimiser of δℓ(Wφ) + ½‖W − W'‖², or the integrated flow."""
+    """Compare −η e φᵀ with the minimiser of δℓ(Wφ) + ½‖W − W'‖², or the integrated flow."""
     spec, names = rule.problem.spec, coefficients(rule)
     if spec.optimizer.rate.value == float("inf"):
         names = {**names, spec.rate_name: tensor(HUGE)}
