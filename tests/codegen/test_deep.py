@@ -195,6 +195,14 @@ L2: dict[str, dict[str, Any]] = {
         "memory": MLP, "retention": {"view": "ftrl", **DECAY, "global": {"lq": 1.5}},
         "optimizer": {**RATE, **ANCHOR}, "readout": {"memory": "before"},
     },
+    "read before the write, a simplex whose size differs by token": {
+        "memory": MLP, "optimizer": {**RATE, **ANCHOR}, "readout": {"memory": "before"},
+        "retention": {"local": "kl", "constraint": {"kind": "simplex", "scale": "token"}},
+    },
+    "one layer with a norm": {
+        "memory": {**NORMED, "depth": 1}, **WINDOW, "retention": DECAY,
+        "optimizer": {**THETA, **ANCHOR}, "readout": {"memory": "before"},
+    },
     "a chain of held memories": {
         "memory": {"chain": [{"kind": "linear"}, MLP], "every": [4, 8]}, "retention": DECAY,
         "optimizer": RATE,
