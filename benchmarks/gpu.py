@@ -16,8 +16,10 @@ import argparse
 import importlib
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -70,21 +72,49 @@ def run(folder: Path, out: Path, words: list[str], *, dry: bool, forms: Sequence
     return 4 if failed else 0
 
 
-def verify(folder: Path, words: list[str]) -> int:
-    """The checks of every compiled folder on this device, recorded beside the code."""
-    from on_gpu import rows, subject
+def verify(folder: Path, words: list[str], processes: int) -> int:
+    """The checks of every compiled folder on this device, each in a process of its own, recorded
+    beside the code; kernels take most of the time to compile, so several run at once."""
+    from on_gpu import rows
+
+    specs = list(dict.fromkeys(row.spec for row in rows.named(words)))
+    own = [sys.executable, str(Path(__file__).resolve()), "verify-spec", "--folder", str(folder)]
+    with ThreadPoolExecutor(processes) as threads:
+        runs = [threads.submit(_done, [*own, spec]) for spec in specs]
+        for run in as_completed(runs):
+            print(run.result().stdout, end="", flush=True)
+    return max((run.result().returncode for run in runs), default=0)
+
+
+def _done(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    """Run a command whose faults are told like its findings."""
+    done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)  # fmt: skip
+    return done if done.returncode >= 0 else _ended(done, command[-1])
+
+
+def _ended(
+    done: "subprocess.CompletedProcess[str]", spec: str
+) -> "subprocess.CompletedProcess[str]":
+    """Tell of a process that a fault took down: exit code 4, as a form that is wrong."""
+    told = f"{done.stdout}{spec}: FAILED, its process ended with {done.returncode}\n"
+    return subprocess.CompletedProcess(done.args, 4, told)
+
+
+def verify_spec(folder: Path, spec: str) -> int:
+    """The checks of one compiled folder in this process."""
+    from on_gpu import subject
 
     wrong = 0
-    for spec in dict.fromkeys(row.spec for row in rows.named(words)):
-        module = subject.load(folder / spec)
-        entry: dict[str, Any] = importlib.import_module(
-            f"{module.__name__}.verify"
-        ).run(module.Layer)  # fmt: skip
-        for form, dtypes in entry["forms"].items():
-            for dtype, told in dtypes.items():
-                print(f"{spec} {form} {dtype}: {'passed' if told['passed'] else 'FAILED'}")
-                print(*(f"  {line}" for line in told["wrong"][:5]), sep="\n", end="", flush=True)
-                wrong += not told["passed"]
+    module = subject.load(folder / spec)
+    entry: dict[str, Any] = importlib.import_module(
+        f"{module.__name__}.verify"
+    ).run(module.Layer)  # fmt: skip
+    for form, dtypes in entry["forms"].items():
+        for dtype, told in dtypes.items():
+            print(f"{spec} {form} {dtype}: {'passed' if told['passed'] else 'FAILED'}")
+            print(*(f"  {line}" for line in told["wrong"][:5]), sep="\n", end="", flush=True)
+            wrong += not told["passed"]
     return 4 if wrong else 0
 
 
@@ -117,6 +147,11 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("verify", help="check every form on this machine")
     one.add_argument("rows", **words)
     one.add_argument("--folder", type=Path, default=HERE, help="of the compiled specs")
+    several = max(1, (os.cpu_count() or 1) // 2)
+    one.add_argument("--processes", type=int, default=several, help=f"at once ({several})")
+    one = commands.add_parser("verify-spec", help="check one of them in this process")
+    one.add_argument("spec")
+    one.add_argument("--folder", type=Path, default=HERE, help="of the compiled specs")
     one = commands.add_parser("table", help="print results as Markdown")
     one.add_argument("results", type=Path)
     return told
@@ -132,7 +167,9 @@ def main() -> int:
         return run(asked.folder, asked.output, asked.rows, dry=asked.dry, forms=asked.forms,
                    rounds=asked.rounds)  # fmt: skip
     if asked.command == "verify":
-        return verify(asked.folder, asked.rows)
+        return verify(asked.folder, asked.rows, max(1, asked.processes))
+    if asked.command == "verify-spec":
+        return verify_spec(asked.folder, asked.spec)
     table(asked.results)
     return 0
 

@@ -1,13 +1,16 @@
 """A compiled spec verified on this machine, in a process that a faulty kernel may take down."""
 
 import math
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from mnemic.codegen.support import versions
-from mnemic.kernels.worker import COMPILING, INTERPRETING, LONGEST, worker
+from mnemic.kernels.worker import COMPILING, INTERPRETING, LONGEST, Worker, worker
 
 ONLY_INTERPRETED = (
     "no GPU here: the fused kernels were only interpreted, in float64 and float32 at small sizes, "
@@ -37,6 +40,12 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def processes(place: str) -> int:
+    """Return how many processes share out the trials unless told: without a GPU there is one, as
+    trials end by time."""
+    return min(8, max(1, (os.cpu_count() or 1) // 2)) if place == "cuda" else 1
+
+
 def verify_folder(
     folder: str, rule_hash: str, device: str, seconds: float | None
 ) -> dict[str, Any]:
@@ -44,34 +53,74 @@ def verify_folder(
 
     What is tried is said on standard error.
     """
-    from mnemic.codegen import package
+    found = verify_share(folder, device, seconds, 0, 1)
+    return write_entry(folder, rule_hash, device, [found])
 
-    module = package.load(Path(folder))
-    verify = package.support(module, "verify")
-    name = module.rule.name + (" (interpreted)" if versions.interpreting() else "")
-    entry: dict[str, Any] = verify.run(
-        module.Layer, device=device, rule_hash=rule_hash, seconds=seconds,
-        trying=verify.spoken(name),
-    )  # fmt: skip
+
+def verify_share(
+    folder: str, device: str, seconds: float | None, number: int, of: int
+) -> dict[str, Any]:
+    """Make a compiled folder's trials from the ``number``-th, every ``of``-th; as plain data."""
+    layer, verify = _loaded(folder)
+    name = layer.rule.name + (" (interpreted)" if versions.interpreting() else "")
+    told = f"{name}, process {number + 1}" if of > 1 else name
+    found = verify.share(
+        layer, device=device, number=number, of=of, seconds=seconds, trying=verify.spoken(told)
+    )
+    return {"findings": list(map(asdict, found.findings)), "left": list(found.left)}
+
+
+def write_entry(
+    folder: str, rule_hash: str, device: str, shares: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Write the entry of all shares beside the code, and return it."""
+    layer, verify = _loaded(folder)
+    found = [
+        verify.Found(
+            tuple(verify.Finding(**one) for one in share["findings"]), tuple(share["left"])
+        )
+        for share in shares
+    ]
+    entry: dict[str, Any] = verify.recorded(layer, found, device=device, rule_hash=rule_hash)
     return entry
 
 
+def _loaded(folder: str) -> tuple[Any, Any]:
+    """The layer of a compiled folder, and its checks."""
+    from mnemic.codegen import package
+
+    module = package.load(Path(folder))
+    return module.Layer, package.support(module, "verify")
+
+
 def entries(
-    folder: Path, rule_hash: str, place: str, seconds: float | None = None
+    folder: Path, rule_hash: str, place: str, seconds: float | None = None, processes: int = 1
 ) -> Iterator[dict[str, Any]]:
     """The entries of a folder on a device; on the CPU interpreted kernels have one of their own.
 
-    ``seconds`` are what each may take before it leaves trials out. Raises ``CheckFailed`` and
-    ``EnvironmentFailed`` where the process could not tell.
+    ``processes`` share out the trials, most of whose time goes into compiling kernels. ``seconds``
+    are what each may take before it leaves trials out. Raises ``CheckFailed`` and
+    ``EnvironmentFailed`` where a process could not tell.
     """
     longest = math.inf if seconds is None else LONGEST + seconds
     alone = place == "cuda" or versions.installed() is None
     kinds = (COMPILING,) if alone else (COMPILING, INTERPRETING)
     for kind in kinds:
-        with worker(kind) as process:
-            entry = process.call(
-                __name__, "verify_folder", timeout=longest, folder=str(folder),
-                rule_hash=rule_hash, device=place, seconds=seconds,
+        with ExitStack() as stack:
+            started = [stack.enter_context(worker(kind)) for _ in range(processes)]
+
+            def shared(number: int, started: list[Worker] = started) -> dict[str, Any]:
+                found: dict[str, Any] = started[number].call(
+                    __name__, "verify_share", timeout=longest, folder=str(folder), device=place,
+                    seconds=seconds, number=number, of=len(started),
+                )  # fmt: skip
+                return found
+
+            with ThreadPoolExecutor(processes) as threads:
+                shares = list(threads.map(shared, range(processes)))
+            entry = started[0].call(
+                __name__, "write_entry", folder=str(folder), rule_hash=rule_hash, device=place,
+                shares=shares,
             )  # fmt: skip
         if entry["forms"]:
             yield entry

@@ -96,6 +96,16 @@ def test_the_checks_run_there_too(folder: Path) -> None:
     assert (folder / "huber-coordinate" / "verified.json").is_file()
 
 
+def test_a_process_that_ends_is_told(folder: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    module = broken / "huber-coordinate" / "huber_coordinate.py"
+    module.write_text("import os\nos.kill(os.getpid(), 11)\n", encoding="utf-8")
+    done = command(broken / "gpu.py", "verify", "huber", "--processes", "2")
+    assert done.returncode == 4
+    assert done.stdout == "huber-coordinate: FAILED, its process ended with -11\n"
+
+
 def one(name: str, ways: dict[str, dict[str, float]], **row: Any) -> dict[str, Any]:
     """A row of results."""
     told = {"name": name, "batch": 1, "tokens": 1024, "heads": 1, "width": 64, "goal": 1.5,

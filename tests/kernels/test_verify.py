@@ -15,7 +15,7 @@ import torch
 
 from mnemic import pipeline
 from mnemic.codegen import package
-from mnemic.codegen.support import compared, verified, verify, versions
+from mnemic.codegen.support import cases, compared, verified, verify, versions
 from mnemic.codegen.support.cases import Case
 
 CPU = torch.device("cpu")
@@ -72,6 +72,73 @@ def test_what_there_is_no_time_for_is_told(folder: Path) -> None:
         "float32, T = 65", "float32, from a state", "float32, documents",
     ]  # fmt: skip
     assert set(entry["forms"]["chunk"]) == {"float32"}
+
+
+def test_shares_are_all_trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, verify = support(folder, "verify")
+    trials, seen = verify.trials, []
+
+    def first(*given: Any) -> Any:
+        for trial in list(trials(*given))[:5]:
+            seen.append(trial.name)
+            yield trial
+
+    monkeypatch.setattr(verify, "trials", first)
+    shares = [verify.share(module.Layer, device="cpu", number=n, of=2) for n in (0, 1)]
+    cases = [list(dict.fromkeys(f.case for f in one.findings)) for one in shares]
+    assert cases == [["T = 1", "from a state", "log decay 0"], ["T = 65", "documents"]]
+    entry = verify.recorded(module.Layer, shares, device="cpu", keep=False)
+    assert entry["passed"]
+    assert entry == verify.run(module.Layer, device="cpu", keep=False)
+    shares = [verify.share(module.Layer, device="cpu", number=n, of=2, seconds=0) for n in (0, 1)]
+    entry = verify.recorded(module.Layer, shares, device="cpu", keep=False)
+    assert entry["left out"] == [f"float32, {c}" for c in ("from a state", "log decay 0",
+                                                           "documents")]  # fmt: skip
+
+
+def test_a_gpu_is_tried_at_the_sizes_that_are_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    rule = pipeline.compile("gated-deltanet").operator
+    small, large = cases.plans(rule, torch.device("cuda"))
+    assert (small.width, small.tokens) == (64, 0)
+    assert (large.width, large.tokens, large.forms) == (128, 600, ("triton",))
+    assert torch.bfloat16 in large.dtypes
+
+
+def cuts(folder: str, faulty: bool) -> dict[str, Any]:
+    """How the gradients of the long case are cut, and what is wrong with them."""
+    layer = package.load(Path(folder)).Layer
+    home = f"{layer.__module__.rpartition('.')[0]}.support"
+    verify, launch = (importlib.import_module(f"{home}.{name}") for name in ("verify", "launch"))
+    back, seen = launch.Launch.back, []
+
+    def noted(self: Any, *given: Any) -> Any:
+        chosen = self.cutting.chosen
+        seen.append([chosen.lean, self.pieces, self.blocks])
+        found = back(self, *given)
+        return [2 * x for x in found] if faulty and chosen.lean == 2 else found
+
+    launch.Launch.back = noted
+    try:
+        large = verify.plans(layer.rule, CPU)[-1]
+        found = [f for trial in verify.trials(layer, large) for f in trial.findings()]
+    finally:
+        launch.Launch.back = back
+    return {"cuts": seen, "wrong": [f"{f.case}, {f.part}" for f in found if not f.passed],
+            "compared": sum(f.allowed is not None for f in found)}  # fmt: skip
+
+
+@pytest.mark.parametrize("faulty", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_the_long_case_takes_pieces_blocks_and_every_lean_degree(
+    interpreter, faulty: bool
+) -> None:  # fmt: skip
+    folder = str(pipeline.compile("gated-deltanet").folder)
+    found = interpreter(cuts, folder=folder, faulty=faulty)
+    forced = [cut for cut in found["cuts"] if cut[1] > 1]
+    assert {tuple(cut) for cut in forced} == {(0, 2, 2), (1, 2, 2), (2, 2, 2)}
+    assert found["compared"] > 20
+    assert bool(found["wrong"]) == faulty
+    assert all(", lean 2, gradient of " in line for line in found["wrong"])
 
 
 def test_a_fault_does_not_pass(folder: Path) -> None:

@@ -5,7 +5,7 @@ Lengths around a chunk and a prime one (that a tree's levels hold), logarithms o
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from .sequence import SequenceLayer
 Tensors = dict[str, Tensor]
 
 DECAYS = (0.0, -1e-9, -6.0, -20.0, -88.0)
+BEFORE = 5
+"""Tokens before a carried state."""
 ROWS = 64
 """A multiple of the rows a chunk that any form takes unless told."""
 
@@ -47,6 +49,29 @@ class Plan:
     chunk: int | None = None
     value: int | None = None
     """The width of values, where it is another than that of keys."""
+    tokens: int = 0
+    """The one length that is tried, from a state, where it is not those around a chunk."""
+    cut: Mapping[str, int] = field(default_factory=dict)
+    """How kernels with gradients are cut there, where it is not as the model says."""
+
+
+def plans(rule: Any, device: torch.device) -> tuple[Plan, ...]:
+    """Return what this machine can try: first small sizes, then as large ones as are trained.
+
+    These take several pieces of a sequence and blocks of values. Interpreted kernels take tiny
+    ones, cut so that there are as many pieces and blocks.
+    """
+    small = plan(rule, device)
+    if "triton" not in small.forms:
+        return (small,)
+    if device.type == "cuda":
+        large = replace(small, forms=("triton",), width=128, batch=1, tokens=600)
+    else:
+        cut = {"rows": 2, "block": 16, "stages": 1}
+        large = replace(
+            small, forms=("triton",), dtypes=(torch.float64,), width=24, tokens=38, cut=cut
+        )
+    return (small, large)
 
 
 def plan(rule: Any, device: torch.device) -> Plan:
@@ -67,6 +92,9 @@ def cases(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Case]:
     """Every case of a rule, with the arguments that its layer gives it; those first that find
     most."""
     rule = layer_type.rule
+    if wanted.tokens:
+        yield long(layer_type, wanted)
+        return
     size = wanted.chunk or ROWS
     chunk = rule.signature.anchor if rule.signature.anchor > 1 else size
     longest = rule.signature.at_most(2 * chunk + 3)
@@ -74,10 +102,9 @@ def cases(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Case]:
     whole, params = drawn(layer_type, wanted, longest)
     for tokens in (1, chunk + 1):
         yield Case(f"T = {tokens}", cut(whole, 0, tokens), params, {})
-    before = min(5, longest - 1)
-    first, rest = cut(whole, 0, before), cut(whole, before, chunk + 6)
-    state = rule(**first, params=params, form="recurrent", output_final_state=True)[1]
-    yield Case("from a state", rest, params, {n: x.detach() for n, x in state.items()})
+    before = min(BEFORE, longest - 1)
+    rest, state = continued(rule, cut(whole, 0, chunk + 6), params, before)
+    yield Case("from a state", rest, params, state)
     packed = {n: x[:1] for n, x in whole.items()}
     ends = torch.tensor([0, 1, chunk, longest], device=wanted.device)
     yield Case("documents", packed, params, {}, {"cu_seqlens": ends})
@@ -89,6 +116,25 @@ def cases(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Case]:
     for tokens in sorted({chunk - 1, chunk, _prime(longest)} - {0, 1, chunk + 1}):
         yield Case(f"T = {tokens}", cut(whole, 0, tokens), params, {})
     yield Case("not contiguous", some, params, {}, apart=True)
+
+
+def long(layer_type: type[SequenceLayer], wanted: Plan) -> Case:
+    """Return the case of a plan of one length, or of the longest that a document may have."""
+    tokens = layer_type.rule.signature.at_most(BEFORE + wanted.tokens)
+    whole, params = drawn(layer_type, wanted, tokens)
+    rest, state = continued(layer_type.rule, whole, params, BEFORE)
+    return Case(f"T = {tokens - BEFORE}, d = {wanted.width}", rest, params, state)
+
+
+def continued(
+    rule: Any, whole: Tensors, params: Tensors, before: int
+) -> tuple[Tensors, Tensors]:  # fmt: skip
+    """Return the arguments behind the first tokens, and the state after those."""
+    with torch.no_grad():
+        _, state = rule(
+            **cut(whole, 0, before), params=params, form="recurrent", output_final_state=True
+        )
+    return cut(whole, before, whole["q"].shape[1]), {n: x.detach() for n, x in state.items()}
 
 
 def drawn(layer_type: type[SequenceLayer], wanted: Plan, tokens: int) -> tuple[Tensors, Tensors]:

@@ -10,7 +10,16 @@ from torch import Tensor
 
 from . import tuned
 from .calls import parameters
-from .configuration import Configuration, Tiles, Work, budget, choices, configured, least_entries
+from .configuration import (
+    LEANEST,
+    Configuration,
+    Tiles,
+    Work,
+    budget,
+    choices,
+    configured,
+    least_entries,
+)
 from .limits import limits
 from .narrower import Order, narrower, of_chunks, of_sweeps, of_tokens
 from .operators import Operators, registered
@@ -150,6 +159,13 @@ class Kernel:
         return self.swept if cut.swept and self.swept is not None else self
 
     @property
+    def leans(self) -> int:
+        """How lean its gradient may be at most."""
+        if self.backward is None or self.lanes or (self.along and not self.chunked):
+            return 0
+        return 1 if self.along else LEANEST
+
+    @property
     def plain(self) -> int:
         """The place of an argument that tells of the others: as given, no rows before the first."""
         own = (i for i, r in enumerate(self.rows) if not r.shared and r.name in self.taken)
@@ -261,7 +277,8 @@ def chosen_of(
         question, like.device, lambda: settle(model(kernel, work), instead),
         lambda cut: choices(kernel.that_of(cut), sizes, MOST), tunable=place.wanted is None,
     )  # fmt: skip
-    return model(kernel, work) if found.swept and _always else found
+    found = model(kernel, work) if found.swept and _always else found
+    return replace(found, **_changes[-1]) if _changes and gradient else found
 
 
 LIMIT = 600
@@ -285,6 +302,23 @@ def sweeping(*, always: bool) -> Iterator[None]:
         yield
     finally:
         _always.pop()
+
+
+_changes: list[dict[str, int]] = []
+"""What ``recut`` asks for, the last one first."""
+
+
+@contextmanager
+def recut(**changes: int) -> Iterator[None]:
+    """Cut kernels with gradients otherwise than they would be, for those who check them.
+
+    ``changes`` are fields of ``Configuration``, such as ``lean``.
+    """
+    _changes.append(changes)
+    try:
+        yield
+    finally:
+        _changes.pop()
 
 
 def swept_always() -> bool | None:

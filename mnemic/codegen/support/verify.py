@@ -7,8 +7,8 @@ layer's step; what a form may be off by is told in ``compared``.
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,8 +17,9 @@ from typing import Any
 import torch
 
 from . import buffers, interpreted, verified, verify_step, versions
-from .cases import Case, Plan, cases, made, plan
+from .cases import Case, Plan, cases, made, plans
 from .compared import Own, allowed, error, everything, known, moved
+from .launched import form_of
 from .sequence import SequenceLayer
 
 STEP = "step"
@@ -53,9 +54,16 @@ class Trial:
     findings: Callable[[], Iterator[Finding]]
 
 
-def trials(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Trial]:
-    """Everything to try, dtype by dtype, so that where time runs out each case had one."""
-    listed, steps = list(cases(layer_type, wanted)), stepped(layer_type, wanted)
+def trials(layer_type: type[SequenceLayer], *several: Plan) -> Iterator[Trial]:
+    """Everything to try, plan by plan and in each dtype by dtype, so that where time runs out each
+    case of the first plan had one."""
+    for wanted in several:
+        yield from _trials(layer_type, wanted)
+
+
+def _trials(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Trial]:
+    listed = list(cases(layer_type, wanted))
+    steps = not wanted.tokens and stepped(layer_type, wanted)
     for dtype in wanted.dtypes:
         name = str(dtype).removeprefix("torch.")
         for case in listed:
@@ -113,7 +121,7 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
 
     exact, own = known(recurrent, dtype, off)
     name = str(dtype).removeprefix("torch.")
-    for form, way, where in _ways(rule, case, wanted.forms):
+    for form, way, where in _ways(rule, case, wanted):
         try:
             with buffers.watched(), interpreted.products(), way:
                 found = everything(rule, case, form, dtype, dtype, wanted.chunk)
@@ -130,23 +138,64 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
 
 
 def _ways(
-    rule: Any, case: Case, forms: tuple[str, ...]
-) -> Iterator[tuple[str, AbstractContextManager[None], str]]:
-    """How each form is tried: a fused one with memories in registers, and block by block."""
-    for form in forms:
-        if form != "triton" or not _sweeps(rule):
+    rule: Any, case: Case, wanted: Plan
+) -> Iterator[tuple[str, AbstractContextManager[Any], str]]:
+    """How each form is tried: a fused one with memories in registers, and block by block; each of
+    them as lean as it may be, where one length is tried."""
+    for form in wanted.forms:
+        if form != "triton":
             yield form, nullcontext(), case.name
             continue
-        from .fused import sweeping  # its kernels need Triton
+        kernel = _kernel(rule, short=not wanted.tokens)
+        twin = getattr(kernel, "swept", None)
+        for always in (False, True) if _sweeps(rule) else (None,):
+            where = f"{case.name}, block by block" if always else case.name
+            yield form, _cut_so(always, {}), where
+            tried = kernel if not always or twin is None else twin
+            for lean in _leans(tried, wanted):
+                cut = {**wanted.cut, "lean": lean, "stages": 1}
+                yield form, _cut_so(always, cut), f"{where}, lean {lean}"
 
-        yield form, sweeping(always=False), case.name
-        yield form, sweeping(always=True), f"{case.name}, block by block"
+
+def _leans(kernel: Any, wanted: Plan) -> Iterable[int]:
+    """The degrees of a kernel's gradients that are tried beside what the model chooses."""
+    most = getattr(kernel, "leans", None)
+    if not wanted.tokens or most is None or not (most or wanted.cut):
+        return ()
+    return range(most + 1)
+
+
+@contextmanager
+def _cut_so(always: bool | None, changes: Mapping[str, int]) -> Iterator[None]:
+    """Inside, kernels go along axes always, never, or (None) as they would, and are cut so."""
+    from .fused import recut, sweeping  # its kernels need Triton
+
+    with ExitStack() as ways:
+        if always is not None:
+            ways.enter_context(sweeping(always=always))
+        if changes:
+            ways.enter_context(recut(**changes))
+        yield
+
+
+def _kernel(rule: Any, *, short: bool) -> Any:
+    """The kernel that sequences run through, or None."""
+    module = rule.kernels() if rule.kernels is not None else None
+    return None if module is None else form_of(module, short=short)
 
 
 def _sweeps(rule: Any) -> bool:
     """Whether a rule has kernels that go along its memories block by block."""
     module = rule.kernels() if rule.kernels is not None else None
     return any(getattr(getattr(module, n, None), "swept", None) for n in ("CHUNK", "TOKEN"))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of some of the trials, and the names of those that there was no time for."""
+
+    findings: tuple[Finding, ...]
+    left: tuple[str, ...]
 
 
 def run(
@@ -160,24 +209,44 @@ def run(
     a record decides what is run, all are made). ``told`` hears
     of each finding, ``trying`` in words of each trial before it.
     """
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    wanted = plan(layer_type.rule, place)
+    found = share(layer_type, device=device, told=told, seconds=seconds, trying=trying)
+    return recorded(layer_type, [found], device=device, rule_hash=rule_hash, keep=keep)
+
+
+def share(
+    layer_type: type[SequenceLayer], *, device: str | None = None, number: int = 0, of: int = 1,
+    told: Callable[[Finding], None] | None = None, seconds: float | None = None,
+    trying: Callable[[str], None] | None = None,
+) -> Found:  # fmt: skip
+    """Make every ``of``-th trial, from the ``number``-th: what one process of several does."""
+    place = _place(device)
     late = math.inf if seconds is None or place.type == "cuda" else seconds
-    planned = list(trials(layer_type, wanted))
+    planned = list(trials(layer_type, *plans(layer_type.rule, place)))[number::of]
     began = time.monotonic()
     listed: list[Finding] = []
     left = []
-    for number, trial in enumerate(planned, 1):
+    for count, trial in enumerate(planned, 1):
         passed = time.monotonic() - began
         if listed and passed > late:
             left.append(trial.name)
             continue
         if trying is not None:
-            trying(f"{trial.name} ({number} of {len(planned)}, {passed:.0f} s)")
+            trying(f"{trial.name} ({count} of {len(planned)}, {passed:.0f} s)")
         for finding in trial.findings():
             listed.append(finding)
             if told is not None:
                 told(finding)
+    return Found(tuple(listed), tuple(left))
+
+
+def recorded(
+    layer_type: type[SequenceLayer], shares: Iterable[Found], *, device: str | None = None,
+    rule_hash: str = "", keep: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the entry of all shares of the trials, written beside the code with ``keep``."""
+    place, shares = _place(device), list(shares)
+    wanted, *larger = plans(layer_type.rule, place)
+    listed = [finding for found in shares for finding in found.findings]
     forms = {
         form: _by_dtype(form, listed)
         for form in dict.fromkeys((*wanted.forms, *(finding.form for finding in listed)))
@@ -189,13 +258,18 @@ def run(
         "interpreted": place.type != "cuda" and versions.interpreting(),
         "date": datetime.now(tz=UTC).date().isoformat(),
         "sizes": {"B": wanted.batch, "H": wanted.heads, "d": wanted.width, "chunk": wanted.chunk},
+        "larger": [{"B": p.batch, "T": p.tokens, "H": p.heads, "d": p.width} for p in larger],
         "forms": forms,
-        "left out": left,
+        "left out": [name for found in shares for name in found.left],
         "passed": all(map(_passed, forms.values())),
     }
     if keep:
         verified.store(entry)
     return entry
+
+
+def _place(device: str | None) -> torch.device:
+    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def spoken(name: str, every: float = 5.0) -> Callable[[str], None]:
