@@ -36,9 +36,9 @@ class MemoryAttention(nn.Module):
             taps.copy_(torch.zeros_like(taps))
             taps[:, -1] = 1.0
 
-    def forward(self, hidden_states: Tensor, past_key_values=None, **told) -> tuple[Tensor, None]:
+    def forward(self, hidden_states: Tensor, **told) -> tuple[Tensor, None]:
         """Return the layer's output, and no attention weights."""
-        if past_key_values is not None:
+        if any(told.get(name) is not None for name in ("cache", "past_key_values")):
             raise ValueError("the memory has a state of its own: pass use_cache=False")
         return self.layer(hidden_states), None
 

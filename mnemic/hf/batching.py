@@ -212,7 +212,7 @@ class Batcher:
 
     def _logits(self, batch: Batch, tokens: Tensor) -> Tensor:
         device = self.model.device
-        called = self.model(tokens.to(device), past_key_values=batch.cache, logits_to_keep=1)
+        called = self.model(tokens.to(device), cache=batch.cache, logits_to_keep=1)
         logits: Tensor = called.logits[:, -1]
         return logits
 

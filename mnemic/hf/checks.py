@@ -59,7 +59,7 @@ def _cached(model: MnemicForCausalLM, tokens: Tensor) -> Check:
         tokens[:, third : 2 * third],
         *tokens[:, 2 * third :].split(1, 1),
     ):
-        parts.append(model(piece, past_key_values=cache).logits)
+        parts.append(model(piece, cache=cache).logits)
     return Check("with a cache, in pieces and token by token, as without", _apart(parts, whole))
 
 

@@ -28,7 +28,7 @@ class MnemicConfig(PreTrainedConfig):
     """
 
     model_type = "mnemic"
-    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 (read by transformers)
+    keys_to_ignore_at_inference = ["cache", "past_key_values"]  # noqa: RUF012 (read by transformers)
 
     layers: list[str] | None = None
     memories: dict[str, dict[str, Any]] | None = None

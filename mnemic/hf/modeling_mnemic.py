@@ -3,6 +3,7 @@
 h = x + memory(norm(x)); y = h + feed_forward(norm(h)), block after block; logits = head(norm(y)).
 """
 
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -17,6 +18,10 @@ from .cache_mnemic import MemoryState, MnemicCache
 from .configuration_mnemic import MnemicConfig
 from .feed_forward import make_feed_forward
 from .memory_layers import memory_layer
+
+_FIELDS = {field.name for field in fields(BaseModelOutputWithPast)}
+_CACHE = "cache" if "cache" in _FIELDS else "past_key_values"
+"""The name that transformers has for it: ``cache`` from 5.24 on, before ``past_key_values``."""
 
 
 class MnemicBlock(GradientCheckpointingLayer):
@@ -38,12 +43,12 @@ class MnemicBlock(GradientCheckpointingLayer):
         x: Tensor,
         mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-        past_key_values: MemoryState | None = None,
+        cache: MemoryState | None = None,
     ) -> Tensor:
         """Return the new stream of [B, T, dim]; a state is moved on, where there is one."""
         normed = self.memory_norm(x)
-        if past_key_values is not None:
-            h = x + past_key_values.advance(self.memory, normed, mask)
+        if cache is not None:
+            h = x + cache.advance(self.memory, normed, mask)
         elif cu_seqlens is not None:
             h = x + self.memory(normed.flatten(0, 1)[None], cu_seqlens=cu_seqlens).view_as(x)
         else:
@@ -61,7 +66,7 @@ class MnemicPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _no_split_modules = ["MnemicBlock"]  # noqa: RUF012 (read by transformers)
-    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+    _skip_keys_device_placement = ["cache", "past_key_values"]  # noqa: RUF012
 
     def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
         """Initialise a module; what was loaded is left alone, parameter by parameter."""
@@ -120,12 +125,13 @@ class MnemicModel(MnemicPreTrainedModel):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: MnemicCache | None = None,
+        cache: MnemicCache | None = None,
         inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
         cu_seqlens: Tensor | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        past_key_values: MnemicCache | None = None,
         **ignored: Any,
     ) -> BaseModelOutputWithPast | tuple[Any, ...]:
         """Run the blocks.
@@ -136,12 +142,13 @@ class MnemicModel(MnemicPreTrainedModel):
                 which may stand anywhere and changes nothing.
             position_ids: [B, T] or [1, T]: where a position does not follow the one before it, a
                 document begins, and every memory with it. Positions have no other use.
-            past_key_values: what an earlier call gave back; not beside documents.
-            use_cache: whether to give ``past_key_values`` back.
+            cache: what an earlier call gave back; not beside documents.
+            use_cache: whether to give it back.
             cu_seqlens: [documents + 1], where documents end, from 0 to B·T over all rows; in place
                 of ``position_ids``.
             output_hidden_states: whether to give the stream before each block and after the norm.
             return_dict: whether to give a `BaseModelOutputWithPast`, else a tuple.
+            past_key_values: the older name of ``cache``.
 
         Raises:
             ValueError: what does not go together.
@@ -152,7 +159,7 @@ class MnemicModel(MnemicPreTrainedModel):
         mask = padding(attention_mask, x)
         if cu_seqlens is None:
             cu_seqlens = documents(position_ids, mask, x)
-        cache = self._cache(past_key_values, use_cache, cu_seqlens)
+        cache = self._cache(_either(cache, past_key_values), use_cache, cu_seqlens)
         if cu_seqlens is not None and mask is not None:
             raise ValueError("documents packed into rows: no padding beside them")
         told = (
@@ -164,14 +171,14 @@ class MnemicModel(MnemicPreTrainedModel):
         for index, block in enumerate(self.layers):
             streams += [x] * bool(told)
             state = None if cache is None else cache.layers[index]
-            x = block(x, mask=mask, cu_seqlens=cu_seqlens, past_key_values=state)
+            x = block(x, mask=mask, cu_seqlens=cu_seqlens, cache=state)
         x = self.norm(x)
         if cache is not None:
             cache.seen += x.shape[1]
         found = BaseModelOutputWithPast(
             last_hidden_state=x,
-            past_key_values=cache,
             hidden_states=(*streams, x) if told else None,
+            **{_CACHE: cache},
         )
         return found if _as_dict(self.config, return_dict) else found.to_tuple()
 
@@ -181,15 +188,17 @@ class MnemicModel(MnemicPreTrainedModel):
         """Return the cache to move on: the given one, or a new one, where one is wanted."""
         read = type(given).__name__  # a folder's own code has a class of the same name
         if given is not None and read != MnemicCache.__name__:
-            raise ValueError(f"past_key_values: read {read}, a MnemicCache is needed")
+            raise ValueError(f"cache: read {read}, a MnemicCache is needed")
         wanted = use_cache
         if wanted is None:
             wanted = self.config.use_cache and not self.training
-        if self.gradient_checkpointing and self.training:
+        if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
+            if given is not None:  # the second pass, on the way back, would move it on once more
+                raise ValueError("gradient checkpointing in training: no cache beside it")
             wanted = False
         if cu_seqlens is not None:
             if given is not None:
-                raise ValueError("documents packed into rows begin afresh: no past_key_values")
+                raise ValueError("documents packed into rows begin afresh: no cache")
             return None
         if given is None and not wanted:
             return None
@@ -212,12 +221,13 @@ class MnemicForCausalLM(MnemicPreTrainedModel, GenerationMixin):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: MnemicCache | None = None,
+        cache: MnemicCache | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         return_dict: bool | None = None,
+        past_key_values: MnemicCache | None = None,
         **options: Any,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
         """Return the logits, and the loss where there are labels; see `MnemicModel.forward`.
@@ -232,7 +242,7 @@ class MnemicForCausalLM(MnemicPreTrainedModel, GenerationMixin):
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
-            past_key_values=past_key_values,
+            cache=_either(cache, past_key_values),
             inputs_embeds=inputs_embeds,
             use_cache=use_cache,
             return_dict=True,
@@ -249,8 +259,8 @@ class MnemicForCausalLM(MnemicPreTrainedModel, GenerationMixin):
         told = CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
-            past_key_values=found.past_key_values,
             hidden_states=found.hidden_states,
+            **{_CACHE: found.get(_CACHE)},
         )
         return told if _as_dict(self.config, return_dict) else told.to_tuple()
 
@@ -264,10 +274,10 @@ class MnemicForCausalLM(MnemicPreTrainedModel, GenerationMixin):
                 f"cache_implementation: read {kind!r}; the states of memory layers are kept as "
                 "they are, in a MnemicCache: leave it out"
             )
-        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
-            model_kwargs["past_key_values"] = MnemicCache(self.config.num_hidden_layers)
+        if model_kwargs.get(_CACHE) is None and generation_config.use_cache is not False:
+            model_kwargs[_CACHE] = MnemicCache(self.config.num_hidden_layers)
             if getattr(generation_config, "is_assistant", False):
-                model_kwargs["past_key_values"].activate_past_recording()
+                model_kwargs[_CACHE].activate_past_recording()
         else:
             super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
 
@@ -300,6 +310,17 @@ def documents(position_ids: Tensor | None, mask: Tensor | None, x: Tensor) -> Te
     first = torch.ones_like(begins[:, :1])
     starts = torch.cat([first, begins], 1).flatten().nonzero()[:, 0]
     return torch.cat([starts, starts.new_full((1,), position.numel())])
+
+
+def _either(cache: MnemicCache | None, older: MnemicCache | None) -> MnemicCache | None:
+    """Return the cache by whichever of its names it was given.
+
+    Raises:
+        ValueError: by both.
+    """
+    if cache is not None and older is not None:
+        raise ValueError("cache and past_key_values are two names of one thing: give one")
+    return older if cache is None else cache
 
 
 def _as_dict(config: MnemicConfig, told: bool | None) -> bool:

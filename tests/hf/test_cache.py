@@ -103,17 +103,17 @@ def test_a_crop_takes_back_tokens(each: str) -> None:
     cache = MnemicCache(2)
     cache.activate_past_recording()
     with torch.no_grad():
-        made(rows[:, :5], past_key_values=cache)
-        made(tokens(seed=7)[:, :3], past_key_values=cache)
+        made(rows[:, :5], cache=cache)
+        made(tokens(seed=7)[:, :3], cache=cache)
         cache.crop(-4)
         assert cache.get_seq_length() == 4
-        found = made(rows[:, 4:], past_key_values=cache).logits
+        found = made(rows[:, 4:], cache=cache).logits
         torch.testing.assert_close(found, made(rows).logits[:, 4:])
 
 
 def test_what_was_not_recorded_cannot_be_taken_back(model: MnemicForCausalLM) -> None:
     cache = MnemicCache(3)
-    model(tokens(), past_key_values=cache)
+    model(tokens(), cache=cache)
     with pytest.raises(RuntimeError, match=r"^crop: 2 tokens to remove, 0 recorded; a memory's"):
         cache.crop(-2)
     with pytest.raises(ValueError, match=r"^crop: read 2, minus the tokens to remove is needed$"):
@@ -122,34 +122,54 @@ def test_what_was_not_recorded_cannot_be_taken_back(model: MnemicForCausalLM) ->
 
 def test_a_copy_goes_its_own_way(model: MnemicForCausalLM) -> None:
     rows = tokens()
-    cache = model(rows[:, :4], use_cache=True).past_key_values
+    cache = model(rows[:, :4], use_cache=True).cache
     kept = copy.deepcopy(cache)
-    model(tokens(seed=5), past_key_values=cache)
-    found = model(rows[:, 4:], past_key_values=kept).logits
+    model(tokens(seed=5), cache=cache)
+    found = model(rows[:, 4:], cache=kept).logits
     torch.testing.assert_close(found, model(rows).logits[:, 4:])
 
 
 def test_rows_are_repeated_and_chosen(model: MnemicForCausalLM) -> None:
     rows = tokens()
-    cache = model(rows[:, :4], use_cache=True).past_key_values
+    cache = model(rows[:, :4], use_cache=True).cache
     cache.batch_repeat_interleave(2)
     cache.batch_select_indices(torch.tensor([3, 0]))
-    found = model(rows[[1, 0], 4:], past_key_values=cache).logits
+    found = model(rows[[1, 0], 4:], cache=cache).logits
     torch.testing.assert_close(found, model(rows[[1, 0]]).logits[:, 4:])
 
 
 def test_a_cache_that_is_reset_begins_afresh(model: MnemicForCausalLM) -> None:
-    cache = model(tokens(seed=5), use_cache=True).past_key_values
+    cache = model(tokens(seed=5), use_cache=True).cache
     assert cache.nbytes > 0
     cache.reset()
     assert (cache.nbytes, cache.get_seq_length()) == (0, 0)
-    torch.testing.assert_close(
-        model(tokens(), past_key_values=cache).logits, model(tokens()).logits
-    )
+    torch.testing.assert_close(model(tokens(), cache=cache).logits, model(tokens()).logits)
 
 
 def test_caches_of_another_kind_are_refused(model: MnemicForCausalLM) -> None:
-    with pytest.raises(ValueError, match=r"^past_key_values: read DynamicCache, a MnemicCache is"):
-        model(tokens(), past_key_values=DynamicCache())
+    with pytest.raises(ValueError, match=r"^cache: read DynamicCache, a MnemicCache is"):
+        model(tokens(), cache=DynamicCache())
     with pytest.raises(ValueError, match=r"^cache_implementation: read 'static'; the states"):
         grown(model, tokens(), cache_implementation="static")
+
+
+def test_a_cache_has_an_older_name(model: MnemicForCausalLM) -> None:
+    """Before 5.24 transformers calls it ``past_key_values``."""
+    rows = tokens()
+    cache = model(rows[:, :4], use_cache=True).cache
+    kept = copy.deepcopy(cache)
+    told = model(rows[:, 4:], past_key_values=cache).logits
+    torch.testing.assert_close(told, model(rows[:, 4:], cache=kept).logits)
+    with pytest.raises(ValueError, match=r"^cache and past_key_values are two names of one thing"):
+        model(rows, cache=cache, past_key_values=kept)
+
+
+def test_a_model_in_training_that_computes_its_layers_again_takes_no_cache() -> None:
+    """The second pass would move the states on once more."""
+    made = small("gated-deltanet")
+    cache = made(tokens(), use_cache=True).cache
+    made.train().activation_checkpointing_enable()
+    with pytest.raises(ValueError, match=r"^gradient checkpointing in training: no cache beside"):
+        made(tokens(), cache=cache)
+    with torch.no_grad():  # nothing is computed again without a way back
+        assert made(tokens(), cache=cache).logits.isfinite().all()

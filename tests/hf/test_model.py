@@ -68,9 +68,9 @@ def test_documents_go_neither_with_padding_nor_with_a_cache(model: MnemicForCaus
     ends, mask = torch.tensor([0, 4, 9]), torch.tensor([[0, 1, 1, 1, 1, 1, 1, 1, 1]])
     with pytest.raises(ValueError, match=r"^documents packed into rows: no padding beside them$"):
         model(tokens(1), cu_seqlens=ends, attention_mask=mask)
-    cache = model(tokens(1), use_cache=True).past_key_values
-    with pytest.raises(ValueError, match=r"^documents packed into rows begin afresh: no past_key"):
-        model(tokens(1), cu_seqlens=ends, past_key_values=cache)
+    cache = model(tokens(1), use_cache=True).cache
+    with pytest.raises(ValueError, match=r"^documents packed into rows begin afresh: no cache$"):
+        model(tokens(1), cu_seqlens=ends, cache=cache)
 
 
 def test_logits_of_some_positions(model: MnemicForCausalLM) -> None:

@@ -65,7 +65,9 @@ def _transformer(shape: Shape, seed: int) -> nn.Module:
         one, two = (parameters(LlamaForCausalLM(_llama(shape, hidden))) for hidden in (1, 2))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return LlamaForCausalLM(_llama(shape, max(1, round((whole - one) / (two - one) + 1))))
+        hidden = max(1, round((whole - one) / (two - one) + 1))
+        found: nn.Module = LlamaForCausalLM(_llama(shape, hidden))
+        return found
 
 
 def _llama(shape: Shape, hidden: int) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from mnemic.bench import Told
@@ -52,7 +53,7 @@ def _curves(models: tuple[str, ...], asked: Asked) -> tuple[str, list[Job]]:
     """A run for each seed and model, all models of one seed before the next."""
     lesson = replace(curves.Lesson(), steps=asked.length or curves.STEPS)
     jobs = [
-        Job(model, f"{model} seed {seed}", lambda m=model, s=seed: curves.run(m, s, lesson))
+        Job(model, f"{model} seed {seed}", partial(curves.run, model, seed, lesson))
         for seed in curves.SEEDS
         for model in models
     ]
