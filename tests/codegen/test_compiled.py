@@ -111,6 +111,22 @@ def test_one_graph_for_all_lengths() -> None:
     assert len(graphs) == 2
 
 
+def test_a_state_that_grows_has_a_graph_for_each_length() -> None:
+    """Whole graphs, dynamic shapes or not: T is a number in them."""
+    graphs = []
+
+    def counted(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    layer = layer_of("softmax-attention")
+    call: Any = torch.compile(layer, backend=counted, fullgraph=True)
+    for tokens in (20, 24, 29, 24):
+        x = torch.randn(1, tokens, layer.dim)
+        assert apart(call(x), layer(x)) < ALLOWED
+    assert len(graphs) == 3
+
+
 @pytest.mark.parametrize("name", ["gated-deltanet"])
 def test_export_of_any_length(name: str) -> None:
     """One exported program, the layer's numbers at lengths that fill chunks and that do not."""

@@ -113,6 +113,56 @@ def test_one_graph(interpreter: Any, name: str, tmp_path: Any) -> None:
     assert {part: error for part, error in found.items() if not error <= 1e-12} == {}
 
 
+@unchecked
+def lengths_differences(name: str, folder: str) -> dict[str, Any]:
+    """How many graphs several lengths take, how often kernels start, and how far results are."""
+    import torch
+    from conformance import Sizes, beginning, compiled, inputs
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    found, case = made(name, folder), compiled(name)
+    rule, launching = found.operator, found.module.__name__ + ".support.launch"
+    launch, starts = importlib.import_module(launching).Launch, []
+    start = launch._start
+    launch._start = lambda self, *given: (starts.append(self.total), start(self, *given))[1]
+    counted = CompileCounterWithBackend("aot_eager")
+    call = torch.compile(rule, backend=counted, fullgraph=True)
+    apart = {}
+    for tokens in (20, 24, 33):
+        given = inputs(case, tokens, sizes=Sizes(1, tokens, 2, 4, 4))
+        params = beginning(case, given["k"], given["v"])
+        given = {n: x.requires_grad_() for n, x in given.items()}
+
+        def run(call: Any, form: str, given: Any = given, params: Any = params) -> Any:
+            out, state = call(**given, params=params, form=form, output_final_state=True)
+            ends = ends_of(out, state)
+            loss = weighed([x for x in ends.values() if x.requires_grad])
+            slopes = torch.autograd.grad(loss, list(given.values()), allow_unused=True)
+            told = zip(given, slopes, strict=True)
+            return ends | {f"gradient of {n}": x for n, x in told if x is not None}
+
+        seen, expected = run(call, "triton"), run(rule, "recurrent")
+        for part, x in expected.items():
+            apart[f"{tokens} {part}"] = float((x - seen[part]).detach().double().abs().max())
+    launch._start = start
+    return {"graphs": counted.frame_count, "starts": starts, "apart": apart}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ttt-linear", *(pytest.param(name, marks=pytest.mark.full) for name in
+                     ("gated-deltanet", "swla", "lru", "bregman-sigmoid"))],
+)  # fmt: skip
+def test_one_graph_for_all_lengths(interpreter: Any, name: str, tmp_path: Any) -> None:
+    """Chunks that end at an anchor's multiples, plain ones, windows, lanes of numbers, tokens."""
+    found = interpreter(lengths_differences, name=name, folder=str(tmp_path))
+    assert found["graphs"] == 2, "one for the first length, one for all others"
+    assert {20, 24, 33} <= set(found["starts"]), "kernels ran at every length"
+    wrong = {part: x for part, x in found["apart"].items() if not x <= 1e-12}
+    assert wrong == {}
+
+
 def test_one_graph_of_documents(interpreter: Any, tmp_path: Any) -> None:
     found = interpreter(
         compiled_differences, name="deltanet", tokens=20, folder=str(tmp_path), packed=True

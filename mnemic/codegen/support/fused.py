@@ -304,7 +304,7 @@ def sweeping(*, always: bool) -> Iterator[None]:
         _always.pop()
 
 
-_changes: list[dict[str, int]] = []
+_changes: list[dict[str, Any]] = []
 """What ``recut`` asks for, the last one first."""
 
 

@@ -34,6 +34,8 @@ class Launches:
         bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
         """The output, the states at the end, and with ``keep`` at the start of every piece."""
+        if dry and _any_length(rows):
+            return self._of_any_length(rows, states, keep=keep)
         launch = Launch.of(
             self.kernel, rows, states, positions, bounds, numbers, gradient=keep, dry=dry
         )
@@ -46,6 +48,19 @@ class Launches:
         launch.run([x.contiguous() for x in states], end, kept, out=out, keep=keep)
         return [out, *end, *(kept if keep else ())]
 
+    def _of_any_length(
+        self, rows: list[Tensor], states: list[Tensor], *, keep: bool
+    ) -> list[Tensor]:  # fmt: skip
+        """Results without data for a length (or batch) that stands for all of them: how many
+        states are kept is known when a cut is chosen, at a launch."""
+        like = rows[self.kernel.plain]
+        channels = sizes_of(self.kernel, rows, states)[self.kernel.value]
+        found = [like.new_empty(*like.shape[:3], channels), *map(torch.empty_like, states)]
+        if keep:
+            slots = torch.library.get_ctx().new_dynamic_size()
+            found += [x.new_empty(slots, *x.shape[1:]) for x in states]
+        return found
+
     def saved(self, rows: list[Tensor], output: list[Tensor]) -> list[Tensor]:
         """Of results that were kept, the states at the start of every piece."""
         return output[1 + len(self.kernel.states) :]
@@ -55,19 +70,21 @@ class Launches:
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
         """The gradients of rows that have one, then of the states before, from the ends'."""
+        if dry:  # the rows' shapes, and the states'
+            named = zip(self.kernel.rows, rows, strict=True)
+            found_rows = [torch.empty_like(x) for r, x in named if r.name in self.kernel.gradients]
+            return [*found_rows, *map(torch.empty_like, ends[1:])]
         launch = Launch.of(
-            self.kernel, rows, kept, positions, bounds, numbers, gradient=True, dry=dry
+            self.kernel, rows, kept, positions, bounds, numbers, gradient=True, dry=False
         )
         d_out, *d_states = [x.contiguous() for x in ends]
         found = launch.gradients()
         memories = launch.sequences * launch.heads
-        for piece in reversed(range(launch.pieces)) if not dry else ():
+        for piece in reversed(range(launch.pieces)):
             shapes = [(memories, launch.cutting.piece, *x.shape[1:]) for x in kept]
             within = [buffers.empty(shape, x) for shape, x in zip(shapes, kept, strict=True)]
             launch.run(kept, within, within, piece=piece)
             d_states = launch.back(within, d_out, d_states, found, piece)
-        if dry:
-            d_states = [torch.empty_like(x) for x in d_states]
         own = dict(zip((row.name for row in self.kernel.rows), rows, strict=True))
         return [*(launch.joined(n, x).to(own[n].dtype) for n, x in found.items()), *d_states]
 
@@ -347,6 +364,11 @@ class Launch:
 
     def _joined(self, state: Held, x: Tensor) -> Tensor:
         return x if self._splits(state.sizes) else x.sum(0)
+
+
+def _any_length(rows: list[Tensor]) -> bool:
+    """Whether sizes of arguments stand for all numbers, in a graph that is traced."""
+    return any(isinstance(size, torch.SymInt) for x in rows for size in x.shape[:3])
 
 
 def _specialised(number: int) -> tuple[bool, bool, bool]:

@@ -184,11 +184,16 @@ class Run(Given):
 
     def result(self) -> tuple[Tensor, States]:
         """The output and the final state."""
+        fused = self.call.form == "triton"
         endless = scanned.unknown(self.tokens)
-        if endless:
+        if endless and scanned.refused(self.signature):
             scanned.refuse(self.signature)
-        graph = torch.compiler.is_compiling() and self.call.form != "triton"
-        endless = endless or (self.anchored and graph)
+            self.tokens = scanned.fixed(self.tokens)
+        elif endless:
+            endless = not fused  # a launch is the same at every length
+        endless = (endless and scanned.unknown(self.tokens)) or (
+            self.anchored and torch.compiler.is_compiling() and not fused
+        )
         states = self._states()
         if self.signature.levels:
             states = levels.with_tokens(states, self.position)

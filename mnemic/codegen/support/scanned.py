@@ -49,14 +49,20 @@ def refused(signature: Signature) -> str | None:
 
 
 def refuse(signature: Signature) -> None:
-    """Raise the error of a rule that cannot be traced for every length at once."""
+    """Raise the error of a rule that cannot be exported for every length at once.
+
+    torch.compile traces it for each length instead (``fixed``).
+    """
     reason = refused(signature)
-    if reason is not None:
-        told = (
-            "T is not known while the call is traced (a dynamic T in torch.export or torch.compile)"
-        )
-        hint = "give it as a number: dynamic_shapes without T, or dynamic=False"
+    if reason is not None and torch.compiler.is_exporting():
+        told = "T is not known while the call is traced (a dynamic T in torch.export)"
+        hint = "give it as a number: dynamic_shapes without T"
         raise fail(signature, f"{told}, but {reason}; {hint}")
+
+
+def fixed(size: int) -> int:
+    """Return a size as the number that it is now, for which alone the graph holds then."""
+    return len(range(size))
 
 
 def scanned(run: "Run", states: States) -> tuple[Tensor, States]:
