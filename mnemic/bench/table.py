@@ -60,6 +60,7 @@ def page(folder: Path) -> str:
     """
     paths = sorted(folder.glob("*.json"), key=lambda path: path.stem)
     files = [(path.name, load(path)) for path in paths if not _elsewhere(path)]
+    files = [(name, kept) for name, kept in files if _suite(kept) in (*CELLS, "forms")]
     if not any(kept.results for _, kept in files):
         raise UsageError(
             f"{folder}: no results of mnemic bench decode, long, learn, recall or forms"
@@ -88,10 +89,13 @@ def _by_suite(files: list[tuple[str, Kept]]) -> Suites:
     """The results of each suite; of a spec in several files, those of the first."""
     found: dict[str, dict[str, Result]] = {suite: {} for suite in (*CELLS, "forms")}
     for _, kept in files:
-        suite = kept.command.rpartition(" ")[2]
-        if suite in found:
-            found[suite] = {**kept.results, **found[suite]}
+        found[_suite(kept)] = {**kept.results, **found[_suite(kept)]}
     return found
+
+
+def _suite(kept: Kept) -> str:
+    """Return what was measured: the last word of the command."""
+    return kept.command.rpartition(" ")[2]
 
 
 def _settings(files: list[tuple[str, Kept]]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mnemic.cli.arguments import AsJson, complete_name
+from mnemic.cli.model import require
 from mnemic.cli.output import console, echo, print_json, to_stderr
 from mnemic.errors import CheckFailed, UsageError
 
@@ -20,20 +21,23 @@ if TYPE_CHECKING:
 Specs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[forms|decode|long|learn|recall] SPEC | table FOLDER",
-        help="What is measured, and specs (all that compile, if left out); with specs alone "
-        "forms, with nothing the standard set. Or a folder of results.",
+        metavar="[SUITE] SPEC | table FOLDER | page FOLDER",
+        help="What is measured (forms, decode, long, learn, recall; curves, training, decoding) "
+        "and specs (all that compile, or of whole models one of each class, if left out); with "
+        "specs alone forms, with nothing the standard set. Or a folder of results.",
         autocompletion=complete_name,
     ),
 ]
 Length = Annotated[
     int | None,
-    typer.Option("--length", min=1024, help="Tokens (1024 for forms, 16384 and 65536).",
+    typer.Option("--length", min=512, help="Tokens (1024 for forms, 16384 or 65536 for others).",
                  show_default=False),
 ]  # fmt: skip
 Steps = Annotated[
     int | None,
-    typer.Option("--steps", min=1, help="Of training (200 for learn).", show_default=False),
+    typer.Option(
+        "--steps", min=1, help="Of training (200 for learn, 240 for curves).", show_default=False
+    ),
 ]
 Chunks = Annotated[
     int | None,
@@ -41,12 +45,18 @@ Chunks = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("-o", "--out", help="Keep results in a JSON file, and go on where it ends."),
+    typer.Option(
+        "-o",
+        "--out",
+        help="Keep results in a JSON file, and go on where it ends; for page the Markdown file.",
+    ),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Measure anew what the file holds.")]
 
-SUITES = ("forms", "decode", "long", "learn", "recall")
-COUNTS = {"learn": "--steps", "recall": "--chunks"}
+MODELS = ("curves", "training", "decoding")
+"""Suites of whole models beside a transformer."""
+SUITES = ("forms", "decode", "long", "learn", "recall", *MODELS)
+COUNTS = {"learn": "--steps", "recall": "--chunks", "curves": "--steps"}
 """What counts a suite's length; tokens for any other."""
 
 
@@ -67,7 +77,12 @@ def bench(
     4) on infinities, NaN, and errors that grow; `learn` trains for 200 steps on MQAR and bytes;
     `recall` asks for the pairs of a chunk at its end, chunk after chunk, untrained.
 
-    `table` prints what --out kept in a folder as a page of Markdown.
+    Whole models of two million parameters beside transformers' Llama of the same size, in processes
+    of their own (needs the extra hf): `curves` trains them on bytes, three seeds each; `training`
+    times a pass there and back at 512 to 16384 tokens; `decoding` a token after 1024 to 65536.
+
+    `table` prints what --out kept in a folder as a page of Markdown; `page` writes that of whole
+    models to the file --out, with pictures in a folder images beside it.
 
     JSON: {"setting", "figures": [{"what", "value", "unit", "goal", "met", "detail"}, ...],
     "notes": [...]}.
@@ -75,17 +90,25 @@ def bench(
     words = tuple(specs or ())
     if words[:1] == ("table",):
         return _table(words[1:])
+    if words[:1] == ("page",):
+        return _page(words[1:], out)
     suite = words[0] if words and words[0] in SUITES else ""
     given = {"--length": length, "--steps": steps, "--chunks": chunks}
     if not suite and (any(given.values()) or out or again):
         raise UsageError(f"{', '.join(given)}, --out, --again go with {', '.join(SUITES)}")
     if any(value and option != COUNTS.get(suite, "--length") for option, value in given.items()):
         raise UsageError(
-            "--steps goes with learn, --chunks with recall, --length with forms, decode or long"
+            "--steps goes with learn and curves, --chunks with recall, --length with the others"
         )
     with console(stderr=True).status("timing") as status:
         told = _progress(status, out is not None)
-        if suite:
+        if suite in MODELS:
+            require()
+            from mnemic.bench.models import suites as models
+
+            asked = models.Asked(words[1:], steps or length, out, again)
+            report, setting = models.run(suite, asked, told), models.setting()
+        elif suite:
             from mnemic.bench import suites
 
             count = steps or chunks or length
@@ -110,6 +133,17 @@ def _table(folders: tuple[str, ...]) -> None:
     if len(folders) != 1:
         raise UsageError("bench table takes one folder, that of the files that --out made")
     echo(table.page(Path(folders[0])))
+
+
+def _page(folders: tuple[str, ...], out: Path | None) -> None:
+    """Write the page of whole models of one folder of results."""
+    require()
+    from mnemic.bench.models import page
+
+    if len(folders) != 1 or out is None:
+        raise UsageError("bench page takes one folder of results, and --out, the page's file")
+    for path in page.write(Path(folders[0]), out):
+        echo(str(path))
 
 
 def _progress(status: "Status", lines: bool) -> "Callable[[str], None]":
