@@ -100,7 +100,7 @@ class _Comparison:
     def same(self) -> bool:
         """Whether both sides are one at every draw."""
         return all(
-            _apart(a[n], b[n]) < self.close
+            _error(a[n], b[n]) < self.close
             for a, b in zip(self.lines, self.solutions, strict=True) for n in self.compared
         )  # fmt: skip
 
@@ -176,7 +176,7 @@ class _Comparison:
         if other is None:
             return False
         after = self._side(text, {**given, name: other})
-        return any(_apart(before[n], after[n]) > 1e-6 for n in self.compared)
+        return any(_error(before[n], after[n]) > 1e-6 for n in self.compared)
 
     def change(self) -> changes.Change | None:
         """Return a change of the problem's coefficients under which both sides are one."""
@@ -230,7 +230,7 @@ class _Comparison:
             scaled = {n: _times(new[n], given[n]) for n in new if n in scales}
             plain = {n: x for n, x in new.items() if n not in scales}
             found = self._side(self.problem, {**given, **plain, **scaled})
-            if any(_apart(found[n] / (new[n] if n in scaled else 1.0), printed[n]) > self.close
+            if any(_error(found[n] / (new[n] if n in scaled else 1.0), printed[n]) > self.close
                    for n in self.compared):  # fmt: skip
                 return False
         return True
@@ -238,11 +238,11 @@ class _Comparison:
     def witness(self) -> Witness:
         """Return the numbers of the draw at which both sides are furthest apart."""
         apart = [
-            (max(_apart(a[n], b[n]) for n in self.compared), i)
+            (max(_error(a[n], b[n]) for n in self.compared), i)
             for i, (a, b) in enumerate(zip(self.lines, self.solutions, strict=True))
         ]
         worst = max(apart)[1]
-        name = max(self.compared, key=lambda n: _apart(self.lines[worst][n],
+        name = max(self.compared, key=lambda n: _error(self.lines[worst][n],
                                                        self.solutions[worst][n]))  # fmt: skip
         needed = self.names - variables(self.problem) - variables(self.rule)
         return Witness(
@@ -251,7 +251,7 @@ class _Comparison:
         )  # fmt: skip
 
 
-def _apart(a: Any, b: Any) -> float:
+def _error(a: Any, b: Any) -> float:
     """Return the largest difference, in units of the larger size; infinite where one is none."""
     if a.shape != b.shape:
         return float("inf")

@@ -23,7 +23,7 @@ def key(paper: Paper, line: Equation) -> str:
 
 
 @cache
-def _kept() -> dict[str, dict[str, Any]]:
+def _read_file() -> dict[str, dict[str, Any]]:
     found = json.loads(FILE.read_text(encoding="utf-8"))
     assert isinstance(found, dict)
     return found
@@ -31,7 +31,7 @@ def _kept() -> dict[str, dict[str, Any]]:
 
 def verdict(paper: Paper, line: Equation) -> dict[str, Any]:
     """Return a line's kept ``verdict`` and ``change``; both None where it has none."""
-    return {"verdict": None, "change": None, **_kept().get(key(paper, line), {})}
+    return {"verdict": None, "change": None, **_read_file().get(key(paper, line), {})}
 
 
 def about(name: str) -> list[dict[str, Any]]:

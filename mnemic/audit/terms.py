@@ -36,7 +36,7 @@ def differing_term(
     factors, *_ = np.linalg.lstsq(design, wanted, rcond=None)
     if float(np.abs(design @ factors - wanted).max()) > 1e-6 * (1 + float(np.abs(wanted).max())):
         return None
-    return ", ".join(_told(text, sign, f) for (text, sign), f in zip(terms, factors, strict=True)
+    return ", ".join(_correct(text, sign, f) for (text, sign), f in zip(terms, factors, strict=True)
                      if abs(f - 1) > 1e-6) or None  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def _column(
     return sign * np.concatenate([x.flatten().numpy() for x in found])
 
 
-def _told(text: str, sign: int, factor: float) -> str:
+def _correct(text: str, sign: int, factor: float) -> str:
     shown = f"{'-' if sign < 0 else ''}{text}"
     if abs(factor) < 1e-6:
         return f"{shown} should not be there"

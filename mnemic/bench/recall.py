@@ -74,7 +74,7 @@ def _drawn(
         own = {name: t[:, i * tokens : (i + 1) * tokens] for name, t in given.items()}
         with torch.no_grad():
             _, state = compiled(**own, **options, initial_state=state, output_final_state=True)
-            found = _asked(compiled, own, options, state)
+            found = _read_out(compiled, own, options, state)
             yield cosine_similarity(found, _flat(own["v"]), -1).mean()
 
 
@@ -87,7 +87,7 @@ def _pairs(given: Tensors, rng: torch.Generator) -> Tensors:
     return {"k": k, "v": v} | {name: k for name in ("predict", "erase") if name in given}
 
 
-def _asked(compiled: Compiled, own: Tensors, options: dict[str, Any], state: Tensors) -> Tensor:
+def _read_out(compiled: Compiled, own: Tensors, options: dict[str, Any], state: Tensors) -> Tensor:
     """The memory's answers to the keys of a chunk."""
     rule, keys = compiled.operator, _flat(own["k"])
     needed = {name: own[name][:, -1:].expand_as(own[name]) for name in rule.reading}

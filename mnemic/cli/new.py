@@ -94,7 +94,7 @@ def new(
     }  # fmt: skip
     answers = {place: answer for place, answer in told.items() if answer is not None}
     if not (yes or as_json) and sys.stdin.isatty():
-        answers = _asked(answers)
+        answers = _ask_missing(answers)
     text = draft(name, answers)
     with replacing(path) as beside:
         beside.write_text(text, encoding="utf-8")
@@ -110,7 +110,7 @@ def _refuse_existing(path: Path) -> None:
         raise UsageError(f"{path}: is there already; name another file with -o")
 
 
-def _asked(told: dict[str, str]) -> dict[str, str]:
+def _ask_missing(told: dict[str, str]) -> dict[str, str]:
     """Return the answers that were told, and those that are given now."""
     answers: dict[str, str] = {}
     for question in questions():

@@ -44,7 +44,7 @@ def folder(key: str, make: Made) -> Path:
     if package.read(place):
         return place
     try:
-        return _kept(place, make)
+        return _write_once(place, make)
     except OSError as error:
         refusal = f"{error.filename or root()}: {error.strerror}"
     except EnvironmentFailed as error:
@@ -54,7 +54,7 @@ def folder(key: str, make: Made) -> Path:
     ) from None
 
 
-def _kept(place: Path, make: Made) -> Path:
+def _write_once(place: Path, make: Made) -> Path:
     """Make and write a folder of the cache, unless another process has done it meanwhile."""
     from filelock import FileLock
 

@@ -110,7 +110,7 @@ def rooted(
     if factor is not None:
         dual, held = _alive(b, link, dual, factor, scale[0])
         factors = (held,)
-    functions, args = _apart(b, link, end)
+    functions, args = _split_link(b, link, end)
     own, axes = dict(functions), b.plan.axes(dual)
     kept = (*axes[:-2], *(a for a in axes[-2:] if a in left))
     top = b.plan.add("top", kept, Call(f"highest{ending}", (dual,)), "link")
@@ -146,7 +146,7 @@ def _alive(b: Builder, link: Link, dual: str, factor: str, scale: str) -> tuple[
     return stays, b.map("held", sp.Piecewise((held, w > 0), (0, True)), env, "link")
 
 
-def _apart(
+def _split_link(
     b: Builder, link: Link, end: bool
 ) -> tuple[tuple[tuple[str, Any], ...], tuple[str, ...]]:
     """A link's functions of one entry as options of a call, by name, and their coefficients."""

@@ -62,7 +62,7 @@ def close(b: Builder, m: Carried, dual: str, step: str | None, *, end: bool) -> 
         if acts <= m.every:
             dual = normed(b, m, dual, f"{m.memory}_normed")
         memory = memory_of(b, m, dual, f"W{m.tag}_used", end=end)
-        plan.close(m.every, m.memory, _kept(b, m, dual, memory, acts <= m.every, end))
+        plan.close(m.every, m.memory, _carry_dual(b, m, dual, memory, acts <= m.every, end))
         assert m.held is not None
         plan.close(m.every, m.held, memory)
         plan.following[m.held] = m.held
@@ -74,7 +74,7 @@ def close(b: Builder, m: Carried, dual: str, step: str | None, *, end: bool) -> 
     fresh = m.norms is not None or m.every == 1
     memory = memory_of(b, m, dual, f"W{m.tag}_end", end=end) if fresh else found[m.every]
     if m.norms is not None or rule.retained.mode == "prox":
-        plan.close(acts, m.memory, _kept(b, m, dual, memory, True, end))
+        plan.close(acts, m.memory, _carry_dual(b, m, dual, memory, True, end))
         found[acts] = memory
         if m.held is not None:
             plan.close(acts, m.held, memory)
@@ -84,7 +84,7 @@ def close(b: Builder, m: Carried, dual: str, step: str | None, *, end: bool) -> 
     return found
 
 
-def _kept(b: Builder, m: Carried, dual: str, memory: str, acts: bool, end: bool) -> str:
+def _carry_dual(b: Builder, m: Carried, dual: str, memory: str, acts: bool, end: bool) -> str:
     """The state that goes on: the dual, or ∇R(W) where a prox acts."""
     if b.rule.retained.mode != "prox" or not acts:
         return dual

@@ -7,6 +7,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.repeated import takes_steps
+from mnemic.codegen.states import link_of
 from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Moments, Rule
 from mnemic.dsl.features import Cosine, Dpfp, Polynomial, Random, Taylor
 from mnemic.dsl.spec import Spec
@@ -80,14 +81,26 @@ def _rows_alone(rule: Rule) -> bool:
 
 
 def _link_varies(rule: Rule) -> bool:
-    """W_{t−1} = link(A_{t−1}) hangs on coefficients of the token before."""
+    """Return whether a token takes W_{t−1} = link(A_{t−1}) with coefficients of the token before.
+
+    A memory at a chunk's end is a state, so only reads of W_{t−1} at every token are concerned.
+    """
     link = rule.retained.link
+    if rule.retained.mode != "dual" or link.identity or not _takes_last_memory(rule):
+        return False
     parts: list[Any] = [p for p in (link.expr, link.slope) if p is not None]
     if link.normaliser in ("softmax", "root", "ball"):
-        parts.append(rule.problem.value(str(link.scale), link.scale))
+        scales = [link_of(rule, matrix).scale for matrix in rule.network.matrices]
+        parts += [rule.problem.value(str(scale), scale) for scale in scales]
     own = frozenset().union(*(part.free_symbols for part in parts))
     moving = {s.symbol for s in rule.scalars if s.declared.origin == "input"}
-    return rule.retained.mode == "dual" and not link.identity and bool(own & moving)
+    return bool(own & moving)
+
+
+def _takes_last_memory(rule: Rule) -> bool:
+    """Return whether tokens read or differentiate the memory that the token before has left."""
+    before = rule.problem.spec.readout.memory == "before"
+    return before or (rule.sees_memory and rule.anchor <= 1)
 
 
 def _levels_and_more(rule: Rule) -> bool:
@@ -223,7 +236,8 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     ),
     (
         "retention",
-        "a link that varies from token to token",
+        "a link that varies from token to token while each token sees the memory of the one before "
+        "(an anchor keeps W)",
         _link_varies,
     ),
     (

@@ -56,7 +56,7 @@ def declare(b: Builder) -> tuple[Carried, ...]:
 def _declare(b: Builder, matrix: Matrix) -> Carried:
     rule, tag = b.rule, b.rule.tag(matrix)
     gathers = rule.momentum is not None or matrix.every > 1
-    kept = _kept(b, matrix) if rule.keeps_rows(matrix) else None
+    kept = _keep_rows(b, matrix) if rule.keeps_rows(matrix) else None
     axes = MATRIX if kept is None else ROWS
 
     def state(name: str, wanted: bool, axes: tuple[str, ...] = axes) -> str | None:
@@ -83,7 +83,7 @@ def alone(rule: Rule, memory: str) -> Carried:
     return Carried(rule.network.matrices[0], rule.retained.link, memory)
 
 
-def _kept(b: Builder, matrix: Matrix) -> Kept | None:
+def _keep_rows(b: Builder, matrix: Matrix) -> Kept | None:
     """The keys, which matrices of one input share."""
     if "K" in b.plan.graph:
         return Kept("K")

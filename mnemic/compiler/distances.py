@@ -142,7 +142,7 @@ def _conjugated(expr: Any) -> Any:
     return sp.factor(sp.simplify(plus**2 - minus**2)) / (plus - minus)
 
 
-def _parted(expr: Any) -> Any:
+def _split_numerator(expr: Any) -> Any:
     """A fraction by the terms of its numerator."""
     above, below = sp.fraction(sp.together(expr))
     return sp.Add(*(simplified(term / below) for term in sp.Add.make_args(sp.expand(above))))
@@ -162,7 +162,7 @@ REWRITES: tuple[Callable[[Any], Any], ...] = (
     lambda z: sp.factor(sp.together(z)),
     _logs,
     _conjugated,
-    _parted,
+    _split_numerator,
 )
 """Ways to write an expression: none is right for all."""
 

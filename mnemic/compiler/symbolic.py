@@ -110,7 +110,7 @@ def tidy(expression: Any) -> Any:
     expression = expression.replace(sp.ITE, lambda c, a, b: (c & a) | (~c & b))
     if not expression.has(*GROWING):
         return expression
-    expression = expression.replace(_mixed, _apart)
+    expression = expression.replace(_mixed, _pull_out_growing)
     for pattern, result in REWRITES:
         expression = expression.replace(pattern, result)
     expression = expression.replace(_is_logistic, lambda node: sym.sigmoid(
@@ -127,7 +127,7 @@ def _mixed(node: Any) -> bool:
     return bool(node.is_Mul and len({bool(f.has(*GROWING)) for f in node.args}) == 2)
 
 
-def _apart(node: Any) -> Any:
+def _pull_out_growing(node: Any) -> Any:
     """The growing factors of a product rewritten by themselves."""
     growing = sp.Mul(*(f for f in node.args if f.has(*GROWING)))
     rest = sp.Mul(*(f for f in node.args if not f.has(*GROWING)))

@@ -60,7 +60,7 @@ def _cached(model: MnemicForCausalLM, tokens: Tensor) -> Check:
         *tokens[:, 2 * third :].split(1, 1),
     ):
         parts.append(model(piece, cache=cache).logits)
-    return Check("with a cache, in pieces and token by token, as without", _apart(parts, whole))
+    return Check("with a cache, in pieces and token by token, as without", _error(parts, whole))
 
 
 def _padded(model: MnemicForCausalLM, tokens: Tensor) -> Check:
@@ -70,7 +70,7 @@ def _padded(model: MnemicForCausalLM, tokens: Tensor) -> Check:
     mask[0, :begin] = 0
     both = model(tokens, attention_mask=mask, use_cache=False).logits
     alone = [model(tokens[:1, begin:]).logits, model(tokens[1:]).logits]
-    error = max(_apart([both[:1, begin:]], alone[0]), _apart([both[1:]], alone[1]))
+    error = max(_error([both[:1, begin:]], alone[0]), _error([both[1:]], alone[1]))
     return Check("a batch with padding on the left as its rows alone", error)
 
 
@@ -80,7 +80,7 @@ def _packed(model: MnemicForCausalLM, tokens: Tensor) -> Check:
     position = torch.cat([torch.arange(cut), torch.arange(TOKENS - cut)])[None]
     packed = model(tokens[:1], position_ids=position, use_cache=False).logits
     alone = [model(part).logits for part in (tokens[:1, :cut], tokens[:1, cut:])]
-    return Check("documents packed into a row as documents alone", _apart(alone, packed))
+    return Check("documents packed into a row as documents alone", _error(alone, packed))
 
 
 def _forms(model: MnemicForCausalLM) -> Iterator[Check]:
@@ -91,10 +91,10 @@ def _forms(model: MnemicForCausalLM) -> Iterator[Check]:
             continue
         x = torch.randn(1, TOKENS, model.config.hidden_size, dtype=torch.float64)
         chunk, token = (memory(x, form=form) for form in ("chunk", "recurrent"))
-        yield Check(f"{name}: chunk by chunk as token by token", _apart([chunk], token))
+        yield Check(f"{name}: chunk by chunk as token by token", _error([chunk], token))
 
 
-def _apart(parts: list[Tensor], whole: Tensor) -> float:
+def _error(parts: list[Tensor], whole: Tensor) -> float:
     """The largest difference of pieces in time and the whole, relative to its largest number."""
     found = torch.cat(parts, 1)
     return float((found - whole).abs().max() / whole.abs().max())

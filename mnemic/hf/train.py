@@ -88,7 +88,7 @@ def train(
         if args.process_index == 0:
             _prepare(run, existing, _identity(model, texts, options))
         last = last_checkpoint(run)
-    with deferred() as pressed, _told(run):
+    with deferred() as pressed, _explain_memory(run):
         follow = Follow(progress, options.time_limit, pressed)
         trainer = TextTrainer(
             model=model,
@@ -220,7 +220,7 @@ def last_checkpoint(run: Path) -> Path | None:
 
 
 @contextmanager
-def _told(run: Path) -> Iterator[None]:
+def _explain_memory(run: Path) -> Iterator[None]:
     """Running out of memory as one message."""
     try:
         yield

@@ -192,7 +192,7 @@ def _changed(
         if scalar.argument is not None:
             x = _value(scalar, _shape(outer, scalar, rows, widths), found, special, names, run)
             arguments[scalar.argument] = torch.log(x).clamp(min=-700) if scalar.logarithmic else x
-    v = v * _told(found.match.scale, names)
+    v = v * _evaluate_change(found.match.scale, names)
     if outer.diagonal and outer.phase and v.shape[-1] == KEYS:  # real numbers as complex ones
         v = torch.cat([v, torch.zeros_like(v)], -1)
     for role in ROLES:
@@ -222,7 +222,7 @@ def _names(outer: Rule, run: Run) -> dict[str, Tensor]:
     return names
 
 
-def _told(value: Any, names: Mapping[str, Tensor]) -> Tensor:
+def _evaluate_change(value: Any, names: Mapping[str, Tensor]) -> Tensor:
     """An expression of the change in numbers."""
     value = sp.sympify(value)
     missing = sorted(str(s) for s in value.free_symbols if str(s) not in names)
@@ -268,7 +268,7 @@ def _one(entries: list[tuple[Any, Any]], names: Mapping[str, Tensor]) -> Tensor:
     values = [general(s, x)[1] for s, x in entries]
     if not all(same_number(values[0], x, 2) for x in values[1:]):
         raise Unconfirmed(f"{entries[0][0]} differs from channel to channel")
-    return _told(values[0], names) + torch.zeros(1, dtype=torch.float64)
+    return _evaluate_change(values[0], names) + torch.zeros(1, dtype=torch.float64)
 
 
 def _family(symbol: str) -> str:

@@ -36,7 +36,7 @@ def stage(folder: Path) -> list[str]:
                 todo.append(target)
             else:
                 _copy(target, folder)
-        _write(folder / page, LINK.sub(partial(_kept, page=page), text))
+        _write(folder / page, LINK.sub(partial(_keep_link, page=page), text))
     shutil.copytree(ROOT / "docs" / "images", folder / "docs" / "images", dirs_exist_ok=True)
     return [page.with_suffix("").as_posix() for page in done]
 
@@ -55,7 +55,7 @@ def _target(target: str, page: Path) -> Path | None:
     return path.relative_to(ROOT) if inside else None
 
 
-def _kept(found: re.Match[str], page: Path) -> str:
+def _keep_link(found: re.Match[str], page: Path) -> str:
     return found[0] if _target(found[2], page) is not None else found[1]
 
 

@@ -76,7 +76,8 @@ def test_doctor(mnemic):
     assert done.json["ok"] is True
     names = [check["name"] for check in done.json["checks"]]
     assert names == [
-        "python", "mnemic", "sympy", "torch", "device", "triton", "compiler", "cache", "specs",
+        "python", "mnemic", "sympy", "torch", "device", "triton", "extras", "compiler", "cache",
+        "specs",
     ]  # fmt: skip
     assert mnemic("doctor").out.startswith("python     ok      ")
 

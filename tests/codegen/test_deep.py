@@ -195,9 +195,13 @@ L2: dict[str, dict[str, Any]] = {
         "memory": MLP, "retention": {"view": "ftrl", **DECAY, "global": {"lq": 1.5}},
         "optimizer": {**RATE, **ANCHOR}, "readout": {"memory": "before"},
     },
-    "read before the write, a simplex whose size differs by token": {
-        "memory": MLP, "optimizer": {**RATE, **ANCHOR}, "readout": {"memory": "before"},
+    "a simplex whose size differs by token": {
+        "memory": MLP, "optimizer": {**RATE, **ANCHOR},
         "retention": {"local": "kl", "constraint": {"kind": "simplex", "scale": "token"}},
+    },
+    "one matrix, soft thresholds that differ by token": {
+        "memory": "linear", "optimizer": {**RATE, **ANCHOR},
+        "retention": {"view": "ftrl", "global": {"elastic": {"l1": "token", "l2": 0.1}}},
     },
     "one layer with a norm": {
         "memory": {**NORMED, "depth": 1}, **WINDOW, "retention": DECAY,

@@ -94,8 +94,10 @@ def asked(case: Case, call: Any, arguments: Tensors, params: Tensors, *, gradien
 
 
 def as_written(problem: Problem, x: Tensors, duals: Tensors) -> tuple[Tensor, Tensors]:
+    """The problem's outputs and states; the first matrix's without their number too."""
     rest = {n: y for n, y in x.items() if n not in "qkv"}
-    return stated_layers(problem, x["q"], x["k"], x["v"], rest, duals or None)
+    out, states = stated_layers(problem, x["q"], x["k"], x["v"], rest, duals or None)
+    return out, states | {n.removesuffix("1"): y for n, y in states.items()}
 
 
 @pytest.mark.parametrize("name", CASES)

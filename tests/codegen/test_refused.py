@@ -32,6 +32,15 @@ SPECS: dict[str, dict[str, Any]] = {
     "a decay of a token's first step": {
         "bias": "l2", "retention": {"decay": 0.9}, "optimizer": {**RATE, "inner_steps": 2},
     },
+    "layers on a simplex whose size differs by token, by token": {
+        "memory": {"kind": "mlp"}, "bias": "l2", "optimizer": RATE,
+        "retention": {"local": "kl", "constraint": {"kind": "simplex", "scale": "token"}},
+    },
+    "the same, read before the write": {
+        "memory": {"kind": "mlp"}, "bias": "l2", "readout": {"memory": "before"},
+        "optimizer": {**RATE, "anchor": {"chunk": 4}},
+        "retention": {"local": "kl", "constraint": {"kind": "simplex", "scale": "token"}},
+    },
     "a start out of reach": {"bias": "l2", "optimizer": {
         "rate": {"from": "parameter", "activation": "sigmoid", "init": 2}}},
 }  # fmt: skip
@@ -48,6 +57,15 @@ def test_what_compiling_refuses_is_known_without_it(name: str) -> None:
         assert [f"mine {i.where}".strip() for i in told] == [i.where for i in refusal.issues]
     else:
         assert not told
+
+
+@pytest.mark.parametrize("name", [name for name in SPECS if "simplex" in name or "same" in name])
+def test_a_memory_whose_link_has_gone_on_is_refused(name: str) -> None:
+    """W_{t−1} was once computed with the size of token t, in every form alike."""
+    with pytest.raises(
+        InvalidSpec, match=r"retention: a link that varies .* \(an anchor keeps W\)"
+    ):
+        pipeline.files(pipeline.read({"name": "mine", **SPECS[name]}))
 
 
 PLACES: dict[str, tuple[str, str]] = {

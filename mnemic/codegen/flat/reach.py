@@ -61,10 +61,10 @@ class Folder:
         """What a statement names of the folder."""
         key = (module.name, statement.first)
         if key not in self.known:
-            self.known[key] = tuple(self._found(module, statement))
+            self.known[key] = tuple(self._find_uses(module, statement))
         return self.known[key]
 
-    def _found(self, module: Module, statement: Statement) -> Iterator[Use]:
+    def _find_uses(self, module: Module, statement: Statement) -> Iterator[Use]:
         known = {n: Name(module.name, n) for s in module.statements for n in s.defined}
         known |= module.imports | imported_within(module, statement)
         prefixes = set()

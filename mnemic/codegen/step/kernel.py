@@ -134,7 +134,7 @@ def _body(drawn: Drawn) -> list[str]:
     late = [n for c in closings for q in c.statements for n in q.reads()]
     late += [n for moves in plan.closed.values() for n in moves.values()]
     ends = [*plan.following.values(), *late]
-    asked = _asked(drawn)
+    asked = _reached_by_query(drawn)
     if drawn.groups > 1 and (anew or asked & {*ends, *_closing_names(drawn)}):
         raise NoTiles("a memory that depends on the queries of a group")
     lines = [*_first(drawn, order, asked)]
@@ -168,7 +168,7 @@ def _order(drawn: Drawn) -> Order[Row | Held]:
     return Order(lay, inside, loads)
 
 
-def _asked(drawn: Drawn) -> set[str]:
+def _reached_by_query(drawn: Drawn) -> set[str]:
     """What depends on the query."""
     graph = drawn.lay.plan.graph
     found = {q for q in drawn.whole.queries if q in graph}

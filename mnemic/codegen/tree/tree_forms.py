@@ -188,7 +188,7 @@ def _affine(p: Chunk, query: str) -> Inside:
     taken = b.product("taken", ("t", "k"), erases, erasing)
     reads = b.map("reads", ONE - TWO, {"x_": reached(b, query, c.reach), "y_": taken})
     if b.rule.split:
-        return _apart(p, query, erases, inverse, Inside(reads, "", _written(p), (), erasing))
+        return _split_keys(p, query, erases, inverse, Inside(reads, "", _written(p), (), erasing))
     written = _written(p)
     attends = b.product("attends", ("t", "s"), erases, inverse)
     rows = b.product("u", ("t", "v"), inverse, written, equation="error")
@@ -196,7 +196,7 @@ def _affine(p: Chunk, query: str) -> Inside:
     return Inside(reads, attends, written, (source,), erasing)
 
 
-def _apart(p: Chunk, query: str, erases: str, inverse: str, inside: Inside) -> Inside:
+def _split_keys(p: Chunk, query: str, erases: str, inverse: str, inside: Inside) -> Inside:
     """Written and erased rows under keys of their own."""
     b, c, roles = p.b, p.c, p.roles
     writes = c.scores(b, query, roles["write"], "memory", before=False)

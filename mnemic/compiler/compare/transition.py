@@ -34,7 +34,7 @@ class Recurrence:
         if self.rule.window > 1:
             return self._windowed()
         own = self.rule.problem.spec.optimizer.micro_steps > 1
-        seen, base = self._seen(), self._kept()
+        seen, base = self._seen(), self._retained_state()
         for index in range(min(self.rule.rows, MOST_ROWS)):
             mark = _mark(index) if own else ""
             base = base if index == 0 else self._scaled(self.rule.retained.decay, base)
@@ -50,7 +50,7 @@ class Recurrence:
             for lag in range(min(self.rule.window, MOST_ROWS))
         ]
         taken, given = (_sum(self.writer, [s[part] for s in steps]) for part in (0, 1))
-        return self._back(self._written(self._kept(), (taken, given), ""))
+        return self._back(self._written(self._retained_state(), (taken, given), ""))
 
     def _seen(self) -> Matrix:
         before = self.rule.problem.spec.retention.order == "before"
@@ -60,7 +60,7 @@ class Recurrence:
         writer = self.writer
         return writer.each(lambda i, j: writer.by_entry(factor, i, j) * state[i][j])
 
-    def _kept(self) -> Matrix:
+    def _retained_state(self) -> Matrix:
         state = self.before
         mode = self.rule.retained.mode
         if mode == "multiplicative":

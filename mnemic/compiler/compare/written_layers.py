@@ -71,7 +71,7 @@ def _jump(argument: Any) -> Any:
 def _parts(rule: Layers, at: Coordinates, factor: Any) -> tuple[Any, ...]:
     """What multiplies the gradient, the step and the state."""
     inside, outside = factor, rule.gain
-    if _apart(rule, at):
+    if _rates_differ(rule, at):
         outside = outside * rule.rate
     else:
         inside = inside * rule.rate
@@ -89,7 +89,7 @@ def _weighed(rule: Layers, at: Coordinates, inside: Any) -> tuple[Any, ...]:
     return tuple(own * at.at(gamma, 0, 0, mark) for mark in ("", "__1"))
 
 
-def _apart(rule: Layers, at: Coordinates) -> bool:
+def _rates_differ(rule: Layers, at: Coordinates) -> bool:
     """Whether a rate outside is another than one inside: O, or momentum, stands between."""
     if not rule.applied.outside:
         return False
@@ -105,7 +105,7 @@ def _tags(rule: Layers, at: Coordinates) -> list[str]:
     found = [
         "O entry by entry" if applied.elementwise else f"O {applied.kind} {applied.steps}",
         f"norms {applied.normalize}" + " of centred lines" * applied.centred,
-        "rate apart" if _apart(rule, at) else "rate on the gradient",
+        "rate apart" if _rates_differ(rule, at) else "rate on the gradient",
         f"retention {rule.retained.mode} {link.normaliser} {link.over}",
         f"window {rule.window} {rule.gamma if rule.window > 1 else None}, rows {rule.rows}",
         f"keys {_keys(rule)}",

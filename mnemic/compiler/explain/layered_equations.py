@@ -209,7 +209,7 @@ class _Moves:
             yield from self._held()
         else:
             name = "dual" if self.apart else "memory"
-            yield name, f"{d.of(self.letter)} = {self._kept()} {self._step()}"
+            yield name, f"{d.of(self.letter)} = {self._retain()} {self._step()}"
         if rule.applied.normalize != "none":
             yield "norms", self._norms()
         if self.apart:
@@ -233,7 +233,7 @@ class _Moves:
         return (f"{d.of('S')} = {d.factor(theta)}{d.of('S', 't-1')} {d.minus} "
                 f"{d.factor(rate)}{d.of('G')}")  # fmt: skip
 
-    def _kept(self) -> str:
+    def _retain(self) -> str:
         d, rule = self.d, self.rule
         old = d.of(self.letter, "t-1")
         if self.free:
@@ -266,9 +266,9 @@ class _Moves:
         if self.rule.momentum is None:
             emptied = d.sign(", then ", r",\text{ then }") + f"{d.of('S')} {arrow} 0"
         if not self.apart:
-            yield "memory", f"{at}{now} = {self._kept()} {self._step()}{emptied}{self._still()}"
+            yield "memory", f"{at}{now} = {self._retain()} {self._step()}{emptied}{self._still()}"
             return
-        yield "dual", f"{now} = {self._kept()}"
+        yield "dual", f"{now} = {self._retain()}"
         yield "use", f"{at}{now} {arrow} {now} {self._step()}{emptied}"
 
     def _still(self) -> str:

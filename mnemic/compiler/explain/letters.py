@@ -49,7 +49,7 @@ def letter(name: str) -> str:
     >>> letter("eta"), letter("mu2"), letter("l1"), letter("scale3"), letter("gain")
     ('η', 'μ₂', 'λ₁', 'c3', 'gain')
     """
-    base, number = _apart(name)
+    base, number = _split_number(name)
     if base in GREEK:
         return GREEK[base] + number.translate(BELOW)
     return OTHERS.get(base, base) + number
@@ -62,7 +62,7 @@ def tex(name: str) -> str:
     >>> print(*letters)
     \eta \mu_{2} \lambda_{1} c_{3} \mathrm{gain\_2} z_{1}
     """
-    base, number = _apart(name)
+    base, number = _split_number(name)
     if GREEK.get(base, base) in LATEX:
         shown = LATEX[GREEK.get(base, base)]
     else:
@@ -71,7 +71,7 @@ def tex(name: str) -> str:
     return shown + (f"_{{{number}}}" if number else "")
 
 
-def _apart(name: str) -> tuple[str, str]:
+def _split_number(name: str) -> tuple[str, str]:
     """The Greek or Latin name, and the number behind it."""
     name = SPECIAL.get(name, name)
     found = NUMBERED.fullmatch(name)

@@ -130,9 +130,9 @@ class NetworkEquations:
             ordered = sorted(node.sources, key=lambda s: (s != RAW, s not in self.shared))
             return " + ".join(shown(source) for source in ordered)
         factors = [self._function(function, sources, shown) for function, sources in _parts(node)]
-        return self.d.times.join(self._apart(f) if len(factors) > 1 else f for f in factors)
+        return self.d.times.join(self._bracket(f) if len(factors) > 1 else f for f in factors)
 
-    def _apart(self, shown: str) -> str:
+    def _bracket(self, shown: str) -> str:
         """A product of matrices as one factor of a product of entries."""
         whole = " " not in shown or shown.endswith(")")
         return shown if whole else self.d.wrapped(shown)
@@ -225,7 +225,7 @@ class NetworkEquations:
         """Times the derivative of an elementwise map."""
         if _sums(node):
             return cotangent
-        factors = [self._apart(cotangent) if _parts(node) != [(sym.x, (source,))] else cotangent]
+        factors = [self._bracket(cotangent) if _parts(node) != [(sym.x, (source,))] else cotangent]
         for function, sources in _parts(node):
             if source not in sources:
                 factors.append(self._function(function, sources, lambda s: self._needs(s, place)))

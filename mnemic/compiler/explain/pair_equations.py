@@ -25,7 +25,7 @@ def pairs(rule: KeyValuePairs, d: Dialect) -> Iterator[tuple[str, str]]:
     if fit.kind == "mean":
         yield "read-out", f"{d.of('y')} = {over} {w} {v} / {over} {w}"
         return
-    apart = f"({_kept(fit, d)} {d.minus} {d.of('q')})"
+    apart = f"({_cached_key(fit, d)} {d.minus} {d.of('q')})"
     most = d.sign("max w", r"\max w")
     bars = ("‖", "‖²") if not d.tex else (r"\lVert ", r"\rVert^2")
     residual = f"{bars[0]}{v} {d.minus} a {d.minus} B {apart}{bars[1]}"
@@ -36,7 +36,7 @@ def pairs(rule: KeyValuePairs, d: Dialect) -> Iterator[tuple[str, str]]:
     yield "read-out", f"{d.of('y')} = a"
 
 
-def _kept(fit: Fit, d: Dialect) -> str:
+def _cached_key(fit: Fit, d: Dialect) -> str:
     """A kept key, as it was written or as later tokens have moved it."""
     return d.of("k" if fit.carry is None else "k~", "i")
 
@@ -56,7 +56,7 @@ def _weights(rule: KeyValuePairs, fit: Fit, d: Dialect) -> str:
         product = d.sign("Π_(j=i+1..t)", r"\prod_{j=i+1}^{t}")
         gate = d.expr(rule.decay).replace("ₜ", "ⱼ").replace("_{t}", "_{j}")
         shown += f" {product} {gate}"
-    return shown + _where(rule, fit, d, _kept(fit, d), d.of("q"))
+    return shown + _where(rule, fit, d, _cached_key(fit, d), d.of("q"))
 
 
 def _where(rule: KeyValuePairs, fit: Fit, d: Dialect, key: str, query: str) -> str:

@@ -32,12 +32,12 @@ class Nearest:
 
 def nearest(spec: Spec) -> Nearest:
     """The packaged spec with the fewest entries that differ, the first by name among equals."""
-    apart = {name: _apart(spec, name) for name in names()}
+    apart = {name: _count_differences(spec, name) for name in names()}
     name = min(apart, key=lambda n: (apart[n], n))
     return Nearest(name, apart[name], diff(derive(spec), derive(load(name)), seconds=SECONDS))
 
 
-def _apart(spec: Spec, name: str) -> int:
+def _count_differences(spec: Spec, name: str) -> int:
     return sum(not row.name.startswith("block") for row in axes(spec, _loaded(name)))
 
 

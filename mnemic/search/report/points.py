@@ -120,7 +120,8 @@ def together(places: Sequence[Measured]) -> list[Point]:
     for other in places[1:]:
         if _budget(other) != _budget(first):
             raise UsageError(
-                f"{other.where}: trained on {_told(other)}, and {first.where} on {_told(first)}: "
+                f"{other.where}: trained on {_describe(other)}, "
+                f"and {first.where} on {_describe(first)}: "
                 "their skills cannot be compared"
             )
     return [point for place in places for point in place.points]
@@ -132,7 +133,7 @@ def _budget(place: Measured) -> tuple[Any, ...]:
     return tuple(sorted({(run.task, run.curve[-1][0] if run.curve else 0) for run in runs}))
 
 
-def _told(place: Measured) -> str:
+def _describe(place: Measured) -> str:
     return ", ".join(f"{task} ({steps} steps)" for task, steps in _budget(place))
 
 

@@ -103,7 +103,7 @@ def _answer(
         if stopping.is_set():
             return _interrupted(process)
         return _death(process.exitcode or 0, bounds.memory, log)
-    return Answer(value) if good else _told(value)
+    return Answer(value) if good else _to_failure(value)
 
 
 def _interrupted(process: BaseProcess) -> Failure:
@@ -120,7 +120,7 @@ def _end(process: BaseProcess) -> None:
     process.join()
 
 
-def _told(error: MnemicError) -> Failure:
+def _to_failure(error: MnemicError) -> Failure:
     """An error of ours, as the process sent it."""
     match error:
         case InvalidSpec():

@@ -108,7 +108,7 @@ def corpus(split: Split) -> Tensor:
         EnvironmentFailed: this Python came without its sources.
     """
     root = Path(sysconfig.get_paths()["stdlib"])
-    modules = {_module(root, path): path for path in root.rglob("*.py") if _kept(root, path)}
+    modules = {_module(root, path): path for path in root.rglob("*.py") if _is_text(root, path)}
     text = bytearray()
     for module in sorted(modules):
         if held_out(module) == (split == "test"):
@@ -118,7 +118,7 @@ def corpus(split: Split) -> Tensor:
     return torch.frombuffer(text, dtype=torch.uint8)
 
 
-def _kept(root: Path, path: Path) -> bool:
+def _is_text(root: Path, path: Path) -> bool:
     parts = path.relative_to(root).parts
     return not (_LEFT_OUT.intersection(parts) or path.name.startswith(_OF_THE_BUILD))
 

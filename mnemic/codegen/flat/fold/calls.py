@@ -250,7 +250,7 @@ class Calls(Expressions):
                 case ast.Raise():
                     return False
                 case ast.If():
-                    if not self._parted(node, names, place, ends):
+                    if not self._run_branches(node, names, place, ends):
                         return False
                 case ast.Assign(targets=[target]):
                     names |= self.bound(target, self.value(node.value, place))
@@ -260,7 +260,7 @@ class Calls(Expressions):
                     self._forget(node, names, place, ends)
         return True
 
-    def _parted(
+    def _run_branches(
         self, node: ast.If, names: dict[str, Value | None], frame: Frame,
         ends: list[Value | None],
     ) -> bool:  # fmt: skip

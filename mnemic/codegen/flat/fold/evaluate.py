@@ -37,7 +37,7 @@ class Evaluator(Calls):
         for name, argument in zip(fields, node.args, strict=False):
             found[name] = self.value(argument, frame)
         found |= {k.arg: self.value(k.value, frame) for k in node.keywords if k.arg}
-        return Made(of, {n: _kept(v) for n, v in found.items()})
+        return Made(of, {n: _keep_value(v) for n, v in found.items()})
 
     def _fields(self, of: Name) -> tuple[dict[str, Value | None], list[str]]:
         """The fields of a dataclass, with what they are where nothing is said."""
@@ -95,7 +95,7 @@ class Evaluator(Calls):
         found = self.classes.owner(of, name)
         if found is None or name not in found.held or found.dataclass:
             return None
-        return _kept(self.value(found.held[name], Frame(found.module, depth=depth + 1)))
+        return _keep_value(self.value(found.held[name], Frame(found.module, depth=depth + 1)))
 
     def only_one(self, of: Name, name: str) -> Class | None:
         """The class that defines an attribute, where no subclass defines another."""
@@ -118,7 +118,7 @@ class Evaluator(Calls):
         place = Frame(found.module, self.arguments(function, found.module), depth + 1)
         first = parameters(function)[0]
         place = place.with_names({first: Kind(found.name)})
-        return _kept(self.value(value, place))
+        return _keep_value(self.value(value, place))
 
 
 Given = tuple[Class, Function, ast.expr] | None
@@ -164,6 +164,6 @@ def _own(function: Function, place: ast.Attribute, value: ast.expr) -> bool:
     return not stored & {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
 
 
-def _kept(value: Value | None) -> Value | None:
+def _keep_value(value: Value | None) -> Value | None:
     """What a field or an attribute holds, which nobody changes."""
     return Items(value.items) if isinstance(value, Fresh) else value
