@@ -31,7 +31,7 @@ Seconds = Annotated[
 
 
 Processes = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--processes", min=1, metavar="N", show_default=False,
         help="Processes that share out the trials, whose kernels are compiled first (on a GPU one"
@@ -42,7 +42,7 @@ Processes = Annotated[
 
 def verify(
     spec: SpecArgument, output: Output = None, seconds: Seconds = None,
-    processes: Processes = 0, as_json: AsJson = False,
+    processes: Processes = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Run every form of a spec on this machine against its recurrence in float64.
 

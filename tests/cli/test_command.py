@@ -1,5 +1,6 @@
 """The command as a whole: help, version, completion, pipes, plain output, doctor, bench."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -23,6 +24,17 @@ def test_help_shows_an_example(mnemic, command):
     assert done.code == 0
     assert "Examples:" in done.out
     assert f"mnemic {command}" in done.out.split("Examples:")[1]
+
+
+@pytest.mark.parametrize("command", EXAMPLES, ids=lambda c: c.__name__.removesuffix("_"))
+def test_defaults_are_within_the_bounds_of_their_options(command):
+    """What an option is where it is left out may be given, too."""
+    for name, one in inspect.signature(command).parameters.items():
+        for told in getattr(one.annotation, "__metadata__", ()):
+            low, high, given = told.min, told.max, one.default
+            if isinstance(given, int | float) and not isinstance(given, bool):
+                assert low is None or given >= low, name
+                assert high is None or given <= high, name
 
 
 def test_help_lists_every_command_and_completion(mnemic):
