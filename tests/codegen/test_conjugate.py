@@ -5,10 +5,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import mpmath
 import pytest
 import torch
 from torch import Tensor
 
+from mnemic import pipeline
 from mnemic.codegen.support import conjugate
 from mnemic.codegen.support.conjugate import ToleranceNotMet, cholesky_rows, conjugated
 from mnemic.codegen.support.definite import Forgotten
@@ -126,9 +128,12 @@ def _function(module: str, text: str) -> Callable[..., Tensor]:
     return found
 
 
+@pytest.mark.parametrize("solver", ["conjugated", "cholesky"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_a_matrix_that_is_singular_to_rounding_is_refused(dtype: torch.dtype, scale: float) -> None:
+def test_a_matrix_that_is_singular_to_rounding_is_refused(
+    solver: str, dtype: torch.dtype, scale: float
+) -> None:
     """Whatever its scale; what is well in its dtype is solved."""
     rng = torch.Generator().manual_seed(3)
     key = scale * torch.randn(1, 6, 4, generator=rng, dtype=dtype)
@@ -138,8 +143,58 @@ def test_a_matrix_that_is_singular_to_rounding_is_refused(dtype: torch.dtype, sc
 
     def solve(ridge: float) -> Tensor:
         filled = torch.full((1, 6, 4), ridge * scale**2, dtype=dtype)
-        return conjugated(q, key, weights.tril(), h, filled, reach, tolerance=1e-6, iterations=50)
+        given = (q, key, weights.tril(), h, filled, reach)
+        if solver == "cholesky":
+            return cholesky_rows(*given)
+        return conjugated(*given, tolerance=1e-6, iterations=50)
 
     assert bool(solve(1e-2).isfinite().all())
-    with pytest.raises(Forgotten, match="not positive definite to within rounding"):
-        solve(0.01 * torch.finfo(dtype).eps)
+    for roundings in (0.01, 0.5, 1):
+        with pytest.raises(Forgotten, match="not positive definite to within rounding"):
+            solve(roundings * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("ridge", ["forgotten", "constant"])
+def test_a_ridge_that_is_forgotten_is_refused_or_solved_in_float32(ridge: str) -> None:
+    """Each form is near what 50 digits give, as near as the matrix's condition lets float32 be, or
+    refuses: a weight of e⁻⁴ a token leaves four keys nothing of the ridge, and one number in 10⁸
+    of the oldest."""
+    tokens, size = 48, 4
+    spec = {
+        "mnemic": 1, "name": "solves", "bias": "l2", "window": "all",
+        "weights": {"kind": "geometric", "gamma": "token", "ridge": ridge},
+        "retention": {"global": {"l2": 0.1}},
+        "optimizer": {"method": "exact", "solver": {"kind": "conjugate-gradients"}},
+    }  # fmt: skip
+    rule = pipeline.compile(spec)
+    rng = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, tokens, 1, size, generator=rng)
+    k = torch.nn.functional.normalize(k, dim=-1)
+    came = set()
+    for fade in (-0.5, -2.0, -4.0, -5.0):
+        exact = _least_squares(q[0, :, 0], k[0, :, 0], v[0, :, 0], fade, ridge == "forgotten")
+        for form in ("recurrent", "chunk"):
+            try:
+                out, _ = rule(q, k, v, log_gamma=torch.full((1, tokens, 1), fade), form=form)
+            except ValueError as error:
+                assert type(error).__name__ == "Forgotten"
+                came.add("refused")
+                continue
+            came.add("solved")
+            assert float((out[0, :, 0] - exact).abs().max() / exact.abs().max()) < 0.05
+    assert came == ({"refused", "solved"} if ridge == "forgotten" else {"solved"})
+
+
+def _least_squares(q: Tensor, k: Tensor, v: Tensor, fade: float, forgets: bool) -> Tensor:
+    """(Σ γ v kᵀ)(Σ γ k kᵀ + ridge·I)⁻¹ q of every token, with 50 digits."""
+    with mpmath.workdps(50):
+        size, gamma, left = k.shape[-1], mpmath.exp(fade), mpmath.mpf(0.1)
+        h, u, found = mpmath.zeros(size), mpmath.zeros(size), []
+        for row in range(len(k)):
+            key, value, query = (mpmath.matrix(x[row].double().tolist()) for x in (k, v, q))
+            h, u = gamma * h + key * key.T, gamma * u + value * key.T
+            left = left * gamma if forgets else left
+            found.append(
+                [float(y) for y in u * mpmath.lu_solve(h + left * mpmath.eye(size), query)]
+            )
+    return torch.tensor(found)

@@ -284,6 +284,29 @@ def test_a_kernel_matrix_that_is_singular_is_told(form: str) -> None:
         case.operator(**arguments, form=form)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+def test_keys_that_nearly_repeat_are_refused_not_divided_by_noise(
+    form: str, dtype: torch.dtype
+) -> None:
+    """The last key is so near to the first that its pivot, d², is some roundings."""
+    memory = {"kind": "interpolation", "kernel": "exp(-d2/2)", "ridge": 0}
+    case = compiled({"name": "exact", "memory": memory, "bias": "l2", "window": "all"})
+    drawn = inputs(case, 16, sizes=Sizes(1, 16, 1, 15, 5))
+    arguments = {n: x.to(dtype) for n, x in drawn.items()}
+    arguments["k"][0, :15, 0] = torch.eye(15, dtype=dtype)
+
+    def read(roundings: float) -> Tensor:
+        arguments["k"][:, -1] = arguments["k"][:, 0]
+        arguments["k"][:, -1, :, 1] = (roundings * torch.finfo(dtype).eps) ** 0.5
+        out: Tensor = case.operator(**arguments, form=form)[0]
+        return out
+
+    assert bool(read(1e4).isfinite().all())
+    with pytest.raises(ValueError, match="is not positive definite: keys repeat, or nearly so"):
+        read(5)
+
+
 def test_no_weight_at_all_reads_zero() -> None:
     for degree in (0, 1):
         case = compiled(local("relu(s)", degree))

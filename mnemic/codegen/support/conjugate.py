@@ -17,11 +17,14 @@ from torch import Tensor
 
 from .definite import Forgotten, cholesky
 from .folder import PACKAGE
-from .transforms import pushed
+from .transforms import host_reads, pushed
 from .verified import digest
 
 ROUNDINGS = 8
 """A tolerance below this many roundings of the dtype asks for that."""
+
+MOVED = 0.05
+"""How much of a direct solution a rounding of its matrix may move, before it is told as lost."""
 
 OWN = ("torch", "mnemic", PACKAGE)
 """Packages whose code is no call site of a user's."""
@@ -156,9 +159,21 @@ def cholesky_rows(
 
 
 def ridge_solved(h: Tensor, ridge: Tensor, q: Tensor) -> Tensor:
-    """(H + Diag(ridge))⁻¹ q by a Cholesky factor: [..., K, K], [..., K], [..., K] → [..., K]."""
-    factor = cholesky(h + torch.diag_embed(ridge))
-    return torch.cholesky_solve(q[..., None], factor)[..., 0]
+    """(H + Diag(ridge))⁻¹ q by a Cholesky factor: [..., K, K], [..., K], [..., K] → [..., K].
+
+    Raises ``Forgotten`` where there is none, or where the factor is one of noise: a rounding of the
+    matrix's entries would move what is solved by more than ``MOVED`` of it.
+    """
+    matrix = h + torch.diag_embed(ridge)
+    factor = cholesky(matrix)
+    found = torch.cholesky_solve(q[..., None], factor)
+    if host_reads():
+        with torch.no_grad():
+            rounding = matrix.abs() @ found.abs() * torch.finfo(q.dtype).eps
+            moved = torch.cholesky_solve(rounding, factor).abs().amax((-2, -1))
+            if not bool((moved <= MOVED * found.abs().amax((-2, -1))).all()):
+                raise Forgotten
+    return found[..., 0]
 
 
 # -- the iteration ---------------------------------------------------------------------------

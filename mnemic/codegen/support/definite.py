@@ -13,8 +13,8 @@ class Forgotten(Pickled, ValueError):
         super().__init__(
             "the matrix of past keys with its ridge is not positive definite to within rounding: "
             "the weights forget the ridge with the past (log_gamma far below 0), or arguments are "
-            "too large or no numbers; keep log_gamma above about -16 in float32 and -36 in "
-            "float64 (its sum over 16 tokens above about -16 in the chunk form), or write "
+            "too large or no numbers; keep the sum of log_gamma over d_k tokens above about -10 in "
+            "float32 and -27 in float64 (over 16 tokens above -16 in the chunk form), or write "
             "weights: {kind: geometric, ridge: constant}"
         )
 

@@ -22,8 +22,8 @@ class NotPositive(Pickled, ValueError):
     def __init__(self) -> None:
         super().__init__(
             "the kernel matrix of the kept keys plus the ridge is not positive definite: keys "
-            "repeat under a ridge of 0, or the kernel is no positive definite one; raise "
-            "memory.ridge"
+            "repeat, or nearly so, under a ridge near 0, or the kernel is no positive definite "
+            "one; raise memory.ridge"
         )
 
 
@@ -60,9 +60,15 @@ def pivot(own: Tensor, border: Tensor) -> Tensor:
     Raises ``NotPositive`` where there is none.
     """
     rest = own - squares(border)
-    if not bool((rest > 0).all()):
+    if not bool((rest > noise(own, border.shape[-1] + 1)).all()):
         raise NotPositive
     return torch.sqrt(rest)
+
+
+def noise(size: Tensor, rows: int) -> Tensor:
+    """What rounding may make of a pivot that is zero, of the entry that it began as: as much as
+    LAPACK's pivoted factor (pstrf) takes for it."""
+    return size * (rows * torch.finfo(size.dtype).eps / 2)
 
 
 def bordered(factor: Tensor, border: Tensor, corner: Tensor) -> Tensor:
@@ -87,8 +93,12 @@ def grown_factor(factor: Tensor, cross: Tensor, own: Tensor, *, ridge: float) ->
     """
     border = solve_triangular(factor, cross.mT, upper=False).mT
     eye = torch.eye(own.shape[-1], dtype=own.dtype, device=own.device)
-    corner, failed = torch.linalg.cholesky_ex(own + ridge * eye - border @ border.mT)
-    if bool((failed > 0).any()):
+    matrix = own + ridge * eye
+    corner, failed = torch.linalg.cholesky_ex(matrix - border @ border.mT)
+    size = matrix.diagonal(dim1=-2, dim2=-1)
+    rest = corner.diagonal(dim1=-2, dim2=-1).square()
+    lost = ~(rest > noise(size, cross.shape[-1] + size.shape[-1]))
+    if bool((failed > 0).any()) or bool(lost.any()):
         raise NotPositive
     right = torch.zeros_like(cross.mT)
     return torch.cat([torch.cat([factor, right], -1), torch.cat([border, corner], -1)], -2)
