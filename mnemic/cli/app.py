@@ -10,6 +10,7 @@ import typer
 from mnemic.cli.ablate import ablate
 from mnemic.cli.audit import audit
 from mnemic.cli.bench import bench
+from mnemic.cli.capacity import capacity, influence
 from mnemic.cli.check import check
 from mnemic.cli.compile import compile_
 from mnemic.cli.derive import derive
@@ -24,6 +25,7 @@ from mnemic.cli.list import list_
 from mnemic.cli.map import map_
 from mnemic.cli.model import model
 from mnemic.cli.new import new
+from mnemic.cli.reproduce import reproduce
 from mnemic.cli.schema import schema
 from mnemic.cli.search import search
 from mnemic.cli.serve import serve
@@ -75,6 +77,16 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic map -o map.svg",
     ),
     audit: ("mnemic audit", "mnemic audit miras", "mnemic audit deltanet --full --json"),
+    reproduce: (
+        "mnemic reproduce",
+        "mnemic reproduce exact-swaps",
+        "mnemic reproduce switching --seeds 5 -o switching.svg",
+    ),
+    capacity: ("mnemic capacity deltanet", "mnemic capacity titans --dim 16 -o titans.svg"),
+    influence: (
+        "mnemic influence gated-deltanet",
+        "mnemic influence mine.yaml --text README.md --tokens 96 -o mine.svg",
+    ),
     site: ("mnemic site -o site", "mnemic site gated-deltanet mine.yaml -o site"),
     list_: ("mnemic list", "mnemic list --class residual --paper Miras", "mnemic list --json"),
     schema: ("mnemic schema -o mnemic.schema.json",),

@@ -1,0 +1,69 @@
+"""The page of claims, docs/claims.md: each with its verdict, its parts and its picture."""
+
+from collections import Counter
+
+from mnemic.claims.catalogue import CLAIMS
+from mnemic.claims.claim import Claim
+from mnemic.claims.outcome import VERDICTS, Outcome, Part
+from mnemic.claims.recorded import outcome
+
+HEAD = """# What the papers claim, reproduced
+
+`mnemic reproduce` lists the claims that are checked, `mnemic reproduce NAME` runs one again: the
+systems are compiled from their specs, seeds and sizes are told, and the verdict follows from the
+numbers by a rule written down before them. A claim *holds in part* where some of its sentences
+do; ± is half of the 95 % interval over seeds. `-o picture.svg` draws it, `--record` keeps the
+outcome in the package and `--markdown` prints this page from what is kept.
+
+"""
+
+
+def page() -> str:
+    """Return the page, from the outcomes that are kept."""
+    rows = [(claim, outcome(claim.name)) for claim in CLAIMS]
+    return HEAD + _summary(rows) + "".join(_section(claim, found) for claim, found in rows)
+
+
+def counts() -> dict[str, int]:
+    """Return how many claims have which verdict; those that were not run under ``not run``."""
+    found = [outcome(claim.name) for claim in CLAIMS]
+    count = Counter("not run" if one is None else one.verdict for one in found)
+    return {verdict: count[verdict] for verdict in (*VERDICTS, "not run")}
+
+
+def _summary(rows: list[tuple[Claim, Outcome | None]]) -> str:
+    told = ", ".join(f"{number} {verdict}" for verdict, number in counts().items())
+    lines = [f"{len(rows)} claims: {told}.\n", "| claim | verdict | source | seconds |",
+             "| --- | --- | --- | --- |"]  # fmt: skip
+    for claim, found in rows:
+        verdict, seconds = _told(found), "" if found is None else f"{found.seconds:.0f}"
+        lines.append(f"| [{claim.name}](#{claim.name}) | {verdict} | {claim.source} | {seconds} |")
+    return "\n".join(lines) + "\n\n"
+
+
+def _told(found: Outcome | None) -> str:
+    return "not run" if found is None else found.verdict
+
+
+def _section(claim: Claim, found: Outcome | None) -> str:
+    lines = [f"## {claim.name}\n", f"*{claim.says}* ({claim.source}). Here: {claim.sizes}.\n"]
+    if found is None:
+        lines.append("Not run yet.\n")
+    else:
+        lines.append(f"**{found.verdict.capitalize()}**, in {found.seconds:.0f} s with "
+                     f"{found.setting}.\n")  # fmt: skip
+        lines += [_part(part) for part in found.parts]
+        lines.append(f"\n![{claim.name}](images/claims/{claim.name}.svg)\n")
+        lines.append(f"Sizes: {sizes(found)}.\n")
+    return "\n".join(lines) + "\n"
+
+
+def _part(part: Part) -> str:
+    mark = {True: "yes", False: "no", None: "open"}[part.holds]
+    why = f" Why: {part.why}." if part.why and not part.holds else ""
+    return f"- {mark}: {part.says}. Seen: {part.seen}.{why}"
+
+
+def sizes(found: Outcome) -> str:
+    """Return the sizes of a run on one line."""
+    return ", ".join(f"{name} {value}" for name, value in found.sizes.items())
