@@ -4,7 +4,10 @@ import math
 
 import pytest
 
+from mnemic.dsl.hashing import spec_hash
+from mnemic.dsl.load import load
 from mnemic.search.report import leaderboard as board
+from mnemic.search.report.points import measured_in
 from mnemic.search.report.standings import table
 from mnemic.search.space.space import load_space
 from mnemic.search.study import training
@@ -99,3 +102,13 @@ def test_a_task_that_fails_leaves_the_others(monkeypatch, space, tmp_path):
     assert again.whole
     assert len(again.runs) == 4
     assert "| 1 | deltanet | 0.550 ±" in table(space, [again])
+
+
+@pytest.mark.parametrize("name", ["nlms", "deltanet"])
+def test_a_spec_is_kept_with_its_infinite_rate(monkeypatch, space, tmp_path, name):
+    """JSON has no infinity, and the rate of nlms is one."""
+    monkeypatch.setattr(board, "isolated", fake(""))
+    monkeypatch.setattr(board, "bounds", lambda settings, log: {})
+    board.leaderboard(space, [name], tmp_path / "run", lambda line: None)
+    (point,) = measured_in(str(tmp_path / "run")).points
+    assert spec_hash(point.spec) == spec_hash(load(name))

@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mnemic.dsl.load import load
+from mnemic.dsl.spec import Spec
+from mnemic.dsl.writing import short
 from mnemic.search.study.records import run_of
 from mnemic.search.study.scores import Interval, by_seed, by_task, interval
 from mnemic.search.study.sweep import Heat
@@ -77,6 +80,31 @@ def plain(entry: Entry) -> dict[str, Any]:
         return data
     heats = [{**asdict(h), "skill": h.skill if h.skill > -math.inf else None} for h in entry.heats]
     return {**data, "rate": entry.rate, "heats": heats}
+
+
+def plain_spec(spec: Spec) -> Any:
+    """A spec as plain data that JSON holds: infinities stand as YAML spells them."""
+    return _spelled(short(spec), {math.inf: ".inf", -math.inf: "-.inf"})
+
+
+def read_spec(data: Any) -> Spec:
+    """The spec that `plain_spec` wrote, or that of a name.
+
+    Raises:
+        InvalidSpec, UsageError: there is none.
+    """
+    return load(_spelled(data, {".inf": math.inf, "-.inf": -math.inf}))
+
+
+def _spelled(value: Any, spelling: Mapping[Any, Any]) -> Any:
+    match value:
+        case Mapping():
+            return {key: _spelled(item, spelling) for key, item in value.items()}
+        case list() | tuple():
+            return [_spelled(item, spelling) for item in value]
+        case str() | float():
+            return spelling.get(value, value)
+    return value
 
 
 def read(name: str, old: Mapping[str, Any]) -> Entry:

@@ -13,10 +13,9 @@ import rfc8785
 
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.spec import Spec
-from mnemic.dsl.writing import short
 from mnemic.errors import InvalidSpec, UsageError
 from mnemic.models.files import claim, write_json
-from mnemic.search.report.entries import Entry, plain, read, stored
+from mnemic.search.report.entries import Entry, plain, plain_spec, read, stored
 from mnemic.search.space.settings import Rung, Settings
 from mnemic.search.space.space import Space, differing
 from mnemic.search.study import work
@@ -170,7 +169,7 @@ class _Board:
         return self._keep(Entry(name, seen.value, (), tuple(over)), spec)
 
     def _keep(self, entry: Entry, spec: Spec) -> Entry:
-        self.stored[entry.name] = {"key": self._key(spec), "spec": short(spec), **plain(entry)}
+        self.stored[entry.name] = {"key": self._key(spec), "spec": plain_spec(spec), **plain(entry)}
         write_json(self.path, self.stored)
         return entry
 

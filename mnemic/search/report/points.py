@@ -14,7 +14,7 @@ from optuna.storages import RDBStorage
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, UsageError, nearest
-from mnemic.search.report.entries import read, stored
+from mnemic.search.report.entries import read, read_spec, stored
 from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS
 from mnemic.search.study.records import LOOK, SPEC, START, Record, distinct, record
 from mnemic.search.study.scores import by_seed, by_task, measured
@@ -155,7 +155,7 @@ def _of_board(path: Path) -> Measured:
             continue
         assert entry.look is not None
         try:
-            spec = load(kept[name].get("spec", name))
+            spec = read_spec(kept[name].get("spec", name))
         except (InvalidSpec, UsageError) as error:
             missing[name] = str(error).splitlines()[0]
             continue
