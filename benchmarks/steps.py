@@ -50,8 +50,7 @@ def main(
             sizes = (batch, length, dim)
             answer = isolated(step, spec, sizes, steps, seconds / 2,
                               bounds=Bounds(seconds, memory), log=Path(folder) / "log")  # fmt: skip
-            failed = isinstance(answer, Failure)
-            found[name] = {"failed": answer.why} if failed else answer.value
+            found[name] = {"failed": answer.why} if isinstance(answer, Failure) else answer.value
             print(name, found[name], flush=True)
             if out is not None:
                 out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -41,7 +41,8 @@ def step(spec: Spec, sizes: tuple[int, int, int], steps: int, most: float) -> di
     for index in range(steps + 1):
         began = time.process_time()
         logits = model(tokens)
-        torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+        torch.autograd.backward(loss)
         optimizer.step()
         optimizer.zero_grad()
         now = time.process_time()

@@ -37,6 +37,7 @@ Out = Annotated[
 Report = Annotated[
     bool, typer.Option("--report", help="Only write the table of what was measured.")
 ]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Specs that are trained at a time.")]
 Again = Annotated[bool, typer.Option("--again", help="Try once more what failed.")]
 
 
@@ -50,6 +51,7 @@ def leaderboard(
     rates: Rates = None,
     seeds: Seeds = None,
     again: Again = False,
+    jobs: Jobs = 1,
     report: Report = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,14 +82,14 @@ def leaderboard(
     asked = specs or names()
     own: list[Entry] = []
     if block is None:
-        entries = _entries(read, asked, folder, RESULTS, again, report)
+        entries = _entries(read, asked, folder, RESULTS, again, report, jobs)
     else:
         shared = with_block(read, block)
         _demand_seeds(shared)
         if specs:
             _demand_fit(shared, asked)
-        entries = _entries(shared, asked, folder, IN_ONE_BLOCK, again, report)
-        own = _entries(read, asked, folder, RESULTS, again, report)
+        entries = _entries(shared, asked, folder, IN_ONE_BLOCK, again, report, jobs)
+        own = _entries(read, asked, folder, RESULTS, again, report, jobs)
         read = shared
     text = table(read, entries, own)
     if out is not None:
@@ -105,14 +107,15 @@ def leaderboard(
 
 
 def _entries(
-    space: "Space", names: Sequence[str], folder: Path, results: str, again: bool, report: bool
-) -> "list[Entry]":
+    space: "Space", names: Sequence[str], folder: Path, results: str, again: bool, report: bool,
+    jobs: int,
+) -> "list[Entry]":  # fmt: skip
     """Measure, or read what was measured."""
     from mnemic.search.report.leaderboard import kept, leaderboard
 
     if report:
         return kept(space, names, folder, results)
-    return leaderboard(space, names, folder, to_stderr, again, results)
+    return leaderboard(space, names, folder, to_stderr, again, results, jobs=jobs)
 
 
 def _demand_seeds(space: "Space") -> None:

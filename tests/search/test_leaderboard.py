@@ -1,6 +1,7 @@
 """The leaderboard: forecasts of slow runs, rows with a task missing, what is kept."""
 
 import math
+import threading
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_a_run_that_does_not_goes_on(monkeypatch, allowed, steps):
 def fake(failing: str):
     """In place of processes: one task fails, the others score by their seed."""
 
-    def isolated(function, *arguments, bounds, log):
+    def isolated(function, *arguments, bounds, log, stopping=None):
         if function is board.work.look:
             return Answer(board.Look("x", "affine", 1, 1, 1.0, None))
         job = arguments[0]
@@ -112,3 +113,38 @@ def test_a_spec_is_kept_with_its_infinite_rate(monkeypatch, space, tmp_path, nam
     board.leaderboard(space, [name], tmp_path / "run", lambda line: None)
     (point,) = measured_in(str(tmp_path / "run")).points
     assert spec_hash(point.spec) == spec_hash(load(name))
+
+
+def test_specs_are_trained_side_by_side(monkeypatch, space, tmp_path):
+    """Two at a time: each waits for the other to have begun."""
+    plain, meeting = fake(""), threading.Barrier(2, timeout=20)
+
+    def isolated(function, *arguments, **options):
+        if function is board.work.run_one and arguments[0].task == "mqar":
+            meeting.wait()
+        return plain(function, *arguments, **options)
+
+    monkeypatch.setattr(board, "isolated", isolated)
+    monkeypatch.setattr(board, "bounds", lambda settings, log: {})
+    names = ["deltanet", "gla"]
+    found = board.leaderboard(space, names, tmp_path / "run", lambda line: None, jobs=2)
+    assert [entry.name for entry in found] == names
+    assert all(entry.whole for entry in found)
+    assert [entry.whole for entry in board.kept(space, names, tmp_path / "run")] == [True, True]
+
+
+def test_an_interruption_keeps_no_spec_half(monkeypatch, space, tmp_path):
+    plain = fake("")
+
+    def isolated(function, *arguments, stopping=None, **options):
+        if function is board.work.run_one and arguments[0].spec.name == "gla":
+            stopping.set()
+            return Failure("interrupted", "interrupted")
+        return plain(function, *arguments, **options)
+
+    monkeypatch.setattr(board, "isolated", isolated)
+    monkeypatch.setattr(board, "bounds", lambda settings, log: {})
+    with pytest.raises(KeyboardInterrupt):
+        board.leaderboard(space, ["deltanet", "gla"], tmp_path / "run", lambda line: None)
+    kept = board.kept(space, ["deltanet", "gla"], tmp_path / "run")
+    assert [(entry.whole, entry.why) for entry in kept] == [(True, ""), (False, board.LATER)]

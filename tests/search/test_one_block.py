@@ -110,7 +110,7 @@ class Counted:
     def __init__(self, parameters: int = 1) -> None:
         self.parameters, self.jobs, self.looks = parameters, list[Any](), 0
 
-    def __call__(self, function, *arguments, bounds, log):
+    def __call__(self, function, *arguments, bounds, log, stopping=None):
         if function is board.work.look:
             self.looks += 1
             return Answer(board.Look("x", "affine", self.parameters, 1, 1.0, None))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from threading import Event, Lock
 from typing import Any, Final
 
 import rfc8785
@@ -37,7 +39,7 @@ Tell = Callable[[str], None]
 
 def leaderboard(
     space: Space, names: Sequence[str], folder: Path, told: Tell, again: bool = False,
-    results: str = RESULTS, made: Mapping[str, Spec] | None = None,
+    results: str = RESULTS, made: Mapping[str, Spec] | None = None, jobs: int = 1,
 ) -> list[Entry]:  # fmt: skip
     """Measure each spec; what an earlier call measured or saw fail is read.
 
@@ -45,6 +47,7 @@ def leaderboard(
     steps and seeds of the last rung. Everything is derived, compiled and built before anything is
     trained. ``again`` tries once more what failed; ``results`` is the file that keeps it; ``made``
     are specs that were put together, by name: any other name is a packaged spec's or a path.
+    ``jobs`` specs are trained at a time. Ctrl-C lets runs save, and keeps no spec half.
 
     Raises:
         UsageError: no spec is within the budget; or no leaderboard belongs in the folder.
@@ -57,10 +60,22 @@ def leaderboard(
     board = _Board(space, folder, results, limits, again, made or {})
     found = {name: board.looked(name, told) for name in names}
     _demand_some(list(found.values()), limits)
-    for index, name in enumerate(names, 1):
-        entry = found[name] = board.measured(found[name])
-        told(f"{index} of {len(names)}: {name} {entry.skill or entry.why or dict(entry.failed)}")
+    for index, entry in enumerate(_side_by_side(board, list(found.values()), jobs), 1):
+        found[entry.name] = entry
+        said = entry.skill or entry.why or dict(entry.failed)
+        told(f"{index} of {len(names)}: {entry.name} {said}")
     return list(found.values())
+
+
+def _side_by_side(board: _Board, entries: Sequence[Entry], jobs: int) -> Iterator[Entry]:
+    """Measure entries, ``jobs`` at a time, in the order in which they are done."""
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for done in as_completed([pool.submit(board.measured, entry) for entry in entries]):
+            yield done.result()
+    finally:
+        board.stopping.set()
+        pool.shutdown(cancel_futures=True)
 
 
 def kept(
@@ -129,6 +144,7 @@ class _Board:
     def __post_init__(self) -> None:
         self.path = self.folder / self.results
         self.stored = stored(self.path)
+        self.stopping, self.writing = Event(), Lock()
 
     def spec(self, name: str) -> Spec:
         """The spec of that name, in the space's block."""
@@ -169,8 +185,10 @@ class _Board:
         return self._keep(Entry(name, seen.value, (), tuple(over)), spec)
 
     def _keep(self, entry: Entry, spec: Spec) -> Entry:
-        self.stored[entry.name] = {"key": self._key(spec), "spec": plain_spec(spec), **plain(entry)}
-        write_json(self.path, self.stored)
+        kept = {"key": self._key(spec), "spec": plain_spec(spec), **plain(entry)}
+        with self.writing:
+            self.stored[entry.name] = kept
+            write_json(self.path, self.stored)
         return entry
 
     def _refused(self, name: str, why: str, told: Tell) -> Entry:
@@ -229,8 +247,10 @@ class _Board:
         allowed = self.allowed
         done = isolated(
             work.run_one, job, self.folder / "runs", allowed.seconds, bounds=allowed,
-            log=self._log(name),
+            log=self._log(name), stopping=self.stopping,
         )  # fmt: skip
+        if self.stopping.is_set():
+            raise KeyboardInterrupt
         return done if isinstance(done, Failure) else done.value
 
     def _log(self, name: str) -> Path:
