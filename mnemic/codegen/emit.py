@@ -1,8 +1,10 @@
 """Plan → PyTorch source: one statement a quantity, in the order of the graph."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
+from mnemic.codegen.large import Part, large, parts
 from mnemic.codegen.plan import Call, Fused, Given, Map, Phases, Plan, Product, Quantity, Read
 from mnemic.codegen.torch_printer import print_torch
 
@@ -115,8 +117,10 @@ def loop(plan: Plan, numbers: dict[str, str], doc: str, name: str, each: str) ->
     Arguments are [T, M, …] or [N, M, C, …], states [M, …]. A token's matrices are computed at that
     token: those of all tokens would take as much memory as T states.
     """
-    phases = plan.phases(_matrices(plan) if each == "token" else ())
-    lines = [*_opening(plan, name, doc)]
+    phases = plan.phases(_matrices(plan) if each == "token" else _of_rows(plan))
+    scan = parts(plan, phases.scan) if each == "chunk" else phases.scan
+    lines = [line for one in scan if isinstance(one, Part) for line in _of_part(plan, one, numbers)]
+    lines += _opening(plan, name, doc)
     before = block(plan, phases.before, 4, numbers)
     lines += [f"    # every {each} at once", *before] if before else []
     index = each[0]
@@ -124,10 +128,50 @@ def loop(plan: Plan, numbers: dict[str, str], doc: str, name: str, each: str) ->
     heading = [f"    # {each} by {each}"] if before else []
     lines += [*heading, "    outputs = []", *_loop(index, slices, counted=bool(phases.closings))]
     spelled = {n: f"{n}_{index}" for n in slices}
-    lines += block(plan, phases.scan, 8, numbers, spelled)
+    for one in scan:
+        lines += (
+            _by_memory(plan, one, spelled)
+            if isinstance(one, Part)
+            else block(plan, (one,), 8, numbers, spelled)
+        )
     lines += _advance(plan, phases, numbers, spelled, index)
     lines += _returned("torch.stack(outputs), ", {s: s for s in plan.states()})
     return "\n".join(lines) + "\n"
+
+
+def _of_part(plan: Plan, part: Part, numbers: dict[str, str]) -> list[str]:
+    """Return the function of a part that holds a matrix for every row."""
+    head = wrapped_call(f"def {part.name}(", part.inputs, "):", 0)
+    doc = f'    """{sentence(part.outputs)} of a few memories, each row with its own matrix."""'
+    lines = [*head, doc, *block(plan, part.members, 4, numbers)]
+    return [*lines, f"    return {', '.join(part.outputs)}", "", ""]
+
+
+def _by_memory(plan: Plan, part: Part, spelled: dict[str, str]) -> list[str]:
+    """Return the call of a part's function."""
+    names = [spelled.get(name, name) for name in part.inputs]
+    lengths = dict[str, str]()
+    for name, shown in zip(part.inputs, names, strict=True):
+        axes = plan.axes(name)
+        for place, axis in enumerate(axes):
+            lengths.setdefault(axis, f"{shown}.shape[{place - len(axes)}]")
+    large = max((q.axes for q in part.members), key=len)
+    entries = " * ".join(lengths[axis] for axis in large if axis in lengths)
+    start = f"        {', '.join(part.outputs)} = ops.by_memory("
+    return wrapped_call(start, (part.name, entries, *names), ")", 8)
+
+
+def wrapped_call(start: str, arguments: Sequence[str], end: str, indent: int) -> list[str]:
+    """Return a call, or the head of a function, on as many lines as it takes."""
+    line = f"{start}{', '.join(arguments)}{end}"
+    if len(line) <= WIDTH:
+        return [line]
+    return [start, *_broken(f"{', '.join(arguments)},", indent + 4), " " * indent + end]
+
+
+def sentence(names: Sequence[str]) -> str:
+    """Return names as a sentence lists them."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _matrices(plan: Plan) -> list[str]:
@@ -135,6 +179,12 @@ def _matrices(plan: Plan) -> list[str]:
     sizes = {plan.axes(s)[-2:] for s in plan.states()}
     computed = (n for n in plan.graph if not isinstance(plan[n].op, Given))
     return [n for n in computed if len(plan.axes(n)) > 1 and plan.axes(n)[-2:] in sizes]
+
+
+def _of_rows(plan: Plan) -> list[str]:
+    """What a chunk computes that holds a matrix for every row."""
+    computed = (n for n in plan.graph if not isinstance(plan[n].op, Given))
+    return [n for n in computed if large(plan.axes(n))]
 
 
 def function(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:

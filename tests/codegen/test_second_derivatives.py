@@ -1,6 +1,7 @@
 """Second derivatives of every class of rule: right in every form, or refused."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from conformance import Case, available, beginning, compiled, inputs, weighed
 from torch import Tensor
 
-from mnemic.codegen.support import chunks
+from mnemic.codegen.support import by_memory, chunks, links, row_states
 from mnemic.codegen.support.conjugate import conjugated
 from mnemic.codegen.support.descent import Regressions, solve_rows
 
@@ -116,7 +117,23 @@ def ridged(
     return conjugated(*parts, tolerance=1e-14, iterations=60)
 
 
+def sliced(x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
+    """A function of three memories, one after another."""
+    return by_memory.by_memory(
+        lambda x, y, c: torch.tanh(x @ y.mT) * c, by_memory.ENTRIES, x, y, scale
+    )
+
+
 FUNCTIONS = {
+    "by_memory": (sliced, (normal(3, 2, 2), normal(3, 2, 2, seed=1), torch.tensor(0.7).double())),
+    "accumulate": (row_states.accumulate, (normal(3, 3), normal(3, 2, seed=1),
+                                           normal(3, 4, seed=2))),
+    "decayed_onto": (row_states.decayed_onto, (normal(2, 4), normal(3, seed=1),
+                                               normal(3, 2, 4, seed=2))),
+    **{f"simplex over {over}": (partial(links.simplex, over=over), (normal(2, 3, 4), normal(2)))
+       for over in ("all", "rows", "columns")},
+    **{f"entry_norm {power}": (partial(links.entry_norm, power=power), (normal(2, 3, 4),))
+       for power in (1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)},
     "segments": (chunks.segments, (normal(4),)),
     "unit_lower_inverse": (lambda x: chunks.unit_lower_inverse(x.tril(-1)), (normal(4, 4),)),
     "solve_rows": (regressed, (normal(1, 2, 3), normal(1, 2, 4, seed=1), normal(1, 4, 3, seed=2),

@@ -32,11 +32,11 @@ def move(p: Chunk, sources: tuple[Source, ...]) -> tuple[Moved, dict[int, str]]:
         if m.momentum is not None:
             carry_momentum(p, sources)
     b.plan.following[m.memory] = dual
-    rows = memory_rows(p, sources, duals)
+    rows, sums = memory_rows(p, sources, duals)
     last = memory_of(b, m, dual, f"W{m.tag}_last", end=True)
     closed = close(b, m, dual, None, end=True)
     carry_keys(p, sources)
-    return Moved(p, sources, last, rows), closed
+    return Moved(p, sources, last, rows, sums), closed
 
 
 def _gained(p: Chunk, source: Source) -> Source:

@@ -41,6 +41,8 @@ class Moved:
     last: str
     rows: str | None = None
     """The memory that every row reads, unless it is a sum of what was written."""
+    duals: str | None = None
+    """The sums of what was written that ``rows`` are made of, one a row, where there are such."""
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from mnemic.codegen.chunk.parts import Chunk, Moved, Source
 from mnemic.codegen.coefficients import PLAIN
 from mnemic.codegen.kept import Side
 from mnemic.codegen.passes import READOUT, as_vector, forward
+from mnemic.codegen.plan import Map
 from mnemic.codegen.readouts import divided, unscaled, with_bonus
 from mnemic.codegen.reads import from_state
 from mnemic.codegen.states import Carried
@@ -41,7 +42,44 @@ def _read(part: Moved, x: str, name: str) -> str:
         return still_read(b, m, state, x, name, "readout")
     if part.rows is None:
         return linear_read(p, part.sources, x, name, before=where == "before")
+    if part.duals is not None and where != "before":
+        scales = _scales(b, part.rows, part.duals)
+        if scales:
+            return _scaled(p, part.sources, x, name, scales)
     return b.call(name, as_vector(b, x), "recall", part.rows, x, equation="readout")
+
+
+def _scales(b: Builder, rows: str, duals: str) -> list[tuple[Any, dict[str, Any]]] | None:
+    """Return the factors, one a row, that make memories of their duals; None where others do."""
+    found = list[tuple[Any, dict[str, Any]]]()
+    while rows != duals:
+        op = b.plan[rows].op
+        if not isinstance(op, Map):
+            return None
+        whole = [read for read in op.reads if read.axes == b.plan.axes(rows)]
+        rest = [read for read in op.reads if read not in whole]
+        if len(whole) != 1 or any(read.axes not in ((), ("t",)) for read in rest):
+            return None
+        entry = next(s for s in op.expr.free_symbols if s.name == whole[0].symbol)
+        factor = sp.cancel(op.expr / entry)
+        if entry in factor.free_symbols:
+            return None
+        found.append((factor, {read.symbol: (read.quantity, read.axes) for read in rest}))
+        rows = whole[0].quantity
+    return found
+
+
+def _scaled(
+    p: Chunk, sources: tuple[Source, ...], x: str, name: str,
+    scales: list[tuple[Any, dict[str, Any]]],
+) -> str:  # fmt: skip
+    """Return what queries read of duals that a number a row scales: (c A) x = c (A x)."""
+    b, found = p.b, linear_read(p, sources, x, f"{name}_dual", before=False)
+    read = sp.Symbol("read_", real=True)
+    for index, (factor, env) in reversed(list(enumerate(scales))):
+        own = {**env, "read_": (found, as_vector(b, x))}
+        found = b.map(f"{name}_{index}" if index else name, factor * read, own, "readout")
+    return found
 
 
 def still_read(

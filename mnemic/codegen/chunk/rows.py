@@ -5,6 +5,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen import averages
+from mnemic.codegen.builder import Builder
 from mnemic.codegen.chunk.parts import Chunk, Source
 from mnemic.codegen.moves import memory_of, scale_of_step, through_o
 from mnemic.codegen.states import MATRIX
@@ -12,40 +13,57 @@ from mnemic.codegen.states import MATRIX
 STATES = ("t", *MATRIX)
 
 
-def memory_rows(p: Chunk, sources: tuple[Source, ...], duals: str | None) -> str | None:
-    """Return the memory that every row reads; ``None`` where it is its own dual, so that sums do.
+def memory_rows(
+    p: Chunk, sources: tuple[Source, ...], duals: str | None
+) -> tuple[str | None, str | None]:  # fmt: skip
+    """Return the memory that every row reads, and the sums that it is made of.
 
-    ``duals`` are those after every row, where they are known.
+    Both are ``None`` where the memory is its own dual, so that the sums' parts are read. ``duals``
+    are those after every row where they are known, and then they are no sums.
     """
     b, m = p.b, p.m
     if duals is None and m.link.identity and b.rule.retained.mode == "dual":
-        return None
-    duals = duals or _dual_rows(p, sources)
+        return None, None
+    sums = None if duals is not None else _dual_rows(p, sources)
+    dual = duals or sums
+    assert dual is not None
     if b.rule.problem.spec.readout.memory == "before":
-        duals = b.call(f"A{m.tag}_before", STATES, "delayed_states", duals, m.memory)
-    return memory_of(b, m, duals, f"W{m.tag}_rows")
+        dual = b.call(f"A{m.tag}_before", STATES, "delayed_states", dual, m.memory)
+    return memory_of(b, m, dual, f"W{m.tag}_rows"), sums
 
 
 def _dual_rows(p: Chunk, sources: tuple[Source, ...]) -> str:
-    """The dual after every row, [t, v, k]."""
+    """Return the dual after every row, [t, v, k]: what was written, and what is left of before."""
     b, c, m = p.b, p.c, p.m
-    terms: dict[str, Any] = {}
-    expr: Any = sp.Integer(0)
-    for name, state, factor in (("a", m.memory, c.reach), ("m", m.momentum, c.carry)):
+    terms = {
+        f"n{i}_": (c.accumulated(b, source, f"A{m.tag}_sums"), STATES)
+        for i, source in enumerate(sources)
+    }
+    states = [(m.momentum, c.carry, f"A{m.tag}_carried"), (m.memory, c.reach, f"A{m.tag}_rows")]
+    for state, factor, name in states:
         if state is None:
             continue
-        term = sp.Symbol(f"{name}_", real=True)
-        terms[f"{name}_"] = (state, MATRIX)
-        if factor is not None:
-            axes = ("t", "k") if len(b.plan.axes(factor)) == 2 else ("t",)
-            terms[f"{name}f_"] = (factor, axes)
-            term = term * sp.Symbol(f"{name}f_", real=True)
-        expr = expr + term
-    for i, source in enumerate(sources):
-        new = c.accumulated(b, source, f"A{p.m.tag}_sums")
-        terms[f"n{i}_"] = (new, ("t", *MATRIX))
-        expr = expr + sp.Symbol(f"n{i}_", real=True)
-    return b.map(f"A{p.m.tag}_rows", expr, terms, "dual")
+        if len(terms) == 1 and factor is not None and b.plan.axes(factor) == ("t",):
+            ((sums, _),) = terms.values()
+            rows = b.call(name, STATES, "decayed_onto", state, factor, sums, equation="dual")
+        else:
+            rows = _with_state(b, terms, state, factor, name)
+        terms = {"rows_": (rows, STATES)}
+    return rows
+
+
+def _with_state(
+    b: Builder, terms: dict[str, Any], state: str, factor: str | None, name: str
+) -> str:  # fmt: skip
+    """Return factor ∘ state + terms, row by row."""
+    expr: Any = sp.Symbol("state_", real=True)
+    env: dict[str, Any] = {"state_": (state, MATRIX)}
+    if factor is not None:
+        axes = ("t", "k") if len(b.plan.axes(factor)) == 2 else ("t",)
+        env["factor_"] = (factor, axes)
+        expr = expr * sp.Symbol("factor_", real=True)
+    expr = expr + sum(sp.Symbol(term, real=True) for term in terms)
+    return b.map(name, expr, {**env, **terms}, "dual")
 
 
 def dual_rows_through_o(p: Chunk, source: Source) -> str:

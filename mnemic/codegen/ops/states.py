@@ -16,6 +16,19 @@ def accumulate(at: At) -> None:
     at.give_call(weights, "pairings", at.d, u, k)
 
 
+def decayed_onto(at: At) -> None:
+    """M_t = f_t A + X_t: dA = Σ_t f_t dM_t, df_t = dM_t·A, dX = dM."""
+    state, factor, sums = at.arguments
+    at.give(sums, at.d)
+    if at.wants(state, factor):
+        name = f"{at.d}_met"
+        lead = at.axes(at.d)
+        along = at.map(f"{name}_entries", lead, "d*a", d=at.d, a=state)
+        at.give(factor, at.summed(at.name(factor), along, lead, at.axes(factor)))
+        faded = at.map(f"{name}_faded", lead, "d*f", d=at.d, f=factor)
+        at.give_call(state, "total_states", faded)
+
+
 def accumulate_states(at: At) -> None:
     """M_t = Σ_s w_ts X_s."""
     weights, states = at.arguments
@@ -41,6 +54,9 @@ OPERATIONS = (
     Operation(
         "accumulate", "ts, sv, sk -> tvk", sums="s", adjoint=accumulate, untiled=A_MATRIX_A_TOKEN,
         sample=Sample("tt, tv, tk -> tvk"),
+    ),
+    Operation(
+        "decayed_onto", "vk, t, tvk -> tvk", adjoint=decayed_onto, untiled=A_MATRIX_A_TOKEN,
     ),
     Operation(
         "accumulate_states", "ts, svk -> tvk", sums="s", adjoint=accumulate_states,

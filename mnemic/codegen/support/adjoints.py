@@ -11,7 +11,7 @@ from torch import Tensor
 from .chunks import decayed_mix, delayed_rows
 from .links import entry_norm
 from .matrices import QUINTIC
-from .rows import excess, log_mix
+from .rows import log_mix
 
 # -- sums ------------------------------------------------------------------------------------
 
@@ -293,23 +293,3 @@ def rows_behind(x: Tensor, rows: Tensor) -> Tensor:
 def newest_row(x: Tensor) -> Tensor:
     """The last pair: [M, n, …] → [M, …]."""
     return x[:, -1]
-
-
-# -- second derivatives ----------------------------------------------------------------------
-
-
-def layer_norm_bend(d: Tensor, grad: Tensor, z: Tensor) -> Tensor:
-    """∂(dᵀ J(z) g)/∂z for the Jacobian J of LayerNorm, over the last axis.
-
-    With u = LN(z), σ its scale, ḡ and d̄ without their means, a = mean(g u) and b = mean(d u):
-    −(u (mean(ḡ d̄) − 3 a b) + b ḡ + a d̄) / σ².
-    """
-    over = excess(z)
-    z = z / over
-    centred = z - z.mean(-1, keepdim=True)
-    scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
-    unit = centred * scale
-    scale = scale / over
-    g, d = grad - grad.mean(-1, keepdim=True), d - d.mean(-1, keepdim=True)
-    a, b = (g * unit).mean(-1, keepdim=True), (d * unit).mean(-1, keepdim=True)
-    return -(unit * ((g * d).mean(-1, keepdim=True) - 3 * a * b) + b * g + a * d) * scale**2

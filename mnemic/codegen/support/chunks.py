@@ -274,14 +274,29 @@ def row_scores(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
     """Decayed scores between rows that share their token's decay.
 
     ``targets`` [..., C, r, K], ``sources`` [..., C, c, K], ``log_decay`` [..., C, K]
-    → [..., C·r, C·c], zero where the source's token comes later.
+    → [..., C·r, C·c], zero where the source's token comes later. As `decayed_scores`, whose
+    halves are one product here for all rows of their tokens.
     """
-    left = targets.movedim(-2, -3)[..., :, None, :, :]  # [..., r, 1, C, K]
-    right = sources.movedim(-2, -3)[..., None, :, :, :]  # [..., 1, c, C, K]
-    left, right = torch.broadcast_tensors(left, right)
-    decay = log_decay[..., None, None, :, :].expand(left.shape)
-    scores = decayed_scores(left, right, decay)  # [..., r, c, C, C]
-    scores = scores.movedim(-4, -2).movedim(-4, -1)  # [..., C, r, C, c]
+    size = log_decay.shape[-2]
+    if size <= 4:
+        return _row_scores_directly(targets, sources, log_decay)
+    half = size // 2
+    if size % 2 == 0:
+        left, right = (x.unflatten(-3, (2, half)) for x in (targets, sources))
+        top, bottom = _halves(row_scores(left, right, log_decay.unflatten(-2, (2, half))))
+    else:
+        top, bottom = (
+            row_scores(targets[..., at, :, :], sources[..., at, :, :], log_decay[..., at, :])
+            for at in (slice(None, half), slice(half, None))
+        )
+    after = targets[..., half:, :, :] * reach_rows(log_decay[..., half:, :])[..., None, :]
+    before = sources[..., :half, :, :] * remain_rows(log_decay[..., :half, :])[..., None, :]
+    return _lower_blocks(top, flat_rows(after) @ flat_rows(before).mT, bottom)
+
+
+def _row_scores_directly(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
+    between = segments(log_decay.mT)  # [..., K, C, C]
+    scores = torch.einsum("...tak,...sbk,...kts->...tasb", targets, sources, between)
     return scores.flatten(-4, -3).flatten(-2, -1)
 
 
@@ -291,11 +306,6 @@ def strictly_lower(matrix: Tensor, rows: int = 1) -> Tensor:
         return matrix.tril(-1)
     index = torch.arange(matrix.shape[-1], device=matrix.device) // rows
     return matrix.masked_fill(index[:, None] <= index[None, :], 0.0)
-
-
-def accumulate(weights: Tensor, u: Tensor, k: Tensor) -> Tensor:
-    """Σ_s weights_ts u_s k_sᵀ for every row t: → [..., C, V, K]."""
-    return torch.einsum("...ts,...sv,...sk->...tvk", weights, u, k)
 
 
 def accumulate_rows(log_decay: Tensor, u: Tensor, k: Tensor, *, rows: int) -> Tensor:

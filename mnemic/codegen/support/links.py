@@ -5,14 +5,19 @@ All act on the last two axes, each matrix by itself.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .roots import HUGE, falling_root
 from .rows import TINY
+from .transforms import transformed
 
 AXES = {"all": (-2, -1), "rows": (-1,), "columns": (-2,)}
+
+SMALL = (3, 4, 5, 6, 7, 8)
+"""Powers that are products of a few factors."""
 
 POLISHED = 2
 """Newton steps from a root, each of which makes one more derivative right."""
@@ -29,17 +34,92 @@ def _matrix(scalar: Tensor) -> Tensor:
 
 def simplex(exponent: Tensor, scale: Tensor, *, over: str) -> Tensor:
     """scale · softmax(exponent) over the matrix, its rows or its columns."""
-    axes = AXES[over]
+    if transformed():
+        return _softmax(exponent, scale, AXES[over])
+    found: Tensor = _Simplex.apply(exponent, scale, AXES[over])
+    return found
+
+
+def _softmax(exponent: Tensor, scale: Tensor, axes: tuple[int, ...]) -> Tensor:
     weights = torch.exp(exponent - exponent.amax(axes, keepdim=True))
-    return _matrix(scale) * weights / weights.sum(axes, keepdim=True)
+    return weights * (_matrix(scale) / weights.sum(axes, keepdim=True))
+
+
+class _Simplex(torch.autograd.Function):
+    """w = c softmax(a): da = w (d − Σ d w / c), dc = Σ d w / c."""
+
+    @staticmethod
+    def forward(ctx: Any, exponent: Tensor, scale: Tensor, axes: tuple[int, ...]) -> Tensor:
+        found = _softmax(exponent, scale, axes)
+        ctx.save_for_backward(found, scale)
+        ctx.axes = axes
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        found, scale = ctx.saved_tensors
+        inner = _dotted(grads[0], found, ctx.axes) / _matrix(scale)
+        d_scale = inner.sum((-2, -1)).sum_to_size(scale.shape) if ctx.needs_input_grad[1] else None
+        return found * (grads[0] - inner), d_scale, None
+
+
+def _dotted(x: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Σ x y over the axes, which stay with length one."""
+    if axes == AXES["all"]:
+        return x.flatten(-2)[..., None, :] @ y.flatten(-2)[..., None]
+    return (x * y).sum(axes, keepdim=True)
 
 
 def entry_norm(x: Tensor, *, power: float) -> Tensor:
     """‖A‖_p over the entries of each matrix, at least ``TINY``: [..., V, K] → [...]."""
-    largest = x.detach().abs().amax((-2, -1)).clamp_min(TINY)
-    unit = x / largest[..., None, None]
-    size: Tensor = largest * torch.linalg.vector_norm(unit, ord=power, dim=(-2, -1))
-    return size.clamp_min(TINY)
+    if transformed():
+        largest = x.detach().abs().amax((-2, -1)).clamp_min(TINY)
+        unit = x / largest[..., None, None]
+        size: Tensor = largest * torch.linalg.vector_norm(unit, ord=power, dim=(-2, -1))
+        return size.clamp_min(TINY)
+    found: Tensor = _Norm.apply(x, power)
+    return found
+
+
+class _Norm(torch.autograd.Function):
+    """ν = ‖x‖_p: dx = d sign(x) (|x|/ν)^{p−1}; none where ν is ``TINY``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, power: float) -> Tensor:
+        unit = x.abs()
+        largest = unit.amax((-2, -1)).clamp_min(TINY)
+        unit.div_(largest[..., None, None])
+        if power in SMALL:
+            shown = _raised(unit, int(power)).sum((-2, -1)) ** (1 / power)
+        else:
+            shown = torch.linalg.vector_norm(unit, ord=power, dim=(-2, -1))
+        size = (largest * shown).clamp_min(TINY)
+        ctx.save_for_backward(x, size)
+        ctx.power = power
+        return size
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        x, size = ctx.saved_tensors
+        share = torch.where(size > TINY, grads[0], 0.0)[..., None, None]
+        unit = x / size[..., None, None]
+        if ctx.power == 2:
+            return unit * share, None
+        if torch.is_grad_enabled():  # to be differentiated once more
+            return unit.sign() * unit.abs().pow(ctx.power - 1) * share, None
+        if ctx.power in SMALL:
+            steep = _raised(unit.abs(), int(ctx.power) - 2)
+            return steep.mul_(unit).mul_(share), None
+        return unit.abs().pow_(ctx.power - 1).mul_(unit.sign_()).mul_(share), None
+
+
+def _raised(x: Tensor, power: int) -> Tensor:
+    """x to a whole power, in the same place, by products: a tenth of the time of ``pow``."""
+    if power == 1:
+        return x
+    if power % 2:
+        return _raised(x.clone(), power - 1).mul_(x)
+    return _raised(x, power // 2).square_()
 
 
 def ball(x: Tensor, radius: Tensor) -> Tensor:

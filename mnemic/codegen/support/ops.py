@@ -1,6 +1,7 @@
 """Everything that a generated form calls, under one name."""
 
 from .adjoints import *  # noqa: F403
+from .by_memory import by_memory as by_memory
 from .carried import carried_keys as carried_keys
 from .chunks import *  # noqa: F403
 from .conjugate import cholesky_rows as cholesky_rows
@@ -23,6 +24,7 @@ from .moments import *  # noqa: F403
 from .pulled_back import pulled_back as pulled_back
 from .residuals import residual as residual
 from .residuals import residual_vjp as residual_vjp
+from .row_states import *  # noqa: F403
 from .rows import *  # noqa: F403
 from .simplices import *  # noqa: F403
 from .slices import each as each

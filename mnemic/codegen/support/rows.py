@@ -1,9 +1,12 @@
 """Small operations on rows: predictions, norms, sums, delayed and decayed scores."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from . import chunks
+from .transforms import host_reads, transformed
 
 TINY = 1e-30
 """Below this a norm counts as zero: 0/0 at exact hits becomes 0."""
@@ -30,7 +33,7 @@ def recall(memory: Tensor, x: Tensor) -> Tensor:
     """M x: [..., V, K], [..., K] → [..., V]; where x alone has a first axis T, for each of them."""
     if x.ndim == memory.ndim:
         return (x.movedim(0, -2) @ memory.mT).movedim(-2, 0)
-    return (x[..., None, :] @ memory.mT)[..., 0, :]
+    return (memory @ x[..., None])[..., 0]  # so that the memory's gradient is laid out as it is
 
 
 def recall_rows(memory: Tensor, x: Tensor) -> Tensor:
@@ -220,24 +223,86 @@ def normal_cdf(x: Tensor) -> Tensor:
 
 def layer_norm(z: Tensor) -> Tensor:
     """LayerNorm without affine over the last axis, ε = 1e-5."""
-    return torch.nn.functional.layer_norm(z / excess(z), z.shape[-1:], eps=1e-5)
+    over = excess(z)
+    z = z if over is None else z / over
+    return torch.nn.functional.layer_norm(z, z.shape[-1:], eps=1e-5)
 
 
-def excess(z: Tensor) -> Tensor:
+def excess(z: Tensor) -> Tensor | None:
     """By how much rows pass ``VAST``, at least 1: their squares would be no numbers of float32,
-    and a LayerNorm of what is that far above ε is the same of any share of it."""
-    return (z.detach().abs().amax(-1, keepdim=True) / VAST).clamp_min(1.0)
+    and a LayerNorm of what is that far above ε is the same of any share of it.
+
+    None where the host may look, and none does.
+    """
+    sizes = z.detach().abs().amax(-1, keepdim=True)
+    if sizes.device.type == "cpu" and host_reads() and not (sizes > VAST).any():
+        return None
+    return (sizes / VAST).clamp_min(1.0)
 
 
 def layer_norm_vjp(grad: Tensor, z: Tensor) -> Tensor:
     """The gradient of LayerNorm: (g − mean g − ẑ mean(g ẑ)) / σ."""
     over = excess(z)
-    z = z / over
+    z = z if over is None else z / over
+    if transformed() or torch.compiler.is_compiling():
+        found = _pulled(grad, z)
+    else:
+        found = _Pulled.apply(grad, z)
+    return found if over is None else found / over
+
+
+def _pulled(grad: Tensor, z: Tensor) -> Tensor:
     centred = z - z.mean(-1, keepdim=True)
     scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
     unit = centred * scale
     inner = grad - grad.mean(-1, keepdim=True) - unit * (grad * unit).mean(-1, keepdim=True)
-    return inner * scale / over
+    return inner * scale
+
+
+def _pulled_at_once(grad: Tensor, z: Tensor) -> Tensor:
+    """The same by PyTorch's own operations, which have a right gradient but no right second one."""
+    shape, aten = z.shape[-1:], torch.ops.aten
+    _, mean, scale = aten.native_layer_norm(z, shape, None, None, 1e-5)
+    asked = [True, False, False]
+    found: Tensor = aten.native_layer_norm_backward(grad, z, shape, mean, scale, None, None, asked)[
+        0
+    ]
+    return found
+
+
+class _Pulled(torch.autograd.Function):
+    """LayerNorm's gradient in two operations, and its own in one where none is taken of that."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, z: Tensor) -> Tensor:
+        ctx.save_for_backward(grad, z)
+        return _pulled_at_once(grad, z)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        grad, z = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return _pulled(grads[0], z), layer_norm_bend(grads[0], grad, z)
+        with torch.enable_grad():
+            leaves = grad.detach().requires_grad_(), z.detach().requires_grad_()
+            return torch.autograd.grad(_pulled_at_once(*leaves), leaves, grads[0])
+
+
+def layer_norm_bend(d: Tensor, grad: Tensor, z: Tensor) -> Tensor:
+    """∂(dᵀ J(z) g)/∂z for the Jacobian J of LayerNorm, over the last axis.
+
+    With u = LN(z), σ its scale, ḡ and d̄ without their means, a = mean(g u) and b = mean(d u):
+    −(u (mean(ḡ d̄) − 3 a b) + b ḡ + a d̄) / σ².
+    """
+    over = excess(z)
+    z = z if over is None else z / over
+    centred = z - z.mean(-1, keepdim=True)
+    scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
+    unit = centred * scale
+    scale = scale if over is None else scale / over
+    g, d = grad - grad.mean(-1, keepdim=True), d - d.mean(-1, keepdim=True)
+    a, b = (g * unit).mean(-1, keepdim=True), (d * unit).mean(-1, keepdim=True)
+    return -(unit * ((g * d).mean(-1, keepdim=True) - 3 * a * b) + b * g + a * d) * scale**2
 
 
 def last_of(x: Tensor) -> Tensor:

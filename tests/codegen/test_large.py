@@ -1,0 +1,162 @@
+"""What holds a matrix for every row of a chunk: a few memories at a time, and kept by nobody."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from conformance import agree, beginning, compiled, inputs, run
+from torch import Tensor
+
+from mnemic.codegen.large import Part, parts
+from mnemic.codegen.module import plans
+from mnemic.codegen.support import by_memory, chunks, links, row_states
+from mnemic.compiler.derive import derive
+from mnemic.compiler.problem import state
+from mnemic.dsl.load import load
+
+MUON = {"method": "muon", "rate": "token", "momentum": "token", "anchor": {"chunk": 8}}
+SPECS: dict[str, Any] = {
+    "moneta": "moneta",
+    "memora": "memora",
+    "muon": {"mnemic": 1, "name": "muon", "bias": "l2", "memory": {"kind": "mlp"},
+             "retention": {"decay": "token"}, "optimizer": MUON},
+    "a simplex": {"mnemic": 1, "name": "simplex", "bias": "dot",
+                  "retention": {"local": "kl", "decay": "token",
+                                "constraint": {"kind": "simplex", "scale": 4}},
+                  "optimizer": {"rate": "token", "anchor": {"chunk": 8}}},
+}  # fmt: skip
+
+
+def found_parts(name: str) -> list[Part]:
+    plan = plans(derive(state(load(name)))).chunk
+    return [part for part in parts(plan, plan.phases().scan) if isinstance(part, Part)]
+
+
+def test_a_norm_or_a_softmax_of_every_rows_matrix_is_a_part() -> None:
+    assert [part.outputs for part in found_parts("moneta")] == [("nu",), ("nu_of_A2_rows",)]
+    assert sorted(part.outputs for part in found_parts("memora")) == [("z1_q",), ("z2_q",)]
+
+
+@pytest.mark.parametrize("name", ["gated-deltanet", "titans", "kda"])
+def test_where_no_row_has_a_matrix_there_is_none(name: str) -> None:
+    assert not found_parts(name)
+
+
+@pytest.mark.parametrize("title", SPECS)
+def test_memory_by_memory_a_form_is_the_same(monkeypatch: Any, title: str) -> None:
+    case = compiled(SPECS[title])
+    arguments = inputs(case, 29)
+    options = {"params": beginning(case, arguments["k"], arguments["v"])}
+    options = options if case.signature.params else {}
+    expected = run(case, arguments, "recurrent", **options)
+    module = case.generated.chunk.__globals__["ops"].by_memory.__globals__
+    slices: list[int] = []
+    plain = module["_sliced"]
+
+    def sliced(tensors: Any, size: int) -> Any:
+        found = plain(tensors, size)
+        slices.append(len(found))
+        return found
+
+    monkeypatch.setitem(module, "_sliced", sliced)
+    monkeypatch.setitem(module, "ENTRIES", 1)
+    agree(run(case, arguments, "chunk", **options), expected, 1e-8)
+    assert max(slices) == 4, "memories are taken apart"
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_nothing_is_kept_but_what_it_takes(monkeypatch: Any, size: int) -> None:
+    monkeypatch.setattr(by_memory, "ENTRIES", size)
+    x = torch.randn(5, 7, requires_grad=True)
+    kept: list[Tensor] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        y = by_memory.by_memory(lambda x: torch.exp(torch.sin(x)).sum(-1), 1, x)
+    assert size == 5 or [tensor.data_ptr() for tensor in kept] == [x.data_ptr()]
+    (found,) = torch.autograd.grad(y.sum(), x)
+    (expected,) = torch.autograd.grad(torch.exp(torch.sin(x)).sum(), x)
+    torch.testing.assert_close(found, expected)
+
+
+# -- functions with few passes, against the formulas -------------------------------------------
+
+
+def scores_as_written(x: Tensor, y: Tensor, a: Tensor) -> Tensor:
+    """Σ_κ x_taκ y_sbκ Π_{s<i≤t} exp(a_iκ), token by token."""
+    rows = []
+    for t in range(x.shape[1]):
+        left = [
+            torch.einsum("mak,mbk,mk->mab", x[:, t], y[:, s], a[:, s + 1 : t + 1].sum(1).exp())
+            if s <= t
+            else x.new_zeros(x.shape[0], x.shape[2], y.shape[2])
+            for s in range(y.shape[1])
+        ]
+        rows.append(torch.cat(left, -1))
+    return torch.cat(rows, -2)
+
+
+FORMULAS = {
+    "accumulate": (
+        row_states.accumulate,
+        lambda w, u, k: torch.einsum("mts,msv,msk->mtvk", w, u, k),
+        ((2, 5, 4), (2, 4, 3), (2, 4, 6)),
+    ),
+    "decayed_onto": (
+        row_states.decayed_onto,
+        lambda a, f, x: f[..., None, None] * a[:, None] + x,
+        ((2, 3, 4), (2, 5), (2, 5, 3, 4)),
+    ),
+    "simplex": (
+        partial(links.simplex, over="all"),
+        lambda a, c: c[:, None, None] * a.flatten(1).softmax(-1).view_as(a),
+        ((2, 3, 4), (2,)),
+    ),
+    "simplex of rows": (
+        partial(links.simplex, over="rows"),
+        lambda a, c: c[:, None, None] * a.softmax(-1),
+        ((2, 3, 4), (2,)),
+    ),
+    **{
+        f"entry_norm {power}": (
+            partial(links.entry_norm, power=power),
+            lambda x, power=power: x.abs().pow(power).sum((-2, -1)) ** (1 / power),
+            ((2, 3, 4),),
+        )
+        for power in (1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
+    },
+    "row_scores": (
+        chunks.row_scores,
+        scores_as_written,
+        ((2, 11, 3, 4), (2, 11, 2, 4), (2, 11, 4)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_function_is_its_formula(name: str) -> None:
+    function, formula, shapes = FORMULAS[name]
+    generator = torch.Generator().manual_seed(0)
+    leaves = [
+        torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+        for shape in shapes
+    ]
+    found, expected = function(*leaves), formula(*leaves)
+    torch.testing.assert_close(found, expected)
+    pull = torch.randn(found.shape, generator=generator, dtype=torch.float64)
+    pulled = [torch.autograd.grad(z, leaves, pull) for z in (found, expected)]
+    for x, y in zip(*pulled, strict=True):
+        torch.testing.assert_close(x, y)
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+def test_a_norm_of_a_power_neither_overflows_nor_vanishes(size: float) -> None:
+    x = torch.full((1, 3, 4), size, requires_grad=True)
+    norm = links.entry_norm(x, power=4.0)
+    torch.testing.assert_close(norm, torch.tensor([size * 12**0.25]), rtol=1e-5, atol=0)
+    (found,) = torch.autograd.grad(norm.sum(), x)
+    torch.testing.assert_close(found, torch.full_like(x, 12**-0.75))
