@@ -149,8 +149,11 @@ LAYERS: dict[str, Callable[[Config], Converted]] = {
 """By ``model_type``."""
 
 OTHERS = {
-    "mamba2": "its norm spans all heads behind the gate, and keys are shared by groups of heads",
-    "rwkv7": "its vectors come from shifted tokens, and the first layer's values enter the others",
+    "mamba2": "its norm spans all heads, behind the gate; one key and query serve all heads of a "
+    "group; its convolution has an offset; and D adds to a head's output its own values",
+    "rwkv7": "its vectors come each from its own mix of a token and the one before; the first "
+    "layer's values enter the others'; written keys differ from those that are removed; r·k adds "
+    "a head's values to its output; and its norm has an offset",
     "kda": "its output gate has an offset",
 }
 """Layers whose rule is packaged and whose block ours is not, and why."""

@@ -19,6 +19,12 @@ from .configuration_mnemic import MnemicConfig
 from .feed_forward import make_feed_forward
 from .memory_layers import memory_layer
 
+NO_MATTER = {
+    "cache_position", "cu_seq_lens_k", "ignore_index", "max_length_k", "max_length_q",
+    "num_items_in_batch", "output_attentions", "shift_labels", "token_type_ids",
+}  # fmt: skip
+"""Arguments that are passed to every model: of the loss, or of other layers."""
+
 _FIELDS = {field.name for field in fields(BaseModelOutputWithPast)}
 _CACHE = "cache" if "cache" in _FIELDS else "past_key_values"
 """The name that transformers has for it: ``cache`` from 5.24 on, before ``past_key_values``."""
@@ -132,7 +138,7 @@ class MnemicModel(MnemicPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         past_key_values: MnemicCache | None = None,
-        **ignored: Any,
+        **others: Any,
     ) -> BaseModelOutputWithPast | tuple[Any, ...]:
         """Run the blocks.
 
@@ -149,10 +155,18 @@ class MnemicModel(MnemicPreTrainedModel):
             output_hidden_states: whether to give the stream before each block and after the norm.
             return_dict: whether to give a `BaseModelOutputWithPast`, else a tuple.
             past_key_values: the older name of ``cache``.
+            others: ``cu_seq_lens_q``, which transformers' collators call ``cu_seqlens``; and what
+                they and trainers pass to every model, which changes nothing here.
 
         Raises:
             ValueError: what does not go together.
+            TypeError: an argument that there is not.
         """
+        cu_seqlens = others.pop("cu_seq_lens_q", cu_seqlens)
+        if unknown := sorted(others.keys() - NO_MATTER):
+            raise TypeError(f"forward() got an unexpected keyword argument {unknown[0]!r}")
+        if others.get("output_attentions"):
+            raise ValueError("output_attentions: memory layers have no weights of attention")
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("one of input_ids and inputs_embeds is needed")
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
@@ -253,6 +267,9 @@ class MnemicForCausalLM(MnemicPreTrainedModel, GenerationMixin):
         logits = self.lm_head(hidden if isinstance(rows, int) else hidden[:, rows])
         loss = None
         if labels is not None:
+            if labels.shape != logits.shape[:-1]:
+                read = f"read {list(labels.shape)}, and logits of {list(logits.shape[:-1])}"
+                raise ValueError(f"labels: {read} positions; leave logits_to_keep out beside them")
             loss = self.loss_function(
                 logits=logits, labels=labels, vocab_size=self.config.vocab_size, **options
             )
@@ -279,22 +296,45 @@ class MnemicForCausalLM(MnemicPreTrainedModel, GenerationMixin):
             if getattr(generation_config, "is_assistant", False):
                 model_kwargs[_CACHE].activate_past_recording()
         else:
+            _refuse_seen(model_kwargs)
             super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+
+
+def _refuse_seen(given: dict[str, Any]) -> None:
+    """Refuse a prompt that its cache has seen whole: it would be read once more.
+
+    Raises:
+        ValueError: it has.
+    """
+    cache, mask = given.get(_CACHE), given.get("attention_mask")
+    seen = 0 if cache is None else cache.get_seq_length()
+    if seen and mask is not None and mask.shape[1] <= seen:
+        raise ValueError(
+            f"generate: the cache has seen {seen} tokens, and the prompt with its mask ends after "
+            f"{mask.shape[1]}: give all tokens, or a mask over all, with at least one that is new"
+        )
 
 
 def padding(attention_mask: Tensor | None, x: Tensor) -> Tensor | None:
     """Return the mask of x's own tokens [B, T], true at tokens; None where there is no padding.
 
     Raises:
-        ValueError: a mask that is not [B, T] or longer.
+        ValueError: a mask that is not [B, T] or longer, or has other values than 0 and 1.
     """
     if attention_mask is None:
         return None
     if attention_mask.ndim != 2 or attention_mask.shape[1] < x.shape[1]:
         read = list(attention_mask.shape)
         raise ValueError(f"attention_mask: read shape {read}, expected [B, {x.shape[1]}] or longer")
-    mask = attention_mask[:, attention_mask.shape[1] - x.shape[1] :].bool()
-    return None if bool(mask.all()) else mask
+    mask = attention_mask[:, attention_mask.shape[1] - x.shape[1] :]
+    if bool((mask == 1).all()):
+        return None
+    if not bool(((mask == 0) | (mask == 1)).all()):  # added to scores, or numbers of documents
+        raise ValueError(
+            "attention_mask: 1 at tokens and 0 at padding are its values; read "
+            f"{mask[(mask != 0) & (mask != 1)][0].item():g}"
+        )
+    return mask.bool()
 
 
 def documents(position_ids: Tensor | None, mask: Tensor | None, x: Tensor) -> Tensor | None:

@@ -173,3 +173,28 @@ def test_a_model_in_training_that_computes_its_layers_again_takes_no_cache() -> 
         made(tokens(), cache=cache)
     with torch.no_grad():  # nothing is computed again without a way back
         assert made(tokens(), cache=cache).logits.isfinite().all()
+
+
+def test_a_conversation_goes_on_from_its_cache(model: MnemicForCausalLM) -> None:
+    mask = torch.ones(2, 9, dtype=torch.long)
+    mask[0, :4] = 0
+    first = grown(model, tokens(), attention_mask=mask, return_dict_in_generate=True)
+    rows = torch.cat([first.sequences, tokens(seed=3)[:, :3]], 1)
+    mask = torch.cat([mask, torch.ones(2, 9, dtype=torch.long)], 1)
+    told = grown(model, rows, attention_mask=mask)
+    kept = copy.deepcopy(first.cache)
+    assert grown(model, rows, attention_mask=mask, cache=first.cache).equal(told)
+    with pytest.raises(
+        ValueError, match=r"^generate: the cache has seen 14 tokens, and the prompt"
+    ):
+        grown(model, rows[:, :14], attention_mask=mask[:, :14], cache=kept)
+
+
+def test_embeddings_are_generated_from_as_their_tokens(model: MnemicForCausalLM) -> None:
+    mask = torch.ones(2, 9, dtype=torch.long)
+    mask[0, :4] = 0
+    embedded = model.get_input_embeddings()(tokens()).detach()
+    found = model.generate(
+        inputs_embeds=embedded, attention_mask=mask, max_new_tokens=6, do_sample=False
+    )
+    assert found.equal(grown(model, tokens(), attention_mask=mask)[:, 9:])

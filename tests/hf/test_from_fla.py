@@ -102,7 +102,8 @@ def test_it_is_saved_with_its_tokenizer(checkpoint: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"model_type": "mamba2"}, "its norm spans all heads"),
+        ({"model_type": "mamba2"}, "its norm spans all heads, behind the gate; one key"),
+        ({"model_type": "rwkv7"}, "its own mix of a token and the one before; the first layer's"),
         ({"model_type": "glaa"}, "did you mean 'gla'"),
         ({"feature_map": "relu"}, "feature_map: read 'relu', allowed: None"),
         ({"attn": {"layers": [0]}}, "attn: read"),

@@ -9,6 +9,7 @@ import torch
 from small_models import VOCABULARY, small, tokens
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import DataCollatorWithFlattening
 
 from mnemic.hf.build import make_config, make_model
 from mnemic.hf.modeling_mnemic import MnemicForCausalLM
@@ -164,3 +165,34 @@ def test_compiled_is_as_written(each: str) -> None:
     expected = gradients(made, scored(made(tokens()).logits, tokens()))
     logits = compiled(tokens(), attention_mask=torch.ones_like(tokens())).logits
     torch.testing.assert_close(gradients(made, scored(logits, tokens())), expected)
+
+
+def test_what_would_be_misread_is_refused(model: MnemicForCausalLM) -> None:
+    rows, added = tokens(), torch.zeros(2, 9).double()
+    added[0, :4] = torch.finfo(torch.float64).min
+    with pytest.raises(
+        ValueError, match=r"^attention_mask: 1 at tokens and 0 at padding .* -1.797"
+    ):
+        model(rows, attention_mask=added)
+    with pytest.raises(ValueError, match=r"^attention_mask: .* read 2$"):  # numbers of documents
+        model(rows, attention_mask=torch.tensor([[1, 1, 1, 2, 2, 2, 3, 3, 3]] * 2))
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'attention_masks'$"):
+        model(rows, attention_masks=torch.ones(2, 9))
+    with pytest.raises(ValueError, match=r"^output_attentions: memory layers have no weights"):
+        model(rows, output_attentions=True)
+    with pytest.raises(ValueError, match=r"^labels: read \[2, 9\], and logits of \[2, 3\] posit"):
+        model(rows, labels=rows, logits_to_keep=3)
+
+
+def test_transformers_own_collator_packs_documents(model: MnemicForCausalLM) -> None:
+    """By positions, and by the ends of its documents alone."""
+    rows = [row[None, :size] for row, size in zip(tokens(3), (4, 9, 2), strict=True)]
+    collated = DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_tensors="pt")
+    batch = collated([{"input_ids": row[0].tolist()} for row in rows])
+    alone = [model(row).logits for row in rows]
+    found = model(**batch)
+    torch.testing.assert_close(found.logits, torch.cat(alone, 1))
+    batch.pop("position_ids")
+    torch.testing.assert_close(model(**batch).logits, found.logits)
+    nats = [scored(y, row).item() * (row.shape[1] - 1) for y, row in zip(alone, rows, strict=True)]
+    assert found.loss.item() == pytest.approx(sum(nats) / 12, rel=1e-5)

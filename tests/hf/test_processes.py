@@ -48,8 +48,8 @@ def table(place: Path) -> list[dict[str, str]]:
         return [{k: x for k, x in row.items() if k != "seconds"} for row in csv.DictReader(stream)]
 
 
-def losses(place: Path) -> list[Any]:
-    state = next(place.glob("runs/*/checkpoint-12/trainer_state.json")).read_text()
+def losses(place: Path, steps: int = 12) -> list[Any]:
+    state = next(place.glob(f"runs/*/checkpoint-{steps}/trainer_state.json")).read_text()
     return [e.get("loss", e.get("eval_loss")) for e in json.loads(state)["log_history"]]
 
 
@@ -68,6 +68,51 @@ def test_a_killed_process_ends_as_one_that_was_not(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL
     done(cut, "mnemic", *TOLD, "--resume")
     assert losses(cut) == losses(whole)
+    assert table(cut) == table(whole)
+
+
+def workers(torchrun: int) -> dict[int, int]:
+    """The processes that torchrun has begun, by rank."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            told = (entry / "environ").read_bytes().split(b"\0") if parent == torchrun else []
+        except (OSError, ValueError):
+            continue
+        ranks = [int(x.removeprefix(b"RANK=")) for x in told if x.startswith(b"RANK=")]
+        found |= dict.fromkeys(ranks, int(entry.name))
+    return found
+
+
+def steps_of(place: Path) -> int:
+    found = [int(path.name.rpartition("-")[2]) for path in place.glob("runs/*/checkpoint-*")]
+    return max(found, default=0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
+def test_a_kill_in_each_of_two_processes_ends_as_a_run_without(tmp_path: Path) -> None:
+    told = (*TOLD, "--batch", "2", "--steps", "28")  # room for both kills
+    two = ("torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "mnemic", *told)
+    places = [tmp_path / name for name in ("whole", "cut")]
+    for place in places:
+        place.mkdir()
+        (place / "books").symlink_to(tmp_path / "books")
+    whole, cut = places
+    done(whole, *two)
+    for rank in (1, 0):
+        resumed = ("--resume",) * (rank == 0)
+        before = steps_of(cut)
+        with started(cut, *two, *resumed) as process:
+            until = time.monotonic() + 240
+            while steps_of(cut) == before and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.02)
+            os.kill(workers(process.pid)[rank], signal.SIGKILL)
+            process.communicate(timeout=240)
+        assert process.returncode != 0
+        assert before < steps_of(cut) < 28
+    done(cut, *two, "--resume")
+    assert losses(cut, 28) == losses(whole, 28)
     assert table(cut) == table(whole)
 
 
