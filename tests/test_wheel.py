@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -29,9 +30,13 @@ Run = Callable[..., str]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from the checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
+    return build(tmp_path_factory.mktemp("wheel"))
+
+
+def build(folder: Path, source: Path = ROOT) -> Path:
+    """Build the wheel of a source tree into a folder."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps",
-               "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT)]  # fmt: skip
+               "--no-build-isolation", "--wheel-dir", str(folder), str(source)]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True)
     (built,) = folder.glob("*.whl")
     return built
@@ -92,6 +97,11 @@ def first_lines(run: Run, cwd: Path) -> None:
 def commands(run: Run, package: Path) -> None:
     """Run the commands that read what comes with the package."""
     assert f"from {package / 'specs'}" in run("mnemic", "doctor")
+    light_commands(run)
+
+
+def light_commands(run: Run) -> None:
+    """Run commands that need no torch."""
     listed = json.loads(run("mnemic", "list", "--json"))["specs"]
     assert len(listed) == len(list((ROOT / "specs").rglob("*.yaml")))
     assert "gated-deltanet" in run("mnemic", "check", "gated-deltanet")
@@ -138,6 +148,50 @@ def test_the_wheel_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     assert "after 2 steps" in run("mnemic", *train)
 
 
+def interpreter(version: str) -> Path:
+    """Return a Python of this version on this machine, or skip."""
+    kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
+    found = [*kept, *filter(None, [shutil.which(f"python{version}")])]
+    for path in found:
+        done = subprocess.run([path, "-c", "import venv"], capture_output=True, check=False)
+        if done.returncode == 0:
+            return Path(path)
+    pytest.skip(f"no Python {version} is installed here")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("python", ["3.12", "3.13", "3.14"])
+def test_the_wheel_on_other_pythons(wheel: Path, tmp_path: Path, python: str) -> None:
+    """With the core's dependencies but torch, which is there for one Python: no command needs it
+    that reads, derives, compares or writes code."""
+    home = tmp_path / "env"
+    made = [str(interpreter(python)), "-m", "venv", "--without-pip", str(home)]
+    subprocess.run(made, check=True, capture_output=True)
+    needed = [line for line in requires("mnemic") or () if not re.search("extra ==|^torch", line)]
+    try:
+        pip(home, *needed)
+    except AssertionError as error:
+        pytest.skip(f"no packages can be had here: {str(error).splitlines()[-1]}")
+    pip(home, "--no-deps", str(wheel))
+    run = command(home / "bin", tmp_path)
+    assert run("python", "-V").startswith(f"Python {python}.")
+    light_commands(run)
+    assert "forget" in run("mnemic", "derive", "gated-deltanet", "--words")
+    assert "deltanet" in run("mnemic", "diff", "deltanet", "gated-deltanet")
+    run("mnemic", "compile", "gated-deltanet", "-o", "layer")
+    (package,) = home.glob("lib/python*/site-packages/mnemic")
+    run("python", "-W", "error", "-m", "compileall", "-qf", "layer", str(package))
+    assert "pip install torch" in refused(home / "bin", tmp_path, "train", "dot", "--task", "mqar")
+
+
+def refused(home: Path, cwd: Path, *arguments: str) -> str:
+    """Return the one line with which a command ends that misses something."""
+    done = subprocess.run([home / "mnemic", *arguments], cwd=cwd, capture_output=True, text=True,
+                          check=False, env={"PATH": os.environ["PATH"]})  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (5, "", 1)
+    return done.stderr
+
+
 def lend_torch(site: Path) -> None:
     """Put torch as the tests have it into an environment by links, so that pip fetches none."""
     own = Path(sysconfig.get_path("purelib"))
@@ -165,8 +219,5 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     (source,) = (path for path in tmp_path.iterdir() if path.is_dir())
     for name in ("docs/language.md", "examples/own_task.py", "CITATION.cff", "SECURITY.md"):
         assert (source / name).is_file(), name
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps",
-               "--no-build-isolation", "--wheel-dir", str(tmp_path), str(source)]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True)
-    (again,) = tmp_path.glob("*.whl")
+    again = build(tmp_path, source)
     assert zipfile.ZipFile(again).namelist() == zipfile.ZipFile(wheel).namelist()

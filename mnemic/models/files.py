@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ def replacing(path: Path) -> Iterator[Path]:
         path = path.resolve()
     if path.exists() and not path.is_file():
         raise UsageError(f"{path}: not a plain file")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.part")
     try:
         yield beside
         _flush(beside)
@@ -71,12 +72,14 @@ def claim(folder: Path, kind: str = "training run") -> bool:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: not a folder")
     folder.mkdir(parents=True, exist_ok=True)
+    # Looked at before the marker: another process that claims the folder now writes that first.
+    foreign = [path for path in folder.iterdir() if MARKER not in path.name]
     if (folder / MARKER).is_file():
         found = json.loads((folder / MARKER).read_text(encoding="utf-8")).get("kind")
         if found != kind:
             raise UsageError(f"{folder}: holds a {found}, not a {kind}; choose another folder")
         return True
-    if any(folder.iterdir()):
+    if foreign:
         raise UsageError(f"{folder}: holds files that mnemic did not write; choose another folder")
     write_json(folder / MARKER, {"written_by": "mnemic", "kind": kind})
     return False

@@ -8,38 +8,36 @@ import os
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import optuna
-from filelock import FileLock
 from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.storages import RDBStorage, fail_stale_trials
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from mnemic.errors import InvalidSpec, Issue, UsageError
+from mnemic.errors import UsageError
 from mnemic.models.files import claim
-from mnemic.search.space.asking import every
 from mnemic.search.space.preview import demand_points
 from mnemic.search.space.settings import COSTS
 from mnemic.search.space.space import Space, differing
+from mnemic.search.study.alone import alone
 from mnemic.search.study.budget import bounds, demand_budget
 from mnemic.search.study.heartbeats import bring_back
 from mnemic.search.study.owners import dead, owner
 from mnemic.search.study.patience import Patience
-from mnemic.search.study.records import INTERRUPTED, KIND, START, UNCOUNTED, WORKER, Record, record
+from mnemic.search.study.queue import demand_grid, queue_grid, queue_starts
+from mnemic.search.study.records import INTERRUPTED, KIND, UNCOUNTED, WORKER, Record, record
 from mnemic.search.study.samplers import sampler
-from mnemic.search.study.starts import starts
 from mnemic.search.study.storage import Beat, open_storage
 
 MARK: Final = "mnemic"
 READY: Final = "mnemic:ready"
 BOUNDS: Final = "mnemic:bounds"
-LARGEST_GRID: Final = 10_000
 FRUITLESS: Final = 200
 """Trials without a new valid point after which a search gives up."""
 
@@ -57,7 +55,7 @@ class Search:
         folder: of the training runs, logs and reports on this machine.
         beat: of this worker.
         tell: hears a line about every trial.
-        stopping: set when the worker is to stop, in the midst of a trial.
+        patience: with the storage, where it is gone for a while.
         bounds: of the costs, see `mnemic.search.study.budget`.
     """
 
@@ -67,9 +65,14 @@ class Search:
     folder: Path
     beat: Beat
     tell: Tell
-    stopping: threading.Event = field(default_factory=threading.Event)
+    patience: Patience = field(default_factory=Patience)
     bounds: dict[str, float] = field(default_factory=dict)
     _finished: dict[int, Record] = field(default_factory=dict)
+
+    @property
+    def stopping(self) -> threading.Event:
+        """Set when the worker is to stop, in the midst of a trial."""
+        return self.patience.stopping
 
     @property
     def runs(self) -> Path:
@@ -92,14 +95,14 @@ class Search:
     def wanted(self) -> str | None:
         """Why no further trial is wanted; None where one is, that of a dead worker too."""
         self._fail_dead()
-        bring_back(self.storage)
+        self.patience.call(bring_back, self.storage)
         fail_stale_trials(self.study)
         found = self.records()
         counted = sum(one.counts for one in found)
         waiting = any(one.state is TrialState.WAITING for one in found)
         if counted >= self.space.settings.trials and not _retries(found):
             return f"{counted} trials"
-        if self.space.settings.sampler == "grid" and not waiting:
+        if self.space.settings.sampler == "grid" and not waiting and not self._queue_more():
             return "every point of the grid"
         recent = [one for one in found if one.state.is_finished()][-FRUITLESS:]
         barren = len(recent) == FRUITLESS and all(one.kind in UNCOUNTED for one in recent)
@@ -120,19 +123,31 @@ class Search:
             if changed and retry is not None:
                 retry(self.study, copy.deepcopy(self.storage.get_trial(trial._trial_id)))
 
-    def ask(self) -> Trial:
+    def ask(self) -> Trial | None:
         """The next trial: one that a dead worker left, one that waits, or a new one.
 
-        SQLite locks no row that is read, so that two workers would take the same waiting trial: on
-        this machine, which is all that reach such a file, they ask one after another.
+        None where a grid's points have all been taken meanwhile. SQLite locks no row that is read,
+        so that two workers would take the same waiting trial: they ask one after another.
         """
-        if self.storage.engine.dialect.name != "sqlite":
+        grid = self.space.settings.sampler == "grid"
+        one_by_one = grid or self.storage.engine.dialect.name == "sqlite"
+        with self._alone() if one_by_one else nullcontext():
+            if grid and not self._waiting():
+                return None
             trial = self.study.ask()
-        else:
-            with FileLock(self.folder / "ask.lock"):
-                trial = self.study.ask()
         trial.set_user_attr(WORKER, owner(trial.number))
         return trial
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return alone(self.storage, self.folder, self.study.study_name, self.patience)
+
+    def _waiting(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+
+    def _queue_more(self) -> bool:
+        """Queue the next points of the grid; False where there are no more."""
+        with self._alone():
+            return bool(self._waiting()) or queue_grid(self.study, self.space)
 
     def put_back(self, trial: Trial) -> None:
         """Let another worker, or a later one, do a trial that was interrupted.
@@ -165,6 +180,7 @@ class Search:
             while not done.wait(self.beat.interval):
                 with suppress(StorageInternalError, SQLAlchemyError):  # the trial's calls tell
                     self.storage.record_heartbeat(number)
+            self.storage.remove_session()
 
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()
@@ -198,7 +214,7 @@ def open_search(
     seed = space.settings.seed
     chosen = seed if fresh else seed + 1 + random.SystemRandom().randrange(2**20)
     study.sampler = sampler(space.settings.sampler, chosen)
-    search = Search(space, study, kept, folder, beat, tell, patience.stopping)
+    search = Search(space, study, kept, folder, beat, tell, patience)
     search.bounds = _bounds(search)
     if fresh:
         demand_budget(space, search.bounds, folder / "logs" / "budget.log")
@@ -253,26 +269,17 @@ def _same_space(study: Study, space: Space) -> None:
 
 
 def _begin(search: Search) -> None:
-    """Queue the points to begin with, once."""
+    """Queue the points to begin with, once, whoever comes first."""
     study, space = search.study, search.space
     if READY in study.user_attrs:
         return
-    for name, answers in starts(space):
-        study.enqueue_trial(answers, user_attrs={START: name}, skip_if_exists=True)
-    if space.settings.sampler == "grid":
-        for answers in _grid(space):
-            study.enqueue_trial(answers, skip_if_exists=True)
-    study.set_user_attr(READY, os.getpid())
-
-
-def _grid(space: Space) -> Iterator[dict[str, Any]]:
-    if space.size > LARGEST_GRID and space.size != float("inf"):
-        raise UsageError(f"a grid of {space.size:.0f} points: at most {LARGEST_GRID} are walked")
-    try:
-        yield from every(space.root)
-    except ValueError as error:
-        issue = Issue("a grid needs a step for every range", str(error))
-        raise InvalidSpec([issue]) from None
+    with search._alone():
+        if READY in study.user_attrs:
+            return
+        queue_starts(study, space)
+        if space.settings.sampler == "grid":
+            demand_grid(space)
+        study.set_user_attr(READY, os.getpid())
 
 
 def _retries(found: list[Record]) -> bool:

@@ -41,7 +41,7 @@ def work_on(search: Search, jobs: int = 1) -> Done:
     """
     began, done = time.monotonic(), list[int]()
     with ThreadPoolExecutor(jobs) as pool:
-        running = [pool.submit(_loop, search, done) for _ in range(jobs)]
+        running = [pool.submit(_thread, search, done) for _ in range(jobs)]
         try:
             reason = _first_reason(running)
         except KeyboardInterrupt:
@@ -71,6 +71,14 @@ def _first_reason(running: list[Future[str]]) -> str:
     return running[0].result()
 
 
+def _thread(search: Search, done: list[int]) -> str:
+    """Do trials; the thread's connection is closed at the end."""
+    try:
+        return _loop(search, done)
+    finally:
+        search.storage.remove_session()
+
+
 def _loop(search: Search, done: list[int]) -> str:
     """Trials one after another; why it stopped."""
     while not search.stopping.is_set():
@@ -78,6 +86,8 @@ def _loop(search: Search, done: list[int]) -> str:
         if reason is not None:
             return reason
         trial = search.ask()
+        if trial is None:
+            continue
         with search.beating(trial):
             end = do(search, trial)
         done.append(trial.number)

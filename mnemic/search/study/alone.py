@@ -1,0 +1,61 @@
+"""One worker of a study at a time, wherever they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from filelock import FileLock
+from optuna.storages import RDBStorage
+from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from mnemic.search.study.patience import Patience
+
+SERVERS: Final = ("postgresql", "mysql", "mariadb")
+"""Databases that have locks of their own."""
+
+
+@contextmanager
+def alone(storage: RDBStorage, folder: Path, study: str, patience: Patience) -> Iterator[None]:
+    """Keep the other workers of a study out meanwhile; one that dies lets the next one in.
+
+    SQLite is reached by processes of one machine alone, and a file in the run's folder is locked. A
+    server keeps the lock as long as the connection that took it.
+    """
+    dialect = storage.engine.dialect.name
+    if dialect == "sqlite":
+        with FileLock(folder / "ask.lock"):
+            yield
+        return
+    if dialect not in SERVERS:
+        yield
+        return
+    connection = patience.call(_locked, storage, dialect, study)
+    try:
+        yield
+    finally:
+        with suppress(SQLAlchemyError):  # the server is gone, and the lock with it
+            connection.detach()  # so that it is closed, not kept for others: that frees the lock
+            connection.close()
+
+
+def _locked(storage: RDBStorage, dialect: str, study: str) -> Connection:
+    """Return a connection that holds the study's lock."""
+    connection = storage.engine.connect()
+    try:
+        connection.execute(select(_lock(dialect, study)))
+    except BaseException:
+        connection.invalidate()
+        raise
+    return connection
+
+
+def _lock(dialect: str, study: str) -> ColumnElement[object]:
+    digest = sha256(f"mnemic {study}".encode())
+    if dialect == "postgresql":
+        return func.pg_advisory_lock(int.from_bytes(digest.digest()[:8], "big", signed=True))
+    return func.get_lock(digest.hexdigest()[:60], -1)
