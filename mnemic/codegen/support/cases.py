@@ -35,6 +35,11 @@ class Case:
     apart: bool = False
     """Whether the arguments are handed over as views that are not contiguous."""
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens there are."""
+        return int(next(iter(self.arguments.values())).shape[1])
+
 
 @dataclass(frozen=True)
 class Plan:

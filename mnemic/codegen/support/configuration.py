@@ -116,6 +116,8 @@ class Configuration:
     may give a ``full`` cut's threads all registers that there are for so many, where it would
     otherwise rather spill some than have one program a multiprocessor. For a ``sparing`` cut it
     leaves out what speeds up code at the price of registers.
+    A cut with ``parallel`` warps is one of the kernels that the form is divided into: what no state
+    reaches has so many warps, the block, warps and stages are the scan's.
     """
 
     rows: int
@@ -126,23 +128,26 @@ class Configuration:
     swept: bool = False
     full: bool = False
     sparing: bool = False
+    parallel: int = 0
 
     @classmethod
     def checked(
         cls, rows: int, block: int, warps: int, stages: int, lean: int = 0,
-        swept: bool = False, full: bool = False, sparing: bool = False,
+        swept: bool = False, full: bool = False, sparing: bool = False, parallel: int = 0,
     ) -> "Configuration":  # fmt: skip
         """One that was read from outside.
 
         Raises ``ValueError`` for numbers that no kernel takes.
         """
         found = cls(rows, block, warps, stages, int(lean), bool(swept), bool(full),
-                    bool(sparing))  # fmt: skip
+                    bool(sparing), int(parallel))  # fmt: skip
         numbers = (rows, block, warps, stages)
         if not all(isinstance(n, int) and n > 0 for n in numbers):
             raise ValueError(f"{found}: whole numbers above 0 are needed")
         if block & (block - 1) or warps & (warps - 1) or max(warps, stages) > 32 or rows > 1024:
             raise ValueError(f"{found}: no kernel is cut so")
+        if found.parallel not in (0, *WARPS):
+            raise ValueError(f"{found}: parallel is 0 or one of {', '.join(map(str, WARPS))} warps")
         if not 0 <= found.lean <= LEANEST:
             raise ValueError(f"{found}: lean is 0, 1 or {LEANEST}")
         if lean and stages > 1:
@@ -174,6 +179,8 @@ class Choices:
     blocks: tuple[int, ...]
     warps: tuple[int, ...]
     stages: tuple[int, ...]
+    parallel: tuple[int, ...] = (0,)
+    """Warps of what no state reaches, where that can be a kernel of its own; 0: it is none."""
 
     def around(self, found: Configuration) -> Iterator[Configuration]:
         """One step in one direction each."""
@@ -182,6 +189,7 @@ class Choices:
         yield from (replace(found, rows=n) for n in _beside(found.rows, self.rows))
         if not found.lean:
             yield from (replace(found, stages=n) for n in _beside(found.stages, self.stages))
+            yield from (replace(found, parallel=n) for n in _beside(found.parallel, self.parallel))
         if found.full:
             yield replace(found, full=False)
         if found.sparing:

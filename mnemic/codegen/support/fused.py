@@ -12,6 +12,7 @@ from . import tuned
 from .calls import parameters
 from .configuration import (
     LEANEST,
+    Choices,
     Configuration,
     Tiles,
     Work,
@@ -20,6 +21,8 @@ from .configuration import (
     configured,
     least_entries,
 )
+from .divided import Divided
+from .dividing import PARALLEL, divided_cut
 from .limits import limits
 from .narrower import Order, narrower, of_chunks, of_sweeps, of_tokens
 from .operators import Operators, registered
@@ -123,6 +126,8 @@ class Kernel:
     come later, or for later products of a lean gradient."""
     swept: "Kernel | None" = None
     """The same form's kernel that goes along axes, for memories that registers do not hold."""
+    divided: Divided | None = None
+    """The kernels that the form is divided into at what its states reach."""
     operators: Operators = field(init=False, repr=False, compare=False)
     """Its launches as torch sees them."""
 
@@ -153,6 +158,10 @@ class Kernel:
         if self.chunked:
             return of_chunks(split=bool(self.split), whole=self.whole)
         return of_tokens(split=bool(self.blocked))
+
+    def divides(self, cut: Configuration) -> bool:
+        """Whether a cut is one of the kernels that the form is divided into."""
+        return self.divided is not None and cut.parallel > 0
 
     def that_of(self, cut: Configuration) -> "Kernel":
         """The kernel that a cut is one of: this one, or its twin along axes."""
@@ -242,7 +251,8 @@ class Cutting:
         if kernel.whole:
             tall = int(like.shape[1])
         aligned = kernel.chunked and place.anchor > 1
-        return cls(tall, PIECE[kernel.chunked], place.longest * kernel.steps, aligned, chosen)
+        piece = 1 if kernel.divides(chosen) else PIECE[kernel.chunked]
+        return cls(tall, piece, place.longest * kernel.steps, aligned, chosen)
 
 
 def asked(
@@ -264,7 +274,11 @@ def chosen_of(
 
     def model(kernel: Kernel, work: Work) -> Configuration:
         most = place.wanted or MOST
-        return configured(kernel, sizes, device, work, gradient=gradient, most=most)
+        one = configured(kernel, sizes, device, work, gradient=gradient, most=most)
+        always = divided_always()
+        if gradient and always is None:
+            always = False  # its gradient is one kernel, which makes a piece's states anew
+        return divided_cut(kernel, sizes, device, work, one, most=most, always=always)
 
     def instead() -> Iterator[Configuration]:
         twin = twin_of(kernel, gradient=gradient)
@@ -275,10 +289,18 @@ def chosen_of(
 
     found = tuned.chosen(
         question, like.device, lambda: settle(model(kernel, work), instead),
-        lambda cut: choices(kernel.that_of(cut), sizes, MOST), tunable=place.wanted is None,
+        lambda cut: _choices(kernel.that_of(cut), sizes, gradient=gradient),
+        tunable=place.wanted is None,
     )  # fmt: skip
     found = model(kernel, work) if found.swept and _always else found
     return replace(found, **_changes[-1]) if _changes and gradient else found
+
+
+def _choices(kernel: Kernel, sizes: dict[str, int], *, gradient: bool) -> Choices:
+    """What the tuner may try: of a form in several kernels those too."""
+    found = choices(kernel, sizes, MOST)
+    several = kernel.divided is not None and not gradient
+    return replace(found, parallel=PARALLEL) if several else found
 
 
 LIMIT = 600
@@ -319,6 +341,26 @@ def recut(**changes: int) -> Iterator[None]:
         yield
     finally:
         _changes.pop()
+
+
+_divided: list[bool] = []
+"""What ``in_several`` asks for, the last one first."""
+
+
+@contextmanager
+def in_several(*, always: bool) -> Iterator[None]:
+    """Inside, forms run in several kernels wherever they can, or nowhere, for those who check
+    them."""
+    _divided.append(always)
+    try:
+        yield
+    finally:
+        _divided.pop()
+
+
+def divided_always() -> bool | None:
+    """What ``in_several`` asks for now, or ``None``."""
+    return _divided[-1] if _divided else None
 
 
 def swept_always() -> bool | None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import buffers
+from . import buffers, divided, dividing, versions
 from .configuration import LEANEST, Configuration
 from .fused import LANES, PRECISIONS, Cutting, Held, Kernel, Stored, sizes_of, swept_always
 from .narrower import leaner, of_gradient, settled
@@ -132,11 +132,9 @@ class Launch:
         """The launch's cut, or where its kernels spill registers a narrower one (or of a kernel
         that may run instead), for the form and its gradient alike."""
         kernel = self.kernel
-        alike = (
-            kernel.forward, *(x.dtype for x in self.rows),
-            _specialised(int(self.total)), _specialised(int(self.heads)), self.positions is None,
-            self.bounds is None, place.anchor, place.wanted, swept_always(),
-        )  # fmt: skip
+        if kernel.divides(self.cutting.chosen):
+            return self._divided(place, gradient=gradient)
+        alike = self._alike(place)
 
         def spilled(cut: Configuration) -> int:
             own, cutting = kernel.that_of(cut), Cutting.cut(kernel, self.like, place, cut)
@@ -153,6 +151,29 @@ class Launch:
             self.cutting.chosen, order, spilled,
             what=kernel.name + " with gradients" * gradient, sizes=self.sizes,
             alike=alike, device=self.like.device, instead=instead, behind=behind,
+        )  # fmt: skip
+
+    def _alike(self, place: Place) -> tuple[Any, ...]:
+        """What launches have in common whose kernels are compiled once."""
+        return (
+            self.kernel.forward, *(x.dtype for x in self.rows),
+            _specialised(int(self.total)), _specialised(int(self.heads)), self.positions is None,
+            self.bounds is None, place.anchor, place.wanted, swept_always(),
+        )  # fmt: skip
+
+    def _divided(self, place: Place, *, gradient: bool) -> Configuration:
+        """The same of a cut of several kernels."""
+        cut, device = self.cutting.chosen, self.like.device
+        if versions.interpreting() or (device.type != "cuda" and not versions.elsewhere()):
+            return cut
+
+        def cut_so(cut: Configuration) -> Launch:
+            return replace(self, cutting=Cutting.cut(self.kernel, self.like, place, cut))
+
+        alike = (*self._alike(place), *self.sizes.items(), gradient, device, versions.offline())
+        return dividing.settled(
+            cut, lambda cut: divided.spilled_in_parallel(cut_so(cut)),
+            lambda cut: divided.spilled_in_scan(cut_so(cut), keep=gradient), alike,
         )  # fmt: skip
 
     def spilled(self, *, gradient: bool) -> int:
@@ -177,10 +198,17 @@ class Launch:
         return self.kernel.scratch[gradient] if self.kernel.scratch else ()
 
     def _stack(self, function: Any, pointers: list[torch.dtype], flags: Mapping[str, int]) -> int:
+        options = {**self.constants(), **flags, **self.options()}
+        return self.stack(function, self.grid, pointers, options)
+
+    def stack(
+        self, function: Any, grid: tuple[int, int], pointers: list[torch.dtype],
+        options: dict[str, Any],
+    ) -> int:  # fmt: skip
+        """Bytes of registers that a thread of a kernel spills."""
         where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]
         numbers = [int(self.total), int(self.heads), 0, int(self.pieces)]
-        options = {**self.constants(), **flags, **self.options()}
-        return stack_of(function, self.grid, [*pointers, *where, *numbers], options, self.rows[0])
+        return stack_of(function, grid, [*pointers, *where, *numbers], options, self.rows[0])
 
     # -- launches ---------------------------------------------------------------------------
 
@@ -190,6 +218,8 @@ class Launch:
     ) -> None:  # fmt: skip
         """The output and the ends, or without ``out`` the states at each chunk of a piece."""
         read = out is not None
+        if self.kernel.divides(self.cutting.chosen) and out is not None:
+            return divided.run(self, start, end, kept, out, keep=keep)
         if self.kernel.along and not read:  # where the memories stand meanwhile
             memories = self.sequences * self.heads
             end = [buffers.empty((memories, *x.shape[1:]), x) for x in start]
@@ -253,14 +283,20 @@ class Launch:
     def _start(
         self, function: Any, pointers: list[Tensor], piece: int, flags: Mapping[str, int]
     ) -> None:
+        options = {**self.constants(), **flags, **self.options()}
+        self.start(function, self.grid, pointers, options, piece)
+
+    def start(
+        self, function: Any, grid: tuple[int, int], pointers: list[Tensor],
+        options: dict[str, Any], piece: int = 0,
+    ) -> None:  # fmt: skip
+        """Launch a kernel that takes where sequences lie behind its pointers."""
         if self.dry:
             return
         with torch.cuda.device_of(pointers[0]):  # Triton launches on the current device
             numbers = [self.total, self.heads, piece, self.pieces]
-            begin(
-                function, self.grid, [*pointers, self.positions, self.bounds, *numbers],
-                {**self.constants(), **flags, **self.options()},
-            )  # fmt: skip
+            given = [*pointers, self.positions, self.bounds, *numbers]
+            begin(function, grid, given, options)
 
     # -- sizes ------------------------------------------------------------------------------
 

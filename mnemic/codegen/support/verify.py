@@ -141,20 +141,23 @@ def _ways(
     rule: Any, case: Case, wanted: Plan
 ) -> Iterator[tuple[str, AbstractContextManager[Any], str]]:
     """How each form is tried: a fused one with memories in registers, and block by block; each of
-    them as lean as it may be, where one length is tried."""
+    them as lean as it may be, where one length is tried; and in several kernels."""
     for form in wanted.forms:
         if form != "triton":
             yield form, nullcontext(), case.name
             continue
         kernel = _kernel(rule, short=not wanted.tokens)
         twin = getattr(kernel, "swept", None)
-        for always in (False, True) if _sweeps(rule) else (None,):
+        for always in (False, True) if _has(rule, "swept") else (None,):
             where = f"{case.name}, block by block" if always else case.name
             yield form, _cut_so(always, {}), where
             tried = kernel if not always or twin is None else twin
             for lean in _leans(tried, wanted):
                 cut = {**wanted.cut, "lean": lean, "stages": 1}
                 yield form, _cut_so(always, cut), f"{where}, lean {lean}"
+        if _has(rule, "divided") and case.tokens > 1:
+            way = _cut_so(False, {}, several=True)
+            yield form, way, f"{case.name}, in several kernels"
 
 
 def _leans(kernel: Any, wanted: Plan) -> Iterable[int]:
@@ -166,11 +169,15 @@ def _leans(kernel: Any, wanted: Plan) -> Iterable[int]:
 
 
 @contextmanager
-def _cut_so(always: bool | None, changes: Mapping[str, int]) -> Iterator[None]:
-    """Inside, kernels go along axes always, never, or (None) as they would, and are cut so."""
-    from .fused import recut, sweeping  # its kernels need Triton
+def _cut_so(
+    always: bool | None, changes: Mapping[str, int], *, several: bool = False
+) -> Iterator[None]:
+    """Inside, kernels go along axes always, never, or (None) as they would, and are cut so; forms
+    that can run in ``several`` kernels do, or do not."""
+    from .fused import in_several, recut, sweeping  # its kernels need Triton
 
     with ExitStack() as ways:
+        ways.enter_context(in_several(always=several))
         if always is not None:
             ways.enter_context(sweeping(always=always))
         if changes:
@@ -184,10 +191,10 @@ def _kernel(rule: Any, *, short: bool) -> Any:
     return None if module is None else form_of(module, short=short)
 
 
-def _sweeps(rule: Any) -> bool:
-    """Whether a rule has kernels that go along its memories block by block."""
+def _has(rule: Any, other: str) -> bool:
+    """Return whether a rule has other kernels beside those with its memories in registers."""
     module = rule.kernels() if rule.kernels is not None else None
-    return any(getattr(getattr(module, n, None), "swept", None) for n in ("CHUNK", "TOKEN"))
+    return any(getattr(getattr(module, n, None), other, None) for n in ("CHUNK", "TOKEN"))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from mnemic.codegen import emit
 from mnemic.codegen.plan import Plan, Quantity
 from mnemic.codegen.tiled.alive import Tiles
+from mnemic.codegen.tiled.divided import Divided
+from mnemic.codegen.tiled.divided.count import counted
 from mnemic.codegen.tiled.layout import Held, Row, Stored
 from mnemic.codegen.tiled.windows import ROWS, Windows
 
@@ -59,6 +61,8 @@ class Data:
     """How many rows along an axis, and matrices, each of its kernels stores."""
     swept: bool = False
     """Whether there is a twin that goes along axes."""
+    divided: Divided | None = None
+    """The kernels that the form is divided into, where it is."""
 
     def printed(
         self, name: str, taken: tuple[str, ...], steps: int, *, before: str = ""
@@ -84,6 +88,7 @@ class Data:
             *([f"    along={self.along!r},"] if self.along else []),
             *([f"    scratch={self.scratch!r},"] if any(self.scratch) else []),
             *([f"    swept={name.upper()}_SWEPT,"] if self.swept else []),
+            *(_divided(self.divided, name) if self.divided else []),
             *_windows(self.windows),
             f"    products={self.products},",
             *_alive(self.alive),
@@ -98,6 +103,23 @@ def _alive(alive: tuple[tuple[Tiles, ...], ...]) -> list[str]:
     for moments in alive:
         lines += ["        (", *(f"            {moment!r}," for moment in moments), "        ),"]
     return [*lines, "    ),"] if alive else []
+
+
+def _divided(found: Divided, name: str) -> list[str]:
+    """The kernels of a divided form, and what one hands to the next."""
+    tiles = [f"Tile({tile.name!r}, {tile.sizes!r}, {tile.rounded})" for tile in found.handed]
+    bodies = {"parallel_body": found.parallel, "scan_body": found.scan, "body": found.whole}.items()
+    lines = [
+        "divided=Divided(",
+        f"    {name}_parallel,",
+        f"    {name}_scan,",
+        *listed("tiles", tiles),
+        f"    parallel_rows={tuple(row.name for row in found.parallel.rows)!r},",
+        f"    scan_rows={tuple(row.name for row in found.scan.rows)!r},",
+        *(f"    {name}={counted(lay, lay.plan.ordered()).printed()}," for name, lay in bodies),
+        "),",
+    ]
+    return [f"    {line}" for line in lines]
 
 
 def _windows(windows: Windows) -> list[str]:

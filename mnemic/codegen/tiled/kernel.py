@@ -226,11 +226,11 @@ def store_state(state: Held, pointer: str, number: str, value: str) -> str:
 
 def staged(lay: Layout) -> list[Stage]:
     """What a chunk's output needs, and what its next states (and intervals' ends) do."""
-    return stages(lay, *_groups(lay))
+    return stages(lay, *groups(lay))
 
 
-def _groups(lay: Layout) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
-    """The statements, and the ends of stages."""
+def groups(lay: Layout) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
+    """Return the statements, and the ends of stages."""
     plan = lay.plan
     phases = plan.phases()
     inside = [*phases.before, *phases.scan]
@@ -250,14 +250,14 @@ def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
         lines = list(_lines(lay, first.steps, numbers, 8, {}))
         lines += [] if anew else store
         lines += _lines(lay, second.steps, numbers, 8, {})
-        lines += _advance(lay, numbers)
+        lines += advance(lay, numbers)
         return lines + (store if anew else [])
-    (first, second), last = waiting(lay, *_groups(lay), tail)
+    (first, second), last = waiting(lay, *groups(lay), tail)
     waits = condition(lay, tail)
     last_lines = [*_lines(lay, last.steps, numbers, 12, {}), *(f"    {line}" for line in store)]
     lines = [*_lines(lay, first.steps, numbers, 8, {}), f"        if not {waits}:", *last_lines]
     lines += [*_lines(lay, second.steps, numbers, 8, {}), f"        if {waits}:{LAST}", *last_lines]
-    return lines + _advance(lay, numbers)
+    return lines + advance(lay, numbers)
 
 
 def _lines(
@@ -275,7 +275,7 @@ def _lines(
         yield from wrapped(quantity.name, source, numbers.get(quantity.equation, ""), indent)
 
 
-def _advance(lay: Layout, numbers: dict[str, str]) -> list[str]:
+def advance(lay: Layout, numbers: dict[str, str]) -> list[str]:
     """Move the states on; where an interval of the document ends, its closing moves more."""
     plan = lay.plan
     moves = {s: n for s, n in plan.following.items() if s != n}

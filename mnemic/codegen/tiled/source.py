@@ -16,6 +16,8 @@ from mnemic.codegen.tiled.backward import Staged, backward
 from mnemic.codegen.tiled.backward import staged as backward_stages
 from mnemic.codegen.tiled.cut import Cut, cut
 from mnemic.codegen.tiled.data import Data, before
+from mnemic.codegen.tiled.divided import divided
+from mnemic.codegen.tiled.divided.source import parallel, scan
 from mnemic.codegen.tiled.kernel import forward, staged
 from mnemic.codegen.tiled.latest import latest, memory_first, parted
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
@@ -40,6 +42,8 @@ import triton
 import triton.language as tl
 
 from .support import ops, tiles
+from .support.bodies import Body
+from .support.divided import Divided, Tile
 from .support.fused import Held, Kernel, Row
 from .support.levelled import Levelled
 from .support.streamed import Kept, Streamed
@@ -149,10 +153,23 @@ class _Source:
             parts.append(text)
         except NoTiles as reason:
             self.missing[f"{name} gradient"] = str(reason)
+        apart, data = self.divided(lay, data, name)
+        parts += apart
         data = replace(data, products=any(", PRECISION" in part for part in parts))
         twin = self.by_blocks(plain, lay, data, found, name)
         first, told = self.data(found, replace(data, swept=bool(twin)), name)
         return "\n\n".join([*parts, first, *twin, told])
+
+    def divided(self, lay: Layout, data: Data, name: str) -> tuple[list[str], Data]:
+        """The kernels of a chunk form whose plan is divided at what its states reach, and the
+        form's data with what they take."""
+        found = divided(lay) if name == "chunk" else None
+        if found is None:
+            return [], data
+        return [
+            parallel(found, self.numbers, f"{name}_parallel"),
+            scan(found, self.numbers, f"{name}_scan"),
+        ], replace(data, divided=found)
 
     def by_blocks(
         self, plain: Plan, lay: Layout, whole: Data, found: Cut, name: str
@@ -169,6 +186,7 @@ class _Source:
         parts = [swept.forward(form, self.numbers, f"{name}_swept_forward", SWEPT[name])]
         data = replace(
             whole, split="", gradients=None, alive=(fullest_swept(*form.all),), along=along,
+            divided=None,
             scratch=(form.stored,),
         )  # fmt: skip
         try:

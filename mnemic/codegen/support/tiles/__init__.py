@@ -69,6 +69,7 @@ from .loads import load_number as load_number
 from .loads import load_rows as load_rows
 from .loads import load_slots as load_slots
 from .loads import load_tailed as load_tailed
+from .loads import load_tile as load_tile
 from .loads import load_vector as load_vector
 from .loads import load_weights as load_weights
 from .loads import load_window as load_window
@@ -77,6 +78,7 @@ from .loads import store_column as store_column
 from .loads import store_matrix as store_matrix
 from .loads import store_number as store_number
 from .loads import store_rows as store_rows
+from .loads import store_tile as store_tile
 from .loads import store_vector as store_vector
 from .loads import store_weights as store_weights
 from .matrices import ball as ball

@@ -67,6 +67,29 @@ def store_column(pointer, origin, stride, t, live, value):
 
 
 @triton.jit
+def load_tile(pointer, place, row, channel, width, REAL: tl.constexpr):
+    """[C, BW]: what another kernel has stored of a chunk, all of its rows, [places, C, width]."""
+    at = (row * width)[:, None] + channel[None, :]
+    pointers = pointer + place * (row.shape[0] * width) + at
+    full: tl.constexpr = (width // channel.shape[0]) * channel.shape[0] == width
+    if full:
+        return tl.load(pointers).to(REAL)
+    return tl.load(pointers, mask=(channel < width)[None, :], other=0.0).to(REAL)
+
+
+@triton.jit
+def store_tile(pointer, place, row, channel, width, value):
+    """Store a chunk's rows of channels, all of them, for another kernel."""
+    at = (row * width)[:, None] + channel[None, :]
+    pointers = pointer + place * (row.shape[0] * width) + at
+    full: tl.constexpr = (width // channel.shape[0]) * channel.shape[0] == width
+    if full:
+        tl.store(pointers, value)
+    else:
+        tl.store(pointers, value, mask=(channel < width)[None, :])
+
+
+@triton.jit
 def load_matrix(pointer, number, row, rows, column, columns, REAL: tl.constexpr):
     """[columns, rows] of the matrix [rows, columns] with this number."""
     place = pointer + (number * rows * columns + (row[None, :] * columns + column[:, None]))

@@ -1,0 +1,141 @@
+"""A form in two kernels: what no carried state reaches, a chunk a program, and a scan of the rest.
+
+The first stores what took products, a tile a chunk, and the second loads it in its loop.
+"""
+
+from dataclasses import dataclass
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from . import buffers
+from .bodies import Body
+from .sizes import power_of_two
+
+if TYPE_CHECKING:
+    from .launch import Launch
+
+MOST = 65_535
+"""Programs along the second axis of a grid."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What one kernel hands to the next: its name and sizes; if ``rounded`` in 16 bits where the
+    call's products have operands of 16 bits."""
+
+    name: str
+    sizes: tuple[str, ...]
+    rounded: bool
+
+
+@dataclass(frozen=True)
+class Divided:
+    """The kernels that a form is divided into, the tiles between them, and what each reads."""
+
+    parallel: Any
+    scan: Any
+    tiles: tuple[Tile, ...]
+    parallel_rows: tuple[str, ...]
+    scan_rows: tuple[str, ...]
+    parallel_body: Body
+    scan_body: Body
+    body: Body
+    """What a chunk does in each of them, and in one kernel."""
+
+
+def run(
+    launch: "Launch", start: list[Tensor], end: list[Tensor], kept: list[Tensor], out: Tensor, *,
+    keep: bool,
+) -> None:  # fmt: skip
+    """Launch both kernels: the output, the states at the end and (with ``keep``) each chunk's."""
+    found = launch.kernel.divided
+    assert found is not None
+    tiles = [empty(launch, tile) for tile in found.tiles]
+    pointers = [*_rows(launch, found.parallel_rows), *tiles]
+    launch.start(found.parallel, _grid(launch), pointers, _side_by_side(launch, found.parallel))
+    pointers = [*_rows(launch, found.scan_rows), *tiles, out]
+    for before, after, place in zip(start, end, kept, strict=True):
+        pointers += [buffers.guarded(before), after, place]
+    launch.start(found.scan, launch.grid, pointers, _one_by_one(launch, found.scan, keep=keep))
+
+
+def spilled_in_parallel(launch: "Launch") -> int:
+    """Count the bytes of registers that a thread spills of what is computed in parallel."""
+    found = launch.kernel.divided
+    assert found is not None
+    pointers = [*_types(launch, found.parallel_rows), *(_type(launch, x) for x in found.tiles)]
+    options = _side_by_side(launch, found.parallel)
+    return launch.stack(found.parallel, _grid(launch), pointers, options)
+
+
+def spilled_in_scan(launch: "Launch", *, keep: bool) -> int:
+    """Count the bytes of registers that a thread of the scan spills."""
+    found = launch.kernel.divided
+    assert found is not None
+    real = torch.float64 if launch.rows[0].dtype == torch.float64 else torch.float32
+    pointers = [*_types(launch, found.scan_rows), *(_type(launch, x) for x in found.tiles)]
+    pointers += [launch.like.dtype, *3 * [real] * len(launch.kernel.states)]
+    options = _one_by_one(launch, found.scan, keep=keep)
+    return launch.stack(found.scan, launch.grid, pointers, options)
+
+
+def _side_by_side(launch: "Launch", function: Any) -> dict[str, Any]:
+    """Constants and options of a kernel that takes chunks in parallel, with all channels."""
+    warps = {"num_warps": launch.cutting.chosen.parallel, "num_stages": 1}
+    return {**_of(function, widest(launch)), **warps}
+
+
+def _one_by_one(launch: "Launch", function: Any, *, keep: bool) -> dict[str, Any]:
+    """Constants and options of a scan."""
+    return {**_of(function, {**launch.constants(), "KEEP": keep}), **launch.options()}
+
+
+def _grid(launch: "Launch") -> tuple[int, int]:
+    """Memories, and chunks of each."""
+    return launch.sequences * launch.heads, programs(launch)
+
+
+def empty(launch: "Launch", tile: Tile) -> Tensor:
+    """Make room for a tile of every chunk."""
+    known = {**launch.constants(), **launch.sizes}
+    shape = (launch.slots * launch.heads, *(known[size] for size in tile.sizes))
+    return buffers.empty(shape, launch.rows[0], _type(launch, tile))
+
+
+def _type(launch: "Launch", tile: Tile) -> torch.dtype:
+    """In which type a tile is stored: operands of 16 bits as such."""
+    own = launch.rows[0].dtype
+    short = tile.rounded and own == torch.bfloat16
+    return own if short or own == torch.float64 else torch.float32
+
+
+def _types(launch: "Launch", names: tuple[str, ...]) -> list[torch.dtype]:
+    return [x.dtype for x in _rows(launch, names)]
+
+
+def widest(launch: "Launch") -> dict[str, Any]:
+    """A kernel's constants where a program has all channels."""
+    found = launch.constants()
+    return found | {f"B{size}": max(16, power_of_two(n)) for size, n in launch.sizes.items()}
+
+
+def programs(launch: "Launch") -> int:
+    """How many programs share the chunks of a memory: one each, or where documents are packed so
+    many that all of them together have about one each."""
+    if launch.bounds is None or launch.cutting.longest:
+        return max(1, min(MOST, launch.pieces))
+    return max(1, min(MOST, -(-launch.slots // launch.sequences)))
+
+
+def _of(function: Any, constants: dict[str, Any]) -> dict[str, Any]:
+    """The constants that a kernel takes."""
+    known = signature(function.fn).parameters
+    return {name: value for name, value in constants.items() if name in known}
+
+
+def _rows(launch: "Launch", names: tuple[str, ...]) -> list[Tensor]:
+    own = dict(zip((row.name for row in launch.kernel.rows), launch.rows, strict=True))
+    return [buffers.guarded(own[name]) for name in names]

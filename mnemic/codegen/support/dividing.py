@@ -1,0 +1,159 @@
+"""Whether a form runs in one kernel or in several, and how those are cut, before they ever run.
+
+Both ways are counted: of one kernel the waves of its programs, each with its chunks one after
+another; of several the waves of what is computed in parallel, a program a chunk, then those of the
+scan, whose turns are shorter, and what is handed from one to the other. The fewer cycles win.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Protocol
+
+from .configuration import BLOCKS, ROWS, Configuration, Cuttable, Sized, Work, lengths
+from .divided import Divided
+from .limits import Limits
+from .narrower import fewer_rows, least, narrower, narrower_block
+from .sizes import power_of_two, volume
+
+STARTED = 5_000
+"""Cycles to start one more kernel."""
+
+BESIDE = 0.3
+"""How much longer a turn takes for each program more that shares a multiprocessor."""
+
+HELD = 16_384
+"""Bytes of shared memory that a program takes beside what its loads are kept in."""
+
+BYTES = 15
+"""A cycle and multiprocessor, from the device's memory."""
+
+WARPS, STAGES = 4, 2
+"""Of each of the kernels: a warp group, and loads begun a turn before."""
+
+
+PARALLEL = (0, WARPS, 2 * WARPS)
+"""Warps of what no state reaches that may be tried; 0: one kernel does all."""
+
+
+class Argument(Sized, Protocol):
+    """An argument by row."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+class Dividable(Cuttable, Protocol):
+    """What the model needs to know of a kernel."""
+
+    @property
+    def rows(self) -> tuple[Argument, ...]:
+        """Its arguments by row."""
+
+    @property
+    def divided(self) -> Divided | None:
+        """The kernels that it is divided into."""
+
+
+def divided_cut(
+    kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, one: Configuration, *,
+    most: int, always: bool | None,
+) -> Configuration:  # fmt: skip
+    """The cut of several kernels with the fewest cycles, or ``one`` where that has fewer.
+
+    ``most`` is how many rows a chunk may have; ``always`` forces either way.
+    """
+    tall = [rows for rows in ROWS if rows <= most] or ([most] if always else [])
+    if kernel.divided is None or always is False or not tall:
+        return one
+    widest = power_of_two(sizes[kernel.split]) if kernel.split else 0
+    wide = [n for n in BLOCKS if n <= max(widest, BLOCKS[-1])] if kernel.split else BLOCKS[:1]
+    cuts = [Configuration(rows, block, WARPS, STAGES, parallel=WARPS)
+            for rows, block in product(tall, wide)]  # fmt: skip
+    best = min(cuts, key=lambda cut: in_several(kernel, sizes, device, work, cut))
+    fewest = in_several(kernel, sizes, device, work, best)
+    return best if always or fewest < in_one(kernel, sizes, device, work, one) else one
+
+
+def in_one(
+    kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, cut: Configuration
+) -> float:  # fmt: skip
+    """Cycles of a form in one kernel."""
+    assert kernel.divided is not None
+    length = lengths(kernel, sizes, cut)
+    steps = -(-work.length // kernel.fits(cut.rows))
+    programs = work.memories * _blocks(kernel, sizes, length)
+    serial = _waves(programs, device, 1) * steps
+    serial *= kernel.divided.body.cycles(length, pipelined=False)
+    rows = sum(_bytes(("C", *row.sizes), length, work) for row in kernel.rows)
+    return max(serial, programs * steps * rows / (BYTES * device.processors))
+
+
+def in_several(
+    kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, cut: Configuration
+) -> float:  # fmt: skip
+    """Cycles of a form in several kernels."""
+    found = kernel.divided
+    assert found is not None
+    length = lengths(kernel, sizes, cut)
+    steps = -(-work.length // kernel.fits(cut.rows))
+    blocks = _blocks(kernel, sizes, length)
+    whole = length | {size: power_of_two(n) for size, n in sizes.items()}
+    first = _waves(work.memories * steps, device, 2)
+    first *= found.parallel_body.cycles(whole, pipelined=False)
+    tiles = sum(_bytes(tile.sizes, length, work) for tile in found.tiles)
+    rows = {row.name: _bytes(("C", *row.sizes), length, work) for row in kernel.rows}
+    held = tiles + sum(rows[name] for name in found.scan_rows)
+    beside = 2 if 2 * (HELD + STAGES * held) <= device.shared else 1
+    second = _waves(work.memories * blocks, device, beside) * steps
+    second *= found.scan_body.cycles(length, pipelined=True)
+    moved = tiles + sum(rows[name] for name in found.parallel_rows) + blocks * held
+    moved *= work.memories * steps
+    return max(first + second, moved / (BYTES * device.processors)) + STARTED
+
+
+def _waves(programs: int, device: Limits, beside: int) -> float:
+    """Turns of programs one after another, as if each had a multiprocessor to itself."""
+    beside = min(beside, max(1, programs // device.processors))
+    return -(-programs // (device.processors * beside)) * (1 + BESIDE * (beside - 1))
+
+
+def _blocks(kernel: Dividable, sizes: Mapping[str, int], length: Mapping[str, int]) -> int:
+    return -(-sizes[kernel.split] // length[kernel.split]) if kernel.split else 1
+
+
+def _bytes(sizes: tuple[str, ...], length: Mapping[str, int], work: Work) -> int:
+    return work.bytes * volume([length[size] for size in sizes])
+
+
+# -- kernels that spill ------------------------------------------------------------------------
+
+Spilled = Callable[[Configuration], int]
+"""Bytes of registers that a thread spills at a cut."""
+
+_settled: dict[Hashable, Configuration] = {}
+"""The cuts of launches alike."""
+
+
+def settled(
+    cut: Configuration, parallel: Spilled, scan: Spilled, alike: Hashable
+) -> Configuration:  # fmt: skip
+    """Find the cut whose kernels spill nothing or least: of what is parallel with more warps, of
+    the scan with narrower blocks, and if that does not help of both with fewer rows."""
+    key = (cut, alike)
+    if key not in _settled:
+        found: dict[Configuration, int] = {}
+        for tall in (cut, *narrower((fewer_rows,), cut)):
+            wide, spilt = least(tall, narrower((_more_parallel,), tall), parallel)
+            own, left = least(wide, narrower((narrower_block,), wide), scan)
+            found[own] = spilt + left
+            if not found[own] or len(found) > 1:
+                break
+        _settled[key] = min(found, key=lambda own: found[own])
+    return _settled[key]
+
+
+def _more_parallel(cut: Configuration) -> Configuration:
+    """Twice the warps of what is computed in parallel."""
+    return replace(cut, parallel=min(2 * cut.parallel, 2 * WARPS))

@@ -1,0 +1,52 @@
+"""Which quantities one kernel hands to the next: a least cut of the graph between them.
+
+What an earlier kernel may compute is either stored there and loaded where it is read, or computed
+anew where it is read. Of all ways the cheapest is taken, by the costs of ``costs``; so products and
+solves are handed on, what is light or larger than what it is made of is made again.
+"""
+
+from collections.abc import Collection
+from math import inf
+
+import networkx as nx
+
+from mnemic.codegen.plan import Given
+from mnemic.codegen.tiled.divided import costs
+from mnemic.codegen.tiled.layout import Layout
+
+EARLIER, LATER, STORED = "", " later", " stored"
+"""Nodes beside quantities: no quantity has such a name."""
+
+
+def handed_on(lay: Layout, earlier: Collection[str], later: Collection[str]) -> tuple[str, ...]:
+    """The quantities that stand ``earlier`` and are stored for those that come ``later``, in order.
+
+    Arguments and memories that are given can be loaded in either kernel.
+    """
+    plan = lay.plan
+    network = nx.DiGraph()
+    network.add_nodes_from((EARLIER, LATER))
+    reading = {*earlier, *later}
+    for name in _read(lay, reading):
+        quantity = plan[name]
+        given = isinstance(quantity.op, Given)
+        if not given and name not in earlier:
+            continue
+        network.add_edge(EARLIER, name, capacity=costs.computed(lay, quantity))
+        readers = [n for n in plan.graph.successors(name) if n in reading]
+        told = [plan[n] for n in readers]
+        cost = inf if given else costs.handed(lay, name, rounded=costs.rounds(lay, name, told))
+        network.add_edge(name, name + STORED, capacity=cost)
+        for reader in readers:
+            network.add_edge(name + STORED, LATER if reader in later else reader, capacity=inf)
+    _, (early, _) = nx.minimum_cut(network, EARLIER, LATER)
+    stored = {name for name in network.succ if name + STORED in network} & early
+    return tuple(
+        q.name for q in plan.ordered() if q.name in stored and q.name + STORED not in early
+    )
+
+
+def _read(lay: Layout, reading: Collection[str]) -> list[str]:
+    """What is read of them, and they themselves, in order."""
+    found = set(reading).union(*(lay.plan[name].reads() for name in reading))
+    return [q.name for q in lay.plan.ordered() if q.name in found]

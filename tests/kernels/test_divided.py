@@ -1,0 +1,229 @@
+"""Forms in several kernels, divided at what their states reach, against the recurrence.
+
+Triton interprets, in float64: outputs, states and gradients, from a carried state, in chunks of
+eight rows and two blocks of values; documents packed into a row, and padded batches.
+"""
+
+import importlib
+import re
+from typing import Any
+
+import pytest
+from conformance import apart
+
+from mnemic import pipeline
+
+TOKEN = {"rate": "token"}
+
+SPECS: dict[str, Any] = {
+    "additive": "linear-attention",
+    "additive, channel decays": "gla",
+    "additive, a normaliser": "linear-attention-elu",
+    "additive, a window": "swla",
+    "affine": "gated-deltanet",
+    "affine, channel decays": "kda",
+    "affine, momentum": "titans-linear",
+    "affine, several steps a token": "deltaproduct",
+    "affine, a window": "omega-linear",
+    "affine, keys of its own": "rwkv7",
+    "residual": "huber-coordinate",
+    "frozen, a norm": "ttt-linear",
+    "a loss of a user's own": {
+        "bias": {"expr": "log(cosh(y - v))"}, "optimizer": TOKEN, "retention": {"decay": "token"},
+    },
+    "intervals of the document": {
+        "bias": "l2", "optimizer": {"rate": "token", "anchor": {"chunk": 8}},
+        "retention": {"decay": "token"},
+    },
+}  # fmt: skip
+
+TOKENS = 19
+
+CHEAP = ("additive", "affine")
+"""Those that the first tier runs; the others take seconds each."""
+
+TRIED = [pytest.param(name, marks=() if name in CHEAP else pytest.mark.full) for name in SPECS]
+
+
+def spec(name: str) -> str | dict:
+    found = SPECS[name]
+    return found if isinstance(found, str) else {"mnemic": 1, "name": "own", **found}
+
+
+def text(name: str) -> str:
+    return (pipeline.compile(spec(name)).folder / "kernels.py").read_text("utf-8")
+
+
+def differences(
+    name: str, folder: str, *, packed: bool = False, padded: bool = False, gradient: bool = True
+) -> dict[str, Any]:
+    """How far outputs, states and gradients are from the recurrence, by name; and which kernels
+    were launched."""
+    import torch
+
+    found = apart(spec(name), folder)
+    package = found.module.__name__
+    tuned, configuration, launch = (
+        importlib.import_module(f"{package}.support.{part}")
+        for part in ("tuned", "configuration", "launch")
+    )
+    begin, seen = launch.begin, []
+    launch.begin = lambda f, *rest: (seen.append(f.__name__), begin(f, *rest))
+    cut = configuration.Configuration(8, 16, 4, 2, parallel=4)
+    tuned.answered = lambda *_: tuned.Answer(cut)
+    rule = found.operator
+    torch.manual_seed(0)
+    rows, batch = (1, 3) if packed else (2, 2)
+    layer = found.module.Layer(12, heads=2, key_dim=6, value_dim=6 if square(rule) else 20).double()
+    x = torch.randn(rows, TOKENS, layer.dim, dtype=torch.float64)
+    earlier = torch.randn(batch, 5, layer.dim, dtype=torch.float64)
+    with torch.no_grad():
+        given, params = layer.arguments(x), layer.params()
+        begun = rule(**layer.arguments(earlier), params=params, form="recurrent",
+                     output_final_state=True)[1]  # fmt: skip
+    options: dict[str, Any] = {}
+    if packed:
+        options = {"cu_seqlens": torch.tensor([0, 1, 1, TOKENS])}
+    if padded:
+        options = {"mask": torch.arange(TOKENS) < torch.tensor([TOKENS, 11])[:, None]}
+    results = []
+    for form in ("recurrent", "triton"):
+        own = {n: a.detach().clone().requires_grad_(gradient) for n, a in given.items()}
+        start = {n: s.clone().requires_grad_(gradient and s.is_floating_point())
+                 for n, s in begun.items()}  # fmt: skip
+        y, states = rule(**own, params=params, form=form, initial_state=start,
+                         output_final_state=True, **options)  # fmt: skip
+        ends = {"y": y, **{n: s for n, s in states.items() if s.is_floating_point()}}
+        slopes = {}
+        if gradient:
+            leaves = {**own, **{f"start {n}": s for n, s in start.items() if s.requires_grad}}
+            loss = sum((e * torch.cos(torch.arange(e.numel()).double()).view(e.shape)).sum()
+                       for e in ends.values())  # fmt: skip
+            told = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+            slopes = {f"d_{n}": torch.zeros_like(a) if g is None else g
+                      for (n, a), g in zip(leaves.items(), told, strict=True)}  # fmt: skip
+        results.append({**ends, **slopes})
+    one, two = results
+    errors = {n: float((one[n] - two[n]).abs().max() / (1 + one[n].abs().max())) for n in one}
+    return {"errors": errors, "kernels": seen}
+
+
+def square(rule: Any) -> bool:
+    """Whether values must have as many channels as keys."""
+    return bool(rule.signature.square)
+
+
+def checked(found: dict[str, Any]) -> None:
+    assert {n: x for n, x in found["errors"].items() if not x <= 1e-9} == {}
+    assert found["kernels"][:2] == ["chunk_parallel", "chunk_scan"]
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_divided_form_is_the_recurrence(interpreter, tmp_path, name: str) -> None:
+    found = interpreter(differences, name=name, folder=str(tmp_path / "own"))
+    checked(found)
+    assert "d_q" in found["errors"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["affine", "frozen, a norm", "affine, a window"])
+@pytest.mark.parametrize("how", ["packed", "padded"])
+def test_documents_and_padded_rows(interpreter, tmp_path, name: str, how: str) -> None:
+    found = interpreter(differences, name=name, folder=str(tmp_path / "own"), **{how: True})
+    checked(found)
+
+
+def test_without_a_gradient_there_are_two_kernels(interpreter, tmp_path) -> None:
+    folder = str(tmp_path / "own")
+    found = interpreter(differences, name="affine", folder=folder, gradient=False)
+    checked(found)
+    assert found["kernels"] == ["chunk_parallel", "chunk_scan"]
+
+
+# -- which quantities leave the scan -------------------------------------------------------------
+
+
+def body(name: str, kernel: str) -> str:
+    """The text of one kernel of a spec."""
+    return text(name).split(f"def {kernel}(")[1].split("\n@triton")[0].split("\ndef ")[0]
+
+
+def stored(name: str) -> set[str]:
+    return set(re.findall(r"tiles\.store_\w+\(tile_(\w+),", body(name, "chunk_parallel")))
+
+
+def loaded(name: str) -> set[str]:
+    return set(re.findall(r"tiles\.load_\w+\(tile_(\w+),", body(name, "chunk_scan")))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_what_one_kernel_stores_the_other_loads(name: str) -> None:
+    assert stored(name)
+    assert stored(name) == loaded(name)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_no_state_reaches_what_is_computed_in_parallel(name: str) -> None:
+    parallel, scan = body(name, "chunk_parallel"), body(name, "chunk_scan")
+    states = set(re.findall(r"start_(\w+),", scan.split("):")[0]))
+    assert states
+    assert not states & set(re.findall(r"\w+", parallel.split('"""')[2]))
+
+
+def test_the_inverse_leaves_the_scan_of_a_delta_rule() -> None:
+    inverse = "tiles.unit_lower_inverse("
+    assert inverse in body("affine", "chunk_parallel")
+    assert inverse not in body("affine", "chunk_scan")
+    assert body("affine", "chunk_scan").count("tiles.dot(") == 5
+
+
+def test_a_system_that_reads_the_state_stays_in_the_scan() -> None:
+    solved = "tiles.residual("
+    assert solved not in body("residual", "chunk_parallel")
+    assert " residual(" in body("residual", "chunk_scan")
+
+
+def test_what_is_light_or_larger_than_its_operands_is_computed_where_it_is_read() -> None:
+    """The rows against rows are handed on; keys against values, a memory a chunk, are not."""
+    assert stored("additive") == {"q_k_low"}
+    assert body("additive", "chunk_scan").count("tiles.dot(") == 3
+
+
+@pytest.mark.parametrize("name", ["mesa", "mlstm"])
+def test_where_no_product_leaves_the_scan_there_is_one_kernel(name: str) -> None:
+    """A state reaches every product that would be worth a kernel."""
+    found = (pipeline.compile(name).folder / "kernels.py").read_text("utf-8")
+    assert "def chunk_forward(" in found
+    assert "def chunk_scan(" not in found
+    assert "divided=" not in found
+
+
+# -- the choice --------------------------------------------------------------------------------
+
+
+def cut_of(memories: int, length: int, width: int, *, always: bool | None = None) -> Any:
+    """The model's cut on a device like an H100."""
+    from mnemic.codegen.package import load, support
+
+    module = load(pipeline.compile("gated-deltanet").folder)
+    configuration, limits, dividing = (
+        support(module, part) for part in ("configuration", "limits", "dividing")
+    )
+    kernel, sizes = module.rule.kernels().CHUNK, {"K": width, "V": width}
+    device, work = limits.Limits(132, 65_536, 2_048, 232_448), configuration.Work(memories, length)
+    one = configuration.configured(kernel, sizes, device, work, gradient=False)
+    return dividing.divided_cut(kernel, sizes, device, work, one, most=64, always=always)
+
+
+def chosen() -> dict[str, int]:
+    """Warps of what is computed in parallel, 0 where one kernel is chosen, by shape."""
+    shapes = {"long": (8, 8192, 128), "many": (256, 4096, 128), "short": (8, 40, 16)}
+    return {name: cut_of(*shape).parallel for name, shape in shapes.items()} | {
+        "never": cut_of(8, 8192, 128, always=False).parallel,
+        "always": cut_of(8, 40, 16, always=True).parallel,
+    }
+
+
+def test_the_model_divides_where_that_is_faster(interpreter) -> None:
+    found = interpreter(chosen)
+    assert {name for name, warps in found.items() if warps} == {"long", "many", "always"}
