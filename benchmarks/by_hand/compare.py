@@ -33,7 +33,8 @@ SPECS: Final[Mapping[str, Any]] = {
 class Case:
     """One line: by hand (a module of this folder) or generated (a spec), its pass, d, its cut.
 
-    Without ``rows`` a generated kernel is cut as the model says.
+    Without ``rows`` a generated kernel is cut as the model says. With ``parallel`` warps the form
+    is in several kernels.
     """
 
     name: str
@@ -43,7 +44,14 @@ class Case:
     rows: int = 0
     block: int = 64
     warps: int = 8
+    stages: int = 1
+    parallel: int = 0
 
+
+SEVERAL: Final = (
+    "linear-attention", "gla", "deltanet", "gated-deltanet", "kda", "huber-coordinate",
+)  # fmt: skip
+"""Specs whose forms are compiled in one kernel and in several."""
 
 CASES: Final = (
     *(Case("gated_delta", True, "forward", *cut) for cut in (
@@ -56,13 +64,14 @@ CASES: Final = (
     Case("huber-coordinate", False, "backward", 64, 32),
     Case("titans", True, "forward", 64, 64),
     Case("titans-64", False, "forward", 64),
+    *(Case(name, False, "forward", d, 64, 32, 4, 2, 4) for d in (64, 128) for name in SEVERAL),
 )  # fmt: skip
 
 
 def matching(words: list[str]) -> tuple[Case, ...]:
     """The cases whose cells hold every word; all, without words."""
     told = {case: f"{case.name} {'hand' if case.hand else 'generated'} {case.step} {case.width}"
-            for case in CASES}  # fmt: skip
+            + " several" * bool(case.parallel) for case in CASES}  # fmt: skip
     return tuple(case for case in CASES if all(word in told[case].split() for word in words))
 
 
@@ -128,10 +137,12 @@ def _generated(case: Case, folder: str, tokens: int, heads: int, short: Any) -> 
 
     jobs.BATCH, jobs.TOKENS = 1, tokens
     module = load(Path(folder))
+    fused = support(module, "fused")
     if case.rows:
-        fused = support(module, "fused")
-        cut = fused.Configuration(case.rows, case.block, case.warps)
+        cut = fused.Configuration(case.rows, case.block, case.warps, case.stages,
+                                  parallel=case.parallel)  # fmt: skip
         fused.configured = lambda *_, **__: cut
+    fused.divided_cut = lambda *given, **_: given[4]
     subject = jobs.Subject.of(module, case.width, short, heads)
     return getattr(subject, case.step)
 
@@ -143,8 +154,9 @@ HEADINGS = (
     "all", "chunk", "a token", "bytes", "floor",
 )  # fmt: skip
 
-KERNELS = ("chunk_forward", "chunk_backward", "chunk_swept_forward", "gated_delta_forward",
-           "gated_delta_backward", "titans_forward")  # fmt: skip
+KERNELS = ("chunk_parallel", "chunk_scan", "chunk_forward", "chunk_backward",
+           "chunk_swept_forward", "gated_delta_forward", "gated_delta_backward",
+           "titans_forward")  # fmt: skip
 
 
 def cells(case: Case, kernel: Mapping[str, Any], bytes_: float | None) -> tuple[str, ...]:
@@ -165,6 +177,7 @@ def cells(case: Case, kernel: Mapping[str, Any], bytes_: float | None) -> tuple[
     label = f"{case.name}, {'by hand' if case.hand else 'generated'}"
     if kernel["name"] == "chunk_forward" and case.step == "backward":
         label += ", states" if not constants["READ"] else ", kept"
+    label += {"chunk_parallel": ", in parallel", "chunk_scan": ", scan"}.get(kernel["name"], "")
     return (
         label, case.step, str(case.width), str(rows), str(values), str(warps),
         str(taken["registers"]), str(taken["spill_stores"] + taken["spill_loads"]),

@@ -157,10 +157,11 @@ def fuller_of(name: str, *, helps: str) -> list[str]:
     """What the assembler is told of the last cuts that are asked for, and of the one that runs."""
     module = pipeline.compile(name).module
     subject = Subject.of(module, 64, torch.bfloat16)
+    fused = import_module(f"{module.__name__}.support.fused")
     with (
         spilling(module, "launch", lambda cut: 8 * (told(cut) != helps)) as asked,
-        compiling(target("sm_90")),
-    ):
+        fused.in_several(always=False), compiling(target("sm_90")),
+    ):  # fmt: skip
         subject.forward()
         (settled,) = import_module(f"{module.__name__}.support.narrower")._settled.values()
     assert settled.options["num_warps"] == settled.warps
