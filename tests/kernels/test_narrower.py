@@ -221,7 +221,11 @@ def refused_of(name: str) -> list[str]:
 
     module = pipeline.compile(name).module
     subject = Subject.of(module, 64, torch.bfloat16)
-    with spilling(module, "launch", spilled) as asked, compiling(target("sm_90")):
+    fused = import_module(f"{module.__name__}.support.fused")
+    with (
+        spilling(module, "launch", spilled) as asked,
+        fused.in_several(always=False), compiling(target("sm_90")),
+    ):  # fmt: skip
         subject.forward()
         (settled,) = import_module(f"{module.__name__}.support.narrower")._settled.values()
     found = [told(cut) for cut in asked]
@@ -344,9 +348,10 @@ def asked(lengths: list[int], offset: int) -> int:
     """How often the compiler is asked for the stack over calls of these lengths."""
     module = pipeline.compile("swla").module
     subject = Subject.of(module, 64, torch.bfloat16)
+    fused = import_module(f"{module.__name__}.support.fused")
     with (
         spilling(module, "launch", lambda _: 0) as seen,
-        compiling(target("sm_90")), torch.no_grad(),
+        fused.in_several(always=False), compiling(target("sm_90")), torch.no_grad(),
     ):  # fmt: skip
         _, state = subject._call(subject.arguments, subject.params, {})
         for length in lengths:

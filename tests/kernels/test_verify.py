@@ -135,7 +135,8 @@ def test_the_long_case_takes_pieces_blocks_and_every_lean_degree(
     folder = str(pipeline.compile("gated-deltanet").folder)
     found = interpreter(cuts, folder=folder, faulty=faulty)
     forced = [cut for cut in found["cuts"] if cut[1] > 1]
-    assert {tuple(cut) for cut in forced} == {(0, 2, 2), (1, 2, 2), (2, 2, 2)}
+    several = (0, 19, 2)  # in several kernels a piece is one chunk
+    assert {tuple(cut) for cut in forced} == {(0, 2, 2), (1, 2, 2), (2, 2, 2), several}
     assert found["compared"] > 20
     assert bool(found["wrong"]) == faulty
     assert all(", lean 2, gradient of " in line for line in found["wrong"])

@@ -156,7 +156,7 @@ def _ways(
                 cut = {**wanted.cut, "lean": lean, "stages": 1}
                 yield form, _cut_so(always, cut), f"{where}, lean {lean}"
         if _has(rule, "divided") and case.tokens > 1:
-            way = _cut_so(False, {}, several=True)
+            way = _cut_so(False, wanted.cut if wanted.tokens else {}, several=True)
             yield form, way, f"{case.name}, in several kernels"
 
 
