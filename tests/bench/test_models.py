@@ -188,3 +188,15 @@ def test_the_page_tells_what_was_kept(tmp_path: Path) -> None:
     assert "| gla | 1,024 (2.00) | 4,096 (2.00) | 1.10 |" in rows
     assert "| gla | 2 (2.00) | 0.5 |" in rows
     assert "`mnemic bench training -o training.json`, 2026-01-02: torch 1; small." in text
+    assert "gated-deltanet as fast" not in text
+    assert "Not measured yet: gated-deltanet, mesa, ttt-linear," in text
+    assert "mesa seed 0" in text
+    assert "transformer seed 1" in text
+    assert "gla seed 1" not in text
+    late = {"512": {**times, "model": 2.0}, "2048": {**times, "model": 2.0}, "8192": times}
+    told = {"seconds": late, "parts": {"model": 1.1, "parts": 1.0}}
+    kept(tmp_path, "training", {"gated-deltanet": told})
+    text = page.write(tmp_path, tmp_path / "beside.md")[0].read_text()
+    assert (
+        "gated-deltanet as fast as the transformer from 2,048 tokens on: missed at 2,048." in text
+    )

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from mnemic.bench.models import decoding, training
 from mnemic.bench.models.decoding import STATIC
 from mnemic.bench.models.pictures import Line, draw
-from mnemic.bench.models.subjects import TRANSFORMER
-from mnemic.bench.models.suites import OVERHEAD, SUITES
+from mnemic.bench.models.subjects import EACH, NAMED_AFTER, TRANSFORMER
+from mnemic.bench.models.suites import OVERHEAD, SUITES, Asked
 from mnemic.bench.store import Kept, load
 from mnemic.errors import UsageError
 from mnemic.models.files import replacing
@@ -74,6 +75,8 @@ def write(folder: Path, page: Path) -> list[Path]:
             continue
         kept = load(path)
         told = f"`{kept.command} -o {path.name}`, {_dates(kept)}: {_setting(kept)}."
+        if absent := _absent(suite, kept.results):
+            told += f"\n\nNot measured yet: {', '.join(absent)}."
         picture = page.parent / "images" / f"models_{suite}.png"
         parts.append(f"{tell(kept.results, picture)}\n{told}\n")
         written.append(picture)
@@ -82,6 +85,12 @@ def write(folder: Path, page: Path) -> list[Path]:
     with replacing(page) as beside:
         beside.write_text("\n".join(parts), encoding="utf-8")
     return [page, *written]
+
+
+def _absent(suite: str, results: Results) -> list[str]:
+    """Return what the command would still measure, run without specs."""
+    _, jobs = SUITES[suite].jobs((TRANSFORMER, *EACH), Asked())
+    return [job.name for job in jobs if job.name not in results]
 
 
 def _dates(kept: Kept) -> str:
@@ -169,7 +178,7 @@ def _training(results: Results, picture: Path) -> str:
 
     heading = ("model", *(f"T = {int(n):,}" for n in lengths), "over its parts")
     told = TRAINING.format(picture=picture.name, goal=f"{OVERHEAD:g}")
-    return told + _rows(heading, rows())
+    return told + _rows(heading, rows()) + _goal(results, training.OVERTAKES)
 
 
 def _decoding(results: Results, picture: Path) -> str:
@@ -192,7 +201,18 @@ def _decoding(results: Results, picture: Path) -> str:
 
     heading = ("model", *(f"after {int(n):,}" for n in contexts),
                *(f"MiB at {int(n):,}" for n in contexts))  # fmt: skip
-    return DECODING.format(picture=picture.name) + _rows(heading, rows())
+    told = DECODING.format(picture=picture.name)
+    return told + _rows(heading, rows()) + _goal(results, decoding.OVERTAKES)
+
+
+def _goal(results: Results, least: int) -> str:
+    """Say whether the model that has a goal is as fast as the transformer from so many tokens."""
+    if NAMED_AFTER not in results:
+        return ""
+    seconds = results[NAMED_AFTER]["seconds"]
+    slower = [n for n, s in seconds.items() if int(n) >= least and s["model"] > s[TRANSFORMER]]
+    missed = f"missed at {', '.join(f'{int(n):,}' for n in slower)}" if slower else "met"
+    return f"\n{NAMED_AFTER} as fast as the transformer from {least:,} tokens on: {missed}.\n"
 
 
 def _least(results: Results, kind: str) -> dict[str, float]:
