@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,21 @@ from mnemic.search.report.write import write
 from mnemic.search.space.space import load_space
 from mnemic.search.study.search import open_search
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "site"))
+import browser
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
 
 
 @pytest.fixture(scope="module")
-def summary(tmp_path_factory):
+def run(tmp_path_factory):
+    """A copy of the search's folder."""
+    return tmp_path_factory.mktemp("kept") / "recall"
+
+
+@pytest.fixture(scope="module")
+def summary(run):
     """What a report written anew from a copy says."""
-    run = tmp_path_factory.mktemp("kept") / "recall"
     shutil.copytree(EXAMPLES / "recall", run)
     space = load_space(str(EXAMPLES / "recall.yaml"))
     search = open_search(space, run, tell=lambda line: None)
@@ -49,3 +58,15 @@ def test_the_readme_says_what_the_fresh_seeds_say(summary):
         assert sorted(seeds) == list(range(1000, 1005)), "of a confirmation alone"
         assert len(one["runs"]) == 20
         assert f"| {one['name']} | {summary.confirmed[one['name']]} |" in text
+
+
+@pytest.mark.full
+@browser.needed
+def test_the_page_fits_a_desk_and_a_telephone(summary, run):
+    """Nothing is wider than the page, and what it shows is as large as a page is."""
+    assert summary.verdict
+    seen = browser.looked_at(run, ["report.html"], (1280, 390), [])
+    assert seen["wide"] == []
+    picture = run.parent / "report.png"
+    browser.pictured(run / "report.html", 390, picture)
+    assert picture.stat().st_size > 20_000
