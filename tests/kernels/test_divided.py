@@ -12,6 +12,7 @@ import pytest
 from conformance import apart
 
 from mnemic import pipeline
+from mnemic.codegen.support import configuration, dividing
 
 TOKEN = {"rate": "token"}
 
@@ -63,13 +64,13 @@ def differences(
 
     found = apart(spec(name), folder)
     package = found.module.__name__
-    tuned, configuration, launch = (
+    tuned, own, launch = (
         importlib.import_module(f"{package}.support.{part}")
         for part in ("tuned", "configuration", "launch")
     )
     begin, seen = launch.begin, []
     launch.begin = lambda f, *rest: (seen.append(f.__name__), begin(f, *rest))
-    cut = configuration.Configuration(8, 16, 4, 2, parallel=4)
+    cut = own.Configuration(8, 16, 4, 2, parallel=4)
     tuned.answered = lambda *_: tuned.Answer(cut)
     rule = found.operator
     torch.manual_seed(0)
@@ -88,15 +89,15 @@ def differences(
         options = {"mask": torch.arange(TOKENS) < torch.tensor([TOKENS, 11])[:, None]}
     results = []
     for form in ("recurrent", "triton"):
-        own = {n: a.detach().clone().requires_grad_(gradient) for n, a in given.items()}
+        leaves = {n: a.detach().clone().requires_grad_(gradient) for n, a in given.items()}
         start = {n: s.clone().requires_grad_(gradient and s.is_floating_point())
                  for n, s in begun.items()}  # fmt: skip
-        y, states = rule(**own, params=params, form=form, initial_state=start,
+        y, states = rule(**leaves, params=params, form=form, initial_state=start,
                          output_final_state=True, **options)  # fmt: skip
         ends = {"y": y, **{n: s for n, s in states.items() if s.is_floating_point()}}
         slopes = {}
         if gradient:
-            leaves = {**own, **{f"start {n}": s for n, s in start.items() if s.requires_grad}}
+            leaves |= {f"start {n}": s for n, s in start.items() if s.requires_grad}
             loss = sum((e * torch.cos(torch.arange(e.numel()).double()).view(e.shape)).sum()
                        for e in ends.values())  # fmt: skip
             told = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
@@ -227,3 +228,31 @@ def chosen() -> dict[str, int]:
 def test_the_model_divides_where_that_is_faster(interpreter) -> None:
     found = interpreter(chosen)
     assert {name for name, warps in found.items() if warps} == {"long", "many", "always"}
+
+
+# -- kernels that spill ------------------------------------------------------------------------
+
+WIDE = (64, 64, 4, 4)
+"""Rows, block and warps of a scan, warps of what is computed in parallel."""
+
+
+@pytest.mark.parametrize(
+    ("parallel", "scan", "expected"),
+    [
+        ({}, {}, WIDE),
+        ({(64, 4): 400}, {(64, 64): 200}, WIDE),
+        ({(64, 4): 600}, {}, (64, 64, 4, 8)),
+        ({}, {(64, 64): 300}, (64, 32, 4, 4)),
+        ({}, {(64, block): 900 for block in (64, 32, 16)}, (32, 64, 4, 4)),
+        ({(64, 4): 900, (64, 8): 800}, {}, (32, 64, 4, 4)),
+    ],
+)
+def test_each_kernel_that_spills_much_gives_way_by_itself(
+    parallel: dict, scan: dict, expected: tuple
+) -> None:
+    start = configuration.Configuration(64, 64, 4, 2, parallel=4)
+    found = dividing.settled(
+        start, lambda cut: parallel.get((cut.rows, cut.parallel), 0),
+        lambda cut: scan.get((cut.rows, cut.block), 0), object(),
+    )  # fmt: skip
+    assert (found.rows, found.block, found.warps, found.parallel) == expected
