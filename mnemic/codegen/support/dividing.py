@@ -130,9 +130,10 @@ def _bytes(sizes: tuple[str, ...], length: Mapping[str, int], work: Work) -> int
 # -- kernels that spill ------------------------------------------------------------------------
 
 FEW_PARALLEL, FEW_SCANNED = 512, 256
-"""Bytes of a thread that count as none. By a simulation of machine code two programs of four warps a
-multiprocessor that spill so much were up to twice as fast as one of eight that spills nothing, and
-a scan of 64 channels took less than two of 32."""
+"""Bytes of a thread that count as none. By a simulation of machine code two programs of four warps
+a multiprocessor that spill so much were up to twice as fast as one of eight that spills nothing,
+and a scan of 64 channels took less than two of 32."""
+
 
 Spilled = Callable[[Configuration], int]
 """Bytes of registers that a thread spills at a cut."""
