@@ -7,6 +7,7 @@ before its own, and what is only loaded later is named as well.
 
 import re
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from textwrap import dedent, indent
 
@@ -55,6 +56,12 @@ if TYPE_CHECKING:  # loaded when they are needed; transformers copies what it fi
 {lines}
 """
 
+MARKED = """
+CODE = "{digest}"
+\"\"\"Of all files here. To transformers two models with one configuration's text in folders of one
+name are one, and the second would run the first one's code.\"\"\"
+"""
+
 AUTO_MAP = {
     "AutoConfig": "configuration_mnemic.MnemicConfig",
     "AutoModel": "modeling_mnemic.MnemicModel",
@@ -76,7 +83,13 @@ def model_code(config: MnemicConfig) -> dict[str, str]:
         classes[name] = spec.module
         later += loaded_later
     found["memory_layers.py"] = _layers(classes, later)
+    found["configuration_mnemic.py"] += MARKED.format(digest=_digest(found))
     return found
+
+
+def _digest(files: Mapping[str, str]) -> str:
+    """What tells this code from that of other models."""
+    return sha256("\0".join(x for pair in sorted(files.items()) for x in pair).encode()).hexdigest()
 
 
 def memory_code(spec: Spec) -> tuple[dict[str, str], list[str]]:

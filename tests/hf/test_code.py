@@ -124,3 +124,11 @@ def test_transformers_finds_every_file_and_asks_for_no_more_than_itself(tmp_path
     assert {first, *map(Path, reached)} == set(tmp_path.iterdir())
     asked = {name for path in tmp_path.iterdir() for name in transformers_modules.get_imports(path)}
     assert asked - set(sys.stdlib_module_names) == {"numpy", "torch", "transformers"}
+
+
+def test_models_of_other_code_have_other_configurations() -> None:
+    """Else transformers takes the first one's code for folders of one name, as ``runs/*/model``."""
+    texts = {name: model_code(small(name).config)["configuration_mnemic.py"]
+             for name in ("deltanet", "gated-deltanet")}  # fmt: skip
+    assert texts["deltanet"] != texts["gated-deltanet"]
+    assert model_code(small("deltanet").config)["configuration_mnemic.py"] == texts["deltanet"]
