@@ -61,9 +61,9 @@ def confirm(found: Found, rules: Mapping[str, Rule], seed: int = 0) -> Relation:
     """
     inner, outer = rules[found.relation.inner], rules[found.relation.outer]
     if found.at.edits:
-        outer = derive_spec(edited(outer.problem.spec, found.at.edits))
+        outer = derive_spec(edited(outer.problem.spec, found.at.edits, TOKENS))
     if found.where.edits:
-        inner = derive_spec(edited(inner.problem.spec, found.where.edits))
+        inner = derive_spec(edited(inner.problem.spec, found.where.edits, TOKENS))
     run = _placed(_drawn(inner, outer, seed), inner, found.where)
     exact = found.relation.kind != "limit"
     if exact:
@@ -193,14 +193,25 @@ def _changed(
             x = _value(scalar, _shape(outer, scalar, rows, widths), found, special, names, run)
             arguments[scalar.argument] = torch.log(x).clamp(min=-700) if scalar.logarithmic else x
     v = v * _evaluate_change(found.match.scale, names)
+    if found.at.scaled is not None:
+        v = v / float(special[found.at.scaled])
     if outer.diagonal and outer.phase and v.shape[-1] == KEYS:  # real numbers as complex ones
         v = torch.cat([v, torch.zeros_like(v)], -1)
     for role in ROLES:
-        arguments[role] = run.arguments.get(role, k)
+        own = _key(role, found, names)
+        arguments[role] = run.arguments.get(role, k) if own is None else own.expand_as(k)
+    own = _key("k", found, names)
+    k = k if own is None else own.expand_as(k)
     if more:
         k, v = (x[:, :, None].expand(-1, -1, steps, -1, -1) for x in (k, v))
         arguments |= {role: arguments[role][:, :, None].expand_as(k) for role in ROLES}
     return (q, k, v), arguments
+
+
+def _key(role: str, found: Found, names: Mapping[str, Tensor]) -> Tensor | None:
+    """A key that the change tells as a function of coefficients and of k; None for the others."""
+    entries = [(s, x) for s, x in found.match.change if _family(str(s)) == role]
+    return _one(entries, names) if entries else None
 
 
 def _finite(value: Any, far: float) -> Any:
@@ -214,6 +225,7 @@ def _names(outer: Rule, run: Run) -> dict[str, Tensor]:
     """What a change may be written in: coefficients, ‖φ(k)‖², the head and the step."""
     k = run.vectors[1]
     names = {str(symbol): x for symbol, x in run.natural.items()}
+    names["k"] = k
     names[str(HEAD)] = torch.arange(HEADS_RUN, dtype=torch.float64)[:, None]
     names[str(HEADS)] = torch.tensor(float(HEADS_RUN), dtype=torch.float64)
     names[str(TIME)] = torch.arange(TOKENS, dtype=torch.float64)[:, None, None]

@@ -18,13 +18,13 @@ from mnemic.compiler.compare.canonical import canonical
 from mnemic.compiler.compare.changes import change_of
 from mnemic.compiler.compare.feasible import feasible
 from mnemic.compiler.compare.form import Form
-from mnemic.compiler.compare.matching import Match, match
+from mnemic.compiler.compare.matching import Match, freed, match
 from mnemic.compiler.compare.solving import Clock
-from mnemic.compiler.compare.special import Special, singles
+from mnemic.compiler.compare.special import Special, of_numbers, singles, small_steps
 from mnemic.compiler.rule import Rule
 from mnemic.relations.relation import Kind, Relation
 
-SECONDS = 8.0
+SECONDS = 4.0
 """How long the algebra of one pair may take."""
 PLAIN = Special(())
 
@@ -99,7 +99,7 @@ def _meetings(
     parts = {name: nx.ancestors(inside, name) | {name} for name in plain}
     for form in shapes.values():
         for one in form:
-            if one.at == PLAIN or _endless(one.at) or one.name not in wanted or _dead(one.form):
+            if one.at == PLAIN or one.at.endless or one.name not in wanted or _dead(one.form):
                 continue
             for other in (p for p in form if p.at == PLAIN):
                 if parts[one.name].isdisjoint(parts[other.name]):
@@ -112,28 +112,27 @@ def _meetings(
 
 def _special(name: str, rule: Rule, plain: Form) -> Iterator[Placed]:
     """The rule at each special value that changes the shape of its form, or lies at infinity."""
-    for special in singles(rule):
+    seen = {plain}
+    for special in (*singles(rule), *of_numbers(rule), *small_steps(rule)):
         form = special.form(rule)
-        if form is None:
+        if form is None or form in seen:
             continue
-        bent = special.edits or _endless(special) or form.skeleton() != plain.skeleton()
+        bent = special.edits or special.endless or form.skeleton() != plain.skeleton()
         if bent:
+            seen.add(form)
             yield Placed(name, special, form)
-
-
-def _endless(special: Special) -> bool:
-    return any(value == sp.oo for _, value in special.values)
 
 
 def _relation(inner: Placed, outer: Placed) -> Found | None:
     scaled = not any(w.function == "error" for w in inner.form.wholes)
-    if not feasible(inner.form, outer.form, scaled=scaled):
+    other = freed(outer.form, inner.form)
+    if not feasible(inner.form, other, scaled=scaled):
         return None
-    found = match(inner.form, outer.form, Clock.starting(SECONDS))
+    found = match(inner.form, other, Clock.starting(SECONDS))
     if found is None:
         return None
     kind: Kind = "special case"
-    if _endless(outer.at):
+    if outer.at.endless:
         kind = "limit"
     elif "anchor" in outer.at.edits:
         kind = "approximation"

@@ -172,7 +172,7 @@ def test_a_mirrored_loss_is_settled_by_numbers() -> None:
 def test_another_block_around_the_same_memory_is_told() -> None:
     found = diff(rule_of("titans"), rule_of("titans-mag")).verdict
     assert found.kind == "equal"
-    assert "the block around it is another" in found.sentence
+    assert found.sentence.startswith("Same memory, other block: ")
     assert "hybrid" in found.sentence
     assert "block" not in diff(rule_of("titans"), rule_of("titans")).verdict.sentence
 

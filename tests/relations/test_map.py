@@ -67,6 +67,46 @@ def test_relations_are_found_and_hold_in_numbers(
     assert one.error < 1e-5
 
 
+@pytest.mark.parametrize(
+    ("inner", "outer", "kind", "told"),
+    [
+        ("hgrn2", "gla", "special case", {"k′ = 1 − α"}),
+        ("hgrn", "griffin", "special case", {"k′ = (1 − α)/√(1 − α²)"}),
+        ("kda", "rwkv7-full", "special case", {"predict′ = α·k", "a′ = η/α"}),
+        ("gated-deltanet", "comba", "special case", {"predict′ = k"}),
+        ("deltanet", "elastic-net", "special case", {"l1 = 0", "l2 = 0"}),
+        ("deltanet", "lp", "special case", {"p = 2", "η′ = η/2"}),
+        ("value-less", "q-omega", "special case", {"p = 1", "window 1"}),
+        ("linear-attention", "polysketchformer", "special case", {"degree = 1"}),
+        ("linear-attention", "deltanet", "limit", {"η → 0", "v′ = v/η"}),
+        ("softmax-attention", "swa", "limit", {"window = ∞"}),
+    ],
+)  # fmt: skip
+def test_numbers_keys_and_small_steps(inner: str, outer: str, kind: str, told: set[str]) -> None:
+    """Numbers of a spec are parameters, keys may be functions of coefficients, steps may vanish."""
+    (one,) = build({name: rule_of(name) for name in (inner, outer)}).relations
+    assert (one.inner, one.outer, one.kind) == (inner, outer, kind)
+    assert told <= {*one.at, *one.change}
+    assert one.error is not None
+    assert one.error < (1e-6 if kind == "limit" else 1e-9)
+
+
+def test_numbers_refuse_a_wrong_key() -> None:
+    own = {name: rule_of(name) for name in ("hgrn2", "gla")}
+    (one,) = related(own)
+    change = tuple((s, 1.01 * x if str(s) == "k_0" else x) for s, x in one.match.change)
+    change = tuple((s, 1.01 * x if str(s) == "k_1" else x) for s, x in change)
+    with pytest.raises(Unconfirmed, match="differ by"):
+        confirm(replace(one, match=replace(one.match, change=change)), own)
+
+
+def test_numbers_refuse_small_steps_whose_values_do_not_grow() -> None:
+    own = {name: rule_of(name) for name in ("linear-attention", "deltanet")}
+    (one,) = related(own)
+    with pytest.raises(Unconfirmed):
+        confirm(replace(one, at=replace(one.at, scaled=None)), own)
+
+
 def test_everything_that_algebra_finds_is_confirmed() -> None:
     assert drawn().unconfirmed == ()
     assert len(drawn().relations) == len(searched())

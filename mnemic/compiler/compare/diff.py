@@ -69,8 +69,9 @@ def _with_block(verdict: Verdict, entries: tuple[Row, ...]) -> Verdict:
     parts = [row.name.removeprefix("block.") for row in entries if row.name.startswith("block")]
     if verdict.kind not in ("equal", "equal-under-change") or not parts:
         return verdict
-    told = f" The memory is the same, the block around it is another: {', '.join(parts)}."
-    return replace(verdict, sentence=verdict.sentence + told)
+    same = "same memory" if verdict.kind == "equal" else "same memory under a change"
+    told = f"{same.capitalize()}, other block: {', '.join(parts)}. "
+    return replace(verdict, sentence=told + verdict.sentence)
 
 
 def _differing(a: dict[str, str], b: dict[str, str]) -> tuple[Row, ...]:

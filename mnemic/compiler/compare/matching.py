@@ -1,6 +1,6 @@
 """One rule written as another: coefficients of B that make its canonical form that of A."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -15,6 +15,22 @@ from mnemic.compiler.numbers import same_number
 SCALE = sp.Symbol("rescale", real=True, nonzero=True)
 """The factor between the two values: v of B is this times v of A."""
 MOST_GUESSES = 64
+
+
+KEYS = ("predict", "erase", "write", "carry", "k")
+"""Inputs that a rule may be given as functions of another's coefficients and key."""
+
+
+def freed(b: Form, a: Form) -> Form:
+    """Return B with the keys that A does not have as unknowns, to be found as A's coefficients."""
+    used = frozenset[Any]().union(*(e.free_symbols for e in a.entries()))
+    missing = {s for s in b.inputs if s not in used and str(s).rsplit("_", 1)[0] in KEYS}
+    return replace(b, inputs=tuple(s for s in b.inputs if s not in missing)) if missing else b
+
+
+def is_key(symbol: Any) -> bool:
+    """Return whether a symbol of a form is an entry of a key."""
+    return str(symbol).rsplit("_", 1)[0] in KEYS
 
 
 @dataclass(frozen=True)
@@ -55,7 +71,9 @@ def _solved(a: Form, b: Form, free: list[Any], clock: Clock) -> Match | None:
     unknown = {c: sp.Symbol(f"u_{c}", **_signs(c)) for c in free}
     open_b = _put(b, unknown)
     inside = _in_functions(open_b) & set(unknown.values())
-    for guess in _guesses(a, sorted(inside, key=str)):
+    own = {c: u for c, u in unknown.items() if is_key(c) and not str(c).startswith("k_")}
+    tries = product(_key_guesses(a, own), _guesses(a, sorted(inside, key=str)))
+    for guess in ({**keys, **functions} for keys, functions in tries):
         if clock.out:
             return None
         tried = _put(open_b, guess)
@@ -92,6 +110,27 @@ def _guesses(a: Form, inside: list[Any]) -> list[Solution]:
     return [dict(zip(inside, chosen, strict=True)) for chosen in every]
 
 
+def _key_guesses(a: Form, own: Solution) -> list[Solution]:
+    """What keys of B's own may be: A's key, or it with each coefficient of A's that has channels.
+
+    Solved for outright they would come out with square roots, for what is written is a product of
+    two of them.
+    """
+    if not own:
+        return [{}]
+    families = {str(c).rsplit("_", 1)[0] for c in a.coefficients if str(c)[-2:] in ("_0", "_1")}
+    found = []
+    for family in (None, *sorted(families)):
+        guess = {}
+        for symbol, unknown in own.items():
+            index = str(symbol).rsplit("_", 1)[1]
+            factor = [c for c in a.coefficients if str(c) == f"{family}_{index}"]
+            key = sp.Symbol(f"k_{index}", real=True)
+            guess[unknown] = key * factor[0] if factor else key
+        found.append(guess)
+    return found
+
+
 def _same_functions(a: Form, b: Form) -> bool:
     return all(
         one == other or same_number(one, other)
@@ -122,7 +161,10 @@ def _first(
     for found in solve(equations, symbols, clock):
         free = {s: sp.Integer(1) for s in symbols if s not in found}
         settled = {u: sp.simplify(value.subs(free)) for u, value in found.items()}
-        through = {u: _through_norm(value, set(data)) for u, value in settled.items()}
+        through = {
+            u: value if is_key(str(u).removeprefix("u_")) else _through_norm(value, set(data))
+            for u, value in settled.items()
+        }
         if None not in through.values() and through.get(SCALE, 1) != 0:
             held = {s: v for s, v in free.items() if any(e.has(s) for e in equations)}
             return {**held, **through}
