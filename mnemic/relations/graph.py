@@ -86,13 +86,17 @@ class Map:
         return tuple(sorted(mine, key=_plainness))
 
     def path(self, a: str, b: str) -> tuple[Relation, ...] | None:
-        """The shortest chain of relations between two systems, in any direction; or ``None``."""
+        """The shortest chain of relations between two systems, in any direction; or ``None``.
+
+        Of chains of one length the one with the fewest limits.
+        """
         joined: nx.Graph[str] = nx.Graph()
         joined.add_nodes_from(self.classes)
         for relation in sorted(self.relations, key=_plainness, reverse=True):
-            joined.add_edge(relation.inner, relation.outer, relation=relation)
+            weight = 1.01 if relation.kind == "limit" else 1.0
+            joined.add_edge(relation.inner, relation.outer, relation=relation, weight=weight)
         try:
-            names = nx.shortest_path(joined, a, b)
+            names = nx.shortest_path(joined, a, b, weight="weight")
         except nx.NetworkXNoPath:
             return None
         return tuple(joined.edges[pair]["relation"] for pair in pairwise(names))
