@@ -223,11 +223,11 @@ class Drawing:
             found["keys"] = self.one(*ROLES)
             found["bias"] = self.one("l2", "l2", "dot", found["bias"])
         if self.now(0.08):
-            retention["phase"] = {"from": "input", "per": "key"}
+            retention["phase"] = self.one({"from": "input", "per": "key"}, "learned", 0.3)
         if self.now(0.1):
             retention["view"] = "ftrl"
         if self.now(0.06):
-            row = self.one("token", {"from": "input", "per": "value"})
+            row = self.one("token", {"from": "input", "per": "value"}, {"expr": "1 - c/2"})
             retention |= {"decay": "outer", "row_decay": row}
 
     # -- families ---------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class Drawing:
     def simplex(self) -> Spec:
         """A simplex."""
         return {"kind": "simplex", "over": self.one("all", "rows", "columns"),
-                "scale": self.one(1, 2, "learned")}  # fmt: skip
+                "scale": self.one(1, 2, "learned", {"expr": "1 + 1/(t+2)"})}  # fmt: skip
 
     def whole(self, found: Spec) -> None:
         """A step that is taken whole: implicit, a flow, or normalised."""
@@ -342,7 +342,9 @@ class Drawing:
         elif self.now(0.4):
             found["optimizer"] |= {"solver": {"kind": "conjugate-gradients", **PRECISE}}
         found |= {"bias": self.one("l2", "l2", {"expr": "0.3*e**2"}), "window": "all"}
-        gamma = self.one(0.9, "token", {"from": "input", "activation": "sigmoid(x)**0.25"})
+        gamma = self.one(
+            0.9, "token", {"from": "input", "activation": "sigmoid(x)**0.25"}, {"expr": "sqrt(a)"}
+        )
         fading = {"kind": "geometric", "gamma": gamma}
         found["weights"] = self.one("uniform", fading, "token", {**fading, "ridge": "constant"})
         found["retention"] = {"global": {"l2": self.one(0.1, 1, "learned")}}
@@ -390,7 +392,7 @@ class Drawing:
         if any(part in text for part in ("'a*", "*a'")):
             gates["a"] = {"from": "input", "per": "key", "activation": "sigmoid"}
         signs = {"a": ("'a*", "*a'", "'a/2'", "'a'", "sqrt(a)", "1 - a/8", "'a + "),
-                 "b": ("a*b'",), "c": ("'c*",)}  # fmt: skip
+                 "b": ("a*b'",), "c": ("'c*", "- c/2")}  # fmt: skip
         used = {n: g for n, g in gates.items() if any(sign in text for sign in signs[n])}
         if "a*b'" in text:
             used["a"] = gates["a"]

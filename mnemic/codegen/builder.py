@@ -233,6 +233,13 @@ class BuilderOf(Generic[RuleT_co]):
             spelled = spelled + sp.Symbol("zero", real=True)
         return self.map(name, spelled, env)
 
+    def needed_log_decay(self, expr: Any, name: str = "log_decay") -> str:
+        """log of a decay where nothing but the logarithm serves: of a number at least TINY."""
+        found = self.log_decay(expr, name)
+        if found is not None:
+            return found
+        return self.map(name, sp.log(sp.Max(expr, sp.Float(TINY))), self.coefficients(expr))
+
     def _positive(self, expr: Any) -> bool:
         only_heads = expr.free_symbols <= {HEAD, HEADS, TIME, FIRST}
         return bool(expr.is_positive) or only_heads

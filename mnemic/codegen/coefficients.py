@@ -10,7 +10,6 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
-from mnemic.codegen.guards import TINY
 from mnemic.codegen.kept import Side
 from mnemic.compiler.rule import Rule
 
@@ -112,8 +111,7 @@ def coefficients(b: Builder, banded: bool) -> Coefficients:
     nothing: dict[str, str | None] = {"memory": None, "momentum": None}
     c = Coefficients(banded, rows, dict(nothing), dict(nothing), dict(nothing))
     if rule.row_decay != 1:
-        c.log_row = b.log_decay(rule.row_decay, "log_row_decay")
-        assert c.log_row is not None
+        c.log_row = b.needed_log_decay(rule.row_decay, "log_row_decay")
         c.row_reach = b.call("row_reach", ("t", "v"), "reach_rows", c.log_row)
         c.row_remain = b.call("row_remain", ("t", "v"), "remain_rows", c.log_row)
     if channel_decay(rule):
@@ -127,12 +125,7 @@ def coefficients(b: Builder, banded: bool) -> Coefficients:
 
 
 def _by_channel(b: Builder, c: Coefficients) -> None:
-    c.log_channel = b.log_decay(b.rule.decay)
-    if c.log_channel is None:
-        decay = b.rule.decay
-        c.log_channel = b.map(
-            "log_decay", sp.log(sp.Max(decay, sp.Float(TINY))), b.coefficients(decay)
-        )
+    c.log_channel = b.needed_log_decay(b.rule.decay)
     c.reach = b.call("reach", ("t", "k"), "reach_rows", c.log_channel)
     c.reach_before = b.call("reach_before", ("t", "k"), "delayed_rows", c.reach, fill=1.0)
     c.reach_seen = c.reach_before
@@ -272,9 +265,7 @@ def _delay(b: Builder, c: Coefficients) -> None:
 
 def _stabilised(b: Builder, c: Coefficients) -> None:
     """mix from the weights' logarithms, divided by exp(m) with m their running maximum."""
-    log_decay = b.log_decay(b.rule.decay)
-    if log_decay is None:
-        raise AssertionError("an exponential rate needs a positive decay")
+    log_decay = b.needed_log_decay(b.rule.decay)
     carried = b.plan.given("m", (), state=True)
     log_eta = b.argument("eta")
     c.m = b.call("m_rows", ("t",), "running_maximum", log_decay, log_eta, carried,

@@ -47,8 +47,7 @@ def stabilise(b: Builder) -> None:
     """Shares of old and new under a running maximum m of the weights' logarithms."""
     if not b.stabilised:
         return
-    log_decay = b.log_decay(b.rule.decay)
-    assert log_decay is not None
+    log_decay = b.needed_log_decay(b.rule.decay)
     m = b.plan.given("m", (), state=True)
     old, new, top = (sp.Symbol(s, real=True) for s in ("old_", "new_", "top_"))
     kept = b.map("log_kept", old + new, {"old_": log_decay, "new_": m})

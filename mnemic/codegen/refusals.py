@@ -8,6 +8,7 @@ import sympy as sp
 
 from mnemic.codegen.repeated import takes_steps
 from mnemic.codegen.states import link_of
+from mnemic.compiler.problem import TIME
 from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Moments, Rule
 from mnemic.dsl.features import Cosine, Dpfp, Polynomial, Random, Taylor
 from mnemic.dsl.spec import Spec
@@ -81,7 +82,7 @@ def _rows_alone(rule: Rule) -> bool:
 
 
 def _link_varies(rule: Rule) -> bool:
-    """Return whether a token takes W_{t−1} = link(A_{t−1}) with coefficients of the token before.
+    """Return whether a token takes W_{t−1} = link(A_{t−1}), whose coefficients or t were others.
 
     A memory at a chunk's end is a state, so only reads of W_{t−1} at every token are concerned.
     """
@@ -93,7 +94,7 @@ def _link_varies(rule: Rule) -> bool:
         scales = [link_of(rule, matrix).scale for matrix in rule.network.matrices]
         parts += [rule.problem.value(str(scale), scale) for scale in scales]
     own = frozenset().union(*(part.free_symbols for part in parts))
-    moving = {s.symbol for s in rule.scalars if s.declared.origin == "input"}
+    moving = {s.symbol for s in rule.scalars if s.declared.origin == "input"} | {TIME}
     return bool(own & moving)
 
 
@@ -217,6 +218,11 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
         "retention.phase",
         "a phase of features that are not as many as the key's channels",
         lambda r: r.phase and isinstance(_spec(r).features, RESIZING),
+    ),
+    (
+        "retention.phase",
+        "a phase that is a number or an expression (from: parameter learns one)",
+        lambda r: r.phase and all(s.argument is None for s in r.scalars if s.name == "phase"),
     ),
     (
         "keys",

@@ -24,7 +24,7 @@ def _symbols(*names: str) -> tuple[Any, ...]:
 def _forgetting(b: BuilderOf[Moments]) -> str | None:
     if not b.rule.solution.fades:
         return None
-    return b.log_decay(b.rule.problem.value("gamma"), "log_forget")
+    return b.needed_log_decay(b.rule.problem.value("gamma"), "log_forget")
 
 
 def _weighed(b: BuilderOf[Moments], name: str, power: Any = 1) -> str:

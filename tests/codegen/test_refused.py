@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_own_expressions import conforms
 
 from mnemic import pipeline
 from mnemic.codegen.refused import refused
@@ -41,6 +42,11 @@ SPECS: dict[str, dict[str, Any]] = {
         "optimizer": {**RATE, "anchor": {"chunk": 4}},
         "retention": {"local": "kl", "constraint": {"kind": "simplex", "scale": "token"}},
     },
+    "a phase that is a number": {"retention": {"phase": 0.3}},
+    "a phase of an expression": {
+        "bias": "l2", "retention": {"phase": {"expr": "0.1*(h + 1)"}}, "optimizer": RATE,
+    },
+    "a learned phase": {"retention": {"phase": "learned"}},
     "a start out of reach": {"bias": "l2", "optimizer": {
         "rate": {"from": "parameter", "activation": "sigmoid", "init": 2}}},
 }  # fmt: skip
@@ -102,3 +108,57 @@ def test_what_is_not_derived_is_told_at_its_own_entry(name: str, tmp_path: Path)
     with pytest.raises(InvalidSpec) as refusal:
         pipeline.derive(path)
     assert str(refusal.value).startswith(f"{path}:{place}: ")
+
+
+BY_T = {"expr": "1/(1 + t)"}
+VARYING: dict[str, dict[str, Any]] = {
+    "a stated link": {
+        "retention": {"link": "c*a", "view": "ftrl"}, "coefficients": {"c": BY_T},
+    },
+    "a stated link through another coefficient, read before the write": {
+        "bias": "dot", "retention": {"link": "c*tanh(a)", "view": "ftrl"},
+        "coefficients": {"c": {"expr": "d/2"}, "d": BY_T}, "readout": {"memory": "before"},
+    },
+    "a simplex": {"retention": {"local": "kl", "constraint": {"kind": "simplex", "scale": BY_T}}},
+    "a ball": {
+        "retention": {"view": "ftrl", "constraint": {"kind": "ball", "radius": BY_T}},
+    },
+    "an elastic net": {
+        "retention": {"view": "ftrl", "global": {"elastic": {"l1": BY_T, "l2": 0.1}}},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARYING)
+def test_a_link_that_varies_with_t_is_refused(name: str) -> None:
+    """W_{t−1} was computed with the t of the next token, in every form alike."""
+    spec = {"name": "mine", "bias": "l2", "optimizer": RATE, **VARYING[name]}
+    with pytest.raises(InvalidSpec, match="a link that varies"):
+        pipeline.files(pipeline.read(spec))
+
+
+def test_a_link_that_varies_with_t_under_an_anchor_is_the_interpreted_one() -> None:
+    """The memory at a chunk's end is a state, whose link took the t of its own token."""
+    conforms(
+        {
+            "name": "mine", "bias": "l2", "retention": {"link": "c*a", "view": "ftrl"},
+            "coefficients": {"c": BY_T}, "optimizer": {**RATE, "anchor": {"chunk": 4}},
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"retention": {"phase": "learned", "decay": {"expr": "1/(1 + phase**2)"}}},
+         "retention.decay: the phase turns keys and queries before anything else is computed"),
+        ({"bias": {"expr": "e**2/2/(1 + phase**2)"}, "retention": {"phase": "learned"}},
+         "bias.expr: the phase turns keys and queries before anything else is computed"),
+        ({"window": 2, "weights": "window", "optimizer": {"rate": {"expr": "1 - gamma"}}},
+         "optimizer.rate: gamma has one number for each token of the window"),
+    ],
+)  # fmt: skip
+def test_what_no_expression_may_read_is_refused(spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidSpec) as refusal:
+        pipeline.read({"name": "mine", "bias": "l2", **spec})
+    assert words in str(refusal.value)

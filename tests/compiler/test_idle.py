@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+import torch
 
+from mnemic import pipeline
 from mnemic.codegen.module import apart, plans
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.explanation import warned
@@ -51,3 +53,42 @@ def test_what_has_no_effect_is_told(title: str) -> None:
 
 def test_what_the_features_are_made_of_is_not_idle() -> None:
     assert idle(derive_spec(load("dla"))) == ()
+
+
+READ: dict[str, dict[str, Any]] = {
+    "weights of levels": {
+        "bias": "l2", "readout": {"levels": {"expr": "a"}, "max_levels": 8},
+        "coefficients": {"a": "token"},
+    },
+    "a bonus": {"readout": {"bonus": {"expr": "a/2"}}, "coefficients": {"a": "token"}},
+    "a phase": {"retention": {"phase": {"expr": "2*a"}}, "coefficients": {"a": "token"}},
+    "features": {
+        "features": {"kind": "polynomial", "a": [0, {"expr": "a"}, 1]},
+        "coefficients": {"a": "learned"},
+    },
+    "a scale": {
+        "bias": "l2", "coefficients": {"a": "learned"},
+        "retention": {"local": "kl", "constraint": {"kind": "simplex", "scale": {"expr": "a"}}},
+    },
+    "a radius, two steps away": {
+        "bias": "l2", "retention": {"constraint": {"kind": "ball", "radius": {"expr": "b/9"}}},
+        "coefficients": {"a": "learned", "b": {"expr": "a"}},
+    },
+}  # fmt: skip
+"""Coefficients that no equation holds but through another's expression."""
+
+
+@pytest.mark.parametrize("title", READ)
+def test_what_another_coefficient_reads_is_not_idle(title: str) -> None:
+    assert idle(derive_spec(load({"mnemic": 1, "name": "idle", **READ[title]}))) == ()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("title", [title for title in READ if title != "a phase"])
+def test_what_another_coefficient_reads_learns(title: str) -> None:
+    torch.manual_seed(0)
+    layer = pipeline.compile({"mnemic": 1, "name": "idle", **READ[title]}).layer(8, heads=1)
+    layer(torch.randn(1, 6, 8)).square().sum().backward()
+    slopes = [p.grad for name, p in layer.named_parameters() if name.startswith("raw_a")]
+    learnt = [x for x in slopes if x is not None and x.any()]
+    assert learnt

@@ -126,8 +126,7 @@ class Mean:
         ages = log_kept = None
         if b.rule.decay != 1:
             log_kept = b.plan.given("log_kept", ("n",), state=True)
-            decay = b.log_decay(b.rule.decay)
-            assert decay is not None
+            decay = b.needed_log_decay(b.rule.decay)
             ages = b.call("aged", ("t",), "ages", decay, equation="weights")
             b.plan.following[log_kept] = b.call("log_kept_next", ("n",), "append_rows", log_kept,
                                                 ages, **options)  # fmt: skip

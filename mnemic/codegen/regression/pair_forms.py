@@ -146,9 +146,7 @@ class _Kept:
                            **self.span)  # fmt: skip
 
     def _log_decay(self) -> str:
-        found = self.b.log_decay(self.b.rule.decay)
-        assert found is not None
-        return found
+        return self.b.needed_log_decay(self.b.rule.decay)
 
     def decayed_by_token(self) -> str | None:
         """log Π α_j over i < j ≤ t for every kept pair i."""

@@ -36,8 +36,15 @@ def idle(rule: Rule) -> tuple[Scalar, ...]:
         seen |= _symbols([getattr(rule, name) for name in STEP] + gates + keys)
     places = rule.problem.spec.placed_coefficients()
     apart = {name for name, where, _ in places if where.startswith("features")} | {*APART}
-    told = [s for s in rule.scalars if s.argument is not None and s.name not in apart]
-    return tuple(s for s in told if s.symbol not in seen and not s.name.startswith("scale"))
+    seen |= {s.symbol for s in rule.scalars if s.name in apart or s.name.startswith("scale")}
+    seen = _behind(rule, seen)
+    return tuple(s for s in rule.scalars if s.argument is not None and s.symbol not in seen)
+
+
+def _behind(rule: Rule, seen: set[Any]) -> set[Any]:
+    """Return what is seen, with what the expressions of coefficients among it read."""
+    found = {name for s in rule.scalars if s.symbol in seen for name in _symbols(s.expr)}
+    return seen if found <= seen else _behind(rule, seen | found)
 
 
 def writes(rule: Rule) -> bool:

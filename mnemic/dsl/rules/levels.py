@@ -1,4 +1,4 @@
-"""Rules about levels: what a tree of past tokens may be of, and what its weights may enter."""
+"""Rules about levels, and about coefficients that no expression may read."""
 
 from collections.abc import Iterator
 
@@ -29,14 +29,27 @@ def levels_of_a_linear_memory(spec: Spec) -> Iterator[Issue]:
             yield Issue(reason, where, hint=hint)
 
 
-def levels_by_themselves(spec: Spec) -> Iterator[Issue]:
-    """λ has a number for each level, which nothing else has."""
-    if spec.readout.levels is None:
-        return
+def read_by_nothing(spec: Spec) -> Iterator[Issue]:
+    """λ has a number for each level and γ of a window one for each token, which nothing else has;
+    the phase has turned the keys before anything else is computed."""
+    apart = {
+        "levels": (
+            spec.readout.levels is not None,
+            "levels has one number for each level, and this has no levels",
+        ),
+        "gamma": (
+            spec.weights.word() == "window",
+            "gamma has one number for each token of the window, and this has none of them",
+        ),
+        "phase": (
+            spec.retention.phase is not None,
+            "the phase turns keys and queries before anything else is computed",
+        ),
+    }
     for text in texts(spec):
-        if "levels" in text.names:
-            reason = "levels has one number for each level, and this has no levels"
-            yield Issue(reason, text.where, text.text)
+        for name, (there, reason) in apart.items():
+            if there and name in text.names:
+                yield Issue(reason, text.where, text.text)
 
 
-RULES: tuple[Rule, ...] = (levels_of_a_linear_memory, levels_by_themselves)
+RULES: tuple[Rule, ...] = (levels_of_a_linear_memory, read_by_nothing)
