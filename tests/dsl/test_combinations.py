@@ -632,10 +632,22 @@ CASES: list[Case] = [
         {"readout": {"levels": "token", "max_levels": 12}},
     ),
     (
-        "levels.levels_by_themselves",
+        "levels.read_by_nothing",
         {"readout": {"levels": "token"}, "retention": {"decay": "sigmoid(levels)"}},
         "retention.decay",
         {"readout": {"levels": "alpha"}, "retention": {"decay": "token"}},
+    ),
+    (
+        "levels.read_by_nothing",
+        {"retention": {"phase": "learned"}, "optimizer": {"rate": "sigmoid(phase)"}},
+        "optimizer.rate",
+        {"retention": {"phase": "learned"}, "optimizer": {"rate": "token"}},
+    ),
+    (
+        "levels.read_by_nothing",
+        {"window": 2, "weights": "window", "optimizer": {"rate": "1 - gamma"}},
+        "optimizer.rate",
+        {"weights": "token", "optimizer": {"rate": "1 - gamma"}},
     ),
     (
         "retentions.decay_of_rows",
