@@ -9,9 +9,11 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy
+import onnx
 import pytest
 import torch
 from conformance import (
@@ -27,48 +29,59 @@ from conformance import (
     start,
     weighed,
 )  # fmt: skip
+from onnx.reference import ReferenceEvaluator
 from torch import Tensor
 
 pytest.importorskip("triton", reason="fla-core cannot be imported without Triton")
-with warnings.catch_warnings():
-    # fla warns that it found neither a GPU nor FlashAttention, and calls torch.jit.script_method;
-    # its references need none of them.
-    warnings.simplefilter("ignore")
-    import onnx
-    from fla.ops.based.naive import naive_parallel_based
-    from fla.ops.comba.naive import naive_chunk_comba, naive_recurrent_comba
-    from fla.ops.delta_rule.naive import (
-        delta_rule_chunkwise,
-        delta_rule_parallel,
-        delta_rule_recurrence,
-    )
-    from fla.ops.forgetting_attn.naive import naive_forgetting_attn
-    from fla.ops.gated_delta_product.naive import naive_recurrent_gated_delta_product
-    from fla.ops.gated_delta_rule.naive import (
-        naive_chunk_gated_delta_rule,
-        naive_recurrent_gated_delta_rule,
-    )
-    from fla.ops.gdn2.naive import naive_recurrent_gdn2
-    from fla.ops.generalized_delta_rule.dplr.naive import dplr_chunkwise, dplr_recurrence
-    from fla.ops.gla.naive import naive_recurrent_gla
-    from fla.ops.gsa.naive import naive_recurrent_gsa
-    from fla.ops.hgrn.naive import naive_recurrent_hgrn
-    from fla.ops.kda.naive import naive_chunk_kda, naive_recurrent_kda
-    from fla.ops.linear_attn.naive import naive_chunk_linear_attn, naive_recurrent_linear_attn
-    from fla.ops.mesa_net.naive import naive_mesa_net_exact
-    from fla.ops.momentum_delta_rule.naive import (
-        chunk_momentum_delta_rule_ref,
-        recurrent_momentum_delta_rule_ref,
-    )
-    from fla.ops.path_attn.naive import naive_path_attn
-    from fla.ops.retention.naive import naive_retention
-    from fla.ops.rwkv6.recurrent_naive import naive_recurrent_rwkv6
-    from fla.ops.simple_gla.naive import (
-        naive_chunk_simple_gla,
-        naive_parallel_simple_gla,
-        naive_recurrent_simple_gla,
-    )
-    from onnx.reference import ReferenceEvaluator
+
+PLACES = {
+    "naive_parallel_based": "based.naive",
+    "naive_chunk_comba": "comba.naive",
+    "naive_recurrent_comba": "comba.naive",
+    "delta_rule_chunkwise": "delta_rule.naive",
+    "delta_rule_parallel": "delta_rule.naive",
+    "delta_rule_recurrence": "delta_rule.naive",
+    "naive_forgetting_attn": "forgetting_attn.naive",
+    "naive_recurrent_gated_delta_product": "gated_delta_product.naive",
+    "naive_chunk_gated_delta_rule": "gated_delta_rule.naive",
+    "naive_recurrent_gated_delta_rule": "gated_delta_rule.naive",
+    "naive_recurrent_gdn2": "gdn2.naive",
+    "dplr_chunkwise": "generalized_delta_rule.dplr.naive",
+    "dplr_recurrence": "generalized_delta_rule.dplr.naive",
+    "naive_recurrent_gla": "gla.naive",
+    "naive_recurrent_gsa": "gsa.naive",
+    "naive_recurrent_hgrn": "hgrn.naive",
+    "naive_chunk_kda": "kda.naive",
+    "naive_recurrent_kda": "kda.naive",
+    "naive_chunk_linear_attn": "linear_attn.naive",
+    "naive_recurrent_linear_attn": "linear_attn.naive",
+    "naive_mesa_net_exact": "mesa_net.naive",
+    "chunk_momentum_delta_rule_ref": "momentum_delta_rule.naive",
+    "recurrent_momentum_delta_rule_ref": "momentum_delta_rule.naive",
+    "naive_path_attn": "path_attn.naive",
+    "naive_retention": "retention.naive",
+    "naive_recurrent_rwkv6": "rwkv6.recurrent_naive",
+    "naive_chunk_simple_gla": "simple_gla.naive",
+    "naive_parallel_simple_gla": "simple_gla.naive",
+    "naive_recurrent_simple_gla": "simple_gla.naive",
+}
+"""The modules of ``fla.ops`` by the references that the tests take of them."""
+
+
+class Fla:
+    """The references of fla-core by name, imported when the first is called: it takes seconds."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        with warnings.catch_warnings():
+            # fla warns that it found neither a GPU nor FlashAttention, and calls
+            # torch.jit.script_method; its references need none of them.
+            warnings.simplefilter("ignore")
+            found: Callable[..., Any] = getattr(import_module(f"fla.ops.{PLACES[name]}"), name)
+        setattr(self, name, found)
+        return found
+
+
+fla = Fla()
 
 TOLERANCE = 1e-5
 """Relative: the references are in float32."""
@@ -158,32 +171,32 @@ def decay_of(x: Tensors) -> Tensor:
 
 @reference("recurrent", "linear-attention")
 def _linear(x: Tensors, state: Tensors) -> Outcome:
-    found = naive_recurrent_linear_attn(x["q"], x["k"], x["v"], 1.0, past(state), True)
+    found = fla.naive_recurrent_linear_attn(x["q"], x["k"], x["v"], 1.0, past(state), True)
     return matrix(*found)
 
 
 @reference("chunk", "linear-attention", started=False)
 def _linear_chunk(x: Tensors, state: Tensors) -> Outcome:
-    return naive_chunk_linear_attn(x["q"], x["k"], x["v"], 1.0), {}
+    return fla.naive_chunk_linear_attn(x["q"], x["k"], x["v"], 1.0), {}
 
 
 @reference("normalised", "linear-attention-elu")
 def _linear_normalised(x: Tensors, state: Tensors) -> Outcome:
     q, k = (torch.nn.functional.elu(x[n]) + 1 for n in ("q", "k"))
     first = (past(state), state["n"][:, None]) if state else None
-    out, (final, total) = naive_recurrent_linear_attn(q, k, x["v"], 1.0, first, True, True)
+    out, (final, total) = fla.naive_recurrent_linear_attn(q, k, x["v"], 1.0, first, True, True)
     return out, {"W": final.mT, "n": total[:, 0]}
 
 
 @reference("parallel", "based", started=False)
 def _based(x: Tensors, state: Tensors) -> Outcome:
     q, k, v = heads_first(x["q"], x["k"], x["v"])
-    return naive_parallel_based(q, k, v, 1.0).transpose(1, 2), {}
+    return fla.naive_parallel_based(q, k, v, 1.0).transpose(1, 2), {}
 
 
 @reference("parallel", "retnet", started=False)
 def _retention(x: Tensors, state: Tensors) -> Outcome:
-    return naive_retention(*heads_first(root(x), x["k"], x["v"])).transpose(1, 2), {}
+    return fla.naive_retention(*heads_first(root(x), x["k"], x["v"])).transpose(1, 2), {}
 
 
 def _gates(x: Tensors, spec: str) -> tuple[Tensor, Tensor]:
@@ -205,18 +218,18 @@ def _simple(spec: Spec) -> None:
     @reference("simple_gla-recurrent", spec)
     def _recurrent(x: Tensors, state: Tensors) -> Outcome:
         k, g = _gates(x, name)
-        return matrix(*naive_recurrent_simple_gla(x["q"], k, x["v"], g, 1.0, past(state)))
+        return matrix(*fla.naive_recurrent_simple_gla(x["q"], k, x["v"], g, 1.0, past(state)))
 
     @reference("simple_gla-chunk", spec)
     def _chunk(x: Tensors, state: Tensors) -> Outcome:
         k, g = _gates(x, name)
-        found = naive_chunk_simple_gla(x["q"], k, x["v"], g, past(state), True, 16, 1.0)
+        found = fla.naive_chunk_simple_gla(x["q"], k, x["v"], g, past(state), True, 16, 1.0)
         return matrix(*found)
 
     @reference("simple_gla-parallel", spec, started=False)
     def _parallel(x: Tensors, state: Tensors) -> Outcome:
         k, g = _gates(x, name)
-        return naive_parallel_simple_gla(x["q"], k, x["v"], g, 1.0)[0], {}
+        return fla.naive_parallel_simple_gla(x["q"], k, x["v"], g, 1.0)[0], {}
 
 
 for _spec in (SCALAR, "mamba2", "lightning-attention", "retnet"):
@@ -231,7 +244,8 @@ def _hgrn2(x: Tensors, state: Tensors) -> Outcome:
 
 @reference("recurrent", "gla")
 def _gla(x: Tensors, state: Tensors) -> Outcome:
-    return matrix(*naive_recurrent_gla(root(x), x["k"], x["v"], x["log_alpha"], past(state), True))
+    q, first = root(x), past(state)
+    return matrix(*fla.naive_recurrent_gla(q, x["k"], x["v"], x["log_alpha"], first, True))
 
 
 @reference("recurrent", "rwkv6")
@@ -239,7 +253,7 @@ def _rwkv6(x: Tensors, state: Tensors) -> Outcome:
     """The bonus is one for every sequence and token."""
     q, k, v, w = heads_first(x["q"], x["k"], x["v"], x["log_alpha"])
     bonus = x["bonus"][0, 0]
-    out, final = naive_recurrent_rwkv6(q, k, v, w, bonus, 1.0, past(state), True)
+    out, final = fla.naive_recurrent_rwkv6(q, k, v, w, bonus, 1.0, past(state), True)
     return matrix(out.transpose(1, 2), final)
 
 
@@ -247,7 +261,7 @@ def _rwkv6(x: Tensors, state: Tensors) -> Outcome:
 def _gsa(x: Tensors, state: Tensors) -> Outcome:
     s, g = -torch.expm1(x["log_alpha"]), x["log_alpha"]
     first = (state["K"].mT, state["W"].mT) if state else None
-    out, final = naive_recurrent_gsa(x["q"], x["k"], x["v"], s, g, 1.0, first, True)
+    out, final = fla.naive_recurrent_gsa(x["q"], x["k"], x["v"], s, g, 1.0, first, True)
     return out, {"K": final[0].mT, "W": final[1].mT}
 
 
@@ -257,7 +271,7 @@ def _hgrn(x: Tensors, state: Tensors) -> Outcome:
     g = x["log_alpha"]
     first = state["W"].flatten(1) if state else None
     write = -torch.expm1(g) * x["v"]
-    h, final = naive_recurrent_hgrn(write.flatten(2), g.flatten(2), first, True)
+    h, final = fla.naive_recurrent_hgrn(write.flatten(2), g.flatten(2), first, True)
     return h.unflatten(2, g.shape[2:]) * x["q"], {"W": final.reshape(g.shape[0], *g.shape[2:], 1)}
 
 
@@ -267,7 +281,7 @@ def _hgrn(x: Tensors, state: Tensors) -> Outcome:
 @reference("recurrence", "deltanet", "deltanet-negative")
 def _delta(x: Tensors, state: Tensors) -> Outcome:
     vectors = heads_first(root(x), x["k"], x["v"], x["eta"])
-    out, final = delta_rule_recurrence(*vectors, past(state))
+    out, final = fla.delta_rule_recurrence(*vectors, past(state))
     return matrix(out.transpose(1, 2), final)
 
 
@@ -287,13 +301,13 @@ def _longhorn(x: Tensors, state: Tensors) -> Outcome:
 
 @reference("chunkwise", "deltanet", started=False)
 def _delta_chunk(x: Tensors, state: Tensors) -> Outcome:
-    out, final = delta_rule_chunkwise(*heads_first(root(x), x["k"], x["v"], x["eta"]))
+    out, final = fla.delta_rule_chunkwise(*heads_first(root(x), x["k"], x["v"], x["eta"]))
     return matrix(out.transpose(1, 2), final)
 
 
 @reference("recurrent", "gated-deltanet", "deltanet")
 def _gated_delta(x: Tensors, state: Tensors) -> Outcome:
-    found = naive_recurrent_gated_delta_rule(
+    found = fla.naive_recurrent_gated_delta_rule(
         x["q"], x["k"], x["v"], x["eta"], decay_of(x), 1.0, past(state), True
     )
     return matrix(*found)
@@ -301,7 +315,7 @@ def _gated_delta(x: Tensors, state: Tensors) -> Outcome:
 
 @reference("chunk", "gated-deltanet")
 def _gated_delta_chunk(x: Tensors, state: Tensors) -> Outcome:
-    found = naive_chunk_gated_delta_rule(
+    found = fla.naive_chunk_gated_delta_rule(
         x["q"], x["k"], x["v"], x["log_alpha"], x["eta"], 16, 1.0, past(state), True
     )
     return matrix(*found)
@@ -311,7 +325,7 @@ def _gated_delta_chunk(x: Tensors, state: Tensors) -> Outcome:
 def _delta_product(x: Tensors, state: Tensors) -> Outcome:
     k, v, eta = (x[n].flatten(1, 2) for n in ("k", "v", "eta"))
     steps = x["k"].shape[2]
-    found = naive_recurrent_gated_delta_product(
+    found = fla.naive_recurrent_gated_delta_product(
         x["q"], k, v, x.get("log_alpha"), eta, 1.0, None, past(state), True, steps
     )
     return matrix(*found)
@@ -319,7 +333,7 @@ def _delta_product(x: Tensors, state: Tensors) -> Outcome:
 
 @reference("recurrent", "comba")
 def _comba(x: Tensors, state: Tensors) -> Outcome:
-    found = naive_recurrent_comba(
+    found = fla.naive_recurrent_comba(
         x["q"], x["k"], x["v"], x["predict"], x["eta"], x["log_alpha"], 1.0, past(state), True
     )
     return matrix(*found)
@@ -328,7 +342,7 @@ def _comba(x: Tensors, state: Tensors) -> Outcome:
 @reference("chunk", COMBA_BEFORE)
 def _comba_chunk(x: Tensors, state: Tensors) -> Outcome:
     """fla's two forms disagree: its chunks predict from the memory before the decay."""
-    found = naive_chunk_comba(
+    found = fla.naive_chunk_comba(
         x["q"], x["k"], x["v"], x["predict"], x["log_alpha"], x["eta"], 16, 1.0, past(state), True
     )
     return matrix(*found)
@@ -336,7 +350,7 @@ def _comba_chunk(x: Tensors, state: Tensors) -> Outcome:
 
 @reference("recurrent", "kda")
 def _kda(x: Tensors, state: Tensors) -> Outcome:
-    found = naive_recurrent_kda(
+    found = fla.naive_recurrent_kda(
         x["q"], x["k"], x["v"], x["log_alpha"], x["eta"], 1.0, past(state), True
     )
     return matrix(*found)
@@ -344,7 +358,7 @@ def _kda(x: Tensors, state: Tensors) -> Outcome:
 
 @reference("chunk", "kda")
 def _kda_chunk(x: Tensors, state: Tensors) -> Outcome:
-    found = naive_chunk_kda(
+    found = fla.naive_chunk_kda(
         x["q"], x["k"], x["v"], x["log_alpha"], x["eta"], 1.0, past(state), True, 16
     )
     return matrix(*found)
@@ -352,7 +366,7 @@ def _kda_chunk(x: Tensors, state: Tensors) -> Outcome:
 
 @reference("recurrent", "gdn2")
 def _gdn2(x: Tensors, state: Tensors) -> Outcome:
-    found = naive_recurrent_gdn2(
+    found = fla.naive_recurrent_gdn2(
         x["q"], x["k"], x["v"], x["log_alpha"], x["b"], x["w"], 1.0, past(state), True
     )
     return matrix(*found)
@@ -377,13 +391,13 @@ def _leaky(x: Tensors, state: Tensors) -> Outcome:
 
 @reference("dplr-recurrence", "rwkv7", "rwkv7-full")
 def _dplr(x: Tensors, state: Tensors) -> Outcome:
-    out, final = dplr_recurrence(*_low_rank(x), past(state))
+    out, final = fla.dplr_recurrence(*_low_rank(x), past(state))
     return matrix(out.transpose(1, 2), final)
 
 
 @reference("dplr-chunkwise", "rwkv7", "rwkv7-full")
 def _dplr_chunk(x: Tensors, state: Tensors) -> Outcome:
-    out, final = dplr_chunkwise(*_low_rank(x), past(state), chunk_size=16)
+    out, final = fla.dplr_chunkwise(*_low_rank(x), past(state), chunk_size=16)
     return matrix(out.transpose(1, 2), final)
 
 
@@ -400,7 +414,7 @@ def _momentum(x: Tensors, state: Tensors, call: Callable[..., Any], **options: A
 @reference("recurrent", "titans-linear")
 def _titans(x: Tensors, state: Tensors) -> Outcome:
     beta = torch.ones_like(x["eta"])
-    return _momentum(x, state, recurrent_momentum_delta_rule_ref, beta=beta)
+    return _momentum(x, state, fla.recurrent_momentum_delta_rule_ref, beta=beta)
 
 
 @reference("chunk", "titans-linear", near_one=True)
@@ -410,7 +424,7 @@ def _titans_chunk(x: Tensors, state: Tensors) -> Outcome:
     With θ down to 0.01 in chunks of 16 its float32 keeps no digit; in chunks of 2 it keeps all.
     """
     beta = torch.ones_like(x["eta"]) - 1e-6
-    return _momentum(x, state, chunk_momentum_delta_rule_ref, beta=beta, chunk_size=16)
+    return _momentum(x, state, fla.chunk_momentum_delta_rule_ref, beta=beta, chunk_size=16)
 
 
 # -- regressions -------------------------------------------------------------------------------
@@ -421,7 +435,7 @@ def _rls(x: Tensors, state: Tensors) -> Outcome:
     """The ridge stands outside of the moments."""
     one = torch.ones_like(x["k"][..., 0])
     ridge = torch.full(x["k"].shape[2:], 0.5)
-    return naive_mesa_net_exact(x["q"], x["k"], x["v"], 0 * one, ridge, one)[0], {}
+    return fla.naive_mesa_net_exact(x["q"], x["k"], x["v"], 0 * one, ridge, one)[0], {}
 
 
 @reference("mesa-moments", "rls", "rls-geometric", square=True)
@@ -437,7 +451,7 @@ def _moments(x: Tensors, state: Tensors) -> Outcome:
         cross = torch.zeros_like(second)
     none = torch.zeros(heads, width)
     gate = x.get("log_gamma", 0 * one)
-    out, second, cross = naive_mesa_net_exact(
+    out, second, cross = fla.naive_mesa_net_exact(
         x["q"], x["k"], x["v"], gate, none, one, second, cross
     )
     inverse = torch.linalg.inv(second)
@@ -454,7 +468,7 @@ GATED_MESA: Mapping[str, Any] = {
 def _mesa(x: Tensors, state: Tensors) -> Outcome:
     gate = x.get("eta", torch.ones_like(x["log_gamma"]))
     first = (state["H"], state["U"].mT) if state else (None, None)
-    out, second, cross = naive_mesa_net_exact(
+    out, second, cross = fla.naive_mesa_net_exact(
         x["q"], x["k"], x["v"], x["log_gamma"], x["lam"][0, 0], gate, *first
     )
     return out, {"H": second, "U": cross.mT}
@@ -535,7 +549,7 @@ def test_fla_delta_parallel(form: str) -> None:
     case = compiled("deltanet")
     x = example(case, 128)
     vectors = [y.float().contiguous() for y in heads_first(root(x), x["k"], x["v"], x["eta"])]
-    expected = delta_rule_parallel(*vectors)[0].transpose(1, 2)
+    expected = fla.delta_rule_parallel(*vectors)[0].transpose(1, 2)
     out, _ = case.operator(**x, form=form)
     assert error(out, expected) <= TOLERANCE
 
@@ -623,7 +637,7 @@ def test_gated_softmax_is_the_forgetting_transformer(form: str, window: int | No
     x = {n: y.float().requires_grad_() for n, y in inputs(case, 29, sizes=Sizes(groups=2)).items()}
     out = case.operator(**x, form=form)[0]
     gate = x["log_alpha"].repeat_interleave(2, -1)
-    expected = naive_forgetting_attn(x["q"], x["k"], x["v"], gate, window_size=window)
+    expected = fla.naive_forgetting_attn(x["q"], x["k"], x["v"], gate, window_size=window)
     assert error(out, expected) <= 1e-5
     found, wanted = (gradients(weighed(y), x) for y in (out, expected))
     for name, gradient in wanted.items():
@@ -642,7 +656,7 @@ def test_path_attention_is_flas(form: str, name: str) -> None:
     gate = x["log_alpha"] if "log_alpha" in x else torch.zeros_like(x["eta"])
     q = x["q"] / x["q"].shape[-1] ** 0.5
     vectors = (q, x["k"], x["v"], x["carry"], x["eta"], gate.repeat_interleave(2, -1))
-    expected = naive_path_attn(*vectors, scale=1.0, chunk_size=16)
+    expected = fla.naive_path_attn(*vectors, scale=1.0, chunk_size=16)
     assert error(out, expected) <= TOLERANCE
     found, wanted = (gradients(weighed(y), x) for y in (out, expected))
     for argument, gradient in wanted.items():
