@@ -128,15 +128,13 @@ def compile(
     ``UsageError`` for an output folder that is not mnemic's.
     """
     from mnemic.codegen import cache, package
-    from mnemic.codegen.flat import published
 
     spec = read(source)
-    key, make = spec_hash(spec, labels=True), partial(files, spec)
     with placed(spec, source):
         if out is not None:
-            files_of = published(cache.files(key, make), tools=tools)
-            return Compiled(spec, package.write(files_of, Path(out)))
-        return Compiled(spec, cache.folder(key, make))
+            return Compiled(spec, package.write(published_files(spec, tools=tools), Path(out)))
+        key = spec_hash(spec, labels=True)
+        return Compiled(spec, cache.folder(key, partial(files, spec)))
 
 
 def restored(
@@ -158,21 +156,26 @@ def restored(
             "as it was, is needed at the same place"
         )
     found = compile(known)
-    if digest not in (None, package.digest_of(found.folder), *_digests(found.folder)):
+    if digest not in (None, package.digest_of(found.folder), *_digests(found)):
         told = f"{known.name}: pickled with the code of mnemic {version}, which differed"
         warnings.warn(f"{told}; compiled again by this version", stacklevel=2)
     return found
 
 
-def _digests(folder: Path) -> Iterator[str]:
-    """The digests of what is published of a folder in the cache."""
+def _digests(found: Compiled) -> Iterator[str]:
+    """The digests of what is published of a spec in the cache."""
     from mnemic.codegen import package
-    from mnemic.codegen.flat import published
 
-    whole = package.read(folder) or {}
     for tools in (True, False):
-        made = published(whole, tools=tools)
+        made = published_files(found.spec, tools=tools)
         yield package.digest_of_files({name: text.encode() for name, text in made.items()})
+
+
+def published_files(spec: Spec, *, tools: bool = True) -> Mapping[str, str]:
+    """Return the files of a compiled folder that is fit to publish, by name."""
+    from mnemic.codegen import cache
+
+    return cache.published(spec_hash(spec, labels=True), partial(files, spec), tools=tools)
 
 
 def files(spec: Spec) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from mnemic.codegen import package
@@ -30,6 +31,24 @@ def files(key: str, make: Made) -> Mapping[str, str]:
     """What the compiled folder of a key holds; made where there is none, or where it was changed
     by another hand, and not kept."""
     return package.read(_place(key)) or make()
+
+
+def published(key: str, make: Made, *, tools: bool = True) -> Mapping[str, str]:
+    """Return what is published of the compiled folder of a key.
+
+    To find out what a spec needs of the support package takes seconds, so it is kept in the cache
+    too, where that can be written.
+    """
+    from mnemic.codegen import flat
+
+    place = _place(f"{key}.published" if tools else f"{key}.published.without-tools")
+    found = package.read(place)
+    if found:
+        return found
+    made = flat.published(files(key, make), tools=tools)
+    with suppress(OSError, EnvironmentFailed):
+        _kept(place, lambda: made)
+    return made
 
 
 def folder(key: str, make: Made) -> Path:

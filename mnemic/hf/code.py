@@ -11,13 +11,11 @@ from hashlib import sha256
 from pathlib import Path
 from textwrap import dedent, indent
 
-from mnemic.codegen import package
-from mnemic.codegen.flat import published
 from mnemic.dsl.spec import Spec
 from mnemic.hf.build import specs_of
 from mnemic.hf.configuration_mnemic import MnemicConfig
 from mnemic.models import feed_forward
-from mnemic.pipeline import compile as compile_spec
+from mnemic.pipeline import published_files
 
 OWN = ("configuration_mnemic", "cache_mnemic", "modeling_mnemic")
 """Modules of this package that are copied as they are."""
@@ -94,7 +92,7 @@ def _digest(files: Mapping[str, str]) -> str:
 
 def memory_code(spec: Spec) -> tuple[dict[str, str], list[str]]:
     """Return the modules that a spec's layer reaches, by file name, and those loaded later."""
-    files = published(package.read(compile_spec(spec).folder) or {})
+    files = published_files(spec)
     texts = {name.removesuffix(".py"): x for name, x in files.items() if name.endswith(".py")}
     reached, later = _reached(texts, spec.module), set()
     names = {name: _file(name, spec.module) for name in reached}

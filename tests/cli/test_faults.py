@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 from faulty import begun, bound_by_modes, ended, small_files
+from typer.testing import CliRunner
 
+from mnemic.cli.app import app
 from mnemic.codegen import package
 from mnemic.errors import UsageError
 from mnemic.models.files import replacing
@@ -22,9 +24,13 @@ ROOT = Path(__file__).parents[2]
 def warm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The variable of a cache that has deltanet and dot compiled, which tests read alone."""
     told = {"MNEMIC_CACHE": str(tmp_path_factory.mktemp("cache"))}
-    for name in ("deltanet", "dot"):
-        for command in ("compile", "check"):
-            assert ended(begun(command, name, environment=told))[0] == 0
+    out = tmp_path_factory.mktemp("out")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("MNEMIC_CACHE", told["MNEMIC_CACHE"])
+        for name in ("deltanet", "dot"):
+            for arguments in (("compile", name), ("compile", name, "-o", str(out / name)),
+                              ("check", name)):  # fmt: skip
+                assert CliRunner().invoke(app, arguments).exit_code == 0
     return told
 
 
