@@ -1,9 +1,9 @@
 """Which specs' generated code differs from the code that last passed the whole matrix of tests.
 
-``passed.json`` holds a digest for each packaged spec, written by ``pytest --record`` after a run of
-every test has passed. The digest is taken of what runs: the generated module and kernels, and the
-functions and classes of the support package that these name, directly or through one another.
-Comments and docstrings do not count.
+``passed.json`` holds a digest for each packaged spec, written by ``pytest --record`` after a run in
+which every case of that spec has passed. The digest is taken of what runs: the generated module and
+kernels, and the functions and classes of the support package that these name, directly or through
+one another. Comments and docstrings do not count.
 """
 
 import ast
@@ -33,15 +33,25 @@ def digests() -> dict[str, str]:
         return {name: digest for name, digest in found if digest}
 
 
-def changed() -> tuple[str, ...]:
-    """Return the specs whose generated code is not that of the last whole run."""
-    passed = json.loads(PASSED.read_text(encoding="utf-8"))
-    return tuple(name for name, digest in digests().items() if passed.get(name) != digest)
+def changed() -> dict[str, str]:
+    """Return the digests of the specs whose generated code has not passed every case yet."""
+    passed = _passed()
+    return {name: found for name, found in digests().items() if passed.get(name) != found}
 
 
-def record() -> None:
-    """Write the digests of the code as it is now."""
-    PASSED.write_text(json.dumps(digests(), indent=0) + "\n", encoding="utf-8")
+def record(found: Mapping[str, str]) -> None:
+    """Write the digests with which every case of these specs has passed, beside those of others.
+
+    They are those from before the run, so that what was edited meanwhile does not count.
+    """
+    known = {**_passed(), **found}
+    kept = {name: known[name] for name in NAMES if name in known}
+    PASSED.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
+
+
+def _passed() -> dict[str, str]:
+    found: dict[str, str] = json.loads(PASSED.read_text(encoding="utf-8"))
+    return found
 
 
 def _digest_of(name: str) -> str:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from packaged import CORE, NAMES
+from packaged import CORE, FACTS, NAMES
 from reached import digest
 from tiers import first
 
@@ -36,15 +36,15 @@ def cases(name: str, *values: dict[str, Any], marks: tuple[str, ...] = ()) -> li
     return [Item(f"{name}[{x}]", SimpleNamespace(params=x), marks) for x in values]
 
 
-def chosen(items: list[Item], specs: tuple[str, ...] = CORE) -> list[Any]:
-    return [x.callspec.params if x.callspec else x.nodeid for x in first(items, {*specs})]
+def chosen(items: list[Item], *changed: str) -> list[Any]:
+    return [x.callspec.params if x.callspec else x.nodeid for x in first(items, {*changed})]
 
 
 def test_a_matrix_of_specs_is_cut_to_the_core_and_what_has_changed() -> None:
     items = cases("matrix", *({"name": name} for name in NAMES))
     assert [x["name"] for x in chosen(items)] == [*CORE]
     other = next(name for name in NAMES if name not in CORE)
-    assert {x["name"] for x in chosen(items, (*CORE, other))} == {*CORE, other}
+    assert {x["name"] for x in chosen(items, other)} == {*CORE, other}
 
 
 def test_a_test_of_a_few_specs_stays_whole() -> None:
@@ -72,6 +72,21 @@ def test_of_what_is_marked_few_each_value_is_met() -> None:
     kept = chosen(cases("square", *every, marks=("few",)))
     assert len(kept) == 5
     assert ({v["x"] for v in kept}, {v["y"] for v in kept}) == ({*range(5)}, {*range(3)})
+
+
+def test_of_specs_that_are_marked_few_each_trait_meets_each_value() -> None:
+    every = [{"name": name, "form": form} for name in NAMES for form in ("recurrent", "chunk")
+             if form in FACTS[name]["forms"]]  # fmt: skip
+    items = cases("matrix", *every, marks=("few",))
+    kept = chosen(items)
+    assert {x["name"] for x in kept} < {*CORE}
+    for found in (kept, [x for x in every if x["name"] in CORE]):
+        met = {(trait, x["form"]) for x in found for trait in FACTS[x["name"]]["traits"]}
+        assert met == {(trait, x["form"]) for x in every for trait in FACTS[x["name"]]["traits"]}
+    other = next(x["name"] for x in every if x["name"] not in CORE and x["form"] == "chunk")
+    assert [x for x in chosen(items, other) if x["name"] == other] == [
+        {"name": other, "form": "recurrent"}, {"name": other, "form": "chunk"},
+    ]  # fmt: skip
 
 
 def test_a_matrix_without_a_spec_of_the_core_is_an_error() -> None:

@@ -3,7 +3,8 @@
 A plain ``pytest`` runs every test. ``pytest --tier first`` leaves out four kinds of cases:
 
 - tests marked ``full``;
-- of a test marked ``few``, cases whose values have all been met already;
+- of a test marked ``few``, cases whose values have all been met already; of its packaged specs
+  those each trait of which has met every other value in another spec;
 - of a test with cases for more specs than ``packaged.CORE`` has, the cases of other specs, unless
   their generated code has changed since the whole matrix last passed (see ``reached``);
 - of a test with three parametrisations or more, cases whose values have all met in pairs already.
@@ -11,18 +12,29 @@ A plain ``pytest`` runs every test. ``pytest --tier first`` leaves out four kind
 So a new test is in the first tier unless it is marked, and no function is left out without a mark.
 """
 
+import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
-from packaged import CORE, NAMES, PATHS
+from packaged import CORE, FACTS, NAMES, PATHS
 
 SLOW = 10.0
 """Seconds of processor time in which a test of the first tier should be done."""
 
-CHANGED = pytest.StashKey[tuple[str, ...]]()
+LISTED = 25
+"""Files of tests whose processor time is told at the end: those that take most of it."""
+
+CHANGED = pytest.StashKey[dict[str, str]]()
+"""The digests, as they are now, of the specs whose code has changed."""
+
+BEGUN = pytest.StashKey[float]()
+"""The processor time before a test's fixtures."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,21 +42,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=("first", "full"), default="full", help="see tests/tiers.py")
     parser.addoption(
         "--record", action="store_true",
-        help="after a run of every test that passes, record the generated code as tested",
+        help="run every case of the specs whose code has changed, and record it if all pass",
     )  # fmt: skip
+    parser.addoption("--times", metavar="FILE", help="write each test's processor time, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Find the specs whose code has changed: once, in the process that tells the workers."""
     worker = getattr(config, "workerinput", None)
     if worker is not None:
-        config.stash[CHANGED] = tuple(worker["changed"])
-    elif config.getoption("tier") == "first":
+        config.stash[CHANGED] = worker["changed"]
+    elif config.getoption("tier") == "first" or config.getoption("record"):
         import reached
 
         config.stash[CHANGED] = reached.changed()
     else:
-        config.stash[CHANGED] = ()
+        config.stash[CHANGED] = {}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -66,33 +79,46 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what only the full tier runs."""
     if config.getoption("tier") == "full":
         return
-    kept = set(first(items, {*CORE, *config.stash[CHANGED]}))
+    changed = {*config.stash[CHANGED]}
+    kept = set(first(items, changed))
+    if config.getoption("record"):
+        kept |= {item for item in items if specs_of(item) & changed}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 
 
-def first(items: Iterable[pytest.Item], specs: set[str]) -> Iterator[pytest.Item]:
-    """Return the tests of the first tier, with all cases of these specs."""
+def first(items: Iterable[pytest.Item], changed: set[str]) -> Iterator[pytest.Item]:
+    """Return the tests of the first tier, where the code of these specs has changed."""
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:
         functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, cases in functions.items():
         some = [item for item in cases if item.get_closest_marker("full") is None]
         several = {spec for item in some for spec in specs_of(item)}
-        if len(several) > len(CORE):
-            some = [item for item in some if specs_of(item) <= specs]
+        matrix = len(several) > len(CORE)
+        if matrix:
+            some = [item for item in some if specs_of(item) <= changed.union(CORE)]
             if not some:
                 raise pytest.UsageError(f"{name}: of its specs none is in packaged.CORE")
-        few = any(item.get_closest_marker("few") for item in some)
-        yield from covering(some, 1) if few else pairwise(some)
+        if not any(item.get_closest_marker("few") for item in some):
+            yield from pairwise(some)
+        elif matrix:
+            yield from covering(some, [_traits_met(item, changed) for item in some])
+        else:
+            yield from covering(some, _met(some, 1))
 
 
 def specs_of(item: pytest.Item) -> set[str]:
     """Return the packaged specs among the values of a case."""
     callspec = getattr(item, "callspec", None)
     values = callspec.params.values() if callspec else ()
-    names = {x.stem if isinstance(x, Path) else x for x in values if isinstance(x, str | Path)}
-    return names & PATHS.keys()
+    return {name for name in map(_spec_of, values) if name is not None}
+
+
+def _spec_of(value: object) -> str | None:
+    """Return the name of the packaged spec that a value names, or whose path it is."""
+    name = value.stem if isinstance(value, Path) else value
+    return name if isinstance(name, str) and name in PATHS else None
 
 
 def pairwise(cases: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
@@ -101,21 +127,38 @@ def pairwise(cases: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
     With one parametrisation or two these are all.
     """
     several = max((len(_values(item)) for item in cases), default=0) > 2
-    yield from covering(cases, 2) if several else cases
+    yield from covering(cases, _met(cases, 2)) if several else cases
 
 
-def covering(cases: Sequence[pytest.Item], together: int) -> Iterator[pytest.Item]:
-    """Return few cases in which every so many values that meet in any case meet.
+def covering(cases: Sequence[pytest.Item], met: Sequence[set[Any]]) -> Iterator[pytest.Item]:
+    """Return few cases with all that is met in any case.
 
-    Each time the case is taken that brings the most of them together anew.
+    Each time the case is taken that meets the most that is new.
     """
-    meetings = [set(combinations(_values(item), together)) for item in cases]
-    left, taken = set[object]().union(*meetings), set[int]()
+    left, taken = set[object]().union(*met), set[int]()
     while left:
-        best = max(range(len(cases)), key=lambda at: len(meetings[at] & left))
+        best = max(range(len(cases)), key=lambda at: len(met[at] & left))
         taken.add(best)
-        left -= meetings[best]
+        left -= met[best]
     yield from (cases[at] for at in sorted(taken))
+
+
+def _met(cases: Iterable[pytest.Item], together: int) -> list[set[Any]]:
+    """Return for each case which values it brings together, so many at a time."""
+    return [set(combinations(_values(item), together)) for item in cases]
+
+
+def _traits_met(item: pytest.Item, changed: set[str]) -> set[Any]:
+    """Return what a case over packaged specs brings together: each trait with each other value.
+
+    A spec whose code has changed stands for itself.
+    """
+    specs = specs_of(item)
+    others = [(n, x) for n, x in _values(item) if _spec_of(item.callspec.params[n]) is None]
+    if specs & changed:
+        return {(tuple(specs), *others)}
+    traits = {trait for spec in specs for trait in FACTS[spec]["traits"]}
+    return {(trait, other) for trait in traits for other in others or [None]}
 
 
 def _values(item: pytest.Item) -> list[tuple[str, object]]:
@@ -135,36 +178,82 @@ def _key(value: object) -> object:
 # -- what a test takes ---------------------------------------------------------------------------
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note the processor time before the fixtures of a test."""
+    item.stash[BEGUN] = processor_time()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Note the processor time of a test, its child processes' too where they have ended."""
-    begun = sum(os.times()[:4])
+    """Note the processor time of a test, and that of its fixtures."""
+    begun = processor_time()
+    item.user_properties.append(("fixtures", begun - item.stash[BEGUN]))
     try:
         return (yield)
     finally:
-        item.user_properties.append(("cpu", sum(os.times()[:4]) - begun))
+        item.user_properties.append(("cpu", processor_time() - begun))
+
+
+def processor_time() -> float:
+    """Return the processor time of this process and of those it has started.
+
+    Where the system does not list them, as Linux does, those that have not ended yet are left out.
+    """
+    return sum(os.times()[:4]) + _running(os.getpid())
+
+
+def _running(process: int | str) -> float:
+    """Return the processor time of the children of a process that have not ended yet."""
+    found = 0.0
+    for child in _children(process):
+        with suppress(OSError):
+            line = Path(f"/proc/{child}/stat").read_text(encoding="utf-8")
+            times = line.rpartition(")")[2].split()[11:15]  # own, and of its ended children
+            found += sum(map(int, times)) / os.sysconf("SC_CLK_TCK") + _running(child)
+    return found
+
+
+def _children(process: int | str) -> list[str]:
+    """Return the numbers of the processes that a process has started, where the system tells."""
+    found: list[str] = []
+    with suppress(OSError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            found += (thread / "children").read_text(encoding="utf-8").split()
+    return found
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     """Name the tests that are too slow for the first tier, and the time of all."""
     reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
-    taken = {r.nodeid: dict(r.user_properties).get("cpu", 0.0) for r in reports}
+    noted = {r.nodeid: dict(r.user_properties) for r in reports}
+    taken = {name: each.get("cpu", 0.0) for name, each in noted.items()}
     slow = sorted(((x, name) for name, x in taken.items() if x > SLOW), reverse=True)
     for seconds, name in slow if config.getoption("tier") == "first" else ():
         advice = f"{seconds:.0f} s of processor time: make it smaller, or mark it full"
         terminalreporter.write_line(f"{name} took {advice}")
+    files = Counter[str]()
+    for name, each in noted.items():
+        files[name.partition("::")[0]] += each.get("cpu", 0.0) + each.get("fixtures", 0.0)
+    if len(files) > 1:
+        for name, seconds in files.most_common(LISTED):
+            terminalreporter.write_line(f"{seconds:6.0f} s  {name}")
     if len(taken) > 1:
-        terminalreporter.write_line(f"{sum(taken.values()):.0f} s of processor time in tests")
+        terminalreporter.write_line(f"{sum(files.values()):.0f} s of processor time in tests")
+    if config.getoption("times"):
+        Path(config.getoption("times")).write_text(json.dumps(noted, indent=0), encoding="utf-8")
+
+
+# -- what has passed -----------------------------------------------------------------------------
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Record the generated code as tested, after a run of everything."""
+    """Record the generated code that every case has passed with."""
     config = session.config
     if not config.getoption("record") or hasattr(config, "workerinput"):
         return
     whole = [Path(x).resolve() for x in config.args] == [Path(__file__).parent]
-    chosen = config.getoption("keyword") or config.getoption("markexpr")
-    if exitstatus == 0 and whole and not chosen and config.getoption("tier") == "full":
+    left_out = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "collectonly")
+    if exitstatus == 0 and whole and not any(config.getoption(x, None) for x in left_out):
         import reached
 
-        reached.record()
+        reached.record(config.stash[CHANGED])

@@ -122,6 +122,7 @@ def test_drawn_specs() -> None:
 # -- what an adjoint is made of --------------------------------------------------------------
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_an_adjoint_is_a_plan_of_the_states_before(name: str, form: str) -> None:
     for rule in memories(compiled(name)):

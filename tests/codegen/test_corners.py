@@ -62,6 +62,7 @@ def _decayed(case: Case, log: float | None, dtype: torch.dtype) -> Tensors:
     return arguments
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("log", [*LOGS, None], ids=lambda x: "mixed" if x is None else str(x))
 @pytest.mark.parametrize("name", DECAYED)
 def test_extreme_decays(name: str, log: float | None) -> None:
@@ -75,6 +76,7 @@ def test_extreme_decays(name: str, log: float | None) -> None:
             agree(run(case, arguments, "chunk", chunk_size=size, state=state), expected)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("log", [*LOGS, None], ids=lambda x: "mixed" if x is None else str(x))
 @pytest.mark.parametrize("name", DECAYED)
 def test_extreme_decays_in_single_precision(name: str, log: float | None) -> None:
@@ -136,6 +138,7 @@ def _strided(x: torch.Tensor) -> dict[str, torch.Tensor]:
     }
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_a_batch_of_no_rows(name: str, form: str) -> None:
     """Shapes as of any batch, states too, from one as well."""
@@ -155,6 +158,7 @@ def test_a_batch_of_no_rows(name: str, form: str) -> None:
     assert after.shape == out[:0].shape
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("layout", ["transposed", "sliced", "batch last"])
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_layouts_are_irrelevant(name: str, form: str, layout: str) -> None:
@@ -169,6 +173,7 @@ def test_layouts_are_irrelevant(name: str, form: str, layout: str) -> None:
     close(end, last, 1e-12)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_expanded_inputs(name: str, form: str) -> None:
     case = compiled(name)
@@ -181,6 +186,7 @@ def test_expanded_inputs(name: str, form: str) -> None:
     close(last, end, 1e-12)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_nothing_is_written_to(name: str, form: str) -> None:
     case = compiled(name)
@@ -199,6 +205,7 @@ def _marked(state: Tensors) -> Tensors:
 # -- zeros and duplicates --------------------------------------------------------------------
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("which", ["k", "v", "q", "all"])
 @pytest.mark.parametrize("name", available())
@@ -218,6 +225,7 @@ def test_zero_vectors(name: str, which: str, dtype: torch.dtype) -> None:
             assert error(dict(found.parts())[part], dict(expected.parts())[part]) <= tolerance
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", chunked())
 def test_one_token_is_zero(name: str) -> None:
     case = compiled(name)
@@ -231,6 +239,7 @@ def test_one_token_is_zero(name: str) -> None:
     close(found.states, expected.states)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", [n for n in chunked() if n in taking("eta")])
 def test_duplicate_keys_at_rate_one(name: str) -> None:
     case = compiled(name)

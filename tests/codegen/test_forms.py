@@ -40,6 +40,7 @@ def test_chunk_is_recurrent(name: str, chunk: int, tokens: str) -> None:
     agree(run(case, arguments, "chunk", chunk_size=chunk), run(case, arguments, "recurrent"))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("chunk", [None, 5, 8])
 @pytest.mark.parametrize("name", chunked())
 def test_chunk_is_recurrent_from_a_state(name: str, chunk: int | None) -> None:
@@ -63,6 +64,7 @@ def test_recurrent_is_the_interpreted_rule(name: str) -> None:
     close(found, gradients(weighed(expected), arguments, case))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", available())
 def test_grouped_heads_are_the_interpreted_rule(name: str) -> None:
     case = compiled(name)
@@ -72,6 +74,7 @@ def test_grouped_heads_are_the_interpreted_rule(name: str) -> None:
         assert error(case.operator(**arguments, form=form)[0], expected) <= 1e-9
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", FLOORS, ids=str)
 @pytest.mark.parametrize("name", chunked())
 def test_rounding_of_the_chunk_form(name: str, dtype: torch.dtype) -> None:

@@ -60,6 +60,7 @@ def _splits() -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("name", "pieces"), _splits())
 def test_pieces_are_the_whole(name: str, pieces: str) -> None:
     case = compiled(name)
@@ -72,6 +73,7 @@ def _whole(name: str) -> Result:
     return run(compiled(name), inputs(compiled(name), T), "recurrent")
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", [n for n in chunked() if n not in having("anchor")])
 def test_the_chunk_size_is_irrelevant(name: str) -> None:
     case = compiled(name)
@@ -80,6 +82,7 @@ def test_the_chunk_size_is_irrelevant(name: str) -> None:
         agree(run(case, arguments, "chunk", chunk_size=size), _whole(name))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_batch_is_a_set(name: str, form: str) -> None:
     case = compiled(name)
@@ -103,6 +106,7 @@ def _numbered(case: Case) -> bool:
     return any(HEAD in scalar.expr.free_symbols for scalar in case.rule.scalars)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_heads_are_a_set(name: str, form: str) -> None:
     case = compiled(name)
@@ -118,6 +122,7 @@ def test_heads_are_a_set(name: str, form: str) -> None:
     close(last, moved, 1e-12)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_documents_are_apart(name: str, form: str) -> None:
     case = compiled(name)
@@ -177,6 +182,7 @@ MASKS = {
 }
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("which", MASKS)
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_masked_tokens_are_not_there(name: str, form: str, which: str) -> None:
@@ -215,6 +221,7 @@ def _filled(x: torch.Tensor, mask: torch.Tensor, garbage: float) -> torch.Tensor
     return x.masked_fill(~mask.reshape(*mask.shape, *[1] * (x.ndim - 2)), garbage)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_groups_of_queries_share_a_memory(name: str, form: str) -> None:
     case = compiled(name)
@@ -233,6 +240,7 @@ def _read_at_start(case: Case) -> set[str]:
     return set() if start is None else set(inspect.signature(start).parameters)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_no_tokens_leave_the_state_alone(name: str, form: str) -> None:
     case = compiled(name)
@@ -255,6 +263,7 @@ def test_no_tokens_leave_the_state_alone(name: str, form: str) -> None:
     close(*({n: x.gradients[n] for n in five if n not in read} for x in (after, expected)))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", chunked())
 def test_one_sequence_one_head(name: str) -> None:
     case = compiled(name)
@@ -262,6 +271,7 @@ def test_one_sequence_one_head(name: str) -> None:
     agree(run(case, arguments, "chunk", chunk_size=8), run(case, arguments, "recurrent"))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("name", "form"), every_form())
 def test_long_sequences_stay_finite(name: str, form: str) -> None:
     case = compiled(name)
@@ -277,6 +287,7 @@ def test_long_sequences_stay_finite(name: str, form: str) -> None:
 # -- limits ----------------------------------------------------------------------------------
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(
     ("name", "form"), [(n, f) for n, f in every_form() if n in having("own decay")]
 )
@@ -295,6 +306,7 @@ def test_a_decay_of_one_is_no_decay(name: str, form: str) -> None:
     close({n: found.gradients[n] for n in expected.gradients}, expected.gradients)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("spec", "form"), [(n, f) for n, f in every_form() if n in taking("eta")])
 def test_a_rate_of_zero_leaves_the_decayed_state(spec: str, form: str) -> None:
     case = compiled(spec)

@@ -61,6 +61,7 @@ def test_copies_are_the_shared_vectors() -> None:
         assert path.read_bytes() == (SHARED / path.name).read_bytes()
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", available())
 def test_split_equals_whole(name: str) -> None:
     rule = rule_of(name)
@@ -82,6 +83,7 @@ def test_split_equals_whole(name: str) -> None:
         close(end[key], value, 1e-9)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", available())
 def test_masked_tokens_are_inert(name: str) -> None:
     rule = rule_of(name)
@@ -107,6 +109,7 @@ def _columns(name: str, x: Tensor, tokens: list[int]) -> Tensor:
     return x if whole else x[..., tokens]
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", available())
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     rule = rule_of(name)
