@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from conformance import Case, available, beginning, compiled, inputs, weighed
-from packaged import CORE, FACTS, having
+from packaged import FACTS, having
 from torch import Tensor
 
 from mnemic.codegen.support import by_memory, chunks, links, row_states
@@ -36,18 +36,10 @@ OWN: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def first_of(trait: str) -> str:
-    """The first packaged spec that has a trait, one of the first tier if any has it."""
-    having_it = having(trait)
-    return next((name for name in having_it if name in CORE), having_it[0])
-
-
 def asked() -> list[tuple[str, str]]:
     """Every form of the first packaged spec of each class, and of rules of one's own."""
-    classes = sorted(
-        {trait for n in available() for trait in FACTS[n]["traits"] if "class" in trait}
-    )
-    packaged = [(n, form) for n in map(first_of, classes) for form in FACTS[n]["forms"]]
+    classes = sorted({x for n in available() for x in FACTS[n]["traits"] if x.startswith("class ")})
+    packaged = [(n, form) for n in (having(x)[0] for x in classes) for form in FACTS[n]["forms"]]
     return packaged + [(name, form) for name in OWN for form in ("recurrent", "chunk")]
 
 

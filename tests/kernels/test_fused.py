@@ -3,7 +3,7 @@
 Float64, and 16 bits with products as a device makes them, against the recurrence in float64:
 outputs, states and every gradient, at lengths around a chunk, with strong decay, from a state,
 packed, and as views; every buffer is poisoned with NaN and guarded. ``mnemic verify SPEC`` does the
-same for any spec.
+same for any spec. The first tier makes every fifth trial, and so some in every dtype.
 """
 
 import pytest
@@ -12,10 +12,17 @@ from classes import KINDS, representative
 from mnemic import pipeline
 
 
-def verified(folder: str) -> list[str]:
-    from mnemic.kernels.verifying import lines, verify_folder
+def verified(folder: str, of: int) -> list[str]:
+    """Make every so many-th trial; return what is wrong."""
+    from pathlib import Path
 
-    found = list(lines(verify_folder(folder, "", "cpu", None)))
+    from mnemic.codegen import package
+    from mnemic.kernels.verifying import lines
+
+    module = package.load(Path(folder))
+    verify = package.support(module, "verify")
+    made = [verify.share(module.Layer, device="cpu", of=of)]
+    found = list(lines(verify.recorded(module.Layer, made, device="cpu", keep=False)))
     forms = {line.form.removesuffix(" (interpreted)") for line in found}
     assert forms - {"step"} == {"triton"}
     assert {line.dtype for line in found} == {"float64", "bfloat16", "float16"}
@@ -24,5 +31,12 @@ def verified(folder: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_spec_of_each_class(interpreter, kind: str) -> None:
-    name = representative(kind)
-    assert interpreter(verified, folder=str(pipeline.compile(name).folder)) == []
+    folder = pipeline.compile(representative(kind)).folder
+    assert interpreter(verified, folder=str(folder), of=5) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_trial_of_a_spec_of_each_class(interpreter, kind: str) -> None:
+    folder = pipeline.compile(representative(kind)).folder
+    assert interpreter(verified, folder=str(folder), of=1) == []

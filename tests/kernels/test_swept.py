@@ -151,6 +151,7 @@ def differences(name: str, tokens: int, folder: str, *, lean: int = 0) -> dict[s
     return {n: float((one[n] - two[n]).abs().max() / (1 + one[n].abs().max())) for n in one}
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(
     ("name", "tokens"), [(name, t) for name in SPECS for t in LENGTHS.get(name, (1, 27))]
 )
