@@ -47,7 +47,7 @@ def published(key: str, make: Made, *, tools: bool = True) -> Mapping[str, str]:
         return found
     made = flat.published(files(key, make), tools=tools)
     with suppress(OSError, EnvironmentFailed):
-        _kept(place, lambda: made)
+        _write_once(place, lambda: made)
     return made
 
 
