@@ -32,8 +32,8 @@ CORE = (
     "dot", "efla", "elastic-net", "f-divergence", "gated-deltanet", "gateloop",
     "gaussian-attention", "gla", "gsa", "hgrn", "huber-mixture", "kernel-regression",
     "lion", "local-linear-attention", "log-linear-gated-deltanet", "longhorn", "lq-stability",
-    "lru", "mesa", "mlstm", "path-fox", "q-omega", "rls", "softmax-attention", "swa", "titans",
-    "titans-mac", "titans-mal",
+    "lru", "mesa", "mlstm", "moneta", "path-fox", "q-omega", "rls", "softmax-attention", "swa",
+    "titans", "titans-mac", "titans-mal",
 )  # fmt: skip
 """The specs of the first test tier: every trait and every operation of the others is in one of
 these (``test_packaged.py`` holds them to it)."""
