@@ -110,7 +110,8 @@ class Found:
 def _tests(path: Path) -> Found:
     found = Found()
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    whole = any(_marks(x) for x in tree.body if isinstance(x, ast.Assign))  # pytestmark
+    assigned = [x for x in tree.body if isinstance(x, ast.Assign)]
+    whole = any(_marks(x) for x in assigned if ast.unparse(x.targets[0]) == "pytestmark")
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             marked = whole or any(map(_marks, node.decorator_list))
