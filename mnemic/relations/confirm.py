@@ -225,7 +225,7 @@ def _names(outer: Rule, run: Run) -> dict[str, Tensor]:
     """What a change may be written in: coefficients, ‖φ(k)‖², the head and the step."""
     k = run.vectors[1]
     names = {str(symbol): x for symbol, x in run.natural.items()}
-    names["k"] = k
+    names |= {"k": k, **{role: x for role, x in run.arguments.items() if role in ROLES}}
     names[str(HEAD)] = torch.arange(HEADS_RUN, dtype=torch.float64)[:, None]
     names[str(HEADS)] = torch.tensor(float(HEADS_RUN), dtype=torch.float64)
     names[str(TIME)] = torch.arange(TOKENS, dtype=torch.float64)[:, None, None]

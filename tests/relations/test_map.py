@@ -80,6 +80,7 @@ def test_relations_are_found_and_hold_in_numbers(
         ("linear-attention", "polysketchformer", "special case", {"degree = 1"}),
         ("linear-attention", "deltanet", "limit", {"η → 0", "v′ = v/η"}),
         ("softmax-attention", "swa", "limit", {"window = ∞"}),
+        ("path", "path-fox", "special case", {"α = 1"}),
     ],
 )  # fmt: skip
 def test_numbers_keys_and_small_steps(inner: str, outer: str, kind: str, told: set[str]) -> None:
