@@ -81,7 +81,7 @@ def test_padding_of_an_operator_breaks_no_graph() -> None:
         ({"mask": torch.ones(1, TOKENS, dtype=torch.bool), "output_state": True},
          "the mask is read, since each row's state ends at a token of its own"),
         ({"cu_seqlens": torch.tensor([0, 5, TOKENS])},
-         "cu_seqlens is read, since documents run one after another"),
+         "cu_seqlens is read, since documents run in batches"),
     ],
     ids=["mask", "cu_seqlens"],
 )  # fmt: skip

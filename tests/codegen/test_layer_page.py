@@ -1,10 +1,11 @@
-"""The page of the layer: its examples run, and it tells every argument that there is."""
+"""The pages of the layer and of serving: examples run, every argument is told."""
 
 import doctest
 import inspect
 from pathlib import Path
 
 import pytest
+import torch
 
 from mnemic.codegen.support.layer import MemoryLayer
 from mnemic.codegen.support.sequence import SequenceLayer
@@ -12,11 +13,15 @@ from mnemic.codegen.support.sequence import SequenceLayer
 PAGE = Path(__file__).parents[2] / "docs" / "layer.md"
 
 
-def test_its_examples_run() -> None:
-    found = doctest.testfile(
-        str(PAGE), module_relative=False,
-        optionflags=doctest.ELLIPSIS,
-    )  # fmt: skip
+@pytest.mark.parametrize("page", ["layer.md", "serving.md"])
+def test_its_examples_run(page: str) -> None:
+    before = torch.is_grad_enabled()
+    try:
+        found = doctest.testfile(
+            str(PAGE.with_name(page)), module_relative=False, optionflags=doctest.ELLIPSIS
+        )
+    finally:
+        torch.set_grad_enabled(before)
     assert found.attempted > 30
     assert found.failed == 0
 

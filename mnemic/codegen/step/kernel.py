@@ -62,10 +62,16 @@ def kernel(drawn: Drawn, doc: str) -> str:
     lines += [f"    {part}," for part in parameters(drawn)]
     lines += ["):", f'    """{doc}"""', *opening(drawn), *_body(drawn), f"    {BARRIER}"]
     for state in drawn.lay.states:
-        lines.append(f"    {store_state(state, f'end_{state.name}', 'memory', state.name)}")
+        number = ending(drawn, state.sizes)
+        lines.append(f"    {store_state(state, f'end_{state.name}', number, state.name)}")
     lines += tails(drawn, lambda vector: vector != "q", 4)
     lines += windows(drawn)
     return "\n".join(lines) + "\n"
+
+
+def ending(drawn: Drawn, sizes: tuple[str, ...]) -> str:
+    """The number of the memory under which a state of these sizes is stored."""
+    return "memory" if drawn.lay.split in ("", *sizes) else "beside * heads + head"
 
 
 def parameters(drawn: Drawn, scratch: tuple[str, ...] = ()) -> list[str]:
@@ -83,9 +89,10 @@ def parameters(drawn: Drawn, scratch: tuple[str, ...] = ()) -> list[str]:
     pointers += [f"scratch_{size}" for size in scratch]
     pointers += ["positions"] if drawn.places else []
     pointers += ["token_numbers"] if drawn.reads("number") else []
+    pointers.append("slots")
     numbers = ["heads", "width", *(f"first_{name}" for name in drawn.steps)]
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
-    constants = [*sizes, "TAPS", "GROUPS", "VALUES", "FINISH", "PRECISION", "REAL"]
+    constants = [*sizes, "TAPS", "GROUPS", "VALUES", "FINISH", "SHARED", "PRECISION", "REAL"]
     return [*pointers, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
 
@@ -97,6 +104,13 @@ def opening(drawn: Drawn, along: tuple[str, ...] = ()) -> list[str]:
         "    memory = tl.program_id(0).to(tl.int64)",
         "    batch = memory // heads",
         "    head = memory % heads",
+        "    slot = batch",
+        "    if slots is not None:  # states lie in a pool",
+        "        slot = tl.load(slots + batch).to(tl.int64)",
+        "        if slot < 0:",
+        "            return",
+        "        memory = slot * heads + head",
+        "    beside = batch if SHARED else slot  # where several programs read what one writes",
     ]
     for size in (name for name in lay.channels if name not in along):
         block = f"tl.program_id(1) * B{size} + " if size == lay.split else ""
@@ -104,12 +118,12 @@ def opening(drawn: Drawn, along: tuple[str, ...] = ()) -> list[str]:
         lines.append(f"    in_{size} = at_{size} < {size}")
     lines.append("    token = mixed + batch * width")
     for number in range(drawn.taps - 1):
-        lines.append(f"    before_{number} = tail + (batch * {drawn.taps - 1} + {number}) * width")
+        lines.append(f"    before_{number} = tail + (slot * {drawn.taps - 1} + {number}) * width")
         lines.append(
-            f"    after_{number} = next_tail + (batch * {drawn.taps - 1} + {number}) * width"
+            f"    after_{number} = next_tail + (beside * {drawn.taps - 1} + {number}) * width"
         )
-    lines += ["    position = tl.load(positions + batch)"] if drawn.places else []
-    lines += ["    number = tl.load(token_numbers + batch)"] if drawn.reads("number") else []
+    lines += ["    position = tl.load(positions + slot)"] if drawn.places else []
+    lines += ["    number = tl.load(token_numbers + slot)"] if drawn.reads("number") else []
     for vector, steps in drawn.steps.items():
         if vector != "q":
             lines += [f"    {_place(drawn, vector, step, 'head')}" for step in range(steps)]
@@ -275,7 +289,8 @@ def _window(drawn: Drawn, state: str, window: str) -> str:
     slots, *channels = drawn.lay.sizes(window)
     places = "".join(f", at_{size}, {size}" for size in channels)
     name = "store_tail" if channels else "store_tail_numbers"
-    return f"tiles.{name}(end_{state}, memory, at_{slots}, {slots}{places}, {window})"
+    number = ending(drawn, drawn.lay.sizes(window))
+    return f"tiles.{name}(end_{state}, {number}, at_{slots}, {slots}{places}, {window})"
 
 
 def used(drawn: Drawn) -> frozenset[str]:
@@ -284,7 +299,10 @@ def used(drawn: Drawn) -> frozenset[str]:
     own = {part.removesuffix(": tl.constexpr") for part in parameters(drawn)} | places
     places |= {f"{side}_{n}" for n in range(drawn.taps) for side in ("before", "after")}
     return frozenset(
-        own | {"memory", "token", "batch", "head", "query", "part", "position", "number"} | places
+        own
+        | {"memory", "token", "batch", "head", "query", "part", "position", "number"}
+        | {"slot", "beside"}
+        | places
     )
 
 

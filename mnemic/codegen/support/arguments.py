@@ -18,7 +18,7 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 OPTIONS = ("form", "initial_state", "output_final_state", "params", "cu_seqlens", "mask",
-           "chunk_size")  # fmt: skip
+           "chunk_size", "states_at", "state_dtype")  # fmt: skip
 """What an operator takes beside vectors and coefficients."""
 
 

@@ -27,18 +27,26 @@ class ShortConvolution(Pickled, nn.Module):
         self.weight = nn.Parameter(torch.empty(channels, taps))
         nn.init.uniform_(self.weight, -1 / math.sqrt(taps), 1 / math.sqrt(taps))
 
-    def forward(self, x: Tensor, tail: Tensor | None, lengths: Counted) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, tail: Tensor | None, lengths: Counted,
+        ends: tuple[int, ...] | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Convolve x [B, T, C]; the tail is the last taps − 1 tokens, [B, taps − 1, C].
 
         ``lengths`` [B]: the tokens of each row that count, where not all do; or the documents of
         which x [1, T, C] consists, each with a tail of its own. x may have the first of the
-        channels only. Returns the new tail too.
+        channels only. Returns the new tail too; with ``ends`` the tails after so many tokens,
+        [B, n, taps − 1, C].
         """
         if isinstance(lengths, Documents):
             return self._packed(x, tail, lengths)
         if tail is None:
             tail = x.new_zeros(x.shape[0], self.taps - 1, x.shape[2])
         whole = torch.cat([tail.to(x), x], 1)
+        if ends is not None:
+            width = self.taps - 1
+            tails = [whole[:, end : end + width] for end in ends]
+            return self._convolved(whole, x), torch.stack(tails, 1)
         return self._convolved(whole, x), self._tail(whole, x, lengths)
 
     def _packed(

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from . import step
+from . import kept_in, pool, step
 from .block import Block, Learned, Sizes
 from .convolution import Counted
 from .documents import Documents
@@ -132,11 +132,29 @@ class MemoryLayer(SequenceLayer):
         return self._ran(x, state, lengths, {"mask": live, "form": form})
 
     def packed(
-        self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str
-    ) -> tuple[Tensor, States]:
-        """Documents packed into one row, each with a state of its own."""
+        self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str, *,
+        ending: bool = True,
+    ) -> tuple[Tensor, States]:  # fmt: skip
+        """Documents packed into one row, each with a state of its own if ``ending``."""
         documents = Documents.of(ends, x)
-        return self._ran(x, state, documents, {"cu_seqlens": ends, "form": form})
+        options = {"cu_seqlens": ends, "form": form, "output_final_state": ending}
+        return self._ran(x, state, documents, options)
+
+    def _parts(
+        self, x: Tensor, state: States, ends: tuple[int, ...], form: str
+    ) -> tuple[Tensor, States, States]:  # fmt: skip
+        """The same with the states after so many tokens: one projection, the rule in parts."""
+        at = (*ends, x.shape[1])
+        vectors, after = self.vectors(x, state, None, at)
+        kept = {name: s for name, s in state.items() if name not in ("convolution", "tokens")}
+        with full_precision(x.device.type):  # the rule works in float32
+            y, last, states = self.rule(
+                **vectors, **self.coefficients(x), form=form, initial_state=kept,
+                output_final_state=True, params=self.params(), states_at=ends,
+            )  # fmt: skip
+        last = {**last, **{name: s[:, -1] for name, s in after.items()}}
+        between = {**states, **{name: s[:, :-1] for name, s in after.items()}} if ends else {}
+        return self._read_out(x, y), last, between
 
     def _ran(
         self, x: Tensor, state: Mapping[str, Tensor], counted: Counted, options: dict[str, Any]
@@ -146,17 +164,24 @@ class MemoryLayer(SequenceLayer):
         kept = {name: s for name, s in state.items() if name not in ("convolution", "tokens")}
         with full_precision(x.device.type):  # the rule works in float32
             y, states = self.rule(
-                **vectors, **coefficients, **options, initial_state=kept, output_final_state=True,
-                params=self.params(),
+                **vectors, **coefficients, initial_state=kept, params=self.params(),
+                **{"output_final_state": True, **options},
             )  # fmt: skip
-        return self._read_out(x, y), {**states, **after}
+        return self._read_out(x, y), {**(states or {}), **after}
 
-    def advance(self, x_t: Tensor, state: States, *, form: str = "auto") -> Tensor:
+    def advance(
+        self, x_t: Tensor, state: States, *, indices: Tensor | None = None, form: str = "auto"
+    ) -> Tensor:  # fmt: skip
         """One token, the state moved on in its own tensors: [B, dim] → [B, dim]."""
         x = x_t[:, None]
         kernel = step.chosen(self, x, state, form)
-        if kernel is None:
-            return super().advance(x_t, state, form=form)
+        if kernel is None or (indices is not None and not step.pooled(kernel, state)):
+            return super().advance(x_t, state, indices=indices, form=form)
+        kept_in.check_kept(self.signature, state)
+        if indices is not None:
+            pool.check(self.signature, state, indices, x.shape[0])
+            places = pool.Places.of(indices)
+            return step.run_in(self, kernel, x, state, places, indices)[:, 0]
         return step.run(self, kernel, x, state, in_place=True)[0][:, 0]
 
     def arguments(self, x: Tensor) -> States:

@@ -1,14 +1,14 @@
 """The operator: checks, documents and masks around a rule's generated forms."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from . import choice, kept
+from . import boundaries, choice, kept, kept_in, packing
 from .arguments import check, check_choices, check_params, check_state, fail, one_of
 from .buffers import debugging
 from .calls import Form, States, parameters
@@ -84,15 +84,20 @@ class Operator:
         cu_seqlens: Tensor | None = None,
         mask: Tensor | None = None,
         chunk_size: int | None = None,
+        states_at: Sequence[int] | Tensor | None = None,
+        state_dtype: torch.dtype | None = None,
         **coefficients: Tensor,
-    ) -> tuple[Tensor, States | None]:
+    ) -> Any:
         """Run the rule over a sequence.
 
         q, k [B, T, H, d_k], v [B, T, H, d_v] (k, v [B, T, n, H, ·] with n steps a token), used as
         given; coefficients as ``rule.coefficients`` says; ``form`` recurrent, chunk or auto;
         ``mask`` [B, T], False for tokens that leave the state alone; ``cu_seqlens`` [documents+1]
         for documents packed into B = 1; ``params`` the initial duals of a deep memory, [H, …], as
-        ``rule.params`` says. Returns out [B, T, H, d_v] and the final state, or None.
+        ``rule.params`` says. ``states_at``: numbers of tokens that rise, after which states are
+        asked for too; ``state_dtype``: what states are returned in, float32 at least unless told.
+        Returns out [B, T, H, d_v] and the final state, or None; with ``states_at`` also the states
+        after so many tokens, [B, n, …].
         Raises ``ArgumentError`` (a ValueError) for what does not fit; with ``MNEMIC_DEBUG`` also
         ``Diverged`` (a ValueError) where the output is not finite.
         """
@@ -101,6 +106,7 @@ class Operator:
         check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
         one_of(self.signature, "form", form, ("auto", *self.forms))
         check_choices(self.signature, initial_state, params, chunk_size)
+        kept_in.check(self.signature, state_dtype)
         params = params or {}
         check_params(self.signature, params, initial_state or {}, q, k, v)
         form = choice.form(self.signature, form, self.forms, v)
@@ -112,8 +118,13 @@ class Operator:
         if dtype in (torch.float16, torch.bfloat16) and form != "triton":
             vectors = {name: x.float() for name, x in vectors.items()}
         state = dict(initial_state or {})
-        if cu_seqlens is not None:
-            out, final = call.documents(vectors, state, cu_seqlens)
+        between: States = {}
+        if states_at is not None:
+            packed = cu_seqlens is not None
+            ends = boundaries.checked(self.signature, states_at, q.shape[1], packed=packed)
+            out, final, between = call.bounded(vectors, state, ends, mask, cu_seqlens)
+        elif cu_seqlens is not None:
+            out, final = call.documents(vectors, state, cu_seqlens, ending=output_final_state)
         elif mask is not None and mask.shape[0]:
             ending = output_final_state or host_reads()
             padded = call.masked if ending else call.masked_output
@@ -122,7 +133,10 @@ class Operator:
             out, final = call.batch(vectors, state)
         if debugging() and host_reads():
             check_output(self.signature, out)
-        return out.to(dtype), final if output_final_state else None
+        told = kept_in.rounded(self.signature, final, state_dtype) if output_final_state else None
+        if states_at is None:
+            return out.to(dtype), told
+        return out.to(dtype), told, kept_in.rounded(self.signature, between, state_dtype)
 
     def begin(
         self, q: Tensor, k: Tensor, v: Tensor, *, params: Mapping[str, Tensor] | None = None,
@@ -206,29 +220,102 @@ class _Call:
 
     # -- documents and masks ----------------------------------------------------------------
 
+    def bounded(
+        self, vectors: dict[str, Tensor], state: States, ends: tuple[int, ...],
+        mask: Tensor | None, documents: Tensor | None,
+    ) -> tuple[Tensor, States, States]:  # fmt: skip
+        """The output, the state after all, and the states after so many tokens, [B, n, …]."""
+
+        def part(low: int, high: int, before: States) -> tuple[Tensor, States]:
+            piece = {name: x[:, low:high] for name, x in vectors.items()}
+            if mask is not None and mask.shape[0]:
+                return self.masked(piece, before, mask[:, low:high], vectors)
+            return self._document(piece, before, vectors)
+
+        def packed(places: Tensor, bounds: Tensor, before: States) -> tuple[Tensor, States]:
+            piece = {name: x.index_select(1, places) for name, x in vectors.items()}
+            return self.documents(piece, before, bounds)
+
+        if documents is None:
+            tokens = vectors["q"].shape[1]
+            return boundaries.in_parts(part, self.signature, ends, tokens, state)
+        bounds, device = documents.tolist(), vectors["q"].device
+        return boundaries.of_documents(packed, self.signature, ends, bounds, state, device)
+
     def documents(
-        self, vectors: dict[str, Tensor], state: States, ends: Tensor
+        self, vectors: dict[str, Tensor], state: States, ends: Tensor, *, ending: bool = True
     ) -> tuple[Tensor, States]:
-        """Documents packed one after another, each with a state of its own."""
+        """Documents packed one after another, each with a state of its own, as long as ``ending``
+        asks for those."""
         told = self.signature
         if not told.levels and not kept.names(told) and self._anywhere(vectors, state):
             return self._packed(vectors, state, ends)
-        return self._one_by_one(vectors, state, ends)
+        return self._together(vectors, state, ends, ending=ending)
 
-    @outside_graphs("cu_seqlens is read, since documents run one after another at their lengths")
-    def _one_by_one(
-        self, vectors: dict[str, Tensor], state: States, ends: Tensor
+    @outside_graphs("cu_seqlens is read, since documents run in batches by their lengths")
+    def _together(
+        self, vectors: dict[str, Tensor], state: States, ends: Tensor, *, ending: bool
     ) -> tuple[Tensor, States]:
-        """Documents one after another."""
-        outs, finals = [], []
+        """Documents in batches by the digits of their lengths, or by their lengths."""
         bounds = ends.tolist()
-        for index, (low, high) in enumerate(pairwise(bounds)):
-            piece = {name: x[:, low:high] for name, x in vectors.items()}
-            own = {name: x[index : index + 1] for name, x in state.items()}
-            out, final = self._document(piece, own, vectors)
+        if self.signature.anchor > 1 or self._told(vectors, state):
+            ways = packing.by_length if ending else packing.by_size
+            return self._alike(vectors, state, list(ways(bounds)))
+        return self._by_digits(vectors, state, bounds)
+
+    def _by_digits(
+        self, vectors: dict[str, Tensor], state: States, bounds: list[int]
+    ) -> tuple[Tensor, States]:
+        """Documents whose states are carried on from wherever they stand."""
+        device = vectors["q"].device
+        states = self._started(vectors, state, bounds)
+        batches, outs = list(packing.by_digits(bounds)), []
+        for batch in batches:
+            some = torch.tensor(batch.documents, device=device)
+            places = batch.places(device)
+            piece = {name: x[0][places] for name, x in vectors.items()}
+            out, after = self.batch(piece, {name: x[some] for name, x in states.items()})
+            outs.append(out)
+            states = {name: x.index_copy(0, some, after[name]) for name, x in states.items()}
+        if not outs:
+            return self._nothing(vectors), states
+        return packing.unpacked(outs, batches), states
+
+    def _alike(
+        self, vectors: dict[str, Tensor], state: States, batches: list[packing.Batch]
+    ) -> tuple[Tensor, States]:
+        """Documents in batches, each of which has them whole."""
+        device, outs, finals, order = vectors["q"].device, [], [], []
+        for batch in batches:
+            some = torch.tensor(batch.documents, device=device)
+            places = batch.places(device)
+            piece = {name: x[0][places] for name, x in vectors.items()}
+            own = {name: x[some] for name, x in state.items()}
+            out, final = self._document(piece, own, _spare(vectors, len(batch.documents)))
             outs.append(out)
             finals.append(final)
-        return torch.cat(outs, 1), kept.joined(self.signature, finals)
+            order.append(some)
+        if not outs:
+            return self._nothing(vectors), {}
+        joined, back = kept.joined(self.signature, finals), torch.argsort(torch.cat(order))
+        return packing.unpacked(outs, batches), {name: x[back] for name, x in joined.items()}
+
+    def _started(
+        self, vectors: dict[str, Tensor], state: States, bounds: list[int]
+    ) -> States:  # fmt: skip
+        """Every document's state before its first token."""
+        count, device = len(bounds) - 1, vectors["q"].device
+        none = {name: x.expand(count, *x.shape[1:])[:, :0] for name, x in vectors.items()}
+        last = max(vectors["q"].shape[1] - 1, 0)
+        first = torch.tensor([min(low, last) for low in bounds[:-1]], device=device)[:, None]
+        spare = vectors if not vectors["q"].shape[1] else {
+            name: x[0][first] for name, x in vectors.items()
+        }  # fmt: skip
+        return self._document(none, state, spare)[1]
+
+    def _nothing(self, vectors: dict[str, Tensor]) -> Tensor:
+        """The output of no token."""
+        return vectors["v"].new_zeros(*vectors["q"].shape[:3], vectors["v"].shape[-1])
 
     def _packed(
         self, vectors: dict[str, Tensor], state: States, ends: Tensor
@@ -240,21 +327,19 @@ class _Call:
     @outside_graphs("the mask is read, since each row's state ends at a token of its own; without "
                     "output_final_state (output_state of a layer) it is not")  # fmt: skip
     def masked(
-        self, vectors: dict[str, Tensor], state: States, mask: Tensor
-    ) -> tuple[Tensor, States]:
-        """Rows of a batch without their masked tokens, whose outputs are zero."""
-        outs, finals = [], []
-        for row in range(mask.shape[0]):
-            live = mask[row]
-            piece = {name: x[row : row + 1, live] for name, x in vectors.items()}
-            own = {name: x[row : row + 1] for name, x in state.items()}
-            padding = {name: x[row : row + 1] for name, x in vectors.items()}
-            out, final = self._document(piece, own, padding)
-            index = live.nonzero()[:, 0]
-            whole = out.new_zeros(1, mask.shape[1], *out.shape[2:])
-            outs.append(whole.index_copy(1, index, out))
-            finals.append(final)
-        return torch.cat(outs), kept.joined(self.signature, finals)
+        self, vectors: dict[str, Tensor], state: States, mask: Tensor,
+        other: dict[str, Tensor] | None = None,
+    ) -> tuple[Tensor, States]:  # fmt: skip
+        """Rows of a batch without their masked tokens, whose outputs are zero; of ``other``
+        tokens a start may read its coefficients."""
+        whole, counts = self._nothing(vectors), mask.sum(1)
+        if not bool(mask.any()):
+            none = {name: x[:, :0] for name, x in vectors.items()}
+            return whole, self._document(none, state, other or vectors)[1]
+        packed = {name: x[mask][None] for name, x in vectors.items()}
+        ends = F.pad(counts.cumsum(0), (1, 0))
+        out, final = self.documents(packed, state, ends)
+        return whole.to(out.dtype).masked_scatter(_over(mask, whole), out), final
 
     def masked_output(
         self, vectors: dict[str, Tensor], state: States, mask: Tensor
@@ -342,6 +427,16 @@ class _Call:
         pieces = list(_by_position(vectors, state))
         outs = [Reading(self, reader, piece, own).read() for _, piece, own in pieces]
         return torch.cat(outs)[torch.argsort(torch.cat([rows for rows, _, _ in pieces]))]
+
+
+def _over(mask: Tensor, x: Tensor) -> Tensor:
+    """[B, T] with the axes of x [B, T, …]."""
+    return mask.reshape(*mask.shape, *[1] * (x.ndim - 2))
+
+
+def _spare(vectors: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
+    """The first token as many rows have it, off which a start may read its coefficients."""
+    return {name: x[:, :1].expand(rows, *x[:, :1].shape[1:]) for name, x in vectors.items()}
 
 
 def _apart(state: States) -> bool:

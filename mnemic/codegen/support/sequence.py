@@ -1,14 +1,13 @@
 """The contract that blocks and language models rely on: a sequence, a state, padding, documents."""
 
 import inspect
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from . import kept, positions
+from . import boundaries, kept, kept_in, packing, pool, positions
 from .arguments import check_masks, fail, one_of
 from .outside import outside_graphs
 from .pickled import Pickled
@@ -77,6 +76,8 @@ class SequenceLayer(Pickled, nn.Module):
         mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
         form: str = "auto",
+        states_at: Sequence[int] | Tensor | None = None,
+        state_dtype: torch.dtype | None = None,
     ) -> Any:
         """The layer on a sequence.
 
@@ -89,22 +90,71 @@ class SequenceLayer(Pickled, nn.Module):
             cu_seqlens: [documents + 1], the ends of documents packed into B = 1, each of which
                 has a state of its own, [documents, …].
             form: of the rule: recurrent, chunk or auto.
+            states_at: numbers of tokens that rise, after which states are returned as well.
+            state_dtype: what states are returned in; ``None`` leaves them as they are computed.
 
         Returns:
-            y [B, T, dim], or y and the state after the last token.
+            y [B, T, dim], or y and the state after the last token; with ``states_at`` behind
+            them the states after so many tokens, [B, n, …].
 
         Raises:
             ValueError: a shape that does not fit.
         """
         self._check(x, state, mask, cu_seqlens)
-        state = state or {}
-        if cu_seqlens is not None:
-            y, after = self.packed(x, state, cu_seqlens, form)
+        kept_in.check(self.signature, state_dtype)
+        state = dict(state or {})
+        between: States = {}
+        if states_at is not None:
+            packed = cu_seqlens is not None
+            ends = boundaries.checked(self.signature, states_at, x.shape[1], packed=packed)
+            y, after, between = self._bounded(x, state, ends, mask, cu_seqlens, form)
+        elif cu_seqlens is not None:
+            y, after = self.packed(x, state, cu_seqlens, form, ending=output_state)
         elif mask is None or (host_reads() and bool(mask.all())):
             y, after = self.rows(x, state, None, form)
         else:
             y, after = self._padded(x, state, mask, form, ending=output_state or host_reads())
-        return (y, after) if output_state else y
+        told = (kept_in.rounded(self.signature, after, state_dtype),) if output_state else ()
+        if states_at is not None:
+            told = (*told, kept_in.rounded(self.signature, between, state_dtype))
+        return (y, *told) if told else y
+
+    def _bounded(
+        self, x: Tensor, state: States, ends: tuple[int, ...], mask: Tensor | None,
+        cu_seqlens: Tensor | None, form: str,
+    ) -> tuple[Tensor, States, States]:  # fmt: skip
+        """The output, the state after all, and the states after so many tokens, [B, n, …]."""
+
+        def part(low: int, high: int, before: States) -> tuple[Tensor, States]:
+            live = None if mask is None else mask[:, low:high]
+            found: tuple[Tensor, States] = self.forward(
+                x[:, low:high], state=before, output_state=True, mask=live, form=form
+            )
+            return found
+
+        def packed(places: Tensor, bounds: Tensor, before: States) -> tuple[Tensor, States]:
+            return self.packed(x.index_select(1, places), before, bounds, form)
+
+        if cu_seqlens is not None:
+            bounds = cu_seqlens.tolist()
+            return boundaries.of_documents(packed, self.signature, ends, bounds, state, x.device)
+        if mask is None:
+            return self._parts(x, state, ends, form)
+        return boundaries.in_parts(part, self.signature, ends, x.shape[1], state)
+
+    def _parts(
+        self, x: Tensor, state: States, ends: tuple[int, ...], form: str
+    ) -> tuple[Tensor, States, States]:  # fmt: skip
+        """The same without padding, part after part."""
+
+        def part(low: int, high: int, before: States) -> tuple[Tensor, States]:
+            return self.rows(x[:, low:high], before, None, form)
+
+        return boundaries.in_parts(part, self.signature, ends, x.shape[1], state)
+
+    def state_at(self, states: Mapping[str, Tensor], index: Tensor) -> States:
+        """Of the states that ``states_at`` gave, [B, n, …], each row's own by its number [B]."""
+        return boundaries.chosen(dict(states), index)
 
     def _padded(
         self, x: Tensor, state: Mapping[str, Tensor], mask: Tensor, form: str, *, ending: bool
@@ -124,21 +174,31 @@ class SequenceLayer(Pickled, nn.Module):
         return positions.put_back(y, order, mask), after
 
     def step(
-        self, x_t: Tensor, state: Mapping[str, Tensor] | None, *, form: str = "auto"
-    ) -> tuple[Tensor, States]:
+        self, x_t: Tensor, state: Mapping[str, Tensor] | None, *, form: str = "auto",
+        state_dtype: torch.dtype | None = None,
+    ) -> tuple[Tensor, States]:  # fmt: skip
         """One token: [B, dim] → [B, dim], and the new state."""
-        y, after = self.forward(x_t[:, None], state=state, output_state=True, form=form)
+        y, after = self.forward(
+            x_t[:, None], state=state, output_state=True, form=form, state_dtype=state_dtype
+        )
         return y[:, 0], after
 
-    def advance(self, x_t: Tensor, state: States, *, form: str = "auto") -> Tensor:
+    def advance(
+        self, x_t: Tensor, state: States, *, indices: Tensor | None = None, form: str = "auto"
+    ) -> Tensor:  # fmt: skip
         """One token, the state moved on in its own tensors: [B, dim] → [B, dim].
 
         For loops that are captured once, such as CUDA graphs: what ``state`` holds stays where it
-        is. It is whole, as an earlier call gave it. Without a gradient.
+        is. It is whole, as an earlier call gave it. With ``indices`` [B] it is a pool, and each
+        row moves on the state of its slot; −1 is a row without a sequence, whose output is zero.
+        Without a gradient.
 
         Raises:
             ValueError: a state that grows, or that is not whole.
         """
+        if indices is not None:
+            return self._advanced(x_t, state, indices, form)
+        kept_in.check_kept(self.signature, state)
         with torch.no_grad():
             y, after = self.step(x_t, state, form=form)
             for name, x in after.items():
@@ -148,6 +208,35 @@ class SequenceLayer(Pickled, nn.Module):
                     raise fail(self.rule.signature, f"{told}; it cannot stay in place")
                 state[name].copy_(x)
         return y
+
+    @torch.no_grad()
+    def _advanced(self, x_t: Tensor, states: States, indices: Tensor, form: str) -> Tensor:
+        """One token of the sequences whose states lie in slots of a pool."""
+        pool.check(self.signature, states, indices, x_t.shape[0])
+        kept_in.check_kept(self.signature, states)
+        places = pool.Places.of(indices)
+        if pool.idle(places):
+            return torch.zeros_like(x_t)
+        own = pool.taken(states, places)
+        y, after = self.step(pool.rows(x_t, places), own, form=form)
+        pool.put(self.signature, states, places, after)
+        return y.masked_fill(~places.live[:, None], 0.0)
+
+    def pool(self, state: Mapping[str, Tensor], slots: int, *, tokens: int = 0) -> States:
+        """Return an empty pool with a slot for each of so many sequences, like a state that a call
+        gave; of kept pairs each has room for those of so many ``tokens``."""
+        return pool.made(self.signature, state, slots, tokens)
+
+    def take(self, states: States, indices: Tensor) -> States:
+        """The states in slots of a pool, [B, …]; −1 takes that of another row."""
+        pool.check(self.signature, states, indices, indices.shape[0])
+        return pool.taken(states, pool.Places.of(indices))
+
+    @torch.no_grad()
+    def put(self, states: States, indices: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Write the states of rows, [B, …], into slots of a pool; −1 writes nothing."""
+        pool.check(self.signature, states, indices, indices.shape[0])
+        pool.put(self.signature, states, pool.Places.of(indices), state)
 
     def _check(
         self, x: Tensor, state: object, mask: Tensor | None, cu_seqlens: Tensor | None
@@ -160,14 +249,24 @@ class SequenceLayer(Pickled, nn.Module):
             read = type(state).__name__
             raise fail(told, f"state: read {read}, what an earlier call gave is needed")
 
-    @outside_graphs("cu_seqlens is read, since documents run one after another at their lengths")
+    @outside_graphs("cu_seqlens is read, since documents run in batches by their lengths")
     def packed(
-        self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str
-    ) -> tuple[Tensor, States]:
-        """Documents packed into one row, each with a state of its own: one after another."""
-        found = []
-        for i, (low, high) in enumerate(pairwise(ends.tolist())):
-            own = {name: s[i : i + 1] for name, s in state.items()}
-            found.append(self.rows(x[:, low:high], own, None, form))
-        after = kept.joined(self.rule.signature, [states for _, states in found])
-        return torch.cat([y for y, _ in found], 1), after
+        self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str, *,
+        ending: bool = True,
+    ) -> tuple[Tensor, States]:  # fmt: skip
+        """Documents packed into one row, each with a state of its own if ``ending``: those of one
+        length together, or without states those of one size."""
+        ways = packing.by_length if ending else packing.by_size
+        batches, outs, finals = list(ways(ends.tolist())), [], []
+        for batch in batches:
+            some = torch.tensor(batch.documents, device=x.device)
+            own = {name: s[some] for name, s in state.items()}
+            y, after = self.rows(x[0][batch.places(x.device)], own, None, form)
+            outs.append(y)
+            finals.append(after)
+        if not outs:
+            return x, {}
+        joined = kept.joined(self.rule.signature, finals)
+        order = torch.tensor([i for batch in batches for i in batch.documents], device=x.device)
+        back = torch.argsort(order)
+        return packing.unpacked(outs, batches), {n: s[back] for n, s in joined.items()}

@@ -5,13 +5,14 @@ y_t = W_t q′_t: both are rules of their own, so forms, states and splits are t
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from . import kept_in
 from .arguments import check, check_choices, check_state, fail, one_of
 from .norms import widened
 from .operator import Operator
@@ -75,24 +76,31 @@ class SlotOperator:
         cu_seqlens: Tensor | None = None,
         mask: Tensor | None = None,
         chunk_size: int | None = None,
+        states_at: Sequence[int] | Tensor | None = None,
+        state_dtype: torch.dtype | None = None,
         **coefficients: Tensor,
-    ) -> tuple[Tensor, States | None]:
+    ) -> Any:
         """Run both memories; see ``Operator``. Coefficients of slots are [B, T, H, m]."""
         check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
         one_of(self.signature, "form", form, ("auto", *self.forms))
         if params:
             raise fail(self.signature, f"params: this rule has none; read {', '.join(params)}")
         check_choices(self.signature, initial_state, None, chunk_size)
+        kept_in.check(self.signature, state_dtype)
         given = {name: widened(emptied(x, mask)) for name, x in coefficients.items()}
         state = initial_state or {}
-        call = _Call(form, mask, cu_seqlens, chunk_size)
+        call = _Call(form, mask, cu_seqlens, chunk_size, states_at)
         q, k, dtype = widened(q), widened(k), v.dtype
         w = self._written(given, k)
-        held, keys = call.run(self.keys, q, k, w, self._renamed(given), state.get("K"))
+        held, *keys = call.run(self.keys, q, k, w, self._renamed(given), state.get("K"))
         read = torch.softmax(held, -1)
-        out, values = call.run(self.values, read, w, widened(v), given, state.get("W"))
-        states = {"K": keys["W"], "W": values["W"]}
-        return out.to(dtype), states if output_final_state else None
+        out, *values = call.run(self.values, read, w, widened(v), given, state.get("W"))
+        found = [{"K": k["W"], "W": v["W"]} for k, v in zip(keys, values, strict=True) if k]
+        told = [kept_in.rounded(self.signature, states, state_dtype) for states in found]
+        final = told[0] if output_final_state else None
+        if states_at is None:
+            return out.to(dtype), final
+        return out.to(dtype), final, told[1] if len(told) > 1 else {}
 
     def begin(
         self, q: Tensor, k: Tensor, v: Tensor, *, params: Mapping[str, Tensor] | None = None,
@@ -151,17 +159,18 @@ class _Call:
     mask: Tensor | None
     cu_seqlens: Tensor | None
     chunk_size: int | None
+    states_at: Sequence[int] | Tensor | None = None
 
     def run(
         self, rule: Operator, q: Tensor, k: Tensor, v: Tensor, given: Mapping[str, Tensor],
         start: Tensor | None,
-    ) -> tuple[Tensor, States]:  # fmt: skip
-        """One memory, with what it takes of the coefficients."""
-        out, state = rule(
+    ) -> tuple[Tensor, States, States]:  # fmt: skip
+        """One memory, with what it takes of the coefficients: the output, the state after it, and
+        the states after so many tokens."""
+        out, state, *between = rule(
             q, k, v, form=self.form, mask=self.mask, cu_seqlens=self.cu_seqlens,
-            chunk_size=self.chunk_size, output_final_state=True,
+            chunk_size=self.chunk_size, output_final_state=True, states_at=self.states_at,
             initial_state=None if start is None else {"W": start},
             **{name: given[name] for name in rule.coefficients},  # type: ignore[arg-type]
         )  # fmt: skip
-        assert state is not None
-        return out, state
+        return out, state, between[0] if between else {}

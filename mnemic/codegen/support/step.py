@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from . import buffers, verified, versions
+from . import buffers, pool, verified, versions
 from .block import Learned, Sizes
 from .configuration import Configuration
 from .fused import Held as Held
@@ -113,10 +113,26 @@ def run(
     """
     launch = Launch.of(layer, step, x, state)
     out, after = launch.result(in_place=in_place)
-    y = out[:, None]
-    if step.finishes and not launch.finish:
-        y = _finished(layer, x, y)
-    return layer.mixed(x, y.flatten(2)), launch.moved(after, in_place=in_place)
+    return launch.read_out(out), launch.moved(after, in_place=in_place)
+
+
+def run_in(
+    layer: Any, step: Step, x: Tensor, states: Mapping[str, Tensor], places: pool.Places,
+    indices: Tensor,
+) -> Tensor:  # fmt: skip
+    """[B, 1, dim] of rows whose states lie in slots of a pool → [B, 1, dim], moved on there."""
+    launch = replace(Launch.of(layer, step, x, states), slots=indices.contiguous())
+    out, after = launch.result(in_place=True)
+    beside = {n: s for n, s in after.items() if s is not launch.state[n]}
+    numbers = {n: states[n] for n in ("position", "tokens") if n in states}
+    beside |= {n: s + 1 for n, s in pool.taken(numbers, places).items()}
+    pool.put(layer.rule.signature, states, places, beside)
+    return launch.read_out(out).masked_fill(~places.live[:, None, None], 0.0)
+
+
+def pooled(step: Step | None, states: Mapping[str, Tensor]) -> bool:
+    """Whether a kernel takes slots: one that has memories in registers, of states as they lie."""
+    return step is not None and not step.along and all(s.is_contiguous() for s in states.values())
 
 
 def _finished(layer: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -142,6 +158,8 @@ class Launch:
     sizes: dict[str, int]
     """Every size by name."""
     cut: Configuration
+    slots: Tensor | None = None
+    """Where each row's states lie in a pool of them; −1 is a row without any."""
 
     @classmethod
     def of(cls, layer: Any, step: Step, x: Tensor, state: Mapping[str, Tensor]) -> "Launch":
@@ -192,6 +210,14 @@ class Launch:
             begin(self.step.kernel, self.grid, self._arguments(out, after), self._options())
         return out, after
 
+    def read_out(self, out: Tensor) -> Tensor:
+        """The layer's output, [B, 1, dim], of what the kernel has."""
+        y = out[:, None]
+        if self.step.finishes and not self.finish:
+            y = _finished(self.layer, self.x, y)
+        found: Tensor = self.layer.mixed(self.x, y.flatten(2))
+        return found
+
     def _written(self, *, in_place: bool) -> tuple[Tensor, States]:
         """Where the output goes, and the next states."""
         layer = self.layer
@@ -211,11 +237,11 @@ class Launch:
             found["convolution"] = self._place(x, self.mixed.dtype, own=alone and in_place)
         return found
 
-    @staticmethod
-    def _place(x: Tensor, dtype: torch.dtype, *, own: bool) -> Tensor:
-        if own and x.dtype == dtype and x.is_contiguous():
+    def _place(self, x: Tensor, dtype: torch.dtype, *, own: bool) -> Tensor:
+        """Its own place, whatever its type, or a buffer of each row's."""
+        if own and x.is_contiguous():
             return x
-        return buffers.empty(tuple(x.shape), x, dtype)
+        return buffers.empty((self.mixed.shape[0], *x.shape[1:]), x, dtype)
 
     def _arguments(self, out: Tensor, after: States) -> list[Any]:
         """The kernel's pointers and numbers, in its order."""
@@ -229,7 +255,7 @@ class Launch:
         written = {id(out), *(id(x) for x in after.values())}
         every = [*lead, *self.learned, out, *moves, *self._scratch(), *self.counts]
         pointers = [x if id(x) in written else buffers.guarded(x.contiguous()) for x in every]
-        return [*pointers, *self._numbers()]
+        return [*pointers, self.slots, *self._numbers()]
 
     def _scratch(self) -> list[Tensor]:
         """Where rows along axes are kept for a while."""
@@ -291,6 +317,7 @@ class Launch:
         found |= {"TAPS": self.step.taps, "GROUPS": groups, "VALUES": self.layer.sizes.value_dim}
         wide = self.mixed.dtype == torch.float64
         found |= {} if self.step.along else {"FINISH": self.finish}
+        found["SHARED"] = self.blocks > 1
         return found | {
             "PRECISION": "fp64" if wide else "tf32x3",
             "REAL": tl.float64 if wide else tl.float32,

@@ -64,15 +64,22 @@ class Vectors(Pickled, nn.Module):
         super().__setstate__({"activations": generated(), **state})
 
     def forward(
-        self, x: Tensor, state: Mapping[str, Tensor], lengths: Counted
-    ) -> tuple[States, States]:
-        """The vectors by name, and this part of the state after x; see ``MemoryLayer``."""
+        self, x: Tensor, state: Mapping[str, Tensor], lengths: Counted,
+        ends: tuple[int, ...] | None = None,
+    ) -> tuple[States, States]:  # fmt: skip
+        """The vectors by name, and this part of the state after x; see ``MemoryLayer``.
+
+        With ``ends`` that after so many tokens, [B, n, …].
+        """
         after: States = {}
         mixed: Tensor = self.project(x)
         if self.convolution is not None:
             tail = state.get("convolution")
-            mixed, after["convolution"] = self.convolution(mixed, tail, lengths)
+            mixed, after["convolution"] = self.convolution(mixed, tail, lengths, ends)
         position = self._position(x, state, lengths, after)
+        if ends is not None and "tokens" in after:
+            seen = torch.tensor(ends, device=x.device) - x.shape[1]
+            after["tokens"] = after["tokens"][:, None] + seen
         cut = slices.parts(mixed, tuple(self.channels.values()))
         found = {}
         for name, part in zip(self.channels, cut, strict=True):

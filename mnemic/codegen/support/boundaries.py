@@ -1,0 +1,97 @@
+"""States after chosen tokens of a call: for a prefix that is continued from, or kept."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from . import kept
+from .arguments import fail
+from .signature import Signature
+
+States = dict[str, Tensor]
+Part = Callable[[int, int, States], tuple[Tensor, States]]
+"""The tokens from one number to another, behind a state → their output, and the state after."""
+Packed = Callable[[Tensor, Tensor, States], tuple[Tensor, States]]
+"""Tokens by their places [n], the ends of documents, a state each → the output, states after."""
+
+
+def checked(
+    signature: Signature, at: Sequence[int] | Tensor, tokens: int, *, packed: bool
+) -> tuple[int, ...]:
+    """Return the numbers of tokens behind which states are asked for.
+
+    Raises ``ArgumentError`` unless they are whole, rise and lie between 0 (1 in packed documents,
+    where no document has the state before all) and ``tokens``.
+    """
+    found = at.tolist() if isinstance(at, Tensor) else at
+    least = 1 if packed else 0
+    whole = isinstance(found, (Sequence, range)) and not isinstance(found, str)
+    whole = whole and all(isinstance(n, int) and not isinstance(n, bool) for n in found)
+    ends = tuple(found) if whole else ()
+    rising = all(a < b for a, b in pairwise(ends))
+    if not whole or not rising or (ends and not least <= ends[0] <= ends[-1] <= tokens):
+        shown = list(ends) if ends else found
+        need = f"numbers of tokens that rise, from {least} to T = {tokens}, are needed"
+        raise fail(signature, f"states_at: read {shown}, {need}")
+    return ends
+
+
+def in_parts(
+    run: Part, signature: Signature, ends: tuple[int, ...], tokens: int, state: States
+) -> tuple[Tensor, States, States]:  # fmt: skip
+    """Run a batch up to each of the ends, and to its last token.
+
+    Returns the output, the state after all, and the states after the ends, [B, n, …].
+    """
+    outs, found = [], []
+    for low, high in pairwise((0, *ends, tokens)):
+        y, state = run(low, high, state)
+        outs.append(y)
+        found.append(state)
+    return torch.cat(outs, 1), state, stacked(signature, found[:-1])
+
+
+def of_documents(
+    run: Packed, signature: Signature, at: tuple[int, ...], bounds: list[int], state: States,
+    device: torch.device,
+) -> tuple[Tensor, States, States]:  # fmt: skip
+    """Run packed documents up to the ends that lie in them, all documents' next parts at once.
+
+    A state stands for the document of the token before it. Returns the output, the states after
+    all documents, and those after the ends, [1, n, …].
+    """
+    cuts = [[n for n in at if low < n <= high] for low, high in pairwise(bounds)]
+    rounds = max(map(len, cuts), default=0) + 1
+    outs, order = [], []
+    found: dict[int, States] = {}
+    for number in range(rounds):
+        parts = []
+        for (low, high), own in zip(pairwise(bounds), cuts, strict=True):
+            edges = [low, *own, high]
+            parts.append((edges[min(number, len(own) + 1)], edges[min(number + 1, len(own) + 1)]))
+        places = torch.cat([torch.arange(low, high, device=device) for low, high in parts])
+        lengths = torch.tensor([0, *(high - low for low, high in parts)])
+        y, state = run(places, lengths.cumsum(0), state)
+        outs.append(y)
+        order.append(places)
+        for document, own in enumerate(cuts):
+            if number < len(own):
+                found[own[number]] = {n: x[document : document + 1] for n, x in state.items()}
+    out = torch.cat(outs, 1)[:, torch.argsort(torch.cat(order))]
+    return out, state, stacked(signature, [found[n] for n in at])
+
+
+def stacked(signature: Signature, states: Sequence[States]) -> States:
+    """States [B, …] side by side, [B, n, …]; of kept pairs the shorter ones are padded."""
+    if not states:
+        return {}
+    count, joined = len(states), kept.joined(signature, states)
+    return {n: x.unflatten(0, (count, -1)).transpose(0, 1) for n, x in joined.items()}
+
+
+def chosen(states: States, index: Tensor) -> States:
+    """Of states [B, n, …] each row's own, by its number [B]: → [B, …]."""
+    rows = torch.arange(index.shape[0], device=index.device)
+    return {name: x[rows, index] for name, x in states.items()}

@@ -1,0 +1,74 @@
+"""States that are kept in 16 bits between calls, and computed with in 32."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from .arguments import fail
+from .signature import Signature, State
+
+DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+SHORT = (torch.bfloat16, torch.float16)
+SOLVED = ("kk", "nn")
+"""Axes of what systems are solved with: second moments of keys, and factors of them."""
+
+
+def check(signature: Signature, dtype: torch.dtype | None) -> None:
+    """Check what states are to be kept in.
+
+    Raises ``ArgumentError`` for another dtype, and for 16 bits where a system is solved with a
+    state: rounded, its matrix may have no inverse.
+    """
+    if dtype is None:
+        return
+    names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
+    if dtype not in DTYPES:
+        raise fail(signature, f"state_dtype: read {dtype}, allowed: {names}, or None")
+    solved = _solved(signature)
+    if dtype in SHORT and solved:
+        raise fail(signature, f"state_dtype: read {dtype}, but {_singular(solved)}")
+
+
+def check_kept(signature: Signature, states: Mapping[str, Tensor]) -> None:
+    """Check what states are that a step writes back where they are.
+
+    Raises ``ArgumentError`` as ``check`` does.
+    """
+    solved = _solved(signature)
+    for name, x in states.items():
+        if x.dtype in SHORT and name.rpartition(".")[2] in solved:
+            raise fail(signature, f"state['{name}']: read {x.dtype}, but {_singular(solved)}")
+
+
+def _solved(signature: Signature) -> list[str]:
+    """The states that systems are solved with."""
+    return [s.name for s in signature.states if s.axes in SOLVED]
+
+
+def _singular(solved: list[str]) -> str:
+    told = f"systems are solved with {', '.join(solved)}, which may be singular when rounded"
+    return f"{told}; torch.float32 is allowed"
+
+
+def rounded(
+    signature: Signature, states: Mapping[str, Tensor], dtype: torch.dtype | None
+) -> dict[str, Tensor]:
+    """States in a dtype: memories, keys, values and last inputs.
+
+    Single numbers (positions, angles, logarithms and maxima of weights) stay as they are.
+    """
+    if dtype is None:
+        return dict(states)
+    alone = {s.name for s in signature.states if _number(s)}
+    found = {}
+    for name, x in states.items():
+        own = name.rpartition(".")[2]
+        stays = own in alone or not x.is_floating_point()
+        found[name] = x if stays else x.to(dtype)
+    return found
+
+
+def _number(state: State) -> bool:
+    """Whether a state has single numbers: for a head or a pair, or an angle for each channel."""
+    return state.axes in ("", "n", "angle", "position")

@@ -1,0 +1,147 @@
+"""A pool of states, one a slot: rows of a batch read and write theirs by index, in place.
+
+An index of ``PAD`` is a row without a sequence. Nothing is read back from the device: such a row
+takes what the first row with a sequence has, and writes the very same numbers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from . import kept
+from .arguments import fail
+from .buffers import debugging
+from .signature import Signature
+
+States = dict[str, Tensor]
+
+PAD = -1
+"""The index of a row without a sequence."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where rows of a batch lie in a pool.
+
+    ``live`` [B]: rows with a sequence. ``source`` [B]: the row whose numbers each has, its own
+    or the first live one's; ``target`` [B]: that row's slot.
+    """
+
+    live: Tensor
+    source: Tensor
+    target: Tensor
+
+    @classmethod
+    def of(cls, indices: Tensor) -> "Places":
+        """Of slots by row."""
+        live = indices != PAD
+        rows = torch.arange(indices.shape[0], device=indices.device)
+        source = torch.where(live, rows, live.to(torch.int8).argmax(0)) if len(rows) else rows
+        return cls(live, source, indices.to(torch.int64)[source].clamp(min=0))
+
+
+def made(signature: Signature, state: Mapping[str, Tensor], slots: int, tokens: int) -> States:
+    """Return an empty pool of so many slots for states like one, with room for the pairs of so
+    many tokens where pairs are kept."""
+    axes = {s.name: s.axes for s in kept.names(signature)}
+    room = max(tokens * signature.steps, 0)
+    room = min(room, signature.span - 1) if signature.span else room
+    found = {}
+    for name, x in state.items():
+        shape = list(x.shape[1:])
+        for axis, letter in enumerate(axes.get(name.rpartition(".")[2], ""), kept.LEAD - 1):
+            if letter == "n":
+                shape[axis] = max(shape[axis], room)
+        found[name] = x.new_zeros(slots, *shape)
+    return found
+
+
+def check(signature: Signature, pool: Mapping[str, Tensor], indices: Tensor, rows: int) -> None:
+    """Check slots by row: whole numbers [B] on the pool's device, each a slot of its own or PAD.
+
+    On a device numbers are not read: there it makes sure that they are slots itself, and looks
+    for two rows of one slot in debug mode only.
+    """
+    like = next(iter(pool.values()), None)
+    if not isinstance(indices, Tensor):
+        raise fail(signature, f"indices: read {type(indices).__name__}, a torch.Tensor is needed")
+    if indices.dtype not in (torch.int32, torch.int64) or tuple(indices.shape) != (rows,):
+        shown = f"{indices.dtype} {list(indices.shape)}"
+        raise fail(signature, f"indices: read {shown}, torch.int32 or torch.int64 [{rows}] needed")
+    if like is None:
+        raise fail(signature, "indices: the pool has no states; layer.pool makes one")
+    if indices.device != like.device:
+        raise fail(signature, f"indices: read device {indices.device}, states are on {like.device}")
+    slots = like.shape[0]
+    inside = (indices >= PAD) & (indices < slots)
+    if indices.device.type != "cpu" and not debugging():
+        torch._assert_async(inside.all(), f"indices must be {PAD} or slots from 0 to {slots - 1}")
+        return
+    told = f"{PAD} or slots from 0 to {slots - 1} are allowed, each once"
+    live = indices[indices != PAD]
+    if not bool(inside.all()) or live.unique().numel() != live.numel():
+        raise fail(signature, f"indices: read {indices.tolist()}, {told}")
+
+
+def idle(places: Places) -> bool:
+    """Return whether no row has a sequence, where that can be told without a wait."""
+    if places.live.device.type != "cpu":
+        return not len(places.live)
+    return not bool(places.live.any())
+
+
+def rows(x: Tensor, places: Places) -> Tensor:
+    """Inputs by row, [B, …], of which a row without a sequence repeats the first live one's."""
+    found = x[places.source]
+    live = places.live[places.source].reshape(-1, *[1] * (x.ndim - 1))
+    return found.masked_fill(~live, 0.0)  # where there is no live row at all
+
+
+def taken(pool: Mapping[str, Tensor], places: Places) -> States:
+    """The states of rows, [B, …]."""
+    return {name: x.index_select(0, places.target) for name, x in pool.items()}
+
+
+def put(
+    signature: Signature, pool: Mapping[str, Tensor], places: Places, state: Mapping[str, Tensor]
+) -> None:
+    """Write the states of rows, [B, …], into their slots; rows without a sequence write nothing.
+
+    Raises ``ArgumentError`` where a state has no place in the pool.
+    """
+    some = places.live.any()
+    fitted = {name: _fitted(signature, name, x, pool) for name, x in state.items()}
+    for name, x in fitted.items():
+        whole = pool[name]
+        new = x.to(whole.dtype).index_select(0, places.source)
+        if not len(new):
+            continue
+        new = torch.where(some, new, whole.index_select(0, places.target))
+        whole.index_copy_(0, places.target, new)
+
+
+def _fitted(
+    signature: Signature, name: str, x: Tensor, pool: Mapping[str, Tensor]
+) -> Tensor:  # fmt: skip
+    """A state as the pool holds it: pairs that are not there yet are zero."""
+    if name not in pool:
+        told = ", ".join(pool)
+        raise fail(signature, f"pool: has no '{name}', which the next state has; read {told}")
+    room, needed = pool[name].shape[1:], x.shape[1:]
+    if room == needed:
+        return x
+    axes = {s.name: s.axes for s in kept.names(signature)}.get(name.rpartition(".")[2], "")
+    grows = [letter == "n" for letter in axes]
+    lead = (*[False] * (kept.LEAD - 1), *grows)
+    fits = len(room) == len(needed) == len(lead) and all(
+        a == b or (free and b < a) for a, b, free in zip(room, needed, lead, strict=True)
+    )
+    if not fits:
+        more = "; make the pool with more tokens" if any(grows) else ""
+        shown = f"read room for {list(room)}, the next has {list(needed)}"
+        raise fail(signature, f"pool['{name}']: {shown}{more}")
+    whole = x.new_zeros(x.shape[0], *room)
+    whole[tuple(slice(0, n) for n in x.shape)] = x
+    return whole
