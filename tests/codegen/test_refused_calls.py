@@ -102,7 +102,7 @@ def test_misspelt_arguments_are_told_with_the_nearest() -> None:
         (lambda: rule(q, q, q, chunk_sise=4),
          "gated-deltanet: unknown argument: read 'chunk_sise', allowed: q, k, v, eta, "
          "log_alpha, form, initial_state, output_final_state, params, cu_seqlens, mask, "
-         "chunk_size; did you mean 'chunk_size'?"),
+         "chunk_size, states_at, state_dtype; did you mean 'chunk_size'?"),
         (lambda: rule.layer(16, head=2), "gated-deltanet: layer: read 'head', allowed: dim, heads, "
          "key_dim, value_dim; did you mean 'heads'?"),
         (lambda: mnemic.compile("titans-mac").layer(16, keydim=2), "titans-mac: layer: read "
