@@ -74,7 +74,8 @@ def main(
     torch.set_num_threads(1)
     x = torch.randn(batch, length, dim, generator=torch.Generator().manual_seed(0))
     made = layers(dim)
-    found: dict[str, Any] = {"batch": batch, "length": length, "dim": dim, "repeats": repeats}
+    found: dict[str, Any] = {"made_by": "benchmarks/titans.py", "batch": batch, "length": length,
+                             "dim": dim, "repeats": repeats}  # fmt: skip
     for way in ("forward", "forward+backward"):
         times: dict[str, list[float]] = {name: [] for name in made}
         for turn in range(repeats + 1):
