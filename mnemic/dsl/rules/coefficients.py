@@ -24,7 +24,7 @@ RESERVED: Final = frozenset(
         "kq", "kk", "qq", "d_k",
         *"qkWASPGBDT", "predict", "erase", "write", "value", "carry", "out", "state", "params",
         "mask", "form", "initial_state", "output_final_state", "cu_seqlens", "chunk_size", "sizes",
-        "rule", "self",
+        "states_at", "state_dtype", "rule", "self",
     }
 )  # fmt: skip
 """Names with a meaning of their own: symbols, functions, arguments of the operator."""
