@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from mnemic.errors import EnvironmentFailed, UsageError
 
 RETRIES: Final = 3
+WAITS: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds between tries to open a storage whose tables another worker is making."""
+
 NETWORK: Final = frozenset({
     "nfs", "nfs4", "cifs", "smbfs", "smb2", "smb3", "9p", "afs", "ceph", "lustre", "gpfs",
     "beegfs", "glusterfs", "fuse.glusterfs", "fuse.sshfs", "fuse.ceph", "ocfs2", "gfs2", "davfs",
@@ -76,11 +80,17 @@ def open_storage(
 
 
 def _connected(url: str, options: dict[str, Any], beat: Beat) -> RDBStorage:
-    """Several workers may make the tables at once; all but one fail, and find them made."""
-    try:
-        return _made(url, options, beat)
-    except SQLAlchemyError:
-        return _made(url, options, beat)
+    """Return the storage, its tables made.
+
+    Workers that begin at once make them at once, table by table: who meets a table that another has
+    just made fails, and tries again a little later.
+    """
+    for seconds in WAITS:
+        try:
+            return _made(url, options, beat)
+        except SQLAlchemyError:
+            time.sleep(seconds)
+    return _made(url, options, beat)
 
 
 def _made(url: str, options: dict[str, Any], beat: Beat) -> RDBStorage:
