@@ -38,7 +38,7 @@ def test_the_commands_of_the_readme_exist() -> None:
     assert all(word in done.stdout for word in words)
 
 
-SLOW = {"llama_memory"}
+SLOW = {"byte_model", "hybrid", "llama_memory"}
 """Examples that only the full tier runs."""
 
 

@@ -43,6 +43,22 @@ def alone(storage: RDBStorage, folder: Path, study: str, patience: Patience) -> 
             connection.close()
 
 
+@contextmanager
+def making_tables(connection: Connection, folder: Path) -> Iterator[None]:
+    """Keep other workers out while this one makes a storage's tables, which are made one by one.
+
+    A server keeps the lock until the connection is closed.
+    """
+    dialect = connection.dialect.name
+    if dialect == "sqlite":
+        with FileLock(folder / "ask.lock"):
+            yield
+        return
+    if dialect in SERVERS:
+        connection.execute(select(_lock(dialect, "tables")))
+    yield
+
+
 def _locked(storage: RDBStorage, dialect: str, study: str) -> Connection:
     """Return a connection that holds the study's lock."""
     connection = storage.engine.connect()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from mnemic.errors import EnvironmentFailed, UsageError
+from mnemic.search.study.alone import making_tables
 
 RETRIES: Final = 3
-WAITS: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds between tries to open a storage whose tables another worker is making."""
-
 NETWORK: Final = frozenset({
     "nfs", "nfs4", "cifs", "smbfs", "smb2", "smb3", "9p", "afs", "ceph", "lustre", "gpfs",
     "beegfs", "glusterfs", "fuse.glusterfs", "fuse.sshfs", "fuse.ceph", "ocfs2", "gfs2", "davfs",
@@ -66,10 +63,10 @@ def open_storage(
     try:
         probe = create_engine(whole, **options)
         try:
-            probe.connect().close()
+            with probe.connect() as connection, making_tables(connection, folder):
+                return _made(whole, options, beat)
         finally:
-            probe.dispose()
-        return _connected(whole, options, beat)
+            probe.dispose()  # and with it the lock that the connection holds
     except (NoSuchModuleError, ImportError) as error:
         extra = "mnemic[postgresql]" if "postgresql" in whole else "the database's driver"
         message = f"{shown}: no driver for this storage is installed: pip install '{extra}'"
@@ -77,20 +74,6 @@ def open_storage(
     except SQLAlchemyError as error:
         first = str(error.__cause__ or error).strip().splitlines()[0]
         raise EnvironmentFailed(f"{shown}: the storage cannot be used: {first}") from None
-
-
-def _connected(url: str, options: dict[str, Any], beat: Beat) -> RDBStorage:
-    """Return the storage, its tables made.
-
-    Workers that begin at once make them at once, table by table: who meets a table that another has
-    just made fails, and tries again a little later.
-    """
-    for seconds in WAITS:
-        try:
-            return _made(url, options, beat)
-        except SQLAlchemyError:
-            time.sleep(seconds)
-    return _made(url, options, beat)
 
 
 def _made(url: str, options: dict[str, Any], beat: Beat) -> RDBStorage:
