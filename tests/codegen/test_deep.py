@@ -203,6 +203,10 @@ L2: dict[str, dict[str, Any]] = {
         "memory": "linear", "optimizer": {**RATE, **ANCHOR},
         "retention": {"view": "ftrl", "global": {"elastic": {"l1": "token", "l2": 0.1}}},
     },
+    "thresholds that differ by token, where no gradient sees the memory": {
+        "bias": "dot", "memory": "linear", "optimizer": RATE,
+        "retention": {"view": "ftrl", "global": {"elastic": {"l1": "token", "l2": 0.1}}},
+    },
     "one layer with a norm": {
         "memory": {**NORMED, "depth": 1}, **WINDOW, "retention": DECAY,
         "optimizer": {**THETA, **ANCHOR}, "readout": {"memory": "before"},
