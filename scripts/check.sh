@@ -1,6 +1,6 @@
 #!/bin/sh
 # Everything that must hold: style, types, the direction of imports, and the first tier of tests;
-# with "full" as the first argument every test, and if all pass the code that they ran is recorded.
+# with "full" as the first argument every test, and the code of each spec that passed is recorded.
 # Types and imports are looked at beside the tests, which seldom keep two cores busy to the end.
 set -eu
 cd "$(dirname "$0")/.."

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from packaged import CORE, FACTS, NAMES
 from reached import digest
-from tiers import first
+from tiers import CHANGED, Recorder, first
 
 from mnemic import pipeline
 from mnemic.cli.app import app
@@ -200,3 +200,28 @@ def test_words_and_what_others_call_are_not(
     before = digest(folder, "gated_deltanet")
     edit(folder / file, pattern, new)
     assert digest(folder, "gated_deltanet") == before
+
+
+def end(failed: list[dict[str, Any]], status: int, **options: Any) -> dict[str, str] | None:
+    """Return what a run writes that had two specs to record, with reports of these failures."""
+    names = {"atlas": "1", "titans": "2"}
+    config = SimpleNamespace(
+        args=[str(HERE)], stash={CHANGED: names}, getoption=lambda name, _=None: options.get(name)
+    )
+    recorder, written = Recorder(config), []
+    for properties in failed:
+        told = SimpleNamespace(failed=True, user_properties=list(properties.items()))
+        recorder.pytest_runtest_logreport(told)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reached.record", written.append)
+        recorder.pytest_sessionfinish(SimpleNamespace(config=config), status)
+    return written[0] if written else None
+
+
+def test_a_spec_is_recorded_where_each_of_its_cases_passed() -> None:
+    assert end([], 0) == {"atlas": "1", "titans": "2"}
+    assert end([{"specs": ["titans"]}, {"specs": []}], 1) == {"atlas": "1"}
+    assert end([{}], 1) == {}, "a process that died does not tell its specs"
+    assert end([], 2) is None, "a run that was cut short"
+    assert end([], 0, keyword="atlas") is None
+    assert end([], 1, maxfail=1) is None

@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=("first", "full"), default="full", help="see tests/tiers.py")
     parser.addoption(
         "--record", action="store_true",
-        help="run every case of the specs whose code has changed, and record it if all pass",
+        help="run every case of the specs whose code has changed, and record those that pass",
     )  # fmt: skip
     parser.addoption("--times", metavar="FILE", help="write each test's processor time, as JSON")
 
@@ -58,6 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[CHANGED] = reached.changed()
     else:
         config.stash[CHANGED] = {}
+    if worker is None and config.getoption("record"):
+        config.pluginmanager.register(Recorder(config))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -76,7 +78,9 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only the full tier runs."""
+    """Leave out what only the full tier runs, and let each report tell the specs of its case."""
+    for item in items:
+        item.user_properties.append(("specs", sorted(specs_of(item))))
     if config.getoption("tier") == "full":
         return
     changed = {*config.stash[CHANGED]}
@@ -246,14 +250,26 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
 # -- what has passed -----------------------------------------------------------------------------
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Record the generated code that every case has passed with."""
-    config = session.config
-    if not config.getoption("record") or hasattr(config, "workerinput"):
-        return
-    whole = [Path(x).resolve() for x in config.args] == [Path(__file__).parent]
-    left_out = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "collectonly")
-    if exitstatus == 0 and whole and not any(config.getoption(x, None) for x in left_out):
-        import reached
+class Recorder:
+    """Note which specs passed in every case, and write their digests at the end of a whole run."""
 
-        reached.record(config.stash[CHANGED])
+    def __init__(self, config: pytest.Config) -> None:
+        self.failed: set[str] = set()
+        options = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "maxfail")
+        others = any(config.getoption(x, None) for x in (*options, "collectonly"))
+        whole = [Path(x).resolve() for x in config.args] == [Path(__file__).parent]
+        self.whole = whole and not others
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the specs of a case that failed; one whose process died does not tell them."""
+        if report.failed:
+            told = dict(report.user_properties)
+            self.failed.update(told.get("specs", NAMES))
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Record the digests of the specs every case of which has passed."""
+        if self.whole and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            import reached
+
+            changed = session.config.stash[CHANGED]
+            reached.record({x: y for x, y in changed.items() if x not in self.failed})
