@@ -189,10 +189,15 @@ class BuilderOf(Generic[RuleT_co]):
 
     @property
     def stabilised(self) -> bool:
-        """Whether the rate is an exponential that a running maximum holds stable."""
-        rate = self.rule.problem.scalar("eta")
+        """Whether the rate is an exponential that a running maximum holds stable.
+
+        It does where a normaliser divides it out again; read as it is, a memory whose weights
+        overflow has an output that does.
+        """
+        rate, spec = self.rule.problem.scalar("eta"), self.rule.problem.spec
         additive = self.rule.structure.algebra == "additive"
-        return additive and rate is not None and rate.logarithmic
+        divides = spec.readout.normalizer != "none"
+        return additive and divides and rate is not None and rate.logarithmic
 
     @property
     def decay(self) -> Any:

@@ -1,18 +1,19 @@
 """The read-out alone: what a memory says to a query before anything is written.
 
 It needs no plan of its own. A recurrent plan reads the states that follow a token; with every
-following state taken for the state itself, and a token without a value (a bonus weighs the
-token's own), the same statements read the memory as it stands.
+following state taken for the state itself, and a token without a value and a bonus (which weighs
+the token's own pair), the same statements read the memory as it stands.
 """
 
 from dataclasses import dataclass, field, replace
-
-import sympy as sp
 
 from mnemic.codegen.plan import Call, Fused, Given, Map, Op, Plan, Product, Read
 
 WRITTEN = frozenset({"k", "v", "predict", "erase", "write", "carry"})
 """Arguments that a token writes."""
+
+OWN = frozenset({"v", "bonus"})
+"""Arguments without which a read-out says nothing of the token's own pair."""
 
 
 def reading(token: Plan) -> Plan | None:
@@ -49,9 +50,11 @@ class _Reading:
         found: Op | str | None
         match quantity.op:
             case Given(state=state):
-                return None if name == "v" else self.plan.given(name, quantity.axes, state=state)
+                return None if name in OWN else self.plan.given(name, quantity.axes, state=state)
             case Map():
                 found = self._mapped(quantity.op)
+            case Call(function="total", arguments=(rows,)) if self.name_of(rows) is None:
+                return None
             case _:
                 found = self._renamed(quantity.op)
         if found is None or isinstance(found, str):
@@ -61,7 +64,7 @@ class _Reading:
     def _mapped(self, op: Map) -> Map | str | None:
         """The expression without what vanishes, or the one quantity that is left of it."""
         named = {read.symbol: self.name_of(read.quantity) for read in op.reads}
-        gone = {sp.Symbol(s, real=True): 0 for s, name in named.items() if name is None}
+        gone = {x: 0 for x in op.expr.free_symbols if named.get(x.name, x) is None}
         expr = op.expr.subs(gone) if gone else op.expr
         if expr == 0:
             return None

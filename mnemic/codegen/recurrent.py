@@ -9,7 +9,7 @@ from mnemic.codegen.kept import Kept
 from mnemic.codegen.moves import memory_of, read_anew
 from mnemic.codegen.passes import READOUT, as_vector, forward
 from mnemic.codegen.plan import Plan
-from mnemic.codegen.readouts import normalised, with_bonus
+from mnemic.codegen.readouts import normalised
 from mnemic.codegen.states import Carried, declare, is_free
 from mnemic.codegen.updates import move
 from mnemic.compiler.kernelised import folded
@@ -105,7 +105,7 @@ def _read(
     (m,) = carried
     name = f"{network.output}{tag}" if isinstance(b.rule, Layers) else "y"
     read = apply(m.matrix.name, query, name, "readout")
-    return normalised(b, with_bonus(b, read, query, roles), query, roles)
+    return normalised(b, read, query, roles)
 
 
 def _recalled(

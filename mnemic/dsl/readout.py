@@ -12,7 +12,8 @@ class Readout(Entry):
     """Which memory is read, the normaliser, and the bonus of the current token.
 
     ``normalizer: sum`` divides by Σ of the weights that the values carry; ``max1`` by the larger
-    of its absolute value and 1 (mLSTM). ``bonus`` u adds v (u∘φ(k))·φ(q) (RWKV-6).
+    of its absolute value and 1 (mLSTM). ``bonus`` u adds v (u∘φ(k))·φ(q) (RWKV-6), and where
+    there is a normaliser (u∘φ(k))·φ(q) to that sum.
 
     ``levels`` λ weighs what each bucket of a Fenwick tree of past tokens wrote, in place of
     reading their sum: y_t = Σ_ℓ λ_t^(ℓ) W_t^(ℓ) φ(q_t), W^(0) being what token t itself wrote and

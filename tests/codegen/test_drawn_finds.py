@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+import torch
+from conformance import compiled, inputs, run
 from test_own_expressions import conforms
 
 from mnemic.compiler.derive import derive_spec
@@ -73,3 +75,49 @@ def test_a_proximal_step_acts_at_chunk_ends_whether_or_not_the_gradient_sees_the
     conforms(spec)
     checks = verify(derive_spec(load(spec)))
     assert all(check.passed for check in checks), checks
+
+
+BONUS = {"from": "parameter", "per": "key"}
+EXPONENTIAL = {"from": "input", "activation": "exp"}
+
+
+def summed(rate: Any, **readout: Any) -> dict[str, Any]:
+    """Return a rule of plain sums that is read so."""
+    return {"name": "drawn", "bias": "dot", "retention": {"decay": "token", "order": "after"},
+            "optimizer": {"rate": rate}, "readout": readout}  # fmt: skip
+
+
+@pytest.mark.parametrize("rate", ["token", EXPONENTIAL], ids=["sigmoid", "exp"])
+@pytest.mark.parametrize("normalizer", ["none", "sum", "max1"])
+def test_a_bonus_weighs_the_current_pair_in_what_it_is_divided_by(
+    normalizer: str, rate: Any
+) -> None:
+    conforms(summed(rate, normalizer=normalizer, bonus=BONUS))
+
+
+@pytest.mark.parametrize("bonus", [None, BONUS], ids=["plain", "bonus"])
+def test_exponential_rates_are_read_before_the_write(bonus: Any) -> None:
+    conforms(summed(EXPONENTIAL, memory="before", bonus=bonus))
+
+
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+@pytest.mark.parametrize("normalizer", ["sum", "max1"])
+@pytest.mark.parametrize("size", [-120.0, 120.0])
+def test_a_bonus_beside_weights_that_no_float_holds(
+    size: float, normalizer: str, form: str
+) -> None:
+    """Far below 0 the bonus alone is read, v (u∘k)·q over it; far above 0 the memory alone is."""
+    spec = {**summed(EXPONENTIAL, normalizer=normalizer, bonus=BONUS), "features": {"expr": "exp(x)"}}
+    case, drawn = compiled(spec), {}
+    for name, x in inputs(case, 9).items():
+        drawn[name] = x.float()
+    drawn["log_eta"] = drawn["log_eta"] + size
+    drawn["bonus"] = drawn["bonus"].abs() + 1
+    found = run(case, drawn, form)
+    assert all(torch.isfinite(x).all() for _, x in found.parts())
+    memory_alone = run(case, {**drawn, "bonus": 0 * drawn["bonus"]}, form).out
+    k, q = (torch.exp(drawn[name]) for name in "kq")
+    own = (k * q * drawn["bonus"]).sum(-1, keepdim=True)
+    divisor = own if normalizer == "sum" else own.clamp_min(1)
+    expected = drawn["v"] * own / divisor if size < 0 else memory_alone
+    torch.testing.assert_close(found.out, expected, rtol=2e-5, atol=2e-5)

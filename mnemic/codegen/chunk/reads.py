@@ -11,7 +11,7 @@ from mnemic.codegen.coefficients import PLAIN
 from mnemic.codegen.kept import Side
 from mnemic.codegen.passes import READOUT, as_vector, forward
 from mnemic.codegen.plan import Map
-from mnemic.codegen.readouts import divided, unscaled, with_bonus
+from mnemic.codegen.readouts import divided, with_bonus
 from mnemic.codegen.reads import from_state
 from mnemic.codegen.states import Carried
 from mnemic.compiler.rule import Layers
@@ -29,8 +29,7 @@ def read_out(parts: list[Moved]) -> str:
         found = forward(b, network, apply, query, b.vector("q", "k"), READOUT, "_q")
         return found[network.output]
     name = f"{network.output}_q" if isinstance(b.rule, Layers) else "y"
-    read = with_bonus(b, _read(parts[0], query, name), query, p.roles)
-    return _normalised(p, read, query, parts[0].sources)
+    return _normalised(p, _read(parts[0], query, name), query, parts[0].sources)
 
 
 def _read(part: Moved, x: str, name: str) -> str:
@@ -164,7 +163,7 @@ def _from_state(
 def _normalised(p: Chunk, read: str, query: str, sources: tuple[Source, ...]) -> str:
     b, c = p.b, p.c
     if b.rule.problem.spec.readout.normalizer == "none":
-        return unscaled(b, read, c.m)
+        return with_bonus(b, read, query, p.roles)
     state = b.plan.given("n", ("k",), state=True)
     (source,) = sources
     k, f = sp.Symbol("k_", real=True), sp.Symbol("f_", real=True)
@@ -177,7 +176,7 @@ def _normalised(p: Chunk, read: str, query: str, sources: tuple[Source, ...]) ->
     env = {"k_": old, "f_": new}
     weight = b.map("weight", k + f, env, "readout")
     _carry_normaliser(p, state, source, rate)
-    return divided(b, read, weight, c.m)
+    return divided(b, read, weight, c.m, query, p.roles)
 
 
 def _carry_normaliser(p: Chunk, state: str, source: Source, rate: str | None) -> None:

@@ -95,7 +95,7 @@ def _normalised(
     if step.momentum is not None:
         states.append(_carried("NS", count.symbols("NS")[:1], step.momentum[:1]))
     writer.wholes += count.wholes
-    return divided(writer, output, product(step.after[0], queries)), states
+    return divided(writer, count, output, product(step.after[0], queries), queries), states
 
 
 def _slots(writer: Writer, queries: list[Any]) -> tuple[list[Any], State]:

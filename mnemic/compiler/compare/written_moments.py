@@ -20,10 +20,11 @@ def moments(rule: Moments, writer: Writer) -> Form:
     output = [product(list(memory.row(i)), queries) for i in range(ROWS)]
     output = with_bonus(writer, output, queries)
     if rule.problem.spec.readout.normalizer != "none":
-        (weights, _), counted = _solved(rule, of_ones(writer), "N")
+        ones = of_ones(writer)
+        (weights, _), counted = _solved(rule, ones, "N")
         row = State("N", weights.symbols[: counted.cols], weights.after[: counted.cols])
         states = (*states, row)
-        output = divided(writer, output, product(list(counted.row(0)), queries))
+        output = divided(writer, ones, output, product(list(counted.row(0)), queries), queries)
     return Form(states, tuple(output))
 
 

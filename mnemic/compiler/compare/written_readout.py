@@ -35,8 +35,11 @@ def with_bonus(writer: Writer, output: list[Any], queries: list[Any]) -> list[An
     return [y + at.value(i, "") * seen for i, y in enumerate(output)]
 
 
-def divided(writer: Writer, output: list[Any], size: Any) -> list[Any]:
-    """Return y over the sum of weights, or over its size where that is above one."""
+def divided(
+    writer: Writer, ones: Writer, output: list[Any], size: Any, queries: list[Any]
+) -> list[Any]:
+    """Return y over the sum of weights and bonus, or over its size where that is above one."""
+    (size,) = with_bonus(ones, [size], queries)
     if writer.rule.problem.spec.readout.normalizer == "max1":
         size = writer.whole("floor", sp.Max(sp.Abs(OWN), 1), [size], "")
     return [y / size for y in output]

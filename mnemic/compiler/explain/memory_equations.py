@@ -147,15 +147,17 @@ def readout(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
     sign = d.times if rule.diagonal else " "
     product = f"{memory[spec.readout.memory]}{sign}{query}"
     shown = NetworkEquations(rule.network, d).behind(product, d.of("q"))
+    own = ""
     if spec.readout.bonus is not None:
         bonus = d.expr(sym.coefficient("bonus")) + d.times + feature(rule, d, d.of("k"))
-        shown += f" + {value(rule, d, 't')} {d.flipped(f'({bonus})')} {query}"
+        own = f"{d.flipped(f'({bonus})')} {query}"
+        shown += f" + {value(rule, d, 't')} {own}"
     if spec.readout.normalizer != "none":
         yield "normaliser", _normaliser(rule, d)
-        size = f"{d.flipped(d.of('n'))} {query}"
+        size = f"{d.flipped(d.of('n'))} {query}" + (f" + {own}" if own else "")
         if spec.readout.normalizer == "max1":
             size = f"max(|{size}|, 1)"
-        shown = f"{shown} / ({size})"
+        shown = f"({shown}) / ({size})" if own else f"{shown} / ({size})"
     if isinstance(rule, Levels):
         yield "levels", _levels(d)
         shown = _weighed(d, query)
