@@ -107,7 +107,10 @@ def test_a_bonus_beside_weights_that_no_float_holds(
     size: float, normalizer: str, form: str
 ) -> None:
     """Far below 0 the bonus alone is read, v (u∘k)·q over it; far above 0 the memory alone is."""
-    spec = {**summed(EXPONENTIAL, normalizer=normalizer, bonus=BONUS), "features": {"expr": "exp(x)"}}
+    spec = {
+        **summed(EXPONENTIAL, normalizer=normalizer, bonus=BONUS),
+        "features": {"expr": "exp(x)"},
+    }
     case, drawn = compiled(spec), {}
     for name, x in inputs(case, 9).items():
         drawn[name] = x.float()
