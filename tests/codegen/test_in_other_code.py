@@ -139,14 +139,20 @@ def test_transforms_agree_with_autograd(own: Own, x: Tensor) -> None:
 
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_traced_it_is_as_written(each: str, own: Own, x: Tensor) -> None:
-    """In one graph, but for memories whose segments end where carried positions say."""
+    """In one graph, but for memories whose segments end where carried positions say.
+
+    With inductor's decompositions: plain ``aot_eager`` of torch 2.13 gives softplus' gradient other
+    strides as it traces than as it runs, and fails in a view (yaad).
+    """
     torch._dynamo.reset()
     whole = "hybrid context" not in FACTS[each]["traits"]
     if not whole:
         with pytest.raises(Unsupported, match="they decide where segments of a memory"):
             torch.compile(own, backend="eager", fullgraph=True)(x)
-    traced = torch.compile(own, backend="aot_eager", fullgraph=whole)
+    traced = torch.compile(own, backend="aot_eager_decomp_partition", fullgraph=whole)
     expected = gradients(own, own(x))
     torch.testing.assert_close(traced(x), own(x))
     torch.testing.assert_close(gradients(own, traced(x)), expected)
