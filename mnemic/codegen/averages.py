@@ -1,8 +1,9 @@
 """Steps entry by entry: running averages of a gradient, and an expression of it and of them.
 
-X_t = β X_{t−1} + (1 − β) x_t, and c_t = β c_{t−1} + (1 − β) for the weight that X has gathered,
-which is 1 − Πβ: X/c is a mean whose weights add up to one, from the first token on. Inside a chunk
-both are linear recurrences of gradients that are known before any step is taken.
+X_t = β X_{t−1} + f x_t with f = 1 − β, of a sum β = f = 1; and c_t = β c_{t−1} + (1 − β) for the
+weight that X has gathered, which is 1 − Πβ: X/c is a mean whose weights add up to one, from the
+first token on. Inside a chunk both are linear recurrences of gradients that are known before any
+step is taken.
 """
 
 from collections.abc import Callable
@@ -37,7 +38,7 @@ def of_token(b: Builder, m: Carried, gradient: str) -> str:
 def _mean(b: Builder, average: Running, state: str, new: str) -> str:
     """X after the token, or X/c."""
     equation = average.equation
-    share, env = _fresh(b, state, average.decay)
+    share, env = _fresh(b, state, average)
     env |= {"X_": state, "x_": new}
     following = b.map(f"{state}_next", average.decay * OLD + share * NEW, env, equation)
     b.plan.following[state] = following
@@ -50,12 +51,12 @@ def _mean(b: Builder, average: Running, state: str, new: str) -> str:
     return _over(b, following, total, f"{state}_mean", ())
 
 
-def _fresh(b: Builder, state: str, decay: Any) -> tuple[Any, dict[str, Any]]:
+def _fresh(b: Builder, state: str, average: Running) -> tuple[Any, dict[str, Any]]:
     """1 − β, rounded before anything is added to it, and the quantities of its symbols and β's."""
-    env: dict[str, Any] = dict(b.coefficients(decay))
-    if not decay.free_symbols:
-        return 1 - decay, env
-    return SHARE, {**env, "f_": b.map(f"{state}_fresh", 1 - decay, env)}
+    env: dict[str, Any] = dict(b.coefficients(average.decay))
+    if not average.share.free_symbols:
+        return average.share, env
+    return SHARE, {**env, "f_": b.map(f"{state}_fresh", average.share, env)}
 
 
 def _weight(b: Builder, name: str) -> str:
@@ -101,7 +102,7 @@ def _means(p: Chunk, average: Running, state: str, new: str) -> tuple[str, str]:
     """X after every row, and what the step reads of it: X itself, or X/c."""
     b, equation = p.b, average.equation
     factor = b.row_map(f"{state}_decay", average.decay)
-    fresh = b.row_map(f"{state}_fresh", 1 - average.decay)
+    fresh = b.row_map(f"{state}_fresh", average.share)
     left = b.call(f"{state}_left", ("t", "s"), "products", factor)
     fade = b.call(f"{state}_fade", ("t",), "running_product", factor)
     shares = b.map(f"{state}_shares", SHARE * NEW, {"f_": left, "x_": (fresh, ("s",))})

@@ -46,10 +46,12 @@ def applied(problem: Problem, norms: str, *, centred: bool) -> Applied | None:
 
 def _running(average: Average, table: dict[str, Any]) -> Running:
     entry = read(average.of, {**table, "g": GRADIENT})
+    one = sp.Integer(1)
+    decay = one if average.decay is None else table[average.decay]
+    share = one if average.decay is None else 1 - decay
     return Running(
-        average.state, average.letter, table[average.decay], entry, average.corrected,
-        average.meaning,
-    )  # fmt: skip
+        average.state, average.letter, decay, share, entry, average.corrected, average.meaning
+    )
 
 
 def _reduced(found: _Read) -> _Read:

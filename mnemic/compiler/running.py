@@ -1,4 +1,4 @@
-"""Running averages of an expression of the gradient, entry by entry."""
+"""Running averages and sums of an expression of the gradient, entry by entry."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,15 +11,17 @@ GRADIENT = sp.Symbol("g", real=True)
 
 @dataclass(frozen=True)
 class Running:
-    """X_t = ``decay`` X_{t−1} + (1 − ``decay``) ``entry``, an expression of ``GRADIENT``.
+    """X_t = ``decay`` X_{t−1} + ``share`` ``entry``, an expression of ``GRADIENT``.
 
-    ``state`` is what the forms call it, ``letter`` what equations call it. A step that reads a
-    ``corrected`` average reads X_t over the weight that it has gathered, 1 − Π ``decay``.
+    ``share`` is 1 − ``decay``, or 1 of a sum, which forgets nothing. ``state`` is what the forms
+    call it, ``letter`` what equations call it. A step that reads a ``corrected`` average reads X_t
+    over the weight that it has gathered, 1 − Π ``decay``.
     """
 
     state: str
     letter: str
     decay: Any
+    share: Any
     entry: Any
     corrected: bool
     meaning: str

@@ -75,6 +75,9 @@ bias: l2
 optimizer: {method: lion, rate: 0.01, momentum: 0.9, beta2: 0.99}
 ---
 bias: l2
+optimizer: {method: adagrad, rate: 0.1, epsilon: 1e-8}
+---
+bias: l2
 optimizer: {rate: token, micro_steps: 2}
 ---
 bias: l2

@@ -1,9 +1,10 @@
 """Optimizers by name; of those that act entry by entry, what they average and the step they take.
 
-With g = −∇_W ℓ such an optimizer keeps running averages of expressions of g, and steps along an
-expression of g and of them:
+With g = −∇_W ℓ such an optimizer keeps running averages of expressions of g, or their sums, and
+steps along an expression of g and of them:
 
     X_t = β X_{t−1} + (1 − β) x(g_t)        A_t = decay ∘ A_{t−1} + gain·η·step(g_t, X_t, X_{t−1})
+    X_t = X_{t−1} + x(g_t)
 
 The texts below are all that the package knows of one: its states, equations, forms, kernels, costs
 and refusals follow from them. Expressions are written as in a spec, of ``g``, the averages' letters
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Method = Literal[
-    "gd", "momentum", "implicit", "exact", "muon", "adam", "lion", "flow", "batch",
+    "gd", "momentum", "implicit", "exact", "muon", "adam", "lion", "adagrad", "flow", "batch",
     "nonparametric",
 ]  # fmt: skip
 
@@ -24,13 +25,14 @@ Method = Literal[
 class Average:
     """X_t = β X_{t−1} + (1 − β) x(g_t), from zero; ``decay`` names β, ``of`` is x.
 
+    Without a decay nothing is forgotten, and it is the sum X_t = X_{t−1} + x(g_t).
     A ``corrected`` one is divided by the weight that it has gathered, 1 − Πβ, where the step reads
     it: then its weights add up to one from the first token on.
     """
 
     state: str
     letter: str
-    decay: str
+    decay: str | None
     meaning: str
     of: str = "g"
     corrected: bool = False
@@ -83,6 +85,16 @@ ELEMENTWISE: Final[Mapping[str, Elementwise]] = {
         },
         options=("beta2",),
     ),
+    "adagrad": Elementwise(
+        title="AdaGrad",
+        says="g/(√s + ε), s the sum of g∘g",
+        because="divides a gradient by the size of all that came",
+        source="Duchi, Hazan and Singer, JMLR 12 (2011), figure 1 with diagonal matrices",
+        averages=(Average("squares", "s", None, "sum of the squared gradients", "g**2"),),
+        step="g/(sqrt(s) + epsilon)",
+        coefficients={},
+        options=("epsilon",),
+    ),
 }
 """The optimizers that act entry by entry, by the name of their method."""
 
@@ -99,6 +111,15 @@ def options_of(method: str) -> tuple[str, ...]:
     (('beta2', 'epsilon'), ())
     """
     return ELEMENTWISE[method].options if method in ELEMENTWISE else ()
+
+
+def have(option: str) -> tuple[str, ...]:
+    """Return the methods that have an option of these methods.
+
+    >>> have("epsilon")
+    ('adam', 'adagrad')
+    """
+    return tuple(name for name in ELEMENTWISE if option in options_of(name))
 
 
 def averages_by(method: str, coefficient: str) -> bool:

@@ -12,7 +12,7 @@ from pydantic import (
 
 from mnemic.dsl.axis import Entry
 from mnemic.dsl.coefficients import Coefficient, Scalar, expand
-from mnemic.dsl.methods import ELEMENTWISE, OPTIONS, Method, options_of
+from mnemic.dsl.methods import ELEMENTWISE, OPTIONS, Method, have, options_of
 
 
 class Rate(Coefficient):
@@ -93,9 +93,9 @@ class OptimizerEntry(Entry):
     """The optimizer: method, rate, momentum, micro and inner steps, interval, anchor, solver.
 
     Some methods act entry by entry. With g = −G they keep running averages
-    X = β X + (1 − β) x(g), hatted where divided by the weight that they have gathered, and W moves
-    by η times a step of g and of them. ``momentum`` and ``beta2`` are their coefficients, zero
-    where momentum is left out; the rate stands outside.
+    X = β X + (1 − β) x(g), hatted where divided by the weight that they have gathered, or sums
+    X = X + x(g), and W moves by η times a step of g and of them. ``momentum`` and ``beta2`` are the
+    averages' coefficients, zero where momentum is left out; the rate stands outside.
     """
 
     method: Method = Field(
@@ -118,7 +118,7 @@ class OptimizerEntry(Entry):
     beta2: Scalar = Field(default=BETA2, description=f"β₂, a decay ({_of_each('beta2')})")
     epsilon: float = Field(
         default=1e-8, ge=1e-10, lt=1,
-        description="Adam's ε: what is added to the root of the mean square",
+        description=f"ε, what is added to the root ({', '.join(have('epsilon'))})",
     )  # fmt: skip
     micro_steps: int = Field(default=1, ge=1, le=64, description="own k, v and rate for each")
     inner_steps: int = Field(default=1, ge=1, le=64, description="steps on the same token")

@@ -8,7 +8,7 @@ import sympy as sp
 from mnemic import pipeline
 from mnemic.compiler.explain import letters, printing
 from mnemic.compiler.explain.explanation import Argument, explain
-from mnemic.compiler.explain.in_words import LINES
+from mnemic.compiler.explain.in_words import words_of
 from mnemic.compiler.explain.render_latex import formula
 from mnemic.compiler.rule import Derived, Rule
 from mnemic.dsl.spec import Spec
@@ -27,12 +27,12 @@ def told(spec: Spec) -> dict[str, Any]:
     A formula is ``{"latex": ...}``, or ``{"text": ...}`` where it has none.
     """
     rule = pipeline.derive(spec)
-    e, timed = explain(rule), printing.steps_of(rule)
+    e, timed, words = explain(rule), printing.steps_of(rule), words_of(rule)
     return {
         "problem": e.problem,
         "steps": [_step(step, timed) for step in e.steps],
         "equations": [
-            {"number": q.number, "name": q.name, "latex": q.latex, "words": LINES.get(q.name)}
+            {"number": q.number, "name": q.name, "latex": q.latex, "words": words.get(q.name)}
             for q in e.equations
         ],
         "remarks": list(e.remarks),

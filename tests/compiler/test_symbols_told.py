@@ -168,6 +168,7 @@ MIXED: dict[str, dict[str, Any]] = {
     "norm": {"bias": {"expr": "n**4/4"}},
     "root": {"bias": {"expr": "e**4/4"}, "optimizer": {"method": "implicit", "rate": "token"}},
     "adam": {"bias": "l2", "optimizer": {"method": "adam"}},
+    "adagrad": {"bias": "l2", "optimizer": {"method": "adagrad"}},
     "write key of a window": {"bias": "dot", "window": 3, "keys": {"write": "own"}},
     "keys of layers": {"bias": "l2", "memory": {"kind": "mlp"}, "keys": {"predict": "own"}},
     "layers, before": {"bias": "l2", "memory": {"kind": "mlp"}, "retention": {**SIMPLEX, **BEFORE}},

@@ -110,7 +110,7 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
         "wrong.yaml:8:18: retention.global.kind: read 'l3', allowed: none, l2, entropy,"
         " elastic, lq",
         "wrong.yaml:9:21: optimizer.method: read 'mon', allowed: gd, momentum, implicit, exact,"
-        " muon, adam, lion, flow, batch, nonparametric; did you mean 'muon'?",
+        " muon, adam, lion, adagrad, flow, batch, nonparametric; did you mean 'muon'?",
         "wrong.yaml:9:42: optimizer.anchor.chunk: must be greater than or equal to 1: read '0'",
         "wrong.yaml:11:19: memory.chain[1]: read 'mlq', allowed: linear, diagonal, mlp, glu,"
         " low-rank, nonparametric, interpolation, chain; did you mean 'mlp'?",

@@ -1,13 +1,14 @@
 """Optimizers that act entry by entry: what the descriptions must be, and that they are enough."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import sympy as sp
 
+from mnemic.compiler.oracle.stated_methods import METHODS
 from mnemic.compiler.running import GRADIENT
 from mnemic.dsl.load import load
-from mnemic.dsl.methods import ELEMENTWISE, OPTIONS
+from mnemic.dsl.methods import ELEMENTWISE, OPTIONS, Method
 from mnemic.dsl.optimizer import OptimizerEntry
 from mnemic.pipeline import derive
 
@@ -15,7 +16,10 @@ BETA = {"momentum": 0.9, "beta2": 0.8}
 
 
 def rule(method: str, **told: Any) -> Any:
-    optimizer = {"method": method, "rate": "token", **BETA, **told}
+    """A rule with every coefficient that the method has."""
+    names = {"momentum": "theta", "beta2": "beta2"}
+    own = {n: x for n, x in BETA.items() if names[n] in ELEMENTWISE[method].coefficients}
+    optimizer = {"method": method, "rate": "token", **own, **told}
     return derive(load({"mnemic": 1, "name": "one", "bias": "l2", "optimizer": optimizer}))
 
 
@@ -37,12 +41,17 @@ def test_a_step_does_not_follow_the_size_of_the_gradients(method: str) -> None:
         assert float(one) == pytest.approx(float(other))
 
 
+def test_each_can_be_written_and_has_its_loop() -> None:
+    assert ELEMENTWISE.keys() <= {*get_args(Method)}
+    assert METHODS.keys() == ELEMENTWISE.keys()
+
+
 @pytest.mark.parametrize("method", ELEMENTWISE)
 def test_descriptions_are_whole(method: str) -> None:
     """Each coefficient is an argument or an option, each decay a coefficient, each option known."""
     described, fields = ELEMENTWISE[method], OptimizerEntry.model_fields
     assert set(described.options) <= set(OPTIONS) <= set(fields)
-    assert {a.decay for a in described.averages} <= set(described.coefficients)
+    assert {a.decay for a in described.averages} - {None} <= set(described.coefficients)
     assert set(described.coefficients) <= {"theta", *described.options}
     states = [average.state for average in described.averages]
     assert len({*states}) == len(states)

@@ -4,14 +4,16 @@ from typing import Any
 
 import pytest
 
-BOTH = {"rate": "token", "momentum": "token", "beta2": "token"}
+from mnemic.dsl.methods import ELEMENTWISE
+
+COEFFICIENTS = {"theta": "momentum", "beta2": "beta2"}
 MLP = {"memory": {"kind": "mlp", "residual": False, "activation": "tanh"}}
 ANCHOR = {"anchor": {"chunk": 4}}
-METHODS = ("adam", "lion")
 
 
 def spec(method: str, anchor: dict[str, Any], **told: Any) -> dict[str, Any]:
-    optimizer = {"method": method, **BOTH, **anchor}
+    own = {COEFFICIENTS[name]: "token" for name in ELEMENTWISE[method].coefficients}
+    optimizer = {"method": method, "rate": "token", **own, **anchor}
     return {"mnemic": 1, "name": "by-entry", "bias": "l2", "optimizer": optimizer, **told}
 
 
@@ -25,10 +27,11 @@ def differences(told: dict[str, Any]) -> dict[str, float]:
     return errors(*(run(case, x, form, state=state) for form in ("triton", "recurrent")))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ELEMENTWISE)
 @pytest.mark.parametrize("memory", ["a matrix", "layers at an anchor"])
 def test_the_kernel_of_tokens(interpreter: Any, method: str, memory: str) -> None:
     told = spec(method, {}) if memory == "a matrix" else spec(method, ANCHOR, **MLP)
     found = interpreter(differences, told=told)
-    assert {"out", "gradient of eta", "gradient of k", "gradient of beta2"} <= {*found}
+    of = ("eta", "k", *ELEMENTWISE[method].coefficients)
+    assert {"out", *(f"gradient of {name}" for name in of)} <= {*found}
     assert max(found.values()) <= 1e-8, found

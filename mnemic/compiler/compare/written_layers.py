@@ -55,7 +55,7 @@ def _averaged(rule: Layers, at: Coordinates) -> dict[str, Any]:
         read |= dict(zip((average.after, average.before), HOLDERS[2 * i + 1 :], strict=False))
     found = {"step": applied.valued.replace(sp.sign, _jump)}
     for i, average in enumerate(applied.averages):
-        entry = average.decay * read[average.before] + (1 - average.decay) * average.entry
+        entry = average.decay * read[average.before] + average.share * average.entry
         found[f"average {i}, corrected: {average.corrected}"] = entry
     return {n: one_spelling(at.resolved(e.subs(read))) for n, e in found.items()}
 

@@ -34,7 +34,7 @@ def _moved(rule: Rule, d: Dialect, average: Running) -> str:
         sign, shown = "+", f"{d.of('G')}{d.times}{d.of('G')}"
     else:
         sign, shown = _signed(d, _written(rule.applied, entry, d))
-    return f"{kept} {sign} {d.factor(1 - average.decay)}{shown}"
+    return f"{kept} {sign} {d.factor(average.share)}{shown}"
 
 
 def step(rule: Rule, d: Dialect, before: str) -> str:

@@ -23,7 +23,6 @@ LINES: Final = {
     "other way.",
     "momentum": "An average of the last tokens' gradients: one surprise goes on working for some "
     "tokens.",
-    "squares": "A running mean of the squared gradient, by which each entry's step is scaled.",
     "means": "The running means, corrected for having begun at zero.",
     "steps": "Steps are gathered here until the memory takes them.",
     "use": "When the gathered steps are taken.",
@@ -42,7 +41,7 @@ LINES: Final = {
     "ones together.",
     "read-out": "The layer's output: what the memory answers to the query.",
 }
-"""What a numbered equation says, by its name."""
+"""What a numbered equation says, by its name; an optimizer's averages and sums tell their own."""
 
 CLASSES: Final = {
     "additive": "What a token writes does not depend on what the memory holds, so that a whole "
@@ -65,6 +64,12 @@ CLASSES: Final = {
 """What a class means for running the rule."""
 
 
+def words_of(rule: Rule) -> dict[str, str]:
+    """Return what the equations of a rule say, by their names."""
+    own = {a.equation: f"The {a.meaning}, of each entry by itself." for a in rule.applied.averages}
+    return {**own, **LINES}
+
+
 def in_words(rule: Rule) -> str:
     """Return a rule in paragraphs: what the memory is, each equation with its meaning, the class.
 
@@ -76,12 +81,12 @@ def in_words(rule: Rule) -> str:
 def _paragraphs(rule: Rule) -> Iterator[str]:
     title = rule.problem.spec.title
     yield _filled(f"{rule.name}{f' ({title})' if title else ''}, in words. {_opening(rule)}")
-    told = set[str]()
+    told, words = set[str](), words_of(rule)
     lines = []
     for equation in equations(rule):
         lines.append(f"  ({equation.number}) {equation.text}")
         if equation.name not in told:
-            lines.append(_filled(LINES[equation.name], "      "))
+            lines.append(_filled(words[equation.name], "      "))
         told.add(equation.name)
     yield "\n".join(lines)
     structure = rule.structure

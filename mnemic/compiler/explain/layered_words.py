@@ -167,7 +167,7 @@ def _moved_by_entry(rule: Rule) -> str:
     size = text(rule.gain * rule.rate, steps_of(rule))
     decays = _mean_over_root(rule)
     if decays is None:
-        largest = _largest(rule.applied.step)
+        largest = 1 if _over_root_of_sum(rule) else _largest(rule.applied.step)
         most = None if largest is None else float(largest)
     else:
         theta, beta = decays
@@ -201,6 +201,13 @@ def _mean_over_root(rule: Rule) -> tuple[Any, Any] | None:
         return None
     nothing = sp.Integer(0)
     return (nothing if mean is None else mean.decay), (nothing if square is None else square.decay)
+
+
+def _over_root_of_sum(rule: Rule) -> bool:
+    """Whether a step is g/(√s + ε), s a sum of squares of which g² is one."""
+    sums = [a.after for a in rule.applied.averages if a.share == 1 and a.entry == GRADIENT**2]
+    steps = [GRADIENT / (sp.sqrt(s) + e) for s in sums for e, _ in rule.applied.numbers]
+    return rule.applied.step in steps
 
 
 def largest_quotient(theta: float, beta: float) -> float:

@@ -24,7 +24,8 @@ def averaged(rule: Rule, layer: Layer, gradient: Tensor, values: Values) -> Laye
     found, lefts = [], []
     for average, before, left in zip(rule.applied.averages, old.values, old.left, strict=True):
         decay = evaluate(average.decay, values)
-        new, rest = decay * before + (1 - decay) * evaluate(average.entry, known), decay * left
+        share = evaluate(average.share, values)
+        new, rest = decay * before + share * evaluate(average.entry, known), decay * left
         gathered = 1 - rest if average.corrected else torch.ones_like(rest)
         after = new / torch.where(gathered == 0, 1, gathered)
         known |= {average.before: before, average.after: after}

@@ -46,4 +46,13 @@ def lion(
     return step, {"S": -(beta * momentum + (1 - beta) * gradient)}
 
 
-METHODS: Final[Mapping[str, Method]] = {"adam": adam, "lion": lion}
+def adagrad(
+    gradient: Tensor, kept: Kept, names: Names, optimizer: OptimizerEntry
+) -> tuple[Tensor, Kept]:
+    """Duchi, Hazan and Singer, JMLR 12 (2011), figure 1 with diag, G summed; without a set X."""
+    total = kept.get("squares", torch.zeros_like(gradient)) + gradient**2
+    root = torch.where(total > 0, torch.where(total > 0, total, 1.0).sqrt(), 0.0)
+    return gradient / (root + optimizer.epsilon), {"squares": total}
+
+
+METHODS: Final[Mapping[str, Method]] = {"adam": adam, "lion": lion, "adagrad": adagrad}

@@ -6,7 +6,7 @@ from typing import Final
 from mnemic.dsl.coefficients import ONE
 from mnemic.dsl.expressions import Apply, Name, Node, Number
 from mnemic.dsl.memory import Diagonal, Linear, Nonparametric
-from mnemic.dsl.methods import ELEMENTWISE, OPTIONS, listed, options_of
+from mnemic.dsl.methods import ELEMENTWISE, OPTIONS, have, listed
 from mnemic.dsl.optimizer import OptimizerEntry
 from mnemic.dsl.retention import GlobalL2, NoGlobal
 from mnemic.dsl.rules.rule import (
@@ -29,11 +29,15 @@ STEPPING: Final = ("gd", "momentum", "muon", *ELEMENTWISE)
 
 _USED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "rate": (*STEPPING, "implicit", "flow", "batch", "exact"),
-    "momentum": ("momentum", "muon", *ELEMENTWISE),
+    "momentum": (
+        "momentum",
+        "muon",
+        *(n for n, e in ELEMENTWISE.items() if "theta" in e.coefficients),
+    ),
     "micro_steps": (*STEPPING, "implicit", "flow"),
     "inner_steps": (*STEPPING, "implicit", "batch"),
     "start": ("batch",),
-    **{option: tuple(n for n in ELEMENTWISE if option in options_of(n)) for option in OPTIONS},
+    **{option: have(option) for option in OPTIONS},
     "ns_steps": ("muon",),
     "every": STEPPING,
     "rate_at": ("muon", *ELEMENTWISE),
