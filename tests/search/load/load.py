@@ -110,7 +110,7 @@ def broken(space: Path, folder: Path, url: str, asked: argparse.Namespace) -> Br
         if workers[at].poll() is None:
             workers[at].send_signal(getattr(signal, name))
             found.killed[name] += 1
-            workers[at].wait(60)
+            workers[at].wait(600)
         workers[at] = another()
     for one in workers:
         one.wait(300)
