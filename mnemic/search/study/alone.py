@@ -44,14 +44,15 @@ def alone(storage: RDBStorage, folder: Path, study: str, patience: Patience) -> 
 
 
 @contextmanager
-def making_tables(connection: Connection, folder: Path) -> Iterator[None]:
+def making_tables(connection: Connection) -> Iterator[None]:
     """Keep other workers out while this one makes a storage's tables, which are made one by one.
 
-    A server keeps the lock until the connection is closed.
+    Of SQLite a file beside the database is locked; a server keeps the lock until the connection is
+    closed.
     """
     dialect = connection.dialect.name
     if dialect == "sqlite":
-        with FileLock(folder / "ask.lock"):
+        with FileLock(Path(str(connection.engine.url.database)).with_name("ask.lock")):
             yield
         return
     if dialect in SERVERS:

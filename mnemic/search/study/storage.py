@@ -63,7 +63,7 @@ def open_storage(
     try:
         probe = create_engine(whole, **options)
         try:
-            with probe.connect() as connection, making_tables(connection, folder):
+            with probe.connect() as connection, making_tables(connection):
                 return _made(whole, options, beat)
         finally:
             probe.dispose()  # and with it the lock that the connection holds

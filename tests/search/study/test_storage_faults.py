@@ -17,7 +17,7 @@ from mnemic.search.study import trial as trials
 from mnemic.search.study.patience import Patience
 from mnemic.search.study.records import KIND
 from mnemic.search.study.search import Search, open_search
-from mnemic.search.study.storage import Beat
+from mnemic.search.study.storage import Beat, open_storage
 from mnemic.search.study.trial import End, do
 from mnemic.search.study.worker import work_on
 
@@ -147,3 +147,17 @@ def test_a_trial_that_another_worker_ended_is_dropped(space_file, tmp_path, monk
     search.close()
     assert [one.state for one in found] == [TrialState.FAIL], "nothing is put back"
     assert KIND not in found[0].user_attrs
+
+
+def test_a_storage_is_opened_without_a_trace_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    place.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    storage = open_storage(f"sqlite:///{place / 'study.db'}", Path(), Beat())
+    storage.remove_session()
+    storage.engine.dispose()
+    assert not list(elsewhere.iterdir())
+    assert (place / "study.db").is_file()
