@@ -322,3 +322,13 @@ def _steps(one: Rule, untouched: Rule) -> torch.Tensor:
     y, _ = interpret(one, k, k, v.expand_as(k), {})
     y = torch.cat([start[:, :1], y], 1)
     return (y[:, 1:] - y[:, :-1]).abs().amax((0, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("activation", "grows"),
+    [("where(x > 1, x, x**3)", True), ("where(x > 1, 1, x)", False), ("max(x, 0.1*x)", True)],
+)
+def test_an_activation_by_cases_is_judged_by_its_case_far_out(activation: str, grows: bool) -> None:
+    memory = {"kind": "mlp", "activation": activation}
+    told = rule(bias="dot", memory=memory, retention={"decay": "token"})
+    assert any("grows with the other layers" in line for line in warnings(told)) == grows

@@ -310,8 +310,20 @@ def _saturates(network: Network) -> bool:
     """Whether an activation stays bounded as its argument grows."""
     maps = [node for node in network.nodes if isinstance(node, Map) and len(node.sources) == 1]
     z = sp.Symbol("z", positive=True)
-    ends = (sp.limit(m.expr.subs(node_symbol(m.sources[0]), z), z, sp.oo) for m in maps)
+    ends = (sp.limit(_far(m.expr.subs(node_symbol(m.sources[0]), z), z), z, sp.oo) for m in maps)
     return any(end.is_finite for end in ends)
+
+
+def _far(expr: sp.Expr, z: sp.Symbol) -> sp.Expr:
+    """The expression with the case of each ``where`` that holds at large z, if one is known to."""
+    large = sp.Integer(10) ** 9
+
+    def case(*cases: Any) -> sp.Expr:
+        known = (e for e, condition in cases if condition.subs(z, large) == sp.true)
+        found: sp.Expr = next(known, cases[-1][0])
+        return found
+
+    return expr.replace(sp.Piecewise, case)
 
 
 def _deep(rule: Rule) -> Stability:
