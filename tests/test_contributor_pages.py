@@ -3,9 +3,14 @@
 import ast
 import doctest
 import re
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
+
+from mnemic import pipeline
+from mnemic.dsl.load import load
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/adding.md", "docs/parallel.md")
@@ -62,9 +67,48 @@ def test_the_links_to_functions_name_them() -> None:
     named = [x for page in PAGES for x in FUNCTION.findall(text_of(page))]
     assert len(named) > 20
     wrong = [
-        (name, path) for name, path in named if name.split(".")[-1] not in defined(ROOT / path)
+        (name, path)
+        for name, path in named
+        if not {name, name.removeprefix(f"{Path(path).stem}.")} & defined(ROOT / path)
     ]
     assert wrong == []
+
+
+def way_of_the_loss() -> list[tuple[str, str]]:
+    """Return the functions of the table on the architecture's page, as file and name."""
+    page = text_of("docs/architecture.md")
+    table = page.partition("## The way in one table")[2].partition("\n## ")[0]
+    found = [FUNCTION.match(row[2:]) for row in table.splitlines() if row.startswith("| [")]
+    named = [(x[2], x[1]) for x in found if x]
+    return [(path, name.removeprefix(f"{Path(path).stem}.")) for path, name in named]
+
+
+def test_the_loss_goes_through_the_functions_of_the_table_in_its_order(tmp_path: Path) -> None:
+    """By the calls of a compilation, of a loss of the page's own that nothing has cached."""
+    page = text_of("docs/architecture.md")
+    (spec,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (loss,) = re.findall(r"With `(expr: .+)` the line", page)
+    path = tmp_path / "my-rule.yaml"
+    path.write_text(re.sub(r"expr: \".+?\"", loss, spec), encoding="utf-8")
+    called: dict[tuple[str, str], None] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(ROOT / "mnemic")):
+            called.setdefault((str(Path(code.co_filename).relative_to(ROOT)), code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        files = pipeline.files(load(path))
+    finally:
+        sys.setprofile(before)
+    way = way_of_the_loss()
+    assert len(way) > 15
+    assert [name for name in way if name not in called] == []
+    assert sorted(way, key=[*called].index) == way
+    (line,) = re.findall(r"is\n`(u = .+)`\.", page)
+    assert f"        {line}  # (2)\n" in files["kernels.py"]
 
 
 def test_what_each_stage_yields_is_what_the_architecture_says(
