@@ -11,7 +11,6 @@ from packaged import FACTS, having
 from torch import Tensor
 
 from mnemic.codegen.support import by_memory, chunks, links, row_states
-from mnemic.codegen.support.attended import attended
 from mnemic.codegen.support.conjugate import conjugated
 from mnemic.codegen.support.descent import Regressions, solve_rows
 
@@ -41,7 +40,6 @@ def asked() -> list[tuple[str, str]]:
     """Every form of the first packaged spec of each class, and of rules of one's own."""
     classes = sorted({x for n in available() for x in FACTS[n]["traits"] if x.startswith("class ")})
     packaged = [(n, form) for n in (having(x)[0] for x in classes) for form in FACTS[n]["forms"]]
-    packaged += [(n, "chunk") for n in ("gaussian-attention", "softmax-attention", "swa")]
     return packaged + [(name, form) for name in OWN for form in ("recurrent", "chunk")]
 
 
@@ -126,10 +124,6 @@ def sliced(x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
 
 
 FUNCTIONS = {
-    **{f"attended {told}": (partial(attended, **options), tuple(normal(1, 1, 3, 2, seed=n)
-                                                                for n in range(3)))
-       for told, options in {"all": {}, "causal": {"causal": True, "scale": 1.0},
-                             "masked": {"seen": torch.ones(3, 3).tril().bool()}}.items()},
     "by_memory": (sliced, (normal(3, 2, 2), normal(3, 2, 2, seed=1), torch.tensor(0.7).double())),
     "accumulate": (row_states.accumulate, (normal(3, 3), normal(3, 2, seed=1),
                                            normal(3, 4, seed=2))),

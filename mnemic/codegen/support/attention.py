@@ -1,16 +1,18 @@
 """The attention of a hybrid: grouped heads, rotary positions, a sliding window, a prefix."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from . import positions
-from .attended import attended
 from .block import HEAD, Block
 from .pickled import Pickled
 from .scanned import unknown
+from .transforms import transformed
 from .vectors import States, projection
 
 FEWEST = 64
@@ -66,7 +68,9 @@ class Attention(Pickled, nn.Module):
         the keys that a query sees."""
         k, v = (x.to(q.dtype) for x in keys)
         grouped = self.key_heads != self.heads
-        return attended(q, k, v, seen=seen, grouped=grouped)
+        # forward derivatives go through products and a softmax: its fused kernels have none
+        with sdpa_kernel(SDPBackend.MATH) if transformed() else nullcontext():
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=grouped)
 
     def mixed(self, o: Tensor) -> Tensor:
         """W_o of the heads' outputs: [B, H, T, d] → [B, T, dim]."""

@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
-
-from .attended import attended
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 FEWEST, WIDEST = 64, 512
 """Rows that share a mask: it is [rows, pairs that they see], never [T, T]."""
@@ -68,16 +66,16 @@ def attention(q: Tensor, keys: Tensor, values: Tensor, *, span: int = 0) -> Tens
     q, keys, values = (pad(x, (0, width - x.shape[-1]))[None] for x in (q, keys, values))
     alone = not span or kept <= span
     if rows == 1 and alone:
-        y = attended(q, keys, values, scale=1.0)
+        y = scaled_dot_product_attention(q, keys, values, scale=1.0)
     elif rows == kept and alone:
-        y = attended(q, keys, values, causal=True, scale=1.0)
+        y = scaled_dot_product_attention(q, keys, values, is_causal=True, scale=1.0)
     else:
         parts, size = [], max(FEWEST, min(span, WIDEST)) if span else WIDEST
         for first, end, oldest, newest in blocks(rows, kept, span, size):
             mask = visible(first, end, oldest, newest, kept - rows, span=span, device=q.device)
-            parts.append(attended(
+            parts.append(scaled_dot_product_attention(
                 q[..., first:end, :], keys[..., oldest:newest, :], values[..., oldest:newest, :],
-                seen=mask, scale=1.0,
+                attn_mask=mask, scale=1.0,
             ))  # fmt: skip
         y = torch.cat(parts, -2)
     return y[0, ..., :channels]
