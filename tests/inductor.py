@@ -35,10 +35,10 @@ ALLOWED = 2e-4
 """Relative errors of float32 that may come of another order of sums."""
 
 
-def layer_of(name: str, dim: int = 8) -> Any:
-    """A small layer of a packaged spec."""
+def layer_of(spec: pipeline.Source, dim: int = 8) -> Any:
+    """A small layer of a spec."""
     torch.manual_seed(0)
-    compiled = pipeline.compile(name)
+    compiled = pipeline.compile(spec)
     try:
         return compiled.layer(dim, heads=1)
     except ValueError:  # heads that come in groups

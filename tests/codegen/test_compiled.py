@@ -131,17 +131,25 @@ def test_a_state_that_grows_has_a_graph_for_each_length() -> None:
     assert len(graphs) == 3
 
 
+TWO_SPEEDS: dict[str, Any] = {
+    "name": "two-speeds",
+    "memory": {"chain": [{"kind": "linear"}, {"kind": "linear"}], "every": [1, 4]},
+    "optimizer": {"rate": {"from": "input", "activation": "sigmoid(x)/8"}, "anchor": {"chunk": 8}},
+}
+"""A memory whose intervals end at every chunk of four tokens and at every second one."""
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["gated-deltanet"])
-def test_export_of_any_length(name: str) -> None:
+@pytest.mark.parametrize("spec", ["gated-deltanet", "based", "atlas", TWO_SPEEDS], ids=str)
+def test_export_of_any_length(spec: str | dict[str, Any]) -> None:
     """One exported program, the layer's numbers at lengths that fill chunks and that do not."""
-    layer = layer_of(name)
-    given = torch.randn(1, 40, layer.dim)
+    layer: Any = (layer_of(spec)).double()
+    given = torch.randn(1, 40, layer.dim, dtype=torch.float64)
     sizes = {"x": {1: torch.export.Dim("T", min=2, max=4096)}}
     program: Any = torch.export.export(layer, (given,), dynamic_shapes=sizes).module()
     for tokens in (5, 17, 40, 72):
-        x = torch.randn(1, tokens, layer.dim)
-        assert apart(program(x), layer(x)) < ALLOWED
+        x = torch.randn(1, tokens, layer.dim, dtype=torch.float64)
+        assert apart(program(x), layer(x)) < 1e-10
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import combinations_with_replacement
 from typing import Any
 
 import torch
@@ -76,13 +75,20 @@ def _series(x: Tensor, order: int) -> list[Tensor]:
 
 @cache
 def _monomials(size: int, degree: int) -> tuple[list[list[int]], list[float]]:
-    """Indices of each monomial's factors, and √(1 / Π m_j!)."""
-    all_places = list(combinations_with_replacement(range(size), degree))
-    weights = [
-        math.sqrt(1 / math.prod(math.factorial(places.count(p)) for p in set(places)))
-        for places in all_places
-    ]
-    return [list(column) for column in zip(*all_places, strict=True)], weights
+    """Return the indices of each monomial's factors, and √(1 / Π m_j!).
+
+    Grown factor by factor, in loops that torch's tracer follows into a scan.
+    """
+    found: list[tuple[list[int], int, float]] = [([], 0, 1.0)]  # how often the last one stands
+    for _ in range(degree):
+        longer = []
+        for places, times, product in found:
+            for i in range(places[-1] if places else 0, size):
+                again = times + 1 if places and places[-1] == i else 1
+                longer.append(([*places, i], again, product * again))
+        found = longer
+    columns = [[places[at] for places, _, _ in found] for at in range(degree)]
+    return columns, [math.sqrt(1 / product) for _, _, product in found]
 
 
 def cosine(x: Tensor, position: Tensor, *, length: int) -> Tensor:

@@ -79,10 +79,12 @@ def _by_chunks(run: "Run", states: States) -> Tensor:
     assert form is not None
     count = run.tokens // size + 2  # two at least: one alone would be a case of its own
     found = {n: _cut(run, n, x, size, count) for n, x in run.chunk_rows().items() if n != "live"}
-    found["ends"] = _ends(run, size * torch.arange(1, count + 1, device=run.like.device))
+    time = size * torch.arange(1, count + 1, device=run.like.device)[:, None]
+    found |= {"_time": time, "ends": _ends(run, time[:, 0])}
 
     def chunk(carry: States, xs: States) -> Stepped:
-        return form(**{n: x[None] for n, x in xs.items()}, **carry, closes=_always)
+        rows = {n: x[None] for n, x in xs.items() if n != "_time"}
+        return _closed(form, rows, carry, xs["_time"], size, 1)
 
     ys, _ = _scan(chunk, form, found, states)
     y = layout.from_chunks(ys[:, 0], run.batch, run.heads * run.folds)
@@ -103,41 +105,45 @@ def _by_tokens(run: "Run", states: States) -> tuple[Tensor, States]:
 
     def token(carry: States, xs: States) -> Stepped:
         rows = {n: x for n, x in xs.items() if n != "_time"}
-        return _closed(form, rows, carry, xs["_time"], run.steps)
+        return _closed(form, rows, carry, xs["_time"], 1, run.steps)
 
     ys, after = _scan(token, form, found, states)
     return layout.from_time(ys[:, -1], run.batch, run.heads * run.folds), after
 
 
 def _closed(
-    form: Form, rows: States, states: States, time: Tensor, steps: int
+    form: Form, rows: States, states: States, time: Tensor, size: int, count: int
 ) -> tuple[Tensor, States]:
-    """One token, which may be the last of an interval: [M] or [1] tokens are done with it.
+    """Return the output of one chunk, or of one token, and the states after it.
 
-    What a rule does at the ends of intervals is done on the side, and taken where one ends.
+    ``time`` [M] or [1] tokens are done with it, ``size`` of them its own; its form has ``count``
+    rows that may end an interval. Intervals that end with each such piece end here; what a rule
+    does where the others end is computed on the side, and taken where one ends.
     """
     found: list[int] = []
 
     def told(row: int, every: int) -> bool:
+        if size % every == 0:
+            return row == count - 1
         found.append(every)
         return False
 
     y, after = form(**rows, **states, closes=told)
     intervals = sorted(set(found))
-    for count in range(1, len(intervals) + 1):
-        for chosen in combinations(intervals, count):
+    for several in range(1, len(intervals) + 1):
+        for chosen in combinations(intervals, several):
             here = torch.ones_like(time, dtype=torch.bool)
             for every in intervals:
                 here = here & ((time % every == 0) == (every in chosen))
-            own, ends = form(**rows, **states, closes=partial(_ends_some, chosen, steps))
+            own, ends = form(**rows, **states, closes=partial(_ends_some, chosen, size, count))
             y = torch.where(_over(here, y[0])[None], own, y)
             after = {n: torch.where(_over(here, x), ends[n], x) for n, x in after.items()}
     return y, after
 
 
-def _ends_some(chosen: tuple[int, ...], steps: int, row: int, every: int) -> bool:
-    """Whether the last step of a token ends an interval, of those that are chosen."""
-    return row == steps - 1 and every in chosen
+def _ends_some(chosen: tuple[int, ...], size: int, count: int, row: int, every: int) -> bool:
+    """Whether the last row of a piece ends an interval: each piece does, or it is chosen."""
+    return row == count - 1 and (size % every == 0 or every in chosen)
 
 
 def _over(here: Tensor, x: Tensor) -> Tensor:
@@ -158,7 +164,8 @@ def _scan(
 
     def combined(carry: States, xs: States) -> Carried:
         y, after = turn(carry, {**xs, **fixed})
-        return {n: after[n].clone() for n in carry}, y.clone()
+        whole = torch.contiguous_format
+        return {n: after[n].clone(memory_format=whole) for n in carry}, y.clone(memory_format=whole)
 
     start = {n: x.clone(memory_format=torch.contiguous_format) for n, x in states.items()}
     after, ys = scan(combined, start, along)
@@ -182,7 +189,3 @@ def _cut(run: "Run", name: str, x: Tensor, size: int, count: int) -> Tensor:
 def _ends(run: "Run", done: Tensor) -> Tensor:
     """The tokens of the document when so many of these are done."""
     return done if run.positions is None else done + run.positions.reshape(-1)[0]
-
-
-def _always(row: int, every: int) -> bool:
-    return True
