@@ -10,9 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import reached
 from packaged import CORE, FACTS, NAMES
-from reached import digest
-from tiers import CHANGED, Recorder, first
+from reached import Code, code
+from tiers import CHANGED, CODES, Recorder, first
 
 from mnemic import pipeline
 from mnemic.cli.app import app
@@ -181,9 +182,11 @@ def edit(path: Path, pattern: str, new: str) -> None:
     ],
 )
 def test_a_change_of_what_runs_is_seen(folder: Path, file: str, pattern: str, new: str) -> None:
-    before = digest(folder, "gated_deltanet")
+    before = code(folder, "gated_deltanet")
     edit(folder / file, pattern, new)
-    assert digest(folder, "gated_deltanet") != before
+    after = code(folder, "gated_deltanet")
+    assert (before.generated != after.generated) == ("/" not in file)
+    assert (before.support != after.support) == ("/" in file)
 
 
 @pytest.mark.parametrize(
@@ -197,31 +200,73 @@ def test_a_change_of_what_runs_is_seen(folder: Path, file: str, pattern: str, ne
 def test_words_and_what_others_call_are_not(
     folder: Path, file: str, pattern: str, new: str
 ) -> None:
-    before = digest(folder, "gated_deltanet")
+    before = code(folder, "gated_deltanet")
     edit(folder / file, pattern, new)
-    assert digest(folder, "gated_deltanet") == before
+    assert code(folder, "gated_deltanet") == before
 
 
-def end(failed: list[dict[str, Any]], status: int, **options: Any) -> dict[str, str] | None:
-    """Return what a run writes that had two specs to record, with reports of these failures."""
-    names = {"atlas": "1", "titans": "2"}
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty table of what has passed."""
+    path = tmp_path / "passed.json"
+    path.write_text('{"generated": {}, "support": {}}', encoding="utf-8")
+    monkeypatch.setattr(reached, "PASSED", path)
+    return path
+
+
+def codes(**digests: str) -> dict[str, Code]:
+    """Return all specs, each with its own digest and with pieces that all, few or one reach."""
+    few = NAMES[: len(NAMES) // 4]
+    return {
+        name: Code(
+            digests.get("generated", "1") if name == NAMES[-1] else "1",
+            {"all": digests.get("shared", "1")}
+            | ({"few": digests.get("few", "1")} if name in few else {}),
+        )
+        for name in NAMES
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("passed")
+def test_what_a_change_reaches_runs_in_full() -> None:
+    """Specs of another source, and those of a changed piece that few reach; not of a shared one."""
+    assert reached.changed(codes()) == [*NAMES]
+    reached.record(codes(), NAMES, [])
+    assert reached.changed(codes()) == []
+    assert reached.changed(codes(shared="2")) == []
+    assert reached.changed(codes(few="2", shared="2")) == [*NAMES[: len(NAMES) // 4]]
+    assert reached.changed(codes(generated="2")) == [NAMES[-1]]
+
+
+@pytest.mark.usefixtures("passed")
+def test_what_a_failed_spec_reaches_is_not_recorded() -> None:
+    reached.record(codes(), NAMES, [])
+    reached.record(codes(few="2", generated="2"), NAMES, [NAMES[0], NAMES[-1]])
+    assert reached.changed(codes(few="2", generated="2")) == [*NAMES[: len(NAMES) // 4], NAMES[-1]]
+
+
+def end(failed: list[dict[str, Any]], status: int, **options: Any) -> list[str] | None:
+    """Return what passed of two changed specs in a run with reports of these failures."""
+    names = ["atlas", "titans"]
+    stash = {CHANGED: names, CODES: {}}
     config = SimpleNamespace(
-        args=[str(HERE)], stash={CHANGED: names}, getoption=lambda name, _=None: options.get(name)
+        args=[str(HERE)], stash=stash, getoption=lambda name, _=None: options.get(name)
     )
     recorder, written = Recorder(config), []
     for properties in failed:
         told = SimpleNamespace(failed=True, user_properties=list(properties.items()))
         recorder.pytest_runtest_logreport(told)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("reached.record", written.append)
+        patch.setattr(reached, "record", lambda _, ran, bad: written.append((ran, bad)))
         recorder.pytest_sessionfinish(SimpleNamespace(config=config), status)
-    return written[0] if written else None
+    return [n for ran, bad in written for n in ran if n not in bad] if written else None
 
 
 def test_a_spec_is_recorded_where_each_of_its_cases_passed() -> None:
-    assert end([], 0) == {"atlas": "1", "titans": "2"}
-    assert end([{"specs": ["titans"]}, {"specs": []}], 1) == {"atlas": "1"}
-    assert end([{}], 1) == {}, "a process that died does not tell its specs"
+    assert end([], 0) == ["atlas", "titans"]
+    assert end([], 0, tier="full") == [*NAMES]
+    assert end([{"specs": ["titans"]}, {"specs": []}], 1) == ["atlas"]
+    assert end([{}], 1) == [], "a process that died does not tell its specs"
     assert end([], 2) is None, "a run that was cut short"
     assert end([], 0, keyword="atlas") is None
     assert end([], 1, maxfail=1) is None

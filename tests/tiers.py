@@ -6,7 +6,7 @@ A plain ``pytest`` runs every test. ``pytest --tier first`` leaves out four kind
 - of a test marked ``few``, cases whose values have all been met already; of its packaged specs
   those each trait of which has met every other value in another spec;
 - of a test with cases for more specs than ``packaged.CORE`` has, the cases of other specs, unless
-  their generated code has changed since the whole matrix last passed (see ``reached``);
+  what they run has changed since all their cases last passed (see ``reached``);
 - of a test with three parametrisations or more, cases whose values have all met in pairs already.
 
 So a new test is in the first tier unless it is marked, and no function is left out without a mark.
@@ -30,8 +30,11 @@ SLOW = 10.0
 LISTED = 25
 """Files of tests whose processor time is told at the end: those that take most of it."""
 
-CHANGED = pytest.StashKey[dict[str, str]]()
-"""The digests, as they are now, of the specs whose code has changed."""
+CHANGED = pytest.StashKey[list[str]]()
+"""The specs to be run in full, since what they run has changed."""
+
+CODES = pytest.StashKey[dict[str, Any]]()
+"""What each spec runs, as it was before the tests (see ``reached``)."""
 
 BEGUN = pytest.StashKey[float]()
 """The processor time before a test's fixtures."""
@@ -55,9 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
     elif config.getoption("tier") == "first" or config.getoption("record"):
         import reached
 
-        config.stash[CHANGED] = reached.changed()
+        config.stash[CODES] = reached.codes()
+        config.stash[CHANGED] = reached.changed(config.stash[CODES])
     else:
-        config.stash[CHANGED] = {}
+        config.stash[CHANGED] = []
     if worker is None and config.getoption("record"):
         config.pluginmanager.register(Recorder(config))
 
@@ -259,6 +263,7 @@ class Recorder:
         others = any(config.getoption(x, None) for x in (*options, "collectonly"))
         whole = [Path(x).resolve() for x in config.args] == [Path(__file__).parent]
         self.whole = whole and not others
+        self.full = config.getoption("tier") == "full"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the specs of a case that failed; one whose process died does not tell them."""
@@ -271,5 +276,6 @@ class Recorder:
         if self.whole and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             import reached
 
-            changed = session.config.stash[CHANGED]
-            reached.record({x: y for x, y in changed.items() if x not in self.failed})
+            stash = session.config.stash
+            ran = NAMES if self.full else stash[CHANGED]
+            reached.record(stash[CODES], ran, self.failed)
