@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mnemic.search.tasks import Task
 
 DEFAULTS: Final[dict[str, dict[str, Any]]] = {
-    "mqar": {"time_limit": 180.0, "stop_at": 0.995},
+    "mqar": {"time_limit": 600.0, "stop_at": 0.995},
     "bytes": {"time_limit": 180.0, "batch": 16},
 }
 """Options of a task that differ from those of `mnemic.models.train_options.TrainOptions`."""
@@ -70,7 +70,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on where the run's fo
 Replace = Annotated[bool, typer.Option("--replace", help="Forget the folder's earlier run.")]
 TimeLimit = Annotated[
     float | None,
-    typer.Option("--time-limit", help="Seconds, 0 for no limit.", show_default="180"),
+    typer.Option("--time-limit", help="Seconds, 0 for no limit.", show_default="180; mqar 600"),
 ]
 StopAt = Annotated[
     float | None,

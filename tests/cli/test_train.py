@@ -30,7 +30,7 @@ def test_a_run(mnemic, tmp_path):
     assert result["task"]["options"]["pairs"] == 2
     assert result["metadata"]["spec"]["name"] == "deltanet"
     assert result["options"]["stop_at"] == 0.995
-    assert result["options"]["time_limit"] == 180
+    assert result["options"]["time_limit"] == 600
 
 
 def test_json_and_resume(mnemic, tmp_path):
