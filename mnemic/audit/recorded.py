@@ -46,7 +46,7 @@ def about(name: str) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def told(found: dict[str, Any]) -> str:
+def describe_verdict(found: dict[str, Any]) -> str:
     """Return a kept verdict as one line of text."""
     kind = found["verdict"] or "not judged yet"
     more = f" {found['change']}" if found["change"] else ""

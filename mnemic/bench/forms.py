@@ -14,7 +14,7 @@ WAYS = ("forward", "forward+backward")
 def figures(name: str) -> Iterator[Figure | str]:
     """Forward, and forward with backward."""
     found = measured(compile(name), SIZES.length)
-    yield from told(name, found)
+    yield from compare_times(name, found)
     if "reason" in found:
         yield f"{name} has no chunk form: {found['reason']}"
 
@@ -36,7 +36,7 @@ def measured(compiled: Compiled, length: int) -> dict[str, Any]:
     return dict(zip(WAYS, (subject.forward(runs), subject.both(runs)), strict=True))
 
 
-def told(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
+def compare_times(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
     """How many times faster the chunk form is."""
     for way in WAYS:
         if way in found:

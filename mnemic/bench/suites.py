@@ -113,7 +113,7 @@ def _forms(compiled: Compiled, length: int) -> Result:
 def _forms_figures(name: str, found: Mapping[str, Any]) -> Iterator[Figure]:
     from mnemic.bench import forms
 
-    yield from forms.told(name, found)
+    yield from forms.compare_times(name, found)
 
 
 # -- decoding -----------------------------------------------------------------------------------

@@ -107,12 +107,12 @@ def _measured(
         own = {name: x[:, done:count] for name, x in given.items()}
         with torch.no_grad():
             _, state = compiled(**own, **options, initial_state=state, output_final_state=True)
-            found = _asked(compiled, given, count, options, state)
+            found = _read_back(compiled, given, count, options, state)
         done = count
         yield scored(found, _flat(given["v"][:, :count])[0, :, 0])
 
 
-def _asked(
+def _read_back(
     compiled: Compiled, given: Tensors, count: int, options: dict[str, Any], state: Any
 ) -> Tensor:
     """What comes back for each key so far."""

@@ -65,7 +65,7 @@ def drawn(states: int, swaps: int, seed: int) -> Swapped:
     writes the key k_i − k_j with the value 0.
     """
     rng = torch.Generator().manual_seed(seed)
-    keys = _apart(states, rng)
+    keys = _draw_separate_keys(states, rng)
     values = torch.randint(-9, 10, (states, VALUES), generator=rng).double()
     held = values.clone()
     k, v, q, expected = list(keys), list(values), [keys[0]] * states, list[Tensor]()
@@ -80,7 +80,7 @@ def drawn(states: int, swaps: int, seed: int) -> Swapped:
     return Swapped(torch.stack(q), torch.stack(k), torch.stack(v), torch.stack(expected))
 
 
-def _apart(states: int, rng: torch.Generator) -> Tensor:
+def _draw_separate_keys(states: int, rng: torch.Generator) -> Tensor:
     """Random unit vectors that meet the theorem's first assumption."""
     while True:
         keys = torch.randn(states, DIM, generator=rng, dtype=torch.float64)

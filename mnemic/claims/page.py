@@ -40,13 +40,10 @@ def _summary(rows: list[tuple[Claim, Outcome | None]]) -> str:
     lines = [f"{len(rows)} claims: {told}.\n", "| claim | verdict | source | seconds |",
              "| --- | --- | --- | --- |"]  # fmt: skip
     for claim, found in rows:
-        verdict, seconds = _told(found), "" if found is None else f"{found.seconds:.0f}"
+        verdict = "not run" if found is None else found.verdict
+        seconds = "" if found is None else f"{found.seconds:.0f}"
         lines.append(f"| [{claim.name}](#{claim.name}) | {verdict} | {claim.source} | {seconds} |")
     return "\n".join(lines) + "\n\n"
-
-
-def _told(found: Outcome | None) -> str:
-    return "not run" if found is None else found.verdict
 
 
 def _section(claim: Claim, found: Outcome | None) -> str:

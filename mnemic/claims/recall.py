@@ -146,7 +146,7 @@ def _learned_parts(runs: Mapping[tuple[str, int, int], list[Learned]]) -> tuple[
     def last(label: str, pairs: int, length: int) -> list[float]:
         return [run.last for run in runs[label, pairs, length]]
 
-    def told(label: str, pairs: int) -> str:
+    def shares(label: str, pairs: int) -> str:
         return ", ".join(f"{label} {shown(last(label, pairs, n))} in {n} tokens"
                          for n in _lengths(pairs))  # fmt: skip
 
@@ -157,14 +157,15 @@ def _learned_parts(runs: Mapping[tuple[str, int, int], list[Learned]]) -> tuple[
     return (
         Part(f"both solve {few} pairs in {SMALL} dimensions, at either length",
              (solved("RLS", few) and solved("linear attention", few)) or None,
-             f"{told('RLS', few)}; {told('linear attention', few)}"),
-        Part(f"least squares solves {many} pairs", solved("RLS", many) or None, told("RLS", many)),
+             f"{shares('RLS', few)}; {shares('linear attention', few)}"),
+        Part(f"least squares solves {many} pairs", solved("RLS", many) or None,
+             shares("RLS", many)),
         Part(f"linear attention does not solve {many} pairs", not solved("linear attention", many),
-             told("linear attention", many)),
+             shares("linear attention", many)),
         Part(f"least squares does better than linear attention at {many} pairs",
              _above([last("RLS", many, n) for n in _lengths(many)],
                     [last("linear attention", many, n) for n in _lengths(many)]),
-             f"{told('RLS', many)}; {told('linear attention', many)}"),
+             f"{shares('RLS', many)}; {shares('linear attention', many)}"),
     )  # fmt: skip
 
 

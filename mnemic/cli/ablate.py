@@ -96,11 +96,11 @@ def _measure(
 
     from mnemic.models.files import replacing
     from mnemic.search.report.ablation import effects, page
-    from mnemic.search.report.leaderboard import kept, leaderboard
+    from mnemic.search.report.leaderboard import leaderboard, read_measured
 
     made = {own.name: own, **{one.spec.name: one.spec for one in found}}
     if asked.report:
-        entries = kept(space, tuple(made), asked.folder, made=made)
+        entries = read_measured(space, tuple(made), asked.folder, made=made)
     else:
         entries = leaderboard(space, tuple(made), asked.folder, to_stderr, made=made)
     first, *others = entries

@@ -57,7 +57,7 @@ def audit(
         echo(_table(found))
     else:
         for verdict in found:
-            echo(told(verdict, full=full))
+            echo(describe(verdict, full=full))
         _summary(found, lines)
     if failed := [f"{v['paper']} {v['where']}" for v in found if v["fails"]]:
         if as_json:
@@ -75,7 +75,7 @@ def _lines(words: tuple[str, ...]) -> tuple[tuple[Paper, Equation], ...]:
     return (*(chosen(named) if named or not paths else ()), *own)
 
 
-def told(verdict: Found, *, full: bool = False) -> str:
+def describe(verdict: Found, *, full: bool = False) -> str:
     """Return a verdict as text: one line where it agrees, all that is known where it does not."""
     head = f"{verdict['paper']} {verdict['where']}: {_headline(verdict)}"
     if verdict["verdict"] in ("no rule", "not judged"):

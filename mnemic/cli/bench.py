@@ -149,12 +149,12 @@ def _page(folders: tuple[str, ...], out: Path | None) -> None:
 def _progress(status: "Status", lines: bool) -> "Callable[[str], None]":
     """Say what is measured: on the terminal's last line, or a line each for a log."""
 
-    def told(what: str) -> None:
+    def show(what: str) -> None:
         status.update(f"measuring {what}")
         if lines and not sys.stderr.isatty():
             to_stderr(what)
 
-    return told
+    return show
 
 
 def _show(report: "Report", setting: str, *, as_json: bool) -> None:

@@ -93,7 +93,7 @@ def _show_printed(name: str) -> None:
     if found:
         echo("\nPrinted equations (mnemic audit tells more)")
     for line in found:
-        echo(f"  {recorded.told(line)}")
+        echo(f"  {recorded.describe_verdict(line)}")
 
 
 def _verified(rule: "Rule") -> "tuple[Check, ...]":

@@ -32,10 +32,10 @@ def ended_in_one_line() -> Iterator[None]:
     except KeyboardInterrupt:
         _leave("interrupted", INTERRUPTED)
     except OSError as error:
-        _leave(told(error), ENVIRONMENT)
+        _leave(describe_error(error), ENVIRONMENT)
 
 
-def told(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
     """Return what the system refused, in one line: of which file, and why."""
     try:
         os.getcwd()

@@ -48,7 +48,7 @@ def gathered(specs: Mapping[str, Spec], told: Callable[[str], None]) -> dict[str
     hashes = {name: spec_hash(spec) for name, spec in specs.items()}
     known = {name: packaged[key] for name, key in hashes.items() if key in packaged}
     others = {name: spec for name, spec in specs.items() if name not in known}
-    return known | (kept("facts", others, told, facts) if others else {})
+    return known | (read_or_make("facts", others, told, facts) if others else {})
 
 
 def packaged_facts(rules: Mapping[str, "Rule"]) -> str:
@@ -63,17 +63,17 @@ def packaged_facts(rules: Mapping[str, "Rule"]) -> str:
 
 def kernels(spec: Spec) -> list[Facts]:
     """The forms of a spec's rule, and which have fused kernels; planned once, then from disk."""
-    (found,) = kept("kernels", {spec.name: spec}, lambda name: None, _kernels).values()
+    (found,) = read_or_make("kernels", {spec.name: spec}, lambda name: None, _kernels).values()
     return list(found["kernels"])
 
 
 def pace(spec: Spec) -> str | None:
     """The line on a memory that runs token by token; derived once, then read from disk."""
-    (found,) = kept("paces", {spec.name: spec}, lambda name: None, _pace).values()
+    (found,) = read_or_make("paces", {spec.name: spec}, lambda name: None, _pace).values()
     return None if found["pace"] is None else str(found["pace"])
 
 
-def kept(
+def read_or_make(
     file: str, specs: Mapping[str, Spec], told: Callable[[str], None], made: Callable[[Spec], Facts]
 ) -> dict[str, Facts]:  # fmt: skip
     """Return what a file of the cache knows of each spec, made and added where it is not there."""
@@ -115,7 +115,7 @@ def warned(spec: Spec) -> tuple[str, ...]:
 
     Raises ``InvalidSpec`` for a spec that has no derivation.
     """
-    (found,) = kept("warnings", {spec.name: spec}, lambda name: None, _warnings).values()
+    (found,) = read_or_make("warnings", {spec.name: spec}, lambda name: None, _warnings).values()
     return tuple(found["warnings"])
 
 
@@ -129,7 +129,7 @@ def uncompiled(spec: Spec, source: pipeline.Source) -> list[str]:
 
 def refused(spec: Spec) -> tuple[Issue, ...]:
     """What cannot be compiled of a spec that has a rule; found once, then read from disk."""
-    (found,) = kept("warnings", {spec.name: spec}, lambda name: None, _warnings).values()
+    (found,) = read_or_make("warnings", {spec.name: spec}, lambda name: None, _warnings).values()
     return tuple(Issue(**issue) for issue in found["refused"])
 
 

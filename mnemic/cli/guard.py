@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from mnemic.cli.ending import INTERRUPTED, told
+from mnemic.cli.ending import INTERRUPTED, describe_error
 from mnemic.cli.extras import to_install
 from mnemic.cli.output import print_json, tell, to_stderr
 from mnemic.errors import EnvironmentFailed, MnemicError
@@ -31,7 +31,7 @@ def guarded(command: Callable[..., None], extra: str = "") -> Callable[..., None
             to_stderr("interrupted")
             raise typer.Exit(INTERRUPTED) from None
         except OSError as error:
-            broken = EnvironmentFailed(told(error))
+            broken = EnvironmentFailed(describe_error(error))
             raise fail(broken, as_json=options.get("as_json", False)) from None
 
     return run

@@ -111,10 +111,10 @@ def _entries(
     jobs: int,
 ) -> "list[Entry]":  # fmt: skip
     """Measure, or read what was measured."""
-    from mnemic.search.report.leaderboard import kept, leaderboard
+    from mnemic.search.report.leaderboard import leaderboard, read_measured
 
     if report:
-        return kept(space, names, folder, results)
+        return read_measured(space, names, folder, results)
     return leaderboard(space, names, folder, to_stderr, again, results, jobs=jobs)
 
 

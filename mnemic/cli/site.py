@@ -10,7 +10,7 @@ import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, complete_name
-from mnemic.cli.facts import gathered, kept, kernels
+from mnemic.cli.facts import gathered, kernels, read_or_make
 from mnemic.cli.output import console, echo, print_json, to_stderr
 from mnemic.dsl.catalogue import find, names
 from mnemic.dsl.spec import Spec
@@ -77,7 +77,7 @@ def _systems(
 
     specs = {name: spec for name, (_, spec) in chosen.items()}
     facts = gathered(specs, told)
-    derived = kept(f"told-{_digest()}", specs, told, pages.told)
+    derived = read_or_make(f"described-{_digest()}", specs, told, pages.describe)
     return [
         pages.System(spec, source, _text(source), facts[name], tuple(kernels(spec)), derived[name])
         for name, (source, spec) in chosen.items()
@@ -85,10 +85,10 @@ def _systems(
 
 
 def _digest() -> str:
-    """A digest of what tells of a spec on its page, which the generator's own does not cover."""
-    from mnemic.site import told as module
+    """A digest of the code that writes a spec's page, which the generator's own does not cover."""
+    from mnemic.site import describe
 
-    return hashlib.sha256(Path(module.__code__.co_filename).read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(Path(describe.__code__.co_filename).read_bytes()).hexdigest()[:16]
 
 
 def _text(source: str) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mnemic.codegen import module, slots
-from mnemic.codegen.apart import apart
+from mnemic.codegen.own_names import rename_own_coefficients
 from mnemic.compiler.rule import Rule
 
 
@@ -31,7 +31,7 @@ def fused(rule: Rule) -> tuple[Fused, ...]:
         return _none("the rule is not compiled")
     if slots.slots_of(rule) > 0:
         return _none("slots join two operators, which have no kernels yet")
-    rule = apart(rule)
+    rule = rename_own_coefficients(rule)
     missing = module.fused_kernels(rule, module.plans(rule), {}).missing
     return tuple(
         Fused(form, missing.get(form), missing.get(form) or missing.get(f"{form} gradient"))

@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
-from mnemic.codegen.apart import public
 from mnemic.codegen.chunk import takes_band
+from mnemic.codegen.own_names import public
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.repeated import spread
 from mnemic.codegen.support.signature import Coefficient, Parameter, Signature, State

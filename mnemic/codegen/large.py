@@ -47,7 +47,7 @@ def parts(plan: Plan, scan: tuple[Quantity, ...]) -> tuple[Quantity | Part, ...]
     graph = plan.graph.subgraph(inside)
     many = {q.name for q in scan if large(q.axes)}
     groups = [_closed(graph, group) for group in _touching(graph, many)]
-    groups = _apart([group for group in groups if group])
+    groups = _join_overlapping([group for group in groups if group])
     made = [_part(plan, scan, group) for group in groups]
     found = [part for part in made if part is not None]
     return _ordered(scan, found)
@@ -66,7 +66,7 @@ def _closed(graph: nx.DiGraph, group: set[str]) -> set[str]:
     return group | (after & before)
 
 
-def _apart(groups: list[set[str]]) -> list[set[str]]:
+def _join_overlapping(groups: list[set[str]]) -> list[set[str]]:
     """Return groups that share nothing: those that do are one."""
     found = list[set[str]]()
     for group in groups:

@@ -16,12 +16,12 @@ from mnemic.codegen import (
     tiled,
     tree,
 )
-from mnemic.codegen.apart import apart
 from mnemic.codegen.citations import of_slots
 from mnemic.codegen.describe import feature_size, signature
 from mnemic.codegen.fading import too_fast
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.imports import pruned
+from mnemic.codegen.own_names import rename_own_coefficients
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.reading import reading
 from mnemic.codegen.refusals import refuse
@@ -155,7 +155,7 @@ def source(
 
 def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bool) -> Printed:
     """Forms and operator of a rule; ``prefix`` tells them from another rule's."""
-    rule = repeated(apart(rule))
+    rule = repeated(rename_own_coefficients(rule))
     found = plans(rule)
     parts: list[str] = []
     functions = {**found.recurrent.functions, **(found.chunk.functions if found.chunk else {})}
@@ -220,7 +220,7 @@ def _levels(rule: Levels) -> tiled.Levels:
 def readable(rule: Rule) -> bool:
     """Return whether a rule's memory can be read without a write, which slots do together."""
     parts = slots.memories(rule) if slots.slots_of(rule) else (rule,)
-    return all(plans(repeated(apart(part))).read is not None for part in parts)
+    return all(plans(repeated(rename_own_coefficients(part))).read is not None for part in parts)
 
 
 def _slotted(rule: Rule, numbers: dict[str, str]) -> Printed:

@@ -63,7 +63,7 @@ def _keys_vary(rule: Rule) -> bool:
     return any(expr.free_symbols & symbols for expr in rule.problem.keys.values())
 
 
-def _keys_apart(rule: Rule) -> bool:
+def _moves_off_key(rule: Rule) -> bool:
     """Whether a role's vector is no multiple of a key: what is not turned with it under a phase."""
     own = {sp.Symbol(name, real=True) for name in ("k", "predict", "erase", "write")}
     roles = (expr for role, expr in rule.problem.keys.items() if role in ROLES)
@@ -227,7 +227,7 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "keys",
         "a key that is no multiple of k under a phase, which turns k alone,",
-        lambda r: r.phase and _keys_apart(r),
+        lambda r: r.phase and _moves_off_key(r),
     ),
     (
         "retention.row_decay",

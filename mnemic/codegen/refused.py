@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from mnemic.codegen import layer, module, slots
-from mnemic.codegen.apart import apart
 from mnemic.codegen.layer import start
+from mnemic.codegen.own_names import rename_own_coefficients
 from mnemic.codegen.repeated import repeated
 from mnemic.compiler.rule import Rule
 from mnemic.errors import InvalidSpec, Issue
@@ -27,7 +27,7 @@ def refused(rule: Rule) -> tuple[Issue, ...]:
 def _planned(rule: Rule) -> None:
     """The plans of every operator; slots join two."""
     for part in slots.memories(rule) if slots.slots_of(rule) else (rule,):
-        module.plans(repeated(apart(part)))
+        module.plans(repeated(rename_own_coefficients(part)))
 
 
 def _hybrid(rule: Rule) -> None:

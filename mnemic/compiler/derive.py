@@ -60,7 +60,7 @@ def derive(problem: Problem) -> Rule:
         from mnemic.compiler.explain.printing import text
 
         where = f"{spec.name} {refusal.place}".rstrip()
-        raise InvalidSpec((Issue(refusal.told(text), where),)) from None
+        raise InvalidSpec((Issue(refusal.written_by(text), where),)) from None
 
 
 def _derive(problem: Problem) -> Rule:

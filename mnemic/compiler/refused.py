@@ -18,12 +18,12 @@ class Refused(Exception):
         super().__init__(message)
         self.message, self.shown, self.place = message, shown, place
 
-    def told(self, text: Callable[[Any], str]) -> str:
+    def written_by(self, text: Callable[[Any], str]) -> str:
         """Return the reason, its expressions written by ``text``."""
         return self.message.format(*map(text, self.shown)) if self.shown else self.message
 
     def __str__(self) -> str:
-        return self.told(str)
+        return self.written_by(str)
 
 
 @contextmanager

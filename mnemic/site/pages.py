@@ -77,7 +77,7 @@ def _relation(relation: Relation, link: Any) -> Ready:
 
 
 def _table(systems: Sequence[System]) -> str:
-    kinds = sorted({system.told["class"] for system in systems})
+    kinds = sorted({system.derived["class"] for system in systems})
     count = Counter(system.paper for system in systems if system.paper)
     chosen = sorted(count, key=lambda paper: (-count[paper], paper))
     return render("table.html", systems=systems, kinds=kinds, papers=chosen)

@@ -9,11 +9,11 @@ from mnemic.dsl.spec import Spec
 
 @dataclass(frozen=True)
 class System:
-    """A spec with its text, and what the compiler tells of it.
+    """A spec with its text, and what the compiler says of it.
 
     ``source`` is what a command names it by, ``text`` its YAML, ``facts`` its row of `mnemic list`
-    (class, forms, state, costs), ``kernels`` what `mnemic check` says of fused kernels, ``told``
-    the derivation and the code (`mnemic.site.told`).
+    (class, forms, state, costs), ``kernels`` what `mnemic check` says of fused kernels, ``derived``
+    the derivation and the code (`mnemic.site.description`).
     """
 
     spec: Spec
@@ -21,7 +21,7 @@ class System:
     text: str
     facts: Mapping[str, Any]
     kernels: tuple[Mapping[str, Any], ...]
-    told: Mapping[str, Any]
+    derived: Mapping[str, Any]
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ import pytest
 from mnemic.audit import papers
 from mnemic.audit.catalogue import chosen
 from mnemic.audit.judge import judge
-from mnemic.audit.recorded import FILE, about, key, told
+from mnemic.audit.recorded import FILE, about, describe_verdict, key
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 
@@ -52,7 +52,7 @@ def test_each_line_that_differs_is_on_the_page() -> None:
 
 
 def test_a_specs_lines_as_text() -> None:
-    lines = [told(found) for found in about("longhorn")]
+    lines = [describe_verdict(found) for found in about("longhorn")]
     assert "test-time-regression (31): agrees" in lines
     assert any(x.startswith("miras Table 1, Longhorn: differs: should be W = W") for x in lines)
     assert about("kda") == []

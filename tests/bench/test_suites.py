@@ -110,7 +110,7 @@ def test_embeddings_correlate():
 def test_forms_take_any_spec():
     found = forms.measured(mnemic.compile("ttt-mlp"), 64)
     assert set(found) == {"forward", "forward+backward"}
-    (first, second) = forms.told("ttt-mlp", found)
+    (first, second) = forms.compare_times("ttt-mlp", found)
     assert first.value == found["forward"]["recurrent"] / found["forward"]["chunk"]
     assert forms.measured(mnemic.compile("elastic-net"), 64).keys() == {"reason"}
     assert second.what == "ttt-mlp, chunk over token by token, forward+backward"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mnemic.codegen import module, slots
 from mnemic.codegen.adjoint import Adjoint, adjoint
-from mnemic.codegen.apart import apart
+from mnemic.codegen.own_names import rename_own_coefficients
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.support import ops
 from mnemic.codegen.support.calls import parameters as form_parameters
@@ -54,7 +54,7 @@ def memories(case: Case) -> tuple[Rule, ...]:
 
 def plan_of(rule: Rule, form: str) -> Plan:
     """A form's plan, as it is before it is fused."""
-    one, many = module._builders(apart(rule))
+    one, many = module._builders(rename_own_coefficients(rule))
     return one() if form == "recurrent" else many()
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from mnemic import pipeline
-from mnemic.codegen.module import apart, plans
+from mnemic.codegen.module import plans
+from mnemic.codegen.own_names import rename_own_coefficients
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.explanation import warned
 from mnemic.compiler.explain.idle import idle
@@ -47,7 +48,7 @@ def test_what_has_no_effect_is_told(title: str) -> None:
     told = [line for line in warned(rule) if "no effect" in line]
     assert len(told) == (1 if names else 0)
     assert all(name in line for line in told for name in names)
-    read = plans(apart(rule)).recurrent.arguments()
+    read = plans(rename_own_coefficients(rule)).recurrent.arguments()
     assert {str(s.argument) for s in rule.scalars if s.argument} - set(read) == names
 
 

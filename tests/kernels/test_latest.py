@@ -9,7 +9,7 @@ import torch
 from mnemic import pipeline
 from mnemic.codegen.module import plans
 from mnemic.codegen.plan import Fused, Map, Plan, Product
-from mnemic.codegen.tiled.latest import latest, memory_first, parted
+from mnemic.codegen.tiled.latest import latest, memory_first, split_sum
 from mnemic.kernels.jobs import Subject
 from mnemic.kernels.limits import target
 from mnemic.kernels.offline import compiling
@@ -69,7 +69,7 @@ def small() -> Plan:
 
 def test_a_sum_is_parted_so_that_the_rest_is_done_before() -> None:
     plan = small()
-    parted(plan, latest(plan, ("d_v", "d_k")))
+    split_sum(plan, latest(plan, ("d_v", "d_k")))
     assert plan["d_k"].op == Fused("d_k_before", Product("square", "k"), -1)
     assert set(plan["d_k_before"].reads()) == {"d_v", "other"}
     assert latest(plan, ("d_v", "d_k")) == ("d_k",)

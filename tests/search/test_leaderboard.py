@@ -91,8 +91,8 @@ def test_a_task_that_fails_leaves_the_others(monkeypatch, space, tmp_path):
     assert text.index("## Not on every task") < text.index(row)
     assert row.startswith("|  | deltanet | – | 0.550 ±")
     assert row.endswith("| mqar: time: would take about 900 s |")
-    assert board.kept(space, ["deltanet"], tmp_path / "run") == [entry]
-    (later,) = board.kept(space, ["gla"], tmp_path / "run")
+    assert board.read_measured(space, ["deltanet"], tmp_path / "run") == [entry]
+    (later,) = board.read_measured(space, ["gla"], tmp_path / "run")
     assert "- gla: not yet; the same command goes on" in table(space, [later])
     monkeypatch.setattr(board, "isolated", fake(""))
     (same,) = board.leaderboard(space, ["deltanet"], tmp_path / "run", lambda line: None)
@@ -130,7 +130,11 @@ def test_specs_are_trained_side_by_side(monkeypatch, space, tmp_path):
     found = board.leaderboard(space, names, tmp_path / "run", lambda line: None, jobs=2)
     assert [entry.name for entry in found] == names
     assert all(entry.whole for entry in found)
-    assert [entry.whole for entry in board.kept(space, names, tmp_path / "run")] == [True, True]
+    entries = board.read_measured(space, names, tmp_path / "run")
+    assert [entry.whole for entry in entries] == [
+        True,
+        True,
+    ]
 
 
 def test_an_interruption_keeps_no_spec_half(monkeypatch, space, tmp_path):
@@ -146,5 +150,5 @@ def test_an_interruption_keeps_no_spec_half(monkeypatch, space, tmp_path):
     monkeypatch.setattr(board, "bounds", lambda settings, log: {})
     with pytest.raises(KeyboardInterrupt):
         board.leaderboard(space, ["deltanet", "gla"], tmp_path / "run", lambda line: None)
-    kept = board.kept(space, ["deltanet", "gla"], tmp_path / "run")
+    kept = board.read_measured(space, ["deltanet", "gla"], tmp_path / "run")
     assert [(entry.whole, entry.why) for entry in kept] == [(True, ""), (False, board.LATER)]

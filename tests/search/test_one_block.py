@@ -153,7 +153,7 @@ def test_the_rate_is_chosen_on_a_seed_that_the_ranking_does_not_use(counted, tmp
     ranked = [(job.budget.training.lr, job.budget.steps, job.seed) for job in counted.jobs[-3:]]
     assert ranked == [(0.1, 8, seed) for seed in range(3)]
     assert {job.seed for job in counted.jobs[:-3]}.isdisjoint(range(3))
-    assert board.kept(load_space(data), ["deltanet"], tmp_path / "run") == [entry]
+    assert board.read_measured(load_space(data), ["deltanet"], tmp_path / "run") == [entry]
 
 
 def test_a_folder_belongs_to_one_block(counted, shared, tmp_path):
@@ -165,7 +165,7 @@ def test_a_folder_belongs_to_one_block(counted, shared, tmp_path):
         measured(with_block(space, "deltanet"), folder, results=board.IN_ONE_BLOCK)
     longer = {**SPACE, "search": {**SPACE["search"], "rungs": [{"steps": 9, "seeds": 3}]}}
     with pytest.raises(UsageError, match=r"differs in search\.rungs"):
-        board.kept(load_space(longer), ["deltanet"], folder)
+        board.read_measured(load_space(longer), ["deltanet"], folder)
 
 
 def test_what_was_refused_is_told_and_the_others_are_measured(counted, tmp_path):

@@ -1,6 +1,6 @@
 """The chunk form of a rule: what is carried, what is read, and the plan of both."""
 
-from mnemic.codegen.chunk.following import kept as kept
+from mnemic.codegen.chunk.following import decay_to_end as decay_to_end
 from mnemic.codegen.chunk.following import remaining as remaining
 from mnemic.codegen.chunk.form import build as build
 from mnemic.codegen.chunk.parts import Chunk as Chunk

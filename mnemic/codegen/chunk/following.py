@@ -56,7 +56,7 @@ def _hold(p: Chunk, sources: tuple[Source, ...]) -> tuple[Moved, dict[int, str]]
     (source,) = sources
     assert m.held is not None
     assert m.momentum is not None
-    dual = b.plan.following[m.memory] = kept(p, p.c.reach, m.memory, f"{m.memory}_next")
+    dual = b.plan.following[m.memory] = decay_to_end(p, p.c.reach, m.memory, f"{m.memory}_next")
     if b.rule.momentum is not None:
         carry_momentum(p, sources)
     else:
@@ -83,11 +83,11 @@ def _gathered(p: Chunk, source: Source) -> str:
 def carried(p: Chunk, sources: tuple[Source, ...]) -> str:
     """Return A at the chunk's end, or the rows over kept keys."""
     b, m, c = p.b, p.m, p.c
-    terms: dict[str, str] = {"kept": kept(p, c.reach, m.memory, f"A{p.m.tag}_kept")}
+    terms: dict[str, str] = {"kept": decay_to_end(p, c.reach, m.memory, f"A{p.m.tag}_kept")}
     if m.momentum is not None:
         assert c.carry is not None
         assert c.fade is not None
-        terms["carried"] = kept(p, c.carry, m.momentum, f"S{p.m.tag}_carried")
+        terms["carried"] = decay_to_end(p, c.carry, m.momentum, f"S{p.m.tag}_carried")
     name = f"{m.memory}_next"
     if m.kept is not None:
         old = b.map(f"{m.memory}_left", _total(terms), dict(terms), "dual")
@@ -146,7 +146,7 @@ def _end(p: Chunk, factor: str) -> str:
     return p.b.call(f"{factor}_end", channel, "last_row" if channel else "last", factor)
 
 
-def kept(
+def decay_to_end(
     p: Chunk, factor: str | None, state: str, name: str, equation: str = "dual"
 ) -> str:  # fmt: skip
     """Return a state times its decay over the whole chunk."""
@@ -191,7 +191,7 @@ def carry_momentum(p: Chunk, sources: tuple[Source, ...]) -> None:
     """Move S to the chunk's end."""
     b, c, m = p.b, p.c, p.m
     assert m.momentum is not None
-    terms = {"kept": kept(p, c.fade, m.momentum, f"S{p.m.tag}_kept", "momentum")}
+    terms = {"kept": decay_to_end(p, c.fade, m.momentum, f"S{p.m.tag}_kept", "momentum")}
     faded: list[str] = []
     for i, source in enumerate(s for s in sources if s.through == "momentum"):
         rows = _faded(p, source)

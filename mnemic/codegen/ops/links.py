@@ -86,7 +86,7 @@ def newton_schulz(at: At) -> None:
 # -- the same entry by entry -----------------------------------------------------------------
 
 
-def _largest_apart(at: Entries, power: sp.Expr, of: str) -> tuple[sp.Expr, dict[str, str]]:
+def _take_out_largest(at: Entries, power: sp.Expr, of: str) -> tuple[sp.Expr, dict[str, str]]:
     """‖A‖_p, at least ``TINY``, of what it reads: the largest entry is taken out."""
     axes = at.plan.axes(of)
     largest = at.function("largest", (), "largest", of)
@@ -97,14 +97,14 @@ def _largest_apart(at: Entries, power: sp.Expr, of: str) -> tuple[sp.Expr, dict[
 def norm_of_entries(at: Entries) -> None:
     """‖A‖_p from the largest entry and a sum of powers."""
     power = sp.nsimplify(at.options["power"])
-    expr, reads = _largest_apart(at, power, at.arguments[0])
+    expr, reads = _take_out_largest(at, power, at.arguments[0])
     at.done(expr, **reads)
 
 
 def ball_entries(at: Entries) -> None:
     """Each entry times min(r/‖A‖, 1)."""
     matrix, radius = at.arguments
-    norm, reads = _largest_apart(at, sp.Integer(2), matrix)
+    norm, reads = _take_out_largest(at, sp.Integer(2), matrix)
     at.done(x * sp.Min(w / norm, 1), x=matrix, w=radius, **reads)
 
 

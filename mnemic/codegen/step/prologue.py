@@ -11,8 +11,8 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.activations import expression, logarithm
-from mnemic.codegen.apart import public
 from mnemic.codegen.layer import activation_of, gate_of, learned_scalars, vector_texts
+from mnemic.codegen.own_names import public
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity, Read, renamed_reads
 from mnemic.codegen.step.loads import Channels, Finish, Load, Raw, Same, Tail, Told
 from mnemic.codegen.support.lengths import DIRECTIONS, EPSILON

@@ -9,7 +9,7 @@ from dataclasses import replace
 from mnemic.codegen.plan import Call, Map, Plan, Quantity, Read
 
 
-def taken_apart(plan: Plan) -> Plan:
+def split_into_entries(plan: Plan) -> Plan:
     """The plan in which only entries of states are read behind the others."""
     found = plan.emptied()
     found.graph = plan.graph.copy()

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mnemic.codegen.plan import Call, Product, Quantity
-from mnemic.codegen.streamed.layout import Streams
 from mnemic.codegen.streamed.lines import (
     beside,
     cited,
@@ -41,10 +40,6 @@ class Block:
     def pad(self) -> str:
         return self.body.pad + "    "
 
-    @property
-    def found(self) -> Streams:
-        return self.body.found
-
     def prepare(self, rewrites: dict[str, str]) -> None:
         """Note what is not rounded."""
         if self.body.lasting:
@@ -62,21 +57,23 @@ class Block:
         if rewrites:
             yield f"{self.pad}tl.debug_barrier()"
         for state, name in rewrites.items():
-            held = self.found.held(state)
+            held = self.body.found.held(state)
             assert held is not None
-            yield f"{self.pad}{store_block(held, self.found.say(name))}"
+            yield f"{self.pad}{store_block(held, self.body.found.say(name))}"
 
     def steps(self) -> list[Step]:
         """Loads, statements and sums of the block."""
         steps, held_as = [], {q.name: q.reads()[0] for q in self.streamed if self._as_held(q)}
         others = [q for q in (*self.streamed, *self.sums) if q.name not in held_as]
         for name in dict.fromkeys(n for q in others for n in self.reads(q)):
-            held = self.found.held(held_as.get(name, name))
+            held = self.body.found.held(held_as.get(name, name))
             if held is not None:
-                text = f"{self.pad}{self.found.say(name)} = {load_block(self.found, held)}"
+                text = (
+                    f"{self.pad}{self.body.found.say(name)} = {load_block(self.body.found, held)}"
+                )
                 steps.append(Step(name, (), (text,), bool(held.sizes)))
         for quantity in others[: len(others) - len(self.sums)]:
-            made = line(self.found, quantity, self.body.numbers, len(self.pad))
+            made = line(self.body.found, quantity, self.body.numbers, len(self.pad))
             if quantity.name in self.lasting and isinstance(quantity.op, Product):
                 made = exact(made)
             made = self.body.exact(quantity, made)
@@ -89,12 +86,12 @@ class Block:
 
     def _as_held(self, quantity: Quantity) -> bool:
         """Whether a quantity of the pairs before the chunk is what memory holds."""
-        return same(quantity) and self.found.held(quantity.reads()[0]) is not None
+        return same(quantity) and self.body.found.held(quantity.reads()[0]) is not None
 
     def reads(self, quantity: Quantity) -> tuple[str, ...]:
         """What must be there before, of the block."""
         op, passes = quantity.op, self.body.passes
-        own = [n for n in passes.reads(quantity) if self.found.streams(n) or n in self.running]
+        own = [n for n in passes.reads(quantity) if self.body.found.streams(n) or n in self.running]
         top = passes.top_of(quantity) if passes.sums(quantity) else None
         if isinstance(op, Call) and tops(quantity):
             own = [n for n in own if n not in beside_pairs(op)]
@@ -102,13 +99,13 @@ class Block:
 
     def _higher(self, quantity: Quantity) -> Iterator[str]:
         """The largest logit so far; ``_scale`` is what it makes of what was summed before."""
-        op, say = quantity.op, self.found.say(quantity.name)
+        op, say = quantity.op, self.body.found.say(quantity.name)
         assert isinstance(op, Call)
         past, left = op.arguments[0], op.arguments[1 + len(beside_pairs(op)) :]
         logits = self.body.passes.inside[past]
-        text = self.found.say(past)
+        text = self.body.found.say(past)
         if left:
-            text = f"tiles.weighed({text}, {beside(self.found, left[0], logits)})"
+            text = f"tiles.weighed({text}, {beside(self.body.found, left[0], logits)})"
         follow = any(self.body.passes.top_of(q) == quantity.name for q in self.sums)
         if follow:
             yield f"{self.pad}{say}_before = {say}"
@@ -117,11 +114,11 @@ class Block:
             yield f"{self.pad}{say}_scale = tl.exp({say}_before - {say})"
 
     def _added(self, quantity: Quantity) -> Iterator[str]:
-        passes, say = self.body.passes, self.found.say(quantity.name)
+        passes, say = self.body.passes, self.body.found.say(quantity.name)
         top = passes.top_of(quantity)
         if top in self.running:
             wide = "[:, None]" if len(quantity.axes) > 1 else ""
-            yield f"{self.pad}{say} *= {self.found.say(str(top))}_scale{wide}"
+            yield f"{self.pad}{say} *= {self.body.found.say(str(top))}_scale{wide}"
         comment = cited(self.body.numbers, quantity.equation)
         tail = f"  # {comment}" if comment else ""
         yield from self.body.exact(quantity, [f"{self.pad}{say} += {self._part(quantity)}{tail}"])
@@ -132,9 +129,9 @@ class Block:
         op = quantity.op
         if isinstance(op, Call) and sums_weights(op):
             weights, left = op.arguments[0], op.arguments[1 + len(beside_pairs(op)) :]
-            text = self.found.say(weights)
+            text = self.body.found.say(weights)
             if left:
                 shaped = self.body.passes.inside[weights]
-                text = f"{text} * {beside(self.found, left[0], shaped)}"
+                text = f"{text} * {beside(self.body.found, left[0], shaped)}"
             return f"tl.sum({text}, {len(quantity.axes)})"
-        return value(self.found, quantity)
+        return value(self.body.found, quantity)

@@ -47,7 +47,7 @@ class Parted(Block):
 
     def reads(self, quantity: Quantity) -> tuple[str, ...]:
         aside = (n for n in self.body.passes.reads(quantity) if self.body.aside(n))
-        return (*super().reads(quantity), *(n for n in aside if not self.found.streams(n)))
+        return (*super().reads(quantity), *(n for n in aside if not self.body.found.streams(n)))
 
     def _level(self, name: str) -> int:
         """How many loops along the axis must be over before entries are known."""
@@ -60,14 +60,14 @@ class Parted(Block):
         return self.levels[name]
 
     def _entries(self, quantity: Quantity) -> list[str]:
-        return [n for n in self.body.passes.reads(quantity) if self.found.streams(n)]
+        return [n for n in self.body.passes.reads(quantity) if self.body.found.streams(n)]
 
     def _rows(self) -> Iterator[Step]:
         """Loads of rows along the axis."""
         reads = dict.fromkeys(r for q in self.streamed for r in self.body.passes.reads(q))
         for name in reads:
-            if self.stages.lies(name) and not self.found.streams(name):
-                text = f"{self.pad}{self.found.say(name)} = {self.load(name)}"
+            if self.stages.lies(name) and not self.body.found.streams(name):
+                text = f"{self.pad}{self.body.found.say(name)} = {self.load(name)}"
                 yield Step(name, (), (text,), True)
 
     def _along(
@@ -76,7 +76,8 @@ class Parted(Block):
         """A loop along the axis: some sums over it, squares of rows, and then entries of states,
         whose products stand last (``tiled.latest`` says why)."""
         for quantity in sums:
-            yield f"{self.pad}{self.found.say(quantity.name)} = {zeros(self.found, quantity)}"
+            nothing = zeros(self.body.found, quantity)
+            yield f"{self.pad}{self.body.found.say(quantity.name)} = {nothing}"
         yield from loop(self.stages.along, len(self.pad))
         made: set[str] = set()
         for ends in (tuple(q.name for q in sums), tuple(rewrites.values())):
@@ -109,7 +110,7 @@ class Parted(Block):
 
     def _added_along(self, quantity: Quantity) -> Step:
         """A block's part of a sum over the axis."""
-        text = f"{self.found.say(quantity.name)} += {value(self.found, quantity)}"
+        text = f"{self.body.found.say(quantity.name)} += {value(self.body.found, quantity)}"
         lines = self.body.exact(quantity, [f"{self.pad}{text}"])
         return Step(quantity.name, self._all_reads(quantity.name), tuple(lines), True)
 
@@ -126,9 +127,9 @@ class Parted(Block):
         """Store entries of states."""
         yield from [f"{pad}tl.debug_barrier()"] * bool(rewrites)
         for state, name in rewrites.items():
-            held = self.found.held(state)
+            held = self.body.found.held(state)
             assert held is not None
-            yield f"{pad}{store_block(held, self.found.say(name))}"
+            yield f"{pad}{store_block(held, self.body.found.say(name))}"
 
 
 END = "·"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from mnemic.codegen.ops import OPERATIONS, called
 from mnemic.codegen.ops.operation import PAIRS
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
-from mnemic.codegen.streamed.behind import taken_apart
+from mnemic.codegen.streamed.behind import split_into_entries
 from mnemic.codegen.streamed.kernel import Shape, Written, backward, forward, sizes_of, span_of
 from mnemic.codegen.streamed.layout import Streams, streams, with_rows
 from mnemic.codegen.tiled.axes import NoTiles
@@ -23,7 +23,7 @@ def keeps(plan: Plan) -> bool:
 
 
 @dataclass(frozen=True)
-class Apart:
+class Split:
     """A plan over kept pairs, and what PyTorch computes of the arguments before."""
 
     plan: Plan
@@ -38,7 +38,7 @@ class Apart:
         return set(self.known) == set(self.plan.states())
 
 
-def apart(plan: Plan, width: int = 1) -> Apart:
+def split_by_token(plan: Plan, width: int = 1) -> Split:
     """Cut off what each token gives by itself to the kept pairs, and what no tile computes.
 
     ``width``: how many tokens a row sees; one less stand before the first.
@@ -62,7 +62,7 @@ def apart(plan: Plan, width: int = 1) -> Apart:
         if n in found.arguments() or any(n in q.reads() for q in before)
     )  # fmt: skip
     known = {s: r for s, r in _appended(found).items() if isinstance(found[r].op, Given)}
-    return Apart(found, before, taken, known)
+    return Split(found, before, taken, known)
 
 
 def _of_all(quantity: Quantity, width: int) -> Quantity:
@@ -131,7 +131,7 @@ def source(
         operation = called(quantity)
         if operation and operation.untiled:
             raise NoTiles(operation.untiled)
-    cut = apart(plan, width)
+    cut = split_by_token(plan, width)
     inside, windows = opened(cut.plan, width)
     cut = replace(cut, plan=inside)
     found = streams(cut.plan, logarithms, output=cut.plan.output, windows=windows)
@@ -155,7 +155,7 @@ class Pair:
 
 
 def _pair(
-    cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str],
+    cut: Split, found: Streams, logarithms: frozenset[str], numbers: dict[str, str],
     known: frozenset[str],
 ) -> Pair:  # fmt: skip
     """The kernels, along the first axis of the memories beside the pairs that both can go along;
@@ -179,7 +179,7 @@ def _axes(found: Streams) -> list[str]:
 
 
 def _along(
-    cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str],
+    cut: Split, found: Streams, logarithms: frozenset[str], numbers: dict[str, str],
     known: frozenset[str], along: str,
 ) -> Pair:  # fmt: skip
     shape = Shape("chunk_forward", FORM, cut.alone, span_of(found), along=along)
@@ -197,10 +197,10 @@ def _plain(found: Streams) -> frozenset[str]:
 
 
 def _gradient(
-    cut: Apart, found: Streams, logarithms: frozenset[str], numbers: dict[str, str], along: str
+    cut: Split, found: Streams, logarithms: frozenset[str], numbers: dict[str, str], along: str
 ) -> tuple[Written, tuple[str, ...]]:  # fmt: skip
     back = reversed_of(cut.plan)
-    back = replace(back, plan=taken_apart(back.plan))
+    back = replace(back, plan=split_into_entries(back.plan))
     under = streams(
         back.plan, logarithms, output=output_of(back), given=back.states, like=found,
         windows=found.lay.windows,
@@ -215,7 +215,7 @@ def _gradient(
 
 
 def _kernel(
-    cut: Apart, found: Streams, steps: int, known: frozenset[str], pair: Pair
+    cut: Split, found: Streams, steps: int, known: frozenset[str], pair: Pair
 ) -> str:  # fmt: skip
     """What the kernels take, as data of the module."""
     kernels = (pair.forward, pair.backward) if pair.backward else (pair.forward,)

@@ -219,10 +219,10 @@ class Stages:
         return bool(self.rewrites) and time == (self.last_pass if by_pass else self.last_sweep)
 
     @cached_property
-    def kept(self) -> dict[str, int]:
+    def stored_at(self) -> dict[str, int]:
         """Rows along the axis that a sweep keeps for later, and when it does."""
         fed = sorted(self._fed) if self.apart else ()
-        found = {n: even(self.known(n)) for n in (*self._asked, *fed)}
+        found = {n: even(self.known(n)) for n in (*self._read_by_passes, *fed)}
         first: dict[str, int] = {}
         for time in range(0, self.last_sweep + 1, 2):
             for name in self._demanded(time, found, first):
@@ -230,7 +230,7 @@ class Stages:
         return found
 
     @cached_property
-    def _asked(self) -> tuple[str, ...]:
+    def _read_by_passes(self) -> tuple[str, ...]:
         """Rows along the axis that passes read."""
         reads = (r for q in self._passing for r in self.passes.reads(q))
         return tuple(dict.fromkeys(
@@ -264,22 +264,22 @@ class Stages:
 
     def rounded(self, name: str) -> bool:
         """Whether nothing but products read rows that were kept, which round them anyway."""
-        later = [q for time in range(self.kept[name] + 2, self.last_sweep + 1, 2)
+        later = [q for time in range(self.stored_at[name] + 2, self.last_sweep + 1, 2)
                  for q in (*self.demanded(time), *self.summed(time))]  # fmt: skip
-        later += self._passing if name in self._asked else ()
+        later += self._passing if name in self._read_by_passes else ()
         readers = (q for q in later if name in self.passes.reads(q))
         return not self.exact and all(isinstance(q.op, Product) for q in readers)
 
     def targets(self, time: int) -> list[str]:
         """What a sweep computes along the axis for its own sake."""
         names = [r for q in self.summed(time) for r in self.passes.reads(q) if self.lies(r)]
-        names += [n for n, when in self.kept.items() if when == time]
+        names += [n for n, when in self.stored_at.items() if when == time]
         names += self.last if time == self.last_sweep else ()
         return list(dict.fromkeys(names))
 
     def demanded(self, time: int) -> list[Quantity]:
         """The statements along the axis, and those of pairs, that a sweep needs, in order."""
-        return [self.needed[n] for n in self._demanded(time, self.kept, {})]
+        return [self.needed[n] for n in self._demanded(time, self.stored_at, {})]
 
     def _demanded(self, time: int, kept: dict[str, int], first: dict[str, int]) -> list[str]:
         """Their names; what earlier sweeps computed ``first`` is ``kept`` by them if it is dear."""

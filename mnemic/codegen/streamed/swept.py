@@ -34,7 +34,7 @@ class Room:
     def places(self) -> dict[str, list[str]]:
         """What lies in which memory, in order."""
         found: dict[str, list[str]] = {WHOLE: [], OPERANDS: []}
-        for name in self.stages.kept:
+        for name in self.stages.stored_at:
             found[OPERANDS if self.stages.rounded(name) else WHOLE].append(name)
         return {pointer: names for pointer, names in found.items() if names}
 
@@ -183,7 +183,7 @@ class Swept:
         behind = {n: s for n, s in late.items() if stages.lies(n)} if last else {}
         yield from self._block(inner, time, stored, behind)
         body.done |= {q.name for q in stages.summed(time)}
-        if any(when == time for when in stages.kept.values()):
+        if any(when == time for when in stages.stored_at.values()):
             yield f"{body.pad}tl.debug_barrier()"
 
     def _behind(self, names: list[str]) -> list[str]:
@@ -194,7 +194,7 @@ class Swept:
     def _inner(self, time: int) -> Body:
         """The statements of a block."""
         body, stages = self.body, self.stages
-        kept = {n: self.body.room.load(n) for n, when in stages.kept.items() if when < time}
+        kept = {n: self.body.room.load(n) for n, when in stages.stored_at.items() if when < time}
         return Body(
             body.found, body.passes, body.numbers, body.first_block, body.indent + 4,
             lasting=body.lasting, done=set(body.done), loads=body.loads, carried=kept,
@@ -218,7 +218,7 @@ class Swept:
         stages = self.stages
         for end, stores in ends.items():
             yield from inner.stored(end, stores)
-        for name in (n for n, when in stages.kept.items() if when == time):
+        for name in (n for n, when in stages.stored_at.items() if when == time):
             yield from inner.stored(name, [self.body.room.store(name)])
         for end in late:
             yield from inner.until(end)

@@ -30,8 +30,8 @@ from mnemic.codegen.tiled.outlasting import (
     Part,
     Scratches,
     Store,
-    parted,
     plain,
+    split_steps,
 )
 from mnemic.codegen.tiled.schedule import Stage, light, stages, waiting
 from mnemic.codegen.tiled.statements import statement
@@ -147,7 +147,7 @@ def _begun(lay: Layout) -> Iterator[str]:
         yield f"        {state.name} = {load_state(state, *place)}"
 
 
-def _kept(lay: Layout) -> Iterator[str]:
+def _store_gradients(lay: Layout) -> Iterator[str]:
     """A lean cut's gradients of the states before a chunk, when all is read of those behind it."""
     moves = {s: n for s, n in lay.plan.following.items() if s != n}
     if not moves:
@@ -212,7 +212,7 @@ class Staged:
             return [plain(stage) for stage in every]
         inside = [step for stage in every for step in stage.steps if isinstance(step, Quantity)]
         cheap = light(self.lay, inside, {row.name for row in self.lay.rows})
-        return parted(self.lay, every, cheap)
+        return split_steps(self.lay, every, cheap)
 
     @cached_property
     def scratch(self) -> Scratches:
@@ -259,11 +259,11 @@ def _body(staged: Staged, back: Adjoint, numbers: dict[str, str]) -> Iterator[st
         elif argument:
             yield f"        {store_gradient(lay, rows[argument], end)}"
     early = not last or not any(isinstance(step, Held) for step in last.steps)
-    yield from _kept(lay) if early else ()
+    yield from _store_gradients(lay) if early else ()
     if last:
         yield f"        if {condition(lay, tail)}:{LAST}"
         yield from last_lines
-    yield from () if early else _kept(lay)
+    yield from () if early else _store_gradients(lay)
 
 
 def store_gradient(lay: Layout, row: Row, value: str) -> str:

@@ -55,7 +55,7 @@ def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
         lines.append(f"    {state.name} = {load_state(state, f'start_{state.name}', 'from_piece')}")
     lines += (CHUNKS if lay.chunked else TOKENS).splitlines()
     lines += windowed(lay)
-    lines += _kept(lay)
+    lines += _store_states(lay)
     lines += _body(lay, numbers)
     lines += ["    if READ:"] if lay.states else []
     for state in lay.states:
@@ -63,7 +63,7 @@ def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _kept(lay: Layout) -> Iterator[str]:
+def _store_states(lay: Layout) -> Iterator[str]:
     """Keep the states at the start of every piece; of every chunk, where a piece is made anew."""
     if not lay.states:
         return

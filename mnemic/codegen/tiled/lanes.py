@@ -50,7 +50,7 @@ def forward(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:
     lines = _head(name, pointers, ["KEEP", "READ"], doc)
     lines += FORWARD.splitlines()
     lines += [f"    {s} = {_load(f'start_{s}', 'from_piece')}" for s in states]
-    lines += ["    for at in range(since, until):", *ROW.splitlines(), *_kept(states)]
+    lines += ["    for at in range(since, until):", *ROW.splitlines(), *_store_states(states)]
     lines += [f"        {n} = {_load(f'rows_{n}', 'row')}" for n in plan.arguments()]
     phases = plan.phases()
     lines += _lines((*phases.before, *phases.scan), numbers)
@@ -63,7 +63,7 @@ def forward(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _kept(states: tuple[str, ...]) -> Iterator[str]:
+def _store_states(states: tuple[str, ...]) -> Iterator[str]:
     """Keep the states at the start of every piece; of every token, where a piece is made anew."""
     if not states:
         return

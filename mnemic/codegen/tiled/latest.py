@@ -101,7 +101,7 @@ def condition(lay: Layout, tail: tuple[str, ...]) -> str:
 # -- plans of which a product can wait ---------------------------------------------------------
 
 
-def parted(plan: Plan, tail: tuple[str, ...]) -> None:
+def split_sum(plan: Plan, tail: tuple[str, ...]) -> None:
     """Make a sum with a waiting product one of two: the rest, which is done before, and it."""
     if len(tail) < 2:
         return

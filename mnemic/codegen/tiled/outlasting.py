@@ -57,7 +57,7 @@ Part = tuple[Row | Quantity | Lean, ...]
 """The steps of a stage."""
 
 
-def parted(lay: Layout, stages: Iterable[Stage], cheap: set[str]) -> list[Part]:
+def split_steps(lay: Layout, stages: Iterable[Stage], cheap: set[str]) -> list[Part]:
     """The steps of each stage, and what a lean cut does between them; ``cheap`` is what takes no
     product."""
     every: tuple[Row | Held, ...] = (*lay.rows, *lay.given, *lay.states)

@@ -19,7 +19,7 @@ from mnemic.codegen.tiled.data import Data, before
 from mnemic.codegen.tiled.divided import divided
 from mnemic.codegen.tiled.divided.source import parallel, scan
 from mnemic.codegen.tiled.kernel import forward, staged
-from mnemic.codegen.tiled.latest import latest, memory_first, parted
+from mnemic.codegen.tiled.latest import latest, memory_first, split_sum
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.reordered import reordered, tidied
@@ -282,7 +282,7 @@ class _Source:
         back = reversed_of(plan)
         if lay.chunked:
             back = replace(back, plan=tidied(back.plan))
-            parted(back.plan, latest(back.plan, back.gradients.values()))
+            split_sum(back.plan, latest(back.plan, back.gradients.values()))
         under, back = self.laid(back, lay)
         staged = Staged.of(under, back)
         text = backward(staged, back, self.numbers, f"{name}_backward", GRADIENT)

@@ -16,7 +16,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import Builder, BuilderOf
-from mnemic.codegen.chunk import Chunk, kept, remaining
+from mnemic.codegen.chunk import Chunk, decay_to_end, remaining
 from mnemic.codegen.coefficients import coefficients
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import with_bonus
@@ -110,7 +110,7 @@ def _passed(p: Chunk, inside: Inside, begun: str) -> str:
     """The memory behind the chunk's transition."""
     b = p.b
     over = replace(p, m=alone(b.rule, begun))
-    reached = kept(over, p.c.reach, begun, "W_kept")
+    reached = decay_to_end(over, p.c.reach, begun, "W_kept")
     if inside.erasing is None:
         return reached
     _, keys = remaining(p, inside.sources[-1])

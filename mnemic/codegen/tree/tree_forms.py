@@ -15,8 +15,8 @@ from mnemic.codegen.builder import Builder, BuilderOf
 from mnemic.codegen.chunk import (
     Chunk,
     Source,
+    decay_to_end,
     inverse_of,
-    kept,
     mixing_of,
     remaining,
     seen_by_channel,
@@ -245,7 +245,7 @@ def _read(p: Chunk, inside: Inside, weights: str) -> str:
 def _passed(p: Chunk, inside: Inside) -> str:
     """Every bucket behind the chunk's transition."""
     b, memory = p.b, p.m.memory
-    reached_end = kept(p, p.c.reach, memory, "W_kept")
+    reached_end = decay_to_end(p, p.c.reach, memory, "W_kept")
     if inside.erasing is None:
         return reached_end
     _, keys = remaining(p, inside.sources[-1])

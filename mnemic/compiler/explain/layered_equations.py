@@ -178,14 +178,14 @@ class _Moves:
         return self.rule.retained.mode == "dual" and self.rule.retained.link.identity
 
     @property
-    def apart(self) -> bool:
+    def keeps_dual(self) -> bool:
         """Whether A goes on while W stays."""
         return not self.plain or (self.every > 1 and self.rule.decay != 1)
 
     @property
     def letter(self) -> str:
         """What carries the steps."""
-        return "A" if self.apart else "W"
+        return "A" if self.keeps_dual else "W"
 
     @property
     def free(self) -> bool:
@@ -208,11 +208,11 @@ class _Moves:
         if gathers:
             yield from self._held()
         else:
-            name = "dual" if self.apart else "memory"
+            name = "dual" if self.keeps_dual else "memory"
             yield name, f"{d.of(self.letter)} = {self._retain()} {self._step()}"
         if rule.applied.normalize != "none":
             yield "norms", self._norms()
-        if self.apart:
+        if self.keeps_dual:
             yield from self._link()
         if rule.retained.mode == "prox" and not self.free:
             yield "retention", taken_back(rule, d, self.acts)
@@ -265,7 +265,7 @@ class _Moves:
         emptied = ""
         if self.rule.momentum is None:
             emptied = d.sign(", then ", r",\text{ then }") + f"{d.of('S')} {arrow} 0"
-        if not self.apart:
+        if not self.keeps_dual:
             yield "memory", f"{at}{now} = {self._retain()} {self._step()}{emptied}{self._still()}"
             return
         yield "dual", f"{now} = {self._retain()}"

@@ -18,7 +18,9 @@ from mnemic.compiler.points import points
 from mnemic.compiler.problem import TIME
 from mnemic.compiler.rule import Rule
 
-__all__ = ["EDGE", "TIME", "Found", "number", "place", "read", "told", "values", "warning"]
+__all__ = [
+    "EDGE", "TIME", "Found", "describe_place", "number", "place", "read", "values", "warning",
+]  # fmt: skip
 
 EDGE = 1e-9
 """Nearer than this to the bound counts as on it."""
@@ -154,7 +156,7 @@ def number(value: float, *, endless: bool = False) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
-def told(rule: Rule, found: Found) -> str:
+def describe_place(rule: Rule, found: Found) -> str:
     """Return the place in a sentence."""
     given = f" ({'; '.join(found.read)})" if found.read else ""
     return {

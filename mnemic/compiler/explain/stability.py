@@ -91,7 +91,7 @@ def _of_carry(rule: Rule, signed: str | None) -> Stability:
     told = [None if warning is None else _of_a_carry(warning), signed]
     return Stability(
         "bounded", sp.Le(left, right, evaluate=False),
-        _of_a_carry(f"{shown} {placing.told(twin, found)}"), found.place,
+        _of_a_carry(f"{shown} {placing.describe_place(twin, found)}"), found.place,
         tuple(map(_of_a_carry, found.read)), " ".join(filter(None, told)) or None,
     )  # fmt: skip
 
@@ -263,7 +263,7 @@ def _outrun(rule: Rule, found: Reach) -> Stability:
         return Stability("open", None, " ".join(parts), "outside", warning=warned)
     right = sp.nsimplify(_below(bound), rational=True)
     placed = placing.place(rule, left, right)
-    parts.append(placing.told(rule, placed))
+    parts.append(placing.describe_place(rule, placed))
     warning = placing.warning(rule, placed) if placed.place == "outside" else None
     return Stability("bounded", sp.Lt(left, right, evaluate=False), " ".join(parts), placed.place,
                      placed.read, warning)  # fmt: skip
@@ -360,7 +360,7 @@ def _of_moments(rule: Moments) -> Stability:
                       "Σ φφᵀ is under 2.")  # fmt: skip
     pairs = rule.rate * (placing.TIME + 1) * product_symbol(rule)
     found = placing.place(rule, pairs, sp.Integer(2))
-    sentence = f"{known.sentence} {placing.told(rule, found)}"
+    sentence = f"{known.sentence} {placing.describe_place(rule, found)}"
     warning = placing.warning(rule, found) if found.place == "outside" else None
     return replace(known, sentence=sentence, place=found.place, read=found.read, warning=warning)
 
@@ -444,4 +444,4 @@ def _sentence(rule: Rule, left: Any, right: Any, found: placing.Found, lowest: f
         parts.append("Predict and erase keys differ, so it bounds the eigenvalue, not the norm.")
     if lowest < 0:
         parts.append(f"That is where ℓ″ > 0; {_falling(lowest)}")
-    return " ".join([*parts, placing.told(rule, found)])
+    return " ".join([*parts, placing.describe_place(rule, found)])

@@ -10,7 +10,7 @@ from typing import Any, Final
 from scipy import stats
 
 from mnemic.search.report.entries import Entry
-from mnemic.search.report.ties import told_apart
+from mnemic.search.report.ties import find_significant
 from mnemic.search.space.neighbours import Dropped, Neighbour
 from mnemic.search.space.settings import TaskEntry
 from mnemic.search.space.space import Space, load_space
@@ -72,7 +72,7 @@ def effects(own: Entry, found: Sequence[tuple[Neighbour, Entry]]) -> list[Effect
         entry.name: _p_value(own, entry)
         for (_, entry), one in zip(found, told, strict=True) if one.mean is not None
     }  # fmt: skip
-    sure = told_apart(tests)
+    sure = find_significant(tests)
     order = list(dict.fromkeys(one.axis for one in told))
     marked = [Effect(**{**_fields(one), "sure": one.name in sure}) for one in told]
     return sorted(marked, key=lambda one: (order.index(one.axis), -_mean(one)))

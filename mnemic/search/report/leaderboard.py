@@ -78,7 +78,7 @@ def _side_by_side(board: _Board, entries: Sequence[Entry], jobs: int) -> Iterato
         pool.shutdown(cancel_futures=True)
 
 
-def kept(
+def read_measured(
     space: Space, names: Sequence[str], folder: Path, results: str = RESULTS,
     made: Mapping[str, Spec] | None = None,
 ) -> list[Entry]:  # fmt: skip

@@ -31,14 +31,14 @@ def first_group(skills: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     if not names:
         return ()
     best, *others = names
-    outside = told_apart({name: _p_value(skills[best], skills[name]) for name in others})
+    outside = find_significant({name: _p_value(skills[best], skills[name]) for name in others})
     return tuple(name for name in names if name not in outside)
 
 
-def told_apart(tests: Mapping[str, float]) -> set[str]:
+def find_significant(tests: Mapping[str, float]) -> set[str]:
     """Return the names whose p-values hold with 95 % confidence, all tests together (Holm, 1979).
 
-    >>> sorted(told_apart({"a": 0.001, "b": 0.02, "c": 0.04, "d": 0.5}))
+    >>> sorted(find_significant({"a": 0.001, "b": 0.02, "c": 0.04, "d": 0.5}))
     ['a']
     """
     found = set[str]()

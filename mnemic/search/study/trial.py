@@ -117,7 +117,7 @@ class _Trial:
             if rung.untrained is None:
                 runs = self.trained(spec, index, rung)
             values = self.losses(seen, runs)
-            self.keep(f"{RUNG}{index}", self.found(index) | {"values": values})
+            self.keep(f"{RUNG}{index}", self.read_rung(index) | {"values": values})
             if not last and not self.goes_on(index, values, seen["identity"], rung.keep):
                 raise Ended(End(STOPPED, f"at rung {index + 1} of {len(self.settings.rungs)}"))
         return End(FINISHED, values=self.objectives(seen, runs))
@@ -197,7 +197,7 @@ class _Trial:
 
     def trained(self, spec: Spec, index: int, rung: Rung) -> list[Run]:
         """The runs of a rung."""
-        kept = self.found(index)
+        kept = self.read_rung(index)
         if "runs" not in kept:
             runs = self.isolated(work.train_rung, spec, self.settings, rung, self.search.runs)
             kept = {"runs": [asdict(run) for run in runs], "steps": rung.steps,
@@ -226,7 +226,7 @@ class _Trial:
         ]
         return goes_on(values, others, keep)
 
-    def found(self, index: int) -> dict[str, Any]:
+    def read_rung(self, index: int) -> dict[str, Any]:
         """What is kept of a rung so far."""
         return dict(self.trial.user_attrs.get(f"{RUNG}{index}", {}))
 

@@ -68,14 +68,19 @@ class Forward(Printer):
             lines.append(f"    {state.name} = {loaded}")
         lines += [*self.copied("end", "memory", "start", "from_piece", 4), f"    {WAIT}"]
         lines += (kernel.CHUNKS if lay.chunked else kernel.TOKENS).splitlines()
-        lines += [*kernel.windowed(lay), *self._kept(), *self.body(sections), f"        {WAIT}"]
+        lines += [
+            *kernel.windowed(lay),
+            *self._store_memories(),
+            *self.body(sections),
+            f"        {WAIT}",
+        ]
         lines += ["    if READ:"] if self.resident() else []
         for state in self.resident():
             text = kernel.store_state(state, f"end_{state.name}", "memory", state.name)
             lines.append(f"        {text}")
         return "\n".join(lines) + "\n"
 
-    def _kept(self) -> Iterator[str]:
+    def _store_memories(self) -> Iterator[str]:
         """Keep the memories at the start of every piece; of every chunk, if one is made anew."""
         for told, place in (
             ("KEEP and READ and chunk % PIECE == 0",

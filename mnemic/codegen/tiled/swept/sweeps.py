@@ -108,11 +108,11 @@ class Sweeps(Levels):
             if number == final + 1:
                 ahead += [n for n in self.last if not self.axis(n)]
             order.done -= again if self.anew else set()
-            steps = [s for name in (*ready, *ahead) for s in self._asked(order, name)]
+            steps = [s for name in (*ready, *ahead) for s in self._compute_missing(order, name)]
             found.append(Section(tuple(steps), tuple(ready), loops))
         return found
 
-    def _asked(self, order: Order[Row | Held], name: str) -> Iterator[Load | Quantity]:
+    def _compute_missing(self, order: Order[Row | Held], name: str) -> Iterator[Load | Quantity]:
         """What is missing of a quantity along no axis; sums are there when they are asked for."""
         for step in order.until(name):
             if isinstance(step, Quantity) and self.crosses(step.name) and not rest(step):

@@ -21,7 +21,7 @@ LOG = "log_"
 Names = Mapping[sp.Symbol, sp.Symbol]
 
 
-def apart(rule: Rule) -> Rule:
+def rename_own_coefficients(rule: Rule) -> Rule:
     """The same rule, its spec's own coefficients under names of their own.
 
     Names with a meaning of their own in the compiler (a rate called η) stay.

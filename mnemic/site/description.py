@@ -1,4 +1,4 @@
-"""What the compiler tells of a spec on its page, as plain data that a cache can keep."""
+"""What the page of a spec says of its derivation, as plain data that a cache can keep."""
 
 import ast
 from typing import Any, Final
@@ -21,7 +21,7 @@ COSTS: Final = {
 }  # fmt: skip
 
 
-def told(spec: Spec) -> dict[str, Any]:
+def describe(spec: Spec) -> dict[str, Any]:
     """Derive and compile a spec; return its derivation and its recurrent code.
 
     A formula is ``{"latex": ...}``, or ``{"text": ...}`` where it has none.
