@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mnemic.compiler.compare.axes import axes
+from mnemic.compiler.compare.differing_entries import axes
 from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.rule import Rule
 from mnemic.relations.relation import Relation

@@ -16,8 +16,8 @@ import sympy as sp
 
 from mnemic.compiler.compare.canonical import canonical
 from mnemic.compiler.compare.changes import change_of
+from mnemic.compiler.compare.entry_form import Form
 from mnemic.compiler.compare.feasible import feasible
-from mnemic.compiler.compare.form import Form
 from mnemic.compiler.compare.matching import Match, freed, match
 from mnemic.compiler.compare.solving import Clock
 from mnemic.compiler.compare.special import Special, of_numbers, singles, small_steps

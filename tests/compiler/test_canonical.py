@@ -12,7 +12,7 @@ import sympy as sp
 import torch
 
 from mnemic.compiler.compare.canonical import canonical, rule_hash, same
-from mnemic.compiler.compare.form import Form
+from mnemic.compiler.compare.entry_form import Form
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.rule import KeyValuePairs, Layers, Levels, Rule

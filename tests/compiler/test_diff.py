@@ -9,8 +9,8 @@ import pytest
 from packaged import rule_of
 
 from mnemic.compiler.compare import verdict
-from mnemic.compiler.compare.axes import axes
 from mnemic.compiler.compare.diff import diff
+from mnemic.compiler.compare.differing_entries import axes
 from mnemic.compiler.compare.verdict import judge
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.rule import Rule

@@ -8,7 +8,7 @@ from mnemic.codegen.step.kernel import Drawn, check, kernel
 from mnemic.codegen.step.loads import Channels
 from mnemic.codegen.step.prologue import Whole, whole
 from mnemic.codegen.support.signature import Signature
-from mnemic.codegen.tiled import implicit, roots
+from mnemic.codegen.tiled import implicit_tile, roots
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.data import held_of, listed
 from mnemic.codegen.tiled.layout import Held, Layout, layout
@@ -72,7 +72,7 @@ def _source(rule: Rule, token: Plan, signature: Signature, numbers: dict[str, st
     found = whole(rule, token, signature)
     drawn = Drawn(_laid(found, signature.window), found, block.convolution, block.groups, numbers)
     check(drawn)
-    parts = [x for x in (implicit.functions(found.plan), roots.functions(found.plan)) if x]
+    parts = [x for x in (implicit_tile.functions(found.plan), roots.functions(found.plan)) if x]
     parts.append(kernel(drawn, DOC))
     products = ", PRECISION" in parts[-1]
     twin = swept.stepped(drawn, DOC)

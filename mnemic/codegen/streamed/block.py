@@ -17,7 +17,7 @@ from mnemic.codegen.streamed.lines import (
 )
 from mnemic.codegen.streamed.order import Step, ordered
 from mnemic.codegen.streamed.passes import beside_pairs, sums_weights
-from mnemic.codegen.tiled.swept.facts import tops
+from mnemic.codegen.tiled.swept.along_axis import tops
 
 if TYPE_CHECKING:
     from mnemic.codegen.streamed.body import Body

@@ -15,7 +15,7 @@ from mnemic.codegen.streamed.passes import Passes, beside_pairs, reads_behind
 from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL
-from mnemic.codegen.tiled.swept.facts import tops
+from mnemic.codegen.tiled.swept.along_axis import tops
 
 
 @dataclass

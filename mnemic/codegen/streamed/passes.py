@@ -15,7 +15,7 @@ from mnemic.codegen.ops import OPERATIONS, called
 from mnemic.codegen.plan import Call, Given, Product, Quantity
 from mnemic.codegen.streamed.layout import PAIRS, Streams
 from mnemic.codegen.tiled.axes import NoTiles
-from mnemic.codegen.tiled.swept.facts import summed
+from mnemic.codegen.tiled.swept.along_axis import summed
 
 
 def reads_behind(quantity: Quantity) -> bool:

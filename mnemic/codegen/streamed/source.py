@@ -10,7 +10,7 @@ from mnemic.codegen.streamed.kernel import Shape, Written, backward, forward, si
 from mnemic.codegen.streamed.layout import Streams, streams, with_rows
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.data import before, held_of, listed, row_of
-from mnemic.codegen.tiled.reverse import given_back, ordered, output_of, reversed_of
+from mnemic.codegen.tiled.gradient_plan import given_back, ordered, output_of, reversed_of
 from mnemic.codegen.tiled.windows import opened
 
 FORM = "Chunk by chunk, kept pairs block by block: arguments [B, R, H, ...], pairs [M, n, ...]."

@@ -27,7 +27,7 @@ from mnemic.codegen.streamed.passes import Passes, reads_behind
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.latest import heavy
 from mnemic.codegen.tiled.layout import SOURCES, TALL
-from mnemic.codegen.tiled.swept.facts import mixed, summed, tops
+from mnemic.codegen.tiled.swept.along_axis import mixed, summed, tops
 
 
 def even(time: int) -> int:

@@ -11,7 +11,7 @@ from mnemic.codegen.plan import Call, Map, Quantity
 from mnemic.codegen.tiled import roots
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row
 from mnemic.codegen.tiled.schedule import Stage
-from mnemic.codegen.tiled.swept.steps import Again, Store, Sum
+from mnemic.codegen.tiled.swept.sections import Again, Store, Sum
 from mnemic.codegen.tiled.swept.sweeps import Sweeps
 from mnemic.codegen.tiled.windows import WINDOW
 from mnemic.compiler.implicit import roots_of

@@ -9,21 +9,21 @@ from mnemic.codegen.ops.errors import SIGNALS
 from mnemic.codegen.ops.operation import CHUNK, LANES, TOKEN
 from mnemic.codegen.plan import Call, Plan
 from mnemic.codegen.streamed import source as pairs
-from mnemic.codegen.tiled import implicit, lanes, residuals, roots, signals, swept
+from mnemic.codegen.tiled import implicit_tile, lanes, residuals, roots, signals, swept
 from mnemic.codegen.tiled.alive import fullest, fullest_swept
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.backward import Staged, backward
 from mnemic.codegen.tiled.backward import staged as backward_stages
-from mnemic.codegen.tiled.cut import Cut, cut
+from mnemic.codegen.tiled.computed_before import Cut, cut
 from mnemic.codegen.tiled.data import Data, before
 from mnemic.codegen.tiled.divided import divided
-from mnemic.codegen.tiled.divided.source import parallel, scan
+from mnemic.codegen.tiled.divided.divided_source import parallel, scan
+from mnemic.codegen.tiled.gradient_plan import given_back, ordered, output_of, reversed_of
 from mnemic.codegen.tiled.kernel import forward, staged
 from mnemic.codegen.tiled.latest import latest, memory_first, split_sum
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
 from mnemic.codegen.tiled.reordered import reordered, tidied
-from mnemic.codegen.tiled.reverse import given_back, ordered, output_of, reversed_of
 from mnemic.codegen.tiled.widths import uniform
 from mnemic.codegen.tiled.windows import opened
 
@@ -138,7 +138,7 @@ class _Source:
             found.plan, self.logarithms, chunked=chunked, output=found.plan.output, windows=windows
         )
         signal = found.plan.signals.get("error") if chunked else None
-        parts = self.own(implicit.functions(plan), roots.functions(plan))
+        parts = self.own(implicit_tile.functions(plan), roots.functions(plan))
         try:
             parts += _error(signal, plain) if signal else []
         except UnknownFunction as error:
@@ -226,7 +226,7 @@ class _Source:
         found = cut(form.plan, LANES)
         plan = found.plan
         names = tuple(plan.arguments())
-        parts = self.own(implicit.functions(form.plan))
+        parts = self.own(implicit_tile.functions(form.plan))
         parts.append(lanes.forward(plan, self.numbers, "token_forward", FORMS["token"]))
         rows = tuple(Row(n, _letters(plan, n), "zero") for n in names)
         back = given_back(reversed_of(plan), rows)
@@ -261,7 +261,7 @@ class _Source:
         found = pairs.source(plan, self.logarithms, self.steps, self.numbers, self.window)
         if found.missing:
             self.missing[f"{name} gradient"] = found.missing
-        parts = self.own(implicit.functions(plan))
+        parts = self.own(implicit_tile.functions(plan))
         if any(isinstance(q.op, Call) and q.op.function in SIGNALS for q in plan.ordered()):
             parts += _error(plan.signals["error"], plan)
         return "\n\n".join([*parts, found.text])

@@ -14,7 +14,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler.compare.coordinates import like
-from mnemic.compiler.compare.form import Form, pruned
+from mnemic.compiler.compare.entry_form import Form, pruned
 from mnemic.compiler.compare.written import write_out
 from mnemic.compiler.numbers import same_number
 from mnemic.compiler.rule import Rule

@@ -7,7 +7,7 @@ names.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mnemic.compiler.compare.axes import Row, axes
+from mnemic.compiler.compare.differing_entries import Row, axes
 from mnemic.compiler.compare.verdict import SECONDS, Verdict, judge
 from mnemic.compiler.explain.cost import cost
 from mnemic.compiler.explain.equations import terms

@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 from scipy.optimize import least_squares
 
-from mnemic.compiler.compare.form import HOLDERS, Form
+from mnemic.compiler.compare.entry_form import HOLDERS, Form
 
 SAMPLES = 5
 """Draws of states, values and queries; the keys stay, for coefficients may depend on ‖k‖²."""

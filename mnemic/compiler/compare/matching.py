@@ -8,7 +8,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.canonical import same
-from mnemic.compiler.compare.form import Form, tidy_entry
+from mnemic.compiler.compare.entry_form import Form, tidy_entry
 from mnemic.compiler.compare.solving import Clock, Solution, solve
 from mnemic.compiler.numbers import same_number
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.canonical import canonical
-from mnemic.compiler.compare.form import Form, pruned, tidy_entry
+from mnemic.compiler.compare.entry_form import Form, pruned, tidy_entry
 from mnemic.compiler.compare.spec_numbers import edits_of, put_number, words_of
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.letters import letter

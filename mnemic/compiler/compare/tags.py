@@ -8,7 +8,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import Coordinates
-from mnemic.compiler.compare.functions import one_spelling
+from mnemic.compiler.compare.opaque_functions import one_spelling
 from mnemic.compiler.compare.transition import MOST_ROWS
 from mnemic.compiler.kernels import Kernel, Kernels
 from mnemic.compiler.rule import LeastSquares, Levels, Moments, Rule

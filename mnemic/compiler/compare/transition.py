@@ -6,8 +6,8 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.compare import functions
-from mnemic.compiler.compare.gradients import Key, Matrix, Writer, gradient
+from mnemic.compiler.compare import opaque_functions
+from mnemic.compiler.compare.gradient_step import Key, Matrix, Writer, gradient
 from mnemic.compiler.error_signal import ErrorSignal, with_slope
 
 MOST_ROWS = 4
@@ -73,7 +73,7 @@ class Recurrence:
     def _mirrored(self, mirror: Any) -> Matrix:
         if mirror.is_polynomial(sym.w):
             return self.writer.each(lambda i, j: mirror.subs(sym.w, self.before[i][j]))
-        body = functions.one_spelling(mirror).subs(sym.w, functions.OWN)
+        body = opaque_functions.one_spelling(mirror).subs(sym.w, opaque_functions.OWN)
         return self.writer.each(
             lambda i, j: self.writer.whole("mirror", body, [self.before[i][j]], f"_{i}_{j}")
         )
@@ -89,14 +89,14 @@ class Recurrence:
         link = self.rule.retained.link
         if link.identity:
             return state
-        body = functions.link_function(link, self.at)
-        if body.is_polynomial(functions.OWN) and not body.has(*functions.GROUP):
-            return self.writer.each(lambda i, j: body.subs(functions.OWN, state[i][j]))
+        body = opaque_functions.link_function(link, self.at)
+        if body.is_polynomial(opaque_functions.OWN) and not body.has(*opaque_functions.GROUP):
+            return self.writer.each(lambda i, j: body.subs(opaque_functions.OWN, state[i][j]))
         return self._link_whole(body, state, label, link.over)
 
     def _link_whole(self, body: Any, state: Matrix, label: str, over: str) -> Matrix:
         def entry(i: int, j: int) -> Any:
-            group = _group(state, i, j, over) if body.has(*functions.GROUP) else []
+            group = _group(state, i, j, over) if body.has(*opaque_functions.GROUP) else []
             arguments = [state[i][j], *group]
             return self.writer.whole("link", body, arguments, f"{label}_{i}_{j}")
 
@@ -109,7 +109,7 @@ class Recurrence:
             return state
         if mode == "prox":
             return self.linked(state, "_after")
-        body = functions.link_function(link, self.at)
+        body = opaque_functions.link_function(link, self.at)
         ratios = self._link_whole(body, state, "_after", link.over)
         kept = self._scaled(self.rule.decay * self.rule.row_decay, self.before)
         return self.writer.each(lambda i, j: kept[i][j] * ratios[i][j])
@@ -131,7 +131,7 @@ class Recurrence:
 def _error(signal: Any, radial: Any) -> ErrorSignal:
     """The error signal at special values, which may have made it simpler."""
     signal = sp.piecewise_fold(signal) if signal.has(sp.Piecewise) else signal
-    signal = functions.hiding_kinks(sp.simplify, signal)
+    signal = opaque_functions.hiding_kinks(sp.simplify, signal)
     return with_slope(signal, radial)
 
 

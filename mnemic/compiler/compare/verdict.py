@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from mnemic.compiler.compare.canonical import canonical, rule_hash
 from mnemic.compiler.compare.changes import Change, change_of, leaves
-from mnemic.compiler.compare.form import Form
+from mnemic.compiler.compare.entry_form import Form
 from mnemic.compiler.compare.matching import Match, match
 from mnemic.compiler.compare.solving import Clock
 from mnemic.compiler.compare.special import Special, pairs, singles

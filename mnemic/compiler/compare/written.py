@@ -7,9 +7,9 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import COLUMNS, PARAMETERS, Coordinates, matrix, turned
-from mnemic.compiler.compare.form import HOLDERS, Form, State, tidy_entry
-from mnemic.compiler.compare.functions import GROUP, OWN, error_function, one_spelling
-from mnemic.compiler.compare.gradients import Matrix, Writer, product, through_network
+from mnemic.compiler.compare.entry_form import HOLDERS, Form, State, tidy_entry
+from mnemic.compiler.compare.gradient_step import Matrix, Writer, product, through_network
+from mnemic.compiler.compare.opaque_functions import GROUP, OWN, error_function, one_spelling
 from mnemic.compiler.compare.tags import feature_functions, linear_tags, opaque_tags
 from mnemic.compiler.compare.transition import Recurrence
 from mnemic.compiler.compare.written_layers import kept_whole, layers_form

@@ -12,8 +12,13 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import PARAMETERS, Coordinates
-from mnemic.compiler.compare.form import HOLDERS, Form, Whole, tidy_entry
-from mnemic.compiler.compare.functions import OWN, error_function, link_function, one_spelling
+from mnemic.compiler.compare.entry_form import HOLDERS, Form, Whole, tidy_entry
+from mnemic.compiler.compare.opaque_functions import (
+    OWN,
+    error_function,
+    link_function,
+    one_spelling,
+)
 from mnemic.compiler.compare.tags import feature_functions
 from mnemic.compiler.network import Apply, Map, Network, node_symbol
 from mnemic.compiler.rule import Layers

@@ -6,8 +6,8 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import ROWS, matrix
-from mnemic.compiler.compare.form import NOUGHT, Form, State
-from mnemic.compiler.compare.gradients import Writer, product
+from mnemic.compiler.compare.entry_form import NOUGHT, Form, State
+from mnemic.compiler.compare.gradient_step import Writer, product
 from mnemic.compiler.compare.written_readout import divided, of_ones, with_bonus
 from mnemic.compiler.rule import Moments
 

@@ -7,7 +7,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import PARAMETERS, Coordinates
-from mnemic.compiler.compare.form import Form, tidy_entry
+from mnemic.compiler.compare.entry_form import Form, tidy_entry
 from mnemic.compiler.compare.tags import feature_functions
 from mnemic.compiler.rule import KeyValuePairs
 

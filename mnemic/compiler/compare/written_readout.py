@@ -6,8 +6,8 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler.compare.coordinates import Coordinates
-from mnemic.compiler.compare.functions import OWN
-from mnemic.compiler.compare.gradients import Writer
+from mnemic.compiler.compare.gradient_step import Writer
+from mnemic.compiler.compare.opaque_functions import OWN
 
 
 class Ones(Coordinates):

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from mnemic.compiler.compare.axes import short
+from mnemic.compiler.compare.differing_entries import short
 from mnemic.dsl.axis import Family
 from mnemic.dsl.coefficients import Coefficient
 from mnemic.search.report.points import Point

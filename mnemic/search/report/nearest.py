@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from mnemic.compiler.compare.axes import axes
 from mnemic.compiler.compare.diff import Difference, diff
+from mnemic.compiler.compare.differing_entries import axes
 from mnemic.dsl.catalogue import names
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec

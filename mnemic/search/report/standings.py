@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mnemic.compiler.compare.axes import short
+from mnemic.compiler.compare.differing_entries import short
 from mnemic.search.report.claims import CLAIMS, claimed
 from mnemic.search.report.entries import Entry
 from mnemic.search.report.ties import first_group

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from mnemic.codegen.refusals import refuse
-from mnemic.compiler.compare.axes import Row, axes
+from mnemic.compiler.compare.differing_entries import Row, axes
 from mnemic.compiler.compare.verdict import same
 from mnemic.compiler.rule import Rule
 from mnemic.dsl.axis import Family

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled.layout import TALL
-from mnemic.codegen.tiled.swept.facts import rest
-from mnemic.codegen.tiled.swept.levels import Levels
-from mnemic.codegen.tiled.swept.steps import Load, Scratch, Section, Store
+from mnemic.codegen.tiled.swept.along_axis import rest
+from mnemic.codegen.tiled.swept.sections import Load, Scratch, Section, Store
+from mnemic.codegen.tiled.swept.sweep_counts import Levels
 
 
 def carried(levels: Levels, sections: list[Section]) -> list[Section]:

@@ -7,9 +7,9 @@ from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.tiled import backward as gradient
 from mnemic.codegen.tiled import kernel
 from mnemic.codegen.tiled.layout import Layout
+from mnemic.codegen.tiled.swept.block_lines import ANEW, SOME, WAIT, Moves, Printer
 from mnemic.codegen.tiled.swept.lean import leanly
-from mnemic.codegen.tiled.swept.printer import ANEW, SOME, WAIT, Moves, Printer
-from mnemic.codegen.tiled.swept.steps import Section
+from mnemic.codegen.tiled.swept.sections import Section
 from mnemic.codegen.tiled.swept.sweeps import Sweeps
 
 

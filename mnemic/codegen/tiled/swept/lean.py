@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled.layout import TALL, Layout, Row
-from mnemic.codegen.tiled.swept.levels import Levels
-from mnemic.codegen.tiled.swept.steps import Again, Loop, Scratch, Section, Step, Store, Sum
+from mnemic.codegen.tiled.swept.sections import Again, Loop, Scratch, Section, Step, Store, Sum
+from mnemic.codegen.tiled.swept.sweep_counts import Levels
 
 
 def leanly(levels: Levels, sections: list[Section]) -> list[Section]:

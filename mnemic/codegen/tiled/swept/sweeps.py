@@ -12,10 +12,9 @@ from mnemic.codegen.plan import Fused, Product, Quantity
 from mnemic.codegen.tiled.latest import heavy
 from mnemic.codegen.tiled.layout import TALL, Held, Row, Stored
 from mnemic.codegen.tiled.schedule import Order, light
+from mnemic.codegen.tiled.swept.along_axis import curved, rest, summands
 from mnemic.codegen.tiled.swept.carried import carried
-from mnemic.codegen.tiled.swept.facts import curved, rest, summands
-from mnemic.codegen.tiled.swept.levels import Levels
-from mnemic.codegen.tiled.swept.steps import (
+from mnemic.codegen.tiled.swept.sections import (
     End,
     Load,
     Loop,
@@ -25,6 +24,7 @@ from mnemic.codegen.tiled.swept.steps import (
     Store,
     Sum,
 )
+from mnemic.codegen.tiled.swept.sweep_counts import Levels
 
 OPERANDS = 2
 """Rows of channels that a loop multiplies by its blocks, at most, where it can be two loops."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from mnemic.codegen.emit import wrapped
 from mnemic.codegen.plan import Given
-from mnemic.codegen.tiled.divided.form import Divided, Handed
+from mnemic.codegen.tiled.divided.two_kernels import Divided, Handed
 from mnemic.codegen.tiled.kernel import (
     CUT,
     JIT,

@@ -9,8 +9,8 @@ from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled import kernel
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import Held, Layout, Stored
-from mnemic.codegen.tiled.swept.printer import WAIT, Moves, Printer
-from mnemic.codegen.tiled.swept.steps import Section
+from mnemic.codegen.tiled.swept.block_lines import WAIT, Moves, Printer
+from mnemic.codegen.tiled.swept.sections import Section
 from mnemic.codegen.tiled.swept.sweeps import Sweeps
 
 

@@ -14,8 +14,8 @@ from functools import cached_property
 from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import Layout
-from mnemic.codegen.tiled.swept.facts import mixed, searched, summands, summed
-from mnemic.codegen.tiled.swept.steps import Loop, Sum
+from mnemic.codegen.tiled.swept.along_axis import mixed, searched, summands, summed
+from mnemic.codegen.tiled.swept.sections import Loop, Sum
 
 
 @dataclass

@@ -6,9 +6,9 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.compare import functions
+from mnemic.compiler.compare import opaque_functions
 from mnemic.compiler.compare.coordinates import COLUMNS, Coordinates, matrix
-from mnemic.compiler.compare.form import HOLDERS, Whole
+from mnemic.compiler.compare.entry_form import HOLDERS, Whole
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.network import Norm
 from mnemic.compiler.rule import Rule
@@ -117,10 +117,15 @@ def _normed(writer: Writer, z: list[Any], label: str) -> tuple[list[Any], Matrix
     """Return LN(z) and ∂LN/∂z, each entry kept whole."""
     group, rows = [sp.Integer(0), *z], range(writer.at.rows)
     slopes = [
-        [writer.whole(f"slope{i}{j}", functions.norm_slope(i, j), group, label) for j in rows]
+        [
+            writer.whole(f"slope{i}{j}", opaque_functions.norm_slope(i, j), group, label)
+            for j in rows
+        ]
         for i in rows
     ]
-    return [writer.whole(f"norm{i}", functions.layer_norm(i), group, label) for i in rows], slopes
+    return [
+        writer.whole(f"norm{i}", opaque_functions.layer_norm(i), group, label) for i in rows
+    ], slopes
 
 
 def product(row: list[Any], vector: list[Any]) -> Any:
@@ -156,7 +161,7 @@ def _errors(
             )
             for i in range(at.rows)
         ]
-    factor, body = functions.error_function(error.signal)
+    factor, body = opaque_functions.error_function(error.signal)
     norm = product(
         [y - v for y, v in zip(predicted, values, strict=True)],
         [y - v for y, v in zip(predicted, values, strict=True)],

@@ -5,7 +5,7 @@ from itertools import chain, combinations
 
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import Layout
-from mnemic.codegen.tiled.swept.form import of_form
+from mnemic.codegen.tiled.swept.swept_kernel import of_form
 
 
 def axes(lay: Layout, spread: Callable[[tuple[str, ...]], Layout]) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from mnemic.codegen.tiled import backward as gradient
 from mnemic.codegen.tiled import kernel, roots
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, Layout, Row, at, turned
 from mnemic.codegen.tiled.statements import multiplies, square, statement
-from mnemic.codegen.tiled.swept.facts import tops
-from mnemic.codegen.tiled.swept.steps import (
+from mnemic.codegen.tiled.swept.along_axis import tops
+from mnemic.codegen.tiled.swept.sections import (
     Again,
     End,
     Load,

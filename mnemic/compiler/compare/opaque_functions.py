@@ -8,7 +8,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.coordinates import Coordinates
-from mnemic.compiler.compare.form import HOLDERS
+from mnemic.compiler.compare.entry_form import HOLDERS
 from mnemic.compiler.retention import Link
 
 OWN, VALUE, SQUARE, KAPPA = HOLDERS[0], HOLDERS[1], HOLDERS[2], HOLDERS[3]
