@@ -120,6 +120,7 @@ def once(search: Search) -> dict[str, float]:
     search.wanted()
     mark()
     trial = search.ask()
+    assert trial is not None, "no grid, whose points may have been taken"
     mark()
     asked = _Trial(search, trial)
     search.space.point(asked.suggest)

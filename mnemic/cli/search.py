@@ -100,12 +100,17 @@ def search(
         _launch(launch, folder, storage, Cluster(workers, hours, jobs, partition), as_json)
         return
     import mnemic.search.report.page  # noqa: F401 (what the report needs is missed before training)
+    from mnemic.search.study.patience import told_when_lost
     from mnemic.search.study.search import open_search
     from mnemic.search.study.storage import Beat
 
     if grace <= heartbeat:
         raise UsageError(f"--grace: read {grace}, must be above --heartbeat, {heartbeat}")
-    with closing(open_search(read, folder, storage, Beat(heartbeat, grace), to_stderr)) as opened:
+    beat = Beat(heartbeat, grace)
+    with (
+        told_when_lost(),
+        closing(open_search(read, folder, storage, beat, to_stderr)) as opened,
+    ):
         done = None if report else _work(opened, jobs)
         _tell(opened, done, confirm, as_json)
 

@@ -183,6 +183,27 @@ def test_what_diverges_has_infinite_error() -> None:
     assert outcome.score == math.inf
 
 
+def test_what_is_said_to_diverge_has_infinite_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under ``MNEMIC_DEBUG`` the rule raises ``Diverged`` in place of numbers."""
+    monkeypatch.setenv("MNEMIC_DEBUG", "1")
+    rule, task = mnemic.compile("deltanet"), at("low-rank", "tiny")
+    assert tasks.evaluate(rule, task, {"eta": 1e12}, sequences=2).score == math.inf
+
+
+def test_what_forgets_its_ridge_has_infinite_error() -> None:
+    """A rule that raises ``Forgotten`` at these weights, and has numbers at others."""
+    rule, task = mnemic.compile("rls-geometric"), at("low-rank", "tiny")
+    assert tasks.evaluate(rule, task, {"log_gamma": -3.0}, sequences=2).score == math.inf
+    assert math.isfinite(tasks.evaluate(rule, task, {"log_gamma": -1e-3}, sequences=2).score)
+
+
+def test_other_errors_of_a_call_are_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MNEMIC_DEBUG", "1")  # coefficients are compared with their ranges
+    rule, task = mnemic.compile("deltanet"), at("low-rank", "tiny")
+    with pytest.raises(ValueError, match="eta"):
+        tasks.evaluate(rule, task, {"eta": -1.0}, sequences=2)
+
+
 @pytest.mark.parametrize("name", ["deltaproduct", "titans", "rwkv7", "gla"])
 def test_steps_deep_memories_and_channels_run(name: str) -> None:
     outcome = tasks.evaluate(mnemic.compile(name), at("switching", "tiny"), sequences=2)

@@ -16,9 +16,10 @@ from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, UsageError, nearest
 from mnemic.search.report.entries import read, read_spec, stored
 from mnemic.search.report.leaderboard import IN_ONE_BLOCK, RESULTS
+from mnemic.search.study.patience import told_when_lost
 from mnemic.search.study.records import LOOK, SPEC, START, Record, distinct, record
 from mnemic.search.study.scores import by_seed, by_task, measured
-from mnemic.search.study.storage import Beat, open_storage
+from mnemic.search.study.storage import Beat, give_back, open_storage
 from mnemic.search.study.training import Run
 
 BOARD, STUDY = "leaderboard", "study"
@@ -168,7 +169,7 @@ def _of_board(path: Path) -> Measured:
 
 
 def _of_study(url: str, name: str | None, where: str) -> Measured:
-    with closing(_Opened(url)) as opened:
+    with told_when_lost(), closing(_Opened(url)) as opened:
         records = [record(trial) for trial in opened.study(name, where).get_trials(deepcopy=False)]
     return _same_tasks(STUDY, where, *of_records(records))
 
@@ -206,8 +207,7 @@ class _Opened:
         return optuna.load_study(study_name=name, storage=self.storage)
 
     def close(self) -> None:
-        self.storage.remove_session()
-        self.storage.engine.dispose()
+        give_back(self.storage)
 
 
 def _of_trial(one: Record, rung: int) -> Point:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from types import FunctionType
@@ -12,7 +13,9 @@ from typing import Any, Final
 
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+
+from mnemic.errors import EnvironmentFailed
 
 CALLS: Final = tuple(
     name for name, value in vars(RDBStorage).items()
@@ -95,3 +98,19 @@ def reason(error: BaseException) -> str:
     cause = error.__cause__ or error
     told = getattr(cause, "orig", None) or cause
     return str(told).strip().splitlines()[0]
+
+
+@contextmanager
+def told_when_lost() -> Iterator[None]:
+    """Turn what a storage says that stays away, or refuses, into one line.
+
+    Raises:
+        EnvironmentFailed: in place of SQLAlchemy's and Optuna's errors.
+    """
+    try:
+        yield
+    except (StorageInternalError, SQLAlchemyError) as error:
+        raise EnvironmentFailed(
+            f"the storage broke off: {reason(error)}; its trials are kept, and the same command "
+            "goes on when it is back"
+        ) from error

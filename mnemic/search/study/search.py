@@ -33,7 +33,7 @@ from mnemic.search.study.patience import Patience
 from mnemic.search.study.queue import demand_grid, queue_grid, queue_starts
 from mnemic.search.study.records import INTERRUPTED, KIND, UNCOUNTED, WORKER, Record, record
 from mnemic.search.study.samplers import sampler
-from mnemic.search.study.storage import Beat, open_storage
+from mnemic.search.study.storage import Beat, give_back, open_storage
 
 MARK: Final = "mnemic"
 READY: Final = "mnemic:ready"
@@ -166,8 +166,7 @@ class Search:
 
     def close(self) -> None:
         """Give the storage's connections back."""
-        self.storage.remove_session()
-        self.storage.engine.dispose()
+        give_back(self.storage)
 
     @contextmanager
     def beating(self, trial: Trial) -> Iterator[None]:
@@ -210,15 +209,19 @@ def open_search(
     patience = patience or Patience()
     patience.tell = tell
     kept = patience.patient(open_storage(storage, folder, beat))
-    study, fresh = _study(space, kept)
-    seed = space.settings.seed
-    chosen = seed if fresh else seed + 1 + random.SystemRandom().randrange(2**20)
-    study.sampler = sampler(space.settings.sampler, chosen)
-    search = Search(space, study, kept, folder, beat, tell, patience)
-    search.bounds = _bounds(search)
-    if fresh:
-        demand_budget(space, search.bounds, folder / "logs" / "budget.log")
-    _begin(search)
+    try:
+        study, fresh = _study(space, kept)
+        seed = space.settings.seed
+        chosen = seed if fresh else seed + 1 + random.SystemRandom().randrange(2**20)
+        study.sampler = sampler(space.settings.sampler, chosen)
+        search = Search(space, study, kept, folder, beat, tell, patience)
+        search.bounds = _bounds(search)
+        if fresh:
+            demand_budget(space, search.bounds, folder / "logs" / "budget.log")
+        _begin(search)
+    except BaseException:
+        give_back(kept)
+        raise
     return search
 
 

@@ -74,6 +74,14 @@ def open_storage(
     except SQLAlchemyError as error:
         first = str(error.__cause__ or error).strip().splitlines()[0]
         raise EnvironmentFailed(f"{shown}: the storage cannot be used: {first}") from None
+    except RuntimeError as error:  # tables of another version of Optuna
+        raise EnvironmentFailed(f"{shown}: the storage cannot be used: {error}") from None
+
+
+def give_back(storage: RDBStorage) -> None:
+    """Close this thread's connection to a storage, and all that nobody uses now."""
+    storage.remove_session()
+    storage.engine.dispose()
 
 
 def _made(url: str, options: dict[str, Any], beat: Beat) -> RDBStorage:

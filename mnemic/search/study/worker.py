@@ -11,8 +11,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.trial import Trial
 from sqlalchemy.exc import SQLAlchemyError
 
-from mnemic.errors import EnvironmentFailed
-from mnemic.search.study.patience import reason as reason_of
+from mnemic.search.study.patience import told_when_lost
 from mnemic.search.study.records import DUPLICATE, FINISHED
 from mnemic.search.study.search import Search
 from mnemic.search.study.trial import End, do
@@ -40,21 +39,14 @@ def work_on(search: Search, jobs: int = 1) -> Done:
         KeyboardInterrupt: Ctrl-C.
     """
     began, done = time.monotonic(), list[int]()
-    with ThreadPoolExecutor(jobs) as pool:
+    with told_when_lost(), ThreadPoolExecutor(jobs) as pool:
         running = [pool.submit(_thread, search, done) for _ in range(jobs)]
         try:
             reason = _first_reason(running)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, StorageInternalError, SQLAlchemyError):
             search.stopping.set()
             wait(running)
             raise
-        except (StorageInternalError, SQLAlchemyError) as error:
-            search.stopping.set()
-            wait(running)
-            raise EnvironmentFailed(
-                f"the storage broke off: {reason_of(error)}; its trials are kept, and the same "
-                "command goes on when it is back"
-            ) from error
     return Done(len(done), time.monotonic() - began, reason)
 
 

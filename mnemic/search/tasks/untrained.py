@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -15,14 +15,17 @@ from mnemic.search.tasks.exercise import Split
 from mnemic.search.tasks.memory_task import MemoryTask, Pairs, errors
 from mnemic.search.tasks.options import refuse
 
+NO_ANSWER: Final = ("Forgotten", "Diverged")
+"""What rules raise of numbers that they lost; each compiled folder has classes of its own."""
+
 
 @dataclass(frozen=True)
 class Outcome:
     """How a memory did.
 
     Args:
-        score: the mean of ``errors``; infinite where the memory diverged, or had a singular
-            system to solve.
+        score: the mean of ``errors``; infinite where the memory diverged, had a singular system
+            to solve, or forgot all that its system was made of.
         worst: the mean over positions in the sequence that went worst.
         errors: [T]: the relative error of each prediction, a mean over sequences.
         coefficients: the constants that the operator was given, by argument.
@@ -77,11 +80,13 @@ def evaluate(
     arguments = _arguments(rule, pairs, constants, seed)
     due = pairs.values[:, 1:]
     try:
-        answers = rule(**{name: _as(x, dtype) for name, x in arguments.items()})[0][
-            :, :, 0
-        ].double()
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        out = rule(**{name: _as(x, dtype) for name, x in arguments.items()})[0]
+    except (torch.linalg.LinAlgError, ValueError) as error:  # type: ignore[attr-defined]
+        if isinstance(error, ValueError) and type(error).__name__ not in NO_ANSWER:
+            raise
         answers = torch.full_like(due, math.inf)
+    else:
+        answers = out[:, :, 0].double()
     if unit:
         norms = due.norm(dim=-1, keepdim=True)
         answers = norms * answers / answers.norm(dim=-1, keepdim=True).clamp_min(1e-30)

@@ -3,15 +3,18 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import optuna
 import pytest
 from optuna.trial import TrialState
-from sqlalchemy import event
+from postgres import programs, server, until
+from sqlalchemy import Engine, event
+from typer.testing import CliRunner
 
-from mnemic.errors import EnvironmentFailed
+from mnemic.cli.app import app
+from mnemic.errors import EnvironmentFailed, UsageError
 from mnemic.search.space.space import load_space
 from mnemic.search.study import trial as trials
 from mnemic.search.study.patience import Patience
@@ -147,6 +150,54 @@ def test_a_trial_that_another_worker_ended_is_dropped(space_file, tmp_path, monk
     search.close()
     assert [one.state for one in found] == [TrialState.FAIL], "nothing is put back"
     assert KIND not in found[0].user_attrs
+
+
+@pytest.mark.parametrize("after", [0, 12, 30])
+def test_a_storage_that_breaks_off_while_a_search_is_opened(space_file, tmp_path, after):
+    """Whatever statement fails first: one line, and the next call works."""
+    options = [str(space_file), "--run", str(tmp_path / "run"), "--report"]
+    statements = iter(range(10**6))
+
+    def fail(*_: object) -> None:
+        if next(statements) >= after:
+            raise sqlite3.DatabaseError("disk I/O error")
+
+    event.listen(Engine, "before_cursor_execute", fail)
+    try:
+        done = CliRunner().invoke(app, ["search", *options])
+    finally:
+        event.remove(Engine, "before_cursor_execute", fail)
+    assert (done.exit_code, done.stdout) == (5, ""), done.exception
+    assert done.stderr.count("\n") == 1
+    assert "disk I/O error" in done.stderr
+    opened(space_file, tmp_path / "run", []).close()
+
+
+def test_tables_of_another_version_of_optuna(space_file, tmp_path):
+    opened(space_file, tmp_path / "run", []).close()
+    with closing(sqlite3.connect(tmp_path / "run" / "study.db")) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'v9.9.9'")
+        database.commit()
+    with pytest.raises(EnvironmentFailed, match="no longer compatible with the table schema"):
+        opened(space_file, tmp_path / "run", [])
+
+
+@pytest.mark.skipif(programs() is None, reason="needs Debian's package postgresql")
+def test_a_search_that_is_refused_leaves_no_connection(space_file, tmp_path):
+    import psycopg
+
+    query = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    with server() as url:
+        open_search(load_space(space_file), tmp_path / "one", url, tell=str).close()
+        space_file.write_text(space_file.read_text().replace("dim: 8", "dim: 16"))
+        with pytest.raises(UsageError, match="a study of another space") as caught:
+            open_search(load_space(space_file), tmp_path / "two", url, tell=str)
+        with psycopg.connect(url) as connection:
+            until(lambda: connection.execute(query).fetchone() == (0,), 10)
+    assert caught.tb is not None, "what the error holds was held until now"
 
 
 def test_a_storage_is_opened_without_a_trace_in_the_working_folder(
