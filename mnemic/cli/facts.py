@@ -154,7 +154,7 @@ def facts_of(rule: "Rule") -> Facts:
 
 
 def _warnings(spec: Spec) -> Facts:
-    from mnemic.codegen.refused import refused as refused_of
+    from mnemic.codegen.uncompilable import refused as refused_of
     from mnemic.compiler.explain.explanation import warned as warnings_of
 
     rule = pipeline.derive(spec)

@@ -129,7 +129,7 @@ def _compiled(
 ) -> "tuple[list[Built], list[Cells]]":
     """What was compiled, and the rows of all that was asked for; a table is gone on with."""
     from mnemic.kernels import build, table
-    from mnemic.kernels.kept import Kept
+    from mnemic.kernels.resumed_table import Kept
 
     kept = Kept.read(asked.path, asked.target, build.versions())
     found = []

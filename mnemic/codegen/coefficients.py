@@ -10,7 +10,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
-from mnemic.codegen.kept import Side
+from mnemic.codegen.keyed_rows import Side
 from mnemic.compiler.rule import Rule
 
 PLAIN = Side()

@@ -169,7 +169,7 @@ def state_of(folder: Path) -> tuple[str | None, bool, str]:
 
 def support(module: ModuleType, name: str) -> ModuleType:
     """A module of the support of an imported folder, whether that is whole or published."""
-    from mnemic.codegen.flat.files import TAKEN
+    from mnemic.codegen.flat.published_files import TAKEN
 
     if (Path(str(module.__file__)).parent / "support").is_dir():
         return importlib.import_module(f"{module.__name__}.support.{name}")

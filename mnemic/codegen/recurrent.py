@@ -2,15 +2,15 @@
 
 import sympy as sp
 
-from mnemic.codegen import kept as pairs
+from mnemic.codegen import keyed_rows
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.gradients import gradients
-from mnemic.codegen.kept import Kept
+from mnemic.codegen.keyed_rows import Kept
 from mnemic.codegen.moves import memory_of, read_anew
-from mnemic.codegen.passes import READOUT, as_vector, forward
+from mnemic.codegen.network_passes import READOUT, as_vector, forward
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import normalised
 from mnemic.codegen.states import Carried, declare, is_free
+from mnemic.codegen.token_gradient import gradients
 from mnemic.codegen.updates import move
 from mnemic.compiler.kernelised import folded
 from mnemic.compiler.rule import Layers, Rule
@@ -66,7 +66,7 @@ def _later(b: Builder, carried: tuple[Carried, ...], roles: Names) -> Kept | Non
     if not kept:
         return None
     key = b.featured("k") if isinstance(b.rule, Layers) else roles["write"]
-    return pairs.grow(b, kept[0], key)
+    return keyed_rows.grow(b, kept[0], key)
 
 
 def _memories_read(b: Builder, carried: tuple[Carried, ...], after: Names) -> Names:
@@ -117,4 +117,4 @@ def _recalled(
     keys, counts = (later.keys, later.counts) if where == "after" else (kept.keys, kept.counts)
     if where == "anchor":
         counts = kept.anchor
-    return pairs.recall(b, b.rule.kernels.read, keys, rows, counts, query, name, "readout")
+    return keyed_rows.recall(b, b.rule.kernels.read, keys, rows, counts, query, name, "readout")

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mnemic.codegen import kept as pairs
+from mnemic.codegen import keyed_rows
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.kept import ROWS, Kept
+from mnemic.codegen.keyed_rows import ROWS, Kept
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import Matrix
 from mnemic.compiler.retention import Link
@@ -87,7 +87,9 @@ def _keep_rows(b: Builder, matrix: Matrix) -> Kept | None:
     """The keys, which matrices of one input share."""
     if "K" in b.plan.graph:
         return Kept("K")
-    return pairs.declare(b, momentum=b.rule.momentum is not None, anchor=anchored(b.rule, matrix))
+    return keyed_rows.declare(
+        b, momentum=b.rule.momentum is not None, anchor=anchored(b.rule, matrix)
+    )
 
 
 def dual_name(rule: Rule, matrix: Matrix) -> str:

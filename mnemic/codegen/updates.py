@@ -6,11 +6,11 @@ import sympy as sp
 
 from mnemic.codegen import averages
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.gradients import Written
-from mnemic.codegen.kept import append_rows, hold_rows, newest
+from mnemic.codegen.keyed_rows import append_rows, hold_rows, newest
 from mnemic.codegen.links import linked, mirrored, rooted
 from mnemic.codegen.moves import close, memory_of, normed, scale_of_step, through_o
 from mnemic.codegen.states import Carried, closing, is_free
+from mnemic.codegen.token_gradient import Written
 from mnemic.compiler.rule import Layers
 
 Moved = tuple[str, dict[int, str]]

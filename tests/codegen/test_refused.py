@@ -9,7 +9,7 @@ import pytest
 from test_own_expressions import conforms
 
 from mnemic import pipeline
-from mnemic.codegen.refused import refused
+from mnemic.codegen.uncompilable import refused
 from mnemic.errors import InvalidSpec
 
 RATE = {"rate": "token"}

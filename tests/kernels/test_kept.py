@@ -8,7 +8,7 @@ import pytest
 from mnemic.errors import UsageError
 from mnemic.kernels import table
 from mnemic.kernels.jobs import Job
-from mnemic.kernels.kept import Kept
+from mnemic.kernels.resumed_table import Kept
 
 VERSIONS = {"triton": "3.9.0"}
 ONE = Job("one", "affine", "/nowhere", "sm_90", 64, source="5e1f")

@@ -15,7 +15,7 @@ from packaged import PATHS, having
 
 from mnemic import pipeline
 from mnemic.codegen import module
-from mnemic.codegen.streamed.source import keeps
+from mnemic.codegen.streamed.streamed_source import keeps
 from mnemic.compiler.derive import derive_spec
 from mnemic.dsl.load import load
 

@@ -14,7 +14,7 @@ from classes import KINDS, kinds, representative
 from mnemic.errors import UsageError
 from mnemic.kernels import build, table
 from mnemic.kernels.jobs import Job, compile_folder
-from mnemic.kernels.kept import made_with, parsed
+from mnemic.kernels.resumed_table import made_with, parsed
 
 TABLES = Path(__file__).parents[2] / "benchmarks" / "kernels"
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import networkx as nx
 
 from mnemic.codegen.adjoint.maps import through_map
-from mnemic.codegen.adjoint.products import through_product
+from mnemic.codegen.adjoint.product_gradients import through_product
 from mnemic.codegen.adjoint.unrolled import Unrolled, unrolled
 from mnemic.codegen.derivative import NoAdjoint
 from mnemic.codegen.emit import OUTPUT
 from mnemic.codegen.ops import OPERATIONS, called
 from mnemic.codegen.ops.at import At
-from mnemic.codegen.ops.gradients import Sums
+from mnemic.codegen.ops.gradient_sums import Sums
 from mnemic.codegen.ops.solutions import residuals
 from mnemic.codegen.plan import Call, Given, Map, Plan, Product, Quantity
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import kept as pairs
+from mnemic.codegen import keyed_rows
 from mnemic.codegen.chunk.parts import Chunk, Moved, Source, gains_at_once
 from mnemic.codegen.chunk.rows import dual_rows_through_o, memory_rows
 from mnemic.codegen.moves import close, memory_of
@@ -113,9 +113,9 @@ def carry_keys(p: Chunk, sources: tuple[Source, ...]) -> None:
     keys = _own_keys(p)
     ends = [None if f is None else _end(p, f) for f in (c.reach, c.carry, c.fade)]
     remains = (sources[0].remain, sources[0].fade)
-    pairs.carry(b, m.kept, keys, (ends[0], ends[1], ends[2]), remains)
+    keyed_rows.carry(b, m.kept, keys, (ends[0], ends[1], ends[2]), remains)
     if m.anchor is not None:
-        pairs.hold_rows(b, m.anchor, keys)
+        keyed_rows.hold_rows(b, m.anchor, keys)
 
 
 def _lengthened(p: Chunk, name: str, old: str, rows: list[str], equation: str) -> str:
@@ -126,8 +126,8 @@ def _lengthened(p: Chunk, name: str, old: str, rows: list[str], equation: str) -
     env = {f"new{i}": (row, ("s", "v")) for i, row in enumerate(rows)}
     new = rows[0] if len(rows) == 1 else b.map(f"{name}_rows", _total(env), env, equation)
     if width == 1:
-        return b.call(name, pairs.ROWS, "append_rows", old, new, equation=equation)
-    return b.call(name, pairs.ROWS, "grown", old, new, equation=equation, tail=width - 1)
+        return b.call(name, keyed_rows.ROWS, "append_rows", old, new, equation=equation)
+    return b.call(name, keyed_rows.ROWS, "grown", old, new, equation=equation, tail=width - 1)
 
 
 def _own_keys(p: Chunk) -> str:

@@ -20,14 +20,14 @@ from mnemic.codegen.chunk.parts import (
     step_factor,
     takes_band,
 )
-from mnemic.codegen.chunk.reads import read_last, read_out, still_read
+from mnemic.codegen.chunk.query_reads import read_last, read_out, still_read
 from mnemic.codegen.chunk.systems import solve
 from mnemic.codegen.coefficients import coefficients
-from mnemic.codegen.gradients import factors_of_steps
 from mnemic.codegen.moves import read_anew
-from mnemic.codegen.passes import as_vector
+from mnemic.codegen.network_passes import as_vector
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.states import declare
+from mnemic.codegen.token_gradient import factors_of_steps
 from mnemic.compiler.kernelised import folded
 from mnemic.compiler.rule import Layers, Rule
 

@@ -7,9 +7,9 @@ import sympy as sp
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.chunk.parts import Chunk, Source, source_of, step_factor
 from mnemic.codegen.coefficients import PLAIN
-from mnemic.codegen.functions import error_functions
-from mnemic.codegen.kept import Side, meeting
-from mnemic.codegen.reads import from_state, reached
+from mnemic.codegen.error_functions import error_functions
+from mnemic.codegen.keyed_rows import Side, meeting
+from mnemic.codegen.state_reads import from_state, reached
 from mnemic.compiler import symbols as sym
 
 

@@ -1,3 +1,3 @@
 """A compiled folder as it is published: flat, and with the support that it needs, no more."""
 
-from mnemic.codegen.flat.files import published as published
+from mnemic.codegen.flat.published_files import published as published

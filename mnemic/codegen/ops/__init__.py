@@ -6,29 +6,30 @@ from mnemic.codegen.ops import (
     factors,
     features,
     fits,
-    levels,
-    links,
     maxima,
     norms,
     pairs,
     products,
     pulled,
+    row_matrices,
     scores,
     shifts,
     simplices,
     solutions,
-    states,
     sums,
+    tree_levels,
     triangles,
     weights,
-    windows,
+    whole_memories,
+    window_rows,
 )
 from mnemic.codegen.ops.operation import Operation
 from mnemic.codegen.plan import Call, Quantity
 
 FAMILIES = (
-    products, sums, norms, decays, maxima, triangles, shifts, scores, errors, links, simplices,
-    states, windows, features, factors, pairs, weights, solutions, fits, levels, pulled,
+    products, sums, norms, decays, maxima, triangles, shifts, scores, errors, whole_memories,
+    simplices, row_matrices, window_rows, features, factors, pairs, weights, solutions, fits,
+    tree_levels, pulled,
 )  # fmt: skip
 
 OPERATIONS: dict[str, Operation] = {}

@@ -5,7 +5,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.ops.gradients import Sums, gradient_of
+from mnemic.codegen.ops.gradient_sums import Sums, gradient_of
 from mnemic.codegen.ops.operation import Operation
 from mnemic.codegen.plan import Call, Map, Plan, Product, Quantity, Read
 

@@ -3,7 +3,7 @@
 import sympy as sp
 
 from mnemic.codegen.derivative import derivative
-from mnemic.codegen.functions import Signal
+from mnemic.codegen.error_functions import Signal
 from mnemic.codegen.ops.at import At
 from mnemic.codegen.ops.operation import Operation, Sample, Streaming, Tile
 from mnemic.codegen.plan import Read

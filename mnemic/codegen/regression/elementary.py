@@ -1,7 +1,7 @@
 """Weighted means and linear fits over kept pairs in elementary quantities, for fused kernels.
 
 The rows of a chunk meet the pairs kept before them and their own, as rows behind a kernel do
-(``kept.py``), with logarithms of weights held under each row's largest:
+(``keyed_rows.py``), with logarithms of weights held under each row's largest:
 
     y_t = Σ_i w_ti v_i / Σ_i w_ti,   w_ti = exp(score(k_i, q_t) + log of what decays left of i)
 """

@@ -1,5 +1,5 @@
 """A layer's whole token as one Triton kernel: its prologue, the update, the read-out, the norm."""
 
-from mnemic.codegen.step.source import HEADER as HEADER
-from mnemic.codegen.step.source import Stepped as Stepped
-from mnemic.codegen.step.source import stepped as stepped
+from mnemic.codegen.step.step_source import HEADER as HEADER
+from mnemic.codegen.step.step_source import Stepped as Stepped
+from mnemic.codegen.step.step_source import stepped as stepped

@@ -16,7 +16,7 @@ from mnemic.codegen.streamed.lines import (
     value,
 )
 from mnemic.codegen.streamed.order import Step, ordered
-from mnemic.codegen.streamed.passes import beside_pairs, sums_weights
+from mnemic.codegen.streamed.pair_passes import beside_pairs, sums_weights
 from mnemic.codegen.tiled.swept.along_axis import tops
 
 if TYPE_CHECKING:

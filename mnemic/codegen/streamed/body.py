@@ -9,9 +9,9 @@ import networkx as nx
 from mnemic.codegen.ops import called
 from mnemic.codegen.plan import Call, Map, Product, Quantity
 from mnemic.codegen.streamed.block import Block
-from mnemic.codegen.streamed.layout import PAIRS, Streams
 from mnemic.codegen.streamed.lines import exact, line, shape, zeros
-from mnemic.codegen.streamed.passes import Passes, beside_pairs, reads_behind
+from mnemic.codegen.streamed.pair_layout import PAIRS, Streams
+from mnemic.codegen.streamed.pair_passes import Passes, beside_pairs, reads_behind
 from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, TALL

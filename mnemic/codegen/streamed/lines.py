@@ -5,7 +5,7 @@ import re
 from mnemic.codegen.emit import wrapped
 from mnemic.codegen.ops import called
 from mnemic.codegen.plan import Call, Quantity
-from mnemic.codegen.streamed.layout import PAIRS, Streams
+from mnemic.codegen.streamed.pair_layout import PAIRS, Streams
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.layout import ROWS, SOURCES, Held, turned
 from mnemic.codegen.tiled.statements import statement

@@ -22,8 +22,8 @@ from functools import cached_property
 import networkx as nx
 
 from mnemic.codegen.plan import Fused, Product, Quantity
-from mnemic.codegen.streamed.layout import PAIRS, Streams
-from mnemic.codegen.streamed.passes import Passes, reads_behind
+from mnemic.codegen.streamed.pair_layout import PAIRS, Streams
+from mnemic.codegen.streamed.pair_passes import Passes, reads_behind
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.latest import heavy
 from mnemic.codegen.tiled.layout import SOURCES, TALL

@@ -4,7 +4,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen.functions import Signal
+from mnemic.codegen.error_functions import Signal
 from mnemic.codegen.tiled.printer import print_function, print_tile
 from mnemic.compiler.implicit import roots_of
 

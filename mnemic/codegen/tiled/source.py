@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field, replace
 
 from mnemic.codegen.adjoint import Adjoint
-from mnemic.codegen.functions import Signal
+from mnemic.codegen.error_functions import Signal
 from mnemic.codegen.fuse import fuse
 from mnemic.codegen.ops.errors import SIGNALS
 from mnemic.codegen.ops.operation import CHUNK, LANES, TOKEN
 from mnemic.codegen.plan import Call, Plan
-from mnemic.codegen.streamed import source as pairs
+from mnemic.codegen.streamed import streamed_source as pairs
 from mnemic.codegen.tiled import implicit_tile, lanes, residuals, roots, signals, swept
 from mnemic.codegen.tiled.alive import fullest, fullest_swept
 from mnemic.codegen.tiled.axes import NoTiles

@@ -26,7 +26,7 @@ from mnemic.codegen.chunk import (
 from mnemic.codegen.coefficients import coefficients
 from mnemic.codegen.plan import Plan
 from mnemic.codegen.readouts import with_bonus
-from mnemic.codegen.reads import reached
+from mnemic.codegen.state_reads import reached
 from mnemic.codegen.states import alone
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.rule import Levels

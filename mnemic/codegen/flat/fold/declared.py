@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
+from mnemic.codegen.flat.fold.attributes import Evaluator
 from mnemic.codegen.flat.fold.classes import Classes
-from mnemic.codegen.flat.fold.evaluate import Evaluator
 from mnemic.codegen.flat.fold.facts import Frame
 from mnemic.codegen.flat.modules import Module, Name
 from mnemic.codegen.flat.reach import Folder

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from mnemic.codegen.flat.fold.classes import Classes
 from mnemic.codegen.flat.fold.declared import evaluator
 from mnemic.codegen.flat.fold.edits import Text
+from mnemic.codegen.flat.fold.known_outcomes import Folding
 from mnemic.codegen.flat.fold.methods import named, public, without
-from mnemic.codegen.flat.fold.statements import Folding
 from mnemic.codegen.flat.modules import Module, Name
 from mnemic.codegen.flat.reach import Folder
 

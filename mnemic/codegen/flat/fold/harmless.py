@@ -3,7 +3,7 @@
 import ast
 from functools import lru_cache
 
-from mnemic.codegen.flat.fold.evaluate import Evaluator
+from mnemic.codegen.flat.fold.attributes import Evaluator
 from mnemic.codegen.flat.fold.facts import Frame
 
 HARMLESS = frozenset((

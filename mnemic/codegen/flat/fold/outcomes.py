@@ -2,8 +2,8 @@
 
 import ast
 
+from mnemic.codegen.flat.fold.attributes import Evaluator
 from mnemic.codegen.flat.fold.edits import Text
-from mnemic.codegen.flat.fold.evaluate import Evaluator
 from mnemic.codegen.flat.fold.facts import Frame
 from mnemic.codegen.flat.fold.harmless import gives_back, harmless
 from mnemic.codegen.flat.fold.values import Constant, Fresh, Items, joined

@@ -4,15 +4,15 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import kept as pairs
+from mnemic.codegen import keyed_rows
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.chunk.parts import Chunk, Moved, Source
 from mnemic.codegen.coefficients import PLAIN
-from mnemic.codegen.kept import Side
-from mnemic.codegen.passes import READOUT, as_vector, forward
+from mnemic.codegen.keyed_rows import Side
+from mnemic.codegen.network_passes import READOUT, as_vector, forward
 from mnemic.codegen.plan import Map
 from mnemic.codegen.readouts import divided, with_bonus
-from mnemic.codegen.reads import from_state
+from mnemic.codegen.state_reads import from_state
 from mnemic.codegen.states import Carried
 from mnemic.compiler.rule import Layers
 
@@ -90,7 +90,7 @@ def still_read(
     if m.kept is None or kernels is None:
         return b.product(name, axes, x, state, flip_right=True, equation=equation)
     kernel = kernels.read if equation == "readout" else kernels.predict
-    side = pairs.meeting_anchor(b, kernel, m.kept, x)
+    side = keyed_rows.meeting_anchor(b, kernel, m.kept, x)
     whole = b.product(name, axes, side.of_past(b, x), state, equation=equation)
     return side.divided(b, whole, f"{name}_mean", equation)
 
@@ -151,7 +151,7 @@ def _reading(
     if before and mix is None and kernels.read.normalised:
         ones = p.b.call("sums", ("t", "s"), "lower_ones_of", query)
         mix = p.b.call("sums_strict", ("t", "s"), "strictly_lower", ones)
-    return pairs.meeting(p.b, kernels.read, kept, query, source.keys, mix, factors)
+    return keyed_rows.meeting(p.b, kernels.read, kept, query, source.keys, mix, factors)
 
 
 def _from_state(

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 
 from mnemic.codegen.plan import Plan
-from mnemic.codegen.step import swept
-from mnemic.codegen.step.kernel import Drawn, check, kernel
+from mnemic.codegen.step import swept_step
 from mnemic.codegen.step.loads import Channels
 from mnemic.codegen.step.prologue import Whole, whole
+from mnemic.codegen.step.step_kernel import Drawn, check, kernel
 from mnemic.codegen.support.signature import Signature
 from mnemic.codegen.tiled import implicit_tile, roots
 from mnemic.codegen.tiled.axes import NoTiles
@@ -75,7 +75,7 @@ def _source(rule: Rule, token: Plan, signature: Signature, numbers: dict[str, st
     parts = [x for x in (implicit_tile.functions(found.plan), roots.functions(found.plan)) if x]
     parts.append(kernel(drawn, DOC))
     products = ", PRECISION" in parts[-1]
-    twin = swept.stepped(drawn, DOC)
+    twin = swept_step.stepped(drawn, DOC)
     if twin:
         products_too = ", PRECISION" in twin.text
         parts += [twin.text, _data(drawn, products=products_too, along=twin)]
@@ -94,7 +94,7 @@ def _laid(found: Whole, window: int) -> Layout:
 
 
 def _data(
-    drawn: Drawn, *, products: bool, along: swept.Stepped | None = None, twin: bool = False
+    drawn: Drawn, *, products: bool, along: swept_step.Stepped | None = None, twin: bool = False
 ) -> str:  # fmt: skip
     """What the kernel takes (or the one that goes ``along`` memories), as data of the module."""
     lay = drawn.lay

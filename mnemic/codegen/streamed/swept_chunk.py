@@ -12,7 +12,7 @@ from mnemic.codegen.plan import Map, Quantity
 from mnemic.codegen.streamed.block import Block
 from mnemic.codegen.streamed.body import Body
 from mnemic.codegen.streamed.lines import cited, value
-from mnemic.codegen.streamed.parted import Parted
+from mnemic.codegen.streamed.split_block import SplitBlock
 from mnemic.codegen.streamed.stages import Stages
 from mnemic.codegen.tiled.layout import ROWS, TALL
 from mnemic.codegen.tiled.swept import loop
@@ -86,7 +86,7 @@ class Around(Body):
     room: Room = field(kw_only=True)
 
     def block(self, streamed: list[Quantity], sums: list[Quantity], running: set[str]) -> Block:
-        return Parted(self, streamed, sums, running, stages=self.stages, load=self.room.load)
+        return SplitBlock(self, streamed, sums, running, stages=self.stages, load=self.room.load)
 
     def aside(self, name: str) -> bool:
         return self.stages.lies(name)

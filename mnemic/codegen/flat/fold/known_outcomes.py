@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping
 
-from mnemic.codegen.flat.fold.evaluate import Evaluator
+from mnemic.codegen.flat.fold.attributes import Evaluator
 from mnemic.codegen.flat.fold.facts import Frame
 from mnemic.codegen.flat.fold.harmless import (
     does_nothing,

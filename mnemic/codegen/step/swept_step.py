@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mnemic.codegen.plan import Given, Quantity
-from mnemic.codegen.step.kernel import (
+from mnemic.codegen.step.loads import load
+from mnemic.codegen.step.step_kernel import (
     BARRIER,
     Drawn,
     opening,
@@ -17,7 +18,6 @@ from mnemic.codegen.step.kernel import (
     tails,
     windows,
 )
-from mnemic.codegen.step.loads import load
 from mnemic.codegen.tiled import swept
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.kernel import load_state, store_state

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.plan import Call
 from mnemic.codegen.streamed.body import Body
-from mnemic.codegen.streamed.layout import Growth, Streams
 from mnemic.codegen.streamed.lines import append, grow, load_block, same, store_block
-from mnemic.codegen.streamed.passes import Passes
+from mnemic.codegen.streamed.pair_layout import Growth, Streams
+from mnemic.codegen.streamed.pair_passes import Passes
 from mnemic.codegen.streamed.stages import Stages
-from mnemic.codegen.streamed.swept import OPERANDS, WHOLE, Around, Room, Swept, Tiles
+from mnemic.codegen.streamed.swept_chunk import OPERANDS, WHOLE, Around, Room, Swept, Tiles
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.kernel import load_state, store_row, store_state, store_view, windowed
 from mnemic.codegen.tiled.layout import CLOSES, Held, Row

@@ -13,7 +13,7 @@ import networkx as nx
 
 from mnemic.codegen.ops import OPERATIONS, called
 from mnemic.codegen.plan import Call, Given, Product, Quantity
-from mnemic.codegen.streamed.layout import PAIRS, Streams
+from mnemic.codegen.streamed.pair_layout import PAIRS, Streams
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.swept.along_axis import summed
 

@@ -6,8 +6,15 @@ from mnemic.codegen.ops import OPERATIONS, called
 from mnemic.codegen.ops.operation import PAIRS
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
 from mnemic.codegen.streamed.behind import split_into_entries
-from mnemic.codegen.streamed.kernel import Shape, Written, backward, forward, sizes_of, span_of
-from mnemic.codegen.streamed.layout import Streams, streams, with_rows
+from mnemic.codegen.streamed.pair_layout import Streams, streams, with_rows
+from mnemic.codegen.streamed.streamed_kernel import (
+    Shape,
+    Written,
+    backward,
+    forward,
+    sizes_of,
+    span_of,
+)
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.data import before, held_of, listed, row_of
 from mnemic.codegen.tiled.gradient_plan import given_back, ordered, output_of, reversed_of

@@ -5,11 +5,11 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.codegen import kept as pairs
+from mnemic.codegen import keyed_rows
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
 from mnemic.codegen.links import decayed_in_the_dual
 from mnemic.codegen.moves import memory_of
-from mnemic.codegen.passes import (
+from mnemic.codegen.network_passes import (
     PREDICTION,
     Product,
     as_key,
@@ -95,7 +95,7 @@ def _predicted(b: Builder, m: Carried, seen: str, key: str, name: str, equation:
     """W_ref x of one vector, or of every vector of a window."""
     if m.kept is not None and b.rule.kernels is not None:
         counts = m.kept.anchor if b.rule.anchor > 1 else m.kept.counts
-        return pairs.recall(
+        return keyed_rows.recall(
             b, b.rule.kernels.predict, m.kept.keys, seen, counts, key, name, equation
         )
     function = "recall_rows" if b.plan.axes(key)[:-1] else "recall"

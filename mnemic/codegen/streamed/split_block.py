@@ -12,7 +12,7 @@ from mnemic.codegen.tiled.swept import loop
 
 
 @dataclass
-class Parted(Block):
+class SplitBlock(Block):
     """One block of pairs: what lies along the axis goes by it in as many loops as sums depend on
     sums, entries of states being stored in the last."""
 

@@ -4,7 +4,7 @@ import sympy as sp
 
 from mnemic.codegen.builder import Builder
 from mnemic.codegen.coefficients import Coefficients
-from mnemic.codegen.kept import Side
+from mnemic.codegen.keyed_rows import Side
 
 
 def reached(b: Builder, vectors: str, factor: str | None) -> str:
