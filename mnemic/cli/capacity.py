@@ -7,19 +7,15 @@ import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, SpecArgument
-from mnemic.cli.output import echo, print_json, to_stderr
+from mnemic.cli.drawing import Drawing, demand_svg_name, write_drawing
+from mnemic.cli.output import echo, print_json
 from mnemic.errors import UsageError
-from mnemic.models.files import replacing
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from mnemic.capacity import Held, Influence, Spectrum
 
-Out = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Draw it to an SVG.", show_default=False),
-]  # fmt: skip
 Dim = Annotated[int, typer.Option("--dim", min=2, max=256, help="Channels of the one head.")]
 Pairs = Annotated[int, typer.Option("--pairs", min=2, max=65536, help="The most pairs to try.")]
 Draws = Annotated[int, typer.Option("--draws", min=1, help="Draws to take the mean over.")]
@@ -33,7 +29,7 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Of keys, values and pr
 
 
 def capacity(
-    spec: SpecArgument, dim: Dim = 32, pairs: Pairs = 256, draws: Draws = 4, out: Out = None,
+    spec: SpecArgument, dim: Dim = 32, pairs: Pairs = 256, draws: Draws = 4, out: Drawing = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Measure how many pairs a memory holds, as an untrained layer's coefficients leave it.
@@ -49,10 +45,10 @@ def capacity(
     from mnemic.capacity import held
     from mnemic.capacity.drawing import of_pairs
 
-    _svg_name(out)
+    demand_svg_name(out)
     found = held(pipeline.compile(spec), dim, pairs, draws)
     if out is not None:
-        _write(out, of_pairs(found))
+        write_drawing(out, of_pairs(found))
     if as_json:
         print_json(found.to_json())
     else:
@@ -61,7 +57,7 @@ def capacity(
 
 def influence(
     spec: SpecArgument, tokens: Tokens = 48, dim: Dim = 8, text: Text = None, seed: Seed = 0,
-    out: Out = None, as_json: AsJson = False,
+    out: Drawing = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Measure what is left of each token in later read-outs, and how a token's step acts.
 
@@ -75,13 +71,13 @@ def influence(
     from mnemic.capacity import influence as measure
     from mnemic.capacity.drawing import of_influence
 
-    _svg_name(out)
+    demand_svg_name(out)
     compiled = pipeline.compile(spec)
     x = _inputs(text, tokens, dim, seed)
     found = measure(compiled, x, seed)
     seen, refused = _spectrum(compiled, x, seed)
     if out is not None:
-        _write(out, of_influence(found, seen))
+        write_drawing(out, of_influence(found, seen))
     if as_json:
         told = {"spectrum": seen and seen.to_json(), "spectrum_refused": refused}
         print_json(found.to_json() | told)
@@ -148,17 +144,3 @@ def _inputs(text: Path | None, tokens: int, dim: int, seed: int) -> "Tensor":
         raise UsageError(f"{text}: read {len(data)} bytes, needed at least 2")
     table = torch.randn(256, dim, generator=rng, dtype=torch.float64)
     return table[torch.tensor(list(data))][None]
-
-
-def _svg_name(out: Path | None) -> None:
-    if out is not None and out.suffix != ".svg":
-        raise UsageError(f"drawn as SVG: read '{out}', allowed a name that ends in .svg")
-
-
-def _write(out: Path, picture: str) -> None:
-    try:
-        with replacing(out) as beside:
-            beside.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    to_stderr(f"drawn to {out}")

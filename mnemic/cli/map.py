@@ -1,17 +1,16 @@
 """``mnemic map``: how systems are related."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, complete_name
+from mnemic.cli.drawing import Drawing, demand_svg_name, write_drawing
 from mnemic.cli.output import console, echo, print_json, to_stderr
 from mnemic.dsl.catalogue import names
 from mnemic.dsl.spec import Spec
 from mnemic.errors import Issue, UsageError, format_issue, nearest
-from mnemic.models.files import replacing
 
 if TYPE_CHECKING:
     from mnemic.relations import Map, Relation
@@ -34,16 +33,11 @@ Path_ = Annotated[
 Whole = Annotated[
     bool, typer.Option("--all", help="Relations that follow from others, too.", show_default=False)
 ]
-Out = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Draw the map to an SVG.",
-                 show_default=False),
-]  # fmt: skip
 
 
 def map_(
     specs: Specs = None, near: Near = None, path: Path_ = None, every: Whole = False,
-    out: Out = None, as_json: AsJson = False,
+    out: Drawing = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Relate all packaged specs, and your own: which is which, at what values.
 
@@ -58,6 +52,7 @@ def map_(
     """
     if near and path:
         raise UsageError("--near and --path exclude one another")
+    demand_svg_name(out)
     chosen = {name: pipeline.read(name) for name in names()}
     own = [pipeline.read(source) for source in specs or ()]
     chosen |= {spec.name: spec for spec in own}
@@ -66,7 +61,9 @@ def map_(
         _known(name, list(chosen))
     drawn = _map(chosen)
     if out is not None:
-        _draw(drawn, out)
+        from mnemic.relations.drawing import svg
+
+        write_drawing(out, svg(drawn))
     if as_json:
         print_json(drawn.to_json())
     elif path:
@@ -93,19 +90,6 @@ def _map(specs: dict[str, Spec]) -> "Map":
         return relations.remembered(
             specs, lambda name: status.update(f"relating {name}"), to_stderr
         )
-
-
-def _draw(drawn: "Map", out: Path) -> None:
-    from mnemic.relations.drawing import svg
-
-    if out.suffix != ".svg":
-        raise UsageError(f"the map is drawn as SVG: read '{out}', allowed a name that ends in .svg")
-    try:
-        with replacing(out) as beside:
-            beside.write_text(svg(drawn), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    to_stderr(f"drawn to {out}")
 
 
 def _lines(relations: "tuple[Relation, ...]") -> None:

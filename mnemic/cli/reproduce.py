@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mnemic.cli.arguments import AsJson
+from mnemic.cli.drawing import Drawing, demand_svg_name, write_drawing
 from mnemic.cli.output import console, echo, print_json, to_stderr
 from mnemic.errors import UsageError
-from mnemic.models.files import replacing
 
 if TYPE_CHECKING:
     from mnemic.claims import Claim, Outcome
@@ -34,16 +34,12 @@ Quick = Annotated[
     bool,
     typer.Option("--quick", help="At the smallest sizes: whether it runs, no verdict to keep."),
 ]  # fmt: skip
-Out = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Draw it to an SVG.", show_default=False),
-]  # fmt: skip
 Record = Annotated[bool, typer.Option("--record", help="Keep the outcome in the package.")]
 Page = Annotated[bool, typer.Option("--markdown", help="Print the page of all kept outcomes.")]
 
 
 def reproduce(
-    claim: Name = None, seeds: Seeds = None, quick: Quick = False, out: Out = None,
+    claim: Name = None, seeds: Seeds = None, quick: Quick = False, out: Drawing = None,
     record: Record = False, markdown: Page = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Reproduce what a paper claims, and say whether it holds.
@@ -77,12 +73,11 @@ def _run(
 
     if quick and record:
         raise UsageError("--quick and --record exclude one another")
-    if out is not None and out.suffix != ".svg":
-        raise UsageError(f"drawn as SVG: read '{out}', allowed a name that ends in .svg")
+    demand_svg_name(out)
     with console(stderr=True).status(claim.name) as status:
         found = run(claim, seeds, quick, lambda what: status.update(f"{claim.name}: {what}"))
     if out is not None:
-        _write(out, svg(found))
+        write_drawing(out, svg(found))
     if record:
         to_stderr(f"kept as {keep(found)}")
     if as_json:
@@ -119,12 +114,3 @@ def _list(as_json: bool) -> None:
         echo(f"{claim.name}: {verdicts[claim.name]}{trained}\n  {claim.says}\n  {claim.source}")
     told = ", ".join(f"{number} {verdict}" for verdict, number in counts().items())
     echo(f"{len(CLAIMS)} claims: {told}")
-
-
-def _write(out: Path, picture: str) -> None:
-    try:
-        with replacing(out) as beside:
-            beside.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {error.strerror}") from error
-    to_stderr(f"drawn to {out}")

@@ -1,10 +1,16 @@
-"""The commands that measure: claims, capacity, influence."""
+"""The commands that measure, and draw what they measured: claims, capacity, influence, map."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from mnemic.claims import CLAIMS
+
+DRAWING = (
+    ("reproduce", "exact-swaps", "--quick"), ("capacity", "gla"), ("influence", "gla"), ("map",),
+)  # fmt: skip
 
 
 def test_reproduce_lists_the_claims(mnemic) -> None:
@@ -53,3 +59,22 @@ def test_influence_of_attention_has_no_eigenvalues(mnemic) -> None:
     assert done.code == 0
     assert done.json["spectrum"] is None
     assert "grows with the tokens" in done.json["spectrum_refused"]
+
+
+@pytest.mark.parametrize("command", DRAWING, ids=" ".join)
+def test_a_name_that_is_no_svg_is_refused_before_anything_is_measured(mnemic, command) -> None:
+    done = mnemic(*command, "-o", "picture.png")
+    assert done.code == 2
+    message = "drawn as SVG: read 'picture.png', allowed a name that ends in .svg"
+    assert done.err.strip() == f"mnemic: {message}"
+    assert done.out == ""
+
+
+def test_a_drawing_in_a_folder_that_cannot_be_written(mnemic, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder", encoding="utf-8")
+    out = tmp_path / "file" / "pairs.svg"
+    options = ("--dim", "4", "--pairs", "4", "--draws", "1", "-o", str(out))
+    done = mnemic("capacity", "linear-attention", *options)
+    assert done.code == 2
+    assert done.err.startswith(f"mnemic: cannot write {out}: ")
+    assert done.err.count("\n") == 1
