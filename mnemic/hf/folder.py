@@ -13,6 +13,7 @@ from mnemic.hf.checks import Check
 from mnemic.hf.code import AUTO_MAP, model_code
 from mnemic.hf.configuration_mnemic import MnemicConfig
 from mnemic.hf.modeling_mnemic import MnemicForCausalLM
+from mnemic.hf.refusals import one_line_of
 
 
 def save(
@@ -49,7 +50,8 @@ def save(
         beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
             model.config.auto_map = dict(AUTO_MAP)
-            model.save_pretrained(beside)
+            with one_line_of(folder):
+                model.save_pretrained(beside)
             for name, text in model_code(model.config).items():
                 (beside / name).write_text(text, encoding="utf-8")
             (beside / "README.md").write_text(card(model, checks, trained), encoding="utf-8")
@@ -102,7 +104,8 @@ def load(folder: Path) -> MnemicForCausalLM:
     if not is_model(folder):
         raise UsageError(f"{folder}: no model of mnemic (its config.json is missing or another's)")
     try:
-        found, told = MnemicForCausalLM.from_pretrained(folder, output_loading_info=True)
+        with one_line_of(folder):
+            found, told = MnemicForCausalLM.from_pretrained(folder, output_loading_info=True)
     except (OSError, RuntimeError, ValueError) as error:
         raise UsageError(f"{folder}: the model cannot be read: {error}") from None
     if wrong := sorted([*told["missing_keys"], *told["unexpected_keys"]]):

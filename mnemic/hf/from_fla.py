@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,8 @@ def _weights(folder: Path) -> Weights:
             found |= load_file(path)
         for path in plain:
             found |= torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise UsageError(f"{folder}: weights that cannot be read: they hold code") from None
     except Exception as error:
         raise UsageError(f"{folder}: weights that cannot be read: {error}") from None
     if not found:

@@ -21,6 +21,7 @@ from mnemic.hf.follow import METRIC, Follow, points
 from mnemic.hf.modeling_mnemic import MnemicForCausalLM
 from mnemic.hf.muon import make_optimizer
 from mnemic.hf.packing import NOT_SCORED, pack, together
+from mnemic.hf.refusals import one_line_of
 from mnemic.hf.text_options import TextOptions
 from mnemic.hf.texts import Texts
 from mnemic.models import curve
@@ -88,7 +89,7 @@ def train(
         if args.process_index == 0:
             _prepare(run, existing, _identity(model, texts, options))
         last = last_checkpoint(run)
-    with deferred() as pressed, _explain_memory(run):
+    with deferred() as pressed, _explain_memory(run), one_line_of(run):
         follow = Follow(progress, options.time_limit, pressed)
         trainer = TextTrainer(
             model=model,
@@ -107,7 +108,8 @@ def train(
         trainer.nats_to_bits = len(held_out.tokens) / texts.held_out_bytes / math.log(2)
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
     if trainer.is_world_process_zero():
-        return _finish(trainer, tokenizer, run, follow)
+        with one_line_of(run):
+            return _finish(trainer, tokenizer, run, follow)
     return _outcome(trainer, follow.stopped)
 
 

@@ -15,6 +15,9 @@ from mnemic.models.curve import Point
 from mnemic.models.files import replacing
 
 FORMAT = 1
+DAMAGED = (pickle.UnpicklingError, RuntimeError, EOFError, OSError, LookupError, TypeError,
+           ValueError, AttributeError)  # fmt: skip
+"""What torch raises of files that are cut, changed, or hold more than tensors and plain data."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,13 @@ class Checkpoint:
         """Write the checkpoint beside ``path`` and rename it: never half a file."""
         content = {name: getattr(self, name) for name in self.__dataclass_fields__}
         content |= {"format": FORMAT, "points": [asdict(point) for point in self.points]}
-        with replacing(path) as beside:
-            torch.save(content, beside)
+        with replacing(path) as beside, beside.open("wb") as stream:
+            try:
+                torch.save(content, stream)
+            except RuntimeError as error:  # torch's own, of an archive that it could not end
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
@@ -59,11 +67,16 @@ class Checkpoint:
         Raises:
             UsageError: the file is not a checkpoint of ours.
         """
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-            raise UsageError(f"{path}: not a checkpoint of mnemic") from error
+        wrong = UsageError(f"{path}: not a checkpoint of mnemic")
+        with path.open("rb") as stream:
+            try:
+                content = torch.load(stream, map_location="cpu", weights_only=True)
+            except DAMAGED as error:
+                raise wrong from error
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-            raise UsageError(f"{path}: not a checkpoint of mnemic, or of another version of it")
-        content["points"] = [Point(**point) for point in content["points"]]
-        return cls(**content)
+            raise UsageError(f"{wrong}, or of another version of it")
+        try:
+            content["points"] = [Point(**point) for point in content["points"]]
+            return cls(**content)
+        except (LookupError, TypeError) as error:
+            raise wrong from error

@@ -134,6 +134,41 @@ def test_a_disk_that_gets_full(tmp_path, warm, arguments, name):
     assert (tmp_path / name).exists()
 
 
+TINY = ("--dim", "32", "--vocabulary", "300", "--no-check")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "most", "message", "left"),
+    [
+        (("train", "deltanet", "--task", "mqar", "--rung", "tiny", "--run", "r", "--steps", "4"),
+         20_000, "r/checkpoint.pt: File too large", ["r", "r/mnemic-run.json"]),
+        (("model", "deltanet", "--blocks", "1", *TINY, "-o", "m"),
+         30_000, "cannot write {}/m: File too large", []),
+    ],
+)  # fmt: skip
+def test_a_disk_that_gets_full_under_tensors(tmp_path, arguments, most, message, left):
+    """Torch and safetensors tell of it in errors of their own."""
+    process = begun(*arguments, cwd=tmp_path, preexec_fn=small_files(most))
+    code, _, err = ended(process)
+    assert (code, err.splitlines()[-1]) == (5, f"mnemic: {message.format(tmp_path)}"), err
+    assert "Traceback" not in err
+    assert left_in(tmp_path) == left
+    again = (*arguments, "--resume") if arguments[0] == "train" else arguments
+    code, _, err = ended(begun(*again, cwd=tmp_path))
+    assert code == 0, err
+
+
+@pytest.mark.full
+def test_a_disk_that_gets_full_under_a_run_on_text(tmp_path):
+    (tmp_path / "book.txt").write_text("a book that is a short one\n" * 300)
+    arguments = ("train", "deltanet", "--data", "book.txt", "--dim", "32", "--layers", "1",
+                 "--length", "16", "--batch", "2", "--steps", "3", "--run", "r")  # fmt: skip
+    code, _, err = ended(begun(*arguments, cwd=tmp_path, preexec_fn=small_files(30_000)))
+    assert (code, "Traceback" in err) == (5, False), err
+    assert err.splitlines()[-1].startswith("mnemic: cannot write r: ")
+    assert ended(begun(*arguments, "--resume", cwd=tmp_path))[0] == 0
+
+
 def test_a_full_disk_keeps_what_was_there(tmp_path, warm):
     """An older folder, and an older file, are replaced whole or not at all."""
     for arguments in (("compile", "dot", "-o", "d"), ("schema", "-o", "a.json")):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from planted import plant
 from safetensors.torch import load_file, save_file
 
 from mnemic.errors import UsageError
@@ -128,6 +129,18 @@ def test_weights_without_a_place_are_told(checkpoint: Path, tmp_path: Path) -> N
     save_file(weights | {"model.layers.0.attn.D": torch.ones(2)}, tmp_path / "model.safetensors")
     with pytest.raises(UsageError, match=r"without a place: model\.layers\.0\.attn\.D"):
         read_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("archive", [True, False])
+def test_weights_with_code_are_refused_and_nothing_runs(
+    checkpoint: Path, tmp_path: Path, archive: bool
+) -> None:
+    (tmp_path / "config.json").symlink_to(checkpoint / "config.json")
+    plant(tmp_path / "pytorch_model.bin", tmp_path / "sign", archive=archive)
+    with pytest.raises(UsageError) as caught:
+        read_checkpoint(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: weights that cannot be read: they hold code"
+    assert not (tmp_path / "sign").exists()
 
 
 def test_a_folder_without_a_checkpoint_is_told(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import random
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from planted import plant
 
 from mnemic.errors import CheckFailed, UsageError
 from mnemic.models.checkpoint import Checkpoint
@@ -192,6 +194,41 @@ def test_a_checkpoint_is_only_data(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a checkpoint of mnemic"):
         Checkpoint.load(path)
     path.write_bytes(b"")
+    with pytest.raises(UsageError, match="not a checkpoint of mnemic"):
+        Checkpoint.load(path)
+
+
+@pytest.mark.parametrize("archive", [True, False])
+def test_a_checkpoint_with_code_is_refused_and_nothing_runs(
+    model: LanguageModel, tmp_path: Path, archive: bool
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(model, TASK, OPTIONS, tmp_path, StopAt(2))
+    plant(tmp_path / CHECKPOINT, tmp_path / "sign", archive=archive)
+    with pytest.raises(UsageError) as caught:
+        train(model, TASK, OPTIONS, tmp_path, existing="resume")
+    assert str(caught.value) == f"{tmp_path / CHECKPOINT}: not a checkpoint of mnemic"
+    assert not (tmp_path / "sign").exists()
+
+
+def test_a_checkpoint_that_is_cut_or_changed_is_refused_in_one_line(
+    model: LanguageModel, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(model, TASK, OPTIONS, tmp_path, StopAt(2))
+    path = tmp_path / CHECKPOINT
+    whole = path.read_bytes()
+    chance = random.Random(0)
+    for trial in range(60):
+        told = bytearray(whole[: chance.randrange(len(whole))] if trial % 2 else whole)
+        for _ in range(trial % 3 * 20):
+            told[chance.randrange(len(told))] = chance.randrange(256)
+        path.write_bytes(told)
+        try:
+            Checkpoint.load(path)
+        except UsageError as error:
+            assert str(error).startswith(f"{path}: not a checkpoint of mnemic")
+    torch.save({"format": 1, "points": []}, path)
     with pytest.raises(UsageError, match="not a checkpoint of mnemic"):
         Checkpoint.load(path)
 

@@ -1,0 +1,58 @@
+"""Errors of torch and safetensors over a file, as one line each."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from safetensors import SafetensorError
+
+from mnemic.errors import EnvironmentFailed, UsageError
+
+ARCHIVE: Final = ("inline_container", "PytorchStreamWriter", "PytorchStreamReader")
+"""Parts of torch that are named where it cannot end, or read, the archive that it saves in."""
+
+REFUSED: Final = re.compile(r"([^:]+) \(os error \d+\)")
+"""What the system said, as safetensors writes it."""
+
+CUT: Final = "a checkpoint that cannot be read: a file of it is cut"
+
+
+@contextmanager
+def one_line_of(place: Path) -> Iterator[None]:
+    """Tell in one line what cannot be written or read below ``place``.
+
+    Raises:
+        EnvironmentFailed: the system does not let a file be written.
+        UsageError: a file holds code, or is cut, or no file of tensors.
+    """
+    try:
+        yield
+    except pickle.UnpicklingError as error:
+        raise UsageError(
+            f"{place}: a file there is no checkpoint of tensors and plain data alone, and nothing "
+            "else is read; remove the folder of the last checkpoint to go on from the one before"
+        ) from error
+    except SafetensorError as error:
+        told = str(error)
+        if found := REFUSED.search(told):
+            raise EnvironmentFailed(f"cannot write {place}: {found[1].strip()}") from error
+        raise UsageError(f"{place}: weights that cannot be read: {told}") from error
+    except OSError as error:
+        if error.filename is not None or error.errno != errno.EINVAL:
+            raise
+        raise UsageError(f"{place}: {CUT}") from error  # of an archive without its end
+    except RuntimeError as error:
+        told = str(error)
+        if not any(part in told for part in ARCHIVE):
+            raise
+        if "Reader" in told:
+            raise UsageError(f"{place}: {CUT}") from error
+        raise EnvironmentFailed(
+            f"cannot write {place}: a checkpoint could not be ended; is the disk full?"
+        ) from error
