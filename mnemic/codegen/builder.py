@@ -344,6 +344,9 @@ class BuilderOf(Generic[RuleT_co]):
     def widened(self, name: str, role: str, axis: str) -> str:
         """A key given by a scalar coefficient alone, as a vector."""
         base = self.vector("v", "v") if axis == "v" else self.featured("k")
+        if axis == "k" and self.rule.diagonal:  # then a layer needs no k, as no rule here reads it
+            query = self.featured("q")
+            base = query if self.plan.axes(query) == self.plan.axes(base) else base
         return self.call(f"{role}_key", self.plan.axes(base), "as_vector", name, base)
 
     def square(self, rows: tuple[str, ...], key: str) -> str:

@@ -36,6 +36,8 @@ def describe(spec: Spec) -> dict[str, Any]:
             for q in e.equations
         ],
         "remarks": list(e.remarks),
+        "layer": [{"number": q.number, "name": q.name, "latex": q.latex} for q in e.layer],
+        "layer_words": list(e.layer_words),
         "class": e.kind,
         "reason": e.reason,
         "forms": list(e.forms),

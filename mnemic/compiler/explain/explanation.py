@@ -11,6 +11,7 @@ from mnemic.compiler.explain import beginning, flat, idle, printing, still
 from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
 from mnemic.compiler.explain.equations import Equation, equations
+from mnemic.compiler.explain.layer_equations import layer_equations, layer_words
 from mnemic.compiler.explain.layered_words import approximated, of_each_matrix, pace
 from mnemic.compiler.explain.notation import role_letter
 from mnemic.compiler.explain.spans import ranges, span
@@ -50,6 +51,9 @@ class Explanation:
     steps: tuple[Derived, ...]
     equations: tuple[Equation, ...]
     remarks: tuple[str, ...]
+    layer: tuple[Equation, ...]
+    """What a layer computes around the rule."""
+    layer_words: tuple[str, ...]
     kind: str
     reason: str
     forms: tuple[str, ...]
@@ -63,14 +67,16 @@ class Explanation:
 
 def explain(rule: Rule) -> Explanation:
     """Collect what there is to say."""
-    structure = rule.structure
+    structure, numbered = rule.structure, equations(rule)
     return Explanation(
         name=rule.name,
         title=rule.problem.spec.title,
         problem=statement(rule),
         steps=rule.steps,
-        equations=equations(rule),
+        equations=numbered,
         remarks=remarks(rule),
+        layer=layer_equations(rule, len(numbered) + 1),
+        layer_words=layer_words(rule),
         kind=structure.kind,
         reason=structure.reason,
         forms=structure.forms,

@@ -25,6 +25,7 @@ def to_text(rule: Rule, kernels: tuple[str, ...] = ()) -> str:
         _block("Derivation", [_step(s, timed) for s in e.steps]),
         _block("Rule", _numbered(e.equations)),
         _block("Remarks", list(e.remarks)),
+        _block("Layer", [*_numbered(e.layer), *e.layer_words]),
         _block("Class", [*_kind(e), *(f"fused kernel: {text}" for text in kernels)]),
         _block("Approximations", list(e.approximations)),
         _block("Coefficients", _arguments(e, timed)),
@@ -108,6 +109,9 @@ def to_json(rule: Rule) -> dict[str, Any]:
             for q in e.equations
         ],
         "remarks": list(e.remarks),
+        "layer": [
+            {"number": q.number, "name": q.name, "text": q.text, "latex": q.latex} for q in e.layer
+        ],
         "class": {"kind": e.kind, "reason": e.reason, "forms": list(e.forms)},
         "missing": e.missing,
         "approximations": list(e.approximations),

@@ -5,7 +5,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler.explain import letters, network_lines, printing
-from mnemic.compiler.explain.equations import equations
+from mnemic.compiler.explain.equations import Equation, equations
 from mnemic.compiler.explain.explanation import Explanation, explain
 from mnemic.compiler.explain.prose import prose
 from mnemic.compiler.rule import Rule
@@ -25,10 +25,10 @@ def to_latex(rule: Rule) -> str:
         rf"\section*{{{prose(e.title or e.name)}}}",
         prose(e.problem[0].upper() + e.problem[1:] + "."),
         _items([_step(s.title, s.equation, s.reason, timed) for s in e.steps]),
-        "\\begin{align}\n"
-        + " \\\\\n".join(rf"& {q.latex}" for q in e.equations)
-        + "\n\\end{align}",
+        _aligned(e.equations),
         *(prose(r) for r in e.remarks),
+        r"\textbf{Layer.} " + prose(" ".join(e.layer_words)),
+        _aligned(e.layer),
         rf"\textbf{{Class}} {prose(e.kind)}: {prose(e.reason)}. " + _forms(e),
         _listed("Approximations", e.approximations),
         _coefficients(e),
@@ -37,6 +37,11 @@ def to_latex(rule: Rule) -> str:
         _listed("Warnings", e.warnings),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _aligned(found: tuple[Equation, ...]) -> str:
+    """Return equations under each other; LaTeX counts them as they are numbered."""
+    return "\\begin{align}\n" + " \\\\\n".join(rf"& {q.latex}" for q in found) + "\n\\end{align}"
 
 
 def _step(title: str, equation: Any, reason: str, timed: dict[str, bool]) -> str:

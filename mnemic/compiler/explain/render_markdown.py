@@ -3,6 +3,7 @@
 import sympy as sp
 
 from mnemic.compiler.explain import letters, printing
+from mnemic.compiler.explain.equations import Equation
 from mnemic.compiler.explain.explanation import Explanation, explain
 from mnemic.compiler.explain.render_latex import formula
 from mnemic.compiler.rule import Rule
@@ -13,15 +14,17 @@ def to_markdown(rule: Rule) -> str:
     e, timed = explain(rule), printing.steps_of(rule)
     steps = [f"{i}. {s.title}: {formula(s.equation, timed)} ({s.reason})"
              for i, s in enumerate(e.steps, 1)]  # fmt: skip
-    lines = [rf"$$ {q.latex} \tag{{{q.number}}} $$" for q in e.equations]
     blocks = [
         f"# {e.title or e.name}",
         f"`{e.name}`: {e.problem}.",
         "## Derivation",
         "\n".join(steps),
         "## Rule",
-        "\n\n".join(lines),
+        _formulas(e.equations),
         *e.remarks,
+        "## Layer",
+        _formulas(e.layer),
+        " ".join(e.layer_words),
         f"**Class {e.kind}**: {e.reason}. {_forms(e)}",
         _listed("Approximations", e.approximations),
         "## Coefficients" if e.arguments else "",
@@ -33,6 +36,10 @@ def to_markdown(rule: Rule) -> str:
         _listed("Warnings", e.warnings),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _formulas(found: tuple[Equation, ...]) -> str:
+    return "\n\n".join(rf"$$ {q.latex} \tag{{{q.number}}} $$" for q in found)
 
 
 def _forms(e: Explanation) -> str:
