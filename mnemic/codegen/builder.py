@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import sympy as sp
 
 from mnemic.codegen.guards import TINY
-from mnemic.codegen.implicit import declare_roots
+from mnemic.codegen.implicit_error import declare_roots
 from mnemic.codegen.plan import Call, Map, Op, Plan, Product, Read
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.implicit import roots_of

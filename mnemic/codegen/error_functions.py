@@ -6,7 +6,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.builder import Builder
-from mnemic.codegen.implicit import at_roots, declare_roots
+from mnemic.codegen.implicit_error import at_roots, declare_roots
 from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym
 
