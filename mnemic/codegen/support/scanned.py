@@ -116,9 +116,8 @@ def _closed(
 ) -> tuple[Tensor, States]:
     """Return the output of one chunk, or of one token, and the states after it.
 
-    ``time`` [M] or [1] tokens are done with it, ``size`` of them its own; its form has ``count``
-    rows that may end an interval. Intervals that end with each such piece end here; what a rule
-    does where the others end is computed on the side, and taken where one ends.
+    ``time`` [M] or [1] tokens are done with it, ``size`` of them its own. The last of its ``count``
+    rows ends each interval that divides ``size``; what others end is made beside, and taken there.
     """
     found: list[int] = []
 

@@ -166,7 +166,7 @@ def _prefixed(block: Block, d: Dialect, tokens: str) -> str:
     count = block.persistent
     if not count:
         return f"{_tilde(d)} = {tokens}"
-    dots = d.sign("…", r"\ldots")
+    dots = d.sign("…", r"\dots")
     learned = ", ".join(
         ["p_1", *([dots] if count > 2 else []), *([f"p_{count}"] if count > 1 else [])]
     )
