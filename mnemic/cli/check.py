@@ -3,20 +3,23 @@
 Nothing heavy is imported for a spec that was checked before: its warnings are kept on disk.
 """
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, SpecArguments
-from mnemic.cli.facts import kernels, uncompiled, warned
-from mnemic.cli.output import echo, print_json, tell
+from mnemic.cli.facts import find_ahead, kernels, uncompiled, warned
+from mnemic.cli.output import echo, print_json, progress, tell
 from mnemic.compiler import published
+from mnemic.dsl.catalogue import names
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.writing import short
-from mnemic.errors import MnemicError
+from mnemic.errors import MnemicError, UsageError
 
 AXES = (
     "features", "memory", "bias", "weights", "window", "retention", "optimizer",
@@ -34,7 +37,8 @@ def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False)
     match, and so is a spec from which no rule is derived. A rule that is derived, but that no code
     is written for, is told of with the reason; compile refuses it. Warnings are no errors: of
     coefficients outside the stable range, for example. What comes from the derived rule is
-    remembered.
+    remembered. Of a folder, every .yaml and .yml below it is checked; many specs are derived by
+    several processes.
 
     JSON: {"specs": [{"source", "valid", "compiles", "name", "title", "hash", "axes", "refused",
     "warnings"}, ...]};
@@ -42,9 +46,16 @@ def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False)
     "forms", "kernels": [{"form", "kernel", "gradient", "why", "text"}, ...].
     """
     code, found = 0, []
-    for source in specs:
+    read = [(source, _read(source)) for given in specs for source in _of(given)]
+    many = [spec for _, spec in read if isinstance(spec, Spec)]
+    if len(many) > 1:
+        with progress("deriving") as told:
+            find_ahead(many, told)
+    for source, spec in read:
         try:
-            entry = _checked(source, derive)
+            if not isinstance(spec, Spec):
+                raise spec
+            entry = _checked(source, spec, derive)
             if not as_json:
                 _show(entry)
         except MnemicError as error:
@@ -59,8 +70,25 @@ def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False)
         raise typer.Exit(code)
 
 
-def _checked(source: str, derive: bool) -> dict[str, Any]:
-    spec = load(source)
+def _of(given: str) -> Iterable[str]:
+    """The specs of an argument: of a folder, all files in it that end in .yaml or .yml."""
+    if given in names() or not Path(given).is_dir():
+        return (given,)
+    found = sorted(str(x) for x in Path(given).rglob("*") if x.suffix in (".yaml", ".yml"))
+    if not found:
+        raise UsageError(f"{given}: no file there ends in .yaml or .yml")
+    return found
+
+
+def _read(source: str) -> Spec | MnemicError:
+    """A spec, or what is wrong with it."""
+    try:
+        return load(source)
+    except MnemicError as error:
+        return error
+
+
+def _checked(source: str, spec: Spec, derive: bool) -> dict[str, Any]:
     published.check(spec)
     with pipeline.placed(spec, source):
         told = _derived(spec, derive)

@@ -2,10 +2,11 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
+from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from mnemic.codegen.generator import generator
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import located
 from mnemic.dsl.spec import Spec
-from mnemic.errors import Issue, format_issue
+from mnemic.errors import Issue, MnemicError, format_issue
 from mnemic.models.files import replacing
 
 if TYPE_CHECKING:
@@ -119,6 +120,29 @@ def warned(spec: Spec) -> tuple[str, ...]:
     return tuple(found["warnings"])
 
 
+def find_ahead(specs: Iterable[Spec], told: Callable[[str], None]) -> None:
+    """Find what `warned` and `refused` tell of many specs, by several processes.
+
+    Of few nothing is found ahead, and of a spec that has no derivation nothing is kept.
+    """
+    place = cache.root() / generator() / "warnings.json"
+    known = read_known(place)
+    lacking = {key: x for key, x in ((spec_hash(x), x) for x in specs) if key not in known}
+    if len(lacking) < 2 * EACH:
+        return
+    tell = {key: spec.name for key, spec in lacking.items()}
+    made = _made(lacking, lambda key: told(tell[key]), _warnings_if_any)
+    new = {key: found for key, found in made if found}
+    write_known(place, {**read_known(place), **new})
+
+
+def _warnings_if_any(spec: Spec) -> Facts:
+    try:
+        return _warnings(spec)
+    except MnemicError:
+        return {}
+
+
 def uncompiled(spec: Spec, source: pipeline.Source) -> list[str]:
     """Why a spec is not compiled, each reason with its place in the text; empty where it is."""
     found = refused(spec)
@@ -184,9 +208,16 @@ def _pace(spec: Spec) -> Facts:
 def read_known(place: Path) -> dict[str, Facts]:
     """Return what a file of the cache holds, nothing where it is not there or cannot be read."""
     try:
-        found = json.loads(place.read_text(encoding="utf-8"))
+        now = place.stat()
+        return dict(_parsed(place, now.st_ino, now.st_mtime_ns, now.st_size))
     except (OSError, ValueError):
         return {}
+
+
+@lru_cache(maxsize=4)
+def _parsed(place: Path, *version: int) -> dict[str, Facts]:
+    """A file of the cache as it is at a version, read once for all specs of a command."""
+    found = json.loads(place.read_text(encoding="utf-8"))
     return found if isinstance(found, dict) else {}
 
 

@@ -1,15 +1,14 @@
 """``mnemic list``: the packaged specs, with what their rules derive to."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mnemic.cli.arguments import AsJson
 from mnemic.cli.facts import HEAD, gathered
-from mnemic.cli.output import console, echo, print_json
+from mnemic.cli.output import console, echo, print_json, progress
 from mnemic.dsl.catalogue import find, names
 from mnemic.dsl.load import load
 from mnemic.errors import Issue, UsageError, format_issue, nearest
@@ -69,7 +68,7 @@ def _rows(family: str | None, class_: str | None, paper: str | None) -> list[dic
     _known("family", family, families.values())
     specs = {name: load(name) for name in names() if family in (None, families[name])}
     specs = _of_paper(specs, paper)
-    with _progress() as told:
+    with progress("deriving") as told:
         found = gathered(specs, told)
     _known("class", class_, (facts["class"] for facts in found.values()))
     return [
@@ -112,16 +111,6 @@ def _of_paper(specs: dict[str, "Spec"], paper: str | None) -> dict[str, "Spec"]:
 def _words(spec: "Spec") -> str:
     """Return a spec's paper and the place in it."""
     return f"{spec.source.paper} {spec.source.where or ''}" if spec.source else ""
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Say on a terminal what is derived."""
-    if not sys.stderr.isatty():
-        yield lambda name: None
-        return
-    with console(stderr=True).status("deriving") as status:
-        yield lambda name: status.update(f"deriving {name}")
 
 
 def _table(rows: list[dict[str, Any]], width: int) -> tuple["Table", tuple[str, ...]]:

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mnemic.errors import InvalidSpec, MnemicError
@@ -35,6 +37,16 @@ def tell(error: MnemicError) -> None:
 def print_json(data: Any) -> None:
     """Print a JSON document; numbers that JSON lacks (inf, nan) become null."""
     print(json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def progress(doing: str) -> Iterator[Callable[[str], None]]:
+    """Say on a terminal of what something is done now."""
+    if not sys.stderr.isatty():
+        yield lambda name: None
+        return
+    with console(stderr=True).status(doing) as status:
+        yield lambda name: status.update(f"{doing} {name}")
 
 
 def console(*, stderr: bool = False) -> "Console":

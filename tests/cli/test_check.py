@@ -7,7 +7,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import yaml
+from fuzz_draw import drawn
 
+from mnemic.cli import facts
 from mnemic.dsl.catalogue import names
 from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.load import load
@@ -119,6 +122,49 @@ def test_several_specs_are_each_told_and_the_worst_code_counts(mnemic, tmp_path)
     assert done.err == ""
 
 
+def test_a_folder_is_checked_by_several_processes_as_one_after_another(
+    mnemic, tmp_path, monkeypatch
+):
+    """Valid ones, those with warnings, without a rule, without code, and files that are no spec."""
+    folder = tmp_path / "specs"
+    folder.mkdir()
+    for number in range(6):
+        spec = {"mnemic": 1, **drawn(3, number), "name": f"drawn-{number}"}
+        (folder / f"{number}.yaml").write_text(yaml.safe_dump(spec))
+    (folder / "6.yml").write_text("name: unclear\nbias: l3\n")
+    (folder / "notes.txt").write_text("no spec")
+    for number, text in enumerate((RULELESS, TREE), 7):
+        (folder / f"{number}.yaml").write_text(text)
+    files = sorted(str(path) for path in folder.iterdir() if path.suffix != ".txt")
+    monkeypatch.setenv("MNEMIC_CACHE", str(tmp_path / "one"))
+    alone = mnemic("check", *files)
+    monkeypatch.setenv("MNEMIC_CACHE", str(tmp_path / "other"))
+    monkeypatch.setattr(facts, "EACH", 2)
+    monkeypatch.setattr(facts, "_cores", lambda: 2)
+    cold, warm = mnemic("check", folder), mnemic("check", folder)
+    assert alone.code == 3
+    assert "optimizer.method: the gradient flow is solved for an error" in alone.err
+    assert "bias: read 'l3'" in alone.err
+    assert "mine: valid, but not compiled" in alone.out
+    assert (cold.code, cold.out, cold.err) == (alone.code, alone.out, alone.err)
+    assert (warm.code, warm.out, warm.err) == (alone.code, alone.out, alone.err)
+    kept = facts.read_known(next((tmp_path / "other").rglob("warnings.json")))
+    assert 0 < len(kept) < len(files)
+
+
+def test_a_folder_without_specs(mnemic, tmp_path):
+    (tmp_path / "notes.txt").write_text("no spec")
+    done = mnemic("check", tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"mnemic: {tmp_path}: no file there ends in .yaml or .yml\n"
+
+
+def test_a_folder_that_has_the_name_of_a_packaged_spec(mnemic, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("deltanet").mkdir()
+    assert mnemic("check", "deltanet").out.startswith("deltanet: valid")
+
+
 def test_a_file_that_is_not_there(mnemic, tmp_path):
     done = mnemic("check", tmp_path / "none.yaml")
     assert (done.code, done.out) == (2, "")
@@ -176,9 +222,12 @@ def test_a_rate_outside_the_bound(mnemic, tmp_path, monkeypatch):
     assert mnemic("check", path, "--json").json["specs"][0]["warnings"] == [warning]
 
 
+RULELESS = "mnemic: 1\nname: mine\nbias: huber\noptimizer: {method: flow}\n"
+
+
 def test_a_spec_without_a_rule_is_refused_at_its_place(mnemic, tmp_path):
     path = tmp_path / "mine.yaml"
-    path.write_text("mnemic: 1\nname: mine\nbias: huber\noptimizer: {method: flow}\n")
+    path.write_text(RULELESS)
     done = mnemic("check", path)
     assert (done.code, done.out) == (3, "")
     start = f"{path}:4:21: optimizer.method: the gradient flow is solved for an error"
