@@ -26,4 +26,4 @@ def test_a_diagonal_and_its_gradient() -> None:
 
 
 def test_it_is_told_as_a_number() -> None:
-    assert [line(node) for node in DIAGONAL.nodes] == ["z = W 1", "out = x z"]
+    assert [line(node) for node in DIAGONAL.nodes] == ["z = W 1", "out = x·z"]

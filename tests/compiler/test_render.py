@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from packaged import rule_of
 
+from mnemic import pipeline
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.render import (
     equations,
@@ -128,3 +129,17 @@ def test_a_notebook_shows_the_equations() -> None:
     shown = rule(bias="l2")._repr_latex_()
     assert shown.startswith("$$")
     assert r"\tag{1}" in shown
+
+
+@pytest.mark.parametrize("activation", ["max(x, 0.1*x)", "where(x > 0, x, exp(x) - 1)"])
+def test_activations_by_cases_are_written_for_people(activation: str) -> None:
+    """Not as SymPy prints them, nor with the names that nodes have inside."""
+    rule = pipeline.derive({
+        "name": "own", "memory": {"kind": "mlp", "activation": activation},
+        "optimizer": {"rate": "token", "anchor": {"chunk": 4}},
+    })  # fmt: skip
+    for text in (to_text(rule), to_latex(rule)):
+        assert not re.search(r"Piecewise|Max\(|d_[zh]\d|d\\_", text), text
+    assert "∂z2|h2 = ∂h2|W1·" in to_text(rule)
+    assert "σ(z) = " in to_text(rule)
+    assert "z2 if" not in to_text(rule).partition("Rule")[2]

@@ -253,11 +253,11 @@ def _parts(node: Map) -> list[tuple[Any, tuple[str, ...]]]:
     for source in node.sources:
         own = node_symbol(source)
         others = {node_symbol(s) for s in node.sources} - {own}
-        alone = [f for f in sp.Mul.make_args(rest) if f.has(own) and not f.free_symbols & others]
+        factors = sp.Mul.make_args(rest)
+        alone = [f for f in factors if f.has(own) and not f.free_symbols & others]
         if alone:
-            factor = sp.Mul(*alone)
-            found.append((factor.subs(own, sym.x), (source,)))
-            rest = rest / factor
+            found.append((sp.Mul(*alone).subs(own, sym.x), (source,)))
+            rest = sp.Mul(*(f for f in factors if f not in alone))
     if not rest.free_symbols:
         first, at = found[0]
         return [(rest * first, at), *found[1:]]

@@ -4,7 +4,6 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain import letters, printing
 from mnemic.compiler.network import (
     FEATURES,
@@ -16,30 +15,28 @@ from mnemic.compiler.network import (
     Node,
     Norm,
     Outer,
-    node_symbol,
 )
-
-PHI: Any = sp.Function("Φ")
 
 WORDS = {FEATURES: "φ(x)", RAW: "x", ONE: "1"}
 TEX = {FEATURES: r"\phi(x)", RAW: "x", ONE: "1"}
 
 
 def line(step: Node | Outer) -> str:
-    """``z2 = W2 φ(x)``, and so on."""
+    """Return a step as ``z2 = W2 φ(x)``; ∂z2 stands for ∂ℓ/∂z2, ∂h2|W1 for W1's part of it."""
+    name = _word(getattr(step, "name", ""))
     match step:
         case Apply(matrix=matrix, source=source):
-            return f"{step.name} = {matrix} {_word(source)}"
+            return f"{name} = {matrix} {_word(source)}"
         case Back(matrix=matrix, source=source):
-            return f"{step.name} = {matrix}ᵀ {_word(source)}"
+            return f"{name} = {matrix}ᵀ {_word(source)}"
         case Map(expr=expr):
-            return f"{step.name} = {_spelled(expr)}"
+            return f"{name} = {_spelled(expr)}"
         case Norm(source=source):
-            return f"{step.name} = LN({_word(source)})"
+            return f"{name} = LN({_word(source)})"
         case Outer(matrix=matrix, rows=rows, keys=keys):
             return f"∇ of {matrix} = {_word(rows)} {_word(keys)}ᵀ"
         case _:
-            return f"{step.name} = (∂LN/∂{step.at})ᵀ {_word(step.source)}"
+            return f"{name} = LN′({_word(step.at)})ᵀ {_word(step.source)}"
 
 
 def tex(step: Node | Outer) -> str:
@@ -50,8 +47,7 @@ def tex(step: Node | Outer) -> str:
         case Back(matrix=matrix, source=source):
             return rf"{_typeset(step.name)} = {_typeset(matrix)}^\top {_typeset(source)}"
         case Map(expr=expr):
-            places = {node_symbol(FEATURES): sp.Function("phi")(sp.Symbol("x"))}
-            return f"{_typeset(step.name)} = {printing.latex(expr.subs(places))}"
+            return f"{_typeset(step.name)} = {_set(expr)}"
         case Norm(source=source):
             return rf"{_typeset(step.name)} = \operatorname{{LN}}({_typeset(source)})"
         case Outer(matrix=matrix, rows=rows, keys=keys):
@@ -63,16 +59,39 @@ def tex(step: Node | Outer) -> str:
 
 
 def _word(name: str) -> str:
-    """A node's name, or what the network is given."""
+    """Return a node's name, or what the network is given."""
+    node, part = _derivative(name)
+    if node:
+        return f"∂{_word(node)}" + (f"|{part}" if part else "")
     return WORDS.get(name, name)
 
 
 def _typeset(name: str) -> str:
+    node, part = _derivative(name)
+    if node:
+        return rf"\partial {_typeset(node)}" + (rf"|_{{{letters.tex(part)}}}" if part else "")
     return TEX.get(name, letters.tex(name))
 
 
+def _derivative(name: str) -> tuple[str, str]:
+    """Split ``d_h2_W1`` into the node and what its part of the derivative comes through."""
+    if not name.startswith("d_"):
+        return "", ""
+    node, _, part = name.removeprefix("d_").partition("_")
+    return node, part
+
+
 def _spelled(expr: Any) -> str:
-    text = str(expr.replace(sym.normal_cdf, PHI))
-    for name, shown in WORDS.items():
-        text = text.replace(name, shown)
-    return text.replace("**", "^").replace("*", " ")
+    """Write an elementwise map, with the names of its nodes as they are shown."""
+    shown = {x: sp.Symbol(_word(x.name), real=True) for x in expr.free_symbols}
+    return printing.text(expr.xreplace(shown))
+
+
+def _set(expr: Any) -> str:
+    """Write an elementwise map as LaTeX; placeholders keep the names' own LaTeX whole."""
+    names = sorted(expr.free_symbols, key=str)
+    places = {x: sp.Symbol(f"zz{chr(97 + i)}", real=True) for i, x in enumerate(names)}
+    text = printing.latex(expr.xreplace(places))
+    for x, place in places.items():
+        text = text.replace(letters.tex(place.name), _typeset(x.name))
+    return text

@@ -43,6 +43,9 @@ class _Text(StrPrinter):  # type: ignore[misc]
 
     _default_settings: ClassVar[dict[str, Any]] = {**StrPrinter._default_settings, "timed": {}}
 
+    def _print_Pi(self, expr: Any) -> str:
+        return "π"
+
     def _print_Pow(self, expr: Any, rational: bool = False) -> str:
         base, power = expr.args
         if power == sp.Rational(1, 2):

@@ -23,9 +23,9 @@ def to_text(rule: Rule, kernels: tuple[str, ...] = ()) -> str:
         [head, "=" * len(head)],
         _block("Problem", [e.problem]),
         _block("Derivation", [_step(s, timed) for s in e.steps]),
-        _block("Rule", _numbered(e.equations)),
+        _block("Rule", _numbered(e.equations, of=e.layer)),
         _block("Remarks", list(e.remarks)),
-        _block("Layer", [*_numbered(e.layer), *e.layer_words]),
+        _block("Layer", [*_numbered(e.layer, of=e.layer), *e.layer_words]),
         _block("Class", [*_kind(e), *(f"fused kernel: {text}" for text in kernels)]),
         _block("Approximations", list(e.approximations)),
         _block("Coefficients", _arguments(e, timed)),
@@ -36,9 +36,9 @@ def to_text(rule: Rule, kernels: tuple[str, ...] = ()) -> str:
     return "\n\n".join("\n".join(line.rstrip() for line in b) for b in blocks if b) + "\n"
 
 
-def _numbered(found: tuple[Equation, ...]) -> list[str]:
-    """The equations in columns."""
-    width = len(f"({len(found)})")
+def _numbered(found: tuple[Equation, ...], of: tuple[Equation, ...]) -> list[str]:
+    """Return equations in columns, as wide as the last number of all asks."""
+    width = len(f"({of[-1].number})")
     return [f"{f'({q.number})':<{width}} {q.name:<11} {q.text}" for q in found]
 
 
