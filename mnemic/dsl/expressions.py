@@ -192,9 +192,17 @@ def _syntax(walk: _Walk) -> ast.expr:
     try:
         return ast.parse(line, mode="eval").body
     except SyntaxError as error:
-        walk.fail("cannot be read", read=line, column=walk.start + max(error.offset or 1, 1))
+        column = walk.start + max(error.offset or 1, 1)
+        walk.fail(_reason(error.msg), read=line, column=column)
     except (RecursionError, MemoryError):
         walk.fail("is nested too deeply")
+
+
+def _reason(told: str) -> str:
+    """Return what is wrong, given what Python's parser says of it."""
+    if "never closed" in told:
+        return "a bracket is opened and never closed"
+    return "a bracket closes none that is open" if "unmatched" in told else "cannot be read"
 
 
 # ---- the walk ----
@@ -329,12 +337,14 @@ class _Growth:
     ``bits`` bounds the length of the number that the term can come to, ``size`` its
     absolute value and ``scale`` its denominator where it is an exponent: SymPy turns
     12**(n/m) into a power below m of 2 and of 3. A symbol counts as one, since
-    ``x - x + 9`` and ``x**0`` are numbers as soon as SymPy sees them.
+    ``x - x + 9`` and ``x**0`` are numbers as soon as SymPy sees them. ``least`` is the absolute
+    value of a number as written, 0 of all else.
     """
 
     bits: float
     size: float
     scale: float = 1
+    least: float = 0
 
 
 _EXPONENTIAL: Final = frozenset(
@@ -345,9 +355,9 @@ _ONE_PRIME: Final = 2  # bits; such a base has no two primes, and takes any deno
 
 def _number_growth(value: int | float) -> _Growth:
     if isinstance(value, int):
-        return _Growth(value.bit_length() + 1, abs(value))
+        return _Growth(value.bit_length() + 1, abs(value), least=abs(value))
     scale = Fraction(repr(value)).denominator
-    return _Growth(64, abs(value), scale if scale <= LARGEST_DENOMINATOR else 1)
+    return _Growth(64, abs(value), scale if scale <= LARGEST_DENOMINATOR else 1, abs(value))
 
 
 def _growth(function: str, arguments: tuple[_Growth, ...]) -> _Growth:
@@ -364,6 +374,8 @@ def _growth(function: str, arguments: tuple[_Growth, ...]) -> _Growth:
             return _Growth(bits + 1, first.size + 1, scale)
         case "div":
             scale *= max(1, last.size)
+            if last.least > 0:
+                return _Growth(bits, first.size / last.least, scale)
         case "pow":
             bits = first.bits * max(1, last.size, last.scale if first.bits > _ONE_PRIME else 1)
         case "square":
