@@ -13,7 +13,8 @@ from mnemic import pipeline
 from mnemic.dsl.load import load
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/adding.md", "docs/parallel.md")
+PAGES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/adding.md", "docs/faults.md",
+         "docs/parallel.md")  # fmt: skip
 FILE = re.compile(
     r"`((?:mnemic|tests|scripts|docs|benchmarks|examples|specs)/[\w./-]+)(?:::([\w.]+))?`"
 )
