@@ -10,10 +10,12 @@ from mnemic.compiler import symbols as sym
 from mnemic.compiler.explain import beginning, flat, idle, printing, still
 from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
+from mnemic.compiler.explain.dialect import dialect
 from mnemic.compiler.explain.equations import Equation, equations
 from mnemic.compiler.explain.layer_equations import layer_equations, layer_words
 from mnemic.compiler.explain.layered_words import approximated, of_each_matrix, pace
 from mnemic.compiler.explain.notation import role_letter
+from mnemic.compiler.explain.one_product import one_product
 from mnemic.compiler.explain.spans import ranges, span
 from mnemic.compiler.explain.stability import Stability, stability, warnings
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Scalar
@@ -190,6 +192,9 @@ def remarks(rule: Rule) -> tuple[str, ...]:
     if isinstance(rule, KeyValuePairs):
         return (*_letters(rule), *_kept_matrices(rule), _growth(rule))
     keys, optimizer = rule.problem.keys, rule.problem.spec.optimizer
+    product = one_product(rule, dialect(rule, tex=False))
+    if product is not None:
+        found.append(f"In one product, as papers print it: {product}.")
     if keys["predict"] != keys["erase"] and not rule.error.constant:
         found.append("Predict and erase keys differ: no loss has this gradient.")
     found += _letters(rule)
