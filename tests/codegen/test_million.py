@@ -7,12 +7,12 @@ import mnemic
 
 PIECES = 16
 """Of one text; they end at no chunk's end."""
+NAMES = ("gated-deltanet", "titans-linear")
 
 
-@pytest.mark.parametrize("length", [16_007, pytest.param(1_000_000, marks=pytest.mark.full)])
-@pytest.mark.parametrize("name", ["gated-deltanet", "titans-linear"])
 @torch.no_grad()
-def test_a_million_tokens_in_pieces(name: str, length: int) -> None:
+def in_pieces_as_whole(name: str, length: int) -> None:
+    """Run a layer over a text at once and piece by piece, and compare."""
     torch.manual_seed(0)
     layer = mnemic.compile(name).layer(dim=8, heads=1).eval()
     x = torch.randn(1, length, 8)
@@ -27,3 +27,14 @@ def test_a_million_tokens_in_pieces(name: str, length: int) -> None:
     assert state.keys() == end.keys()
     for part, value in end.items():
         torch.testing.assert_close(state[part], value, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_long_text_in_pieces(name: str) -> None:
+    in_pieces_as_whole(name, 16_007)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", NAMES)
+def test_a_million_tokens_in_pieces(name: str) -> None:
+    in_pieces_as_whole(name, 1_000_000)
