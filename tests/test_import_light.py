@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiers import first_only
 
 HEAVY = ("torch", "sympy", "networkx", "optuna", "matplotlib", "numpy", "triton")
 
@@ -38,9 +39,10 @@ def test_nothing_heavy_is_imported(name: str) -> None:
     assert done.stdout.splitlines()[-1].split() == ["heavy:"]
 
 
-def test_compiling_takes_neither_torch_nor_triton(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", first_only(["gated-deltanet", "titans"], "gated-deltanet"))
+def test_compiling_takes_neither_torch_nor_triton(name: str, tmp_path: Path) -> None:
     program = (
-        f"import sys; sys.argv = ['mnemic', 'compile', 'titans', '-o', {str(tmp_path / 'out')!r}]"
+        f"import sys; sys.argv = ['mnemic', 'compile', {name!r}, '-o', {str(tmp_path / 'out')!r}]"
     )
     done = subprocess.run(
         [sys.executable, "-c", program + RUN + REPORT], capture_output=True, text=True, check=True,

@@ -13,7 +13,7 @@ import pytest
 import reached
 from packaged import CORE, FACTS, NAMES
 from reached import Code, code
-from tiers import CHANGED, CODES, Recorder, first
+from tiers import CHANGED, CODES, Recorder, first, first_only
 
 from mnemic import pipeline
 from mnemic.cli.app import app
@@ -56,6 +56,16 @@ def test_a_test_of_a_few_specs_stays_whole() -> None:
 def test_what_is_marked_is_left_out_and_what_is_not_stays() -> None:
     items = [Item("plain"), *cases("slow", {"x": 1}, {"x": 2}, marks=("full",))]
     assert chosen(items) == ["plain"]
+
+
+def test_of_variants_the_kept_ones_stay() -> None:
+    found = first_only([("a", 1), ("b", 2), "c"], ("b", 2))
+    assert [x.values for x in found] == [("a", 1), ("b", 2), ("c",)]
+    assert [bool(x.marks) for x in found] == [True, False, True]
+    assert {mark.name for x in found for mark in x.marks} == {"full"}
+    for kept in ((), ("d",)):
+        with pytest.raises(AssertionError):
+            first_only("abc", *kept)
 
 
 def test_three_parametrisations_meet_in_pairs() -> None:
@@ -165,6 +175,12 @@ def folder(tmp_path: Path) -> Path:
     return Path(copytree(pipeline.compile("gated-deltanet").folder, tmp_path / "own"))
 
 
+@pytest.fixture(scope="module")
+def before() -> Code:
+    """The digests of the folder as it is compiled."""
+    return code(pipeline.compile("gated-deltanet").folder, "gated_deltanet")
+
+
 def edit(path: Path, pattern: str, new: str) -> None:
     text = path.read_text(encoding="utf-8")
     changed = re.sub(pattern, new, text, count=1)
@@ -181,8 +197,9 @@ def edit(path: Path, pattern: str, new: str) -> None:
         ("support/operator.py", r"class Operator\b", "class Operator(object)"),
     ],
 )
-def test_a_change_of_what_runs_is_seen(folder: Path, file: str, pattern: str, new: str) -> None:
-    before = code(folder, "gated_deltanet")
+def test_a_change_of_what_runs_is_seen(
+    folder: Path, before: Code, file: str, pattern: str, new: str
+) -> None:
     edit(folder / file, pattern, new)
     after = code(folder, "gated_deltanet")
     assert (before.generated != after.generated) == ("/" not in file)
@@ -198,9 +215,8 @@ def test_a_change_of_what_runs_is_seen(folder: Path, file: str, pattern: str, ne
     ],
 )
 def test_words_and_what_others_call_are_not(
-    folder: Path, file: str, pattern: str, new: str
+    folder: Path, before: Code, file: str, pattern: str, new: str
 ) -> None:
-    before = code(folder, "gated_deltanet")
     edit(folder / file, pattern, new)
     assert code(folder, "gated_deltanet") == before
 

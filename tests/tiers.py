@@ -116,6 +116,21 @@ def first(items: Iterable[pytest.Item], changed: set[str]) -> Iterator[pytest.It
             yield from covering(some, _met(some, 1))
 
 
+def first_only(values: Iterable[Any], *kept: Any) -> list[Any]:
+    """Return the values of a parametrisation, of which the first tier runs only those kept.
+
+    For variants of one thing: kept are cheap ones that differ in kind.
+    """
+    every = [*values]
+    assert kept
+    assert all(value in every for value in kept), f"of {kept} not all are among the values"
+    marks = [() if value in kept else pytest.mark.full for value in every]
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=mark)
+        for value, mark in zip(every, marks, strict=True)
+    ]
+
+
 def specs_of(item: pytest.Item) -> set[str]:
     """Return the packaged specs among the values of a case."""
     callspec = getattr(item, "callspec", None)

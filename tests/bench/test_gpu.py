@@ -30,16 +30,21 @@ def command(script: Path, *arguments: str | Path, blocked: bool = True) -> Any:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("gpu") / "prepared"
-    done = command(BENCHMARKS / "gpu.py", "prepare", place, *ROWS, blocked=False)
+def prepared(place: Path, *rows: str) -> Path:
+    done = command(BENCHMARKS / "gpu.py", "prepare", place, *rows, blocked=False)
     assert done.returncode == 0, done.stderr
     return place
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two of the rows."""
+    return prepared(tmp_path_factory.mktemp("gpu") / "prepared", "mamba2", "huber")
+
+
 @pytest.mark.full
-def test_a_dry_run_with_torch_alone(folder: Path, tmp_path: Path) -> None:
+def test_a_dry_run_with_torch_alone(tmp_path: Path) -> None:
+    folder = prepared(tmp_path / "prepared", *ROWS)
     out = tmp_path / "results" / "dry.json"
     done = command(folder / "gpu.py", "run", *ROWS, "--dry", "--forms", "chunk", "-o", out)
     assert done.returncode == 0, done.stderr

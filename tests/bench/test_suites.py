@@ -23,6 +23,7 @@ ONE = {"mnemic": 1, "name": "mine", "bias": "l2"}
 DOT = {**ONE, "bias": "dot"}
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", names())
 def test_the_state_keeps_its_bytes(name):
     """They do not grow with the context, unless the costs say so."""

@@ -39,6 +39,7 @@ def rule(**entries: Any) -> Rule:
     return derive_spec(Spec.model_validate({"name": "mine", **entries}))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
 def test_every_system_is_shown_in_every_way(path: Path) -> None:
     derived = load(path)

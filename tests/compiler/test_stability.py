@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import sympy as sp
 import torch
+from tiers import first_only
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.derive import derive_spec
@@ -210,6 +211,7 @@ def test_full_batch_steps_are_held_against_the_prefix() -> None:
     assert stability(rule(window="all", optimizer={**batch, "rate": 1})).place == "outside"
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", catalogue.names())
 def test_default_activations_stay_inside(name: str) -> None:
     """No packaged spec warns, unless loss, kernel or step have no bound, and its notes say so."""
@@ -287,7 +289,10 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(
+    "name", first_only(RULES, "huber-norm", "own", "decay after", "momentum", "window",
+                       "anchor and decay", "a polynomial's own", "sigmoid link")
+)  # fmt: skip
 def test_just_inside_contracts_and_just_outside_grows(name: str) -> None:
     """One key again and again: the steps of what is read die out, or do not."""
     entries = dict(RULES[name])

@@ -9,7 +9,8 @@ import pytest
 import torch
 from packaged import available
 from safetensors.torch import load_file
-from small_models import small, tokens
+from small_models import one_of_each, small, tokens
+from tiers import first_only
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from mnemic.dsl.load import load as load_spec
@@ -22,8 +23,14 @@ from mnemic.hf.pattern import over, sources
 from mnemic.hf.shape import SIZES, Shape, named_size
 
 
-def test_a_model_is_read_back_bit_for_bit(each: str, tmp_path: Path) -> None:
-    made = small(each)
+@pytest.mark.parametrize(
+    "spec",
+    first_only(
+        one_of_each(), "lq-stability", "rls-geometric", "swa", "swla", "titans-mac", "value-less"
+    ),
+)
+def test_a_model_is_read_back_bit_for_bit(spec: str, tmp_path: Path) -> None:
+    made = small(spec)
     folder.save(made, tmp_path / "model")
     found = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     assert type(found) is MnemicForCausalLM

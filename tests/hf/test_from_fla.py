@@ -12,6 +12,7 @@ import pytest
 import torch
 from planted import plant
 from safetensors.torch import load_file, save_file
+from tiers import first_only
 
 from mnemic.errors import UsageError
 from mnemic.hf.folder import load, save
@@ -40,7 +41,7 @@ CONFIGS = {
 """By model_type, and what is tried of it."""
 
 FIRST = ("gated_deltanet, values in more heads", "gla")
-"""Those of the first tier: fla's model takes seconds in the interpreter."""
+"""Those of the first tier, written by one process: fla's model takes seconds in the interpreter."""
 
 WRITE = """
 import json, sys, torch
@@ -48,43 +49,51 @@ from triton.runtime.autotuner import Autotuner
 Autotuner._bench = lambda self, *args, config, **options: [0.0, 0.0, 0.0]  # nothing to time here
 import fla.models
 from transformers import AutoConfig, AutoModelForCausalLM
-kind, options, folder = json.loads(sys.argv[1])
-torch.manual_seed(0)
-model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **options)).eval()
-with torch.no_grad():
-    for name, p in model.named_parameters():
-        p.normal_(1, 0.2) if p.ndim == 1 and "norm" in name else None
-        p.normal_(0, p.shape[-1] ** -0.5) if p.ndim > 1 else None
-    tokens = torch.randint(30, (1, 7))
-    logits = model(tokens, use_cache=False).logits
-model.save_pretrained(folder)
-torch.save((tokens, logits), folder + "/told.pt")
+for kind, options, folder in json.loads(sys.argv[1]):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **options)).eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.normal_(1, 0.2) if p.ndim == 1 and "norm" in name else None
+            p.normal_(0, p.shape[-1] ** -0.5) if p.ndim > 1 else None
+        tokens = torch.randint(30, (1, 7))
+        logits = model(tokens, use_cache=False).logits
+    model.save_pretrained(folder)
+    torch.save((tokens, logits), folder + "/told.pt")
 """
 
 
-def written(name: str, folder: Path) -> Path:
-    """Let fla save a model and what it computes."""
+def write(folder: Path, *names: str) -> list[Path]:
+    """Let fla save models and what they compute."""
     pytest.importorskip("fla.models", reason="fla cannot be imported without Triton")
-    told = json.dumps([name.partition(",")[0], SMALL | CONFIGS[name], str(folder)])
+    folders = [folder / str(number) for number in range(len(names))]
+    told = [(name.partition(",")[0], SMALL | CONFIGS[name], str(place))
+            for name, place in zip(names, folders, strict=True)]  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", WRITE, told],
+        [sys.executable, "-W", "ignore", "-c", WRITE, json.dumps(told)],
         env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, timeout=900,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    return folder
+    return folders
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written("gla", tmp_path_factory.mktemp("fla") / "gla")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The checkpoints of the first tier."""
+    return dict(zip(FIRST, write(tmp_path_factory.mktemp("fla"), *FIRST), strict=True))
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in FIRST else pytest.param(n, marks=pytest.mark.full) for n in CONFIGS]
-)
-def test_a_checkpoint_computes_the_same(name: str, tmp_path: Path) -> None:
-    folder = written(name, tmp_path)
+@pytest.fixture(scope="module")
+def checkpoint(written: dict[str, Path]) -> Path:
+    return written["gla"]
+
+
+@pytest.mark.parametrize("name", first_only(CONFIGS, *FIRST))
+def test_a_checkpoint_computes_the_same(
+    name: str, written: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = written[name] if name in written else write(tmp_path, name)[0]
     tokens, logits = torch.load(folder / "told.pt")
     model = read_checkpoint(folder).eval()
     assert logits.std() > 0.5

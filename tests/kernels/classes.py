@@ -35,9 +35,13 @@ def representative(kind: str) -> str:
     """
     if kind in CHEAPER:
         return CHEAPER[kind]
-    having = [name for name in kinds()[kind] if fused(name)]
-    assert having, f"no spec of class {kind} has a fused form"
-    return next((name for name in having if chunked(name)), having[0])
+    of_tokens = ""
+    for name in filter(fused, kinds()[kind]):
+        if chunked(name):
+            return name
+        of_tokens = of_tokens or name
+    assert of_tokens, f"no spec of class {kind} has a fused form"
+    return of_tokens
 
 
 def fused(name: str) -> bool:

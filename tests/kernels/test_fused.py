@@ -3,7 +3,7 @@
 Float64, and 16 bits with products as a device makes them, against the recurrence in float64:
 outputs, states and every gradient, at lengths around a chunk, with strong decay, from a state,
 packed, and as views; every buffer is poisoned with NaN and guarded. ``mnemic verify SPEC`` does the
-same for any spec. The first tier makes every fifth trial, and so some in every dtype.
+same for any spec. The first tier makes every eighth trial, and so some in every dtype.
 """
 
 import pytest
@@ -32,7 +32,7 @@ def verified(folder: str, of: int) -> list[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_spec_of_each_class(interpreter, kind: str) -> None:
     folder = pipeline.compile(representative(kind)).folder
-    assert interpreter(verified, folder=str(folder), of=5) == []
+    assert interpreter(verified, folder=str(folder), of=8) == []
 
 
 @pytest.mark.full

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conformance import Sizes, fused, inputs, run
 from test_kept_tiles import difference
+from tiers import first_only
 
 from mnemic import pipeline
 from mnemic.codegen.support.configuration import LEANEST, Configuration
@@ -53,13 +54,15 @@ def apart(spec: str, lean: int) -> dict[str, float]:
     return {name: difference(parts[name], x) for name, x in expected.parts()}
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize(
+    "spec", first_only(SPECS, "gated-deltanet", "titans-linear", "rls-geometric", "huber-norm")
+)
 def test_the_same_numbers(interpreter, spec: str) -> None:
     found = interpreter(apart, spec=spec, lean=LEANEST)
     assert max(found.values()) <= 1e-12, found
 
 
-@pytest.mark.parametrize("spec", ["gated-deltanet", "titans-linear"])
+@pytest.mark.parametrize("spec", first_only(["gated-deltanet", "titans-linear"], "gated-deltanet"))
 def test_the_same_numbers_where_only_memories_are_loaded_anew(interpreter, spec: str) -> None:
     found = interpreter(apart, spec=spec, lean=1)
     assert max(found.values()) <= 1e-12, found

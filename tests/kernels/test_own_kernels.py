@@ -5,6 +5,7 @@ of two chunks a gradient goes through several launches.
 """
 
 import pytest
+from tiers import first_only
 
 TOKEN = {"rate": "token"}
 MOMENTUM = {"method": "momentum", "rate": "token", "momentum": "token"}
@@ -98,7 +99,16 @@ LENGTHS = {name: (4, 17) for name in SPECS} | {
     "an implicit step of single numbers": (4,),
 }
 
-CASES = [(name, tokens) for name in SPECS for tokens in LENGTHS[name]]
+FIRST = (
+    "a dot loss over four tokens, momentum", "a squared loss over three tokens, channels",
+    "an f-divergence by row", "a loss that a coefficient only bounds", "slopes of one size",
+    "a user's loss behind a kernel", "a full-batch step of weighed pairs",
+    "a decay of a token's first step", "an implicit step of single numbers",
+)  # fmt: skip
+"""Those of the first tier; the others take the same ways and longer to be interpreted."""
+
+CASES = [pytest.param(*one.values, tokens, marks=one.marks) for one in first_only(SPECS, *FIRST)
+         for tokens in LENGTHS[one.values[0]]]  # fmt: skip
 
 
 def differences(name: str, tokens: int, folder: str) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tiers import first_only
 
 from mnemic import pipeline
 
@@ -137,12 +138,15 @@ def beyond(found: dict, allowed: float, tokens: int = TOKENS) -> dict:
     return {name: x for name, x in found.items() if not x <= allowed}
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", first_only(NAMED, "mamba2", "deltaproduct", "titans", "mlstm"))
 def test_a_step(interpreter, tmp_path, name: str) -> None:
     assert beyond(interpreter(differences, spec=name, folder=str(tmp_path)), 1e-13) == {}
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize(
+    "name", first_only(SPECS, "positions", "one tap", "no norm, no gate", "own activations",
+                       "a window of gated tokens", "an anchor")
+)  # fmt: skip
 def test_a_step_of_ones_own(interpreter, tmp_path, name: str) -> None:
     spec = {"mnemic": 1, "name": "own", **SPECS[name]}
     found = interpreter(differences, spec=spec, folder=str(tmp_path), tokens=FEW)
@@ -174,7 +178,10 @@ ALONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ALONG)
+@pytest.mark.parametrize(
+    "name", first_only(ALONG, "an MLP", "a gated MLP, a window",
+                       "momentum, and anchors put in place at intervals")
+)  # fmt: skip
 def test_a_step_along_its_memories(interpreter, tmp_path, name: str) -> None:
     own = ALONG[name]
     spec = own if isinstance(own, str) else {"mnemic": 1, "name": "own", **own}
@@ -211,7 +218,7 @@ def test_a_step_in_less(interpreter, tmp_path, dtype: str, allowed: float) -> No
     assert beyond(found, allowed, FEW) == {}
 
 
-@pytest.mark.parametrize("name", ["gated-deltanet", "mlstm", "titans-linear"])
+@pytest.mark.parametrize("name", first_only(["gated-deltanet", "mlstm", "titans-linear"], "mlstm"))
 def test_blocks_of_values(interpreter, tmp_path, name: str) -> None:
     """Several programs a memory: what they share is written once, the norm is PyTorch's."""
     found = interpreter(differences, spec=name, folder=str(tmp_path), values=40,

@@ -16,6 +16,7 @@ from mnemic.search.space.space import load_space
 from mnemic.search.study.records import DUPLICATE, record
 from mnemic.search.study.search import open_search
 from mnemic.search.study.storage import Beat
+from mnemic.search.study.worker import work_on
 
 pytestmark = pytest.mark.skipif(programs() is None, reason="needs Debian's package postgresql")
 
@@ -42,7 +43,7 @@ def test_a_worker_is_killed_in_the_midst_of_a_trial(tmp_path, space_file):
         first.wait()
         assert second.wait(300) == 0
         time.sleep(6)  # longer than a dead worker's grace
-        assert worker(space_file, tmp_path / "third", url).wait(300) == 0
+        work_on(search)
         trials = search.study.get_trials()
         search.close()
     assert_whole([record(trial) for trial in trials], trials)

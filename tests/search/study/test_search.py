@@ -175,6 +175,7 @@ def test_what_goes_wrong_costs_one_trial(tmp_path, space_file, old, new, kind, w
     assert counted[0].values is None
 
 
+@pytest.mark.full
 def test_a_budget_that_nothing_meets_is_refused_before_anything_is_trained(tmp_path, space_file):
     text = space_file.read_text().replace("constraints: none", "constraints: {state_bytes: 3}")
     space_file.write_text(text)
@@ -188,7 +189,7 @@ def test_a_point_over_the_budget_costs_one_trial(tmp_path, space_file):
     text = space_file.read_text().replace("constraints: none", "constraints: {state_bytes: 400}")
     wide = "features: {choose: [identity, {kind: dpfp, nu: 2}]}"
     text = text.replace("retention:", f"{wide}\nretention:", 1)
-    space_file.write_text(text.replace("trials: 4", "trials: 8"))
+    space_file.write_text(text.replace("trials: 4", "trials: 4"))
     _, records, said = searched(space_file, tmp_path / "run")
     over = [record for record in records if record.kind == "over budget"]
     assert over
