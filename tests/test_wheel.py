@@ -117,7 +117,15 @@ def test_wheel_compiles_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> 
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     run = command(home / "bin", tmp_path)
     first_lines(run, tmp_path)
-    commands(run, (site / "mnemic").resolve())
+    assert f"from {(site / 'mnemic').resolve() / 'specs'}" in run("mnemic", "doctor")
+
+
+@pytest.mark.full
+def test_the_commands_of_the_wheel_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    home = tmp_path / "env"
+    site = installed(wheel, home)
+    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    light_commands(command(home / "bin", tmp_path))
 
 
 @pytest.mark.full

@@ -82,7 +82,8 @@ def test_a_row_of_ours_that_fails_ends_the_command(folder: Path, tmp_path: Path)
     kernels = broken / "mamba2" / "kernels.py"
     text = kernels.read_text("utf-8")
     kernels.write_text(text.replace("load_rows(", "load_nothing("), encoding="utf-8")
-    done = command(broken / "gpu.py", "run", "mamba2", "--dry", "-o", tmp_path / "dry.json")
+    asked = ("run", "mamba2", "--dry", "--forms", "triton", "-o", tmp_path / "dry.json")
+    done = command(broken / "gpu.py", *asked)
     assert done.returncode == 4
     assert "FAILED mamba2-like: mnemic triton: " in done.stderr
     assert "load_nothing" in done.stderr

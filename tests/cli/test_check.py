@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import yaml
 from fuzz_draw import drawn
+from packaged import CORE
 
 from mnemic.cli import facts
 from mnemic.dsl.catalogue import names
@@ -77,6 +78,14 @@ def test_a_valid_spec(mnemic):
     assert done.out == hashed(SUMMARY, "gated-deltanet")
 
 
+def test_the_packaged_specs_of_the_first_tier_are_valid(mnemic):
+    done = mnemic("check", *CORE, "--json")
+    assert done.code == 0
+    assert [entry["name"] for entry in done.json["specs"]] == list(CORE)
+    jsonschema.validate(done.json, SHAPE)
+
+
+@pytest.mark.full
 def test_every_packaged_spec_is_valid(mnemic):
     done = mnemic("check", *names(), "--json")
     assert done.code == 0

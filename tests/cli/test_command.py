@@ -103,11 +103,10 @@ def test_doctor_finds_a_cache_that_cannot_be_written(mnemic, tmp_path, monkeypat
 
 
 def test_bench_of_a_spec(mnemic, monkeypatch):
-    from mnemic.bench import subject
+    from mnemic.bench import forms
     from mnemic.compiler.oracle.samples import Sizes
 
-    small = Sizes(1, 32, 1, 8, 8)
-    monkeypatch.setattr(subject.Subject.named.__func__, "__defaults__", (small,))
+    monkeypatch.setattr(forms, "SIZES", Sizes(1, 32, 1, 8, 8))
     done = mnemic("bench", "deltanet", "elastic-net", "--json")
     assert done.code == 0
     assert done.json.keys() == {"setting", "figures", "notes"}

@@ -61,8 +61,8 @@ def test_without_a_gpu_there_is_nothing_to_tune(shell: Callable[..., Any], tmp_p
     ]  # fmt: skip
 
 
-def test_a_rule_without_kernels_has_nothing_to_tune(shell: Callable[..., Any]) -> None:
-    done = shell("tune", "gsa")
+def test_a_rule_without_kernels_has_nothing_to_tune(mnemic: Callable[..., Any]) -> None:
+    done = mnemic("tune", "gsa")
     assert done.code == 0, done.err
     assert done.out.splitlines()[-1] == "this rule has no fused form"
 
@@ -75,9 +75,9 @@ def test_a_rule_without_kernels_has_nothing_to_tune(shell: Callable[..., Any]) -
     ],
 )
 def test_what_cannot_be_tuned(
-    shell: Callable[..., Any], options: tuple[str, ...], told: str
+    mnemic: Callable[..., Any], options: tuple[str, ...], told: str
 ) -> None:  # fmt: skip
-    done = shell("tune", "gla", *options)
+    done = mnemic("tune", "gla", *options)
     assert done.code == 2
     assert done.err.splitlines()[-1] == f"mnemic: {told}"
 
@@ -152,8 +152,8 @@ def test_what_is_refused_is_no_failure(
     assert told in done.out
 
 
-def test_a_target_that_is_not_known(shell: Callable[..., Any]) -> None:
-    done = shell("kernels", "gla", "--target", "sm_7")
+def test_a_target_that_is_not_known(mnemic: Callable[..., Any]) -> None:
+    done = mnemic("kernels", "gla", "--target", "sm_7")
     assert done.code == 2
     allowed = "sm_80, sm_90, sm_100, sm_120"
     assert done.err.splitlines()[-1] == f"mnemic: target: read 'sm_7', allowed: {allowed}"

@@ -7,6 +7,7 @@ from shutil import copytree
 import pytest
 
 from mnemic.cli.search import _arguments
+from mnemic.search.study import budget
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "search"
 
@@ -150,10 +151,11 @@ def test_a_search_in_one_block_is_another_study(mnemic, space, tmp_path):
     assert (done.code, "differs in spec.block" in done.err) == (2, True)
 
 
-def test_a_budget_that_no_point_meets_is_said_at_once(mnemic, space, tmp_path):
+def test_a_budget_that_no_point_meets_is_said_at_once(mnemic, space, tmp_path, monkeypatch):
+    monkeypatch.setattr(budget, "LOOKS", 3)
     done = mnemic("search", space, "--run", tmp_path / "run", "--budget", "state=1")
     assert done.code == 2
-    assert "none of 20 points is within the budget of state_bytes at most 1" in done.err
+    assert "none of 3 points is within the budget of state_bytes at most 1" in done.err
     wrong = mnemic("search", space, "--budget", "stat=1")
     assert (wrong.code, "did you mean 'state'?" in wrong.err) == (2, True)
     wrong = mnemic("search", space, "--budget", "state=many")

@@ -172,6 +172,7 @@ def test_the_hash_does_not_depend_on_the_process() -> None:
     assert found.stdout.strip() == rule_hash(rule(**entries))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
 def test_the_form_evaluated_is_the_interpreter(path: Path) -> None:
     """One head, two channels, three tokens: every entry against the float64 oracle."""

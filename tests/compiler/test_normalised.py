@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiers import first_only
 
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.explain.stability import stability
@@ -88,9 +89,12 @@ def away(loss: Loss, x: float, radial: bool = False) -> float:
 DECAYED = ("log-cosh", "gaussian", "p = 1.6")
 
 
-@pytest.mark.parametrize(
-    ("name", "decay"), [*((name, 1.0) for name in LOSSES), *((name, 0.3) for name in DECAYED)]
-)
+CASES = (*((name, 1.0) for name in LOSSES), *((name, 0.3) for name in DECAYED))
+FIRST = (("cosh", 1.0), ("arctangent", 1.0), ("pseudo-Huber of the norm", 1.0), ("p = 1.4", 1.0),
+         ("huber", 1.0), ("gaussian", 0.3))  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "decay"), first_only(CASES, *FIRST))
 def test_the_bound_that_is_printed_is_where_steps_cease_to_contract(
     name: str, decay: float
 ) -> None:

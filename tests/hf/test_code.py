@@ -10,6 +10,7 @@ import pytest
 import torch
 from packaged import available
 from small_models import small, tokens
+from tiers import first_only
 from transformers import dynamic_module_utils as transformers_modules
 
 from mnemic.hf import folder
@@ -115,8 +116,14 @@ def test_every_folder_does_where_mnemic_is_not(first: int, tmp_path: Path) -> No
         torch.testing.assert_close(torch.load(tmp_path / name / "logits.pt"), expected[name])
 
 
-def test_transformers_finds_every_file_and_asks_for_no_more_than_itself(tmp_path: Path) -> None:
-    config = small("gated-deltanet", "titans-mac", "swdt", blocks=3).config
+PLAIN = ("gated-deltanet", "swdt")
+
+
+@pytest.mark.parametrize("specs", first_only([[*PLAIN], [*PLAIN, "titans-mac"]], [*PLAIN]))
+def test_transformers_finds_every_file_and_asks_for_no_more_than_itself(
+    specs: list[str], tmp_path: Path
+) -> None:
+    config = small(*specs, blocks=len(specs)).config
     for name, text in model_code(config).items():
         (tmp_path / name).write_text(text)
     first = tmp_path / "modeling_mnemic.py"

@@ -188,8 +188,8 @@ def test_a_point_over_the_budget_costs_one_trial(tmp_path, space_file):
     """Where some points meet the budget, one that does not is told, and not trained."""
     text = space_file.read_text().replace("constraints: none", "constraints: {state_bytes: 400}")
     wide = "features: {choose: [identity, {kind: dpfp, nu: 2}]}"
-    text = text.replace("retention:", f"{wide}\nretention:", 1)
-    space_file.write_text(text.replace("trials: 4", "trials: 4"))
+    text = re.sub("retention: .*", wide, re.sub("bias: .*", "bias: dot", text))
+    space_file.write_text(re.sub("rungs: .*", "rungs: [{steps: 2}]", text))
     _, records, said = searched(space_file, tmp_path / "run")
     over = [record for record in records if record.kind == "over budget"]
     assert over
