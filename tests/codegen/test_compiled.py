@@ -58,6 +58,16 @@ def worst(program: Callable[..., Tensor]) -> float:
     return max(float(apart(x, y)) for x, y in zip(found, grads(program), strict=True))
 
 
+def test_a_graph_with_a_rule_gives_nothing_away() -> None:
+    """What the next test runs through inductor, which takes long: the setting that it rests on."""
+    rule = pipeline.compile("linear-attention")
+    given = torch.randn(3, 1, 4, 1, 4).unbind()
+    assert torch._functorch.config.donated_buffer
+    torch.compile(rule, backend="eager")(*given)
+    assert not torch._functorch.config.donated_buffer
+
+
+@pytest.mark.full
 def test_a_rule_keeps_what_is_saved() -> None:
     """In a graph with a rule in it the same program is right, whatever else is in the graph."""
     rule = pipeline.compile("linear-attention")
@@ -108,7 +118,7 @@ def test_one_graph_for_all_lengths() -> None:
 
     layer = layer_of("gated-deltanet")
     call: Any = torch.compile(layer, backend=counted, fullgraph=True)
-    for tokens in (40, 72, 100, 130, 131):
+    for tokens in (40, 72, 131):
         x = torch.randn(1, tokens, layer.dim)
         assert apart(call(x), layer(x)) < ALLOWED
     assert len(graphs) == 2

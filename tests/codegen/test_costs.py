@@ -1,7 +1,5 @@
 """Costs that a derivation prints, against what the compiled operators carry and multiply."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from conformance import Case, Sizes, available, chunked, compiled, having, inputs
@@ -66,13 +64,13 @@ HYBRIDS = tuple(n for n in available() if n not in having("hybrid none"))
 
 
 @pytest.mark.parametrize("name", HYBRIDS)
-def test_a_hybrid_carries_what_is_told(name: str, tmp_path: Path) -> None:
+def test_a_hybrid_carries_what_is_told(name: str) -> None:
     """All of a layer's state but the convolutions' tails and counters, of one head."""
     block = {"heads": 1, "convolution": 0, "attention_window": 5, "segment": 8, "persistent": 3}
     kind = load_spec(name).block.hybrid
     del block["segment" if kind != "context" else "attention_window"]
     spec = load_spec({"name": "mine", "extends": name, "block": block})
-    layer = load(compile_spec(spec, out=tmp_path / "h").folder).Layer(4).double()
+    layer = load(compile_spec(spec).folder).Layer(4).double()
     x = torch.randn(1, 20, 4, dtype=torch.float64)
     _, state = layer(x, output_state=True)
     counters = ("tokens", "position", "live_tail", "convolution")

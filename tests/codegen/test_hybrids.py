@@ -26,18 +26,12 @@ BESIDE: dict[str, Any] = {"persistent": 2, "rotary": "attention", "heads": HEADS
 Tensors = dict[str, Tensor]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where compiled folders lie."""
-    return tmp_path_factory.mktemp("compiled")
-
-
-def made(folder: Path, kind: str, memory: str = "gated-deltanet", **beside: Any) -> Any:
+def made(kind: str, memory: str = "gated-deltanet", **beside: Any) -> Any:
     """A hybrid layer in float64, always the same one; its norms' weights are not all one."""
     block = {**BESIDE, **KINDS[kind], **beside}
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        layer = _type(json.dumps([memory, block]), folder)(DIM).double()
+        layer = _type(json.dumps([memory, block]))(DIM).double()
         for name, weight in layer.named_parameters():
             if name.startswith("gate."):
                 weight.data.uniform_(0.5, 2.0)
@@ -45,12 +39,12 @@ def made(folder: Path, kind: str, memory: str = "gated-deltanet", **beside: Any)
 
 
 @cache
-def _type(text: str, folder: Path) -> Any:
+def _type(text: str) -> Any:
     memory, block = json.loads(text)
     spec = {"mnemic": 1, "name": "hybrid", "extends": memory, "block": block}
     if memory == "titans":
         spec["optimizer"] = {"anchor": {"chunk": 4}}
-    return load(compile_spec(spec, out=folder / f"f{abs(hash(text))}").folder).Layer
+    return load(compile_spec(spec).folder).Layer
 
 
 def sequence(batch: int = 2, tokens: int = TOKENS) -> Tensor:
@@ -191,8 +185,8 @@ def expected(kind: str, layer: Any, x: Tensor) -> Tensor:
 @pytest.mark.few
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_hybrids_are_what_their_equations_say(kind: str, memory: str, folder: Path) -> None:
-    layer = made(folder, kind, memory)
+def test_hybrids_are_what_their_equations_say(kind: str, memory: str) -> None:
+    layer = made(kind, memory)
     found, x = {}, sequence()
     for name, run in (("fast", layer), ("slow", lambda x: expected(kind, layer, x))):
         leaf = x.clone().requires_grad_()
@@ -221,8 +215,8 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "beside"), OPTIONS, ids=str)
-def test_options_of_hybrids(kind: str, beside: dict[str, Any], folder: Path) -> None:
-    layer, x = made(folder, kind, **beside), sequence()
+def test_options_of_hybrids(kind: str, beside: dict[str, Any]) -> None:
+    layer, x = made(kind, **beside), sequence()
     with torch.no_grad():
         whole = layer(x, output_state=True)
         close({"y": whole[0]}, {"y": expected(kind, layer, x)})
@@ -233,9 +227,9 @@ def test_options_of_hybrids(kind: str, beside: dict[str, Any], folder: Path) -> 
 @pytest.mark.few
 @pytest.mark.parametrize("tokens", [64, 65, 200, 331])
 @pytest.mark.parametrize("window", [1, 7, 64, 100])
-def test_windows_over_many_blocks(window: int, tokens: int, folder: Path) -> None:
+def test_windows_over_many_blocks(window: int, tokens: int) -> None:
     """Blocks of queries against one matrix of scores with a mask by hand."""
-    attention = made(folder, "layer", attention_window=window, rotary=False).attention
+    attention = made("layer", attention_window=window, rotary=False).attention
     x, prefix = sequence(2, tokens), sequence(2, 3) + 1
     zero = torch.zeros(2, dtype=torch.long)
     with torch.no_grad():
@@ -278,8 +272,8 @@ def in_pieces(layer: Any, x: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Te
 @pytest.mark.few
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_streams_pads_and_packs(kind: str, memory: str, folder: Path) -> None:
-    layer, x = made(folder, kind, memory), sequence()
+def test_streams_pads_and_packs(kind: str, memory: str) -> None:
+    layer, x = made(kind, memory), sequence()
     with torch.no_grad():
         whole = layer(x, output_state=True)
         agree(in_pieces(layer, x, (1,) * TOKENS), whole)
@@ -315,7 +309,7 @@ def _by_row(layer: Any, x: Tensor) -> None:
 
 
 @pytest.mark.parametrize("form", ["recurrent", "chunk"])
-def test_a_row_of_padding_starts_where_its_coefficients_say(form: str, folder: Path) -> None:
+def test_a_row_of_padding_starts_where_its_coefficients_say(form: str) -> None:
     """A link with a learned coefficient: its memory at the start is not zero, and none was read."""
     spec = {
         "mnemic": 1, "name": "started", "bias": "l2",
@@ -323,7 +317,7 @@ def test_a_row_of_padding_starts_where_its_coefficients_say(form: str, folder: P
         "optimizer": {"rate": "token", "anchor": {"chunk": 4}},
         "block": {**BESIDE, **KINDS["context"]},
     }  # fmt: skip
-    layer = load(compile_spec(spec, out=folder / f"started-{form}").folder).Layer(DIM).double()
+    layer = load(compile_spec(spec).folder).Layer(DIM).double()
     x, mask = sequence(), torch.ones(2, TOKENS, dtype=torch.bool)
     mask[1] = False
     with torch.no_grad():
@@ -358,8 +352,8 @@ def grown(x: Tensor, like: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_token_sees_what_comes_later(kind: str, folder: Path) -> None:
-    layer, x = made(folder, kind), sequence()
+def test_no_token_sees_what_comes_later(kind: str) -> None:
+    layer, x = made(kind), sequence()
     other = x.clone()
     other[:, 6:] = 0.0  # the middle of a segment
     with torch.no_grad():
@@ -367,8 +361,8 @@ def test_no_token_sees_what_comes_later(kind: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_through_a_state(kind: str, folder: Path) -> None:
-    layer, found = made(folder, kind), []
+def test_gradients_through_a_state(kind: str) -> None:
+    layer, found = made(kind), []
     for sizes in ((TOKENS,), (3, 2, 6)):
         x = sequence().requires_grad_()
         y, state = in_pieces(layer, x, sizes)
@@ -382,8 +376,8 @@ def test_gradients_through_a_state(kind: str, folder: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("autocast", [False, True])
-def test_half_precision(kind: str, dtype: torch.dtype, autocast: bool, folder: Path) -> None:
-    layer, x = made(folder, kind).float(), sequence().float()
+def test_half_precision(kind: str, dtype: torch.dtype, autocast: bool) -> None:
+    layer, x = made(kind).float(), sequence().float()
     wanted = layer(x)
     layer, x = (layer, x) if autocast else (layer.to(dtype), x.to(dtype))
     with torch.autocast("cpu", dtype=dtype, enabled=autocast):
@@ -395,17 +389,17 @@ def test_half_precision(kind: str, dtype: torch.dtype, autocast: bool, folder: P
     assert (y.float() - wanted).norm() < 0.2 * wanted.norm()
 
 
-def test_the_state_does_not_grow(folder: Path) -> None:
+def test_the_state_does_not_grow() -> None:
     for kind in KINDS:
-        layer, state, sizes = made(folder, kind), None, []
+        layer, state, sizes = made(kind), None, []
         for piece in sequence(2, 60).split([1, 19, 40], 1):
             _, state = layer(piece, state=state, output_state=True)
             sizes.append({n: s.shape for n, s in state.items()})
         assert sizes[0] == sizes[1] == sizes[2]
 
 
-def test_what_hybrids_refuse(folder: Path) -> None:
-    layer = made(folder, "gate")
+def test_what_hybrids_refuse() -> None:
+    layer = made("gate")
     with pytest.raises(ValueError, match="state: not of this layer, has no tokens; read W"):
         layer(sequence(), state={"W": torch.zeros(2, 2, 4, 4)})
     with pytest.raises(ValueError, match=r"x: read shape \[2, 11, 8\], expected \[B, T, 16\]"):
@@ -417,7 +411,8 @@ def test_what_hybrids_refuse(folder: Path) -> None:
         kind(DIM, heads=3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["context", *(pytest.param(kind, marks=pytest.mark.full)
+                                                for kind in ("gate", "layer"))])  # fmt: skip
 def test_a_compiled_hybrid_tests_itself(kind: str, tmp_path: Path) -> None:
     spec = {"mnemic": 1, "name": "hybrid", "extends": "gla", "block": {**BESIDE, **KINDS[kind]}}
     made_layer = load(compile_spec(spec, out=tmp_path / kind).folder)

@@ -24,23 +24,21 @@ HALF = (torch.float16, torch.bfloat16)
 Tensors = dict[str, Tensor]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where compiled folders lie."""
-    return tmp_path_factory.mktemp("compiled")
-
-
-def layer(spec: Any, folder: Path, dim: int = DIM, **options: Any) -> Any:
+def layer(spec: Any, dim: int = DIM, **options: Any) -> Any:
     """A layer of a spec, in float64, always the same one."""
+    return begun(_type(json.dumps(spec)), dim, **options)
+
+
+def begun(kind: Any, dim: int = DIM, **options: Any) -> Any:
+    """A layer of a class, in float64, always the same one."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return _type(json.dumps(spec), folder)(dim, **options).double()
+        return kind(dim, **options).double()
 
 
 @cache
-def _type(text: str, folder: Path) -> Any:
-    digest = f"f{abs(hash(text))}"
-    return compile_spec(json.loads(text), out=folder / digest).module.Layer
+def _type(text: str) -> Any:
+    return compile_spec(json.loads(text)).module.Layer
 
 
 def sequence(batch: int = 2, tokens: int = TOKENS, dim: int = DIM) -> Tensor:
@@ -55,8 +53,19 @@ def agree(found: tuple[Tensor, Tensors], expected: tuple[Tensor, Tensors]) -> No
 
 
 @pytest.mark.parametrize("name", available())
-def test_every_spec_makes_a_layer(name: str, folder: Path) -> None:
-    made = layer(name, folder)
+def test_every_spec_makes_a_layer(name: str) -> None:
+    _holds(layer(name))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", available())
+def test_every_published_folder_makes_a_layer(name: str, tmp_path: Path) -> None:
+    """To find what a spec needs of the support package takes seconds, for each spec again."""
+    _holds(begun(compile_spec(name, out=tmp_path / "own").module.Layer))
+
+
+def _holds(made: Any) -> None:
+    """It learns, steps, splits, pickles and pads."""
     x = sequence(tokens=max(TOKENS, made.rule.signature.anchor + 4)).requires_grad_()
     y, state = made(x, output_state=True)
     assert y.shape == x.shape
@@ -116,8 +125,8 @@ def _pickled(made: Any, x: Tensor, whole: tuple[Tensor, Tensors]) -> None:
 
 
 @pytest.mark.parametrize("name", ["gated-deltanet", "retnet", "gsa", "swla"])
-def test_padding_anywhere_and_by_row(name: str, folder: Path) -> None:
-    made, x = layer(name, folder), sequence(tokens=9)
+def test_padding_anywhere_and_by_row(name: str) -> None:
+    made, x = layer(name), sequence(tokens=9)
     mask = torch.tensor(
         [[1, 0, 1, 1, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1, 1, 1, 1]], dtype=torch.bool
     )
@@ -131,8 +140,8 @@ def test_padding_anywhere_and_by_row(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gated-deltanet", "retnet", "gsa", "swla"])
-def test_packed_documents_keep_apart(name: str, folder: Path) -> None:
-    made, x = layer(name, folder), sequence(1)
+def test_packed_documents_keep_apart(name: str) -> None:
+    made, x = layer(name), sequence(1)
     ends = torch.tensor([0, 5, 5, 12])
     y, state = made(x, cu_seqlens=ends, output_state=True)
     apart = [made(x[:, low:high], output_state=True) for low, high in ((0, 5), (5, 5), (5, 12))]
@@ -147,8 +156,8 @@ def test_packed_documents_keep_apart(name: str, folder: Path) -> None:
 @pytest.mark.parametrize("name", ["gated-deltanet", "retnet", "hgrn", "mlstm", "deltaproduct"])
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("autocast", [False, True])
-def test_half_precision(name: str, dtype: torch.dtype, autocast: bool, folder: Path) -> None:
-    made, x = layer(name, folder).float(), sequence().float()
+def test_half_precision(name: str, dtype: torch.dtype, autocast: bool) -> None:
+    made, x = layer(name).float(), sequence().float()
     expected = made(x)
     made, x = (made, x) if autocast else (made.to(dtype), x.to(dtype))
     with torch.autocast("cpu", dtype=dtype, enabled=autocast):
@@ -160,8 +169,8 @@ def test_half_precision(name: str, dtype: torch.dtype, autocast: bool, folder: P
     assert (y.float() - expected).norm() < 0.2 * expected.norm()
 
 
-def test_forms_and_sizes(folder: Path) -> None:
-    made, x = layer("gated-deltanet", folder, heads=4, key_dim=6, value_dim=10), sequence()
+def test_forms_and_sizes() -> None:
+    made, x = layer("gated-deltanet", heads=4, key_dim=6, value_dim=10), sequence()
     assert (made.sizes.heads, made.sizes.key_dim, made.sizes.value_dim) == (4, 6, 10)
     close({"y": made(x, form="chunk")}, {"y": made(x, form="recurrent")})
     with pytest.raises(ValueError, match="form: read 'chunks', allowed: auto, recurrent, chunk"):
@@ -172,46 +181,46 @@ def test_forms_and_sizes(folder: Path) -> None:
         made(x, mask=torch.ones(2, 5, dtype=torch.bool))
 
 
-def test_heads_follow_from_the_channels(folder: Path) -> None:
-    heads = {dim: layer("deltanet", folder, dim).sizes.heads for dim in (16, 64, 192)}
+def test_heads_follow_from_the_channels() -> None:
+    heads = {dim: layer("deltanet", dim).sizes.heads for dim in (16, 64, 192)}
     assert heads == {16: 1, 64: 1, 192: 3}
-    assert layer("mamba", folder).sizes.heads == DIM  # value_dim is 1
-    assert layer("based", folder).sizes.key_dim == 16
+    assert layer("mamba").sizes.heads == DIM  # value_dim is 1
+    assert layer("based").sizes.key_dim == 16
 
 
-def test_grouped_heads(folder: Path) -> None:
+def test_grouped_heads() -> None:
     spec = {"mnemic": 1, "name": "grouped", "bias": "l2", "optimizer": {"rate": "token"},
             "block": {"heads": 4, "groups": 2}}  # fmt: skip
-    made, x = layer(spec, folder), sequence()
+    made, x = layer(spec), sequence()
     whole = made(x, output_state=True)
     assert whole[1]["W"].shape == (2, 2, 8, 8)
     with torch.no_grad():
         _steps(made, x, whole)
     with pytest.raises(ValueError, match="heads must be a multiple of groups; read 3 and 2"):
-        layer(spec, folder, heads=3)
+        layer(spec, heads=3)
 
 
-def test_rotary_positions_are_relative(folder: Path) -> None:
+def test_rotary_positions_are_relative() -> None:
     """Tokens that come later see the same, if all that went before lies in the state."""
-    made, x = layer("retnet", folder), sequence(1, 6)
+    made, x = layer("retnet"), sequence(1, 6)
     before = {"tokens": torch.tensor([100]), "W": torch.zeros(1, 1, DIM, DIM)}
     close({"y": made(x, state=before)}, {"y": made(x)}, 1e-8)
     with pytest.raises(ValueError, match="rotary positions need an even key_dim; read 5"):
-        layer("retnet", folder, key_dim=5)
+        layer("retnet", key_dim=5)
 
 
-def test_coefficients_start_where_they_are_told(folder: Path) -> None:
+def test_coefficients_start_where_they_are_told() -> None:
     coefficient = {"from": "input", "per": "key", "activation": "sigmoid(x)**(1/16)", "init": 0.98}
     spec = {"mnemic": 1, "name": "slow", "retention": {"decay": coefficient}}
-    made, x = layer(spec, folder), torch.zeros(1, 1, DIM, dtype=torch.float64)
+    made, x = layer(spec), torch.zeros(1, 1, DIM, dtype=torch.float64)
     log_alpha = made.coefficients(x)["log_alpha"]
     assert log_alpha.exp().allclose(torch.full_like(log_alpha, 0.98), atol=1e-7)
-    alpha = layer("gla", folder, 64).coefficients(torch.zeros(1, 1, 64).double())["log_alpha"].exp()
+    alpha = layer("gla", 64).coefficients(torch.zeros(1, 1, 64).double())["log_alpha"].exp()
     ends = torch.stack([alpha.min(), alpha.max()])
     assert ends.allclose(torch.tensor([0.97, 0.99], dtype=torch.float64), atol=1e-6)
     spec["retention"] = {"decay": {**coefficient, "activation": "sigmoid(x)/2", "init": 0.9}}
     with pytest.raises(InvalidSpec, match=r"init: is no value of the activation: read '0.9'"):
-        compile_spec(spec, out=folder / "unreachable")
+        compile_spec(spec)
 
 
 LOGARITHMS = {
@@ -235,10 +244,10 @@ def test_values_of_an_activation_are_found() -> None:
     assert reached(expression("x**2"), -1.0) is None
 
 
-def test_a_constant_query_and_no_gate(folder: Path) -> None:
+def test_a_constant_query_and_no_gate() -> None:
     spec = {"mnemic": 1, "name": "plain", "block": {"query": "1", "gate": "none",
             "output_norm": "none", "convolution": 0, "scale": 2.0}}  # fmt: skip
-    made = layer(spec, folder)
+    made = layer(spec)
     vectors, _ = made.vectors(sequence(), {}, None)
     assert vectors["q"].eq(2.0).all()
     assert {n for n, _ in made.named_parameters()} == {"vectors.project.weight", "out.weight"}
@@ -249,7 +258,7 @@ def test_the_language_has_a_layer(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert mnemic.compile("deltanet").layer(16)(torch.zeros(1, 2, 16)).shape == (1, 2, 16)
 
 
-def test_a_title_stays_text(folder: Path) -> None:
+def test_a_title_stays_text() -> None:
     title = 'Bad""" \\" + "\n\nraise SystemExit\n"""'
-    made = layer({"mnemic": 1, "name": "titled", "title": title}, folder)
+    made = layer({"mnemic": 1, "name": "titled", "title": title})
     assert made(sequence()).isfinite().all()

@@ -1,7 +1,6 @@
 """Levels of a Fenwick tree: by their definition, by fla's naive reference, in every form."""
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -219,11 +218,11 @@ def test_more_tokens_than_the_tree_holds_are_refused(form: str) -> None:
         case.operator(**one, form=form, initial_state=state)
 
 
-@pytest.mark.parametrize("levels", [2, 3, 6])
-def test_the_checks_of_a_folder_respect_what_the_tree_holds(levels: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("levels", [2, pytest.param(3, marks=pytest.mark.full), 6])
+def test_the_checks_of_a_folder_respect_what_the_tree_holds(levels: int) -> None:
     """Its own test, and what verifying tries: no length is more than the levels hold."""
     spec = weighing("gated-deltanet", max_levels=levels)
-    module = package.load(pipeline.compile(spec, tmp_path / f"tree{levels}").folder)
+    module = package.load(pipeline.compile(spec).folder)
     selftest, cases, verify = (
         package.support(module, name) for name in ("selftest", "cases", "verify")
     )
@@ -238,10 +237,10 @@ def test_the_checks_of_a_folder_respect_what_the_tree_holds(levels: int, tmp_pat
     assert subject.arguments["q"].shape[1] == 1 << (levels - 1)
 
 
-def test_a_hybrid_s_persistent_tokens_are_the_tree_s_too(tmp_path: Path) -> None:
+def test_a_hybrid_s_persistent_tokens_are_the_tree_s_too() -> None:
     beside = {"hybrid": "layer", "persistent": 3, "attention_window": 4}
     spec = {**weighing("gated-deltanet", max_levels=5), "block": beside}
-    module = package.load(pipeline.compile(spec, tmp_path / "hybrid").folder)
+    module = package.load(pipeline.compile(spec).folder)
     layer = module.Layer(8, heads=2, key_dim=4, value_dim=4).requires_grad_(False)
     assert layer.at_most(100) == 13
     assert layer.at_most(9) == 9

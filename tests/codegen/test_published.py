@@ -259,7 +259,8 @@ def test_it_is_found_again_as_a_folder_of_ours(root: Path) -> None:
     assert package.support(module, "step").__name__.endswith(".step_launch")
 
 
-@pytest.mark.parametrize("name", ["ops", "kernels", "run", "layer"])
+@pytest.mark.parametrize("name", ["ops", "kernels", *(pytest.param(name, marks=pytest.mark.full)
+                                                      for name in ("run", "layer"))])  # fmt: skip
 def test_a_spec_may_be_called_as_a_file_of_the_folder(name: str, tmp_path: Path) -> None:
     spec = {"mnemic": 1, "name": name, "extends": "deltanet"}
     module = package.load(pipeline.compile(spec, tmp_path / "mine").folder)
