@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from faulty import begun, ended
+from tiers import first_only
 
 BLOCKED = Path(__file__).with_name("blocked")
 TRAIN = ("train", "deltanet", "--task", "memorisation", "--rung", "tiny", "--steps", "2")
@@ -18,8 +19,16 @@ def run(package, *arguments, cwd):
     return ended(begun(*arguments, environment=told, cwd=cwd))
 
 
-@pytest.mark.parametrize("arguments", [("check", "deltanet", "--derive"), TRAIN])
-@pytest.mark.parametrize("package", ["triton", "matplotlib"])
+CHECK = ("check", "deltanet", "--derive")
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments"),
+    first_only(
+        [(package, told) for package in ("triton", "matplotlib") for told in (CHECK, TRAIN)],
+        ("triton", CHECK), ("matplotlib", TRAIN),
+    ),
+)  # fmt: skip
 def test_the_rest_works(tmp_path, package, arguments):
     code, _, err = run(package, *arguments, cwd=tmp_path)
     assert code == 0, err
@@ -49,16 +58,22 @@ EXTRAS = (
 )
 
 
+OTHERS = (
+    pytest.param(("map",), "compare", marks=pytest.mark.full),
+    pytest.param(("search", KEPT + ".yaml"), "search", marks=pytest.mark.full),
+)
+"""Others that need the same extras."""
+
+
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
-        (("map",), "compare"),
         (("audit", "deltanet"), "compare"),
-        (("search", KEPT + ".yaml"), "search"),
         (("ablate", "deltanet", "--list"), "search"),
         (("kernels", "deltanet"), "kernels"),
         (("eval", KEPT, "--data", KEPT), "hf"),
         (("site", "-o", "site"), "docs"),
+        *OTHERS,
     ],
 )
 def test_a_command_names_its_extra(tmp_path, arguments, extra):
@@ -76,11 +91,16 @@ def test_verify_without_triton_tries_the_rest(tmp_path):
     assert "Triton is not installed, so the fused kernels were not tried" in out
 
 
-def test_the_rest_works_without_a_c_compiler(tmp_path):
-    only = {"PATH": str(tmp_path), "CC": ""}
-    code, out, _ = ended(begun("doctor", environment=only, cwd=tmp_path))
+def test_doctor_tells_that_a_c_compiler_is_missing(tmp_path):
+    code, out, _ = ended(begun("doctor", environment={"PATH": str(tmp_path), "CC": ""},
+                               cwd=tmp_path))  # fmt: skip
     assert code == 0
     assert "compiler   -       no gcc, cc or clang; only Triton on a GPU needs one" in out
+
+
+@pytest.mark.full
+def test_the_rest_works_without_a_c_compiler(tmp_path):
+    only = {"PATH": str(tmp_path), "CC": ""}
     code, _, err = ended(begun(*TRAIN, environment=only, cwd=tmp_path))
     assert (code, "Traceback" in err) == (0, False)
     left = {path.name for path in (tmp_path / "runs").rglob("*")}
