@@ -71,6 +71,7 @@ def test_losses_of_ones_own(loss: str) -> None:
     own_conforms({**LOSSES[loss], **SETTINGS["gated before"]})
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("loss", ["log(cosh(e))", "where(n<=delta, n**2/2, delta*(n-delta/2))"])
 def test_settings_of_ones_own(loss: str, setting: str) -> None:
@@ -92,6 +93,7 @@ def test_features_of_ones_own(text: str) -> None:
     own_conforms({"bias": "l2", "features": {"expr": text}, **SETTINGS["by channel"]})
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("view", ["ftrl", "learning-retaining"])
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_links_of_ones_own(generator: str, view: str) -> None:
@@ -101,7 +103,7 @@ def test_links_of_ones_own(generator: str, view: str) -> None:
     )
 
 
-@pytest.mark.parametrize("title", test_deep.L2)
+@pytest.mark.parametrize("title", test_deep.TITLES)
 def test_deep_memories_of_ones_own(title: str) -> None:
     own_conforms({"bias": "l2", **test_deep.L2[title]})
 

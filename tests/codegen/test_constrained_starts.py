@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 import torch
-from conformance import agree, beginning, compiled, error, inputs, interpreted, run
+from conformance import Sizes, agree, beginning, compiled, error, inputs, interpreted, run
 from test_own_expressions import conforms
 
 from mnemic.compiler.oracle.stated import stated
+
+ALONE = Sizes(batch=1, heads=1)
+"""One sequence of one head: the problem as written is minimised numerically, token by token."""
 
 MUON = {"method": "muon", "ns_steps": 2}
 CONSTRAINTS: dict[str, Any] = {
@@ -24,7 +27,7 @@ def test_the_first_memory_is_inside(title: str, optimizer: dict[str, Any]) -> No
     spec = {"name": "inside", "bias": "l2", "retention": {"decay": "token", **CONSTRAINTS[title]},
             "optimizer": {"rate": "token", **optimizer}}  # fmt: skip
     case = compiled(spec)
-    arguments = inputs(case, 7)
+    arguments = inputs(case, 7, sizes=ALONE)
     out, states = case.operator(**arguments, output_final_state=True, form="recurrent")
     rest = {n: x for n, x in arguments.items() if n not in "qkv"}
     expected = stated(case.rule.problem, *(arguments[n] for n in "qkv"), rest)
@@ -45,7 +48,7 @@ def test_layers_begin_with_the_dual_of_their_first_memory(kind: Any, optimizer: 
         "retention": {"decay": "token", "constraint": kind},
         "optimizer": {"rate": "token", **optimizer},
     })  # fmt: skip
-    arguments = inputs(case, 6)
+    arguments = inputs(case, 6, sizes=ALONE)
     params = beginning(case, arguments["k"], arguments["v"])
     out, _ = case.operator(**arguments, params=params, output_final_state=True, form="recurrent")
     rest = {n: x for n, x in arguments.items() if n not in "qkv"}
@@ -67,7 +70,7 @@ def test_the_gradient_sees_a_decayed_memory_inside(title: str, optimizer: dict[s
     spec = {"name": "inside", "bias": "l2", "retention": retention,
             "optimizer": {"rate": "token", **optimizer}}  # fmt: skip
     case = compiled(spec)
-    arguments = inputs(case, 6)
+    arguments = inputs(case, 6, sizes=ALONE)
     out, _ = case.operator(**arguments, output_final_state=True, form="recurrent")
     rest = {n: x for n, x in arguments.items() if n not in "qkv"}
     assert error(out, stated(case.rule.problem, *(arguments[n] for n in "qkv"), rest)) <= 1e-7

@@ -226,6 +226,22 @@ L2: dict[str, dict[str, Any]] = {
 """Specs of the squared error (unless they say otherwise), by what is special about them."""
 
 
+FIRST = {
+    "three layers by token", "an activation and a loss of one's own", "a gated memory",
+    "the decay before the step", "Muon of a matrix at an anchor", "a held matrix with momentum",
+    "held for more than the anchor", "the rate outside", "a held memory of a window",
+    "a window whose loss has a coefficient", "Adam of a gated memory", "Adam in micro steps",
+    "norms under a held memory", "inner steps", "a ridge of a held memory",
+    "a prox of a memory held for longer than the anchor", "a simplex of every row",
+    "read at the anchor", "read before the write, through a link",
+    "one matrix, soft thresholds that differ by token", "one layer with a norm",
+    "a chain that moves by token",
+}  # fmt: skip
+"""Those of the first test tier: each layer, method, interval, window, link and read-out once."""
+
+TITLES = [x if x in FIRST else pytest.param(x, marks=pytest.mark.full) for x in L2]
+
+
 def spec(title: str) -> dict[str, Any]:
     """A spec of the table."""
     return {"mnemic": 1, "name": "deep", "bias": "l2", **L2[title]}
@@ -238,7 +254,7 @@ def by_token(title: str) -> Any:
     return case, inputs(case, 37), run(case, inputs(case, 37), "recurrent")
 
 
-@pytest.mark.parametrize("title", L2)
+@pytest.mark.parametrize("title", TITLES)
 def test_forms_and_pieces_agree(title: str) -> None:
     case, arguments, expected = by_token(title)
     chunk = "chunk" if "chunk" in case.forms else "recurrent"
@@ -247,7 +263,7 @@ def test_forms_and_pieces_agree(title: str) -> None:
         agree(run(case, arguments, "chunk"), expected, 1e-8)
 
 
-@pytest.mark.parametrize("title", L2)
+@pytest.mark.parametrize("title", TITLES)
 def test_an_anchor_is_what_gives_a_chunk_form(title: str) -> None:
     case = compiled(spec(title))
     still = min(max(case.rule.anchor, m.every) for m in case.rule.network.matrices)
@@ -367,7 +383,13 @@ BEHIND: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("title", BEHIND)
+BOTH = [x if x in ("by token", "at an anchor", "a gated memory", "a window", "a ridge")
+        else pytest.param(x, marks=pytest.mark.full) for x in BEHIND]  # fmt: skip
+"""Those of the first tier are by token and by chunk, of two layers and gated, of one pair and more;
+the others run in pieces there."""
+
+
+@pytest.mark.parametrize("title", BOTH)
 def test_a_kernel_is_its_features(title: str) -> None:
     """κ(s) = s² against the self-tensor k ⊗ k, whose layer starts at zero: no code is shared."""
     told = {"mnemic": 1, "name": "behind", "bias": "l2", **BEHIND[title]}

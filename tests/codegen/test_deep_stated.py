@@ -20,7 +20,8 @@ from conformance import (
     interpreted,
     weighed,
 )
-from test_deep import L2, spec
+from packaged import CORE
+from test_deep import FIRST, L2, TITLES, spec
 from torch import Tensor
 
 from mnemic.compiler.oracle.stated import stated_layers
@@ -78,6 +79,10 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+LATER = ({*L2} - FIRST) | ({*having("layered")} - {*CORE})
+"""Those of the full test tier alone."""
+
+
 def asked(case: Case, call: Any, arguments: Tensors, params: Tensors, *, gradient: bool) -> Result:
     """Outputs, states and gradients of a function of arguments and initial duals."""
     leaves = {n: x.clone().requires_grad_(gradient) for n, x in arguments.items()}
@@ -100,7 +105,8 @@ def as_written(problem: Problem, x: Tensors, duals: Tensors) -> tuple[Tensor, Te
     return out, states | {n.removesuffix("1"): y for n, y in states.items()}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.full) if x in LATER else x
+                                  for x in CASES])  # fmt: skip
 def test_forms_solve_the_problem_as_written(name: str) -> None:
     case = compiled(CASES[name])
     problem = case.rule.problem
@@ -128,7 +134,7 @@ def test_forms_solve_the_problem_as_written(name: str) -> None:
         assert not wrong, (form, wrong)
 
 
-@pytest.mark.parametrize("title", L2)
+@pytest.mark.parametrize("title", TITLES)
 def test_layers_are_the_interpreted_rule(title: str) -> None:
     """Outputs, states and gradients; the forms agree with each other elsewhere."""
     case = compiled(spec(title))

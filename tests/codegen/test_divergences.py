@@ -112,6 +112,7 @@ def digits(x: Tensor) -> list[Any]:
     return [mpf(float(z)) for z in x.flatten()]
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("f", INVERSES)
 def test_entries_are_the_minimiser(f: str, dtype: torch.dtype) -> None:
@@ -221,11 +222,12 @@ AXES = {"all": (-2, -1), "rows": -1, "columns": -2}
     ("f", "over"),
     [*((f, "all") for f in INVERSES), ("jensen-shannon", "rows"), ("hellinger", "columns")],
 )
-def test_a_memory_stays_on_its_simplex(f: str, over: str) -> None:
+@pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_a_memory_stays_on_its_simplex(f: str, over: str, long: bool) -> None:
     rule = operator(f, over)
     for dtype in (torch.float32, torch.float64):
-        whole = over == "all" and dtype == torch.float32
-        tokens = LONG.get(f, 300) if whole else min(LONG.get(f, 60), 60)
+        whole = long and over == "all" and dtype == torch.float32
+        tokens = LONG.get(f, 300) if whole else min(LONG.get(f, 60), 60 if long else 20)
         width = WIDE.get(f, 8) if dtype == torch.float32 else 8
         out, state = rule(**given(width, tokens, dtype), form="recurrent", output_final_state=True)
         assert bool(out.isfinite().all())

@@ -75,6 +75,7 @@ def test_padding_of_an_operator_breaks_no_graph() -> None:
         assert apart(found, wanted) < ALLOWED
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -45,6 +45,7 @@ SIMILARITIES = [
 ]  # fmt: skip
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("setting", ["plain", "decay", "fixed decay", "window", "both"])
 @pytest.mark.parametrize("degree", [0, 1, "cg"])
 @pytest.mark.parametrize("similarity", SIMILARITIES)

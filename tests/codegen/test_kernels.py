@@ -266,17 +266,18 @@ RULES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.few
+@pytest.mark.parametrize("maps", [SQUARE, LINEAR], ids=["square", "linear"])
 @pytest.mark.parametrize("rule", RULES)
-def test_a_kernel_of_a_finite_map_is_that_map(rule: str) -> None:
+def test_a_kernel_of_a_finite_map_is_that_map(rule: str, maps: tuple[Any, Any]) -> None:
     """Rows over kept keys against a matrix over features: outputs and every gradient."""
-    for kernel, features in (SQUARE, LINEAR):
-        kept, dense = (mine(features=f, **RULES[rule]) for f in (kernel, features))
-        assert kept.rule.structure.rows == dense.rule.structure.kind
-        assert kept.forms == dense.forms
-        arguments = inputs(kept, 21, seed=2)
-        for form in kept.forms:
-            found, expected = (outputs(case, arguments, form) for case in (kept, dense))
-            close(found, expected)
+    kept, dense = (mine(features=f, **RULES[rule]) for f in maps)
+    assert kept.rule.structure.rows == dense.rule.structure.kind
+    assert kept.forms == dense.forms
+    arguments = inputs(kept, 21, seed=2)
+    for form in kept.forms:
+        found, expected = (outputs(case, arguments, form) for case in (kept, dense))
+        close(found, expected)
 
 
 def outputs(case: Case, arguments: Tensors, form: str) -> Tensors:
@@ -323,6 +324,7 @@ SUMS = {
 """Rules whose rows over their sums have a meaning; the others are refused."""
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("kernel", ROWS)
 @pytest.mark.parametrize("rule", SUMS)
 def test_rows_over_their_sums_are_the_interpreted_rule(rule: str, kernel: str) -> None:

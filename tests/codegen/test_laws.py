@@ -360,6 +360,7 @@ def whole(memory: torch.Tensor) -> torch.Tensor:
 LOSSES = ["l2", "huber", "robust", {"kind": "lp", "p": 3}, {"expr": "log(cosh(e))"}]
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("momentum", [None, "token"])
 @pytest.mark.parametrize("decay", [1.0, "token", "channel"])
 @pytest.mark.parametrize("bias", LOSSES, ids=str)

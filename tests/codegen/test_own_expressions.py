@@ -181,11 +181,13 @@ PAIRS = [
 """A third of all: every loss and every setting several times. The fuzz command draws others."""
 
 
+@pytest.mark.few
 @pytest.mark.parametrize(("loss", "setting"), PAIRS)
 def test_losses_of_ones_own(loss: str, setting: str) -> None:
     conforms({"name": "own", **LOSSES[loss], **SETTINGS[setting]})
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("text", ["x*sigmoid(x)", "exp(x)", "tanh(x) + 1", "relu(x)**2", "x**3"])
 @pytest.mark.parametrize("bias", ["dot", "l2", {"expr": "log(cosh(e))"}], ids=str)
 def test_features_of_ones_own(bias: object, text: str) -> None:
@@ -199,6 +201,7 @@ GENERATORS = (
 )  # fmt: skip
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("view", ["ftrl", "learning-retaining"])
 @pytest.mark.parametrize("generator", GENERATORS)
@@ -211,6 +214,7 @@ def test_generators_of_ones_own(generator: str, view: str, order: str) -> None:
         conforms({**spec, "window": 3, "bias": {"expr": "log(cosh(e))"}})
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("over", ["all", "rows"])
 @pytest.mark.parametrize(
     "generator",
@@ -233,6 +237,7 @@ def test_generators_on_a_simplex_solve_the_problem_as_written(generator: str, ov
     torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-9, atol=0)
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("constraint", ["simplex", {"kind": "simplex", "over": "rows"}, "none"])
 @pytest.mark.parametrize("f", ["x**3/3", "(x-1)**2", "x**2/2 + x*log(x)", "-log(x)", "x**1.5"])
 def test_divergences_of_ones_own(f: str, constraint: object) -> None:
@@ -255,6 +260,7 @@ ROLES: dict[str, Spec] = {
 }
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("decay", ["token", "channel"])
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("method", ["gd", "momentum", "on write", "window"])

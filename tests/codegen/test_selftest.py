@@ -22,7 +22,7 @@ def run(script: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["gated-deltanet", "gsa"])
+@pytest.mark.parametrize("name", ["gated-deltanet", pytest.param("gsa", marks=pytest.mark.full)])
 def test_a_folder_tests_itself(name: str, tmp_path: Path) -> None:
     """From another directory, under a name that is no identifier."""
     written = compile_spec(name, out=tmp_path / "first").folder
