@@ -86,7 +86,7 @@ def test_path_attention_is_the_product_of_householder_steps(
 
 def test_many_blocks_are_the_product_of_householder_steps() -> None:
     case = compiled("path")
-    arguments = inputs(case, 150, sizes=Sizes(1, heads=1, key=3, value=2))
+    arguments = inputs(case, 130, sizes=Sizes(1, heads=1, key=3, value=2))
     arguments["eta"] = 2 * torch.rand_like(arguments["eta"])
     against(case, arguments, "chunk")
 
