@@ -88,6 +88,7 @@ def test_inductor_is_right() -> None:
     assert max(found.values()) < ALLOWED, found
 
 
+@pytest.mark.full
 def test_inductor_compiles_levels() -> None:
     """The level of each pair of rows; of ``torch.frexp`` inductor writes C++ without a meaning."""
     weights = torch.rand(1, 16, 6, dtype=torch.float64)
