@@ -1,10 +1,11 @@
 """A rule in plain words, for a reader who has met neither fast weights nor test-time training."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from mnemic.compiler.explain.equations import equations
+from mnemic.compiler.explain.equations import Equation, equations
+from mnemic.compiler.explain.layer_equations import layer_equations
 from mnemic.compiler.rule import KeyValuePairs, Moments, Rule
 
 WIDTH: Final = 80
@@ -39,7 +40,17 @@ LINES: Final = {
     "weights": "How much each kept pair counts for this query.",
     "levels": "Several memories side by side, of spans that double: near tokens one by one, far "
     "ones together.",
-    "read-out": "The layer's output: what the memory answers to the query.",
+    "read-out": "What the memory answers to the query.",
+    "tokens": "Learned tokens stand before the text, and are there at every token.",
+    "segment": "The text is cut into segments; t is a token of the one behind token s.",
+    "context": "What the memory, as it stood before this segment, has to say about each token.",
+    "attention": "Softmax attention over what stands below the sum: how much each of them counts.",
+    "query": "What the memory is asked: a learned function of the token (behind conv of the last "
+    "few).",
+    "key": "Under what a value is kept; learned likewise.",
+    "value": "What is kept; learned likewise.",
+    "answer": "The memory's answer, taken back to the width of the layer.",
+    "output": "What the layer gives on.",
 }
 """What a numbered equation says, by its name; an optimizer's averages and sums tell their own."""
 
@@ -81,16 +92,24 @@ def in_words(rule: Rule) -> str:
 def _paragraphs(rule: Rule) -> Iterator[str]:
     title = rule.problem.spec.title
     yield _filled(f"{rule.name}{f' ({title})' if title else ''}, in words. {_opening(rule)}")
-    told, words = set[str](), words_of(rule)
-    lines = []
-    for equation in equations(rule):
+    found, words = equations(rule), words_of(rule)
+    yield _explained(found, words)
+    yield "Around the memory the layer computes:\n" + _explained(
+        layer_equations(rule, len(found) + 1), words
+    )
+    structure = rule.structure
+    yield _filled(f"How it runs: {structure.kind}. {CLASSES[structure.kind]}")
+
+
+def _explained(found: Iterable[Equation], words: Mapping[str, str]) -> str:
+    """Return equations, each first one of a name with what it says."""
+    told, lines = set[str](), []
+    for equation in found:
         lines.append(f"  ({equation.number}) {equation.text}")
         if equation.name not in told:
             lines.append(_filled(words[equation.name], "      "))
         told.add(equation.name)
-    yield "\n".join(lines)
-    structure = rule.structure
-    yield _filled(f"How it runs: {structure.kind}. {CLASSES[structure.kind]}")
+    return "\n".join(lines)
 
 
 def _opening(rule: Rule) -> str:

@@ -90,7 +90,7 @@ def _memory(rule: Rule, d: Dialect, tokens: str, out: str) -> Iterator[tuple[str
     """Yield the vectors from tokens, and the output of a memory's read-out y."""
     for name, text in _activations(rule).items():
         yield NAMED.get(name, "key"), _vector(rule, d, name, text, tokens)
-    yield ("output" if out == "o" else "memory"), f"{d.of(out)} = {_output(rule, d, tokens)}"
+    yield ("output" if out == "o" else "answer"), f"{d.of(out)} = {_output(rule, d, tokens)}"
 
 
 def _activations(rule: Rule) -> dict[str, str]:
