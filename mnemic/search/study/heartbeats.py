@@ -1,9 +1,23 @@
-"""Heartbeats under a clock that is set back."""
+"""Heartbeats: those of a clock that is set back, and those that a worker did not live to write."""
+
+from collections.abc import Iterable
 
 from optuna.storages import RDBStorage
-from sqlalchemy import DateTime, column, func, select, table, update
+from sqlalchemy import DateTime, Integer, column, func, select, table, update
 
-BEATS = table("trial_heartbeats", column("heartbeat", DateTime()))
+BEATS = table("trial_heartbeats", column("trial_id", Integer()), column("heartbeat", DateTime()))
+
+
+def begin(storage: RDBStorage, trials: Iterable[int]) -> None:
+    """Write a first heartbeat of running trials that have none, given by their ids.
+
+    A worker takes a trial and then writes its first heartbeat. Where it dies in between, Optuna
+    would hold the trial for running for ever; from here on it is missed after a grace, as always.
+    """
+    with storage.engine.connect() as connection:
+        beating = set(connection.scalars(select(BEATS.c.trial_id)))
+    for trial in set(trials) - beating:
+        storage.record_heartbeat(trial)
 
 
 def bring_back(storage: RDBStorage) -> None:

@@ -27,7 +27,7 @@ from mnemic.search.space.settings import COSTS
 from mnemic.search.space.space import Space, differing
 from mnemic.search.study.alone import alone
 from mnemic.search.study.budget import bounds, demand_budget
-from mnemic.search.study.heartbeats import bring_back
+from mnemic.search.study.heartbeats import begin, bring_back
 from mnemic.search.study.owners import dead, owner
 from mnemic.search.study.patience import Patience
 from mnemic.search.study.queue import demand_grid, queue_grid, queue_starts
@@ -96,6 +96,7 @@ class Search:
         """Why no further trial is wanted; None where one is, that of a dead worker too."""
         self._fail_dead()
         self.patience.call(bring_back, self.storage)
+        self.patience.call(begin, self.storage, [one._trial_id for one in self._running()])
         fail_stale_trials(self.study)
         found = self.records()
         counted = sum(one.counts for one in found)
@@ -110,7 +111,7 @@ class Search:
 
     def _fail_dead(self) -> None:
         """Put back the trials of processes of this machine that have ended, at once."""
-        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        for trial in self._running():
             if not dead(trial.user_attrs.get(WORKER), trial.number):
                 continue
             try:
@@ -122,6 +123,18 @@ class Search:
             retry = self.storage.get_heartbeat_stale_trial_callback()
             if changed and retry is not None:
                 retry(self.study, copy.deepcopy(self.storage.get_trial(trial._trial_id)))
+
+    def _running(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+
+    def unclaimed(self) -> bool:
+        """Whether a trial runs of which nobody says that he does it.
+
+        Its worker took it and is about to say so, or has died before it could; then the trial is
+        put back after a grace.
+        """
+        told = [(one.user_attrs.get(WORKER) or {}, one.number) for one in self._running()]
+        return any(owner.get("trial") != number for owner, number in told)
 
     def ask(self) -> Trial | None:
         """The next trial: one that a dead worker left, one that waits, or a new one.

@@ -75,6 +75,9 @@ def _loop(search: Search, done: list[int]) -> str:
     """Trials one after another; why it stopped."""
     while not search.stopping.is_set():
         reason = search.wanted()
+        if reason is not None and search.unclaimed():
+            search.stopping.wait(PAUSE)
+            continue
         if reason is not None:
             return reason
         trial = search.ask()

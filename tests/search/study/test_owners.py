@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from optuna.trial import TrialState
 from sqlalchemy import text
 
@@ -13,6 +14,7 @@ from mnemic.search.study import owners
 from mnemic.search.study.records import WORKER
 from mnemic.search.study.search import open_search
 from mnemic.search.study.storage import Beat
+from mnemic.search.study.worker import work_on
 
 KILLED = """
 import os, signal, sys
@@ -57,6 +59,37 @@ def test_a_worker_that_died_before_the_clock_went_back_is_found_after_a_grace(tm
     time.sleep(3)
     assert search.wanted() is None
     assert [one.state for one in search.records()] == [TrialState.FAIL, TrialState.WAITING]
+    search.close()
+
+
+@pytest.mark.parametrize("beats", [0, 1])
+def test_a_worker_that_died_before_it_said_so_is_found_after_a_grace(tmp_path, space_file, beats):
+    """Killed between taking a trial and telling of it, or its first heartbeat: nothing is lost."""
+    search = open_search(load_space(space_file), tmp_path / "run", beat=Beat(1, 1))
+    trial = search.study.ask()
+    if beats:  # told of by another machine, but without a heartbeat
+        trial.set_user_attr(WORKER, {**owners.owner(trial.number), "machine": "another"})
+    assert search.unclaimed() == (not beats)
+    assert search.wanted() is None
+    assert [one.state for one in search.records()] == [TrialState.RUNNING], "it may well live"
+    time.sleep(3)
+    assert search.wanted() is None
+    assert [one.state for one in search.records()] == [TrialState.FAIL, TrialState.WAITING]
+    assert not search.unclaimed()
+    search.close()
+
+
+def test_a_search_does_not_end_while_a_trial_is_nobodys(tmp_path, space_file):
+    """The last trial was taken by a worker that died at once: another does it in the end."""
+    space = load_space(space_file)
+    search = open_search(space, tmp_path / "run", beat=Beat(1, 1))
+    for _ in range(space.settings.trials):
+        search.study.ask()
+    done = work_on(search)
+    records = search.records()
+    assert all(one.state.is_finished() for one in records)
+    assert sum(one.counts for one in records) >= space.settings.trials
+    assert done.trials >= space.settings.trials
     search.close()
 
 
