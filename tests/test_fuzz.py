@@ -65,6 +65,7 @@ def test_numbers_draw_the_same_specs_with_rare_entries(fuzz):
     assert not [entry for entry in rare if entry not in text]
 
 
+@pytest.mark.full
 def test_what_fails_is_kept_and_a_process_that_ends_does_not_end_the_run(fuzz, tmp_path):
     worker = fuzz.Worker(3, interpret=False)
     found = worker.ask(GOOD, ["no such check"], 60)

@@ -76,6 +76,7 @@ def test_a_dry_run_interprets_our_kernels(folder: Path, tmp_path: Path) -> None:
     assert one["runners"]["fla"]["apart"] <= 1e-5
 
 
+@pytest.mark.full
 def test_a_row_of_ours_that_fails_ends_the_command(folder: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)

@@ -265,6 +265,7 @@ main()
 """
 
 
+@pytest.mark.full
 def test_a_clock_that_goes_back(tmp_path, cold):
     """By an hour at every look: the cache is found, and a run's seconds are those that passed."""
     old = 4e9  # as written before the clock went back: in the future
