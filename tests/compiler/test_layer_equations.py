@@ -107,3 +107,9 @@ def test_a_hybrid_computes_its_equations(kind: str) -> None:
         gate = layer.gate
         wanted = rms(a) * gate.branch * torch.sigmoid(rms(m[:, 2:]) * gate.memory)
     assert torch.allclose(wanted, layer(x), atol=1e-5)
+
+
+def test_an_activation_of_ones_own_is_defined_behind_its_line() -> None:
+    rule = pipeline.derive({"name": "own", "block": {"activation": "x*sigmoid(2*x)"}})
+    told = [q.text for q in layer_equations(rule, 1)]
+    assert told[1] == "kₜ = unit(f(conv(W_k x)ₜ)),  f(x) = σ(2·x)·x"

@@ -124,29 +124,36 @@ def _vector(rule: Rule, d: Dialect, name: str, text: str, tokens: str) -> str:
         shown = d.call("rot", shown)
     if name == "q" and block.scale is not None:
         shown = f"{block.scale:g} {shown}"
-    return f"{d.of(letter)} = {shown}"
+    return f"{d.of(letter)} = {shown}{_defined(d, text)}"
 
 
 def _activated(d: Dialect, text: str, argument: str) -> str:
-    """Write an activation of an argument, by its name or as an expression."""
+    """Write an activation of an argument, by its name, or as f where it is an expression."""
     if activation(text) == "x":
         return argument
-    if text.isidentifier():
-        return d.call(text, argument)
-    return f"f({argument}), f(x) = {d.expr(read(activation(text), {'x': sym.x}))}"
+    return d.call(text if text.isidentifier() else "f", argument)
+
+
+def _defined(d: Dialect, text: str) -> str:
+    """Write what f is in a line, where its activation is an expression."""
+    if activation(text) == "x" or text.isidentifier():
+        return ""
+    shown = d.expr(read(activation(text), {"x": sym.x}))
+    comma = d.sign(",  ", r",\quad ")
+    return f"{comma}{d.call('f', 'x')} = {shown}"
 
 
 def _output(rule: Rule, d: Dialect, tokens: str) -> str:
     """Write a layer's output from the rule's read-out y."""
     block = rule.problem.spec.block
     shown = d.call("rms", d.of("y")) if block.output_norm == "rms" else d.of("y")
-    gate = block.gate
+    gate, where = block.gate, ""
     if gate != "none" and read(activation(gate), {"x": sym.x}) != 1:
         at = d.sign("ₜ", "_t")
         gated = _activated(d, gate, f"{_matrix('g')} {tokens}{at}")
-        shown = d.wrapped(f"{shown}{d.times}{gated}")
+        shown, where = d.wrapped(f"{shown}{d.times}{gated}"), _defined(d, gate)
     skip = f" + D{d.times}{tokens}{d.sign('ₜ', '_t')}" if block.skip else ""
-    return f"{_matrix('o')} {shown}{skip}"
+    return f"{_matrix('o')} {shown}{skip}{where}"
 
 
 def _matrix(letter: str) -> str:

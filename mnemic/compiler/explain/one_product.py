@@ -26,7 +26,7 @@ def one_product(rule: Rule, d: Dialect) -> str | None:
         return None
     taken = simplified(rule.gain * rule.rate * rule.error.slope)
     given = simplified(-rule.gain * rule.rate * rule.error.offset / sym.v)
-    if given.has(sym.v) or per(rule, taken) in ("value", "outer"):
+    if given.has(sym.v) or {per(rule, taken), per(rule, given)} != {"head"}:
         return None
     predict = feature(rule, d, role_key(rule, d, "predict", "t"))
     erase, write = (role_features(rule, d, role, "t") for role in ("erase", "write"))

@@ -1,6 +1,6 @@
 """Heartbeats: those of a clock that is set back, and those that a worker did not live to write."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from optuna.storages import RDBStorage
 from sqlalchemy import DateTime, Integer, column, func, select, table, update
@@ -8,14 +8,15 @@ from sqlalchemy import DateTime, Integer, column, func, select, table, update
 BEATS = table("trial_heartbeats", column("trial_id", Integer()), column("heartbeat", DateTime()))
 
 
-def begin(storage: RDBStorage, trials: Iterable[int]) -> None:
+def begin(storage: RDBStorage, trials: Collection[int]) -> None:
     """Write a first heartbeat of running trials that have none, given by their ids.
 
     A worker takes a trial and then writes its first heartbeat. Where it dies in between, Optuna
     would hold the trial for running for ever; from here on it is missed after a grace, as always.
     """
     with storage.engine.connect() as connection:
-        beating = set(connection.scalars(select(BEATS.c.trial_id)))
+        of_these = select(BEATS.c.trial_id).where(BEATS.c.trial_id.in_(trials))
+        beating = set(connection.scalars(of_these))
     for trial in set(trials) - beating:
         storage.record_heartbeat(trial)
 
