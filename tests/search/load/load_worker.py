@@ -31,10 +31,11 @@ if __name__ == "__main__":
     if os.environ.get(load_deeds.PAUSE) == "none":
         trial.isolated = load_deeds.called
     signal.signal(signal.SIGTERM, stop)
-    search = open_search(load_space(space), Path(run), url, BEAT)
     try:
-        work_on(search)
+        search = open_search(load_space(space), Path(run), url, BEAT)
+        try:
+            work_on(search)
+        finally:
+            search.close()
     except KeyboardInterrupt:
-        os._exit(143)  # the trial is put back by now
-    finally:
-        search.close()
+        os._exit(143)  # its trial, if it had one, is put back by now
