@@ -33,12 +33,12 @@ Derive = Annotated[bool, typer.Option("--derive", help="Print the derived class 
 def check(specs: SpecArguments, as_json: AsJson = False, derive: Derive = False) -> None:
     """Check that specs are valid; print what each one says, and what speaks against it.
 
-    Every error is told at once, with its place, what was read, what is allowed and the nearest
-    match, and so is a spec from which no rule is derived. A rule that is derived, but that no code
-    is written for, is told of with the reason; compile refuses it. Warnings are no errors: of
-    coefficients outside the stable range, for example. What comes from the derived rule is
-    remembered. Of a folder, every .yaml and .yml below it is checked; many specs are derived by
-    several processes.
+    Every error is told at once, in the order of the text, with its place, what was read, what is
+    allowed and the nearest match, and so is a spec from which no rule is derived. A rule that is
+    derived, but that no code is written for, is told of with the reason; compile refuses it.
+    Warnings are no errors: of coefficients outside the stable range, for example. What comes from
+    the derived rule is remembered. Of a folder, every .yaml and .yml below it is checked; many
+    specs are derived by several processes.
 
     JSON: {"specs": [{"source", "valid", "compiles", "name", "title", "hash", "axes", "refused",
     "warnings"}, ...]};
@@ -83,13 +83,12 @@ def _of(given: str) -> Iterable[str]:
 def _read(source: str) -> Spec | MnemicError:
     """A spec, or what is wrong with it."""
     try:
-        return load(source)
+        return load(source, beside=(published.issues,))
     except MnemicError as error:
         return error
 
 
 def _checked(source: str, spec: Spec, derive: bool) -> dict[str, Any]:
-    published.check(spec)
     with pipeline.placed(spec, source):
         told = _derived(spec, derive)
         warnings = [*warned(spec)]

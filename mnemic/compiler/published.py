@@ -41,7 +41,7 @@ import ast
 import keyword
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 from mnemic.dsl.expressions import Apply, ExpressionError, Name, Node, Number
 from mnemic.dsl.functions import CONSTANTS, FUNCTIONS
 from mnemic.dsl.spec import Spec
-from mnemic.errors import InvalidSpec, Issue, nearest
+from mnemic.errors import Issue, nearest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,16 +84,13 @@ def assignments(rule_text: str) -> tuple[Assignment, ...]:
     return tuple(walk.assignment(statement) for statement in _syntax(rule_text))
 
 
-def check(spec: Spec) -> None:
-    """Raise InvalidSpec for the published equations of a spec that cannot be read."""
-    wrong = []
+def issues(spec: Spec) -> Iterator[Issue]:
+    """Yield one issue for each published equation of a spec that cannot be read."""
     for i, equation in enumerate(spec.published):
         try:
             assignments(equation.rule)
         except ExpressionError as error:
-            wrong.append(replace(error.issue, where=f"published[{i}].rule"))
-    if wrong:
-        raise InvalidSpec(wrong)
+            yield replace(error.issue, where=f"published[{i}].rule")
 
 
 def inputs(rule_text: str) -> frozenset[str]:

@@ -7,15 +7,22 @@ search spaces are read off the registry, so one new kind is one new class.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 
+class Unread(Exception):
+    """What stands in a field is not known: there is a mistake in it (``mnemic.dsl.partial``)."""
+
+
 class Entry(BaseModel):
-    """A mapping of a spec: frozen, unknown keys forbidden, no silent conversions."""
+    """A mapping of a spec: frozen, unknown keys forbidden, no silent conversions.
+
+    A field that is not known raises Unread where it is asked for.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -30,6 +37,17 @@ class Entry(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         Entry.defined.append(cls)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in type(self).model_fields:
+                raise Unread(name)
+            return super().__getattr__(name)
+
+    def knows(self, name: str) -> bool:
+        """Return whether it is known what stands in a field."""
+        return name in self.__dict__
 
 
 def refresh() -> None:

@@ -9,6 +9,7 @@ from mnemic.dsl.reading import DEEPEST, LARGEST_INTEGER, MOST_NODES, Document, P
 from mnemic.errors import InvalidSpec, Issue
 
 _STEP: Final = re.compile(r"\[(\d+)\]|([^.\[]+)")
+_AT: Final = re.compile(r":(\d+):(\d+)(?= |$)")
 _HALF_A_PAIR: Final = re.compile(r"[\ud800-\udfff]")
 
 
@@ -34,13 +35,13 @@ class Layers:
         document = self.owner(place)
         return document.where(place, key=key) if document.positions else dotted(place)
 
-    def order(self, place: Place) -> tuple[int, Position]:
-        """Return a key that sorts places as they are read: by document, then by position."""
-        document = self.owner(place)
-        known = place
-        while known and known not in document.positions:
-            known = known[:-1]
-        return self.documents.index(document), document.positions.get(known, (0, 0))
+    def order(self, issue: Issue) -> tuple[int, Position]:
+        """Return a key that sorts issues as a text is read: by document, then by position."""
+        for i, document in enumerate(self.documents):
+            at = _AT.match(issue.where.removeprefix(document.source))
+            if document.positions and issue.where.startswith(document.source) and at:
+                return i, (int(at[1]), int(at[2]))
+        return 0, (0, 0)
 
     def owner(self, place: Place) -> Document:
         """Return the first document that has the place, or has something else in its way."""

@@ -10,7 +10,7 @@
   ``notes`` are never taken from a base.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -36,18 +36,40 @@ def is_path(text: str) -> bool:
 
 def stack(document: Document) -> Layers:
     """Return the document and its bases. Raises InvalidSpec for a base that cannot be used."""
-    documents = [document]
-    seen = {_identity(document)}
+    layers, wrong = climb(document)
+    if wrong:
+        raise InvalidSpec(wrong)
+    return layers
+
+
+def climb(document: Document) -> tuple[Layers, tuple[Issue, ...]]:
+    """Return the document and its bases as far as they can be used, and what stands against the
+    next one or had to be left out of one."""
+    documents, wrong = [document], [*document.issues]
     while isinstance(documents[-1].data, dict) and "extends" in documents[-1].data:
-        last = documents[-1]
-        path = _base(last)
-        if str(path.resolve()) in seen:
-            _refuse(last, "a spec cannot extend itself, by way of others either")
-        if len(documents) > DEEPEST_BASE:
-            _refuse(last, f"more than {DEEPEST_BASE} bases, one on another")
-        documents.append(_read(last, path))
-        seen.add(_identity(documents[-1]))
-    return Layers(tuple(documents))
+        try:
+            documents.append(_next(documents))
+        except InvalidSpec as error:
+            wrong += error.issues
+            break
+        wrong += documents[-1].issues
+    return Layers(tuple(documents)), tuple(wrong)
+
+
+def is_missing(issue: Issue) -> bool:
+    """Return whether an issue of a document leaves out what another text would have brought."""
+    return issue.read == "<<" or issue.where.endswith("extends")
+
+
+def _next(documents: Sequence[Document]) -> Document:
+    """The base of the last of the documents. Raises InvalidSpec."""
+    last = documents[-1]
+    path = _base(last)
+    if str(path.resolve()) in map(_identity, documents):
+        _refuse(last, "a spec cannot extend itself, by way of others either")
+    if len(documents) > DEEPEST_BASE:
+        _refuse(last, f"more than {DEEPEST_BASE} bases, one on another")
+    return _read(last, path)
 
 
 def merged(layers: Layers) -> Any:

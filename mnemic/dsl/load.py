@@ -4,51 +4,62 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mnemic.dsl import combinations, problems
+from mnemic.dsl import combinations, partial, problems
 from mnemic.dsl.catalogue import find
 from mnemic.dsl.documents import Layers, from_mapping, place_of
-from mnemic.dsl.extends import is_path, merged, stack
+from mnemic.dsl.extends import climb, is_missing, is_path, merged, stack
 from mnemic.dsl.reading import Document, read_file
-from mnemic.dsl.rules import expressions
+from mnemic.dsl.rules.rule import Rule
 from mnemic.dsl.spec import Spec
-from mnemic.dsl.texts import unknown_symbol
 from mnemic.errors import InvalidSpec, Issue, UsageError, named_arguments
-
-ROUNDS: Final = 4
-"""How often what is wrong is left out, before the rest is not looked at."""
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 
 @named_arguments
-def load(source: Source) -> Spec:
+def load(source: Source, *, beside: Iterable[Rule] = ()) -> Spec:
     """Read a spec, resolve what it extends, and check it.
 
     ``source`` is a path (a text that ends in .yaml or .yml, has a separator, or names a file that
-    exists), a mapping of plain data, or the name of a spec that comes with the package.
+    exists), a mapping of plain data, or the name of a spec that comes with the package. ``beside``
+    are rules that it has to keep beside those of the language.
 
-    Raises InvalidSpec with every issue found, each at its place in the file it comes from: of all
-    entries, and where those are right, of how they go together and of the names in expressions;
-    UsageError where there is no such file or name.
+    Raises InvalidSpec with every issue found, each at its place in the file it comes from and in
+    the order of the text: of entries, of expressions, and of how all that can be read goes
+    together; UsageError where there is no such file or name.
 
     >>> load({"name": "mine", "bias": "l2", "optimizer": {"rate": "token"}}).bias.text
     'e**2/2'
     """
-    return checked(document_of(source))
+    return checked(read(source), beside=beside)
 
 
-def checked(document: Document) -> Spec:
+def checked(document: Document, *, beside: Iterable[Rule] = ()) -> Spec:
     """Return the spec of a document that was read before; raises as `load` does."""
-    layers = stack(document)
-    spec = _validated(merged(layers), layers)
-    if found := combinations.issues(spec):
-        raise InvalidSpec(_placed(found, layers))
-    return spec
+    layers, wrong = climb(document)
+    data, beside = merged(layers), tuple(beside)
+    details: list[ErrorDetails] = []
+    try:
+        spec = Spec.model_validate(data, by_alias=True, by_name=False)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    else:
+        if not wrong:
+            found = [*combinations.issues(spec), *(i for rule in beside for i in rule(spec))]
+            if not found:
+                return spec
+            raise InvalidSpec(problems.listed(_placed(found, layers), layers))
+    told = problems.given(details) if wrong else details
+    based = not any(is_missing(issue) for issue in wrong)
+    rest = partial.rest(data, details, whole=not wrong, based=based)
+    others = rest.issues(beside) if rest else ()
+    found = [*wrong, *problems.issues(told, layers), *_placed(others, layers)]
+    raise InvalidSpec(problems.listed(found, layers))
 
 
 def located(issues: Iterable[Issue], name: str, source: Source) -> InvalidSpec:
@@ -58,7 +69,7 @@ def located(issues: Iterable[Issue], name: str, source: Source) -> InvalidSpec:
     """
     layers = stack(document_of(source))
     found = [replace(issue, where=_path(issue.where, name)) for issue in issues]
-    return InvalidSpec(_placed(found, layers))
+    return InvalidSpec(problems.listed(_placed(found, layers), layers))
 
 
 def _path(where: str, name: str) -> str:
@@ -67,13 +78,23 @@ def _path(where: str, name: str) -> str:
 
 
 def _placed(issues: Iterable[Issue], layers: Layers) -> Iterator[Issue]:
-    """The issues in the order of the text, each with its position."""
-    for issue in sorted(issues, key=lambda issue: layers.order(place_of(issue.where))):
-        yield replace(issue, where=layers.where(place_of(issue.where)))
+    """The issues, each with its position."""
+    return (replace(issue, where=layers.where(place_of(issue.where))) for issue in issues)
 
 
 def document_of(source: Source) -> Document:
-    """Return what a path, a mapping or a name holds, as plain data with positions."""
+    """Return what a path, a mapping or a name holds, as plain data with positions.
+
+    Raises InvalidSpec where a part of a text has to be left out.
+    """
+    document = read(source)
+    if document.issues:
+        raise InvalidSpec(document.issues)
+    return document
+
+
+def read(source: Source) -> Document:
+    """Return what a path, a mapping or a name holds, and what had to be left out of it."""
     if isinstance(source, Mapping):
         return from_mapping(source)
     if not isinstance(source, str | os.PathLike):
@@ -86,38 +107,3 @@ def document_of(source: Source) -> Document:
 
 def _is_file(text: str) -> bool:
     return "\0" not in text and len(text) < 256 and Path(text).is_file()
-
-
-def _validated(data: Any, layers: Layers) -> Spec:
-    try:
-        return Spec.model_validate(data, by_alias=True, by_name=False)
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)
-        found = [*problems.issues(wrong, layers), *_placed(_beside(wrong, data), layers)]
-        raise InvalidSpec(found) from None
-
-
-def _beside(wrong: list[ErrorDetails], data: Any) -> Iterator[Issue]:
-    """What else makes no sense in the expressions, once what the models refuse is left out."""
-    gone = [place for place, _ in problems.places(wrong)]
-    whole = all(error["type"] == "extra_forbidden" for error in wrong)
-    spec = _without(wrong, data)
-    if spec is None:
-        return
-    for issue in expressions.issues(spec):
-        place = place_of(issue.where)
-        inside = any(place[: len(other)] == other for other in gone)
-        if not inside and (whole or not unknown_symbol(issue)):
-            yield issue
-
-
-def _without(wrong: list[ErrorDetails], data: Any) -> Spec | None:
-    """The spec without what is wrong, and without what is wrong then; ``None`` where a part that
-    must be there is missing."""
-    for _ in range(ROUNDS):
-        data = problems.without(data, wrong)
-        try:
-            return Spec.model_validate(data, by_alias=True, by_name=False)
-        except ValidationError as error:
-            wrong = error.errors(include_url=False)
-    return None

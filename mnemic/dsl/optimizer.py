@@ -7,7 +7,6 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
-    model_validator,
 )
 
 from mnemic.dsl.axis import Entry
@@ -140,12 +139,6 @@ class OptimizerEntry(Entry):
         description="the memory that gradients see: of the last token, or of the last chunk's end",
     )
     solver: Solver = Field(default=Solver(), description="how an exact minimiser is found")
-
-    @model_validator(mode="after")
-    def _momentum_where_it_acts(self) -> "OptimizerEntry":
-        if self.method == "momentum" and self.momentum is None:
-            raise ValueError("method 'momentum' needs 'momentum', its coefficient θ")
-        return self
 
     @model_serializer(mode="wrap")
     def _only_its_own(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import deepcopy
 from typing import Any, Final
 
 from pydantic_core import ErrorDetails
@@ -20,8 +19,7 @@ _NAME: Final = "must be words of a-z and 0-9 joined by hyphens, the first letter
 
 
 def issues(errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = Spec) -> list[Issue]:
-    """Return one issue for each place that is wrong, in the order of the text; ``root`` is the
-    model."""
+    """Return one issue for each place that is wrong; ``root`` is the model."""
     found: dict[Place, Issue] = {}
     for error in errors:
         place, shape = follow(Shape(root), error["loc"])
@@ -29,31 +27,31 @@ def issues(errors: Iterable[ErrorDetails], layers: Layers, root: type[Entry] = S
             shape = follow(Shape(root), error["loc"][:-1])[1]
         issue = _issue(error, place, shape, layers)
         found[place] = _either(found[place], issue) if place in found else issue
-    first = [found[place] for place in sorted(found, key=layers.order)][:MOST]
-    left = len(found) - len(first)
-    return [*first, Issue(f"and {left} more")] if left else first
+    return [*found.values()]
+
+
+def given(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:
+    """Return the errors of what is there; not those of what a base could have, if it were read."""
+    absent = ("missing", "union_tag_not_found")
+    return [
+        error
+        for error in errors
+        if error["type"] not in absent
+        and not (error["type"] == "value_error" and isinstance(error["input"], Mapping))
+    ]
+
+
+def listed(issues: Iterable[Issue], layers: Layers) -> list[Issue]:
+    """Return the first issues in the order of the text, and how many there are beside them."""
+    found = sorted(issues, key=layers.order)
+    left = len(found) - MOST
+    return [*found[:MOST], Issue(f"and {left} more")] if left > 0 else found
 
 
 def places(errors: Iterable[ErrorDetails]) -> Iterator[tuple[Place, ErrorDetails]]:
     """Yield each error with its place in the spec."""
     for error in errors:
         yield follow(Shape(Spec), error["loc"])[0], error
-
-
-def without(data: Any, errors: Iterable[ErrorDetails]) -> Any:
-    """Return a copy of a spec's data that leaves out what is wrong, or the short form that it is
-    in."""
-    left = deepcopy(data)
-    for place, _ in places(errors):
-        inside = left
-        for step in place[:-1]:
-            if not isinstance(inside, dict) or not isinstance(inside.get(step), dict):
-                inside.pop(step, None)
-                break
-            inside = inside[step]
-        else:
-            inside.pop(place[-1], None) if place else None
-    return left
 
 
 def _either(one: Issue, other: Issue) -> Issue:

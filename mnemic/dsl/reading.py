@@ -48,13 +48,15 @@ class Document:
 
     A place is the path of keys and indices to a value: ``("memory", "every", 0)``.
     ``key_positions`` holds the same for the keys of mappings. What an alias stands for
-    has the positions of the anchored text, the alias itself its own.
+    has the positions of the anchored text, the alias itself its own. ``issues`` are what had to be
+    left out of the data, such as a key that was given before.
     """
 
     data: Any
     source: str
     positions: Mapping[Place, Position]
     key_positions: Mapping[Place, Position]
+    issues: tuple[Issue, ...] = ()
 
     def where(self, place: Place, *, key: bool = False) -> str:
         """``source:line:col path`` of a place, or of its nearest parent in the text."""
@@ -70,7 +72,8 @@ class Document:
 def read_file(path: str | Path) -> Document:
     """Read a YAML file; its path is the source that messages name.
 
-    Raises UsageError where there is no file to read, InvalidSpec for what is in it.
+    Raises UsageError where there is no file to read, InvalidSpec where its text is no YAML; what
+    had to be left out is in the document's ``issues``.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -81,7 +84,7 @@ def read_file(path: str | Path) -> Document:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except ValueError as error:  # a NUL in the path
         raise UsageError(f"{str(path)!r}: {error}") from error
-    return read_yaml(content, str(path))
+    return _read(content, str(path))
 
 
 def read_yaml(text: str | bytes, source: str) -> Document:
@@ -89,14 +92,20 @@ def read_yaml(text: str | bytes, source: str) -> Document:
 
     Raises InvalidSpec, with everything that is wrong up to where reading had to stop.
     """
+    document = _read(text, source)
+    if document.issues:
+        raise InvalidSpec(document.issues)
+    return document
+
+
+def _read(text: str | bytes, source: str) -> Document:
+    """One YAML document and what is wrong with it; InvalidSpec where reading had to stop."""
     composer = _Composer(source, _clean(text, source))
     root = composer.document()
-    if composer.issues:
-        raise InvalidSpec(composer.issues)
     positions: dict[Place, Position] = {}
     key_positions: dict[Place, Position] = {}
     data = _plain(root, (), positions, key_positions)
-    return Document(data, source, positions, key_positions)
+    return Document(data, source, positions, key_positions, tuple(composer.issues))
 
 
 @dataclass(frozen=True)

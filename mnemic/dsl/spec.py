@@ -129,6 +129,10 @@ class Spec(Entry):
         places."""
         return {n: place for n, place, c in self._parts() if not isinstance(c, Coefficient)}
 
+    def all_coefficients(self) -> Iterator[tuple[str, str]]:
+        """Return the name and the place of every coefficient that is there or could be."""
+        return ((name, place) for name, place, _ in self._parts())
+
     @property
     def rate_name(self) -> str:
         """What the rate is called: eta, or an implicit step's delta where that name is free."""

@@ -100,12 +100,12 @@ def memories(memory: Memory, where: str = "memory") -> Iterator[tuple[str, Memor
 
 
 def walk(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield everything in a model, with its place, from the outside in."""
+    """Yield everything that is known of a model, with its place, from the outside in."""
     yield where, value
     inner: Mapping[str, Any] = {}
     if isinstance(value, Entry):
-        fields = type(value).model_fields
-        inner = {f".{f.alias or name}": getattr(value, name) for name, f in fields.items()}
+        known = {name: f for name, f in type(value).model_fields.items() if value.knows(name)}
+        inner = {f".{f.alias or name}": getattr(value, name) for name, f in known.items()}
     elif isinstance(value, dict):
         inner = {f".{name}": item for name, item in value.items()}
     elif isinstance(value, tuple):

@@ -340,3 +340,15 @@ def test_a_published_equation_that_cannot_be_read_is_an_error(mnemic, tmp_path, 
     done = mnemic("check", path)
     assert done.code == 3
     assert "published[0].rule" in done.err
+
+
+def test_all_that_is_wrong_is_told_in_the_order_of_the_lines(mnemic, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "mnemic: 1\nname: mine\npublished: [{where: (1), rule: W = W +}]\n"
+        "retention: {decay: tokn}\noptimizer: {rate: -1}\nblock: {segment: 16}\nspeed: 3\n"
+    )
+    done = mnemic("check", path)
+    assert done.code == 3
+    lines = [int(line.removeprefix(f"{path}:").split(":")[0]) for line in done.err.splitlines()]
+    assert lines == [3, 4, 5, 6, 7]

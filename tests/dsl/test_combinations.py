@@ -27,6 +27,12 @@ Case = tuple[str, dict[str, Any], str, dict[str, Any]]
 TURNED = {"phase": {"from": "input", "per": "key"}}
 CASES: list[Case] = [
     (
+        "optimizers.momentum_of_its_method",
+        {"optimizer": {"method": "momentum"}},
+        "optimizer",
+        {"optimizer": {"method": "momentum", "momentum": 0.9}},
+    ),
+    (
         "expressions.readable",
         {"features": {"expr": "k"}},
         "features.expr",

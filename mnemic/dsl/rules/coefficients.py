@@ -98,13 +98,12 @@ def no_cycles(spec: Spec) -> Iterator[Issue]:
 
 def finite(spec: Spec) -> Iterator[Issue]:
     """Numbers are finite, but for the step size that makes an implicit step exact."""
-    implicit = spec.optimizer.method == "implicit"
     for where, value in walk(spec):
         number = known(value) if isinstance(value, Coefficient) else value
         if not isinstance(number, float) or math.isfinite(number):
             continue
         place = where.removesuffix(".value")
-        if number == math.inf and implicit and place == "optimizer.rate":
+        if number == math.inf and place == "optimizer.rate" and spec.optimizer.method == "implicit":
             continue
         if isinstance(value, float) or value.value is None:
             yield Issue("must be finite", place, str(number))

@@ -102,9 +102,3 @@ RULES: tuple[Rule, ...] = (
     norm_in_conditions_only,
     smooth_where_kinked,
 )
-
-
-def issues(spec: Spec) -> Iterator[Issue]:
-    """What makes no sense in the expressions alone."""
-    for rule in RULES:
-        yield from rule(spec)

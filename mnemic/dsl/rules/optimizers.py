@@ -51,7 +51,9 @@ def fields_of_the_method(spec: Spec) -> Iterator[Issue]:
     """What an optimizer is given has a use in its method."""
     optimizer = spec.optimizer
     for name, methods in _USED_BY.items():
-        if optimizer.method in methods or getattr(optimizer, name) == getattr(PLAIN, name):
+        if not optimizer.knows(name) or optimizer.method in methods:
+            continue
+        if getattr(optimizer, name) == getattr(PLAIN, name):
             continue
         if name == "rate" and carries_keys(spec):  # the step that moves the kept keys
             continue
@@ -59,6 +61,12 @@ def fields_of_the_method(spec: Spec) -> Iterator[Issue]:
         reason = f"the method '{optimizer.method}' has no use for '{word}'"
         hint = f"leave it out, or choose a method that has: {', '.join(methods)}"
         yield Issue(reason, f"optimizer.{word}", hint=hint)
+
+
+def momentum_of_its_method(spec: Spec) -> Iterator[Issue]:
+    """Momentum is a weight of the steps before, which has no default."""
+    if spec.optimizer.method == "momentum" and spec.optimizer.momentum is None:
+        yield Issue("method 'momentum' needs 'momentum', its coefficient θ", "optimizer")
 
 
 def matrices_for_muon(spec: Spec) -> Iterator[Issue]:
@@ -334,6 +342,7 @@ def _word(value: object) -> object:
 
 RULES: tuple[Rule, ...] = (
     fields_of_the_method,
+    momentum_of_its_method,
     matrices_for_muon,
     steps_entry_by_entry,
     closed_steps_are_linear,

@@ -7,13 +7,13 @@ is asked for only where that option is taken: so a choice is conditional on the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from mnemic.dsl.documents import Layers, dotted
 from mnemic.dsl.reading import Document, Place
-from mnemic.errors import InvalidSpec, Issue, nearest
+from mnemic.errors import Issue, nearest
 
 CHOOSE: Final = ("choose",)
 RANGE: Final = ("range", "log", "step")
@@ -95,18 +95,13 @@ class Resolved:
     answers: Mapping[str, Answer]
 
 
-def parse(document: Document, data: Mapping[str, Any]) -> Branch:
-    """The tree of a space's spec.
-
-    Raises:
-        InvalidSpec: a choice that is empty or makes no sense; every one of them is named.
-    """
+def parse(document: Document, data: Mapping[str, Any]) -> tuple[Branch, list[Issue]]:
+    """The tree of a space's spec, without choices that are empty or make no sense, and why each of
+    these makes none."""
     reader = _Reader(document)
     root = reader.node(data, ())
-    if reader.issues:
-        raise InvalidSpec(reader.issues)
     assert isinstance(root, Branch)
-    return root
+    return root, reader.issues
 
 
 def resolve(node: Node, ask: Ask) -> Resolved:
@@ -140,34 +135,39 @@ class _Reader:
         self.layers = Layers((document,))
         self.issues: list[Issue] = []
 
-    def node(self, data: Any, place: Place) -> Node:
+    def node(self, data: Any, place: Place) -> Node | None:
         if isinstance(data, dict) and "choose" in data and len(place) > 0:
             return self.choose(data, place)
         if isinstance(data, dict) and "range" in data and place not in ((), ("coefficients",)):
             return self.range(data, place)
         if isinstance(data, dict):
             pairs = [(key, self.node(item, (*place, key))) for key, item in data.items()]
-            return Branch(tuple(pairs), place, True)
+            return Branch(_there(pairs), place, True)
         if isinstance(data, list):
             items = [(i, self.node(item, (*place, i))) for i, item in enumerate(data)]
-            return Branch(tuple(items), place, False)
+            return Branch(_there(items), place, False)
         return Plain(data, place)
 
-    def choose(self, data: dict[str, Any], place: Place) -> Node:
+    def choose(self, data: dict[str, Any], place: Place) -> Node | None:
         self.known(data, place, CHOOSE)
         given = data["choose"]
         here = (*place, "choose")
         if not isinstance(given, list) or not given:
             self.report("must be a list of at least one value", here, given)
-            return Plain(None, place)
-        options = tuple(self.node(item, (*here, i)) for i, item in enumerate(given))
-        labels = _labels(given)
+            return None
+        options = _there(
+            (label, self.node(item, (*here, i)))
+            for i, (label, item) in enumerate(zip(_labels(given), given, strict=True))
+        )
         for i, item in enumerate(given):
             if any(item == other and type(item) is type(other) for other in given[:i]):
                 self.report("given twice", (*here, i), item)
-        return Choose(options, labels, place)
+        if not options:
+            return None
+        labels, nodes = zip(*options, strict=True)
+        return Choose(nodes, labels, place)
 
-    def range(self, data: dict[str, Any], place: Place) -> Node:
+    def range(self, data: dict[str, Any], place: Place) -> Node | None:
         self.known(data, place, RANGE)
         ends, log, step = data["range"], data.get("log", False), data.get("step")
         here = (*place, "range")
@@ -185,7 +185,7 @@ class _Reader:
             self.report("a range of integers has an integer step", (*place, "step"), step)
         else:
             return Range(ends[0], ends[1], log, step, place)
-        return Plain(None, place)
+        return None
 
     def known(self, data: dict[str, Any], place: Place, allowed: tuple[str, ...]) -> None:
         if place[0] in KEPT:
@@ -199,6 +199,14 @@ class _Reader:
     def report(self, message: str, place: Place, read: Any) -> None:
         shown = None if read is None else _flow(read)
         self.issues.append(Issue(message, self.layers.where(place), shown))
+
+
+Step = TypeVar("Step", bound=str | int)
+
+
+def _there(nodes: Iterable[tuple[Step, Node | None]]) -> tuple[tuple[Step, Node], ...]:
+    """What a choice could be made of."""
+    return tuple((step, node) for step, node in nodes if node is not None)
 
 
 class _Walk:

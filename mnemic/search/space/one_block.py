@@ -45,7 +45,9 @@ def with_block(space: Space, source: str) -> Space:
         key_positions=_without(space.document.key_positions),
     )
     spec = {key: value for key, value in document.data.items() if key != "search"}
-    return replace(space, document=document, root=parse(document, spec))
+    root, wrong = parse(document, spec)
+    assert not wrong  # the space has been read with the same choices
+    return replace(space, document=document, root=root)
 
 
 def in_block(spec: Spec, block: Block) -> Spec:

@@ -14,7 +14,7 @@ search:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -22,11 +22,12 @@ from typing import Any
 
 import rfc8785
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from mnemic.dsl import problems
+from mnemic.dsl import partial, problems
 from mnemic.dsl.documents import Layers, place_of
-from mnemic.dsl.extends import merged, stack
-from mnemic.dsl.load import Source, checked, document_of
+from mnemic.dsl.extends import climb, merged
+from mnemic.dsl.load import Source, checked, read
 from mnemic.dsl.reading import Document
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
@@ -109,15 +110,18 @@ class Space:
 
     def placed(self, found: Resolved) -> Document:
         """A resolved tree as a document whose positions are those of the space's text."""
-        document = self.document
-        values = {here: document.positions.get(there) for here, there in found.places.items()}
-        keys = {here: document.key_positions.get(there) for here, there in found.places.items()}
-        return replace(
-            document,
-            data=found.data,
-            positions={here: at for here, at in values.items() if at is not None},
-            key_positions={here: at for here, at in keys.items() if at is not None},
-        )
+        return _placed(self.document, found)
+
+
+def _placed(document: Document, found: Resolved) -> Document:
+    values = {here: document.positions.get(there) for here, there in found.places.items()}
+    keys = {here: document.key_positions.get(there) for here, there in found.places.items()}
+    return replace(
+        document,
+        data=found.data,
+        positions={here: at for here, at in values.items() if at is not None},
+        key_positions={here: at for here, at in keys.items() if at is not None},
+    )
 
 
 def differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
@@ -137,45 +141,53 @@ def load_space(source: Source | os.PathLike[str]) -> Space:
         InvalidSpec: everything that is wrong, each at its place.
         UsageError: there is no such file.
     """
-    document = document_of(source)
+    document = read(source)
     if not isinstance(document.data, dict):
         raise InvalidSpec([Issue("a space is a mapping", document.source)])
     if "search" not in document.data:
         message = "no entry 'search': a space says what to search for"
         raise InvalidSpec([Issue(message, document.source, hint="a spec goes without one")])
-    settings = _settings(document)
     spec = {key: value for key, value in document.data.items() if key != "search"}
-    space = Space(str(spec.get("name", "")), document, parse(document, spec), settings)
-    found = [*_structure(space), *_of_tasks(space)]
-    if found:
-        raise InvalidSpec(found)
-    return space
+    root, against = parse(document, spec)
+    wrong = [*document.issues, *against]
+    wrong += _structure(document, root, whole=not wrong)
+    settings = _settings(document, wrong)
+    if settings is not None:
+        space = Space(str(spec.get("name", "")), document, root, settings)
+        wrong += _of_tasks(space)
+        if not wrong:
+            return space
+    raise InvalidSpec(problems.listed(wrong, Layers((document,))))
 
 
-def _settings(document: Document) -> Settings:
+def _settings(document: Document, wrong: list[Issue]) -> Settings | None:
+    """What stands under ``search``; None where it is ``wrong``, which is added there."""
     data = {"search": document.data["search"]}
     try:
         return SpaceEntry.model_validate(data, by_alias=True, by_name=False).search
     except ValidationError as error:
         details = error.errors(include_url=False)
-        layers = Layers((document,))
-        raise InvalidSpec(problems.issues(details, layers, SpaceEntry)) from None
+        wrong += problems.issues(details, Layers((document,)), SpaceEntry)
+    return None
 
 
-def _structure(space: Space) -> list[Issue]:
-    """What is wrong with each option by itself, whatever the others are."""
+def _structure(document: Document, root: Branch, whole: bool) -> list[Issue]:
+    """What is wrong with each option by itself, whatever the others are.
+
+    Without ``whole`` a part could not be read, and what it has is not missed.
+    """
     found: dict[tuple[str, str], Issue] = {}
-    for given in _one_by_one(space):
-        layers = stack(space.placed(resolve(space.root, _first(given))))
-        for issue in _of_spec(layers):
+    for given in _one_by_one(root):
+        layers, against = climb(_placed(replace(document, issues=()), resolve(root, _first(given))))
+        for issue in (*against, *_of_spec(layers, whole=whole and not against)):
             found.setdefault((issue.where, issue.message), issue)
     return list(found.values())
 
 
-def _one_by_one(space: Space) -> Iterator[dict[str, Answer]]:
+def _one_by_one(root: Branch) -> Iterator[dict[str, Answer]]:
     """Answers under which each option, and each end of a range, is taken at least once."""
     yield {}
-    for name, choice, given in choices(space.root):
+    for name, choice, given in choices(root):
         ends = choice.labels if isinstance(choice, Choose) else (choice.low, choice.high)
         for answer in ends:
             yield {**given, name: answer}
@@ -191,13 +203,21 @@ def _first(given: Mapping[str, Answer]) -> Ask:
     return ask
 
 
-def _of_spec(layers: Layers) -> Iterable[Issue]:
+def _of_spec(layers: Layers, whole: bool) -> Iterator[Issue]:
+    """What makes no sense in entries and expressions, whatever stands elsewhere.
+
+    Without ``whole`` a part could not be read, and what it has is not missed.
+    """
+    details: list[ErrorDetails] = []
+    data = merged(layers)
     try:
-        Spec.model_validate(merged(layers), by_alias=True, by_name=False)
+        Spec.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        details = [e for e in error.errors(include_url=False) if e["type"] != "value_error"]
-        return problems.issues(details, layers)
-    return ()
+        details = error.errors(include_url=False)
+        ours = [e for e in details if e["type"] != "value_error"]
+        yield from problems.issues(ours if whole else problems.given(ours), layers)
+    for issue in partial.certain(data, details):
+        yield replace(issue, where=layers.where(place_of(issue.where)))
 
 
 def _of_tasks(space: Space) -> list[Issue]:

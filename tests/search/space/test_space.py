@@ -146,3 +146,20 @@ def test_a_space_that_extends_a_packaged_spec():
     assert here.point(by_answers({"bias": "l2"})).spec.retention.order == "before"
     assert answers_of(here, read("gated-deltanet")) == {"bias": "l2"}
     assert answers_of(here, read("deltanet")) is None
+
+
+def test_mistakes_in_choices_options_and_settings_are_told_at_once(tmp_path):
+    path = tmp_path / "space.yaml"
+    path.write_text(
+        "name: losses\n"
+        "bias: {choose: [dot, l3, {kind: huber, delta: {range: [10, 1]}}]}\n"
+        "retention: {decay: {choose: [1, tokn, 'exp(-delta)']}}\n"
+        "search:\n  tasks: {mqar: tiny}\n  objektives: [mean]\n"
+    )
+    with pytest.raises(InvalidSpec) as caught:
+        load_space(path)
+    bias, delta, decay, search = str(caught.value).splitlines()
+    assert bias.startswith(f"{path}:2:22: bias: read 'l3', allowed: dot,")
+    assert delta.startswith(f"{path}:2:55: bias.choose[2].delta.range: the low end must be below")
+    assert decay.startswith(f"{path}:3:33: retention.decay: unknown symbol: read 'tokn'")
+    assert search.startswith(f"{path}:6:3: search.objektives: unknown key")
