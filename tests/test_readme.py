@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
@@ -52,3 +53,12 @@ SLOW = {"byte_model", "hybrid", "llama_memory"}
 def test_examples_run(path: Path) -> None:
     """Every script under examples/ runs."""
     subprocess.run([sys.executable, str(path)], check=True, capture_output=True)
+
+
+def test_the_picture_shows_what_the_compiler_writes_now() -> None:
+    """It is drawn from the spec, the derivation, the code and the kept curves."""
+    drawing = run_path(str(ROOT / "scripts/picture.py"))
+    assert drawing["PICTURE"].read_text(encoding="utf-8") == drawing["draw"](), (
+        "write it anew: python scripts/picture.py"
+    )
+    assert f"]({drawing['PICTURE'].relative_to(ROOT)})" in README
