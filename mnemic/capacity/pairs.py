@@ -70,7 +70,7 @@ def held(compiled: Compiled, dim: int = 32, most: int = 256, draws: int = 4) -> 
         UsageError: a rule that is read only as it is written.
     """
     rule = compiled.operator
-    if rule.reader is None:
+    if getattr(rule, "reader", rule.read) is None:  # slots are read by their two memories
         raise UsageError(f"{rule.name}: read only as it is written, so that it cannot be asked")
     counts = tuple(_counts(rule.signature, most))
     rows = [list(_measured(compiled, counts, dim, seed)) for seed in range(draws)]

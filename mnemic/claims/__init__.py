@@ -1,6 +1,7 @@
 """What papers claim, reproduced: each claim a function, its outcome with a verdict in words."""
 
 from mnemic.claims.catalogue import CLAIMS as CLAIMS
+from mnemic.claims.catalogue import about as about
 from mnemic.claims.catalogue import find as find
 from mnemic.claims.catalogue import names as names
 from mnemic.claims.claim import Claim as Claim

@@ -16,7 +16,7 @@ class Claim:
 
     ``run`` reproduces it with ``seeds`` repetitions; ``quick`` makes it small, for tests, and its
     verdict then says nothing. ``trained`` tells whether models are trained, ``sizes`` how ours
-    differ from the paper's.
+    differ from the paper's, ``specs`` which packaged specs it runs, or is about.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Claim:
     seeds: int = 3
     trained: bool = False
     sizes: str = ""
+    specs: tuple[str, ...] = ()
 
 
 def reproduce(

@@ -33,8 +33,9 @@ def svg(found: Outcome) -> str:
 
 
 def _draw(axes: Any, panel: Panel) -> None:
+    dashed = "k--" if sum(curve.printed for curve in panel.curves) == 1 else "s--"
     for curve in panel.curves:
-        style = "k--" if curve.printed else "o-"
+        style = dashed if curve.printed else "o-"
         (line,) = axes.plot(curve.x, curve.y, style, ms=3, label=curve.label)
         if curve.spread and all(map(math.isfinite, curve.spread)):
             low = [y - s for y, s in zip(curve.y, curve.spread, strict=True)]

@@ -34,7 +34,7 @@ def run(seeds: int, quick: bool, told: Told) -> Outcome:
     counts = SWAPS[:2] if quick else SWAPS
     right: dict[str, dict[int, list[float]]] = {}
     for label, kernel in KERNELS.items():
-        memory = compile(_spec(kernel))
+        memory = compile(spec_of(kernel))
         for count in counts:
             told(f"{label}, {count} swaps")
             found = [_share(memory, drawn(STATES, count, seed)) for seed in range(seeds)]
@@ -90,7 +90,8 @@ def _draw_separate_keys(states: int, rng: torch.Generator) -> Tensor:
             return torch.as_tensor(keys)
 
 
-def _spec(kernel: str) -> Spec:
+def spec_of(kernel: str) -> Spec:
+    """Return the spec of a delta rule with a kernel."""
     data = {"name": "swaps", "features": {"kernel": kernel}, "bias": "l2"}
     return Spec.model_validate(data)
 

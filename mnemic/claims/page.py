@@ -1,6 +1,8 @@
 """The page of claims, docs/claims.md: each with its verdict, its parts and its picture."""
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from mnemic.claims.catalogue import CLAIMS
 from mnemic.claims.claim import Claim
@@ -54,8 +56,9 @@ def _section(claim: Claim, found: Outcome | None) -> str:
         lines.append(f"**{found.verdict.capitalize()}**, in {found.seconds:.0f} s with "
                      f"{found.setting}.\n")  # fmt: skip
         lines += [_part(part) for part in found.parts]
+        lines += _table(found)
         lines.append(f"\n![{claim.name}](images/claims/{claim.name}.svg)\n")
-        lines.append(f"Sizes: {sizes(found)}.\n")
+        lines.append(f"Sizes: {sizes(found)}. Again: `{command(claim)} --record`.\n")
     return "\n".join(lines) + "\n"
 
 
@@ -63,6 +66,24 @@ def _part(part: Part) -> str:
     mark = {True: "yes", False: "no", None: "open"}[part.holds]
     why = f" Why: {part.why}." if part.why and not part.holds else ""
     return f"- {mark}: {part.says}. Seen: {part.seen}.{why}"
+
+
+def table(found: Outcome) -> tuple[Mapping[str, Any], ...]:
+    """Return the rows that have a number of the paper beside ours."""
+    return tuple(row for row in found.rows if "printed" in row)
+
+
+def _table(found: Outcome) -> list[str]:
+    rows = table(found)
+    if not rows:
+        return []
+    lines = ["", "| " + " | ".join(rows[0]) + " |", "|" + " --- |" * len(rows[0])]
+    return lines + ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
+
+
+def command(claim: Claim) -> str:
+    """Return the command that runs a claim again."""
+    return f"mnemic reproduce {claim.name}"
 
 
 def sizes(found: Outcome) -> str:

@@ -31,6 +31,8 @@ SOFTMAX: Final = Model("DeltaFormer, κ1 = softmax", "deltaformer-softmax")
 ATTENTION: Final = tuple(
     Model(f"Transformer, {n} layer" + "s" * (n > 1), "softmax-attention", n) for n in (1, 2)
 )
+SPECS: Final = tuple(dict.fromkeys(model.spec for model in (ROUND, SOFTMAX, *ATTENTION)))
+"""The packaged specs of all of them."""
 
 
 def swaps(seeds: int, quick: bool, told: Told) -> Outcome:
@@ -63,6 +65,27 @@ def reachability(seeds: int, quick: bool, told: Told) -> Outcome:
              _above(runs, one, best), f"{_seen(runs, one)}; {_seen(runs, best)}"),
     )  # fmt: skip
     return _outcome("reachability", "accuracy", parts, runs, task, budget, seeds)
+
+
+def curriculum(seeds: int, quick: bool, told: Told) -> Outcome:
+    """Train a model on long sequences of swaps at once, and by doubled lengths."""
+    length, start, budget = 32, 4, Budget(steps=800, every=100, batch=32)
+    ways = {f"{start} to {length}": {"start": start}, f"{length} at once": {}}
+    runs: dict[str, list[Learned]] = {}
+    for way, own in ways.items():
+        task = {"elements": 3, "length": length, **own}
+        model = Model(way, ROUND.spec)
+        runs |= _runs("swaps", task, (model,), budget, seeds, quick, told)
+    doubled, direct = (Model(way, ROUND.spec) for way in ways)
+    parts = (
+        Part("with lengths doubled from few swaps the model learns more in as many steps",
+             _above(runs, doubled, direct), f"{_seen(runs, doubled)}; {_seen(runs, direct)}",
+             "at this size the whole length is learned at once as fast"),
+        Part("with lengths doubled the model solves the longest",
+             _solved(runs[doubled.label]) or None, _seen(runs, doubled)),
+    )  # fmt: skip
+    task = {"elements": 3, "length": length, "first length": start}
+    return _outcome("curriculum", f"accuracy at {length} swaps", parts, runs, task, budget, seeds)
 
 
 Runs = Mapping[str, list[Learned]]

@@ -1,15 +1,19 @@
 """Small models of one spec, trained on a task several times: curves of held-out scores."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from mnemic.claims.numbers import mean, spread
 from mnemic.claims.outcome import Curve
 from mnemic.errors import CheckFailed
+from mnemic.models.contract import IGNORED
 from mnemic.models.curve import Point
+from mnemic.models.language_model import LanguageModel
 from mnemic.models.progress import Silent
 
 
@@ -31,11 +35,15 @@ class Budget:
 
 @dataclass(frozen=True)
 class Learned:
-    """Held-out scores of one run by step, and whether it was cut off by its time."""
+    """Held-out scores of one run by step, and whether it was cut off by its time.
+
+    ``elsewhere`` are the scores of the trained model on further tasks.
+    """
 
     steps: tuple[int, ...]
     scores: tuple[float, ...]
     cut: bool = False
+    elsewhere: tuple[float, ...] = ()
 
     @property
     def last(self) -> float:
@@ -43,8 +51,13 @@ class Learned:
         return self.scores[-1] if self.scores else 0.0
 
 
-def learned(spec: Any, task: Any, budget: Budget, seed: int) -> Learned:
-    """Train a model of a spec's layers on a task and return its held-out scores."""
+def learned(
+    spec: Any, task: Any, budget: Budget, seed: int, further: Sequence[Any] = ()
+) -> Learned:
+    """Train a model of a spec's layers on a task and return its held-out scores.
+
+    ``further`` are tasks of the same vocabulary that the trained model is asked too.
+    """
     from mnemic import pipeline
     from mnemic.models.language_model import ModelOptions, build
     from mnemic.models.train import train
@@ -66,7 +79,22 @@ def learned(spec: Any, task: Any, budget: Budget, seed: int) -> Learned:
             result = train(model, task, told, Path(folder) / "run", seen, picture=False)
         except CheckFailed:
             return Learned(tuple(seen.steps), tuple(seen.scores), cut=True)
-    return Learned(tuple(seen.steps), tuple(seen.scores), result.stopped == "time")
+    elsewhere = tuple(score(model, other, budget.batch) for other in further)
+    return Learned(tuple(seen.steps), tuple(seen.scores), result.stopped == "time", elsewhere)
+
+
+@torch.no_grad()
+def score(model: LanguageModel, task: Any, batch: int, rounds: int = 16) -> float:
+    """Return a trained model's score on held-out sequences of a task without a decoder."""
+    model.eval()
+    generator = task.generator(0, "test")
+    found = list[float]()
+    for _ in range(rounds):
+        told = task.batch(generator, batch, "test")
+        scored = told.targets != IGNORED
+        hidden, _ = model.hidden(told.inputs)
+        found.append(task.score(model.head(hidden[scored]), told.targets[scored]))
+    return mean(found)
 
 
 def _with_block(spec: Any, changes: Mapping[str, Any]) -> Any:

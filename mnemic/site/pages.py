@@ -1,7 +1,7 @@
-"""The pages that are made: of systems, of the map, of the audit."""
+"""The pages that are made: of systems, of the map, of the audit, of claims and capacity."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -9,10 +9,13 @@ from mnemic.audit import recorded
 from mnemic.audit.catalogue import papers
 from mnemic.audit.entry import Paper
 from mnemic.audit.verdict import KINDS
+from mnemic.capacity.recorded import DIM, DRAWS, PAIRS
+from mnemic.claims.catalogue import CLAIMS, about
 from mnemic.relations import Map, Relation
 from mnemic.site import guides
 from mnemic.site.markdown import Ready, escaped, render
 from mnemic.site.picture import picture
+from mnemic.site.reproduced import capacity, reproduced
 from mnemic.site.results import measured
 from mnemic.site.system import System
 
@@ -42,6 +45,24 @@ def pages(
     yield "audit/index", shown("audit.md", papers=found, kinds=KINDS, toctree=toctree)
     for paper in found:
         yield f"audit/{paper['paper'].id}", shown("paper.md", p=paper)
+    yield from _claims(shown)
+    yield "capacity", shown("capacity.md", table=_capacities(systems), dim=DIM, pairs=PAIRS,
+                            draws=DRAWS)  # fmt: skip
+
+
+def _claims(shown: Callable[..., Ready]) -> Iterator[tuple[str, Ready]]:
+    """The page of all claims, and one of each."""
+    told = [reproduced(claim) for claim in CLAIMS]
+    toctree = ":hidden:\n\n" + "\n".join(claim.name for claim in CLAIMS)
+    yield "claims/index", shown("claims.md", claims=told, toctree=toctree)
+    for one in told:
+        yield f"claims/{one['claim'].name}", shown("claim.md", c=one)
+
+
+def _capacities(systems: Sequence[System]) -> Ready:
+    rows = [(system, kept) for system in systems if (kept := capacity(system.spec)) is not None]
+    rows.sort(key=lambda row: -row[1].get("held", -1))
+    return render("capacity.html", rows=rows, dim=DIM, pairs=PAIRS)
 
 
 def _guide(words: str, page: str, there: frozenset[str]) -> Ready:
@@ -65,6 +86,9 @@ def _system(system: System, drawn: Map, link: Any) -> dict[str, Any]:
         "relatives": relations,
         "audits": recorded.about(system.name),
         "results": measured(system.name, guides.ROOT / "docs"),
+        "claims": [reproduced(claim, drawn=False) for claim in about(system.name)],
+        "held": capacity(system.spec),
+        "packaged": system.name == system.source,
     }
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from mnemic.claims import CLAIMS, find, reproduce
+from mnemic.claims import CLAIMS, about, find, reproduce
+from mnemic.claims.crowded import crowd
 from mnemic.claims.drawing import svg
 from mnemic.claims.exact_swaps import drawn
+from mnemic.claims.mad import first, last
 from mnemic.claims.numbers import mean, shown, spread
 from mnemic.claims.outcome import Curve, Outcome, Panel, Part, judged
-from mnemic.claims.page import counts, page
+from mnemic.claims.page import counts, page, table
 from mnemic.claims.recall import spread_out
 from mnemic.claims.recorded import FOLDER, outcome
 from mnemic.claims.retrieval import KERNELS
@@ -58,6 +60,39 @@ def test_swaps_are_drawn_as_the_theorem_has_them() -> None:
         (asked,) = [i for i in range(4) if torch.equal(told.q[4 + t], keys[i])]
         assert torch.equal(told.expected[t], held[asked])
         assert not told.v[4 + t].any()
+
+
+def test_a_crowd_of_states_is_swapped_as_it_is_written() -> None:
+    """Each read asks for the key of a place, and ``held`` follows a list that is swapped."""
+    told = crowd(5, 8, 12, seed=3)
+    keys, at = told.k[:5], list(range(5))
+    for t in range(12):
+        (i, j) = next((i, j) for i in range(5) for j in range(5)
+                      if torch.equal(told.k[5 + t], keys[i] - keys[j]))  # fmt: skip
+        at[i], at[j] = at[j], at[i]
+        (asked,) = [i for i in range(5) if torch.equal(told.q[5 + t], keys[i])]
+        assert at[asked] == told.held[t]
+
+
+def test_first_and_last_are_open_where_runs_mix() -> None:
+    scores = {"a": [0.9, 0.8], "b": [0.7, 0.6], "c": [0.65, 0.95]}
+    assert first(scores, "a", ["b"]) is True
+    assert first(scores, "b", ["a"]) is False
+    assert first(scores, "a", ["b", "c"]) is None
+    assert first({"a": [1.0, 1.0], "b": [1.0, 1.0]}, "a", ["b"]) is False  # all solve it
+    assert last({"a": [0.1, 0.2], "b": [0.3, 0.4]}, "a") is True
+    assert last(scores, "a") is False
+    assert last(scores, "c") is None
+
+
+def test_a_systems_claims_are_those_that_name_it() -> None:
+    assert {claim.name for claim in about("gated-deltanet")} == {"mad", "needles"}
+    assert about("no-such-spec") == ()
+
+
+def test_numbers_of_a_paper_stand_in_a_table_beside_ours() -> None:
+    rows = ({"task": "one", "printed": "50 %", "measured": "0.4"}, {"score": 1.0})
+    assert table(Outcome("mad", (), (), {}, rows=rows)) == rows[:1]
 
 
 def test_exact_formulas_are_means_over_gaussian_keys() -> None:

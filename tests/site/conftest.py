@@ -33,3 +33,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.exit_code == 0, done.output
     assert "warning" not in done.output
     return place / "site"
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site of all packaged systems."""
+    pytest.importorskip("furo", reason="a site needs the extra docs")
+    from mnemic.cli.app import app
+
+    folder = tmp_path_factory.mktemp("whole") / "site"
+    done = CliRunner().invoke(app, ["site", "-o", str(folder)], prog_name="mnemic")
+    assert done.exit_code == 0, done.output
+    assert "warning" not in done.output
+    return folder

@@ -1,5 +1,6 @@
 """What a page links to and what it says, read from its HTML."""
 
+import re
 from functools import cached_property
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,12 +11,16 @@ SILENT = ("script", "style", "code", "pre")
 
 
 class Page(HTMLParser):
-    """A page's links, the places that can be linked to, its elements and its prose."""
+    """A page's links, the places that can be linked to, its elements and its prose.
+
+    ``own`` are the links of its text, without those of the bar that every page has.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
         self.links: list[str] = []
+        self.own: list[str] = []
         self.loaded: list[str] = []
         self.ids: set[str] = set()
         self.tags: set[str] = set()
@@ -29,9 +34,11 @@ class Page(HTMLParser):
         self.ids |= {found["id"] or ""} if "id" in found else set()
         if tag == "a" and found.get("href"):
             self.links.append(found["href"] or "")
+            if "article" in self._within:
+                self.own.append(found["href"] or "")
         elif tag in ("link", "script", "img"):
             self.loaded += [x for x in (found.get("href"), found.get("src")) if x]
-        if tag in SILENT:
+        if tag in (*SILENT, "article"):
             self._within.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -39,7 +46,7 @@ class Page(HTMLParser):
             self._within.pop()
 
     def handle_data(self, data: str) -> None:
-        if not self._within:
+        if not set(self._within) & set(SILENT):
             self.words.append(data)
 
     @cached_property
@@ -70,3 +77,34 @@ def _leads(page: Page, link: str, pages: dict[Path, Page]) -> bool:
         return False
     fragment = unquote(parts.fragment)
     return not fragment or path not in pages or fragment in pages[path].ids
+
+
+def clicks(folder: Path, start: str, most: int) -> dict[str, int]:
+    """Return how many clicks on links of the text lead from a page to each other one, up to a most.
+
+    Pages are told by their names in the site, without what follows a ``#``.
+    """
+    found, edge = {start: 0}, [start]
+    for count in range(1, most + 1):
+        ahead = []
+        for name in edge:
+            page = Page(folder / name)
+            for link in page.own:
+                parts = urlsplit(link)
+                if parts.scheme or not parts.path.endswith(".html"):
+                    continue
+                path = (page.path.parent / unquote(parts.path)).resolve()
+                there = path.relative_to(folder.resolve()).as_posix()
+                if there not in found:
+                    found[there] = count
+                    ahead.append(there)
+        edge = ahead
+    return found
+
+
+def section(page: Page, place: str) -> str:
+    """Return the HTML of a page's section, from its place to the next section's."""
+    text = page.path.read_text(encoding="utf-8")
+    parts = re.split(r'<section id="([^"]+)">', text)
+    return "".join(body for name, body in zip(parts[1::2], parts[2::2], strict=True)
+                   if name == place)  # fmt: skip

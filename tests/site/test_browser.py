@@ -4,18 +4,22 @@ from pathlib import Path
 
 import browser
 import pytest
-from typer.testing import CliRunner
+from pages import broken
 
 WIDTHS = (1280, 390)
 PICTURES = Path(__file__).parents[2] / "runs" / "screenshots"
 """Where screenshots are kept, for a person to look at."""
 
-SEEN = ("index", "systems/index", "systems/gated-deltanet", "systems/titans", "map", "audit/index")
+SEEN = (
+    "index", "systems/index", "systems/gated-deltanet", "systems/titans", "map", "audit/index",
+    "claims/index", "claims/switching", "claims/needles", "capacity",
+)  # fmt: skip
 
 
 @browser.needed
 def test_nothing_is_wider_than_its_page_and_the_map_leads_on(built: Path) -> None:
-    pages = ["index.html", "map.html", *(f"systems/{n}.html" for n in ("index", "gated-deltanet"))]
+    pages = ["index.html", "map.html", *(f"systems/{n}.html" for n in ("index", "gated-deltanet")),
+             "claims/index.html", "claims/recall.html", "capacity.html"]  # fmt: skip
     click = 'svg a[href="systems/hostile.html"]'
     seen = browser.looked_at(built, pages, WIDTHS, [("map.html", click)])
     assert seen["wide"] == []
@@ -34,21 +38,13 @@ def test_what_is_wider_than_its_page_would_be_seen(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @browser.needed
-def test_no_page_of_the_whole_site_is_too_wide(tmp_path: Path) -> None:
+def test_no_page_of_the_whole_site_is_too_wide(whole: Path) -> None:
     """Every page of the site of all packaged systems; screenshots are kept under runs/."""
-    from pages import broken
-
-    from mnemic.cli.app import app
-
-    folder = tmp_path / "site"
-    done = CliRunner().invoke(app, ["site", "-o", str(folder)], prog_name="mnemic")
-    assert done.exit_code == 0, done.output
-    assert "warning" not in done.output
-    assert broken(folder) == []
-    pages = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html"))
-    seen = browser.looked_at(folder, pages, WIDTHS, [])
+    assert broken(whole) == []
+    pages = sorted(path.relative_to(whole).as_posix() for path in whole.rglob("*.html"))
+    seen = browser.looked_at(whole, pages, WIDTHS, [])
     for page in SEEN:
         for width in WIDTHS:
             name = f"{page.replace('/', '-')}-{width}.png"
-            browser.pictured(folder / f"{page}.html", width, PICTURES / name)
+            browser.pictured(whole / f"{page}.html", width, PICTURES / name)
     assert seen["wide"] == []
