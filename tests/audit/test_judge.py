@@ -45,6 +45,15 @@ def test_a_wrong_text_differs_with_a_correction_and_a_witness(wrong):
     assert (again[wrong] - again[DELTA]).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize(
+    ("bound", "kind"), [("norm(A)*norm(P)", "agrees"), ("norm(A @ A)", "differs")]
+)
+def test_a_bound_is_judged_as_the_smaller_of_its_two_sides(bound, kind):
+    rule = f"x = norm(A @ P); b = {bound}; y = (x + b - abs(x - b))/2"
+    shapes = {"A": "square", "P": "square"}
+    assert verdict(rule, "y = norm(A @ P)", shapes=shapes).kind == kind
+
+
 def test_the_term_at_fault_is_told_with_its_factor():
     found = verdict("W = W @ (I - eta*k @ k.T) - 3*eta*v @ k.T", SQUARED, corrected=DELTA)
     assert found.term == "-3 * eta * v @ k.T should have the factor -1/3"
