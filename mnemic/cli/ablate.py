@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mnemic.cli.arguments import AsJson, SpecArgument
-from mnemic.cli.output import console, echo, print_json, to_stderr
+from mnemic.cli.output import console, echo, print_json, raw, to_stderr
 from mnemic.cli.overrides import BlockOption, Rates, Seeds, numbers, overridden
 from mnemic.errors import Issue, UsageError, format_issue, nearest
 
@@ -115,7 +115,7 @@ def _measure(
         print_json({"spec": own.name, "skill": skill, "effects": [e.to_json() for e in told],
                     "dropped": [asdict(one) for one in dropped]})  # fmt: skip
     else:
-        echo(text if asked.out is None else f"wrote {asked.out}")
+        raw(text if asked.out is None else f"wrote {asked.out}")
 
 
 def _chosen(text: str | None) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from mnemic.audit.catalogue import about, chosen, papers, specs
 from mnemic.audit.entry import Equation, Paper
 from mnemic.audit.verdict import KINDS
 from mnemic.cli.arguments import AsJson
-from mnemic.cli.output import console, echo, print_json
+from mnemic.cli.output import console, echo, print_json, raw
 from mnemic.cli.verdicts import Found, judged
 from mnemic.errors import CheckFailed
 
@@ -54,7 +54,7 @@ def audit(
     if as_json:
         print_json({"verdicts": found, "counts": _counts(found), "coverage": _coverage(lines)})
     elif markdown:
-        echo(_table(found))
+        raw(_table(found))
     else:
         for verdict in found:
             echo(describe(verdict, full=full))

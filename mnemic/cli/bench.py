@@ -8,7 +8,7 @@ import typer
 
 from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.model import require
-from mnemic.cli.output import console, echo, print_json, to_stderr
+from mnemic.cli.output import console, echo, print_json, raw, to_stderr
 from mnemic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _table(folders: tuple[str, ...]) -> None:
 
     if len(folders) != 1:
         raise UsageError("bench table takes one folder, that of the files that --out made")
-    echo(table.page(Path(folders[0])))
+    raw(table.page(Path(folders[0])))
 
 
 def _page(folders: tuple[str, ...], out: Path | None) -> None:

@@ -8,7 +8,7 @@ from mnemic import pipeline
 from mnemic.audit import recorded
 from mnemic.cli.arguments import AsJson, SpecArgument
 from mnemic.cli.facts import Facts, kernels, uncompiled
-from mnemic.cli.output import echo, print_json, to_stderr
+from mnemic.cli.output import echo, print_json, raw, to_stderr
 from mnemic.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def derive(
         told = {"refused": refused, "published": recorded.about(rule.name)}
         print_json(_json(rule, fused, checks, check) | told)
     else:
-        echo(_worded(rule) if words else _text(rule, fused, latex=latex, markdown=markdown))
+        show = raw if latex or markdown else echo
+        show(_worded(rule) if words else _text(rule, fused, latex=latex, markdown=markdown))
         if not (latex or markdown or words):
             _show_printed(rule.name)
         for reason in refused:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mnemic.cli.arguments import AsJson
-from mnemic.cli.output import echo, print_json
+from mnemic.cli.output import echo, print_json, raw
 
 Places = Annotated[
     list[str],
@@ -48,7 +48,7 @@ def effects(
         print_json(asdict(found))
         return
     if out is None:
-        echo(page(found, places))
+        raw(page(found, places))
         return
     drawn = {"effects": forest(found)} if found.main else {}
     drawn |= {"interactions": crossed(found)} if found.interactions else {}
@@ -71,7 +71,7 @@ def pareto(places: Places, study: Study = None, out: Out = None, as_json: AsJson
                     "overall": [point.name for point in overall(points)]})  # fmt: skip
         return
     if out is None:
-        echo(page(points, places))
+        raw(page(points, places))
         return
     name = f"{out.stem}.svg"
     _write(out, page(points, places, name), {name: picture(points)})

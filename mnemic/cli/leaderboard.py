@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mnemic.cli.arguments import AsJson, complete_name
-from mnemic.cli.output import echo, print_json, to_stderr
+from mnemic.cli.output import echo, print_json, raw, to_stderr
 from mnemic.cli.overrides import BlockOption, Budget, Rates, Seeds, numbers, overridden
 from mnemic.errors import InvalidSpec, Issue, UsageError
 
@@ -101,7 +101,7 @@ def leaderboard(
         told = {"entries": [_plain(e) for e in entries], "first": list(first_group(within))}
         print_json(told | ({"own": [_plain(e) for e in own]} if own else {}))
     elif out is None:
-        echo(text)
+        raw(text)
     else:
         echo(f"wrote {out}")
 

@@ -9,6 +9,7 @@ import typer
 from mnemic.cli.arguments import AsJson
 from mnemic.cli.facts import HEAD, gathered
 from mnemic.cli.output import console, echo, print_json, progress
+from mnemic.cli.tables import fitting, left_out
 from mnemic.dsl.catalogue import find, names
 from mnemic.dsl.load import load
 from mnemic.errors import Issue, UsageError, format_issue, nearest
@@ -24,9 +25,6 @@ SHOWN = ("name", "class", "form", "train", "decode", "state", "family", "title",
 
 CUT, NARROWEST = ("title", "source"), 12
 """What may be cut, and to how much at least."""
-
-BETWEEN = 3
-"""Columns between two of the table."""
 
 Family = Annotated[
     str | None, typer.Option("--family", help="Only one family: the folder that a spec lies in.")
@@ -60,7 +58,7 @@ def list_(
         shown.print(table)
         echo(f"{len(rows)} specs; FLOPs a token and head at d_k = d_v = 64")
         if left:
-            echo(f"no room for: {', '.join(left)} (a wider terminal or --json has all)")
+            echo(left_out(left))
 
 
 def _rows(family: str | None, class_: str | None, paper: str | None) -> list[dict[str, Any]]:
@@ -123,7 +121,7 @@ def _table(rows: list[dict[str, Any]], width: int) -> tuple["Table", tuple[str, 
 
     cells = [dict(zip(HEADINGS, _cells(row), strict=True)) for row in rows]
     wide = {h: max(len(h), *(len(row[h]) for row in cells)) for h in HEADINGS}
-    wide = _fitting(wide, width - 2)
+    wide = fitting(wide, width - 2, SHOWN, CUT, NARROWEST)
     table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
     for heading, size in wide.items():
         right = "right" if heading in ("train", "decode") else "left"
@@ -131,19 +129,6 @@ def _table(rows: list[dict[str, Any]], width: int) -> tuple["Table", tuple[str, 
     for row in cells:
         table.add_row(*(_cut(row[heading], size) for heading, size in wide.items()))
     return table, tuple(h for h in HEADINGS if h not in wide)
-
-
-def _fitting(wide: dict[str, int], width: int) -> dict[str, int]:
-    """The columns that fit, in their order, and how wide each is; the name always fits."""
-    left, found = width, dict[str, int]()
-    for heading in SHOWN:
-        least = min(wide[heading], NARROWEST) if heading in CUT else wide[heading]
-        if found and least > left:
-            continue
-        room = left - (NARROWEST + BETWEEN if heading == "title" else 0)
-        found[heading] = min(wide[heading], max(room, least)) if heading in CUT else least
-        left -= found[heading] + BETWEEN
-    return {heading: found[heading] for heading in HEADINGS if heading in found}
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import typer
 
 from mnemic.cli.arguments import AsJson
 from mnemic.cli.drawing import Drawing, demand_svg_name, write_drawing
-from mnemic.cli.output import console, echo, print_json, to_stderr
+from mnemic.cli.output import console, echo, print_json, raw, to_stderr
 from mnemic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def reproduce(
     if markdown:
         from mnemic.claims.page import page
 
-        echo(page().rstrip("\n"))
+        raw(page().rstrip("\n"))
     elif claim is None:
         _list(as_json)
     else:

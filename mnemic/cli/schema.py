@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mnemic.cli.output import echo
+from mnemic.cli.output import echo, raw
 from mnemic.dsl.schema import schema as describe
 from mnemic.errors import UsageError
 from mnemic.models.files import replacing
@@ -26,7 +26,7 @@ def schema(output: Output = None, space: OfSpaces = False) -> None:
     """
     text = json.dumps(_described(space), indent=2, ensure_ascii=False) + "\n"
     if output is None:
-        echo(text)
+        raw(text)
         return
     _refuse_foreign(output)
     with replacing(output) as beside:

@@ -8,12 +8,20 @@ import typer
 
 from mnemic.cli.arguments import AsJson, complete_any_task
 from mnemic.cli.output import console, echo, print_json
+from mnemic.cli.tables import BETWEEN, fitting, left_out
 from mnemic.cli.train import pair
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from mnemic.search.tasks import Exercise
 
 HEADINGS = ("task", "of", "metric", "chance", "best", "rungs", "title", "source")
+SHOWN = ("task", "of", "title", "metric", "chance", "best", "rungs", "source")
+"""In the order in which they are given room."""
+
+WRAPPED, NARROWEST = ("title", "rungs", "source"), 24
+"""What may take several lines, and how wide it is at least."""
 
 Name = Annotated[
     str | None,
@@ -98,19 +106,37 @@ def _whole(task: "Exercise[Any]", seed: int) -> dict[str, Any]:
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
+    shown = console()
+    table, left = _table(rows, shown.width)
+    shown.print(table)
+    echo(f"{len(rows)} tasks; mnemic tasks TASK shows options, rungs and an example")
+    if left:
+        echo(left_out(left))
+
+
+def _table(rows: list[dict[str, Any]], width: int) -> tuple["Table", tuple[str, ...]]:
+    """The rows within ``width`` columns, and the headings of what there is no room for.
+
+    Titles, rungs and sources take several lines where they must; nothing is cut.
+    """
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    for heading in HEADINGS:
-        table.add_column(heading, no_wrap=heading in ("task", "of", "chance", "best"))
-    for row in rows:
-        ends = (f"{row['chance']:.3g}", f"{row['ceiling']:.3g}")
-        rungs = ", ".join(row["ladder"])
-        table.add_row(
-            row["name"], row["of"], row["metric"], *ends, rungs, row["title"], row["source"]
-        )
-    console().print(table)
-    echo(f"{len(rows)} tasks; mnemic tasks TASK shows options, rungs and an example")
+    cells = [dict(zip(HEADINGS, _cells(row), strict=True)) for row in rows]
+    wide = {h: max(len(h), *(len(row[h]) for row in cells)) for h in HEADINGS}
+    wide = fitting(wide, width, SHOWN, WRAPPED, NARROWEST)
+    table = Table(box=None, pad_edge=False, padding=(0, BETWEEN, 0, 0))
+    for heading, size in wide.items():
+        table.add_column(heading, width=size, no_wrap=heading not in WRAPPED)
+    for row in cells:
+        table.add_row(*(row[heading] for heading in wide))
+    return table, tuple(h for h in HEADINGS if h not in wide)
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A row's texts, in the order of the headings."""
+    ends = (f"{row['chance']:.3g}", f"{row['ceiling']:.3g}")
+    rungs = ", ".join(row["ladder"])
+    return row["name"], row["of"], row["metric"], *ends, rungs, row["title"], row["source"]
 
 
 def _print_one(told: dict[str, Any], rung: str | None) -> None:

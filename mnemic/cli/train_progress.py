@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from mnemic.models.curve import Point
     from mnemic.models.progress import Progress
 
+WIDE_ENOUGH = 110
+"""Columns of a terminal that has room for a long bar and the time so far."""
+
 
 @contextmanager
 def shown(title: str, metric: str, tokens: int = 0) -> Iterator["Progress"]:
@@ -36,16 +39,19 @@ def shown(title: str, metric: str, tokens: int = 0) -> Iterator["Progress"]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
+    screen = console(stderr=True)
+    wide = screen.width >= WIDE_ENOUGH
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        BarColumn(bar_width=40 if wide else 6),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        *((TimeElapsedColumn(),) if wide else ()),
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7)),
         TextColumn("{task.fields[loss]}{task.fields[score]}", markup=False),
     )
-    with Progress(*columns, console=console(stderr=True)) as bars:
+    with Progress(*columns, console=screen) as bars:
         yield Bar(bars, title, metric, pace)
 
 
