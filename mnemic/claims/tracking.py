@@ -80,9 +80,12 @@ def curriculum(seeds: int, quick: bool, told: Told) -> Outcome:
     parts = (
         Part("with lengths doubled from few swaps the model learns more in as many steps",
              _above(runs, doubled, direct), f"{_seen(runs, doubled)}; {_seen(runs, direct)}",
-             "at this size the whole length is learned at once as fast"),
+             "at this size the whole length is learned at once as fast"
+             if _solved(runs[direct.label]) else
+             f"{budget.steps} steps are too few: neither way comes to the longest"),
         Part("with lengths doubled the model solves the longest",
-             _solved(runs[doubled.label]) or None, _seen(runs, doubled)),
+             _solved(runs[doubled.label]) or None, _seen(runs, doubled),
+             f"{budget.steps} steps are too few"),
     )  # fmt: skip
     task = {"elements": 3, "length": length, "first length": start}
     return _outcome("curriculum", f"accuracy at {length} swaps", parts, runs, task, budget, seeds)
