@@ -8,8 +8,11 @@ python=${PYTHON:-python3.11}
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 .venv/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 extras=${1:-search,kernels}
-.venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$extras]"
+oldest=
 if [ "$extras" = test ] && [ ! -d .venv/oldest/triton ]; then
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-    --target .venv/oldest triton==3.6.0
+    --target .venv/oldest triton==3.6.0 &
+  oldest=$!
 fi
+.venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$extras]"
+[ -z "$oldest" ] || wait "$oldest"

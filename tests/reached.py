@@ -18,9 +18,8 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -113,8 +112,12 @@ def code(folder: Path, module: str) -> Code:
 
 @lru_cache(maxsize=1)
 def _support(texts: tuple[tuple[str, str], ...]) -> Folder:
-    """Return a support package, read once for all specs of a process."""
-    return Folder(modules(dict(texts)))
+    """Return a support package, read once for all specs of a process, as is what it names."""
+    folder = Folder(modules(dict(texts)))
+    for module in folder.modules.values():
+        for statement in module.statements:
+            folder.uses(module, statement)
+    return folder
 
 
 def _pieces(module: str, nodes: list[ast.stmt]) -> Iterator[tuple[str, str]]:
@@ -136,9 +139,12 @@ def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:12]
 
 
+@cache
 def _written(tree: ast.AST) -> str:
-    """Return a tree's code without docstrings."""
-    tree = deepcopy(tree)
+    """Return a tree's code without docstrings, which the tree loses.
+
+    Trees of the support package, which all specs share, are written once.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             node.body = [x for x in node.body if not _is_text(x)]

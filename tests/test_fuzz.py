@@ -31,6 +31,7 @@ def ran(*arguments: object) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.full
 def test_drawn_specs_and_going_on(tmp_path):
     done = ran("--specs", 2, "--seed", 5, "--folder", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -27,13 +27,13 @@ class Item:
 
     nodeid: str
     callspec: Any = None
-    marks: tuple[str, ...] = ()
+    marks: tuple[str | pytest.Mark, ...] = ()
 
-    def get_closest_marker(self, name: str) -> str | None:
-        return name if name in self.marks else None
+    def get_closest_marker(self, name: str) -> str | pytest.Mark | None:
+        return next((x for x in self.marks if name in (x, getattr(x, "name", x))), None)
 
 
-def cases(name: str, *values: dict[str, Any], marks: tuple[str, ...] = ()) -> list[Item]:
+def cases(name: str, *values: dict[str, Any], marks: tuple[Any, ...] = ()) -> list[Item]:
     return [Item(f"{name}[{x}]", SimpleNamespace(params=x), marks) for x in values]
 
 
@@ -56,6 +56,23 @@ def test_a_test_of_a_few_specs_stays_whole() -> None:
 def test_what_is_marked_is_left_out_and_what_is_not_stays() -> None:
     items = [Item("plain"), *cases("slow", {"x": 1}, {"x": 2}, marks=("full",))]
     assert chosen(items) == ["plain"]
+
+
+@pytest.mark.parametrize(
+    ("count", "kept"),
+    [(1, [0]), (2, [0, 9]), (4, [0, 3, 6, 9]), (10, [*range(10)]), (12, [*range(10)])],
+)
+def test_of_what_is_marked_some_as_many_stay_as_it_says(count: int, kept: list[int]) -> None:
+    mark = pytest.mark.some(count).mark
+    items = cases("variants", *({"x": x} for x in range(10)), marks=(mark,))
+    assert [x["x"] for x in chosen(items)] == kept
+
+
+def test_of_what_is_marked_some_a_changed_spec_stays() -> None:
+    mark = pytest.mark.some(2).mark
+    items = cases("variants", *({"name": name} for name in NAMES[:5]), marks=(mark,))
+    assert [x["name"] for x in chosen(items)] == [NAMES[0], NAMES[4]]
+    assert [x["name"] for x in chosen(items, NAMES[2])] == [NAMES[0], NAMES[2], NAMES[4]]
 
 
 def test_of_variants_the_kept_ones_stay() -> None:
@@ -142,7 +159,10 @@ def _texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-SLOW = {"hf/test_processes.py": "a run that is killed and one in two processes take minutes"}
+SLOW = {
+    "hf/test_processes.py": "a run that is killed and one in two processes take minutes",
+    "search/study/test_postgres.py": "ten seconds; beside it are test_owners.py and test_grid.py",
+}
 """Files of the whole matrix alone, with the reason."""
 
 

@@ -1,8 +1,9 @@
 """The two tiers of the tests, told apart here and nowhere else.
 
-A plain ``pytest`` runs every test. ``pytest --tier first`` leaves out four kinds of cases:
+A plain ``pytest`` runs every test. ``pytest --tier first`` leaves out five kinds of cases:
 
 - tests marked ``full``;
+- of a test marked ``some(n)``, a test of variants of one thing, all cases but n, evenly chosen;
 - of a test marked ``few``, cases whose values have all been met already; of its packaged specs
   those each trait of which has met every other value in another spec;
 - of a test with cases for more specs than ``packaged.CORE`` has, the cases of other specs, unless
@@ -102,6 +103,7 @@ def first(items: Iterable[pytest.Item], changed: set[str]) -> Iterator[pytest.It
         functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, cases in functions.items():
         some = [item for item in cases if item.get_closest_marker("full") is None]
+        some = spread(some, changed)
         several = {spec for item in some for spec in specs_of(item)}
         matrix = len(several) > len(CORE)
         if matrix:
@@ -114,6 +116,19 @@ def first(items: Iterable[pytest.Item], changed: set[str]) -> Iterator[pytest.It
             yield from covering(some, [_traits_met(item, changed) for item in some])
         else:
             yield from covering(some, _met(some, 1))
+
+
+def spread(cases: Sequence[pytest.Item], changed: set[str]) -> list[pytest.Item]:
+    """Return as many cases of a function as its mark ``some`` asks for, from the first to the last.
+
+    Without the mark these are all. Cases of a spec whose code has changed stay, too.
+    """
+    mark = next((item.get_closest_marker("some") for item in cases), None)
+    if mark is None or mark.args[0] >= len(cases):
+        return [*cases]
+    gaps = max(1, mark.args[0] - 1)
+    chosen = {at * (len(cases) - 1) // gaps for at in range(mark.args[0])}
+    return [x for at, x in enumerate(cases) if at in chosen or specs_of(x) & changed]
 
 
 def first_only(values: Iterable[Any], *kept: Any) -> list[Any]:

@@ -96,6 +96,7 @@ def test_no_gpu_is_said(folder: Path, tmp_path: Path) -> None:
     assert done.stderr == "gpu.py: torch finds no GPU; --dry tries everything on the CPU\n"
 
 
+@pytest.mark.full
 def test_the_checks_run_there_too(folder: Path) -> None:
     done = command(folder / "gpu.py", "verify", "huber")
     assert done.returncode == 0, done.stdout + done.stderr

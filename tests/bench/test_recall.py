@@ -16,6 +16,7 @@ def test_packaged_memories_with_a_norm_are_looked_at() -> None:
     assert {"ttt-linear", "ttt-mlp", "titans", "memora", "moneta-derived", "cms"} <= {*NORMED}
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", NORMED)
 def test_a_normed_memory_goes_on_learning(name: str) -> None:
     """Behind a norm one step that is too long leaves a memory that nothing moves."""

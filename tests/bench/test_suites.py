@@ -23,6 +23,7 @@ ONE = {"mnemic": 1, "name": "mine", "bias": "l2"}
 DOT = {**ONE, "bias": "dot"}
 
 
+@pytest.mark.some(6)
 @pytest.mark.few
 @pytest.mark.parametrize("name", names())
 def test_the_state_keeps_its_bytes(name):
@@ -108,6 +109,7 @@ def test_embeddings_correlate():
     assert 0.3 < float((unit[1:] * unit[:-1]).sum(-1).mean()) < 0.9
 
 
+@pytest.mark.full
 def test_forms_take_any_spec():
     found = forms.measured(mnemic.compile("ttt-mlp"), 64)
     assert set(found) == {"forward", "forward+backward"}

@@ -138,13 +138,14 @@ def test_a_disk_that_gets_full(tmp_path, warm, arguments, name):
 TINY = ("--dim", "32", "--vocabulary", "300", "--no-check")
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("arguments", "most", "message", "left"),
     [
-        (("train", "deltanet", "--task", "mqar", "--rung", "tiny", "--run", "r", "--steps", "4"),
-         20_000, "r/checkpoint.pt: File too large", ["r", "r/mnemic-run.json"]),
         (("model", "deltanet", "--blocks", "1", *TINY, "-o", "m"),
          30_000, "cannot write {}/m: File too large", []),
+        (("train", "deltanet", "--task", "mqar", "--rung", "tiny", "--run", "r", "--steps", "4"),
+         20_000, "r/checkpoint.pt: File too large", ["r", "r/mnemic-run.json"]),
     ],
 )  # fmt: skip
 def test_a_disk_that_gets_full_under_tensors(tmp_path, arguments, most, message, left):
@@ -181,6 +182,7 @@ def test_a_full_disk_keeps_what_was_there(tmp_path, warm):
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("home", [
     None, *(pytest.param(home, marks=pytest.mark.full) for home in ("/proc/nowhere", "/dev/null")),
     "read-only",

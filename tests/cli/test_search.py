@@ -121,6 +121,7 @@ def test_a_leaderboard(mnemic, space, tmp_path):
     assert all(len(entry["runs"]) == 2 for entry in again.json["entries"])
 
 
+@pytest.mark.full
 def test_a_leaderboard_in_one_block(mnemic, space, tmp_path):
     plain = SPACE.replace("block: {heads: 1, feed_forward: none, convolution: 0}\n", "")
     plain = plain.replace("bias: {choose", "readout: {memory: after}\n#").replace("optimizer:", "#")

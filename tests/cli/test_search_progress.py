@@ -6,6 +6,7 @@ import pty
 import subprocess
 import sys
 
+import pytest
 from rich.console import Console
 
 from mnemic.cli.search_progress import drawn
@@ -53,6 +54,7 @@ def test_there_is_no_rate_before_the_first_trial():
     assert "0 s left" in text(FIRST, over, 60.0)
 
 
+@pytest.mark.full
 def test_a_search_in_a_terminal_shows_the_table(tmp_path):
     path = tmp_path / "space.yaml"
     path.write_text(SPACE)

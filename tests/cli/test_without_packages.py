@@ -65,6 +65,7 @@ OTHERS = (
 """Others that need the same extras."""
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
@@ -84,6 +85,7 @@ def test_a_command_names_its_extra(tmp_path, arguments, extra):
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.full
 def test_verify_without_triton_tries_the_rest(tmp_path):
     code, out, err = run("triton", "verify", "deltanet", "--seconds", "1", cwd=tmp_path)
     assert code == 0, err
@@ -91,6 +93,7 @@ def test_verify_without_triton_tries_the_rest(tmp_path):
     assert "Triton is not installed, so the fused kernels were not tried" in out
 
 
+@pytest.mark.full
 def test_doctor_tells_that_a_c_compiler_is_missing(tmp_path):
     code, out, _ = ended(begun("doctor", environment={"PATH": str(tmp_path), "CC": ""},
                                cwd=tmp_path))  # fmt: skip
@@ -107,6 +110,7 @@ def test_the_rest_works_without_a_c_compiler(tmp_path):
     assert "curve.png" in left  # and without a display
 
 
+@pytest.mark.full
 def test_a_search_misses_matplotlib_before_it_trains(tmp_path):
     space = Path(__file__).parents[2] / "examples" / "search" / "small.yaml"
     code, _, err = run("matplotlib", "search", str(space), cwd=tmp_path)

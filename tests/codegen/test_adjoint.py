@@ -66,11 +66,13 @@ def test_adjoint_is_autograd(name: str, form: str) -> None:
     conforms(compiled(name), form)
 
 
+@pytest.mark.some(9)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_of_ones_own(loss: str) -> None:
     own_conforms({**LOSSES[loss], **SETTINGS["gated before"]})
 
 
+@pytest.mark.some(5)
 @pytest.mark.few
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("loss", ["log(cosh(e))", "where(n<=delta, n**2/2, delta*(n-delta/2))"])
@@ -82,6 +84,7 @@ def test_a_root_of_a_loss_of_ones_own() -> None:
     own_conforms({"bias": {"expr": "(e**2+0.01)**0.5"}, **SETTINGS["momentum"]})
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("loss", ["log(cosh(e))", "abs(e)", "softplus(y)-v*y"])
 def test_implicit_steps_of_losses_of_ones_own(loss: str) -> None:
     optimizer = {"method": "implicit", "rate": "token"}
@@ -103,11 +106,13 @@ def test_links_of_ones_own(generator: str, view: str) -> None:
     )
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("title", test_deep.TITLES)
 def test_deep_memories_of_ones_own(title: str) -> None:
     own_conforms({"bias": "l2", **test_deep.L2[title]})
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("wrong", FAILED)
 def test_rules_whose_forms_failed_once(wrong: str) -> None:
     own_conforms(FAILED[wrong])

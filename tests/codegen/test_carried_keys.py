@@ -84,6 +84,7 @@ def test_path_attention_is_the_product_of_householder_steps(
     against(case, arguments, form)
 
 
+@pytest.mark.full
 def test_many_blocks_are_the_product_of_householder_steps() -> None:
     case = compiled("path")
     arguments = inputs(case, 130, sizes=Sizes(1, heads=1, key=3, value=2))
@@ -94,6 +95,7 @@ def test_many_blocks_are_the_product_of_householder_steps() -> None:
 SIMILARITIES = ["exp(s)", "exp(-d2)", "exp(a*s - d2/2)", "1/(1 + a*d2)", "relu(s + 1)"]
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("setting", ["plain", "decay", "window", "both"])
 @pytest.mark.parametrize("degree", [0, 1, "cg"])
 @pytest.mark.parametrize("similarity", SIMILARITIES)
@@ -124,6 +126,7 @@ def test_features_before_the_step() -> None:
         conforms(carrying(features=features))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("degree", [0, 1])
 @pytest.mark.parametrize("window", ["all", 20, 70])
 @pytest.mark.parametrize("similarity", ["exp(s)", "exp(-d2)"])
@@ -137,6 +140,7 @@ def test_blocks_of_rows_and_pieces(similarity: str, window: Any, degree: int) ->
     agree(run(case, arguments, (("recurrent", 9), ("chunk", 201))), expected)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("degree", [0, 1])
 @pytest.mark.parametrize("similarity", ["exp(s)", "exp(-d2/2)"])
 @pytest.mark.parametrize("window", ["all", 3])

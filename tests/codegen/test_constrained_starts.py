@@ -20,6 +20,7 @@ CONSTRAINTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.few
 @pytest.mark.parametrize("optimizer", [MUON, {**MUON, "every": 3}, {"every": 3}], ids=str)
 @pytest.mark.parametrize("title", CONSTRAINTS)
@@ -38,6 +39,7 @@ def test_the_first_memory_is_inside(title: str, optimizer: dict[str, Any]) -> No
     torch.testing.assert_close(sums, torch.full_like(sums, 1.5 if "rows" in title else 1.0))
 
 
+@pytest.mark.some(1)
 @pytest.mark.few
 @pytest.mark.parametrize("optimizer", [{}, {"every": 3}, {"anchor": {"chunk": 4}}], ids=str)
 @pytest.mark.parametrize("kind", ["simplex", {"kind": "ball", "radius": 0.5}], ids=str)
@@ -59,6 +61,7 @@ def test_layers_begin_with_the_dual_of_their_first_memory(kind: Any, optimizer: 
         agree(run(case, arguments, "chunk"), run(case, arguments, "recurrent"), 1e-9)
 
 
+@pytest.mark.some(1)
 @pytest.mark.few
 @pytest.mark.parametrize("optimizer", [{}, MUON, {**MUON, "momentum": "token"}], ids=str)
 @pytest.mark.parametrize("title", [*CONSTRAINTS, "of logarithms", "a ball"])

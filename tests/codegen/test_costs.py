@@ -50,6 +50,7 @@ def test_the_state_has_as_many_numbers_as_are_carried(name: str) -> None:
     assert told == pytest.approx(carried, rel=1e-12)
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("name", LAYERED)
 def test_flops_of_the_chunk_form_are_those_that_it_takes(name: str) -> None:
     case, size = compiled(name), 16

@@ -254,6 +254,7 @@ def by_token(title: str) -> Any:
     return case, inputs(case, 37), run(case, inputs(case, 37), "recurrent")
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("title", TITLES)
 def test_forms_and_pieces_agree(title: str) -> None:
     case, arguments, expected = by_token(title)

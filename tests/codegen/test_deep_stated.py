@@ -134,6 +134,7 @@ def test_forms_solve_the_problem_as_written(name: str) -> None:
         assert not wrong, (form, wrong)
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("title", TITLES)
 def test_layers_are_the_interpreted_rule(title: str) -> None:
     """Outputs, states and gradients; the forms agree with each other elsewhere."""

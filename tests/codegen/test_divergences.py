@@ -112,6 +112,7 @@ def digits(x: Tensor) -> list[Any]:
     return [mpf(float(z)) for z in x.flatten()]
 
 
+@pytest.mark.some(3)
 @pytest.mark.few
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("f", INVERSES)
@@ -132,6 +133,7 @@ def test_entries_are_the_minimiser(f: str, dtype: torch.dtype) -> None:
         assert bool((found >= 0).all())
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("f", [f for f in INVERSES if f != "x*log(x)+(x-1)**2"])
 def test_gradients_are_the_minimisers(f: str) -> None:
     """Against differences of 1e-30 in 120 digits, all of it near a pole."""
@@ -218,6 +220,7 @@ LONG = {"jensen-shannon": 1000, "(x-1)**4": 20, "x*log(x)+(x-1)**2": 20}
 AXES = {"all": (-2, -1), "rows": -1, "columns": -2}
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("f", "over"),
     [*((f, "all") for f in INVERSES), ("jensen-shannon", "rows"), ("hellinger", "columns")],
@@ -256,6 +259,7 @@ def test_steps_of_a_long_run_are_the_minimisers(f: str) -> None:
         state = after
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("f", INVERSES)
 def test_gradients_of_a_long_run_are_finite(f: str) -> None:
     rule = operator(f)

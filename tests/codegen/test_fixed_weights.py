@@ -58,6 +58,7 @@ WEIGHTS: dict[str, tuple[Any, int, Callable[[int, int], float]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("features", ["identity", {"kernel": "1 + tanh(s)"}], ids=str)
 @pytest.mark.parametrize("title", WEIGHTS)
 def test_weights_that_are_no_arguments(title: str, features: Any) -> None:

@@ -54,6 +54,7 @@ def test_hypentropy_is_a_loop_of_its_equation() -> None:
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "entries",
     [

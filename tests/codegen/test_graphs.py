@@ -46,6 +46,7 @@ def padded(layer: Any) -> tuple[Tensor, Tensor]:
     return x.masked_fill(~mask[..., None], torch.nan), mask
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", CLASSES)
 def test_padding_breaks_no_graph(name: str) -> None:
     layer = layer_of(name)
@@ -55,6 +56,7 @@ def test_padding_breaks_no_graph(name: str) -> None:
     assert apart(found, layer(x, mask=mask)) < ALLOWED
 
 
+@pytest.mark.full
 def test_padding_of_an_operator_breaks_no_graph() -> None:
     """What stands at padding reaches neither the output nor a gradient."""
     rule = pipeline.compile("gated-deltanet")
@@ -75,6 +77,7 @@ def test_padding_of_an_operator_breaks_no_graph() -> None:
         assert apart(found, wanted) < ALLOWED
 
 
+@pytest.mark.some(1)
 @pytest.mark.few
 @pytest.mark.parametrize(
     ("options", "reason"),
@@ -101,6 +104,7 @@ def test_numbers_that_are_read_break_a_graph_once(
     assert apart(found, wanted) < ALLOWED
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["ttt-linear", "log-linear", "softmax-attention", "titans-mac"])
 def test_carried_positions(name: str) -> None:
     """A token breaks no graph where chunks, not levels or segments, end at a position."""
@@ -148,6 +152,7 @@ def test_roots_are_searched_inside_a_graph() -> None:
         torch.testing.assert_close(call(y), wanted, rtol=1e-5, atol=0)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("carried", [False, True])
 def test_windows_of_any_length_export(carried: bool) -> None:
     """A hybrid's attention, with what it carries or with a prefix, at lengths around blocks."""

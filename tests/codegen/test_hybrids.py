@@ -182,6 +182,7 @@ def expected(kind: str, layer: Any, x: Tensor) -> Tensor:
 # -- against the reference -------------------------------------------------------------------
 
 
+@pytest.mark.some(3)
 @pytest.mark.few
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("kind", KINDS)
@@ -214,6 +215,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize(("kind", "beside"), OPTIONS, ids=str)
 def test_options_of_hybrids(kind: str, beside: dict[str, Any]) -> None:
     layer, x = made(kind, **beside), sequence()

@@ -85,6 +85,7 @@ LOSSES = [
 ]
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_forms_and_interpreter_agree(loss: str) -> None:
     case = compiled(spec(loss))

@@ -352,6 +352,7 @@ def test_extreme_logits_stay_finite() -> None:
             assert all(torch.isfinite(x).all() for _, x in result.parts())
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", ["swa", "gated-softmax", "path"])
 @pytest.mark.parametrize("hybrid", ["gate", "layer", "context"])
 def test_hybrids_keep_pairs_of_rows_that_differ(hybrid: str, name: str) -> None:

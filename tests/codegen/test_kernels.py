@@ -266,6 +266,7 @@ RULES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.some(10)
 @pytest.mark.few
 @pytest.mark.parametrize("maps", [SQUARE, LINEAR], ids=["square", "linear"])
 @pytest.mark.parametrize("rule", RULES)
@@ -324,6 +325,7 @@ SUMS = {
 """Rules whose rows over their sums have a meaning; the others are refused."""
 
 
+@pytest.mark.some(6)
 @pytest.mark.few
 @pytest.mark.parametrize("kernel", ROWS)
 @pytest.mark.parametrize("rule", SUMS)

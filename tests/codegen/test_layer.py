@@ -52,6 +52,7 @@ def agree(found: tuple[Tensor, Tensors], expected: tuple[Tensor, Tensors]) -> No
     close({"y": found[0], **found[1]}, {"y": expected[0], **expected[1]})
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("name", available())
 def test_every_spec_makes_a_layer(name: str) -> None:
     _holds(layer(name))

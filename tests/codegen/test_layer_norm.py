@@ -24,6 +24,7 @@ def short(name: str, **retention: Any) -> Any:
     })  # fmt: skip
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", [n for n in FAMILY if not n.startswith("atlas")])
 def test_every_form_is_what_is_stated(name: str) -> None:
     """torch's own layer norm of the rows, with the spread of W_0's as its gain."""

@@ -30,6 +30,7 @@ DECAYS = {
 }
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("decay", DECAYS)
 @pytest.mark.parametrize("features", ["normal", "positive", "repeated"])
 def test_chunks_are_as_near_as_tokens(decay: str, features: str) -> None:

@@ -89,6 +89,7 @@ def test_the_additive_form_is_flas_naive_reference(form: str) -> None:
     assert error(case.operator(**x, form=form)[0], expected) <= 1e-12
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", LINEAR)
 def test_every_linear_rule_takes_levels(name: str) -> None:
     case = compiled(weighing(name))
@@ -218,6 +219,7 @@ def test_more_tokens_than_the_tree_holds_are_refused(form: str) -> None:
         case.operator(**one, form=form, initial_state=state)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("levels", [2, pytest.param(3, marks=pytest.mark.full), 6])
 def test_the_checks_of_a_folder_respect_what_the_tree_holds(levels: int) -> None:
     """Its own test, and what verifying tries: no length is more than the levels hold."""

@@ -33,6 +33,7 @@ def everywhere(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_forms_agree_whatever_a_coefficient_is_called(name: str) -> None:
     case = compiled(everywhere(name))
@@ -46,6 +47,7 @@ def test_forms_agree_whatever_a_coefficient_is_called(name: str) -> None:
     agree(run(case, arguments, "chunk", chunk_size=4), expected)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_has_its_kernels_all_the_same(name: str) -> None:
     found = available.fused(pipeline.derive(load(everywhere(name))))

@@ -181,6 +181,7 @@ PAIRS = [
 """A third of all: every loss and every setting several times. The fuzz command draws others."""
 
 
+@pytest.mark.some(9)
 @pytest.mark.few
 @pytest.mark.parametrize(("loss", "setting"), PAIRS)
 def test_losses_of_ones_own(loss: str, setting: str) -> None:
@@ -201,6 +202,7 @@ GENERATORS = (
 )  # fmt: skip
 
 
+@pytest.mark.some(2)
 @pytest.mark.few
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("view", ["ftrl", "learning-retaining"])
@@ -214,6 +216,7 @@ def test_generators_of_ones_own(generator: str, view: str, order: str) -> None:
         conforms({**spec, "window": 3, "bias": {"expr": "log(cosh(e))"}})
 
 
+@pytest.mark.some(3)
 @pytest.mark.few
 @pytest.mark.parametrize("over", ["all", "rows"])
 @pytest.mark.parametrize(
@@ -237,6 +240,7 @@ def test_generators_on_a_simplex_solve_the_problem_as_written(generator: str, ov
     torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-9, atol=0)
 
 
+@pytest.mark.some(2)
 @pytest.mark.few
 @pytest.mark.parametrize("constraint", ["simplex", {"kind": "simplex", "over": "rows"}, "none"])
 @pytest.mark.parametrize("f", ["x**3/3", "(x-1)**2", "x**2/2 + x*log(x)", "-log(x)", "x**1.5"])
@@ -512,6 +516,7 @@ FAILED: dict[str, Spec] = {
 """Each by what was wrong."""
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("wrong", FAILED)
 def test_what_failed_once(wrong: str) -> None:
     conforms({"name": "failed", **FAILED[wrong]})

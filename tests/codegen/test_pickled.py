@@ -198,6 +198,7 @@ def _ran(layer: Any, x: Tensor) -> Tensor:
     return layer(x).detach()
 
 
+@pytest.mark.full
 def test_spawned_processes_run_layers_and_give_their_errors_back(x: Tensor) -> None:
     layer = mnemic.compile("softmax-attention").layer(DIM)
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:

@@ -144,6 +144,7 @@ def test_deep_memories_are_read_as_written(name: str, memory: Memory) -> None:
     close({"y": found}, {"y": memory(query["q"], begun)})
 
 
+@pytest.mark.some(9)
 @pytest.mark.parametrize("name", FLAT)
 def test_an_empty_state_is_the_start_of_a_document(name: str) -> None:
     case = compiled(name)

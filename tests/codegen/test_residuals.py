@@ -54,6 +54,7 @@ def rounds_as_the_recurrence(case: Case, length: float) -> None:
     assert not wrong, wrong
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_implicit_steps_in_float32_on_keys_that_repeat(loss: str) -> None:
     rounds_as_the_recurrence(compiled(implicit(loss), kernels=False), length=6.0)

@@ -70,6 +70,7 @@ def directions(case: Case, arguments: Tensors) -> Tensors:
     return found
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize(("name", "form"), asked())
 def test_second_derivatives_are_those_of_the_gradient(name: str, form: str) -> None:
     """Along a direction, beside central differences of the gradient."""

@@ -109,6 +109,7 @@ def test_the_same_deep_rule_spelled_otherwise_is_the_same(entries: dict[str, Any
     assert rule_hash(rule(**entries)) == rule_hash(rule(**DEEP))
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize(
     "entries",
     [
@@ -172,6 +173,7 @@ def test_the_hash_does_not_depend_on_the_process() -> None:
     assert found.stdout.strip() == rule_hash(rule(**entries))
 
 
+@pytest.mark.some(4)
 @pytest.mark.few
 @pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
 def test_the_form_evaluated_is_the_interpreter(path: Path) -> None:

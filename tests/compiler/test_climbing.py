@@ -31,6 +31,7 @@ def left(loss: str, start: float, rate: float = 0.05, steps: int = 20) -> float:
 CLIMBING = ("-e**2", "-log(cosh(e))", "exp(-e**2/2)", "1/(1+e**2)")
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("loss", CLIMBING)
 @pytest.mark.parametrize("optimizer", [None, NORMALISED])
 def test_a_loss_that_falls_from_its_value_climbs(loss: str, optimizer: Any) -> None:

@@ -111,6 +111,7 @@ def test_the_flow_is_a_delta_step() -> None:
     assert found.change == ("η′ = 1/‖k‖² − exp(−η·‖k‖²)/‖k‖²",)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("inner", "outer", "at"),
     [
@@ -208,6 +209,7 @@ DIFFER = (
 )  # fmt: skip
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("a", "b", "told"), first_only(DIFFER, *DIFFER[:2]))
 def test_deep_memories_that_differ(a: str, b: str, told: set[str]) -> None:
     found = diff(rule_of(a), rule_of(b), seconds=2)

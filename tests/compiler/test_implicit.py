@@ -31,6 +31,7 @@ SMOOTH = ("log(cosh(e)) + e**4/8", "exp(e)-e-1", "exp(y)-v*y", "log(cosh(n))")
 KINKED = ("max(7*e/10, -3*e/10)", "n + n**2/2")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("loss", SMOOTH)
 def test_the_step_is_the_minimiser_of_the_problem_as_written(loss: str) -> None:
     found = rule(loss)
@@ -39,12 +40,14 @@ def test_the_step_is_the_minimiser_of_the_problem_as_written(loss: str) -> None:
     assert not wrong, wrong
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("loss", KINKED)
 def test_a_kink_is_where_a_bisection_of_the_objective_finds_it(loss: str) -> None:
     assert verify_error.step(rule(loss)) < 1e-12
     assert verify_error.slope(rule(loss)) < 1e-12
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "more",
     [

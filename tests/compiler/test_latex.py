@@ -86,6 +86,7 @@ def compiled(text: str, folder: Path) -> str:
     return said
 
 
+@pytest.mark.some(15)
 @pytest.mark.parametrize("name", [*NAMES, *OWN])
 def test_every_character_and_control_word_is_known(name: str) -> None:
     text = shown(name)

@@ -94,6 +94,7 @@ FIRST = (("cosh", 1.0), ("arctangent", 1.0), ("pseudo-Huber of the norm", 1.0), 
          ("huber", 1.0), ("gaussian", 0.3))  # fmt: skip
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("name", "decay"), first_only(CASES, *FIRST))
 def test_the_bound_that_is_printed_is_where_steps_cease_to_contract(
     name: str, decay: float

@@ -211,6 +211,7 @@ def test_full_batch_steps_are_held_against_the_prefix() -> None:
     assert stability(rule(window="all", optimizer={**batch, "rate": 1})).place == "outside"
 
 
+@pytest.mark.some(8)
 @pytest.mark.few
 @pytest.mark.parametrize("name", catalogue.names())
 def test_default_activations_stay_inside(name: str) -> None:
@@ -244,6 +245,7 @@ MAPS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("features", [*ELEMENTWISE, *MAPS], ids=str)
 @pytest.mark.parametrize("size", [2, 5])
 def test_features_of_unit_keys(features: Any, size: int) -> None:
@@ -289,6 +291,7 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "name", first_only(RULES, "huber-norm", "own", "decay after", "momentum", "window",
                        "anchor and decay", "a polynomial's own", "sigmoid link")

@@ -178,6 +178,7 @@ MIXED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("name", MIXED)
 def test_every_symbol_of_a_spec_of_ones_own_is_told(name: str) -> None:
     assert untold(mine(**MIXED[name])) == {}

@@ -148,6 +148,7 @@ def test_smooth_stand_ins(bias: dict[str, object]) -> None:
     passes(derive_spec(spec(bias=bias, optimizer={"rate": "token"})))
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("retention", first_only((*RETENTIONS, *VARIANTS), *RETENTIONS), ids=str)
 def test_retentions(retention: dict[str, object]) -> None:
     passes(derive_spec(spec(bias="l2", retention=retention, optimizer={"rate": "token"})))
@@ -180,6 +181,7 @@ def test_symbols_of_one_name() -> None:
         passes(derive_spec(spec(**own, optimizer=steps)))
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("axes", STEPS, ids=str)
 def test_steps(axes: dict[str, object]) -> None:
     passes(derive_spec(spec(bias="l2", **axes)))

@@ -221,7 +221,7 @@ LEAVES = st.one_of(LITERALS, st.sampled_from([E, X, Y, *map(Name, CONSTANTS)]))
 TREES = st.recursive(LEAVES, _operations, max_leaves=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TREES)
 def test_unparse_and_parse_are_inverse(tree: Node) -> None:
     text = unparse(tree)

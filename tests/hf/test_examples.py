@@ -36,6 +36,7 @@ def test_a_spec_becomes_a_model_that_writes(tmp_path: Path) -> None:
     assert sum(character.isascii() for character in text) > 0.95 * len(text)
 
 
+@pytest.mark.full
 def test_a_hybrid_keeps_less_than_attention_and_recalls() -> None:
     found = example("hybrid").run(steps=50, dim=16, length=6)
     grown = {name: one["bytes after 1000"] - one["bytes after 100"] for name, one in found.items()}

@@ -89,6 +89,7 @@ def checkpoint(written: dict[str, Path]) -> Path:
     return written["gla"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", first_only(CONFIGS, *FIRST))
 def test_a_checkpoint_computes_the_same(
     name: str, written: dict[str, Path], tmp_path: Path

@@ -58,6 +58,7 @@ def run(begun: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(begun, tmp_path / "run"))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("archive", [True, False])
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
 def test_code_in_a_runs_checkpoint_is_not_run(run: Path, tmp_path: Path, name: str, archive: bool):
@@ -71,6 +72,7 @@ def test_code_in_a_runs_checkpoint_is_not_run(run: Path, tmp_path: Path, name: s
     assert not (tmp_path / "sign").exists()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["optimizer.pt", "model.safetensors"])
 def test_a_cut_file_of_a_runs_checkpoint_is_told(run: Path, name: str):
     last = last_checkpoint(run)

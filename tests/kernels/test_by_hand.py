@@ -57,6 +57,7 @@ def gated_delta_errors(length: int, rows: int) -> list[float]:
     return [error(one, other) for one, other in pairs]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("length", "rows"), [(70, 32), (70, 64), (16, 16)])
 def test_gated_delta_is_the_recurrence(interpreter: Call, length: int, rows: int) -> None:
     assert max(interpreter(gated_delta_errors, length=length, rows=rows)) < 1e-12

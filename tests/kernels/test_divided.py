@@ -119,6 +119,7 @@ def checked(found: dict[str, Any]) -> None:
     assert found["kernels"][:2] == ["chunk_parallel", "chunk_scan"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", TRIED)
 def test_a_divided_form_is_the_recurrence(interpreter, tmp_path, name: str) -> None:
     found = interpreter(differences, name=name, folder=str(tmp_path / "own"))

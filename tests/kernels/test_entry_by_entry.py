@@ -27,6 +27,7 @@ def differences(told: dict[str, Any]) -> dict[str, float]:
     return errors(*(run(case, x, form, state=state) for form in ("triton", "recurrent")))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("method", ELEMENTWISE)
 @pytest.mark.parametrize("memory", ["a matrix", "layers at an anchor"])
 def test_the_kernel_of_tokens(interpreter: Any, method: str, memory: str) -> None:

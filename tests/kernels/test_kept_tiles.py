@@ -237,6 +237,7 @@ def test_kept_pairs_are_told_from_memories() -> None:
     assert not keeps(module.plans(derive_spec(load("gla"))).recurrent)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "kept", first_only(KEPT, "deltaformer", "gated-softmax", "local-linear-attention", "swa")
 )
@@ -253,6 +254,7 @@ def test_pieces_of_a_similarity_of_ones_own(interpreter, spec: Any) -> None:
     assert max(found.values()) <= TOLERANCE, found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spec", first_only(LINES, LINES[1]), ids=lambda s: s["name"])
 def test_pieces_of_a_line_of_ones_own(interpreter, spec: Any) -> None:
     """Conjugate gradients around the passes, and once more for the gradient."""
@@ -292,6 +294,7 @@ def test_a_factored_system_a_row_has_no_kernel() -> None:
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("spec", first_only(MOVING, *MOVING[2:]), ids=lambda s: s["name"])
 def test_pairs_that_change_while_they_are_kept(interpreter, spec: Any) -> None:
     """Rows that decay, keys that move: each chunk's gradient has the pairs of its start."""
@@ -320,6 +323,7 @@ def test_memories_and_windows_beside_pairs(interpreter, spec: Any) -> None:
         assert max(found.values()) <= TOLERANCE, found
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "spec", first_only([*DEEP, *LAYERED], TRANSFORMER, DEEP[1], LAYERED[2]), ids=str
 )
@@ -372,6 +376,7 @@ def spilled(spec: Any, name: str) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", first_only(["sm_90", "sm_80"], "sm_90"))
 def test_a_memory_beside_pairs_spills_nothing(compiler, name: str) -> None:
     found = compiler(spilled, spec=TRANSFORMER, name=name)

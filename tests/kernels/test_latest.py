@@ -105,6 +105,7 @@ def layouts(
     return found
 
 
+@pytest.mark.full
 def test_few_rows_leave_the_columns_to_the_warps(compiler) -> None:
     for rows, warps in ((16, "[1, 8]"), (64, "[8, 1]")):
         found = compiler(layouts, name="linear-attention", rows=rows)

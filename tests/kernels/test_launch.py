@@ -105,6 +105,7 @@ def compiled_differences(
     return {n: float((x.double() - seen[n].double()).abs().max()) for n, x in expected.items()}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "name", first_only(COMPILED, "ttt-linear", "cosformer", "deltaformer", "huber-norm")
 )
@@ -152,6 +153,7 @@ def lengths_differences(name: str, folder: str) -> dict[str, Any]:
     return {"graphs": counted.frame_count, "starts": starts, "apart": apart}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     ["ttt-linear", *(pytest.param(name, marks=pytest.mark.full) for name in
@@ -166,6 +168,7 @@ def test_one_graph_for_all_lengths(interpreter: Any, name: str, tmp_path: Any) -
     assert wrong == {}
 
 
+@pytest.mark.full
 def test_one_graph_of_documents(interpreter: Any, tmp_path: Any) -> None:
     found = interpreter(
         compiled_differences, name="deltanet", tokens=20, folder=str(tmp_path), packed=True
@@ -323,6 +326,7 @@ def documents_apart(name: str, lengths: list[int], folder: str) -> dict[str, flo
             for n, x in one.items() if x.numel()}  # fmt: skip
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", first_only(PACKED, "ttt-linear", "mamba", "swla"))
 def test_documents_in_one_launch(interpreter: Any, name: str, tmp_path: Any) -> None:
     found = interpreter(documents_apart, name=name, lengths=list(LENGTHS), folder=str(tmp_path))

@@ -54,6 +54,7 @@ def apart(spec: str, lean: int) -> dict[str, float]:
     return {name: difference(parts[name], x) for name, x in expected.parts()}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "spec", first_only(SPECS, "gated-deltanet", "titans-linear", "rls-geometric", "huber-norm")
 )

@@ -78,6 +78,7 @@ def test_pieces_of_a_tree(interpreter, name: str) -> None:
     assert max(found.values()) <= TOLERANCE, found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spec", first_only(OWN, OWN[1]), ids=lambda s: s["name"])
 def test_pieces_of_a_tree_of_ones_own(interpreter, spec: Any) -> None:
     found = interpreter(apart, spec=spec)

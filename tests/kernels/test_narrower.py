@@ -123,6 +123,7 @@ def test_of_cuts_that_spill_next_to_nothing_the_widest_is_taken() -> None:
     assert least(cuts[0], cuts[1:], lambda cut: spilled[cut.rows]) == (cuts[1], FEW)
 
 
+@pytest.mark.full
 def test_a_lean_cut_of_a_gradient_comes_first(compiler) -> None:
     assert leaner(replace(WIDE, stages=2)) == replace(WIDE, lean=1)
     assert leaner(leaner(WIDE)) == leaner(leaner(leaner(WIDE))) == replace(WIDE, lean=LEANEST)
@@ -266,6 +267,7 @@ def test_far_too_many_are_left_at_once() -> None:
     assert asked == [64]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("left", "instead"),
     first_only([(MUCH - 1, False), (MUCH, True), (9_000, True)], (MUCH - 1, False), (MUCH, True)),
@@ -462,11 +464,13 @@ def compiled_and_launched(name: str, smallest: bool) -> list[str]:
     return [other for other in log.seconds if other not in log.known]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["gla", *(name for name in PAIRED.values() if name != "path")])
 def test_without_spills_nothing_else_is_compiled(compiler, name: str) -> None:
     assert compiler(compiled_and_launched, name=name, smallest=False) == []
 
 
+@pytest.mark.full
 def test_where_there_is_no_narrower_cut_there_are_other_ways(compiler) -> None:
     """The output's kernel spills 16 bytes unless it may have all registers."""
     assert len(compiler(compiled_and_launched, name="path", smallest=True)) == 1

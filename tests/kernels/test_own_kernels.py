@@ -140,6 +140,7 @@ def differences(name: str, tokens: int, folder: str) -> dict[str, float]:
             for n in one if one[n].numel() and one[n].is_floating_point()}  # fmt: skip
 
 
+@pytest.mark.some(3)
 @pytest.mark.few
 @pytest.mark.parametrize(("name", "tokens"), CASES)
 def test_a_kernel_of_ones_own(interpreter, tmp_path, name: str, tokens: int) -> None:

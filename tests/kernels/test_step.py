@@ -138,11 +138,13 @@ def beyond(found: dict, allowed: float, tokens: int = TOKENS) -> dict:
     return {name: x for name, x in found.items() if not x <= allowed}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", first_only(NAMED, "mamba2", "deltaproduct", "titans", "mlstm"))
 def test_a_step(interpreter, tmp_path, name: str) -> None:
     assert beyond(interpreter(differences, spec=name, folder=str(tmp_path)), 1e-13) == {}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "name", first_only(SPECS, "positions", "one tap", "no norm, no gate", "own activations",
                        "a window of gated tokens", "an anchor")
@@ -178,6 +180,7 @@ ALONG = {
 }  # fmt: skip
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "name", first_only(ALONG, "an MLP", "a gated MLP, a window",
                        "momentum, and anchors put in place at intervals")
@@ -211,6 +214,7 @@ def test_a_step_goes_along_what_registers_do_not_hold(interpreter) -> None:
     assert interpreter(taken, width=128) == [["K2"], None, ["K2"]]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("dtype", "allowed"), [("float32", 2e-6), ("float16", 4e-3)])
 def test_a_step_in_less(interpreter, tmp_path, dtype: str, allowed: float) -> None:
     found = interpreter(differences, spec="gated-deltanet", folder=str(tmp_path), dtype=dtype,
@@ -218,6 +222,7 @@ def test_a_step_in_less(interpreter, tmp_path, dtype: str, allowed: float) -> No
     assert beyond(found, allowed, FEW) == {}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", first_only(["gated-deltanet", "mlstm", "titans-linear"], "mlstm"))
 def test_blocks_of_values(interpreter, tmp_path, name: str) -> None:
     """Several programs a memory: what they share is written once, the norm is PyTorch's."""

@@ -160,6 +160,7 @@ def differences(name: str, tokens: int, folder: str, *, lean: int = 0) -> dict[s
     return {n: float((one[n] - two[n]).abs().max() / (1 + one[n].abs().max())) for n in one}
 
 
+@pytest.mark.some(3)
 @pytest.mark.few
 @pytest.mark.parametrize(
     ("name", "tokens"), [pytest.param(*one.values, t, marks=one.marks) for one in TRIED
@@ -171,6 +172,7 @@ def test_blocks_are_the_recurrence(interpreter, tmp_path, name: str, tokens: int
     assert {n: x for n, x in found.items() if not x <= 1e-10} == {}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", first_only(LEAN, *LEAN[2:]))
 def test_a_lean_cut_is_the_recurrence(interpreter, tmp_path, name: str) -> None:
     folder = str(tmp_path / "own")
@@ -218,6 +220,7 @@ def instead(name: str, folder: str) -> list[str]:
     return seen
 
 
+@pytest.mark.full
 def test_a_cut_may_be_one_of_the_kernel_along_axes(interpreter, tmp_path) -> None:
     found = interpreter(instead, name="a loss of the error's norm", folder=str(tmp_path / "own"))
     kinds = ("forward", "forward", "backward")

@@ -128,6 +128,7 @@ def cuts(folder: str, faulty: bool) -> dict[str, Any]:
             "compared": sum(f.allowed is not None for f in found)}  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("faulty", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_the_long_case_takes_pieces_blocks_and_every_lean_degree(
     interpreter, faulty: bool

@@ -45,6 +45,7 @@ def fall(spec: dict[str, Any], folder: Path, task: Any, steps: int) -> float:
     return sum(record.losses[-5:]) / sum(record.losses[:5])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "memory"),
     first_only(
@@ -58,12 +59,14 @@ def test_hybrids_learn_recall(kind: str, memory: str, tmp_path: Path) -> None:
     assert fall(spec, tmp_path, get("mqar").configure(RECALL), 60) < 0.85
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", first_only(BLOCKS, "gate", "layer"))
 def test_hybrids_learn_bytes(kind: str, tmp_path: Path) -> None:
     spec = {"name": "learner", "extends": "titans-linear", "block": BLOCKS[kind]}
     assert fall(spec, tmp_path, get("bytes").configure({"length": 32}), 60) < 0.8
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kernel", first_only(KERNELS, "relu", "exp"))
 def test_every_kernel_of_the_feed_forward_learns(kernel: str, tmp_path: Path) -> None:
     spec = {"name": "learner", "extends": "gla", "block": {"feed_forward": kernel}}

@@ -27,6 +27,7 @@ OWN: list[Any] = [
 ]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("source", OWN)
 def test_own_expression_trains(source: Any, tmp_path: Path) -> None:
     """Sixty steps on short recall take the loss down by a tenth at least."""

@@ -82,6 +82,7 @@ def test_an_unknown_spec_leaves_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "site").exists()
 
 
+@pytest.mark.full
 def test_an_older_site_is_replaced_whole(built: Path) -> None:
     """What a page of the older site left behind goes with it."""
     (built / "systems/stale.html").write_text("old")

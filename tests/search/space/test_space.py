@@ -88,6 +88,7 @@ def test_another_rule_range_or_block_is_another_point():
     assert len({plain, *others}) == len(others) + 1
 
 
+@pytest.mark.full
 def test_no_two_packaged_specs_of_one_family_are_one_point():
     found = {name: identity(derive(name)) for name in names() if name.startswith(("d", "g"))}
     assert len(set(found.values())) == len(found)

@@ -16,7 +16,7 @@ from mnemic.search.study.trial import End, _Trial
 from mnemic.search.study.worker import work_on
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["postgresql", "sqlite"])
 def url(request: pytest.FixtureRequest) -> Iterator[str | None]:
     """Where the study is kept."""
     if request.param == "sqlite":
@@ -28,6 +28,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str | None]:
             yield found
 
 
+@pytest.mark.some(1)
 def test_workers_that_begin_at_once_walk_a_grid_once(
     space_file: Path, tmp_path: Path, url: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

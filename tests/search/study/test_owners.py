@@ -79,6 +79,7 @@ def test_a_worker_that_died_before_it_said_so_is_found_after_a_grace(tmp_path, s
     search.close()
 
 
+@pytest.mark.full
 def test_a_search_does_not_end_while_a_trial_is_nobodys(tmp_path, space_file):
     """The last trial was taken by a worker that died at once: another does it in the end."""
     space = load_space(space_file)

@@ -30,6 +30,7 @@ def worker(space: Path, run: Path, url: str) -> "subprocess.Popen[bytes]":
                             stderr=subprocess.DEVNULL)  # fmt: skip
 
 
+@pytest.mark.full
 def test_a_worker_is_killed_in_the_midst_of_a_trial(tmp_path, space_file):
     """No trial is lost, none is counted twice; all that was asked for is done."""
     text = space_file.read_text().replace("trials: 4", f"trials: {TRIALS}")

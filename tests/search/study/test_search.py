@@ -184,6 +184,7 @@ def test_a_budget_that_nothing_meets_is_refused_before_anything_is_trained(tmp_p
     assert not list((tmp_path / "run").glob("runs/*/*/run.json"))
 
 
+@pytest.mark.full
 def test_a_point_over_the_budget_costs_one_trial(tmp_path, space_file):
     """Where some points meet the budget, one that does not is told, and not trained."""
     text = space_file.read_text().replace("constraints: none", "constraints: {state_bytes: 400}")
