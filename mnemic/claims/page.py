@@ -19,8 +19,8 @@ was *no*; so it is where runs mix at 32 pairs; *functions* takes a factor of 1.5
 and *switching* chooses softmax's bandwidth on the training stream since a first run in which it
 came out worst. A claim *holds in part* where some of its sentences do; ± is half of the 95 %
 interval over seeds. `-o picture.svg` draws it, `--record` keeps the outcome in the package and
-`--markdown` prints this page from what is kept. Tables of the papers stand beside ours; of figures, of which
-we have no numbers, what the papers say about them.
+`--markdown` prints this page from what is kept. Tables of the papers stand beside ours; of figures,
+of which we have no numbers, what the papers say about them.
 
 """
 
