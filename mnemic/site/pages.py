@@ -11,6 +11,7 @@ from mnemic.audit.entry import Paper
 from mnemic.audit.verdict import KINDS
 from mnemic.capacity.recorded import DIM, DRAWS, PAIRS
 from mnemic.claims.catalogue import CLAIMS, about
+from mnemic.claims.page import counts as verdict_counts
 from mnemic.relations import Map, Relation
 from mnemic.site import guides
 from mnemic.site.markdown import Ready, escaped, render
@@ -54,7 +55,8 @@ def _claims(shown: Callable[..., Ready]) -> Iterator[tuple[str, Ready]]:
     """The page of all claims, and one of each."""
     told = [reproduced(claim) for claim in CLAIMS]
     toctree = ":hidden:\n\n" + "\n".join(claim.name for claim in CLAIMS)
-    yield "claims/index", shown("claims.md", claims=told, toctree=toctree)
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in verdict_counts().items())
+    yield "claims/index", shown("claims.md", claims=told, toctree=toctree, counts=counts)
     for one in told:
         yield f"claims/{one['claim'].name}", shown("claim.md", c=one)
 
