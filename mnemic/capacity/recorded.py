@@ -19,7 +19,7 @@ DIM, PAIRS, DRAWS = 16, 64, 4
 
 
 @cache
-def _kept() -> Mapping[str, Any]:
+def _read_file() -> Mapping[str, Any]:
     if not FILE.is_file():
         return {}
     found = json.loads(FILE.read_text(encoding="utf-8"))
@@ -32,7 +32,7 @@ def of(spec: Spec) -> dict[str, Any] | None:
 
     Either what `Held.to_json` tells, or ``refused`` with the reason why it has no number.
     """
-    found = _kept().get(spec.name)
+    found = _read_file().get(spec.name)
     return None if found is None or found["hash"] != spec_hash(spec) else dict(found)
 
 
