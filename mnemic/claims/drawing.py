@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from mnemic.claims.outcome import Outcome, Panel
 
 matplotlib.rcParams |= {"svg.hashsalt": "mnemic", "svg.fonttype": "none"}
-COLUMNS = 3
+COLUMNS, TICKS = 3, 8
 
 
 def svg(found: Outcome) -> str:
@@ -46,6 +46,12 @@ def _draw(axes: Any, panel: Panel) -> None:
     axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     if "x" in panel.log:
         axes.set_xscale("log")
+        at = sorted({x for curve in panel.curves for x in curve.x})
+        if len(at) <= TICKS:
+            axes.set_xticks(at, [f"{x:g}" for x in at])
+            axes.set_xticks([], minor=True)
     if "y" in panel.log:
         axes.set_yscale("log")
+    elif all(0 <= y <= 1 for curve in panel.curves for y in curve.y):
+        axes.set_ylim(-0.02, 1.05)  # shares, so that panels side by side have the same axis
     axes.legend(frameon=False, fontsize=8)

@@ -89,4 +89,11 @@ def command(claim: Claim) -> str:
 
 def sizes(found: Outcome) -> str:
     """Return the sizes of a run on one line."""
-    return ", ".join(f"{name} {value}" for name, value in found.sizes.items())
+    return _listed(found.sizes)
+
+
+def _listed(told: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} ({_listed(value)})" if isinstance(value, Mapping) else f"{name} {value}"
+        for name, value in told.items()
+    )

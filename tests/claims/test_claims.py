@@ -143,6 +143,18 @@ def test_a_picture_has_every_curve() -> None:
     assert all(word in svg(found) for word in ("ours", "theirs", "holds"))
 
 
+def test_shares_have_the_same_axis_wherever_they_lie() -> None:
+    ours, theirs = (
+        Panel(name, "n", "share", (Curve(name, (8, 16, 64), ys),), "x")
+        for name, ys in (("ours", (0.2, 0.3, 0.1)), ("theirs", (0.9, 1.0, 0.8)))
+    )
+    text = svg(Outcome("mad", (), (ours, theirs), {}))
+    for tick in ("0.2", "0.8"):
+        assert text.count(f">{tick}</text>") == 2
+    for tick in ("8", "16", "64"):
+        assert text.count(f">{tick}</text>") == 2
+
+
 @pytest.mark.parametrize("claim", [c.name for c in CLAIMS if outcome(c.name)])
 def test_kept_outcomes_are_whole_and_drawn(claim: str) -> None:
     found = outcome(claim)
