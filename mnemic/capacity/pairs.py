@@ -58,6 +58,13 @@ class Held:
         """Whether all numbers tried are held, so that the capacity may be larger."""
         return self.held == self.pairs[-1]
 
+    @property
+    def held_in_words(self) -> str:
+        """What is held: the number, ``64 or more``, or ``fewer than 16``, the least tried."""
+        if not self.held:
+            return f"fewer than {self.pairs[0]}"
+        return f"{self.held} or more" if self.all_held else str(self.held)
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {**asdict(self), "held": self.held, "all_held": self.all_held}

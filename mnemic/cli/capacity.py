@@ -86,8 +86,7 @@ def influence(
 
 
 def _tell(found: "Held") -> None:
-    more = " or more" if found.all_held else ""
-    echo(f"{found.spec}: holds {found.held}{more} pairs in {found.dim} channels "
+    echo(f"{found.spec}: holds {found.held_in_words} pairs in {found.dim} channels "
          f"({found.draws} draws)")  # fmt: skip
     if found.features is not None:
         echo(f"linear in {found.features} features")

@@ -1,8 +1,10 @@
 """What comes with the package of claims and of capacity, as pages show it."""
 
 import re
+from dataclasses import fields
 from typing import Any
 
+from mnemic.capacity import Held
 from mnemic.capacity import recorded as capacities
 from mnemic.claims import recorded as outcomes
 from mnemic.claims.claim import Claim
@@ -28,7 +30,8 @@ def reproduced(claim: Claim, *, drawn: bool = True) -> dict[str, Any]:
 def capacity(spec: Spec) -> dict[str, Any] | None:
     """Return what was measured of how much a memory holds; None where nothing was.
 
-    ``at`` tells the share recalled at the largest number of pairs tried up to some number.
+    ``words`` has the pairs in words, ``at`` tells the share recalled at the largest number of pairs
+    tried up to some number.
     """
     found = capacities.of(spec)
     if found is None or "refused" in found:
@@ -38,7 +41,8 @@ def capacity(spec: Spec) -> dict[str, Any] | None:
         tried = [i for i, n in enumerate(found["pairs"]) if n <= count]
         return f"{found['recalled'][tried[-1]]:.2f}" if tried else ""
 
-    return {**found, "at": at}
+    measured = Held(**{f.name: found[f.name] for f in fields(Held)})
+    return {**found, "at": at, "words": measured.held_in_words}
 
 
 def _element(svg: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 import mnemic
-from mnemic.capacity import held, influence, spectrum
+from mnemic.capacity import Held, held, influence, spectrum
 from mnemic.capacity.drawing import of_influence, of_pairs
 from mnemic.capacity.formula import least, mean_square
 from mnemic.capacity.inputs import of_layer
@@ -110,3 +111,10 @@ def test_pictures_have_what_is_told() -> None:
     x = noise(6, 4)
     assert "linear bound" in of_pairs(held(compiled, dim=4, most=8, draws=1))
     assert "derived" in of_influence(influence(compiled, x), spectrum(compiled, x, count=1))
+
+
+def test_what_is_held_in_words() -> None:
+    least = Held("mine", 16, (16, 32), (0.5, 0.2), (0.5, 0.8), None, None, None, 1)
+    assert least.held_in_words == "fewer than 16"
+    assert replace(least, recalled=(1.0, 0.5)).held_in_words == "16"
+    assert replace(least, recalled=(1.0, 1.0)).held_in_words == "32 or more"
