@@ -95,7 +95,7 @@ CLAIMS: Final = (
           "one text over and over, Mamba2 loses both, Titans and YAAD keep most",
           f"{MIRAS}, table 3, and {ATLAS}, table 3", haystack.run, trained=True,
           sizes="texts of 64 tokens in training and of 32 to 256 asked for 2K to 16K; one layer of "
-          "32 channels, three digits; MONETA, MEMORA, TTT and Atlas are left out",
+          "32 channels, 600 steps, three digits; MONETA, MEMORA, TTT and Atlas are left out",
           specs=tuple(haystack.MODELS.values())),
 )  # fmt: skip
 

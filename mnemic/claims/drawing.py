@@ -46,10 +46,10 @@ def _draw(axes: Any, panel: Panel) -> None:
     axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     if "x" in panel.log:
         axes.set_xscale("log")
-        at = sorted({x for curve in panel.curves for x in curve.x})
-        if len(at) <= TICKS:
-            axes.set_xticks(at, [f"{x:g}" for x in at])
-            axes.set_xticks([], minor=True)
+    at = sorted({x for curve in panel.curves for x in curve.x})
+    if len(at) <= TICKS and all(x == round(x) for x in at):
+        axes.set_xticks(at, [f"{x:g}" for x in at])
+        axes.set_xticks([], minor=True)
     if "y" in panel.log:
         axes.set_yscale("log")
     elif all(0 <= y <= 1 for curve in panel.curves for y in curve.y):

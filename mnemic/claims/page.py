@@ -16,11 +16,12 @@ systems are compiled from their specs, seeds and sizes are told, and the verdict
 numbers by a rule in the code. Not every rule was written before its numbers were seen: in *swaps*,
 *reachability* and *recall-trained* a system that does not solve the task is now *not settled* and
 was *no*; so it is where runs mix at 32 pairs; *functions* takes a factor of 1.5 for "much harder";
-and *switching* chooses softmax's bandwidth on the training stream since a first run in which it
-came out worst. A claim *holds in part* where some of its sentences do; ± is half of the 95 %
-interval over seeds. `-o picture.svg` draws it, `--record` keeps the outcome in the package and
-`--markdown` prints this page from what is kept. Tables of the papers stand beside ours; of figures,
-of which we have no numbers, what the papers say about them.
+*switching* chooses softmax's bandwidth on the training stream since a first run in which it
+came out worst; and *needles* compares in longer texts only models that have learned the shorter. A
+claim *holds in part* where some of its sentences do; ± is half of the 95 % interval over seeds.
+`-o picture.svg` draws it, `--record` keeps the outcome in the package and `--markdown` prints this
+page from what is kept. Tables of the papers stand beside ours; of figures, of which we have no
+numbers, what the papers say about them.
 
 """
 
