@@ -149,8 +149,8 @@ def _blend(b: Builder, c: Coefficients) -> None:
     c.carry_before = b.call("carry_before", ("t", "k"), "delayed_rows", c.carry, fill=0.0)
     c.carry_seen = c.carry_before
     c.remain["momentum"] = b.call("remain_blended", ("s", "k"), "blended_remain", c.blended)
-    fades = b.call("faded", ("t", "s"), "products", theta)
-    c.fades = b.call("fades", ("s",), "last_row", fades)
+    c.faded = b.call("faded", ("t", "s"), "products", theta)
+    c.fades = b.call("fades", ("s",), "last_row", c.faded)
     if c.rows > 1:
         c.fades = b.call("fades_flat", ("s",), "repeat", c.fades, times=c.rows)
 

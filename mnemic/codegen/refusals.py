@@ -125,7 +125,11 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     (
         "retention.decay",
         "a decay by channel of a memory of layers, of which one alone has those channels,",
-        lambda r: isinstance(r, Layers) and (_by_channel(r, r.decay) or r.row_decay != 1),
+        lambda r: (
+            isinstance(r, Layers)
+            and len(r.network.matrices) > 1
+            and (_by_channel(r, r.decay) or r.row_decay != 1)
+        ),
     ),
     (
         "optimizer.momentum",

@@ -25,6 +25,7 @@ UNSTATED = (
     "alike: it is not compiled for this memory; use retention.local kl with a simplex"
 )
 
+BY_ROW = "decay differs by value channel, so each row of a chunk's past steps fades by itself"
 BY_CHANNEL = "momentum differs by channel, so each has weights of a chunk's past steps of its own"
 
 RECURRENT = ("recurrent",)
@@ -118,14 +119,21 @@ def _layered(facts: Facts, applied: Applied) -> Structure:
     blocker = _obstacle(facts, applied)
     if facts.retained.mode == "multiplicative":
         return Structure("sequential", blocker, (), UNSTATED)
-    if min(facts.intervals) > 1 and not _trails_by_channel(facts):
-        still = min(facts.intervals)
+    still = min(facts.intervals)
+    if still > 1 and (apart := BY_CHANNEL if _trails_by_channel(facts) else _rows_apart(facts)):
+        return Structure("sequential", f"{blocker}, and {apart}", RECURRENT)
+    if still > 1:
         reason = (
             f"{blocker}, but the gradient sees a memory that stands still for {still} tokens, "
             "so inside a chunk the steps are known before any of them is taken"
         )
         return Structure("frozen", reason, BOTH)
     return Structure("sequential", f"{blocker}, and every token's gradient sees it", RECURRENT)
+
+
+def _rows_apart(facts: Facts) -> str:
+    """Why a chunk's steps have no decay in common, or nothing."""
+    return BY_ROW if facts.row_decay else ""
 
 
 def _obstacle(facts: Facts, applied: Applied) -> str:

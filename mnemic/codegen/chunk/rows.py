@@ -78,12 +78,16 @@ def dual_rows_through_o(p: Chunk, source: Source) -> str:
         env: dict[str, Any] = {"O_": (taken, STATES)}
         env |= {n: (q, ("t",)) for n, q in b.coefficients(scale).items()}
         taken = b.map(f"O{m.tag}_scaled", scale * o, env)
-    decay = c.decay or b.call("sums", ("t", "s"), "lower_ones_of", b.featured("q"))
-    new_rows = b.call(f"{m.memory}_sums", STATES, "accumulate_states", decay, taken)
+    if c.log_channel is None:
+        decay = c.decay or b.call("sums", ("t", "s"), "lower_ones_of", b.featured("q"))
+        new_rows = b.call(f"{m.memory}_sums", STATES, "accumulate_states", decay, taken)
+    else:
+        new_rows = b.call(f"{m.memory}_sums", STATES, "faded_states", c.log_channel, taken)
     env = {"A_": (m.memory, MATRIX), "O_": (new_rows, STATES)}
     if c.reach is None:
         return b.map(f"{m.memory}_rows", a + o, env, "dual")
-    return b.map(f"{m.memory}_rows", f * a + o, {**env, "f_": (c.reach, ("t",))}, "dual")
+    env["f_"] = (c.reach, b.plan.axes(c.reach))
+    return b.map(f"{m.memory}_rows", f * a + o, env, "dual")
 
 
 def _step_rows(p: Chunk, source: Source) -> str:

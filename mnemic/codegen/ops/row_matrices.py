@@ -63,6 +63,10 @@ OPERATIONS = (
         untiled=A_MATRIX_A_TOKEN,
     ),
     Operation(
+        "faded_states", "tk, tvk -> tvk", adjoint=whole, untiled=A_MATRIX_A_TOKEN,
+        sample=Sample(kinds=("log decay",)),
+    ),
+    Operation(
         "accumulate_rows", "tk, tv, tk -> tvk", adjoint=whole,
         sample=Sample(kinds=("log decay",), options={"rows": 1}),
     ),

@@ -320,6 +320,11 @@ def accumulate_states(weights: Tensor, states: Tensor) -> Tensor:
     return (weights @ states.flatten(-2)).unflatten(-1, states.shape[-2:])
 
 
+def faded_states(log_decay: Tensor, states: Tensor) -> Tensor:
+    """Σ_{s≤t} X_s ∘ Π_{s<i≤t} decay_i by column: [..., C, K], [..., C, V, K] → [..., C, V, K]."""
+    return torch.einsum("...kts,...svk->...tvk", chunks.segments(log_decay.mT), states)
+
+
 def turned(x: Tensor, angle: Tensor) -> Tensor:
     """[x cos Ω, x sin Ω]: a complex decay's cumulative rotation, as twice the features."""
     return torch.cat([x * torch.cos(angle), x * torch.sin(angle)], -1)
