@@ -153,8 +153,8 @@ REFUSALS: tuple[tuple[str, str, Callable[[Rule], bool]], ...] = (
     ),
     (
         "memory",
-        "a diagonal memory behind an interval or O",
-        lambda r: isinstance(r, Layers) and r.diagonal,
+        "a diagonal memory behind an interval",
+        lambda r: isinstance(r, Layers) and r.diagonal and not r.applied.elementwise,
     ),
     (
         "optimizer.momentum",

@@ -20,10 +20,14 @@ ZERO = sp.Integer(0)
 
 
 def side(rule: Rule, name: str) -> Any:
-    """Return a side of a matrix: d_v, D, or a hidden width, m where all are one."""
+    """Return a side of a matrix: d_v, D, or a hidden width, m where all are one.
+
+    Each channel of a diagonal memory is one number for one value.
+    """
     widths = dict(rule.network.widths)
     if name not in widths:
-        return {"v": V, "D": D if rule.kernels is None else T}[name]
+        value = sp.Integer(1) if rule.diagonal else V
+        return {"v": value, "D": D if rule.kernels is None else T}[name]
     if widths[name] == 0:
         return sp.Integer(1)
     return M if width(rule) is not None else sp.nsimplify(widths[name]) * V
@@ -61,6 +65,7 @@ def layered_state(rule: Rule) -> Any:
     Of an optimizer that acts entry by entry also its averages, and the weights they have gathered.
     """
     weights = sum(average.corrected for average in rule.applied.averages)
+    weights *= D if rule.diagonal else 1
     return sum((_carried(rule, m) for m in rule.network.matrices), ZERO) + weights
 
 
