@@ -251,10 +251,10 @@ def norm(power: Any) -> Retained:
     stationarity = sp.Eq(sym.nu ** (2 - q) * entry ** (q - 1), size)
     root = size ** (1 / (q - 1)) * sym.nu ** ((q - 2) / (q - 1))
     dual = q / (q - 1)  # Σ entry^q = ν^q: the exponent of |a| inside the sum
-    expr = sp.sign(sym.a) * root.subs(size, sp.Abs(sym.a))
+    expr = sp.sign(sym.a) * root.subs(size, sp.Abs(sym.a)) if q != 2 else sym.a
     told = stationarity.subs({entry: sp.Abs(sym.w), size: sp.Abs(sym.a)})
     steps = (("stationarity", told), ("link", expr))
-    link = Link(expr, "norm", power=dual)
+    link = Link(expr, "norm", power=dual) if q != 2 else Link()
     return Retained("dual", sp.Integer(1), sp.Integer(1), link, sym.w, steps)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.changes import general
+from mnemic.compiler.compare.matching import STRETCH
 from mnemic.compiler.compare.special import Special, edited
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.numbers import same_number
@@ -25,6 +26,7 @@ from mnemic.compiler.oracle.interpret import interpret
 from mnemic.compiler.oracle.reference_features import feature_map, weights_of
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Scalar
 from mnemic.compiler.rule import Rule
+from mnemic.dsl.spec import Spec
 from mnemic.relations.relation import Relation
 from mnemic.relations.search import Found
 
@@ -33,6 +35,8 @@ EXACT = 1e-9
 """The largest relative difference of outputs that rounding explains."""
 FAR = (1e5, 1e7)
 """What stands for infinity: the difference must fall with it, or be gone already."""
+TERMS = (2, 8)
+"""What stands for all terms of a series."""
 ROLES = ("predict", "erase", "write", "carry")
 Arguments = dict[str, Tensor]
 
@@ -60,11 +64,15 @@ def confirm(found: Found, rules: Mapping[str, Rule], seed: int = 0) -> Relation:
     of what they differ by a hundred times further from it.
     """
     inner, outer = rules[found.relation.inner], rules[found.relation.outer]
-    if found.at.edits:
-        outer = derive_spec(edited(outer.problem.spec, found.at.edits, TOKENS))
+    reach = max(_tokens(inner), _tokens(outer))
+    if found.at.edits and not any(edit.endswith("=oo") for edit in found.at.edits):
+        outer = _edited(outer.problem.spec, found.at.edits, reach)
     if found.where.edits:
-        inner = derive_spec(edited(inner.problem.spec, found.where.edits, TOKENS))
-    run = _placed(_drawn(inner, outer, seed), inner, found.where)
+        inner = _edited(inner.problem.spec, found.where.edits, reach)
+    tokens = max(_tokens(inner), _tokens(outer))
+    run = _placed(_drawn(inner, outer, tokens, seed), inner, found.where)
+    if found.at.first:
+        return _to_first_order(found, inner, outer, run)
     exact = found.relation.kind != "limit"
     if exact:
         error = _miss(found, inner, outer, run, 0.0)
@@ -78,10 +86,43 @@ def confirm(found: Found, rules: Mapping[str, Rule], seed: int = 0) -> Relation:
     return replace(found.relation, kind="limit", error=error)
 
 
+def _to_first_order(found: Found, inner: Rule, outer: Rule, run: Run) -> Relation:
+    """The relation with the difference of what two rules have learned, by steps of size ε.
+
+    Relative to what was learned it falls as ε where they agree to first order.
+    """
+
+    def both(size: float) -> tuple[Tensor, Tensor]:
+        short = _shortened(run, inner, size)
+        vectors, arguments = _changed(found, inner, outer, short, 0.0)
+        mine, _ = interpret(inner, *short.vectors, short.arguments)
+        return mine, interpret(outer, *vectors, arguments)[0]
+
+    rest, sizes = both(0.0), (1e-3, 1e-5)
+    near, error = (
+        float((a - rest[0] - b + rest[1]).abs().max() / (a - rest[0]).abs().max())
+        for a, b in map(both, sizes)
+    )
+    if not error < near / 50:
+        raise Unconfirmed(f"what is learned differs by {near:.1e}, then by {error:.1e}")
+    return replace(found.relation, error=error)
+
+
+def _shortened(run: Run, inner: Rule, size: float) -> Run:
+    """The run with steps of the inner rule so much shorter."""
+    rates = sp.sympify(inner.rate).free_symbols
+    names = {s.argument for s in inner.scalars if s.symbol in rates}
+    arguments = {n: x * size if n in names else x for n, x in run.arguments.items()}
+    natural = {s: x * size if s in rates else x for s, x in run.natural.items()}
+    return replace(run, arguments=arguments, natural=natural)
+
+
 def _miss(found: Found, inner: Rule, outer: Rule, run: Run, far: float) -> float:
     """The largest relative difference of outputs, infinities and zeros ``far`` off if it is set."""
+    if any(edit.endswith("=oo") for edit in found.at.edits):
+        outer = _edited(outer.problem.spec, _far(found.at.edits, far), TOKENS)
     mine, _ = interpret(inner, *run.vectors, run.arguments, params=run.params)
-    vectors, arguments = _changed(found, outer, run, far)
+    vectors, arguments = _changed(found, inner, outer, run, far)
     try:
         theirs, _ = interpret(outer, *vectors, arguments, params=run.params)
     except (RuntimeError, ValueError, KeyError, IndexError) as error:
@@ -90,7 +131,28 @@ def _miss(found: Found, inner: Rule, outer: Rule, run: Run, far: float) -> float
     return float((mine - theirs).abs().max() / (mine.abs().max() + 1e-300))
 
 
-def _drawn(inner: Rule, outer: Rule, seed: int) -> Run:
+def _edited(spec: Spec, edits: tuple[str, ...], reach: int) -> Rule:
+    """The rule of a spec after edits."""
+    return derive_spec(edited(spec, edits, reach))
+
+
+def _far(edits: tuple[str, ...], far: float) -> tuple[str, ...]:
+    """Edits with a number for infinity: of a series that many terms, else ``far``."""
+    terms = TERMS[FAR.index(far)] if far in FAR else TERMS[-1]
+    return tuple(
+        edit.replace("=oo", f"={terms}" if edit.startswith("features") else f"={far:.1f}")
+        for edit in edits
+    )
+
+
+def _tokens(rule: Rule) -> int:
+    """How many tokens show all that a rule does: one interval more than its longest, if any."""
+    longest = max([rule.anchor, rule.problem.spec.optimizer.every,
+                   *(m.every for m in rule.network.matrices)])  # fmt: skip
+    return TOKENS if longest == 1 else longest + TOKENS
+
+
+def _drawn(inner: Rule, outer: Rule, tokens: int, seed: int) -> Run:
     """Random vectors, coefficients in (0.1, 0.9) and parameters of a rule."""
     source = torch.Generator().manual_seed(seed)
     square = inner.diagonal or inner.network.adds_input or outer.network.adds_input
@@ -101,8 +163,8 @@ def _drawn(inner: Rule, outer: Rule, seed: int) -> Run:
         return torch.randn(*shape, generator=source, dtype=torch.float64)
 
     steps = inner.problem.spec.optimizer.micro_steps
-    rows = (1, TOKENS, steps, HEADS_RUN) if steps > 1 else (1, TOKENS, HEADS_RUN)
-    q = draw(1, TOKENS, HEADS_RUN, KEYS)
+    rows = (1, tokens, steps, HEADS_RUN) if steps > 1 else (1, tokens, HEADS_RUN)
+    q = draw(1, tokens, HEADS_RUN, KEYS)
     k, v = _short(draw(*rows, KEYS), source), draw(*rows, values)
     size = phi(inner, k, ()).shape[-1] if inner.kernels is None else KEYS
     widths = {"key": size, "value": values, "outer": size}
@@ -126,7 +188,9 @@ def _drawn(inner: Rule, outer: Rule, seed: int) -> Run:
 
 def _placed(run: Run, inner: Rule, where: Special) -> Run:
     """The run with the inner rule's coefficients and keys at special values of its own."""
-    arguments, natural, k = dict(run.arguments), dict(run.natural), run.vectors[1]
+    arguments, natural, (q, k, v) = dict(run.arguments), dict(run.natural), run.vectors
+    if where.unit:
+        q, k = (x / torch.linalg.vector_norm(x, dim=-1, keepdim=True) for x in (q, k))
     for scalar in inner.scalars:
         for symbol, value in where.values:
             if symbol == scalar.symbol and scalar.argument is not None:
@@ -135,7 +199,7 @@ def _placed(run: Run, inner: Rule, where: Special) -> Run:
                 x = torch.log(x).clamp(min=-700) if scalar.logarithmic else x
                 arguments[scalar.argument] = x
     arguments |= {str(s): k for s, value in where.values if str(s) in ROLES and str(value) == "k"}
-    return replace(run, arguments=arguments, natural=natural)
+    return replace(run, vectors=(q, k, v), arguments=arguments, natural=natural)
 
 
 def _short(x: Tensor, source: torch.Generator) -> Tensor:
@@ -163,7 +227,7 @@ def _shape(
 ) -> tuple[int, ...]:
     """The shape of a coefficient's argument."""
     micro = len(rows) == 4 and scalar.name in ("eta", "delta")
-    plain = rows if micro else (1, TOKENS, HEADS_RUN)
+    plain = rows if micro else (1, rows[1], HEADS_RUN)
     if scalar.name == "levels":
         return (*plain, getattr(rule, "levels", 1))
     if scalar.name == "gamma" and rule.gamma == "window":
@@ -174,25 +238,36 @@ def _shape(
 
 
 def _changed(
-    found: Found, outer: Rule, run: Run, far: float
+    found: Found, inner: Rule, outer: Rule, run: Run, far: float
 ) -> tuple[tuple[Tensor, Tensor, Tensor], Arguments]:
     """The outer rule's vectors and arguments, by the special values and the change."""
     q, k, v = run.vectors
+    if found.on_features:
+        q, k = phi(inner, q, ()), phi(inner, k, ())
     names = _names(outer, run)
     special = {s: _finite(x, far) for s, x in found.at.values}
     change = tuple((s, _finite(x, far)) for s, x in found.match.change)
     found = replace(found, match=replace(found.match, change=change))
     steps = outer.problem.spec.optimizer.micro_steps
     more = steps > 1 and k.ndim == 4
-    rows = (1, TOKENS, steps, HEADS_RUN) if steps > 1 else (1, TOKENS, HEADS_RUN)
+    tokens = k.shape[1]
+    rows = (1, tokens, steps, HEADS_RUN) if steps > 1 else (1, tokens, HEADS_RUN)
     wide = phi(outer, k, ()).shape[-1] if outer.kernels is None else KEYS
     widths = {"key": wide, "value": v.shape[-1], "outer": wide}
     arguments: Arguments = {}
     for scalar in outer.scalars:
         if scalar.argument is not None:
             x = _value(scalar, _shape(outer, scalar, rows, widths), found, special, names, run)
+            x = x / far if scalar.symbol in found.at.faint else x
             arguments[scalar.argument] = torch.log(x).clamp(min=-700) if scalar.logarithmic else x
+    change_values = dict(change)
     v = v * _evaluate_change(found.match.scale, names)
+    if STRETCH in change_values:
+        q = q * _evaluate_change(change_values[STRETCH], names)
+    if found.at.grown or found.at.faint:
+        v = v * far
+    if found.at.shrunk:
+        q, v = q / far, v * far**found.at.shrunk
     if found.at.scaled is not None:
         v = v / float(special[found.at.scaled])
     if outer.diagonal and outer.phase and v.shape[-1] == KEYS:  # real numbers as complex ones
@@ -227,8 +302,9 @@ def _names(outer: Rule, run: Run) -> dict[str, Tensor]:
     names = {str(symbol): x for symbol, x in run.natural.items()}
     names |= {"k": k, **{role: x for role, x in run.arguments.items() if role in ROLES}}
     names[str(HEAD)] = torch.arange(HEADS_RUN, dtype=torch.float64)[:, None]
+    names[str(sym.d_k)] = torch.tensor(float(k.shape[-1]), dtype=torch.float64)
     names[str(HEADS)] = torch.tensor(float(HEADS_RUN), dtype=torch.float64)
-    names[str(TIME)] = torch.arange(TOKENS, dtype=torch.float64)[:, None, None]
+    names[str(TIME)] = torch.arange(k.shape[1], dtype=torch.float64)[:, None, None]
     if outer.kernels is None:
         names[str(sym.kappa)] = phi(outer, k, ()).square().sum(-1, keepdim=True)
     return names
@@ -265,7 +341,7 @@ def _value(
     ):
         of_steps = [[e for e in entries if _mark(str(e[0])) == j] for j in range(shape[2])]
         found_steps = [_one(step, names)[..., 0] for step in of_steps]
-        return torch.stack([x.expand(1, TOKENS, HEADS_RUN) for x in found_steps], 2)
+        return torch.stack([x.expand(1, shape[1], HEADS_RUN) for x in found_steps], 2)
     if any(_mark(str(s)) for s, _ in entries):
         raise Unconfirmed(f"{scalar.name} differs from step to step")
     x = _one(entries, names)

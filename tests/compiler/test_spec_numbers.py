@@ -1,4 +1,4 @@
-"""Numbers of a spec put elsewhere: which there are, and what the spec is then."""
+"""Numbers of a spec put elsewhere, and parts of it taken away to come near another."""
 
 from __future__ import annotations
 
@@ -6,28 +6,62 @@ import pytest
 from packaged import rule_of
 from pydantic import ValidationError
 
-from mnemic.compiler.compare.spec_numbers import edits_of, put_number, words_of
+from mnemic.compiler.compare.parts import edits_towards, words_of_edits
+from mnemic.compiler.compare.spec_numbers import numbers, put_number, words_of
+from mnemic.compiler.compare.special import edited
+from mnemic.dsl.memory import Linear
+from mnemic.dsl.spec import Spec
 
 
-def test_only_numbers_that_a_spec_tells_are_edited() -> None:
-    assert list(edits_of(rule_of("lp").problem.spec)) == [
-        ("bias.p=0",), ("bias.p=1",), ("bias.p=2",),
-    ]  # fmt: skip
-    assert list(edits_of(rule_of("gated-deltanet").problem.spec)) == []
+def spec_of(name: str) -> Spec:
+    return rule_of(name).problem.spec
+
+
+def towards(outer: str, inner: str) -> list[tuple[str, ...]]:
+    return list(edits_towards(spec_of(outer), spec_of(inner)))
+
+
+def test_only_numbers_that_a_spec_tells_are_found() -> None:
+    assert list(numbers("bias", spec_of("lp").bias)) == [("bias.p", 3.0)]
+    assert list(numbers("bias", spec_of("gated-deltanet").bias)) == []
 
 
 def test_a_number_is_put() -> None:
-    spec = rule_of("elastic-net").problem.spec
-    pairs = [edits for edits in edits_of(spec) if len(edits) == 2]
-    (zeros,) = [edits for edits in pairs if all(edit.endswith("=0") for edit in edits)]
-    for edit in zeros:
+    spec = spec_of("elastic-net")
+    edits = ("retention.global.elastic.l1=0", "retention.global.elastic.l2=0")
+    for edit in edits:
         spec = put_number(spec, edit)
-    assert words_of(zeros) == ("l1 = 0", "l2 = 0")
+    assert words_of(edits) == ("l1 = 0", "l2 = 0")
     told = spec.model_dump(by_alias=True)["retention"]["global"]["elastic"]
     assert (told["l1"]["value"], told["l2"]["value"]) == (0.0, 0.0)
 
 
 def test_a_number_out_of_range_is_refused() -> None:
-    spec = rule_of("polysketchformer").problem.spec
     with pytest.raises(ValidationError):
-        put_number(spec, "features.degree=0")
+        put_number(spec_of("polysketchformer"), "features.degree=0")
+
+
+def test_numbers_go_where_the_other_has_them_or_where_they_are_plainer() -> None:
+    assert ("bias.p=1", "retention.global.lq=2") not in towards("moneta-derived", "lp")
+    assert towards("moneta-derived", "lq-stability")[0][-1] == "depth"
+    assert {e[-1] for e in towards("moneta-derived", "lq-stability")} == {
+        "depth", "bias.p=0", "bias.p=1", "bias.p=2",
+    }  # fmt: skip
+    assert ("features.degree=4",) in towards("polysketchformer", "polysketchformer-4")
+
+
+def test_a_part_goes_where_the_other_lacks_it_and_nowhere_else() -> None:
+    assert towards("titans", "titans-minus") == [()]
+    assert towards("ttt-mlp", "ttt-linear") == [("depth",)]
+    assert towards("ttt-mlp", "deltanet") == [("anchor", "norm", "residual", "depth")]
+    assert towards("deltanet", "ttt-mlp") == []
+    assert towards("f-divergence-chi2", "deltanet") == []
+    assert towards("lion-mlp", "titans-minus") == []
+
+
+def test_a_network_of_one_matrix_without_more_is_a_matrix() -> None:
+    spec = edited(spec_of("ttt-mlp"), ("norm", "residual", "depth"))
+    assert isinstance(spec.memory, Linear)
+    assert words_of_edits(("norm", "depth", "features.order=oo")) == (
+        "no layer norm", "one layer", "order = ∞",
+    )  # fmt: skip

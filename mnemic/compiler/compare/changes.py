@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.compare.matching import Match
+from mnemic.compiler.compare.matching import STRETCH, Match
 from mnemic.compiler.explain.letters import letter
 from mnemic.compiler.explain.printing import text
 from mnemic.compiler.numbers import same_number, sampler
@@ -35,7 +35,10 @@ def change_of(found: Match) -> Change:
     special, general = [], []
     for name, symbol, value in _once(found):
         shown = _shown(value)
-        if not value.free_symbols:
+        if symbol == STRETCH:
+            if value != 1:
+                general.append(f"q′ = {_shown(value * sp.Symbol('q', real=True))}")
+        elif not value.free_symbols:
             special.append(f"{name} = {shown}")
         elif shown == name and value != symbol:
             general.append(f"{name}′ = {shown} in every channel")

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from scipy.optimize import least_squares
 
 from mnemic.compiler.compare.entry_form import HOLDERS, Form
 
 SAMPLES = 5
 """Draws of states, values and queries; the keys stay, for coefficients may depend on ‖k‖²."""
-STARTS = 16
+STARTS = 12
 """Points from which coefficients are sought."""
-AGAIN = 4
-"""Starts that have to end at the same least miss for the others to be left out."""
+STEPS, NUDGE, STUCK = 40, 1e-7, 1e9
+"""Steps from each, the difference that slopes are taken over, and a damping that moves nothing."""
 CLOSE = 1e-7
 """The largest difference of entries that counts as none."""
 
@@ -28,11 +27,47 @@ def feasible(a: Form, b: Form, *, scaled: bool) -> bool:
     a factor on its values) are sought by least squares from several starts. A rule that cannot be
     evaluated in numbers counts as feasible: the test only saves work.
     """
+    if not _plausible(a, b, scaled):
+        return False
     try:
         with np.errstate(all="ignore"):
             return _fits(a, b, scaled)
     except (TypeError, ValueError, ArithmeticError, NameError, KeyError, SyntaxError):
         return True
+
+
+def _plausible(a: Form, b: Form, scaled: bool) -> bool:
+    """Whether each entry of ``b`` has what the one of ``a`` has: its data and products of data.
+
+    Coefficients can take a product away, and bring none. What keys do may be a coefficient's.
+    """
+    data, open_b = a.data | b.data, {*b.coefficients}
+    moving = frozenset(s for s in data if not str(s).startswith("k"))
+    scale = {s for s in data if str(s).startswith("v_")} if scaled else set()
+    for one, other in zip(a.entries(), b.entries(), strict=True):
+        if one == other:
+            continue
+        if not other.free_symbols & (open_b | scale):
+            if one.is_polynomial() and other.is_polynomial():
+                return False
+            continue
+        mine, theirs = _products(one, moving), _products(other, moving)
+        if mine is not None and theirs is not None and not mine <= theirs:
+            return False
+    return True
+
+
+@lru_cache(maxsize=8192)
+def _products(entry: Any, data: frozenset[Any]) -> frozenset[Any] | None:
+    """The products of data in a polynomial entry; None for another one."""
+    used = data & entry.free_symbols
+    if not used:
+        return frozenset((sp.Integer(1),)) if entry != 0 else frozenset()
+    divided = any(p.exp.is_negative for p in entry.atoms(sp.Pow))
+    if divided or not entry.is_polynomial(*used):
+        return None
+    terms = sp.Add.make_args(entry)
+    return frozenset(term.as_independent(*used, as_Add=False)[1] for term in terms)
 
 
 def _fits(a: Form, b: Form, scaled: bool) -> bool:
@@ -42,21 +77,21 @@ def _fits(a: Form, b: Form, scaled: bool) -> bool:
     draws = [_draws(source, s) for s in data]
     rest = [_number(source, s) for s in given]
     mine = [_number(source, s) for s in a.coefficients]
-    wanted = _entries(a, tuple(data), tuple(given))(mine, draws, rest)
+    wanted = _entries(a, tuple(data), tuple(given))(mine, draws, rest, 1)
     evaluate = _entries(b, tuple(data), tuple(given))
     values = [i for i, s in enumerate(data) if str(s).startswith("v_")] if scaled else []
 
     def misses(x: Any) -> Any:
+        """What each row of coefficients misses, a row each."""
         seen = list(draws)
         for i in values:
-            seen[i] = seen[i] * x[count]
-        return np.nan_to_num(
-            evaluate(x[:count], seen, rest) - wanted, nan=1e3, posinf=1e3, neginf=-1e3
-        ).clip(-1e6, 1e6)
+            seen[i] = seen[i] * x[:, count, None]
+        found = evaluate([c[:, None] for c in x.T[:count]], seen, rest, len(x))
+        return np.nan_to_num(found - wanted, nan=1e3, posinf=1e3, neginf=-1e3).clip(-1e6, 1e6)
 
     free = count + bool(values)
     if free == 0:
-        return _nothing(misses(np.zeros(0)))
+        return _nothing(misses(np.zeros((1, 0))))
     return _reaches_nothing(misses, free)
 
 
@@ -74,9 +109,10 @@ def _entries(form: Form, data: tuple[Any, ...], given: tuple[Any, ...]) -> Calla
     entries = form.entries()
     function = sp.lambdify(symbols, entries, modules=["scipy", "numpy"], cse=True)
 
-    def evaluate(coefficients: Any, seen: Any, rest: Any) -> Any:
+    def evaluate(coefficients: Any, seen: Any, rest: Any, rows: int) -> Any:
         found = function(*coefficients, *seen, *rest)
-        return np.concatenate([np.broadcast_to(x, SAMPLES) for x in found]).astype(float)
+        parts = [np.broadcast_to(x, (rows, SAMPLES)) for x in found]
+        return np.concatenate(parts, 1).astype(float)
 
     return evaluate
 
@@ -89,19 +125,29 @@ def _number(source: random.Random, symbol: Any) -> float:
 def _reaches_nothing(misses: Callable[[Any], Any], free: int) -> bool:
     """Whether least squares ends where nothing is missed, from one of several starts.
 
-    Gives up early where ``AGAIN`` starts have led to the same least miss.
+    All starts go at once, by steps of Levenberg and Marquardt with slopes from differences.
     """
-    costs: list[float] = []
-    for start in range(STARTS):
-        at = np.random.default_rng(start).uniform(0.1, 1.2, free)
-        found = least_squares(misses, at, max_nfev=40)
-        if _nothing(found.fun):
+    at = np.random.default_rng(0).uniform(0.1, 1.2, (STARTS, free))
+    missed, damping = misses(at), np.full(STARTS, 1e-2)
+    for _ in range(STEPS):
+        if _nothing(missed):
             return True
-        costs.append(float(found.cost))
-        if sum(cost <= min(costs) * (1 + 1e-6) for cost in costs) >= AGAIN:
-            return False
-    return False
+        nudged = at[:, None] + NUDGE * np.eye(free)
+        moved = misses(nudged.reshape(-1, free)).reshape(STARTS, free, -1)
+        slopes = (moved - missed[:, None]) / NUDGE
+        square = slopes @ slopes.transpose(0, 2, 1)
+        held = np.einsum("sii->si", square)
+        held += damping[:, None] * (held + 1e-12)
+        step = np.linalg.solve(square, (slopes @ missed[:, :, None]))[..., 0]
+        tried = at - step
+        left = misses(tried)
+        better = (left**2).sum(1) < (missed**2).sum(1)
+        at, missed = np.where(better[:, None], tried, at), np.where(better[:, None], left, missed)
+        damping = np.where(better, damping / 5, damping * 8)
+        if (damping > STUCK).all():
+            break
+    return _nothing(missed)
 
 
 def _nothing(differences: Any) -> bool:
-    return bool(np.abs(differences).max(initial=0.0) < CLOSE)
+    return bool((np.abs(differences).max(1, initial=0.0) < CLOSE).any())

@@ -8,12 +8,14 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.canonical import same
-from mnemic.compiler.compare.entry_form import Form, tidy_entry
-from mnemic.compiler.compare.solving import Clock, Solution, solve
+from mnemic.compiler.compare.entry_form import HOLDERS, Form
+from mnemic.compiler.compare.solving import Clock, Solution, simplified, solve
 from mnemic.compiler.numbers import same_number
 
 SCALE = sp.Symbol("rescale", real=True, nonzero=True)
 """The factor between the two values: v of B is this times v of A."""
+STRETCH = sp.Symbol("longer", positive=True, finite=True)
+"""The factor between two queries: q of B is this times q of A. A coefficient of B."""
 MOST_GUESSES = 64
 
 
@@ -72,7 +74,8 @@ def _solved(a: Form, b: Form, free: list[Any], clock: Clock) -> Match | None:
     open_b = _put(b, unknown)
     inside = _in_functions(open_b) & set(unknown.values())
     own = {c: u for c, u in unknown.items() if is_key(c) and not str(c).startswith("k_")}
-    tries = product(_key_guesses(a, own), _guesses(a, sorted(inside, key=str)))
+    held = sorted(inside, key=str)
+    tries = product(_key_guesses(a, own), [*_guesses(a, held), *_in_ratios(a, open_b, held, clock)])
     for guess in ({**keys, **functions} for keys, functions in tries):
         if clock.out:
             return None
@@ -108,6 +111,30 @@ def _guesses(a: Form, inside: list[Any]) -> list[Solution]:
     choices = [[c for c in mine if f"u_{c}" == str(u)] + mine for u in inside]
     every = list(product(*choices))[:MOST_GUESSES]
     return [dict(zip(inside, chosen, strict=True)) for chosen in every]
+
+
+def _in_ratios(a: Form, b: Form, inside: list[Any], clock: Clock) -> list[Solution]:
+    """Coefficients inside functions kept whole, solved for: functions of one head have equal
+    arguments, and what else they say are entries."""
+    if not inside:
+        return []
+    equations: list[Any] = []
+    for (_, mine), (_, theirs) in zip(a.functions, b.functions, strict=True):
+        one, other = mine, theirs
+        while one.func == other.func and isinstance(one, sp.Function) and len(one.args) == 1:
+            one, other = one.args[0], other.args[0]
+        if one == other:
+            continue
+        ratio = sp.cancel(one / other) if not one.is_polynomial(*HOLDERS) else None
+        if ratio is not None and not ratio.free_symbols & set(HOLDERS):
+            equations.append(ratio - 1)
+            continue
+        parts = _coefficients(sp.expand(one - other), list(HOLDERS))
+        if parts is None:
+            return []
+        equations += parts
+    found = next(iter(solve(equations, inside, clock)), None) if equations else None
+    return [] if found is None or set(found) != set(inside) else [found]
 
 
 def _key_guesses(a: Form, own: Solution) -> list[Solution]:
@@ -160,7 +187,7 @@ def _first(
 ) -> Solution | None:
     for found in solve(equations, symbols, clock):
         free = {s: sp.Integer(1) for s in symbols if s not in found}
-        settled = {u: sp.simplify(value.subs(free)) for u, value in found.items()}
+        settled = {u: simplified(value.subs(free)) for u, value in found.items()}
         through = {
             u: value if is_key(str(u).removeprefix("u_")) else _through_norm(value, set(data))
             for u, value in settled.items()
@@ -176,21 +203,32 @@ def _equations(pairs: list[tuple[Any, Any]], gens: list[Any], clock: Clock) -> l
     for one, other in pairs:
         if clock.out:
             return None
-        difference = sp.fraction(sp.together(one - other))[0]
-        used = [g for g in gens if difference.has(g)]
-        if not used:
-            found.append(difference)
-            continue
-        try:
-            found += sp.Poly(sp.expand(difference), *used).coeffs()
-        except sp.PolynomialError:
+        parts = None if one == other else _coefficients(one - other, gens)
+        if parts is not None:
+            found += parts
+        elif one != other:
             return None
     return found
 
 
+def _coefficients(difference: Any, gens: list[Any]) -> list[Any] | None:
+    """The coefficients of a difference as a polynomial of ``gens``, times what it is divided by;
+    None where it is no polynomial of them."""
+    if any(p.exp.is_negative for p in difference.atoms(sp.Pow)):
+        difference = sp.fraction(sp.together(difference))[0]
+    used = {g for g in gens if difference.has(g)}
+    found: dict[Any, list[Any]] = {}
+    for term in sp.Add.make_args(sp.expand(difference)):
+        factor, power = term.as_independent(*used, as_Add=False) if used else (term, sp.Integer(1))
+        if not power.is_polynomial(*used):
+            return None
+        found.setdefault(power, []).append(factor)
+    return [sp.Add(*factors) for factors in found.values()]
+
+
 def _through_norm(value: Any, data: set[Any]) -> Any | None:
     """A function of k's entries as one of ‖k‖² alone; ``None`` where it is not."""
-    value = sp.simplify(value)
+    value = simplified(value)
     if not value.free_symbols & data:
         return value
     first, last = sp.Symbol("k_0", real=True), sp.Symbol("k_1", real=True)
@@ -198,15 +236,24 @@ def _through_norm(value: Any, data: set[Any]) -> Any | None:
     return None if found.free_symbols & data else found
 
 
+def checked(a: Form, b: Form, found: Match) -> Match | None:
+    """Return a match that two others make, if numbers of 30 digits agree that B under it is A."""
+    put = _changed(b, a, dict(found.change), found.scale)
+    pairs = [*zip(a.entries(), put.entries(), strict=True)]
+    pairs += [(x, y) for (_, x), (_, y) in zip(a.functions, put.functions, strict=True)]
+    return found if all(x == y or same_number(x, y, 2) for x, y in pairs) else None
+
+
 def _checked(a: Form, b: Form, values: Solution, scale: Any) -> Match | None:
     """Put the change into B and compare the whole with A."""
+    found = same(a, _changed(b, a, values, scale))
+    return Match(tuple(values.items()), scale, found.how) if found else None
+
+
+def _changed(b: Form, a: Form, values: Solution, scale: Any) -> Form:
+    """B with its coefficients, and the values of A's inputs, as a change tells."""
     square = sp.Symbol("k_0", real=True) ** 2 + sp.Symbol("k_1", real=True) ** 2
     table = {c: sp.sympify(v).subs(sym.kappa, square) for c, v in values.items()}
     for v in (s for s in a.inputs if str(s).startswith("v_")):
         table[v] = v * sp.sympify(scale).subs(sym.kappa, square)
-    put = b.mapped(lambda e: tidy_entry(e.subs(table, simultaneous=True)))
-    numbers = all(same_number(x, y, 2) for x, y in zip(a.entries(), put.entries(), strict=True))
-    if not numbers:
-        return None
-    found = same(a, put)
-    return Match(tuple(values.items()), scale, found.how) if found else None
+    return b.mapped(lambda e: e.subs(table, simultaneous=True))

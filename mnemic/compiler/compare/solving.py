@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import sympy as sp
@@ -34,29 +35,48 @@ def solve(equations: list[Any], unknowns: list[Any], clock: Clock) -> Iterator[S
     table = set(unknowns)
     left = [e for e in dict.fromkeys(map(_numerator, equations)) if e != 0]
     settled = [e for e in left if not e.free_symbols & table]
-    if clock.out or not all(same_number(e, 0, 2) for e in settled):
+    if clock.out or not all(map(_nothing, settled)):
         return
-    left = [e for e in left if e.free_symbols & table and not same_number(e, 0, 2)]
+    left = [e for e in left if e.free_symbols & table and not _nothing(e)]
     if not left:
         yield {}
         return
     for unknown, value in _first(left, unknowns):
         if not _admissible(unknown, value):
             continue
-        rest = [sp.together(e.subs(unknown, value)) for e in left]
+        rest = [e.subs(unknown, value) if e.has(unknown) else e for e in left]
         if any(e.has(sp.nan, sp.zoo) for e in rest):
             continue
         others = [u for u in unknowns if u != unknown]
         for found in solve(rest, others, clock):
             settled = value.subs(found)
             if _admissible(unknown, settled):
-                yield {unknown: sp.simplify(settled), **found}
+                yield {unknown: simplified(settled), **found}
 
 
+@cache
+def simplified(value: Any) -> Any:
+    """Return an expression in SymPy's simplest form; the same few come again and again."""
+    return value if value.is_Symbol or value.is_number else sp.simplify(value)
+
+
+@cache
 def _numerator(equation: Any) -> Any:
+    """The numerator, expanded, with its first term positive, so that equal equations are one."""
     if equation == 0:
         return equation
-    return sp.expand(sp.fraction(sp.cancel(sp.together(equation)))[0])
+    if any(p.exp.is_negative for p in equation.atoms(sp.Pow)):
+        equation = sp.fraction(sp.cancel(sp.together(equation)))[0]
+    found = sp.expand(equation)
+    return -found if found.could_extract_minus_sign() else found
+
+
+@cache
+def _nothing(equation: Any) -> bool:
+    """Whether an expanded numerator is zero; a polynomial is only where nothing is left of it."""
+    if equation.is_polynomial() and not equation.has(sp.Float):
+        return bool(equation == 0)
+    return same_number(equation, 0, 2)
 
 
 def _first(equations: list[Any], unknowns: list[Any]) -> Iterator[tuple[Any, Any]]:

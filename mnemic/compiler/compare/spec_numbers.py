@@ -1,7 +1,6 @@
 """Numbers of a spec as if they were parameters: powers, penalties and degrees."""
 
 from collections.abc import Iterator
-from itertools import combinations
 from typing import Any
 
 from pydantic import BaseModel
@@ -9,24 +8,9 @@ from pydantic import BaseModel
 from mnemic.dsl.coefficients import Coefficient
 from mnemic.dsl.spec import Spec
 
-AXES = ("features", "bias", "retention")
-"""Where a number is part of the rule. Those of the optimizer have edits of their own."""
 VALUES = (0, 1, 2)
 """At which powers, penalties and degrees become plainer."""
 Edits = tuple[str, ...]
-
-
-def edits_of(spec: Spec) -> Iterator[Edits]:
-    """Return edits that put one number of a spec, or two at once, at each of `VALUES`.
-
-    An edit is a path and a number: ``bias.p=2``.
-    """
-    places = [(path, held) for axis in AXES for path, held in _numbers(axis, getattr(spec, axis))]
-    for path, held in places:
-        yield from ((f"{path}={value}",) for value in VALUES if value != held)
-    for (one, _), (other, _) in combinations(places, 2):
-        for value in VALUES:
-            yield f"{one}={value}", f"{other}={value}"
 
 
 def words_of(edits: Edits) -> tuple[str, ...]:
@@ -51,12 +35,12 @@ def put_number(spec: Spec, edit: str) -> Spec:
     *inner, last = path.split(".")
     for name in inner:
         place = place[name]
-    place[last] = int(value)
+    place[last] = float(value) if "." in value else int(value)
     return Spec.model_validate(data)
 
 
-def _numbers(path: str, entry: Any) -> Iterator[tuple[str, float]]:
-    """The numbers of an entry that the spec tells, with their paths."""
+def numbers(path: str, entry: Any) -> Iterator[tuple[str, float]]:
+    """Return the numbers of an entry that the spec tells, with their paths."""
     if not isinstance(entry, BaseModel):
         return
     for name, field in type(entry).model_fields.items():
@@ -69,4 +53,4 @@ def _numbers(path: str, entry: Any) -> Iterator[tuple[str, float]]:
             if held.fixed:
                 yield own, float(held.value or 0)
         else:
-            yield from _numbers(own, held)
+            yield from numbers(own, held)

@@ -1,7 +1,7 @@
 """Special values of a rule: a coefficient at 0, 1 or ∞, small steps, a window of one, and such."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -11,37 +11,63 @@ from pydantic import ValidationError
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.canonical import canonical
 from mnemic.compiler.compare.entry_form import Form, pruned, tidy_entry
-from mnemic.compiler.compare.spec_numbers import edits_of, put_number, words_of
+from mnemic.compiler.compare.parts import alone
+from mnemic.compiler.compare.spec_numbers import put_number
 from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.error_signal import ErrorSignal, with_slope
 from mnemic.compiler.explain.letters import letter
 from mnemic.compiler.rule import Layers, Rule
+from mnemic.dsl.memory import Linear as Matrix
+from mnemic.dsl.memory import Mlp
+from mnemic.dsl.optimizer import Rate
 from mnemic.dsl.spec import Spec
 from mnemic.errors import MnemicError
+
+ROLES = ("predict", "erase", "write", "carry")
+"""Keys that a rule may have of its own."""
 
 
 @dataclass(frozen=True)
 class Special:
     """Values of coefficients (or of keys of their own) and changes of the spec, in words.
 
-    ``scaled`` is a coefficient that goes to 0 while values are divided by it, if there is one.
+    ``scaled`` is a coefficient that goes to 0 while values are divided by it, if there is one;
+    ``grown`` tells that values grow as what goes to infinity, ``shrunk`` as which power of the
+    query's length they grow while it goes to 0 (if it does), ``unit`` that keys and queries have
+    length 1. ``faint`` are coefficients that are multiplied by ε, and values divided by it, as it
+    goes to 0. ``first`` tells that two rules agree to first order in their rates alone.
     """
 
     words: tuple[str, ...]
     values: tuple[tuple[Any, Any], ...] = ()
     edits: tuple[str, ...] = ()
     scaled: Any = None
+    grown: bool = False
+    shrunk: int = 0
+    unit: bool = False
+    faint: tuple[Any, ...] = ()
+    first: bool = False
 
     def __add__(self, other: "Special") -> "Special":
         return Special(
             self.words + other.words, self.values + other.values, self.edits + other.edits,
-            self.scaled or other.scaled,
+            self.scaled or other.scaled, self.grown or other.grown, self.shrunk or other.shrunk,
+            self.unit or other.unit, self.faint + other.faint,
+            self.first or other.first,
         )  # fmt: skip
+
+    @property
+    def coefficients(self) -> bool:
+        """Whether it is of values of coefficients alone."""
+        plain = bool(self.values) and not self.edits and self.scaled is None
+        return plain and not any(str(s) in ROLES for s, _ in self.values)
 
     @property
     def endless(self) -> bool:
         """Whether it lies at infinity, or where steps vanish, so that it is a limit."""
         far = any(value == sp.oo for _, value in self.values)
-        return far or self.scaled is not None or "reach" in self.edits
+        far |= any(edit == "reach" or edit.endswith("=oo") for edit in self.edits)
+        return far or self.scaled is not None or self.shrunk > 0 or bool(self.faint)
 
     def form(self, rule: Rule) -> Form | None:
         """Return the rule's form at this value, or ``None`` if it has none there."""
@@ -49,25 +75,23 @@ class Special:
             changed = derive_spec(edited(rule.problem.spec, self.edits)) if self.edits else rule
         except (MnemicError, ValidationError):
             return None
+        if self.faint:
+            return canonical(replace(changed, error=_of_values(changed.error)))
         if self.scaled is not None:
             rest = {s: x for s, x in self.values if s != self.scaled}
             return _of_small_steps(canonical(changed, rest), self.scaled)
         finite = {s: x for s, x in self.values if x != sp.oo}
         far = [s for s, x in self.values if x == sp.oo]
         form = canonical(changed, {**finite, **dict.fromkeys(far, sp.oo)})
-        if _broken(form) and far:
-            form = _at_infinity(canonical(changed, finite), far)
-        return None if _broken(form) else form
+        if broken(form) and far:
+            form = at_infinity(canonical(changed, finite), far)
+        return None if broken(form) else form
 
 
 def singles(rule: Rule) -> Iterator[Special]:
     """Return every single special value of a rule, structural ones first."""
     spec = rule.problem.spec
-    for role in ("predict", "erase", "write", "carry"):
-        entry = getattr(spec.keys, role)
-        if entry is not None and entry.own:
-            own, k = sp.Symbol(role, real=True), sp.Symbol("k", real=True)
-            yield Special((f"{role} = k",), ((own, k),))
+    yield from of_keys(rule)
     if isinstance(spec.window, int) and spec.window > 1:
         yield Special(("window 1",), edits=("window",))
     if spec.optimizer.micro_steps > 1:
@@ -82,28 +106,37 @@ def singles(rule: Rule) -> Iterator[Special]:
         yield Special(("every 1",), edits=("every",))
     if spec.optimizer.anchor.chunk > 1:
         yield Special(("chunk 1",), edits=("anchor",))
+    yield from (Special(("window = ∞",), edits=edits) for edits in unbounded(spec))
+    yield from of_coefficients(rule)
+
+
+def unbounded(spec: Spec) -> Iterator[tuple[str, ...]]:
+    """Return the edit that lets a window of pairs reach all tokens, where there is one."""
     if isinstance(spec.window, int) and spec.optimizer.method == "nonparametric":
-        yield Special(("window = ∞",), edits=("reach",))
-    yield from _of_coefficients(rule)
+        yield ("reach",)
 
 
-def of_numbers(rule: Rule) -> Iterator[Special]:
-    """Return the rule with numbers of its spec at 0, 1 and 2, alone and with structure taken away.
-
-    Memories of layers are left out: writing one out takes seconds.
-    """
-    if isinstance(rule, Layers):
-        return
-    structural = [special for special in singles(rule) if special.edits]
-    for edits in edits_of(rule.problem.spec):
-        plain = Special(words_of(edits), edits=edits)
-        yield plain
-        if len(edits) == 1:
-            yield from (plain + special for special in structural)
+def of_keys(rule: Rule) -> Iterator[Special]:
+    """Return each key of the rule's own put at k."""
+    for role in ROLES:
+        entry = getattr(rule.problem.spec.keys, role)
+        if entry is not None and entry.own:
+            own, k = sp.Symbol(role, real=True), sp.Symbol("k", real=True)
+            yield Special((f"{role} = k",), ((own, k),))
 
 
 def small_steps(rule: Rule) -> Iterator[Special]:
-    """Return the rule as its rate goes to 0 while its values grow as 1/rate."""
+    """Return the rule as its rate goes to 0 while its values grow as 1/rate.
+
+    Of a memory of layers its step is left, with the error −v that no prediction enters.
+    """
+    if isinstance(rule, Layers):
+        rates = {s for s in rule.scalars if s.argument is not None and s.symbol in _rates(rule)}
+        if rule.error.affine and not rule.error.constant and rates:
+            names = sorted(letter(s.name) for s in rates)
+            told = (*(f"{n}′ = ε·{n}" for n in names), "v′ = v/ε", "ε → 0")
+            yield Special(told, faint=tuple(sorted((s.symbol for s in rates), key=str)))
+        return
     rates = sp.sympify(getattr(rule, "rate", 0)).free_symbols
     for scalar in rule.scalars:
         if scalar.symbol in rates and scalar.argument is not None and scalar.per == "head":
@@ -112,7 +145,19 @@ def small_steps(rule: Rule) -> Iterator[Special]:
                           scaled=scalar.symbol)  # fmt: skip
 
 
-def _of_coefficients(rule: Rule) -> Iterator[Special]:
+def _rates(rule: Rule) -> set[Any]:
+    """The coefficients that a whole step is multiplied by."""
+    found = sp.sympify(rule.rate).free_symbols
+    return found or ({sym.coefficient("gamma")} if rule.gamma is not None else set())
+
+
+def _of_values(error: ErrorSignal) -> ErrorSignal:
+    """The limit of ε e(ŷ, v/ε) as ε → 0 of an affine error: what it has of v alone."""
+    return with_slope(error.offset)
+
+
+def of_coefficients(rule: Rule) -> Iterator[Special]:
+    """Return each coefficient that is an argument at 0, at 1 and at infinity."""
     for scalar in rule.scalars:
         if scalar.argument is None:
             continue
@@ -140,32 +185,49 @@ def edited(spec: Spec, edits: tuple[str, ...], reach: int | None = None) -> Spec
     for edit in edits:
         if "=" in edit:
             spec = put_number(spec, edit)
-        elif edit == "reach":
-            spec = spec.model_copy(update={"window": reach or "all"})
-        elif edit == "window":
-            spec = spec.model_copy(update={"window": 1})
-        elif edit == "norms":
-            retention = spec.retention.model_copy(update={"normalize": "none"})
-            spec = spec.model_copy(update={"retention": retention})
-        else:
-            optimizer = spec.optimizer.model_copy(update=_stepping(spec, edit))
+        elif edit == "first":
+            spec = alone(spec)
+        elif edit in _STEPPING:
+            optimizer = spec.optimizer.model_copy(update=_STEPPING[edit](spec))
             spec = spec.model_copy(update={"optimizer": optimizer})
+        else:
+            axis, changes = _PLAINER[edit]
+            if edit == "reach":
+                spec = spec.model_copy(update={"window": reach or "all"})
+            elif axis == "":
+                spec = spec.model_copy(update=changes)
+            else:
+                part = getattr(spec, axis).model_copy(update=changes)
+                spec = spec.model_copy(update={axis: part})
+    memory = spec.memory
+    if edits and isinstance(memory, Mlp) and not memory.residual and not memory.norm:
+        plain = memory.depth == 1
+        return spec.model_copy(update={"memory": Matrix()}) if plain else spec
     return spec
 
 
-def _stepping(spec: Spec, edit: str) -> dict[str, Any]:
-    """What an edit changes of the optimizer."""
-    optimizer = spec.optimizer
-    anchor = optimizer.anchor.model_copy(update={"chunk": 1})
-    plain = "gd" if optimizer.momentum is None else "momentum"
-    changes: dict[str, dict[str, Any]] = {
-        "micro": {"micro_steps": 1}, "inner": {"inner_steps": 1}, "anchor": {"anchor": anchor},
-        "every": {"every": 1}, "plain": {"method": plain},
-    }  # fmt: skip
-    return changes[edit]
+_PLAINER: dict[str, tuple[str, dict[str, Any]]] = {
+    "window": ("", {"window": 1}), "reach": ("", {}),
+    "norms": ("retention", {"normalize": "none"}), "link": ("retention", {"link": None}),
+    "norm": ("memory", {"norm": False}), "residual": ("memory", {"residual": False}),
+    "depth": ("memory", {"depth": 1}), "slots": ("memory", {"slots": None}),
+    "normalizer": ("readout", {"normalizer": "none"}),
+}  # fmt: skip
+"""The axis that an edit changes, and what it puts there."""
+
+_STEPPING: dict[str, Callable[[Spec], dict[str, Any]]] = {
+    "micro": lambda _: {"micro_steps": 1},
+    "inner": lambda _: {"inner_steps": 1},
+    "every": lambda _: {"every": 1},
+    "anchor": lambda s: {"anchor": s.optimizer.anchor.model_copy(update={"chunk": 1})},
+    "plain": lambda s: {"method": "gd" if s.optimizer.momentum is None else "momentum"},
+    "rate": lambda _: {"rate": Rate(value=1.0)},
+}
+"""What an edit puts into the optimizer."""
 
 
-def _broken(form: Form) -> bool:
+def broken(form: Form) -> bool:
+    """Return whether an entry is no number."""
     every = [*form.entries(), *(e for _, e in form.functions)]
     return any(e.has(sp.nan, sp.zoo, sp.oo) for e in every)
 
@@ -180,11 +242,11 @@ def _of_small_steps(form: Form, rate: Any) -> Form | None:
         return tidy_entry(sp.cancel(sp.together(entry.subs(larger))).subs(rate, 0))
 
     found = pruned(form.mapped(limit))
-    return None if _broken(found) else found
+    return None if broken(found) else found
 
 
-def _at_infinity(form: Form, far: list[Any]) -> Form:
-    """Limits entry by entry, of ratios of polynomials only."""
+def at_infinity(form: Form, far: list[Any]) -> Form:
+    """Return the limits entry by entry, of ratios of polynomials only."""
 
     def limit(expr: Any) -> Any:
         for symbol in far:

@@ -1,0 +1,193 @@
+"""Parts that a rule can do without, and which of them to take away to come near another rule.
+
+A part (a window, an anchor, O, a norm, a layer) is taken away by an edit of the spec. Which edits
+can make one spec's rule that of another follows from the two specs, part by part: where both have
+the same nothing is to be done; where the other lacks it the part goes; where the other has one of
+its own there is no way, and the two need not be compared at all.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Any
+
+from pydantic import BaseModel
+
+from mnemic.compiler.compare.spec_numbers import VALUES, numbers, words_of
+from mnemic.dsl.memory import Chain, Glu, Mlp
+from mnemic.dsl.methods import ELEMENTWISE
+from mnemic.dsl.spec import Spec
+
+MOST_CHOICES = 24
+"""Ways to put the numbers of one spec that are tried for another."""
+NUMBERED = ("features", "bias", "retention", "memory")
+"""Axes whose numbers are put elsewhere."""
+FITTED = ("nonparametric", "interpolation")
+ORTHOGONAL = ("muon",)
+Edits = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a spec: how it is read, what it reads where there is none, and its removal.
+
+    ``edit`` is what ``edited`` takes; a part that cannot be taken away has none.
+    """
+
+    edit: str | None
+    words: str
+    read: Callable[[Spec], Any]
+    none: Any
+
+
+def _window(spec: Spec) -> Any:
+    """The window where it is one of keys that a step sees."""
+    steps = spec.optimizer.method not in ("nonparametric", "exact", "batch")
+    return spec.window if steps and isinstance(spec.window, int) else 1
+
+
+def _orthogonal(spec: Spec) -> Any:
+    """What stands between the gradient and the step."""
+    method = spec.optimizer.method
+    if method in ORTHOGONAL:
+        return method, spec.optimizer.ns_steps
+    return method if method in ELEMENTWISE else None
+
+
+def _layers(spec: Spec) -> Any:
+    """The network of several matrices, if there is one."""
+    match spec.memory:
+        case Mlp(depth=depth) as memory if depth > 1:
+            return "mlp", depth, memory.expansion, memory.activation
+        case Glu() as memory:
+            return "glu", memory.expansion, memory.activation
+        case Mlp():
+            return None
+        case memory:
+            return None if _kind(memory) == "linear" else _kind(memory)
+
+
+def _of_memory(name: str) -> Callable[[Spec], Any]:
+    return lambda spec: getattr(spec.memory, name, None) or False
+
+
+def _kind(entry: BaseModel) -> Any:
+    return entry.model_dump(include={"kind"})["kind"]
+
+
+def _dumped(entry: BaseModel) -> Any:
+    return entry.model_dump(mode="json")
+
+
+PARTS = (
+    Part("window", "window 1", _window, 1),
+    Part("micro", "one step a token", lambda s: s.optimizer.micro_steps, 1),
+    Part("inner", "one step a token", lambda s: s.optimizer.inner_steps, 1),
+    Part("plain", "O = identity", _orthogonal, None),
+    Part("norms", "no norms", lambda s: s.retention.normalize, "none"),
+    Part("every", "every 1", lambda s: s.optimizer.every, 1),
+    Part("anchor", "chunk 1", lambda s: s.optimizer.anchor.chunk, 1),
+    Part("norm", "no layer norm", _of_memory("norm"), False),
+    Part("residual", "no residual", _of_memory("residual"), False),
+    Part("depth", "one layer", _layers, None),
+    Part("slots", "no slots", _of_memory("slots"), False),
+    Part("normalizer", "no normaliser", lambda s: s.readout.normalizer, "none"),
+    Part("link", "W = A", lambda s: s.retention.link, None),
+    Part(None, "local", lambda s: _dumped(s.retention.local), None),
+    Part(None, "constraint", lambda s: _kind(s.retention.constraint), None),
+)
+"""Every part, in the order in which they are told."""
+WORDS = {part.edit: part.words for part in PARTS if part.edit} | {
+    "first": "the chain's first memory alone", "reach": "window = ∞", "rate": "η = 1",
+}  # fmt: skip
+"""What an edit that puts no number is called."""
+
+
+def edits_towards(outer: Spec, inner: Spec) -> Iterator[Edits]:
+    """Return the edits of ``outer`` that may make its rule that of ``inner``; none to be tried
+    where a part of the two differs that cannot be taken away.
+
+    >>> from mnemic.dsl.load import load
+    >>> list(edits_towards(load("ttt-mlp"), load("ttt-linear")))
+    [('depth',)]
+    """
+    first: Edits = ()
+    if isinstance(outer.memory, Chain) and not isinstance(inner.memory, Chain):
+        outer, first = alone(outer), ("first",)
+    taken = _taken(outer, inner)
+    if taken is None:
+        return
+    rate = ("rate",) if _scheduled(outer) and not _scheduled(inner) else ()
+    for chosen in _chosen(outer, inner):
+        yield (*first, *taken, *rate, *chosen)
+
+
+def words_of_edits(edits: Edits) -> Edits:
+    """Return edits as one reads them.
+
+    >>> words_of_edits(("window", "bias.p=2"))
+    ('window 1', 'p = 2')
+    """
+    told = (words_of((e,))[0] if "=" in e else WORDS[e] for e in edits)
+    return tuple(words.replace("= oo", "= ∞") for words in told)
+
+
+def alone(spec: Spec) -> Spec:
+    """Return a spec with the first memory of its chain alone."""
+    assert isinstance(spec.memory, Chain)
+    return spec.model_copy(update={"memory": spec.memory.chain[0]})
+
+
+def _taken(outer: Spec, inner: Spec) -> Edits | None:
+    """The parts to be taken from ``outer``; None where one that differs cannot be."""
+    found = []
+    fits = [_kind(s.memory) if _kind(s.memory) in FITTED else None for s in (outer, inner)]
+    if fits[0] != fits[1]:
+        return None
+    for part in PARTS:
+        mine, theirs = part.read(outer), part.read(inner)
+        if mine == theirs:
+            continue
+        if theirs != part.none or part.edit is None:
+            return None
+        if part.edit == "depth" and not isinstance(outer.memory, Mlp):
+            return None
+        if part.edit == "plain" and outer.optimizer.method in ELEMENTWISE:
+            return None
+        found.append(part.edit)
+    return tuple(found)
+
+
+def _scheduled(spec: Spec) -> bool:
+    """Whether the rate is an expression of the step, which no argument gives."""
+    return re.search(r"\bt\b", spec.optimizer.rate.expr or "") is not None
+
+
+def _chosen(outer: Spec, inner: Spec) -> Iterator[Edits]:
+    """Ways to put the numbers of ``outer``: as they are, at those of ``inner``, or plainer."""
+    options: list[tuple[str | None, ...]] = []
+    for axis in NUMBERED:
+        if getattr(outer, axis) == getattr(inner, axis):
+            continue
+        if axis == "memory" and _kind(outer.memory) not in FITTED:
+            continue
+        mine, theirs = (dict(numbers(axis, getattr(s, axis))) for s in (outer, inner))
+        values = sorted({*VALUES, *_written(getattr(inner, axis))})
+        for path, held in mine.items():
+            if path.startswith("retention.link") and inner.retention.link is None:
+                continue
+            if path in theirs:
+                options.append((None if theirs[path] == held else f"{path}={theirs[path]:g}",))
+            else:
+                # a size is plainer at 0 alone, a power or a count at small whole numbers
+                plainer = values if held >= 1 else (0,)
+                options.append((None, *(f"{path}={x}" for x in plainer if x != held)))
+    for chosen in islice(product(*options), MOST_CHOICES):
+        yield tuple(edit for edit in chosen if edit)
+
+
+def _written(entry: BaseModel) -> set[int]:
+    """The whole numbers that an entry's own expressions name."""
+    texts = [x for x in entry.model_dump().values() if isinstance(x, str)]
+    return {int(x) for text in texts for x in re.findall(r"(?<![\w.])\d+(?![\w.])", text)}
