@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -283,3 +284,20 @@ def run(form: Form, inputs: Inputs) -> torch.Tensor:
 
 def number(expr: Any, at: dict[Any, Any]) -> float:
     return float(sp.sympify(expr).subs(at).doit())
+
+
+def test_a_hash_is_the_same_in_every_process() -> None:
+    """Coefficients that a sign tells apart, and no name, stand in one order whatever sets are."""
+    program = (
+        "from mnemic.compiler.compare.canonical import rule_hash;"
+        "from mnemic.pipeline import derive;"
+        "print(rule_hash(derive('rwkv7-full')))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("0", "1")
+    }  # fmt: skip
+    assert len(found) == 1

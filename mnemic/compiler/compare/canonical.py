@@ -13,7 +13,7 @@ from typing import Any
 
 import sympy as sp
 
-from mnemic.compiler.compare.coordinates import like
+from mnemic.compiler.compare.coordinates import called, like
 from mnemic.compiler.compare.entry_form import Form, pruned
 from mnemic.compiler.compare.written import write_out
 from mnemic.compiler.numbers import same_number
@@ -58,15 +58,20 @@ def _numberings(form: Form) -> Iterator[tuple[list[Any], Form]]:
 
 
 def _part(form: Form, symbol: Any) -> str:
-    """What a coefficient does, told without the names of coefficients."""
-    others = {s: like(s, "other") for s in form.coefficients}
+    """What a coefficient does, told without the names of coefficients.
+
+    Of two symbols with one name SymPy would write either first, so that other coefficients of any
+    sign have a mark, until the terms are in order.
+    """
+    others = {s: like(s, "other" if s.is_positive else "other'") for s in form.coefficients}
     me = like(symbol, "me")
-    return form.mapped(lambda e: e.subs({**others, symbol: me}, simultaneous=True)).text()
+    told = form.mapped(lambda e: called(e, {**others, symbol: me})).text()
+    return told.replace("other'", "other")
 
 
 def _numbered(form: Form, order: list[Any]) -> Form:
     table = {s: like(s, f"c{i}") for i, s in enumerate(order)}
-    return form.mapped(lambda e: sp.expand(e.subs(table, simultaneous=True)))
+    return form.mapped(lambda e: sp.expand(called(e, table)))
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,10 @@ class Coordinates:
 
     def resolved(self, expr: Any) -> Any:
         """Resolve coefficients to arguments, and put special values in."""
-        expr = sp.sympify(expr).subs(self.own, simultaneous=True)
-        return put(expr, self.values)
+        expr = sp.sympify(expr)
+        if not expr.free_symbols.isdisjoint(self.own):
+            expr = expr.subs(self.own, simultaneous=True)
+        return put(expr, self.values) if self.values else expr
 
     def at(self, expr: Any, row: int, column: int, step: str = "") -> Any:
         """Return the expression at an entry; ``step`` marks coefficients of another step."""
@@ -48,7 +50,7 @@ class Coordinates:
         for symbol in expr.free_symbols & set(self.per):
             index = {"key": f"_{column}", "value": f"_{row}", "outer": f"_{row}_{column}"}
             table[symbol] = like(symbol, str(symbol) + index.get(self.per[symbol], "") + step)
-        return expr.subs(table, simultaneous=True)
+        return called(expr, table)
 
     def value(self, row: int, step: str) -> Any:
         """Return the written value's entry, complex numbers in the frame that turns with them."""
@@ -104,7 +106,7 @@ class Coordinates:
         names = {**own, sp.Symbol("k", real=True): "k", sym.v: "v"}
         found = expr.free_symbols & set(names)
         table = {s: self.data(names[s], column, step) for s in found}
-        return self.at(expr.subs(table, simultaneous=True), column, column, step)
+        return self.at(called(expr, table), column, column, step)
 
 
 def turned(parts: list[Any], angles: list[Any], sign: int) -> list[Any]:
@@ -129,6 +131,17 @@ def put(expr: Any, values: Values) -> Any:
         if any(put(side, values).has(sp.nan, sp.zoo) for side in condition.args):
             return sp.nan
     return expr.subs(values, simultaneous=True)
+
+
+def called(expr: Any, names: Mapping[Any, Any]) -> Any:
+    """Return the expression with symbols under other names.
+
+    SymPy's ``subs`` looks for more than symbols, and takes three times as long; it writes the
+    conditions of cases in a way of its own, which canonical forms are known by.
+    """
+    if expr.has(sp.core.relational.Relational):
+        return expr.subs(names, simultaneous=True)
+    return expr.xreplace({old: new for old, new in names.items() if old != new})
 
 
 def like(symbol: Any, name: str) -> Any:

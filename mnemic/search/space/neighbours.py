@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -139,12 +140,17 @@ def neighbours(
 
 def values(axis: Axis) -> list[Any]:
     """Return every value of an axis that is known, each once."""
-    every = [*_simple(axis), *(axis.of(load(name)) for name in names())]
+    every = [*_simple(axis), *map(axis.of, _packaged())]
     found: list[Any] = []
     for value in every:
         if value not in found:
             found.append(value)
     return found
+
+
+@cache
+def _packaged() -> tuple[Spec, ...]:
+    return tuple(map(load, names()))
 
 
 def _simple(axis: Axis) -> Iterator[Any]:
@@ -190,7 +196,7 @@ def _with_coefficients(changed: Spec, axis: Axis) -> Spec | None:
     """The spec with the coefficients of its own that its value on the axis names elsewhere."""
     value = axis.of(changed)
     written = str(value)
-    for owner in map(load, names()):
+    for owner in _packaged():
         if axis.of(owner) == value:
             named = {name: told for name, told in owner.coefficients.items()
                      if name not in changed.coefficients

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mnemic.dsl.hashing import spec_hash
+from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 from mnemic.search.space.asking import by_chance
 from mnemic.search.space.choices import Answer, Choose
@@ -68,9 +70,10 @@ def preview(
     seen: Counter[tuple[str, str]] = Counter()
     good: Counter[tuple[str, str]] = Counter()
     rules: set[str] = set()
+    known: dict[str, Seen] = {}
     valid = 0
     for index in range(samples):
-        answers, reason, kind, rule = _looked_at(space, ask)
+        answers, (reason, kind, rule) = _looked_at(space, ask, known)
         taken = [(n, str(a)) for n, a in answers.items() if isinstance(space.choices[n], Choose)]
         seen.update(taken)
         if reason is not None:
@@ -90,11 +93,12 @@ def preview(
                    dict(classes.most_common()))  # fmt: skip
 
 
-def _looked_at(space: Space, ask: Any) -> tuple[dict[str, Answer], str | None, str, str]:
-    """One point: its answers, why it is not valid (or None), its class, its rule's identity."""
-    from mnemic.codegen.refusals import refuse
-    from mnemic.pipeline import derive
+Seen = tuple[str | None, str, str]
+"""Why a spec is not valid (or None), its class, its rule's identity."""
 
+
+def _looked_at(space: Space, ask: Any, known: dict[str, Seen]) -> tuple[dict[str, Answer], Seen]:
+    """One point: its answers, and what is seen of its spec; ``known`` of specs drawn before."""
     answers: dict[str, Answer] = {}
 
     def noted(name: str, choice: Any) -> Answer:
@@ -102,13 +106,27 @@ def _looked_at(space: Space, ask: Any) -> tuple[dict[str, Answer], str | None, s
         return answers[name]
 
     try:
-        rule = derive(space.point(noted).spec)
+        spec = space.point(noted).spec
+    except InvalidSpec as error:
+        return answers, (reason_of(error, space.name), "", "")
+    key = spec_hash(spec)
+    if key not in known:
+        known[key] = _derived(spec, space.name)
+    return answers, known[key]
+
+
+def _derived(spec: Spec, name: str) -> Seen:
+    from mnemic.codegen.refusals import refuse
+    from mnemic.pipeline import derive
+
+    try:
+        rule = derive(spec)
         if rule.structure.missing is not None:
             raise InvalidSpec((Issue(rule.structure.missing),))
         refuse(rule)
     except InvalidSpec as error:
-        return answers, reason_of(error, space.name), "", ""
-    return answers, None, rule.structure.kind, identity(rule)
+        return reason_of(error, name), "", ""
+    return None, rule.structure.kind, identity(rule)
 
 
 def demand_points(space: Space, samples: int = 100, seed: int = 0) -> None:

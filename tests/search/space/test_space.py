@@ -164,3 +164,13 @@ def test_mistakes_in_choices_options_and_settings_are_told_at_once(tmp_path):
     assert delta.startswith(f"{path}:2:55: bias.choose[2].delta.range: the low end must be below")
     assert decay.startswith(f"{path}:3:33: retention.decay: unknown symbol: read 'tokn'")
     assert search.startswith(f"{path}:6:3: search.objektives: unknown key")
+
+
+def test_a_preview_derives_a_spec_that_is_drawn_again_once(monkeypatch):
+    from mnemic import pipeline
+
+    derived = []
+    derive = pipeline.derive
+    monkeypatch.setattr(pipeline, "derive", lambda spec: derived.append(spec) or derive(spec))
+    found = preview(space(bias={"choose": ["dot", "l2"]}), samples=12)
+    assert (found.sampled, found.valid, len(derived)) == (12, 12, 2)
