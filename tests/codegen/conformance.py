@@ -495,6 +495,14 @@ def _layers_behind_a_kernel(states: Tensors) -> Tensors:
     return found
 
 
+def _one_a_head(state: Tensor) -> Tensor:
+    """A weight that each channel of a diagonal memory has gathered by itself, as all of them."""
+    if state.ndim != 3:
+        return state
+    assert state.eq(state[..., :1]).all()
+    return state[..., 0]
+
+
 def as_interpreted(states: Tensors) -> Tensors:
     """The operator's states in the interpreter's names and units, those that both have."""
     scale = torch.exp(states["m"]) if "m" in states else torch.ones(())
@@ -520,6 +528,7 @@ def as_interpreted(states: Tensors) -> Tensors:
     }
     means = ("squares", "S_weight", "squares_weight")
     found |= {n: states[n] for n in ("held", "norms", *means) if n in states}
+    found |= {n: _one_a_head(x) for n, x in found.items() if n.endswith("_weight")}
     if "v_tail" in states:
         found["tail.value"] = states["v_tail"].movedim(1, 2)[..., None]
     return found
