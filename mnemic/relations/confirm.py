@@ -244,7 +244,7 @@ def _changed(
     q, k, v = run.vectors
     if found.on_features:
         q, k = phi(inner, q, ()), phi(inner, k, ())
-    names = _names(outer, run)
+    names = _names(inner, run)
     special = {s: _finite(x, far) for s, x in found.at.values}
     change = tuple((s, _finite(x, far)) for s, x in found.match.change)
     found = replace(found, match=replace(found.match, change=change))
@@ -296,7 +296,7 @@ def _finite(value: Any, far: float) -> Any:
     return sp.Float(1 / far) if far and value == 0 else value
 
 
-def _names(outer: Rule, run: Run) -> dict[str, Tensor]:
+def _names(inner: Rule, run: Run) -> dict[str, Tensor]:
     """What a change may be written in: coefficients, ‖φ(k)‖², the head and the step."""
     k = run.vectors[1]
     names = {str(symbol): x for symbol, x in run.natural.items()}
@@ -305,8 +305,8 @@ def _names(outer: Rule, run: Run) -> dict[str, Tensor]:
     names[str(sym.d_k)] = torch.tensor(float(k.shape[-1]), dtype=torch.float64)
     names[str(HEADS)] = torch.tensor(float(HEADS_RUN), dtype=torch.float64)
     names[str(TIME)] = torch.arange(k.shape[1], dtype=torch.float64)[:, None, None]
-    if outer.kernels is None:
-        names[str(sym.kappa)] = phi(outer, k, ()).square().sum(-1, keepdim=True)
+    if inner.kernels is None:
+        names[str(sym.kappa)] = phi(inner, k, ()).square().sum(-1, keepdim=True)
     return names
 
 
