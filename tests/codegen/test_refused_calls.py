@@ -110,10 +110,47 @@ def test_misspelt_arguments_are_told_with_the_nearest() -> None:
         (lambda: mnemic.compile("deltanet", ouput="x"),
          "no such argument: compile(): read 'ouput', allowed: source, out, tools; did you mean "
          "'out'?"),
-        (lambda: mnemic.load(sorce="x"), "no such argument: load(): read 'sorce', allowed: source; "
-         "did you mean 'source'?"),
+        (lambda: mnemic.load(sorce="x"), "no such argument: load(): read 'sorce', allowed: source, "
+         "beside; did you mean 'source'?"),
     ]  # fmt: skip
     for call, told in calls:
         with pytest.raises((ValueError, UsageError)) as caught:
             call()
         assert str(caught.value) == told
+
+
+def test_names_of_other_libraries_are_told_ours() -> None:
+    rule = mnemic.compile("gated-deltanet")
+    q = torch.zeros(1, 1, 1, 4)
+    named = {"g": "log_alpha", "beta": "eta", "state": "initial_state", "attention_mask": "mask"}
+    for theirs, ours in named.items():
+        with pytest.raises(ValueError, match=f"read '{theirs}'.*did you mean '{ours}'"):
+            rule(q, q, q, **{theirs: q})
+    for theirs, ours in {"num_heads": "heads", "head_dim": "key_dim"}.items():
+        with pytest.raises(ValueError, match=f"read '{theirs}'.*did you mean '{ours}'"):
+            rule.layer(16, **{theirs: 2})
+
+
+@pytest.mark.parametrize("name", ["gated-deltanet", "titans-mac"])
+def test_a_layer_says_which_dtype_it_has(name: str) -> None:
+    layer, x = mnemic.compile(name).layer(16, heads=2), torch.randn(1, 3, 16)
+    told = "x: read torch.bfloat16, the layer has torch.float32; cast one to the other"
+    with pytest.raises(ValueError, match=told):
+        layer(x.bfloat16())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(x.bfloat16()).shape == x.shape
+    assert layer.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
+
+
+def test_layers_and_rules_print_their_names_and_sizes() -> None:
+    rule = mnemic.compile("gated-deltanet")
+    layer = rule.layer(16, heads=2, value_dim=4)
+    assert "gated-deltanet, dim=16, heads=2, key_dim=8, value_dim=4" in repr(layer)
+    assert "ShortConvolution(channels=40, taps=4)" in repr(layer)
+    shown = "<rule gated-deltanet: q, k, v, eta [B, T, H], log_alpha [B, T, H]; forms recurrent"
+    assert repr(layer.rule).startswith(shown)
+
+
+def test_a_first_token_needs_no_state() -> None:
+    layer, x = mnemic.compile("gated-deltanet").layer(16, heads=2), torch.randn(1, 16)
+    torch.testing.assert_close(layer.step(x)[0], layer.step(x, None)[0])

@@ -45,3 +45,10 @@ def test_a_rule_in_words(name):
     assert all(f"({line.number}) {line.text}\n" in text for line in equations(rule))
     assert CLASSES[rule.structure.kind] in " ".join(text.split())
     assert max(len(line) for line in text.splitlines() if not line.startswith("  (")) <= WIDTH
+
+
+def test_an_error_that_does_not_see_the_memory_is_not_called_how_wrong_it_is():
+    told = {name: " ".join(in_words(rule_of(name)).split()) for name in ("mamba2", "deltanet")}
+    assert "whatever the memory holds" in told["mamba2"]
+    assert "how wrong it is" not in told["mamba2"]
+    assert "how wrong it is" in told["deltanet"]

@@ -22,6 +22,13 @@ OPTIONS = ("form", "initial_state", "output_final_state", "params", "cu_seqlens"
 """What an operator takes beside vectors and coefficients."""
 
 
+ELSEWHERE = {"g": "log_alpha", "gk": "log_alpha", "beta": "eta", "state": "initial_state",
+             "output_state": "output_final_state", "attention_mask": "mask", "hidden_size": "dim",
+             "d_model": "dim", "num_heads": "heads", "n_heads": "heads", "head_dim": "key_dim",
+             "head_k_dim": "key_dim", "head_v_dim": "value_dim"}  # fmt: skip
+"""What other libraries, and layers, call an argument."""
+
+
 class ArgumentError(Pickled, ValueError):
     """An argument that the operator cannot take: which, what was read, what is allowed."""
 
@@ -183,6 +190,8 @@ def one_of(signature: Signature, what: str, word: str, allowed: Collection[str])
     """Refuse a word that is not among the allowed, naming the nearest."""
     if word not in allowed:
         close = difflib.get_close_matches(str(word), list(allowed), 1)
+        if (same := ELSEWHERE.get(word, "")) in allowed:
+            close = [same]
         hint = f"; did you mean '{close[0]}'?" if close else ""
         names = ", ".join(allowed) or "none"
         raise fail(signature, f"{what}: read '{word}', allowed: {names}{hint}")

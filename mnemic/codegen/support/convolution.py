@@ -27,6 +27,10 @@ class ShortConvolution(Pickled, nn.Module):
         self.weight = nn.Parameter(torch.empty(channels, taps))
         nn.init.uniform_(self.weight, -1 / math.sqrt(taps), 1 / math.sqrt(taps))
 
+    def extra_repr(self) -> str:
+        """The sizes, for ``print(layer)``."""
+        return f"channels={self.weight.shape[0]}, taps={self.taps}"
+
     def forward(
         self, x: Tensor, tail: Tensor | None, lengths: Counted,
         ends: tuple[int, ...] | None = None,

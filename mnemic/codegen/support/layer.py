@@ -55,6 +55,13 @@ class MemoryLayer(SequenceLayer):
         key_dim: int | None = None,
         value_dim: int | None = None,
     ) -> None:
+        """Make the layer, with its weights as training begins.
+
+        Args:
+            dim: channels of x and y.
+            heads, key_dim, value_dim: sizes in place of the spec's, or of what follows from dim;
+                ``print(layer)`` shows them.
+        """
         super().__init__()
         told, self.dim = self.rule.signature, dim
         block = self.block.resized(heads, key_dim, value_dim)
@@ -74,6 +81,12 @@ class MemoryLayer(SequenceLayer):
         self.gate = projection(dim, width) if gated else None
         self.out = projection(width, dim)
         self.skip = nn.Parameter(torch.randn(dim)) if self.block.skip else None
+
+    def extra_repr(self) -> str:
+        """The rule's name and the sizes, for ``print(layer)``."""
+        sizes = self.sizes
+        widths = f"key_dim={sizes.key_dim}, value_dim={sizes.value_dim}"
+        return f"{self.signature.name}, dim={self.dim}, heads={sizes.heads}, {widths}"
 
     @classmethod
     def grouped(cls) -> int:

@@ -68,6 +68,12 @@ class Operator:
         """The forms that this rule has: in PyTorch, and ``triton`` where it has fused kernels."""
         return (*self.signature.forms, *(() if self.kernels is None else ("triton",)))
 
+    def __repr__(self) -> str:
+        told = self.signature
+        taken = [str(c).partition(":")[0] for c in told.coefficients]
+        names = ", ".join(("q", "k", "v", *told.keys, *taken))
+        return f"<rule {self.name}: {names}; forms {', '.join(self.forms)}>"
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         return by_name(self, "rule") or super().__reduce_ex__(protocol)
 

@@ -174,10 +174,10 @@ class SequenceLayer(Pickled, nn.Module):
         return positions.put_back(y, order, mask), after
 
     def step(
-        self, x_t: Tensor, state: Mapping[str, Tensor] | None, *, form: str = "auto",
+        self, x_t: Tensor, state: Mapping[str, Tensor] | None = None, *, form: str = "auto",
         state_dtype: torch.dtype | None = None,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """One token: [B, dim] → [B, dim], and the new state."""
+        """One token: [B, dim] → [B, dim], and the new state; without a state it is the first."""
         y, after = self.forward(
             x_t[:, None], state=state, output_state=True, form=form, state_dtype=state_dtype
         )
@@ -244,6 +244,12 @@ class SequenceLayer(Pickled, nn.Module):
         told = self.rule.signature
         if x.ndim != 3 or x.shape[2] != self.dim:
             raise fail(told, f"x: read shape {list(x.shape)}, expected [B, T, {self.dim}]")
+        out = getattr(getattr(self, "memory", self), "out", None)
+        own = out.weight.dtype if type(out) is nn.Linear else x.dtype
+        same = own in (x.dtype, torch.int8, torch.uint8)  # weights of integers cast themselves
+        if not same and not torch.is_autocast_enabled(x.device.type):
+            raise fail(told, f"x: read {x.dtype}, the layer has {own}; cast one to the other, "
+                       "or call the layer under torch.autocast")  # fmt: skip
         check_masks(told, mask, cu_seqlens, {"B": x.shape[0], "T": x.shape[1]})
         if state is not None and not isinstance(state, Mapping):
             read = type(state).__name__

@@ -45,14 +45,20 @@ LINES: Final = {
     "segment": "The text is cut into segments; t is a token of the one behind token s.",
     "context": "What the memory, as it stood before this segment, has to say about each token.",
     "attention": "Softmax attention over what stands below the sum: how much each of them counts.",
-    "query": "What the memory is asked: a learned function of the token (behind conv of the last "
-    "few).",
+    "query": "What the memory is asked: a learned function of the token, and with conv of the "
+    "few before it.",
     "key": "Under what a value is kept; learned likewise.",
     "value": "What is kept; learned likewise.",
     "answer": "The memory's answer, taken back to the width of the layer.",
-    "output": "What the layer gives on.",
+    "output": "What the layer passes on to the rest of the model.",
 }
 """What a numbered equation says, by its name; an optimizer's averages and sums tell their own."""
+
+UNMOVED: Final = (
+    "How the inner loss changes with the memory's answer: always in the same way, whatever the "
+    "memory holds, so that it need not be asked before it is written to."
+)
+"""What the error says where it does not see the memory."""
 
 CLASSES: Final = {
     "additive": "What a token writes does not depend on what the memory holds, so that a whole "
@@ -78,7 +84,8 @@ CLASSES: Final = {
 def words_of(rule: Rule) -> dict[str, str]:
     """Return what the equations of a rule say, by their names."""
     own = {a.equation: f"The {a.meaning}, of each entry by itself." for a in rule.applied.averages}
-    return {**own, **LINES}
+    constant = {"error": UNMOVED} if rule.structure.kind == "additive" else {}
+    return {**own, **LINES, **constant}
 
 
 def in_words(rule: Rule) -> str:
