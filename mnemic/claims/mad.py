@@ -47,7 +47,7 @@ def run(seeds: int, quick: bool, told: Told) -> Outcome:
     """Train one layer of each system on each task."""
     from mnemic.search.tasks import get
 
-    budget = Budget(steps=300, every=100, dim=32, heads=2, batch=16, lr=1e-2, seconds=600)
+    budget = Budget(steps=500, every=100, dim=32, heads=2, batch=16, lr=1e-2, seconds=600)
     if quick:
         budget = replace(budget, steps=1, every=1, batch=2)
     runs: dict[str, list[list[Learned]]] = {label: [] for label in MODELS}
@@ -97,7 +97,7 @@ def _parts(scores: Scores) -> tuple[Part, ...]:
     fuzzy = {label: own[2] for label, own in scores.items()}
     known = {label: own[4] for label, own in scores.items()}
     noisy = {label: own[1] for label, own in scores.items()}
-    small = "one layer of 32 channels and 300 steps do not show it"
+    small = "one layer of 32 channels and 500 steps do not show it"
     return (
         Part("YAAD has the best average, before Transformers, Gated DeltaNet and Titans",
              first(averages, "YAAD", others), seen(averages), small),
