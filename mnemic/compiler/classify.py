@@ -120,7 +120,7 @@ def _layered(facts: Facts, applied: Applied) -> Structure:
     if facts.retained.mode == "multiplicative":
         return Structure("sequential", blocker, (), UNSTATED)
     still = min(facts.intervals)
-    if still > 1 and (apart := BY_CHANNEL if _trails_by_channel(facts) else _rows_apart(facts)):
+    if still > 1 and (apart := BY_CHANNEL if _trails_by_channel(facts) else _why_rows_differ(facts)):
         return Structure("sequential", f"{blocker}, and {apart}", RECURRENT)
     if still > 1:
         reason = (
@@ -131,7 +131,7 @@ def _layered(facts: Facts, applied: Applied) -> Structure:
     return Structure("sequential", f"{blocker}, and every token's gradient sees it", RECURRENT)
 
 
-def _rows_apart(facts: Facts) -> str:
+def _why_rows_differ(facts: Facts) -> str:
     """Why a chunk's steps have no decay in common, or nothing."""
     return BY_ROW if facts.row_decay else ""
 
