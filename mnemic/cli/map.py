@@ -9,6 +9,7 @@ from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.drawing import Drawing, demand_svg_name, write_drawing
 from mnemic.cli.output import console, echo, print_json, to_stderr
 from mnemic.dsl.catalogue import names
+from mnemic.dsl.extends import is_path
 from mnemic.dsl.spec import Spec
 from mnemic.errors import Issue, UsageError, format_issue, nearest
 
@@ -22,7 +23,7 @@ Specs = Annotated[
 ]  # fmt: skip
 Near = Annotated[
     str | None,
-    typer.Option("--near", metavar="NAME", help="Only the relations of one system.",
+    typer.Option("--near", metavar="NAME", help="Only the relations of one system; a file, too.",
                  autocompletion=complete_name),
 ]  # fmt: skip
 Path_ = Annotated[
@@ -54,10 +55,12 @@ def map_(
         raise UsageError("--near and --path exclude one another")
     demand_svg_name(out)
     chosen = {name: pipeline.read(name) for name in names()}
-    own = [pipeline.read(source) for source in specs or ()]
-    chosen |= {spec.name: spec for spec in own}
     asked = [name for name in (near, *(path or ())) if name]
-    for name in asked:
+    files = {word: pipeline.read(word) for word in asked if is_path(word)}
+    own = [*(pipeline.read(source) for source in specs or ()), *files.values()]
+    chosen |= {spec.name: spec for spec in own}
+    named = {word: files[word].name if word in files else word for word in asked}
+    for name in named.values():
         _known(name, list(chosen))
     drawn = _map(chosen)
     if out is not None:
@@ -67,10 +70,10 @@ def map_(
     if as_json:
         print_json(drawn.to_json())
     elif path:
-        _chain(drawn, *path)
+        _chain(drawn, named[path[0]], named[path[1]])
     elif near:
-        _lines(drawn.near(near))
-        echo(f"{near}: {len(drawn.near(near))} relations")
+        _lines(drawn.near(named[near]))
+        echo(f"{named[near]}: {len(drawn.near(named[near]))} relations")
     else:
         _lines(drawn.relations if every else drawn.direct)
         _summary(drawn)

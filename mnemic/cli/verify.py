@@ -7,7 +7,9 @@ import typer
 
 from mnemic import pipeline
 from mnemic.cli.arguments import AsJson, SpecArgument
-from mnemic.cli.output import console, echo, print_json
+from mnemic.cli.facts import warned
+from mnemic.cli.output import console, echo, print_json, to_stderr
+from mnemic.dsl.spec import Spec
 from mnemic.errors import CheckFailed
 
 if TYPE_CHECKING:
@@ -73,11 +75,23 @@ def verify(
     else:
         _show(found, note, compiled.folder)
     if not passed:
+        if growing := _growing(compiled.spec):
+            to_stderr(growing)
         if as_json:  # the one document has been printed
             raise typer.Exit(CheckFailed.exit_code)
         wrong = [w for entry in found for line in verifying.lines(entry) for w in line.wrong]
         reasons = wrong[:3] or ["a form of which nothing could be compared in any dtype"]
         raise CheckFailed(f"verify: {compiled.spec.name}: {'; '.join(reasons)}")
+
+
+def _growing(spec: Spec) -> str:
+    """Why forms may part that compute the same, where a spec's numbers can grow; else nothing."""
+    if not any(told.startswith("Outside the stable range") for told in warned(spec)):
+        return ""
+    return (
+        f"{spec.name} may leave its stable range, where rounding grows from token to token "
+        "and right forms part; `mnemic check` says what keeps it inside. Mend that first"
+    )
 
 
 def _note(compiled: pipeline.Compiled, place: str) -> str:

@@ -33,8 +33,10 @@ def test_all_relations_and_what_has_none(mnemic):
 def test_a_system_of_ones_own_a_chain_and_json(mnemic, own):
     near = mnemic("map", own, "--near", "own").out
     assert "deltanet is, under a change of coefficients, own: η′ = η/2" in near
+    assert mnemic("map", "--near", own).out == near, "the file itself"
     chain = mnemic("map", own, "--path", "own", "gated-deltanet").out
     assert chain == "own is a special case of gated-deltanet: α = 1, η′ = 2·η\n"
+    assert mnemic("map", "--path", own, "gated-deltanet").out == chain
     none = mnemic("map", "--path", "gla", "softmax-attention").out
     assert none == "no chain of relations joins gla and softmax-attention\n"
     data = json.loads(mnemic("map", own, "--json").out)
