@@ -120,8 +120,10 @@ def _layered(facts: Facts, applied: Applied) -> Structure:
     if facts.retained.mode == "multiplicative":
         return Structure("sequential", blocker, (), UNSTATED)
     still = min(facts.intervals)
-    if still > 1 and (apart := BY_CHANNEL if _trails_by_channel(facts) else _why_rows_differ(facts)):
-        return Structure("sequential", f"{blocker}, and {apart}", RECURRENT)
+    if still > 1 and _trails_by_channel(facts):
+        return Structure("sequential", f"{blocker}, and {BY_CHANNEL}", RECURRENT)
+    if still > 1 and facts.row_decay:
+        return Structure("sequential", f"{blocker}, and {BY_ROW}", RECURRENT)
     if still > 1:
         reason = (
             f"{blocker}, but the gradient sees a memory that stands still for {still} tokens, "
@@ -129,11 +131,6 @@ def _layered(facts: Facts, applied: Applied) -> Structure:
         )
         return Structure("frozen", reason, BOTH)
     return Structure("sequential", f"{blocker}, and every token's gradient sees it", RECURRENT)
-
-
-def _why_rows_differ(facts: Facts) -> str:
-    """Why a chunk's steps have no decay in common, or nothing."""
-    return BY_ROW if facts.row_decay else ""
 
 
 def _obstacle(facts: Facts, applied: Applied) -> str:
