@@ -340,3 +340,13 @@ def test_an_activation_by_cases_is_judged_by_its_case_far_out(activation: str, g
     memory = {"kind": "mlp", "activation": activation}
     told = rule(bias="dot", memory=memory, retention={"decay": "token"})
     assert any("grows with the other layers" in line for line in warnings(told)) == grows
+
+
+@pytest.mark.parametrize(("block", "channels"), [({}, 64), ({"key_dim": 16}, 16)])
+def test_a_bound_that_grows_with_the_channels_says_how_many_there_are(
+    block: dict[str, int], channels: int
+) -> None:
+    one = rule(features={"expr": "log(1 + exp(x))"}, block=block)
+    most = channels * math.log1p(math.exp(channels**-0.5)) ** 2
+    told = f"‖φ‖² ≤ {most:.4g} (features of unit keys, {channels} channels)"
+    assert key_size(one).words == told

@@ -54,7 +54,14 @@ def _why(rule: Rule, unit: bool) -> str:
     """What bounds the size."""
     if rule.problem.features == sym.x:
         return "unit keys"
-    return "features of unit keys" if unit else "bounded features"
+    told = "features of unit keys" if unit else "bounded features"
+    by_entry = rule.kernels is None and rule.problem.features is not None
+    return f"{told}, {_channels(rule)} channels" if by_entry else told
+
+
+def _channels(rule: Rule) -> int:
+    """The channels of a key: the bound of a map of each entry grows with them."""
+    return rule.problem.spec.block.key_dim or HEAD
 
 
 def product_name(rule: Rule) -> str:
@@ -125,7 +132,7 @@ def positive_definite(kernel: Any, size: int = 4, count: int = 14) -> bool:
 def _squared_norm(rule: Rule, unit: bool) -> float:
     """sup ‖φ(k)‖² over unit keys, or over all of them."""
     expr = rule.problem.features
-    size = rule.problem.spec.block.key_dim or HEAD
+    size = _channels(rule)
     if rule.kernels is not None:
         return _by_norm(rule.kernels.predict.expr, sym.s, unit)
     if expr is None:
