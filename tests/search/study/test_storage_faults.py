@@ -41,11 +41,11 @@ def gone(search: Search, still: Callable[[], bool]) -> Iterator[None]:
         if still():
             raise sqlite3.OperationalError("server closed the connection unexpectedly")
 
-    event.listen(search.storage.engine, "before_cursor_execute", fail)
+    event.listen(search.storage.engine, "do_execute", fail)
     try:
         yield
     finally:
-        event.remove(search.storage.engine, "before_cursor_execute", fail)
+        event.remove(search.storage.engine, "do_execute", fail)
 
 
 @pytest.fixture
@@ -162,11 +162,11 @@ def test_a_storage_that_breaks_off_while_a_search_is_opened(space_file, tmp_path
         if next(statements) >= after:
             raise sqlite3.DatabaseError("disk I/O error")
 
-    event.listen(Engine, "before_cursor_execute", fail)
+    event.listen(Engine, "do_execute", fail)
     try:
         done = CliRunner().invoke(app, ["search", *options])
     finally:
-        event.remove(Engine, "before_cursor_execute", fail)
+        event.remove(Engine, "do_execute", fail)
     assert (done.exit_code, done.stdout) == (5, ""), done.exception
     assert done.stderr.count("\n") == 1
     assert "disk I/O error" in done.stderr
