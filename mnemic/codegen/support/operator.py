@@ -104,8 +104,9 @@ class Operator:
         asked for too; ``state_dtype``: what states are returned in, float32 at least unless told.
         Returns out [B, T, H, d_v] and the final state, or None; with ``states_at`` also the states
         after so many tokens, [B, n, …].
-        Raises ``ArgumentError`` (a ValueError) for what does not fit; with ``MNEMIC_DEBUG`` also
-        ``Diverged`` (a ValueError) where the output is not finite.
+        Raises ``ArgumentError`` (a ValueError) for what does not fit; with ``MNEMIC_DEBUG=1`` also
+        for numbers outside a coefficient's range, such as a decay above 1, which are not read
+        otherwise, and ``Diverged`` (a ValueError) where the output is not finite.
         """
         if torch.compiler.is_dynamo_compiling():
             keep_what_is_saved()
