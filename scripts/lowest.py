@@ -19,7 +19,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-GROUPS = (("compare", "search", "postgresql", "slurm", "dashboard", "docs"), ("hf",))
+GROUPS = (("compare", "search", "postgresql", "slurm", "dashboard", "docs"), ("hf", "compare"))
 """Extras that are run together; packages of the last need another NumPy than the first of others.
 
 ``kernels`` is in none: torch decides which Triton it takes, and scripts/tritons.sh has the others.
@@ -87,7 +87,8 @@ def run(home: Path, extras: tuple[str, ...], *, tests: bool) -> bool:
         return not wrong
     paths = [path for extra in ("", *extras) for path in TESTS.get(extra, ())]
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tier", "first",
-               "-W", "ignore::DeprecationWarning", *paths]  # fmt: skip
+               "-W", "ignore::DeprecationWarning", "-W", "ignore::ImportWarning",
+               *paths]  # fmt: skip
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and not wrong
 
 

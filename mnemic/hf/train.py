@@ -244,11 +244,12 @@ def _outcome(trainer: TextTrainer, stopped: str) -> Outcome:
 
 
 def _finish(trainer: TextTrainer, tokenizer: Any, run: Path, follow: Follow) -> Outcome:
-    """Write curve, result and model."""
+    """Write the curve, its picture where there is matplotlib to draw it, the result, the model."""
     outcome = _outcome(trainer, follow.stopped)
     found = points(trainer.state.log_history)
     curve.write_table(run / "curve.csv", found)
-    curve.draw(run / "curve.png", found, "bits per byte", 8.0, f"text, {outcome.steps} steps")
+    if curve.drawable():
+        curve.draw(run / "curve.png", found, "bits per byte", 8.0, f"text, {outcome.steps} steps")
     write_json(run / "result.json", asdict(outcome))
     told = (
         f"\nTrained for {outcome.steps:,} steps of {trainer.args.train_batch_size} rows; held-out "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,18 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path: Path, optimize
     assert log(tmp_path / "cut") == log(tmp_path / "whole")
     was, now = (folder.load(tmp_path / run / "model").state_dict() for run in ("whole", "cut"))
     assert [name for name in was if not was[name].equal(now[name])] == []
+
+
+def test_a_run_without_matplotlib_lacks_its_picture_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    assert ran(tmp_path / "r", Told()).stopped == "steps"
+    left = {path.name for path in (tmp_path / "r").iterdir()}
+    assert {"curve.csv", "result.json", "model"} <= left
+    assert "curve.png" not in left
 
 
 def test_a_run_leaves_a_model_with_its_tokenizer(tmp_path: Path) -> None:
