@@ -24,7 +24,7 @@ from mnemic.compiler.compare.changes import change_of
 from mnemic.compiler.compare.entry_form import Form, pruned
 from mnemic.compiler.compare.feasible import feasible
 from mnemic.compiler.compare.matching import STRETCH, Match, checked, freed, is_key, match
-from mnemic.compiler.compare.parts import edits_towards, words_of_edits
+from mnemic.compiler.compare.removals import edits_towards, words_of_edits
 from mnemic.compiler.compare.solving import Clock, simplified
 from mnemic.compiler.compare.special import (
     Special,
@@ -167,7 +167,7 @@ class _Search:
                 continue
             both = composed(self.found[inner.name, name].match, second.match)
             if both is not None and (sure := checked(inner.form, outer.form, both)) is not None:
-                return _told(inner, outer, sure)
+                return _in_words(inner, outer, sure)
         return None
 
     def copy(self, first: str, twin: str) -> None:
@@ -353,10 +353,10 @@ def _relation(inner: Placed, outer: Placed) -> Found | None:
     if not feasible(inner.form, other, scaled=scaled):
         return None
     found = match(inner.form, other, Clock.starting(SECONDS))
-    return None if found is None else _told(inner, outer, found)
+    return None if found is None else _in_words(inner, outer, found)
 
 
-def _told(inner: Placed, outer: Placed, found: Match) -> Found:
+def _in_words(inner: Placed, outer: Placed, found: Match) -> Found:
     """The relation in words, with what is needed to run it."""
     kind: Kind = "special case"
     if outer.at.endless:

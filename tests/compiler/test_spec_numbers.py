@@ -6,7 +6,7 @@ import pytest
 from packaged import rule_of
 from pydantic import ValidationError
 
-from mnemic.compiler.compare.parts import edits_towards, words_of_edits
+from mnemic.compiler.compare.removals import edits_towards, words_of_edits
 from mnemic.compiler.compare.spec_numbers import numbers, put_number, words_of
 from mnemic.compiler.compare.special import edited
 from mnemic.dsl.memory import Linear

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.canonical import canonical
 from mnemic.compiler.compare.entry_form import Form, pruned, tidy_entry
-from mnemic.compiler.compare.parts import alone
+from mnemic.compiler.compare.removals import alone
 from mnemic.compiler.compare.spec_numbers import put_number
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.error_signal import ErrorSignal, with_slope
