@@ -11,6 +11,7 @@ from sympy.printing.str import StrPrinter
 
 from mnemic.codegen.guards import may_vanish
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.symbolic import steady
 
 STARS = re.compile(r"\*+")
 """Signs of products and powers, which stand between spaces."""
@@ -334,4 +335,4 @@ def as_clamp(expr: Any) -> tuple[Any, Any] | None:
 
 def print_torch(expr: Any, names: dict[str, str]) -> str:
     """The source of an expression whose symbols stand for the given Python names."""
-    return str(TorchPrinter(names).doprint(expr))
+    return str(TorchPrinter(names).doprint(steady(expr)))

@@ -108,6 +108,11 @@ def tidy(expression: Any) -> Any:
     expression = sp.sympify(expression).replace(sp.DiracDelta, lambda *_: sp.Integer(0))
     expression = expression.replace(sp.Heaviside, lambda z, *_: sp.Piecewise((1, z > 0), (0, True)))
     expression = expression.replace(sp.ITE, lambda c, a, b: (c & a) | (~c & b))
+    return steady(expression)
+
+
+def steady(expression: Any) -> Any:
+    """Apply the rewrites: what overflows on the way to a finite value, as what does not."""
     if not expression.has(*GROWING):
         return expression
     expression = expression.replace(_mixed, _pull_out_growing)

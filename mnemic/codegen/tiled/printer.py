@@ -8,6 +8,7 @@ from sympy.printing.precedence import PRECEDENCE
 from mnemic.codegen.guards import may_vanish
 from mnemic.codegen.torch_printer import TorchPrinter, as_clamp
 from mnemic.codegen.words import in_words
+from mnemic.compiler.symbolic import steady
 
 FUNCTIONS: dict[str, str] = {
     "exp": "tl.exp",
@@ -178,4 +179,4 @@ def print_function(expr: Any, like: str) -> str:
 
 def print_tile(expr: Any, names: dict[str, str]) -> str:
     """The source of an expression whose symbols stand for the given tiles."""
-    return str(TilePrinter(names).doprint(expr))
+    return str(TilePrinter(names).doprint(steady(expr)))
