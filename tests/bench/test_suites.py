@@ -128,6 +128,7 @@ def test_a_tree_gets_what_its_levels_hold():
     assert list(decoded["seconds"]) == ["32"]
 
 
+@pytest.mark.full
 def test_recall_needs_the_memory(monkeypatch):
     """A block whose memory is forgotten at once stays blind."""
     monkeypatch.setattr(learn, "TASKS", {"mqar": learn.TASKS["mqar"]})

@@ -46,6 +46,7 @@ def test_verify_says_what_it_does_and_stops_in_time(
     assert "float16, documents" in late
 
 
+@pytest.mark.full
 def test_without_a_gpu_there_is_nothing_to_tune(shell: Callable[..., Any], tmp_path: Path) -> None:
     done = shell("tune", "linear-attention", "-o", tmp_path / "layer", "--width", 128, "--json")
     assert done.code == 0, done.err
@@ -82,6 +83,7 @@ def test_what_cannot_be_tuned(
     assert done.err.splitlines()[-1] == f"mnemic: {told}"
 
 
+@pytest.mark.full
 def test_a_folder_verifies_itself(shell: Callable[..., Any], tmp_path: Path) -> None:
     assert shell("compile", "linear-attention", "-o", tmp_path / "layer").code == 0
     command = [sys.executable, str(tmp_path / "layer"), "verify"]

@@ -98,7 +98,7 @@ def test_inductor_compiles_levels() -> None:
     assert torch.equal(found, weights.gather(-1, torch.tensor([digits])))
 
 
-@pytest.mark.some(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     ["huber-coordinate", "mesa", *(pytest.param(name, marks=pytest.mark.full)

@@ -21,6 +21,7 @@ PLAIN: Spec = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 def test_packaged_layers_start_where_a_norm_is_not_steep() -> None:
     found = {name: steepest(derive(name)) for name in names()}
     assert {"ttt-linear", "titans", "memora", "moneta", "cms"} <= {n for n in found if found[n]}

@@ -23,6 +23,7 @@ from mnemic.hf.pattern import over, sources
 from mnemic.hf.shape import SIZES, Shape, named_size
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "spec",
     first_only(

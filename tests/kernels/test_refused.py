@@ -64,6 +64,7 @@ def counted(job: dict) -> dict:
     return count_folder(job)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["atlas", "lact", "atlas-mag"])
 def test_a_memory_too_large_for_a_chip_is_told_with_the_limit(compiler, name: str) -> None:
     (job,) = build.jobs([name], "sm_90", (64,))
