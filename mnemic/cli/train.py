@@ -115,6 +115,12 @@ EvalEvery = Annotated[int, typer.Option(help="Steps between evaluations, on text
 TensorBoard = Annotated[
     bool, typer.Option("--tensorboard", help="Write logs for TensorBoard (text).")
 ]
+Shard = Annotated[
+    bool,
+    typer.Option(
+        "--shard", help="Cut weights, gradients and optimizer across torchrun's processes (text)."
+    ),
+]
 
 
 def train(
@@ -149,6 +155,7 @@ def train(
     compile_model: CompileModel = False,
     eval_every: EvalEvery = 100,
     tensorboard: TensorBoard = False,
+    shard: Shard = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a language model of the spec's layers on a task (mnemic tasks lists them), or on text.
@@ -177,7 +184,8 @@ def train(
                    "length": length, "warmup": warmup, "optimizer": optimizer,
                    "accumulate": accumulate, "precision": precision, "compiled": compile_model,
                    "checkpointing": checkpointing, "eval_every": eval_every,
-                   "time_limit": time_limit, "tensorboard": tensorboard}  # fmt: skip
+                   "time_limit": time_limit, "tensorboard": tensorboard,
+                   "sharded": shard}  # fmt: skip
         shape = {"dim": dim, "blocks": layers, "heads": heads}
         train_text(spec, data, held_out, column, tokenizer, size, shape, options, run, existing,
                    as_json)  # fmt: skip

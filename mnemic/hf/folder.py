@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from torch import Tensor
 
 from mnemic.errors import CheckFailed, EnvironmentFailed, UsageError
 from mnemic.hf.card import UNTRAINED, card
@@ -24,6 +26,7 @@ def save(
     trained: str = UNTRAINED,
     also: Sequence[Path] = (),
     replace: bool = False,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """Write a model as a folder that transformers loads: configuration, weights, code and card.
 
@@ -34,6 +37,7 @@ def save(
         trained: what the card says of the model's training.
         also: files to put in as they are, such as a tokenizer's.
         replace: whether a model that is there may be written over.
+        weights: by name, in place of the model's own.
 
     Raises:
         CheckFailed: a check did not hold; nothing is written.
@@ -51,7 +55,7 @@ def save(
         try:
             model.config.auto_map = dict(AUTO_MAP)
             with one_line_of(folder):
-                model.save_pretrained(beside)
+                model.save_pretrained(beside, state_dict=weights and dict(weights))
             for name, text in model_code(model.config).items():
                 (beside / name).write_text(text, encoding="utf-8")
             (beside / "README.md").write_text(card(model, checks, trained), encoding="utf-8")

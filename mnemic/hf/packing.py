@@ -1,5 +1,6 @@
 """Documents packed into rows of one length, which know where each begins."""
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -47,6 +48,31 @@ class Packed(Dataset[dict[str, Tensor]]):
             ids = torch.cat([ids, ids.new_zeros(short)])
             labels = torch.cat([labels, labels.new_full((short,), NOT_SCORED)])
         return {"input_ids": ids, "position_ids": position, "labels": labels}
+
+
+class Share(Dataset[dict[str, Tensor]]):
+    """One of several processes' rows, none of which another has; all processes have as many.
+
+    Where none is left for a process, its last row is the first one, and not scored.
+
+    Args:
+        rows: all of them, at least one.
+        index: of the process, below ``processes``.
+        processes: how many there are.
+    """
+
+    def __init__(self, rows: Packed, index: int, processes: int) -> None:
+        self.rows, self.index, self.processes = rows, index, processes
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.rows) / self.processes)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        place = index * self.processes + self.index
+        if place < len(self.rows):
+            return self.rows[place]
+        row = self.rows[0]
+        return {**row, "labels": torch.full_like(row["labels"], NOT_SCORED)}
 
 
 def pack(texts: Iterable[str], tokenizer: Any, length: int, *, rest: bool = False) -> Packed:

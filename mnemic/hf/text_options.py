@@ -35,6 +35,7 @@ class TextOptions:
         time_limit: in seconds, of this part of the run; None for none.
         threads: of torch, at least 1.
         tensorboard: whether to write logs for TensorBoard, which must be installed.
+        sharded: whether weights, gradients and the optimizer's state are cut across processes.
 
     Raises:
         UsageError: values out of range; all of them are named.
@@ -57,6 +58,7 @@ class TextOptions:
     time_limit: float | None = None
     threads: int = 1
     tensorboard: bool = False
+    sharded: bool = False
 
     def __post_init__(self) -> None:
         least = {"steps": 1, "batch": 1, "accumulate": 1, "length": 2, "warmup": 0, "seed": 0,
@@ -75,6 +77,9 @@ class TextOptions:
             found = getattr(self, name)
             if found not in allowed:
                 wrong.append(Issue("", name, found, allowed, nearest(found, allowed)))
+        if self.sharded and self.optimizer == "muon":
+            told = "turns whole matrices, and --shard leaves a process a part of each"
+            wrong.append(Issue(told, "optimizer", "muon", ("adamw",)))
         if wrong:
             raise UsageError("\n".join(map(format_issue, wrong)))
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from mnemic.errors import CheckFailed, EnvironmentFailed, UsageError
@@ -20,7 +20,7 @@ from mnemic.hf import folder as folders
 from mnemic.hf.follow import METRIC, Follow, points
 from mnemic.hf.modeling_mnemic import MnemicForCausalLM
 from mnemic.hf.muon import make_optimizer
-from mnemic.hf.packing import NOT_SCORED, pack, together
+from mnemic.hf.packing import NOT_SCORED, Share, pack, together
 from mnemic.hf.refusals import one_line_of
 from mnemic.hf.text_options import TextOptions
 from mnemic.hf.texts import Texts
@@ -83,6 +83,7 @@ def train(
     held_out = pack(texts.held_out, tokenizer, options.length, rest=True)
     torch.set_num_threads(options.threads)
     args = _arguments(run, options)
+    kind = _kind(model, args, options)
     # else the last step of an epoch has fewer rows, and other ones where processes share them
     args.dataloader_drop_last = len(rows) >= options.batch * args.world_size
     with args.main_process_first(local=False):
@@ -91,7 +92,7 @@ def train(
         last = last_checkpoint(run)
     with deferred() as pressed, _explain_memory(run), one_line_of(run):
         follow = Follow(progress, options.time_limit, pressed)
-        trainer = TextTrainer(
+        trainer = kind(
             model=model,
             args=args,
             train_dataset=rows,
@@ -107,10 +108,11 @@ def train(
         trainer.follow = follow
         trainer.nats_to_bits = len(held_out.tokens) / texts.held_out_bytes / math.log(2)
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    outcome, weights = _outcome(trainer, follow.stopped), trainer.weights()
     if trainer.is_world_process_zero():
         with one_line_of(run):
-            return _finish(trainer, tokenizer, run, follow)
-    return _outcome(trainer, follow.stopped)
+            _finish(trainer, tokenizer, run, outcome, weights)
+    return outcome
 
 
 class TextTrainer(Trainer):
@@ -120,6 +122,11 @@ class TextTrainer(Trainer):
     """Tokens a byte of the held-out documents, divided by ln 2."""
     follow: Follow
     control: Any
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the whole weights, by name."""
+        found: dict[str, Tensor] = self.model.state_dict()
+        return found
 
     def evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
         """Score the held-out documents, and log it."""
@@ -144,10 +151,21 @@ class TextTrainer(Trainer):
         return found
 
     def _own_rows(self) -> DataLoader[dict[str, Tensor]]:
-        """This process's share of the held-out rows, none of them twice."""
-        every: Any = self.eval_dataset
-        own = range(self.args.process_index, len(every), self.args.world_size)
-        return DataLoader(Subset(every, own), self.args.eval_batch_size, collate_fn=together)
+        """This process's share of the held-out rows."""
+        own = Share(self.eval_dataset, self.args.process_index, self.args.world_size)
+        return DataLoader(own, self.args.eval_batch_size, collate_fn=together)
+
+
+def _kind(
+    model: MnemicForCausalLM, args: TrainingArguments, options: TextOptions
+) -> type[TextTrainer]:
+    """The trainer that is asked for, for which the model is made ready."""
+    if not options.sharded:
+        return TextTrainer
+    from mnemic.hf.sharded import ShardedTrainer, shard
+
+    shard(model, args)
+    return ShardedTrainer
 
 
 def _arguments(run: Path, options: TextOptions) -> TrainingArguments:
@@ -243,9 +261,10 @@ def _outcome(trainer: TextTrainer, stopped: str) -> Outcome:
     return Outcome(last.score, last.loss, trainer.state.global_step, stopped, count)
 
 
-def _finish(trainer: TextTrainer, tokenizer: Any, run: Path, follow: Follow) -> Outcome:
+def _finish(
+    trainer: TextTrainer, tokenizer: Any, run: Path, outcome: Outcome, weights: dict[str, Tensor]
+) -> None:
     """Write the curve, its picture where there is matplotlib to draw it, the result, the model."""
-    outcome = _outcome(trainer, follow.stopped)
     found = points(trainer.state.log_history)
     curve.write_table(run / "curve.csv", found)
     if curve.drawable():
@@ -255,9 +274,8 @@ def _finish(trainer: TextTrainer, tokenizer: Any, run: Path, follow: Follow) -> 
         f"\nTrained for {outcome.steps:,} steps of {trainer.args.train_batch_size} rows; held-out "
         f"text takes {outcome.bits:.4f} bits a byte.\n"
     )
-    place = folders.save(trainer.model, run / MODEL, trained=told, replace=True)
+    place = folders.save(trainer.model, run / MODEL, trained=told, replace=True, weights=weights)
     tokenizer.save_pretrained(place)
-    follow.progress.end(outcome.stopped)
+    trainer.follow.progress.end(outcome.stopped)
     if outcome.stopped == "interrupted":
         raise KeyboardInterrupt
-    return outcome

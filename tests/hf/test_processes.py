@@ -20,6 +20,8 @@ TOLD = (
 )  # fmt: skip
 ALONE = {"OMP_NUM_THREADS": "1"}
 
+WAYS = [(), ("--shard",)]
+
 pytestmark = pytest.mark.full
 
 
@@ -86,13 +88,18 @@ def workers(torchrun: int) -> dict[int, int]:
 
 
 def steps_of(place: Path) -> int:
-    found = [int(path.name.rpartition("-")[2]) for path in place.glob("runs/*/checkpoint-*")]
+    """The steps of the last whole checkpoint; 0 where there is none yet."""
+    whole = place.glob("runs/*/checkpoint-*/trainer_state.json")
+    found = [int(path.parent.name.rpartition("-")[2]) for path in whole]
     return max(found, default=0)
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
-def test_a_kill_in_each_of_two_processes_ends_as_a_run_without(tmp_path: Path) -> None:
-    told = (*TOLD, "--batch", "2", "--steps", "28")  # room for both kills
+@pytest.mark.parametrize("how", WAYS)
+def test_a_kill_in_each_of_two_processes_ends_as_a_run_without(
+    tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    told = (*TOLD, "--batch", "2", "--steps", "28", *how)  # room for both kills
     two = ("torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "mnemic", *told)
     places = [tmp_path / name for name in ("whole", "cut")]
     for place in places:
@@ -116,7 +123,8 @@ def test_a_kill_in_each_of_two_processes_ends_as_a_run_without(tmp_path: Path) -
     assert table(cut) == table(whole)
 
 
-def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", WAYS)
+def test_two_processes_learn_what_one_does(tmp_path: Path, how: tuple[str, ...]) -> None:
     places = [tmp_path / name for name in ("one", "two")]
     for place in places:
         place.mkdir()
@@ -124,7 +132,7 @@ def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
     one, two = places
     done(one, "mnemic", *TOLD, "--batch", "4")
     done(two, "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
-         "-m", "mnemic", *TOLD, "--batch", "2")  # fmt: skip
+         "-m", "mnemic", *TOLD, "--batch", "2", *how)  # fmt: skip
     for row, expected in zip(table(two), table(one), strict=True):
         found = {name: float(x) for name, x in row.items()}
         assert found == pytest.approx({name: float(x) for name, x in expected.items()}, rel=1e-4)
