@@ -31,6 +31,12 @@ def small(*specs: str, blocks: int = 2, **told: int) -> MnemicForCausalLM:
     return model
 
 
+def drawn(*specs: str) -> MnemicForCausalLM:
+    """A model in float32 as it starts, with a block of each spec."""
+    shape = Shape(len(specs), dim=16, vocabulary=VOCABULARY)
+    return make_model(make_config(specs, shape)).eval()
+
+
 def tokens(rows: int = 2, length: int = 9, seed: int = 0) -> Tensor:
     """Rows of tokens."""
     generator = torch.Generator().manual_seed(seed)

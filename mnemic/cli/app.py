@@ -18,6 +18,7 @@ from mnemic.cli.diff import diff
 from mnemic.cli.doctor import doctor
 from mnemic.cli.effects import effects, pareto
 from mnemic.cli.eval import eval_
+from mnemic.cli.export import export
 from mnemic.cli.guard import guarded
 from mnemic.cli.kernels import kernels
 from mnemic.cli.leaderboard import leaderboard
@@ -110,6 +111,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic eval models/gdn --data book.txt --length 4096 --picture gdn.png",
     ),
     serve: ("mnemic serve models/gdn --port 8000",),
+    export: ("mnemic export models/gdn", "mnemic export models/gdn --replace --json"),
     search: (
         "mnemic search examples/search/recall.yaml --preview",
         "mnemic search examples/search/recall.yaml --jobs 2 --confirm",
@@ -155,6 +157,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
 EXTRA: Final[dict[Callable[..., None], str]] = {
     **dict.fromkeys((search, leaderboard, ablate, effects, pareto), "search"),
     site: "docs",
+    export: "onnx",
 }
 """The extra that a command needs whole."""
 

@@ -54,7 +54,7 @@ def test_what_needs_matplotlib_says_so(tmp_path):
 
 EXTRAS = (
     "scipy matplotlib optuna sqlalchemy alembic jinja2 triton transformers datasets tokenizers "
-    "sphinx furo myst_parser latex2mathml"
+    "sphinx furo myst_parser latex2mathml onnx_ir onnxruntime onnxscript"
 )
 
 
@@ -74,6 +74,7 @@ OTHERS = (
         (("kernels", "deltanet"), "kernels"),
         (("eval", KEPT, "--data", KEPT), "hf"),
         (("site", "-o", "site"), "docs"),
+        (("export", KEPT), "onnx"),
         *OTHERS,
     ],
 )

@@ -1,0 +1,1 @@
+"""Models as ONNX graphs: written, run in ONNX Runtime, and compared with PyTorch."""

@@ -1,0 +1,134 @@
+"""Graphs in ONNX Runtime against PyTorch: outputs and states, whole, in pieces and in steps."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy
+import onnxruntime
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemic.errors import EnvironmentFailed
+from mnemic.export.graph_files import PREFILL, START, STEP
+from mnemic.export.traced_model import (
+    LOGITS,
+    PAST,
+    PRESENT,
+    TOKENS,
+    TracedModel,
+    input_names,
+    states_after,
+)
+from mnemic.hf.checks import Check
+from mnemic.hf.modeling_mnemic import MnemicForCausalLM
+
+Arrays = dict[str, NDArray[Any]]
+
+LEAST: Final = 1e-5
+"""The difference that is rounding whatever the model is, relative to the largest number."""
+
+TIMES: Final = 8
+"""So many times PyTorch's own float32 may differ from float64 is rounding, too."""
+
+LENGTH: Final = 21
+"""Of the sequences that are compared; other numbers than the one that was traced."""
+
+
+class Runtime:
+    """A folder's graphs in ONNX Runtime, on the processor.
+
+    Raises:
+        EnvironmentFailed: the installed runtime cannot run them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self.start, self.prefill, self.step = (
+                onnxruntime.InferenceSession(folder / name, providers=["CPUExecutionProvider"])
+                for name in (START, PREFILL, STEP)
+            )
+        except Exception as error:  # its errors have no class of their own to be caught by
+            version = onnxruntime.__version__
+            reason = str(error).splitlines()[0]
+            raise EnvironmentFailed(f"ONNX Runtime {version} does not run it: {reason}") from None
+
+    def begun(self) -> Arrays:
+        """Return the states before the first token, by the names of inputs."""
+        names = [x.name for x in self.start.get_outputs()]
+        return dict(zip(names, self.start.run(None, {}), strict=True))
+
+    def run(self, tokens: NDArray[Any], states: Arrays) -> tuple[NDArray[Any], Arrays]:
+        """Return the logits of tokens [B, T] and the states after; one token is a step's."""
+        session = self.step if tokens.shape[1] == 1 else self.prefill
+        names = [x.name.replace(PRESENT, PAST, 1) for x in session.get_outputs()[1:]]
+        logits, *after = session.run(None, {TOKENS: tokens, **states})
+        return logits, dict(zip(names, after, strict=True))
+
+
+def compare(model: MnemicForCausalLM, folder: Path) -> tuple[Check, ...]:
+    """Run a folder's graphs beside the model that they were made of, which is of float32.
+
+    What PyTorch computes in float64 is the measure: a graph may be as far from it as ``TIMES``
+    times PyTorch's float32, or ``LEAST``, relative to the largest number of each tensor.
+    """
+    runtime = Runtime(folder)
+    return tuple(_checks(model.eval(), runtime))
+
+
+def _checks(model: MnemicForCausalLM, runtime: Runtime) -> Iterator[Check]:
+    several, alone = _tokens(model, 2, LENGTH), _tokens(model, 1, 2 * LENGTH)
+    third = LENGTH // 3
+    cuts: dict[str, tuple[Tensor, Sequence[int]]] = {
+        f"two rows of {LENGTH} tokens": (several, [LENGTH]),
+        f"a row of {2 * LENGTH} tokens": (alone, [2 * LENGTH]),
+        f"two rows of {LENGTH} tokens in two pieces": (several, [third, LENGTH - third]),
+        f"two rows of {third} tokens and {LENGTH - third} steps": (
+            several,
+            [third, *[1] * (LENGTH - third)],
+        ),
+    }
+    exact = {x: _torch(model, x, torch.float64) for x in (several, alone)}
+    plain = {x: _torch(model, x, torch.float32) for x in (several, alone)}
+    for name, (tokens, pieces) in cuts.items():
+        bound = max(LEAST, TIMES * _difference(plain[tokens], exact[tokens]))
+        yield Check(name, _difference(_in_pieces(runtime, tokens, pieces), exact[tokens]), bound)
+
+
+def _tokens(model: MnemicForCausalLM, rows: int, length: int) -> Tensor:
+    generator = torch.Generator().manual_seed(rows)
+    return torch.randint(model.config.vocab_size, (rows, length), generator=generator)
+
+
+@torch.no_grad()
+def _torch(model: MnemicForCausalLM, tokens: Tensor, dtype: torch.dtype) -> Arrays:
+    """Logits and states of PyTorch in some precision; the model's parameters stay what they are."""
+    try:
+        model.to(dtype)
+        start = states_after(model, tokens[:, :0])
+        traced = TracedModel(model, tuple(tuple(own) for own in start))
+        logits, *after = traced(tokens, [x for own in start for x in own.values()])
+    finally:
+        model.float()
+    names = [LOGITS, *input_names(traced.names)]
+    arrays = [x.numpy(force=True) for x in (logits, *after)]
+    return dict(zip(names, arrays, strict=True))
+
+
+def _in_pieces(runtime: Runtime, tokens: Tensor, pieces: Sequence[int]) -> Arrays:
+    states, outputs = runtime.begun(), []
+    for piece in torch.split(tokens, list(pieces), 1):
+        logits, states = runtime.run(piece.numpy(), states)
+        outputs.append(logits)
+    return {LOGITS: numpy.concatenate(outputs, 1), **states}
+
+
+def _difference(found: Mapping[str, NDArray[Any]], exact: Mapping[str, NDArray[Any]]) -> float:
+    """The largest difference in any tensor, relative to its largest number; NaN where one is."""
+    errors = [0.0]
+    for name, wanted in exact.items():
+        gap = numpy.abs(found[name].astype(float) - wanted).max(initial=0.0)
+        size = numpy.abs(wanted).max(initial=0.0)
+        errors.append(float(gap / size) if size else float(gap))
+    return float(numpy.max(errors))
