@@ -130,9 +130,11 @@ class Source:
 
 def source(
     rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict[str, str],
-    fused: bool = True,
+    fused: bool = True, divide_gradients: bool = False,
 ) -> Source:  # fmt: skip
     """The module's source and its kernels', deterministic to the byte; or PyTorch's forms alone.
+
+    ``divide_gradients`` is told in ``pipeline.compile``.
 
     Raises ``InvalidSpec`` for a block that the rule cannot have, and for slots that are not
     compiled yet.
@@ -143,7 +145,10 @@ def source(
         title=title, text=text, version=version, name=rule.name, hash=spec_hash,
         imports=(SLOTS if slotted else "") + layer.imports(rule.problem.spec.block),
     )  # fmt: skip
-    found = _slotted(rule, numbers) if slotted else _printed(rule, numbers, fused=fused)
+    found = (
+        _slotted(rule, numbers) if slotted
+        else _printed(rule, numbers, fused=fused, divide_gradients=divide_gradients)
+    )  # fmt: skip
     whole = head + found.text + layer.source(
         rule, found.signature, found.reads, readable=found.readable, step=found.step.attribute
     )  # fmt: skip
@@ -153,7 +158,10 @@ def source(
     return Source(*(pruned(text) if text else "" for text in (whole, kernels, step)))
 
 
-def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bool) -> Printed:
+def _printed(
+    rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bool,
+    divide_gradients: bool = False,
+) -> Printed:  # fmt: skip
     """Forms and operator of a rule; ``prefix`` tells them from another rule's."""
     rule = repeated(rename_own_coefficients(rule))
     found = plans(rule)
@@ -177,7 +185,9 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bo
         doc = "The read-out alone: queries [T, M, ...], states [M, ...], which stay as they are."
         parts.append("\n\n" + emit.reader(found.read, numbers, f"{prefix}read", doc))
     described = signature(rule, found.recurrent, found.start)
-    text = fused_kernels(rule, found, numbers).text if fused else ""
+    text = ""
+    if fused:
+        text = fused_kernels(rule, found, numbers, divide_gradients=divide_gradients).text
     parts.append("\n\n" + _operator(found, described, prefix, fused=bool(text)))
     reads = frozenset(found.recurrent.arguments())
     step = (
@@ -188,7 +198,9 @@ def _printed(rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bo
     return Printed("".join(parts), described, reads, found.read is not None, text, step)
 
 
-def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Kernels:
+def fused_kernels(
+    rule: Rule, found: Plans, numbers: dict[str, str], *, divide_gradients: bool = False
+) -> tiled.Kernels:  # fmt: skip
     """The Triton kernels of a rule's forms."""
     logarithms = frozenset(s.argument for s in rule.scalars if s.logarithmic and s.argument)
     if isinstance(rule, Levels):
@@ -205,6 +217,7 @@ def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Ke
     return tiled.kernels(
         chunked, token, logarithms, optimizer.micro_steps * inner, numbers, diagonal=single,
         window=rule.window, expanded=feature_size(rule) != "d", no_chunk=fading,
+        divide_gradients=divide_gradients,
     )  # fmt: skip
 
 

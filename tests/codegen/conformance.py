@@ -165,9 +165,11 @@ class Fused(Case):
         return load_folder(self.folder).rule
 
 
-def apart(spec: str | Mapping[str, Any], out: str) -> pipeline.Compiled:
+def apart(
+    spec: str | Mapping[str, Any], out: str, *, divide_gradients: bool = False
+) -> pipeline.Compiled:
     """Return a compiled spec in a folder of its own, with ``support`` as a package in it."""
-    found = pipeline.compile(spec)
+    found = pipeline.compile(spec, divide_gradients=divide_gradients)
     return pipeline.Compiled(found.spec, Path(shutil.copytree(found.folder, out)))
 
 

@@ -24,6 +24,8 @@ SPECS: dict[str, Any] = {
     "affine": "gated-deltanet",
     "affine, channel decays": "kda",
     "affine, momentum": "titans-linear",
+    "affine, momentum before": "deltanet-momentum",
+    "affine, a batch": "batch-gd",
     "affine, several steps a token": "deltaproduct",
     "affine, a window": "omega-linear",
     "affine, keys of its own": "rwkv7",
@@ -51,23 +53,31 @@ def spec(name: str) -> str | dict:
     return found if isinstance(found, str) else {"mnemic": 1, "name": "own", **found}
 
 
-def text(name: str) -> str:
-    return (pipeline.compile(spec(name)).folder / "kernels.py").read_text("utf-8")
+def text(name: str, *, divided: bool = False) -> str:
+    folder = pipeline.compile(spec(name), divide_gradients=divided).folder
+    return (folder / "kernels.py").read_text("utf-8")
 
 
 def differences(
-    name: str, folder: str, *, packed: bool = False, padded: bool = False, gradient: bool = True
+    name: str,
+    folder: str,
+    *,
+    packed: bool = False,
+    padded: bool = False,
+    gradient: bool = True,
+    divided: bool = False,
 ) -> dict[str, Any]:
     """How far outputs, states and gradients are from the recurrence, by name; and which kernels
-    were launched."""
+    were launched. ``divided``: of the gradient too."""
     import torch
 
-    found = apart(spec(name), folder)
+    found = apart(spec(name), folder, divide_gradients=divided)
     package = found.module.__name__
     tuned, own, launch = (
         importlib.import_module(f"{package}.support.{part}")
         for part in ("tuned", "configuration", "launch")
     )
+    importlib.import_module(f"{package}.support.divided_gradient").VALUES = 16
     begin, seen = launch.begin, []
     launch.begin = lambda f, *rest: (seen.append(f.__name__), begin(f, *rest))
     cut = own.Configuration(8, 16, 4, 2, parallel=4)
@@ -79,8 +89,8 @@ def differences(
     x = torch.randn(rows, TOKENS, layer.dim, dtype=torch.float64)
     earlier = torch.randn(batch, 5, layer.dim, dtype=torch.float64)
     with torch.no_grad():
-        given, params = layer.arguments(x), layer.params()
-        begun = rule(**layer.arguments(earlier), params=params, form="recurrent",
+        given, learned = layer.arguments(x), layer.params()
+        begun = rule(**layer.arguments(earlier), params=learned, form="recurrent",
                      output_final_state=True)[1]  # fmt: skip
     options: dict[str, Any] = {}
     if packed:
@@ -92,12 +102,14 @@ def differences(
         leaves = {n: a.detach().clone().requires_grad_(gradient) for n, a in given.items()}
         start = {n: s.clone().requires_grad_(gradient and s.is_floating_point())
                  for n, s in begun.items()}  # fmt: skip
+        params = {n: p.detach().clone().requires_grad_(gradient) for n, p in learned.items()}
         y, states = rule(**leaves, params=params, form=form, initial_state=start,
                          output_final_state=True, **options)  # fmt: skip
         ends = {"y": y, **{n: s for n, s in states.items() if s.is_floating_point()}}
         slopes = {}
         if gradient:
             leaves |= {f"start {n}": s for n, s in start.items() if s.requires_grad}
+            leaves |= {f"learned {n}": p for n, p in params.items()}
             loss = sum((e * torch.cos(torch.arange(e.numel()).double()).view(e.shape)).sum()
                        for e in ends.values())  # fmt: skip
             told = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
@@ -115,8 +127,12 @@ def square(rule: Any) -> bool:
 
 
 def checked(found: dict[str, Any]) -> None:
-    assert {n: x for n, x in found["errors"].items() if not x <= 1e-9} == {}
+    assert wrong(found) == {}
     assert found["kernels"][:2] == ["chunk_parallel", "chunk_scan"]
+
+
+def wrong(found: dict[str, Any]) -> dict[str, float]:
+    return {n: x for n, x in found["errors"].items() if not x <= 1e-9}
 
 
 @pytest.mark.some(1)
@@ -145,9 +161,10 @@ def test_without_a_gradient_there_are_two_kernels(interpreter, tmp_path) -> None
 # -- which quantities leave the scan -------------------------------------------------------------
 
 
-def body(name: str, kernel: str) -> str:
+def body(name: str, kernel: str, *, divided: bool = False) -> str:
     """The text of one kernel of a spec."""
-    return text(name).split(f"def {kernel}(")[1].split("\n@triton")[0].split("\ndef ")[0]
+    behind = text(name, divided=divided).split(f"def {kernel}(")[1]
+    return behind.split("\n@triton")[0].split("\ndef ")[0]
 
 
 def stored(name: str) -> set[str]:

@@ -5,7 +5,7 @@ The first stores what took products, a tile a chunk, and the second loads it in 
 
 from dataclasses import dataclass
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from .bodies import Body
 from .sizes import power_of_two
 
 if TYPE_CHECKING:
+    from .dividing import Count
     from .launch import Launch
 
 MOST = 65_535
@@ -31,6 +32,30 @@ class Tile:
     rounded: bool
 
 
+class Gradient(Protocol):
+    """What a divided gradient does: see ``divided_gradient``, which a folder has where it is
+    asked for."""
+
+    @property
+    def body(self) -> Body:
+        """What a chunk does in one kernel."""
+
+    def kept(self, launch: "Launch", places: int) -> list[Tensor]:
+        """Make room for the states at each chunk's start."""
+
+    def as_stored(self, launch: "Launch", states: list[Tensor]) -> list[Tensor]:
+        """What was kept, in the type in which it is stored."""
+
+    def run(self, launch: "Launch", states: list[Tensor], ends: list[Tensor]) -> list[Tensor]:
+        """The gradients of rows that have one, then of the states before all chunks."""
+
+    def spilled(self, launch: "Launch", *, scanned: bool) -> int:
+        """Count the bytes of registers that a thread of its kernels spills."""
+
+    def cycles(self, count: "Count") -> float:
+        """Cycles by count."""
+
+
 @dataclass(frozen=True)
 class Divided:
     """The kernels that a form is divided into, the tiles between them, and what each reads."""
@@ -44,6 +69,8 @@ class Divided:
     scan_body: Body
     body: Body
     """What a chunk does in each of them, and in one kernel."""
+    gradient: Gradient | None = None
+    """The kernels that its gradient is divided into, where it is."""
 
 
 def run(
@@ -55,7 +82,8 @@ def run(
     assert found is not None
     tiles = [empty(launch, tile) for tile in found.tiles]
     pointers = [*_rows(launch, found.parallel_rows), *tiles]
-    launch.start(found.parallel, _grid(launch), pointers, _side_by_side(launch, found.parallel))
+    options = _side_by_side(launch, found.parallel)
+    launch.start(found.parallel, grid_of_chunks(launch), pointers, options)
     pointers = [*_rows(launch, found.scan_rows), *tiles, out]
     for before, after, place in zip(start, end, kept, strict=True):
         pointers += [buffers.guarded(before), after, place]
@@ -66,9 +94,9 @@ def spilled_in_parallel(launch: "Launch") -> int:
     """Count the bytes of registers that a thread spills of what is computed in parallel."""
     found = launch.kernel.divided
     assert found is not None
-    pointers = [*_types(launch, found.parallel_rows), *(_type(launch, x) for x in found.tiles)]
+    pointers = [*_types(launch, found.parallel_rows), *(type_of(launch, x) for x in found.tiles)]
     options = _side_by_side(launch, found.parallel)
-    return launch.stack(found.parallel, _grid(launch), pointers, options)
+    return launch.stack(found.parallel, grid_of_chunks(launch), pointers, options)
 
 
 def spilled_in_scan(launch: "Launch", *, keep: bool) -> int:
@@ -76,7 +104,7 @@ def spilled_in_scan(launch: "Launch", *, keep: bool) -> int:
     found = launch.kernel.divided
     assert found is not None
     real = torch.float64 if launch.rows[0].dtype == torch.float64 else torch.float32
-    pointers = [*_types(launch, found.scan_rows), *(_type(launch, x) for x in found.tiles)]
+    pointers = [*_types(launch, found.scan_rows), *(type_of(launch, x) for x in found.tiles)]
     pointers += [launch.like.dtype, *3 * [real] * len(launch.kernel.states)]
     options = _one_by_one(launch, found.scan, keep=keep)
     return launch.stack(found.scan, launch.grid, pointers, options)
@@ -85,15 +113,15 @@ def spilled_in_scan(launch: "Launch", *, keep: bool) -> int:
 def _side_by_side(launch: "Launch", function: Any) -> dict[str, Any]:
     """Constants and options of a kernel that takes chunks in parallel, with all channels."""
     warps = {"num_warps": launch.cutting.chosen.parallel, "num_stages": 1}
-    return {**_of(function, widest(launch)), **warps}
+    return {**constants_of(function, widest(launch)), **warps}
 
 
 def _one_by_one(launch: "Launch", function: Any, *, keep: bool) -> dict[str, Any]:
     """Constants and options of a scan."""
-    return {**_of(function, {**launch.constants(), "KEEP": keep}), **launch.options()}
+    return {**constants_of(function, {**launch.constants(), "KEEP": keep}), **launch.options()}
 
 
-def _grid(launch: "Launch") -> tuple[int, int]:
+def grid_of_chunks(launch: "Launch") -> tuple[int, int]:
     """Memories, and chunks of each."""
     return launch.sequences * launch.heads, programs(launch)
 
@@ -102,10 +130,10 @@ def empty(launch: "Launch", tile: Tile) -> Tensor:
     """Make room for a tile of every chunk."""
     known = {**launch.constants(), **launch.sizes}
     shape = (launch.slots * launch.heads, *(known[size] for size in tile.sizes))
-    return buffers.empty(shape, launch.rows[0], _type(launch, tile))
+    return buffers.empty(shape, launch.rows[0], type_of(launch, tile))
 
 
-def _type(launch: "Launch", tile: Tile) -> torch.dtype:
+def type_of(launch: "Launch", tile: Tile) -> torch.dtype:
     """In which type a tile is stored: operands of 16 bits as such."""
     own = launch.rows[0].dtype
     short = tile.rounded and own == torch.bfloat16
@@ -130,7 +158,7 @@ def programs(launch: "Launch") -> int:
     return max(1, min(MOST, -(-launch.slots // launch.sequences)))
 
 
-def _of(function: Any, constants: dict[str, Any]) -> dict[str, Any]:
+def constants_of(function: Any, constants: dict[str, Any]) -> dict[str, Any]:
     """The constants that a kernel takes."""
     known = signature(function.fn).parameters
     return {name: value for name, value in constants.items() if name in known}

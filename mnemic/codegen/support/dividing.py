@@ -6,10 +6,11 @@ scan, whose turns are shorter, and what is handed from one to the other. The few
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Protocol
 
+from .bodies import Body
 from .configuration import BLOCKS, ROWS, Configuration, Cuttable, Sized, Work, lengths
 from .divided import Divided
 from .limits import Limits
@@ -18,6 +19,9 @@ from .sizes import power_of_two, volume
 
 STARTED = 5_000
 """Cycles to start one more kernel."""
+
+PIECE = 16
+"""Chunks for which a gradient in one kernel has two launches."""
 
 BESIDE = 0.3
 """How much longer a turn takes for each program more that shares a multiprocessor."""
@@ -58,9 +62,10 @@ class Dividable(Cuttable, Protocol):
 
 def divided_cut(
     kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, one: Configuration, *,
-    most: int, always: bool | None,
+    most: int, always: bool | None, gradient: bool = False,
 ) -> Configuration:  # fmt: skip
-    """The cut of several kernels with the fewest cycles, or ``one`` where that has fewer.
+    """The cut of several kernels with the fewest cycles, or ``one`` where that has fewer: of a form
+    or (with ``gradient``) of a form and its gradient.
 
     ``most`` is how many rows a chunk may have; ``always`` forces either way.
     """
@@ -71,46 +76,93 @@ def divided_cut(
     wide = [n for n in BLOCKS if n <= max(widest, BLOCKS[-1])] if kernel.split else BLOCKS[:1]
     cuts = [Configuration(rows, block, WARPS, STAGES, parallel=WARPS)
             for rows, block in product(tall, wide)]  # fmt: skip
-    best = min(cuts, key=lambda cut: in_several(kernel, sizes, device, work, cut))
-    fewest = in_several(kernel, sizes, device, work, best)
-    return best if always or fewest < in_one(kernel, sizes, device, work, one) else one
+    best = min(cuts, key=lambda cut: in_several(kernel, sizes, device, work, cut, gradient))
+    if always:
+        return best
+    fewest = in_several(kernel, sizes, device, work, best, gradient)
+    return best if fewest < in_one(kernel, sizes, device, work, one, gradient) else one
 
 
 def in_one(
-    kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, cut: Configuration
+    kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, cut: Configuration,
+    gradient: bool = False,
 ) -> float:  # fmt: skip
-    """Cycles of a form in one kernel."""
+    """Cycles of a form in one kernel; with its gradient the states of all chunks are made anew."""
     assert kernel.divided is not None
     length = lengths(kernel, sizes, cut)
     steps = -(-work.length // kernel.fits(cut.rows))
     programs = work.memories * _blocks(kernel, sizes, length)
+    bodies, back = [kernel.divided.body], kernel.divided.gradient
+    if gradient and back is not None:
+        bodies += [kernel.divided.body, back.body]
     serial = _waves(programs, device, 1) * steps
-    serial *= kernel.divided.body.cycles(length, pipelined=False)
+    serial *= sum(body.cycles(length, pipelined=False) for body in bodies)
     rows = sum(_bytes(("C", *row.sizes), length, work) for row in kernel.rows)
-    return max(serial, programs * steps * rows / (BYTES * device.processors))
+    rows *= (2 * len(bodies) - 1) if gradient else 1  # a gradient's rows are written in 32 bits
+    launches = 2 * -(-steps // PIECE) if gradient else 0
+    return max(serial, programs * steps * rows / (BYTES * device.processors)) + STARTED * launches
 
 
 def in_several(
-    kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, cut: Configuration
+    kernel: Dividable, sizes: dict[str, int], device: Limits, work: Work, cut: Configuration,
+    gradient: bool = False,
 ) -> float:  # fmt: skip
-    """Cycles of a form in several kernels."""
+    """Cycles of a form in several kernels, with its gradient in several more."""
     found = kernel.divided
     assert found is not None
     length = lengths(kernel, sizes, cut)
-    steps = -(-work.length // kernel.fits(cut.rows))
-    blocks = _blocks(kernel, sizes, length)
-    whole = length | {size: power_of_two(n) for size, n in sizes.items()}
-    first = _waves(work.memories * steps, device, 2)
-    first *= found.parallel_body.cycles(whole, pipelined=False)
-    tiles = sum(_bytes(tile.sizes, length, work) for tile in found.tiles)
-    rows = {row.name: _bytes(("C", *row.sizes), length, work) for row in kernel.rows}
-    held = tiles + sum(rows[name] for name in found.scan_rows)
-    beside = 2 if 2 * (HELD + STAGES * held) <= device.shared else 1
-    second = _waves(work.memories * blocks, device, beside) * steps
-    second *= found.scan_body.cycles(length, pipelined=True)
-    moved = tiles + sum(rows[name] for name in found.parallel_rows) + blocks * held
-    moved *= work.memories * steps
-    return max(first + second, moved / (BYTES * device.processors)) + STARTED
+    chunks = -(-work.length // kernel.fits(cut.rows))
+    count = Count(kernel, sizes, length, device, work, chunks)
+    tiles = sum(count.bytes(tile.sizes) for tile in found.tiles)
+    rows = (count.rows(names) for names in (found.parallel_rows, found.scan_rows))
+    first, second = (tiles + own for own in rows)
+    cycles = count.parallel(found.parallel_body, first, started=True)
+    cycles += count.scan(found.scan_body, second, started=False)
+    if gradient and found.gradient is not None:
+        cycles += found.gradient.cycles(count)
+    return cycles
+
+
+@dataclass(frozen=True)
+class Count:
+    """What a cut of several kernels is counted of: lengths of axes by name, chunks a memory."""
+
+    kernel: Dividable
+    sizes: dict[str, int]
+    length: dict[str, int]
+    device: Limits
+    work: Work
+    chunks: int
+
+    def bytes(self, sizes: tuple[str, ...]) -> int:
+        """Bytes of a chunk's tile."""
+        return _bytes(sizes, self.length, self.work)
+
+    def rows(self, names: tuple[str, ...]) -> int:
+        """Bytes of a chunk's arguments of these names."""
+        rows = {row.name: row.sizes for row in self.kernel.rows}
+        return sum(self.bytes(("C", *rows[name])) for name in names if name in rows)
+
+    def parallel(self, body: Body, moved: int, *, started: bool) -> float:
+        """Cycles of a kernel that takes chunks in parallel, with all channels; and to its start,
+        where one kernel has none."""
+        whole = self.length | {size: power_of_two(n) for size, n in self.sizes.items()}
+        programs = self.work.memories * self.chunks
+        cycles = _waves(programs, self.device, 2) * body.cycles(whole, pipelined=False)
+        return max(cycles, self._moved(programs * moved)) + STARTED * started
+
+    def scan(self, body: Body, moved: int, *, started: bool) -> float:
+        """Cycles of a kernel that goes from chunk to chunk, a program a block of values."""
+        blocks = _blocks(self.kernel, self.sizes, self.length)
+        beside = 2 if 2 * (HELD + STAGES * moved) <= self.device.shared else 1
+        cycles = _waves(self.work.memories * blocks, self.device, beside) * self.chunks
+        cycles *= body.cycles(self.length, pipelined=True)
+        cycles = max(cycles, self._moved(self.work.memories * blocks * self.chunks * moved))
+        return cycles + STARTED * started
+
+    def _moved(self, moved: int) -> float:
+        """Cycles of so many bytes."""
+        return moved / (BYTES * self.device.processors)
 
 
 def _waves(programs: int, device: Limits, beside: int) -> float:

@@ -163,6 +163,11 @@ class Kernel:
         """Whether a cut is one of the kernels that the form is divided into."""
         return self.divided is not None and cut.parallel > 0
 
+    @property
+    def divides_gradient(self) -> bool:
+        """Whether its gradient can run in several kernels as well."""
+        return self.divided is not None and self.divided.gradient is not None
+
     def that_of(self, cut: Configuration) -> "Kernel":
         """The kernel that a cut is one of: this one, or its twin along axes."""
         return self.swept if cut.swept and self.swept is not None else self
@@ -276,9 +281,11 @@ def chosen_of(
         most = place.wanted or MOST
         one = configured(kernel, sizes, device, work, gradient=gradient, most=most)
         always = divided_always()
-        if gradient and always is None:
+        if gradient and always is None and not kernel.divides_gradient:
             always = False  # its gradient is one kernel, which makes a piece's states anew
-        return divided_cut(kernel, sizes, device, work, one, most=most, always=always)
+        return divided_cut(
+            kernel, sizes, device, work, one, most=most, always=always, gradient=gradient
+        )
 
     def instead() -> Iterator[Configuration]:
         twin = twin_of(kernel, gradient=gradient)
@@ -299,7 +306,7 @@ def chosen_of(
 def _choices(kernel: Kernel, sizes: dict[str, int], *, gradient: bool) -> Choices:
     """What the tuner may try: of a form in several kernels those too."""
     found = choices(kernel, sizes, MOST)
-    several = kernel.divided is not None and not gradient
+    several = kernel.divides_gradient if gradient else kernel.divided is not None
     return replace(found, parallel=PARALLEL) if several else found
 
 

@@ -44,8 +44,13 @@ class Launches:
         out = buffers.empty((*like.shape[:3], channels), like)
         end = [buffers.empty(tuple(x.shape), x) for x in states]
         slots = launch.slots * launch.heads if keep else 0
-        kept = [buffers.empty((slots, *x.shape[1:]), x) for x in states]
-        launch.run([x.contiguous() for x in states], end, kept, out=out, keep=keep)
+        back = launch.divided_gradient
+        if back is None:
+            stored = kept = [buffers.empty((slots, *x.shape[1:]), x) for x in states]
+        else:
+            kept = back.kept(launch, slots)
+            stored = back.as_stored(launch, kept)
+        launch.run([x.contiguous() for x in states], end, stored, out=out, keep=keep)
         return [out, *end, *(kept if keep else ())]
 
     def _of_any_length(
@@ -78,6 +83,8 @@ class Launches:
             self.kernel, rows, kept, positions, bounds, numbers, gradient=True, dry=False
         )
         d_out, *d_states = [x.contiguous() for x in ends]
+        if (back := launch.divided_gradient) is not None:
+            return back.run(launch, kept, [d_out, *d_states])
         found = launch.gradients()
         memories = launch.sequences * launch.heads
         for piece in reversed(range(launch.pieces)):
@@ -172,9 +179,19 @@ class Launch:
 
         alike = (*self._alike(place), *self.sizes.items(), gradient, device, versions.offline())
         return dividing.settled(
-            cut, lambda cut: divided.spilled_in_parallel(cut_so(cut)),
-            lambda cut: divided.spilled_in_scan(cut_so(cut), keep=gradient), alike,
+            cut, lambda cut: cut_so(cut).spilled_in_several(scanned=False, gradient=gradient),
+            lambda cut: cut_so(cut).spilled_in_several(scanned=True, gradient=gradient), alike,
         )  # fmt: skip
+
+    def spilled_in_several(self, *, scanned: bool, gradient: bool) -> int:
+        """The same of the kernels that go from chunk to chunk, or of those whose chunks are
+        parallel: of the one that spills most."""
+        back = self.divided_gradient if gradient else None
+        found = (
+            divided.spilled_in_scan(self, keep=gradient) if scanned
+            else divided.spilled_in_parallel(self)
+        )  # fmt: skip
+        return found if back is None else max(found, back.spilled(self, scanned=scanned))
 
     def spilled(self, *, gradient: bool) -> int:
         """Bytes of registers that a thread spills: in the form's kernel, in the gradient's, and in
@@ -234,8 +251,7 @@ class Launch:
         found: dict[str, Tensor], piece: int,
     ) -> list[Tensor]:  # fmt: skip
         """The gradients of the states before a piece; those of its rows in ``found``."""
-        states = self.kernel.states
-        start = [self._parts(s, x) for s, x in zip(states, d_states, strict=True)]
+        start = self.parts_of(d_states)
         end = [buffers.empty(tuple(x.shape), x) for x in start]
         pointers = [buffers.guarded(x) for x in (*self.rows, d_out, *kept)]
         for before, after in zip(start, end, strict=True):
@@ -243,7 +259,7 @@ class Launch:
         pointers += [found[name] for name in self.kernel.gradients]
         pointers += self._scratch(gradient=True)
         self._start(self.kernel.backward, pointers, piece, self._lean())
-        return [self._joined(s, x) for s, x in zip(states, end, strict=True)]
+        return self.wholes_of(end)
 
     def _scratch(self, *, gradient: bool) -> list[Tensor]:
         """Where a kernel stores what it reads again later: rows [M · n · C, K] along each axis,
@@ -255,7 +271,7 @@ class Launch:
         memories = self.sequences * self.heads * (1 if self.stores else 0)
         found = []
         for sizes, count in self._stored(gradient=gradient):
-            number = memories * count * (1 if self._splits(sizes) else self.blocks)
+            number = memories * count * (1 if self.splits(sizes) else self.blocks)
             rows, columns = (constants[size] for size in ("", *sizes)[-2:])
             found.append(buffers.empty((number * rows, columns), like, _real(like.dtype)))
         return found
@@ -270,7 +286,7 @@ class Launch:
         real, found = _real(self.rows[0].dtype), {}
         for row, x in zip(self.kernel.rows, self.rows, strict=True):
             if row.name in self.kernel.gradients:
-                parts = () if self._splits(row.sizes) else (self.blocks,)
+                parts = () if self.splits(row.sizes) else (self.blocks,)
                 made = buffers.empty((*parts, *x.shape), x, real)
                 found[row.name] = made.zero_() if row.shared else made
         return found
@@ -278,7 +294,7 @@ class Launch:
     def joined(self, name: str, x: Tensor) -> Tensor:
         """The gradient of rows, the blocks' parts summed."""
         sizes = next(row.sizes for row in self.kernel.rows if row.name == name)
-        return x if self._splits(sizes) else x.sum(0)
+        return x if self.splits(sizes) else x.sum(0)
 
     def _start(
         self, function: Any, pointers: list[Tensor], piece: int, flags: Mapping[str, int]
@@ -305,6 +321,18 @@ class Launch:
         """An argument without rows before the first, [B, R, H, …]."""
         given = zip(self.kernel.rows, self.rows, strict=True)
         return next(x for row, x in given if not row.shared)
+
+    @property
+    def divided_gradient(self) -> divided.Gradient | None:
+        """The gradient's kernels, where it runs in several as the form does."""
+        divides = self.kernel.divides(self.cutting.chosen)
+        found = self.kernel.divided
+        return found.gradient if divides and found is not None else None
+
+    @property
+    def real(self) -> torch.dtype:
+        """In which type it computes."""
+        return _real(self.rows[0].dtype)
 
     @property
     def total(self) -> int:
@@ -386,20 +414,25 @@ class Launch:
 
     # -- parts of blocks --------------------------------------------------------------------
 
-    def _splits(self, sizes: tuple[str, ...]) -> bool:
+    def splits(self, sizes: tuple[str, ...]) -> bool:
         """Whether each block has its own entries of something of these sizes."""
         return not self.kernel.split or self.kernel.split in sizes
 
+    def parts_of(self, d_states: list[Tensor]) -> list[Tensor]:
+        """Gradients of states; those that all blocks share, given to the first of them."""
+        return [self._parts(s, x) for s, x in zip(self.kernel.states, d_states, strict=True)]
+
+    def wholes_of(self, d_states: list[Tensor]) -> list[Tensor]:
+        """The same, the blocks' parts summed."""
+        named = zip(self.kernel.states, d_states, strict=True)
+        return [x if self.splits(state.sizes) else x.sum(0) for state, x in named]
+
     def _parts(self, state: Held, x: Tensor) -> Tensor:
-        """A gradient that all blocks share, given to the first of them."""
-        if self._splits(state.sizes):
+        if self.splits(state.sizes):
             return x.contiguous()
         parts = x.new_zeros(self.blocks, *x.shape)
         parts[0] = x
         return parts
-
-    def _joined(self, state: Held, x: Tensor) -> Tensor:
-        return x if self._splits(state.sizes) else x.sum(0)
 
 
 def _any_length(rows: list[Tensor]) -> bool:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from mnemic.codegen import emit
 from mnemic.codegen.plan import Plan, Quantity
 from mnemic.codegen.tiled.alive import Tiles
-from mnemic.codegen.tiled.divided import Divided
+from mnemic.codegen.tiled.divided import Divided, GradientParts
 from mnemic.codegen.tiled.divided.count import counted
-from mnemic.codegen.tiled.layout import Held, Row, Stored
+from mnemic.codegen.tiled.divided.gradient_kernels import loads_of, rows_of
+from mnemic.codegen.tiled.divided.two_kernels import Handed
+from mnemic.codegen.tiled.layout import Held, Layout, Row, Stored
 from mnemic.codegen.tiled.windows import ROWS, Windows
 
 
@@ -63,6 +65,8 @@ class Data:
     """Whether there is a twin that goes along axes."""
     divided: Divided | None = None
     """The kernels that the form is divided into, where it is."""
+    divided_gradient: GradientParts | None = None
+    """Those that its gradient is divided into."""
 
     def printed(
         self, name: str, taken: tuple[str, ...], steps: int, *, before: str = ""
@@ -88,7 +92,7 @@ class Data:
             *([f"    along={self.along!r},"] if self.along else []),
             *([f"    scratch={self.scratch!r},"] if any(self.scratch) else []),
             *([f"    swept={name.upper()}_SWEPT,"] if self.swept else []),
-            *(_divided(self.divided, name) if self.divided else []),
+            *(_divided(self.divided, self.divided_gradient, name) if self.divided else []),
             *_windows(self.windows),
             f"    products={self.products},",
             *_alive(self.alive),
@@ -105,21 +109,49 @@ def _alive(alive: tuple[tuple[Tiles, ...], ...]) -> list[str]:
     return [*lines, "    ),"] if alive else []
 
 
-def _divided(found: Divided, name: str) -> list[str]:
+def _divided(found: Divided, back: GradientParts | None, name: str) -> list[str]:
     """The kernels of a divided form, and what one hands to the next."""
-    tiles = [f"Tile({tile.name!r}, {tile.sizes!r}, {tile.rounded})" for tile in found.handed]
     bodies = {"parallel_body": found.parallel, "scan_body": found.scan, "body": found.whole}.items()
     lines = [
         "divided=Divided(",
         f"    {name}_parallel,",
         f"    {name}_scan,",
-        *listed("tiles", tiles),
-        f"    parallel_rows={tuple(row.name for row in found.parallel.rows)!r},",
-        f"    scan_rows={tuple(row.name for row in found.scan.rows)!r},",
+        *listed("tiles", map(tile_of, found.handed)),
+        f"    parallel_rows={rows_of(found.parallel)!r},",
+        f"    scan_rows={rows_of(found.scan)!r},",
         *(f"    {name}={counted(lay, lay.plan.ordered()).printed()}," for name, lay in bodies),
+        *(f"    {line}" for line in (_divided_gradient(back, f"{name}_back") if back else ())),
         "),",
     ]
     return [f"    {line}" for line in lines]
+
+
+def tile_of(tile: Handed) -> str:
+    """What one kernel hands to the next."""
+    return f"Tile({tile.name!r}, {tile.sizes!r}, {tile.rounded})"
+
+
+def _divided_gradient(found: GradientParts, name: str) -> list[str]:
+    """The kernels of a divided gradient, and what stands between them."""
+    own = ("parallel", found.parallel, found.handed), ("scan", found.scan, found.scanned)
+    parts = [
+        f"    {part}={_part(lay, f'{name}_{part}', stored)},"
+        for part, lay, stored in (*own, ("rest", found.rest, ())) if lay is not None
+    ]  # fmt: skip
+    return [
+        "gradient=DividedGradient(",
+        *parts,
+        *(f"    {line}" for line in listed("tiles", map(tile_of, found.tiles))),
+        f"    body={counted(found.whole, found.whole.plan.ordered()).printed()},",
+        "),",
+    ]
+
+
+def _part(lay: Layout, name: str, stored: tuple[Handed, ...]) -> str:
+    """One of them: its arguments by row, the tiles that it loads and stores, what it does."""
+    stores = tuple(tile.name for tile in stored)
+    body = counted(lay, lay.plan.ordered()).printed()
+    return f"Part({name}, {rows_of(lay)!r}, {loads_of(lay)!r}, {stores!r}, {body})"
 
 
 def _windows(windows: Windows) -> list[str]:

@@ -16,7 +16,13 @@ from mnemic.codegen.tiled.backward import Staged, backward
 from mnemic.codegen.tiled.backward import staged as backward_stages
 from mnemic.codegen.tiled.computed_before import Cut, cut
 from mnemic.codegen.tiled.data import Data, before
-from mnemic.codegen.tiled.divided import divided
+from mnemic.codegen.tiled.divided import (
+    GradientParts,
+    divided,
+    gradient_kernels,
+    gradient_parts,
+    running_sums,
+)
 from mnemic.codegen.tiled.divided.divided_source import parallel, scan
 from mnemic.codegen.tiled.gradient_plan import given_back, ordered, output_of, reversed_of
 from mnemic.codegen.tiled.kernel import forward, staged
@@ -44,6 +50,7 @@ import triton.language as tl
 from .support import ops, tiles
 from .support.bodies import Body
 from .support.divided import Divided, Tile
+from .support.divided_gradient import DividedGradient, Part
 from .support.fused import Held, Kernel, Row
 from .support.levelled import Levelled
 from .support.streamed import Kept, Streamed
@@ -107,6 +114,8 @@ class _Source:
     window: int = 1
     expanded: bool = False
     """Whether keys have features of their own, more than a head has channels."""
+    divide_gradients: bool = False
+    """Whether the gradient of a chunk form is divided as the form is."""
     shared: list[str] = field(default_factory=list)
     """Functions of links that stand in the module already."""
 
@@ -153,23 +162,38 @@ class _Source:
             parts.append(text)
         except NoTiles as reason:
             self.missing[f"{name} gradient"] = str(reason)
-        apart, data = self.divided(lay, data, name)
+        apart, data = self.divided(plain, lay, data, name)
         parts += apart
         data = replace(data, products=any(", PRECISION" in part for part in parts))
         twin = self.by_blocks(plain, lay, data, found, name)
         first, told = self.data(found, replace(data, swept=bool(twin)), name)
         return "\n\n".join([*parts, first, *twin, told])
 
-    def divided(self, lay: Layout, data: Data, name: str) -> tuple[list[str], Data]:
-        """The kernels of a chunk form whose plan is divided at what its states reach, and the
-        form's data with what they take."""
+    def divided(
+        self, plain: Plan, lay: Layout, data: Data, name: str
+    ) -> tuple[list[str], Data]:  # fmt: skip
+        """The kernels of a chunk form whose plan is divided at what its states reach, of its
+        gradient's where that is asked for, and the form's data with what they take."""
         found = divided(lay) if name == "chunk" else None
         if found is None:
             return [], data
-        return [
+        parts = [
             parallel(found, self.numbers, f"{name}_parallel"),
             scan(found, self.numbers, f"{name}_scan"),
-        ], replace(data, divided=found)
+        ]
+        data = replace(data, divided=found)
+        if self.divide_gradients and data.gradients is not None:
+            found_back = self.gradient_parts(plain, lay)
+            if found_back is not None:
+                parts += gradient_kernels.kernels(found_back, self.numbers, f"{name}_back")
+                data = replace(data, divided_gradient=found_back)
+        return parts, data
+
+    def gradient_parts(self, plain: Plan, lay: Layout) -> GradientParts | None:
+        """A form's gradient divided at what the gradients of states reach."""
+        back = reversed_of(plain)
+        under, _ = self.laid(replace(back, plan=tidied(back.plan)), lay)
+        return gradient_parts(*self.laid(replace(back, plan=running_sums(under)), lay))
 
     def by_blocks(
         self, plain: Plan, lay: Layout, whole: Data, found: Cut, name: str
@@ -186,7 +210,7 @@ class _Source:
         parts = [swept.forward(form, self.numbers, f"{name}_swept_forward", SWEPT[name])]
         data = replace(
             whole, split="", gradients=None, alive=(fullest_swept(*form.all),), along=along,
-            divided=None,
+            divided=None, divided_gradient=None,
             scratch=(form.stored,),
         )  # fmt: skip
         try:
@@ -325,16 +349,17 @@ def _letters(plan: Plan, name: str) -> tuple[str, ...]:
 def kernels(
     chunk: Form | None, token: Form, logarithms: frozenset[str], steps: int,
     numbers: dict[str, str], *, diagonal: bool, window: int = 1, expanded: bool = False,
-    no_chunk: str | None = None,
+    no_chunk: str | None = None, divide_gradients: bool = False,
 ) -> Kernels:  # fmt: skip
     """The kernels of a rule's forms: ``CHUNK`` and ``TOKEN`` (``None`` where there is none).
 
     A ``diagonal`` memory goes token by token alone, its channels side by side. ``expanded`` keys
     have more features than a head has channels. ``no_chunk`` says why a rule with a chunk form is
-    given without it.
+    given without it. ``divide_gradients``: a chunk form's gradient has kernels of its own where
+    carried gradients do not reach, beside the one that goes through all chunks.
     """
     parts: list[str] = []
-    source = _Source(logarithms, steps, numbers, {}, window, expanded)
+    source = _Source(logarithms, steps, numbers, {}, window, expanded, divide_gradients)
     for form, name in zip((chunk, token), FORMS, strict=True):
         try:
             if form is None:

@@ -46,9 +46,9 @@ def divided(lay: Layout) -> Divided | None:
     if not plan.states() or not any(_took_product(plan, name) for name in names):
         return None
     rest = cut(plan, names)
-    handed = tuple(_handed(lay, name, (rest,)) for name in names)
+    tiles = tuple(handed(lay, name, (rest,)) for name in names)
     return Divided(
-        laid(replace(lay, split=""), only(plan, names), ()), laid(lay, rest, names), handed, lay
+        laid(replace(lay, split=""), only(plan, names), ()), laid(lay, rest, names), tiles, lay
     )
 
 
@@ -57,7 +57,7 @@ def _took_product(plan: Plan, name: str) -> bool:
     return any(heavy(plan[n]) for n in {name, *nx.ancestors(plan.graph, name)})
 
 
-def _handed(lay: Layout, name: str, plans: Collection[Plan]) -> Handed:
+def handed(lay: Layout, name: str, plans: Collection[Plan]) -> Handed:
     """A quantity as it is read in later plans."""
     readers = [plan[n] for plan in plans if name in plan.graph for n in plan.graph.successors(name)]
     return Handed(name, lay.sizes(name), costs.rounds(lay, name, readers))

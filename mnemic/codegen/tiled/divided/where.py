@@ -18,10 +18,13 @@ EARLIER, LATER, STORED = "", " later", " stored"
 """Nodes beside quantities: no quantity has such a name."""
 
 
-def handed_on(lay: Layout, earlier: Collection[str], later: Collection[str]) -> tuple[str, ...]:
+def handed_on(
+    lay: Layout, earlier: Collection[str], later: Collection[str], *, barred: Collection[str] = ()
+) -> tuple[str, ...]:  # fmt: skip
     """The quantities that stand ``earlier`` and are stored for those that come ``later``, in order.
 
-    Arguments and memories that are given can be loaded in either kernel.
+    Arguments and memories that are given can be loaded in either kernel; what is ``barred`` is not
+    stored.
     """
     plan = lay.plan
     network = nx.DiGraph()
@@ -35,7 +38,8 @@ def handed_on(lay: Layout, earlier: Collection[str], later: Collection[str]) -> 
         network.add_edge(EARLIER, name, capacity=costs.computed(lay, quantity))
         readers = [n for n in plan.graph.successors(name) if n in reading]
         told = [plan[n] for n in readers]
-        cost = inf if given else costs.handed(lay, name, rounded=costs.rounds(lay, name, told))
+        anew = given or name in barred
+        cost = inf if anew else costs.handed(lay, name, rounded=costs.rounds(lay, name, told))
         network.add_edge(name, name + STORED, capacity=cost)
         for reader in readers:
             network.add_edge(name + STORED, LATER if reader in later else reader, capacity=inf)

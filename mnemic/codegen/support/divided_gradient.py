@@ -1,0 +1,174 @@
+"""A gradient in three kernels: what no gradient of a state reaches, a scan of those, and the rest.
+
+The form has kept the state at each chunk's start. The first and the last kernel have a program for
+each chunk, which takes the values block by block; the scan goes from the last chunk to the first
+and stores the gradients of the states behind each.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from . import buffers
+from .bodies import Body
+from .divided import Tile, constants_of, empty, grid_of_chunks, type_of, widest
+
+if TYPE_CHECKING:
+    from .dividing import Count
+    from .launch import Launch
+
+VALUES = 32
+"""Values that a program of what is parallel takes at once: what is summed over values is held
+beside a block of them."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the kernels: its arguments by row, the tiles that it loads and stores, what it does
+    for a chunk."""
+
+    kernel: Any
+    rows: tuple[str, ...]
+    loads: tuple[str, ...]
+    stores: tuple[str, ...]
+    body: Body
+
+
+@dataclass(frozen=True)
+class DividedGradient:
+    """The kernels that a gradient is divided into, all tiles between them, and what a chunk does in
+    one kernel."""
+
+    scan: Part
+    rest: Part
+    tiles: tuple[Tile, ...]
+    body: Body
+    parallel: Part | None = None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The kernels in the order in which they run."""
+        return (*((self.parallel,) if self.parallel else ()), self.scan, self.rest)
+
+    # -- states that the form keeps ------------------------------------------------------------
+
+    def kept(self, launch: "Launch", places: int) -> list[Tensor]:
+        """Make room for the states at each chunk's start, [places, …] each.
+
+        Where the kernels take a state as an operand of 16 bits it is stored so, two numbers in the
+        place of one: torch was told the number's type before the cut was known.
+        """
+        found = []
+        for state, dtype in zip(launch.kernel.states, self._types(launch), strict=True):
+            sizes = tuple(launch.sizes[size] for size in state.sizes)
+            whole = places if dtype == launch.real else -(-places // 2)
+            found.append(buffers.empty((whole, *sizes), launch.rows[0], launch.real))
+        return found
+
+    def as_stored(self, launch: "Launch", states: list[Tensor]) -> list[Tensor]:
+        """What was kept, in the type in which it is stored."""
+        return [x if dtype == x.dtype else x.view(-1).view(dtype).view(-1, *x.shape[1:])
+                for x, dtype in zip(states, self._types(launch), strict=True)]  # fmt: skip
+
+    def _types(self, launch: "Launch") -> list[torch.dtype]:
+        tiles = {tile.name: tile for tile in self.tiles}
+        return [type_of(launch, tiles[s.name]) if s.name in tiles else launch.real
+                for s in launch.kernel.states]  # fmt: skip
+
+    # -- launches ------------------------------------------------------------------------------
+
+    def run(self, launch: "Launch", states: list[Tensor], ends: list[Tensor]) -> list[Tensor]:
+        """The gradients of rows that have one, then of the states before all chunks: of what was
+        kept, and of the gradients of the output and of the states at the end."""
+        d_out, *d_states = ends
+        own = {row.name: x for row, x in _own(launch)}
+        gradients = [buffers.empty(tuple(own[n].shape), own[n]) for n in launch.kernel.gradients]
+        names = (state.name for state in launch.kernel.states)
+        given = map(buffers.guarded, self.as_stored(launch, states))
+        tiles = dict(zip(names, given, strict=True))
+        start = launch.parts_of(d_states)
+        end = [buffers.empty(tuple(x.shape), x) for x in start]
+        known = {tile.name: tile for tile in self.tiles}
+        for part in self.parts:
+            stored = {name: self._room(launch, part, known[name]) for name in part.stores}
+            pointers = [buffers.guarded(own.get(name, d_out)) for name in part.rows]
+            pointers += [tiles[name] for name in part.loads]
+            if part is self.scan:
+                for before, after in zip(start, end, strict=True):
+                    pointers += [buffers.guarded(before), after]
+            pointers += stored.values()
+            pointers += gradients if part is self.rest else []
+            grid, options = self._how(launch, part)
+            launch.start(part.kernel, grid, pointers, options)
+            tiles |= {name: _whole(launch, known[name], x) for name, x in stored.items()}
+        return [*gradients, *launch.wholes_of(end)]
+
+    def spilled(self, launch: "Launch", *, scanned: bool) -> int:
+        """Count the bytes of registers that a thread spills, of the kernel that spills most: of the
+        scan, or of those whose chunks are parallel."""
+        parts = [part for part in self.parts if (part is self.scan) == scanned]
+        return max(self._spilled(launch, part) for part in parts)
+
+    def _spilled(self, launch: "Launch", part: Part) -> int:
+        known = {tile.name: tile for tile in self.tiles}
+        own = {row.name: x.dtype for row, x in _own(launch)}
+        states = [launch.real for _ in launch.kernel.states]
+        pointers = [own.get(name, launch.like.dtype) for name in part.rows]
+        pointers += [type_of(launch, known[name]) for name in part.loads]
+        pointers += 2 * states if part is self.scan else []
+        pointers += [self._stored_in(launch, part, known[name]) for name in part.stores]
+        pointers += [own[name] for name in launch.kernel.gradients] if part is self.rest else []
+        grid, options = self._how(launch, part)
+        return launch.stack(part.kernel, grid, pointers, options)
+
+    def _how(self, launch: "Launch", part: Part) -> tuple[tuple[int, int], dict[str, Any]]:
+        """Grid and options: a program of what is parallel takes blocks of values in turn."""
+        if part is self.scan:
+            constants = constants_of(part.kernel, launch.constants())
+            return launch.grid, {**constants, **launch.options()}
+        constants, split = widest(launch), launch.kernel.split
+        if split:
+            constants[f"B{split}"] = min(constants[f"B{split}"], VALUES)
+        warps = {"num_warps": launch.cutting.chosen.parallel, "num_stages": 1}
+        return grid_of_chunks(launch), {**constants_of(part.kernel, constants), **warps}
+
+    # -- tiles between kernels -----------------------------------------------------------------
+
+    def _in_parts(self, launch: "Launch", part: Part, tile: Tile) -> bool:
+        """Whether each block of values stores a part of a tile: a scan's that has no values."""
+        return part is self.scan and not launch.splits(tile.sizes)
+
+    def _stored_in(self, launch: "Launch", part: Part, tile: Tile) -> torch.dtype:
+        return launch.real if self._in_parts(launch, part, tile) else type_of(launch, tile)
+
+    def _room(self, launch: "Launch", part: Part, tile: Tile) -> Tensor:
+        """Make room for a tile of every chunk, or for its parts."""
+        if not self._in_parts(launch, part, tile):
+            return empty(launch, tile)
+        known = {**launch.constants(), **launch.sizes}
+        shape = (launch.slots * launch.heads, launch.blocks, *(known[size] for size in tile.sizes))
+        return buffers.empty(shape, launch.rows[0], launch.real)
+
+    # -- the choice ----------------------------------------------------------------------------
+
+    def cycles(self, count: "Count") -> float:
+        """Cycles of the kernels by count, one after another."""
+        sizes, found = {tile.name: tile.sizes for tile in self.tiles}, 0.0
+        for part in self.parts:
+            moved = sum(count.bytes(sizes[name]) for name in (*part.loads, *part.stores))
+            moved += count.rows(part.rows) * (2 if part is self.rest else 1)
+            cycles = count.scan if part is self.scan else count.parallel
+            found += cycles(part.body, moved, started=True)
+        return found
+
+
+def _own(launch: "Launch") -> Iterable[tuple[Any, Tensor]]:
+    return zip(launch.kernel.rows, launch.rows, strict=True)
+
+
+def _whole(launch: "Launch", tile: Tile, x: Tensor) -> Tensor:
+    """A tile, its parts summed where blocks of values have stored such."""
+    return x if x.ndim == 1 + len(tile.sizes) else x.sum(1).to(type_of(launch, tile))
