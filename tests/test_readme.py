@@ -39,7 +39,7 @@ def test_the_commands_of_the_readme_exist() -> None:
     assert all(word in done.stdout for word in words)
 
 
-SLOW = {"byte_model", "hybrid", "llama_memory"}
+SLOW = {"byte_model", "cut_sequence", "hybrid", "llama_memory"}
 """Examples that only the full tier runs."""
 
 

@@ -121,6 +121,10 @@ Shard = Annotated[
         "--shard", help="Cut weights, gradients and optimizer across torchrun's processes (text)."
     ),
 ]
+SequenceParallel = Annotated[
+    int,
+    typer.Option("--sequence-parallel", help="Of torchrun's processes, how many share each row."),
+]
 
 
 def train(
@@ -156,6 +160,7 @@ def train(
     eval_every: EvalEvery = 100,
     tensorboard: TensorBoard = False,
     shard: Shard = False,
+    sequence_parallel: SequenceParallel = 1,
     as_json: AsJson = False,
 ) -> None:
     """Train a language model of the spec's layers on a task (mnemic tasks lists them), or on text.
@@ -185,7 +190,7 @@ def train(
                    "accumulate": accumulate, "precision": precision, "compiled": compile_model,
                    "checkpointing": checkpointing, "eval_every": eval_every,
                    "time_limit": time_limit, "tensorboard": tensorboard,
-                   "sharded": shard}  # fmt: skip
+                   "sharded": shard, "sequence_parallel": sequence_parallel}  # fmt: skip
         shape = {"dim": dim, "blocks": layers, "heads": heads}
         train_text(spec, data, held_out, column, tokenizer, size, shape, options, run, existing,
                    as_json)  # fmt: skip

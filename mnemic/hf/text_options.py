@@ -36,6 +36,7 @@ class TextOptions:
         threads: of torch, at least 1.
         tensorboard: whether to write logs for TensorBoard, which must be installed.
         sharded: whether weights, gradients and the optimizer's state are cut across processes.
+        sequence_parallel: processes that share each row, at least 1.
 
     Raises:
         UsageError: values out of range; all of them are named.
@@ -59,10 +60,12 @@ class TextOptions:
     threads: int = 1
     tensorboard: bool = False
     sharded: bool = False
+    sequence_parallel: int = 1
 
     def __post_init__(self) -> None:
         least = {"steps": 1, "batch": 1, "accumulate": 1, "length": 2, "warmup": 0, "seed": 0,
-                 "weight_decay": 0, "eval_every": 1, "threads": 1}  # fmt: skip
+                 "weight_decay": 0, "eval_every": 1, "threads": 1,
+                 "sequence_parallel": 1}  # fmt: skip
         wrong = [
             Issue(f"must be finite and at least {low}", name, str(getattr(self, name)))
             for name, low in least.items()
@@ -80,13 +83,16 @@ class TextOptions:
         if self.sharded and self.optimizer == "muon":
             told = "turns whole matrices, and --shard leaves a process a part of each"
             wrong.append(Issue(told, "optimizer", "muon", ("adamw",)))
+        for name, option in (("checkpointing", "--checkpointing"), ("compiled", "--compile")):
+            if self.sequence_parallel > 1 and getattr(self, name):
+                wrong.append(Issue("not with --sequence-parallel", option))
         if wrong:
             raise UsageError("\n".join(map(format_issue, wrong)))
 
     @property
     def tokens(self) -> int:
         """Tokens a step and device."""
-        return self.batch * self.accumulate * self.length
+        return self.batch * self.accumulate * self.length // self.sequence_parallel
 
     def identity(self) -> dict[str, Any]:
         """Return the options that a resumed run must share with its first part."""

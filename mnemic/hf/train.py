@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
+from mnemic.distributed import shifted
 from mnemic.errors import CheckFailed, EnvironmentFailed, UsageError
 from mnemic.hf import folder as folders
 from mnemic.hf.follow import METRIC, Follow, points
@@ -85,7 +86,8 @@ def train(
     args = _arguments(run, options)
     kind = _kind(model, args, options)
     # else the last step of an epoch has fewer rows, and other ones where processes share them
-    args.dataloader_drop_last = len(rows) >= options.batch * args.world_size
+    lines = args.world_size // options.sequence_parallel
+    args.dataloader_drop_last = len(rows) >= options.batch * lines
     with args.main_process_first(local=False):
         if args.process_index == 0:
             _prepare(run, existing, _identity(model, texts, options))
@@ -104,6 +106,8 @@ def train(
                 None,
             ),
         )
+        if options.sequence_parallel > 1:
+            trainer.read_parts(options.sequence_parallel)
         trainer.remove_callback(PrinterCallback)
         trainer.follow = follow
         trainer.nats_to_bits = len(held_out.tokens) / texts.held_out_bytes / math.log(2)
@@ -123,6 +127,15 @@ class TextTrainer(Trainer):
     follow: Follow
     control: Any
 
+    @property
+    def share(self) -> tuple[int, int]:
+        """Which rows are read here: the number of this reader, and how many there are."""
+        return self.args.process_index, self.args.world_size
+
+    def read_parts(self, processes: int) -> None:
+        """Read parts of rows, each of which so many processes share."""
+        raise NotImplementedError
+
     def weights(self) -> dict[str, Tensor]:
         """Return the whole weights, by name."""
         found: dict[str, Tensor] = self.model.state_dict()
@@ -134,11 +147,12 @@ class TextTrainer(Trainer):
         self.model.eval()
         for batch in self._own_rows():
             told = self._prepare_inputs(batch)
-            labels = told.pop("labels")[:, 1:].flatten()
+            labels = told.pop("labels")
+            scored = told.pop("shift_labels", shifted(labels)).flatten()
             with torch.no_grad(), self.compute_loss_context_manager():
-                logits = self.model(**told, use_cache=False).logits[:, :-1].flatten(0, 1)
-            nats += F.cross_entropy(logits.float(), labels, reduction="sum").item()
-            count += int((labels != NOT_SCORED).sum())
+                logits = self.model(**told, use_cache=False).logits.flatten(0, 1)
+            nats += F.cross_entropy(logits.float(), scored, reduction="sum").item()
+            count += int((scored != NOT_SCORED).sum())
         if self.args.world_size > 1:
             total = torch.tensor([nats, count], dtype=torch.float64, device=self.args.device)
             nats, count = self.accelerator.reduce(total).tolist()
@@ -152,20 +166,26 @@ class TextTrainer(Trainer):
 
     def _own_rows(self) -> DataLoader[dict[str, Tensor]]:
         """This process's share of the held-out rows."""
-        own = Share(self.eval_dataset, self.args.process_index, self.args.world_size)
-        return DataLoader(own, self.args.eval_batch_size, collate_fn=together)
+        own = Share(self.eval_dataset, *self.share)
+        return DataLoader(own, self.args.eval_batch_size, collate_fn=self.data_collator)
 
 
 def _kind(
     model: MnemicForCausalLM, args: TrainingArguments, options: TextOptions
 ) -> type[TextTrainer]:
     """The trainer that is asked for, for which the model is made ready."""
-    if not options.sharded:
-        return TextTrainer
-    from mnemic.hf.sharded import ShardedTrainer, shard
+    kind: type[TextTrainer] = TextTrainer
+    if options.sequence_parallel > 1:
+        from mnemic.hf.cut_rows import CutTrainer, ShardedCutTrainer, cut_rows
 
-    shard(model, args)
-    return ShardedTrainer
+        cut_rows(model, args, options)
+        kind = ShardedCutTrainer if options.sharded else CutTrainer
+    if options.sharded:
+        from mnemic.hf.sharded import ShardedTrainer, shard
+
+        shard(model, args)
+        kind = ShardedTrainer if kind is TextTrainer else kind
+    return kind
 
 
 def _arguments(run: Path, options: TextOptions) -> TrainingArguments:

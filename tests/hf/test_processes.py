@@ -20,7 +20,7 @@ TOLD = (
 )  # fmt: skip
 ALONE = {"OMP_NUM_THREADS": "1"}
 
-WAYS = [(), ("--shard",)]
+WAYS = [(), ("--shard",), ("--sequence-parallel", "2")]
 
 pytestmark = pytest.mark.full
 
@@ -131,8 +131,9 @@ def test_two_processes_learn_what_one_does(tmp_path: Path, how: tuple[str, ...])
         (place / "books").symlink_to(tmp_path / "books")
     one, two = places
     done(one, "mnemic", *TOLD, "--batch", "4")
+    batch = "4" if "--sequence-parallel" in how else "2"
     done(two, "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
-         "-m", "mnemic", *TOLD, "--batch", "2", *how)  # fmt: skip
+         "-m", "mnemic", *TOLD, "--batch", batch, *how)  # fmt: skip
     for row, expected in zip(table(two), table(one), strict=True):
         found = {name: float(x) for name, x in row.items()}
         assert found == pytest.approx({name: float(x) for name, x in expected.items()}, rel=1e-4)

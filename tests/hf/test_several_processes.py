@@ -1,0 +1,117 @@
+"""Training in several processes: weights cut across them (FSDP2), rows cut across them, both."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState, GradientState, PartialState
+from in_processes import in_processes
+from small_models import tokens
+
+from mnemic.errors import UsageError
+from mnemic.hf import folder
+from mnemic.hf.build import make_config, make_model
+from mnemic.hf.shape import Shape
+from mnemic.hf.text_options import TextOptions
+from mnemic.hf.texts import Texts
+from mnemic.hf.tokenizer import get_tokenizer
+from mnemic.hf.train import train
+from mnemic.models.progress import Silent
+
+LINES = tuple(f"line {i} of a text that repeats itself, {i} times" for i in range(30))
+TEXTS = Texts(LINES, ("a line of a text, held out", "another one"))  # three rows, for two processes
+BYTES = get_tokenizer("bytes", ())
+TOLD = {"steps": 4, "length": 16, "eval_every": 2, "warmup": 1}
+WHOLE = 4
+"""Rows of a step, in all processes together."""
+
+
+class Told(Silent):
+    """A progress that keeps the losses."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+
+    def step(self, done: int, loss: float) -> None:
+        self.losses.append(loss)
+
+
+def ran(run: Path, specs: str, tied: bool, **options: int) -> tuple[list[float], float]:
+    """The losses of every step, and the bits a byte at the end."""
+    for state in (AcceleratorState, GradientState, PartialState):
+        state._shared_state.clear()
+    shape = Shape(2, 16, vocabulary=len(BYTES), tied=tied)
+    model = make_model(make_config(specs.split(), shape), 0)
+    progress = Told()
+    outcome = train(model, BYTES, TEXTS, TextOptions(**{**TOLD, **options}), run, progress)
+    return progress.losses, outcome.bits
+
+
+def check(place: Path, specs: str, count: int, *, tied: bool = True, **options: int) -> None:
+    """What several processes learn and leave is what one does."""
+    whole = ran(place / "whole", specs, tied, batch=WHOLE)
+    readers = count // options.get("sequence_parallel", 1)
+    told = {"batch": WHOLE // readers, **options}
+    (place / "meet").mkdir()
+    first, *_ = in_processes(count, place / "meet", lambda: ran(place / "cut", specs, tied, **told))
+    assert first[0] == pytest.approx(whole[0], rel=1e-6)
+    assert first[1] == pytest.approx(whole[1], rel=1e-6)
+    models = [place / run / "model" for run in ("cut", "whole")]
+    files = [{path.name: path.stat().st_size for path in model.iterdir()} for model in models]
+    assert files[0] == files[1]
+    found, expected = map(folder.load, models)
+    rows = tokens()
+    torch.testing.assert_close(found(rows).logits, expected(rows).logits, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "how", [{"sharded": True}, {"sequence_parallel": 2}], ids=["weights", "rows"]
+)
+def test_two_processes_learn_what_one_does(tmp_path: Path, how: dict[str, int]) -> None:
+    check(tmp_path, "gated-deltanet titans", 2, **how)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("specs", ["gated-deltanet softmax-attention", "titans-mag omega-linear"])
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("tied", [False, True])
+def test_two_lines_of_two_processes_learn_what_one_does(
+    tmp_path: Path, specs: str, sharded: bool, tied: bool
+) -> None:
+    check(tmp_path, specs, 4, tied=tied, sharded=sharded, sequence_parallel=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"sharded": True}, "--shard: one process; start several: torchrun"),
+        (
+            {"sequence_parallel": 3},
+            "torchrun's processes: needs a multiple of --sequence-parallel 3: read '1'\n"
+            "--length: needs a multiple of --sequence-parallel 3: read '16'",
+        ),
+    ],
+)
+def test_one_process_is_refused(tmp_path: Path, options: dict[str, int], told: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(told)):
+        ran(tmp_path / "run", "gated-deltanet", True, batch=2, **options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"optimizer": "muon", "sharded": True}, "optimizer: turns whole matrices"),
+        (
+            {"checkpointing": True, "compiled": True, "sequence_parallel": 2},
+            "--checkpointing: not with --sequence-parallel\n--compile: not with",
+        ),
+        ({"sequence_parallel": 0}, "sequence_parallel: must be finite and at least 1: read '0'"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options: dict[str, int], told: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(told)):
+        TextOptions(**options)
