@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch import distributed
 from transformers import TrainerCallback
 
 from mnemic.errors import CheckFailed
@@ -12,6 +14,9 @@ from mnemic.models.curve import Point
 from mnemic.models.progress import Progress
 
 METRIC = "bits_per_byte"
+
+REASONS = ("steps", "time", "interrupted")
+"""Why a run may end; the later ones come first."""
 
 
 class Follow(TrainerCallback):
@@ -65,6 +70,8 @@ class Follow(TrainerCallback):
             self.stopped = "interrupted"
         if self.time_limit is not None and self.seconds >= self.time_limit:
             self.stopped = "time"
+        if args.world_size > 1:
+            self.stopped = agreed(self.stopped, args.device)
         if self.stopped != "steps":
             control.should_save = control.should_training_stop = True
         return control
@@ -78,6 +85,13 @@ class Follow(TrainerCallback):
     def total(self) -> float:
         """Wall time of all parts of the run, up to the last evaluation of earlier ones."""
         return self.before + self.seconds
+
+
+def agreed(why: str, device: torch.device) -> str:
+    """Return why all processes stop, where any does: one that went on would wait for the others."""
+    found = torch.tensor(REASONS.index(why), device=device)
+    distributed.all_reduce(found, distributed.ReduceOp.MAX)
+    return REASONS[int(found)]
 
 
 def points(history: list[dict[str, Any]]) -> list[Point]:

@@ -10,10 +10,12 @@ import torch
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from in_processes import in_processes
 from small_models import tokens
+from torch import distributed
 
 from mnemic.errors import UsageError
 from mnemic.hf import folder
 from mnemic.hf.build import make_config, make_model
+from mnemic.hf.follow import Follow
 from mnemic.hf.shape import Shape
 from mnemic.hf.text_options import TextOptions
 from mnemic.hf.texts import Texts
@@ -39,7 +41,7 @@ class Told(Silent):
         self.losses.append(loss)
 
 
-def ran(run: Path, specs: str, tied: bool, **options: int) -> tuple[list[float], float]:
+def ran(run: Path, specs: str, tied: bool, **options: float) -> tuple[list[float], float]:
     """The losses of every step, and the bits a byte at the end."""
     for state in (AcceleratorState, GradientState, PartialState):
         state._shared_state.clear()
@@ -82,6 +84,20 @@ def test_two_lines_of_two_processes_learn_what_one_does(
     tmp_path: Path, specs: str, sharded: bool, tied: bool
 ) -> None:
     check(tmp_path, specs, 4, tied=tied, sharded=sharded, sequence_parallel=2)
+
+
+def over_in_the_first() -> list[float]:
+    """The steps of a run whose time is over by the clock of one process alone."""
+    if distributed.get_rank():
+        Follow.seconds = property(lambda self: 0.0)  # type: ignore[assignment, method-assign]
+    return ran(Path("run"), "deltanet", True, batch=2, time_limit=1e-6)[0]
+
+
+def test_processes_end_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "meet").mkdir()
+    first, second = in_processes(2, tmp_path / "meet", over_in_the_first)
+    assert len(first) == len(second) == 1
 
 
 @pytest.mark.parametrize(
