@@ -137,12 +137,11 @@ def _name_sizes(model: ir.Model) -> None:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without what torch tells its own developers while it exports."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
+    below = logging.root.manager.disable
+    logging.disable(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        log.setLevel(level)
+        logging.disable(below)
