@@ -68,7 +68,7 @@ def refuse_unequal(checks: Sequence[Check]) -> None:
     Raises:
         CheckFailed: they do.
     """
-    wrong = [f"{c.name}: {c.error:.1e}" for c in checks if not c.passed]
+    wrong = [f"{c.name}: {c.error:.1e}, allowed {c.bound:.0e}" for c in checks if not c.passed]
     if wrong:
         raise CheckFailed(f"no graph is written, since these are not equal: {'; '.join(wrong)}")
 

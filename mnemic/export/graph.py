@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mnemic.export.linear_attention import StandardOperator, standing_in
-from mnemic.export.refusals import one_refusal, refuse_growing
+from mnemic.export.refusals import one_refusal, refuse_growing, refuse_lacking
 from mnemic.export.scan_constants import hoist_constants
 from mnemic.export.standard_rules import Standard, standard
 from mnemic.export.traced_model import (
@@ -23,6 +23,7 @@ from mnemic.export.traced_model import (
     input_names,
     memories,
     states_after,
+    states_before,
 )
 from mnemic.hf.build import specs_of
 from mnemic.hf.modeling_mnemic import MnemicForCausalLM
@@ -60,7 +61,7 @@ def graphs_of(model: MnemicForCausalLM) -> Graphs:
     tokens = torch.zeros(_ROWS, TRACED, dtype=torch.int64)
     layers = model.config.layers
     with one_refusal(layers):
-        start, after = states_after(model, tokens[:1, :0]), states_after(model, tokens[:1])
+        start, after = states_before(model), states_after(model, tokens[:1])
         states = states_after(model, tokens)
     refuse_growing(layers, start, after)
     names = tuple(tuple(own) for own in states)
@@ -91,11 +92,15 @@ def _graph(traced: TracedModel, tokens: Tensor, states: list[Tensor]) -> ir.Mode
     with torch.no_grad(), quiet():
         program = torch.export.export(traced, (tokens, states), dynamic_shapes=sizes, strict=False)
         hoist_constants(program)
-        exported = torch.onnx.export(
-            program, (), dynamo=True, verbose=False, external_data=False,
-            input_names=[TOKENS, *input_names(traced.names)],
-            output_names=[LOGITS, *input_names(traced.names, PRESENT)],
-        )  # fmt: skip
+        try:
+            exported = torch.onnx.export(
+                program, (), dynamo=True, verbose=False, external_data=False,
+                input_names=[TOKENS, *input_names(traced.names)],
+                output_names=[LOGITS, *input_names(traced.names, PRESENT)],
+            )  # fmt: skip
+        except torch.onnx.errors.OnnxExporterError:
+            refuse_lacking(traced.model.config.layers, program)
+            raise
     assert exported is not None
     model = exported.model
     _spread(model)

@@ -7,6 +7,9 @@ from typing import Final
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
+from torch.export import ExportedProgram, default_decompositions
+from torch.fx import GraphModule
 
 from mnemic.errors import UsageError
 
@@ -52,7 +55,28 @@ def one_refusal(layers: Sequence[str]) -> Iterator[None]:
             raise UsageError(f"{what}: ONNX has no operator for {found[1]}; {ALLOWED}") from error
         raise UsageError(f"{what}: torch.onnx refuses it: {_reason(error)}; {ALLOWED}") from error
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
-        raise UsageError(f"{what}: torch.export refuses it: {_reason(error)}; {ALLOWED}") from error
+        ours = type(error).__name__ == "ArgumentError"  # of a compiled rule, which says its name
+        told = "" if ours else f"{what}: torch.export refuses it: "
+        raise UsageError(f"{told}{_reason(error)}; {ALLOWED}") from error
+
+
+def refuse_lacking(layers: Sequence[str], program: ExportedProgram) -> None:
+    """Refuse a program with an operator that ONNX's exporter neither knows nor takes apart.
+
+    Raises:
+        UsageError: the first such.
+    """
+    from torch.onnx._internal.exporter import _registration
+
+    known, apart = _registration.ONNXRegistry.from_torchlib(), default_decompositions()
+    for graph in program.graph_module.modules():
+        nodes = graph.graph.nodes if isinstance(graph, GraphModule) else ()
+        for target in [n.target for n in nodes if isinstance(n.target, OpOverload)]:
+            if known.is_registered(target) or target in apart or target._can_decompose():
+                continue
+            if target._schema.returns:  # others check, and are left out
+                what, name = ", ".join(dict.fromkeys(layers)), str(target).removesuffix(".default")
+                raise UsageError(f"{what}: ONNX has no operator for {name}; {ALLOWED}")
 
 
 def _reason(error: BaseException) -> str:

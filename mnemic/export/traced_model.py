@@ -59,11 +59,27 @@ def input_names(names: tuple[tuple[str, ...], ...], word: str = PAST) -> list[st
 
 @torch.no_grad()
 def states_after(model: MnemicForCausalLM, tokens: Tensor) -> list[dict[str, Tensor]]:
-    """Return each block's state after tokens [B, T]; T may be 0, for the state at the start."""
+    """Return each block's state after tokens [B, T]."""
+    return _states(model, tokens, None)
+
+
+@torch.no_grad()
+def states_before(model: MnemicForCausalLM, rows: int = 1) -> list[dict[str, Tensor]]:
+    """Return each block's state before the first token, the same for each row.
+
+    A token that is masked gives it: where a start reads a coefficient, it is one of every token.
+    """
+    nothing = torch.zeros(rows, 1, dtype=torch.int64)
+    return _states(model, nothing, nothing.bool())
+
+
+def _states(
+    model: MnemicForCausalLM, tokens: Tensor, mask: Tensor | None
+) -> list[dict[str, Tensor]]:
     x, found = model.model.embed_tokens(tokens), []
     for block in model.model.layers:
         state = _State({})
-        x = block(x, cache=state)
+        x = block(x, mask=mask, cache=state)
         found.append(dict(state.state))
     return found
 
