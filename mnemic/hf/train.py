@@ -215,6 +215,7 @@ def _arguments(run: Path, options: TextOptions) -> TrainingArguments:
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
         remove_unused_columns=False,
+        ddp_find_unused_parameters=False,  # every parameter has a gradient
         seed=options.seed,
         data_seed=options.seed,
     )

@@ -77,6 +77,14 @@ def test_two_processes_learn_what_one_does(tmp_path: Path, how: dict[str, int]) 
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("how", [{}, {"sharded": True}, {"sequence_parallel": 2}], ids=str)
+def test_two_processes_learn_what_one_does_with_each(
+    tmp_path: Path, each: str, how: dict[str, int]
+) -> None:
+    check(tmp_path, each, 2, **how)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("specs", ["gated-deltanet softmax-attention", "titans-mag omega-linear"])
 @pytest.mark.parametrize("sharded", [False, True])
 @pytest.mark.parametrize("tied", [False, True])
