@@ -34,7 +34,7 @@ class Case:
     """One line: by hand (a module of this folder) or generated (a spec), its pass, d, its cut.
 
     Without ``rows`` a generated kernel is cut as the model says. With ``parallel`` warps the form
-    is in several kernels.
+    is in several kernels, and so is its gradient.
     """
 
     name: str
@@ -53,6 +53,13 @@ SEVERAL: Final = (
 )  # fmt: skip
 """Specs whose forms are compiled in one kernel and in several."""
 
+GRADIENTS: Final = tuple(
+    Case(name, False, "backward", 128, *cut)
+    for name in ("linear-attention", "gla", "gated-deltanet") for cut in ((), (64, 64, 4, 2, 4))
+)  # fmt: skip
+"""Gradients in one kernel, as the model cuts it, and in several, with the form that keeps states
+for them."""
+
 CASES: Final = (
     *(Case("gated_delta", True, "forward", *cut) for cut in (
         (64, 32), (64, 64), (128, 32), (128, 32, 64, 4), (128, 64))),
@@ -65,13 +72,15 @@ CASES: Final = (
     Case("titans", True, "forward", 64, 64),
     Case("titans-64", False, "forward", 64),
     *(Case(name, False, "forward", d, 64, 32, 4, 2, 4) for d in (64, 128) for name in SEVERAL),
+    *GRADIENTS,
 )  # fmt: skip
 
 
 def matching(words: list[str]) -> tuple[Case, ...]:
     """The cases whose cells hold every word; all, without words."""
     told = {case: f"{case.name} {'hand' if case.hand else 'generated'} {case.step} {case.width}"
-            + " several" * bool(case.parallel) for case in CASES}  # fmt: skip
+            + (" gradients" if case in GRADIENTS else " several" * bool(case.parallel))
+            for case in CASES}  # fmt: skip
     return tuple(case for case in CASES if all(word in told[case].split() for word in words))
 
 
@@ -154,9 +163,14 @@ HEADINGS = (
     "all", "chunk", "a token", "bytes", "floor",
 )  # fmt: skip
 
-KERNELS = ("chunk_parallel", "chunk_scan", "chunk_forward", "chunk_backward",
-           "chunk_swept_forward", "gated_delta_forward", "gated_delta_backward",
-           "titans_forward")  # fmt: skip
+IN_BLOCKS = ("chunk_back_parallel", "chunk_back_rest")
+"""Kernels whose programs have all values, a block of them after another."""
+
+KERNELS = (
+    "chunk_parallel", "chunk_scan", "chunk_forward", "chunk_backward", "chunk_back_scan",
+    *IN_BLOCKS, "chunk_swept_forward", "gated_delta_forward", "gated_delta_backward",
+    "titans_forward",
+)  # fmt: skip
 
 
 def cells(case: Case, kernel: Mapping[str, Any], bytes_: float | None) -> tuple[str, ...]:
@@ -172,12 +186,16 @@ def cells(case: Case, kernel: Mapping[str, Any], bytes_: float | None) -> tuple[
         turns = constants["N"] // constants["BN"]
         once = chunk["written"] + (turns - 1) * sum(chunk["inner"])
     told = "?" if once is None else str(once)
-    each = "?" if once is None else f"{once * warps * case.width / values / rows:.0f}"
+    shared = 1 if kernel["name"] in IN_BLOCKS else case.width / values
+    each = "?" if once is None else f"{once * warps * shared / rows:.0f}"
     tensor = " ".join(f"{n} {name}" for name, n in taken["tensor"].items())
     label = f"{case.name}, {'by hand' if case.hand else 'generated'}"
     if kernel["name"] == "chunk_forward" and case.step == "backward":
         label += ", states" if not constants["READ"] else ", kept"
-    label += {"chunk_parallel": ", in parallel", "chunk_scan": ", scan"}.get(kernel["name"], "")
+    label += {
+        "chunk_parallel": ", in parallel", "chunk_scan": ", scan", "chunk_back_scan": ", scan back",
+        "chunk_back_parallel": ", back, in parallel", "chunk_back_rest": ", back, the rest",
+    }.get(kernel["name"], "")  # fmt: skip
     return (
         label, case.step, str(case.width), str(rows), str(values), str(warps),
         str(taken["registers"]), str(taken["spill_stores"] + taken["spill_loads"]),
@@ -205,10 +223,13 @@ def lines(cases: tuple[Case, ...], target: str, *, count: bool) -> Iterator[tupl
     ):
         for case in cases:
             print(f"compiling {case}", file=sys.stderr, flush=True)
-            if not case.hand and case.name not in folders:
+            divided = case in GRADIENTS and case.parallel > 0
+            key = f"{case.name}, divided" if divided else case.name
+            if not case.hand and key not in folders:
                 spec = SPECS.get(case.name, case.name)
-                folders[case.name] = str(pipeline.compile(spec).folder)
-            folder, asked = folders.get(case.name, ""), asdict(case)
+                compiled_spec = pipeline.compile(spec, divide_gradients=divided)
+                folders[key] = str(compiled_spec.folder)
+            folder, asked = folders.get(key, ""), asdict(case)
             place = "by_hand.compare"
             kernels = compiler.call(place, "compiled", case=asked, folder=folder, target=target)
             asks = None

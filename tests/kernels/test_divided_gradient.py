@@ -154,3 +154,34 @@ def test_the_model_divides_a_gradient_where_that_is_faster(interpreter, name, di
     launches."""
     found = interpreter(chosen, name=name)
     assert {shape for shape, warps in found.items() if warps} == divided
+
+
+# -- compiled without a device -----------------------------------------------------------------
+
+
+def compiled(device: str) -> dict[str, int]:
+    """Bytes of registers that a thread of each kernel spills, of a delta rule at 128 channels."""
+    import torch
+
+    from mnemic.codegen.package import load
+    from mnemic.kernels.jobs import Subject
+    from mnemic.kernels.limits import target
+    from mnemic.kernels.offline import compiling
+
+    module = load(pipeline.compile("gated-deltanet", divide_gradients=True).folder)
+    subject = Subject.of(module, 128, torch.bfloat16)
+    with compiling(target(device)) as log:
+        subject.backward()
+    return {kernel.name: kernel.resources.spill for kernel in log.kernels}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("device", ["sm_80", "sm_90"])
+def test_at_128_channels_kernels_spill_little(compiler, device: str) -> None:
+    """The last of them spills 1.3 and 1.7 KB, which cost less than chunks of half the rows."""
+    found = compiler(compiled, device=device)
+    assert found.keys() == {"chunk_parallel", "chunk_scan", *KERNELS}
+    assert {kernel: spilt for kernel, spilt in found.items() if spilt > 1_024}.keys() <= {
+        "chunk_back_rest"
+    }
+    assert found["chunk_back_rest"] <= 2_048

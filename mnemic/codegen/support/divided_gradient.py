@@ -15,26 +15,40 @@ from torch import Tensor
 from . import buffers
 from .bodies import Body
 from .divided import Tile, constants_of, empty, grid_of_chunks, type_of, widest
+from .sizes import volume
 
 if TYPE_CHECKING:
     from .dividing import Count
     from .launch import Launch
 
-VALUES = 32
-"""Values that a program of what is parallel takes at once: what is summed over values is held
-beside a block of them."""
+VALUES, STAGES = 32, 2
+"""Values that a program of what is parallel takes at once, and of how many blocks loads are begun:
+what is summed over values is held beside a block of them."""
+
+HELD = 192
+"""Numbers of such sums a thread, beyond which a program has twice the warps."""
+
+MOST_WARPS = 8
+"""Of a program."""
 
 
 @dataclass(frozen=True)
 class Part:
     """One of the kernels: its arguments by row, the tiles that it loads and stores, what it does
-    for a chunk."""
+    for a chunk, and the sums over values that it holds, by their sizes."""
 
     kernel: Any
     rows: tuple[str, ...]
     loads: tuple[str, ...]
     stores: tuple[str, ...]
     body: Body
+    sums: tuple[tuple[str, ...], ...] = ()
+
+    def warps(self, constants: dict[str, Any], warps: int) -> int:
+        """How many warps a program has, where ``warps`` are asked for."""
+        held = sum(volume([constants["C" if s == "C" else f"B{s}"] for s in sizes])
+                   for sizes in self.sums)  # fmt: skip
+        return 2 * warps if warps < MOST_WARPS and held > HELD * 32 * warps else warps
 
 
 @dataclass(frozen=True)
@@ -132,8 +146,9 @@ class DividedGradient:
         constants, split = widest(launch), launch.kernel.split
         if split:
             constants[f"B{split}"] = min(constants[f"B{split}"], VALUES)
-        warps = {"num_warps": launch.cutting.chosen.parallel, "num_stages": 1}
-        return grid_of_chunks(launch), {**constants_of(part.kernel, constants), **warps}
+        warps = part.warps(constants, launch.cutting.chosen.parallel)
+        own = {"num_warps": warps, "num_stages": STAGES}
+        return grid_of_chunks(launch), {**constants_of(part.kernel, constants), **own}
 
     # -- tiles between kernels -----------------------------------------------------------------
 

@@ -135,7 +135,7 @@ def _divided_gradient(found: GradientParts, name: str) -> list[str]:
     """The kernels of a divided gradient, and what stands between them."""
     own = ("parallel", found.parallel, found.handed), ("scan", found.scan, found.scanned)
     parts = [
-        f"    {part}={_part(lay, f'{name}_{part}', stored)},"
+        f"    {part}={_part(found, lay, f'{name}_{part}', stored)},"
         for part, lay, stored in (*own, ("rest", found.rest, ())) if lay is not None
     ]  # fmt: skip
     return [
@@ -147,11 +147,14 @@ def _divided_gradient(found: GradientParts, name: str) -> list[str]:
     ]
 
 
-def _part(lay: Layout, name: str, stored: tuple[Handed, ...]) -> str:
-    """One of them: its arguments by row, the tiles that it loads and stores, what it does."""
-    stores = tuple(tile.name for tile in stored)
-    body = counted(lay, lay.plan.ordered()).printed()
-    return f"Part({name}, {rows_of(lay)!r}, {loads_of(lay)!r}, {stores!r}, {body})"
+def _part(found: GradientParts, lay: Layout, name: str, stored: tuple[Handed, ...]) -> str:
+    """One of them: its arguments by row, the tiles that it loads and stores, what it does, and the
+    sums over values that it holds, where it takes them block by block."""
+    stores, quantities = tuple(tile.name for tile in stored), lay.plan.ordered()
+    held = [] if lay is found.scan else [q for q in quantities if found.values.begins(q)]
+    sums = tuple(tuple(size or "C" for size in lay.sizes(q.name)) for q in held)
+    told = f"{rows_of(lay)!r}, {loads_of(lay)!r}, {stores!r}, {counted(lay, quantities).printed()}"
+    return f"Part({name}, {told}, {sums!r})"
 
 
 def _windows(windows: Windows) -> list[str]:

@@ -1,82 +1,123 @@
 """The order of statements in which few tiles are alive at once.
 
-Of the statements that can come next the one comes that leaves the fewest entries alive: what it
-makes, and what is loaded for it, less what nothing reads behind it. Arguments are loaded where they
-are read first.
+What is alive at a statement: what was made or loaded before and is read by it or later, and what
+it makes. Orders are begun one statement at a time; of those begun the few go on whose fullest
+moment holds the fewest entries (``WIDTH`` of them, a beam). Arguments are loaded where they are
+read first.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from mnemic.codegen.plan import Quantity
 from mnemic.codegen.tiled.divided import costs
 from mnemic.codegen.tiled.layout import Layout
 from mnemic.codegen.tiled.schedule import Step
 
+WIDTH = 24
+"""How many begun orders go on."""
+
 
 def few_alive(lay: Layout, steps: Iterable[Step], kept: Collection[str]) -> tuple[Step, ...]:
-    """Order loads and statements anew, unless fewer entries are alive in the order as it is; what
-    is ``kept`` stays alive throughout."""
-    given = tuple(steps)
-    found = tuple(_Order(lay, given, kept).steps())
-    return min((found, given), key=lambda order: _most(lay, order, kept))
+    """Order loads and statements; what is ``kept`` stays alive throughout."""
+    search = _Search(lay, tuple(steps), frozenset(kept))
+    return tuple(search.with_loads(search.best()))
 
 
-@dataclass
-class _Order:
+@dataclass(frozen=True)
+class _Begun:
+    """The beginning of an order: its statements, the entries of its fullest moment, and what is
+    alive behind it."""
+
+    order: tuple[str, ...] = ()
+    most: int = 0
+    alive: frozenset[str] = frozenset()
+    entries: int = 0
+
+
+@dataclass(frozen=True)
+class _Search:
     lay: Layout
     given: tuple[Step, ...]
-    kept: Collection[str]
-    left: Counter[str] = field(init=False)
-    """How many statements read each quantity that have not come yet."""
-    loads: dict[str, Step] = field(init=False)
-    alive: set[str] = field(default_factory=set, init=False)
+    kept: frozenset[str]
+    sizes: dict[str, int] = field(default_factory=dict, init=False)
 
-    def __post_init__(self) -> None:
-        statements = [step for step in self.given if isinstance(step, Quantity)]
-        self.left = Counter(name for q in statements for name in set(q.reads()))
-        self.loads = {step.name: step for step in self.given if not isinstance(step, Quantity)}
+    @cached_property
+    def statements(self) -> dict[str, Quantity]:
+        return {step.name: step for step in self.given if isinstance(step, Quantity)}
 
-    def steps(self) -> Iterator[Step]:
-        """The steps in order."""
-        ahead = [step for step in self.given if isinstance(step, Quantity)]
-        made = {step.name for step in ahead}
-        while ahead:
-            waiting = {step.name for step in ahead}
-            ready = [q for q in ahead if waiting.isdisjoint({*q.reads()} & made - {q.name})]
-            step = min(ready, key=self._more)
-            ahead.remove(step)
-            for name in step.reads():
-                if name in self.loads and name not in self.alive:
-                    self.alive.add(name)
-                    yield self.loads[name]
-            yield step
-            self.alive |= {step.name} if self.left[step.name] else set()
-            for name in set(step.reads()):
-                self.left[name] -= 1
-                self.alive -= set() if self.left[name] else {name}
-        read = {name for step in self.given if isinstance(step, Quantity) for name in step.reads()}
-        yield from (step for name, step in self.loads.items() if name not in read)
+    @cached_property
+    def loads(self) -> dict[str, Step]:
+        return {step.name: step for step in self.given if not isinstance(step, Quantity)}
 
-    def _more(self, step: Quantity) -> int:
-        """How many entries more are alive behind a statement."""
-        reads = set(step.reads())
-        loaded = {name for name in reads & self.loads.keys() if name not in self.alive}
-        ending = {name for name in reads - {*self.kept} if self.left[name] == 1}
-        begun = {step.name} if self.left[step.name] and step.name not in self.kept else set()
-        return _entries(self.lay, begun | loaded) - _entries(self.lay, ending)
+    def _readers(self, name: str) -> frozenset[str]:
+        return self.readers.get(name, frozenset())
+
+    @cached_property
+    def readers(self) -> dict[str, frozenset[str]]:
+        """The statements that read each quantity."""
+        found: dict[str, set[str]] = {}
+        for quantity in self.statements.values():
+            for name in quantity.reads():
+                found.setdefault(name, set()).add(quantity.name)
+        return {name: frozenset(readers) for name, readers in found.items()}
+
+    @cached_property
+    def behind(self) -> dict[str, frozenset[str]]:
+        """What must come before each statement."""
+        return {name: frozenset(self.statements.keys() & {*quantity.reads()} - {name})
+                for name, quantity in self.statements.items()}  # fmt: skip
+
+    def best(self) -> tuple[str, ...]:
+        """The order of the statements."""
+        known = frozenset(self.readers.keys() - self.statements.keys() - self.loads.keys())
+        alive = known - self.kept
+        beam = [_Begun((), 0, alive, self._entries(alive))]
+        for _ in self.statements:
+            found: dict[frozenset[str], _Begun] = {}
+            for begun in beam:
+                for longer in self._longer(begun):
+                    done = frozenset(longer.order)
+                    if done not in found or _fullness(longer) < _fullness(found[done]):
+                        found[done] = longer
+            beam = sorted(found.values(), key=_fullness)[:WIDTH]
+        return beam[0].order
+
+    def _longer(self, begun: _Begun) -> Iterator[_Begun]:
+        """With one statement more."""
+        done = frozenset(begun.order)
+        for name, before in self.behind.items():
+            if name in done or not before <= done:
+                continue
+            own = frozenset({name, *self.statements[name].reads()}) - self.kept
+            during = begun.entries + self._entries(own - begun.alive)
+            after = frozenset(
+                n
+                for n in begun.alive | own
+                if not self.readers.get(n, frozenset()) <= done | {name}
+            )
+            gone = self._entries((begun.alive | own) - after)
+            yield _Begun(
+                (*begun.order, name), max(begun.most, during), after, during - gone
+            )  # fmt: skip
+
+    def _entries(self, names: Iterable[str]) -> int:
+        for name in names:
+            if name not in self.sizes:
+                self.sizes[name] = costs.entries(self.lay, name)
+        return sum(self.sizes[name] for name in names)
+
+    def with_loads(self, order: tuple[str, ...]) -> Iterator[Step]:
+        """The statements, and loads before those that read them first; last what none reads."""
+        loads = dict(self.loads)
+        for name in order:
+            for read in self.statements[name].reads():
+                if read in loads:
+                    yield loads.pop(read)
+            yield self.statements[name]
+        yield from loads.values()
 
 
-def _entries(lay: Layout, names: Iterable[str]) -> int:
-    return sum(costs.entries(lay, name) for name in names)
-
-
-def _most(lay: Layout, order: tuple[Step, ...], kept: Collection[str]) -> int:
-    """The most entries that are alive at once, beside what is kept."""
-    alive, most = set[str](), 0
-    for step in reversed(order):
-        reads = set(step.reads()) if isinstance(step, Quantity) else set[str]()
-        most = max(most, _entries(lay, (alive | reads | {step.name}) - {*kept}))
-        alive = (alive - {step.name}) | reads
-    return most
+def _fullness(begun: _Begun) -> tuple[int, int]:
+    return begun.most, begun.entries
