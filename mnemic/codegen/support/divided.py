@@ -15,7 +15,6 @@ from .bodies import Body
 from .sizes import power_of_two
 
 if TYPE_CHECKING:
-    from .dividing import Count
     from .launch import Launch
 
 MOST = 65_535
@@ -52,8 +51,8 @@ class Gradient(Protocol):
     def spilled(self, launch: "Launch", *, scanned: bool) -> int:
         """Count the bytes of registers that a thread of its kernels spills."""
 
-    def cycles(self, count: "Count") -> float:
-        """Cycles by count."""
+    def cycles(self, count: Any) -> float:
+        """Cycles by count (``dividing.Count``)."""
 
 
 @dataclass(frozen=True)
