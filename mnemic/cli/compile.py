@@ -66,6 +66,15 @@ def _files(folder: Path) -> list[str]:
 
 def _show(told: dict[str, Any]) -> None:
     echo(f"{told['name']}: compiled in {told['seconds']:.2f} s to {told['folder']}")
-    echo(f"  {', '.join(told['files'])}")
+    first = {
+        "DERIVATION.md": "how the rule follows from the spec",
+        told["module"]: "the rule in PyTorch, each line with the number of its equation; Layer",
+        "kernels.py": "its forms as fused Triton kernels",
+        "step.py": "one token of the layer as one kernel",
+    }
+    there = [name for name in first if name in told["files"]]
+    for name in there:
+        echo(f"  {name:<{max(map(len, there))}}  {first[name]}")
+    echo(f"  and {len(told['files']) - len(there)} files that these need (docs/folder.md)")
     for line in told["warnings"]:
         echo(f"  warning: {line}")

@@ -136,3 +136,24 @@ def listed(names: tuple[str, ...], word: str) -> str:
     'gd, muon or adam'
     """
     return f"{', '.join(names[:-1])} {word} {names[-1]}"
+
+
+_WORDS: Final[Mapping[str, str]] = {
+    "gd": "by gradient steps",
+    "momentum": "by gradient steps with momentum",
+    "muon": "by orthogonalised gradient steps (Muon)",
+    "implicit": "solved at every token",
+    "exact": "solved over all tokens so far",
+    "flow": "by gradient flow",
+    "batch": "by gradient steps on all tokens so far",
+    "nonparametric": "solved anew at every query",
+}
+
+
+def in_words(method: str) -> str:
+    """Return how a method minimises.
+
+    >>> in_words("momentum"), in_words("adam")
+    ('by gradient steps with momentum', 'by Adam')
+    """
+    return _WORDS.get(method) or f"by {ELEMENTWISE[method].title}"

@@ -71,7 +71,7 @@ def confirm(found: Found, rules: Mapping[str, Rule], seed: int = 0) -> Relation:
         inner = _edited(inner.problem.spec, found.where.edits, reach)
     tokens = max(_tokens(inner), _tokens(outer))
     run = _placed(_drawn(inner, outer, tokens, seed), inner, found.where)
-    if found.at.first:
+    if found.at.first and not found.at.faint:
         return _to_first_order(found, inner, outer, run)
     exact = found.relation.kind != "limit"
     if exact:
@@ -124,11 +124,28 @@ def _miss(found: Found, inner: Rule, outer: Rule, run: Run, far: float) -> float
     mine, _ = interpret(inner, *run.vectors, run.arguments, params=run.params)
     vectors, arguments = _changed(found, inner, outer, run, far)
     try:
-        theirs, _ = interpret(outer, *vectors, arguments, params=run.params)
+        if found.at.first:
+            theirs = _learned(found, outer, vectors, arguments, run.params, far)
+        else:
+            theirs, _ = interpret(outer, *vectors, arguments, params=run.params)
     except (RuntimeError, ValueError, KeyError, IndexError) as error:
         raise Unconfirmed(f"cannot be run on the other's inputs: {error}") from error
     theirs = theirs[..., : mine.shape[-1]]
     return float((mine - theirs).abs().max() / (mine.abs().max() + 1e-300))
+
+
+def _learned(
+    found: Found, rule: Rule, vectors: tuple[Tensor, Tensor, Tensor], arguments: Arguments,
+    params: Arguments, far: float,
+) -> Tensor:  # fmt: skip
+    """What steps smaller by 1/far once more add to the read-out at the start, times far."""
+    faint = {s.argument for s in rule.scalars if s.symbol in found.at.faint}
+    small, none = (
+        {name: x * factor if name in faint else x for name, x in arguments.items()}
+        for factor in (1 / far, 0.0)
+    )
+    rest, _ = interpret(rule, *vectors, none, params=params)
+    return (interpret(rule, *vectors, small, params=params)[0] - rest) * far
 
 
 def _edited(spec: Spec, edits: tuple[str, ...], reach: int) -> Rule:

@@ -37,7 +37,6 @@ from mnemic.compiler.compare.special import (
 )
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.rule import Layers, Levels, Moments, Rule
-from mnemic.dsl.spec import Spec
 from mnemic.errors import MnemicError
 from mnemic.relations.first_order import first_order
 from mnemic.relations.relation import Kind, Relation
@@ -100,7 +99,7 @@ def related(
         told(name)
         if name in twins:
             continue
-        others = [rules[n].problem.spec for n in (rules if name in wanted else wanted) if n != name]
+        others = [rules[n] for n in (rules if name in wanted else wanted) if n != name]
         for placed in _special(name, rule, forms[name], others):
             shape = shapes[placed.form.skeleton()]
             shape.append(placed)
@@ -232,7 +231,8 @@ def _meetings(
             if one.at == PLAIN or one.at.endless or one.name not in wanted or _dead(one.form):
                 continue
             for other in form:
-                if not (other.at.first or other.at == PLAIN) or other.on_features:
+                first = other.at.first and not other.at.endless
+                if not (first or other.at == PLAIN) or other.on_features:
                     continue
                 if parts[one.name].isdisjoint(parts[other.name]):
                     met = _relation(one, other)
@@ -260,7 +260,7 @@ def _views(form: Form, rule: Rule, at: Special = PLAIN) -> Iterator[Form]:
         yield pairs
 
 
-def _special(name: str, rule: Rule, plain: Form, others: list[Spec]) -> Iterator[Placed]:
+def _special(name: str, rule: Rule, plain: Form, others: list[Rule]) -> Iterator[Placed]:
     """The rule at each special value that changes the shape of its form, or lies at infinity."""
     seen = {*_views(plain, rule)}
     for base, changed, form in _variants(rule, plain, others):
@@ -279,12 +279,12 @@ def _special(name: str, rule: Rule, plain: Form, others: list[Spec]) -> Iterator
                     yield Placed(name, there, view)
 
 
-def _variants(rule: Rule, plain: Form, others: list[Spec]) -> Iterator[tuple[Special, Rule, Form]]:
+def _variants(rule: Rule, plain: Form, others: list[Rule]) -> Iterator[tuple[Special, Rule, Form]]:
     """The rule as it is, and after each edit that may lead to one of the others."""
     yield PLAIN, rule, plain
     spec = rule.problem.spec
-    edits = dict.fromkeys(e for other in others for e in edits_towards(spec, other) if e)
-    for one in sorted((*edits, *unbounded(spec)), key=len):
+    edits = dict.fromkeys(e for other in others for e in edits_towards(rule, other) if e)
+    for one in sorted((*edits, *unbounded(rule)), key=len):
         try:
             changed = derive_spec(edited(spec, one))
         except (MnemicError, ValidationError):

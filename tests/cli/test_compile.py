@@ -21,6 +21,10 @@ def test_a_folder_that_runs(mnemic, tmp_path):
     done = mnemic("compile", "gated-deltanet", "-o", folder)
     assert (done.code, done.err) == (0, "")
     assert str(folder) in done.out
+    first = [line.split()[0] for line in done.out.splitlines()[1:5]]
+    assert first == ["DERIVATION.md", "gated_deltanet.py", "kernels.py", "step.py"]
+    files = [p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"]
+    assert f"and {len(files) - 4} files" in done.out
     program = "from gated_deltanet import Layer, rule; print(rule.name)"
     ran = subprocess.run(
         [sys.executable, "-c", program], cwd=folder.parent, capture_output=True, text=True,

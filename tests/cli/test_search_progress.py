@@ -1,13 +1,10 @@
 """The live table of a search: what it says, and that a search in a terminal shows it."""
 
 import io
-import os
-import pty
-import subprocess
-import sys
 
 import pytest
 from rich.console import Console
+from terminal import on_terminal
 
 from mnemic.cli.search_progress import drawn
 from mnemic.search.report.progress import Standing
@@ -58,19 +55,8 @@ def test_there_is_no_rate_before_the_first_trial():
 def test_a_search_in_a_terminal_shows_the_table(tmp_path):
     path = tmp_path / "space.yaml"
     path.write_text(SPACE)
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "mnemic", "search", str(path), "--run", str(tmp_path / "run")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs,
-                               env={**os.environ, "TERM": "xterm", "COLUMNS": "100"})  # fmt: skip
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            shown += os.read(ours, 4096)
-        except OSError:  # the other end is closed
-            break
-    os.close(ours)
-    assert process.wait() == 0
-    assert b"tiny-space: 2 of 2 trials" in shown
-    assert b"best" in shown
-    assert b"mnemic: trial" not in shown, "the table holds the lines"
+    shown, status = on_terminal(100, "search", str(path), "--run", str(tmp_path / "run"))
+    assert status == 0
+    assert "tiny-space: 2 of 2 trials" in shown
+    assert "best" in shown
+    assert "mnemic: trial" not in shown, "the table holds the lines"

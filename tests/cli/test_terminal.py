@@ -1,16 +1,10 @@
 """On a terminal of any width no line is too long, and no word is cut or lost."""
 
-import fcntl
 import io
-import os
-import pty
-import struct
-import subprocess
-import sys
-import termios
 
 import pytest
 from rich.console import Console
+from terminal import on_terminal
 
 from mnemic.cli.output import folded
 from mnemic.cli.tasks import HEADINGS, _row, _table
@@ -19,33 +13,12 @@ from mnemic.search.tasks import find, memory_names, names
 WRONG = "mnemic: 1\nname: mine\nbias: hubber\nretention: {decay: tokn}\nweights: geometric\n"
 
 
-def on_terminal(columns, *arguments):
-    """What a command shows on a terminal of so many columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mnemic", *arguments], stdout=theirs, stderr=theirs,
-        env={**environment, "TERM": "xterm", "NO_COLOR": "1"},
-    )  # fmt: skip
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            shown += os.read(ours, 4096)
-        except OSError:  # the other end is closed
-            break
-    os.close(ours)
-    process.wait()
-    return shown.decode().replace("\r\n", "\n")
-
-
 @pytest.mark.parametrize("columns", [80, 200])
 def test_long_lines_go_on_between_words(columns, mnemic, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wrong.yaml").write_text(WRONG)
     for arguments in (("check", "wrong.yaml"), ("check", "gated-deltanet"), ("tasks", "mqar")):
-        shown = on_terminal(columns, *arguments)
+        shown, _ = on_terminal(columns, *arguments)
         plain = mnemic(*arguments)
         assert max(map(len, shown.splitlines())) <= columns
         assert shown.split() == (plain.out + plain.err).split()

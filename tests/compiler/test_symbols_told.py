@@ -260,7 +260,7 @@ def test_order_before_behind_a_link_sees_the_link_of_the_decayed_dual() -> None:
         ({"decay": "token"}, ", decay αₜ after the gradient,"),
         ({"decay": 0.5, "order": "before"}, ", decay 1/2 before the gradient,"),
         ({"decay": "1 - 1/(t + 2)"}, ", decay 1 − 1/(2 + t) after the gradient,"),
-        ({}, "(learning-retaining), by gd"),
+        ({}, "kept near Wₜ₋₁ by l2, by gradient steps"),
     ],
 )
 def test_the_problem_tells_the_decay(retention: dict[str, Any], told: str) -> None:

@@ -49,6 +49,9 @@ PAIRS = (
     ("lion", "lion-mlp", "special case", {"θ = 9/10", "β₂ = 99/100"}),
     ("kl-simplex", "memora-l2", "special case", {"c = 4", "α′ = 1 − λ"}),
     ("rls", "rls-geometric", "special case", {"γ = 1"}),
+    ("atlas", "atlas-plus", "special case", {"no gate"}),
+    ("linear-attention", "lact", "special case", {"no gate", "one layer", "every 1"}),
+    ("linear-attention", "bregman-sigmoid", "limit", {"η′ = ε²·η", "v′ = v/ε", "η = 4"}),
     ("linear-attention", "rls", "limit", {"λ₂ = ∞", "v′ = λ₂·v"}),
     ("linear-attention", "batch-gd", "special case", {"one step a token", "η = 1"}),
     ("hgrn2", "gsa", "special case", {"no slots"}),
@@ -169,6 +172,31 @@ def test_compiled_divergences_agree_to_first_order() -> None:
     assert float((a - c).abs().max() / a.abs().max()) > 1
 
 
+def test_a_sigmoid_memory_learns_as_linear_attention_in_short_steps() -> None:
+    still = run("bregman-sigmoid", Q, K, V, eta=per_head(0.0))
+    wanted = run("linear-attention", Q, K, V)
+    for size in (1e-2, 1e-3):
+        learned = run("bregman-sigmoid", Q, K, V / size, eta=per_head(4 * size**2)) - still
+        assert float((learned / size - wanted).abs().max() / wanted.abs().max()) < 10 * size
+
+
+@pytest.mark.parametrize(
+    ("local", "gain"),
+    [("w*asinh(w) - sqrt(1 + w**2)", "1"), ("4*(w*log(w) + (1-w)*log(1-w))", "16")],
+)
+def test_an_own_link_is_linear_attention_at_its_slope_at_zero(local: str, gain: str) -> None:
+    mine = own(bias="l2", optimizer={"rate": "token"}, retention={"local": {"bregman": local}})
+    drawn = build({"linear-attention": rule_of("linear-attention"), "mine": mine})
+    (one,) = drawn.relations
+    assert (one.inner, one.outer, one.kind) == ("linear-attention", "mine", "limit")
+    assert f"η = {gain}" in one.at
+
+
+def test_a_link_with_no_slope_at_zero_is_not() -> None:
+    mine = own(bias="l2", optimizer={"rate": "token"}, retention={"local": {"bregman": "w**4"}})
+    assert build({"linear-attention": rule_of("linear-attention"), "mine": mine}).relations == ()
+
+
 # -- what is not so ----------------------------------------------------------------------------
 
 
@@ -229,6 +257,11 @@ WRONG: Mapping[str, tuple[tuple[str, str], Callable[[Found], Found]]] = {
     ),
     "a ridge without values that grow": (
         ("attention-unnormalised", "kernel-regression"), lambda f: without(f, grown=False),
+    ),
+    "a slope of another size": (
+        ("linear-attention", "bregman-sigmoid"),
+        lambda f: replace(f, match=replace(f.match, change=tuple(
+            (s, 1.01 * x) for s, x in f.match.change))),
     ),
     "queries too long": (
         ("gaussian-attention", "softmax-attention"),

@@ -1,7 +1,7 @@
 """Parts that a rule can do without, and which of them to take away to come near another rule.
 
 A part (a window, an anchor, O, a norm, a layer) is taken away by an edit of the spec. Which edits
-can make one spec's rule that of another follows from the two specs, part by part: where both have
+can make one rule another follows from the two rules and their specs, part by part: where both have
 the same nothing is to be done; where the other lacks it the part goes; where the other has one of
 its own there is no way, and the two need not be compared at all.
 """
@@ -15,61 +15,71 @@ from typing import Any
 from pydantic import BaseModel
 
 from mnemic.compiler.compare.spec_numbers import VALUES, numbers, words_of
+from mnemic.compiler.derive import derive_spec
+from mnemic.compiler.rule import KeyValuePairs, Rule
 from mnemic.dsl.memory import Chain, Glu, Mlp
-from mnemic.dsl.methods import ELEMENTWISE
 from mnemic.dsl.spec import Spec
 
 MOST_CHOICES = 24
 """Ways to put the numbers of one spec that are tried for another."""
 NUMBERED = ("features", "bias", "retention", "memory")
 """Axes whose numbers are put elsewhere."""
-FITTED = ("nonparametric", "interpolation")
-ORTHOGONAL = ("muon",)
 Edits = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a spec: how it is read, what it reads where there is none, and its removal.
+    """A part of a rule: how it is read, what it reads where there is none, and its removal.
 
     ``edit`` is what ``edited`` takes; a part that cannot be taken away has none.
     """
 
     edit: str | None
     words: str
-    read: Callable[[Spec], Any]
+    read: Callable[[Rule], Any]
     none: Any
 
 
-def _window(spec: Spec) -> Any:
+def _window(rule: Rule) -> Any:
     """The window where it is one of keys that a step sees."""
-    steps = spec.optimizer.method not in ("nonparametric", "exact", "batch")
-    return spec.window if steps and isinstance(spec.window, int) else 1
+    return 1 if isinstance(rule, KeyValuePairs) else rule.window
 
 
-def _orthogonal(spec: Spec) -> Any:
+def _orthogonal(rule: Rule) -> Any:
     """What stands between the gradient and the step."""
-    method = spec.optimizer.method
-    if method in ORTHOGONAL:
-        return method, spec.optimizer.ns_steps
-    return method if method in ELEMENTWISE else None
+    applied = rule.applied
+    if applied.elementwise:
+        return "entry by entry", len(applied.averages)
+    return None if applied.kind == "identity" else (applied.kind, applied.steps)
 
 
-def _layers(spec: Spec) -> Any:
+def _of_pairs(rule: Rule) -> Any:
+    """The kind of regression over kept pairs, of which a mean is a line without its slope."""
+    if not isinstance(rule, KeyValuePairs):
+        return None
+    return "interpolation" if rule.fit.kind == "interpolation" else "mean or line"
+
+
+def _layers(rule: Rule) -> Any:
     """The network of several matrices, if there is one."""
-    match spec.memory:
+    match rule.problem.spec.memory:
         case Mlp(depth=depth) as memory if depth > 1:
             return "mlp", depth, memory.expansion, memory.activation
-        case Glu() as memory:
-            return "glu", memory.expansion, memory.activation
+        case Glu() as memory:  # what is left of it without its gate
+            return "mlp", 2, memory.expansion, memory.activation
         case Mlp():
             return None
         case memory:
             return None if _kind(memory) == "linear" else _kind(memory)
 
 
-def _of_memory(name: str) -> Callable[[Spec], Any]:
-    return lambda spec: getattr(spec.memory, name, None) or False
+def _of(read: Callable[[Spec], Any]) -> Callable[[Rule], Any]:
+    """Read a part that a spec tells as it is."""
+    return lambda rule: read(rule.problem.spec)
+
+
+def _of_memory(name: str) -> Callable[[Rule], Any]:
+    return _of(lambda spec: getattr(spec.memory, name, None) or False)
 
 
 def _kind(entry: BaseModel) -> Any:
@@ -82,20 +92,22 @@ def _dumped(entry: BaseModel) -> Any:
 
 PARTS = (
     Part("window", "window 1", _window, 1),
-    Part("micro", "one step a token", lambda s: s.optimizer.micro_steps, 1),
-    Part("inner", "one step a token", lambda s: s.optimizer.inner_steps, 1),
+    Part("micro", "one step a token", _of(lambda s: s.optimizer.micro_steps), 1),
+    Part("inner", "one step a token", _of(lambda s: s.optimizer.inner_steps), 1),
     Part("plain", "O = identity", _orthogonal, None),
-    Part("norms", "no norms", lambda s: s.retention.normalize, "none"),
-    Part("every", "every 1", lambda s: s.optimizer.every, 1),
-    Part("anchor", "chunk 1", lambda s: s.optimizer.anchor.chunk, 1),
+    Part("norms", "no norms", _of(lambda s: s.retention.normalize), "none"),
+    Part("every", "every 1", _of(lambda s: s.optimizer.every), 1),
+    Part("anchor", "chunk 1", _of(lambda s: s.optimizer.anchor.chunk), 1),
+    Part("read", "read after the write", _of(lambda s: s.readout.memory), "after"),
+    Part("gate", "no gate", _of(lambda s: isinstance(s.memory, Glu)), False),
     Part("norm", "no layer norm", _of_memory("norm"), False),
     Part("residual", "no residual", _of_memory("residual"), False),
     Part("depth", "one layer", _layers, None),
     Part("slots", "no slots", _of_memory("slots"), False),
-    Part("normalizer", "no normaliser", lambda s: s.readout.normalizer, "none"),
-    Part("link", "W = A", lambda s: s.retention.link, None),
-    Part(None, "local", lambda s: _dumped(s.retention.local), None),
-    Part(None, "constraint", lambda s: _kind(s.retention.constraint), None),
+    Part("normalizer", "no normaliser", _of(lambda s: s.readout.normalizer), "none"),
+    Part("link", "W = A", _of(lambda s: s.retention.link), None),
+    Part(None, "local", _of(lambda s: _dumped(s.retention.local)), None),
+    Part(None, "constraint", _of(lambda s: _kind(s.retention.constraint)), None),
 )
 """Every part, in the order in which they are told."""
 WORDS = {part.edit: part.words for part in PARTS if part.edit} | {
@@ -104,21 +116,23 @@ WORDS = {part.edit: part.words for part in PARTS if part.edit} | {
 """What an edit that puts no number is called."""
 
 
-def edits_towards(outer: Spec, inner: Spec) -> Iterator[Edits]:
-    """Return the edits of ``outer`` that may make its rule that of ``inner``; none to be tried
-    where a part of the two differs that cannot be taken away.
+def edits_towards(outer: Rule, inner: Rule) -> Iterator[Edits]:
+    """Return the edits of the spec of ``outer`` that may make its rule that of ``inner``; none to
+    be tried where a part of the two differs that cannot be taken away.
 
+    >>> from mnemic.compiler.derive import derive_spec
     >>> from mnemic.dsl.load import load
-    >>> list(edits_towards(load("ttt-mlp"), load("ttt-linear")))
+    >>> list(edits_towards(*(derive_spec(load(name)) for name in ("ttt-mlp", "ttt-linear"))))
     [('depth',)]
     """
     first: Edits = ()
-    if isinstance(outer.memory, Chain) and not isinstance(inner.memory, Chain):
-        outer, first = alone(outer), ("first",)
+    spec, other = (rule.problem.spec for rule in (outer, inner))
+    if isinstance(spec.memory, Chain) and not isinstance(other.memory, Chain):
+        outer, first = derive_spec(alone(spec)), ("first",)
     taken = _taken(outer, inner)
     if taken is None:
         return
-    rate = ("rate",) if _scheduled(outer) and not _scheduled(inner) else ()
+    rate = ("rate",) if _scheduled(spec) and not _scheduled(other) else ()
     for chosen in _chosen(outer, inner):
         yield (*first, *taken, *rate, *chosen)
 
@@ -139,11 +153,16 @@ def alone(spec: Spec) -> Spec:
     return spec.model_copy(update={"memory": spec.memory.chain[0]})
 
 
-def _taken(outer: Spec, inner: Spec) -> Edits | None:
+def ungated(memory: BaseModel) -> Mlp:
+    """Return a gated product W1 (σ(W2 x) ∘ W3 x) with its gate W3 x at one."""
+    assert isinstance(memory, Glu)
+    return Mlp(kind="mlp", depth=2, **memory.model_dump(exclude={"kind"}))
+
+
+def _taken(outer: Rule, inner: Rule) -> Edits | None:
     """The parts to be taken from ``outer``; None where one that differs cannot be."""
     found = []
-    fits = [_kind(s.memory) if _kind(s.memory) in FITTED else None for s in (outer, inner)]
-    if fits[0] != fits[1]:
+    if _of_pairs(outer) != _of_pairs(inner):
         return None
     for part in PARTS:
         mine, theirs = part.read(outer), part.read(inner)
@@ -151,9 +170,9 @@ def _taken(outer: Spec, inner: Spec) -> Edits | None:
             continue
         if theirs != part.none or part.edit is None:
             return None
-        if part.edit == "depth" and not isinstance(outer.memory, Mlp):
+        if part.edit == "depth" and not isinstance(outer.problem.spec.memory, Mlp | Glu):
             return None
-        if part.edit == "plain" and outer.optimizer.method in ELEMENTWISE:
+        if part.edit == "plain" and outer.applied.elementwise:
             return None
         found.append(part.edit)
     return tuple(found)
@@ -164,13 +183,14 @@ def _scheduled(spec: Spec) -> bool:
     return re.search(r"\bt\b", spec.optimizer.rate.expr or "") is not None
 
 
-def _chosen(outer: Spec, inner: Spec) -> Iterator[Edits]:
-    """Ways to put the numbers of ``outer``: as they are, at those of ``inner``, or plainer."""
+def _chosen(one: Rule, other: Rule) -> Iterator[Edits]:
+    """Ways to put the numbers of a rule: as they are, at those of another, or plainer."""
     options: list[tuple[str | None, ...]] = []
+    outer, inner = one.problem.spec, other.problem.spec
     for axis in NUMBERED:
         if getattr(outer, axis) == getattr(inner, axis):
             continue
-        if axis == "memory" and _kind(outer.memory) not in FITTED:
+        if axis == "memory" and not isinstance(one, KeyValuePairs):
             continue
         mine, theirs = (dict(numbers(axis, getattr(s, axis))) for s in (outer, inner))
         values = sorted({*VALUES, *_written(getattr(inner, axis))})

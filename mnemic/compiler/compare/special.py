@@ -11,14 +11,15 @@ from pydantic import ValidationError
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.compare.canonical import canonical
 from mnemic.compiler.compare.entry_form import Form, pruned, tidy_entry
-from mnemic.compiler.compare.removals import alone
+from mnemic.compiler.compare.removals import alone, ungated
 from mnemic.compiler.compare.spec_numbers import put_number
 from mnemic.compiler.derive import derive_spec
 from mnemic.compiler.error_signal import ErrorSignal, with_slope
 from mnemic.compiler.explain.letters import letter
-from mnemic.compiler.rule import Layers, Rule
+from mnemic.compiler.retention import Link
+from mnemic.compiler.rule import KeyValuePairs, Layers, Linear, Rule
+from mnemic.dsl.memory import Glu, Mlp
 from mnemic.dsl.memory import Linear as Matrix
-from mnemic.dsl.memory import Mlp
 from mnemic.dsl.optimizer import Rate
 from mnemic.dsl.spec import Spec
 from mnemic.errors import MnemicError
@@ -35,7 +36,8 @@ class Special:
     ``grown`` tells that values grow as what goes to infinity, ``shrunk`` as which power of the
     query's length they grow while it goes to 0 (if it does), ``unit`` that keys and queries have
     length 1. ``faint`` are coefficients that are multiplied by ε, and values divided by it, as it
-    goes to 0. ``first`` tells that two rules agree to first order in their rates alone.
+    goes to 0. ``first`` tells that two rules agree to first order in their rates alone; with
+    ``faint`` coefficients these are multiplied by ε² and what is learned is divided by ε.
     """
 
     words: tuple[str, ...]
@@ -75,6 +77,8 @@ class Special:
             changed = derive_spec(edited(rule.problem.spec, self.edits)) if self.edits else rule
         except (MnemicError, ValidationError):
             return None
+        if self.faint and self.first:
+            return canonical(_near_start(changed))
         if self.faint:
             return canonical(replace(changed, error=_of_values(changed.error)))
         if self.scaled is not None:
@@ -102,17 +106,19 @@ def singles(rule: Rule) -> Iterator[Special]:
         yield Special(("O = identity",), edits=("plain",))
     if rule.applied.normalize != "none":
         yield Special(("no norms",), edits=("norms",))
+    if isinstance(spec.memory, Glu):
+        yield Special(("no gate",), edits=("gate",))
     if spec.optimizer.every > 1:
         yield Special(("every 1",), edits=("every",))
     if spec.optimizer.anchor.chunk > 1:
         yield Special(("chunk 1",), edits=("anchor",))
-    yield from (Special(("window = ∞",), edits=edits) for edits in unbounded(spec))
+    yield from (Special(("window = ∞",), edits=edits) for edits in unbounded(rule))
     yield from of_coefficients(rule)
 
 
-def unbounded(spec: Spec) -> Iterator[tuple[str, ...]]:
+def unbounded(rule: Rule) -> Iterator[tuple[str, ...]]:
     """Return the edit that lets a window of pairs reach all tokens, where there is one."""
-    if isinstance(spec.window, int) and spec.optimizer.method == "nonparametric":
+    if isinstance(rule, KeyValuePairs) and isinstance(rule.problem.spec.window, int):
         yield ("reach",)
 
 
@@ -128,7 +134,8 @@ def of_keys(rule: Rule) -> Iterator[Special]:
 def small_steps(rule: Rule) -> Iterator[Special]:
     """Return the rule as its rate goes to 0 while its values grow as 1/rate.
 
-    Of a memory of layers its step is left, with the error −v that no prediction enters.
+    Of a memory of layers its step is left, with the error −v that no prediction enters. Of a
+    memory behind a smooth link W = g(A) with A = O(ε) what is learned is W − g(0) = g′(0) A.
     """
     if isinstance(rule, Layers):
         rates = {s for s in rule.scalars if s.argument is not None and s.symbol in _rates(rule)}
@@ -138,6 +145,11 @@ def small_steps(rule: Rule) -> Iterator[Special]:
             yield Special(told, faint=tuple(sorted((s.symbol for s in rates), key=str)))
         return
     rates = sp.sympify(getattr(rule, "rate", 0)).free_symbols
+    if isinstance(rule, Linear) and _slope_at_start(rule) is not None and rule.error.affine:
+        for scalar in (s for s in rule.scalars if s.symbol in rates and s.argument is not None):
+            name = letter(scalar.name)
+            told = (f"{name}′ = ε²·{name}", "v′ = v/ε", "ε → 0, to first order")
+            yield Special(told, faint=(scalar.symbol,), first=True)
     for scalar in rule.scalars:
         if scalar.symbol in rates and scalar.argument is not None and scalar.per == "head":
             name = letter(scalar.name)
@@ -149,6 +161,27 @@ def _rates(rule: Rule) -> set[Any]:
     """The coefficients that a whole step is multiplied by."""
     found = sp.sympify(rule.rate).free_symbols
     return found or ({sym.coefficient("gamma")} if rule.gamma is not None else set())
+
+
+def _slope_at_start(rule: Linear) -> Any | None:
+    """g′(0) of a link W = g(A) entry by entry, if it is another function than A and smooth there
+    with a slope that is neither 0 nor infinite."""
+    kept = rule.retained
+    if kept.mode != "dual" or kept.link.normaliser != "none" or kept.link.identity:
+        return None
+    if kept.link.expr is None or kept.link.expr.has(sp.Piecewise, sp.Abs, sp.sign):
+        return None
+    slope = sp.diff(kept.link.expr, sym.a).subs(sym.a, 0)
+    slope = sp.simplify(slope.replace(sym.sigmoid, lambda z: 1 / (1 + sp.exp(-z))))
+    return slope if slope.is_finite and slope.is_nonzero else None
+
+
+def _near_start(rule: Rule) -> Rule:
+    """The rule of what is learned in short steps of large values: g′(0) A in place of g(A)."""
+    assert isinstance(rule, Linear)
+    slope, retained = _slope_at_start(rule), replace(rule.retained, link=Link())
+    error = _of_values(rule.error)
+    return replace(rule, retained=retained, rate=rule.rate * slope, error=error)
 
 
 def _of_values(error: ErrorSignal) -> ErrorSignal:
@@ -187,6 +220,8 @@ def edited(spec: Spec, edits: tuple[str, ...], reach: int | None = None) -> Spec
             spec = put_number(spec, edit)
         elif edit == "first":
             spec = alone(spec)
+        elif edit == "gate":
+            spec = spec.model_copy(update={"memory": ungated(spec.memory)})
         elif edit in _STEPPING:
             optimizer = spec.optimizer.model_copy(update=_STEPPING[edit](spec))
             spec = spec.model_copy(update={"optimizer": optimizer})
@@ -211,7 +246,7 @@ _PLAINER: dict[str, tuple[str, dict[str, Any]]] = {
     "norms": ("retention", {"normalize": "none"}), "link": ("retention", {"link": None}),
     "norm": ("memory", {"norm": False}), "residual": ("memory", {"residual": False}),
     "depth": ("memory", {"depth": 1}), "slots": ("memory", {"slots": None}),
-    "normalizer": ("readout", {"normalizer": "none"}),
+    "normalizer": ("readout", {"normalizer": "none"}), "read": ("readout", {"memory": "after"}),
 }  # fmt: skip
 """The axis that an edit changes, and what it puts there."""
 

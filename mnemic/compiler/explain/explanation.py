@@ -21,6 +21,7 @@ from mnemic.compiler.explain.stability import Stability, stability, warnings
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Scalar
 from mnemic.compiler.rule import Derived, Fit, KeyValuePairs, Levels, Moments, Rule
 from mnemic.compiler.sense import unreal_of_value
+from mnemic.dsl.methods import in_words
 
 SHAPES = {
     "head": "[B, T, H]", "key": "[B, T, H, D]", "value": "[B, T, H, d_v]",
@@ -137,11 +138,11 @@ def statement(rule: Rule) -> str:
         data = f"Σ_(i=t−{window - 1}..t) {one}"
     retention = type(spec.retention.local).word()
     extra = type(spec.retention.global_).word()
-    kept = f"retention {retention}" + (f" with {extra}" if extra != "none" else "")
+    near = "near Wₜ₋₁" if spec.retention.view != "ftrl" else "small"
+    kept = f"kept {near} by {retention}" + (f" with the penalty {extra}" if extra != "none" else "")
     if spec.retention.link is not None:
         kept = "a stated link in place of a retention"
-    kept += f" ({spec.retention.view}){_faded(rule)}"
-    return f"minimise {data} over W, {kept}, by {spec.optimizer.method}"
+    return f"minimise {data} over W, {kept}{_faded(rule)}, {in_words(spec.optimizer.method)}"
 
 
 def _faded(rule: Rule) -> str:
