@@ -12,7 +12,8 @@ from mnemic.codegen.torch_printer import print_torch
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.distances import Distances
 from mnemic.compiler.distances import u as apart_u
-from mnemic.compiler.retention import Link, invert
+from mnemic.compiler.inverse import invert
+from mnemic.compiler.retention import Link
 
 MATRIX = ("v", "k")
 

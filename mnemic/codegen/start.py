@@ -16,8 +16,9 @@ from mnemic.codegen.states import (
     norm_axis,
 )
 from mnemic.compiler import symbols as sym
+from mnemic.compiler.inverse import invert
 from mnemic.compiler.network import Matrix
-from mnemic.compiler.retention import Link, invert
+from mnemic.compiler.retention import Link
 from mnemic.compiler.rule import Layers, Levels, Linear, Rule
 
 

@@ -7,21 +7,17 @@ Follow-the-regularised-leader:  min over w of  −A w + R(w) + P(w),
 ζ is the multiplier of a constraint on the sum. An f-divergence gives w = w' g(S − ζ), g = (f')⁻¹.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Any, Literal
 
 import mpmath  # type: ignore[import-untyped]
 import sympy as sp
-from sympy.functions.elementary.hyperbolic import HyperbolicFunction
-from sympy.functions.elementary.trigonometric import TrigonometricFunction
-from sympy.solvers.solvers import unrad
 
 from mnemic.compiler import refused
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.distances import Distances, distances, limit
+from mnemic.compiler.inverse import inside, invert
 from mnemic.compiler.numbers import spelled as _spelled
 from mnemic.compiler.numbers import vanishes
 from mnemic.compiler.points import points
@@ -37,9 +33,6 @@ DOMAINS: tuple[tuple[Any, Any], ...] = (
 
 DIGITS = 1000
 """Of the test for convexity: the curvature of log(cosh(w)) at 999 is 4e-868."""
-
-LARGEST_DEGREE = 2
-"""Of a stationarity with roots in it, once they are cleared, that is solved in closed form."""
 
 INFINITE = (sp.oo, -sp.oo, sp.zoo, sp.nan, sp.Limit)
 """What a limit that is no number has in it."""
@@ -370,15 +363,6 @@ def find_domain(generator: Any, *, nonnegative: bool = False) -> tuple[Any, Any]
     )
 
 
-def inside(low: Any, high: Any) -> list[float]:
-    """Points of an open interval, some near its ends."""
-    unit = [0.001, 0.02, 0.1, 0.31, 0.5, 0.69, 0.9, 0.98, 0.999]
-    if high == sp.oo:
-        positive = [u / (1 - u) for u in unit]
-        return positive if low == 0 else [*positive, *(-p for p in positive)]
-    return [float(low) + (float(high) - float(low)) * u for u in unit]
-
-
 def _real(function: Any, point: float, above: Any) -> bool:
     """Whether the value is real and above a bound, in digits enough for what nearly cancels."""
     with mpmath.workdps(DIGITS):
@@ -387,154 +371,3 @@ def _real(function: Any, point: float, above: Any) -> bool:
         except (TypeError, ValueError, ZeroDivisionError, OverflowError):
             return False
         return bool(mpmath.im(value) == 0 and mpmath.re(value) > above)
-
-
-def invert(slope: Any, domain: tuple[Any, Any]) -> Any | None:
-    """Return w as a function of a where slope(w) = a, branch by branch at |w|; ``None`` if not
-    found."""
-    if slope.has(sp.Abs, sp.sign):
-        return _invert_kinked(slope, domain)
-    return _invert_smooth(slope, domain)
-
-
-def _invert_kinked(slope: Any, domain: tuple[Any, Any]) -> Any | None:
-    size = sp.Symbol("size", positive=True)
-    right = slope.subs(sym.w, size)
-    left = slope.subs(sym.w, -size)
-    above, below = sp.limit(right, size, 0), sp.limit(left, size, 0)
-    up = _invert_smooth(right.subs(size, sym.w), (0, sp.oo))
-    down = _invert_smooth(left.subs(size, -sym.w), (-sp.oo, 0))
-    if up is None or down is None:
-        return None
-    if vanishes(above - below):
-        return sp.Piecewise((up, sym.a >= above), (down, True))
-    return sp.Piecewise((up, sym.a > above), (down, sym.a < below), (0, True))
-
-
-SLOW = {sp.asinh: sp.sinh, sp.atanh: sp.tanh}
-"""Functions that SymPy solves slowly under assumptions, and their inverses."""
-
-PEELED = {**SLOW, sp.sinh: sp.asinh}
-"""Those, and one whose inverse SymPy writes as a logarithm that cancels below zero."""
-
-
-def _peeled(slope: Any) -> Any | None:
-    """The inverse of b·F(w·c) + d by taking one operation off after another."""
-    left, right = slope, sym.a
-    while left != sym.w:
-        inner = [z for z in left.args if z.has(sym.w)]
-        if len(inner) != 1:
-            return None
-        rest = [z for z in left.args if not z.has(sym.w)]
-        if left.is_Add:
-            right = right - sp.Add(*rest)
-        elif left.is_Mul:
-            right = right / sp.Mul(*rest)
-        elif type(left) in PEELED:
-            right = PEELED[type(left)](right)
-        else:
-            return None
-        (left,) = inner
-    return right
-
-
-def _inverse_of_either_sign(slope: Any, domain: tuple[Any, Any]) -> Any | None:
-    """The inverse that is found for positive coefficients, if it is that of negative ones too."""
-    own = slope.free_symbols - {sym.w}
-    positive = {s: sp.Symbol(s.name, positive=True) for s in own}
-    candidate = _peeled(simplified(slope.subs(positive)))
-    if candidate is None:
-        return None
-    candidate = candidate.subs({p: s for s, p in positive.items()})
-    negative = {s: -s for s in own}
-    both = _inverts(candidate, slope, domain)
-    both = both and _inverts(candidate.subs(negative), slope.subs(negative), domain)
-    return candidate if both else None
-
-
-def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
-    peeled = _inverse_of_either_sign(slope, domain) if slope.has(*PEELED) else None
-    if peeled is not None or slope.has(*SLOW):
-        return peeled
-    unknown = sp.Symbol("unknown", positive=True) if domain[0] == 0 else sym.w
-    equation = slope.subs(sym.w, unknown) - sym.a
-    if _mixes(equation, unknown) or _beyond_radicals(equation, unknown):
-        return None
-    try:
-        roots = sp.solve(sp.Eq(slope.subs(sym.w, unknown), sym.a), unknown)
-        roots = roots or _of_one_sign(slope.subs(sym.w, unknown), unknown)
-    except NotImplementedError:
-        return None
-    for root in roots:
-        candidate = tidy(simplified(root))
-        if not candidate.has(sp.LambertW) and _inverts(candidate, slope, domain):
-            return candidate
-    return None
-
-
-def _of_one_sign(slope: Any, unknown: Any) -> list[Any]:
-    """Solutions where the slope is of one sign, which SymPy does not take into account."""
-    size = sp.Symbol("size", positive=True)
-    found = [(sign, sp.solve(sp.Eq(slope, sign * size), unknown)) for sign in (1, -1)]
-    return [root.subs(size, sign * sym.a) for sign, roots in found for root in roots]
-
-
-TRANSCENDENTAL = (sp.exp, sp.log, sp.erf, HyperbolicFunction, TrigonometricFunction, sym.sigmoid,
-                  sym.softplus, sym.expm1, sym.normal_cdf)  # fmt: skip
-
-
-def _mixes(equation: Any, unknown: Any) -> bool:
-    """Whether the unknown stands beside a transcendental function of itself, as in w + exp(w) = a.
-
-    Such an equation has no elementary solution; SymPy would take minutes over Lambert's W, which
-    has no place in the code.
-
-    >>> w = sym.w
-    >>> _mixes(w + sp.exp(w), w), _mixes(sp.log(w) - sp.log(1 - w), w), _mixes(w**3 + w, w)
-    (True, False, False)
-    >>> _mixes(sp.log(w) + (w + 1) / (2 * w + 2), w)  # the fraction is a number
-    False
-    """
-    functions = [f for f in equation.atoms(*TRANSCENDENTAL) if f.has(unknown)]
-    rest = equation.xreplace({f: sp.Dummy() for f in functions})
-    return bool(functions) and bool(sp.cancel(sp.together(rest)).has(unknown))
-
-
-def _beyond_radicals(equation: Any, unknown: Any) -> bool:
-    """Whether an equation with roots of the unknown comes to a polynomial of a higher degree.
-
-    SymPy would take minutes to write its solutions down, and they would cancel.
-    """
-    try:
-        cleared = unrad(equation, unknown)
-    except (NotImplementedError, ValueError):
-        return False
-    if not cleared or cleared[1] or not cleared[0].is_polynomial(unknown):
-        return False
-    polynomial = sp.Poly(cleared[0], unknown)
-    return bool(polynomial.degree() > LARGEST_DEGREE and len(polynomial.terms()) > 2)
-
-
-def _inverts(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
-    """Check the inverse in double precision (closed forms that cancel are no closed forms)."""
-    free = sorted((candidate.free_symbols | slope.free_symbols) - {sym.a, sym.w}, key=str)
-    values = {s: sp.Rational(7 + i, 10) for i, s in enumerate(free)}
-    dual = sp.lambdify(sym.w, _spelled(slope.subs(values)), "mpmath")
-    back = sp.lambdify(sym.a, _spelled(candidate.subs(values)), "mpmath")
-    points = inside(*_within(domain))
-    return all(_close(partial(_round_trip, back, dual, p), p) for p in points)
-
-
-def _round_trip(back: Any, dual: Any, point: float) -> Any:
-    return back(dual(point))
-
-
-def _close(value: Callable[[], Any], point: float) -> bool:
-    try:
-        return bool(abs(complex(value()) - point) <= 1e-7 * (1e-3 + abs(point)))
-    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
-        return False
-
-
-def _within(domain: tuple[Any, Any]) -> tuple[Any, Any]:
-    return (sp.Integer(-1000), sp.Integer(0)) if domain == (-sp.oo, 0) else domain

@@ -1,0 +1,86 @@
+"""Inverses of a retention's slope: against roots found in numbers, at and around a dual of zero."""
+
+import mpmath
+import pytest
+import sympy as sp
+import torch
+
+import mnemic
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.inverse import invert
+from mnemic.compiler.numbers import spelled
+
+ENTROPY = "w*log(w) + (1-w)*log(1-w)"
+UNIT = (sp.Integer(0), sp.Integer(1))
+CLOSED = {
+    ENTROPY: UNIT,
+    f"4*({ENTROPY})": UNIT,
+    f"0.3*({ENTROPY})": UNIT,
+    "-log(w) - 2*log(1-w)": UNIT,
+    "-3*log(w) - 2*log(1-w)": UNIT,
+    "5*((1+w)*log(1+w) + (1-w)*log(1-w))": (sp.Integer(-1), sp.Integer(1)),
+    "3*(w*log(w) - w)": (sp.Integer(0), sp.oo),
+}
+
+
+def slope_of(generator):
+    return sp.diff(sp.sympify(generator, locals={"w": sym.w}), sym.w)
+
+
+def root(slope, domain, dual):
+    """Where the slope, which rises, is ``dual``: by halving an interval."""
+    value = sp.lambdify(sym.w, slope, "mpmath")
+    low = mpmath.mpf(str(domain[0])) + mpmath.mpf(10) ** -30
+    high = (
+        mpmath.mpf(10) ** 3
+        if domain[1] == sp.oo
+        else mpmath.mpf(str(domain[1])) - mpmath.mpf(10) ** -30
+    )
+    for _ in range(140):
+        middle = (low + high) / 2
+        low, high = (middle, high) if value(middle) < dual else (low, middle)
+    return float(low)
+
+
+@pytest.mark.parametrize("generator", CLOSED)
+def test_an_inverse_is_the_root_of_its_slope(generator):
+    slope, domain = slope_of(generator), CLOSED[generator]
+    found = invert(slope, domain)
+    assert found is not None
+    back = sp.lambdify(sym.a, spelled(found), "mpmath")
+    with mpmath.workdps(40):
+        wanted = {a: root(slope, domain, a) for a in (-2.0, -1e-3, -1e-9, 0.0, 1e-9, 1e-3, 2.0)}
+    for dual, entry in wanted.items():
+        assert float(back(dual)) == pytest.approx(entry, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "generator",
+    ["2*w*log(w) + 3*(1-w)*log(1-w)", "w*log(w) + 7*(1-w)*log(1-w)", f"{ENTROPY} + w**2"],
+)
+def test_what_has_no_short_closed_form_has_none(generator):
+    """SymPy would go on over some of these for hours."""
+    assert invert(slope_of(generator), UNIT) is None
+
+
+def test_a_memory_begins_where_a_formula_would_divide_zero_by_zero():
+    """(a − 3 + √(a² − 2a + 9))/(2a) is 1/3 at a = 0, where every memory begins."""
+    rule = mnemic.compile(
+        {"name": "burg", "bias": "l2", "optimizer": {"rate": "token"},
+         "retention": {"local": {"bregman": "-log(w) - 2*log(1-w)"}}}
+    )  # fmt: skip
+    slope, size = slope_of("-log(w) - 2*log(1-w)"), 3
+    source = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 6, 1, size, generator=source, dtype=torch.float64)
+    eta = torch.full((1, 6, 1), 0.3, dtype=torch.float64)
+    out, _ = rule(q, k, v, eta=eta)
+    dual = torch.zeros(size, size, dtype=torch.float64)
+
+    def memory():
+        entries = [root(slope, UNIT, float(a)) for a in dual.flatten()]
+        return torch.tensor(entries, dtype=torch.float64).reshape(size, size)
+
+    for t in range(6):
+        error = memory() @ k[0, t, 0] - v[0, t, 0]
+        dual = dual - 0.3 * torch.outer(error, k[0, t, 0])
+        assert torch.allclose(out[0, t, 0], memory() @ q[0, t, 0], rtol=1e-9, atol=1e-11)
