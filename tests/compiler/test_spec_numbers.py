@@ -18,7 +18,7 @@ def spec_of(name: str) -> Spec:
 
 
 def towards(outer: str, inner: str) -> list[tuple[str, ...]]:
-    return list(edits_towards(spec_of(outer), spec_of(inner)))
+    return list(edits_towards(rule_of(outer), rule_of(inner)))
 
 
 def test_only_numbers_that_a_spec_tells_are_found() -> None:
@@ -57,6 +57,10 @@ def test_a_part_goes_where_the_other_lacks_it_and_nowhere_else() -> None:
     assert towards("deltanet", "ttt-mlp") == []
     assert towards("f-divergence-chi2", "deltanet") == []
     assert towards("lion-mlp", "titans-minus") == []
+    assert towards("atlas-plus", "atlas") == [("gate",)]
+    assert towards("lact", "linear-attention") == [
+        ("plain", "norms", "every", "anchor", "read", "gate", "depth"),
+    ]
 
 
 def test_a_network_of_one_matrix_without_more_is_a_matrix() -> None:

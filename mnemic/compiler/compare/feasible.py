@@ -105,9 +105,11 @@ def _draws(source: random.Random, symbol: Any) -> Any:
 @lru_cache(maxsize=4096)
 def _entries(form: Form, data: tuple[Any, ...], given: tuple[Any, ...]) -> Callable[..., Any]:
     """The entries of a form as a function of coefficients, data and parameters."""
+    import scipy  # SymPy's own message does not name the package as one that is not installed
+
     symbols = [*form.coefficients, *data, *given]
     entries = form.entries()
-    function = sp.lambdify(symbols, entries, modules=["scipy", "numpy"], cse=True)
+    function = sp.lambdify(symbols, entries, modules=[scipy.__name__, "numpy"], cse=True)
 
     def evaluate(coefficients: Any, seen: Any, rest: Any, rows: int) -> Any:
         found = function(*coefficients, *seen, *rest)
