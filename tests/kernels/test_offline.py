@@ -168,7 +168,7 @@ TURNED = """
 def test_a_launch_keeps_clear_of_the_fault(
     monkeypatch, faulty: bool, ttgir: str, warps: int
 ) -> None:
-    monkeypatch.setattr(starting, "_faulty", lambda device: faulty)
+    monkeypatch.setattr(versions, "faulty", lambda device: faulty)
     versions.announced.cache_clear()
     function = Function(ttgir)
     expected = pytest.warns(RuntimeWarning, match="two warps") if warps == 2 else nullcontext()

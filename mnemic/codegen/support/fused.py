@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import tuned
+from . import tuned, versions
 from .calls import parameters
 from .configuration import (
     LEANEST,
@@ -46,6 +46,9 @@ LANES = 128
 
 MOST = 64
 """Rows a chunk at most, unless the caller says fewer."""
+
+UNGROUPED = 32
+"""Rows of which products are none of warp groups."""
 
 
 @dataclass(frozen=True)
@@ -283,6 +286,8 @@ def chosen_of(
         always = divided_always()
         if gradient and always is None and not kernel.divides_gradient:
             always = False  # its gradient is one kernel, which makes a piece's states anew
+        if gradient and versions.faulty(like.device):
+            most = min(most, UNGROUPED)
         return divided_cut(
             kernel, sizes, device, work, one, most=most, always=always, gradient=gradient
         )

@@ -1,6 +1,5 @@
 """Starting a kernel, clear of what this version of Triton compiles wrongly."""
 
-from functools import cache
 from typing import Any, Final
 
 import torch
@@ -23,7 +22,7 @@ def begin(
     instead, which is slower, and said once.
     """
     place = next(x.device for x in arguments if isinstance(x, torch.Tensor))
-    if _faulty(place) and _meets(function, grid, arguments, options):
+    if versions.faulty(place) and _meets(function, grid, arguments, options):
         versions.announce(
             f"{function.__name__}: this version of Triton compiles its products wrongly for warp "
             "groups, so it runs with two warps, slower; Triton 3.8 or newer is right"
@@ -34,14 +33,6 @@ def begin(
             function[grid](*arguments, **options)
     else:
         function[grid](*arguments, **options)
-
-
-@cache
-def _faulty(device: torch.device) -> bool:
-    triton = versions.installed()
-    if device.type != "cuda" or triton is None or versions.elsewhere():
-        return False
-    return bool(versions.faults(triton, torch.cuda.get_device_capability(device)))
 
 
 def _meets(

@@ -77,6 +77,15 @@ def faults(triton: str, capability: tuple[int, int]) -> tuple[Fault, ...]:
     return tuple(fault for fault in FAULTS if fault.holds(parsed(triton), capability))
 
 
+@cache
+def faulty(device: torch.device) -> bool:
+    """Whether this version of Triton compiles some products of warp groups wrongly there."""
+    triton = installed()
+    if device.type != "cuda" or triton is None or elsewhere():
+        return False
+    return bool(faults(triton, torch.cuda.get_device_capability(device)))
+
+
 def distrusted(triton: str, capability: tuple[int, int]) -> str | None:
     """Why generated kernels must not run with this version, or None."""
     if parsed(triton) < OLDEST:

@@ -13,6 +13,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.codegen.plan import Call, Given, Map, Op, Plan, Product, Quantity, Read
+from mnemic.codegen.tiled.layout import turned
 
 Axes = tuple[str, ...]
 Rule = Callable[[Plan, Quantity], Op | None]
@@ -26,6 +27,11 @@ def reordered(plan: Plan) -> Plan:
 def tidied(plan: Plan) -> Plan:
     """A plan that is printed next: a form's, or its gradient's."""
     return _applied(plan, (row_factor,))
+
+
+def upright(plan: Plan) -> Plan:
+    """A plan of a gradient in several kernels."""
+    return _applied(plan, (turned_factor,))
 
 
 def _applied(plan: Plan, rules: tuple[Rule, ...]) -> Plan:
@@ -198,6 +204,23 @@ def row_factor(plan: Plan, quantity: Quantity) -> Op | None:
             sides = (found.matrix, scaled) if left else (scaled, found.matrix)
             return Product(*sides, op.flip_left, op.flip_right)
     return None
+
+
+def turned_factor(plan: Plan, quantity: Quantity) -> Op | None:
+    """(f_s ∘ B)ᵀ X → Bᵀ (f_s ∘ X) of rows B that were loaded, also where X was: a transposed left
+    side that was computed may have come from an accumulator, which old versions of Triton get
+    wrong, and kernels are kept clear of what could be one."""
+    op = quantity.op
+    if not isinstance(op, Product) or not op.flip_left or op.flip_right:
+        return None
+    swapped = turned(quantity.axes)  # a tile holds Xᵀ B as Bᵀ X
+    own, other = (op.right, op.left) if swapped else (op.left, op.right)
+    found = _factored(plan, own)
+    if found is None or found.axis != 0 or not _loaded(plan, found.matrix):
+        return None
+    scaled = _times(plan, found, other, plan.axes(other)[0])
+    sides = (scaled, found.matrix) if swapped else (found.matrix, scaled)
+    return Product(*sides, flip_left=True)
 
 
 def _outside(plan: Plan, quantity: Quantity, op: Product, found: Factored, *, left: bool) -> Op:

@@ -29,7 +29,7 @@ from mnemic.codegen.tiled.kernel import forward, staged
 from mnemic.codegen.tiled.latest import latest, memory_first, split_sum
 from mnemic.codegen.tiled.layout import Held, Layout, Row, layout
 from mnemic.codegen.tiled.printer import UnknownFunction
-from mnemic.codegen.tiled.reordered import reordered, tidied
+from mnemic.codegen.tiled.reordered import reordered, tidied, upright
 from mnemic.codegen.tiled.widths import uniform
 from mnemic.codegen.tiled.windows import opened
 
@@ -192,7 +192,7 @@ class _Source:
     def gradient_parts(self, plain: Plan, lay: Layout) -> GradientParts | None:
         """A form's gradient divided at what the gradients of states reach."""
         back = reversed_of(plain)
-        under, _ = self.laid(replace(back, plan=tidied(back.plan)), lay)
+        under, _ = self.laid(replace(back, plan=upright(tidied(back.plan))), lay)
         return gradient_parts(*self.laid(replace(back, plan=running_sums(under)), lay))
 
     def by_blocks(
