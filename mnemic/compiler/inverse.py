@@ -49,9 +49,29 @@ def _invert_kinked(slope: Any, domain: tuple[Any, Any]) -> Any | None:
     down = _invert_smooth(left.subs(size, -sym.w), (-sp.oo, 0))
     if up is None or down is None:
         return None
+    up, down = _mirrored(up, above, 1), _mirrored(down, below, -1)
+    if up.has(sp.I) or down.has(sp.I):
+        return None
     if vanishes(above - below):
+        if above == 0 and vanishes(up + down) and up.has(sp.Abs):
+            return sp.sign(sym.a) * up
         return sp.Piecewise((up, sym.a >= above), (down, True))
     return sp.Piecewise((up, sym.a > above), (down, sym.a < below), (0, True))
+
+
+def _mirrored(branch: Any, end: Any, side: int) -> Any:
+    """A branch from ``end`` on, written so that it is real on the other side, too.
+
+    PyTorch computes both branches of a case everywhere, and the gradient of √a is no number below
+    zero though it is not taken: √|a| has one.
+    """
+    if branch.is_polynomial(sym.a):
+        return branch
+    size = sp.Symbol("size", positive=True)
+    real = simplified(branch.subs(sym.a, end + side * size))
+    if real.has(sp.I):  # a root of what is below zero, as a complex number that comes to a real one
+        real = simplified(sp.expand_complex(real))
+    return real.subs(size, sp.Abs(sym.a - end))
 
 
 SLOW = {sp.asinh: sp.sinh, sp.atanh: sp.tanh}

@@ -19,13 +19,17 @@ from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
 
 ROUNDING: Final = 1e-12
+BLOWN_UP: Final = 1e3
+"""The size from which a value 10⁻⁴ from zero tells an infinity there."""
 FINITE: Final = ("expressions that are finite and real",)
 
 
 def check(problem: Problem, error: ErrorSignal) -> None:
     """Raise ``InvalidSpec`` for infinite expressions, losses that are not real or constant, and
     coefficients that fall below the range in which what they stand in has a meaning."""
-    found = [*_infinite(problem)] or [*_of_loss(problem, error), *outside(problem)]
+    found = [*_infinite(problem)] or [
+        *_of_loss(problem, error), *_of_start(problem), *outside(problem)
+    ]  # fmt: skip
     if found:
         raise InvalidSpec(found)
 
@@ -47,6 +51,37 @@ def _infinite(problem: Problem) -> Iterator[Issue]:
     for where, expr in places.items():
         if expr is not None and sp.sympify(expr).has(sp.zoo, sp.nan, sp.I):
             yield Issue("comes to an infinite or complex number", where, str(expr), FINITE)
+
+
+def _of_start(problem: Problem) -> Iterator[Issue]:
+    """A stated link that is no number at a dual of zero."""
+    stated = problem.spec.retention.link
+    if stated is None:
+        return
+    at_zero = undefined(problem.link, sym.a)
+    if at_zero is not None:
+        reason = f"is no number at a = 0, where memories begin ({at_zero})"
+        hint = "write it without dividing by a, or as a function that has a value there"
+        yield Issue(reason, "retention.link", stated.expr, hint=hint)
+
+
+def undefined(expr: Any, symbol: Any) -> str | None:
+    """Return what an expression is at zero where it has no number, in words; ``None`` else.
+
+    >>> undefined(sp.sin(sym.x) / sym.x, sym.x), undefined(1 / sym.x, sym.x)
+    ('0/0, with the limit 1', 'infinite')
+    >>> undefined(sp.exp(sym.x), sym.x)
+    """
+    if not sp.sympify(expr).subs(symbol, 0).has(sp.zoo, sp.nan, sp.oo, -sp.oo):
+        return None
+    free = sorted(expr.free_symbols - {symbol}, key=str)
+    near = sampler(expr, [symbol, *free])
+    found = [near(side * 1e-4, *[0.7] * len(free)) for side in (1, -1)]
+    values = [x for x in found if x is not None and abs(x) < BLOWN_UP]
+    if len(values) < len(found):
+        return "infinite"
+    same = abs(values[0] - values[1]) < 1e-3 * (1 + abs(values[0]))
+    return f"0/0, with the limit {round(values[0], 3):g}" if same else "0/0, and a jump"
 
 
 def outside(problem: Problem) -> Iterator[Issue]:
@@ -111,6 +146,8 @@ def unreal(loss: Any, ranges: Mapping[Any, list[float]], v: float = 0.0) -> floa
     """
     along = next(s for s in (sym.n, sym.y, sym.e) if loss.has(s) or s == sym.e)
     shown = spelled(loss).subs(sym.v, v)
+    if shown.has(sp.zoo, sp.nan):
+        return float(SIZES[0])
     free = sorted(shown.free_symbols - {along}, key=str)
     function = sp.lambdify([along, *free], shown, [{"round": mpmath.nint}, "mpmath"])
     sides = (1,) if along == sym.n else (-1, 1)

@@ -63,6 +63,41 @@ def test_what_has_no_short_closed_form_has_none(generator):
     assert invert(slope_of(generator), UNIT) is None
 
 
+KINKED = {
+    "abs(w)**3/3": lambda a: a.sign() * a.abs() ** 0.5,
+    "w**4/4 + abs(w)": lambda a: a.sign() * (a.abs() - 1).clamp_min(0) ** (1 / 3),
+    "abs(w)**3/3 + abs(w)": lambda a: a.sign() * (a.abs() - 1).clamp_min(0) ** 0.5,
+}
+
+
+@pytest.mark.parametrize("generator", KINKED)
+def test_both_sides_of_a_kink_are_real_and_have_gradients(generator):
+    """PyTorch computes both cases everywhere: √a below zero would make the gradient no number."""
+    found = invert(slope_of(generator), (-sp.oo, sp.oo))
+    assert found is not None
+    assert not found.has(sp.I)
+    rule = mnemic.compile(
+        {"name": "kinked", "bias": "dot", "optimizer": {"rate": "token"},
+         "retention": {"local": {"bregman": generator}}}
+    )  # fmt: skip
+    source = torch.Generator().manual_seed(0)
+    q, k, v = 3 * torch.randn(3, 1, 6, 1, 3, generator=source, dtype=torch.float64)
+    eta = torch.full((1, 6, 1), 0.7, dtype=torch.float64)
+
+    def stated(q, k, v):
+        duals = torch.cumsum(0.7 * v[0, :, 0, :, None] * k[0, :, 0, None, :], 0)
+        return (KINKED[generator](duals) @ q[0, :, 0, :, None])[..., 0]
+
+    given = [x.clone().requires_grad_() for x in (q, k, v)]
+    again = [x.clone().requires_grad_() for x in (q, k, v)]
+    out, wanted = rule(*given, eta=eta)[0][0, :, 0], stated(*again)
+    assert torch.allclose(out, wanted, rtol=1e-10, atol=1e-10)
+    for a, b in zip(torch.autograd.grad(out.square().sum(), given),
+                    torch.autograd.grad(wanted.square().sum(), again), strict=True):  # fmt: skip
+        assert a.isfinite().all()
+        assert torch.allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
 def test_a_memory_begins_where_a_formula_would_divide_zero_by_zero():
     """(a − 3 + √(a² − 2a + 9))/(2a) is 1/3 at a = 0, where every memory begins."""
     rule = mnemic.compile(

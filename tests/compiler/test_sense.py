@@ -131,3 +131,25 @@ def test_a_memory_that_never_leaves_zero_is_told(loss: str) -> None:
 )
 def test_a_memory_that_leaves_zero_is_not(loss: str, more: dict[str, Any]) -> None:
     assert not any("starts at zero" in z for z in warned(rule(loss, **more)))
+
+
+@pytest.mark.parametrize("link", ["sin(a)/a", "(exp(a) - 1)/a", "a/(exp(a) - 1)", "1/a", "log(a)"])
+def test_a_link_without_a_number_where_memories_begin_is_refused(link: str) -> None:
+    with pytest.raises(InvalidSpec, match="is no number at a = 0, where memories begin") as told:
+        rule(optimizer={"rate": "token"}, retention={"view": "ftrl", "link": link})
+    assert told.value.issues[0].where == "retention.link"
+    assert told.value.issues[0].read == link
+
+
+@pytest.mark.parametrize(
+    ("features", "told"),
+    [("sin(x)/x", "with the limit 1"), ("abs(x)/x", "and a jump"), ("1/x", "infinite")],
+)
+def test_features_without_a_number_at_zero_warn(features: str, told: str) -> None:
+    (line,) = (x for x in warned(rule(features={"expr": features})) if "at x = 0" in x)
+    assert told in line
+    assert not [x for x in warned(rule(features={"expr": "x + sin(x)"})) if "at x = 0" in x]
+
+
+def test_a_loss_that_divides_by_a_value_of_zero_is_told() -> None:
+    assert any("not real for every prediction" in x for x in warned(rule("y*log(y/v)")))
