@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from mnemic.bench.models.subjects import SHAPE, TRANSFORMER, make, parameters
 from mnemic.bench.models.turns import Run, in_turns
-from mnemic.bench.processes import python
+from mnemic.bench.processes import OutOfMemory, python
 from mnemic.hf.modeling_mnemic import MnemicForCausalLM
 
 LENGTHS: Final = (512, 2048, 8192, 16_384)
@@ -24,8 +24,23 @@ PARTS_AT: Final = 2048
 
 
 def run(name: str, longest: int = LENGTHS[-1]) -> dict[str, Any]:
-    """Measure in a process of its own; see `measure`."""
-    return json.loads(python("-m", __name__, name, str(longest)).splitlines()[-1])  # type: ignore[no-any-return]
+    """Measure in a process of its own; see `measure`.
+
+    Lengths for which there is not memory enough are left out.
+
+    Raises:
+        OutOfMemory: there is not enough for the shortest.
+    """
+    lengths = [at for at in LENGTHS if at <= longest]
+    while True:
+        try:
+            told = python("-m", __name__, name, str(lengths[-1]))
+        except OutOfMemory:
+            if len(lengths) == 1:
+                raise
+            lengths.pop()
+            continue
+        return json.loads(told.splitlines()[-1])  # type: ignore[no-any-return]
 
 
 def measure(name: str, longest: int = LENGTHS[-1]) -> dict[str, Any]:
