@@ -44,7 +44,7 @@ TRAINING: Final = """## Training
 Tokens a second of a forward and backward pass of one sequence, in brackets over the transformer's.
 *Over its parts* is the time of the whole model over that of its memory layers, feed-forwards and
 head alone, each there and back by itself; {goal} is the goal. The transformer's own line is its
-fastest of all processes.
+fastest of all processes. Lengths for which a model found no memory are left out.
 
 ![Tokens a second over the length](images/{picture})
 
