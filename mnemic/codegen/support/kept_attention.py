@@ -3,6 +3,7 @@
 Rows are the last ones of the kept pairs: row r of C sees the pairs up to n − C + r.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -56,6 +57,18 @@ def visible(first: int, end: int, oldest: int, newest: int, before: int, *, span
     return seen & (pair > own - span) if span else seen
 
 
+def cuts(pairs: Tensor, found: list[Block]) -> list[Tensor]:
+    """The pairs that each block sees: [..., n, K] → [..., newest − oldest, K].
+
+    They are put together from one split of all pairs, so that a gradient is put together once: that
+    of a slice is as long as all pairs, and as many of them as blocks take time that is quadratic.
+    """
+    bounds = sorted({0, pairs.shape[-2], *(b.oldest for b in found), *(b.newest for b in found)})
+    pieces = pairs.split([end - begin for begin, end in pairwise(bounds)], -2)
+    place = {bound: i for i, bound in enumerate(bounds)}
+    return [torch.cat(pieces[place[b.oldest] : place[b.newest]], -2) for b in found]
+
+
 def attention(q: Tensor, keys: Tensor, values: Tensor, *, span: int = 0) -> Tensor:
     """softmax(Q Kᵀ) V over the pairs that each row sees: [M, C, K], [M, n, K], [M, n, V].
 
@@ -70,12 +83,13 @@ def attention(q: Tensor, keys: Tensor, values: Tensor, *, span: int = 0) -> Tens
     elif rows == kept and alone:
         y = scaled_dot_product_attention(q, keys, values, is_causal=True, scale=1.0)
     else:
-        parts, size = [], max(FEWEST, min(span, WIDEST)) if span else WIDEST
-        for first, end, oldest, newest in blocks(rows, kept, span, size):
+        size = max(FEWEST, min(span, WIDEST)) if span else WIDEST
+        found, parts = blocks(rows, kept, span, size), []
+        seen = zip(found, q.split(size, -2), cuts(keys, found), cuts(values, found), strict=True)
+        for (first, end, oldest, newest), q_b, keys_b, values_b in seen:
             mask = visible(first, end, oldest, newest, kept - rows, span=span, device=q.device)
-            parts.append(scaled_dot_product_attention(
-                q[..., first:end, :], keys[..., oldest:newest, :], values[..., oldest:newest, :],
-                attn_mask=mask, scale=1.0,
-            ))  # fmt: skip
+            parts.append(
+                scaled_dot_product_attention(q_b, keys_b, values_b, attn_mask=mask, scale=1.0)
+            )
         y = torch.cat(parts, -2)
     return y[0, ..., :channels]
