@@ -169,11 +169,8 @@ NEAR_START = (0.0, 1e-9, -1e-9, 1e-5, -1e-5)
 def _begins(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
     """Whether the inverse has its number at a dual of zero, where memories begin, and around it,
     if zero is a dual of an entry inside the domain."""
-    free = sorted((candidate.free_symbols | slope.free_symbols) - {sym.a, sym.w}, key=str)
-    values = {s: sp.Rational(7 + i, 10) for i, s in enumerate(free)}
     low, high = map(float, domain)
-    dual = sp.lambdify(sym.w, _spelled(slope.subs(values)), "mpmath")
-    back = sp.lambdify(sym.a, _spelled(candidate.subs(values)), "mpmath")
+    dual, back = _in_numbers(candidate, slope)
 
     def tried(point: float) -> tuple[bool, bool]:
         """Whether there is an entry of this dual inside the domain, and whether it is right."""
@@ -256,12 +253,17 @@ def _beyond_radicals(equation: Any, unknown: Any) -> bool:
     return bool(polynomial.degree() > LARGEST_DEGREE and len(polynomial.terms()) > 2)
 
 
-def _inverts(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
-    """Check the inverse in double precision (closed forms that cancel are no closed forms)."""
+def _in_numbers(candidate: Any, slope: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The slope and its inverse as functions of an entry and of a dual, coefficients at samples."""
     free = sorted((candidate.free_symbols | slope.free_symbols) - {sym.a, sym.w}, key=str)
     values = {s: sp.Rational(7 + i, 10) for i, s in enumerate(free)}
     dual = sp.lambdify(sym.w, _spelled(slope.subs(values)), "mpmath")
-    back = sp.lambdify(sym.a, _spelled(candidate.subs(values)), "mpmath")
+    return dual, sp.lambdify(sym.a, _spelled(candidate.subs(values)), "mpmath")
+
+
+def _inverts(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
+    """Check the inverse in double precision (closed forms that cancel are no closed forms)."""
+    dual, back = _in_numbers(candidate, slope)
     points = inside(*_within(domain))
     return all(_close(partial(_round_trip, back, dual, p), p) for p in points)
 
