@@ -117,34 +117,30 @@ def placed(spec: Spec, source: Source) -> Iterator[None]:
 
 @named_arguments
 def compile(
-    source: Source, out: str | PathLike[str] | None = None, *, tools: bool = True,
-    divide_gradients: bool = False,
+    source: Source, out: str | PathLike[str] | None = None, *, tools: bool = True
 ) -> Compiled:  # fmt: skip
     """Spec → Problem → Rule → Plans → source → a folder that runs.
 
     Without ``out`` the folder lies in the cache, with mnemic's whole support package; the folder
     ``out`` is fit to publish: flat, and with what this spec needs of that package; without
-    ``tools`` also without its commands verify and tune and its own test. With
-    ``divide_gradients`` the gradient of a chunk form has a second way, in several kernels
-    (``docs/kernels.md``), which is off until it has run on a device. Raises ``InvalidSpec`` for a
-    spec that is none, or that is derived but not compiled yet, and
-    ``UsageError`` for an output folder that is not mnemic's.
+    ``tools`` also without its commands verify and tune and its own test. Raises ``InvalidSpec`` for
+    a spec that is none, or that is derived but not compiled yet, and ``UsageError`` for an output
+    folder that is not mnemic's.
     """
     from mnemic.codegen import cache, package
 
     spec = read(source)
     with placed(spec, source):
         if out is not None:
-            made = published_files(spec, tools=tools, divide_gradients=divide_gradients)
+            made = published_files(spec, tools=tools)
             return Compiled(spec, package.write(made, Path(out)))
-        key, make = _cached(spec, divide_gradients=divide_gradients)
+        key, make = _cached(spec)
         return Compiled(spec, cache.folder(key, make))
 
 
-def _cached(spec: Spec, *, divide_gradients: bool) -> tuple[str, Callable[[], dict[str, str]]]:
+def _cached(spec: Spec) -> tuple[str, Callable[[], dict[str, str]]]:
     """The name of a spec's folder in the cache, and what makes its files."""
-    key = spec_hash(spec, labels=True) + ".divided-gradients" * divide_gradients
-    return key, partial(files, spec, divide_gradients=divide_gradients)
+    return spec_hash(spec, labels=True), partial(files, spec)
 
 
 def restored(
@@ -181,23 +177,21 @@ def _digests(found: Compiled) -> Iterator[str]:
         yield package.digest_of_files({name: text.encode() for name, text in made.items()})
 
 
-def published_files(
-    spec: Spec, *, tools: bool = True, divide_gradients: bool = False
-) -> Mapping[str, str]:  # fmt: skip
+def published_files(spec: Spec, *, tools: bool = True) -> Mapping[str, str]:
     """Return the files of a compiled folder that is fit to publish, by name."""
     from mnemic.codegen import cache
 
-    return cache.published(*_cached(spec, divide_gradients=divide_gradients), tools=tools)
+    return cache.published(*_cached(spec), tools=tools)
 
 
-def files(spec: Spec, *, divide_gradients: bool = False) -> dict[str, str]:
+def files(spec: Spec) -> dict[str, str]:
     """Everything that a compiled folder holds, by name."""
     from mnemic.codegen.files import compiled_files
 
     rule = derive(spec)  # Spec -> Problem -> Rule
     if rule.structure.missing is not None:
         raise InvalidSpec((Issue(rule.structure.missing, where=spec.name),))
-    return compiled_files(rule, divide_gradients=divide_gradients)  # Rule -> Plans -> source
+    return compiled_files(rule)  # Rule -> Plans -> source
 
 
 @named_arguments

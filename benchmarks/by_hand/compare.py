@@ -223,13 +223,10 @@ def lines(cases: tuple[Case, ...], target: str, *, count: bool) -> Iterator[tupl
     ):
         for case in cases:
             print(f"compiling {case}", file=sys.stderr, flush=True)
-            divided = case in GRADIENTS and case.parallel > 0
-            key = f"{case.name}, divided" if divided else case.name
-            if not case.hand and key not in folders:
+            if not case.hand and case.name not in folders:
                 spec = SPECS.get(case.name, case.name)
-                compiled_spec = pipeline.compile(spec, divide_gradients=divided)
-                folders[key] = str(compiled_spec.folder)
-            folder, asked = folders.get(key, ""), asdict(case)
+                folders[case.name] = str(pipeline.compile(spec).folder)
+            folder, asked = folders.get(case.name, ""), asdict(case)
             place = "by_hand.compare"
             kernels = compiler.call(place, "compiled", case=asked, folder=folder, target=target)
             asks = None

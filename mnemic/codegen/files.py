@@ -13,11 +13,8 @@ from mnemic.dsl.hashing import spec_hash
 from mnemic.dsl.writing import to_yaml
 
 
-def compiled_files(rule: Rule, *, divide_gradients: bool = False) -> dict[str, str]:
-    """The module, its support, the spec, the derivation, a self-test and commands.
-
-    ``divide_gradients`` is told in ``pipeline.compile``.
-    """
+def compiled_files(rule: Rule) -> dict[str, str]:
+    """The module, its support, the spec, the derivation, a self-test and commands."""
     spec = rule.problem.spec
     name = spec.module
     listed = equations(rule)
@@ -29,7 +26,6 @@ def compiled_files(rule: Rule, *, divide_gradients: bool = False) -> dict[str, s
         spec_hash=spec_hash(spec)[:12],
         text=text,
         numbers=numbers,
-        divide_gradients=divide_gradients,
     )
     return {
         f"{name}.py": source.module,

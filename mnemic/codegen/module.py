@@ -130,11 +130,9 @@ class Source:
 
 def source(
     rule: Rule, *, version: str, spec_hash: str, text: str, numbers: dict[str, str],
-    fused: bool = True, divide_gradients: bool = False,
+    fused: bool = True,
 ) -> Source:  # fmt: skip
     """The module's source and its kernels', deterministic to the byte; or PyTorch's forms alone.
-
-    ``divide_gradients`` is told in ``pipeline.compile``.
 
     Raises ``InvalidSpec`` for a block that the rule cannot have, and for slots that are not
     compiled yet.
@@ -147,7 +145,7 @@ def source(
     )  # fmt: skip
     found = (
         _slotted(rule, numbers) if slotted
-        else _printed(rule, numbers, fused=fused, divide_gradients=divide_gradients)
+        else _printed(rule, numbers, fused=fused)
     )  # fmt: skip
     whole = head + found.text + layer.source(
         rule, found.signature, found.reads, readable=found.readable, step=found.step.attribute
@@ -159,8 +157,7 @@ def source(
 
 
 def _printed(
-    rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bool,
-    divide_gradients: bool = False,
+    rule: Rule, numbers: dict[str, str], prefix: str = "", *, fused: bool
 ) -> Printed:  # fmt: skip
     """Forms and operator of a rule; ``prefix`` tells them from another rule's."""
     rule = repeated(rename_own_coefficients(rule))
@@ -187,7 +184,7 @@ def _printed(
     described = signature(rule, found.recurrent, found.start)
     text = ""
     if fused:
-        text = fused_kernels(rule, found, numbers, divide_gradients=divide_gradients).text
+        text = fused_kernels(rule, found, numbers).text
     parts.append("\n\n" + _operator(found, described, prefix, fused=bool(text)))
     reads = frozenset(found.recurrent.arguments())
     step = (
@@ -198,9 +195,7 @@ def _printed(
     return Printed("".join(parts), described, reads, found.read is not None, text, step)
 
 
-def fused_kernels(
-    rule: Rule, found: Plans, numbers: dict[str, str], *, divide_gradients: bool = False
-) -> tiled.Kernels:  # fmt: skip
+def fused_kernels(rule: Rule, found: Plans, numbers: dict[str, str]) -> tiled.Kernels:
     """The Triton kernels of a rule's forms."""
     logarithms = frozenset(s.argument for s in rule.scalars if s.logarithmic and s.argument)
     if isinstance(rule, Levels):
@@ -217,7 +212,6 @@ def fused_kernels(
     return tiled.kernels(
         chunked, token, logarithms, optimizer.micro_steps * inner, numbers, diagonal=single,
         window=rule.window, expanded=feature_size(rule) != "d", no_chunk=fading,
-        divide_gradients=divide_gradients,
     )  # fmt: skip
 
 

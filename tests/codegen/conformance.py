@@ -165,11 +165,9 @@ class Fused(Case):
         return load_folder(self.folder).rule
 
 
-def apart(
-    spec: str | Mapping[str, Any], out: str, *, divide_gradients: bool = False
-) -> pipeline.Compiled:
+def apart(spec: str | Mapping[str, Any], out: str) -> pipeline.Compiled:
     """Return a compiled spec in a folder of its own, with ``support`` as a package in it."""
-    found = pipeline.compile(spec, divide_gradients=divide_gradients)
+    found = pipeline.compile(spec)
     return pipeline.Compiled(found.spec, Path(shutil.copytree(found.folder, out)))
 
 

@@ -108,8 +108,8 @@ def test_misspelt_arguments_are_told_with_the_nearest() -> None:
         (lambda: mnemic.compile("titans-mac").layer(16, keydim=2), "titans-mac: layer: read "
          "'keydim', allowed: dim, heads, key_dim, value_dim; did you mean 'key_dim'?"),
         (lambda: mnemic.compile("deltanet", ouput="x"),
-         "no such argument: compile(): read 'ouput', allowed: source, out, tools, "
-         "divide_gradients; did you mean 'out'?"),
+         "no such argument: compile(): read 'ouput', allowed: source, out, tools; "
+         "did you mean 'out'?"),
         (lambda: mnemic.load(sorce="x"), "no such argument: load(): read 'sorce', allowed: source, "
          "beside; did you mean 'source'?"),
     ]  # fmt: skip

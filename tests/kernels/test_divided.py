@@ -1,7 +1,8 @@
 """Forms in several kernels, divided at what their states reach, against the recurrence.
 
 Triton interprets, in float64: outputs, states and gradients, from a carried state, in chunks of
-eight rows and two blocks of values; documents packed into a row, and padded batches.
+eight rows and two blocks of values; documents packed into a row, and padded batches. Forms whose
+gradients are divided too are in ``test_divided_gradient.py``.
 """
 
 import importlib
@@ -42,10 +43,8 @@ SPECS: dict[str, Any] = {
 
 TOKENS = 19
 
-CHEAP = ("additive", "affine")
-"""Those that the first tier runs; the others take seconds each."""
-
-TRIED = [pytest.param(name, marks=() if name in CHEAP else pytest.mark.full) for name in SPECS]
+WINDOWED = ("additive, a window", "affine, a window")
+"""Chunks add to each other's rows, so that their gradients are one kernel."""
 
 
 def spec(name: str) -> str | dict:
@@ -53,9 +52,8 @@ def spec(name: str) -> str | dict:
     return found if isinstance(found, str) else {"mnemic": 1, "name": "own", **found}
 
 
-def text(name: str, *, divided: bool = False) -> str:
-    folder = pipeline.compile(spec(name), divide_gradients=divided).folder
-    return (folder / "kernels.py").read_text("utf-8")
+def text(name: str) -> str:
+    return (pipeline.compile(spec(name)).folder / "kernels.py").read_text("utf-8")
 
 
 def differences(
@@ -65,13 +63,12 @@ def differences(
     packed: bool = False,
     padded: bool = False,
     gradient: bool = True,
-    divided: bool = False,
 ) -> dict[str, Any]:
     """How far outputs, states and gradients are from the recurrence, by name; and which kernels
-    were launched. ``divided``: of the gradient too."""
+    were launched."""
     import torch
 
-    found = apart(spec(name), folder, divide_gradients=divided)
+    found = apart(spec(name), folder)
     package = found.module.__name__
     tuned, own, launch = (
         importlib.import_module(f"{package}.support.{part}")
@@ -135,18 +132,18 @@ def wrong(found: dict[str, Any]) -> dict[str, float]:
     return {n: x for n, x in found["errors"].items() if not x <= 1e-9}
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("name", TRIED)
-def test_a_divided_form_is_the_recurrence(interpreter, tmp_path, name: str) -> None:
+@pytest.mark.full
+@pytest.mark.parametrize("name", WINDOWED)
+def test_a_divided_form_whose_gradient_is_one_kernel(interpreter, tmp_path, name: str) -> None:
     found = interpreter(differences, name=name, folder=str(tmp_path / "own"))
     checked(found)
     assert "d_q" in found["errors"]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["affine", "frozen, a norm", "affine, a window"])
 @pytest.mark.parametrize("how", ["packed", "padded"])
-def test_documents_and_padded_rows(interpreter, tmp_path, name: str, how: str) -> None:
+def test_documents_and_padded_rows(interpreter, tmp_path, how: str) -> None:
+    name = "affine, a window"
     found = interpreter(differences, name=name, folder=str(tmp_path / "own"), **{how: True})
     checked(found)
 
@@ -161,9 +158,9 @@ def test_without_a_gradient_there_are_two_kernels(interpreter, tmp_path) -> None
 # -- which quantities leave the scan -------------------------------------------------------------
 
 
-def body(name: str, kernel: str, *, divided: bool = False) -> str:
+def body(name: str, kernel: str) -> str:
     """The text of one kernel of a spec."""
-    behind = text(name, divided=divided).split(f"def {kernel}(")[1]
+    behind = text(name).split(f"def {kernel}(")[1]
     return behind.split("\n@triton")[0].split("\ndef ")[0]
 
 

@@ -3,18 +3,15 @@ recurrence's autograd.
 
 Triton interprets, in float64: outputs, states and all gradients, from a carried state, in chunks of
 eight rows, two blocks of values of the scan and of what is parallel; documents packed into a row,
-and padded batches. The switch of the generator that makes these kernels is off unless it is told.
+and padded batches.
 """
 
 import re
 
 import pytest
-from test_divided import SPECS, body, differences, text, wrong
+from test_divided import SPECS, WINDOWED, body, differences, text, wrong
 
 from mnemic import pipeline
-
-WINDOWED = ("additive, a window", "affine, a window")
-"""Chunks add to each other's rows, so that their gradients are one kernel."""
 
 DIVIDED = tuple(name for name in SPECS if name not in WINDOWED)
 
@@ -28,19 +25,15 @@ TRIED = [
 KERNELS = ("chunk_back_parallel", "chunk_back_scan", "chunk_back_rest")
 
 
-def text_of(name: str, kernel: str) -> str:
-    return body(name, kernel, divided=True)
-
-
 def kernels_of(name: str) -> tuple[str, ...]:
     """The kernels of a spec's gradient."""
-    return tuple(kernel for kernel in KERNELS if f"def {kernel}(" in text(name, divided=True))
+    return tuple(kernel for kernel in KERNELS if f"def {kernel}(" in text(name))
 
 
 @pytest.mark.parametrize("name", TRIED)
 def test_a_divided_gradient_is_the_recurrences(interpreter, tmp_path, name: str) -> None:
     folder = str(tmp_path / "own")
-    found = interpreter(differences, name=name, folder=folder, divided=True)
+    found = interpreter(differences, name=name, folder=folder)
     assert wrong(found) == {}
     assert {"y", "d_q", "d_k", "d_v"} <= found["errors"].keys()
     assert any(n.startswith("d_start ") for n in found["errors"])
@@ -52,32 +45,25 @@ def test_a_divided_gradient_is_the_recurrences(interpreter, tmp_path, name: str)
 @pytest.mark.parametrize("how", ["packed", "padded"])
 def test_documents_and_padded_rows(interpreter, tmp_path, name: str, how: str) -> None:
     folder = str(tmp_path / "own")
-    found = interpreter(differences, name=name, folder=folder, divided=True, **{how: True})
+    found = interpreter(differences, name=name, folder=folder, **{how: True})
     assert wrong(found) == {}
 
 
 # -- what is generated ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["additive", "affine"])
-def test_without_the_switch_nothing_of_it_is_generated(name: str) -> None:
-    assert "chunk_back_" not in text(name)
-    assert "gradient=DividedGradient(" not in text(name)
-    assert text(name, divided=True).startswith(text(name).split("\nimport triton\n")[0])
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("name", WINDOWED)
 def test_where_chunks_share_rows_there_is_one_kernel(name: str) -> None:
-    assert "chunk_back_" not in text(name, divided=True)
+    assert "chunk_back_" not in text(name)
 
 
 def stored(name: str, kernel: str) -> set[str]:
-    return set(re.findall(r"tiles\.store_\w+\(\s*tile_(\w+),", text_of(name, kernel)))
+    return set(re.findall(r"tiles\.store_\w+\(\s*tile_(\w+),", body(name, kernel)))
 
 
 def loaded(name: str, kernel: str) -> set[str]:
-    return set(re.findall(r"tiles\.load_\w+\(\s*tile_(\w+),", text_of(name, kernel)))
+    return set(re.findall(r"tiles\.load_\w+\(\s*tile_(\w+),", body(name, kernel)))
 
 
 @pytest.mark.some(2)
@@ -94,20 +80,20 @@ def test_what_kernels_store_is_loaded_by_later_ones(name: str) -> None:
 @pytest.mark.some(2)
 @pytest.mark.parametrize("name", DIVIDED)
 def test_no_gradient_of_a_state_reaches_what_is_computed_before_the_scan(name: str) -> None:
-    carried = set(re.findall(r"start_(d_\w+),", text_of(name, "chunk_back_scan").split("):")[0]))
+    carried = set(re.findall(r"start_(d_\w+),", body(name, "chunk_back_scan").split("):")[0]))
     assert carried
     if "chunk_back_parallel" in kernels_of(name):
-        parallel = text_of(name, "chunk_back_parallel")
+        parallel = body(name, "chunk_back_parallel")
         assert not carried & set(re.findall(r"\w+", parallel.split('"""')[2]))
 
 
 def test_an_additive_scan_multiplies_once_and_has_nothing_before_it() -> None:
     assert kernels_of("additive") == KERNELS[1:]
-    assert text_of("additive", "chunk_back_scan").count("tiles.dot(") == 1
+    assert body("additive", "chunk_back_scan").count("tiles.dot(") == 1
 
 
 def test_the_gradient_of_an_inverse_leaves_the_scan_of_a_delta_rule() -> None:
-    scan, rest = (text_of("affine", kernel) for kernel in KERNELS[1:])
+    scan, rest = (body("affine", kernel) for kernel in KERNELS[1:])
     assert scan.count("tiles.dot(") == 5
     assert "tiles.strictly_lower(" in rest
     assert "tiles.strictly_lower(" not in scan
@@ -115,9 +101,9 @@ def test_the_gradient_of_an_inverse_leaves_the_scan_of_a_delta_rule() -> None:
 
 def test_gradients_are_summed_over_values_inside_the_last_kernel() -> None:
     """No part of a gradient is stored for each block of values, as the one kernel does."""
-    assert "behind" in text_of("affine", "chunk_backward")
-    assert "behind" not in text_of("affine", "chunk_back_rest")
-    assert "for part in tl.range(0, (V + BV - 1) // BV):" in text_of("affine", "chunk_back_rest")
+    assert "behind" in body("affine", "chunk_backward")
+    assert "behind" not in body("affine", "chunk_back_rest")
+    assert "for part in tl.range(0, (V + BV - 1) // BV):" in body("affine", "chunk_back_rest")
 
 
 # -- the choice --------------------------------------------------------------------------------
@@ -128,7 +114,7 @@ def chosen(name: str) -> dict[str, int]:
     its gradient."""
     from mnemic.codegen.package import load, support
 
-    module = load(pipeline.compile(name, divide_gradients=True).folder)
+    module = load(pipeline.compile(name).folder)
     configuration, limits, dividing = (
         support(module, part) for part in ("configuration", "limits", "dividing")
     )
@@ -169,7 +155,7 @@ def compiled(device: str, *, faulty: bool = False) -> dict[str, tuple[int, int, 
     from mnemic.kernels.limits import target
     from mnemic.kernels.offline import compiling
 
-    module = load(pipeline.compile("gated-deltanet", divide_gradients=True).folder)
+    module = load(pipeline.compile("gated-deltanet").folder)
     versions = support(module, "versions")
     own, versions.faulty = versions.faulty, lambda _: faulty
     try:

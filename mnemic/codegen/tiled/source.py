@@ -114,8 +114,6 @@ class _Source:
     window: int = 1
     expanded: bool = False
     """Whether keys have features of their own, more than a head has channels."""
-    divide_gradients: bool = False
-    """Whether the gradient of a chunk form is divided as the form is."""
     shared: list[str] = field(default_factory=list)
     """Functions of links that stand in the module already."""
 
@@ -173,7 +171,7 @@ class _Source:
         self, plain: Plan, lay: Layout, data: Data, name: str
     ) -> tuple[list[str], Data]:  # fmt: skip
         """The kernels of a chunk form whose plan is divided at what its states reach, of its
-        gradient's where that is asked for, and the form's data with what they take."""
+        gradient's, and the form's data with what they take."""
         found = divided(lay) if name == "chunk" else None
         if found is None:
             return [], data
@@ -182,7 +180,7 @@ class _Source:
             scan(found, self.numbers, f"{name}_scan"),
         ]
         data = replace(data, divided=found)
-        if self.divide_gradients and data.gradients is not None:
+        if data.gradients is not None:
             found_back = self.gradient_parts(plain, lay)
             if found_back is not None:
                 parts += gradient_kernels.kernels(found_back, self.numbers, f"{name}_back")
@@ -349,17 +347,16 @@ def _letters(plan: Plan, name: str) -> tuple[str, ...]:
 def kernels(
     chunk: Form | None, token: Form, logarithms: frozenset[str], steps: int,
     numbers: dict[str, str], *, diagonal: bool, window: int = 1, expanded: bool = False,
-    no_chunk: str | None = None, divide_gradients: bool = False,
+    no_chunk: str | None = None,
 ) -> Kernels:  # fmt: skip
     """The kernels of a rule's forms: ``CHUNK`` and ``TOKEN`` (``None`` where there is none).
 
     A ``diagonal`` memory goes token by token alone, its channels side by side. ``expanded`` keys
     have more features than a head has channels. ``no_chunk`` says why a rule with a chunk form is
-    given without it. ``divide_gradients``: a chunk form's gradient has kernels of its own where
-    carried gradients do not reach, beside the one that goes through all chunks.
+    given without it.
     """
     parts: list[str] = []
-    source = _Source(logarithms, steps, numbers, {}, window, expanded, divide_gradients)
+    source = _Source(logarithms, steps, numbers, {}, window, expanded)
     for form, name in zip((chunk, token), FORMS, strict=True):
         try:
             if form is None:
