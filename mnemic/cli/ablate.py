@@ -31,6 +31,7 @@ Run = Annotated[
 Out = Annotated[
     Path | None, typer.Option("-o", "--out", help="Write the table to a Markdown file.")
 ]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Neighbours that are trained at a time.")]
 Report = Annotated[
     bool, typer.Option("--report", help="Only write the table of what was measured.")
 ]
@@ -46,6 +47,7 @@ def ablate(
     list_: List = False,
     run: Run = None,
     out: Out = None,
+    jobs: Jobs = 1,
     report: Report = False,
     as_json: AsJson = False,
 ) -> None:
@@ -78,14 +80,17 @@ def ablate(
         _list(own.name, found, dropped, as_json)
         return
     folder = run or Path("runs") / f"{own.name}-ablation"
-    _measure(read, own, found, dropped, Asked(folder, out, report, as_json))
+    _measure(read, own, found, dropped, Asked(folder, out, jobs, report, as_json))
 
 
 class Asked:
-    """Where the results go, and whether anything is measured."""
+    """Where the results go, how many specs are trained at a time, and whether any is."""
 
-    def __init__(self, folder: Path, out: Path | None, report: bool, as_json: bool) -> None:
-        self.folder, self.out, self.report, self.as_json = folder, out, report, as_json
+    def __init__(
+        self, folder: Path, out: Path | None, jobs: int, report: bool, as_json: bool
+    ) -> None:  # fmt: skip
+        self.folder, self.out, self.jobs = folder, out, jobs
+        self.report, self.as_json = report, as_json
 
 
 def _measure(
@@ -102,7 +107,9 @@ def _measure(
     if asked.report:
         entries = read_measured(space, tuple(made), asked.folder, made=made)
     else:
-        entries = leaderboard(space, tuple(made), asked.folder, to_stderr, made=made)
+        entries = leaderboard(
+            space, tuple(made), asked.folder, to_stderr, made=made, jobs=asked.jobs
+        )  # fmt: skip
     first, *others = entries
     told = effects(first, list(zip(found, others, strict=True)))
     text = page(space, first, told, dropped)

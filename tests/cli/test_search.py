@@ -191,7 +191,7 @@ def test_an_ablation(mnemic, tmp_path):
     assert {one["axis"] for one in listed["dropped"]} == {"weights", "order"}
     run, out = tmp_path / "run", tmp_path / "ablation.md"
     asked = ("linear-attention", "--axes", "weights", "--space", path, "--run", run)
-    done = mnemic("ablate", *asked, "-o", out)
+    done = mnemic("ablate", *asked, "--jobs", 2, "-o", out)
     assert done.code == 0, done.err
     assert "| weights | weights uniform → " in out.read_text(encoding="utf-8")
     found = mnemic("ablate", *asked, "--report", "--json").json

@@ -46,7 +46,7 @@ def entries(lay: Layout, name: str) -> int:
     return prod(length(size) for size in lay.sizes(name))
 
 
-def computed(lay: Layout, quantity: Quantity) -> float:
+def compute_lines(lay: Layout, quantity: Quantity) -> float:
     """Cycles to compute a quantity of what it reads; of an argument, to load it."""
     own = entries(lay, quantity.name)
     match quantity.op:

@@ -1,33 +1,26 @@
 """A divided gradient as the source of its kernels."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
-from mnemic.codegen.emit import at_once, wrapped
+from mnemic.codegen.emit import at_once
 from mnemic.codegen.plan import Given, Quantity
-from mnemic.codegen.tiled.backward import cited, closing, store_gradient
-from mnemic.codegen.tiled.divided.divided_source import (
+from mnemic.codegen.tiled.backward import closing, store_gradient
+from mnemic.codegen.tiled.divided.gradient_parts import GradientParts
+from mnemic.codegen.tiled.divided.tile_lines import (
     CHUNK,
     EACH,
+    Stores,
+    compute_lines,
+    head,
     lies_as_memory,
-    load_tile,
     store_tile,
 )
-from mnemic.codegen.tiled.divided.gradient_parts import GradientParts
 from mnemic.codegen.tiled.divided.two_kernels import Handed
 from mnemic.codegen.tiled.divided.value_blocks import blocks
-from mnemic.codegen.tiled.kernel import (
-    CUT,
-    JIT,
-    NUMBERS,
-    load_row,
-    load_state,
-    opening,
-    store_state,
-)
-from mnemic.codegen.tiled.layout import Held, Layout, Row
-from mnemic.codegen.tiled.schedule import Step, stages
-from mnemic.codegen.tiled.statements import statement
+from mnemic.codegen.tiled.kernel import load_state, store_state
+from mnemic.codegen.tiled.layout import Held, Layout
+from mnemic.codegen.tiled.schedule import stages
 
 PARALLEL = "What no gradient of a state reaches, a chunk a program: arguments -> tiles [P, ...]."
 SCAN = "The gradients of states, from the last chunk to the first: arguments, tiles -> tiles."
@@ -46,9 +39,6 @@ LAST_FIRST = """\
 
 VALUES = "        for part in tl.range(0, ({0} + B{0} - 1) // B{0}):"
 """The loop over blocks of values, which has one turn where a block has all of them."""
-
-Stores = dict[str, list[str]]
-"""Lines that store each quantity, where it is computed first."""
 
 
 def kernels(found: GradientParts, numbers: dict[str, str], name: str) -> list[str]:
@@ -74,7 +64,7 @@ def _parallel(
 ) -> str:  # fmt: skip
     stores = {tile.name: [store_tile(lay, tile)] for tile in found.handed}
     pointers = [*_pointers(lay), *(f"tile_{tile.name}" for tile in found.handed)]
-    lines = [*_head(found.whole, pointers, name, PARALLEL, spread=False), EACH]
+    lines = [*head(found.whole, pointers, name, PARALLEL, along=_along(found.whole)), EACH]
     lines += [*CHUNK.splitlines(), *(f"        {line}" for line in closing(lay))]
     return "\n".join([*lines, *_in_blocks(found, lay, stores, numbers)]) + "\n"
 
@@ -87,7 +77,7 @@ def _rest(found: GradientParts, numbers: dict[str, str], name: str) -> str:
         line = store_gradient(replace(lay, split=""), own[argument], end)
         stores.setdefault(end, []).append(line)
     pointers = [*_pointers(lay), *(f"grad_{argument}" for argument in found.back.gradients)]
-    lines = [*_head(whole, pointers, name, REST, spread=False), EACH]
+    lines = [*head(whole, pointers, name, REST, along=_along(whole)), EACH]
     lines += [*CHUNK.splitlines(), *(f"        {line}" for line in closing(lay))]
     return "\n".join([*lines, *_in_blocks(found, lay, stores, numbers)]) + "\n"
 
@@ -98,7 +88,7 @@ def _scan(found: GradientParts, numbers: dict[str, str], name: str) -> str:
     for state in lay.states:
         pointers += [f"start_{state.name}", f"end_{state.name}"]
     pointers += [f"tile_{tile.name}" for tile in found.scanned]
-    lines = [*_head(found.whole, pointers, name, SCAN, spread=True), *BACK.splitlines()]
+    lines = [*head(found.whole, pointers, name, SCAN), *BACK.splitlines()]
     for state in lay.states:
         start = load_state(state, f"start_{state.name}", _number(lay, state.sizes))
         lines.append(f"    {state.name} = {start}")
@@ -110,7 +100,7 @@ def _scan(found: GradientParts, numbers: dict[str, str], name: str) -> str:
     moves = {s: n for s, n in lay.plan.following.items() if s != n}
     ends = (*(n for n in stores if n not in carried), *moves.values())
     (stage,) = stages(lay, _inside(lay), (ends,), lay.given)
-    lines += _lines(lay, stage.steps, stores, numbers, 8)
+    lines += compute_lines(lay, stage.steps, stores, numbers, 8)
     lines += [f"        {at_once(moves)}"] if moves else []
     for state in lay.states:
         end = store_state(state, f"end_{state.name}", _number(lay, state.sizes), state.name)
@@ -125,15 +115,9 @@ def _pointers(lay: Layout) -> list[str]:
     return [*(f"rows_{name}" for name in rows_of(lay)), *(f"tile_{n}" for n in loads_of(lay))]
 
 
-def _head(lay: Layout, pointers: list[str], name: str, doc: str, *, spread: bool) -> list[str]:
-    """Parameters, and which memory a program runs; ``spread`` tells whether programs share out
-    its values."""
-    sizes = [name for size in lay.channels for name in (size, f"B{size}")]
-    constants = [*sizes, "C", *CUT, "PRECISION", "REAL"]
-    known = [*pointers, *NUMBERS, *(f"{constant}: tl.constexpr" for constant in constants)]
-    along = () if spread or not lay.split else (lay.split,)
-    return [JIT, f"def {name}(", *(f"    {part}," for part in known), "):",
-            f'    """{doc}"""', *opening(lay, along)]  # fmt: skip
+def _along(lay: Layout) -> tuple[str, ...]:
+    """The values, which a program that takes them block by block has all of."""
+    return (lay.split,) if lay.split else ()
 
 
 def _number(lay: Layout, sizes: tuple[str, ...]) -> str:
@@ -158,7 +142,7 @@ def _in_blocks(
 ) -> Iterator[str]:  # fmt: skip
     """The lines of a chunk whose values a program takes block by block."""
     ordered = blocks(lay, found.values, _inside(lay), tuple(stores))
-    yield from _lines(lay, ordered.before, stores, numbers, 8)
+    yield from compute_lines(lay, ordered.before, stores, numbers, 8)
     if ordered.inside:
         sums = [s for s in ordered.inside if isinstance(s, Quantity) and found.values.begins(s)]
         yield from (f"        {q.name} = {_zeros(lay, q.name)}" for q in sums)
@@ -167,10 +151,10 @@ def _in_blocks(
         yield f"            at_{size} = part * B{size} + tl.arange(0, B{size})"
         yield f"            in_{size} = at_{size} < {size}"
         added = frozenset(q.name for q in sums)
-        yield from _lines(lay, ordered.inside, stores, numbers, 12, added)
+        yield from compute_lines(lay, ordered.inside, stores, numbers, 12, added)
         stored = [n for n in stores if n in added]
         yield from (f"        {line}" for n in stored for line in stores.pop(n))
-    yield from _lines(lay, ordered.behind, stores, numbers, 8)
+    yield from compute_lines(lay, ordered.behind, stores, numbers, 8)
 
 
 def _zeros(lay: Layout, name: str) -> str:
@@ -179,23 +163,3 @@ def _zeros(lay: Layout, name: str) -> str:
     sizes = sizes[::-1] if lies_as_memory(lay, Held(name, sizes)) else sizes
     shape = ", ".join(size if size == "C" else f"B{size}" if size else "C" for size in sizes)
     return f"tl.zeros(({shape}{',' * (len(sizes) == 1)}), REAL)"
-
-
-def _lines(
-    lay: Layout, steps: Iterable[Step], stores: Stores, numbers: dict[str, str], indent: int,
-    added: frozenset[str] = frozenset(),
-) -> Iterator[str]:  # fmt: skip
-    """Loads, statements, and stores of what is told; what is ``added`` goes on with a sum."""
-    for step in steps:
-        if isinstance(step, Row):
-            yield f"{' ' * indent}{step.name} = {load_row(lay, step)}"
-        elif isinstance(step, Held):
-            yield f"{' ' * indent}{step.name} = {load_tile(lay, step)}"
-        else:
-            source, named = statement(lay, step, {}), step.name
-            if step.name in added:
-                source = f"{named} + {source}"
-            yield from wrapped(named, source, cited(numbers, step.equation), indent)
-            if step.name in added:
-                continue
-        yield from (f"{' ' * indent}{line}" for line in stores.pop(step.name, ()))
