@@ -55,7 +55,9 @@ def derive(problem: Problem) -> Rule:
     """Derive the rule of a problem; what has no derivation is refused with the reason."""
     spec = problem.spec
     try:
-        return _derive(problem)
+        rule = _derive(problem)
+        sense.check_first_step(rule)
+        return rule
     except Refused as refusal:
         from mnemic.compiler.explain.printing import text
 

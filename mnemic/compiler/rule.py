@@ -281,3 +281,10 @@ class KeyValuePairs(Common):
 
 
 Rule: TypeAlias = Linear | Layers | Levels | Moments | KeyValuePairs
+
+
+def starts_at_zero(rule: Rule) -> bool:
+    """Return whether a memory is one of errors' steps and starts at W = 0, which predicts ŷ = 0."""
+    if isinstance(rule, Moments | KeyValuePairs):
+        return False
+    return not rule.parameters and not rule.network.adds_input and rule.retained.link.identity

@@ -9,11 +9,12 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.convexity import SIZES, VALUES
-from mnemic.compiler.error_signal import ErrorSignal
+from mnemic.compiler.error_signal import RESIDUAL, ErrorSignal
 from mnemic.compiler.numbers import sampler, spelled, vanishes
 from mnemic.compiler.points import points
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Problem
 from mnemic.compiler.ranges import ranges_of
+from mnemic.compiler.rule import Rule, starts_at_zero
 from mnemic.dsl.ranges import SIZE, range_at
 from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec, Issue
@@ -65,23 +66,45 @@ def _of_start(problem: Problem) -> Iterator[Issue]:
         yield Issue(reason, "retention.link", stated.expr, hint=hint)
 
 
+def check_first_step(rule: Rule) -> None:
+    """Raise ``InvalidSpec`` where the first step of a memory that starts at zero is no number.
+
+    Its prediction is ŷ = 0, and so the step is e(0, v), the slope of the loss there: of y − v log y
+    it is 1 − v/0.
+    """
+    if not starts_at_zero(rule) or rule.error.constant:
+        return
+    if undefined(rule.error.signal.subs(sym.e, RESIDUAL), sym.y) is not None:
+        where, text = dict(_placed(rule.problem.spec))["loss"], rule.problem.spec.bias.text
+        reason = "the loss has no slope at ŷ = 0, which a memory that begins at zero predicts"
+        hint = (
+            "write the loss in a function of ŷ that has a slope everywhere, such as log(1 + exp(y))"
+        )
+        raise InvalidSpec((Issue(reason, where, text, hint=hint),))
+
+
 def undefined(expr: Any, symbol: Any) -> str | None:
     """Return what an expression is at zero where it has no number, in words; ``None`` else.
 
     >>> undefined(sp.sin(sym.x) / sym.x, sym.x), undefined(1 / sym.x, sym.x)
     ('0/0, with the limit 1', 'infinite')
-    >>> undefined(sp.exp(sym.x), sym.x)
+    >>> undefined(sp.log(sp.Abs(sym.x)), sym.x), undefined(sp.exp(sym.x), sym.x)
+    ('infinite', None)
     """
     if not sp.sympify(expr).subs(symbol, 0).has(sp.zoo, sp.nan, sp.oo, -sp.oo):
         return None
     free = sorted(expr.free_symbols - {symbol}, key=str)
     near = sampler(expr, [symbol, *free])
-    found = [near(side * 1e-4, *[0.7] * len(free)) for side in (1, -1)]
+    found = [near(x, *[0.7] * len(free)) for x in (1e-4, -1e-4, 1e-6)]
     values = [x for x in found if x is not None and abs(x) < BLOWN_UP]
-    if len(values) < len(found):
+    if len(values) < len(found) or not _alike(values[0], values[2]):
         return "infinite"
-    same = abs(values[0] - values[1]) < 1e-3 * (1 + abs(values[0]))
+    same = _alike(values[0], values[1])
     return f"0/0, with the limit {round(values[0], 3):g}" if same else "0/0, and a jump"
+
+
+def _alike(x: float, y: float) -> bool:
+    return abs(x - y) < 1e-3 * (1 + abs(x))
 
 
 def outside(problem: Problem) -> Iterator[Issue]:

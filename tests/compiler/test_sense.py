@@ -14,6 +14,10 @@ from mnemic.errors import InvalidSpec
 from mnemic.pipeline import compile
 
 
+POSITIVE = {"retention": {"local": "kl", "constraint": "simplex"}}
+"""A memory that begins at equal shares, not at zero."""
+
+
 def rule(loss: str = "e**2/2", **more: Any) -> Rule:
     return derive_spec(load({"name": "mine", "bias": {"expr": loss}, **more}))
 
@@ -45,7 +49,7 @@ def test_a_power_that_may_be_any_number_needs_a_size() -> None:
 
 
 def test_a_loss_of_predictions_that_is_not_real_everywhere_warns() -> None:
-    (line,) = (z for z in warned(rule("-v*log(y)-(1-v)*log(1-y)")) if "not real" in z)
+    (line,) = (z for z in warned(rule("-v*log(y)-(1-v)*log(1-y)", **POSITIVE)) if "not real" in z)
     assert "not where ŷ = 1.78, v = 0." in line
     sigmoids = rule("-v*log(sigmoid(y))-(1-v)*log(1-sigmoid(y))")
     assert not any("not real" in z for z in warned(sigmoids))
@@ -152,4 +156,16 @@ def test_features_without_a_number_at_zero_warn(features: str, told: str) -> Non
 
 
 def test_a_loss_that_divides_by_a_value_of_zero_is_told() -> None:
-    assert any("not real for every prediction" in x for x in warned(rule("y*log(y/v)")))
+    assert any("not real for every prediction" in x for x in warned(rule("y*log(y/v)", **POSITIVE)))
+
+
+@pytest.mark.parametrize("loss", [
+    "y - v*log(y)", "-v*log(y)-(1-v)*log(1-y)", "sqrt(abs(y)) - v*y", "y*log(abs(y)) - y*v",
+])  # fmt: skip
+def test_a_loss_without_a_slope_where_a_memory_begins_is_refused(loss: str) -> None:
+    """Else every output would be NaN: the first step is e(0, v)."""
+    with pytest.raises(InvalidSpec, match="no slope at ŷ = 0") as told:
+        rule(loss)
+    assert (told.value.issues[0].where, told.value.issues[0].read) == ("bias.expr", loss)
+    rule(loss.replace("y", "(1 + exp(y))"))
+    rule(loss, **POSITIVE)  # starts elsewhere

@@ -3,17 +3,14 @@
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.error_signal import RESIDUAL
 from mnemic.compiler.numbers import vanishes
-from mnemic.compiler.rule import KeyValuePairs, Moments, Rule
+from mnemic.compiler.rule import Rule, starts_at_zero
 
 
 def warning(rule: Rule) -> str | None:
     """Return what to hear of a memory that starts at zero and stays there; ``None`` elsewhere."""
-    error, link = rule.error, rule.retained.link
-    if isinstance(rule, Moments | KeyValuePairs) or error.constant:
+    if rule.error.constant or not starts_at_zero(rule):
         return None
-    if rule.parameters or rule.network.adds_input or not link.identity:
-        return None  # it starts elsewhere
-    if not vanishes(error.signal.subs(sym.e, RESIDUAL).subs(sym.y, 0)):
+    if not vanishes(rule.error.signal.subs(sym.e, RESIDUAL).subs(sym.y, 0)):
         return None
     return (
         "The memory starts at zero, where this loss has no slope whatever the value is: it stays "
