@@ -350,6 +350,8 @@ class _Growth:
 _EXPONENTIAL: Final = frozenset(
     ["exp", "expm1", "sinh", "cosh", "sigmoid", "softplus", "logsigmoid", "silu"]
 )
+_SLOW: Final = frozenset(["sqrt", "sin", "cos", "tanh", "erf", "atan", "sign", "asinh", "relu"])
+"""What comes to no more than one above its argument's size."""
 _ONE_PRIME: Final = 2  # bits; such a base has no two primes, and takes any denominator
 
 
@@ -378,8 +380,12 @@ def _growth(function: str, arguments: tuple[_Growth, ...]) -> _Growth:
                 return _Growth(bits, first.size / last.least, scale)
         case "pow":
             bits = first.bits * max(1, last.size, last.scale if first.bits > _ONE_PRIME else 1)
+            if 0 < last.least <= 1:
+                return _Growth(bits, first.size + 1, scale)
         case "square":
             bits = 2 * first.bits
+        case _ if function in _SLOW:
+            return _Growth(bits, first.size + 1, scale)
         case _ if function in _EXPONENTIAL:
             bits = max(bits, 1.5 * first.size)
     return _Growth(bits, 2.0 ** min(bits, 1000), scale)

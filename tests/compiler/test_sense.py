@@ -13,7 +13,6 @@ from mnemic.dsl.load import load
 from mnemic.errors import InvalidSpec
 from mnemic.pipeline import compile
 
-
 POSITIVE = {"retention": {"local": "kl", "constraint": "simplex"}}
 """A memory that begins at equal shares, not at zero."""
 

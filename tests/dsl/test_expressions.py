@@ -301,3 +301,10 @@ def test_fold_goes_from_the_leaves_up() -> None:
 def test_no_name_means_two_things() -> None:
     assert not set(FUNCTIONS) & set(CONSTANTS)
     assert not set(FUNCTIONS) & set(OPERATORS)
+
+
+@pytest.mark.parametrize(
+    "text", ["exp(-sqrt(x + 0.1))", "exp(-(x + 0.1)**0.5)", "cosh(tanh(x + 1.5))"]
+)
+def test_what_a_slow_function_comes_to_may_stand_in_an_exponential(text: str) -> None:
+    assert str(parse(text, {"x"})) == text
