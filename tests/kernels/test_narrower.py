@@ -192,13 +192,15 @@ def lean_along(name: str) -> dict[str, Any]:
 
     module = pipeline.compile(name).module
     subject = Subject.of(module, 64, torch.bfloat16)
-    launch, narrower = (
-        import_module(f"{module.__name__}.support.{part}") for part in ("launch", "narrower")
+    launch, narrower, fused = (
+        import_module(f"{module.__name__}.support.{part}")
+        for part in ("launch", "narrower", "fused")
     )
     begin, launch.begin = launch.begin, noted
     try:
         with (
             spilling(module, "launch", lambda c: (0 if c.lean else FEW) if c.swept else MUCH),
+            fused.in_several(always=False),
             compiling(target("sm_80")),
         ):
             subject.backward()
@@ -289,10 +291,11 @@ def kernels_of(name: str, left: int, other: int) -> list[str]:
     that go along memories so many others."""
     module = pipeline.compile(name).module
     subject = Subject.of(module, 32, torch.bfloat16)
+    fused = import_module(f"{module.__name__}.support.fused")
     with (
         spilling(module, "launch", lambda cut: other if cut.swept else left),
-        compiling(target("sm_90")) as log,
-    ):
+        fused.in_several(always=False), compiling(target("sm_90")) as log,
+    ):  # fmt: skip
         subject.backward()
     return [kernel.name for kernel in log.kernels]
 
@@ -323,8 +326,9 @@ def spilling(
 def cut_of(name: str, rows: int, *, forced: bool = False) -> list[int]:
     """Rows a chunk of the kernels of a training step, where more than so many rows spill."""
     module = pipeline.compile(name).module
-    tuned, configuration = (
-        import_module(f"{module.__name__}.support.{part}") for part in ("tuned", "configuration")
+    tuned, configuration, fused = (
+        import_module(f"{module.__name__}.support.{part}")
+        for part in ("tuned", "configuration", "fused")
     )
     subject = Subject.of(module, 64, torch.bfloat16)
     if forced:
@@ -332,8 +336,8 @@ def cut_of(name: str, rows: int, *, forced: bool = False) -> list[int]:
     try:
         with (
             spilling(module, "launch", lambda cut: 8 * (cut.rows > rows)),
-            compiling(target("sm_90")) as log,
-        ):
+            fused.in_several(always=False), compiling(target("sm_90")) as log,
+        ):  # fmt: skip
             subject.backward()
     finally:
         tuned._forced.clear()

@@ -32,8 +32,7 @@ class Tile:
 
 
 class Gradient(Protocol):
-    """What a divided gradient does: see ``divided_gradient``, which a folder has where it is
-    asked for."""
+    """What a divided gradient does: see ``divided_gradient``."""
 
     @property
     def body(self) -> Body:
@@ -41,6 +40,9 @@ class Gradient(Protocol):
 
     def kept(self, launch: "Launch", places: int) -> list[Tensor]:
         """Make room for the states at each chunk's start."""
+
+    def types(self, launch: "Launch") -> list[torch.dtype]:
+        """The types in which states are stored."""
 
     def as_stored(self, launch: "Launch", states: list[Tensor]) -> list[Tensor]:
         """What was kept, in the type in which it is stored."""
@@ -104,7 +106,9 @@ def spilled_in_scan(launch: "Launch", *, keep: bool) -> int:
     assert found is not None
     real = torch.float64 if launch.rows[0].dtype == torch.float64 else torch.float32
     pointers = [*_types(launch, found.scan_rows), *(type_of(launch, x) for x in found.tiles)]
-    pointers += [launch.like.dtype, *3 * [real] * len(launch.kernel.states)]
+    back, states = launch.divided_gradient, len(launch.kernel.states)
+    kept = [real] * states if back is None else back.types(launch)
+    pointers += [launch.like.dtype, *(x for place in kept for x in (real, real, place))]
     options = _one_by_one(launch, found.scan, keep=keep)
     return launch.stack(found.scan, launch.grid, pointers, options)
 

@@ -76,7 +76,7 @@ class DividedGradient:
         place of one: torch was told the number's type before the cut was known.
         """
         found = []
-        for state, dtype in zip(launch.kernel.states, self._types(launch), strict=True):
+        for state, dtype in zip(launch.kernel.states, self.types(launch), strict=True):
             sizes = tuple(launch.sizes[size] for size in state.sizes)
             whole = places if dtype == launch.real else -(-places // 2)
             found.append(buffers.empty((whole, *sizes), launch.rows[0], launch.real))
@@ -85,9 +85,10 @@ class DividedGradient:
     def as_stored(self, launch: "Launch", states: list[Tensor]) -> list[Tensor]:
         """What was kept, in the type in which it is stored."""
         return [x if dtype == x.dtype else x.view(-1).view(dtype).view(-1, *x.shape[1:])
-                for x, dtype in zip(states, self._types(launch), strict=True)]  # fmt: skip
+                for x, dtype in zip(states, self.types(launch), strict=True)]  # fmt: skip
 
-    def _types(self, launch: "Launch") -> list[torch.dtype]:
+    def types(self, launch: "Launch") -> list[torch.dtype]:
+        """The types in which states are stored."""
         tiles = {tile.name: tile for tile in self.tiles}
         return [type_of(launch, tiles[s.name]) if s.name in tiles else launch.real
                 for s in launch.kernel.states]  # fmt: skip

@@ -25,7 +25,9 @@ def running_sums(lay: Layout) -> Plan:
     for quantity in plan.ordered():
         if isinstance(quantity.op, Map) and quantity.op.expr.is_Add:
             _rewrite(found, values, quantity, quantity.op)
-    found.keep(found.needed() | {*plan.states(), *plan.arguments()})
+    found.keep(
+        found.needed() | {*plan.states(), *plan.arguments(), *(held.name for held in lay.given)}
+    )
     return found
 
 
