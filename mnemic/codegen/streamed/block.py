@@ -17,6 +17,7 @@ from mnemic.codegen.streamed.lines import (
 )
 from mnemic.codegen.streamed.order import Step, ordered
 from mnemic.codegen.streamed.pair_passes import beside_pairs, sums_weights
+from mnemic.codegen.tiled.layout import Held
 from mnemic.codegen.tiled.swept.along_axis import tops
 
 if TYPE_CHECKING:
@@ -68,10 +69,7 @@ class Block:
         for name in dict.fromkeys(n for q in others for n in self.reads(q)):
             held = self.body.found.held(held_as.get(name, name))
             if held is not None:
-                text = (
-                    f"{self.pad}{self.body.found.say(name)} = {load_block(self.body.found, held)}"
-                )
-                steps.append(Step(name, (), (text,), bool(held.sizes)))
+                steps.append(self.taken(name, held))
         for quantity in others[: len(others) - len(self.sums)]:
             made = line(self.body.found, quantity, self.body.numbers, len(self.pad))
             if quantity.name in self.lasting and isinstance(quantity.op, Product):
@@ -83,6 +81,11 @@ class Block:
             lines = self._higher if tops(quantity) else self._added
             steps.append(Step(quantity.name, self.reads(quantity), tuple(lines(quantity)), False))
         return steps
+
+    def taken(self, name: str, held: Held) -> Step:
+        """The block's entries of a state."""
+        text = f"{self.pad}{self.body.found.say(name)} = {load_block(self.body.found, held)}"
+        return Step(name, (), (text,), bool(held.sizes))
 
     def _as_held(self, quantity: Quantity) -> bool:
         """Whether a quantity of the pairs before the chunk is what memory holds."""

@@ -97,14 +97,32 @@ def _store(held: Held, text: str, at: str, first: str, count: str) -> str:
     return f"tiles.store_rows({pointer}, {first}, 1, {at}, {count}, at_{size}, {size}, {text})"
 
 
-def load_block(found: Streams, held: Held) -> str:
+def load_block(found: Streams, held: Held, count: str = "behind") -> str:
     """A block of a state's pairs, zero beyond those that are there."""
-    return _load(found, held, "at_N", "place", "behind")
+    return _load(found, held, "at_N", "place", count)
 
 
-def store_block(held: Held, text: str) -> str:
+def store_block(held: Held, text: str, count: str = "behind") -> str:
     """The same entries in the place of a block."""
-    return _store(held, text, "at_N", "place", "behind")
+    return _store(held, text, "at_N", "place", count)
+
+
+def load_handed(held: Held) -> str:
+    """What another kernel has stored of a chunk's rows, all rows of the tile."""
+    pointer = f"handed_{held.name}"
+    if not held.sizes:
+        return f"tiles.load_vector({pointer}, tile, t, C, REAL)"
+    (size,) = held.sizes
+    return f"tiles.load_tile({pointer}, tile, t, at_{size}, {size}, REAL)"
+
+
+def store_handed(held: Held, text: str) -> str:
+    """Store it, for another kernel."""
+    pointer = f"handed_{held.name}"
+    if not held.sizes:
+        return f"tiles.store_vector({pointer}, tile, t, C, {text})"
+    (size,) = held.sizes
+    return f"tiles.store_tile({pointer}, tile, t, at_{size}, {size}, {text})"
 
 
 def own_rows(found: Streams, name: str, size: str) -> str:

@@ -15,7 +15,7 @@ PAIRS = "N"
 RESERVED = frozenset((
     "memory", "origin", "place", "total", "length", "heads", "position", "first", "chunks",
     "before", "room", "low", "live", "row", "behind", "c", "i", "j", "t", "n", "at_N", "in_N",
-    "copied", "at_tail", "at_seen", "live_SOURCES", "C", "ROWS", "SOURCES", "STEPS",
+    "copied", "tile", "at_tail", "at_seen", "live_SOURCES", "C", "ROWS", "SOURCES", "STEPS",
     "PRECISION", "REAL", "BN", "within_kept_rows", "within_kept_operands",
     "tl", "tiles", "math", "ops",
 ))  # fmt: skip

@@ -3,10 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mnemic.codegen.adjoint import Adjoint
 from mnemic.codegen.plan import Call
 from mnemic.codegen.streamed.body import Body
-from mnemic.codegen.streamed.lines import append, grow, load_block, same, store_block
+from mnemic.codegen.streamed.lines import (
+    append,
+    grow,
+    load_block,
+    same,
+    store_block,
+    store_handed,
+)
 from mnemic.codegen.streamed.pair_layout import Growth, Streams
 from mnemic.codegen.streamed.pair_passes import Passes
 from mnemic.codegen.streamed.stages import Stages
@@ -24,10 +30,13 @@ behind = before + low
 row = origin + tl.cast(low, tl.int64) * heads
 """
 
+TILE = "tile = memory * chunks + c"
+"""Where what one kernel stores of a chunk for another lies."""
+
 # what does not change from chunk to chunk is made anew in each: registers are dearer
 FORWARD = "    for c in tl.range(0, chunks, disable_licm=True):"
 BACKWARD = "    for i in tl.range(0, chunks, disable_licm=True):\n        c = chunks - 1 - i"
-ALONE = "    c = tl.program_id(1)"
+ALONE = "    c = chunks - 1 - tl.program_id(1)  # those with most pairs behind them first"
 ONE = "    c = 0"
 
 
@@ -96,21 +105,25 @@ def forward(
     tails = any(found.growth[held.name].tail for held in made)
     stored = Stored(ends, rewrites, late, fills, tails=tails)
     room, alive, lines = _body(found, numbers, shape, stored, lasting=True)
-    whole = _head(found, shape, ["rows_out"], room=room)
+    whole = head(found, shape, ["rows_out"], room=room)
     for state in lay.states:
         text = load_state(state, f"start_{state.name}", "memory")
         text = store_state(state, f"end_{state.name}", "memory", text)
         whole += _each(state, shape, text, 4)
     whole += ["    tl.debug_barrier()"] * bool(lay.states)
-    whole += _chunk(found, FORWARD, shape)
+    whole += chunk(found, FORWARD, shape)
     whole += [*lines, *_closings(found, shape)]
     if made:
         whole.append(f"{' ' * shape.indent}tl.debug_barrier()")
     return Written("\n".join(whole) + "\n", alive, _tiles(room))
 
 
-def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shape) -> Written:
-    """The kernel of a form's gradient: chunks from the last to the first, d of pairs in memory.
+def backward(
+    found: Streams, gradients: dict[str, str], numbers: dict[str, str], shape: Shape,
+    handed: tuple[Held, ...] = (),
+) -> Written:  # fmt: skip
+    """The kernel of a form's gradient: chunks from the last to the first, d of pairs in memory; or
+    a program a chunk, which stores what is ``handed`` to that of the pairs.
 
     Where there are memories beside the pairs, each is loaded where it is read, and so is its
     gradient; those before the chunk are stored as soon as they are known.
@@ -118,9 +131,11 @@ def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shap
     lay, plan = found.lay, found.plan
     rows = {row.name: row for row in lay.rows}
     ends: dict[str, list[str]] = {}
-    for name, gradient in back.gradients.items():
+    for name, gradient in gradients.items():
         text = _store(found, rows[name], f"grad_{name}", found.say(gradient))
         ends.setdefault(gradient, []).append(text)
+    for held in handed:
+        ends.setdefault(held.name, []).append(store_handed(held, found.say(held.name)))
     for state in lay.states:
         before = plan.following[state.name]
         text = store_state(state, f"end_{state.name}", "memory", found.say(before))
@@ -128,9 +143,11 @@ def backward(found: Streams, back: Adjoint, numbers: dict[str, str], shape: Shap
     rewrites = {h.name: plan.following[h.name] for h in found.kept
                 if not _stays(found, plan.following[h.name])}  # fmt: skip
     room, alive, lines = _body(found, numbers, shape, Stored(ends, rewrites), lasting=False)
-    whole = _head(found, shape, [f"grad_{name}" for name in back.gradients], room=room)
-    whole += [*_chunk(found, BACKWARD, shape), *lines]
-    whole.append(f"{' ' * shape.indent}tl.debug_barrier()")
+    extra = [f"grad_{name}" for name in gradients] + [f"handed_{held.name}" for held in handed]
+    whole = head(found, shape, extra, room=room)
+    whole += chunk(found, BACKWARD, shape)
+    whole += [f"{' ' * shape.indent}{TILE}"] * bool(handed)
+    whole += [*lines, *([] if shape.alone else [f"{' ' * shape.indent}tl.debug_barrier()"])]
     return Written("\n".join(whole) + "\n", alive, _tiles(room))
 
 
@@ -224,9 +241,10 @@ def sizes_of(found: Streams) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sizes))
 
 
-def _head(
+def head(
     found: Streams, shape: Shape, extra: list[str], *, room: Room | None
 ) -> list[str]:  # fmt: skip
+    """The kernel down to what is the same for all of a program's chunks."""
     lines = ["@triton.jit", f"def {shape.name}("]
     lines += [f"    {part}," for part in parameters(found, extra, room)]
     lines += ["):", f'    """{shape.doc}"""']
@@ -249,7 +267,8 @@ def _head(
     return lines
 
 
-def _chunk(found: Streams, loop: str, shape: Shape) -> Iterator[str]:
+def chunk(found: Streams, loop: str, shape: Shape) -> Iterator[str]:
+    """Which chunk it is, and where its rows lie; in a loop if a program has several."""
     if shape.alone or shape.one:
         loop = ALONE if shape.alone else ONE
     yield from loop.splitlines()

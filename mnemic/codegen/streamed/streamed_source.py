@@ -6,7 +6,9 @@ from mnemic.codegen.ops import OPERATIONS, called
 from mnemic.codegen.ops.operation import PAIRS
 from mnemic.codegen.plan import Call, Given, Map, Plan, Quantity
 from mnemic.codegen.streamed.behind import split_into_entries
+from mnemic.codegen.streamed.block_gradient import block_backward
 from mnemic.codegen.streamed.pair_layout import Streams, streams, with_rows
+from mnemic.codegen.streamed.shared_out import shared_out
 from mnemic.codegen.streamed.streamed_kernel import (
     Shape,
     Written,
@@ -18,10 +20,15 @@ from mnemic.codegen.streamed.streamed_kernel import (
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.data import before, held_of, listed, row_of
 from mnemic.codegen.tiled.gradient_plan import given_back, ordered, output_of, reversed_of
+from mnemic.codegen.tiled.layout import Held
 from mnemic.codegen.tiled.windows import opened
 
 FORM = "Chunk by chunk, kept pairs block by block: arguments [B, R, H, ...], pairs [M, n, ...]."
 GRADIENT = "The gradient: arguments, pairs, d_out and d of pairs -> gradients."
+ROWS = "The gradient of rows, a program a chunk: arguments, pairs, d_out -> gradients, tiles."
+BLOCKS = (
+    "The gradient of pairs, a program a block: the same and the tiles, d of pairs -> d of pairs."
+)
 
 
 def keeps(plan: Plan) -> bool:
@@ -144,7 +151,7 @@ def source(
     found = streams(cut.plan, logarithms, output=cut.plan.output, windows=windows)
     known = frozenset(cut.known) if cut.alone else frozenset(cut.known) & _plain(found)
     pair = _pair(cut, found, logarithms, numbers, known)
-    parts = [pair.forward.text, *([pair.backward.text] if pair.backward else [])]
+    parts = [kernel.text for kernel in pair.all]
     parts.append(before(cut.plan, cut.before, cut.taken, found.lay.rows, "chunk"))
     parts.append(_kernel(cut, found, steps, known, pair))
     return Source("\n\n".join(parts), pair.missing)
@@ -155,10 +162,24 @@ class Pair:
     """A form's kernel and its gradient's, or why it has none; the axis that both go along."""
 
     forward: Written
-    backward: Written | None
-    gradients: tuple[str, ...]
+    gradient: "Gradient | None"
     missing: str
     along: str
+
+    @property
+    def all(self) -> tuple[Written, ...]:
+        """The kernels that there are."""
+        return (self.forward, *(self.gradient.kernels if self.gradient else ()))
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A gradient's kernel, or two: that of rows, and that of pairs with what it is handed."""
+
+    kernels: tuple[Written, ...]
+    names: tuple[str, ...]
+    """The arguments that have a gradient."""
+    handed: tuple[Held, ...] = ()
 
 
 def _pair(
@@ -192,10 +213,9 @@ def _along(
     shape = Shape("chunk_forward", FORM, cut.alone, span_of(found), along=along)
     ahead = forward(found, numbers, shape, known)
     try:
-        behind, gradients = _gradient(cut, found, logarithms, numbers, along)
+        return Pair(ahead, _gradient(cut, found, logarithms, numbers, along), "", along)
     except NoTiles as reason:
-        return Pair(ahead, None, (), str(reason), along)
-    return Pair(ahead, behind, gradients, "", along)
+        return Pair(ahead, None, str(reason), along)
 
 
 def _plain(found: Streams) -> frozenset[str]:
@@ -205,7 +225,8 @@ def _plain(found: Streams) -> frozenset[str]:
 
 def _gradient(
     cut: Split, found: Streams, logarithms: frozenset[str], numbers: dict[str, str], along: str
-) -> tuple[Written, tuple[str, ...]]:  # fmt: skip
+) -> Gradient:  # fmt: skip
+    """The kernels of a gradient: two where pairs stay as they are and theirs is a plain sum."""
     back = reversed_of(cut.plan)
     back = replace(back, plan=split_into_entries(back.plan))
     under = streams(
@@ -214,18 +235,28 @@ def _gradient(
     )  # fmt: skip
     under = with_rows(under, ordered(found.lay.rows, under.lay.rows))
     back = given_back(back, found.lay.rows)
-    shape = Shape(
-        "chunk_backward", GRADIENT, alone=False, span=span_of(found), one=bool(found.lay.states),
-        along=along,
-    )  # fmt: skip
-    return backward(under, back, numbers, shape), tuple(back.gradients)
+    span, names = span_of(found), tuple(back.gradients)
+    still = len(_plain(found)) == len(found.kept)
+    shared = shared_out(under, back, cut.known) if still else None
+    if shared is None:
+        shape = Shape(
+            "chunk_backward", GRADIENT, alone=False, span=span, one=bool(found.lay.states),
+            along=along,
+        )  # fmt: skip
+        return Gradient((backward(under, back.gradients, numbers, shape),), names)
+    own = Shape("chunk_backward", ROWS, alone=True, span=span)
+    blocks = Shape("chunk_backward_pairs", BLOCKS, alone=False, span=span)
+    kernels = (
+        backward(shared.rows, shared.gradients, numbers, own, shared.handed),
+        block_backward(shared, numbers, blocks),
+    )
+    return Gradient(kernels, names, shared.handed)
 
 
 def _kernel(
     cut: Split, found: Streams, steps: int, known: frozenset[str], pair: Pair
 ) -> str:  # fmt: skip
     """What the kernels take, as data of the module."""
-    kernels = (pair.forward, pair.backward) if pair.backward else (pair.forward,)
     own = {state: rows for state, rows in cut.known.items() if state in known}
     kept = [
         f"Kept({x.name!r}, {x.sizes!r}, {own.get(x.name, '')!r}, wide={x.name in found.wide})"
@@ -234,17 +265,18 @@ def _kernel(
     lines = [
         "CHUNK = Streamed(",
         "    chunk_forward,",
-        f"    {'chunk_backward' if pair.backward else 'None'},",
+        f"    {'chunk_backward' if pair.gradient else 'None'},",
         *listed("rows", map(row_of, found.lay.rows)),
         *listed("kept", kept),
         *listed("states", map(held_of, found.lay.states)),
         f"    sizes={sizes_of(found)!r},",
-        f"    gradients={pair.gradients!r},",
+        f"    gradients={pair.gradient.names if pair.gradient else ()!r},",
         f"    value={found.lay.value!r},",
         f"    alone={cut.alone},",
-        f"    alive={tuple(k.alive for k in kernels)!r},",
+        f"    alive={tuple(kernel.alive for kernel in pair.all)!r},",
         f"    steps={steps},",
-        *_swept(pair.along, kernels),
+        *_swept(pair.along, pair.all),
+        *_shared(pair.gradient),
         *(["    moving=True,"] if found.lay.states or len(_plain(found)) < len(found.kept) else []),
         *([f"    window={found.lay.windows.width},"] if found.lay.sourced else []),
         "    before=chunk_before,",
@@ -252,6 +284,13 @@ def _kernel(
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _shared(gradient: Gradient | None) -> list[str]:
+    """The kernel of the pairs' gradient, and what it is handed, where it is one of its own."""
+    if gradient is None or len(gradient.kernels) == 1:
+        return []
+    return ["    by_blocks=chunk_backward_pairs,", *listed("handed", map(held_of, gradient.handed))]
 
 
 def _swept(along: str, kernels: tuple[Written, ...]) -> list[str]:

@@ -81,7 +81,8 @@ class Streamed:
     value: str
     alone: bool
     alive: tuple[tuple[int, int], ...]
-    """Tiles of rows, and of a block of pairs, that live at once: in the form, in its gradient."""
+    """Tiles of rows, and of a block of pairs, that live at once: in the form, in each kernel of its
+    gradient."""
     steps: int
     before: Callable[..., dict[str, Tensor]]
     taken: tuple[str, ...]
@@ -95,6 +96,11 @@ class Streamed:
     room: tuple[tuple[Tiles, Tiles], ...] = ()
     """Tiles of rows along it that a program keeps in the device's memory, as they are and rounded
     as products take them: in the form, in its gradient."""
+    by_blocks: Any = None
+    """The kernel of the pairs' gradient, where it is a plain sum over rows: a program a block of
+    pairs. That of the rows then has a program a chunk."""
+    handed: tuple[Held, ...] = ()
+    """What that of the rows stores for it, a tile a chunk: the sizes of its channels."""
     operators: Operators = field(init=False, repr=False, compare=False)
     """Its launches as torch sees them."""
 
@@ -327,9 +333,14 @@ class Launch:
         if not gradient:
             pointers = [*rows, *pairs, *beside, *beside, self.like.dtype, *kept]
             return self._stack(kernel.forward, pointers, numbers)
-        grads = [real] * (len(pairs) + 3 * len(beside) + len(kernel.gradients))
-        pointers = [*rows, self.like.dtype, *pairs, *grads, *kept]
-        return self._stack(kernel.backward, pointers, numbers)
+        given, handed = [*rows, self.like.dtype, *pairs], [real] * len(kernel.handed)
+        grads = [real] * len(kernel.gradients)
+        if kernel.by_blocks is None:
+            grads = [real] * (len(pairs) + 3 * len(beside)) + grads
+            return self._stack(kernel.backward, [*given, *grads, *kept], numbers)
+        own = self._stack(kernel.backward, [*given, *grads, *handed], numbers)
+        summed = [*given, *([real] * len(pairs)), *handed]
+        return max(own, self._stack(kernel.by_blocks, summed, numbers))
 
     def _types(self, states: list[Tensor], *, gradient: bool) -> list[torch.dtype]:
         """What pairs are as kernels read them, of those that a launch is given."""
@@ -397,12 +408,38 @@ class Launch:
                 made = torch.zeros if row.shared else torch.empty
                 found[row.name] = made(x.shape, dtype=real, device=x.device)
         begun = [x.to(real).contiguous() for x in states]
-        pointers = [*self.rows, d_out.contiguous(), *pairs, *d_pairs, *begun]
-        pointers += [x for two in d_states for x in two]
-        pointers += [*(found[n] for n in kernel.gradients), *self._room(gradient=True)]
-        self._start(kernel.backward, pointers, pairs, 1)
+        given = [*self.rows, d_out.contiguous(), *pairs]
+        if kernel.by_blocks is None:
+            pointers = [*given, *d_pairs, *begun, *(x for two in d_states for x in two)]
+            pointers += [*(found[n] for n in kernel.gradients), *self._room(gradient=True)]
+            self._start(kernel.backward, pointers, pairs, 1)
+        else:
+            self._shared(given, d_pairs, found, pairs)
         before = [x[:, : x.shape[1] - self.length] for x in d_pairs]
         return found, [*before, *(after for _, after in d_states)]
+
+    def _shared(
+        self, given: list[Tensor], d_pairs: list[Tensor], d_rows: States, pairs: list[Tensor]
+    ) -> None:
+        """Fill in the gradients of rows, chunk by chunk, and add what the chunks behind them give
+        to those of pairs, block by block; rows that are pairs have both."""
+        kernel, (batch, length, heads) = self.kernel, self.like.shape[:3]
+        tiles = (batch * heads * self.chunks, self.constants(self.like.dtype)["C"])
+        handed = [
+            given[0].new_empty(
+                *tiles, *(self.sizes[size] for size in held.sizes), dtype=_real(self.like.dtype)
+            )
+            for held in kernel.handed
+        ]
+        grads = [d_rows[name] for name in kernel.gradients]
+        self._start(kernel.backward, [*given, *grads, *handed], pairs, self.chunks)
+        block = kernel.pairs(self.cut.block)
+        blocks = (pairs[0].shape[1] + block - 1) // block
+        self._start(kernel.by_blocks, [*given, *d_pairs, *handed], pairs, blocks)
+        for kept, x in zip(kernel.kept, d_pairs, strict=True):
+            if kept.rows in d_rows:
+                own = x[:, x.shape[1] - length :].unflatten(0, (batch, heads))
+                d_rows[kept.rows] += own.transpose(1, 2)
 
     def _room(self, *, gradient: bool) -> list[Tensor]:
         """Memory for what programs keep of a chunk's rows between their sweeps."""
@@ -511,7 +548,14 @@ def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Config
 def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradient: bool) -> int:
     """Entries a thread that live at once, by the model: in a pass over pairs, or where a memory
     is read beside another."""
-    rows, pairs = kernel.alive[-1 if gradient else 0]
+    moments = kernel.alive[1:] if gradient else kernel.alive[:1]
+    return max(_entries(kernel, sizes, cut, *moment) for moment in moments)
+
+
+def _entries(
+    kernel: Streamed, sizes: dict[str, int], cut: Configuration, rows: int, pairs: int
+) -> int:  # fmt: skip
+    """Of so many tiles of rows, and of a block of pairs."""
     pairs += any(kept.wide for kept in kernel.kept)  # differences of float64
     spans = {name: power_of_two(size) for name, size in sizes.items()}
     if kernel.along:

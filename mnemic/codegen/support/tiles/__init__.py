@@ -103,6 +103,7 @@ from .pairs import LOWEST as LOWEST
 from .pairs import elapsed as elapsed
 from .pairs import exp_over as exp_over
 from .pairs import exp_over_left as exp_over_left
+from .pairs import first_behind as first_behind
 from .pairs import higher as higher
 from .pairs import key_size as key_size
 from .pairs import over_total as over_total

@@ -77,3 +77,10 @@ def elapsed(rows, pairs, REAL: tl.constexpr):
 def key_size(x, width):
     """The number of channels, a number a row."""
     return tl.zeros((x.shape[0],), x.dtype) + width
+
+
+@triton.jit
+def first_behind(pair, before, first, ROWS: tl.constexpr):
+    """The first chunk of rows behind a pair, where so many pairs are before the rows: chunk c
+    begins with row 0 or, from the second on, with row first + (c − 1) ROWS."""
+    return tl.where(pair < before, 0, (pair - before - first + ROWS) // ROWS + 1)

@@ -1,0 +1,207 @@
+"""A gradient over kept pairs shared out: rows by the chunk, pairs by the block.
+
+Where what a pair gets of the gradient is a plain sum over the rows behind it,
+
+    d xᵢ = d xᵢ(end) + Σ_(t > i) f(row t, pair i),
+
+no chunk of rows waits for another: a program takes one chunk and gives the gradients of its rows,
+another takes one block of pairs and sums over the chunks behind it. Both are the adjoint plan, cut:
+of the first the gradients of pairs are left out, of the second all but these. Whether it may be cut
+so is read off the plan: nothing but the sums themselves reads a gradient of pairs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from sympy import Symbol
+
+from mnemic.codegen.adjoint import Adjoint
+from mnemic.codegen.ops import called
+from mnemic.codegen.plan import Given, Map, Op, Plan, Quantity
+from mnemic.codegen.streamed.lines import same
+from mnemic.codegen.streamed.pair_layout import Streams
+from mnemic.codegen.streamed.pair_passes import Passes, reads_behind
+from mnemic.codegen.tiled.latest import heavy
+from mnemic.codegen.tiled.layout import ROWS, TALL, Held
+from mnemic.codegen.tiled.windows import ROWS as PLAIN
+
+
+@dataclass(frozen=True)
+class SharedOut:
+    """The two parts of a gradient, each with its plan's layout."""
+
+    rows: Streams
+    """The gradients of a chunk's rows, but for what later chunks give them as pairs."""
+    gradients: dict[str, str]
+    """By argument, its quantity there."""
+    pairs: Streams
+    """What a chunk of rows adds to the gradient of a block of pairs."""
+    added: dict[str, str]
+    """By gradient of pairs, its quantity there; none where no row adds to it."""
+    handed: tuple[Held, ...]
+    """What the first stores for the second, a tile a chunk: the sizes of its channels."""
+
+
+def shared_out(under: Streams, back: Adjoint, known: Mapping[str, str]) -> SharedOut | None:
+    """The two parts of a gradient laid out as a whole; ``None`` where chunks wait for each other.
+
+    ``known`` tells the pairs that are arguments' rows, and whose.
+    """
+    if under.lay.states or any(row.view != PLAIN for row in under.lay.rows):
+        return None
+    rows, pairs = _copied(under.plan), _copied(under.plan)
+    gradients = {n: _without(rows, end, _own_entries(rows, n)) for n, end in back.gradients.items()}
+    ends = {held.name: pairs.following[held.name] for held in under.kept}
+    ends = {n: end for n, end in ends.items() if not _stays(n)(pairs[end])}
+    added = {n: _added(pairs, n, end) for n, end in ends.items()}
+    told = {(back.carried[state], n) for state, n in known.items() if n in gradients}
+    if None in (*gradients.values(), *added.values()) or told != _given(under.plan, back):
+        return None
+    found = SharedOut(under, _named(gradients), under, _named(added), ())
+    _end(pairs, found.added)
+    handed = _handed(_laid(under, pairs), tuple(found.added.values()))
+    if handed is None:
+        return None
+    for tile in handed:
+        pairs.rewrite(replace(pairs[tile.name], op=Given()))
+    _end(pairs, found.added)
+    _end(rows, found.gradients | {tile.name: tile.name for tile in handed})
+    if set(under.plan.states()) & {*rows.graph, *pairs.graph}:
+        return None
+    first, second = replace(_laid(under, rows), kept=()), _laid(under, pairs)
+    return replace(found, rows=first, pairs=second, handed=handed)
+
+
+def _named(found: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: end for name, end in found.items() if end is not None}
+
+
+def _laid(under: Streams, plan: Plan) -> Streams:
+    """A part of a plan, laid out as the whole."""
+    return replace(under, lay=replace(under.lay, plan=plan, tiles=plan.ordered()))
+
+
+def _copied(plan: Plan) -> Plan:
+    found = plan.emptied()
+    found.graph = plan.graph.copy()
+    return found
+
+
+def _end(plan: Plan, results: dict[str, str]) -> None:
+    """Leave what these results need."""
+    plan.following, plan.results = {}, results
+    plan.keep(plan.needed())
+
+
+# -- sums, and what is left out of them --------------------------------------------------------
+
+
+def _stays(state: str) -> Callable[[Quantity], bool]:
+    """Tells what a gradient of pairs was before."""
+    return lambda quantity: same(quantity) and quantity.reads()[0] == state
+
+
+def _added(plan: Plan, state: str, end: str) -> str | None:
+    """What is added to a gradient of pairs; ``None`` where it does more than grow."""
+    grows = any(_stays(state)(plan[read]) for read in plan[end].reads())
+    return _without(plan, end, _stays(state)) if grows else None
+
+
+def _own_entries(plan: Plan, argument: str) -> Callable[[Quantity], bool]:
+    """Tells a chunk's own entries of a gradient of pairs, which an argument's rows get."""
+
+    def found(quantity: Quantity) -> bool:
+        if not reads_behind(quantity):
+            return False
+        state, like = quantity.reads()
+        return like == argument and plan[state].op == Given(state=True)
+
+    return found
+
+
+def _given(plan: Plan, back: Adjoint) -> set[tuple[str, str]]:
+    """The gradients of pairs whose own entries an argument's rows get, and which argument's."""
+    return {
+        (plan[read].reads()[0], name)
+        for name, end in back.gradients.items()
+        for read in plan[end].reads()
+        if _own_entries(plan, name)(plan[read])
+    }
+
+
+def _without(plan: Plan, end: str, leaves: Callable[[Quantity], bool]) -> str | None:
+    """A sum without the terms that are to leave it; ``None`` where they are no terms of a sum."""
+    quantity = plan[end]
+    leaving = [name for name in quantity.reads() if leaves(plan[name])]
+    if not leaving:
+        return None if leaves(quantity) else end
+    op = _rest(quantity.op, leaving)
+    if op is None:
+        return None
+    first = op.reads[0]
+    if op.expr == _symbol(op, first.symbol) and first.axes == quantity.axes:
+        return first.quantity
+    plan.rewrite(replace(quantity, op=op))
+    return end
+
+
+def _rest(op: Op, leaving: list[str]) -> Map | None:
+    if not isinstance(op, Map):
+        return None
+    rest, kept = op.expr, []
+    for read in op.reads:
+        symbol = _symbol(op, read.symbol)
+        if read.quantity not in leaving:
+            kept.append(read)
+            continue
+        rest -= symbol
+        if symbol in rest.free_symbols:
+            return None
+    return Map(rest, tuple(kept)) if kept else None
+
+
+def _symbol(op: Map, name: str) -> Symbol:
+    return next(symbol for symbol in op.expr.free_symbols if symbol.name == name)
+
+
+# -- what is handed on ---------------------------------------------------------------------------
+
+
+def _handed(pairs: Streams, ends: tuple[str, ...]) -> tuple[Held, ...] | None:
+    """What is stored of a chunk's rows, and loaded for each block of pairs; ``None`` where it is no
+    tile of rows.
+
+    It is what took a sum over pairs or a product. A tile that is made entry by entry of arguments
+    and of such numbers a row is made once more: those take fewer bytes.
+    """
+    passes = Passes(pairs)
+    names: dict[str, None] = {}
+    for quantity in passes.needed(ends):
+        if pairs.streams(quantity.name):
+            for read in passes.reads(quantity):
+                names |= {} if pairs.streams(read) else dict.fromkeys(_made(passes, read))
+    sizes = {name: pairs.lay.sizes(name) for name in names}
+    if any(first != ROWS or set(others) & {*TALL, ""} for first, *others in sizes.values()):
+        return None
+    if pairs.wide & names.keys():
+        return None
+    return tuple(Held(name, size[1:]) for name, size in sizes.items())
+
+
+def _made(passes: Passes, name: str) -> tuple[str, ...]:
+    """What of a quantity of rows is stored: itself, or the numbers a row that it is made of."""
+    if not any(_taken(passes, quantity) for quantity in passes.needed((name,))):
+        return ()
+    quantity = passes.inside[name]
+    if len(quantity.axes) == 1 or _taken(passes, quantity):
+        return (name,)
+    below = [n for read in passes.reads(quantity) for n in _made(passes, read)]
+    numbers = all(len(passes.inside[n].axes) == 1 for n in below)
+    return tuple(below) if numbers else (name,)
+
+
+def _taken(passes: Passes, quantity: Quantity) -> bool:
+    """Whether a quantity took more than its own entries."""
+    operation = called(quantity)
+    costly = operation is not None and operation.streaming.costly
+    return costly or heavy(quantity) or bool(passes.sums(quantity))
