@@ -34,6 +34,16 @@ CUTS = tuple(
 )
 """Rows a chunk and pairs a block, the best first."""
 
+SHARED = tuple(
+    Configuration(rows, block, 4)
+    for rows, block in ((64, 64), (64, 32), (32, 64), (32, 32), (16, 64), (16, 32), (16, 16))
+)
+"""The same where a program has one chunk, or one block of pairs. There are enough of them for
+several on a multiprocessor, and four warps hold a chunk's few rows half as often as eight do."""
+
+SHARED_BUDGET = {False: 580, True: 360}
+"""Entries a thread of four warps, likewise."""
+
 BESIDE = 4_096
 """Entries of a block of a memory beside the pairs that is gone along by blocks, of 16 rows a chunk:
 up to here eight warps spill nothing, or a few numbers at twice as many."""
@@ -540,9 +550,10 @@ def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Config
     if kernel.along:
         wide = max(power_of_two(size) for name, size in sizes.items() if name != kernel.along)
         return Configuration(ROWS[-1], min(64, max(BLOCKS[-1], BESIDE // wide)), 8)
-    most = BUDGET[gradient]
-    fitting = (cut for cut in CUTS if weight(kernel, sizes, cut, gradient=gradient) <= most)
-    return next(fitting, CUTS[-1])
+    shared = kernel.by_blocks is not None if gradient else kernel.alone
+    cuts, most = (SHARED, SHARED_BUDGET[gradient]) if shared else (CUTS, BUDGET[gradient])
+    fitting = (cut for cut in cuts if weight(kernel, sizes, cut, gradient=gradient) <= most)
+    return next(fitting, cuts[-1])
 
 
 def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradient: bool) -> int:
