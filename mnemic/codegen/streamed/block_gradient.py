@@ -28,7 +28,7 @@ def block_backward(shared: SharedOut, numbers: dict[str, str], shape: Shape) -> 
                 if found.streams(q.name)]  # fmt: skip
     turn = Turn(body, streamed, [], set(), added=shared.added)
     sums = [held for held in found.kept if held.name in shared.added]
-    own = [*turn.rows(), *turn.lines({})]
+    own = [*turn.lines({})]
     whole = head(found, shape, [f"handed_{held.name}" for held in shared.handed], room=None)
     whole += ["    j = tl.program_id(1)", "    at_N = j * BN + n"]
     whole += turn.before.values()
@@ -67,16 +67,14 @@ class Turn(Block):
     def pad(self) -> str:
         return self.body.pad
 
-    def rows(self) -> Iterator[str]:
-        """What the block reads of the chunk's rows."""
-        for quantity in self.streamed:
-            for read in self.body.passes.reads(quantity):
+    def lines(self, rewrites: dict[str, str]) -> Iterator[str]:
+        """The statements in order, rows where they are first read."""
+        found, self.most = ordered([*self.steps(), *self._sums()], frozenset())
+        reads = {q.name: self.body.passes.reads(q) for q in self.streamed}
+        for step in found:
+            for read in reads.get(step.name, ()):
                 if not self.body.found.streams(read):
                     yield from self.body.until(read)
-
-    def lines(self, rewrites: dict[str, str]) -> Iterator[str]:
-        found, self.most = ordered([*self.steps(), *self._sums()], frozenset())
-        for step in found:
             yield from step.lines
 
     def taken(self, name: str, held: Held) -> Step:

@@ -63,6 +63,11 @@ def more_warps(cut: Configuration) -> Configuration:
     return replace(cut, warps=max(cut.warps, min(WARPS[-1], 2 * cut.warps)))
 
 
+def eight_warps(cut: Configuration) -> Configuration:
+    """Eight warps a program, which have all registers of a multiprocessor."""
+    return replace(cut, warps=max(cut.warps, 8))
+
+
 def of_chunks(*, split: bool, whole: bool = False) -> Order:
     """Fewer rows (unless a ``whole`` sequence is one chunk), then narrower blocks of a memory that
     is ``split``, then more warps."""
@@ -88,9 +93,9 @@ def of_sweeps() -> Order:
 
 
 def of_pairs() -> Order:
-    """Fewer rows, then narrower blocks of pairs. Eight warps have all registers there are, and
-    with more of them each warp of a chunk's few rows holds its operands once more."""
-    return (fewer_rows, narrower_block)
+    """Fewer rows, then narrower blocks of pairs, then eight warps. These have all registers there
+    are, and with more of them each warp of a chunk's few rows holds its operands once more."""
+    return (fewer_rows, narrower_block, eight_warps)
 
 
 def of_tokens(*, split: bool) -> Order:

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import tuned
+from . import tuned, versions
 from .calls import parameters
 from .configuration import BLOCKS, ROWS, WARPS, Choices, Configuration
-from .fused import PRECISIONS, Held, Row
+from .fused import PRECISIONS, UNGROUPED, Held, Row
 from .narrower import Order, of_pairs, settled
 from .operators import Operators, registered
 from .place import Place
@@ -292,7 +292,7 @@ class Launch:
         cut = tuned.chosen(
             question, like.device,
             lambda: launch.settled(
-                chosen(kernel, sizes, gradient=gradient), states, gradient=gradient
+                chosen(kernel, sizes, like.device, gradient=gradient), states, gradient=gradient
             ),
             lambda _: CHOICES, tunable=place.wanted is None,
         )  # fmt: skip
@@ -544,14 +544,22 @@ def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict
     return {name: int(found[name]) for name in kernel.sizes}
 
 
-def chosen(kernel: Streamed, sizes: dict[str, int], *, gradient: bool) -> Configuration:
+def chosen(
+    kernel: Streamed, sizes: dict[str, int], device: torch.device, *, gradient: bool
+) -> Configuration:  # fmt: skip
     """The best cut whose tiles fit into registers, or the smallest there is; few rows, and blocks
-    of so many entries, where memories are gone along by blocks."""
+    of so many entries, where memories are gone along by blocks.
+
+    A gradient's products of warp groups have transposed left sides: where those are compiled
+    wrongly, rows and pairs are too few for such groups.
+    """
     if kernel.along:
         wide = max(power_of_two(size) for name, size in sizes.items() if name != kernel.along)
         return Configuration(ROWS[-1], min(64, max(BLOCKS[-1], BESIDE // wide)), 8)
     shared = kernel.by_blocks is not None if gradient else kernel.alone
     cuts, most = (SHARED, SHARED_BUDGET[gradient]) if shared else (CUTS, BUDGET[gradient])
+    if shared and gradient and versions.faulty(device):
+        cuts = tuple(cut for cut in cuts if max(cut.rows, cut.block) <= UNGROUPED)
     fitting = (cut for cut in cuts if weight(kernel, sizes, cut, gradient=gradient) <= most)
     return next(fitting, cuts[-1])
 
