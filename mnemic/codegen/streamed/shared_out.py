@@ -110,13 +110,13 @@ def _added(plan: Plan, state: str, end: str) -> str | None:
 def _own_entries(plan: Plan, argument: str) -> Callable[[Quantity], bool]:
     """Tells a chunk's own entries of a gradient of pairs, which an argument's rows get."""
 
-    def found(quantity: Quantity) -> bool:
+    def tells(quantity: Quantity) -> bool:
         if not reads_behind(quantity):
             return False
         state, like = quantity.reads()
         return like == argument and plan[state].op == Given(state=True)
 
-    return found
+    return tells
 
 
 def _given(plan: Plan, back: Adjoint) -> set[tuple[str, str]]:
