@@ -55,7 +55,7 @@ def shared_out(under: Streams, back: Adjoint, known: Mapping[str, str]) -> Share
     ends = {n: end for n, end in ends.items() if not _stays(n)(pairs[end])}
     added = {n: _added(pairs, n, end) for n, end in ends.items()}
     told = {(back.carried[state], n) for state, n in known.items() if n in gradients}
-    if None in (*gradients.values(), *added.values()) or told != _given(under.plan, back):
+    if None in (*gradients.values(), *added.values()) or told != _taken_over(under.plan, back):
         return None
     found = SharedOut(under, _named(gradients), under, _named(added), ())
     _end(pairs, found.added)
@@ -119,8 +119,8 @@ def _own_entries(plan: Plan, argument: str) -> Callable[[Quantity], bool]:
     return tells
 
 
-def _given(plan: Plan, back: Adjoint) -> set[tuple[str, str]]:
-    """The gradients of pairs whose own entries an argument's rows get, and which argument's."""
+def _taken_over(plan: Plan, back: Adjoint) -> set[tuple[str, str]]:
+    """Gradients of pairs whose own entries an argument's rows get, each with that argument."""
     return {
         (plan[read].reads()[0], name)
         for name, end in back.gradients.items()
