@@ -6,15 +6,17 @@ or of none as if there were some.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 LABEL = re.compile(r"^\s*(\.L_x_\d+):")
 LINE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)([^;]*)")
 TARGET = re.compile(r"\(?`?\(?(\.L_x_\d+)\)")
 PRODUCT = re.compile(r"^\s*(%\S+) = arith\.muli (%\S+), (%\S+) :")
+ONE_AT_MOST = re.compile(r"^\s*(%\S+) = arith\.minsi %\S+, %c1_i(?:32|64) :")
 CONSTANT = re.compile(r"^\s*(%\S+) = arith\.constant (\d+) : i(?:32|64)")
 FOR = re.compile(r"scf\.for %\S+ = (%\S+) to (%\S+) step (%\S+)")
+PROGRAMS = re.compile(r"^\s*(%\S+) = tt\.get_num_programs \w+ :")
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,14 @@ class Loop:
 
 @dataclass(frozen=True)
 class Turns:
-    """A loop of the intermediate code: its turns where they are known (else 0), those inside."""
+    """A loop of the intermediate code: its turns where they are known (else 0), those inside.
+
+    ``shared`` says that programs share out its turns: it goes on by as many as there are.
+    """
 
     count: int
     inner: tuple["Turns", ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,11 +57,10 @@ class Chunk:
 
 def chunk(disassembly: str, ttgir: str) -> Chunk | None:
     """What a turn of the longest loop costs; None for a kernel without loops."""
-    names, loops = _read(disassembly)
+    names, loops = machine_loops(disassembly)
     if not loops:
         return None
-    longest = max(loops, key=lambda loop: loop.last - loop.first)
-    turns = max(_turns(ttgir), key=_depth, default=None)
+    longest, turns = longest_loop(loops, told_turns(ttgir))
     written = _length(names, longest)
     executed = written if not longest.inner else None
     if turns is not None:
@@ -63,10 +68,19 @@ def chunk(disassembly: str, ttgir: str) -> Chunk | None:
     return Chunk(written, executed, tuple(_length(names, inner) for inner in longest.inner))
 
 
+def longest_loop(loops: Sequence[Loop], told: Sequence[Turns]) -> tuple[Loop, Turns | None]:
+    """The longest of some loops, and what the intermediate code tells of it: the loop in its place
+    where there are as many, else the deepest one."""
+    longest = max(loops, key=lambda loop: loop.last - loop.first)
+    if len(loops) == len(told):
+        return longest, told[loops.index(longest)]
+    return longest, max(told, key=_depth, default=None)
+
+
 # -- machine code ----------------------------------------------------------------------------
 
 
-def _read(disassembly: str) -> tuple[list[str], list[Loop]]:
+def machine_loops(disassembly: str) -> tuple[list[str], list[Loop]]:
     """The instructions' names, and the loops that are in no other."""
     names: list[str] = []
     labels: dict[str, int] = {}
@@ -99,23 +113,26 @@ def _length(names: list[str], loop: Loop) -> int:
 # -- turns -----------------------------------------------------------------------------------
 
 
-def _turns(ttgir: str) -> tuple[Turns, ...]:
-    """The loops of the intermediate code that are in no other."""
+def told_turns(ttgir: str) -> tuple[Turns, ...]:
+    """Read the loops of the intermediate code that are in no other."""
     constants = {m[1]: int(m[2]) for m in map(CONSTANT.match, ttgir.splitlines()) if m}
     for product in filter(None, map(PRODUCT.match, ttgir.splitlines())):
         factors = [constants[name] for name in product.group(2, 3) if name in constants]
         constants |= {product[1]: factors[0]} if factors else {}
-    opened: list[tuple[int, int, list[Turns]]] = [(-1, 0, [])]
+    constants |= {m[1]: 1 for m in map(ONE_AT_MOST.match, ttgir.splitlines()) if m}
+    programs = {m[1] for m in map(PROGRAMS.match, ttgir.splitlines()) if m}
+    opened: list[tuple[int, int, bool, list[Turns]]] = [(-1, 0, False, [])]
     for line in ttgir.splitlines():
         depth = len(line) - len(line.lstrip())
         while len(opened) > 1 and line.strip().startswith("}") and depth <= opened[-1][0]:
-            _, count, inner = opened.pop()
-            opened[-1][2].append(Turns(count, tuple(inner)))
+            _, count, shared, inner = opened.pop()
+            opened[-1][-1].append(Turns(count, tuple(inner), shared))
         if found := FOR.search(line):
             low, high, step = (constants.get(found[i], -1) for i in (1, 2, 3))
             known = min(low, high) >= 0 and step > 0
-            opened.append((depth, (high - low) // step if known else 0, []))
-    return tuple(opened[0][2])
+            count = -(-(high - low) // step) if known else 0
+            opened.append((depth, count, found[3] in programs, []))
+    return tuple(opened[0][-1])
 
 
 def _depth(turns: Turns) -> int:
@@ -124,7 +141,7 @@ def _depth(turns: Turns) -> int:
 
 def _executed(names: list[str], loop: Loop, turns: Turns) -> int | None:
     """Instructions of one turn, where machine and intermediate code have the same loops."""
-    pairs = list(_paired(loop, turns))
+    pairs = list(paired(loop, turns))
     if len(pairs) != len(loop.inner):
         return None
     found = _length(names, loop) - sum(_length(names, inner) for inner in loop.inner)
@@ -136,7 +153,16 @@ def _executed(names: list[str], loop: Loop, turns: Turns) -> int | None:
     return found
 
 
-def _paired(loop: Loop, turns: Turns) -> Iterator[tuple[Loop, Turns]]:
-    """Inner loops in order, where there are as many as before; none where some were unrolled."""
-    if len(loop.inner) == len(turns.inner):
-        yield from zip(loop.inner, turns.inner, strict=True)
+def paired(loop: Loop, turns: Turns) -> Iterator[tuple[Loop, Turns]]:
+    """Pair inner loops in order, where there are as many as before.
+
+    A loop of one turn is none in machine code, mostly: without those there may be as many. Where
+    some were unrolled or stand apart, loops are paired if all have as many turns. Else none are.
+    """
+    told = turns.inner
+    if len(told) != len(loop.inner):
+        told = tuple(x for x in told if x.count != 1)
+    if len(told) != len(loop.inner) and len({x.count for x in told}) == 1:
+        told = (max(told, key=_depth),) * len(loop.inner)
+    if len(told) == len(loop.inner):
+        yield from zip(loop.inner, told, strict=True)
