@@ -12,12 +12,13 @@ import typer
 
 from mnemic.cli.arguments import AsJson, complete_name
 from mnemic.cli.output import console, echo, print_json
-from mnemic.errors import CheckFailed
+from mnemic.errors import CheckFailed, UsageError
 from mnemic.models.files import replacing
 
 if TYPE_CHECKING:
     from mnemic.kernels.build import Built
     from mnemic.kernels.jobs import Job
+    from mnemic.kernels.layouts import Layout
     from mnemic.kernels.table import Cells
 
 
@@ -52,13 +53,21 @@ Count = Annotated[
 ]  # fmt: skip
 
 
+Stalls = Annotated[
+    bool,
+    typer.Option("--stalls", help="Simulate the machine code as well: an estimate of its cycles.",
+                 show_default=False),
+]  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Table:
-    """The Markdown file that is asked for, if any; ``whole``: of all specs there are."""
+    """The Markdown file that is asked for, if any; ``whole``: of all specs there are; its columns."""
 
     target: str
     path: Path | None
     whole: bool
+    layout: "Layout"
 
 
 def kernels(
@@ -69,6 +78,7 @@ def kernels(
     processes: Processes = 1,
     check: Check = False,
     count: Count = False,
+    stalls: Stalls = False,
     as_json: AsJson = False,
 ) -> None:
     """Compile every fused kernel of specs for a GPU that need not be there.
@@ -76,7 +86,10 @@ def kernels(
     Forward, backward, decode (the rule's token) and step (the whole layer's), at d = 64 and 128 in
     bfloat16: registers, spilled bytes, shared memory and instructions of the tensor cores, against
     the device's limits. With --count instead the bytes that they ask for against the least
-    possible, and the products, at d = 64.
+    possible, and the products, at d = 64. With --stalls (sm_80, sm_90) the machine code of forward
+    and backward kernels is simulated, too: cycles of a turn of the loop over chunks, or of a
+    program, cycles of a multiprocessor for 64 rows of a memory, barriers, and what warps wait for;
+    a table has milliseconds of four shapes besides. That is an estimate, not a time.
 
     A table (-o FILE.md) is written after every spec. What it holds already is compiled again only
     if what its kernels are made from has changed since; specs that are not asked for keep their
@@ -85,27 +98,33 @@ def kernels(
     JSON, of what was compiled now: {"target", "versions", "kernels": [{"spec", "class", "d",
     "source", "passes", "missing"}, ...]}; a pass is {"kernels", "bytes": {"moved", "floor",
     "launches"}, "error", "refused"}, with --count {"moved", "floor", "products", "error",
-    "refused"}; refused says why kernels do not take this size, for which PyTorch's form runs.
+    "refused"}; refused says why kernels do not take this size, for which PyTorch's form runs. A
+    kernel's "cycles" are, with --stalls, {"whole", "rows", "programs", "beside", "instructions",
+    "barriers", "alone", "full", "more", "waits", "of_rows"}.
 
     Exit code 4 where a pass fails, that is, neither compiles nor is refused for its size.
     """
     from mnemic.dsl.catalogue import names
     from mnemic.kernels import build, table
+    from mnemic.kernels.layouts import layout
 
     if find_spec("triton") is None:
         raise ModuleNotFoundError(name="triton")
+    if count and stalls:
+        raise UsageError("kernels: read --count with --stalls, allowed: one of them")
+    found_layout = layout(stalls=stalls)
     markdown = output if output is not None and output.suffix == ".md" else None
     widths = tuple(width or (build.WIDTHS[:1] if count else build.WIDTHS))
-    jobs = list(build.jobs(specs or names(), target, widths))
+    jobs = list(build.jobs(specs or names(), target, widths, stalls=stalls))
     made = _counted if count else _compiled
-    found, cells = made(jobs, processes, Table(target, markdown, not specs))
+    found, cells = made(jobs, processes, Table(target, markdown, not specs, found_layout))
     plain = {"target": target, "versions": build.versions(), "kernels": _plain(found)}
     if output is not None and markdown is None:
         _write(output, json.dumps(plain, indent=1) + "\n")
     if as_json:
         print_json(plain)
     else:
-        console().print(table.terminal(table.COUNTED if count else table.HEADINGS, cells))
+        console().print(table.terminal(table.COUNTED if count else found_layout.headings, cells))
         if not count:
             echo(_summary(cells, len(jobs) - len(found)))
     wrong = _wrong(cells, count=count, check=check)
@@ -128,15 +147,15 @@ def _compiled(
     jobs: "Sequence[Job]", processes: int, asked: Table
 ) -> "tuple[list[Built], list[Cells]]":
     """What was compiled, and the rows of all that was asked for; a table is gone on with."""
-    from mnemic.kernels import build, table
+    from mnemic.kernels import build
     from mnemic.kernels.resumed_table import Kept
 
-    kept = Kept.read(asked.path, asked.target, build.versions())
+    kept = Kept.read(asked.path, asked.target, build.versions(), asked.layout)
     found = []
     with _telling() as told:
         for job, one in build.build([job for job in jobs if not kept.has(job)], processes, told):
             found.append((job, one))
-            kept.put(job, table.rows(job, one))
+            kept.put(job, asked.layout.rows(job, one))
     if asked.whole:
         kept.only(job.spec for job in jobs)
     return found, kept.of(jobs)

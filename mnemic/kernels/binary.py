@@ -4,6 +4,8 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,11 +55,9 @@ class Resources:
 
 def resources(compiled: Any) -> Resources:
     """Read a kernel that Triton compiled for an NVIDIA target."""
-    with tempfile.TemporaryDirectory(prefix="kernel.") as place:
-        binary = Path(place) / "kernel.cubin"
-        binary.write_bytes(compiled.asm["cubin"])
-        usage = USAGE.findall(_tool("cuobjdump", "-res-usage", str(binary)))
-        disassembly = _tool("nvdisasm", "-c", str(binary))
+    with _binary(compiled) as binary:
+        usage = USAGE.findall(_tool("cuobjdump", "-res-usage", binary))
+        disassembly = _tool("nvdisasm", "-c", binary)
     counted = Counter(INSTRUCTION.findall(disassembly))
     registers = max(int(found) for found, _ in usage)
     stack = max(int(found) for _, found in usage)
@@ -74,6 +74,21 @@ def resources(compiled: Any) -> Resources:
         instructions=sum(counted.values()) - counted["NOP"],
         chunk=chunk(disassembly, compiled.asm["ttgir"]),
     )
+
+
+def encoded(compiled: Any) -> str:
+    """The disassembly of a kernel with the words that encode each instruction."""
+    with _binary(compiled) as binary:
+        return _tool("nvdisasm", "-c", "-hex", binary)
+
+
+@contextmanager
+def _binary(compiled: Any) -> Iterator[str]:
+    """The machine code as a file."""
+    with tempfile.TemporaryDirectory(prefix="kernel.") as place:
+        binary = Path(place) / "kernel.cubin"
+        binary.write_bytes(compiled.asm["cubin"])
+        yield str(binary)
 
 
 def _spilled(disassembly: str) -> Counter[str]:

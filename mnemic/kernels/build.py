@@ -12,6 +12,7 @@ from mnemic.errors import CheckFailed, EnvironmentFailed, InvalidSpec
 from mnemic.kernels.jobs import Job
 from mnemic.kernels.limits import target as known
 from mnemic.kernels.sources import digest
+from mnemic.kernels.stalls.units import can_simulate
 from mnemic.kernels.worker import COMPILING, INTERPRETING, Worker
 
 WIDTHS = (64, 128)
@@ -20,12 +21,16 @@ WIDTHS = (64, 128)
 Built = tuple[Job, dict[str, Any]]
 
 
-def jobs(specs: Iterable[str], target: str, widths: tuple[int, ...] = WIDTHS) -> Iterator[Job]:
+def jobs(
+    specs: Iterable[str], target: str, widths: tuple[int, ...] = WIDTHS, *, stalls: bool = False
+) -> Iterator[Job]:
     """A job a spec and head size; specs that do not compile have none.
 
-    Raises ``UsageError`` for a target that is not known.
+    Raises ``UsageError`` for a target that is not known, or (with ``stalls``) cannot be simulated.
     """
     known(target)
+    if stalls:
+        can_simulate(target)
     for name in specs:
         try:
             compiled = pipeline.compile(name)
@@ -36,7 +41,7 @@ def jobs(specs: Iterable[str], target: str, widths: tuple[int, ...] = WIDTHS) ->
         lead = (compiled.spec.name, compiled.rule.structure.kind, str(compiled.folder), target)
         source = digest(compiled.folder)
         for width in widths:
-            yield Job(*lead, width, source=source)
+            yield Job(*lead, width, source=source, stalls=stalls)
 
 
 LONGEST = 3600.0

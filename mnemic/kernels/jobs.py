@@ -23,6 +23,8 @@ PASSES = ("forward", "backward", "decode", "step")
 """``decode`` is the rule's token, ``step`` the whole layer's, where it has a kernel of its own."""
 NO_FORM = "no fused form"
 """What is told of a rule without kernels: that is no fault."""
+SEQUENCES = PASSES[:2]
+"""Those of whole sequences."""
 BATCH, TOKENS, HEADS = 1, 256, 16
 """Multiples of 16, as in use: kernels differ where a size is known to be one."""
 
@@ -33,7 +35,8 @@ Tensors = dict[str, Tensor]
 class Job:
     """One spec's kernels: the compiled folder, the target, d_k = d_v, the dtype.
 
-    ``source`` is the digest of what they are made from.
+    ``source`` is the digest of what they are made from. With ``stalls`` the kernels of whole
+    sequences are simulated, too, and only those are compiled.
     """
 
     spec: str
@@ -43,6 +46,7 @@ class Job:
     width: int = 64
     dtype: str = "bfloat16"
     source: str = ""
+    stalls: bool = False
 
 
 def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,8 +68,9 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     before = 0
     refused = _refused(module)
-    with compiling(target(asked.target)) as log, alone():
-        for name in subject.passes:
+    passes = SEQUENCES if asked.stalls else subject.passes
+    with compiling(target(asked.target), stalls=asked.stalls) as log, alone():
+        for name in passes:
             at, told, why = len(log.launches), None, None
             read, written = (), ()
             try:
@@ -74,7 +79,7 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
                 why = str(error)
             except (RuntimeError, TritonError) as error:
                 told = _first(error)
-            kernels = log.kernels[before:]
+            kernels = log.since(at) if asked.stalls else log.kernels[before:]
             before = len(log.kernels)
             moved = counted(log.launches[at:], read, written)
             found[name] = {
@@ -160,6 +165,8 @@ def _last(error: BaseException) -> str:
 
 def _row(kernel: Kernel) -> dict[str, Any]:
     told = {**asdict(kernel), "target": kernel.target.name}
+    if kernel.cycles is not None:
+        told["cycles"]["of_rows"] = kernel.cycles.of_rows
     return {**told, "troubles": list(kernel.troubles), "blocks": kernel.blocks}
 
 

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,8 +21,9 @@ import torch
 from mnemic.codegen.support.patterns import turned_accumulators
 from mnemic.codegen.support.versions import OFFLINE, interpreting
 from mnemic.errors import UsageError
-from mnemic.kernels.binary import Resources, resources
+from mnemic.kernels.binary import Resources, encoded, resources
 from mnemic.kernels.limits import Target
+from mnemic.kernels.stalls.cycles import Cycles, Machine, estimated, rows_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Kernel:
     """A compiled kernel: its name, constants and options, what it takes, seconds to compile.
 
     ``transposed`` counts products that some versions of Triton get wrong on Hopper, which launches
-    there keep clear of (``starting``).
+    there keep clear of (``starting``). ``cycles`` are those of a simulation, where it was asked for.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Kernel:
     resources: Resources
     seconds: float
     transposed: int = 0
+    cycles: Cycles | None = None
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -76,11 +78,12 @@ class Argument:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: the kernel's name, the grid, the tensors."""
+    """One launch: the kernel's name, the grid, the tensors, which compiled kernel it was."""
 
     kernel: str
     grid: tuple[int, ...]
     tensors: tuple[Argument, ...]
+    key: str = ""
 
 
 @dataclass
@@ -97,6 +100,10 @@ class Log:
     def kernels(self) -> tuple[Kernel, ...]:
         """The distinct kernels, in the order of their first launch."""
         return tuple(self.known.values())
+
+    def since(self, launch: int) -> tuple[Kernel, ...]:
+        """The distinct kernels that were launched from the ``launch``-th on, in their order."""
+        return tuple(self.known[key] for key in dict.fromkeys(x.key for x in self.launches[launch:]))
 
 
 class Driver:
@@ -125,10 +132,10 @@ class Driver:
 
 
 @contextmanager
-def compiling(target: Target) -> Iterator[Log]:
+def compiling(target: Target, *, stalls: bool = False) -> Iterator[Log]:
     """Compile every kernel launched inside for ``target`` instead of running it.
 
-    Raises ``UsageError`` where Triton interprets.
+    With ``stalls`` its machine code is simulated, too. Raises ``UsageError`` where Triton interprets.
     """
     from triton.runtime import driver
     from triton.runtime.jit import JITFunction
@@ -146,9 +153,11 @@ def compiling(target: Target) -> Iterator[Log]:
             return compiled
         given = _given(self, args, options)
         shape = grid(given) if callable(grid) else grid
-        log.launches.append(Launch(self.fn.__name__, tuple(map(int, shape)), _tensors(given)))
+        grid = tuple(map(int, shape))
+        log.launches.append(Launch(self.fn.__name__, grid, _tensors(given), compiled.hash))
         if compiled.hash not in log.known:
-            log.known[compiled.hash] = _kernel(self, compiled, target, seconds)
+            kernel = _kernel(self, compiled, target, seconds)
+            log.known[compiled.hash] = _simulated(kernel, compiled, grid) if stalls else kernel
         return compiled
 
     driver.set_active(Driver(target))
@@ -187,6 +196,14 @@ def _kernel(function: Any, compiled: Any, target: Target, seconds: float) -> Ker
         function.fn.__name__, constants, int(metadata.num_warps), int(metadata.num_stages),
         target, resources(compiled), seconds, turned_accumulators(compiled.asm["ttgir"]),
     )  # fmt: skip
+
+
+def _simulated(kernel: Kernel, compiled: Any, grid: tuple[int, ...]) -> Kernel:
+    """The kernel with its cycles."""
+    machine = Machine(encoded(compiled), compiled.asm["ttgir"], kernel.num_warps, kernel.blocks,
+                      kernel.target)  # fmt: skip
+    cycles = estimated(machine, rows_of(kernel.name, kernel.constants), grid)
+    return replace(kernel, cycles=cycles)
 
 
 def _plain(value: Any) -> Any:

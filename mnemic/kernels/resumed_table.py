@@ -7,6 +7,7 @@ from pathlib import Path
 from mnemic.errors import UsageError
 from mnemic.kernels import table
 from mnemic.kernels.jobs import Job
+from mnemic.kernels.layouts import RESOURCES, Layout
 from mnemic.kernels.table import Cells
 from mnemic.models.files import replacing
 
@@ -21,23 +22,27 @@ class Kept:
     path: Path | None
     target: str
     versions: Mapping[str, str]
+    layout: Layout = RESOURCES
     rows: dict[Key, list[Cells]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path | None, target: str, versions: Mapping[str, str]) -> "Kept":
+    def read(
+        cls, path: Path | None, target: str, versions: Mapping[str, str],
+        layout: Layout = RESOURCES,
+    ) -> "Kept":  # fmt: skip
         """What a file holds; nothing where there is none, or where it is of other versions.
 
         Raises ``UsageError`` for a file that is no such table, or one of another target.
         """
-        kept = cls(path, target, versions)
+        kept = cls(path, target, versions, layout)
         if path is None or not path.exists():
             return kept
         text = path.read_text(encoding="utf-8", errors="replace")
-        title = f"# Kernels compiled for {target}"
+        title = layout.first_line(target)
         if (first := text.partition("\n")[0]) != title:
             raise UsageError(f"output: {path} begins with {first!r}, not with {title!r}")
         if made_with(text, versions):
-            kept.rows = parsed(text)
+            kept.rows = parsed(text, layout.headings)
         return kept
 
     def has(self, job: Job) -> bool:
@@ -65,22 +70,22 @@ class Kept:
         if self.path is None:
             return
         ordered = sorted(self.rows, key=lambda key: (key[0], int(key[1])))
-        text = table.markdown((x for key in ordered for x in self.rows[key]), self.target,
-                              self.versions)  # fmt: skip
+        rows = (x for key in ordered for x in self.rows[key])
+        text = self.layout.markdown(rows, self.target, self.versions)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.path) as beside:
             beside.write_text(text, encoding="utf-8")
 
 
-def parsed(text: str) -> dict[Key, list[Cells]]:
-    """The rows of a written table by spec and d."""
+def parsed(text: str, headings: Cells = table.HEADINGS) -> dict[Key, list[Cells]]:
+    """The rows of a written table by spec and d; of other tables behind it none."""
     found: dict[Key, list[Cells]] = {}
     for row in text.splitlines():
         if not row.startswith("| "):
             continue
         inside = row.removeprefix("| ").removesuffix(" |")
         cells = tuple(cell.replace("\\|", "|").strip() for cell in inside.split(" | "))
-        if cells[0] not in (table.HEADINGS[0], "---") and len(cells) == len(table.HEADINGS):
+        if cells[0] not in (headings[0], "---") and len(cells) == len(headings):
             found.setdefault((cells[0], cells[2]), []).append(cells)
     return found
 

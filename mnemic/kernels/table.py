@@ -22,7 +22,11 @@ HEADINGS = (
 digest of what the kernels were made from, empty where they could not be compiled this time.
 """
 RIGHT = {"d", "warps", "stages", "registers", "spill", "shared", "local", "blocks"}
-PASS, KERNEL, TOLD, SOURCE = map(HEADINGS.index, ("pass", "kernel", "told", "source"))
+PASS, KERNEL = map(HEADINGS.index, ("pass", "kernel"))
+TOLD, SOURCE = -2, -1
+"""Places of cells, in the table of cycles too, which has more of them between."""
+
+TITLE = "Kernels compiled for"
 
 
 REFUSED = "refused: "
@@ -34,12 +38,12 @@ def rows(job: Job, found: Mapping[str, Any]) -> Iterator[Cells]:
     lead = (job.spec, job.family, str(job.width))
     source = "" if found.get("failed") else job.source
     if found["missing"] is not None:
-        yield (*lead, *("",) * (TOLD - len(lead)), found["missing"], source)
+        yield (*lead, *("",) * (len(HEADINGS) - 2 - len(lead)), found["missing"], source)
     for name, step in found["passes"].items():
         for kernel in step["kernels"]:
             yield (*lead, name, *_taken(kernel), "; ".join(kernel["troubles"]), source)
         if told := _without(step):
-            yield (*lead, name, *("",) * (TOLD - KERNEL), told, source)
+            yield (*lead, name, *("",) * (len(HEADINGS) - 2 - KERNEL), told, source)
 
 
 def _without(step: Mapping[str, Any]) -> str:
@@ -89,7 +93,7 @@ def markdown(listed: Iterable[Cells], name: str, versions: Mapping[str, str]) ->
     """The table as the repository keeps it: nothing in it depends on when or where it was made."""
     named = ", ".join(f"{package} {text}" for package, text in versions.items())
     head = [
-        f"# Kernels compiled for {name}",
+        f"# {TITLE} {name}",
         "",
         f"bfloat16, default configuration, no device: registers, spills and instructions as the "
         f"assembler of {named} leaves them. Spill and shared are bytes, local counts loads and "
@@ -152,7 +156,7 @@ def terminal(headings: Iterable[str], cells: Iterable[Cells]) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    words = {"spec", "class", "pass", "kernel", "sizes", "tensor", "told", "source"}
+    words = {"spec", "class", "pass", "kernel", "sizes", "tensor", "of a", "waits", "told", "source"}
     for name in headings:
         table.add_column(name, justify="left" if name in words else "right")
     for row in cells:

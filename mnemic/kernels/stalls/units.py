@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from mnemic.errors import UsageError
 from mnemic.kernels.limits import Target
 from mnemic.kernels.stalls.instructions import Instruction
 
@@ -96,17 +97,27 @@ SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)")
 PRODUCTS = {"1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "16832": 16 * 8 * 32, "884": 8 * 8 * 4}
 """Multiplications and additions of an instruction of one warp."""
 
-PER_CYCLE = {8: 256, 9: 512, 10: 1024, 12: 256}
-"""Products of bfloat16 numbers, summed, a cycle and tensor core, by the first digit of an
-architecture (``dense`` of ``limits`` is these on all cores at the boost clock)."""
+PER_CYCLE = {"sm_80": 256, "sm_90": 512}
+"""Products of bfloat16 numbers, summed, a cycle and tensor core (``dense`` of ``limits`` is these on
+all cores at the device's clock). Machine code of other targets is not known here."""
 
 FRACTION = {"HMMA": 0.6}
 """Of those, what products of single warps reach on Hopper (published: 0.62 of the peak)."""
 
 
-def per_cycle(target: Target) -> int:
-    """Products a cycle of one tensor core, of 16-bit numbers."""
-    return PER_CYCLE[target.arch // 10]
+def can_simulate(target: str) -> None:
+    """Raise ``UsageError`` for a target whose units are not known here."""
+    if target not in PER_CYCLE:
+        raise UsageError(f"stalls: read target '{target}', allowed: {', '.join(PER_CYCLE)}")
+
+
+CORES = 4
+"""Tensor cores, and schedulers, of a multiprocessor."""
+
+
+def clock(target: Target) -> float:
+    """Cycles a second at which the target's peak of products holds."""
+    return target.dense / (2 * PER_CYCLE[target.name] * CORES * target.processors)
 
 
 def use(one: Instruction, target: Target, latency: int = LATENCY) -> Use:
@@ -126,7 +137,7 @@ def use(one: Instruction, target: Target, latency: int = LATENCY) -> Use:
     if kind in FLOW:
         return Use(Unit.NONE, 1, 1, "branches")
     if kind in DOUBLES:
-        return Use(Unit.DOUBLE, 2 if target.arch in (90, 100) else 4, 16, "double units")
+        return Use(Unit.DOUBLE, 4 if target.arch == 80 else 2, 16, "double units")  # noqa: PLR2004
     if kind in FLOATS - ON_INTEGERS:
         return Use(Unit.FLOAT, 2 if target.arch == 80 else 1, 4, "float units")  # noqa: PLR2004
     if kind.startswith("U"):  # one number for the whole warp
@@ -165,7 +176,7 @@ def _warp_product(one: Instruction, target: Target) -> int:
     """Cycles of the tensor core for a product of one warp."""
     found = next((PRODUCTS[x] for x in one.modifiers if x in PRODUCTS), PRODUCTS["16816"])
     part = FRACTION["HMMA"] if target.arch >= 90 else 1.0  # noqa: PLR2004
-    return max(1, round(found * _narrow(one) / (per_cycle(target) * part)))
+    return max(1, round(found * _narrow(one) / (PER_CYCLE[target.name] * part)))
 
 
 def _group_product(one: Instruction, target: Target) -> int:
@@ -179,5 +190,5 @@ def _group_product(one: Instruction, target: Target) -> int:
     size = 4 if "TF32" in one.modifiers else 2
     from_registers = len(one.operands) > 1 and one.operands[1].startswith("R")
     read = size * depth * (columns + (0 if from_registers else rows)) / BYTES
-    work = rows // 4 * columns * depth * _narrow(one) / per_cycle(target)
+    work = rows // 4 * columns * depth * _narrow(one) / PER_CYCLE[target.name]
     return max(1, round(max(work, read)))

@@ -1,0 +1,106 @@
+"""Cycles of kernels → programs, waves and time of calls of some shapes, at a device's clock.
+
+    waves = programs / (multiprocessors x programs beside each other)
+    seconds = (full waves x cycles + those of what is left) x turns of a program / clock
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+from mnemic.kernels.limits import Target
+from mnemic.kernels.stalls.units import clock
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A call: sequences, tokens, heads, channels of a key and of a value."""
+
+    batch: int
+    tokens: int
+    heads: int
+    width: int
+
+    def __str__(self) -> str:
+        return f"{self.batch} x {self.tokens} x {self.heads}, {self.width}"
+
+
+SHAPES: Final = (
+    Shape(8, 4096, 32, 128), Shape(1, 8192, 8, 128), Shape(1, 65536, 16, 128),
+    Shape(32, 2048, 16, 64),
+)  # fmt: skip
+"""Many memories, few, few over a long text, many short ones of narrow heads."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kernel of a call: programs, waves of them, seconds."""
+
+    name: str
+    programs: int
+    waves: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Call:
+    """A pass of a spec at a shape; ``least`` where inner loops take turns that are not counted."""
+
+    spec: str
+    step: str
+    shape: Shape
+    kernels: tuple[Part, ...]
+    least: bool
+
+    @property
+    def seconds(self) -> float:
+        """Of all kernels, one after another."""
+        return sum(part.seconds for part in self.kernels)
+
+
+Row = Mapping[str, str]
+"""A table's row by its headings."""
+
+
+def calls(rows: Iterable[Row], target: Target) -> Iterator[Call]:
+    """The calls at the shapes that have the width of rows, pass by pass."""
+    for (spec, width, step), found in groupby(rows, itemgetter("spec", "d", "pass")):
+        kernels = list(found)
+        if not all(row["kernel"] for row in kernels):
+            continue
+        for shape in SHAPES:
+            if str(shape.width) == width:
+                parts = tuple(part(row, shape, target) for row in kernels)
+                least = any(row["inner"] and not pairs(row) for row in kernels)
+                yield Call(spec, step, shape, parts, least)
+
+
+def part(row: Row, shape: Shape, target: Target) -> Part:
+    """One kernel at a shape."""
+    chunks = -(-shape.tokens // int(row["rows"]))
+    whole, beside = row["of a"] == "program", max(1, int(row["blocks"]))
+    programs = shape.batch * shape.heads * int(row["programs"]) * (chunks if whole else 1)
+    turns = 1 if whole else chunks
+    inner = 0.0
+    if row["inner"] and (block := pairs(row)):
+        inner = float(row["inner"]) * max(0.0, shape.tokens / 2 / block - 1)
+    one, full = float(row["alone"]) + inner / beside, float(row["cycles"]) + inner
+    waves, left = divmod(programs, target.processors * beside)
+    cycles = waves * full + _cycles(-(-left // target.processors), beside, one, full)
+    return Part(row["kernel"], programs, programs / (target.processors * beside),
+                cycles * turns / clock(target))  # fmt: skip
+
+
+def pairs(row: Row) -> int:
+    """Pairs of a block, over which a chunk goes: on the average half of all tokens; 0 for none."""
+    found = [x for x in row["sizes"].split() if x.startswith("BN=")]
+    return int(found[0].removeprefix("BN=")) if found else 0
+
+
+def _cycles(programs: int, beside: int, one: float, full: float) -> float:
+    """Cycles where a multiprocessor has fewer programs than it holds, between one's and all's."""
+    if not programs:
+        return 0.0
+    return one if beside == 1 else one + (full - one) * (programs - 1) / (beside - 1)
