@@ -62,7 +62,7 @@ Stalls = Annotated[
 
 @dataclass(frozen=True)
 class Table:
-    """The Markdown file that is asked for, if any; ``whole``: of all specs there are; its columns."""
+    """The Markdown file that is asked for, if any; ``whole``: of all specs that there are."""
 
     target: str
     path: Path | None

@@ -81,28 +81,32 @@ def _calls(listed: list[Cells], name: str) -> Iterator[str]:
     yield ""
     yield (
         f"Programs and waves of each kernel, and milliseconds = cycles / clock at "
-        f"{gigahertz:.2f} GHz (where the peak of products of the {target.device} holds; at 1.4 GHz, "
-        f"under a limit of power, {gigahertz / 1.4:.1f} times as many). A wave is "
+        f"{gigahertz:.2f} GHz, where the peak of products of the {target.device} holds (at 1.4 "
+        f"GHz, under a limit of power, {gigahertz / 1.4:.1f} times as many). A wave is "
         f"{target.processors} multiprocessors x `blocks` programs; cycles are waves x those of a "
         f"program, or of a turn x chunks. A last wave that fills multiprocessors in part takes "
         f"cycles between `alone` and `cycles`, by how full they are. Kernels start one after "
-        f"another; starting them, and the bytes of device memory that all multiprocessors ask for "
-        f"at once, are not in it, and the cut is the one above, whatever the shape. `>` where inner "
-        f"loops take more turns than the one that is counted."
+        f"another; starting them is not in it, nor are the bytes of device memory that all "
+        f"multiprocessors ask for at once: `bytes` is the time in which q, k, v and y (of a "
+        f"gradient also q, k, v, dy, dq, dk, dv) go through {target.bandwidth / 1e12:.2f} TB/s "
+        f"once. The cut is the one above, whatever the shape. Where chunks go over all pairs "
+        f"before them, inner loops take half as many turns on the average as the text has blocks "
+        f"of pairs; `>` where they take others, of which one is counted."
     )
     yield ""
-    headings = ("spec", "pass", "B x T x H, d", "kernels: programs / waves / ms", "ms")
+    headings = ("spec", "pass", "B x T x H, d", "kernels: programs / waves / ms", "ms", "bytes")
     yield line(headings)
-    yield line(("---", "---", "---", "---", "---:"))
+    yield line(("---", "---", "---", "---", "---:", "---:"))
     for call in shapes.calls((dict(zip(HEADINGS, row, strict=True)) for row in listed), target):
         parts = "; ".join(f"{x.name} {x.programs} / {x.waves:.1f} / {_ms(x.seconds)}"
                           for x in call.kernels)  # fmt: skip
         least = "> " if call.least else ""
-        yield line((call.spec, call.step, str(call.shape), parts, least + _ms(call.seconds)))
+        yield line((call.spec, call.step, str(call.shape), parts, least + _ms(call.seconds),
+                    _ms(call.bytes)))  # fmt: skip
     yield ""
 
 
 def _ms(seconds: float) -> str:
     """Milliseconds in three digits."""
     found = 1e3 * seconds
-    return f"{found:.0f}" if found >= 100 else f"{found:.3g}"  # noqa: PLR2004
+    return f"{found:.0f}" if found >= 100 else f"{found:.3g}"

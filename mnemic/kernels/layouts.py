@@ -1,4 +1,4 @@
-"""The two tables of compiled kernels that are gone on with: what each compiles to, and its cycles."""
+"""The two tables of compiled kernels that are gone on with: resources, and cycles besides."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -31,7 +31,7 @@ class Kernel:
     """A compiled kernel: its name, constants and options, what it takes, seconds to compile.
 
     ``transposed`` counts products that some versions of Triton get wrong on Hopper, which launches
-    there keep clear of (``starting``). ``cycles`` are those of a simulation, where it was asked for.
+    there keep clear of (``starting``). ``cycles`` are a simulation's, where it was asked for.
     """
 
     name: str
@@ -102,8 +102,9 @@ class Log:
         return tuple(self.known.values())
 
     def since(self, launch: int) -> tuple[Kernel, ...]:
-        """The distinct kernels that were launched from the ``launch``-th on, in their order."""
-        return tuple(self.known[key] for key in dict.fromkeys(x.key for x in self.launches[launch:]))
+        """Return the distinct kernels launched from the ``launch``-th on, in their order."""
+        keys = dict.fromkeys(x.key for x in self.launches[launch:])
+        return tuple(self.known[key] for key in keys)
 
 
 class Driver:
@@ -135,7 +136,7 @@ class Driver:
 def compiling(target: Target, *, stalls: bool = False) -> Iterator[Log]:
     """Compile every kernel launched inside for ``target`` instead of running it.
 
-    With ``stalls`` its machine code is simulated, too. Raises ``UsageError`` where Triton interprets.
+    With ``stalls`` its machine code is simulated. Raises ``UsageError`` where Triton interprets.
     """
     from triton.runtime import driver
     from triton.runtime.jit import JITFunction

@@ -21,6 +21,7 @@ HEADINGS = (
 ``told`` is empty where all is well; without a kernel it says why there is none. ``source`` is the
 digest of what the kernels were made from, empty where they could not be compiled this time.
 """
+WORDS = {"spec", "class", "pass", "kernel", "sizes", "tensor", "of a", "waits", "told", "source"}
 RIGHT = {"d", "warps", "stages", "registers", "spill", "shared", "local", "blocks"}
 PASS, KERNEL = map(HEADINGS.index, ("pass", "kernel"))
 TOLD, SOURCE = -2, -1
@@ -156,9 +157,8 @@ def terminal(headings: Iterable[str], cells: Iterable[Cells]) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    words = {"spec", "class", "pass", "kernel", "sizes", "tensor", "of a", "waits", "told", "source"}
     for name in headings:
-        table.add_column(name, justify="left" if name in words else "right")
+        table.add_column(name, justify="left" if name in WORDS else "right")
     for row in cells:
         table.add_row(*row)
     return table

@@ -27,8 +27,10 @@ class Control:
     """What the assembler tells the schedulers of an instruction.
 
     Args:
-        stall: cycles until the warp may issue again; wait: scoreboards that must be empty before.
-        written, read: the scoreboard that counts until the result is there, until operands are read.
+        stall: cycles until the warp may issue again.
+        written: the scoreboard that counts until the result is there.
+        read: the one that counts until operands are read.
+        wait: scoreboards that must be empty before.
     """
 
     stall: int = 1

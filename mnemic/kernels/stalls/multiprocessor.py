@@ -82,7 +82,7 @@ class Warp:
 
 @dataclass(frozen=True)
 class Simulated:
-    """Cycles of a turn, on the average of programs, and cycles that warps wait in it, by what for."""
+    """Cycles of a turn, on the average of programs, and those that warps wait, by what for."""
 
     cycles: float
     waits: dict[str, float]

@@ -77,7 +77,7 @@ def _told(loop: Loop, told: Turns | None) -> Pairs:
 def _straight(
     code: Sequence[Instruction], first: int, last: int, bodies: dict[int, tuple[int, list[int]]]
 ) -> list[int]:
-    """Places in order, past what branches skip that are always taken, up to the end of a program."""
+    """Places in order, up to the end of a program, without what branches always skip."""
     found: list[int] = []
     at = first
     while at <= last:

@@ -1,7 +1,7 @@
 """Cycles of kernels → programs, waves and time of calls of some shapes, at a device's clock.
 
-    waves = programs / (multiprocessors x programs beside each other)
-    seconds = (full waves x cycles + those of what is left) x turns of a program / clock
+waves = programs / (multiprocessors x programs beside each other)
+seconds = (full waves x cycles + those of what is left) x turns of a program / clock
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,6 +53,8 @@ class Call:
     shape: Shape
     kernels: tuple[Part, ...]
     least: bool
+    bytes: float
+    """Seconds in which the device's memory moves each argument, output and gradient once."""
 
     @property
     def seconds(self) -> float:
@@ -74,7 +76,15 @@ def calls(rows: Iterable[Row], target: Target) -> Iterator[Call]:
             if str(shape.width) == width:
                 parts = tuple(part(row, shape, target) for row in kernels)
                 least = any(row["inner"] and not pairs(row) for row in kernels)
-                yield Call(spec, step, shape, parts, least)
+                yield Call(spec, step, shape, parts, least, moved(shape, step, target))
+
+
+def moved(shape: Shape, step: str, target: Target) -> float:
+    """Seconds of the bytes that no kernel is without: q, k, v and y in 16 bits, and for gradients
+    q, k, v and dy once more, and dq, dk, dv."""
+    vectors = 4 if step == "forward" else 11
+    rows = shape.batch * shape.tokens * shape.heads
+    return 2 * vectors * rows * shape.width / target.bandwidth
 
 
 def part(row: Row, shape: Shape, target: Target) -> Part:

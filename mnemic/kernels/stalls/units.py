@@ -98,8 +98,8 @@ PRODUCTS = {"1688": 16 * 8 * 8, "16816": 16 * 8 * 16, "16832": 16 * 8 * 32, "884
 """Multiplications and additions of an instruction of one warp."""
 
 PER_CYCLE = {"sm_80": 256, "sm_90": 512}
-"""Products of bfloat16 numbers, summed, a cycle and tensor core (``dense`` of ``limits`` is these on
-all cores at the device's clock). Machine code of other targets is not known here."""
+"""Products of bfloat16 numbers, summed, a cycle and tensor core (``dense`` of ``limits`` is these
+on all cores at the device's clock). Machine code of other targets is not known here."""
 
 FRACTION = {"HMMA": 0.6}
 """Of those, what products of single warps reach on Hopper (published: 0.62 of the peak)."""
@@ -137,9 +137,9 @@ def use(one: Instruction, target: Target, latency: int = LATENCY) -> Use:
     if kind in FLOW:
         return Use(Unit.NONE, 1, 1, "branches")
     if kind in DOUBLES:
-        return Use(Unit.DOUBLE, 4 if target.arch == 80 else 2, 16, "double units")  # noqa: PLR2004
+        return Use(Unit.DOUBLE, 4 if target.arch == 80 else 2, 16, "double units")
     if kind in FLOATS - ON_INTEGERS:
-        return Use(Unit.FLOAT, 2 if target.arch == 80 else 1, 4, "float units")  # noqa: PLR2004
+        return Use(Unit.FLOAT, 2 if target.arch == 80 else 1, 4, "float units")
     if kind.startswith("U"):  # one number for the whole warp
         return Use(Unit.NONE, 1, 12, "constants")
     unit = Unit.FLOAT if kind == "IMAD" else Unit.INTEGER
@@ -175,7 +175,7 @@ def _narrow(one: Instruction) -> int:
 def _warp_product(one: Instruction, target: Target) -> int:
     """Cycles of the tensor core for a product of one warp."""
     found = next((PRODUCTS[x] for x in one.modifiers if x in PRODUCTS), PRODUCTS["16816"])
-    part = FRACTION["HMMA"] if target.arch >= 90 else 1.0  # noqa: PLR2004
+    part = FRACTION["HMMA"] if target.arch >= 90 else 1.0
     return max(1, round(found * _narrow(one) / (PER_CYCLE[target.name] * part)))
 
 
