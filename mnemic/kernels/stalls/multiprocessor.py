@@ -82,7 +82,7 @@ class Warp:
 
 @dataclass(frozen=True)
 class Simulated:
-    """Cycles of a turn, on the average of programs, and those that warps wait, by what for."""
+    """Cycles of a turn, on the average of warps, and those that they wait, by what for."""
 
     cycles: float
     waits: dict[str, float]
@@ -93,7 +93,7 @@ def simulate(
 ) -> Simulated:
     """Simulate so many programs of so many warps beside each other.
 
-    ``turns`` are counted behind ``warm`` ones; all programs go on until the last has made them.
+    ``turns`` are counted behind ``warm`` ones; all warps go on until the last has made them.
     """
     found = Multiprocessor(steps, warps, programs, warm, warm + turns)
     found.run()
@@ -115,7 +115,7 @@ class Multiprocessor:
         self.free: dict[tuple[Unit, int], int] = {}
         self.carrying = 0
         self.arrived: dict[tuple[int, str, int], list[tuple[Warp, int]]] = {}
-        self.begun, self.ended = [0] * programs, [0] * programs
+        self.begun, self.ended = [0] * len(self.warps), [0] * len(self.warps)
         self.left = len(self.warps)
         self.waits: Counter[str] = Counter()
         self.queue: list[tuple[int, int, int]] = [(0, 0, warp.number) for warp in self.warps]
@@ -158,8 +158,8 @@ class Multiprocessor:
     def _issue(self, warp: Warp, step: Step, place: tuple[Unit, int], now: int) -> None:
         """Take the unit, count scoreboards, and find out when the warp goes on."""
         one, taken = step.one, step.use
-        if warp.at == 0 and warp.turn == self.warm:
-            self.begun[warp.program] = max(self.begun[warp.program], now)
+        if warp.at == 0:
+            self._begin(warp, now)
         done = self._take(warp, step, place, now)
         if (board := one.control.written) is not None:
             self._count(warp, board, done, taken.awaited)
@@ -170,13 +170,18 @@ class Multiprocessor:
         warp.at += 1
         if warp.at == len(self.steps):
             warp.at, warp.turn = 0, warp.turn + 1
-            if warp.turn == self.last:
-                self.ended[warp.program] = max(self.ended[warp.program], ready)
-                self.left -= 1
         if step.ends or step.arrives is not None:
             self._arrive(warp, step, now, ready)
         else:
             self._go_on(warp, ready)
+
+    def _begin(self, warp: Warp, now: int) -> None:
+        """Note when the turns begin that are counted, and when the one behind them does."""
+        if warp.turn == self.warm:
+            self.begun[warp.number] = now
+        elif warp.turn == self.last:
+            self.ended[warp.number] = now
+            self.left -= 1
 
     def _take(self, warp: Warp, step: Step, place: tuple[Unit, int], now: int) -> int:
         """Hold the unit for the instruction; when its result is there."""
