@@ -5,7 +5,9 @@
 Without a GPU the count of instructions stands for time: of a turn of the loop over chunks (inner
 loops times their turns), and a token and head, all warps and blocks of values together. Bytes are
 what the kernels ask for in Triton's interpreter at a few tokens, without states at start and end.
-Words on the command line choose cases (``--rows generated forward 128``).
+``--stalls`` adds cycles of a multiprocessor for 64 rows of a memory, by a simulation of the machine
+code (docs/kernels.md, Cycles without a device): an estimate. Words on the command line choose cases
+(``--rows generated forward 128``).
 """
 
 import argparse
@@ -87,15 +89,20 @@ def matching(words: list[str]) -> tuple[Case, ...]:
 # -- in a process of its own -----------------------------------------------------------------
 
 
-def compiled(case: Mapping[str, Any], folder: str, target: str) -> list[dict[str, Any]]:
+def compiled(
+    case: Mapping[str, Any], folder: str, target: str, stalls: bool
+) -> list[dict[str, Any]]:
     """A case's kernels, those of the loop over chunks alone."""
     from mnemic.kernels.limits import target as known
     from mnemic.kernels.offline import compiling
 
     run = _runner(Case(**case), folder, TOKENS, HEADS)
-    with compiling(known(target)) as log:
+    with compiling(known(target), stalls=stalls) as log:
         run()
-    return [{**asdict(kernel), "target": target} for kernel in log.kernels]
+    return [
+        {**asdict(kernel), "target": target, "of rows": kernel.cycles and kernel.cycles.of_rows}
+        for kernel in log.kernels
+    ]
 
 
 def moved(case: Mapping[str, Any], folder: str) -> float:
@@ -160,7 +167,7 @@ def _generated(case: Case, folder: str, tokens: int, heads: int, short: Any) -> 
 
 HEADINGS = (
     "kernel", "pass", "d", "rows", "block", "warps", "registers", "spill", "shared", "tensor",
-    "all", "chunk", "a token", "bytes", "floor",
+    "all", "chunk", "a token", "bytes", "floor", "64 rows",
 )  # fmt: skip
 
 IN_BLOCKS = ("chunk_back_parallel", "chunk_back_rest")
@@ -200,8 +207,16 @@ def cells(case: Case, kernel: Mapping[str, Any], bytes_: float | None) -> tuple[
         label, case.step, str(case.width), str(rows), str(values), str(warps),
         str(taken["registers"]), str(taken["spill_stores"] + taken["spill_loads"]),
         str(taken["shared"]), tensor, str(taken["instructions"]), told, each,
-        "" if bytes_ is None else f"{bytes_:.0f}", floor(case),
+        "" if bytes_ is None else f"{bytes_:.0f}", floor(case), cycles(kernel),
     )  # fmt: skip
+
+
+def cycles(kernel: Mapping[str, Any]) -> str:
+    """Cycles of a multiprocessor for 64 rows, where it was simulated; `>` where inner loops take
+    turns that no one knows."""
+    if kernel["cycles"] is None:
+        return ""
+    return "> " * (kernel["cycles"]["more"] is not None) + f"{kernel['of rows']:.0f}"
 
 
 def floor(case: Case) -> str:
@@ -211,7 +226,9 @@ def floor(case: Case) -> str:
     return str(forward if case.step == "forward" else 2 * 7 * case.width + 8 * numbers)
 
 
-def lines(cases: tuple[Case, ...], target: str, *, count: bool) -> Iterator[tuple[str, ...]]:
+def lines(
+    cases: tuple[Case, ...], target: str, *, count: bool, stalls: bool
+) -> Iterator[tuple[str, ...]]:
     """Every case compiled, and counted."""
     from mnemic import pipeline
     from mnemic.kernels.worker import COMPILING, INTERPRETING, worker
@@ -228,7 +245,9 @@ def lines(cases: tuple[Case, ...], target: str, *, count: bool) -> Iterator[tupl
                 folders[case.name] = str(pipeline.compile(spec).folder)
             folder, asked = folders.get(case.name, ""), asdict(case)
             place = "by_hand.compare"
-            kernels = compiler.call(place, "compiled", case=asked, folder=folder, target=target)
+            kernels = compiler.call(
+                place, "compiled", case=asked, folder=folder, target=target, stalls=stalls
+            )
             asks = None
             if count and case.step == "forward":
                 asks = interpreter.call(place, "moved", case=asked, folder=folder)
@@ -264,8 +283,10 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path)
     parser.add_argument("--rows", nargs="*", default=[], help="words that a case's cells hold")
     parser.add_argument("--no-count", action="store_true", help="without the interpreter's bytes")
+    parser.add_argument("--stalls", action="store_true", help="simulate the machine code, too")
     given = parser.parse_args()
-    found = list(lines(matching(given.rows), given.target, count=not given.no_count))
+    cases = matching(given.rows)
+    found = list(lines(cases, given.target, count=not given.no_count, stalls=given.stalls))
     words = [*sys.argv[1:]]
     text = markdown(found, given.target, f"python benchmarks/by_hand/compare.py {' '.join(words)}")
     print(text)

@@ -145,6 +145,7 @@ EXAMPLES: Final[dict[Callable[..., None], tuple[str, ...]]] = {
         "mnemic kernels gated-deltanet --target sm_80",
         "mnemic kernels --target sm_90 -o benchmarks/kernels/sm_90.md --processes 2",
         "mnemic kernels gla --count",
+        "mnemic kernels gla --width 128 --stalls",
     ),
     verify: ("mnemic verify gated-deltanet", "mnemic verify mine.yaml -o layers/mine"),
     tune: (

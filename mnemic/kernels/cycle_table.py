@@ -54,8 +54,7 @@ def markdown(listed: Iterable[Cells], name: str, versions: Mapping[str, str]) ->
         f"An estimate, not a time: machine code of {named} in bfloat16, simulated "
         f"([docs/kernels.md](../../docs/kernels.md#cycles-without-a-device)), loads from the "
         f"device's memory {LATENCY} cycles long. Written by `mnemic kernels SPECS --stalls "
-        f"--target {name} -o FILE`, which simulates what has another source by now; `git log` "
-        f"of this file has the commands.",
+        f"--target {name} -o FILE`, which simulates what has another source by now.",
         "",
         "`cycles` are those of a turn of the loop over chunks, or of a program that has one chunk, "
         "with `blocks` programs beside each other on a multiprocessor, `alone` with one. A turn or "

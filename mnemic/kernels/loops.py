@@ -17,6 +17,9 @@ ONE_AT_MOST = re.compile(r"^\s*(%\S+) = arith\.minsi %\S+, %c1_i(?:32|64) :")
 CONSTANT = re.compile(r"^\s*(%\S+) = arith\.constant (\d+) : i(?:32|64)")
 FOR = re.compile(r"scf\.for %\S+ = (%\S+) to (%\S+) step (%\S+)")
 PROGRAMS = re.compile(r"^\s*(%\S+) = tt\.get_num_programs \w+ :")
+PLACE = re.compile(r"^\s*(%\S+) = tt\.get_program_id [yz] :")
+SCALAR = re.compile(r"^\s*(%\S+) = arith\.\w+ ([^:<]*) : i(?:32|64)")
+NAMES = re.compile(r"%[\w#]+")
 
 
 @dataclass(frozen=True)
@@ -32,12 +35,14 @@ class Loop:
 class Turns:
     """A loop of the intermediate code: its turns where they are known (else 0), those inside.
 
-    ``shared`` says that programs share out its turns: it goes on by as many as there are.
+    ``shared`` says that programs share out its turns: it goes on by as many as there are;
+    ``placed`` that how far it goes depends on the program's place behind the first axis.
     """
 
     count: int
     inner: tuple["Turns", ...] = ()
     shared: bool = False
+    placed: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,18 +126,30 @@ def told_turns(ttgir: str) -> tuple[Turns, ...]:
         constants |= {product[1]: factors[0]} if factors else {}
     constants |= {m[1]: 1 for m in map(ONE_AT_MOST.match, ttgir.splitlines()) if m}
     programs = {m[1] for m in map(PROGRAMS.match, ttgir.splitlines()) if m}
-    opened: list[tuple[int, int, bool, list[Turns]]] = [(-1, 0, False, [])]
+    placed = _placed(ttgir)
+    opened: list[tuple[int, int, bool, bool, list[Turns]]] = [(-1, 0, False, False, [])]
     for line in ttgir.splitlines():
         depth = len(line) - len(line.lstrip())
         while len(opened) > 1 and line.strip().startswith("}") and depth <= opened[-1][0]:
-            _, count, shared, inner = opened.pop()
-            opened[-1][-1].append(Turns(count, tuple(inner), shared))
+            _, count, *how, inner = opened.pop()
+            opened[-1][-1].append(Turns(count, tuple(inner), *how))
         if found := FOR.search(line):
             low, high, step = (constants.get(found[i], -1) for i in (1, 2, 3))
             known = min(low, high) >= 0 and step > 0
             count = -(-(high - low) // step) if known else 0
-            opened.append((depth, count, found[3] in programs, []))
+            opened.append((depth, count, found[3] in programs, found[2] in placed, []))
     return tuple(opened[0][-1])
+
+
+def _placed(ttgir: str) -> set[str]:
+    """Find the numbers that are computed from a program's place behind the first axis."""
+    found = set()
+    for line in ttgir.splitlines():
+        if place := PLACE.match(line):
+            found.add(place[1])
+        elif (scalar := SCALAR.match(line)) and found.intersection(NAMES.findall(scalar[2])):
+            found.add(scalar[1])
+    return found
 
 
 def _depth(turns: Turns) -> int:

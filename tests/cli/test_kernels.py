@@ -154,6 +154,48 @@ def test_what_is_refused_is_no_failure(
     assert told in done.out
 
 
+SIMULATED = {
+    "name": "chunk_scan", "constants": {"C": 64, "BV": 64}, "num_warps": 4, "num_stages": 2,
+    "resources": {"registers": 200, "shared": 5000, "tensor": {}, "spill_stores": 0,
+                  "spill_loads": 0, "local_loads": 0, "local_stores": 0},
+    "blocks": 2, "troubles": [],
+    "cycles": {"whole": False, "rows": 64, "programs": 2, "beside": 2, "instructions": 400,
+               "barriers": 9, "alone": 2000.0, "full": 3000.4, "more": None,
+               "waits": {"barriers": 0.25}, "of_rows": 3000.4},
+}  # fmt: skip
+
+
+def test_cycles_are_columns_of_a_table_of_their_own(
+    mnemic: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiling_to(monkeypatch, one_pass(kernels=[SIMULATED]))
+    file = tmp_path / "cycles.md"
+    given = ("kernels", "linear-attention", "--width", 128, "--stalls", "-o", file)
+    assert mnemic(*given).code == 0
+    text = file.read_text()
+    assert text.startswith("# Cycles of kernels compiled for sm_90\n")
+    assert "| 2 | turn | 64 | 2 | 3000 | 2000 |  | 3000 | 9 | 25 % barriers |  |" in text
+    assert "| linear-attention | forward | 8 x 4096 x 32, 128 | chunk_scan 512 / 1.9 / " in text
+    again = mnemic(*given)
+    assert "1 specs and sizes as they were in the table" in again.out
+    assert file.read_text() == text
+    other = mnemic("kernels", "linear-attention", "--width", 128, "-o", file)
+    assert other.code == 2
+    assert "begins with '# Cycles of kernels compiled for sm_90'" in other.err
+
+
+@pytest.mark.parametrize(("options", "told"), [
+    (("--count",), "kernels: read --count with --stalls, allowed: one of them"),
+    (("--target", "sm_100"), "stalls: read target 'sm_100', allowed: sm_80, sm_90"),
+])  # fmt: skip
+def test_what_is_not_simulated(
+    mnemic: Callable[..., Any], options: tuple[str, ...], told: str
+) -> None:
+    done = mnemic("kernels", "gla", "--stalls", *options)
+    assert done.code == 2
+    assert done.err.splitlines()[-1] == f"mnemic: {told}"
+
+
 def test_a_target_that_is_not_known(mnemic: Callable[..., Any]) -> None:
     done = mnemic("kernels", "gla", "--target", "sm_7")
     assert done.code == 2

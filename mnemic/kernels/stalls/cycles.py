@@ -17,6 +17,9 @@ ROWS = 64
 TOLD = 3
 """What warps wait for most, so many of it."""
 
+TURNS = 100_000
+"""Instructions, of all warps, up to which more turns are simulated."""
+
 FEW, MANY = 1, 3
 """Turns of inner loops whose number is not known, to tell what one more takes."""
 
@@ -77,8 +80,8 @@ def estimated(
     code = decode(machine.disassembly)
     taken, beside = path(code, machine.disassembly, machine.ttgir), max(1, machine.beside)
     steps = _steps(code, taken, machine.target, latency)
-    full = simulate(steps, machine.warps, beside)
-    alone = full if beside == 1 else simulate(steps, machine.warps, 1)
+    full = _simulated(steps, machine.warps, beside)
+    alone = full if beside == 1 else _simulated(steps, machine.warps, 1)
     more = _more(machine, code, full, latency) if taken.unknown else None
     return Cycles(
         whole=taken.whole, rows=rows, programs=1 if taken.shared else prod(grid[1:]),
@@ -102,13 +105,21 @@ def _steps(
     return [known[place] for place in taken.places] + [END] * taken.whole
 
 
+def _simulated(steps: Sequence[Step], warps: int, beside: int) -> Simulated:
+    """Simulate two turns behind the first, of short ones four behind two."""
+    short = len(steps) * warps * beside * 6 < TURNS
+    return (
+        simulate(steps, warps, beside, warm=2, turns=4) if short else simulate(steps, warps, beside)
+    )
+
+
 def _more(
     machine: Machine, code: Sequence[Instruction], full: Simulated, latency: int
 ) -> float:  # fmt: skip
     """Cycles of one more turn of inner loops."""
     longer = path(code, machine.disassembly, machine.ttgir, MANY)
     steps = _steps(code, longer, machine.target, latency)
-    found = simulate(steps, machine.warps, max(1, machine.beside))
+    found = _simulated(steps, machine.warps, max(1, machine.beside))
     return (found.cycles - full.cycles) / (MANY - FEW)
 
 

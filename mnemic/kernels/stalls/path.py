@@ -18,7 +18,8 @@ class Path:
     Args:
         places: of one turn, or of a whole program.
         whole: a program does a turn and ends; else it makes one turn after another.
-        shared: programs share out the turns of the longest loop.
+        shared: programs have chunks of their own: they share out the turns of the longest loop, or
+            how far it goes (over the pairs before a chunk) depends on the program.
         unknown: inner loops of which no one knows how many turns they take.
     """
 
@@ -37,13 +38,13 @@ def path(code: Sequence[Instruction], disassembly: str, ttgir: str, turns: int =
     all_told = told_turns(ttgir)
     loop, told = longest_loop(loops, all_told)
     unrolled = _Unrolled(code, turns)
-    if told is not None and (told.shared or told.count):
+    if told is not None and (told.shared or told.placed or told.count):
         alike = len(loops) == len(all_told)
         others = dict(zip(loops, all_told, strict=True)) if alike else {}
         others[loop] = Turns(1, told.inner) if told.shared else told
         pairs = [(x, others.get(x)) for x in loops]
         places = unrolled.run(0, len(code) - 1, pairs)
-        return Path(tuple(places), True, told.shared, unrolled.unknown)
+        return Path(tuple(places), True, told.shared or told.placed, unrolled.unknown)
     inner = _told(loop, told)
     return Path(tuple(unrolled.run(loop.first, loop.last, inner)), False, False, unrolled.unknown)
 
