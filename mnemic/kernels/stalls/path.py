@@ -45,7 +45,7 @@ def path(code: Sequence[Instruction], disassembly: str, ttgir: str, turns: int =
         pairs = [(x, others.get(x)) for x in loops]
         places = unrolled.run(0, len(code) - 1, pairs)
         return Path(tuple(places), True, told.shared or told.placed, unrolled.unknown)
-    inner = _told(loop, told)
+    inner = _inside(loop, told)
     return Path(tuple(unrolled.run(loop.first, loop.last, inner)), False, False, unrolled.unknown)
 
 
@@ -62,14 +62,14 @@ class _Unrolled:
         """Places from the first to the last, with loops inside as often as they turn."""
         bodies = {}
         for loop, told in inner:
-            body = self.run(loop.first, loop.last, _told(loop, told))
+            body = self.run(loop.first, loop.last, _inside(loop, told))
             known = told is not None and told.count > 0
             self.unknown += not known
             bodies[loop.first] = (loop.last, body * (told.count if told and known else self.turns))
         return _straight(self.code, first, last, bodies)
 
 
-def _told(loop: Loop, told: Turns | None) -> Pairs:
+def _inside(loop: Loop, told: Turns | None) -> Pairs:
     """The loops inside one, with what is told of them where there are as many."""
     pairs = list(paired(loop, told)) if told is not None else []
     return pairs if len(pairs) == len(loop.inner) else [(x, None) for x in loop.inner]
