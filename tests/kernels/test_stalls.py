@@ -8,9 +8,10 @@ import torch
 
 from mnemic import pipeline
 from mnemic.errors import UsageError
-from mnemic.kernels import build
+from mnemic.kernels import build, cycle_table
 from mnemic.kernels.limits import target
 from mnemic.kernels.offline import compiling
+from mnemic.kernels.resumed_table import parsed
 from mnemic.kernels.stalls.cycles import Cycles, Machine, estimated, rows_of
 from mnemic.kernels.stalls.instructions import Control, Instruction, decode
 from mnemic.kernels.stalls.multiprocessor import END, Simulated, Step, simulate
@@ -283,6 +284,25 @@ def test_chunks_that_go_over_all_pairs_before_them() -> None:
     assert not call.least
     (other,) = (x for x in calls([row | {"sizes": ""}], HOPPER) if x.shape == call.shape)
     assert other.least
+
+
+def test_the_table_of_the_repository() -> None:
+    """What stands there hangs together, and programs beside each other take no less than one."""
+    file = Path(__file__).parents[2] / "benchmarks" / "kernels" / "cycles.md"
+    rows = [
+        dict(zip(cycle_table.HEADINGS, row, strict=True))
+        for found in parsed(file.read_text(encoding="utf-8"), cycle_table.HEADINGS).values()
+        for row in found
+    ]
+    assert len({row["spec"] for row in rows}) > 8
+    for row in rows:
+        cycles, alone, blocks, programs, size = (
+            int(row[name]) for name in ("cycles", "alone", "blocks", "programs", "rows")
+        )
+        assert alone <= cycles < max(2, blocks) * alone
+        assert int(row["64 rows"]) == pytest.approx(
+            cycles / blocks * programs * 64 / size, rel=0.01
+        )
 
 
 def simulated(width: int, warps: int) -> dict:
