@@ -222,6 +222,11 @@ def test_what_is_not_known_takes_an_integer_unit() -> None:
     assert use(one("LOP3.LUT R1"), HOPPER).unit is Unit.INTEGER
 
 
+def test_copies_by_an_engine_of_their_own_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"read UTMALDG.2D, whose engine beside the warps"):
+        use(one("UTMALDG.2D [UR8] [UR6]"), HOPPER)
+
+
 # -- a kernel, and calls of it -----------------------------------------------------------------
 
 

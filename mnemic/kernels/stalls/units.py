@@ -88,6 +88,8 @@ SPECIALS = {"S2R", "S2UR", "CS2R", "LDC", "R2UR", "B2R"}
 FENCES = {"MEMBAR", "FENCE", "ERRBAR", "CCTL"}
 FLOW = {"BRA", "BSSY", "BSYNC", "BREAK", "BAR", "EXIT", "NOP", "WARPSYNC", "DEPBAR", "LDGDEPBAR",
         "WARPGROUP", "CALL", "RET", "YIELD", "BMOV"}  # fmt: skip
+ENGINES = {"UTMALDG", "UTMASTG", "UBLKCP", "SYNCS"}
+"""Copies of whole tiles, and the barriers that they count at; Triton makes them of descriptors."""
 GLOBAL = {"LDG", "LD", "LDGSTS"}
 STORED = {"STG", "ST", "RED", "ATOM", "ATOMG"}
 ON_CHIP = {"LDS", "STS", "LDSM", "STSM", "SHFL", "ATOMS"}
@@ -121,8 +123,13 @@ def clock(target: Target) -> float:
 
 
 def use(one: Instruction, target: Target, latency: int = LATENCY) -> Use:
-    """What an instruction takes on a target; ``latency``: of loads from the device's memory."""
+    """What an instruction takes on a target; ``latency``: of loads from the device's memory.
+
+    Raises ``UsageError`` for copies by an engine of their own.
+    """
     kind = one.kind
+    if kind in ENGINES:
+        raise UsageError(f"stalls: read {one.name}, whose engine beside the warps is not simulated")
     if kind in GLOBAL | STORED | ON_CHIP | ON_STACK:
         return _memory(one, latency)
     if kind in ("HMMA", "IMMA", "DMMA"):
