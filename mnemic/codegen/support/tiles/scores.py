@@ -1,24 +1,32 @@
-"""Scores under a decay by channel, without an exponent above zero."""
+"""Scores under a decay by channel, without an exponent above zero.
+
+A pair s < t of a chunk's rows parts company once as the chunk is halved again and again: s in the
+first half of some 2H rows, t in the second. There
+
+    Π_{s<i≤t} decay_i = Π_{s<i<m} decay_i · Π_{m≤i≤t} decay_i,   m the first row of the second half,
+
+so that all pairs that part at halves of H rows are one product of matrices, with log₂ C of them
+for all.
+"""
 
 import triton
 import triton.language as tl
 
-from .constants import BASE
+from .blocks import order
 from .products import dot, turned
 from .windows import slot_scores
+
+LEVELS = tl.constexpr(8)
+"""Chunks have 2⁸ rows at most."""
 
 
 @triton.jit
 def scores_after(q, k, log_decay, PRECISION: tl.constexpr, ROWS: tl.constexpr):
-    """Σ_κ q_tκ k_sκ Π_{s<i≤t} decay_iκ for s ≤ t: [C, K] each → [C, C].
-
-    Between blocks of 16 rows by products at the later block's start, inside them source by source;
-    no exponent is ever positive, and none is a difference of sums over more than a block.
-    """
+    """Σ_κ q_tκ k_sκ Π_{s<i≤t} decay_iκ for s ≤ t: [C, K] each → [C, C]."""
     if ROWS > 1:
         return slot_scores(q, k, log_decay, 0, PRECISION, ROWS)
     else:
-        return _between(q, k, log_decay, 0, PRECISION) + _within(q, k, log_decay, 0)
+        return _scores(q, k, log_decay, 0, PRECISION)
 
 
 @triton.jit
@@ -27,53 +35,28 @@ def scores_before(q, k, log_decay, PRECISION: tl.constexpr, ROWS: tl.constexpr):
     if ROWS > 1:
         return slot_scores(q, k, log_decay, 1, PRECISION, ROWS)
     else:
-        return _between(q, k, log_decay, 1, PRECISION) + _within(q, k, log_decay, 1)
+        return _scores(q, k, log_decay, 1, PRECISION)
 
 
 @triton.jit
-def _between(q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr):
-    """Scores of rows against sources of earlier blocks."""
+def _scores(q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr):
+    """Scores of rows against the sources before them; with ``AHEAD`` a row's own decay is not
+    counted, nor is it a source of its own."""
     C: tl.constexpr = q.shape[0]
-    B: tl.constexpr = min(BASE, C)
-    t = tl.arange(0, C)[:, None]
-    scores = tl.zeros((C, C), q.dtype)
-    for block in range(1, C // B):
-        inside, early = t // B == block, t < block * B
-        own = tl.where(inside, log_decay, 0.0)
-        since = tl.cumsum(own, 0) - AHEAD * own
-        past = tl.where(early, log_decay, 0.0)
-        until = tl.cumsum(past, 0, reverse=True) - past
-        left = tl.where(inside, q * tl.exp(since), 0.0)
-        right = tl.where(early, k * tl.exp(until), 0.0)
-        scores += dot(left, turned(right, PRECISION), PRECISION)
-    return scores
-
-
-@triton.jit
-def _within(q, k, log_decay, AHEAD: tl.constexpr):
-    """Scores of rows against sources of their own block of 16, from its last source on."""
-    C: tl.constexpr = q.shape[0]
-    K: tl.constexpr = q.shape[1]
-    B: tl.constexpr = min(BASE, C)
-    N: tl.constexpr = C // B
-    row = tl.arange(0, B)[None, :, None]
-    column = tl.arange(0, B)[None, None, :]
-    q3, k3 = tl.reshape(q, (N, B, K)), tl.reshape(k, (N, B, K))
-    log3 = tl.reshape(log_decay, (N, B, K))
-    exponent = tl.zeros((N, B, K), q.dtype)
-    after = tl.zeros((N, K), q.dtype)
-    found = tl.zeros((N, B, B), q.dtype)
-    for back in range(0, B):
-        j = B - 1 - back
-        exponent += tl.where(row > j + AHEAD, after[:, None, :], 0.0)
-        key = tl.sum(tl.where(row == j, k3, 0.0), 1)
-        there = row >= j + AHEAD
-        weighed = tl.where(there, q3 * key[:, None, :] * tl.exp(exponent), 0.0)
-        found = tl.where(column == j, tl.sum(weighed, 2)[:, :, None], found)
-        after = tl.sum(tl.where(row == j, log3, 0.0), 1)
-    block = tl.arange(0, N)
-    same = block[:, None, None, None] == block[None, None, :, None]
-    return tl.reshape(tl.where(same, found[:, :, None, :], 0.0), (C, C))
+    t, s = order(C)
+    until = tl.zeros_like(log_decay)
+    if AHEAD:
+        since = tl.zeros_like(log_decay)
+        found = tl.zeros((C, C), q.dtype)
+    else:
+        since = log_decay
+        found = tl.where(t == s, tl.sum(q * k, 1)[:, None], 0.0)
+    for level in tl.static_range(0, LEVELS):
+        if 2**level < C:
+            part = dot(q * tl.exp(since), turned(k * tl.exp(until), PRECISION), PRECISION)
+            found += tl.where(_parting(t, s, 2**level), part, 0.0)
+            since, until = _doubled(since, until, log_decay, 2**level)
+    return found
 
 
 @triton.jit
@@ -90,51 +73,41 @@ def mixed_back(scores, u, log_decay, PRECISION: tl.constexpr):
 
 @triton.jit
 def _mixed(scores, u, log_decay, BACK: tl.constexpr, PRECISION: tl.constexpr):
-    """The sum over sources s, or with ``BACK`` over targets t: blocks by products, then inside."""
+    """The sum over sources s, or with ``BACK`` over targets t."""
     C: tl.constexpr = u.shape[0]
-    B: tl.constexpr = min(BASE, C)
-    t = tl.arange(0, C)[:, None]
-    out = _mixed_within(scores, u, log_decay, BACK)
-    for block in range(1, C // B):
-        inside, early = t // B == block, t < block * B
-        since = tl.exp(tl.cumsum(tl.where(inside, log_decay, 0.0), 0))
-        past = tl.where(early, log_decay, 0.0)
-        until = tl.exp(tl.cumsum(past, 0, reverse=True) - past)
-        if BACK:
-            left = tl.where(inside, u * since, 0.0)
-            out += tl.where(early, until * dot(turned(scores, PRECISION), left, PRECISION), 0.0)
-        else:
-            right = tl.where(early, u * until, 0.0)
-            out += tl.where(inside, since * dot(scores, right, PRECISION), 0.0)
+    t, s = order(C)
+    since, until = log_decay, tl.zeros_like(log_decay)
+    out = tl.sum(tl.where(t == s, scores, 0.0), 1)[:, None] * u
+    for level in tl.static_range(0, LEVELS):
+        if 2**level < C:
+            part = tl.where(_parting(t, s, 2**level), scores, 0.0)
+            if BACK:
+                out += tl.exp(until) * dot(turned(part, PRECISION), u * tl.exp(since), PRECISION)
+            else:
+                out += tl.exp(since) * dot(part, u * tl.exp(until), PRECISION)
+            since, until = _doubled(since, until, log_decay, 2**level)
     return out
 
 
 @triton.jit
-def _mixed_within(scores, u, log_decay, BACK: tl.constexpr):
-    """The same inside blocks of 16, from the last source on."""
-    C: tl.constexpr = u.shape[0]
-    V: tl.constexpr = u.shape[1]
-    B: tl.constexpr = min(BASE, C)
-    N: tl.constexpr = C // B
-    row = tl.arange(0, B)[None, :, None]
-    column = tl.arange(0, B)[None, None, :]
-    block = tl.arange(0, N)
-    same = block[:, None, None, None] == block[None, None, :, None]
-    own = tl.sum(tl.where(same, tl.reshape(scores, (N, B, N, B)), 0.0), 2)
-    u3, log3 = tl.reshape(u, (N, B, V)), tl.reshape(log_decay, (N, B, V))
-    exponent = tl.zeros((N, B, V), u.dtype)
-    after = tl.zeros((N, V), u.dtype)
-    out = tl.zeros((N, B, V), u.dtype)
-    for back in range(0, B):
-        j = B - 1 - back
-        exponent += tl.where(row > j, after[:, None, :], 0.0)
-        weights = tl.sum(tl.where(column == j, own, 0.0), 2)[:, :, None]
-        factor = tl.where(row >= j, weights * tl.exp(exponent), 0.0)
-        if BACK:
-            sums = tl.sum(factor * u3, 1)
-            out += tl.where(row == j, sums[:, None, :], 0.0)
-        else:
-            source = tl.sum(tl.where(row == j, u3, 0.0), 1)
-            out += factor * source[:, None, :]
-        after = tl.sum(tl.where(row == j, log3, 0.0), 1)
-    return tl.reshape(out, (C, V))
+def _parting(t, s, H: tl.constexpr):
+    """Whether s is in a first half of H rows and t in the second behind it."""
+    return (t // H == s // H + 1) & ((s // H) % 2 == 0)
+
+
+@triton.jit
+def _doubled(since, until, log_decay, H: tl.constexpr):
+    """Sums of logarithms from the start of a row's H rows through it, and from behind it to their
+    end → the same of 2H rows: the other half's total is added, and nothing is taken away."""
+    C: tl.constexpr = log_decay.shape[0]
+    K: tl.constexpr = log_decay.shape[1]
+    N: tl.constexpr = C // (2 * H)
+    half = tl.arange(0, 2)[None, :, None]
+    totals = tl.sum(tl.reshape(log_decay, (N, 2, H, K)), 2)
+    first = tl.sum(tl.where(half == 0, totals, 0.0), 1)[:, None, :]
+    second = tl.sum(tl.where(half == 1, totals, 0.0), 1)[:, None, :]
+    before = tl.where(half == 1, first, 0.0)[:, :, None, :]
+    behind = tl.where(half == 0, second, 0.0)[:, :, None, :]
+    since += tl.reshape(tl.broadcast_to(before, (N, 2, H, K)), (C, K))
+    until += tl.reshape(tl.broadcast_to(behind, (N, 2, H, K)), (C, K))
+    return since, until
