@@ -271,3 +271,9 @@ def test_each_kernel_that_spills_much_gives_way_by_itself(
         lambda cut: scan.get((cut.rows, cut.block), 0), object(),
     )  # fmt: skip
     assert (found.rows, found.block, found.warps, found.parallel) == expected
+
+
+def test_where_all_spill_far_too_much_one_kernel_is_asked_for() -> None:
+    start = configuration.Configuration(64, 64, 4, 2, parallel=4)
+    found = dividing.settled(start, lambda _: 0, lambda _: 40_000, object())
+    assert found.parallel == 0

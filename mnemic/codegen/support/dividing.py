@@ -14,7 +14,7 @@ from .bodies import Body
 from .configuration import BLOCKS, ROWS, Configuration, Cuttable, Sized, Work, lengths
 from .divided import Divided
 from .limits import Limits
-from .narrower import fewer_rows, least, narrower, narrower_block
+from .narrower import HOPELESS, fewer_rows, least, narrower, narrower_block
 from .sizes import power_of_two, volume
 
 STARTED = 5_000
@@ -200,7 +200,7 @@ def settled(
     """Find the cut whose kernels spill few registers, or the fewest.
 
     What is parallel has more warps, the scan narrower blocks, and if that does not help both have
-    fewer rows.
+    fewer rows. Where the fewest are ``HOPELESS`` nothing is parallel: one kernel is to do all.
     """
     key = (cut, alike)
     if key not in _settled:
@@ -213,7 +213,8 @@ def settled(
             found[own] = spilt + left
             if not found[own] or len(found) > 1:
                 break
-        _settled[key] = min(found, key=lambda own: found[own])
+        best = min(found, key=lambda own: found[own])
+        _settled[key] = replace(best, parallel=0) if found[best] > HOPELESS else best
     return _settled[key]
 
 

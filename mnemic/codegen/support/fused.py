@@ -299,8 +299,16 @@ def chosen_of(
             widest = replace(model(twin, alike), swept=True)
             yield from (widest, *narrower(twin.narrowing, widest))
 
+    def settled() -> Configuration:
+        first = model(kernel, work)
+        found = settle(first, instead)
+        if kernel.divides(found) or not kernel.divides(first):
+            return found
+        with in_several(always=False):  # what is divided spills far too much
+            return settle(model(kernel, work), instead)
+
     found = tuned.chosen(
-        question, like.device, lambda: settle(model(kernel, work), instead),
+        question, like.device, settled,
         lambda cut: _choices(kernel.that_of(cut), sizes, gradient=gradient),
         tunable=place.wanted is None,
     )  # fmt: skip
