@@ -469,7 +469,7 @@ def compiled_and_launched(name: str, smallest: bool) -> list[str]:
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("name", ["gla", *(name for name in PAIRED.values() if name != "path")])
+@pytest.mark.parametrize("name", ["retnet", *(name for name in PAIRED.values() if name != "path")])
 def test_without_spills_nothing_else_is_compiled(compiler, name: str) -> None:
     assert compiler(compiled_and_launched, name=name, smallest=False) == []
 

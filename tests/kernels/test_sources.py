@@ -26,7 +26,7 @@ def edit(path: Path, old: str, new: str) -> None:
     [
         ("kernels.py", "STEPS: tl.constexpr", "STEPS: int"),
         ("support/tiles/loads.py", "def load_rows(", "def load_rows(more, "),
-        ("support/tiles/constants.py", "TINY =", "TINY = 2 *"),
+        ("support/tiles/products.py", "def dot(", "def dot(more, "),
         ("support/configuration.py", "from .sizes import", "OTHER = 1\nfrom .sizes import"),
     ],
 )  # fmt: skip
