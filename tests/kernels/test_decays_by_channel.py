@@ -1,0 +1,34 @@
+"""Scores under a decay by channel in a kernel, against the recurrence: a chunk halved again and
+again, where some rows forget next to everything and the rest next to nothing.
+
+Nothing is taken away from a sum of logarithms, so that a row's −10⁴ costs its neighbours no digit.
+"""
+
+import pytest
+
+from mnemic import pipeline
+
+
+def differences(strongest: float, tokens: int) -> list[float]:
+    """How far the output and every gradient are from the recurrence's, in one chunk of gla."""
+    import torch
+
+    torch.manual_seed(0)
+    rule = pipeline.compile("gla").operator
+    shape = (1, tokens, 2, 8)
+    given = {n: torch.randn(shape, dtype=torch.float64) for n in ("q", "k", "v")}
+    given["log_alpha"] = -1e-3 * torch.rand(shape, dtype=torch.float64)
+    given["log_alpha"][:, ::5] = strongest
+    found = []
+    for form in ("recurrent", "triton"):
+        leaves = {name: x.clone().requires_grad_() for name, x in given.items()}
+        y = rule(**leaves, form=form, chunk_size=64)
+        y = y[0] if isinstance(y, tuple) else y
+        found.append((y.detach(), *torch.autograd.grad(y.cos().sum(), list(leaves.values()))))
+    return [float((a - b).abs().max()) for a, b in zip(*found, strict=True)]
+
+
+@pytest.mark.parametrize("strongest", [-1.0, -50.0, -1e4])
+@pytest.mark.parametrize("tokens", [40, 64])
+def test_strong_decays_leave_every_digit(interpreter, strongest: float, tokens: int) -> None:
+    assert max(interpreter(differences, strongest=strongest, tokens=tokens)) <= 1e-12
