@@ -71,7 +71,7 @@ def fake(failing: str):
         job = arguments[0]
         if job.task == failing:
             return Answer(Failure("time", "would take about 900 s"))
-        return Answer(Run(job.task, job.seed, 0.5, 0.5 + 0.1 * job.seed, 1.0, 0.1, ()))
+        return Answer(Run(job.task, job.seed, 0.5, 0.5 + 0.1 * job.seed, 1.0, 0.1, (), job.key))
 
     return isolated
 
@@ -152,3 +152,37 @@ def test_an_interruption_keeps_no_spec_half(monkeypatch, space, tmp_path):
         board.leaderboard(space, ["deltanet", "gla"], tmp_path / "run", lambda line: None)
     kept = board.read_measured(space, ["deltanet", "gla"], tmp_path / "run")
     assert [(entry.whole, entry.why) for entry in kept] == [(True, ""), (False, board.LATER)]
+
+
+def test_a_leaderboard_grows_by_tasks_and_seeds(monkeypatch, tmp_path):
+    """Only what is new is trained; what is no longer asked for is kept, and taken up again."""
+    plain, trained = fake(""), []
+
+    def isolated(function, *arguments, **options):
+        if function is board.work.run_one:
+            trained.append((arguments[0].task, arguments[0].seed))
+        return plain(function, *arguments, **options)
+
+    def measured(tasks: str, seeds: int) -> list[tuple[str, int]]:
+        text = SPACE.replace("memorisation: tiny, mqar: tiny", tasks)
+        path = tmp_path / "space.yaml"
+        path.write_text(text.replace("seeds: 2", f"seeds: {seeds}"))
+        trained.clear()
+        (entry,) = board.leaderboard(
+            load_space(str(path)), ["gla"], tmp_path / "run", lambda line: None
+        )
+        assert entry.whole
+        return [(run.task, run.seed) for run in entry.runs]
+
+    monkeypatch.setattr(board, "isolated", isolated)
+    monkeypatch.setattr(board, "bounds", lambda settings, log: {})
+    first = measured("mqar: tiny", 1)
+    assert trained == first == [("mqar", 0)]
+    both = measured("mqar: tiny, recall: tiny", 2)
+    assert trained == [("recall", 0), ("mqar", 1), ("recall", 1)]
+    assert sorted(both) == sorted(first + trained)
+    assert measured("recall: tiny", 1) == [("recall", 0)]
+    assert trained == []
+    assert sorted(measured("mqar: tiny, recall: tiny", 2)) == sorted(both)
+    assert trained == []
+    assert measured("mqar: small", 1) == trained == [("mqar", 0)], "another size is another run"

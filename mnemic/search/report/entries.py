@@ -32,6 +32,7 @@ class Entry:
         failed: why there is no run, by task.
         rate: the learning rate that a sweep chose; None where there was none.
         heats: of the sweep.
+        spare: runs that were done, of tasks and seeds that are not asked for now.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Entry:
     failed: Mapping[str, str] = field(default_factory=dict)
     rate: float | None = None
     heats: tuple[Heat, ...] = ()
+    spare: tuple[Run, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -76,6 +78,8 @@ def plain(entry: Entry) -> dict[str, Any]:
         look["error"] = 1e300
     data = {"look": look, "runs": [asdict(run) for run in entry.runs], "over": list(entry.over),
             "why": entry.why, "failed": dict(entry.failed)}  # fmt: skip
+    if entry.spare:
+        data["spare"] = [asdict(run) for run in entry.spare]
     if entry.rate is None:
         return data
     heats = [{**asdict(h), "skill": h.skill if h.skill > -math.inf else None} for h in entry.heats]
@@ -111,8 +115,9 @@ def read(name: str, old: Mapping[str, Any]) -> Entry:
     """An entry from plain data."""
     look = None if old["look"] is None else Look(**old["look"])
     runs, heats = map(run_of, old["runs"]), map(_heat, old.get("heats", ()))
+    spare = map(run_of, old.get("spare", ()))
     return Entry(name, look, tuple(runs), tuple(old["over"]), old["why"], old.get("failed", {}),
-                 old.get("rate"), tuple(heats))  # fmt: skip
+                 old.get("rate"), tuple(heats), tuple(spare))  # fmt: skip
 
 
 def _heat(told: Mapping[str, Any]) -> Heat:

@@ -47,7 +47,8 @@ def leaderboard(
     steps and seeds of the last rung. Everything is derived, compiled and built before anything is
     trained. ``again`` tries once more what failed; ``results`` is the file that keeps it; ``made``
     are specs that were put together, by name: any other name is a packaged spec's or a path.
-    ``jobs`` specs are trained at a time. Ctrl-C lets runs save, and keeps no spec half.
+    ``jobs`` specs are trained at a time. Ctrl-C lets runs save, and keeps no spec half. Where the
+    space has other tasks or more seeds than before, only these are trained.
 
     Raises:
         UsageError: no spec is within the budget; or no leaderboard belongs in the folder.
@@ -98,13 +99,23 @@ def read_measured(
 
 
 def demand_same(space: Space, folder: Path, results: str) -> None:
-    """Raise UsageError where a folder's results are of another space, or of another block."""
-    theirs, ours = stored(folder / SPACES).get(results), _identity(space)
-    if theirs is not None and theirs != ours:
+    """Raise UsageError where a folder's results are of another space, or of another block.
+
+    Tasks and the number of seeds may differ: a leaderboard grows by them.
+    """
+    theirs, ours = stored(folder / SPACES).get(results), _fixed(_identity(space))
+    if theirs is not None and (theirs := _fixed(theirs)) != ours:
         raise UsageError(
             f"{folder}: holds the leaderboard of another space, which differs in "
             f"{', '.join(differing(theirs, ours))}; choose another folder with --run"
         )
+
+
+def _fixed(identity: dict[str, Any]) -> dict[str, Any]:
+    """An identity without what a leaderboard may grow by: its tasks and seeds."""
+    search = {key: value for key, value in identity["search"].items() if key != "tasks"}
+    rungs = [{key: rung[key] for key in rung if key != "seeds"} for rung in search["rungs"]]
+    return {**identity, "search": {**search, "rungs": rungs}}
 
 
 def _identity(space: Space) -> dict[str, Any]:
@@ -182,7 +193,16 @@ class _Board:
         costs = seen.value.costs
         over = [f"{cost} {costs[cost] / bound:.1f}x" for cost, bound in self.limits.items()
                 if costs[cost] > bound]  # fmt: skip
-        return self._keep(Entry(name, seen.value, (), tuple(over)), spec)
+        spare = self._done(name, spec)
+        return self._keep(Entry(name, seen.value, (), tuple(over), spare=spare), spec)
+
+    def _done(self, name: str, spec: Spec) -> tuple[Run, ...]:
+        """The runs that are kept of the same spec, under these settings or others."""
+        old = self.stored.get(name)
+        if old is None or plain_spec(spec) != old.get("spec"):
+            return ()
+        entry = read(name, old)
+        return tuple(run for run in (*entry.runs, *entry.spare) if run.key)
 
     def _keep(self, entry: Entry, spec: Spec) -> Entry:
         kept = {"key": self._key(spec), "spec": plain_spec(spec), **plain(entry)}
@@ -225,16 +245,19 @@ class _Board:
     def _tasks(self, entry: Entry, spec: Spec) -> Entry:
         """The entry with its runs; a task that fails with one seed is not tried with another."""
         runs, failed = list[Run](), dict[str, str]()
+        done = {run.key: run for run in entry.spare}
         rung: Rung = self.space.settings.rungs[-1]
         for job in work.jobs(spec, self._settings(entry.rate), rung, range(rung.seeds)):
             if job.task in failed:
                 continue
-            found = self._run(entry.name, job)
+            found = done.pop(job.key, None) or self._run(entry.name, job)
             if isinstance(found, Failure):
                 failed[job.task] = f"{found.kind}: {found.why}"
             else:
                 runs.append(found)
-        return replace(entry, runs=tuple(r for r in runs if r.task not in failed), failed=failed)
+        whole = tuple(run for run in runs if run.task not in failed)
+        rest = tuple(done.values()) + tuple(run for run in runs if run.task in failed)
+        return replace(entry, runs=whole, failed=failed, spare=rest)
 
     def _settings(self, rate: float | None) -> Settings:
         settings = self.space.settings

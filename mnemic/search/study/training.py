@@ -79,6 +79,7 @@ class Run:
         seconds: of the training, evaluations included.
         step_seconds: the median of a training step.
         curve: (step, score) of each evaluation.
+        key: of the job, which tells all that the run depends on; empty in older files.
     """
 
     task: str
@@ -88,6 +89,7 @@ class Run:
     seconds: float
     step_seconds: float
     curve: tuple[tuple[int, float], ...]
+    key: str = ""
 
 
 def run(job: Job, folder: Path, seconds: float = math.inf) -> Run:
@@ -114,7 +116,7 @@ def stored(place: Path) -> Run | None:
     """What a run left in its folder, if it came to its end."""
     if not (place / NAME).is_file():
         return None
-    found = json.loads((place / NAME).read_text(encoding="utf-8"))
+    found = {"key": place.name, **json.loads((place / NAME).read_text(encoding="utf-8"))}
     curve = tuple((int(step), float(score)) for step, score in found.pop("curve"))
     return Run(curve=curve, **{key: found[key] for key in Run.__dataclass_fields__ if key in found})
 
@@ -141,7 +143,7 @@ def _trained(job: Job, place: Path, clock: Clock) -> Run:
     (place / CHECKPOINT).unlink()
     return Run(
         job.task, job.seed, result.score, task.skill(result.score), result.seconds,
-        clock.median(result.seconds / max(1, result.steps)), _curve(place),
+        clock.median(result.seconds / max(1, result.steps)), _curve(place), job.key,
     )  # fmt: skip
 
 
