@@ -32,6 +32,7 @@ Out = Annotated[
     Path | None, typer.Option("-o", "--out", help="Write the table to a Markdown file.")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Neighbours that are trained at a time.")]
+Again = Annotated[bool, typer.Option("--again", help="Try once more what failed.")]
 Report = Annotated[
     bool, typer.Option("--report", help="Only write the table of what was measured.")
 ]
@@ -48,6 +49,7 @@ def ablate(
     run: Run = None,
     out: Out = None,
     jobs: Jobs = 1,
+    again: Again = False,
     report: Report = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,17 +82,18 @@ def ablate(
         _list(own.name, found, dropped, as_json)
         return
     folder = run or Path("runs") / f"{own.name}-ablation"
-    _measure(read, own, found, dropped, Asked(folder, out, jobs, report, as_json))
+    _measure(read, own, found, dropped, Asked(folder, out, jobs, again, report, as_json))
 
 
 class Asked:
-    """Where the results go, how many specs are trained at a time, and whether any is."""
+    """Where the results go, how many specs are trained at a time, whether any is, and whether
+    those that failed are trained once more."""
 
     def __init__(
-        self, folder: Path, out: Path | None, jobs: int, report: bool, as_json: bool
+        self, folder: Path, out: Path | None, jobs: int, again: bool, report: bool, as_json: bool
     ) -> None:  # fmt: skip
         self.folder, self.out, self.jobs = folder, out, jobs
-        self.report, self.as_json = report, as_json
+        self.again, self.report, self.as_json = again, report, as_json
 
 
 def _measure(
@@ -108,7 +111,7 @@ def _measure(
         entries = read_measured(space, tuple(made), asked.folder, made=made)
     else:
         entries = leaderboard(
-            space, tuple(made), asked.folder, to_stderr, made=made, jobs=asked.jobs
+            space, tuple(made), asked.folder, to_stderr, asked.again, made=made, jobs=asked.jobs
         )  # fmt: skip
     first, *others = entries
     told = effects(first, list(zip(found, others, strict=True)))

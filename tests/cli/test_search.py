@@ -1,5 +1,6 @@
 """`mnemic search` and `mnemic leaderboard`, as one types them."""
 
+import json
 import re
 from pathlib import Path
 from shutil import copytree
@@ -196,6 +197,12 @@ def test_an_ablation(mnemic, tmp_path):
     assert "| weights | weights uniform → " in out.read_text(encoding="utf-8")
     found = mnemic("ablate", *asked, "--report", "--json").json
     assert [one["mean"]["seeds"] for one in found["effects"]] == [2]
+    kept = json.loads((run / "leaderboard.json").read_text(encoding="utf-8"))
+    kept[found["effects"][0]["name"]] |= {"runs": [], "failed": {"memorisation": "time: too long"}}
+    (run / "leaderboard.json").write_text(json.dumps(kept), encoding="utf-8")
+    (left,) = mnemic("ablate", *asked, "--json").json["effects"]
+    assert (left["mean"], left["why"]) == (None, "time: too long")
+    assert mnemic("ablate", *asked, "--again", "--json").json["effects"] == found["effects"]
     wrong = mnemic("ablate", "linear-attention", "--axes", "los")
     assert (wrong.code, "did you mean 'loss'?" in wrong.err) == (2, True)
 
