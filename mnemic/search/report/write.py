@@ -14,6 +14,7 @@ from mnemic.search.report.best import best_spec, write_best
 from mnemic.search.report.ranking import Ranked, beaten, ranked, verdict
 from mnemic.search.study.confirm import Confirmed, by_hand, confirm, confirmed
 from mnemic.search.study.records import Record
+from mnemic.search.study.rivals import rivals
 from mnemic.search.study.scores import Interval, by_seed, interval
 from mnemic.search.study.search import Search
 
@@ -94,10 +95,10 @@ def confirm_best(search: Search) -> list[Confirmed]:
     told = space.settings.confirm
     new = [point for point in points if point.start is None][: told.best]
     known = [point for point in points if point.start is not None][: told.best]
-    names = [*(p.start for p in known if p.start), *told.against]
     specs = [(p.spec.name, best_spec(space, p, i)) for i, p in enumerate(new, 1)]
-    hand = [by_hand(space, name) for name in dict.fromkeys(names)]
-    specs += [(spec.name, spec) for spec in hand]
+    hand = [by_hand(space, p.start) for p in known if p.start]
+    hand += rivals(space, search.folder / "logs", search.tell)
+    specs += {spec.name: (spec.name, spec) for spec in hand}.values()
     return confirm(space, specs, search.folder, search.tell)
 
 

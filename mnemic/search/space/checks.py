@@ -99,9 +99,11 @@ def _objectives(space: Space, where: _Where) -> Iterator[Issue]:
 
 def _specs(space: Space, where: _Where) -> Iterator[Issue]:
     settings = space.settings
-    named = [("start", i, name) for i, name in enumerate(settings.start) if name != "all"]
+    named = [("start", i, name) for i, name in enumerate(settings.start)]
     named += [("confirm", i, name) for i, name in enumerate(settings.confirm.against)]
     for key, i, name in named:
+        if name == "all":
+            continue
         place = (key, i) if key == "start" else (key, "against", i)
         if not is_path(name) and name not in specs():
             yield Issue("no packaged spec is called so", where(*place), name, (),

@@ -86,7 +86,9 @@ class Confirm(Entry):
 
     best: int = Field(default=3, ge=0)
     seeds: int = Field(default=5, ge=2, le=64)
-    against: Annotated[tuple[str, ...], BeforeValidator(_pairs)] = ()
+    against: Annotated[tuple[str, ...], BeforeValidator(_pairs)] = Field(
+        default=(), description="specs by name or path; all: packaged ones within the budget"
+    )
 
 
 RUNGS: Final = (

@@ -1,0 +1,64 @@
+"""What the best points are compared with: packaged specs within the budget, in the space's block."""
+
+import pytest
+
+from mnemic.dsl.catalogue import names
+from mnemic.errors import InvalidSpec
+from mnemic.search.space.space import load_space
+from mnemic.search.study import rivals as module
+from mnemic.search.study.isolated import Answer, Failure
+from mnemic.search.study.rivals import rivals
+from mnemic.search.study.work import Look
+
+SEARCH = {
+    "tasks": {"memorisation": "tiny"}, "model": {"dim": 8, "layers": 1},
+    "rungs": [{"steps": 2}], "constraints": {"state_bytes": 100},
+}  # fmt: skip
+
+
+def space(*against: str, **block: object):
+    told = {"mnemic": 1, "name": "s", "search": {**SEARCH, "confirm": {"against": list(against)}}}
+    return load_space({**told, "block": block} if block else told)
+
+
+@pytest.fixture
+def looked(monkeypatch):
+    """In place of processes: gla has too large a state, dla cannot be built."""
+
+    def isolated(function, spec, *arguments, **options):
+        if spec.name == "dla":
+            return Failure("memory", "out of memory")
+        return Answer(Look("x", "affine", 1, 250 if spec.name == "gla" else 100, 1.0, None))
+
+    monkeypatch.setattr(module, "isolated", isolated)
+
+
+def test_all_are_those_within_the_budget(looked, tmp_path):
+    lines: list[str] = []
+    found = [spec.name for spec in rivals(space("all"), tmp_path, lines.append)]
+    assert set(names()) - set(found) == {"gla", "dla"}
+    assert sorted(lines) == [
+        "dla is left out: memory: out of memory",
+        "gla is left out: state_bytes 2.5x of the budget",
+    ]
+
+
+def test_one_that_is_named_is_taken_as_it_is_and_once(looked, tmp_path):
+    found = [spec.name for spec in rivals(space("gla", "all"), tmp_path, lambda line: None)]
+    assert found[0] == "gla"
+    assert found.count("gla") == 1
+
+
+def test_those_that_the_block_contradicts_are_told(looked, tmp_path):
+    lines: list[str] = []
+    keyed = space("all", key="1")
+    found = {spec.name for spec in rivals(keyed, tmp_path, lines.append)}
+    assert "deltanet" not in found
+    assert any(line.startswith("deltanet is left out: ") for line in lines)
+    with pytest.raises(InvalidSpec, match="same key"):
+        list(rivals(space("deltanet", key="1"), tmp_path, lines.append))
+
+
+def test_another_name_is_refused():
+    with pytest.raises(InvalidSpec, match=r"no packaged spec is called so: read 'al'"):
+        space("al")
