@@ -1,4 +1,4 @@
-"""What the best points are compared with: packaged specs within the budget, in the space's block."""
+"""What the best points are compared with: packaged specs within the budget, in the block."""
 
 import pytest
 
