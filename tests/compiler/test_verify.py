@@ -135,6 +135,22 @@ def test_biases(text: str) -> None:
     passes(derive_spec(spec(bias={"expr": text}, optimizer={"rate": "token"})))
 
 
+@pytest.mark.parametrize(
+    ("bias", "axes"),
+    [
+        ({"kind": "huber", "delta": {"from": "input", "per": "value"}}, {}),
+        ({"expr": "w1*e**2/2 + w1*w2*log(cosh(e))"}, {"retention": {"decay": "token"}}),
+        ({"expr": "w1*abs(e)**2.5 + w2*e**2"}, {"memory": "diagonal"}),
+    ],
+    ids=str,
+)
+def test_losses_with_a_coefficient_a_channel(bias: dict[str, object], axes: dict[str, object]) -> None:
+    """One of d_v numbers stands beside its own coordinate of ŷ and v."""
+    own = {"w1": {"from": "parameter", "per": "value"}, "w2": {"from": "input", "per": "value"}}
+    named = {"coefficients": own} if "expr" in bias else {}
+    passes(derive_spec(spec(bias=bias, optimizer={"rate": "token"}, **named, **axes)))
+
+
 @pytest.mark.parametrize("text", ["abs(e)**2.5", "n**3", "log(1+n**2)"])
 def test_normalised_rates(text: str) -> None:
     rate = {"from": "input", "normalized": True}

@@ -100,13 +100,23 @@ def function_text(text: str, symbol: str, names: Names) -> Callable[[Tensor], Te
 
 
 def loss(spec: Spec, y: Tensor, v: Tensor, names: Names) -> Tensor:
-    """Return ℓ(ŷ, v) as written, for ŷ and v of shape [..., d_v]: one number for each of [...]."""
+    """Return ℓ(ŷ, v) as written, for ŷ and v of shape [..., d_v]: one number for each of [...].
+
+    A coefficient is a number, one for each of [...], or a column [..., d_v, 1] of one a coordinate.
+    """
     text, residual = spec.bias.text, y - v
     n = torch.linalg.vector_norm(residual, dim=-1, keepdim=True)
-    place = {s: x[..., None] if x.ndim else x for s, x in names.items()}
+    place = {s: _beside(x, y) for s, x in names.items()}
     values = evaluate_text(text, {**place, "e": residual, "y": y, "v": v, "n": n})
     values = values + 0 * (n if is_radial(spec, names) else residual)
     return values.sum(-1)
+
+
+def _beside(x: Tensor, y: Tensor) -> Tensor:
+    """A coefficient, so that it meets the coordinates [..., d_v] of a prediction."""
+    if x.ndim > y.ndim:
+        return x[..., 0]
+    return x[..., None] if x.ndim else x
 
 
 def is_radial(spec: Spec, names: Names) -> bool:
