@@ -5,10 +5,12 @@ where memories begin. Equations over which SymPy would take minutes are told by 
 left to a root found in numbers.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import mpmath  # type: ignore[import-untyped]
 import sympy as sp
 from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 from sympy.functions.elementary.trigonometric import TrigonometricFunction
@@ -20,7 +22,10 @@ from mnemic.compiler.numbers import vanishes
 from mnemic.compiler.symbolic import simplified, tidy
 
 LARGEST_DEGREE = 2
-"""Of a stationarity with roots in it, once they are cleared, that is solved in closed form."""
+"""Of a stationarity, once roots and fractions are cleared, that is solved in closed form."""
+
+ROUNDED = 1e-12
+"""How far below zero a size may come by rounding."""
 
 
 def inside(low: Any, high: Any) -> list[float]:
@@ -35,9 +40,9 @@ def inside(low: Any, high: Any) -> list[float]:
 def invert(slope: Any, domain: tuple[Any, Any]) -> Any | None:
     """Return w as a function of a where slope(w) = a, branch by branch at |w|; ``None`` if not
     found."""
-    if slope.has(sp.Abs, sp.sign):
-        return _invert_kinked(slope, domain)
-    return _invert_smooth(slope, domain)
+    kinked = slope.has(sp.Abs, sp.sign)
+    found = _invert_kinked(slope, domain) if kinked else _invert_smooth(slope, domain)
+    return found if found is not None and _stays_real(found, slope, domain) else None
 
 
 def _invert_kinked(slope: Any, domain: tuple[Any, Any]) -> Any | None:
@@ -129,6 +134,8 @@ def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
     unknown = sp.Symbol("unknown", positive=True) if domain[0] == 0 else sym.w
     equation = slope.subs(sym.w, unknown) - sym.a
     if _mixes(equation, unknown) or _beyond_radicals(equation, unknown):
+        return None
+    if _beyond_roots(equation, unknown):
         return None
     try:
         roots = sp.solve(sp.Eq(slope.subs(sym.w, unknown), sym.a), unknown)
@@ -253,12 +260,73 @@ def _beyond_radicals(equation: Any, unknown: Any) -> bool:
     return bool(polynomial.degree() > LARGEST_DEGREE and len(polynomial.terms()) > 2)
 
 
+def _beyond_roots(equation: Any, unknown: Any) -> bool:
+    """Whether an equation without roots comes to a polynomial of a degree above 2.
+
+    The formula of a cubic goes through complex numbers where it has three real roots, and SymPy
+    would take minutes over a rational slope with a coefficient in it. A polynomial in a power of
+    w − c is of the degree that it has in that power.
+
+    >>> w, a = sym.w, sym.a
+    >>> [_beyond_roots(x - a, w) for x in (w**3, (w + 1) ** 3, w**4 + w**2, w**3 + w, w + 2/(1 - w))]
+    [False, False, False, True, False]
+    """
+    top = sp.fraction(sp.together(equation))[0]
+    if not top.is_polynomial(unknown):
+        return False
+    polynomial = sp.Poly(top, unknown)
+    degree = polynomial.degree()
+    if degree <= LARGEST_DEGREE:
+        return False
+    lead, below = polynomial.coeff_monomial(unknown**degree), unknown ** (degree - 1)
+    shift = polynomial.coeff_monomial(below) / (degree * lead)
+    shifted = sp.Poly(sp.expand(top.subs(unknown, unknown - shift)), unknown)
+    powers = [power for (power,), part in shifted.terms() if not vanishes(part)]
+    return bool(max(powers) / math.gcd(*powers) > LARGEST_DEGREE)
+
+
+def _stays_real(found: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
+    """Whether what stands under roots and in logarithms is nowhere below zero, in the branch that
+    is taken: code computes in real numbers, also where complex ones would come to a real one."""
+    if found.has(sp.I):
+        return False
+    at = _sampled(found, slope)
+    dual = sp.lambdify(sym.w, _spelled(slope.subs(at)), "mpmath")
+    guarded = [sp.lambdify(sym.a, pair, "mpmath") for pair in _guarded(_spelled(found.subs(at)))]
+    with mpmath.workdps(40):
+        duals = [dual(mpmath.mpf(point)) for point in inside(*_within(domain))]
+        return all(_is_size(*part(a)) for part in guarded for a in duals)
+
+
+def _guarded(expr: Any, taken: Any = sp.true) -> Iterator[tuple[Any, Any]]:
+    """What stands under roots and in logarithms, each with where its branch is taken."""
+    if isinstance(expr, sp.Piecewise):
+        for branch, condition in expr.args:
+            yield from _guarded(branch, sp.And(taken, condition))
+            taken = sp.And(taken, sp.Not(condition))
+        return
+    if isinstance(expr, sp.log) or (expr.is_Pow and expr.exp.is_integer is False):
+        yield expr.args[0], taken
+    for inner in expr.args:
+        yield from _guarded(inner, taken)
+
+
+def _is_size(value: Any, taken: Any) -> bool:
+    number = mpmath.mpmathify(value)
+    return not taken or (mpmath.im(number) == 0 and mpmath.re(number) >= -ROUNDED)
+
+
 def _in_numbers(candidate: Any, slope: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The slope and its inverse as functions of an entry and of a dual, coefficients at samples."""
-    free = sorted((candidate.free_symbols | slope.free_symbols) - {sym.a, sym.w}, key=str)
-    values = {s: sp.Rational(7 + i, 10) for i, s in enumerate(free)}
+    values = _sampled(candidate, slope)
     dual = sp.lambdify(sym.w, _spelled(slope.subs(values)), "mpmath")
     return dual, sp.lambdify(sym.a, _spelled(candidate.subs(values)), "mpmath")
+
+
+def _sampled(candidate: Any, slope: Any) -> dict[Any, Any]:
+    """Values of the coefficients of a slope and of its inverse."""
+    free = sorted((candidate.free_symbols | slope.free_symbols) - {sym.a, sym.w}, key=str)
+    return {s: sp.Rational(7 + i, 10) for i, s in enumerate(free)}
 
 
 def _inverts(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:

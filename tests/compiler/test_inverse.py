@@ -119,3 +119,31 @@ def test_a_memory_begins_where_a_formula_would_divide_zero_by_zero():
         error = memory() @ k[0, t, 0] - v[0, t, 0]
         dual = dual - 0.3 * torch.outer(error, k[0, t, 0])
         assert torch.allclose(out[0, t, 0], memory() @ q[0, t, 0], rtol=1e-9, atol=1e-11)
+
+
+CUBIC = {
+    "w**3 - log(w)": (sp.Integer(0), sp.oo),
+    "w**2/2 - log(1-w**2)": (sp.Integer(-1), sp.Integer(1)),
+    "w**2/2 - b*log(1-w**2)": (sp.Integer(-1), sp.Integer(1)),
+    "w**2/2 - log(w) - log(1-w)": UNIT,
+}
+
+
+@pytest.mark.parametrize("generator", CUBIC)
+def test_a_cubic_with_three_real_roots_is_left_to_a_root_in_numbers(generator):
+    """Its formula goes through complex numbers, which code has not."""
+    assert invert(slope_of(generator), CUBIC[generator]) is None
+
+
+@pytest.mark.parametrize("generator", ["w**3 - log(w)", "w**2/2 - 0.1*log(1-w**2)"])
+def test_links_of_cubics_have_the_slope_of_their_dual(generator):
+    """W_t is where the slope is the running dual; that of w³ − log w was wrong from 2.7 on."""
+    rule = mnemic.compile(
+        {"name": "cubic", "bias": "dot", "optimizer": {"rate": 1},
+         "retention": {"view": "ftrl", "local": {"bregman": generator}}}
+    )  # fmt: skip
+    k = torch.full((1, 8, 1, 1), 2.0, dtype=torch.float64)
+    w = rule(k, k, k)[0].flatten() / 2
+    slope = sp.lambdify(sym.w, slope_of(generator), "math")
+    found = [slope(float(entry)) for entry in w]
+    assert found == pytest.approx([4.0 * (t + 1) for t in range(8)], rel=1e-9)

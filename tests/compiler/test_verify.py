@@ -144,7 +144,9 @@ def test_biases(text: str) -> None:
     ],
     ids=str,
 )
-def test_losses_with_a_coefficient_a_channel(bias: dict[str, object], axes: dict[str, object]) -> None:
+def test_losses_with_a_coefficient_a_channel(
+    bias: dict[str, object], axes: dict[str, object]
+) -> None:
     """One of d_v numbers stands beside its own coordinate of ŷ and v."""
     own = {"w1": {"from": "parameter", "per": "value"}, "w2": {"from": "input", "per": "value"}}
     named = {"coefficients": own} if "expr" in bias else {}
