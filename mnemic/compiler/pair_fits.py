@@ -12,7 +12,9 @@ from mnemic.compiler import similarity, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.problem import Problem
+from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.rule import Derived, Fit
+from mnemic.compiler.sense import INDICES
 from mnemic.compiler.symbolic import number
 from mnemic.dsl.memory import Interpolation, Nonparametric
 
@@ -27,6 +29,7 @@ def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
         return None
     _check_loss(problem, error)
     _check_coefficients(problem)
+    values = {**ranges_of(problem.scalars), **INDICES}
     if isinstance(memory, Interpolation):
         if problem.value("alpha") != 1:
             raise steps.Refused(
@@ -40,7 +43,7 @@ def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
                 "write window: all",
                 place="window",
             )
-        found = similarity.derive(problem.similarity, sp.Integer(1))
+        found = similarity.derive(problem.similarity, sp.Integer(1), values)
         return Fit("interpolation", found, number(memory.ridge))
     assert isinstance(memory, Nonparametric)
     if problem.spec.window == 1:
@@ -50,7 +53,7 @@ def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
             place="window",
         )
     scale = 1 / sp.sqrt(sym.d_k) if memory.scale is None else number(memory.scale)
-    found = similarity.derive(problem.similarity, scale)
+    found = similarity.derive(problem.similarity, scale, values)
     if memory.degree == 0:
         return Fit("mean", found, sp.Integer(0), problem.keys.get("carry"))
     return _linear(problem, found)

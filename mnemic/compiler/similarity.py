@@ -5,6 +5,7 @@ see the query alone cancel in every local fit; where the rest is slope·(k·q) +
 one inner product of longer vectors, which is what attention libraries compute.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
@@ -13,6 +14,7 @@ import sympy as sp
 
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.numbers import sampler
+from mnemic.compiler.points import points
 
 Sign = Literal["positive", "nonnegative", "any"]
 
@@ -21,6 +23,9 @@ OF_KEYS = (sym.kq, sym.kk)
 
 GRID = (-3.0, -1.0, -0.3, 0.0, 0.4, 1.0, 2.5)
 """Products k·q at which a weight's sign is looked at, and half of ‖k − q‖² beside them."""
+
+ROUNDING = 1e-12
+"""How far below zero a weight may come by rounding."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,9 @@ class Similarity:
         return self.weight if self.logit is None else self.logit
 
 
-def derive(stated: Any, scale: Any) -> Similarity:
-    """Return everything that follows from the expression; ``scale`` is the factor in s."""
+def derive(stated: Any, scale: Any, values: Mapping[Any, list[float]]) -> Similarity:
+    """Return everything that follows from the expression; ``scale`` is the factor in s, ``values``
+    what coefficients take, by their symbols."""
     distance = sym.kk + sym.qq - 2 * sym.kq
     table = {sym.s: scale * sym.kq, sym.d2: distance}
     logarithm = log_of(stated)
@@ -62,7 +68,7 @@ def derive(stated: Any, scale: Any) -> Similarity:
         weight=stated.subs(table, simultaneous=True),
         logit=logit,
         linear=None if logit is None else linear(logit),
-        sign="positive" if logit is not None else _sign(stated),
+        sign="positive" if logit is not None else _sign(stated, values),
     )
 
 
@@ -107,15 +113,16 @@ def linear(logit: Any) -> Linear | None:
     return Linear(slope, tuple(found))
 
 
-def _sign(stated: Any) -> Sign:
-    """Whether the weight may be negative: by SymPy, else by looking at some places."""
+def _sign(stated: Any, values: Mapping[Any, list[float]]) -> Sign:
+    """Whether the weight may be negative: by SymPy, else by looking at some places, coefficients
+    at the least, the middle and the largest of their values."""
     if stated.is_nonnegative:
         return "nonnegative"
-    names = sorted(stated.free_symbols, key=str)
-    at = sampler(stated, names)
-    for s, d2, other in product(GRID, GRID, (0.3, 1.5)):
-        place = {sym.s: s, sym.d2: abs(d2)}
-        value = at(*(place.get(name, other) for name in names))
-        if value is not None and value < 0:
+    others = sorted(stated.free_symbols - {sym.s, sym.d2}, key=str)
+    at = sampler(stated, [sym.s, sym.d2, *others])
+    chosen = [*points([values.get(name, [1.0]) for name in others])]
+    for s, d2, place in product(GRID, GRID, chosen):
+        value = at(s, abs(d2), *place)
+        if value is not None and value < -ROUNDING:
             return "any"
     return "nonnegative"

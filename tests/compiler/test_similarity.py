@@ -70,6 +70,22 @@ def test_other_weights_are_no_logits(text: str, sign: str) -> None:
     assert found.sign == sign
 
 
+@pytest.mark.parametrize(
+    ("text", "activation", "sign"),
+    [
+        ("a*exp(s) + (1 - a)*exp(-d2/2)", "sigmoid", "nonnegative"),
+        ("a*exp(s) + (1 - a)*exp(-d2/2)", "softplus", "any"),
+        ("a + exp(s)", "tanh", "any"),
+        ("1 + a + exp(s)", "tanh", "nonnegative"),
+    ],
+)
+def test_a_sign_is_that_of_the_values_that_coefficients_take(
+    text: str, activation: str, sign: str
+) -> None:
+    gate = {"a": {"from": "input", "activation": activation}}
+    assert fit(text, coefficients=gate).similarity.sign == sign
+
+
 def test_the_scale_is_that_of_the_key_unless_told() -> None:
     plain = derive_spec(Spec.model_validate({**LOCAL, "memory": "nonparametric"}))
     assert isinstance(plain, KeyValuePairs)
