@@ -45,6 +45,14 @@ class Facts:
     row_decay: bool
     anchor: int
     network: Network
+    split: bool
+    """Whether prediction and value are written apart, by keys of their own."""
+
+    @property
+    def sloped_by_value(self) -> bool:
+        """Whether ∂e/∂ŷ differs from one value channel to the next by a coefficient."""
+        per = {s.symbol: s.per for s in self.problem.scalars}
+        return any(per.get(s) == "value" for s in self.error.slope.free_symbols)
 
     @property
     def linear(self) -> bool:
@@ -167,12 +175,14 @@ def _linear(facts: Facts) -> Structure:
     if error.constant:
         reason = "∂e/∂ŷ = 0: the error does not see the memory, so writes add up"
         return Structure("additive", reason, BOTH)
-    if facts.row_decay or facts.rate_per == "value":
+    apart = facts.split or facts.problem.spec.readout.levels is not None
+    if facts.row_decay or facts.rate_per == "value" or (facts.sloped_by_value and apart):
         if isinstance(facts.problem.spec.memory, Diagonal) and not error.uses_norm:
             pass
         else:
             reason = (
-                "decay or rate differ by value channel, so each has a triangular system of its own"
+                "decay, rate or slope differ by value channel, so each has a triangular system of "
+                "its own"
             )
             return Structure("sequential", reason, RECURRENT)
     if isinstance(facts.problem.spec.memory, Diagonal) and error.uses_norm:
@@ -181,6 +191,16 @@ def _linear(facts: Facts) -> Structure:
     if facts.anchor > 1:
         reason = f"gradients are taken at the end of the last chunk of {facts.anchor}"
         return Structure("frozen", reason, BOTH)
+    if (
+        error.affine
+        and facts.sloped_by_value
+        and not isinstance(facts.problem.spec.memory, Diagonal)
+    ):
+        reason = (
+            f"∂e/∂ŷ = {error.slope} differs by value channel, so each has a triangular system of "
+            "its own: they are solved side by side, by forward substitution"
+        )
+        return Structure("residual", reason, BOTH)
     if error.affine:
         reason = f"∂e/∂ŷ = {error.slope} whatever the prediction: W_t is affine in W_(t-1)"
         return Structure("affine", reason, BOTH)

@@ -87,7 +87,7 @@ def _derive(problem: Problem) -> Rule:
     facts = Facts(
         problem, step.error, retained, method, _per(problem, step.rate),
         _per(problem, problem.value("theta")), rows != 1, anchor,
-        network(spec.memory, spec.optimizer.every),
+        network(spec.memory, spec.optimizer.every), split,
     )  # fmt: skip
     with asked_at("readout.levels"):
         shares.check(facts)

@@ -21,9 +21,10 @@ def solve(p: Chunk) -> tuple[Source, ...]:
     if rule.split:
         return _split(p, through, side)
     mixing = mixing_of(p, roles["predict"], roles["write"], through, side)
-    if rule.error.affine and rule.kernels is None:
+    affine = rule.structure.algebra == "affine"
+    if affine and rule.kernels is None:
         rows = _affine(p, mixing)
-    elif rule.error.affine:
+    elif affine:
         rows = _solved(p, _base(p, side), inverse_of(p, mixing))
     else:
         rows = _residual(p, mixing, _base(p, side))

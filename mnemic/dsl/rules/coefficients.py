@@ -162,6 +162,23 @@ def shapes_of_expressions(spec: Spec) -> Iterator[Issue]:
                 yield Issue(reason, where, value.expr, hint=_SHAPE_HINT)
 
 
+def shapes_of_losses(spec: Spec) -> Iterator[Issue]:
+    """A loss is a sum over value channels, and one of the norm has no channels."""
+    if isinstance(spec.memory, Diagonal):
+        return
+    named = spec.named_coefficients()
+    loss = next(iter(texts(spec)))
+    radial = "n" in loss.names and not loss.names & {"e", "y", "v"}
+    allowed = ("head",) if radial else ("head", "value")
+    used = loss.names & named.keys()
+    for name in sorted(used.union(*(_behind(named[one], named) for one in used))):
+        if named[name].per not in allowed:
+            of = "of the norm of all value channels" if radial else "a sum over value channels"
+            reason = f"the loss is {of}, and {name} has one value per {named[name].per}"
+            where = loss.where if name not in spec.coefficients else f"coefficients.{name}.per"
+            yield Issue(reason, where, named[name].per, allowed)
+
+
 def _behind(coefficient: Coefficient, named: Mapping[str, Coefficient]) -> set[str]:
     """The declared coefficients that an expression hangs on, through others too."""
     found: set[str] = set()
@@ -213,4 +230,5 @@ RULES: tuple[Rule, ...] = (
     in_range,
     shapes,
     shapes_of_expressions,
+    shapes_of_losses,
 )
