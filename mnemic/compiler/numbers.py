@@ -164,7 +164,30 @@ def _jump(x: Any, *order: Any) -> Any:
     return mpmath.inf if x == 0 else mpmath.mpf(0)
 
 
+VAST = 10**30
+"""Arguments from which an exponential is infinite: mpmath would take hours over exp(exp(10⁸))."""
+
+
+def _growing(name: str) -> Callable[[Any], Any]:
+    """exp, sinh or cosh, with its limit where the argument is vast."""
+    function = getattr(mpmath, name)
+
+    def value(x: Any) -> Any:
+        real = mpmath.re(x)
+        if real >= -VAST and real <= VAST:
+            return function(x)
+        if mpmath.isnan(real) or mpmath.im(x) != 0:
+            return mpmath.nan
+        at_end = {"exp": 0, "sinh": -mpmath.inf, "cosh": mpmath.inf}
+        return mpmath.inf if real > 0 else mpmath.mpf(at_end[name])
+
+    return value
+
+
+_VAST_SAFE = {name: _growing(name) for name in ("exp", "sinh", "cosh")}
+
+
 @lru_cache(maxsize=1024)
 def _lambdified(expression: Any, names: tuple[Any, ...]) -> Callable[..., Any]:
-    modules = [{"round": mpmath.nint, "DiracDelta": _jump}, "mpmath"]
+    modules = [{"round": mpmath.nint, "DiracDelta": _jump, **_VAST_SAFE}, "mpmath"]
     return cast(Callable[..., Any], sp.lambdify(names, expression, modules, dummify=True))

@@ -1,5 +1,6 @@
 """What states no problem: infinite expressions, losses that are not real, or teach nothing."""
 
+import re
 from typing import Any
 
 import pytest
@@ -168,3 +169,48 @@ def test_a_loss_without_a_slope_where_a_memory_begins_is_refused(loss: str) -> N
     assert (told.value.issues[0].where, told.value.issues[0].read) == ("bias.expr", loss)
     rule(loss.replace("y", "(1 + exp(y))"))
     rule(loss, **POSITIVE)  # starts elsewhere
+
+
+POSITIVE_KEYS = {"block": {"key": "softplus", "query": "softplus"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"features": {"expr": "sqrt(x)"}}, "features are no real number at x = −1.3"),
+        ({"features": {"expr": "x**1.5"}}, "features are no real number at x = −1.3"),
+        ({"features": {"kernel": "sqrt(s)"}}, r"kernel sqrt\(s\) is no real number at k·q = −1"),
+        ({"features": {"kernel": "1/(1 - s)"}}, "is no real number at k·q = 1"),
+        (
+            {"features": {"kernel": "exp(s)", "readout": {"kernel": "log(2 + 3*s)"}}},
+            "no real number at k·q = −1",
+        ),
+        (
+            {"memory": {"kind": "mlp", "activation": "log(x)"}, "optimizer": {"rate": 0.1}},
+            "activation is no real number at x = −1.3",
+        ),
+    ],
+)
+def test_functions_that_are_not_real_where_they_are_asked_are_told(
+    more: dict[str, Any], told: str
+) -> None:
+    found = warned(rule(**more))
+    assert [z for z in found if re.search(told, z)], found
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"features": {"expr": "sqrt(x)"}, **POSITIVE_KEYS},
+        {"features": {"expr": "sqrt(abs(x))"}},
+        {"features": {"kernel": "1/(2 - s)"}},
+        {"memory": {"kind": "mlp", "activation": "gelu"}, "optimizer": {"rate": 0.1}},
+    ],
+)
+def test_functions_that_are_real_where_they_are_asked_are_not(more: dict[str, Any]) -> None:
+    assert not any("no real number" in z for z in warned(rule(**more)))
+
+
+def test_a_loss_of_towering_exponentials_is_told_soon() -> None:
+    """exp(exp(10⁸)) has more digits than can be computed."""
+    assert any("no rate is safe" in z for z in warned(rule("exp(exp(e))")))

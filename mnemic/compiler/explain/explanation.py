@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.explain import beginning, flat, idle, printing, still
+from mnemic.compiler.explain import beginning, flat, idle, printing, still, unreal
 from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
 from mnemic.compiler.explain.dialect import dialect
@@ -97,7 +97,7 @@ def warned(rule: Rule) -> tuple[str, ...]:
     pace."""
     found = (
         _unreal(rule),
-        _undefined(rule),
+        _undefined(rule) or unreal.warning(rule),
         idle.warning(rule),
         *warnings(rule),
         beginning.warning(rule),
