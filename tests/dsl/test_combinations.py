@@ -497,6 +497,18 @@ CASES: list[Case] = [
         {"retention": {"decay": "token"}, "optimizer": {"rate": "1 - alpha"}},
     ),
     (
+        "coefficients.shapes_of_losses",
+        {"bias": {"expr": "(1 - alpha)*e**2"}, "retention": {"decay": "channel"}},
+        "bias.expr",
+        {"bias": {"expr": "(1 - alpha)*e**2"}, "retention": {"decay": "token"}},
+    ),
+    (
+        "coefficients.shapes_of_losses",
+        {"bias": {"kind": "huber", "over": "norm", "delta": {"from": "input", "per": "value"}}},
+        "bias",
+        {"bias": {"kind": "huber", "delta": {"from": "input", "per": "value"}}},
+    ),
+    (
         "optimizers.one_place_for_the_gradient",
         {"retention": {"order": "before"}, "optimizer": ANCHOR},
         "retention.order",

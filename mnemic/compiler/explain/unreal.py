@@ -21,7 +21,7 @@ PRODUCTS = (-1.0, -0.4, 0.0, 0.4, 1.0)
 
 def warning(rule: Rule) -> str | None:
     """Tell of the first expression that is no real number somewhere, and of where."""
-    for what, variable, function, places in _asked(rule.problem.spec):
+    for what, variable, function, places in _find(rule.problem.spec):
         value = sampler(function, [sym.x])
         lacking = next((at for at in places if value(at) is None), None)
         if lacking is not None:
@@ -34,22 +34,22 @@ def warning(rule: Rule) -> str | None:
     return None
 
 
-def _asked(spec: Spec) -> Iterator[tuple[str, str, Any, tuple[float, ...]]]:
+def _find(spec: Spec) -> Iterator[tuple[str, str, Any, tuple[float, ...]]]:
     """Yield expressions in x: what they are, the letter, and numbers that x may be."""
     features = spec.features
     if hasattr(features, "expr"):
-        yield "The features are", "x", read(features.expr, {"x": sym.x}), _kept(spec, CHANNELS)
+        yield "The features are", "x", read(features.expr, {"x": sym.x}), _keep(spec, CHANNELS)
     if isinstance(features, Kernel):
         reader = features.readout.kernel if features.readout is not None else features.kernel
         for text in dict.fromkeys((features.kernel, reader)):
             function = read(text, {"s": sym.x})
-            yield f"The kernel {text} is", "k·q", function, _kept(spec, PRODUCTS)
+            yield f"The kernel {text} is", "k·q", function, _keep(spec, PRODUCTS)
     for _, memory in memories(spec.memory):
         if isinstance(memory, Mlp | Glu):
             yield "The memory's activation is", "x", activation_of(memory.activation), CHANNELS
 
 
-def _kept(spec: Spec, places: tuple[float, ...]) -> tuple[float, ...]:
+def _keep(spec: Spec, places: tuple[float, ...]) -> tuple[float, ...]:
     """The places that the activations of keys and queries leave: those from zero on, if none of
     their channels falls below."""
     block = spec.block
