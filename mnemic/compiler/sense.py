@@ -100,7 +100,7 @@ def undefined(expr: Any, symbol: Any) -> str | None:
     if len(values) < len(found) or not _alike(values[0], values[2]):
         return "infinite"
     same = _alike(values[0], values[1])
-    return f"0/0, with the limit {round(values[0], 3):g}" if same else "0/0, and a jump"
+    return f"0/0, with the limit {round(values[0], 3) + 0.0:g}" if same else "0/0, and a jump"
 
 
 def _alike(x: float, y: float) -> bool:

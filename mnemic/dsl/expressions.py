@@ -34,6 +34,9 @@ KEYWORDS: Final = frozenset(kwlist) - {"and", "or", "True", "False", "None"}
 INSTEAD: Final = {"lambda": "lam", "if": "where", "else": "where", "is": "=="}
 """What is written in place of a keyword."""
 
+SIGNS: Final = {"^": "**", "&": "and", "|": "or", "!": "not", "=": "=="}
+"""What is written in place of other languages' signs."""
+
 T = TypeVar("T")
 
 
@@ -170,7 +173,8 @@ def _check_tokens(text: str, walk: _Walk) -> None:
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
-            walk.fail("is not part of the grammar", read=_piece(text, at), column=at + 1)
+            piece = _piece(text, at)
+            walk.fail("is not part of the grammar", piece, at + 1, near=SIGNS.get(piece))
         digits = re.split("[eE]", token["literal"] or "")[0].replace(".", "").lstrip("0")
         if len(digits) > MOST_DIGITS:
             walk.fail(f"a number of over {MOST_DIGITS} digits", token["literal"], at + 1)

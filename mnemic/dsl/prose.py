@@ -72,7 +72,7 @@ parallel. `mnemic derive` tells it with the reason.
 | class | where | exact parallel form |
 | --- | --- | --- |
 | additive | e does not depend on ŷ | decayed sums, chunk by chunk |
-| affine | ∂e/∂ŷ is constant | a WY transform, chunk by chunk |
+| affine | ∂e/∂ŷ is constant, and the same for all value channels | a WY transform, chunk by chunk |
 | residual | any other e, a memory linear in the errors | a triangular system in a chunk's errors |
 | frozen | gradients at the memory of the last chunk's end | inside a chunk as additive |
 | kernelised | a kernel without a finite map | kept keys: attention, or a triangular solve |

@@ -214,3 +214,18 @@ def test_functions_that_are_real_where_they_are_asked_are_not(more: dict[str, An
 def test_a_loss_of_towering_exponentials_is_told_soon() -> None:
     """exp(exp(10⁸)) has more digits than can be computed."""
     assert any("no rate is safe" in z for z in warned(rule("exp(exp(e))")))
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        ("abs(e)*log(abs(e))", "(infinite)"), ("sqrt(abs(e))", "(infinite)"),
+        ("sin(e)/e", "(0/0, with the limit 0)"),
+        ("abs(e)", None), ("abs(e)**1.5", None), ("abs(e)*log(abs(e) + 0.1)", None),
+    ],
+)  # fmt: skip
+def test_a_slope_that_is_no_number_where_predictions_meet_their_values_is_told(
+    loss: str, told: str | None
+) -> None:
+    lines = [line for line in warned(rule(loss)) if "no slope at ŷ = v" in line]
+    assert [told in line for line in lines] == [True] * (told is not None)

@@ -107,6 +107,8 @@ ALL = ", ".join(FUNCTIONS)
         ("where(0 < x < 1, x, y)",
          "column 7: a chain of comparisons is written with and: a < b and b < c"),
         ("x.real", "column 2: is not part of the grammar: read '.real'"),
+        ("x^2", "column 2: is not part of the grammar: read '^'; did you mean '**'?"),
+        ("x > 0 & x < 1", "column 7: is not part of the grammar: read '&'; did you mean 'and'?"),
         ("x[0]", "column 2: is not part of the grammar: read '['"),
         ("'x'", "column 1: is not part of the grammar: read \"'\""),
         ("lambda: x", "column 1: a keyword of Python is no name: read 'lambda'; "

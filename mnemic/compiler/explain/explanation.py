@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.explain import beginning, flat, idle, printing, still, unreal
+from mnemic.compiler.explain import beginning, flat, idle, printing, steep, still, unreal
 from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
 from mnemic.compiler.explain.dialect import dialect
@@ -102,6 +102,7 @@ def warned(rule: Rule) -> tuple[str, ...]:
         *warnings(rule),
         beginning.warning(rule),
         still.warning(rule),
+        steep.warning(rule),
         flat.warning(rule),
         pace(rule),
     )
