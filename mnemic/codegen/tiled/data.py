@@ -10,7 +10,8 @@ from mnemic.codegen.tiled.divided import Divided, GradientParts
 from mnemic.codegen.tiled.divided.count import counted
 from mnemic.codegen.tiled.divided.gradient_kernels import loads_of, rows_of
 from mnemic.codegen.tiled.divided.two_kernels import Handed
-from mnemic.codegen.tiled.layout import Held, Layout, Row, Stored
+from mnemic.codegen.tiled.kernel import overlaps
+from mnemic.codegen.tiled.layout import SOURCES, Held, Layout, Row, Stored
 from mnemic.codegen.tiled.windows import ROWS, Windows
 
 
@@ -138,11 +139,14 @@ def _divided_gradient(found: GradientParts, name: str) -> list[str]:
         f"    {part}={_part(found, lay, f'{name}_{part}', stored)},"
         for part, lay, stored in (*own, ("rest", found.rest, ())) if lay is not None
     ]  # fmt: skip
+    overlapping = [row for row in found.whole.rows if overlaps(row)]
+    apart = [tile_of(Handed(row.name, (SOURCES, *row.sizes), False)) for row in overlapping]
     return [
-        "gradient=DividedGradient(",
+        f"gradient={'OverlappingGradient' if apart else 'DividedGradient'}(",
         *parts,
         *(f"    {line}" for line in listed("tiles", map(tile_of, found.tiles))),
         f"    body={counted(found.whole, found.whole.plan.ordered()).printed()},",
+        *(listed("apart", apart) if apart else ()),
         "),",
     ]
 
@@ -154,7 +158,7 @@ def _part(found: GradientParts, lay: Layout, name: str, stored: tuple[Handed, ..
     held = [] if lay is found.scan else [q for q in quantities if found.values.begins(q)]
     sums = tuple(tuple(size or "C" for size in lay.sizes(q.name)) for q in held)
     told = f"{rows_of(lay)!r}, {loads_of(lay)!r}, {stores!r}, {counted(lay, quantities).printed()}"
-    return f"Part({name}, {told}, {sums!r})"
+    return f"{'SourcedPart' if lay.sourced else 'Part'}({name}, {told}, {sums!r})"
 
 
 def _windows(windows: Windows) -> list[str]:

@@ -174,8 +174,13 @@ def _viewed(lay: Layout, row: Row, pointer: str) -> str:
 def store_view(lay: Layout, row: Row, pointer: str, value: str) -> str:
     """A gradient of a window's view: stored, or added where windows share entries."""
     text = _viewed(lay, row, pointer)
-    verb = "add" if row.view in SHARED and row.sizes else "store"
+    verb = "add" if overlaps(row) else "store"
     return f"tiles.{verb}_{text}, {value})"
+
+
+def overlaps(row: Row) -> bool:
+    """Whether several windows see the same entries of an argument, also those of two chunks."""
+    return row.view in SHARED and bool(row.sizes)
 
 
 def store_output(lay: Layout) -> str:

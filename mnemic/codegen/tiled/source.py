@@ -53,6 +53,7 @@ from .support.divided import Divided, Tile
 from .support.divided_gradient import DividedGradient, Part
 from .support.fused import Held, Kernel, Row
 from .support.levelled import Levelled
+from .support.overlapping import OverlappingGradient, SourcedPart
 from .support.streamed import Kept, Streamed
 from .support.ops import TINY, norm
 '''

@@ -18,13 +18,14 @@ from mnemic.codegen.tiled.divided.tile_lines import (
 )
 from mnemic.codegen.tiled.divided.two_kernels import Handed
 from mnemic.codegen.tiled.divided.value_blocks import blocks
-from mnemic.codegen.tiled.kernel import load_state, store_state
-from mnemic.codegen.tiled.layout import Held, Layout
+from mnemic.codegen.tiled.kernel import load_state, overlaps, store_state, windowed
+from mnemic.codegen.tiled.layout import TALL, Held, Layout, Row
 from mnemic.codegen.tiled.schedule import stages
 
 PARALLEL = "What no gradient of a state reaches, a chunk a program: arguments -> tiles [P, ...]."
 SCAN = "The gradients of states, from the last chunk to the first: arguments, tiles -> tiles."
 REST = "The gradients of arguments, a chunk a program: arguments, tiles -> gradients."
+OVERLAPPING = "The gradients of arguments; of rows that windows share, each chunk's: tiles [P, ...]."
 
 BACK = """\
     part = tl.program_id(1).to(tl.int64)
@@ -65,20 +66,21 @@ def _parallel(
     stores = {tile.name: [store_tile(lay, tile)] for tile in found.handed}
     pointers = [*_pointers(lay), *(f"tile_{tile.name}" for tile in found.handed)]
     lines = [*head(found.whole, pointers, name, PARALLEL, along=_along(found.whole)), EACH]
-    lines += [*CHUNK.splitlines(), *(f"        {line}" for line in closing(lay))]
+    lines += _chunk(lay)
     return "\n".join([*lines, *_in_blocks(found, lay, stores, numbers)]) + "\n"
 
 
 def _rest(found: GradientParts, numbers: dict[str, str], name: str) -> str:
-    lay, whole = found.rest, found.whole
+    lay, whole, doc = found.rest, found.whole, REST
     own = {row.name: row for row in whole.rows}
     stores: dict[str, list[str]] = {}
     for argument, end in found.back.gradients.items():
-        line = store_gradient(replace(lay, split=""), own[argument], end)
+        line = _store_gradient(lay, own[argument], end)
         stores.setdefault(end, []).append(line)
+        doc = OVERLAPPING if overlaps(own[argument]) else doc
     pointers = [*_pointers(lay), *(f"grad_{argument}" for argument in found.back.gradients)]
-    lines = [*head(whole, pointers, name, REST, along=_along(whole)), EACH]
-    lines += [*CHUNK.splitlines(), *(f"        {line}" for line in closing(lay))]
+    lines = [*head(whole, pointers, name, doc, along=_along(whole)), EACH]
+    lines += _chunk(lay)
     return "\n".join([*lines, *_in_blocks(found, lay, stores, numbers)]) + "\n"
 
 
@@ -92,8 +94,7 @@ def _scan(found: GradientParts, numbers: dict[str, str], name: str) -> str:
     for state in lay.states:
         start = load_state(state, f"start_{state.name}", _number(lay, state.sizes))
         lines.append(f"    {state.name} = {start}")
-    lines += [*LAST_FIRST.splitlines(), *CHUNK.splitlines()]
-    lines += [f"        {line}" for line in closing(lay)]
+    lines += [*LAST_FIRST.splitlines(), *_chunk(lay)]
     stores = {tile.name: [_store_part(lay, tile)] for tile in found.scanned}
     carried = {state.name for state in lay.states}
     lines += [f"        {line}" for n in stores if n in carried for line in stores[n]]
@@ -113,6 +114,20 @@ def _scan(found: GradientParts, numbers: dict[str, str], name: str) -> str:
 
 def _pointers(lay: Layout) -> list[str]:
     return [*(f"rows_{name}" for name in rows_of(lay)), *(f"tile_{n}" for n in loads_of(lay))]
+
+
+def _chunk(lay: Layout) -> list[str]:
+    """Where a chunk lies, what its windows read, and which intervals end with it."""
+    return [*CHUNK.splitlines(), *windowed(lay), *(f"        {line}" for line in closing(lay))]
+
+
+def _store_gradient(lay: Layout, row: Row, value: str) -> str:
+    """Store a chunk's gradient of an argument; of rows that windows share a tile of its own, since
+    other chunks have a part in them as well."""
+    if not overlaps(row):
+        return store_gradient(replace(lay, split=""), row, value)
+    (size,) = row.sizes
+    return f"tiles.store_tile(grad_{row.name}, place, at_SOURCES, at_{size}, {size}, {value})"
 
 
 def _along(lay: Layout) -> tuple[str, ...]:
@@ -161,5 +176,5 @@ def _zeros(lay: Layout, name: str) -> str:
     """Where a sum over blocks of values begins."""
     sizes = lay.sizes(name)
     sizes = sizes[::-1] if lies_as_memory(lay, Held(name, sizes)) else sizes
-    shape = ", ".join(size if size == "C" else f"B{size}" if size else "C" for size in sizes)
+    shape = ", ".join(size if size in TALL else f"B{size}" if size else "C" for size in sizes)
     return f"tl.zeros(({shape}{',' * (len(sizes) == 1)}), REAL)"

@@ -52,10 +52,9 @@ class GradientParts:
 
 
 def gradient_parts(lay: Layout, back: Adjoint) -> GradientParts | None:
-    """Divide a gradient's plan; None where the carried gradients reach every product, and where
-    chunks add to each other's rows (windows), which takes one chunk after another."""
+    """Divide a gradient's plan; None where the carried gradients reach every product."""
     values, states = Values.of(lay), lay.plan.states()
-    if values is None or not states or lay.shared or lay.sourced:
+    if values is None or not states:
         return None
     plan = lay.plan
     following = {end for state, end in plan.following.items() if end != state}
