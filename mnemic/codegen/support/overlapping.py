@@ -1,27 +1,22 @@
 """A gradient in several kernels where a token sees a window: chunks add to each other's rows.
 
-So the last kernel stores what each chunk adds to keys and values as a tile of its own, in 32 bits,
-and the tiles are summed onto the rows when all are there.
+So the kernel that has the gradients of arguments stores what each chunk adds to keys and values as
+a tile of its own, in 32 bits, and one more sums the tiles onto the rows.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from . import buffers
-from .divided import Tile, empty, type_of
+from .divided import Tile, constants_of, empty, grid_of_chunks, type_of, widest
 from .divided_gradient import DividedGradient, Part
-from .dividing import BYTES
-from .window_sums import Chunks, entries
+from .dividing import BYTES, STARTED, WARPS
 
 if TYPE_CHECKING:
     from .dividing import Count
     from .launch import Launch
-
-SUMMED = 40_000
-"""Cycles to start what PyTorch does for the sums."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +31,9 @@ class SourcedPart(Part):
 @dataclass(frozen=True)
 class OverlappingGradient(DividedGradient):
     """The kernels that a gradient of windows is divided into; ``apart`` are the arguments of which
-    each chunk's gradient is a tile."""
+    each chunk's gradient is a tile, ``sums`` the kernel that sums these."""
 
+    sums: Any = None
     apart: tuple[Tile, ...] = ()
 
     def run(self, launch: "Launch", states: list[Tensor], ends: list[Tensor]) -> list[Tensor]:
@@ -72,13 +68,12 @@ class OverlappingGradient(DividedGradient):
 
     def _summed(self, launch: "Launch", gradients: dict[str, Tensor]) -> list[Tensor]:
         """The gradients of rows, of chunks' the sums."""
-        own, found = _own(launch), dict(gradients)
-        rows = own[self.apart[0].name]
-        sums = entries(_chunks(launch), rows.shape[0] * rows.shape[1], slots=launch.kernel.slots)
-        for tile in self.apart:
-            tiles = gradients[tile.name].unflatten(0, (launch.slots, launch.heads))
-            found[tile.name] = sums.of(tiles).view(own[tile.name].shape).to(rows.dtype)
-        return [*found.values()]
+        own = _own(launch)
+        found = {t.name: buffers.empty(tuple(own[t.name].shape), own[t.name]) for t in self.apart}
+        pointers = [*(gradients[name] for name in found), *found.values()]
+        options = {**constants_of(self.sums, widest(launch)), "num_warps": WARPS}
+        launch.start(self.sums, grid_of_chunks(launch), pointers, options)
+        return [*(gradients | found).values()]
 
     def _whole(self, launch: "Launch", tile: Tile, x: Tensor) -> Tensor:
         """A tile, its parts summed where blocks of values have stored such."""
@@ -96,27 +91,11 @@ class OverlappingGradient(DividedGradient):
         return launch.stack(part.kernel, grid, pointers, options)
 
     def cycles(self, count: "Count") -> float:
-        """Cycles of the kernels by count, one after another, and of the sums."""
+        """Cycles of the kernels by count, one after another, and of the sums of tiles."""
         moved = sum(2 * count.bytes(tile.sizes) for tile in self.apart)
         moved *= count.work.memories * count.chunks
-        return super().cycles(count) + moved / (BYTES * count.device.processors) + SUMMED
+        return super().cycles(count) + moved / (BYTES * count.device.processors) + STARTED
 
 
 def _own(launch: "Launch") -> dict[str, Tensor]:
     return {row.name: x for row, x in zip(launch.kernel.rows, launch.rows, strict=True)}
-
-
-def _chunks(launch: "Launch") -> Chunks:
-    """Where a launch's sequences and chunks lie, as its kernels find them (``tiles.sequences``)."""
-    cutting, steps, count = launch.cutting, launch.kernel.steps, int(launch.sequences)
-    device = launch.rows[0].device
-    sequence = torch.arange(count + 1, device=device)
-    first = torch.full((count,), cutting.rows, device=device)
-    if launch.bounds is None:
-        ends, place = sequence * launch.total, sequence[:-1] * launch.pieces
-    else:
-        ends = launch.bounds.to(torch.int64) * steps
-        place = ends[:-1] // cutting.rows + 2 * sequence[:-1]
-    if cutting.aligned and launch.positions is not None:
-        first -= launch.positions.to(torch.int64) % (cutting.rows // steps) * steps
-    return Chunks(ends, first, place, cutting.rows, launch.kernel.window)

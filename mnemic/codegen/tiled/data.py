@@ -9,8 +9,8 @@ from mnemic.codegen.tiled.alive import Tiles
 from mnemic.codegen.tiled.divided import Divided, GradientParts
 from mnemic.codegen.tiled.divided.count import counted
 from mnemic.codegen.tiled.divided.gradient_kernels import loads_of, rows_of
+from mnemic.codegen.tiled.divided.sums_kernel import overlapping
 from mnemic.codegen.tiled.divided.two_kernels import Handed
-from mnemic.codegen.tiled.kernel import overlaps
 from mnemic.codegen.tiled.layout import SOURCES, Held, Layout, Row, Stored
 from mnemic.codegen.tiled.windows import ROWS, Windows
 
@@ -139,14 +139,14 @@ def _divided_gradient(found: GradientParts, name: str) -> list[str]:
         f"    {part}={_part(found, lay, f'{name}_{part}', stored)},"
         for part, lay, stored in (*own, ("rest", found.rest, ())) if lay is not None
     ]  # fmt: skip
-    overlapping = [row for row in found.whole.rows if overlaps(row)]
-    apart = [tile_of(Handed(row.name, (SOURCES, *row.sizes), False)) for row in overlapping]
+    shared = overlapping(found.whole, found.back.gradients)
+    apart = [tile_of(Handed(row.name, (SOURCES, *row.sizes), False)) for row in shared]
     return [
         f"gradient={'OverlappingGradient' if apart else 'DividedGradient'}(",
         *parts,
         *(f"    {line}" for line in listed("tiles", map(tile_of, found.tiles))),
         f"    body={counted(found.whole, found.whole.plan.ordered()).printed()},",
-        *(listed("apart", apart) if apart else ()),
+        *([f"    sums={name}_sums,", *listed("apart", apart)] if apart else ()),
         "),",
     ]
 

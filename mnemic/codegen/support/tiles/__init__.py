@@ -155,6 +155,8 @@ from .scores import decayed_mix as decayed_mix
 from .scores import mixed_back as mixed_back
 from .scores import scores_after as scores_after
 from .scores import scores_before as scores_before
+from .seen import sum_seen_rows as sum_seen_rows
+from .seen import sum_seen_slots as sum_seen_slots
 from .sequences import begin_of as begin_of
 from .sequences import chunks_of as chunks_of
 from .sequences import first_of as first_of

@@ -7,6 +7,7 @@ from mnemic.codegen.emit import at_once
 from mnemic.codegen.plan import Given, Quantity
 from mnemic.codegen.tiled.backward import closing, store_gradient
 from mnemic.codegen.tiled.divided.gradient_parts import GradientParts
+from mnemic.codegen.tiled.divided.sums_kernel import overlapping, sums_kernel
 from mnemic.codegen.tiled.divided.tile_lines import (
     CHUNK,
     EACH,
@@ -25,7 +26,7 @@ from mnemic.codegen.tiled.schedule import stages
 PARALLEL = "What no gradient of a state reaches, a chunk a program: arguments -> tiles [P, ...]."
 SCAN = "The gradients of states, from the last chunk to the first: arguments, tiles -> tiles."
 REST = "The gradients of arguments, a chunk a program: arguments, tiles -> gradients."
-OVERLAPPING = "The gradients of arguments; of rows that windows share, each chunk's: tiles [P, ...]."
+OVERLAPPING = "The gradients of arguments; of rows that windows share each chunk's, tiles [P, ...]."
 
 BACK = """\
     part = tl.program_id(1).to(tl.int64)
@@ -45,6 +46,8 @@ VALUES = "        for part in tl.range(0, ({0} + B{0} - 1) // B{0}):"
 def kernels(found: GradientParts, numbers: dict[str, str], name: str) -> list[str]:
     """The source of a divided gradient's kernels."""
     texts = [_scan(found, numbers, f"{name}_scan"), _rest(found, numbers, f"{name}_rest")]
+    if rows := overlapping(found.whole, found.back.gradients):
+        texts.append(sums_kernel(found.whole, rows, f"{name}_sums"))
     if found.parallel is None:
         return texts
     return [_parallel(found, found.parallel, numbers, f"{name}_parallel"), *texts]
