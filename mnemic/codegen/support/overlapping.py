@@ -71,7 +71,7 @@ class OverlappingGradient(DividedGradient):
         own = _own(launch)
         found = {t.name: buffers.empty(tuple(own[t.name].shape), own[t.name]) for t in self.apart}
         pointers = [*(gradients[name] for name in found), *found.values()]
-        options = {**constants_of(self.sums, widest(launch)), "num_warps": WARPS}
+        options = {**constants_of(self.sums, widest(launch)), "num_warps": WARPS, "num_stages": 1}
         launch.start(self.sums, grid_of_chunks(launch), pointers, options)
         return [*(gradients | found).values()]
 

@@ -21,8 +21,8 @@ def sum_seen_rows(
 ):  # fmt: skip
     """[C, BW]: the sums of tiles [places, SOURCES, width] onto rows, of what chunks see by row."""
     found = tl.zeros((row.shape[0], channel.shape[0]), REAL)
-    last = (tl.minimum(row, length - 1) + ROWS - first) // ROWS
-    for back in range(2 + (WIDTH - 2) // ROWS):  # the most chunks that see a row
+    last = (tl.minimum(row, length - 1) + ROWS - first) // ROWS  # its last chunk, of so many
+    for back in tl.range(0, 2 + (WIDTH - 2) // ROWS, loop_unroll_factor=2):
         chunk = last - back
         low = tl.maximum(first + (chunk - 1) * ROWS, 0)
         behind = tl.minimum(first + chunk * ROWS, length) + WIDTH - 1
@@ -39,7 +39,7 @@ def sum_seen_slots(
 ):  # fmt: skip
     """The same of what they see slot by slot."""
     found = tl.zeros((row.shape[0], channel.shape[0]), REAL)
-    for back in range(WIDTH):
+    for back in tl.range(0, WIDTH, loop_unroll_factor=4):
         token = row - back
         chunk = (token + ROWS - first) // ROWS
         low = tl.maximum(first + (chunk - 1) * ROWS, 0)
