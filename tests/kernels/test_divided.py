@@ -1,8 +1,8 @@
 """Forms in several kernels, divided at what their states reach, against the recurrence.
 
 Triton interprets, in float64: outputs, states and gradients, from a carried state, in chunks of
-eight rows and two blocks of values; documents packed into a row, and padded batches. Forms whose
-gradients are divided too are in ``test_divided_gradient.py``.
+eight rows and two blocks of values. The same with gradients is in ``test_divided_gradient.py``,
+documents packed into a row and padded batches too.
 """
 
 import importlib
@@ -30,7 +30,15 @@ SPECS: dict[str, Any] = {
     "affine, several steps a token": "deltaproduct",
     "affine, a window": "omega-linear",
     "affine, keys of its own": "rwkv7",
+    "additive, a window of several chunks from an anchor": {
+        "bias": "dot", "window": 9, "optimizer": {"rate": "token", "anchor": {"chunk": 8}},
+        "retention": {"decay": "token"},
+    },
     "residual": "huber-coordinate",
+    "residual, a window of weights": {
+        "bias": "huber", "window": 3, "weights": "window", "optimizer": TOKEN,
+        "retention": {"decay": "token"},
+    },
     "frozen, a norm": "ttt-linear",
     "a loss of a user's own": {
         "bias": {"expr": "log(cosh(y - v))"}, "optimizer": TOKEN, "retention": {"decay": "token"},
@@ -42,10 +50,6 @@ SPECS: dict[str, Any] = {
 }  # fmt: skip
 
 TOKENS = 19
-
-WINDOWED = ("additive, a window", "affine, a window")
-"""Chunks add to each other's rows, so that their gradients are one kernel."""
-
 
 def spec(name: str) -> str | dict:
     found = SPECS[name]
@@ -130,22 +134,6 @@ def checked(found: dict[str, Any]) -> None:
 
 def wrong(found: dict[str, Any]) -> dict[str, float]:
     return {n: x for n, x in found["errors"].items() if not x <= 1e-9}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", WINDOWED)
-def test_a_divided_form_whose_gradient_is_one_kernel(interpreter, tmp_path, name: str) -> None:
-    found = interpreter(differences, name=name, folder=str(tmp_path / "own"))
-    checked(found)
-    assert "d_q" in found["errors"]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("how", ["packed", "padded"])
-def test_documents_and_padded_rows(interpreter, tmp_path, how: str) -> None:
-    name = "affine, a window"
-    found = interpreter(differences, name=name, folder=str(tmp_path / "own"), **{how: True})
-    checked(found)
 
 
 def test_without_a_gradient_there_are_two_kernels(interpreter, tmp_path) -> None:

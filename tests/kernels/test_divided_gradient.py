@@ -2,20 +2,24 @@
 recurrence's autograd.
 
 Triton interprets, in float64: outputs, states and all gradients, from a carried state, in chunks of
-eight rows, two blocks of values of the scan and of what is parallel; documents packed into a row,
-and padded batches.
+eight rows, two blocks of values of the scan and of what is parallel; documents packed into a row
+(one shorter than any window), and padded batches. Of windows the gradients of the rows that stand
+before the first are those of states.
 """
 
 import re
 
 import pytest
-from test_divided import SPECS, WINDOWED, body, differences, text, wrong
+from test_divided import SPECS, body, differences, text, wrong
 
 from mnemic import pipeline
 
 DIVIDED = tuple(SPECS)
 
-CHEAP = ("additive", "affine")
+WINDOWED = tuple(name for name in DIVIDED if "window" in name)
+"""Chunks add to each other's rows."""
+
+CHEAP = ("additive", "affine", "additive, a window of several chunks from an anchor")
 """Those that the first tier runs; the others take seconds each."""
 
 TRIED = [
@@ -23,11 +27,12 @@ TRIED = [
 ]  # fmt: skip
 
 KERNELS = ("chunk_back_parallel", "chunk_back_scan", "chunk_back_rest")
+SUMS = "chunk_back_sums"
 
 
 def kernels_of(name: str) -> tuple[str, ...]:
     """The kernels of a spec's gradient."""
-    return tuple(kernel for kernel in KERNELS if f"def {kernel}(" in text(name))
+    return tuple(kernel for kernel in (*KERNELS, SUMS) if f"def {kernel}(" in text(name))
 
 
 @pytest.mark.parametrize("name", TRIED)
@@ -37,6 +42,7 @@ def test_a_divided_gradient_is_the_recurrences(interpreter, tmp_path, name: str)
     assert wrong(found) == {}
     assert {"y", "d_q", "d_k", "d_v"} <= found["errors"].keys()
     assert any(n.startswith("d_start ") for n in found["errors"])
+    assert (name in WINDOWED) == ("d_start k_tail" in found["errors"])
     assert found["kernels"] == ["chunk_parallel", "chunk_scan", *kernels_of(name)]
 
 
@@ -52,10 +58,13 @@ def test_documents_and_padded_rows(interpreter, tmp_path, name: str, how: str) -
 # -- what is generated ---------------------------------------------------------------------------
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", WINDOWED)
-def test_where_chunks_share_rows_there_is_one_kernel(name: str) -> None:
-    assert "chunk_back_" not in text(name)
+@pytest.mark.parametrize("name", DIVIDED)
+def test_where_chunks_share_rows_each_has_its_own_gradient_of_them(name: str) -> None:
+    stored = set(re.findall(r"tiles\.store_tile\(\s*grad_(\w+),", body(name, "chunk_back_rest")))
+    assert stored == ({"k", "v"} if name in WINDOWED else set())
+    assert (SUMS in kernels_of(name)) == (name in WINDOWED)
+    for argument in stored:
+        assert f"grad_{argument}, at_seen, heads" in body(name, SUMS)
 
 
 def stored(name: str, kernel: str) -> set[str]:
