@@ -51,6 +51,7 @@ SPECS: dict[str, Any] = {
 
 TOKENS = 19
 
+
 def spec(name: str) -> str | dict:
     found = SPECS[name]
     return found if isinstance(found, str) else {"mnemic": 1, "name": "own", **found}
