@@ -234,35 +234,60 @@ def test_the_model_divides_where_that_is_faster(interpreter) -> None:
     assert {name for name, warps in found.items() if warps} == {"long", "many", "always"}
 
 
+def staged() -> dict[str, int]:
+    """Of how many turns a scan's loads are kept, by shape."""
+    shapes = {"few": (8, 8192, 64), "many": (1024, 4096, 64), "wide": (1024, 4096, 128)}
+    return {name: cut_of(*shape, always=True).stages for name, shape in shapes.items()}
+
+
+def test_loads_begin_two_turns_before_unless_two_programs_share_a_multiprocessor(
+    interpreter,
+) -> None:
+    """Memories of 128 channels leave room for one program, which waits less with three stages."""
+    assert interpreter(staged) == {"few": 3, "many": 2, "wide": 3}
+
+
 # -- kernels that spill ------------------------------------------------------------------------
 
-WIDE = (64, 64, 4, 4)
-"""Rows, block and warps of a scan, warps of what is computed in parallel."""
+WIDE = (64, 64, ())
+"""Rows and block of a scan, and the kernels that have twice the warps."""
+
+MUCH = {"first": 3_000, "last": 2_500}
 
 
 @pytest.mark.parametrize(
     ("parallel", "scan", "expected"),
     [
         ({}, {}, WIDE),
-        ({(64, 4): 400}, {(64, 64): 200}, WIDE),
-        ({(64, 4): 600}, {}, (64, 64, 4, 8)),
-        ({}, {(64, 64): 300}, (64, 32, 4, 4)),
-        ({}, {(64, block): 900 for block in (64, 32, 16)}, (32, 64, 4, 4)),
-        ({(64, 4): 900, (64, 8): 800}, {}, (32, 64, 4, 4)),
+        ({64: {"first": 2_000}}, {(64, 64): 200}, WIDE),
+        ({64: {"first": 3_000}}, {}, (32, 64, ())),
+        ({}, {(64, 64): 300}, (64, 32, ())),
+        ({}, {(64, block): 900 for block in (64, 32, 16)}, (32, 64, ())),
+        ({64: MUCH, 32: MUCH}, {}, (64, 64, ("first",))),
     ],
 )
 def test_each_kernel_that_spills_much_gives_way_by_itself(
     parallel: dict, scan: dict, expected: tuple
 ) -> None:
+    """Fewer rows first; then more warps, where that leaves next to nothing: of ``first`` alone."""
+
+    def spilled(cut: configuration.Configuration) -> dict[str, int]:
+        own = {"first": 0, "last": 0} | parallel.get(cut.rows, {})
+        return {n: x // (10 if n == "first" else 3) if n in cut.doubled else x
+                for n, x in own.items()}  # fmt: skip
+
     start = configuration.Configuration(64, 64, 4, 2, parallel=4)
     found = dividing.settled(
-        start, lambda cut: parallel.get((cut.rows, cut.parallel), 0),
-        lambda cut: scan.get((cut.rows, cut.block), 0), object(),
-    )  # fmt: skip
-    assert (found.rows, found.block, found.warps, found.parallel) == expected
+        start, spilled, lambda cut: {"scan": scan.get((cut.rows, cut.block), 0)}, object()
+    )
+    assert (found.rows, found.block, found.doubled) == expected
+    assert (found.warps, found.parallel) == (4, 4)
+    assert [found.parallel_warps(n) for n in ("first", "last")] == [
+        8 if n in expected[2] else 4 for n in ("first", "last")
+    ]
 
 
 def test_where_all_spill_far_too_much_one_kernel_is_asked_for() -> None:
     start = configuration.Configuration(64, 64, 4, 2, parallel=4)
-    found = dividing.settled(start, lambda _: 0, lambda _: 40_000, object())
+    found = dividing.settled(start, lambda _: {"first": 0}, lambda _: {"scan": 40_000}, object())
     assert found.parallel == 0

@@ -12,7 +12,7 @@ SPEC = "linear-attention"
 WIDTH, TOKENS = 16, 20
 MODEL = {
     "rows": 32, "block": 16, "warps": 8, "stages": 1, "lean": False, "swept": False, "full": False,
-    "sparing": False, "parallel": 0,
+    "sparing": False, "parallel": 0, "doubled": [],
 }  # fmt: skip
 """What the model says at this size; without a device there is no reason to split."""
 LONGER = {**MODEL, "rows": 64}

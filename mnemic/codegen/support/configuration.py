@@ -7,7 +7,7 @@ each with its chunks one after another, each chunk with a delay of its own, its 
 So a few memories are cut into many blocks of values, and many memories into few.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Protocol
@@ -117,7 +117,8 @@ class Configuration:
     otherwise rather spill some than have one program a multiprocessor. For a ``sparing`` cut it
     leaves out what speeds up code at the price of registers.
     A cut with ``parallel`` warps is one of the kernels that the form is divided into: what no state
-    reaches has so many warps, the block, warps and stages are the scan's.
+    reaches has so many warps, twice as many in kernels that are ``doubled``, by name; the block,
+    warps and stages are the scan's.
     """
 
     rows: int
@@ -129,18 +130,20 @@ class Configuration:
     full: bool = False
     sparing: bool = False
     parallel: int = 0
+    doubled: tuple[str, ...] = ()
 
     @classmethod
     def checked(
         cls, rows: int, block: int, warps: int, stages: int, lean: int = 0,
         swept: bool = False, full: bool = False, sparing: bool = False, parallel: int = 0,
+        doubled: Sequence[str] = (),
     ) -> "Configuration":  # fmt: skip
         """One that was read from outside.
 
         Raises ``ValueError`` for numbers that no kernel takes.
         """
         found = cls(rows, block, warps, stages, int(lean), bool(swept), bool(full),
-                    bool(sparing), int(parallel))  # fmt: skip
+                    bool(sparing), int(parallel), tuple(map(str, doubled)))  # fmt: skip
         numbers = (rows, block, warps, stages)
         if not all(isinstance(n, int) and n > 0 for n in numbers):
             raise ValueError(f"{found}: whole numbers above 0 are needed")
@@ -153,6 +156,10 @@ class Configuration:
         if lean and stages > 1:
             raise ValueError(f"{found}: a lean cut has one stage")
         return found
+
+    def parallel_warps(self, name: str) -> int:
+        """Count the warps of the kernel of that name, whose chunks are parallel."""
+        return self.parallel * (2 if name in self.doubled else 1)
 
     @property
     def options(self) -> dict[str, Any]:

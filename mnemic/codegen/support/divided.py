@@ -50,8 +50,8 @@ class Gradient(Protocol):
     def run(self, launch: "Launch", states: list[Tensor], ends: list[Tensor]) -> list[Tensor]:
         """The gradients of rows that have one, then of the states before all chunks."""
 
-    def spilled(self, launch: "Launch", *, scanned: bool) -> int:
-        """Count the bytes of registers that a thread of its kernels spills."""
+    def spilled(self, launch: "Launch", *, scanned: bool) -> dict[str, int]:
+        """Count the bytes of registers that a thread spills, by the kernels' names."""
 
     def cycles(self, count: Any) -> float:
         """Cycles by count (``dividing.Count``)."""
@@ -91,17 +91,19 @@ def run(
     launch.start(found.scan, launch.grid, pointers, _one_by_one(launch, found.scan, keep=keep))
 
 
-def spilled_in_parallel(launch: "Launch") -> int:
-    """Count the bytes of registers that a thread spills of what is computed in parallel."""
+def spilled_in_parallel(launch: "Launch") -> dict[str, int]:
+    """Count the bytes of registers that a thread spills of what is computed in parallel, by the
+    kernel's name."""
     found = launch.kernel.divided
     assert found is not None
     pointers = [*_types(launch, found.parallel_rows), *(type_of(launch, x) for x in found.tiles)]
     options = _side_by_side(launch, found.parallel)
-    return launch.stack(found.parallel, grid_of_chunks(launch), pointers, options)
+    spilled = launch.stack(found.parallel, grid_of_chunks(launch), pointers, options)
+    return {name_of(found.parallel): spilled}
 
 
-def spilled_in_scan(launch: "Launch", *, keep: bool) -> int:
-    """Count the bytes of registers that a thread of the scan spills."""
+def spilled_in_scan(launch: "Launch", *, keep: bool) -> dict[str, int]:
+    """Count the bytes of registers that a thread of the scan spills, by its name."""
     found = launch.kernel.divided
     assert found is not None
     real = torch.float64 if launch.rows[0].dtype == torch.float64 else torch.float32
@@ -110,13 +112,19 @@ def spilled_in_scan(launch: "Launch", *, keep: bool) -> int:
     kept = [real] * states if back is None else back.types(launch)
     pointers += [launch.like.dtype, *(x for place in kept for x in (real, real, place))]
     options = _one_by_one(launch, found.scan, keep=keep)
-    return launch.stack(found.scan, launch.grid, pointers, options)
+    return {name_of(found.scan): launch.stack(found.scan, launch.grid, pointers, options)}
+
+
+def name_of(function: Any) -> str:
+    """The name of a kernel."""
+    return str(function.fn.__name__)
 
 
 def _side_by_side(launch: "Launch", function: Any) -> dict[str, Any]:
     """Constants and options of a kernel that takes chunks in parallel, with all channels."""
-    warps = {"num_warps": launch.cutting.chosen.parallel, "num_stages": 1}
-    return {**constants_of(function, widest(launch)), **warps}
+    warps = launch.cutting.chosen.parallel_warps(name_of(function))
+    constants = constants_of(function, widest(launch))
+    return {**constants, "num_warps": warps, "num_stages": 1}
 
 
 def _one_by_one(launch: "Launch", function: Any, *, keep: bool) -> dict[str, Any]:

@@ -14,19 +14,20 @@ from torch import Tensor
 
 from . import buffers
 from .bodies import Body
-from .divided import Tile, constants_of, empty, grid_of_chunks, type_of, widest
+from .divided import Tile, constants_of, empty, grid_of_chunks, name_of, type_of, widest
 from .sizes import volume
 
 if TYPE_CHECKING:
     from .dividing import Count
     from .launch import Launch
 
-VALUES, STAGES = 32, 2
-"""Values that a program of what is parallel takes at once, and of how many blocks loads are begun:
-what is summed over values is held beside a block of them."""
+BLOCK, STAGES = 2_048, 2
+"""Entries of a chunk's rows and the values that a program of what is parallel takes at once, and of
+how many such blocks loads are begun: what is summed over values is held beside a block of them."""
 
-HELD = 192
-"""Numbers of such sums a thread, beyond which a program has twice the warps."""
+HELD = 512
+"""Numbers of such sums a thread, twice what registers hold, from which on a program has twice the
+warps, whatever it spills."""
 
 MOST_WARPS = 8
 """Of a program."""
@@ -48,7 +49,7 @@ class Part:
         """How many warps a program has, where ``warps`` are asked for."""
         held = sum(volume([constants["C" if s == "C" else f"B{s}"] for s in sizes])
                    for sizes in self.sums)  # fmt: skip
-        return 2 * warps if warps < MOST_WARPS and held > HELD * 32 * warps else warps
+        return 2 * warps if warps < MOST_WARPS and held >= HELD * 32 * warps else warps
 
 
 @dataclass(frozen=True)
@@ -121,11 +122,11 @@ class DividedGradient:
             tiles |= {name: _whole(launch, known[name], x) for name, x in stored.items()}
         return [*gradients, *launch.wholes_of(end)]
 
-    def spilled(self, launch: "Launch", *, scanned: bool) -> int:
-        """Count the bytes of registers that a thread spills, of the kernel that spills most: of the
-        scan, or of those whose chunks are parallel."""
+    def spilled(self, launch: "Launch", *, scanned: bool) -> dict[str, int]:
+        """Count the bytes of registers that a thread spills, by the kernels' names: of the scan, or
+        of those whose chunks are parallel."""
         parts = [part for part in self.parts if (part is self.scan) == scanned]
-        return max(self._spilled(launch, part) for part in parts)
+        return {name_of(part.kernel): self._spilled(launch, part) for part in parts}
 
     def _spilled(self, launch: "Launch", part: Part) -> int:
         known = {tile.name: tile for tile in self.tiles}
@@ -146,8 +147,9 @@ class DividedGradient:
             return launch.grid, {**constants, **launch.options()}
         constants, split = widest(launch), launch.kernel.split
         if split:
-            constants[f"B{split}"] = min(constants[f"B{split}"], VALUES)
-        warps = part.warps(constants, launch.cutting.chosen.parallel)
+            constants[f"B{split}"] = min(constants[f"B{split}"], BLOCK // constants["C"])
+        asked = launch.cutting.chosen.parallel_warps(name_of(part.kernel))
+        warps = part.warps(constants, asked)
         own = {"num_warps": warps, "num_stages": STAGES}
         return grid_of_chunks(launch), {**constants_of(part.kernel, constants), **own}
 

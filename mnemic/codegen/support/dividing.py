@@ -29,11 +29,22 @@ BESIDE = 0.3
 HELD = 16_384
 """Bytes of shared memory that a program takes beside what its loads are kept in."""
 
+SPARE = 8_192
+"""Bytes of shared memory that a scan leaves, since what it takes is counted roughly."""
+
 BYTES = 15
 """A cycle and multiprocessor, from the device's memory."""
 
-WARPS, STAGES = 4, 2
-"""Of each of the kernels: a warp group, and loads begun a turn before."""
+SHOWN = 0.1
+"""How much of what happens meanwhile is not hidden, so that of two ways with as many bytes the one
+with less work is taken."""
+
+WARPS = 4
+"""Of each of the kernels: a warp group."""
+
+STAGES, SOONER = (2, 3), 0.8
+"""Of a scan, whose loads begin a turn before, or two, where shared memory holds them; and the share
+of a turn's cycles that is left then."""
 
 
 PARALLEL = (0, WARPS, 2 * WARPS)
@@ -74,8 +85,8 @@ def divided_cut(
         return one
     widest = power_of_two(sizes[kernel.split]) if kernel.split else 0
     wide = [n for n in BLOCKS if n <= max(widest, BLOCKS[-1])] if kernel.split else BLOCKS[:1]
-    cuts = [Configuration(rows, block, WARPS, STAGES, parallel=WARPS)
-            for rows, block in product(tall, wide)]  # fmt: skip
+    cuts = [Configuration(rows, block, WARPS, stages, parallel=WARPS)
+            for rows, block, stages in product(tall, wide, STAGES)]  # fmt: skip
     best = min(cuts, key=lambda cut: in_several(kernel, sizes, device, work, cut, gradient))
     if always:
         return best
@@ -100,7 +111,8 @@ def in_one(
     rows = sum(_bytes(("C", *row.sizes), length, work) for row in kernel.rows)
     rows *= (2 * len(bodies) - 1) if gradient else 1  # a gradient's rows are written in 32 bits
     launches = 2 * -(-steps // PIECE) if gradient else 0
-    return max(serial, programs * steps * rows / (BYTES * device.processors)) + STARTED * launches
+    moved = programs * steps * rows / (BYTES * device.processors)
+    return _together(serial, moved) + STARTED * launches
 
 
 def in_several(
@@ -112,7 +124,7 @@ def in_several(
     assert found is not None
     length = lengths(kernel, sizes, cut)
     chunks = -(-work.length // kernel.fits(cut.rows))
-    count = Count(kernel, sizes, length, device, work, chunks)
+    count = Count(kernel, sizes, length, device, work, chunks, cut.stages)
     tiles = sum(count.bytes(tile.sizes) for tile in found.tiles)
     rows = (count.rows(names) for names in (found.parallel_rows, found.scan_rows))
     first, second = (tiles + own for own in rows)
@@ -125,7 +137,8 @@ def in_several(
 
 @dataclass(frozen=True)
 class Count:
-    """What a cut of several kernels is counted of: lengths of axes by name, chunks a memory."""
+    """What a cut of several kernels is counted of: lengths of axes by name, chunks a memory, and
+    of how many turns a scan's loads are kept."""
 
     kernel: Dividable
     sizes: dict[str, int]
@@ -133,6 +146,7 @@ class Count:
     device: Limits
     work: Work
     chunks: int
+    stages: int = STAGES[0]
 
     def bytes(self, sizes: tuple[str, ...]) -> int:
         """Bytes of a chunk's tile."""
@@ -149,20 +163,30 @@ class Count:
         whole = self.length | {size: power_of_two(n) for size, n in self.sizes.items()}
         programs = self.work.memories * self.chunks
         cycles = _waves(programs, self.device, 2) * body.cycles(whole, pipelined=False)
-        return max(cycles, self._moved(programs * moved)) + STARTED * started
+        return _together(cycles, self._moved(programs * moved)) + STARTED * started
 
     def scan(self, body: Body, moved: int, *, started: bool) -> float:
-        """Cycles of a kernel that goes from chunk to chunk, a program a block of values."""
+        """Cycles of a kernel that goes from chunk to chunk, a program a block of values; without
+        end where its loads do not fit into shared memory."""
         blocks = _blocks(self.kernel, self.sizes, self.length)
-        beside = 2 if 2 * (HELD + STAGES * moved) <= self.device.shared else 1
+        taken = HELD + self.stages * moved
+        if self.stages > STAGES[0] and taken + SPARE > self.device.shared:
+            return float("inf")
+        beside = 2 if 2 * taken <= self.device.shared else 1
         cycles = _waves(self.work.memories * blocks, self.device, beside) * self.chunks
         cycles *= body.cycles(self.length, pipelined=True)
-        cycles = max(cycles, self._moved(self.work.memories * blocks * self.chunks * moved))
-        return cycles + STARTED * started
+        cycles *= SOONER if self.stages > STAGES[0] else 1
+        through = self._moved(self.work.memories * blocks * self.chunks * moved)
+        return _together(cycles, through) + STARTED * started
 
     def _moved(self, moved: int) -> float:
         """Cycles of so many bytes."""
         return moved / (BYTES * self.device.processors)
+
+
+def _together(cycles: float, moved: float) -> float:
+    """Cycles of work and of bytes at the same time: the longer, and some of what it hides."""
+    return max(cycles, moved) + SHOWN * min(cycles, moved)
 
 
 def _waves(programs: int, device: Limits, beside: int) -> float:
@@ -181,14 +205,18 @@ def _bytes(sizes: tuple[str, ...], length: Mapping[str, int], work: Work) -> int
 
 # -- kernels that spill ------------------------------------------------------------------------
 
-FEW_PARALLEL, FEW_SCANNED = 512, 256
+FEW_PARALLEL, FEW_SCANNED = 2_048, 256
 """Bytes of a thread that count as none. By a simulation of machine code two programs of four warps
-a multiprocessor that spill so much were up to twice as fast as one of eight that spills nothing,
-and a scan of 64 channels took less than two of 32."""
+a multiprocessor took less time than one of eight whatever they spilled, up to half of it; but it
+does not know that the first-level cache holds no more than so much of what they spill. A scan of 64
+channels took less than two of 32."""
 
+WORTH = 8
+"""How many times less a thread has to spill with twice the warps, for a program that then has a
+multiprocessor to itself."""
 
-Spilled = Callable[[Configuration], int]
-"""Bytes of registers that a thread spills at a cut."""
+Spilled = Callable[[Configuration], Mapping[str, int]]
+"""Bytes of registers that a thread of each kernel spills at a cut, by the kernels' names."""
 
 _settled: dict[Hashable, Configuration] = {}
 """The cuts of launches alike."""
@@ -199,30 +227,39 @@ def settled(
 ) -> Configuration:  # fmt: skip
     """Find the cut whose kernels spill few registers, or the fewest.
 
-    What is parallel has more warps, the scan narrower blocks, and if that does not help both have
-    fewer rows. Where the fewest are ``HOPELESS`` nothing is parallel: one kernel is to do all.
+    The scan has narrower blocks, and if anything is left all have fewer rows; then kernels whose
+    chunks are parallel have twice the warps, each as it needs. Where what is left is ``HOPELESS``
+    nothing is parallel: one kernel is to do all.
     """
     key = (cut, alike)
     if key not in _settled:
-        found: dict[Configuration, int] = {}
+        found, behind = dict[Configuration, int](), dict[Configuration, int]()
         for tall in (cut, *narrower((fewer_rows,), cut)):
-            wide, spilt = least(
-                tall, narrower((_more_parallel,), tall), _beyond(FEW_PARALLEL, parallel)
-            )
-            own, left = least(wide, narrower((narrower_block,), wide), _beyond(FEW_SCANNED, scan))
-            found[own] = spilt + left
+            spilt = sum(_beyond(FEW_PARALLEL, parallel(tall)).values())
+            own, left = least(
+                tall, narrower((narrower_block,), tall),
+                lambda cut: sum(_beyond(FEW_SCANNED, scan(cut)).values()),
+            )  # fmt: skip
+            found[own], behind[own] = spilt + left, left
             if not found[own] or len(found) > 1:
                 break
         best = min(found, key=lambda own: found[own])
-        _settled[key] = replace(best, parallel=0) if found[best] > HOPELESS else best
+        _settled[key] = _doubled(best, parallel, behind[best]) if found[best] else best
     return _settled[key]
 
 
-def _beyond(few: int, spilled: Spilled) -> Spilled:
-    """Count the bytes that are more than a few."""
-    return lambda cut: max(0, spilled(cut) - few)
+def _doubled(cut: Configuration, parallel: Spilled, left: int) -> Configuration:
+    """Give kernels that spill much twice the warps where that leaves far less; nothing is parallel
+    where with these and the scan, which has so much ``left``, still hopelessly much is."""
+    now = parallel(cut)
+    much = tuple(_beyond(FEW_PARALLEL, now))
+    then = parallel(replace(cut, doubled=much))
+    doubled = tuple(name for name in much if WORTH * then[name] <= now[name])
+    spilt = {name: (then if name in doubled else now)[name] for name in now}
+    left += sum(_beyond(FEW_PARALLEL, spilt).values())
+    return replace(cut, parallel=0) if left > HOPELESS else replace(cut, doubled=doubled)
 
 
-def _more_parallel(cut: Configuration) -> Configuration:
-    """Twice the warps of what is computed in parallel."""
-    return replace(cut, parallel=min(2 * cut.parallel, 2 * WARPS))
+def _beyond(few: int, spilled: Mapping[str, int]) -> dict[str, int]:
+    """The kernels that spill more than a few bytes, and how many they spill more."""
+    return {name: count - few for name, count in spilled.items() if count > few}

@@ -183,15 +183,15 @@ class Launch:
             lambda cut: cut_so(cut).spilled_in_several(scanned=True, gradient=gradient), alike,
         )  # fmt: skip
 
-    def spilled_in_several(self, *, scanned: bool, gradient: bool) -> int:
+    def spilled_in_several(self, *, scanned: bool, gradient: bool) -> dict[str, int]:
         """The same of the kernels that go from chunk to chunk, or of those whose chunks are
-        parallel: of the one that spills most."""
+        parallel, by their names."""
         back = self.divided_gradient if gradient else None
         found = (
             divided.spilled_in_scan(self, keep=gradient) if scanned
             else divided.spilled_in_parallel(self)
         )  # fmt: skip
-        return found if back is None else max(found, back.spilled(self, scanned=scanned))
+        return found if back is None else found | back.spilled(self, scanned=scanned)
 
     def spilled(self, *, gradient: bool) -> int:
         """Bytes of registers that a thread spills: in the form's kernel, in the gradient's, and in

@@ -6,6 +6,11 @@ from typing import Any
 
 import torch
 
+from . import versions
+
+SHARED = {"sm_80": 166_912, "sm_90": 232_448}
+"""Bytes of shared memory for a program, of what kernels are compiled for where no device is."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -21,11 +26,15 @@ class Limits:
     shared: int = 166_912
 
 
-@cache
 def limits(device: torch.device) -> Limits:
     """Of a device, as its driver tells them."""
+    return _limits(device, versions.offline())
+
+
+@cache
+def _limits(device: torch.device, target: str) -> Limits:
     if device.type != "cuda":
-        return Limits()
+        return Limits(shared=SHARED.get(target, Limits.shared))
     told: Any = torch.cuda.get_device_properties(device)
     most = getattr(told, "shared_memory_per_block_optin", told.shared_memory_per_block)
     registers = getattr(told, "regs_per_multiprocessor", Limits.registers)
