@@ -67,9 +67,21 @@ def reach_rows(log_decay):
 
 
 @triton.jit
+def _sums_behind(sum_behind, behind, own, behind_own):
+    """Sums with and without the own row, of rows that stand behind it and the row itself."""
+    return sum_behind + own, sum_behind + behind_own
+
+
+@triton.jit
 def remain_rows(log_decay):
-    """[C, K]: decay from each row to the chunk's end, by channel."""
-    return tl.exp(tl.cumsum(log_decay, 0, reverse=True) - log_decay)
+    """[C, K]: decay from each row to the chunk's end, by channel.
+
+    Sums of the rows behind alone: taking a row's own logarithm away again would leave no digits of
+    the others where it is large.
+    """
+    none = tl.zeros_like(log_decay)
+    _, behind = tl.associative_scan((log_decay, none), 0, _sums_behind, reverse=True)
+    return tl.exp(behind)
 
 
 @triton.jit
