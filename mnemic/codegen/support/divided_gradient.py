@@ -5,7 +5,6 @@ each chunk, which takes the values block by block; the scan goes from the last c
 and stores the gradients of the states behind each.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -100,14 +99,13 @@ class DividedGradient:
         """The gradients of rows that have one, then of the states before all chunks: of what was
         kept, and of the gradients of the output and of the states at the end."""
         d_out, *d_states = ends
-        own = {row.name: x for row, x in _own(launch)}
-        gradients = [buffers.empty(tuple(own[n].shape), own[n]) for n in launch.kernel.gradients]
+        own, known = own_of(launch), {tile.name: tile for tile in self.tiles}
         names = (state.name for state in launch.kernel.states)
         given = map(buffers.guarded, self.as_stored(launch, states))
         tiles = dict(zip(names, given, strict=True))
         start = launch.parts_of(d_states)
         end = [buffers.empty(tuple(x.shape), x) for x in start]
-        known = {tile.name: tile for tile in self.tiles}
+        gradients = self._gradients(launch)
         for part in self.parts:
             stored = {name: self._room(launch, part, known[name]) for name in part.stores}
             pointers = [buffers.guarded(own.get(name, d_out)) for name in part.rows]
@@ -116,11 +114,25 @@ class DividedGradient:
                 for before, after in zip(start, end, strict=True):
                     pointers += [buffers.guarded(before), after]
             pointers += stored.values()
-            pointers += gradients if part is self.rest else []
+            pointers += gradients.values() if part is self.rest else ()
             grid, options = self._how(launch, part)
             launch.start(part.kernel, grid, pointers, options)
             tiles |= {name: _whole(launch, known[name], x) for name, x in stored.items()}
-        return [*gradients, *launch.wholes_of(end)]
+        return [*self._of_rows(launch, gradients), *launch.wholes_of(end)]
+
+    def _gradients(self, launch: "Launch") -> dict[str, Tensor]:
+        """Make room for what the last kernel stores, by argument."""
+        own = own_of(launch)
+        return {n: buffers.empty(tuple(own[n].shape), own[n]) for n in launch.kernel.gradients}
+
+    def _of_rows(self, launch: "Launch", gradients: dict[str, Tensor]) -> list[Tensor]:
+        """The gradients of rows, of what the last kernel has stored."""
+        return list(gradients.values())
+
+    def _stored_types(self, launch: "Launch") -> list[torch.dtype]:
+        """The types of what the last kernel stores."""
+        own = own_of(launch)
+        return [own[name].dtype for name in launch.kernel.gradients]
 
     def spilled(self, launch: "Launch", *, scanned: bool) -> dict[str, int]:
         """Count the bytes of registers that a thread spills, by the kernels' names: of the scan, or
@@ -130,13 +142,13 @@ class DividedGradient:
 
     def _spilled(self, launch: "Launch", part: Part) -> int:
         known = {tile.name: tile for tile in self.tiles}
-        own = {row.name: x.dtype for row, x in _own(launch)}
+        own = own_of(launch)
         states = [launch.real for _ in launch.kernel.states]
-        pointers = [own.get(name, launch.like.dtype) for name in part.rows]
+        pointers = [own.get(name, launch.like).dtype for name in part.rows]
         pointers += [type_of(launch, known[name]) for name in part.loads]
         pointers += 2 * states if part is self.scan else []
         pointers += [self._stored_in(launch, part, known[name]) for name in part.stores]
-        pointers += [own[name] for name in launch.kernel.gradients] if part is self.rest else []
+        pointers += self._stored_types(launch) if part is self.rest else []
         grid, options = self._how(launch, part)
         return launch.stack(part.kernel, grid, pointers, options)
 
@@ -183,8 +195,9 @@ class DividedGradient:
         return found
 
 
-def _own(launch: "Launch") -> Iterable[tuple[Any, Tensor]]:
-    return zip(launch.kernel.rows, launch.rows, strict=True)
+def own_of(launch: "Launch") -> dict[str, Tensor]:
+    """The arguments by row, by name."""
+    return {row.name: x for row, x in zip(launch.kernel.rows, launch.rows, strict=True)}
 
 
 def _whole(launch: "Launch", tile: Tile, x: Tensor) -> Tensor:
