@@ -12,9 +12,8 @@ from mnemic.compiler import similarity, steps
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.error_signal import ErrorSignal
 from mnemic.compiler.problem import Problem
-from mnemic.compiler.ranges import ranges_of
 from mnemic.compiler.rule import Derived, Fit
-from mnemic.compiler.sense import INDICES
+from mnemic.compiler.sense import places_of
 from mnemic.compiler.symbolic import number
 from mnemic.dsl.memory import Interpolation, Nonparametric
 
@@ -29,7 +28,7 @@ def derive(problem: Problem, error: ErrorSignal) -> Fit | None:
         return None
     _check_loss(problem, error)
     _check_coefficients(problem)
-    values = {**ranges_of(problem.scalars), **INDICES}
+    values = places_of(problem)
     if isinstance(memory, Interpolation):
         if problem.value("alpha") != 1:
             raise steps.Refused(

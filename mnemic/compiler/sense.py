@@ -115,7 +115,7 @@ def outside(problem: Problem) -> Iterator[Issue]:
     stability of the rule. Looked at by numbers: arguments at the least, the middle and the largest
     of their values.
     """
-    values: dict[Any, list[float]] = {**ranges_of(problem.scalars), **INDICES}
+    values = places_of(problem)
     for scalar in problem.scalars:
         allowed = range_at(problem.spec, scalar.place)
         own = scalar.place.startswith("coefficients.") and scalar.symbol.is_positive
@@ -131,6 +131,11 @@ def outside(problem: Problem) -> Iterator[Issue]:
 OWN_SIZE: Final = "give it another name: coefficients of this name are never negative"
 INDICES: Final = {HEAD: [0.0, 1.0, 7.0], HEADS: [8.0], TIME: [0.0, 1.0, 1000.0]}
 """Heads, their number, and tokens at which an expression is looked at."""
+
+
+def places_of(problem: Problem) -> dict[Any, list[float]]:
+    """Return numbers at which expressions are looked at, by symbol: of coefficients and indices."""
+    return {**ranges_of(problem.scalars), **INDICES}
 
 
 def _values_of(expr: Any, values: Mapping[Any, list[float]]) -> Iterator[float]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from mnemic.codegen.support.limits import SHARED
 from mnemic.errors import UsageError
 
 
@@ -50,19 +51,19 @@ TARGETS: Final = {
     t.name: t
     for t in (
         Target(
-            "sm_80", 80, 255, 65536, 166_912, 167_936, 64, 108, 312e12, 156e12, 19.5e12,
+            "sm_80", 80, 255, 65536, SHARED["sm_80"], 167_936, 64, 108, 312e12, 156e12, 19.5e12,
             2.039e12, "A100 80 GB SXM", GUIDE + "NVIDIA A100 data sheet",
         ),
         Target(
-            "sm_90", 90, 255, 65536, 232_448, 233_472, 64, 132, 989e12, 494e12, 67e12,
+            "sm_90", 90, 255, 65536, SHARED["sm_90"], 233_472, 64, 132, 989e12, 494e12, 67e12,
             3.35e12, "H100 SXM", GUIDE + "NVIDIA H100 data sheet (figures without sparsity)",
         ),
         Target(
-            "sm_100", 100, 255, 65536, 232_448, 233_472, 64, 148, 2250e12, 1125e12, 75e12,
+            "sm_100", 100, 255, 65536, SHARED["sm_100"], 233_472, 64, 148, 2250e12, 1125e12, 75e12,
             8.0e12, "B200", GUIDE + "NVIDIA HGX B200 data sheet (figures without sparsity)",
         ),
         Target(
-            "sm_120", 120, 255, 65536, 101_376, 102_400, 48, 170, 209e12, 105e12, 105e12,
+            "sm_120", 120, 255, 65536, SHARED["sm_120"], 102_400, 48, 170, 209e12, 105e12, 105e12,
             1.79e12, "RTX 5090", GUIDE + "NVIDIA RTX Blackwell architecture paper",
         ),
     )

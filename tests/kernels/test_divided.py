@@ -10,10 +10,12 @@ import re
 from typing import Any
 
 import pytest
+import torch
 from conformance import apart
 
 from mnemic import pipeline
-from mnemic.codegen.support import configuration, dividing
+from mnemic.codegen.support import configuration, dividing, limits, versions
+from mnemic.kernels.limits import TARGETS
 
 TOKEN = {"rate": "token"}
 
@@ -291,3 +293,17 @@ def test_where_all_spill_far_too_much_one_kernel_is_asked_for() -> None:
     start = configuration.Configuration(64, 64, 4, 2, parallel=4)
     found = dividing.settled(start, lambda _: {"first": 0}, lambda _: {"scan": 40_000}, object())
     assert found.parallel == 0
+
+
+def test_a_tuner_that_changes_warps_changes_those_of_every_kernel() -> None:
+    """Else a kernel that had twice as many would have more than any other may have."""
+    found = configuration.Configuration(64, 64, 4, 2, parallel=4, doubled=("chunk_back_rest",))
+    choices = configuration.Choices((64,), (64,), (4,), (2,), dividing.PARALLEL)
+    near = [cut for cut in choices.around(found) if cut.parallel != found.parallel]
+    assert [cut.parallel_warps("chunk_back_rest") for cut in near] == [0, 8]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_kernels_compiled_offline_are_cut_for_their_target(monkeypatch, name: str) -> None:
+    monkeypatch.setenv(versions.OFFLINE, name)
+    assert limits.limits(torch.device("cpu")).shared == TARGETS[name].shared

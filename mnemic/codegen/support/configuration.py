@@ -196,7 +196,8 @@ class Choices:
         yield from (replace(found, rows=n) for n in _beside(found.rows, self.rows))
         if not found.lean:
             yield from (replace(found, stages=n) for n in _beside(found.stages, self.stages))
-            yield from (replace(found, parallel=n) for n in _beside(found.parallel, self.parallel))
+            alike = replace(found, doubled=())  # warps that are tried are those of every kernel
+            yield from (replace(alike, parallel=n) for n in _beside(found.parallel, self.parallel))
         if found.full:
             yield replace(found, full=False)
         if found.sparing:

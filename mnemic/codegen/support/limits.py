@@ -8,7 +8,7 @@ import torch
 
 from . import versions
 
-SHARED = {"sm_80": 166_912, "sm_90": 232_448}
+SHARED = {"sm_80": 166_912, "sm_90": 232_448, "sm_100": 232_448, "sm_120": 101_376}
 """Bytes of shared memory for a program, of what kernels are compiled for where no device is."""
 
 
@@ -23,7 +23,7 @@ class Limits:
     processors: int = 1
     registers: int = 65_536
     threads: int = 2_048
-    shared: int = 166_912
+    shared: int = SHARED["sm_80"]
 
 
 def limits(device: torch.device) -> Limits:

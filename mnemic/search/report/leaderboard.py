@@ -21,7 +21,7 @@ from mnemic.search.report.entries import Entry, plain, plain_spec, read, stored
 from mnemic.search.space.settings import Rung, Settings
 from mnemic.search.space.space import Space, differing
 from mnemic.search.study import work
-from mnemic.search.study.budget import bounds
+from mnemic.search.study.budget import beyond, bounds
 from mnemic.search.study.confirm import by_hand, fitted
 from mnemic.search.study.isolated import Bounds, Failure, isolated
 from mnemic.search.study.scores import by_seed
@@ -190,11 +190,8 @@ class _Board:
         seen = isolated(work.look, spec, settings, first, bounds=self.allowed, log=self._log(name))
         if isinstance(seen, Failure):
             return self._keep(self._refused(name, f"{seen.kind}: {seen.why}", told), spec)
-        costs = seen.value.costs
-        over = [f"{cost} {costs[cost] / bound:.1f}x" for cost, bound in self.limits.items()
-                if costs[cost] > bound]  # fmt: skip
-        spare = self._done(name, spec)
-        return self._keep(Entry(name, seen.value, (), tuple(over), spare=spare), spec)
+        over, spare = beyond(seen.value.costs, self.limits), self._done(name, spec)
+        return self._keep(Entry(name, seen.value, (), over, spare=spare), spec)
 
     def _done(self, name: str, spec: Spec) -> tuple[Run, ...]:
         """The runs that are kept of the same spec, under these settings or others."""

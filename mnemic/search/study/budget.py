@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, islice, repeat
 from pathlib import Path
@@ -41,6 +41,12 @@ def bounds(settings: Settings, log: Path) -> dict[str, float]:
         name: costs[name] * float(bound.removesuffix("x")) if isinstance(bound, str) else bound
         for name, bound in told.items()
     }
+
+
+def beyond(costs: Mapping[str, float], limits: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the costs that are above their bounds, each with how many times, as ``flops 1.3x``."""
+    return tuple(f"{cost} {costs[cost] / bound:.1f}x" for cost, bound in limits.items()
+                 if costs[cost] > bound)  # fmt: skip
 
 
 def demand_budget(space: Space, limits: dict[str, float], log: Path) -> None:

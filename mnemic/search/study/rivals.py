@@ -10,7 +10,7 @@ from mnemic.dsl.spec import Spec
 from mnemic.errors import InvalidSpec
 from mnemic.search.space.space import Space
 from mnemic.search.study import work
-from mnemic.search.study.budget import bounds
+from mnemic.search.study.budget import beyond, bounds
 from mnemic.search.study.confirm import by_hand
 from mnemic.search.study.isolated import Bounds, Failure, isolated
 
@@ -57,6 +57,4 @@ def _over(space: Space, spec: Spec, limits: dict[str, float], log: Path) -> str:
     seen = isolated(work.look, spec, settings, None, bounds=allowed, log=log)
     if isinstance(seen, Failure):
         return f"{seen.kind}: {seen.why}"
-    costs = seen.value.costs
-    return ", ".join(f"{cost} {costs[cost] / bound:.1f}x of the budget"
-                     for cost, bound in limits.items() if costs[cost] > bound)  # fmt: skip
+    return ", ".join(f"{part} of the budget" for part in beyond(seen.value.costs, limits))
