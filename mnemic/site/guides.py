@@ -11,6 +11,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 """The checkout. An installed package has no guides beside it."""
 
 LINK: Final = re.compile(r"(?<!!)\[([^\]\[]+)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
+PICTURE: Final = re.compile(r"!\[[^\]\[]*\]\((?!https?:)([^)\s]+)\)")
 
 
 def present() -> bool:
@@ -19,7 +20,7 @@ def present() -> bool:
 
 
 def stage(folder: Path) -> list[str]:
-    """Copy the guides and what they link to into a folder; return the pages, by their names.
+    """Copy the guides and all they link to or show into a folder; return the pages, by their names.
 
     A link to a folder, or to what is not there, becomes its words.
     """
@@ -31,13 +32,12 @@ def stage(folder: Path) -> list[str]:
             continue
         done.append(page)
         text = (ROOT / page).read_text(encoding="utf-8")
-        for target in _linked(text, page):
+        for target in (*_linked(text, page), *_shown(text, page)):
             if target.suffix == ".md":
                 todo.append(target)
             else:
                 _copy(target, folder)
         _write(folder / page, LINK.sub(partial(_keep_link, page=page), text))
-    shutil.copytree(ROOT / "docs" / "images", folder / "docs" / "images", dirs_exist_ok=True)
     return [page.with_suffix("").as_posix() for page in done]
 
 
@@ -46,6 +46,13 @@ def _linked(text: str, page: Path) -> Iterator[Path]:
         found = _target(target, page)
         if found is not None:
             yield found
+
+
+def _shown(text: str, page: Path) -> Iterator[Path]:
+    for target in PICTURE.findall(text):
+        picture = _target(target, page)
+        if picture is not None:
+            yield picture
 
 
 def _target(target: str, page: Path) -> Path | None:
