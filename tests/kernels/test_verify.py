@@ -288,7 +288,7 @@ def test_what_jumps_is_measured_on_vectors_that_are_off_by_a_rounding() -> None:
     case = Case("ones", {"q": torch.ones(64, dtype=torch.float64), "eta": torch.ones(3)}, {}, {})
     asked: list[int] = []
 
-    def drawn(draw: int) -> dict[str, torch.Tensor]:
+    def drawn(draw: int, step: float) -> dict[str, torch.Tensor]:
         asked.append(draw)
         found = compared.moved(case, ("q",), torch.bfloat16, draw)
         assert torch.equal(found.arguments["eta"], case.arguments["eta"])
@@ -351,7 +351,7 @@ def test_a_draw_that_has_no_numbers_allows_nothing() -> None:
     def run(real: torch.dtype) -> dict[str, torch.Tensor]:
         return {"output": torch.ones(1, dtype=real)}
 
-    def drawn(draw: int) -> dict[str, torch.Tensor]:
+    def drawn(draw: int, step: float) -> dict[str, torch.Tensor]:
         return {"output": torch.tensor([float("nan") if draw == 0 else 1.0])}
 
     own = compared.known(run, torch.bfloat16, drawn)[1]["output"]
@@ -381,3 +381,53 @@ def in_half(folder: str) -> list[str]:
 
 def test_products_of_float16_have_the_range_of_float32(interpreter) -> None:
     assert interpreter(in_half, folder=str(pipeline.compile("ttt-linear").folder)) == []
+
+
+def at_tolerance(folder: str) -> list[tuple[bool, float, float]]:
+    """Whether the conjugate gradients of a fused form may be off in float64 as they are, by how
+    much they are at most, and how much more is allowed."""
+    layer = package.load(Path(folder)).Layer
+    home = f"{layer.__module__.rpartition('.')[0]}.support"
+    verify = importlib.import_module(f"{home}.verify")
+    wanted = verify.plans(layer.rule, CPU)[0]
+    case = next(c for c in verify.cases(layer, wanted) if c.name == "T = 16")
+    found = [f for f in verify._of(layer.rule, case, torch.float64, wanted) if f.form == "triton"]
+    return [(f.passed, f.error, f.allowed) for f in found if f.part != "state position"]
+
+
+@pytest.mark.parametrize("tolerance", [1e-10, pytest.param(1e-5, marks=pytest.mark.full)])
+def test_a_solver_may_stop_at_its_tolerance_and_be_no_further_off(interpreter, tolerance) -> None:
+    solver = {"kind": "conjugate-gradients", "tolerance": tolerance, "iterations": 60}
+    spec = {
+        "mnemic": 1, "name": "stops", "bias": "l2", "weights": "similarity", "window": "all",
+        "memory": {
+            "kind": "nonparametric", "similarity": "exp(s)", "degree": 1,
+            "ridge": {"from": "parameter", "per": "head", "activation": "softplus"},
+        },
+        "optimizer": {"method": "nonparametric", "solver": solver},
+    }  # fmt: skip
+    found = interpreter(at_tolerance, folder=str(pipeline.compile(spec).folder))
+    assert all(passed for passed, _, _ in found)
+    assert max(error for _, error, _ in found) > 0.02 * tolerance  # it does stop there
+    assert all(most < 10 * tolerance for _, _, most in found)
+
+
+def test_what_a_solver_leaves_is_bounded_by_the_condition_of_its_system() -> None:
+    matrix = torch.diag(torch.tensor([1.0, 1e-3], dtype=torch.float64))
+    target = torch.ones(2, dtype=torch.float64)
+
+    def run(dtype: torch.dtype, b: torch.Tensor = target) -> dict[str, torch.Tensor]:
+        return {"output": torch.linalg.solve(matrix.to(dtype), b.to(dtype))}
+
+    def drawn(draw: int, step: float) -> dict[str, torch.Tensor]:
+        case = Case("some", {"q": target}, {}, {})
+        return run(
+            torch.float64, compared.moved(case, ("q",), target.dtype, draw, step).arguments["q"]
+        )
+
+    exact, own = compared.known(run, torch.float64, drawn, 1e-9)
+    for size, right in ((1e-9, True), (1e-8, False)):  # of the residual
+        left = size * torch.tensor([0.0, 1.0], dtype=torch.float64)
+        error = compared.error(run(torch.float64, target + left)["output"], exact["output"])
+        most = compared.allowed("chunk", torch.float64, own["output"], error)
+        assert (error <= most) == right

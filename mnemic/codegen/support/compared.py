@@ -13,6 +13,12 @@ What jumps (a sign of an error, a threshold) shows nothing there; so a fused for
 off may be ``BEYOND`` times as far off, plus the floor, as the recurrence in float64 is on vectors
 and states that are themselves off by one rounding, the worst of ``DRAWS`` draws; where that is
 ``MAGNIFIED``, a smaller error says nothing.
+
+The recurrence solves its systems directly. Another form may stop an iteration once the residual
+‖b − A x‖ is below τ ‖b‖, the spec's own tolerance: then x solves A x = b′ for a b′ that is off by
+no more than τ ‖b‖, and what an error of that size in the vectors that b is made of does to a
+problem is measured in the same way, on vectors each number of which is off by τ, up or down or not
+at all. A form that is further off may be ``BEYOND`` times as far off as the worst draw of these.
 """
 
 import math
@@ -45,58 +51,72 @@ MAGNIFIED = 0.25
 of float32 or on moved vectors."""
 
 DRAWS, BEYOND = 6, 2.0
-"""How often vectors are moved, and how much further off than the worst of it a fused form may be:
-it rounds more than its arguments."""
+"""How often vectors are moved, and how much further off than the worst of it a form may be: it
+rounds more than its arguments, and solves for gradients, too."""
 
-Moves = Callable[[int], Tensors]
-"""A run of the recurrence in float64 on the vectors of a draw."""
+Moves = Callable[[int, float], Tensors]
+"""A run of the recurrence in float64 on the vectors of a draw, each number off by such a part."""
 
 
 @dataclass(frozen=True)
 class Own:
     """What the recurrence is off by: in the dtype, in float32 where that has 16 bits, and in
-    float64 on vectors that are off by a rounding, which is asked for where it is needed."""
+    float64 on vectors that are off by a rounding, or by a solver's tolerance, which is asked for
+    where it is needed."""
 
     plain: float
     single: float = 0.0
     moved: Callable[[], float] = lambda: 0.0
+    stopped: Callable[[], float] = lambda: 0.0
 
 
 def known(
-    run: Callable[[torch.dtype], Tensors], dtype: torch.dtype, drawn: Moves = lambda _: {}
-) -> tuple[Tensors, dict[str, Own]]:
-    """What is exact, and what the recurrence (``run``, in a dtype) is off by."""
+    run: Callable[[torch.dtype], Tensors], dtype: torch.dtype,
+    drawn: Moves = lambda draw, step: {}, tolerance: float = 0.0,
+) -> tuple[Tensors, dict[str, Own]]:  # fmt: skip
+    """What is exact, and what the recurrence (``run``, in a dtype) is off by, where the solver of
+    another form stops at a ``tolerance``."""
     exact, eager = run(torch.float64), run(dtype)
-    if dtype not in COARSER:
-        return exact, {part: Own(error(eager[part], x)) for part, x in exact.items()}
-    single = run(torch.float32)
-    draws = cache(lambda: [drawn(draw) for draw in range(DRAWS)])
+    single = run(torch.float32) if dtype in COARSER else {}
+    draws = cache(lambda step: [drawn(draw, step) for draw in range(DRAWS)])
 
-    def worst(part: str) -> float:
-        found = [error(one.get(part, exact[part]), exact[part]) for one in draws()]
+    def worst(part: str, step: float) -> float:
+        every = draws(step) if step else []
+        found = [error(one.get(part, exact[part]), exact[part]) for one in every]
         return max(filter(math.isfinite, found), default=0.0)
 
-    own = {
-        part: Own(error(eager[part], x), error(single[part], x), partial(worst, part))
-        for part, x in exact.items()
-    }
-    return exact, own
+    def own(part: str, x: Tensor) -> Own:
+        moved, stopped = (partial(worst, part, y) for y in (rounding(dtype), tolerance))
+        plain = error(eager[part], x)
+        if dtype not in COARSER:
+            return Own(plain, stopped=stopped)
+        return Own(plain, error(single[part], x), moved, stopped)
+
+    return exact, {part: own(part, x) for part, x in exact.items()}
 
 
-def moved(case: Case, vectors: tuple[str, ...], dtype: torch.dtype, draw: int) -> Case:
-    """A case whose vectors, parameters and states are moved, each number by one rounding of the
-    dtype, up or down or not at all; what is symmetric stays so."""
+def rounding(dtype: torch.dtype) -> float:
+    """By what part of itself a number of 16 bits is off, half a place."""
+    return 2.0**-24 * COARSER.get(dtype, 0.0)
+
+
+def moved(
+    case: Case, vectors: tuple[str, ...], dtype: torch.dtype, draw: int, step: float | None = None
+) -> Case:
+    """A case whose vectors, parameters and states are rounded to the dtype and moved, each number
+    by ``step`` of itself, or by one rounding, up or down or not at all; what is symmetric stays
+    so."""
     generator = torch.Generator().manual_seed(draw)
-    step = 2.0**-24 * COARSER[dtype]
+    part = rounding(dtype) if step is None else step
 
     def near(x: Tensor) -> Tensor:
         if not x.is_floating_point():
             return x
-        turns = torch.randint(-1, 2, x.shape, generator=generator).to(x.device)
+        turns = torch.randint(-1, 2, x.shape, generator=generator).to(x.device).double()
         if _symmetric(x):
             turns = turns.triu() + turns.triu(1).mT
         rounded = x.detach().to(dtype).double()
-        return (rounded * (1 + step * turns)).to(x.dtype)
+        return (rounded * (1 + part * turns)).to(x.dtype)
 
     return replace(
         case,
@@ -180,8 +200,12 @@ def allowed(form: str, dtype: torch.dtype, own: Own, found: float = 0.0) -> floa
     if not (own.plain < HOPELESS and magnified < MAGNIFIED):
         return math.inf if math.isnan(found) and math.isfinite(own.plain) else None
     most = FACTORS[dtype] * own.plain + magnified + floor
-    if form != "triton" or dtype not in COARSER or not most < found < math.inf:
-        return most
-    jumped = own.moved()
-    most = max(most, BEYOND * jumped + floor)
-    return most if jumped < MAGNIFIED or found > most else None
+    fused = form == "triton" and dtype in COARSER
+    for off in (own.stopped, own.moved) if fused else (own.stopped,):
+        if not most < found < math.inf:
+            return most
+        jumped = off()
+        most = max(most, BEYOND * jumped + floor)
+        if jumped >= MAGNIFIED and found <= most:
+            return None
+    return most

@@ -117,6 +117,8 @@ class Signature(Pickled):
     """Rows a chunk; 0 takes all that there are at once."""
     most_chunk: int = 0
     """Rows that a chunk has at most, whatever a call asks for; 0 for any number."""
+    tolerance: float = 0.0
+    """The relative residual at which a solver of the chunk and the fused form may stop."""
     slots: int = 0
     """Slots m between keys and values, in which the write keys live."""
     levels: int = 0

@@ -109,12 +109,14 @@ class Trials:
         return ""
 
     def _known(self, case: Case, dtype: torch.dtype) -> tuple[Tensors, dict[str, Own]]:
-        vectors = self.subject.rule.signature.vectors
+        told = self.subject.rule.signature
 
-        def off(draw: int) -> Tensors:
-            return self._run(moved(case, vectors, dtype, draw), "recurrent", torch.float64)
+        def off(draw: int, step: float) -> Tensors:
+            return self._run(
+                moved(case, told.vectors, dtype, draw, step), "recurrent", torch.float64
+            )
 
-        return known(lambda real: self._run(case, "recurrent", real), dtype, off)
+        return known(lambda real: self._run(case, "recurrent", real), dtype, off, told.tolerance)
 
     def _run(self, case: Case, form: str, dtype: torch.dtype) -> Tensors:
         rounding = self.subject.shape.dtype
@@ -144,7 +146,8 @@ class Trials:
             self.known[name] = known(
                 lambda real: self._last(None if real == dtype else real),
                 dtype,
-                lambda draw: self._last(torch.float64, draw),
+                lambda draw, step: self._last(torch.float64, (draw, step)),
+                self.subject.rule.signature.tolerance,
             )
         whole, own = self.known[name]
         out, *slopes = self._results()
@@ -162,15 +165,15 @@ class Trials:
         assert isinstance(found, tuple)
         return found
 
-    def _last(self, real: torch.dtype | None, draw: int | None = None) -> Tensors:
+    def _last(self, real: torch.dtype | None, drawn: tuple[int, float] | None = None) -> Tensors:
         """The recurrence on the last row of the batch, in its own dtypes or another, as it is or
-        moved by a rounding."""
+        moved in a draw by such a part of every number."""
         arguments, params, state = self.subject.arguments(self.purpose)
         rows = {n: x[-1:] for n, x in arguments.items()}
         case = Case("last row", rows, params, {n: x[-1:] for n, x in state.items()})
         rule, dtype = self.subject.rule, self.subject.shape.dtype
-        if draw is not None:
-            case = moved(case, rule.signature.vectors, dtype, draw)
+        if drawn is not None:
+            case = moved(case, rule.signature.vectors, dtype, *drawn)
         given = [_as(x, None, real) for x in (case.arguments, case.params, case.state)]
         with torch.no_grad():
             out: Tensor = rule(

@@ -116,10 +116,10 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
     def recurrent(real: torch.dtype, given: Case = case) -> dict[str, torch.Tensor]:
         return everything(rule, given, "recurrent", real, dtype, None)
 
-    def off(draw: int) -> dict[str, torch.Tensor]:
-        return recurrent(torch.float64, moved(case, rule.signature.vectors, dtype, draw))
+    def off(draw: int, step: float) -> dict[str, torch.Tensor]:
+        return recurrent(torch.float64, moved(case, rule.signature.vectors, dtype, draw, step))
 
-    exact, own = known(recurrent, dtype, off)
+    exact, own = known(recurrent, dtype, off, rule.signature.tolerance)
     name = str(dtype).removeprefix("torch.")
     for form, way, where in _ways(rule, case, wanted):
         try:
