@@ -11,7 +11,9 @@ import mpmath
 import pytest
 import sympy as sp
 import torch
+from conformance import as_interpreted, compiled, inputs, interpreted, run
 from mpmath import mpf
+from tiers import first_only
 from torch import Tensor
 
 import mnemic
@@ -283,6 +285,26 @@ def test_an_entry_at_zero_comes_back_only_where_the_slope_has_a_limit() -> None:
         torch.testing.assert_close(
             state["W"][..., 0].sum(-1), torch.full((2, 1), column).double(), rtol=1e-12, atol=0
         )
+
+
+@pytest.mark.parametrize(("bias", "rate"), first_only([("dot", 30.0), ("l2", 10.0)], ("l2", 10.0)))
+def test_entries_that_fell_to_zero_are_the_interpreters(bias: str, rate: float) -> None:
+    """Le Cam's f′ ends at −3 and 1: most entries are zero, and others at the pole in their place."""
+    case = compiled(
+        {
+            "name": "x", "bias": bias, "optimizer": {"rate": rate},
+            "retention": {
+                "local": {"f-divergence": "(x - 1)**2/(x + 1)"},
+                "constraint": {"kind": "simplex", "scale": 4},
+            },
+        }
+    )  # fmt: skip
+    arguments = inputs(case, 9)
+    found, (out, states) = run(case, arguments, "recurrent"), interpreted(case, arguments)
+    memory = found.states["W"]
+    assert int((memory == 0).sum()) > memory.numel() / 2
+    torch.testing.assert_close(found.out, out, rtol=0, atol=1e-12)
+    torch.testing.assert_close(as_interpreted(found.states)["W"], states["W"], rtol=0, atol=1e-12)
 
 
 def test_a_root_runs_under_inference_mode() -> None:

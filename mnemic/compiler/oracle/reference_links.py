@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.distances import Distances
+from mnemic.compiler.distances import NEAR, Distances
 from mnemic.compiler.distances import u as place
 from mnemic.compiler.oracle.evaluate import evaluate
 from mnemic.compiler.retention import Link, Retained
@@ -133,8 +133,10 @@ def _with_multiplier(link: Link, dual: Tensor, values: Values, weight: Tensor) -
     def entries(u: Tensor) -> Tensor:
         x = end * torch.sigmoid(u) if end < torch.inf else torch.exp(u)
         distance = evaluate(apart.distance, {**values, sym.w: x}) + gap
-        entry = _at(apart, distance, values)
-        return weight * (entry + (torch.minimum(entry, x) - entry).detach())  # no tie's slope
+        endless = (distance <= float(NEAR)) & apart.pole  # at the pole, where x itself is the entry
+        entry = _at(apart, torch.where(endless, 1.0, distance), values)
+        entry = entry + (torch.minimum(entry, x) - entry).detach()  # no tie's slope
+        return weight * torch.where(endless, x, entry)
 
     def excess(u: Tensor) -> Tensor:
         return entries(u).sum(axes, keepdim=True) - scale
