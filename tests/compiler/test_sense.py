@@ -155,6 +155,47 @@ def test_features_without_a_number_at_zero_warn(features: str, told: str) -> Non
     assert not [x for x in warned(rule(features={"expr": "x + sin(x)"})) if "at x = 0" in x]
 
 
+PAIRS = {"weights": "similarity", "window": "all", "optimizer": "nonparametric"}
+
+INTERPOLATED = {
+    "memory": {"kind": "interpolation", "kernel": "1/d2"},
+    "window": "all",
+    "optimizer": "nonparametric",
+}
+
+
+def of_pairs(similarity: str) -> dict[str, Any]:
+    """A memory of kept pairs, weighed so."""
+    return {"memory": {"kind": "nonparametric", "similarity": similarity}, **PAIRS}
+
+
+def of_layers(activation: str) -> dict[str, Any]:
+    """A memory of two layers with an activation."""
+    return {"memory": {"kind": "mlp", "activation": activation}, "optimizer": {"rate": 0.1}}
+
+
+@pytest.mark.parametrize(("more", "told"), [
+    (of_pairs("1/d2"), r"no number at d2 = 0 \(infinite\)"),
+    (of_pairs("sin(d2)/d2"), "d2 = 0 .*with the limit 1"),
+    (of_pairs("1/abs(s)"), r"no number at s = 0 \(infinite\)"),
+    (INTERPOLATED, "d2 = 0"),
+    (of_layers("sqrt(abs(x))"), r"no slope at x = 0 \(infinite\)"),
+    (of_layers("abs(x)**1.5"), "a slope that has none itself at x = 0"),
+    (of_layers("sin(x)/x"), "is no number at x = 0 .*with the limit 1"),
+])  # fmt: skip
+def test_what_has_no_number_or_slope_at_zero_is_told(more: dict[str, Any], told: str) -> None:
+    found = warned(rule(**more))
+    assert [line for line in found if re.search(told, line)], found
+
+
+@pytest.mark.parametrize("more", [
+    of_pairs("1/(1 + d2)"), of_pairs("exp(-sqrt(d2))"), of_layers("silu"), of_layers("x*abs(x)"),
+    of_layers("where(x > 0, x, 0.1*x)"), of_layers("sqrt(x**2 + 0.01)"),
+])  # fmt: skip
+def test_what_has_numbers_and_slopes_at_zero_is_not(more: dict[str, Any]) -> None:
+    assert not any("= 0 (" in line for line in warned(rule(**more)))
+
+
 def test_a_loss_that_divides_by_a_value_of_zero_is_told() -> None:
     assert any("not real for every prediction" in x for x in warned(rule("y*log(y/v)", **POSITIVE)))
 

@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from mnemic.compiler import symbols as sym
-from mnemic.compiler.explain import beginning, flat, idle, printing, steep, still, unreal
+from mnemic.compiler.explain import at_zero, beginning, flat, idle, printing, steep, still, unreal
 from mnemic.compiler.explain.cost import Cost
 from mnemic.compiler.explain.cost_hybrids import layer_cost
 from mnemic.compiler.explain.dialect import dialect
@@ -20,7 +20,7 @@ from mnemic.compiler.explain.spans import ranges, span
 from mnemic.compiler.explain.stability import Stability, stability, warnings
 from mnemic.compiler.problem import HEAD, HEADS, TIME, Scalar
 from mnemic.compiler.rule import Derived, Fit, KeyValuePairs, Levels, Moments, Rule
-from mnemic.compiler.sense import undefined, unreal_of_value
+from mnemic.compiler.sense import unreal_of_value
 from mnemic.dsl.methods import in_words
 
 SHAPES = {
@@ -97,7 +97,7 @@ def warned(rule: Rule) -> tuple[str, ...]:
     pace."""
     found = (
         _unreal(rule),
-        _undefined(rule) or unreal.warning(rule),
+        unreal.warning(rule) or at_zero.warning(rule),
         idle.warning(rule),
         *warnings(rule),
         beginning.warning(rule),
@@ -119,19 +119,6 @@ def _unreal(rule: Rule) -> str | None:
         f"The loss is not real for every prediction: not where ŷ = {y}, v = {v}. Nothing keeps "
         "predictions from there, and what follows is no number: write the loss in a function of ŷ "
         "that is real, such as sigmoid(y), y being ŷ there."
-    )
-
-
-def _undefined(rule: Rule) -> str | None:
-    """Features that are no number where a channel is zero."""
-    features = rule.problem.features
-    at_zero = None if features is None else undefined(features, sym.x)
-    if at_zero is None:
-        return None
-    return (
-        f"The features are no number at x = 0 ({at_zero}). Channels are exactly zero where text is "
-        "padded with zeros or an activation such as relu cuts them, and what follows is no number: "
-        "write the features without dividing by x."
     )
 
 

@@ -1,0 +1,76 @@
+"""Whether features, similarities and activations are numbers, with slopes, at exactly zero.
+
+Nothing is rarer in numbers at random, and nothing commoner in texts: padding is zero, a memory
+begins at zero, and a token that comes again is at no distance from itself.
+"""
+
+from typing import Any
+
+import sympy as sp
+
+from mnemic.compiler import symbols as sym
+from mnemic.compiler.ranges import activation_of
+from mnemic.compiler.rule import Rule
+from mnemic.compiler.sense import undefined
+from mnemic.dsl.memory import Glu, Mlp
+from mnemic.dsl.texts import memories
+
+
+def warning(rule: Rule) -> str | None:
+    """Return what to hear of the first expression that has no number at zero; ``None`` else."""
+    return _of_features(rule) or _of_similarity(rule) or _of_activations(rule)
+
+
+def _of_features(rule: Rule) -> str | None:
+    features = rule.problem.features
+    found = None if features is None else undefined(features, sym.x)
+    if found is None:
+        return None
+    return (
+        f"The features are no number at x = 0 ({found}). Channels are exactly zero where text is "
+        "padded with zeros or an activation such as relu cuts them, and what follows is no number: "
+        "write the features without dividing by x."
+    )
+
+
+def _of_similarity(rule: Rule) -> str | None:
+    """Tell of weights of a pair whose key is the query itself, or across it."""
+    similarity = rule.problem.similarity
+    places: tuple[tuple[Any, str, str, str], ...] = (
+        (sym.d2, "d2", "where a key comes again as the query", "a distance such as d2 + c"),
+        (sym.s, "s", "where the key or the query is zero", "a product such as abs(s) + c"),
+    )
+    for symbol, name, where, instead in places:
+        found = None if similarity is None else undefined(similarity, symbol)
+        if found is not None:
+            return (
+                f"The weight of a pair is no number at {name} = 0 ({found}), which {name} is "
+                f"{where}, as on text that is padded with zeros, and what follows is no number: "
+                f"write {instead}, with a small c above 0, where you divide or take a logarithm."
+            )
+    return None
+
+
+def _of_activations(rule: Rule) -> str | None:
+    """Tell of activations without a number, a slope, or a slope of the slope, at zero.
+
+    A memory of layers steps by the slope, and training goes through its steps by that one's slope.
+    """
+    told = (
+        ("is no number", "what follows is no number"),
+        ("has no slope", "the memory's steps have no bound near there"),
+        ("has a slope that has none itself", "gradients of the memory's steps have no bound there"),
+    )
+    for _, memory in memories(rule.problem.spec.memory):
+        if isinstance(memory, Mlp | Glu):
+            activation = activation_of(memory.activation)
+            for order, (what, follows) in enumerate(told):
+                found = undefined(sp.diff(activation, sym.x, order), sym.x)
+                if found is not None and (order == 0 or found == "infinite"):
+                    return (
+                        f"The memory's activation {memory.activation} {what} at x = 0 ({found}), "
+                        "which x is where text is padded with zeros or the memory begins at zero, "
+                        f"and {follows}: write one that is smooth there, such as "
+                        "sqrt(x**2 + c) for abs(x) under a root, with a small c above 0."
+                    )
+    return None
