@@ -46,13 +46,13 @@ def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = Fa
     return b.call(name, axes, "simplex", exponent, *scale, equation="link", over=link.over)
 
 
-def decayed_in_the_dual(b: Builder, memory: str, decay: Any, tag: str = "") -> str:
-    """Return (∇R)⁻¹(α ∇R(W)), the memory whose ∇R has decayed, inside its constraint."""
+def decayed_in_the_dual(b: Builder, memory: str, decay: Any, link: Link, tag: str = "") -> str:
+    """Return (∇R)⁻¹(α ∇R(W)), the memory whose ∇R has decayed, inside the link's constraint."""
     retained = b.rule.retained
     env = {**b.coefficients(decay * retained.mirror), "w": memory}
     dual = b.map(f"B{tag}_seen", decay * retained.mirror, env, "prediction")
-    if retained.link.normaliser != "none":
-        return linked(b, dual, retained.link, f"W{tag}_seen")
+    if link.normaliser != "none":
+        return linked(b, dual, link, f"W{tag}_seen")
     entry = invert(retained.mirror, retained.link.domain)
     back = Link(entry, slope=retained.mirror, domain=retained.link.domain)
     return linked(b, dual, back, f"W{tag}_seen")

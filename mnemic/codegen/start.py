@@ -114,7 +114,8 @@ def _memory(b: Builder, matrix: Matrix, dual: str) -> str:
     """W = link(A), or (∇R)⁻¹(A) under a prox without a constraint."""
     retained = b.rule.retained
     if retained.mode == "dual" or retained.link.normaliser != "none":
-        return linked(b, dual, link_of(b.rule, matrix), f"W{matrix.name[1:]}_first")
+        link = link_of(b.rule, matrix, stepped=False)
+        return linked(b, dual, link, f"W{matrix.name[1:]}_first")
     entry = invert(retained.mirror, retained.link.domain)
     back = Link(entry, slope=retained.mirror, domain=retained.link.domain)
     return linked(b, dual, back, f"W{matrix.name[1:]}_first")

@@ -122,9 +122,10 @@ def norm_axis(rule: Rule) -> str:
     return "v" if rule.applied.normalize == "rows" else "k"
 
 
-def link_of(rule: Rule, matrix: Matrix) -> Link:
-    """The link with the scale of this matrix, where each has its own."""
-    link = rule.retained.link
+def link_of(rule: Rule, matrix: Matrix, *, stepped: bool = True) -> Link:
+    """The link with the scale of this matrix, where each has its own; of a dual that no step was
+    taken on unless ``stepped``."""
+    link = rule.retained.link if stepped else rule.retained.without_step
     own = sym.coefficient(f"scale{matrix.name.removeprefix('W')}")
     if rule.problem.scalar(str(own)) is None:
         return link

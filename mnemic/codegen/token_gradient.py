@@ -7,8 +7,7 @@ import sympy as sp
 
 from mnemic.codegen import keyed_rows
 from mnemic.codegen.builder import WINDOW_WEIGHT, Builder
-from mnemic.codegen.links import decayed_in_the_dual
-from mnemic.codegen.moves import memory_of
+from mnemic.codegen.links import decayed_in_the_dual, linked
 from mnemic.codegen.network_passes import (
     PREDICTION,
     Product,
@@ -17,7 +16,7 @@ from mnemic.codegen.network_passes import (
     backward,
     forward,
 )
-from mnemic.codegen.states import MATRIX, Carried, is_free
+from mnemic.codegen.states import MATRIX, Carried, is_free, link_of
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.network import FEATURES, Matrix
 from mnemic.compiler.rule import Layers, Rule
@@ -70,16 +69,17 @@ def _reference(b: Builder, m: Carried) -> str:
     if m.still is not None and (rule.anchor > 1 or m.every > 1):
         return m.still
     decay, free = _decay_seen(rule), is_free(rule, m.matrix)
+    link = link_of(rule, m.matrix, stepped=False)
     held_in = rule.retained.mode == "prox" and rule.retained.mirror != sym.w
     if decay != 1 and free and held_in:
-        return decayed_in_the_dual(b, m.memory, decay, m.tag)
+        return decayed_in_the_dual(b, m.memory, decay, link, m.tag)
     if decay != 1:
         env: dict[str, Any] = {**b.coefficients(decay), "memory": m.memory}
         seen = b.map(f"seen{m.tag}", decay * sp.Symbol("memory", real=True), env, "prediction")
     bound = rule.retained.mode == "prox" and rule.retained.link.normaliser != "none"
     if free and not (decay != 1 and bound):
         return seen
-    return memory_of(b, m, seen, f"W{m.tag}_seen")  # a decayed memory stays in its set
+    return linked(b, seen, link, f"W{m.tag}_seen")  # a decayed memory stays in its set
 
 
 def _decay_seen(rule: Rule) -> Any:

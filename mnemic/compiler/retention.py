@@ -107,6 +107,14 @@ class Retained:
     """Whether steps can take the dual out of the range in which a minimiser exists."""
     reason: str = "retention"
     """Where the link comes from."""
+    first: Link | None = None
+    """Under ``prox`` and a constraint beside a global term: the link of the local term alone."""
+
+    @property
+    def without_step(self) -> Link:
+        """The link of a dual that no step has been taken on, whose rate would weigh the global
+        term: W_0 = argmin R(W) − ⟨A_0, W⟩ under the constraint."""
+        return self.link if self.first is None else self.first
 
 
 def bregman(
@@ -125,13 +133,17 @@ def bregman(
     if leader or base.identity:
         solved = Retained("dual", sp.Integer(1), sp.Integer(1), base, mirror, bounded=bounded)
         return replace(solved, steps=(*steps, ("link", base.expr)))
-    prox = Retained("prox", sp.Integer(1), sp.Integer(1), base, mirror, bounded=bounded)
     inner = invert(mirror, domain)
+    alone = Link(inner, "none", over, scale, None, mirror, domain)
+    first = None if kind == "none" or penalty == 0 else constrained(alone, kind)
+    prox = Retained(
+        "prox", sp.Integer(1), sp.Integer(1), base, mirror, bounded=bounded, first=first
+    )
     back = _back_to_dual(mirror, base, inner)
     if back is None or (back[1] != 0 and kind != "simplex"):
         return replace(prox, steps=(*steps, ("link", base.expr)))
     ratio, shift = back
-    link = constrained(Link(inner, "none", over, scale, None, mirror, domain), kind)
+    link = constrained(alone, kind)
     steps += [("dual", sp.Eq(sp.Symbol("dual"), ratio * sym.a + shift)), ("link", link.expr)]
     return Retained("dual", ratio, ratio, link, mirror, tuple(steps), bounded)
 
@@ -199,7 +211,7 @@ def constrained(link: Link, kind: str) -> Link:
     if kind == "ball":
         if not link.identity:
             with refused.asked_at("retention.constraint"):
-                raise Refused("a ball is projected on for ℓ2 retention only")
+                raise Refused("a ball is projected on for ℓ2 retention without a global term")
         return replace(link, normaliser="ball")
     return link
 

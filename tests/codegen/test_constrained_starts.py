@@ -8,6 +8,7 @@ from conformance import Sizes, agree, beginning, compiled, error, inputs, interp
 from test_own_expressions import conforms
 
 from mnemic.compiler.oracle.stated import stated
+from mnemic.errors import InvalidSpec
 
 ALONE = Sizes(batch=1, heads=1)
 """One sequence of one head: the problem as written is minimised numerically, token by token."""
@@ -86,3 +87,35 @@ def test_a_learned_sum_under_a_normalised_rate_inside_o() -> None:
         "retention": {"decay": "learned", "constraint": {"kind": "simplex", "scale": "learned"}},
         "optimizer": {**MUON, "rate": {"from": "input", "normalized": True}, "momentum": 0},
     })  # fmt: skip
+
+
+MLP = {"memory": {"kind": "mlp", "expansion": 1}}
+BEFORE = {"decay": "token", "order": "before"}
+
+
+@pytest.mark.some(2)
+@pytest.mark.few
+@pytest.mark.parametrize("retention", [
+    {"global": {"l2": 0.7}}, {"global": {"entropy": 0.7}, **BEFORE},
+    {"local": "kl", "global": {"l2": 0.7}}, {"local": "kl", "global": {"entropy": 0.7}, **BEFORE},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("memory", [MLP, {}], ids=["layers", "matrix"])
+def test_a_global_term_weighs_steps_alone(memory: Any, retention: dict[str, Any]) -> None:
+    """Its weight is the rate of a step, which neither W_0 nor a decayed memory has taken."""
+    retention = {**retention, "constraint": "simplex"}
+    spec = {"name": "weighed", "bias": "l2", "retention": retention, **memory}
+    case = compiled({**spec, "optimizer": {"rate": "token"}})
+    arguments = inputs(case, 3, sizes=ALONE)
+    params = beginning(case, arguments["k"], arguments["v"]) if memory else {}
+    out, _ = case.operator(**arguments, params=params, output_final_state=True, form="recurrent")
+    rest = {n: x for n, x in arguments.items() if n not in "qkv"}
+    vectors = (arguments[n] for n in "qkv")
+    assert error(out, stated(case.rule.problem, *vectors, rest, params)) <= 1e-9
+    assert error(out, interpreted(case, arguments, params=params)[0]) <= 1e-10
+
+
+def test_what_one_norm_does_on_a_simplex_is_said() -> None:
+    retention = {"constraint": "simplex", "global": {"elastic": {"l1": 0.1, "l2": 0.2}}}
+    with pytest.raises(InvalidSpec, match="‖W‖₁ is the sum of the entries") as told:
+        compiled({"name": "norms", "bias": "l2", "retention": retention})
+    assert told.value.issues[0].hint == "write global: {l2: ...} alone"

@@ -289,7 +289,7 @@ def test_an_entry_at_zero_comes_back_only_where_the_slope_has_a_limit() -> None:
 
 @pytest.mark.parametrize(("bias", "rate"), first_only([("dot", 30.0), ("l2", 10.0)], ("l2", 10.0)))
 def test_entries_that_fell_to_zero_are_the_interpreters(bias: str, rate: float) -> None:
-    """Le Cam's f′ ends at −3 and 1: most entries are zero, and others at the pole in their place."""
+    """Le Cam's f′ ends at −3 and 1: most entries are zero, and the others stand at the pole."""
     case = compiled(
         {
             "name": "x", "bias": bias, "optimizer": {"rate": rate},

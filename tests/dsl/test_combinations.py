@@ -573,16 +573,16 @@ CASES: list[Case] = [
         {"retention": {"decay": "token", "global": {"elastic": {"l1": 1, "l2": 0}}}},
     ),
     (
-        "retentions.simplex_alone",
+        "retentions.shrinking_on_a_simplex",
         {"retention": {"constraint": SIMPLEX, "global": {"elastic": {"l1": 1, "l2": 0}}}},
         "retention.global",
         {"retention": {"constraint": SIMPLEX, "global": {"entropy": 1}}},
     ),
     (
-        "retentions.simplex_alone",
-        {"retention": {"constraint": SIMPLEX, "global": {"l2": 1}}},
+        "retentions.shrinking_on_a_simplex",
+        {"retention": {"constraint": SIMPLEX, "global": {"lq": 4}, "view": "ftrl"}},
         "retention.global",
-        {"retention": {"constraint": "ball", "global": {"l2": 1}}},
+        {"retention": {"constraint": SIMPLEX, "global": {"l2": 1}}},
     ),
     (
         "retentions.one_size",

@@ -96,7 +96,8 @@ def seen(rule: Rule, state: State, values: Values, first: bool) -> dict[str, Ten
 
 def _decayed(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
     """The memory after the decay that the gradient sees (order: before)."""
-    retained, link, counts = rule.retained, link_of(rule, matrix), layer.counts
+    retained, counts = rule.retained, layer.counts
+    link = link_of(rule, matrix, stepped=False)
     if matrix.every > 1 or rule.seen * rule.row_decay == 1:
         return layer
     if counts is not None:
@@ -108,13 +109,15 @@ def _decayed(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
 
 
 def opened(rule: Rule, link: Link, dual: Tensor, values: Values) -> Tensor:
-    """W of a dual: through the link, or through R alone where W itself is the state."""
+    """W of a dual that no step was taken on: through the link, or R alone where W is the state."""
     if rule.retained.mode == "prox" and link.normaliser == "none":
         return from_dual(rule.retained, dual, values)
     return apply_link(link, dual, values)
 
 
-def link_of(rule: Rule, matrix: Matrix) -> Link:
-    """Return the link, with the scale of this matrix where each has its own."""
+def link_of(rule: Rule, matrix: Matrix, *, stepped: bool = True) -> Link:
+    """Return the link, with the scale of this matrix where each has its own; of a dual that no
+    step was taken on unless ``stepped``."""
     own = rule.problem.scalar("scale" + matrix.name.removeprefix("W"))
-    return rule.retained.link if own is None else replace(rule.retained.link, scale=own.symbol)
+    link = rule.retained.link if stepped else rule.retained.without_step
+    return link if own is None else replace(link, scale=own.symbol)

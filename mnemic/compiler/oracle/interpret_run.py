@@ -146,7 +146,7 @@ def _layer(
         memory = rest(retained, zero.shape, values)
     if memory is None:
         assert dual is not None
-        memory = opened(rule, link_of(rule, matrix), dual, values)
+        memory = opened(rule, link_of(rule, matrix, stepped=False), dual, values)
     bound = retained.mode == "prox" and retained.link.normaliser != "none"
     begins = own["A"] is None and len(rule.network.matrices) > 1
     if dual is None or (bound and begins):  # B_0 = ∇R(W_0)

@@ -25,17 +25,20 @@ def one_decay(spec: Spec) -> Iterator[Issue]:
         )
 
 
-def simplex_alone(spec: Spec) -> Iterator[Issue]:
-    """On a simplex the sum of the entries is fixed, so nothing else may shrink them."""
+def shrinking_on_a_simplex(spec: Spec) -> Iterator[Issue]:
+    """On a simplex the sum of the entries is fixed, and with it ‖W‖₁."""
     if not isinstance(spec.retention.constraint, Simplex):
         return
     term = spec.retention.global_
     if isinstance(term, Elastic):
-        reason = "a soft threshold has no effect on a simplex, where the entries' sum is fixed"
-        yield Issue(reason, "retention.global", hint="use global: {entropy: ...}, or no constraint")
-    if isinstance(term, GlobalL2 | Lq):
-        reason = f"a global {term.word()} term pulls towards zero, which a simplex does not hold"
-        yield Issue(reason, "retention.global", hint="use global: {entropy: ...}, or no constraint")
+        reason = "on a simplex ‖W‖₁ is the sum of the entries, which is fixed: l1 has no effect"
+        rest = term.elastic.l2.value != 0
+        hint = "write global: {l2: ...} alone" if rest else "leave it out, or use {entropy: ...}"
+        yield Issue(reason, "retention.global", hint=hint)
+    if isinstance(term, Lq):
+        reason = "a squared norm and a simplex both couple the entries, and no link solves for both"
+        hint = "use global: {l2: ...} or {entropy: ...}, or no constraint"
+        yield Issue(reason, "retention.global", hint=hint)
 
 
 def one_size(spec: Spec) -> Iterator[Issue]:
@@ -186,7 +189,7 @@ def _by_channel(decay: Coefficient) -> bool:
 
 RULES: tuple[Rule, ...] = (
     one_decay,
-    simplex_alone,
+    shrinking_on_a_simplex,
     one_size,
     norms_in_the_dual,
     link_alone,
