@@ -164,6 +164,19 @@ def test_export_of_any_length(spec: str | dict[str, Any]) -> None:
         assert apart(program(x), layer(x)) < 1e-10
 
 
+@pytest.mark.full
+def test_export_of_any_length_where_a_multiplier_is_searched_for() -> None:
+    """The search is a loop inside the scan of tokens: one on numbers without a gradient, no two of
+    which begin as one tensor."""
+    layer: Any = layer_of("f-divergence-hellinger").double()
+    given = torch.randn(1, 5, layer.dim, dtype=torch.float64)
+    sizes = {"x": {1: torch.export.Dim("T", min=2, max=4096)}}
+    program: Any = torch.export.export(layer, (given,), dynamic_shapes=sizes).module()
+    for tokens in (3, 17):
+        x = torch.randn(1, tokens, layer.dim, dtype=torch.float64)
+        assert apart(program(x), layer(x)) < 1e-10
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [("softmax-attention", "keeps a pair"), ("log-linear", "levels of its tree")],

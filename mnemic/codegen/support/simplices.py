@@ -90,7 +90,8 @@ def _root(
 ) -> Tensor:  # fmt: skip
     """The root of log Σ − log scale in log x, each group by itself."""
     entry, distance = functions
-    factor, rest = _factor(dual, extra)
+    dual, scale, top = dual.detach(), scale.detach(), top.detach()  # a loop of a graph asks for it
+    factor, rest = _factor(dual, tuple(x.detach() for x in extra))
     gap, target = top - dual, _matrix(scale)
 
     def left(x: Tensor) -> Tensor:
@@ -112,7 +113,7 @@ def rising_root(
     ends = torch.finfo(start.dtype)
     eps, most = ends.eps, min(ends.max / 4, end * (1 - ends.eps))
     x, low, high = start, torch.zeros_like(start), torch.full_like(start, torch.inf)
-    f_low, f_high = -torch.ones_like(start), torch.ones_like(start)
+    f_low, f_high = -torch.ones_like(start), torch.full_like(start, 2.0)  # until they are known
     width, moving = torch.ones_like(start), torch.ones_like(start, dtype=torch.bool)
 
     def step(
@@ -132,7 +133,8 @@ def rising_root(
         x = torch.where(moving, following, x)
         return x, low, high, f_low, f_high, torch.where(known, width, 4 * width), f, moving
 
-    first = (x, low, high, f_low, f_high, width, torch.zeros_like(x), moving)
+    none = torch.full_like(start, torch.nan)  # no two alike: graphs would make them one in memory
+    first = (x, low, high, f_low, f_high, width, none, moving)
     x, *_, f, moving = searched(step, lambda *carried: carried[-1], first, most=ROUNDS)
     settled = ~moving & (f.abs() <= LEFT)
     return torch.where(settled, x, torch.nan)
