@@ -69,9 +69,13 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.operator(*args, **kwargs)
 
-    def layer(self, dim: int, **options: Any) -> Any:
-        """An ``nn.Module`` on ``[B, T, dim]`` around the operator, as the spec's block says."""
-        return self.module.Layer(dim, **options)
+    def layer(self, dim: int, *others: Any, **options: Any) -> Any:
+        """An ``nn.Module`` on ``[B, T, dim]`` around the operator, as the spec's block says.
+
+        ``options`` are the layer's, by name: heads, key_dim, value_dim. Raises ``ValueError`` for
+        what is given without its name, or by another one.
+        """
+        return self.module.Layer(dim, *others, **options)
 
     def __str__(self) -> str:
         return self.source

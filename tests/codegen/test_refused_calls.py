@@ -103,6 +103,11 @@ def test_misspelt_arguments_are_told_with_the_nearest() -> None:
          "gated-deltanet: unknown argument: read 'chunk_sise', allowed: q, k, v, eta, "
          "log_alpha, form, initial_state, output_final_state, params, cu_seqlens, mask, "
          "chunk_size, states_at, state_dtype; did you mean 'chunk_size'?"),
+        (lambda: rule.layer(16, 2), "gated-deltanet: layer: read 2 arguments by their places, "
+         "allowed: dim; by name: heads=, key_dim=, value_dim="),
+        (lambda: rule.layer(16)(torch.zeros(1, 2, 16), initial_state={}), "gated-deltanet: "
+         "layer.forward: read 'initial_state', allowed: x, state, output_state, mask, "
+         "cu_seqlens, form, states_at, state_dtype; did you mean 'state'?"),
         (lambda: rule.layer(16, head=2), "gated-deltanet: layer: read 'head', allowed: dim, heads, "
          "key_dim, value_dim; did you mean 'heads'?"),
         (lambda: mnemic.compile("titans-mac").layer(16, keydim=2), "titans-mac: layer: read "
@@ -117,6 +122,19 @@ def test_misspelt_arguments_are_told_with_the_nearest() -> None:
         with pytest.raises((ValueError, UsageError)) as caught:
             call()
         assert str(caught.value) == told
+
+
+def test_states_of_layers_and_of_rules_have_names_of_their_own() -> None:
+    rule = mnemic.compile("gated-deltanet")
+    q, layer = torch.zeros(1, 1, 1, 4), rule.layer(16)
+    for call, ours in (
+        (lambda: rule(q, q, q, state={}), "initial_state"),
+        (lambda: rule(q, q, q, output_state=True), "output_final_state"),
+        (lambda: layer.step(torch.zeros(1, 16), initial_state={}), "state"),
+        (lambda: layer(torch.zeros(1, 2, 16), output_final_state=True), "output_state"),
+    ):
+        with pytest.raises(ValueError, match=f"did you mean '{ours}'"):
+            call()
 
 
 def test_names_of_other_libraries_are_told_ours() -> None:

@@ -23,10 +23,11 @@ OPTIONS = ("form", "initial_state", "output_final_state", "params", "cu_seqlens"
 
 
 ELSEWHERE = {"g": "log_alpha", "gk": "log_alpha", "beta": "eta", "state": "initial_state",
-             "output_state": "output_final_state", "attention_mask": "mask", "hidden_size": "dim",
+             "output_state": "output_final_state", "initial_state": "state",
+             "output_final_state": "output_state", "attention_mask": "mask", "hidden_size": "dim",
              "d_model": "dim", "num_heads": "heads", "n_heads": "heads", "head_dim": "key_dim",
              "head_k_dim": "key_dim", "head_v_dim": "value_dim"}  # fmt: skip
-"""What other libraries, and layers, call an argument."""
+"""What other libraries call an argument, and layers one of rules, or rules one of layers."""
 
 
 class ArgumentError(Pickled, ValueError):

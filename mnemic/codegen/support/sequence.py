@@ -23,11 +23,18 @@ class SequenceLayer(Pickled, nn.Module):
     dim: int
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """A layer that is not made yet; an option of another name is refused with those there are.
+        """A layer that is not made yet; an option of another name, or without its name, is refused
+        with those there are.
 
         Raises ``ArgumentError``.
         """
         known = inspect.signature(cls.__init__).parameters
+        placed = [n for n, p in known.items() if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
+        named = [n for n, p in known.items() if p.kind is p.KEYWORD_ONLY]
+        if named and len(args) > len(placed):
+            told = f"read {len(args)} arguments by their places, allowed: {', '.join(placed)}"
+            names = ", ".join(f"{name}=" for name in named)
+            raise fail(cls.rule.signature, f"layer: {told}; by name: {names}")
         if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
             for name in options:
                 one_of(cls.rule.signature, "layer", name, tuple(known)[1:])
@@ -78,6 +85,7 @@ class SequenceLayer(Pickled, nn.Module):
         form: str = "auto",
         states_at: Sequence[int] | Tensor | None = None,
         state_dtype: torch.dtype | None = None,
+        **unknown: Any,
     ) -> Any:
         """The layer on a sequence.
 
@@ -98,8 +106,9 @@ class SequenceLayer(Pickled, nn.Module):
             them the states after so many tokens, [B, n, …].
 
         Raises:
-            ValueError: a shape that does not fit.
+            ValueError: a shape that does not fit, an argument of another name.
         """
+        self._refuse(unknown, "forward")
         self._check(x, state, mask, cu_seqlens)
         kept_in.check(self.signature, state_dtype)
         state = dict(state or {})
@@ -175,13 +184,20 @@ class SequenceLayer(Pickled, nn.Module):
 
     def step(
         self, x_t: Tensor, state: Mapping[str, Tensor] | None = None, *, form: str = "auto",
-        state_dtype: torch.dtype | None = None,
+        state_dtype: torch.dtype | None = None, **unknown: Any,
     ) -> tuple[Tensor, States]:  # fmt: skip
         """One token: [B, dim] → [B, dim], and the new state; without a state it is the first."""
+        self._refuse(unknown, "step")
         y, after = self.forward(
             x_t[:, None], state=state, output_state=True, form=form, state_dtype=state_dtype
         )
         return y[:, 0], after
+
+    def _refuse(self, unknown: Mapping[str, Any], method: str) -> None:
+        """Refuse arguments of other names than a method's own."""
+        for name in unknown:
+            known = inspect.signature(getattr(SequenceLayer, method)).parameters
+            one_of(self.signature, f"layer.{method}", name, tuple(known)[1:-1])
 
     def advance(
         self, x_t: Tensor, state: States, *, indices: Tensor | None = None, form: str = "auto"
