@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from mnemic.codegen.support import ops
 from mnemic.codegen.support.roots import falling_root
 
 FUNCTIONS = {
@@ -79,3 +83,27 @@ def test_no_root_depends_on_the_others(dtype: torch.dtype) -> None:
         one = slice(i, i + 1)
         alone = falling_root(lambda x, at=shift[one]: left(x, at), low[one], high[one])
         assert torch.equal(alone, whole[one])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_jump_of_the_slope_is_a_root_that_is_found_at_once(dtype: torch.dtype) -> None:
+    """w + w³ + l1 sign(w) = a: zero where |a| ≤ l1, else the real root of w³ + w = a ∓ l1."""
+    size, calls = 0.3, []
+
+    def slope(w: torch.Tensor) -> torch.Tensor:
+        calls.append(w)
+        return w + w**3 + size * torch.sign(w)
+
+    dual = torch.tensor([[-2.0, -0.31, -0.29, -1e-9, 0.0, 1e-12, 0.2, 0.2999, 0.3001, 5.0]])
+    dual = dual.to(dtype).requires_grad_()
+    found = ops.inverse_link(
+        dual, slope=slope, steep=lambda w: 1 + 3 * w**2, domain=(-math.inf, math.inf)
+    )
+    assert len(calls) < 60  # halvings to the smallest number are more than a hundred
+    (moved,) = torch.autograd.grad(found.sum(), dual)
+    for a, w, by in zip(*(x.flatten().tolist() for x in (dual, found, moved)), strict=True):
+        beyond = max(abs(a) - size, 0.0)
+        roots = np.roots([1.0, 0.0, 1.0, -beyond])
+        exact = math.copysign(float(roots[np.abs(roots.imag) < 1e-9].real[0]), a)
+        assert w == pytest.approx(exact, abs=20 * torch.finfo(dtype).eps)
+        assert by == pytest.approx(1 / (1 + 3 * exact**2) if beyond else 0.0, rel=1e-4)
