@@ -28,6 +28,12 @@ SPECS = {
     "a divergence without an inverse": {
         "bias": "l2", "optimizer": TOKEN, "retention": {"local": {"bregman": "exp(w) + w**2"}},
     },
+    "a divergence without an inverse, and a jump": {
+        "bias": "l2", "optimizer": TOKEN, "retention": {
+            "local": {"bregman": "w**4/4 + w**2/2"},
+            "global": {"elastic": {"l1": 0.25, "l2": 0.125}},
+        },
+    },
     "an f-divergence by row": {
         "bias": "l2", "optimizer": TOKEN, "retention": {
             "local": {"f-divergence": "hellinger"},
@@ -162,7 +168,7 @@ def test_a_root_is_searched_for_once(name: str) -> None:
 BINARIES = (
     "a loss of predictions and values", "a loss that a coefficient only bounds",
     "a margin over two tokens", "slopes of one size", "a user's loss behind a kernel",
-    "an f-divergence by row",
+    "an f-divergence by row", "a divergence without an inverse, and a jump",
 )  # fmt: skip
 """Those whose kernels are compiled too: the interpreter takes shapes and types that Triton does
 not."""

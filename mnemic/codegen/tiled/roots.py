@@ -141,11 +141,17 @@ def inverse_link(dual, {coefficients}rows, columns):
         low = tl.where(short, middle, low)
         high = tl.where(short, high, middle)
     w = tiles.stretched(0.5 * (low + high), {low}, {high})
+    at = tl.zeros_like(dual)
+    before = curve(tiles.stretched(at - 1e-37, {low}, {high}){parameters})
+    behind = curve(tiles.stretched(at + 1e-37, {low}, {high}){parameters})
+    jump = 8.0 * tiles.near(dual) * tiles.near(dual) * (1.0 + tl.abs(dual))
+    jumps = (before <= dual) & (dual <= behind) & (behind - before > jump)
+    w = tl.where(jumps, tiles.stretched(at, {low}, {high}), w)
     for _ in range(2):
         left = curve(w{parameters}) - dual
         step = left / tl.maximum(curve_slope(w{parameters}), tiles.TINY)
         near = tl.abs(left) <= tiles.near(dual) * (1.0 + tl.abs(dual))  # a kink stays where it is
-        w = w - tl.where(near, step, 0.0)
+        w = w - tl.where(near & (jumps == 0), step, 0.0)
     return tl.where(tiles.there(dual, rows, columns), w, 0.0)
 '''
 
@@ -154,7 +160,14 @@ def inverse_link_back_{place}(d, dual, {coefficients}rows, columns):
     """The gradient at {of} of the root w of slope(w) = a."""
     w = inverse_link(dual, {coefficients}rows, columns)
     steepness = tl.maximum(curve_slope(w{parameters}), tiles.TINY)
-    share = tl.where(tiles.there(dual, rows, columns), d / steepness, 0.0)
+    at = tl.zeros_like(dual)
+    before = curve(tiles.stretched(at - 1e-37, {low}, {high}){parameters})
+    behind = curve(tiles.stretched(at + 1e-37, {low}, {high}){parameters})
+    jump = 8.0 * tiles.near(dual) * tiles.near(dual) * (1.0 + tl.abs(dual))
+    jumps = (before <= dual) & (dual <= behind) & (behind - before > jump)
+    near = tl.abs(curve(w{parameters}) - dual) <= tiles.near(dual) * (1.0 + tl.abs(dual))
+    moves = near & (jumps == 0) & tiles.there(dual, rows, columns)  # what is at a kink stays there
+    share = tl.where(moves, d / steepness, 0.0)
     return {value}
 '''
 
@@ -298,7 +311,8 @@ def _inverse(root: _Root) -> list[str]:
         part = "curve_of_{name}(w{parameters})".format(name=name, **root.texts)
         values[name] = f"-tl.sum(tl.sum(share * {part}, 1), 0)"
     for place, (of, value) in enumerate(values.items()):
-        parts.append(INVERSE_BACK.format(**root.texts, place=place, of=of, value=value))
+        told = {**root.texts, **shown, "place": place, "of": of, "value": value}
+        parts.append(INVERSE_BACK.format(**told))
     return parts
 
 
