@@ -111,8 +111,8 @@ def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
     Halves are joined at an anchor between them, so no exponent is ever positive.
     """
     size = q.shape[-2]
-    if size <= 4:
-        return _scores_directly(q, k, log_decay)
+    if size <= 1:  # a token with itself: nothing decays
+        return (q * k).sum(-1, keepdim=True)
     half = size // 2
     if size % 2 == 0:
         top, bottom = _halves(decayed_scores(_fold(q), _fold(k), _fold(log_decay)))
@@ -121,25 +121,27 @@ def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
         bottom = decayed_scores(q[..., half:, :], k[..., half:, :], log_decay[..., half:, :])
     late = q[..., half:, :] * reach_rows(log_decay[..., half:, :])
     early = k[..., :half, :] * remain_rows(log_decay[..., :half, :])
-    return _lower_blocks(top, late @ early.mT, bottom)
+    return _lower_blocks(top, _products(late, early), bottom)
 
 
-def _scores_directly(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
-    size = q.shape[-2]
-    between = segments(log_decay.mT)  # [..., K, C, C]
-    return torch.einsum("...tk,...sk,...kts->...ts", q, k, between) if size else q @ k.mT
+def _products(q: Tensor, k: Tensor) -> Tensor:
+    """q kᵀ; of single rows by entries, which is faster than many products of one number each."""
+    return (q * k).sum(-1, keepdim=True) if q.shape[-2] == k.shape[-2] == 1 else q @ k.mT
 
 
 def decayed_mix(scores: Tensor, u: Tensor, log_decay: Tensor) -> Tensor:
     """Σ_s scores_ts u_sυ Π_{s<i≤t} decay_iυ, [..., C, C], [..., C, V] twice → [..., C, V]."""
     size = u.shape[-2]
-    if size <= 4:
-        between = segments(log_decay.mT)
-        return torch.einsum("...ts,...sv,...vts->...tv", scores, u, between)
+    if size <= 1:
+        return scores * u
     half = size // 2
     early, late = slice(None, half), slice(half, None)
-    top = decayed_mix(scores[..., early, early], u[..., early, :], log_decay[..., early, :])
-    bottom = decayed_mix(scores[..., late, late], u[..., late, :], log_decay[..., late, :])
+    corners = scores[..., early, early], scores[..., late, late]
+    if size % 2 == 0:
+        top, bottom = _halves(decayed_mix(torch.stack(corners, -3), _fold(u), _fold(log_decay)))
+    else:
+        top = decayed_mix(corners[0], u[..., early, :], log_decay[..., early, :])
+        bottom = decayed_mix(corners[1], u[..., late, :], log_decay[..., late, :])
     carried = scores[..., late, early] @ (u[..., early, :] * remain_rows(log_decay[..., early, :]))
     return torch.cat([top, bottom + carried * reach_rows(log_decay[..., late, :])], -2)
 
@@ -278,8 +280,8 @@ def row_scores(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
     halves are one product here for all rows of their tokens.
     """
     size = log_decay.shape[-2]
-    if size <= 4:
-        return _row_scores_directly(targets, sources, log_decay)
+    if size <= 1:  # a token with itself: nothing decays
+        return flat_rows(targets) @ flat_rows(sources).mT
     half = size // 2
     if size % 2 == 0:
         left, right = (x.unflatten(-3, (2, half)) for x in (targets, sources))
@@ -292,12 +294,6 @@ def row_scores(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
     after = targets[..., half:, :, :] * reach_rows(log_decay[..., half:, :])[..., None, :]
     before = sources[..., :half, :, :] * remain_rows(log_decay[..., :half, :])[..., None, :]
     return _lower_blocks(top, flat_rows(after) @ flat_rows(before).mT, bottom)
-
-
-def _row_scores_directly(targets: Tensor, sources: Tensor, log_decay: Tensor) -> Tensor:
-    between = segments(log_decay.mT)  # [..., K, C, C]
-    scores = torch.einsum("...tak,...sbk,...kts->...tasb", targets, sources, between)
-    return scores.flatten(-4, -3).flatten(-2, -1)
 
 
 def strictly_lower(matrix: Tensor, rows: int = 1) -> Tensor:
