@@ -35,8 +35,8 @@ def layers(dim: int) -> dict[str, Callable[[Tensor], Tensor]]:
     spec = mnemic.load({"mnemic": 1, "name": "titans-alone", "extends": "titans", "block": block})
     ours = mnemic.compile(spec).layer(dim)
     found: dict[str, Callable[[Tensor], Tensor]] = {
-        "chunk": lambda x: ours(x, form="chunk")[0],
-        "recurrent": lambda x: ours(x, form="recurrent")[0],
+        "chunk": lambda x: ours(x, form="chunk"),
+        "recurrent": lambda x: ours(x, form="recurrent"),
     }
     theirs = _theirs(dim)
     if theirs is not None:

@@ -13,6 +13,9 @@ from .place import Place
 
 States = dict[str, Tensor]
 
+TILE = 16
+"""Rows of the smallest tile that is multiplied: for fewer the token's kernel runs."""
+
 
 class Form(Protocol):
     """A fused form: one kernel over fixed states, over kept pairs, or over a tree of levels."""
@@ -33,7 +36,7 @@ class Form(Protocol):
 
 
 def form_of(kernels: Any, *, short: bool) -> Form:
-    """Return the chunk form of a module of kernels, or the token form for short sequences."""
+    """Return the chunk form of a module of kernels, or the token form for fewer rows than a tile."""
     found: Form | None = kernels.CHUNK
     if (short or found is None) and kernels.TOKEN is not None:
         found = kernels.TOKEN

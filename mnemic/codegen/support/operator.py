@@ -14,12 +14,12 @@ from .buffers import debugging
 from .calls import Form, States, parameters
 from .diverged import check_output
 from .documents import Documents
-from .launched import form_of, tracked
+from .launched import TILE, form_of, tracked
 from .outside import outside_graphs
 from .pickled import by_name
 from .positions import emptied, live_alone, live_first, put_back, taken
 from .reading import Reader, Reading, readable
-from .run import FEWEST, Run
+from .run import Run
 from .scanned import unknown
 from .signature import Coefficient, Signature
 from .slices import keep_what_is_saved
@@ -423,8 +423,8 @@ class _Call:
         return kernel.anywhere(gradient=tracked((*vectors.values(), *state.values())))
 
     def short(self, tokens: int) -> bool:
-        """Whether there are too few tokens for chunks."""
-        return tokens * self.signature.steps * self.signature.inner < FEWEST
+        """Whether there are too few tokens for a chunk's kernel."""
+        return tokens * self.signature.steps * self.signature.inner < TILE
 
     def read(self, reader: Reader, vectors: dict[str, Tensor], state: States) -> Tensor:
         """The read-out of a state, batches and rows as in ``batch``."""
