@@ -14,6 +14,9 @@ from .transforms import transformed
 BASE = 16
 """Rows below which a triangular matrix is inverted directly."""
 
+PAIRS = 8192
+"""Pairs of rows, times channels, up to which decays by channel are written out for each of them."""
+
 
 class _Segments(torch.autograd.Function):
     """exp of sums over s < i ≤ t; the gradient of log decay i is Σ over t ≥ i > s of g ∘ out."""
@@ -113,6 +116,8 @@ def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
     size = q.shape[-2]
     if size <= 1:  # a token with itself: nothing decays
         return (q * k).sum(-1, keepdim=True)
+    if _small(q):
+        return torch.einsum("...tk,...sk,...kts->...ts", q, k, segments(log_decay.mT))
     half = size // 2
     if size % 2 == 0:
         top, bottom = _halves(decayed_scores(_fold(q), _fold(k), _fold(log_decay)))
@@ -122,6 +127,11 @@ def decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
     late = q[..., half:, :] * reach_rows(log_decay[..., half:, :])
     early = k[..., :half, :] * remain_rows(log_decay[..., :half, :])
     return _lower_blocks(top, _products(late, early), bottom)
+
+
+def _small(x: Tensor) -> bool:
+    """Whether a number for each pair of rows and channel costs less than a few more operations."""
+    return not torch.compiler.is_compiling() and x.numel() * x.shape[-2] <= PAIRS
 
 
 def _products(q: Tensor, k: Tensor) -> Tensor:
@@ -134,6 +144,8 @@ def decayed_mix(scores: Tensor, u: Tensor, log_decay: Tensor) -> Tensor:
     size = u.shape[-2]
     if size <= 1:
         return scores * u
+    if _small(u):
+        return torch.einsum("...ts,...sv,...vts->...tv", scores, u, segments(log_decay.mT))
     half = size // 2
     early, late = slice(None, half), slice(half, None)
     corners = scores[..., early, early], scores[..., late, late]

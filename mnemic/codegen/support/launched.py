@@ -36,7 +36,7 @@ class Form(Protocol):
 
 
 def form_of(kernels: Any, *, short: bool) -> Form:
-    """Return the chunk form of a module of kernels, or the token form for fewer rows than a tile."""
+    """Return the chunk form of a module of kernels, or the token form for short sequences."""
     found: Form | None = kernels.CHUNK
     if (short or found is None) and kernels.TOKEN is not None:
         found = kernels.TOKEN
