@@ -21,9 +21,9 @@ def table(space: Space, entries: Sequence[Entry], packaged: Sequence[Entry] = ()
     """Markdown: within the budget first, then over it, then what failed on a task or at all.
 
     ``packaged`` are the same specs, each in its own block, to stand in a column beside those in
-    the space's.
+    the space's, if any of them was measured.
     """
-    beside = {one.name: one.skill for one in packaged} if packaged else None
+    beside = {one.name: one.skill for one in packaged if one.whole} or None
     tasks = list(space.settings.tasks)
     within = sorted((e for e in entries if e.whole and not e.over), key=_by_skill)
     beyond = sorted((e for e in entries if e.whole and e.over), key=_by_skill)
