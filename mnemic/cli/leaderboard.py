@@ -38,6 +38,10 @@ Report = Annotated[
     bool, typer.Option("--report", help="Only write the table of what was measured.")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Specs that are trained at a time.")]
+Own = Annotated[
+    bool,
+    typer.Option("--own/--no-own", help="With --block, measure each spec in its own block too."),
+]
 Again = Annotated[bool, typer.Option("--again", help="Try once more what failed.")]
 
 
@@ -47,6 +51,7 @@ def leaderboard(
     run: Run = None,
     out: Out = None,
     block: BlockOption = None,
+    own: Own = True,
     budget: Budget = None,
     rates: Rates = None,
     seeds: Seeds = None,
@@ -63,8 +68,9 @@ def leaderboard(
     command goes on where it was broken off.
 
     With --block every memory is set into the same block, so that the rules alone differ, and each
-    spec in its own block is measured beside it. --rates chooses each spec's learning rate from a
-    few by successive halving. Specs that are not told apart from the best are marked.
+    spec in its own block is measured beside it, unless with --no-own. --rates chooses each spec's
+    learning rate from a few by successive halving. Specs that are not told apart from the best are
+    marked.
 
     JSON: {"entries": [{"name", "look", "runs", "over", "why", "failed", "rate", "heats",
     "skill"}, ...], "first": [name, ...]}, with --block "own": as "entries", in their own blocks.
@@ -80,7 +86,7 @@ def leaderboard(
     read = overridden(load_space(space), budget, numbers(rates), seeds)
     folder = run or Path("runs") / read.name
     asked = specs or names()
-    own: list[Entry] = []
+    packaged: list[Entry] = []
     if block is None:
         entries = _entries(read, asked, folder, RESULTS, again, report, jobs)
     else:
@@ -89,9 +95,9 @@ def leaderboard(
         if specs:
             _demand_fit(shared, asked)
         entries = _entries(shared, asked, folder, IN_ONE_BLOCK, again, report, jobs)
-        own = _entries(read, asked, folder, RESULTS, again, report, jobs)
+        packaged = _entries(read, asked, folder, RESULTS, again, report or not own, jobs)
         read = shared
-    text = table(read, entries, own)
+    text = table(read, entries, packaged)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(out) as beside:
@@ -99,7 +105,7 @@ def leaderboard(
     if as_json:
         within = {e.name: e.seeds for e in entries if e.whole and not e.over}
         told = {"entries": [_plain(e) for e in entries], "first": list(first_group(within))}
-        print_json(told | ({"own": [_plain(e) for e in own]} if own else {}))
+        print_json(told | ({"own": [_plain(e) for e in packaged]} if packaged else {}))
     elif out is None:
         raw(text)
     else:

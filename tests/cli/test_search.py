@@ -133,9 +133,13 @@ def test_a_leaderboard_in_one_block(mnemic, space, tmp_path):
     few = mnemic("leaderboard", space, *names, "--block", block, "--run", board)
     assert (few.code, "at least 3; give --seeds 3" in few.err) == (2, True)
     asked = (*names, "--block", block, "--run", board, "--seeds", "3", "--rates", "1e-3,1e-2")
-    done = mnemic("leaderboard", space, *asked, "--budget", "parameters=2x", "--json")
+    asked += ("--budget", "parameters=2x", "--json")
+    alone = mnemic("leaderboard", space, *asked, "--no-own").json
+    assert [len(entry["runs"]) for entry in alone["entries"] + alone["own"]] == [3, 3, 0, 0]
+    done = mnemic("leaderboard", space, *asked)
     assert done.code == 0, done.err
     found = done.json
+    assert found["entries"] == alone["entries"]
     assert [entry["name"] for entry in found["entries"]] == list(names)
     assert {entry["rate"] for entry in found["entries"]} <= {1e-3, 1e-2}
     assert [len(entry["runs"]) for entry in found["entries"] + found["own"]] == [3] * 4
