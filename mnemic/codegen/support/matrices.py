@@ -14,13 +14,6 @@ KEPT = 2**26
 QUINTIC = (3.4445, -4.7750, 2.0315)
 """The quintic's coefficients: a x + b x³ + c x⁵ on every singular value."""
 
-TOGETHER = 3
-"""Steps of Newton–Schulz that a wide matrix takes on its Gram matrix alone: float32 keeps its
-digits over two or three, and loses two over five."""
-
-WIDE = 1.5
-"""Columns over rows from which on that takes fewer multiplications."""
-
 
 def scaled_to_norms(memory: Tensor, norms: Tensor, *, axis: str) -> Tensor:
     """Rows (axis ``v``) or columns (``k``) scaled to given norms; zero ones stay zero."""
@@ -60,26 +53,8 @@ def _iterated(matrix: Tensor, steps: int) -> Tensor:
     tall = matrix.shape[-2] > matrix.shape[-1]
     x = matrix.mT if tall else matrix
     x = x / (entry_norm(x, power=2.0)[..., None, None] + 1e-7)
-    together = TOGETHER if x.shape[-1] > WIDE * x.shape[-2] else 1
-    for done in range(0, steps, together):
-        x = _advanced(x, min(together, steps - done))
-    return x.mT if tall else x
-
-
-def _advanced(x: Tensor, steps: int) -> Tensor:
-    """P_n … P_1 X with P_i = a + b G_i + c G_i² and G_1 = X Xᵀ, G_{i+1} = P_i G_i P_i.
-
-    That is n steps, in products of the smaller side's matrices, which all commute.
-    """
     a, b, c = QUINTIC
-    gram = x @ x.mT
-    mixed = b * gram + c * gram @ gram
-    if steps == 1:
-        return a * x + mixed @ x
-    scale = a * torch.eye(gram.shape[-1], dtype=x.dtype, device=x.device)
-    step = whole = mixed + scale
-    for _ in range(steps - 1):
-        gram = step @ gram @ step
-        step = b * gram + c * gram @ gram + scale
-        whole = step @ whole
-    return whole @ x
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.mT if tall else x
