@@ -142,13 +142,13 @@ def inverse_link(
     rest = [_matrix(x) for x in coefficients]
     low, high = domain
     with torch.no_grad():
-        ones = torch.ones_like(dual)
 
         def short(unit: Tensor) -> Tensor:
             return dual - slope(_stretch(unit, low, high), *rest)
 
-        least = torch.finfo(dual.dtype).tiny * ones
+        least = torch.full_like(dual, torch.finfo(dual.dtype).tiny)
         before, behind = short(-least), short(least)
+        ones = torch.ones_like(before)
         at_middle = (before >= 0) & (behind <= 0)
         ends = torch.where(at_middle, 0.0, ones)
         unit = falling_root(short, -ends, ends, f_low=HUGE * ones, f_high=-HUGE * ones)
