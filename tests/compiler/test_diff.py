@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
+import torch
 from packaged import rule_of
 from tiers import first_only
 
+import mnemic
 from mnemic.compiler.compare import verdict
 from mnemic.compiler.compare.diff import diff
 from mnemic.compiler.compare.differing_entries import axes
@@ -187,9 +190,11 @@ def test_another_block_around_the_same_memory_is_told() -> None:
             ("titans-minus", "titans", {"θ = 0"}),
             ("ttt-mlp", "titans-minus", {"α = 1"}),
             ("omeganet", "atlas", {"O = identity", "θ = 0", "η = 1"}),
+            ("atlas", "atlas-plus", {"no gate"}),
         ],
         ("titans-minus", "titans", {"θ = 0"}),
         ("ttt-mlp", "titans-minus", {"α = 1"}),
+        ("atlas", "atlas-plus", {"no gate"}),
     ),
 )
 def test_deep_memories_that_are_special_cases(inner: str, outer: str, at: set[str]) -> None:
@@ -199,11 +204,50 @@ def test_deep_memories_that_are_special_cases(inner: str, outer: str, at: set[st
     assert judge(rule_of(outer), rule_of(inner), seconds=120).kind == "b-in-a"
 
 
+def test_a_gated_memory_whose_gate_is_held_at_one_is_the_memory_without_it() -> None:
+    """What "no gate" says of Atlas in Atlas++: with W3 φ(x) kept at one, W1 and W2 learn the same.
+
+    No coefficients do this: a start with a gate of one agrees until the gate has learned, so the
+    special case is one of parts, as "O = identity" and "no norms" are. φ(x) begins with √a0 = 1.
+    """
+    tokens, d, m, features = 20, 3, 12, 10
+    draw = torch.Generator().manual_seed(3)
+    normal = partial(torch.randn, generator=draw, dtype=torch.float64)
+    uniform = partial(torch.rand, generator=draw, dtype=torch.float64)
+    q, k, v = (normal(1, tokens, 1, d) for _ in range(3))
+    coefficients = {
+        "eta": uniform(1, tokens, 1) / 8, "theta": uniform(1, tokens, 1),
+        "log_alpha": -uniform(1, tokens, 1) / 8, "gamma": uniform(1, tokens, 1, 4),
+        **{f"a{i}": torch.full_like(q[..., 0], a) for i, a in enumerate((1.0, 0.7, 0.3))},
+    }  # fmt: skip
+    plain, gated = (mnemic.compile(name).operator for name in ("atlas", "atlas-plus"))
+    params = {"W1": normal(1, d, m), "W2": normal(1, m, features)}
+    gate = torch.zeros(1, m, features, dtype=torch.float64)
+    gate[..., 0] = 1
+    expected, _ = plain(q, k, v, params=params, **coefficients)
+    started = {**params, "W3": gate}
+
+    learned, _ = gated(q, k, v, params=started, **coefficients)
+    assert (learned - expected).abs().amax() > 0.1
+
+    state, held = {}, []
+    for t in range(tokens):
+        at = slice(t, t + 1)
+        now = {name: x[:, at] for name, x in coefficients.items()}
+        _, state = gated(
+            q[:, at], k[:, at], v[:, at], params=started, initial_state=state,
+            output_final_state=True, form="recurrent", **now,
+        )  # fmt: skip
+        state |= {"W3": gate[None], "anchor3": gate[None]}
+        read = {name: now[name] for name in gated.reading}
+        held.append(gated.read(q[:, at], state, params=started, **read))
+    torch.testing.assert_close(torch.cat(held, 1), expected, rtol=1e-10, atol=1e-10)
+
+
 DIFFER = (
     ("titans", "titans-linear", {"memory", "sizes", "prediction", "read-out", "anchor"}),
     ("lact", "cms", {"memory", "sizes", "step through", "moves", "norms", "prediction",
                      "error signal", "slope", "decay", "read-out", "anchor"}),
-    ("atlas", "atlas-plus", {"memory", "sizes"}),
     ("moneta", "moneta-derived", {"link"}),
     ("memora", "memora-l2", {"prediction", "error signal", "slope"}),
 )  # fmt: skip
