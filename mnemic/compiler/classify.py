@@ -20,10 +20,6 @@ FITS = {
     "linear": "the pairs themselves are kept, and each query solves a weighted regression of them",
     "interpolation": "the pairs themselves are kept, with a factor of their kernel matrix",
 }
-UNSTATED = (
-    "an f-divergence multiplies a memory that starts uniform, and layers that start alike learn "
-    "alike: it is not compiled for this memory; use retention.local kl with a simplex"
-)
 
 BY_ROW = "decay differs by value channel, so each row of a chunk's past steps fades by itself"
 BY_CHANNEL = "momentum differs by channel, so each has weights of a chunk's past steps of its own"
@@ -125,8 +121,6 @@ def _of_matrix(facts: Facts) -> Structure:
 def _layered(facts: Facts, applied: Applied) -> Structure:
     """Memories of layers, or behind an O, an interval or norms that are not linear in W."""
     blocker = _obstacle(facts, applied)
-    if facts.retained.mode == "multiplicative":
-        return Structure("sequential", blocker, (), UNSTATED)
     still = min(facts.intervals)
     if still > 1 and _trails_by_channel(facts):
         return Structure("sequential", f"{blocker}, and {BY_CHANNEL}", RECURRENT)

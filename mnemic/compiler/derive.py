@@ -11,6 +11,7 @@ from mnemic.compiler import (
     elementwise,
     error_signal,
     kernelised,
+    multiplied,
     pair_fits,
     retention,
     sense,
@@ -91,6 +92,7 @@ def _derive(problem: Problem) -> Rule:
     )  # fmt: skip
     with asked_at("readout.levels"):
         shares.check(facts)
+    multiplied.check(facts)
     structure = classify(facts)
     shared = _rows_share(problem, step.error, anchor)
     with asked_at("weights.gamma"):

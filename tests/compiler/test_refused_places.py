@@ -55,6 +55,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("retention.local.f-divergence", {
         "retention": {"local": {"f-divergence": "kl"}, "global": {"l2": 0.1}},
     }),
+    ("retention.local.f-divergence", {
+        "retention": {"local": {"f-divergence": "chi2"}, "constraint": "simplex"}, "memory": "glu",
+    }),
+    ("optimizer.every", {
+        "retention": {"local": {"f-divergence": "chi2"}, "constraint": "simplex"},
+        "optimizer": {"rate": "token", "every": 3},
+    }),
     ("retention.constraint", {
         "retention": {"local": {"f-divergence": "kl"}, "constraint": {"kind": "ball", "radius": 1}},
     }),
@@ -97,6 +104,34 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("bias", {**ATTENTION, "bias": {"expr": "e**2"}}),
 ]  # fmt: skip
 """The entry that is answerable, and a spec that asks for what has no derivation."""
+
+
+DIVERGENCE: dict[str, Any] = {
+    "mnemic": 1, "name": "mine", "bias": "l2",
+    "retention": {"local": {"f-divergence": "hellinger"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "told"),
+    [
+        ({"optimizer": {"rate": "token", "every": 3}}, "optimizer.every",
+         "not for the steps of 3 tokens used at once"),
+        ({"optimizer": {"method": "muon"}}, "optimizer.method", "not for a step of muon"),
+        ({"optimizer": {"method": "adam"}}, "optimizer.method", "not for a step of adam"),
+        ({"memory": "low-rank"}, "retention.local.f-divergence",
+         "the hidden channels of several matrices (W1, W2, W3) would start alike"),
+    ],
+)  # fmt: skip
+def test_what_an_f_divergence_does_not_go_with_is_told(
+    part: dict[str, Any], place: str, told: str
+) -> None:
+    """Whatever came between step and memory was once put down to layers."""
+    with pytest.raises(InvalidSpec) as refusal:
+        pipeline.derive({**DIVERGENCE, **part})
+    (issue,) = refusal.value.issues
+    assert issue.where == place
+    assert told in issue.message
 
 
 @cache

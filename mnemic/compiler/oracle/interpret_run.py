@@ -24,7 +24,7 @@ from mnemic.compiler.oracle.interpret_state import (
 from mnemic.compiler.oracle.interpret_step import micro_step, norms_of, settled
 from mnemic.compiler.oracle.reference_kernels import similarities
 from mnemic.compiler.oracle.reference_links import rest
-from mnemic.compiler.rule import Layers, Rule
+from mnemic.compiler.rule import Rule
 
 Named: TypeAlias = dict[str, Tensor]
 
@@ -35,8 +35,6 @@ def recurrence(
     rule: Rule, inputs: Inputs, start: Named, params: Mapping[str, Tensor]
 ) -> tuple[list[Named], Named]:
     """Return the matrices that each token's query reads, by name, and the last state."""
-    if isinstance(rule, Layers) and rule.retained.mode == "multiplicative":
-        raise ValueError("an f-divergence of a memory with layers is not interpreted")
     held = any(matrix.every > 1 for matrix in rule.network.matrices)
     if held and rule.split and rule.momentum_on == "write":
         raise ValueError("momentum on the write of a memory that is held is not interpreted")
