@@ -41,6 +41,8 @@ def linked(b: Builder, dual: str, link: Link, name: str = "W", *, end: bool = Fa
         return b.plan.add(name, axes, op, "link")
     scale = scale_of(b, link, dual, end)
     if link.normaliser == "ball":
+        if link.expr != sym.a:
+            dual = b.map(f"{name}_free", expr, {"dual_": dual, **values_of(b, expr, end)}, "link")
         return b.call(name, axes, "ball", dual, *scale, equation="link")
     exponent = b.map("exponent", expr, {"dual_": dual, **values_of(b, expr, end)})
     return b.call(name, axes, "simplex", exponent, *scale, equation="link", over=link.over)

@@ -29,8 +29,8 @@ def check(facts: Facts) -> None:
         place, what = _between(facts, facts.method)
         raise Refused(
             "an f-divergence multiplies the memory, W = W′ ∘ g(S − ζ), which is derived for the "
-            f"plain step of every token, not for {what}: leave this out, or use local: kl or a Bregman "
-            "divergence, whose steps add up in a dual",
+            f"plain step of every token, not for {what}: leave this out, or use local: kl or a "
+            "Bregman divergence, whose steps add up in a dual",
             place=place,
         )
 

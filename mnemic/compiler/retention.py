@@ -209,11 +209,31 @@ def constrained(link: Link, kind: str) -> Link:
     if kind == "simplex":
         return _on_simplex(link)
     if kind == "ball":
-        if not link.identity:
+        if link.expr is None or not _is_shrunk_by_a_ball(link.slope):
             with refused.asked_at("retention.constraint"):
-                raise Refused("a ball is projected on for ℓ2 retention without a global term")
+                raise Refused(
+                    "the multiplier μ of a ball adds μ w to the stationarity {}, which is solved "
+                    "where that shrinks all entries by one factor, as under ℓ2 retention with or "
+                    "without a global ℓ2 or elastic term",
+                    sp.Eq(link.slope, sym.a, evaluate=False),
+                )
         return replace(link, normaliser="ball")
     return link
+
+
+def _is_shrunk_by_a_ball(slope: Any) -> bool:
+    """Whether the roots of slope(w) + μ w = a are those of slope(w) = a times one number.
+
+    So it is where slope(w) = c w + g(w) with g(t w) = g(w) for t > 0, as of a sign: w solves it at
+    μ = 0 if and only if w c/(c + μ) does at μ.
+    """
+    size, times = sp.symbols("size times", positive=True)
+    grown = [
+        simplified((slope.subs(sym.w, side * times * size) - slope.subs(sym.w, side * size)) / side)
+        for side in (1, -1)
+    ]
+    ratios = [simplified(part / (size * (times - 1))) for part in grown]
+    return not ratios[0].has(size, times) and vanishes(ratios[0] - ratios[1])
 
 
 def _on_simplex(link: Link) -> Link:

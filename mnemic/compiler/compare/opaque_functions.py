@@ -93,8 +93,9 @@ def link_function(link: Link, at: Coordinates) -> Any:
             size = sum((sp.Abs(g) ** power for g in GROUP), sp.Integer(0)) ** (1 / power)
             return body.subs({sym.a: OWN, sym.nu: size})
         case "ball":
-            size = sp.sqrt(sum((g**2 for g in GROUP), sp.Integer(0)))
-            return OWN * sp.Min(1, scale / size)
+            every = [body.subs(sym.a, g) for g in GROUP]
+            size = sp.sqrt(sum((entry**2 for entry in every), sp.Integer(0)))
+            return body.subs(sym.a, OWN) * sp.Min(1, scale / size)
     return one_spelling(body).subs({sym.a: OWN, sym.zeta: 0})
 
 

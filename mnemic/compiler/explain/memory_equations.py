@@ -115,8 +115,12 @@ def _link(found: Link, d: Dialect) -> str:
             size = d.sign(f"ν = ‖Aₜ‖_{found.power}", rf"\nu = \lVert A_t\rVert_{{{found.power}}}")
             return f"{left} = {body}{where}, {size}"
         case "ball":
-            size = d.sign("‖Aₜ‖", r"\lVert A_t\rVert")
-            return f"{left} = {entry} min(1, {d.expr(found.scale)}/{size})"
+            free = found.expr != sym.a
+            entry = d.of("U") if free else entry
+            size = d.sign(f"‖{entry}‖", rf"\lVert {entry}\rVert")
+            shown = f"{left} = {entry} min(1, {d.expr(found.scale)}/{size})"
+            comma = d.sign(",  ", r",\quad ")
+            return shown + (f"{comma}{entry} = {body}{where}" if free else "")
         case "root":
             return f"{left} = {body}{where}{_constraint(found, d)}"
     return f"{left} = {body}{where}"

@@ -42,9 +42,9 @@ def apply_link(link: Link, dual: Tensor, values: Values) -> Tensor:
         size = dual.abs().clamp_min(TINY).pow(power).sum((-2, -1), keepdim=True) ** (1 / power)
         return evaluate(link.expr, {**values, sym.nu: size})
     if link.normaliser == "ball":
-        radius = evaluate(link.scale, values)
-        size = (dual**2).sum((-2, -1), keepdim=True).clamp_min(TINY).sqrt()
-        return dual * torch.minimum(torch.ones_like(size), radius / size)
+        radius, free = evaluate(link.scale, values), evaluate(link.expr, values)
+        size = (free**2).sum((-2, -1), keepdim=True).clamp_min(TINY).sqrt()
+        return free * torch.minimum(torch.ones_like(size), radius / size)
     if link.expr is None:
         return inverse(link.slope, link.domain, dual, values)
     return evaluate(link.expr, values) + torch.zeros_like(dual)
