@@ -54,7 +54,7 @@ def test_it_has_its_kernels_all_the_same(name: str) -> None:
     assert [one.text for one in found] == ["chunk, with gradient", "token, with gradient"]
 
 
-@pytest.mark.parametrize("name", ["torch", "ops", "norm"])
+@pytest.mark.parametrize("name", ["torch", "ops", "norm", "placed"])
 def test_a_layer_takes_it_by_its_own_name(name: str) -> None:
     layer = pipeline.compile(load(everywhere(name))).layer(8)
     assert name in layer.coefficients(torch.randn(1, 3, 8))
@@ -70,9 +70,8 @@ def _taken() -> set[str]:
 
     calls = [getattr(kind, n) for kind in (Operator, SlotOperator)
              for n in ("__call__", "begin", "read")]  # fmt: skip
-    found = {p.name for call in calls for p in inspect.signature(call).parameters.values()
-             if p.kind is not p.VAR_KEYWORD}  # fmt: skip
-    return found
+    parameters = [p for call in calls for p in inspect.signature(call).parameters.values()]
+    return {p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 
 
 @pytest.mark.parametrize("name", sorted(_taken()))

@@ -124,6 +124,33 @@ def test_misspelt_arguments_are_told_with_the_nearest() -> None:
         assert str(caught.value) == told
 
 
+def test_arguments_by_place_that_go_by_name_are_told() -> None:
+    """A state behind x was once a bare TypeError of Python's."""
+    rule, x = mnemic.compile("gated-deltanet"), torch.zeros(1, 2, 16)
+    q, layer = torch.zeros(1, 2, 1, 4), rule.layer(16)
+    _, state = layer(x, output_state=True)
+    _, final = rule(q, q, q, eta=q[..., 0], log_alpha=q[..., 0], output_final_state=True)
+    mixed = mnemic.compile("titans-mac").layer(16, heads=1)
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: layer(x, state), "gated-deltanet: layer.forward: read 2 arguments by their "
+         "places, allowed: x; by name: state=, output_state=, mask=, cu_seqlens=, form=, "
+         "states_at=, state_dtype=; did you mean state=?"),
+        (lambda: mixed(x, {}), "titans-mac: layer.forward: read 2 arguments by their places, "
+         "allowed: x; by name: state=, output_state=, mask=, cu_seqlens=, form=, states_at=, "
+         "state_dtype=; did you mean state=?"),
+        (lambda: layer.step(x[:, 0], state, "auto"), "gated-deltanet: layer.step: read 3 arguments "
+         "by their places, allowed: x_t, state; by name: form=, state_dtype="),
+        (lambda: rule(q, q, q, final), "gated-deltanet: rule: read 4 arguments by their places, "
+         "allowed: q, k, v; by name: form=, initial_state=, output_final_state=, params=, "
+         "cu_seqlens=, mask=, chunk_size=, states_at=, state_dtype=; did you mean "
+         "initial_state=?"),
+    ]  # fmt: skip
+    for call, told in calls:
+        with pytest.raises(ValueError, match="by their places") as caught:
+            call()
+        assert str(caught.value) == told
+
+
 def test_states_of_layers_and_of_rules_have_names_of_their_own() -> None:
     rule = mnemic.compile("gated-deltanet")
     q, layer = torch.zeros(1, 1, 1, 4), rule.layer(16)

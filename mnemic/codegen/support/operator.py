@@ -9,7 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import boundaries, choice, kept, kept_in, packing
-from .arguments import check, check_choices, check_params, check_state, fail, one_of
+from .arguments import (
+    check,
+    check_choices,
+    check_params,
+    check_placed,
+    check_state,
+    fail,
+    one_of,
+)  # fmt: skip
 from .buffers import debugging
 from .calls import Form, States, parameters
 from .diverged import check_output
@@ -82,7 +90,7 @@ class Operator:
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        *,
+        *placed: Any,
         form: str = "auto",
         initial_state: Mapping[str, Tensor] | None = None,
         output_final_state: bool = False,
@@ -110,6 +118,8 @@ class Operator:
         """
         if torch.compiler.is_dynamo_compiling():
             keep_what_is_saved()
+        if placed:
+            check_placed(self.signature, "rule", type(self).__call__, (q, k, v, *placed))
         check(self.signature, q, k, v, coefficients, mask, cu_seqlens)
         one_of(self.signature, "form", form, ("auto", *self.forms))
         check_choices(self.signature, initial_state, params, chunk_size)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from . import boundaries, kept, kept_in, packing, pool, positions
-from .arguments import check_masks, fail, one_of
+from .arguments import check_masks, check_placed, fail, one_of
 from .outside import outside_graphs
 from .pickled import Pickled
 from .signature import Signature
@@ -29,12 +29,7 @@ class SequenceLayer(Pickled, nn.Module):
         Raises ``ArgumentError``.
         """
         known = inspect.signature(cls.__init__).parameters
-        placed = [n for n, p in known.items() if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
-        named = [n for n, p in known.items() if p.kind is p.KEYWORD_ONLY]
-        if named and len(args) > len(placed):
-            told = f"read {len(args)} arguments by their places, allowed: {', '.join(placed)}"
-            names = ", ".join(f"{name}=" for name in named)
-            raise fail(cls.rule.signature, f"layer: {told}; by name: {names}")
+        check_placed(cls.rule.signature, "layer", cls.__init__, args)
         if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
             for name in options:
                 one_of(cls.rule.signature, "layer", name, tuple(known)[1:])
@@ -77,7 +72,7 @@ class SequenceLayer(Pickled, nn.Module):
     def forward(
         self,
         x: Tensor,
-        *,
+        *placed: Any,
         state: Mapping[str, Tensor] | None = None,
         output_state: bool = False,
         mask: Tensor | None = None,
@@ -106,9 +101,9 @@ class SequenceLayer(Pickled, nn.Module):
             them the states after so many tokens, [B, n, …].
 
         Raises:
-            ValueError: a shape that does not fit, an argument of another name.
+            ValueError: a shape that does not fit, an argument of another name or without its name.
         """
-        self._refuse(unknown, "forward")
+        self._refuse((x, *placed) if placed else (), unknown, "forward")
         self._check(x, state, mask, cu_seqlens)
         kept_in.check(self.signature, state_dtype)
         state = dict(state or {})
@@ -183,21 +178,25 @@ class SequenceLayer(Pickled, nn.Module):
         return positions.put_back(y, order, mask), after
 
     def step(
-        self, x_t: Tensor, state: Mapping[str, Tensor] | None = None, *, form: str = "auto",
-        state_dtype: torch.dtype | None = None, **unknown: Any,
+        self, x_t: Tensor, state: Mapping[str, Tensor] | None = None, *placed: Any,
+        form: str = "auto", state_dtype: torch.dtype | None = None, **unknown: Any,
     ) -> tuple[Tensor, States]:  # fmt: skip
         """One token: [B, dim] → [B, dim], and the new state; without a state it is the first."""
-        self._refuse(unknown, "step")
+        self._refuse((x_t, state, *placed) if placed else (), unknown, "step")
         y, after = self.forward(
             x_t[:, None], state=state, output_state=True, form=form, state_dtype=state_dtype
         )
         return y[:, 0], after
 
-    def _refuse(self, unknown: Mapping[str, Any], method: str) -> None:
-        """Refuse arguments of other names than a method's own."""
+    def _refuse(self, given: tuple[Any, ...], unknown: Mapping[str, Any], method: str) -> None:
+        """Refuse arguments of other names than a method's own, or without their names."""
+        function = getattr(SequenceLayer, method)
+        if given:
+            check_placed(self.signature, f"layer.{method}", function, given)
         for name in unknown:
-            known = inspect.signature(getattr(SequenceLayer, method)).parameters
-            one_of(self.signature, f"layer.{method}", name, tuple(known)[1:-1])
+            known = inspect.signature(function).parameters.values()
+            named = [p.name for p in known if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+            one_of(self.signature, f"layer.{method}", name, named[1:])
 
     def advance(
         self, x_t: Tensor, state: States, *, indices: Tensor | None = None, form: str = "auto"
