@@ -95,18 +95,12 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         levels=levels,
         chunk=_chunk(rule),
         most_chunk=most_chunk(rule),
-        tolerance=_tolerance(rule),
+        tolerance=rule.problem.spec.optimizer.solver.residual,
         params=_params(rule),
         widths=rule.network.widths,
         started=tuple(start.following) if start is not None else (),
         features=feature_size(rule),
     )
-
-
-def _tolerance(rule: Rule) -> float:
-    """Return the relative residual at which conjugate gradients stop, 0 where nothing is so."""
-    solver = rule.problem.spec.optimizer.solver
-    return solver.tolerance if solver.kind == "conjugate-gradients" else 0.0
 
 
 def _own_keys(rule: Rule) -> tuple[str, ...]:

@@ -337,9 +337,8 @@ def _least_squares(problem: Problem, error: error_signal.ErrorSignal) -> LeastSq
     if optimizer.method == "batch":
         return LeastSquares(ridge, optimizer.inner_steps, stays, weight, fades)
     solver = optimizer.solver
-    iterations = solver.iterations if solver.kind == "conjugate-gradients" else 0
     weight = weight * problem.value("eta")
-    return LeastSquares(ridge, 0, stays, weight, fades, iterations, solver.tolerance)
+    return LeastSquares(ridge, 0, stays, weight, fades, solver.most, solver.tolerance)
 
 
 def _curvature(problem: Problem, error: error_signal.ErrorSignal) -> Any:

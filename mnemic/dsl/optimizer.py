@@ -73,6 +73,26 @@ class Solver(Entry):
         default=30, ge=1, le=1000, description="the most; a warning when they are not enough"
     )
 
+    @property
+    def most(self) -> int:
+        """Iterations that a solve may take; 0 where it takes none."""
+        return self.iterations if self._iterates else 0
+
+    @property
+    def residual(self) -> float:
+        """Relative residual that a solve may leave; 0 where it leaves roundings alone.
+
+        >>> Solver(tolerance=1e-4).residual
+        0.0
+        >>> Solver(kind="conjugate-gradients", tolerance=1e-4).residual
+        0.0001
+        """
+        return self.tolerance if self._iterates else 0.0
+
+    @property
+    def _iterates(self) -> bool:
+        return self.kind == "conjugate-gradients"
+
 
 def _rate(data: Any) -> Any:
     if isinstance(data, dict) and set(data) == {"normalized"}:

@@ -1,15 +1,18 @@
 """Optimizers that act entry by entry: what the descriptions must be, and that they are enough."""
 
+import re
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import sympy as sp
 
+import mnemic
 from mnemic.compiler.oracle.stated_methods import METHODS
 from mnemic.compiler.running import GRADIENT
 from mnemic.dsl.load import load
 from mnemic.dsl.methods import ELEMENTWISE, OPTIONS, Method
-from mnemic.dsl.optimizer import OptimizerEntry
+from mnemic.dsl.optimizer import OptimizerEntry, Solver
 from mnemic.pipeline import derive
 
 BETA = {"momentum": 0.9, "beta2": 0.8}
@@ -66,3 +69,18 @@ def test_averages_that_are_not_needed_go() -> None:
     ((epsilon, value),) = bare.numbers
     assert (bare.averages, value) == ((), 1e-8)
     assert bare.step == g / (sp.Abs(g) + epsilon)
+
+
+def test_a_solver_tells_how_far_from_the_minimiser_it_may_stop() -> None:
+    """What is compiled asks the solver, never for its name."""
+    given = {"tolerance": 1e-4, "iterations": 9}
+    direct, iterated = (
+        Solver.model_validate({"kind": kind, **given})
+        for kind in get_args(Solver.model_fields["kind"].annotation)
+    )
+    assert (direct.most, direct.residual) == (0, 0.0)
+    assert (iterated.most, iterated.residual) == (9, 1e-4)
+    package = Path(mnemic.__file__).parent
+    asked = re.compile(r"solver\.kind\s*(==|!=|in)")
+    files = [p for part in ("compiler", "codegen") for p in (package / part).rglob("*.py")]
+    assert [p.name for p in files if asked.search(p.read_text(encoding="utf-8"))] == []

@@ -45,7 +45,7 @@ def elementary(rule: KeyValuePairs) -> Plan | None:
 def regressed(rule: KeyValuePairs, fit: Fit) -> Plan | None:
     """The chunk of a local linear fit; ``None`` for keys that move, and for a direct solve."""
     solver = rule.problem.spec.optimizer.solver
-    if fit.carry is not None or solver.kind != "conjugate-gradients":
+    if fit.carry is not None or not solver.most:
         return None
     b = BuilderOf(rule, ("t",))
     b.declare_vectors()

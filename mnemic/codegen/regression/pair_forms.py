@@ -81,10 +81,9 @@ def chunk(rule: KeyValuePairs) -> Plan:
         return b.plan
     ridge = b.row_map("ridge_now", fit.ridge)
     solver = rule.problem.spec.optimizer.solver
-    iterations = solver.iterations if solver.kind == "conjugate-gradients" else 0
     b.plan.output = b.call(
         "y", ("t", "v"), "local_linears", query, keys, values, ridge, *rest, equation="fit",
-        iterations=iterations, tolerance=solver.tolerance, **options,
+        iterations=solver.most, tolerance=solver.tolerance, **options,
     )  # fmt: skip
     return b.plan
 

@@ -100,8 +100,7 @@ def train(rule: Rule) -> tuple[Any, Any]:
 
 
 def _iterations(rule: Rule) -> int:
-    solver = rule.problem.spec.optimizer.solver
-    return 0 if solver.kind == "cholesky" else solver.iterations
+    return rule.problem.spec.optimizer.solver.most
 
 
 def _fitted(rule: KeyValuePairs) -> Any:

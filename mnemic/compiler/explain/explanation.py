@@ -260,9 +260,9 @@ def approximations(rule: Rule) -> tuple[str, ...]:
         found.append(f"smoothing: tanh({smooth:g}·x) for sign(x)")
     solver = spec.optimizer.solver
     match rule:
-        case KeyValuePairs(fit=Fit(kind="linear")) if solver.kind != "cholesky":
+        case KeyValuePairs(fit=Fit(kind="linear")) if solver.most:
             found.append(f"conjugate gradients in the chunk form, to a relative residual of "
-                         f"{solver.tolerance:g} in at most {solver.iterations} steps")  # fmt: skip
+                         f"{solver.residual:g} in at most {solver.most} steps")  # fmt: skip
     word = type(spec.features).word()
     if word == "random":
         found.append(f"finite features: {getattr(spec.features, 'features', '')} random features "
