@@ -35,7 +35,7 @@ KERNELS = (
 """Rules that nobody wrote kernels for: a plain sum, and a mean relative to a largest logit."""
 
 SHARED = [*KERNELS, *OWN, *LINES, "gated-softmax", "polysketchformer-4", "local-linear-attention"]
-COUPLED = ["deltaformer", "deltaformer-round", "deltaformer-softmax", *MOVING, *DEEP]
+COUPLED = [*MOVING, *DEEP]
 
 
 def named(spec: Any) -> str:
@@ -49,16 +49,18 @@ def text(spec: Any) -> str:
 
 
 def compared(
-    spec: Any, rows: int, block: int, *, packed: bool = False, padded: bool = False
+    spec: Any, rows: int, block: int, *, packed: bool = False, padded: bool = False, part: int = 8
 ) -> dict[str, Any]:  # fmt: skip
     """How far outputs, states and gradients are from the recurrence, by name; and the grids of the
-    kernels in the order of their launches."""
+    kernels in the order of their launches, where ``part`` chunks are made of earlier ones at once.
+    """
     case = fused(spec)
     package = case.generated.kernels().__name__.removesuffix(".kernels")
-    tuned, configuration, streamed = (
+    tuned, configuration, streamed, substituted = (
         import_module(f"{package}.support.{name}")
-        for name in ("tuned", "configuration", "streamed")
+        for name in ("tuned", "configuration", "streamed", "substituted")
     )
+    substituted.CHUNKS = part
     given = inputs(case, TOKENS, sizes=Sizes(1 if packed else 2, TOKENS, 2, 3, 5))
     others = inputs(case, TOKENS, sizes=Sizes(3 if packed else 2, TOKENS, 2, 3, 5))
     state, options = start(case, others, CARRIED), {}
@@ -149,7 +151,7 @@ def test_where_a_gradient_of_pairs_is_a_plain_sum_it_is_shared_out(spec: Any) ->
 @pytest.mark.some(2)
 @pytest.mark.parametrize("spec", COUPLED, ids=named)
 def test_where_rows_wait_for_later_ones_a_program_has_a_memory(spec: Any) -> None:
-    """A row that is itself a kept pair, pairs that change, and memories beside them."""
+    """Pairs that change, and memories beside them."""
     source = text(spec)
     assert "def chunk_backward(" in source
     assert "chunk_backward_pairs" not in source

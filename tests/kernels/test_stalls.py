@@ -16,7 +16,7 @@ from mnemic.kernels.stalls.cycles import Cycles, Machine, estimated, rows_of
 from mnemic.kernels.stalls.instructions import Control, Instruction, decode
 from mnemic.kernels.stalls.multiprocessor import END, Simulated, Step, simulate
 from mnemic.kernels.stalls.path import path
-from mnemic.kernels.stalls.shapes import Shape, calls, part
+from mnemic.kernels.stalls.shapes import Shape, Work, calls, part, work_of
 from mnemic.kernels.stalls.units import ACCUMULATED, BARRIER, SHARED, Unit, clock, use, width
 
 HOPPER = target("sm_90")
@@ -289,6 +289,30 @@ def test_chunks_that_go_over_all_pairs_before_them() -> None:
     assert not call.least
     (other,) = (x for x in calls([row | {"sizes": ""}], HOPPER) if x.shape == call.shape)
     assert other.least
+
+
+def test_programs_of_a_block_of_pairs_each() -> None:
+    """8,192 pairs are 256 blocks of 32; on the average 64 of 128 chunks are behind one. A short
+    call's programs say nothing of it."""
+    row = ROW | {"kernel": "chunk_backward_pairs", "sizes": "C=64 BN=32", "programs": "4"}
+    found = part(row, Shape(1, 8192, 8, 128), HOPPER)
+    assert found.programs == 8 * 256
+    assert work_of(row, Shape(1, 8192, 8, 128)) == Work(1, 256, 64, 0)
+
+
+def test_kernels_that_are_launched_part_by_part() -> None:
+    """128 chunks in 16 parts of 8; half of 8,192 pairs are 64 blocks of 64, half a part's own 4."""
+    shape, row = Shape(1, 8192, 8, 128), ROW | {"sizes": "C=64 BN=64 PART=8", "inner": "100"}
+    told = {
+        name: work_of(row | {"kernel": f"chunk_{name}"}, shape)
+        for name in ("earlier", "making", "back_making", "back_earlier")
+    }
+    assert told == {
+        "earlier": Work(16, 8, 64, 0), "making": Work(16, 1, 8, 4),
+        "back_making": Work(16, 1, 8, 4), "back_earlier": Work(16, 64, 8, 0),
+    }  # fmt: skip
+    making = part(row | {"kernel": "chunk_making", "blocks": "1"}, shape, HOPPER)
+    assert making.seconds == pytest.approx(128 * (2000 + 3 * 100) / clock(HOPPER))
 
 
 def test_the_table_of_the_repository() -> None:

@@ -84,7 +84,8 @@ class Block:
 
     def taken(self, name: str, held: Held) -> Step:
         """The block's entries of a state."""
-        text = f"{self.pad}{self.body.found.say(name)} = {load_block(self.body.found, held)}"
+        loaded = load_block(self.body.found, held, self.body.pairs)
+        text = f"{self.pad}{self.body.found.say(name)} = {loaded}"
         return Step(name, (), (text,), bool(held.sizes))
 
     def _as_held(self, quantity: Quantity) -> bool:

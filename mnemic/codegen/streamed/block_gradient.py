@@ -11,7 +11,7 @@ from mnemic.codegen.streamed.body import Body
 from mnemic.codegen.streamed.lines import load_block, load_handed, store_block
 from mnemic.codegen.streamed.order import Step, ordered
 from mnemic.codegen.streamed.pair_passes import Passes
-from mnemic.codegen.streamed.shared_out import SharedOut
+from mnemic.codegen.streamed.shared_out import Added
 from mnemic.codegen.streamed.streamed_kernel import TILE, Shape, Written, chunk, head
 from mnemic.codegen.tiled.layout import Held
 
@@ -19,24 +19,26 @@ THERE = "room"
 """How many pairs there are: a block's are loaded and stored whoever reads them."""
 
 
-def block_backward(shared: SharedOut, numbers: dict[str, str], shape: Shape) -> Written:
-    """The kernel of what all chunks behind a block of pairs add to its gradient."""
+def block_backward(shared: Added, numbers: dict[str, str], shape: Shape) -> Written:
+    """The kernel of what all chunks behind a block of pairs add to its gradient; or those of a
+    part of the chunks, to the pairs before them."""
     found = shared.pairs
     carried = {held.name: load_handed(held) for held in shared.handed}
     body = Body(found, Passes(found), numbers, "", shape.indent, carried=carried)
     streamed = [q for q in body.passes.needed(tuple(shared.added.values()))
                 if found.streams(q.name)]  # fmt: skip
-    turn = Turn(body, streamed, [], set(), added=shared.added)
+    there = "since" if shape.part else THERE
+    turn = Turn(body, streamed, [], set(), added=shared.added, there=there)
     sums = [held for held in found.kept if held.name in shared.added]
     own = [*turn.lines({})]
     whole = head(found, shape, [f"handed_{held.name}" for held in shared.handed], room=None)
     whole += ["    j = tl.program_id(1)", "    at_N = j * BN + n"]
     whole += turn.before.values()
-    whole += [f"    {found.say(h.name)} = {load_block(found, h, THERE)}" for h in sums]
+    whole += [f"    {found.say(h.name)} = {load_block(found, h, there)}" for h in sums]
     whole += chunk(found, _behind(shape), shape)
     whole += [f"{body.pad}{TILE}"] * bool(shared.handed)
-    whole += [f"{body.pad}in_N = at_N < behind", *own]
-    whole += [f"    {store_block(h, found.say(h.name), THERE)}" for h in sums]
+    whole += [f"{body.pad}in_N = at_N < {'since' if shape.part else 'behind'}", *own]
+    whole += [f"    {store_block(h, found.say(h.name), there)}" for h in sums]
     reads = {n for q in streamed for n in body.passes.reads(q) if not found.streams(n)}
     rows = sum(len(found.plan.axes(n)) > 1 for n in reads)
     stay = turn.large + sum(bool(held.sizes) for held in sums)
@@ -45,6 +47,8 @@ def block_backward(shared: SharedOut, numbers: dict[str, str], shape: Shape) -> 
 
 def _behind(shape: Shape) -> str:
     """The loop over the chunks that read a block: those behind it, within a window's reach."""
+    if shape.part:
+        return "    for c in range(part_from, part_to):"
     first, last = "tiles.first_behind(j * BN, before, first, ROWS)", "chunks"
     if shape.span:
         reach = f"j * BN + BN + {shape.span - 2}"
@@ -62,6 +66,7 @@ class Turn(Block):
     """Entries of states, loaded before the first chunk."""
     large: int = 0
     """How many of these are tiles."""
+    there: str = THERE
 
     @property
     def pad(self) -> str:
@@ -81,7 +86,7 @@ class Turn(Block):
         say = self.body.found.say(name)
         if name not in self.before:
             self.large += bool(held.sizes)
-        self.before[name] = f"    {say} = {load_block(self.body.found, held, THERE)}"
+        self.before[name] = f"    {say} = {load_block(self.body.found, held, self.there)}"
         return Step(name, (), (), False)
 
     def _sums(self) -> Iterator[Step]:

@@ -9,8 +9,8 @@ import networkx as nx
 from mnemic.codegen.ops import called
 from mnemic.codegen.plan import Call, Map, Product, Quantity
 from mnemic.codegen.streamed.block import Block
-from mnemic.codegen.streamed.lines import exact, line, shape, zeros
-from mnemic.codegen.streamed.pair_layout import PAIRS, Streams
+from mnemic.codegen.streamed.lines import exact, line, own_rows, shape, zeros
+from mnemic.codegen.streamed.pair_layout import EARLIER, PAIRS, WITHIN, Streams
 from mnemic.codegen.streamed.pair_passes import Passes, beside_pairs, reads_behind
 from mnemic.codegen.streamed.solution import begun, stepped
 from mnemic.codegen.tiled.kernel import load_row
@@ -27,6 +27,9 @@ class Body:
     numbers: dict[str, str]
     first_block: str
     indent: int
+    part: str = ""
+    """Which pairs passes go by where a launch has a part of the chunks: those before its rows, or
+    its own."""
     lasting: bool = False
     """Whether what is put in place of a state's entries stays, chunk after chunk."""
     done: set[str] = field(default_factory=set)
@@ -43,6 +46,8 @@ class Body:
     """Those that were before: without a barrier the compiler would keep them until then."""
     carried: dict[str, str] = field(default_factory=dict)
     """What is loaded that was kept of the same chunk before."""
+    begins: dict[str, str] = field(default_factory=dict)
+    """What sums over pairs begin with that others have begun."""
 
     def lines(
         self, ends: Iterable[tuple[str, list[str]]], rewrites: dict[str, str],
@@ -104,6 +109,11 @@ class Body:
         """The statements' indentation."""
         return " " * self.indent
 
+    @property
+    def pairs(self) -> str:
+        """How many pairs there are to go by."""
+        return "since" if self.part == EARLIER else "behind"
+
     # -- rows --------------------------------------------------------------------------------
 
     def until(self, name: str) -> Iterator[str]:
@@ -115,6 +125,10 @@ class Body:
         if row is not None:
             yield f"{self.pad}{self.found.say(name)} = {self._loaded(name)}"
             return
+        for own, state in self.found.own:
+            if own.name == name:
+                yield f"{self.pad}{self.found.say(name)} = {own_rows(self.found, state, ROWS)}"
+                return
         if name in self.carried:
             yield f"{self.pad}{self.found.say(name)} = {self.carried[name]}"
             return
@@ -221,20 +235,26 @@ class Body:
             for name in (n for n in self._tails if not self.aside(n)):
                 yield from self.until(name)
             yield f"{self.pad}tl.debug_barrier()"
-        blocks = f"{self.first_block}, tl.cdiv(behind, BN)"
+        within = self.part == WITHIN
+        last = "behind - since" if within else self.pairs
+        blocks = f"{self.first_block}, tl.cdiv({last}, BN)"
         loop = f"tl.range({blocks}, disable_licm=True)" if rewrites else f"range({blocks})"
         yield f"{self.pad}for j in {loop}:"
-        yield f"{self.pad}    at_N = j * BN + n"
-        yield f"{self.pad}    in_N = at_N < behind"
+        yield f"{self.pad}    at_N = {'since + ' * within}j * BN + n"
+        yield f"{self.pad}    in_N = at_N < {self.pairs}"
         block = self.block(streamed, sums, running)
         yield from block.lines(rewrites)
         self._count(streamed, sums, block.most)
+        yield from self.settled(sums)
+        self.done |= running
+        self._forget()
+
+    def settled(self, sums: list[Quantity]) -> Iterator[str]:
+        """What a pass's largest logits are in the end."""
         for quantity in sums:
             if tops(quantity):
                 say = self.found.say(quantity.name)
                 yield f"{self.pad}{say} = tiles.settled({say})"
-        self.done |= running
-        self._forget()
 
     def _places(self) -> Iterator[str]:
         """The same places, which the compiler takes for others: a gradient's registers hold none
@@ -253,7 +273,8 @@ class Body:
     def _forget(self) -> None:
         """What is cheap to have again does not wait for the next pass: rows are loaded anew."""
         lay = self.found.lay
-        vectors = {row.name for row in lay.rows if row.sizes} | set(self.loads)
+        rows = (*lay.rows, *(own for own, _ in self.found.own))
+        vectors = {row.name for row in rows if row.sizes} | set(self.loads)
         for name in list(self.done):
             quantity = self.passes.inside.get(name)
             tile = quantity is not None and len(quantity.axes) > 1 and not self.loads
@@ -299,6 +320,9 @@ class Body:
     def begun(self, quantity: Quantity) -> Iterator[str]:
         """What a sum over pairs starts with."""
         say, op = self.found.say(quantity.name), quantity.op
+        if quantity.name in self.begins:
+            yield f"{self.pad}{say} = {self.begins[quantity.name]}"
+            return
         if isinstance(op, Call) and tops(quantity) and (own := beside_pairs(op)):
             for read in own:
                 yield from self.until(read)

@@ -12,12 +12,15 @@ from mnemic.codegen.tiled.windows import BAND, Windows
 PAIRS = "N"
 """The size of the axis of kept pairs, of which a tile holds a block."""
 
+EARLIER, WITHIN = "before", "within"
+"""The pairs that a launch of a part of the chunks goes by: those before its rows, or its own."""
+
 RESERVED = frozenset((
     "memory", "origin", "place", "total", "length", "heads", "position", "first", "chunks",
     "before", "room", "low", "live", "row", "behind", "c", "i", "j", "t", "n", "at_N", "in_N",
-    "copied", "tile", "at_tail", "at_seen", "live_SOURCES", "C", "ROWS", "SOURCES", "STEPS",
-    "PRECISION", "REAL", "BN", "within_kept_rows", "within_kept_operands",
-    "tl", "tiles", "math", "ops",
+    "copied", "part_from", "part_to", "since", "tile", "at_tail", "at_seen", "live_SOURCES", "C",
+    "ROWS", "SOURCES", "STEPS", "PART", "PRECISION", "REAL", "BN",
+    "within_kept_rows", "within_kept_operands", "tl", "tiles", "math", "ops",
 ))  # fmt: skip
 """Names that a kernel has for itself."""
 
@@ -56,6 +59,9 @@ class Streams:
     growth: dict[str, Growth]
     wide: frozenset[str]
     spelled: dict[str, str] = field(default_factory=dict)
+    own: tuple[tuple[Row, str], ...] = ()
+    """Rows that are a state's own entries, each with that state: no arguments, but loaded from
+    where its pairs lie."""
 
     @property
     def plan(self) -> Plan:

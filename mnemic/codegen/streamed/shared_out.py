@@ -27,19 +27,24 @@ from mnemic.codegen.tiled.windows import ROWS as PLAIN
 
 
 @dataclass(frozen=True)
-class SharedOut:
-    """The two parts of a gradient, each with its plan's layout."""
+class Added:
+    """What chunks of rows add to the gradients of pairs before them, with its plan's layout."""
+
+    pairs: Streams
+    added: dict[str, str]
+    """By gradient of pairs, its quantity there; none where no row adds to it."""
+    handed: tuple[Held, ...]
+    """What is loaded that another kernel stores, a tile a chunk: the sizes of its channels."""
+
+
+@dataclass(frozen=True)
+class SharedOut(Added):
+    """The two parts of a gradient, each with its plan's layout: of rows, and of pairs."""
 
     rows: Streams
     """The gradients of a chunk's rows, but for what later chunks give them as pairs."""
     gradients: dict[str, str]
     """By argument, its quantity there."""
-    pairs: Streams
-    """What a chunk of rows adds to the gradient of a block of pairs."""
-    added: dict[str, str]
-    """By gradient of pairs, its quantity there; none where no row adds to it."""
-    handed: tuple[Held, ...]
-    """What the first stores for the second, a tile a chunk: the sizes of its channels."""
 
 
 def shared_out(under: Streams, back: Adjoint, known: Mapping[str, str]) -> SharedOut | None:
@@ -49,45 +54,58 @@ def shared_out(under: Streams, back: Adjoint, known: Mapping[str, str]) -> Share
     """
     if under.lay.states or any(row.view != PLAIN for row in under.lay.rows):
         return None
-    rows, pairs = _copied(under.plan), _copied(under.plan)
+    rows = copied(under.plan)
     gradients = {n: _without(rows, end, _own_entries(rows, n)) for n, end in back.gradients.items()}
+    told = {(back.carried[state], n) for state, n in known.items() if n in gradients}
+    if None in gradients.values() or told != _taken_over(under.plan, back):
+        return None
+    sums = summed(under)
+    if sums is None:
+        return None
+    named = _named(gradients)
+    leave(rows, named | {tile.name: tile.name for tile in sums.handed})
+    if set(under.plan.states()) & {*rows.graph, *sums.pairs.plan.graph}:
+        return None
+    first = replace(laid(under, rows), kept=())
+    return SharedOut(sums.pairs, sums.added, sums.handed, first, named)
+
+
+def summed(under: Streams) -> Added | None:
+    """What a chunk of rows adds to the pairs' gradients that are ``kept``; ``None`` where they do
+    more than grow, or what is added is made of what no tile of rows holds."""
+    pairs = copied(under.plan)
     ends = {held.name: pairs.following[held.name] for held in under.kept}
     ends = {n: end for n, end in ends.items() if not _stays(n)(pairs[end])}
     added = {n: _added(pairs, n, end) for n, end in ends.items()}
-    told = {(back.carried[state], n) for state, n in known.items() if n in gradients}
-    if None in (*gradients.values(), *added.values()) or told != _taken_over(under.plan, back):
+    if None in added.values():
         return None
-    found = SharedOut(under, _named(gradients), under, _named(added), ())
-    _end(pairs, found.added)
-    handed = _handed(_laid(under, pairs), tuple(found.added.values()))
+    named = _named(added)
+    leave(pairs, named)
+    handed = _handed(laid(under, pairs), tuple(named.values()))
     if handed is None:
         return None
     for tile in handed:
         pairs.rewrite(replace(pairs[tile.name], op=Given()))
-    _end(pairs, found.added)
-    _end(rows, found.gradients | {tile.name: tile.name for tile in handed})
-    if set(under.plan.states()) & {*rows.graph, *pairs.graph}:
-        return None
-    first, second = replace(_laid(under, rows), kept=()), _laid(under, pairs)
-    return replace(found, rows=first, pairs=second, handed=handed)
+    leave(pairs, named)
+    return Added(laid(under, pairs), named, handed)
 
 
 def _named(found: Mapping[str, str | None]) -> dict[str, str]:
     return {name: end for name, end in found.items() if end is not None}
 
 
-def _laid(under: Streams, plan: Plan) -> Streams:
+def laid(under: Streams, plan: Plan) -> Streams:
     """A part of a plan, laid out as the whole."""
     return replace(under, lay=replace(under.lay, plan=plan, tiles=plan.ordered()))
 
 
-def _copied(plan: Plan) -> Plan:
+def copied(plan: Plan) -> Plan:
     found = plan.emptied()
     found.graph = plan.graph.copy()
     return found
 
 
-def _end(plan: Plan, results: dict[str, str]) -> None:
+def leave(plan: Plan, results: dict[str, str]) -> None:
     """Leave what these results need."""
     plan.following, plan.results = {}, results
     plan.keep(plan.needed())

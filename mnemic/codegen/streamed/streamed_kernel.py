@@ -9,6 +9,7 @@ from mnemic.codegen.streamed.lines import (
     append,
     grow,
     load_block,
+    load_handed,
     same,
     store_block,
     store_handed,
@@ -39,6 +40,18 @@ BACKWARD = "    for i in tl.range(0, chunks, disable_licm=True):\n        c = ch
 ALONE = "    c = chunks - 1 - tl.program_id(1)  # those with most pairs behind them first"
 ONE = "    c = 0"
 
+# the same where a launch has a part of the chunks
+PART_FORWARD = "    for c in tl.range(part_from, part_to, disable_licm=True):"
+PART_BACKWARD = (
+    "    for i in tl.range(part_from, part_to, disable_licm=True):\n"
+    "        c = part_to - 1 + part_from - i"
+)
+PART_ALONE = "    c = part_from + tl.program_id(1)"
+SINCE = "since = before + tl.maximum(first + (part_from - 1) * ROWS, 0)"
+"""How many pairs there are before the rows of a launch's part of the chunks."""
+PART_TO = "part_to = tl.minimum(part_from + PART, chunks)"
+"""The chunk behind its last."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -53,6 +66,9 @@ class Shape:
     """Whether a launch has one chunk."""
     along: str = ""
     """The size of the axis that memories are gone along by blocks; empty where they are whole."""
+    part: str = ""
+    """Where a launch has a part of the chunks: the pairs ``before`` their rows, or those ``within``
+    them."""
 
     @property
     def first_block(self) -> str:
@@ -76,16 +92,19 @@ class Written:
 
 
 def forward(
-    found: Streams, numbers: dict[str, str], shape: Shape, known: frozenset[str]
+    found: Streams, numbers: dict[str, str], shape: Shape, known: frozenset[str],
+    begun: tuple[Held, ...] = (),
 ) -> Written:  # fmt: skip
     """The kernel of a chunk form: pairs in memory, ``known`` the states whose pairs are all there
-    from the start.
+    from the start; sums over pairs that others have ``begun`` go on from there.
 
     Memories beside the pairs lie where they are at the end, and are loaded where they are read.
     """
     lay, plan = found.lay, found.plan
-    out = store_row(lay, "rows_out", found.say(plan.output), (lay.value,))
-    ends: dict[str, list[str]] = {plan.output: [out]}
+    ends: dict[str, list[str]] = {}
+    if plan.output:
+        out = store_row(lay, "rows_out", found.say(plan.output), (lay.value,))
+        ends[plan.output] = [out]
     late: dict[str, list[str]] = {}
     fills: list[str] = []
     made = [held for held in found.kept if held.name not in known]
@@ -104,14 +123,17 @@ def forward(
                 if found.growth[h.name].kept != h.name}  # fmt: skip
     tails = any(found.growth[held.name].tail for held in made)
     stored = Stored(ends, rewrites, late, fills, tails=tails)
-    room, alive, lines = _body(found, numbers, shape, stored, lasting=True)
-    whole = head(found, shape, ["rows_out"], room=room)
+    kept = Handed(begins={held.name: load_handed(held) for held in begun})
+    room, alive, lines = _body(found, numbers, shape, stored, lasting=True, kept=kept)
+    extra = ["rows_out"] * bool(plan.output) + [f"handed_{held.name}" for held in begun]
+    whole = head(found, shape, extra, room=room)
     for state in lay.states:
         text = load_state(state, f"start_{state.name}", "memory")
         text = store_state(state, f"end_{state.name}", "memory", text)
         whole += _each(state, shape, text, 4)
     whole += ["    tl.debug_barrier()"] * bool(lay.states)
-    whole += chunk(found, FORWARD, shape)
+    whole += chunk(found, PART_FORWARD if shape.part else FORWARD, shape)
+    whole += [f"{' ' * shape.indent}{TILE}"] * bool(begun)
     whole += [*lines, *_closings(found, shape)]
     if made:
         whole.append(f"{' ' * shape.indent}tl.debug_barrier()")
@@ -120,16 +142,17 @@ def forward(
 
 def backward(
     found: Streams, gradients: dict[str, str], numbers: dict[str, str], shape: Shape,
-    handed: tuple[Held, ...] = (),
+    handed: tuple[Held, ...] = (), given: tuple[Held, ...] = (),
 ) -> Written:  # fmt: skip
     """The kernel of a form's gradient: chunks from the last to the first, d of pairs in memory; or
-    a program a chunk, which stores what is ``handed`` to that of the pairs.
+    a program a chunk, which stores what is ``handed`` to that of the pairs. What was handed to it
+    is ``given``.
 
     Where there are memories beside the pairs, each is loaded where it is read, and so is its
     gradient; those before the chunk are stored as soon as they are known.
     """
     lay, plan = found.lay, found.plan
-    rows = {row.name: row for row in lay.rows}
+    rows = {row.name: row for row in (*lay.rows, *(own for own, _ in found.own))}
     ends: dict[str, list[str]] = {}
     for name, gradient in gradients.items():
         text = _store(found, rows[name], f"grad_{name}", found.say(gradient))
@@ -142,11 +165,14 @@ def backward(
         ends.setdefault(before, []).append(text)
     rewrites = {h.name: plan.following[h.name] for h in found.kept
                 if not _stays(found, plan.following[h.name])}  # fmt: skip
-    room, alive, lines = _body(found, numbers, shape, Stored(ends, rewrites), lasting=False)
-    extra = [f"grad_{name}" for name in gradients] + [f"handed_{held.name}" for held in handed]
+    kept = Handed(carried={held.name: load_handed(held) for held in given})
+    stored = Stored(ends, rewrites)
+    room, alive, lines = _body(found, numbers, shape, stored, lasting=False, kept=kept)
+    extra = [f"grad_{name}" for name in gradients]
+    extra += [f"handed_{held.name}" for held in (*given, *handed)]
     whole = head(found, shape, extra, room=room)
-    whole += chunk(found, BACKWARD, shape)
-    whole += [f"{' ' * shape.indent}{TILE}"] * bool(handed)
+    whole += chunk(found, PART_BACKWARD if shape.part else BACKWARD, shape)
+    whole += [f"{' ' * shape.indent}{TILE}"] * bool(handed or given)
     whole += [*lines, *([] if shape.alone else [f"{' ' * shape.indent}tl.debug_barrier()"])]
     return Written("\n".join(whole) + "\n", alive, _tiles(room))
 
@@ -164,16 +190,27 @@ class Stored:
     """Whether a chunk adds to the last pairs before it."""
 
 
+@dataclass(frozen=True)
+class Handed:
+    """What other kernels have stored of a chunk, and how it is loaded: quantities, and what sums
+    over pairs begin with."""
+
+    carried: dict[str, str] = field(default_factory=dict)
+    begins: dict[str, str] = field(default_factory=dict)
+
+
 def _body(
-    found: Streams, numbers: dict[str, str], shape: Shape, stored: Stored, *, lasting: bool
+    found: Streams, numbers: dict[str, str], shape: Shape, stored: Stored, *, lasting: bool,
+    kept: Handed,
 ) -> tuple[Room | None, tuple[int, int], list[str]]:  # fmt: skip
     """A chunk's statements, which tiles live at once, and what is kept in memory between."""
     passes, loads = Passes(found), _loads(found, "end" if lasting else "start")
     passes.check()
     if not shape.along:
         body = Body(
-            found, passes, numbers, shape.first_block, shape.indent, lasting=lasting, loads=loads
-        )
+            found, passes, numbers, shape.first_block, shape.indent, part=shape.part,
+            lasting=lasting, loads=loads, carried=kept.carried, begins=kept.begins,
+        )  # fmt: skip
         lines = [*body.lines(stored.ends.items(), stored.rewrites, stored.late)]
         return None, body.alive, lines
     ends: list[str] = []
@@ -219,7 +256,9 @@ def _store(found: Streams, row: Row, pointer: str, value: str) -> str:
     return store_view(found.lay, row, pointer, value)
 
 
-def parameters(found: Streams, extra: list[str], room: Room | None) -> list[str]:
+def parameters(
+    found: Streams, extra: list[str], room: Room | None, shape: Shape
+) -> list[str]:  # fmt: skip
     """The kernel's parameters: pointers, numbers, constants."""
     extra = [*extra, *(room.places if room else ())]
     pointers = [f"rows_{row.name}" for row in found.lay.rows]
@@ -227,9 +266,11 @@ def parameters(found: Streams, extra: list[str], room: Room | None) -> list[str]
     for state in found.lay.states:
         pointers += [f"start_{state.name}", f"end_{state.name}"]
     numbers = ["total", "length", "heads", "position", "first", "chunks", "before", "room"]
+    numbers += ["part_from"] * bool(shape.part)
     sizes = [name for size in sizes_of(found) for name in (size, f"B{size}")]
     sources = ["SOURCES"] if found.lay.sourced else []
-    constants = [*sizes, "C", *sources, "BN", "ROWS", "STEPS", "PRECISION", "REAL"]
+    part = ["PART"] * bool(shape.part)
+    constants = [*sizes, "C", *sources, "BN", "ROWS", *part, "STEPS", "PRECISION", "REAL"]
     return [*pointers, *extra, *numbers, *(f"{name}: tl.constexpr" for name in constants)]
 
 
@@ -246,7 +287,7 @@ def head(
 ) -> list[str]:  # fmt: skip
     """The kernel down to what is the same for all of a program's chunks."""
     lines = ["@triton.jit", f"def {shape.name}("]
-    lines += [f"    {part}," for part in parameters(found, extra, room)]
+    lines += [f"    {part}," for part in parameters(found, extra, room, shape)]
     lines += ["):", f'    """{shape.doc}"""']
     lines += [
         "    memory = tl.program_id(0).to(tl.int64)",
@@ -255,6 +296,7 @@ def head(
         "    t = tl.arange(0, C)",
         "    n = tl.arange(0, BN)",
     ]
+    lines += [f"    {text}" for text in (SINCE, PART_TO) if shape.part]
     lines += [f"    {text}" for text in (room.head() if room else ())]
     if found.lay.sourced:
         lines.append("    at_SOURCES = tl.arange(0, SOURCES)")
@@ -269,7 +311,9 @@ def head(
 
 def chunk(found: Streams, loop: str, shape: Shape) -> Iterator[str]:
     """Which chunk it is, and where its rows lie; in a loop if a program has several."""
-    if shape.alone or shape.one:
+    if shape.alone and shape.part:
+        loop = PART_ALONE
+    elif shape.alone or shape.one:
         loop = ALONE if shape.alone else ONE
     yield from loop.splitlines()
     pad = " " * shape.indent

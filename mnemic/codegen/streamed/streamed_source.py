@@ -17,6 +17,8 @@ from mnemic.codegen.streamed.streamed_kernel import (
     sizes_of,
     span_of,
 )
+from mnemic.codegen.streamed.substitution import divided, divided_gradient
+from mnemic.codegen.streamed.substitution_kernels import form_kernels, gradient_kernels
 from mnemic.codegen.tiled.axes import NoTiles
 from mnemic.codegen.tiled.data import before, held_of, listed, row_of
 from mnemic.codegen.tiled.gradient_plan import given_back, ordered, output_of, reversed_of
@@ -150,7 +152,8 @@ def source(
     cut = replace(cut, plan=inside)
     found = streams(cut.plan, logarithms, output=cut.plan.output, windows=windows)
     known = frozenset(cut.known) if cut.alone else frozenset(cut.known) & _plain(found)
-    pair = _pair(cut, found, logarithms, numbers, known)
+    pair = _divided(cut, found, logarithms, numbers, known)
+    pair = pair or _pair(cut, found, logarithms, numbers, known)
     parts = [kernel.text for kernel in pair.all]
     parts.append(before(cut.plan, cut.before, cut.taken, found.lay.rows, "chunk"))
     parts.append(_kernel(cut, found, steps, known, pair))
@@ -165,6 +168,8 @@ class Pair:
     gradient: "Gradient | None"
     missing: str
     along: str
+    data: tuple[str, ...] = ()
+    """What else the module's data say, of a form that is divided."""
 
     @property
     def all(self) -> tuple[Written, ...]:
@@ -180,6 +185,27 @@ class Gradient:
     names: tuple[str, ...]
     """The arguments that have a gradient."""
     handed: tuple[Held, ...] = ()
+
+
+def _divided(
+    cut: Split, found: Streams, logarithms: frozenset[str], numbers: dict[str, str],
+    known: frozenset[str],
+) -> Pair | None:  # fmt: skip
+    """The kernels of a form whose pairs are made of earlier ones; ``None`` for any other."""
+    form = None if cut.alone else divided(found, known, logarithms)
+    if form is None:
+        return None
+    own = {state: rows for state, rows in cut.known.items() if state in known}
+    back = divided_gradient(form, own)
+    if back is None:
+        return None
+    ahead, behind = form_kernels(form, numbers, known), gradient_kernels(back, numbers)
+    names = {*back.reading.gradients, *back.rest.gradients}
+    gradients = tuple(row.name for row in found.lay.rows if row.name in names)
+    return Pair(
+        ahead.joined(), Gradient((behind.joined(),), gradients), "", "",
+        (*ahead.data, *behind.data),
+    )  # fmt: skip
 
 
 def _pair(
@@ -263,7 +289,7 @@ def _kernel(
         for x in found.kept
     ]
     lines = [
-        "CHUNK = Streamed(",
+        f"CHUNK = {'Substituted' if pair.data else 'Streamed'}(",
         "    chunk_forward,",
         f"    {'chunk_backward' if pair.gradient else 'None'},",
         *listed("rows", map(row_of, found.lay.rows)),
@@ -272,11 +298,12 @@ def _kernel(
         f"    sizes={sizes_of(found)!r},",
         f"    gradients={pair.gradient.names if pair.gradient else ()!r},",
         f"    value={found.lay.value!r},",
-        f"    alone={cut.alone},",
+        f"    alone={cut.alone or bool(pair.data)},",
         f"    alive={tuple(kernel.alive for kernel in pair.all)!r},",
         f"    steps={steps},",
         *_swept(pair.along, pair.all),
         *_shared(pair.gradient),
+        *pair.data,
         *(["    moving=True,"] if found.lay.states or len(_plain(found)) < len(found.kept) else []),
         *([f"    window={found.lay.windows.width},"] if found.lay.sourced else []),
         "    before=chunk_before,",

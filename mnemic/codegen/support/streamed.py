@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -52,6 +53,12 @@ CHOICES = Choices((16, 32, 64), (16, 32, 64, 128), WARPS, (1,))
 """What the tuner may try. Pairs may be written inside the loop that reads them, so that no load is
 taken before its turn: one stage."""
 
+
+Part = Mapping[str, int]
+"""The arguments of a launch that tell which part of the chunks it takes."""
+
+WHOLE: Part = MappingProxyType({})
+"""Those of a launch that takes all."""
 
 Tiles = tuple[int, int]
 """Counts of tiles: of a chunk's rows, and of what its windows read."""
@@ -227,13 +234,20 @@ class Launches:
 
     kernel: Streamed
 
+    def launch(
+        self, rows: list[Tensor], states: list[Tensor], numbers: list[int], *, gradient: bool,
+        dry: bool,
+    ) -> "Launch":  # fmt: skip
+        """Return the launch of an operator's arguments."""
+        return Launch.of(self.kernel, rows, states, numbers, gradient=gradient, dry=dry)
+
     def forward(
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
         """The output, the states at the end, and with ``keep`` the pairs that kernels read where
         the states hold them in another precision."""
-        launch = Launch.of(self.kernel, rows, states, numbers, gradient=False, dry=dry)
+        launch = self.launch(rows, states, numbers, gradient=False, dry=dry)
         out, end, pairs = launch.forward(states)
         others = [x for x, exact in zip(pairs, self._exact(rows), strict=True) if not exact]
         return [out, *end, *(others if keep else ())]
@@ -257,7 +271,7 @@ class Launches:
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
         """The gradients of rows that have one, then of the pairs before them."""
-        launch = Launch.of(self.kernel, rows, kept, numbers, gradient=True, dry=dry)
+        launch = self.launch(rows, kept, numbers, gradient=True, dry=dry)
         d_rows, d_pairs = launch.backward(kept, [], ends[0], ends[1:])
         own = dict(zip((row.name for row in self.kernel.rows), rows, strict=True))
         return [*(x.to(own[name].dtype) for name, x in d_rows.items()), *d_pairs]
@@ -280,7 +294,7 @@ class Launch:
     def of(
         cls, kernel: Streamed, rows: list[Tensor], states: list[Tensor], numbers: list[int], *,
         gradient: bool, dry: bool,
-    ) -> "Launch":  # fmt: skip
+    ) -> Self:  # fmt: skip
         """Of an operator's arguments; pairs and states tell sizes."""
         place, sizes = Place.of(numbers), sizes_of(kernel, rows, states)
         like = rows[kernel.plain]
@@ -298,14 +312,14 @@ class Launch:
         )  # fmt: skip
         return launch.at(cut)
 
-    def at(self, cut: Configuration) -> "Launch":
+    def at(self, cut: Configuration) -> Self:
         """The same cut so, as far as its document's intervals let it."""
         place, steps = self.place, self.kernel.steps
         tokens = place.tokens(self.kernel.fits(cut.rows), steps)
         first = tokens - place.position % tokens if place.anchor > 1 else tokens
         return replace(self, first=first * steps, cut=replace(cut, rows=tokens * steps))
 
-    def over(self, rows: list[Tensor], numbers: list[int], *, dry: bool) -> "Launch":
+    def over(self, rows: list[Tensor], numbers: list[int], *, dry: bool) -> Self:
         """Other rows, no more than a chunk of them, through the same kernel."""
         return replace(self, rows=rows, place=Place.of(numbers), first=self.cut.rows, dry=dry)
 
@@ -364,8 +378,10 @@ class Launch:
             for kept in self.kernel.kept
         ]
 
-    def _stack(self, function: Any, pointers: list[torch.dtype], numbers: list[int]) -> int:
-        constants = self.constants(self.like.dtype)
+    def _stack(
+        self, function: Any, pointers: list[torch.dtype], numbers: list[int], part: Part = WHOLE
+    ) -> int:
+        constants = {**self.constants(self.like.dtype), **part}
         return stack_of(function, (1, 1), [*pointers, *numbers], constants, self.like)
 
     # -- launches ---------------------------------------------------------------------------
@@ -374,12 +390,7 @@ class Launch:
         """The output, the states at the end, and the pairs as kernels read them."""
         kernel, rows = self.kernel, self.rows
         real = _real(self.like.dtype)
-        named = {row.name: x for row, x in zip(kernel.rows, rows, strict=True)}
-        pairs, ends = [], []
-        for kept, start in zip(kernel.kept, states, strict=False):
-            pair, end = self._pairs(kept, start, named.get(kept.rows), real)
-            pairs.append(pair)
-            ends.append(end)
+        pairs, ends = self.grown(states)
         starts = [x.to(real).contiguous() for x in states[len(pairs) :]]
         after = [torch.empty_like(x) for x in starts]
         out = self.like.new_empty(*self.like.shape[:3], self.sizes[kernel.value])
@@ -388,6 +399,15 @@ class Launch:
         pointers += [out, *self._room(gradient=False)]
         self._start(kernel.forward, pointers, pairs, programs)
         return out, [*ends, *after], pairs
+
+    def grown(self, states: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """The pairs before and after these rows as kernels read them, and as states."""
+        named = {row.name: x for row, x in zip(self.kernel.rows, self.rows, strict=True)}
+        found = [
+            self._pairs(kept, start, named.get(kept.rows), _real(self.like.dtype))
+            for kept, start in zip(self.kernel.kept, states, strict=False)
+        ]
+        return [pair for pair, _ in found], [end for _, end in found]
 
     def _pairs(
         self, kept: Kept, start: Tensor, rows: Tensor | None, real: torch.dtype
@@ -433,23 +453,36 @@ class Launch:
     ) -> None:
         """Fill in the gradients of rows, chunk by chunk, and add what the chunks behind them give
         to those of pairs, block by block; rows that are pairs have both."""
-        kernel, (batch, length, heads) = self.kernel, self.like.shape[:3]
-        tiles = (batch * heads * self.chunks, self.constants(self.like.dtype)["C"])
-        handed = [
-            given[0].new_empty(
-                *tiles, *(self.sizes[size] for size in held.sizes), dtype=_real(self.like.dtype)
-            )
-            for held in kernel.handed
-        ]
+        kernel, handed = self.kernel, self.tiles(self.kernel.handed)
         grads = [d_rows[name] for name in kernel.gradients]
         self._start(kernel.backward, [*given, *grads, *handed], pairs, self.chunks)
-        block = kernel.pairs(self.cut.block)
-        blocks = (pairs[0].shape[1] + block - 1) // block
+        blocks = self.blocks(pairs[0].shape[1])
         self._start(kernel.by_blocks, [*given, *d_pairs, *handed], pairs, blocks)
-        for kept, x in zip(kernel.kept, d_pairs, strict=True):
+        self.take_over(d_rows, d_pairs)
+
+    def take_over(self, d_rows: States, d_pairs: list[Tensor]) -> None:
+        """Add to the gradients of rows that are pairs what these have as pairs."""
+        batch, length, heads = self.like.shape[:3]
+        for kept, x in zip(self.kernel.kept, d_pairs, strict=True):
             if kept.rows in d_rows:
                 own = x[:, x.shape[1] - length :].unflatten(0, (batch, heads))
                 d_rows[kept.rows] += own.transpose(1, 2)
+
+    def tiles(self, handed: tuple[Held, ...]) -> list[Tensor]:
+        """Memory for what one kernel stores of each chunk for another."""
+        batch, _, heads = self.like.shape[:3]
+        tiles = (batch * heads * self.chunks, self.constants(self.like.dtype)["C"])
+        return [
+            self.like.new_empty(
+                *tiles, *(self.sizes[size] for size in held.sizes), dtype=_real(self.like.dtype)
+            )
+            for held in handed
+        ]
+
+    def blocks(self, pairs: int) -> int:
+        """How many blocks so many pairs make."""
+        block = self.kernel.pairs(self.cut.block)
+        return (pairs + block - 1) // block
 
     def _room(self, *, gradient: bool) -> list[Tensor]:
         """Memory for what programs keep of a chunk's rows between their sweeps."""
@@ -470,8 +503,10 @@ class Launch:
         return [(kind, count) for kind, count in zip(types, rows, strict=True) if count]
 
     def _start(
-        self, function: Any, pointers: list[Tensor], pairs: list[Tensor], programs: int
-    ) -> None:
+        self, function: Any, pointers: list[Tensor], pairs: list[Tensor], programs: int,
+        part: Part = WHOLE,
+    ) -> None:  # fmt: skip
+        """Launch a kernel: of all chunks, or of the ``part`` that these arguments tell."""
         if self.dry:
             return
         batch, heads = self.like.shape[0], self.like.shape[2]
@@ -479,7 +514,7 @@ class Launch:
         with torch.cuda.device_of(pointers[0]):  # Triton launches on the current device
             begin(
                 function, (batch * heads, programs), [*pointers, *numbers],
-                self.constants(self.like.dtype),
+                {**self.constants(self.like.dtype), **part},
             )  # fmt: skip
 
     # -- sizes ------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ from .support.fused import Held, Kernel, Row
 from .support.levelled import Levelled
 from .support.overlapping import OverlappingGradient, SourcedPart
 from .support.streamed import Kept, Streamed
+from .support.substituted import Substituted
 from .support.ops import TINY, norm
 '''
 

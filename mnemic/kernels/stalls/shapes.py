@@ -69,7 +69,7 @@ Row = Mapping[str, str]
 def calls(rows: Iterable[Row], target: Target) -> Iterator[Call]:
     """The calls at the shapes that have the width of rows, pass by pass."""
     for (spec, width, step), found in groupby(rows, itemgetter("spec", "d", "pass")):
-        kernels = list(found)
+        kernels = list({(row["kernel"], row["sizes"]): row for row in found}.values())
         if not all(row["kernel"] for row in kernels):
             continue
         for shape in SHAPES:
@@ -89,24 +89,62 @@ def moved(shape: Shape, step: str, target: Target) -> float:
 
 def part(row: Row, shape: Shape, target: Target) -> Part:
     """One kernel at a shape."""
-    chunks = -(-shape.tokens // int(row["rows"]))
-    whole, beside = row["of a"] == "program", max(1, int(row["blocks"]))
-    programs = shape.batch * shape.heads * int(row["programs"]) * (chunks if whole else 1)
-    turns = 1 if whole else chunks
-    inner = 0.0
-    if row["inner"] and (block := pairs(row)):
-        inner = float(row["inner"]) * max(0.0, shape.tokens / 2 / block - 1)
+    work = work_of(row, shape)
+    beside = max(1, int(row["blocks"]))
+    programs = shape.batch * shape.heads * work.programs
+    inner = float(row["inner"]) * max(0.0, work.blocks - 1) if row["inner"] else 0.0
     one, full = float(row["alone"]) + inner / beside, float(row["cycles"]) + inner
     waves, left = divmod(programs, target.processors * beside)
     cycles = waves * full + _cycles(-(-left // target.processors), beside, one, full)
-    return Part(row["kernel"], programs, programs / (target.processors * beside),
-                cycles * turns / clock(target))  # fmt: skip
+    return Part(row["kernel"], programs * work.launches,
+                programs * work.launches / (target.processors * beside),
+                cycles * work.turns * work.launches / clock(target))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a kernel does at a shape, on the average: launches, programs a memory of each, turns of
+    a program, blocks of pairs that a turn goes over."""
+
+    launches: int
+    programs: int
+    turns: float
+    blocks: float
+
+
+def work_of(row: Row, shape: Shape) -> Work:
+    """Tell a kernel's work from the row of a short call.
+
+    Pairs before a chunk are half of all tokens on the average. A kernel with a program a block of
+    pairs (``…_pairs``, ``…_earlier`` of a gradient) takes the chunks behind its block in turn; one
+    that is launched for ``PART`` chunks at a time goes by the pairs before these, or by theirs.
+    """
+    chunks, block, size = -(-shape.tokens // int(row["rows"])), pairs(row), _size(row, "PART")
+    whole = row["of a"] == "program"
+    blocks = shape.tokens / 2 / block if block else 0.0
+    parts = -(-chunks // size) if size else 1
+    match row["kernel"]:
+        case "chunk_backward_pairs" | "chunk_back_pairs":
+            return Work(1, -(-shape.tokens // block), chunks / 2, 0.0)
+        case "chunk_back_earlier":
+            return Work(parts, max(1, round(blocks)), min(size, chunks), 0.0)
+        case "chunk_earlier":
+            return Work(parts, min(size, chunks), blocks, 0.0)
+        case "chunk_making" | "chunk_back_making":
+            own = min(size, chunks) * int(row["rows"]) / 2 / block
+            return Work(parts, 1, min(size, chunks), own)
+    return Work(1, int(row["programs"]) * (chunks if whole else 1), 1 if whole else chunks, blocks)
 
 
 def pairs(row: Row) -> int:
     """Pairs of a block, over which a chunk goes: on the average half of all tokens; 0 for none."""
-    found = [x for x in row["sizes"].split() if x.startswith("BN=")]
-    return int(found[0].removeprefix("BN=")) if found else 0
+    return _size(row, "BN")
+
+
+def _size(row: Row, name: str) -> int:
+    """A constant of a kernel; 0 where it has none of that name."""
+    found = [x for x in row["sizes"].split() if x.startswith(f"{name}=")]
+    return int(found[0].removeprefix(f"{name}=")) if found else 0
 
 
 def _cycles(programs: int, beside: int, one: float, full: float) -> float:
