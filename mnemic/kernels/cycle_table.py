@@ -90,9 +90,9 @@ def _calls(listed: list[Cells], name: str) -> Iterator[str]:
         f"gradient also q, k, v, dy, dq, dk, dv) go through {target.bandwidth / 1e12:.2f} TB/s "
         f"once. The cut is the one above, whatever the shape. Where chunks go over all pairs "
         f"before them, inner loops take half as many turns on the average as the text has blocks "
-        f"of pairs; `>` where they take others, of which one is counted. A kernel with a program a "
-        f"block of pairs has as many as the text has blocks, and takes half of all chunks; one that "
-        f"is launched for PART chunks at a time is counted in all its launches."
+        f"of pairs; `>` where they take others, of which one is counted. A kernel with a "
+        f"program a block of pairs has as many as the text has blocks, and takes half of all "
+        f"chunks; one that is launched for PART chunks at a time is counted in all its launches."
     )
     yield ""
     headings = ("spec", "pass", "B x T x H, d", "kernels: programs / waves / ms", "ms", "bytes")

@@ -399,9 +399,8 @@ def pairs_of(name: str, rows: int) -> dict[str, list[int]]:
 @pytest.mark.parametrize("kind", first_only(PAIRED, "alone"))
 def test_kernels_over_kept_pairs_give_way(compiler, kind: str) -> None:
     found = compiler(pairs_of, name=PAIRED[kind], rows=16)
-    assert {name: set(rows) for name, rows in found.items()} == {
-        "chunk_forward": {16}, "chunk_backward": {16},
-    }  # fmt: skip
+    assert {"chunk_forward", "chunk_backward"} <= found.keys()
+    assert all(set(rows) == {16} for rows in found.values())
 
 
 def shapes_kept(name: str) -> list[list[list[int]]]:
@@ -457,6 +456,7 @@ def compiled_and_launched(name: str, smallest: bool) -> list[str]:
     has none below it."""
     module = pipeline.compile(name).module
     subject = Subject.of(module, 16, torch.bfloat16)
+    import_module(f"{module.__name__}.support.substituted").CHUNKS = 2  # all kernels of all parts
     if smallest:
         streamed = import_module(f"{module.__name__}.support.streamed")
         streamed.CUTS = streamed.CUTS[-1:]

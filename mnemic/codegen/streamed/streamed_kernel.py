@@ -286,7 +286,8 @@ def head(
     found: Streams, shape: Shape, extra: list[str], *, room: Room | None
 ) -> list[str]:  # fmt: skip
     """The kernel down to what is the same for all of a program's chunks."""
-    lines = ["@triton.jit", f"def {shape.name}("]
+    jit = "@triton.jit" + '(do_not_specialize=["part_from"])' * bool(shape.part)
+    lines = [jit, f"def {shape.name}("]
     lines += [f"    {part}," for part in parameters(found, extra, room, shape)]
     lines += ["):", f'    """{shape.doc}"""']
     lines += [

@@ -1,6 +1,6 @@
 """Fused forms over kept pairs: what grows lies in the device's memory, and is seen by blocks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Self
@@ -59,6 +59,9 @@ Part = Mapping[str, int]
 
 WHOLE: Part = MappingProxyType({})
 """Those of a launch that takes all."""
+
+Compiled = tuple[Any, list[torch.dtype], list[int], Part]
+"""A kernel with the types of its pointers, its numbers, and the part that it takes."""
 
 Tiles = tuple[int, int]
 """Counts of tiles: of a chunk's rows, and of what its windows read."""
@@ -342,7 +345,12 @@ class Launch:
         )  # fmt: skip
 
     def spilled(self, states: list[Tensor], *, gradient: bool) -> int:
-        """Bytes of registers that a thread spills."""
+        """Bytes of registers that a thread spills, in the kernel where it spills most."""
+        return max(self._stack(*call) for call in self.calls(states, gradient=gradient))
+
+    def calls(self, states: list[Tensor], *, gradient: bool) -> Iterator[Compiled]:
+        """The kernels that are launched, each with the types of its pointers, its numbers, and what
+        part of the chunks it takes."""
         kernel, real, rows = self.kernel, _real(self.like.dtype), [x.dtype for x in self.rows]
         pairs = self._types(states, gradient=gradient)
         beside = [real] * len(kernel.states)
@@ -356,15 +364,16 @@ class Launch:
         kept = [dtype for dtype, _ in self._kept(gradient=gradient)]
         if not gradient:
             pointers = [*rows, *pairs, *beside, *beside, self.like.dtype, *kept]
-            return self._stack(kernel.forward, pointers, numbers)
+            yield kernel.forward, pointers, numbers, WHOLE
+            return
         given, handed = [*rows, self.like.dtype, *pairs], [real] * len(kernel.handed)
         grads = [real] * len(kernel.gradients)
         if kernel.by_blocks is None:
             grads = [real] * (len(pairs) + 3 * len(beside)) + grads
-            return self._stack(kernel.backward, [*given, *grads, *kept], numbers)
-        own = self._stack(kernel.backward, [*given, *grads, *handed], numbers)
-        summed = [*given, *([real] * len(pairs)), *handed]
-        return max(own, self._stack(kernel.by_blocks, summed, numbers))
+            yield kernel.backward, [*given, *grads, *kept], numbers, WHOLE
+            return
+        yield kernel.backward, [*given, *grads, *handed], numbers, WHOLE
+        yield kernel.by_blocks, [*given, *([real] * len(pairs)), *handed], numbers, WHOLE
 
     def _types(self, states: list[Tensor], *, gradient: bool) -> list[torch.dtype]:
         """What pairs are as kernels read them, of those that a launch is given."""
@@ -379,7 +388,7 @@ class Launch:
         ]
 
     def _stack(
-        self, function: Any, pointers: list[torch.dtype], numbers: list[int], part: Part = WHOLE
+        self, function: Any, pointers: list[torch.dtype], numbers: list[int], part: Part
     ) -> int:
         constants = {**self.constants(self.like.dtype), **part}
         return stack_of(function, (1, 1), [*pointers, *numbers], constants, self.like)

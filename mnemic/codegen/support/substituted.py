@@ -7,6 +7,7 @@ are there. Gradients go the other way: d of made pairs from the reads, then part
 last one, and everything else when it is known.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from .fused import Held
 from .operators import registered
-from .streamed import WHOLE, Launch, Launches, Part, States, Streamed
+from .streamed import WHOLE, Compiled, Launch, Launches, Part, States, Streamed
 
 X = TypeVar("X")
 Call = tuple[Any, list[X]]
@@ -176,8 +177,9 @@ class MakingLaunch(Launch):
         before = pairs[0].shape[1] - self.length
         return before + max(self.first + (chunk - 1) * self.cut.rows, 0)
 
-    def spilled(self, states: list[Tensor], *, gradient: bool) -> int:
-        """Return the bytes of registers that a thread spills, of the worst kernel."""
+    def calls(self, states: list[Tensor], *, gradient: bool) -> Iterator[Compiled]:
+        """Yield the kernels that are launched, each with the types of its pointers, its numbers,
+        and what part of the chunks it takes."""
         kernel, real = self.kernel, torch.promote_types(self.like.dtype, torch.float32)
         rows, pairs = [x.dtype for x in self.rows], self._types(states, gradient=gradient)
         own, room = self.like.dtype, int(states[0].shape[1]) + (0 if gradient else self.length)
@@ -188,15 +190,13 @@ class MakingLaunch(Launch):
                 dict.fromkeys(n, real) for n in (kernel.read_gradients, kernel.rest_gradients)
             )
             tiles = [[real] * len(held) for held in sets]
-            calls = self._back(rows, own, pairs, [real] * len(pairs), read, rest, tiles)
+            found = self._back(rows, own, pairs, [real] * len(pairs), read, rest, tiles)
         else:
-            calls = self._form(rows, pairs, [real] * len(kernel.sums), own)
+            found = self._form(rows, pairs, [real] * len(kernel.sums), own)
         parts = (kernel.earlier, kernel.making, kernel.back_making, kernel.back_earlier)
-        return max(
-            self._stack(function, pointers, numbers, _part(0) if function in parts else WHOLE)
-            for function, pointers in calls
-            if function is not None
-        )
+        for function, pointers in found:
+            if function is not None:
+                yield function, pointers, numbers, _part(0) if function in parts else WHOLE
 
 
 def _part(first: int) -> Part:
