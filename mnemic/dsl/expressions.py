@@ -37,6 +37,12 @@ INSTEAD: Final = {"lambda": "lam", "if": "where", "else": "where", "is": "=="}
 SIGNS: Final = {"^": "**", "&": "and", "|": "or", "!": "not", "=": "=="}
 """What is written in place of other languages' signs."""
 
+OTHERS: Final = {
+    "ln": "log", "arctan": "atan", "arcsinh": "asinh", "arctanh": "atanh", "sgn": "sign",
+    "swish": "silu", "logistic": "sigmoid", "fabs": "abs", "maximum": "max", "minimum": "min",
+}  # fmt: skip
+"""What functions of other libraries are called here."""
+
 T = TypeVar("T")
 
 
@@ -174,7 +180,7 @@ def _check_tokens(text: str, walk: _Walk) -> None:
         token = _TOKEN.match(text, at)
         if token is None:
             piece = _piece(text, at)
-            walk.fail("is not part of the grammar", piece, at + 1, near=SIGNS.get(piece))
+            walk.fail("is not part of the grammar", piece, at + 1, near=_meant(text, at, piece))
         digits = re.split("[eE]", token["literal"] or "")[0].replace(".", "").lstrip("0")
         if len(digits) > MOST_DIGITS:
             walk.fail(f"a number of over {MOST_DIGITS} digits", token["literal"], at + 1)
@@ -188,6 +194,23 @@ def _piece(text: str, at: int) -> str:
     """What to show of a text that has no token at ``at``: a word or one character."""
     word = re.compile(r"[\w.]+", re.ASCII).match(text, at)
     return word[0] if word else text[at]
+
+
+def _meant(text: str, at: int, piece: str) -> str | None:
+    """What is written in place of a piece: bars, a method or a function of a module, a product
+    without its sign, a sign of another language.
+
+    >>> _meant("|e|", 0, "|"), _meant("np.log(e)", 2, ".log"), _meant("2e", 0, "2e")
+    ('abs(e)', 'log(...)', '2*e')
+    """
+    bars = re.compile(r"\|([^|]+)\|").match(text, at)
+    if bars is not None:
+        return f"abs({bars[1].strip(_SPACE)})"
+    function = OTHERS.get(piece[1:], piece[1:])
+    if piece[0] == "." and function in FUNCTIONS:
+        return f"{function}(...)"
+    product = re.fullmatch(r"(\d+(?:\.\d*)?)(?!(?<=0)[box])([A-Za-z]\w*)", piece, re.ASCII)
+    return "*".join(product.groups()) if product is not None else SIGNS.get(piece)
 
 
 def _syntax(walk: _Walk) -> ast.expr:
@@ -302,8 +325,9 @@ class _Walk:
         return Name(word)
 
     def unknown(self, node: ast.expr, what: str, word: str, allowed: tuple[str, ...]) -> NoReturn:
-        message = f"unknown {what}"
-        self.fail(message, word, self.column(node), allowed, nearest(word, allowed))
+        near = OTHERS.get(word) if what == "function" else None
+        near = near or nearest(word, allowed)
+        self.fail(f"unknown {what}", word, self.column(node), allowed, near)
 
     def binary(self, function: str, left: ast.expr, right: ast.expr, depth: int) -> Apply:
         first, second = self.node(left, depth + 1), self.node(right, depth + 1)

@@ -59,10 +59,13 @@ class Anchor(Entry):
     )
 
 
+Solving = Literal["cholesky", "conjugate-gradients"]
+
+
 class Solver(Entry):
     """How an exact minimiser is found."""
 
-    kind: Literal["cholesky", "conjugate-gradients"] = Field(
+    kind: Solving = Field(
         default="cholesky", description="a direct solve, or an iteration with a tolerance"
     )
     tolerance: float = Field(
@@ -102,6 +105,10 @@ def _rate(data: Any) -> Any:
 
 def _anchor(data: Any) -> Any:
     return {"chunk": 1} if data == "token" else data
+
+
+def _named(data: Any) -> Any:
+    return {"kind": data} if isinstance(data, str) else data
 
 
 def _plain(data: Any) -> Any:
@@ -158,7 +165,9 @@ class OptimizerEntry(Entry):
         default=Anchor(),
         description="the memory that gradients see: of the last token, or of the last chunk's end",
     )
-    solver: Solver = Field(default=Solver(), description="how an exact minimiser is found")
+    solver: Annotated[Solver, BeforeValidator(_named, json_schema_input_type=Solving | Solver)] = (
+        Field(default=Solver(), description="how an exact minimiser is found")
+    )
 
     @model_serializer(mode="wrap")
     def _only_its_own(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

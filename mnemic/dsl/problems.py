@@ -84,7 +84,10 @@ def _unknown_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layer
     given, words = error["input"]["kind"], shape.family.words()
     near = nearest(given, words) if isinstance(given, str) else None
     where = layers.where((*place, "kind") if layers.written_out(place) else place)
-    return Issue("", where, _shown(given), words, near)
+    own = {kind.shorthand for kind in shape.family.registry.values()}
+    written = "expr" in own and isinstance(given, str) and not re.fullmatch(r"[\w-]+", given)
+    hint = f'an expression is written {{expr: "{given}"}}' if written else None
+    return Issue("", where, _shown(given), words, near, hint)
 
 
 def _no_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> Issue:

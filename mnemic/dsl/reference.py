@@ -158,12 +158,18 @@ def _doc(model: Any) -> str:
 
 
 def _options(place: str, entry: type[Entry]) -> str:
-    rows = [_row(place, name, f) for name, f in entry.model_fields.items() if name != "kind"]
+    told = {n: f for n, f in entry.model_fields.items() if n != "kind" or _is_a_choice(f)}
+    rows = [_row(place, name, field) for name, field in told.items()]
     if not rows:
         return ""
     return "\n".join(
         ["| option | takes | default | range | |", "| --- | --- | --- | --- | --- |", *rows]
     )
+
+
+def _is_a_choice(kind: FieldInfo) -> bool:
+    """Whether a kind has several values, and is no heading of its own."""
+    return len(get_args(kind.annotation)) > 1
 
 
 def _row(place: str, name: str, field: FieldInfo) -> str:

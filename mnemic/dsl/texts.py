@@ -40,6 +40,8 @@ class Text:
     words: tuple[str, ...] = ()
     meaning: str | None = None
     """What the symbols stand for, where one may be taken for another."""
+    coefficients: bool = False
+    """Whether coefficients may stand there, the user's own too."""
 
     @cached_property
     def read(self) -> Expression | Issue:
@@ -117,7 +119,7 @@ def walk(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
 def _loss(spec: Spec, coefficients: frozenset[str]) -> Text:
     where = "bias.expr" if hasattr(spec.bias, "expr") else "bias"
     symbols, needs = LOSS_SYMBOLS | coefficients, frozenset("eyn")
-    return Text(where, spec.bias.text, symbols, needs, meaning=LOSS_MEANING)
+    return Text(where, spec.bias.text, symbols, needs, (), LOSS_MEANING, coefficients=True)
 
 
 def _features(spec: Spec) -> Iterator[Text]:
@@ -135,7 +137,8 @@ def _memory(where: str, memory: Memory, coefficients: frozenset[str]) -> Iterato
             yield _activation(f"{where}.activation", memory.activation)
         case Nonparametric():
             symbols = PAIR_SYMBOLS | coefficients
-            yield Text(f"{where}.similarity", memory.similarity, symbols, PAIR_SYMBOLS)
+            place = f"{where}.similarity"
+            yield Text(place, memory.similarity, symbols, PAIR_SYMBOLS, coefficients=True)
         case Interpolation():
             yield Text(f"{where}.kernel", memory.kernel, PAIR_SYMBOLS, PAIR_SYMBOLS)
 
@@ -143,13 +146,12 @@ def _memory(where: str, memory: Memory, coefficients: frozenset[str]) -> Iterato
 def _retention(spec: Spec, coefficients: frozenset[str]) -> Iterator[Text]:
     local, link = spec.retention.local, spec.retention.link
     if link is not None:
-        yield Text("retention.link", link.expr, coefficients | {"a", "nu"}, frozenset("a"))
+        yield _with("a", "retention.link", link.expr, coefficients | {"nu"})
     if local.generator is not None:
-        yield Text("retention.local.bregman", local.generator, coefficients | {"w"}, frozenset("w"))
+        yield _with("w", "retention.local.bregman", local.generator, coefficients)
     if local.divergence is not None:
         words = tuple(DIVERGENCES)
-        where = "retention.local.f-divergence"
-        yield Text(where, local.divergence, coefficients | {"x"}, frozenset("x"), words)
+        yield _with("x", "retention.local.f-divergence", local.divergence, coefficients, words)
 
 
 def _keys(spec: Spec, coefficients: frozenset[str]) -> Iterator[Text]:
@@ -158,8 +160,8 @@ def _keys(spec: Spec, coefficients: frozenset[str]) -> Iterator[Text]:
     for role in ("predict", "erase", "write", "carry", "value"):
         key = getattr(spec.keys, role)
         if key is not None and key.expr is not None:
-            symbols = {"v"} if role == "value" else {*known}
-            yield Text(f"keys.{role}", key.expr, coefficients | symbols, words=("own",))
+            symbols = coefficients | ({"v"} if role == "value" else {*known})
+            yield Text(f"keys.{role}", key.expr, symbols, words=("own",), coefficients=True)
         known = (*known, role)
 
 
@@ -168,7 +170,8 @@ def _coefficients(spec: Spec, names: frozenset[str]) -> Iterator[Text]:
         if not isinstance(value, Coefficient):
             continue
         if value.expr is not None:
-            yield Text(where, value.expr, names | TIME_SYMBOLS, words=tuple(WORDS))
+            symbols, words = names | TIME_SYMBOLS, tuple(WORDS)
+            yield Text(where, value.expr, symbols, words=words, coefficients=True)
         if value.activation is not None:
             yield _activation(f"{where}.activation", value.activation)
 
@@ -183,6 +186,13 @@ def _block(spec: Spec) -> Iterator[Text]:
 
 def _of(symbol: str, where: str, text: str, words: tuple[str, ...] = ()) -> Text:
     return Text(where, text, frozenset(symbol), frozenset(symbol), words)
+
+
+def _with(
+    symbol: str, where: str, text: str, others: frozenset[str], words: tuple[str, ...] = ()
+) -> Text:
+    """An expression in a symbol, which it needs, and in coefficients."""
+    return Text(where, text, others | {symbol}, frozenset(symbol), words, coefficients=True)
 
 
 def _activation(where: str, text: str) -> Text:

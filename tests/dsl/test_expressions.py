@@ -108,6 +108,14 @@ ALL = ", ".join(FUNCTIONS)
          "column 7: a chain of comparisons is written with and: a < b and b < c"),
         ("x.real", "column 2: is not part of the grammar: read '.real'"),
         ("x^2", "column 2: is not part of the grammar: read '^'; did you mean '**'?"),
+        ("1 + |x - y|", "column 5: is not part of the grammar: read '|'; did you mean "
+                        "'abs(x - y)'?"),
+        ("x | y", "column 3: is not part of the grammar: read '|'; did you mean 'or'?"),
+        ("np.arctan(x)", "column 3: is not part of the grammar: read '.arctan'; did you mean "
+                         "'atan(...)'?"),
+        ("x.abs()", "column 2: is not part of the grammar: read '.abs'; did you mean 'abs(...)'?"),
+        ("x.T", "column 2: is not part of the grammar: read '.T'"),
+        ("1 + 2.5x", "column 5: is not part of the grammar: read '2.5x'; did you mean '2.5*x'?"),
         ("x > 0 & x < 1", "column 7: is not part of the grammar: read '&'; did you mean 'and'?"),
         ("x[0]", "column 2: is not part of the grammar: read '['"),
         ("'x'", "column 1: is not part of the grammar: read \"'\""),
@@ -126,7 +134,7 @@ ALL = ", ".join(FUNCTIONS)
         ("x; y", "column 2: is not part of the grammar: read ';'"),
         ("\uff58 + 1", "column 1: is not part of the grammar: read '\uff58'"),
         ("x\0", "column 2: is not part of the grammar: read '\\x00'"),
-        ("2x", "column 1: is not part of the grammar: read '2x'"),
+        ("2x", "column 1: is not part of the grammar: read '2x'; did you mean '2*x'?"),
         ("1_000", "column 1: is not part of the grammar: read '1_000'"),
         ("0x10", "column 1: is not part of the grammar: read '0x10'"),
         ("True", "column 1: is not a number: read 'True'"),

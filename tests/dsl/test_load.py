@@ -139,6 +139,34 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
             "x.yaml:2:14: bias.expr: unknown symbol (column 3): read 'foo', allowed: alpha,",
         ),
         (
+            "name: x\nbias: {expr: mu*e**2}\n",
+            "x.yaml:2:14: bias.expr: unknown symbol (column 1): read 'mu', allowed: alpha, e, eta,"
+            " n, v, y, pi, inf (in a loss y is the prediction ŷ, not the read-out; e = ŷ − v of a"
+            " coordinate, n = ‖ŷ − v‖; a coefficient of your own stands under coefficients:"
+            " {mu: token})",
+        ),
+        (
+            "name: x\nbias: l2\nretention: {local: {bregman: cosh(c*w)}}\n",
+            "x.yaml:3:30: retention.local.bregman: unknown symbol (column 6): read 'c', allowed:"
+            " alpha, eta, w, pi, inf (a coefficient of your own stands under coefficients:"
+            " {c: token})",
+        ),
+        (
+            "name: x\nbias: {expr: k*e**2}\n",  # which no coefficient may be called
+            "x.yaml:2:14: bias.expr: unknown symbol (column 1): read 'k', allowed: alpha, e, eta,"
+            " n, v, y, pi, inf (in a loss y is the prediction ŷ, not the read-out; e = ŷ − v of a"
+            " coordinate, n = ‖ŷ − v‖)",
+        ),
+        (
+            "name: x\nbias: {expr: ln(1 + e**2)}\n",
+            "x.yaml:2:14: bias.expr: unknown function (column 1): read 'ln', allowed: exp, log,",
+        ),
+        (
+            "name: x\nbias: e**2/2\n",
+            "x.yaml:2:7: bias: read 'e**2/2', allowed: dot, l2, lp, huber, robust, quantile, expr"
+            ' (an expression is written {expr: "e**2/2"})',
+        ),
+        (
             "name: x\nretention:\n  decay: chanel\n",
             "x.yaml:3:10: retention.decay: unknown symbol: read 'chanel', allowed: learned, token,"
             " channel, outer, H, alpha, eta, h, t, pi, inf; did you mean 'channel'?",
@@ -147,7 +175,8 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
             "name: x\nbias: {expr: (y_hat - v)**2}\n",
             "x.yaml:2:14: bias.expr: unknown symbol (column 2): read 'y_hat', allowed: alpha, e,"
             " eta, n, v, y, pi, inf (in a loss y is the prediction ŷ, not the read-out; e = ŷ − v"
-            " of a coordinate, n = ‖ŷ − v‖)",
+            " of a coordinate, n = ‖ŷ − v‖; a coefficient of your own stands under coefficients:"
+            " {y_hat: token})",
         ),
     ],
 )
@@ -386,3 +415,16 @@ def test_an_expression_is_not_blamed_for_what_was_left_out() -> None:
     with pytest.raises(InvalidSpec) as refusal:
         load({"name": "x", "speed": 1, "bias": {"expr": "b*e**2"}})
     assert len(refusal.value.issues) == 2
+
+
+def test_a_solver_is_named_by_a_bare_word() -> None:
+    given = {"mnemic": 1, "name": "x", "bias": "l2", "window": "all",
+             "retention": {"global": {"l2": 1}}}  # fmt: skip
+    short, long = (
+        load({**given, "optimizer": {"method": "exact", "solver": solver}})
+        for solver in ("conjugate-gradients", {"kind": "conjugate-gradients"})
+    )
+    assert short == long
+    assert short.optimizer.solver.kind == "conjugate-gradients"
+    with pytest.raises(InvalidSpec, match=r"solver.*read 'cholesk'.*did you mean 'cholesky'"):
+        load({**given, "optimizer": {"method": "exact", "solver": "cholesk"}})

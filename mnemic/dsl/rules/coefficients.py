@@ -35,7 +35,7 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 def identifiers(spec: Spec) -> Iterator[Issue]:
     """A coefficient's name is an ASCII identifier that means nothing else."""
     for name in spec.coefficients:
-        reason = _unusable(name)
+        reason = unusable(name)
         if reason:
             where, near = f"coefficients.{name}", INSTEAD.get(name)
             yield Issue(f"a coefficient's name {reason}", where, name, nearest=near)
@@ -207,7 +207,7 @@ PER: Final[Mapping[str, tuple[str, ...]]] = {
 _SHAPE_HINT: Final = "scale a key or the value by a coefficient of your own in keys instead"
 
 
-def _unusable(name: str) -> str | None:
+def unusable(name: str) -> str | None:
     """Why a name cannot be a coefficient's."""
     if not _IDENTIFIER.fullmatch(name):
         return "must be an ASCII identifier of at most 64 characters, the first a letter"

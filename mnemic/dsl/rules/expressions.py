@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from mnemic.dsl.coefficients import Coefficient
 from mnemic.dsl.constants import Undefined, constant
 from mnemic.dsl.expressions import Apply, Name, Node, Number
+from mnemic.dsl.rules.coefficients import unusable
 from mnemic.dsl.rules.rule import Rule
 from mnemic.dsl.spec import Spec
-from mnemic.dsl.texts import LOSS_SYMBOLS, Text, texts, walk
+from mnemic.dsl.texts import LOSS_SYMBOLS, Text, texts, unknown_symbol, walk
 from mnemic.errors import Issue
 
 _KINKED = frozenset({"abs", "sign", "max", "min", "relu", "heaviside", "round", "where"})
@@ -18,7 +20,17 @@ def readable(spec: Spec) -> Iterator[Issue]:
     """Every expression parses with the symbols of its place."""
     for text in texts(spec):
         if isinstance(text.read, Issue):
-            yield text.read
+            yield _with_own(text, text.read)
+
+
+def _with_own(text: Text, issue: Issue) -> Issue:
+    """An issue with how to declare the coefficient that an unknown symbol may be."""
+    word = issue.read or ""
+    known = issue.nearest is not None or not text.coefficients or unusable(word)
+    if known or not unknown_symbol(issue):
+        return issue
+    own = f"a coefficient of your own stands under coefficients: {{{word}: token}}"
+    return replace(issue, hint=f"{issue.hint}; {own}" if issue.hint else own)
 
 
 def finite_constants(spec: Spec) -> Iterator[Issue]:
