@@ -3,12 +3,16 @@
 Rows are the last ones of the kept pairs: row r of C sees the pairs up to n − C + r.
 """
 
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
+
+from .transforms import transformed
 
 FEWEST, WIDEST = 64, 512
 """Rows that share a mask: it is [rows, pairs that they see], never [T, T]."""
@@ -72,8 +76,14 @@ def cuts(pairs: Tensor, found: list[Block]) -> list[Tensor]:
 def attention(q: Tensor, keys: Tensor, values: Tensor, *, span: int = 0) -> Tensor:
     """softmax(Q Kᵀ) V over the pairs that each row sees: [M, C, K], [M, n, K], [M, n, V].
 
-    ``span`` is the window c, 0 without one.
+    ``span`` is the window c, 0 without one. Forward derivatives go through products and a softmax:
+    PyTorch's fused kernels have none.
     """
+    with sdpa_kernel(SDPBackend.MATH) if transformed() else nullcontext():
+        return _attention(q, keys, values, span)
+
+
+def _attention(q: Tensor, keys: Tensor, values: Tensor, span: int) -> Tensor:
     rows, kept, channels = q.shape[-2], keys.shape[-2], values.shape[-1]
     width = max(q.shape[-1], channels)  # the fused kernels ask for one size
     q, keys, values = (pad(x, (0, width - x.shape[-1]))[None] for x in (q, keys, values))

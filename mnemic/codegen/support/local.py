@@ -17,6 +17,7 @@ from .descent import Regressions, solve_rows
 from .kept import append_rows
 from .kept_attention import blocks, squares, visible
 from .rows import TINY
+from .transforms import transformed
 
 Similarity = Callable[..., Tensor]
 
@@ -160,7 +161,7 @@ def local_linears(
             weights, q_block, ridge_block, seen, seen_values = (
                 x.flatten(0, 1) for x in (*single, seen, every)
             )
-        if iterations == 0:
+        if iterations == 0 or transformed():  # iterations have a backward mode alone
             found = _direct(weights, seen, seen_values, q_block, ridge_block)
         else:
             found = _iterated(

@@ -10,13 +10,13 @@ from . import kept, layout, levels, room, scanned, versions
 from .arguments import fail
 from .calls import Closes, Form, States, parameters
 from .given import Given, turned
-from .launched import TILE, fainter, form_of, tracked
 from .launched import Form as Fused
+from .launched import fainter, form_of, tracked
 from .lengths import FAINTEST
 from .place import Place
 from .signature import State
 from .sizes import eval_size
-from .transforms import host_reads, transformed
+from .transforms import host_reads
 
 FEWEST = 4
 """Rows below which ``auto`` takes the recurrent form: at four the chunk form is as fast for linear
@@ -224,8 +224,7 @@ class Run(Given):
     def _chosen(self) -> str:
         if self.call.form != "auto":
             return self.call.form
-        fewest = TILE if transformed() else FEWEST  # attention of torch has no forward mode
-        few = self.tokens * self.steps < fewest or "chunk" not in self.signature.forms
+        few = self.tokens * self.steps < FEWEST or "chunk" not in self.signature.forms
         return "recurrent" if few else "chunk"
 
     def _recurrent(self, states: States) -> tuple[Tensor, States]:

@@ -212,16 +212,30 @@ class _Entries(torch.autograd.Function):
         """Keep W and what moves it."""
         ctx.axes, ctx.flow, ctx.partials, reached, _, scale, factor, *rest = inputs
         ctx.save_for_backward(output, reached, scale, factor, *rest)
+        ctx.save_for_forward(output, reached, scale, factor, *rest)
+
+    @staticmethod
+    def jvp(ctx: Any, *moves: Tensor | None) -> Tensor:
+        """Return how W moves: what the gradient takes, the other way round."""
+        memory, reached, _, factor, *rest = ctx.saved_tensors
+        d_dual, d_scale, d_factor, *d_rest = moves[4:]
+        x, moved, whole = _moved(ctx, memory, reached, factor, rest)
+        y = torch.zeros_like(memory)
+        if d_dual is not None:
+            y = y + moved * d_dual
+        if d_factor is not None:
+            y = y + x * d_factor
+        parts = ctx.partials(x, *rest) if ctx.partials else ()
+        for part, d in zip(parts, d_rest, strict=True):
+            y = y if d is None else y - part * moved * d
+        total = -y.sum(ctx.axes, keepdim=True) + (0.0 if d_scale is None else d_scale)
+        return y + moved / whole * total
 
     @staticmethod
     def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of the implicit equation."""
         memory, reached, scale, factor, *rest = ctx.saved_tensors
-        alive = factor > 0
-        x = torch.where(alive, memory / torch.where(alive, factor, 1.0), reached)
-        x = x.clamp_min(FLOOR)
-        moved = torch.where(memory > 0, memory / ctx.flow(x, *rest).clamp_min(FLAT), 0.0)
-        whole = moved.sum(ctx.axes, keepdim=True).clamp_min(FLOOR)
+        x, moved, whole = _moved(ctx, memory, reached, factor, rest)
         mean = torch.zeros_like(whole)
         for _ in range(CENTRED):
             part = (moved * d).sum(ctx.axes, keepdim=True) / whole
@@ -231,6 +245,16 @@ class _Entries(torch.autograd.Function):
         d_rest = [-_like(part * d_dual, c) for part, c in zip(parts, rest, strict=True)]
         d_scale = _like(mean, scale)
         return None, None, None, None, d_dual, d_scale, _like(x * d, factor), *d_rest
+
+
+def _moved(
+    ctx: Any, memory: Tensor, reached: Tensor, factor: Tensor, rest: list[Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return every entry's own x, P = W/(x s′(x)), and Σ P."""
+    alive = factor > 0
+    x = torch.where(alive, memory / torch.where(alive, factor, 1.0), reached).clamp_min(FLOOR)
+    moved = torch.where(memory > 0, memory / ctx.flow(x, *rest).clamp_min(FLAT), 0.0)
+    return x, moved, moved.sum(ctx.axes, keepdim=True).clamp_min(FLOOR)
 
 
 def _like(gradient: Tensor, of: Tensor) -> Tensor:
