@@ -156,6 +156,18 @@ CASES: list[Case] = [
         {"coefficients": {"a": 1}, "keys": {"value": "a*v"}},
     ),
     (
+        "coefficients.named_somewhere",  # by ½w² of the retention that nobody wrote, w is not
+        {"coefficients": {"w": 1}},
+        "coefficients.w",
+        {"coefficients": {"w": 1}, "keys": {"value": "w*v"}},
+    ),
+    (
+        "coefficients.named_somewhere",
+        {"coefficients": {"x": 1}, "features": {"expr": "x**3"}},
+        "coefficients.x",
+        {"features": {"expr": "x**3"}},
+    ),
+    (
         "coefficients.no_cycles",
         {"retention": {"decay": "1 - alpha"}},
         "retention.decay",
@@ -629,6 +641,34 @@ CASES: list[Case] = [
         {
             "retention": {"link": "a/nu", "view": "ftrl", "decay": "1 - mu"},
             "coefficients": {"mu": "token"},
+        },
+    ),
+    (
+        "retentions.names_of_a_generator",
+        {
+            "retention": {"local": {"bregman": "cosh(w)"}},
+            "bias": {"expr": "w*e**2"},
+            "coefficients": {"w": "token"},
+        },
+        "retention.local.bregman",
+        {
+            "retention": {"local": "kl", "constraint": "simplex"},  # whose w nobody wrote
+            "bias": {"expr": "w*e**2"},
+            "coefficients": {"w": "token"},
+        },
+    ),
+    (
+        "retentions.names_of_a_generator",
+        {
+            "retention": {"local": {"f-divergence": "(x - 1)**2"}, "constraint": "simplex"},
+            "bias": {"expr": "x*e**2"},
+            "coefficients": {"x": "token"},
+        },
+        "retention.local.f-divergence",
+        {
+            "retention": {"local": {"f-divergence": "chi2"}, "constraint": "simplex"},
+            "bias": {"expr": "x*e**2"},
+            "coefficients": {"x": "token"},
         },
     ),
     (

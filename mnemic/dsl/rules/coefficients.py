@@ -75,7 +75,7 @@ def named_somewhere(spec: Spec) -> Iterator[Issue]:
     every = list(texts(spec))
     if any(isinstance(text.read, Issue) for text in every):
         return
-    used = frozenset().union(*(text.names for text in every))
+    used = frozenset().union(*(text.names - text.needs for text in every if text.coefficients))
     for name in spec.coefficients:
         if name not in used:
             yield Issue("no expression names this coefficient", f"coefficients.{name}")

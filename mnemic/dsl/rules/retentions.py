@@ -4,7 +4,17 @@ from collections.abc import Iterator
 
 from mnemic.dsl.coefficients import ONE, Coefficient
 from mnemic.dsl.memory import Chain, Diagonal, Glu, Linear, LowRank, Mlp
-from mnemic.dsl.retention import Ball, Elastic, GlobalL2, Lq, NoGlobal, Simplex
+from mnemic.dsl.retention import (
+    DIVERGENCES,
+    Ball,
+    Bregman,
+    Elastic,
+    FDivergence,
+    GlobalL2,
+    Lq,
+    NoGlobal,
+    Simplex,
+)
 from mnemic.dsl.rules.rule import Rule, keeps_pairs
 from mnemic.dsl.spec import Spec
 from mnemic.dsl.texts import texts
@@ -93,9 +103,23 @@ def link_alone(spec: Spec) -> Iterator[Issue]:
 def names_of_a_link(spec: Spec) -> Iterator[Issue]:
     """a and nu mean the dual in a link, so no coefficient that it names can have their names."""
     if spec.retention.link is not None:
-        for name in sorted({"a", "nu"} & spec.named_coefficients().keys()):
-            reason = f"{name} is a symbol of the link, and a coefficient has the same name"
-            yield Issue(reason, "retention.link", hint="give the coefficient another name")
+        yield from _taken(spec, "retention.link", {"a", "nu"}, "the link")
+
+
+def names_of_a_generator(spec: Spec) -> Iterator[Issue]:
+    """w means an entry of the memory in a generator of the user's own, and x a ratio of two."""
+    local = spec.retention.local
+    if isinstance(local, Bregman):
+        yield from _taken(spec, "retention.local.bregman", {"w"}, "the generator")
+    if isinstance(local, FDivergence) and local.f not in DIVERGENCES:
+        yield from _taken(spec, "retention.local.f-divergence", {"x"}, "the generator")
+
+
+def _taken(spec: Spec, place: str, symbols: set[str], what: str) -> Iterator[Issue]:
+    """Coefficients that have the name of an expression's own symbol."""
+    for name in sorted(symbols & spec.named_coefficients().keys()):
+        reason = f"{name} is a symbol of {what}, and a coefficient has the same name"
+        yield Issue(reason, place, hint="give the coefficient another name")
 
 
 def decay_of_rows(spec: Spec) -> Iterator[Issue]:
@@ -194,6 +218,7 @@ RULES: tuple[Rule, ...] = (
     norms_in_the_dual,
     link_alone,
     names_of_a_link,
+    names_of_a_generator,
     decay_of_rows,
     phase_of_a_state,
     rows_of_a_matrix,
