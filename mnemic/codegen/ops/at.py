@@ -29,7 +29,7 @@ class At:
 
     @property
     def plan(self) -> Plan:
-        """The plan that grows."""
+        """The plan to which gradients are added."""
         return self.sums.plan
 
     @property
@@ -44,24 +44,24 @@ class At:
         return op.arguments if isinstance(op, Call) else self.quantity.reads()
 
     def option(self, name: str, default: Any = None) -> Any:
-        """An option of a call."""
+        """Return an option of the call that the quantity is, or the default where it is not set."""
         assert isinstance(self.quantity.op, Call)
         return dict(self.quantity.op.options).get(name, default)
 
     def wants(self, *arguments: str) -> bool:
-        """Whether a gradient goes through any of these."""
+        """Return whether a gradient goes through any of these arguments."""
         return any(a in self.sums.active for a in arguments)
 
     def axes(self, name: str) -> Axes:
-        """The axes of a quantity; its gradient has them too, whatever that was made of."""
+        """Return a quantity's axes; for ``d`` those of the quantity whose gradient it is."""
         return self.quantity.axes if name == self.d else self.plan.axes(name)
 
     def name(self, argument: str) -> str:
-        """What this step's part of an argument's gradient is called."""
+        """Name this step's part of an argument's gradient."""
         return self.sums.name(argument, self.out)
 
     def give(self, argument: str, part: str) -> None:
-        """A part of an argument's gradient."""
+        """Add a part to an argument's gradient."""
         self.sums.give(argument, part)
 
     # -- quantities -------------------------------------------------------------------------
@@ -70,15 +70,15 @@ class At:
         return self.plan.add(name, axes, op, gradient_of(self.quantity.equation))
 
     def call(self, name: str, axes: Axes, function: str, *arguments: str, **options: Any) -> str:
-        """A quantity from a function of the support module."""
+        """Add a call of a function of the support module; return the name of its value."""
         return self._add(name, axes, Call(function, arguments, tuple(sorted(options.items()))))
 
     def product(self, name: str, axes: Axes, left: str, right: str, flips: str = "") -> str:
-        """A matrix product; ``flips`` names the sides that are transposed: l, r or lr."""
+        """Add a matrix product and return its name; ``flips``: transposed sides, l, r or lr."""
         return self._add(name, axes, Product(left, right, "l" in flips, "r" in flips))
 
     def map(self, name: str, axes: Axes, text: str, **env: Env) -> str:
-        """An elementwise expression, written as text of the names in ``env``."""
+        """Add an expression, written as text of the names in ``env``, and return its name."""
         symbols = {n: sp.Symbol(f"{n}_", real=True) for n in env}
         expr = sp.sympify(text, locals=symbols)
         reads = []
@@ -88,7 +88,7 @@ class At:
         return self.expression(name, axes, expr, tuple(reads))
 
     def expression(self, name: str, axes: Axes, expr: Any, reads: tuple[Read, ...]) -> str:
-        """An elementwise expression; a symbol alone is the quantity that it reads."""
+        """Add an elementwise expression and return its name; of a symbol alone, what it reads."""
         free = {s.name for s in expr.free_symbols}
         reads = tuple(r for r in reads if r.symbol in free)
         if expr.is_Symbol and reads[0].axes == axes:
@@ -96,7 +96,7 @@ class At:
         return self._add(name, axes, Map(expr, reads))
 
     def summed(self, name: str, quantity: str, axes: Axes, kept: Axes) -> str:
-        """The sum over the axes that are not kept, one after another from the last."""
+        """Add up entries over the axes that are not kept, from the last on; return the name."""
         dropped = [i for i in reversed(range(len(axes))) if axes[i] not in kept]
         left = list(axes)
         for number, i in enumerate(dropped):

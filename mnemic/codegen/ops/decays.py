@@ -7,7 +7,7 @@ DECAY = Sample(kinds=("log decay",))
 
 
 def segments(at: At) -> None:
-    """P_ts = exp Σ_{s<i≤t} l_i: dl_i = Σ_{t≥i>s} d_ts P_ts."""
+    """Differentiate P_ts = exp Σ_{s<i≤t} l_i: dl_i = Σ_{t≥i>s} d_ts P_ts."""
     (log_decay,) = at.arguments
     if at.wants(log_decay):
         inner = at.map(f"{at.d}_kept", ("t", "s"), "d*p", d=at.d, p=at.out)
@@ -15,7 +15,7 @@ def segments(at: At) -> None:
 
 
 def products(at: At) -> None:
-    """P_ts = Π_{s<i≤t} f_i, which may be zero: df_i = Σ_s (Pᵀ d)_is P_{i−1,s}."""
+    """Differentiate P_ts = Π_{s<i≤t} f_i, which may be zero: df_i = Σ_s (Pᵀ d)_is P_{i−1,s}."""
     (factor,) = at.arguments
     if at.wants(factor):
         later = at.product(f"{at.d}_later", ("t", "s"), at.out, at.d, "l")
@@ -24,7 +24,7 @@ def products(at: At) -> None:
 
 
 def running_product(at: At) -> None:
-    """p_t = Π_{i≤t} f_i: df_i = p_{i−1} Σ_{t≥i} d_t Π_{i<j≤t} f_j."""
+    """Differentiate p_t = Π_{i≤t} f_i: df_i = p_{i−1} Σ_{t≥i} d_t Π_{i<j≤t} f_j."""
     (factor,) = at.arguments
     if at.wants(factor):
         between = at.call(f"{at.out}_between", ("t", "s"), "products", factor)
@@ -34,25 +34,25 @@ def running_product(at: At) -> None:
 
 
 def reach(at: At) -> None:
-    """r_t = exp Σ_{i≤t} l_i: dl_i = Σ_{t≥i} d_t r_t."""
+    """Differentiate r_t = exp Σ_{i≤t} l_i: dl_i = Σ_{t≥i} d_t r_t."""
     (log_decay,) = at.arguments
     _summed(at, log_decay, "later_sums")
 
 
 def reach_rows(at: At) -> None:
-    """The same by channel."""
+    """Differentiate r_tκ = exp Σ_{i≤t} l_iκ, by channel: dl_iκ = Σ_{t≥i} d_tκ r_tκ."""
     (log_decay,) = at.arguments
     _summed(at, log_decay, "later_rows")
 
 
 def left_at_end(at: At) -> None:
-    """r_s = exp Σ_{i>s} l_i: dl_i = Σ_{s<i} d_s r_s."""
+    """Differentiate r_s = exp Σ_{i>s} l_i: dl_i = Σ_{s<i} d_s r_s."""
     (log_decay,) = at.arguments
     _summed(at, log_decay, "earlier_sums")
 
 
 def remain_rows(at: At) -> None:
-    """The same by channel."""
+    """Differentiate r_sκ = exp Σ_{i>s} l_iκ, by channel: dl_iκ = Σ_{s<i} d_sκ r_sκ."""
     (log_decay,) = at.arguments
     _summed(at, log_decay, "earlier_rows")
 

@@ -17,18 +17,18 @@ class Entries:
 
     @property
     def call(self) -> Call:
-        """Its function."""
+        """The quantity's call of a function."""
         assert isinstance(self.quantity.op, Call)
         return self.quantity.op
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What it reads."""
+        """What the quantity reads, in order."""
         return self.call.arguments
 
     @property
     def options(self) -> dict[str, Any]:
-        """Its options by name."""
+        """The call's options by name."""
         return dict(self.call.options)
 
     def map(self, suffix: str, axes: tuple[str, ...], expr: sp.Expr, **reads: str) -> str:

@@ -23,14 +23,14 @@ SIGNALS = ("error", "error_adjoint", "residual", "residual_vjp")
 
 
 def error(at: At) -> None:
-    """e of ŷ (or of ŷ − v) and of rows that it reads."""
+    """Differentiate e(ŷ), or e(ŷ − v): dŷ = (∂e/∂ŷ)ᵀ d; rows that e reads beside ŷ get theirs."""
     unknown, *rows = at.arguments
     at.give_call(unknown, "error_adjoint", at.d, unknown, *rows)
     through_rows(at, at.d, at.arguments)
 
 
 def through_rows(at: At, d: str, arguments: tuple[str, ...]) -> None:
-    """The gradients of what an error reads beside its unknown, d being that of e."""
+    """Give what an error reads beside its unknown its gradients, d being that of e."""
     rows = arguments[1:]
     if not at.wants(*rows):
         return
@@ -60,7 +60,7 @@ def _reads(at: At, signal: Signal, arguments: tuple[str, ...]) -> tuple[Read, ..
 def _slope(
     at: At, signal: Signal, name: str, d: str, part: str, reads: tuple[Read, ...]
 ) -> str:  # fmt: skip
-    """∂e/∂(one symbol) times the gradient."""
+    """Add ∂e/∂(one symbol) times the gradient to the plan; return its name."""
     axes = at.axes(reads[0].quantity)
     (symbol,) = [s for s in signal.expr.free_symbols if s.name == name]
     found = sp.Symbol("grad_", real=True) * derivative(signal.expr, symbol)
@@ -68,7 +68,7 @@ def _slope(
 
 
 def _through_norm(at: At, signal: Signal, d: str, reads: tuple[Read, ...]) -> None:
-    """v in n = ‖ŷ − v‖."""
+    """Give v the gradient that it gets through n = ‖ŷ − v‖, which e reads."""
     y, v, n = (next(r.quantity for r in reads if r.symbol == s) for s in "yvn")
     parts = _slope(at, signal, "n", d, f"d_{n}_parts", reads)
     d_n = at.call(f"d_{n}", at.axes(n), "total", parts)
@@ -76,7 +76,7 @@ def _through_norm(at: At, signal: Signal, d: str, reads: tuple[Read, ...]) -> No
 
 
 def residual(at: At) -> None:
-    """ŷ = base + L e(ŷ): dbase = d + Jᵀ m with m = Lᵀ dbase, a system with time reversed.
+    """Differentiate ŷ = base + L e(ŷ): dbase = d + Jᵀ m, m = Lᵀ dbase, a system back in time.
 
     dL = dbase eᵀ, and what e reads beside ŷ gets its share of m.
     """

@@ -11,7 +11,7 @@ SYSTEM = ("", "", "decays", "definite", "positive", "positive")
 
 
 def sustained(at: At) -> None:
-    """factor M + new."""
+    """Differentiate factor M + new: dM = factor d, dnew = d, dfactor = Σ d ∘ M."""
     state, factor, new = at.arguments
     axes = at.axes(state)
     at.give_map(state, "d*f", d=at.d, f=factor)
@@ -23,7 +23,7 @@ def sustained(at: At) -> None:
 
 
 def cast(at: At) -> None:
-    """The same numbers in another dtype: the gradient in that of what was cast."""
+    """Differentiate a cast: what was cast gets d in its own dtype."""
     x = at.arguments[0]
     at.give_call(x, "narrowed", at.d, x)
 
@@ -32,7 +32,7 @@ def cast(at: At) -> None:
 
 
 def innovation_factor(at: At) -> None:
-    """L Lᵀ = S = diag(β) + K P Kᵀ: dS, symmetric, is what the factor's own rule says."""
+    """Differentiate L, L Lᵀ = diag(β) + K P Kᵀ: by dS, symmetric, dK = dS K P and dβ = diag dS."""
     kp, k, *kept = at.arguments
     d_s = at.call(f"{at.d}_squared", SQUARE, "cholesky_vjp", at.d, at.out)
     at.give_product(kp, d_s, k)
@@ -42,7 +42,7 @@ def innovation_factor(at: At) -> None:
 
 
 def solved(at: At) -> None:
-    """x = L⁻¹ b: db = L⁻ᵀ d, dL = −db xᵀ, lower triangular."""
+    """Differentiate x = L⁻¹ b: db = L⁻ᵀ d, dL = −db xᵀ, lower triangular."""
     factor, x = at.arguments
     d_x = at.call(at.name(x), at.axes(x), "solved_back", factor, at.d)
     at.give(x, d_x)
@@ -53,7 +53,7 @@ def solved(at: At) -> None:
 
 
 def shrunk(at: At) -> None:
-    """(P − XᵀX) / β at the chunk's end."""
+    """Differentiate (P − XᵀX)/β, β at the chunk's end: dP = d/β, d symmetric, and dX = −2 X d/β."""
     p, x, *kept = at.arguments
     d = at.call(f"{at.d}_even", MATRIX, "symmetric", at.d)
     if kept:
@@ -70,14 +70,14 @@ def shrunk(at: At) -> None:
 
 
 def _trace(at: At, name: str, one: str, other: str) -> str:
-    """Σ of all products of two matrices' entries."""
+    """Add up all products of two matrices' entries; return the sum's name."""
     axes = at.axes(one)
     parts = at.map(f"{name}_parts", axes, "x*y", x=one, y=other)
     return at.call(name, (), "total", at.call(f"{name}_rows", axes[:1], "total", parts))
 
 
 def solved_rows(at: At) -> None:
-    """(H_t + Λ_t) x_t = q_t: with g solving the same system for d, dq = g and dH = −g xᵀ."""
+    """Differentiate x_t, (H_t + Λ_t) x_t = q_t: dq = g solves the same system for d; dH = −g xᵀ."""
     q, key, weights, h, ridge, reach = at.arguments
     function = at.quantity.op.function  # type: ignore[union-attr]
     options = {n: at.option(n) for n in ("tolerance", "iterations") if at.option(n) is not None}
@@ -96,7 +96,7 @@ def solved_rows(at: At) -> None:
 
 
 def _weighed(at: At, g: str) -> None:
-    """The gradients at keys and their weights of −Σ_ts w_ts (g_t·k_s)(k_s·x_t)."""
+    """Give keys and their weights w the gradients of −Σ_ts w_ts (g_t·k_s)(k_s·x_t)."""
     key, weights = at.arguments[1:3]
     if not at.wants(key, weights):
         return
@@ -121,7 +121,7 @@ def _weighed(at: At, g: str) -> None:
 
 
 def ridge_solved(at: At) -> None:
-    """(H + Λ) x = q."""
+    """Differentiate x, (H + Λ) x = q: dq = g solves the system for d; dΛ = −x ∘ g, dH = −g xᵀ."""
     h, ridge, q = at.arguments
     g = at.call(f"{at.d}_solved", at.axes(q), "ridge_solved", h, ridge, at.d)
     at.give(q, g)
@@ -133,7 +133,7 @@ def ridge_solved(at: At) -> None:
 
 
 def kalman_gain(at: At) -> None:
-    """g = P w / (γ + k·P w), w the key times its weight."""
+    """Differentiate g = P w/s, s = γ + k·P w, w the weighed key: d(P w) = (d − k (d·g))/s."""
     p, k, weighed, *forget = at.arguments
     pk = at.call(f"{p}_{weighed}", ("k",), "recall", p, weighed)
     met = at.call(f"{k}_met", (), "total", at.map(f"{k}_{pk}", ("k",), "k*p", k=k, p=pk))
@@ -151,7 +151,7 @@ def kalman_gain(at: At) -> None:
 
 
 def downdated(at: At) -> None:
-    """(P − g (P k)ᵀ) / γ, made symmetric."""
+    """Differentiate (P − g (P k)ᵀ) / γ, made symmetric, at P, k, g and log γ."""
     p, k, gain, *forget = at.arguments
     d = at.call(f"{at.d}_even", MATRIX, "symmetric", at.d)
     if forget:

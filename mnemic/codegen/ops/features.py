@@ -6,7 +6,7 @@ from mnemic.codegen.ops.pulled import whole
 
 
 def turned(at: At) -> None:
-    """[x cos Ω, x sin Ω]: dx turns back, and dΩ is x times what turns back a quarter further."""
+    """Differentiate [x cos Ω, x sin Ω]: dx is d turned back by Ω, dΩ is x times d by Ω + π/2."""
     x, angle = at.arguments
     at.give_call(x, "turned_back", at.d, angle)
     if at.wants(angle):

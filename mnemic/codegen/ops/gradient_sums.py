@@ -27,17 +27,17 @@ class Sums:
             self.uses[name] = self.uses.get(name, 0) + 1
 
     def name(self, quantity: str, reader: str) -> str:
-        """The name of the part of a gradient that comes through a reader."""
+        """Name the part of a quantity's gradient that comes through a reader."""
         whole = f"d_{quantity}"
         return whole if self.uses.get(quantity, 0) == 1 else f"{whole}_of_{reader}"
 
     def give(self, quantity: str, part: str) -> None:
-        """One more part of a gradient."""
+        """Add a part to a quantity's gradient, if a gradient of it is asked for."""
         if quantity in self.active:
             self.parts.setdefault(quantity, []).append(part)
 
     def total(self, quantity: str) -> str | None:
-        """The whole gradient of a quantity, if any part has come in."""
+        """Add up a quantity's gradient and return its name; ``None`` where no part has come in."""
         parts = self.parts.get(quantity)
         if not parts:
             return None
@@ -55,5 +55,5 @@ class Sums:
 
 
 def gradient_of(equation: str) -> str:
-    """The equation that a gradient belongs to, by the one that it is the gradient of."""
+    """Name the equation that a gradient belongs to, by the one that it is the gradient of."""
     return f"gradient of {equation}" if equation else ""

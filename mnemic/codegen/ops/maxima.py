@@ -7,7 +7,7 @@ SQUARE = ("t", "s")
 
 
 def stable_mix(at: At) -> None:
-    """M_ts = exp(Σ_{s<i≤t} l_i + r_s − m_t)."""
+    """Differentiate M_ts = exp(Σ_{s<i≤t} l_i + r_s − m_t): sums of d ∘ M for l, r and m."""
     log_decay, log_rate, m = at.arguments
     if not at.wants(*at.arguments):
         return
@@ -20,7 +20,7 @@ def stable_mix(at: At) -> None:
 
 
 def stable_reach(at: At) -> None:
-    """r_t = exp(Σ_{i≤t} l_i + m_0 − m_t)."""
+    """Differentiate r_t = exp(Σ_{i≤t} l_i + m_0 − m_t): sums of d ∘ r for l, m_0 and m."""
     log_decay, start, m = at.arguments
     kept = at.map(f"{at.d}_kept", ("t",), "d*r", d=at.d, r=at.out)
     at.give_call(log_decay, "later_sums", kept)
@@ -29,7 +29,7 @@ def stable_reach(at: At) -> None:
 
 
 def running_maximum(at: At) -> None:
-    """m_t = max(max_s(Σ_{s<i≤t} l_i + r_s), Σ_{i≤t} l_i + m_0): to what attains it."""
+    """Differentiate m_t = max(max_s(Σ_{s<i≤t} l_i + r_s), Σ_{i≤t} l_i + m_0) at what attains it."""
     log_decay, log_rate, start = at.arguments
     if not at.wants(*at.arguments):
         return

@@ -6,32 +6,32 @@ from mnemic.codegen.ops.pulled import whole
 
 
 def norm(at: At) -> None:
-    """n = ‖x‖: dx = d x / n, 0 at zero, where n is 1."""
+    """Differentiate n = ‖x‖: dx = d x / n, 0 at zero, where n is 1."""
     (x,) = at.arguments
     at.give_map(x, "d*x/n", d=at.d, x=x, n=at.out)
 
 
 def distance(at: At) -> None:
-    """n = ‖y − v‖: dy = d (y − v) / n = −dv, 0 at an exact hit, where n is 1."""
+    """Differentiate n = ‖y − v‖: dy = d (y − v) / n = −dv, 0 at an exact hit, where n is 1."""
     y, v = at.arguments
     at.give_map(y, "d*(y - v)/n", d=at.d, y=y, v=v, n=at.out)
     at.give_map(v, "d*(v - y)/n", d=at.d, y=y, v=v, n=at.out)
 
 
 def squared_norm(at: At) -> None:
-    """κ = ‖x‖²: dx = 2 d x."""
+    """Differentiate κ = ‖x‖²: dx = 2 d x."""
     (x,) = at.arguments
     at.give_map(x, "2*d*x", d=at.d, x=x)
 
 
 def layer_norm(at: At) -> None:
-    """dz by the function that is made for it."""
+    """Differentiate a layer norm of z: dz = J(z) d, by ``layer_norm_vjp``."""
     (z,) = at.arguments
     at.give_call(z, "layer_norm_vjp", at.d, z)
 
 
 def layer_norm_vjp(at: At) -> None:
-    """J(z) g with J symmetric: dg = J(z) d, and dz = ∂(dᵀ J g)/∂z."""
+    """Differentiate J(z) g, J symmetric, of a layer norm: dg = J(z) d, dz = ∂(dᵀ J g)/∂z."""
     grad, z = at.arguments
     at.give_call(grad, "layer_norm_vjp", at.d, z)
     at.give_call(z, "layer_norm_bend", at.d, grad, z)

@@ -41,7 +41,7 @@ class Argument:
         return cls(letters, text.endswith("?"), text.endswith("..."), text.startswith("~"))
 
     def named(self, axes: tuple[str, ...]) -> str:
-        """The letters of an argument that has these axes in a plan; those for ``*`` are its own."""
+        """Return the letters of an argument with these axes in a plan; ``*`` stands for its own."""
         before, star, behind = self.letters.partition("*")
         if not star:
             return self.letters
@@ -67,14 +67,14 @@ class Axes:
         return cls(tuple(map(Argument.read, takes.split(","))), Argument(gives.strip()))
 
     def arguments(self, count: int) -> Iterator[Argument]:
-        """The argument that stands at each of so many places."""
+        """Yield the argument that stands at each of so many places."""
         for place in range(count):
             last = self.takes[-1]
             if place < len(self.takes) or last.repeated:
                 yield self.takes[min(place, len(self.takes) - 1)]
 
     def named(self, shapes: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-        """The letters of arguments with these axes in a plan."""
+        """Return the letters of arguments that have these axes in a plan."""
         found = self.arguments(len(shapes))
         return tuple(a.named(axes) for a, axes in zip(found, shapes, strict=False))
 
@@ -152,7 +152,7 @@ class Sample:
     """The operation's axes by letters of the test, one a length: where it only says ``*``, or where
     axes of one kind differ in length (``n`` pairs, and ``N`` with a chunk's ``t``)."""
     token: str = ""
-    """The same of one token, where it is not that without ``t``."""
+    """One token's axes by letters of the test, where they are not those above without ``t``."""
     kinds: tuple[str, ...] = ()
     """By place, what an argument is beside its axes, in the words of the test."""
     options: dict[str, object] = field(default_factory=dict)
@@ -207,11 +207,11 @@ class Operation:
         return rows, Axes.read(self.token) if self.token else rows
 
     def signature(self, form: str = CHUNK) -> Axes:
-        """The axes that it takes and gives."""
+        """Return the axes that it takes and gives in a plan of this form."""
         return self._axes[form == TOKEN]
 
     def on_tiles(self, form: str) -> bool:
-        """Whether kernels of such plans have it."""
+        """Return whether kernels of plans of this form can compute it."""
         if form == LANES:
             return bool(self.lane)
         if self.tile is None:
@@ -219,6 +219,6 @@ class Operation:
         return form in self.tile.forms or (form == TOKEN and bool(self.token))
 
     def differentiated(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of its arguments that a gradient goes through."""
+        """Return those of its arguments that a gradient goes through."""
         found = self.signature().arguments(len(arguments))
         return tuple(a for a, how in zip(arguments, found, strict=True) if not how.shape_only)

@@ -12,34 +12,34 @@ SAME = Tile(BLOCK.forms, text="{0}", woven=True)
 
 
 def append(at: At) -> None:
-    """One more pair."""
+    """Differentiate kept pairs with a new one behind: it gets the last row of d, they the rest."""
     kept, x = at.arguments
     at.give_call(kept, "kept_rows", at.d, kept, rows=1)
     at.give_call(x, "newest_row", at.d)
 
 
 def append_rows(at: At) -> None:
-    """A chunk's pairs."""
+    """Differentiate kept pairs with a chunk's behind: it gets the last rows of d, they the rest."""
     kept, x = at.arguments
     at.give_call(kept, "rows_before", at.d, kept, x)
     at.give_call(x, "rows_behind", at.d, x)
 
 
 def constants(at: At) -> None:
-    """Constants for the new pairs."""
+    """Differentiate kept pairs with constants behind: the first rows of d are theirs."""
     kept, _ = at.arguments
     at.give_call(kept, "first_rows", at.d, kept)
 
 
 def grown(at: At) -> None:
-    """Rows of which the first belong to the last kept pairs."""
+    """Differentiate kept pairs and the rows added to the last of them or behind: parts of d."""
     kept, rows = at.arguments
     at.give_call(kept, "first_rows", at.d, kept)
     at.give_call(rows, "rows_behind", at.d, rows)
 
 
 def elapsed(at: At) -> None:
-    """l_i − a_t, of pairs i at rows t."""
+    """Differentiate l_i − a_t, of pairs i at rows t: dl_i = Σ_t d_ti, da_t = −Σ_i d_ti."""
     rows, pairs = at.arguments
     at.give_call(pairs, "total_rows", at.d)
     if at.wants(rows):

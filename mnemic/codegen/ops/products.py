@@ -5,56 +5,56 @@ from mnemic.codegen.ops.operation import EVERYWHERE, TOKEN, Operation, Tile
 
 
 def recall(at: At) -> None:
-    """y = M x: dM = d xᵀ, dx = Mᵀ d."""
+    """Differentiate y = M x: dM = d xᵀ, dx = Mᵀ d."""
     memory, x = at.arguments
     at.give_call(memory, "outer", at.d, x)
     at.give_call(x, "pull", memory, at.d)
 
 
 def pull(at: At) -> None:
-    """y = Mᵀ x: dM = x dᵀ, dx = M d."""
+    """Differentiate y = Mᵀ x: dM = x dᵀ, dx = M d."""
     memory, x = at.arguments
     at.give_call(memory, "outer", x, at.d)
     at.give_call(x, "recall", memory, at.d)
 
 
 def recall_rows(at: At) -> None:
-    """Y = X Mᵀ: dM = dᵀ X, dX = d M."""
+    """Differentiate Y = X Mᵀ: dM = dᵀ X, dX = d M."""
     memory, x = at.arguments
     at.give_product(memory, at.d, x, "l")
     at.give_product(x, at.d, memory)
 
 
 def pull_rows(at: At) -> None:
-    """Y = X M: dM = Xᵀ d, dX = d Mᵀ."""
+    """Differentiate Y = X M: dM = Xᵀ d, dX = d Mᵀ."""
     memory, x = at.arguments
     at.give_product(memory, x, at.d, "l")
     at.give_product(x, at.d, memory, "r")
 
 
 def recall_row(at: At) -> None:
-    """y_t = n·x_t: dn = Σ_t d_t x_t, dx_t = d_t n."""
+    """Differentiate y_t = n·x_t: dn = Σ_t d_t x_t, dx_t = d_t n."""
     vector, x = at.arguments
     at.give_call(vector, "vector_matrix", at.d, x)
     at.give_call(x, "outer", at.d, vector)
 
 
 def matrix_rows(at: At) -> None:
-    """y = M x: dM = d xᵀ, dx = Mᵀ d."""
+    """Differentiate y = M x, M of rows against rows: dM = d xᵀ, dx = Mᵀ d."""
     matrix, x = at.arguments
     at.give_call(matrix, "outer", at.d, x)
     at.give_call(x, "vector_matrix", at.d, matrix)
 
 
 def vector_matrix(at: At) -> None:
-    """y = Mᵀ x: dM = x dᵀ, dx = M d."""
+    """Differentiate y = Mᵀ x, M of rows against rows: dM = x dᵀ, dx = M d."""
     x, matrix = at.arguments
     at.give_call(matrix, "outer", x, at.d)
     at.give_call(x, "matrix_rows", matrix, at.d)
 
 
 def outer(at: At) -> None:
-    """M = x yᵀ: dx = dM y, dy = dMᵀ x."""
+    """Differentiate M = x yᵀ: dx = dM y, dy = dMᵀ x."""
     x, y = at.arguments
     at.give_call(x, "recall", at.d, y)
     at.give_call(y, "pull", at.d, x)

@@ -13,7 +13,7 @@ BACK = "pulled_back"
 
 
 def whole(at: At) -> None:
-    """Every argument's gradient by autograd of the function alone."""
+    """Differentiate at every argument by autograd of the function alone."""
     op = at.quantity.op
     assert isinstance(op, Call)
     assert at.operation

@@ -6,7 +6,7 @@ from mnemic.codegen.ops.pulled import whole
 
 
 def accumulate(at: At) -> None:
-    """M_t = Σ_s w_ts u_s k_sᵀ: with X_s = Σ_t w_ts dM_t, du = X k and dk = Xᵀ u."""
+    """Differentiate M_t = Σ_s w_ts u_s k_sᵀ: du = X k and dk = Xᵀ u, with X_s = Σ_t w_ts dM_t."""
     weights, u, k = at.arguments
     if at.wants(u, k):
         name = f"{at.d}_gathered"
@@ -17,7 +17,7 @@ def accumulate(at: At) -> None:
 
 
 def decayed_onto(at: At) -> None:
-    """M_t = f_t A + X_t: dA = Σ_t f_t dM_t, df_t = dM_t·A, dX = dM."""
+    """Differentiate M_t = f_t A + X_t: dA = Σ_t f_t dM_t, df_t = dM_t·A, dX = dM."""
     state, factor, sums = at.arguments
     at.give(sums, at.d)
     if at.wants(state, factor):
@@ -30,20 +30,20 @@ def decayed_onto(at: At) -> None:
 
 
 def accumulate_states(at: At) -> None:
-    """M_t = Σ_s w_ts X_s."""
+    """Differentiate M_t = Σ_s w_ts X_s: dX_s = Σ_t w_ts dM_t, dw_ts = dM_t·X_s."""
     weights, states = at.arguments
     at.give_call(states, "gathered_states", weights, at.d)
     at.give_call(weights, "state_products", at.d, states)
 
 
 def last_of(at: At) -> None:
-    """The last row's matrix."""
+    """Differentiate the last row's matrix: that row gets d, all others zero."""
     (x,) = at.arguments
     at.give_call(x, "at_last_of", at.d, x)
 
 
 def delayed_states(at: At) -> None:
-    """The state before each row."""
+    """Differentiate M_t = X_{t−1}, M_0 the first state: dX_t = d_{t+1}, and d_0 for that state."""
     x, first = at.arguments
     at.give_call(x, "advanced_states", at.d)
     at.give_call(first, "first_of", at.d)

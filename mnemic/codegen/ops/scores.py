@@ -14,7 +14,7 @@ MOMENTUM = (
 
 
 def scores_after(at: At) -> None:
-    """P_ts = Σ_κ q_tκ k_sκ D_tsκ: dq mixes keys, dk mixes queries backwards.
+    """Differentiate P_ts = Σ_κ q_tκ k_sκ D_tsκ: dq mixes keys, dk mixes queries backwards.
 
     Since log decay i stands in all of D with t ≥ i > s, its gradient is what rows from i on gave
     (q ∘ dq) less what they were read for (k ∘ dk).
@@ -24,7 +24,7 @@ def scores_after(at: At) -> None:
 
 
 def scores_before(at: At) -> None:
-    """The same one row later: row t has the score that row t − 1 has for the next target."""
+    """Differentiate P_ts = Σ_κ q_tκ k_sκ D_{t−1,sκ}: scores of row t − 1 for its next target."""
     targets, keys, log_decay = at.arguments
     if not at.wants(*at.arguments):
         return
@@ -40,7 +40,7 @@ def scores_before(at: At) -> None:
 
 
 def _scores(at: At, d: str, targets: tuple[str, str], keys: str, log_decay: str) -> str:
-    """The gradients of keys and decay, and of the targets (given where they did not move)."""
+    """Give keys, decay and targets that did not move their gradients; return the targets'."""
     given, moved = targets
     rows = int(at.option("rows", 1))
     name = at.name(given) if given == moved else f"d_{moved}"
@@ -62,7 +62,7 @@ def _scores(at: At, d: str, targets: tuple[str, str], keys: str, log_decay: str)
 def _mixed(
     at: At, name: str, like: str, functions: tuple[str, str], arguments: tuple[str, str, str]
 ) -> str:  # fmt: skip
-    """Rows mixed by scores, where a token has one row or several."""
+    """Mix rows by scores, where a token has one row or several; return the name of the result."""
     function = functions[int(at.option("rows", 1)) > 1]
     return at.call(name, at.axes(like), function, *arguments)
 
@@ -76,7 +76,7 @@ def _by_token(at: At, x: str, d: str, log_decay: str, rows: int) -> str:
 
 
 def decayed_mix(at: At) -> None:
-    """y_tυ = Σ_s P_ts u_sυ D_tsυ: dP are scores of d and u, du mixes d backwards."""
+    """Differentiate y_tυ = Σ_s P_ts u_sυ D_tsυ: dP are scores of d and u, du mixes d backwards."""
     scores, u, log_decay = at.arguments
     at.give_call(scores, "scores_after", at.d, u, log_decay, rows=1)
     if not at.wants(u, log_decay):

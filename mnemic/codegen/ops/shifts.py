@@ -5,31 +5,31 @@ from mnemic.codegen.ops.operation import TOKEN, Operation, Sample, Tile
 
 
 def delayed(at: At) -> None:
-    """The row before: every row's gradient comes from the next one."""
+    """Differentiate numbers moved a row on: every row's gradient comes from the next one."""
     (x,) = at.arguments
     at.give_call(x, "advanced", at.d)
 
 
 def delayed_rows(at: At) -> None:
-    """The same for vectors."""
+    """Differentiate vectors moved a row on: every row's gradient comes from the next one."""
     (x,) = at.arguments
     at.give_call(x, "advanced_rows", at.d)
 
 
 def last(at: At) -> None:
-    """The last row."""
+    """Differentiate the last number of rows: the last row gets d, all others zero."""
     (x,) = at.arguments
     at.give_call(x, "at_last", at.d, x)
 
 
 def last_row(at: At) -> None:
-    """The last row of vectors."""
+    """Differentiate the last vector of rows: the last row gets d, all others zero."""
     (x,) = at.arguments
     at.give_call(x, "at_last_row", at.d, x)
 
 
 def replaced_last(at: At) -> None:
-    """Rows with the last one replaced."""
+    """Differentiate rows whose last one is replaced: that row of d is for what stands there."""
     y, last = at.arguments
     at.give_call(y, "without_last", at.d)
     at.give_call(last, "last_row", at.d)

@@ -19,11 +19,11 @@ ROOT = Tile(EVERYWHERE, extras=INSIDE, in_module=True)
 
 
 def nothing(at: At) -> None:
-    """The root is a place of the memory that is made of it, whose rule has the gradient."""
+    """Give no gradient: the rule of the entries that are made of a root has all of it."""
 
 
 def simplex_entries(at: At) -> None:
-    """W = f x with slope(x) = a − ζ and Σ W = c: with P = W/(x s′(x)), d̄ = Σ P d / Σ P and
+    """Differentiate W = f x, slope(x) = a − ζ, Σ W = c: with P = W/(x s′(x)), d̄ = Σ P d / Σ P and
     e = d − d̄, da = P e, df = x e, dc = d̄, and what a coefficient κ of s takes is −Σ ∂s/∂κ P e."""
     dual, scale, top, root, *rest = at.arguments
     partials = at.option("partials")
@@ -56,7 +56,7 @@ def simplex_entries(at: At) -> None:
 
 
 def _entry(at: At, root: str, factor: str | None) -> str:
-    """x of every entry; of one that stays zero the root."""
+    """Add x = W/f of every entry, where f is zero the root, and return its name."""
     axes = at.quantity.axes
     if factor is None:
         return at.map(f"{at.out}_x", axes, f"Max(w, {float(FLOOR)})", w=at.out)
@@ -65,7 +65,7 @@ def _entry(at: At, root: str, factor: str | None) -> str:
 
 
 def _centred(at: At, moved: str, axes: Axes, kept: Axes) -> tuple[str, str]:
-    """d̄ and d − d̄, the mean taken out again and again: one weight may be nearly all."""
+    """Return d̄ and d − d̄, the mean taken out again and again: one weight may be nearly all."""
     whole = at.summed(f"{moved}_sum", moved, axes, kept)
     left, mean = at.d, ""
     for number in range(CENTRED):
@@ -81,8 +81,8 @@ def _centred(at: At, moved: str, axes: Axes, kept: Axes) -> tuple[str, str]:
 
 
 def _over(ending: str, given: str, over: str) -> tuple[Operation, ...]:
-    """The operations of a simplex by the end of their names: the axes of its sums' numbers, and
-    those that are summed over."""
+    """Return the operations of a simplex by the end of their names: ``given`` are the axes of its
+    sums' numbers, ``over`` those that are summed over."""
     tops = Tile(EVERYWHERE, extras=INSIDE)
     return (
         Operation(f"highest{ending}", f"~vk -> {given}", tops=over, adjoint=nothing, tile=tops),

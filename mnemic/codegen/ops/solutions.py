@@ -21,7 +21,7 @@ STREAMED = frozenset({PAIRS})
 
 
 def residuals(plan: Plan) -> Plan:
-    """The plan in which every solution stands beside what is left of its system."""
+    """Return the plan in which every solution stands beside what is left of its system."""
     names = [q.name for q in plan.ordered() if _solves(q)]
     if not names:
         return plan
@@ -51,13 +51,13 @@ def _with_residual(plan: Plan, x: Quantity) -> None:
 
 
 def _forget(plan: Plan, names: set[str]) -> None:
-    """What will read something else is not taken for what reads the same now."""
+    """Drop quantities that will read something else from those known by what they read now."""
     for key in [key for key, name in plan.known.items() if name in names]:
         del plan.known[key]
 
 
 def at_direction(plan: Plan, unknown: str, image: str, direction: str) -> str:
-    """A times another direction: the statements between the unknown and its image once more."""
+    """Compute A times another direction, by the statements behind the image; return its name."""
     between = nx.descendants(plan.graph, unknown) & (nx.ancestors(plan.graph, image) | {image})
     names = {unknown: direction}
     for name in nx.topological_sort(plan.graph.subgraph(between).copy()):
@@ -68,7 +68,7 @@ def at_direction(plan: Plan, unknown: str, image: str, direction: str) -> str:
 
 
 def solution_with(at: At) -> None:
-    """dr = A⁻¹ d."""
+    """Differentiate a solution at its residual r: dr = A⁻¹ d, by one more solution."""
     _, rest, diagonal, unknown, image = at.arguments
     if not at.wants(rest):
         return

@@ -8,19 +8,19 @@ from mnemic.codegen.ops.operation import A_MATRIX_A_TOKEN, EVERYWHERE, Operation
 
 
 def total(at: At) -> None:
-    """Σ over the last axis."""
+    """Differentiate Σ over the last axis: d along all of it."""
     (x,) = at.arguments
     at.give_call(x, "as_vector", at.d, x)
 
 
 def total_rows(at: At) -> None:
-    """Σ over rows."""
+    """Differentiate Σ over rows: d at every row."""
     (x,) = at.arguments
     at.give_call(x, "as_rows", at.d, x)
 
 
 def weigh(at: At) -> None:
-    """Σ_s weights_ts rate_s."""
+    """Differentiate Σ_s w_ts r_s: dw = d rᵀ, dr = wᵀ d; without rates r, dw_ts = d_t."""
     weights, *rate = at.arguments
     if rate:
         at.give_call(weights, "outer", at.d, rate[0])
@@ -30,25 +30,25 @@ def weigh(at: At) -> None:
 
 
 def as_row(at: At) -> None:
-    """The same coefficients for every row."""
+    """Differentiate coefficients that every row has alike: their gradient is Σ_t d_t."""
     (x,) = at.arguments
     at.give_call(x, "total_rows", at.d)
 
 
 def column(at: At) -> None:
-    """A scalar a row beside vectors, which enters each of their channels."""
+    """Differentiate a scalar a row that enters every channel of vectors: Σ of d over channels."""
     (x,) = at.arguments
     at.give_call(x, "total", at.d)
 
 
 def as_vector(at: At) -> None:
-    """A scalar a row as a vector."""
+    """Differentiate a scalar a row laid out as a vector: Σ of d over its channels."""
     x, _ = at.arguments
     at.give_call(x, "total", at.d)
 
 
 def number(at: Entries) -> None:
-    """A number as it is."""
+    """Make the quantity the number that its option ``value`` holds."""
     at.done(sp.Float(at.options["value"]))
 
 

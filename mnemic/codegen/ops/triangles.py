@@ -8,13 +8,13 @@ from mnemic.codegen.plan import Call, Map
 
 
 def lower(at: At) -> None:
-    """The lower triangle."""
+    """Differentiate the lower triangle: that of d."""
     (x,) = at.arguments
     at.give_call(x, "lower", at.d)
 
 
 def strictly_lower(at: At) -> None:
-    """What is below the diagonal (of blocks)."""
+    """Differentiate what is below the diagonal (of blocks): that of d."""
     (x,) = at.arguments
     rows = at.option("rows", 1)
     if _is_strict(at, at.d, rows):
@@ -24,7 +24,7 @@ def strictly_lower(at: At) -> None:
 
 
 def _is_strict(at: At, name: str, rows: int) -> bool:
-    """Whether a matrix is zero on and above its diagonal already: a multiple of one that is."""
+    """Return whether a matrix is a result of ``strictly_lower`` already, or a multiple of one."""
     match at.plan[name].op:
         case Call(function="strictly_lower", options=options):
             return bool(dict(options).get("rows", 1) == rows)
@@ -41,7 +41,7 @@ def _is_strict(at: At, name: str, rows: int) -> bool:
 
 
 def unit_lower_inverse(at: At) -> None:
-    """T = (I + L)⁻¹: dL = −Tᵀ d Tᵀ, strictly lower."""
+    """Differentiate T = (I + L)⁻¹: dL = −Tᵀ d Tᵀ, strictly lower."""
     (strict,) = at.arguments
     if at.wants(strict):
         left = at.product(f"{at.d}_left", ("t", "s"), at.out, at.d, "l")
@@ -51,7 +51,7 @@ def unit_lower_inverse(at: At) -> None:
 
 
 def level_mask(at: At) -> None:
-    """λ_t at the level of s: what every level's sources give."""
+    """Differentiate M_ts = λ_t at the level of s: Σ of d over every level's sources."""
     (weights,) = at.arguments
     at.give_call(weights, "level_sums", at.d, weights)
 

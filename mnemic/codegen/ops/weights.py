@@ -10,13 +10,13 @@ SUMMED = Tile(frozenset({PAIRS}), woven=True)
 
 
 def exp_over(at: At) -> None:
-    """exp(logit − top), the top being a constant."""
+    """Differentiate w = exp(logit − top), the top being a constant: dlogit = d w."""
     logits = at.arguments[0]
     at.give_map(logits, "d*w", d=at.d, w=at.out)
 
 
 def exp_shares(at: At) -> None:
-    """softmax: dl = w (d − Σ d w)."""
+    """Differentiate w = softmax(l): dl = w (d − Σ d w)."""
     (logits,) = at.arguments
     if at.wants(logits):
         axes = at.quantity.axes
@@ -26,7 +26,7 @@ def exp_shares(at: At) -> None:
 
 
 def row_total(at: At) -> None:
-    """Σ_i c_i w_i of each row."""
+    """Differentiate Σ_i c_i w_i of each row: dw = d c, dc = d w."""
     weights, *coefficients = at.arguments
     if not coefficients:
         at.give_call(weights, "as_vector", at.d, weights)
@@ -36,7 +36,7 @@ def row_total(at: At) -> None:
 
 
 def row_totals(at: At) -> None:
-    """Σ over kept pairs and a chunk's own."""
+    """Differentiate Σ_i c_i w_i over kept pairs + Σ of a chunk's own: dw = d c, dc = d w, own d."""
     past, mixed, *coefficients = at.arguments
     at.give_call(mixed, "as_vector", at.d, mixed)
     if not coefficients:
@@ -47,7 +47,7 @@ def row_totals(at: At) -> None:
 
 
 def over_total(at: At) -> None:
-    """y = x / Σ, 0 where the row is empty."""
+    """Differentiate y = x / s, 0 where the row is empty: dx = d / s, ds = −Σ d y / s."""
     x, whole = at.arguments
     at.give_call(x, "over_total", at.d, whole)
     if at.wants(whole):
@@ -58,7 +58,7 @@ def over_total(at: At) -> None:
 
 
 def row_peak(at: At) -> None:
-    """The largest of each row's weights, which is 1: shared by those that are the largest."""
+    """Differentiate the largest of each row's weights, which is 1: those that attain it share d."""
     past, own = at.arguments
     share = "Piecewise((1, x > 0.999999), (0, True))"
     old = at.map(f"{past}_largest", at.axes(past), share, x=past)

@@ -12,12 +12,12 @@ x, y, z, w = sp.symbols("x y z w", real=True)
 
 
 def _inner(at: At, name: str, text: str, axes: Axes, kept: Axes, **env: str) -> str:
-    """Σ of an expression over the axes that are not kept."""
+    """Add up an expression over the axes that are not kept; return its name."""
     return at.summed(name, at.map(f"{name}_parts", axes, text, **env), axes, kept)
 
 
 def simplex(at: At) -> None:
-    """w = c softmax(a): da = w (d − Σ d w / c), dc = Σ d w / c."""
+    """Differentiate w = c softmax(a): da = w (d − Σ d w / c), dc = Σ d w / c."""
     exponent, scale = at.arguments
     axes = at.quantity.axes
     over = {"all": axes[-2:], "rows": axes[-1:], "columns": axes[-2:-1]}[at.option("over")]
@@ -30,7 +30,7 @@ def simplex(at: At) -> None:
 
 
 def entry_norm(at: At) -> None:
-    """ν = ‖x‖_p: dx = d sign(x) (|x|/ν)^{p−1}."""
+    """Differentiate ν = ‖x‖_p: dx = d sign(x) (|x|/ν)^{p−1}."""
     (x,) = at.arguments
     power = float(at.option("power")) - 1
     shown = int(power) if power == int(power) else power
@@ -38,7 +38,7 @@ def entry_norm(at: At) -> None:
 
 
 def ball(at: At) -> None:
-    """w = x min(r/‖x‖, 1): inside dx = d; outside what is left of r/‖x‖ d across x."""
+    """Differentiate w = x min(r/‖x‖, 1): inside dx = d; outside r/‖x‖ d without its part along x."""
     x, radius = at.arguments
     axes = at.axes(x)
     lead = axes[:-2]
@@ -53,7 +53,7 @@ def ball(at: At) -> None:
 
 
 def scaled_to_norms(at: At) -> None:
-    """w = x ν/‖x‖ by row or column: dx = ν (d − x (x·d)/‖x‖²)/‖x‖, dν = x·d/‖x‖."""
+    """Differentiate w = x ν/‖x‖ by row or column: dx = ν (d − x (x·d)/‖x‖²)/‖x‖, dν = x·d/‖x‖."""
     x, norms = at.arguments
     axis = str(at.option("axis"))
     axes = at.axes(x)
@@ -66,19 +66,19 @@ def scaled_to_norms(at: At) -> None:
 
 
 def centred(at: At) -> None:
-    """w = x − mean x by row or column, a projection: dx = d − mean d."""
+    """Differentiate w = x − mean x by row or column, a projection: dx = d − mean d."""
     (x,) = at.arguments
     at.give_call(x, "centred", at.d, axis=at.option("axis"))
 
 
 def norms_of(at: At) -> None:
-    """n = ‖x‖ by row or column: dx = d x/n, zero where x is."""
+    """Differentiate n = ‖x‖ by row or column: dx = d x/n, zero where x is."""
     (x,) = at.arguments
     at.give_map(x, f"Piecewise((d*x/n, n > {TINY}), (0, True))", d=at.d, x=x, n=at.out)
 
 
 def newton_schulz(at: At) -> None:
-    """Back through every step."""
+    """Differentiate Newton-Schulz's iteration: back through every step."""
     (x,) = at.arguments
     at.give_call(x, "newton_schulz_vjp", at.d, x, steps=at.option("steps"))
 
@@ -87,7 +87,7 @@ def newton_schulz(at: At) -> None:
 
 
 def _take_out_largest(at: Entries, power: sp.Expr, of: str) -> tuple[sp.Expr, dict[str, str]]:
-    """‖A‖_p, at least ``TINY``, of what it reads: the largest entry is taken out."""
+    """Return ‖A‖_p, at least ``TINY``, with the largest entry taken out, and what it reads."""
     axes = at.plan.axes(of)
     largest = at.function("largest", (), "largest", of)
     powers = at.map("powers", axes, (sp.Abs(x) / y) ** power, x=of, y=largest)
@@ -95,21 +95,21 @@ def _take_out_largest(at: Entries, power: sp.Expr, of: str) -> tuple[sp.Expr, di
 
 
 def norm_of_entries(at: Entries) -> None:
-    """‖A‖_p from the largest entry and a sum of powers."""
+    """Make ‖A‖_p from the largest entry and a sum of powers."""
     power = sp.nsimplify(at.options["power"])
     expr, reads = _take_out_largest(at, power, at.arguments[0])
     at.done(expr, **reads)
 
 
 def ball_entries(at: Entries) -> None:
-    """Each entry times min(r/‖A‖, 1)."""
+    """Multiply each entry by min(r/‖A‖, 1)."""
     matrix, radius = at.arguments
     norm, reads = _take_out_largest(at, sp.Integer(2), matrix)
     at.done(x * sp.Min(w / norm, 1), x=matrix, w=radius, **reads)
 
 
 def simplex_entries(at: Entries) -> None:
-    """Softmax from the highest exponent and a sum of exponentials."""
+    """Make c softmax from the highest exponent and a sum of exponentials."""
     exponent, scale = at.arguments
     over = str(at.options["over"])
     rows, columns = at.plan.axes(exponent)
@@ -122,20 +122,20 @@ def simplex_entries(at: Entries) -> None:
 
 
 def norms_of_entries(at: Entries) -> None:
-    """Norms of rows or columns from sums of squares."""
+    """Make the norms of rows or columns from sums of squares."""
     (matrix,) = at.arguments
     at.done(sp.sqrt(x), x=_squares(at, matrix))
 
 
 def scaled_entries(at: Entries) -> None:
-    """Each entry times its norm over that of its row or column."""
+    """Multiply each entry by the norm that its row or column is to have, over the one it has."""
     matrix, norms = at.arguments
     size = _squares(at, matrix)
     at.done(x * w / sp.Max(sp.sqrt(y), LEAST), x=matrix, w=norms, y=size)
 
 
 def centred_entries(at: Entries) -> None:
-    """Each entry less its row's or column's mean."""
+    """Subtract its row's or column's mean from each entry."""
     (matrix,) = at.arguments
     ones = at.filled("ones", matrix, 1.0)
     over = _over(at)
@@ -143,7 +143,7 @@ def centred_entries(at: Entries) -> None:
 
 
 def _squares(at: Entries, matrix: str) -> str:
-    """Σ of squares over each row (axis ``v``) or column (``k``)."""
+    """Add up squares over each row (axis ``v``) or column (``k``); return the sums' name."""
     squares = at.map("squares", at.plan.axes(matrix), x**2, x=matrix)
     return at.sum("squares", squares, _over(at))
 

@@ -12,50 +12,50 @@ BLOCKS: dict[str, object] = {"targets": 3, "sources": 3}
 
 
 def flat(at: At) -> None:
-    """Slots laid flat into rows."""
+    """Differentiate slots laid flat into rows: d in the shape of the slots."""
     (x,) = at.arguments
     at.give_call(x, "in_shape_of", at.d, x)
 
 
 def repeat(at: At) -> None:
-    """Every number several times."""
+    """Differentiate numbers that are each repeated several times: Σ of d over the repeats."""
     (x,) = at.arguments
     at.give_call(x, "run_sums", at.d, times=at.option("times"))
 
 
 def repeat_rows(at: At) -> None:
-    """Every row several times."""
+    """Differentiate rows that are each repeated several times: Σ of d over the repeats."""
     (x,) = at.arguments
     at.give_call(x, "token_sums", at.d, rows=at.option("times"))
 
 
 def spread_rows(at: At) -> None:
-    """Every entry as a block."""
+    """Differentiate entries that are each spread over a block: Σ of d over the block."""
     (x,) = at.arguments
     sizes = {name: at.option(name) for name in ("targets", "sources")}
     at.give_call(x, "block_sums", at.d, **sizes)
 
 
 def band(at: At) -> None:
-    """Weights of windows as a matrix."""
+    """Differentiate weights of windows laid into a matrix: d at the places of each window."""
     (weights,) = at.arguments
     at.give_call(weights, "unbanded", at.d, weights)
 
 
 def newest(at: At) -> None:
-    """A window's last slot."""
+    """Differentiate a window's last slot: the last one gets d, all others zero."""
     (x,) = at.arguments
     at.give_call(x, "at_last_row", at.d, x)
 
 
 def own_rows(at: At) -> None:
-    """A chunk's rows without the tail before them."""
+    """Differentiate a chunk's rows without the tail before them: zeros for the tail, then d."""
     x, _ = at.arguments
     at.give_call(x, "after_tail", at.d, x)
 
 
 def folded(at: At) -> None:
-    """Windows' rows added up by token."""
+    """Differentiate windows' rows added up by token: every window's rows of d."""
     (rows,) = at.arguments
     at.give_call(rows, "unfolded", at.d, width=at.option("width"))
 
