@@ -18,6 +18,7 @@ from mnemic.compiler import refused
 from mnemic.compiler import symbols as sym
 from mnemic.compiler.distances import Distances, distances, limit
 from mnemic.compiler.inverse import inside, invert
+from mnemic.compiler.jumps import jump
 from mnemic.compiler.numbers import spelled as _spelled
 from mnemic.compiler.numbers import vanishes
 from mnemic.compiler.points import points
@@ -141,11 +142,25 @@ def bregman(
     )
     back = _back_to_dual(mirror, base, inner)
     if back is None or (back[1] != 0 and kind != "simplex"):
+        _check_mirror(mirror, domain)
         return replace(prox, steps=(*steps, ("link", base.expr)))
     ratio, shift = back
     link = constrained(alone, kind)
     steps += [("dual", sp.Eq(sp.Symbol("dual"), ratio * sym.a + shift)), ("link", link.expr)]
     return Retained("dual", ratio, ratio, link, mirror, tuple(steps), bounded)
+
+
+def _check_mirror(mirror: Any, domain: tuple[Any, Any]) -> None:
+    """Refuse a generator with a kink where the next step starts from ∇R of the memory itself."""
+    place = jump(mirror, sym.w, domain)
+    if place is not None:
+        raise Refused(
+            "∇R(w) = {} jumps at w = {}, so that an entry there has no one ∇R for the next step to "
+            "start from: take view: ftrl, which keeps the dual itself, or write |w| as a global "
+            "term, elastic: {{l1: …}}",
+            mirror,
+            place,
+        )
 
 
 def has_bounded_range(slope: Any, domain: tuple[Any, Any]) -> bool:

@@ -49,6 +49,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         "retention": {"local": {"bregman": "a*w**2"}},
         "coefficients": {"a": {"from": "parameter", "activation": "none"}},
     }),
+    ("retention.local.bregman", {
+        "retention": {"local": {"bregman": "w**2 + abs(w)"}, "global": {"l2": 0.1}},
+    }),
     ("retention.local.f-divergence", {
         "retention": {"local": {"f-divergence": "-x**2"}, "constraint": "simplex"},
     }),
