@@ -38,7 +38,7 @@ def entry_norm(at: At) -> None:
 
 
 def ball(at: At) -> None:
-    """Differentiate w = x min(r/‖x‖, 1): inside dx = d; outside r/‖x‖ d without its part along x."""
+    """Differentiate w = x min(r/‖x‖, 1): inside dx = d; outside r/‖x‖ d less its part along x."""
     x, radius = at.arguments
     axes = at.axes(x)
     lead = axes[:-2]
