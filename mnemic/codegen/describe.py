@@ -62,8 +62,11 @@ KEPT = {
 """States of a memory behind a kernel."""
 
 
-def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
-    """Describe the operator of a rule whose recurrent plan (and start) is given."""
+def signature(
+    rule: Rule, plan: Plan, start: Plan | None = None, chunk: Plan | None = None
+) -> Signature:  # fmt: skip
+    """Describe the operator of a rule of which these plans are given: the recurrent form's, the
+    start's, the chunk form's."""
     spec = rule.problem.spec
     window, span, inner, levels = rule.window, 0, spec.optimizer.inner_steps, 0
     match rule:
@@ -93,7 +96,7 @@ def signature(rule: Rule, plan: Plan, start: Plan | None = None) -> Signature:
         square=rule.network.adds_input,
         phase=rule.phase,
         levels=levels,
-        chunk=_chunk(rule),
+        chunk=_chunk(rule, chunk),
         most_chunk=most_chunk(rule),
         tolerance=rule.problem.spec.optimizer.solver.residual,
         params=_params(rule),
@@ -234,14 +237,23 @@ def needs_position(rule: Rule, plan: Plan) -> bool:
     return counted or isinstance(rule, Levels) or bool(plan.closed) or "t_index" in plan.graph
 
 
-def _chunk(rule: Rule) -> int:
-    """Rows a chunk: all where pairs are fitted, few where there are many matrices (channels as
-    heads, windows as rows), more where every chunk reads all kept keys."""
+def _chunk(rule: Rule, plan: Plan | None) -> int:
+    """Choose the rows of a chunk: all where pairs are fitted, more where every chunk reads all kept
+    keys, few where there are many matrices (channels as heads, windows as rows), fewest where the
+    chunk's ``plan`` weighs rows against rows for every channel, which no product of matrices does.
+    """
     if isinstance(rule, KeyValuePairs):
         return 0
     if rule.kernels is not None and rule.window == 1:
         return 64
+    if plan is not None and any(_of_channels(q.axes) for q in plan.ordered()):
+        return 8
     return 16 if rule.diagonal or rule.window > 1 or most_chunk(rule) else 32
+
+
+def _of_channels(axes: tuple[str, ...]) -> bool:
+    """Return whether a quantity has an entry for each row, source and channel."""
+    return {"t", "s", "k"} <= set(axes)
 
 
 def most_chunk(rule: Rule) -> int:

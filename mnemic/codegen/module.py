@@ -181,7 +181,7 @@ def _printed(
     if found.read is not None:
         doc = "The read-out alone: queries [T, M, ...], states [M, ...], which stay as they are."
         parts.append("\n\n" + emit.reader(found.read, numbers, f"{prefix}read", doc))
-    described = signature(rule, found.recurrent, found.start)
+    described = signature(rule, found.recurrent, found.start, found.chunk)
     text = ""
     if fused:
         text = fused_kernels(rule, found, numbers).text
