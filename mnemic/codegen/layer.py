@@ -246,8 +246,9 @@ def _reached(rule: Rule, scalar: Scalar, activation: Any, start: float) -> float
     """The argument at which an activation has a value; ``InvalidSpec`` where it never does."""
     found = reached(activation, start)
     if found is None:
-        where = f"{rule.name} {scalar.name}.init"
-        raise InvalidSpec((Issue("is no value of the activation", where, str(start)),))
+        where = f"{rule.name} {scalar.place}.init"
+        told = scalar.declared.activation or start_of(scalar.name)[0]
+        raise InvalidSpec((Issue(f"is no value of the activation {told}", where, f"{start:g}"),))
     return found
 
 

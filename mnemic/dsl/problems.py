@@ -100,7 +100,10 @@ def _no_kind(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) ->
     pairs = ((key, nearest(key, keys)) for key in map(str, error["input"]))
     key, near = next((pair for pair in pairs if pair[1]), (None, None))
     if key is None:
-        return Issue("a mapping without 'kind'", layers.where(place), None, shape.family.words())
+        words = shape.family.words()
+        word = next((key for key in map(str, error["input"]) if key in words), None)
+        hint = None if word is None else f"a kind is told by its word: {{kind: {word}, ...}}"
+        return Issue("a mapping without 'kind'", layers.where(place), None, words, hint=hint)
     return Issue("unknown key", layers.where((*place, key), key=True), key, keys, near)
 
 
@@ -136,7 +139,8 @@ def _other(error: ErrorDetails, place: Place, shape: Shape, layers: Layers) -> I
 
 def _message(error: ErrorDetails) -> str:
     """pydantic's message in our words."""
-    text = error["msg"].removeprefix("Value error, ")
+    text = error["msg"].removeprefix("Value error, ").replace(" after validation", "")
+    text = text.replace("a valid dictionary", "a mapping").replace("a valid tuple", "a list")
     return re.sub(r"^\w+ should ", "must ", text)
 
 

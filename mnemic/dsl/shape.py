@@ -74,6 +74,14 @@ class Shape:
         kind = self.family.registry.get(word) if self.family and isinstance(word, str) else None
         return Shape(kind) if kind else self
 
+    def holds(self, step: str | int) -> bool:
+        """Return whether a step leads inside: a number into a list, a name into a mapping."""
+        if self.entry is not None:
+            return True
+        return self.item is not None and isinstance(step, str) == (
+            get_origin(self.annotation) is dict
+        )
+
     def at(self, step: str | int) -> "Shape":
         """Return the shape of a field or an item."""
         field = self.fields().get(step) if isinstance(step, str) else None
@@ -89,7 +97,7 @@ def follow(shape: Shape, loc: Place) -> tuple[Place, Shape]:
         kind = shape.of_kind(step)
         if kind is not shape:
             shape = kind
-        elif shape.entry is not None or shape.item is not None:
+        elif shape.holds(step):
             place.append(step)
             shape = shape.at(step)
     return tuple(place), shape

@@ -128,6 +128,21 @@ def test_every_error_is_reported_at_once(here: Path) -> None:
         ("bias: l2\n", "x.yaml:1:1: name: is missing"),
         ("name: x\nbias: lp\n", "x.yaml:2:7: bias.p: is missing"),
         ("name: x\nbias: {}\n", "x.yaml:2:7: bias: a mapping without 'kind': allowed: dot, l2,"),
+        (
+            "name: x\nbias: {huber: 2}\n",
+            "x.yaml:2:7: bias: a mapping without 'kind': allowed: dot, l2, lp, huber, robust,"
+            " quantile, expr (a kind is told by its word: {kind: huber, ...})",
+        ),
+        ("name: x\ncoefficients: [a]\n", "x.yaml:2:15: coefficients: must be a mapping"),
+        (
+            "name: x\nfeatures: {kind: polynomial, a: 3}\n",
+            "x.yaml:2:33: features.a: must be a list: read '3'",
+        ),
+        (
+            "name: x\nretention: {decay: {from: input, init: [0.1, 0.2, 0.3]}}\n",
+            "x.yaml:2:40: retention.decay.init: must be a valid number or must have at most 2"
+            " items, not 3",
+        ),
         ("name: x\nbias: [l2]\n", "x.yaml:2:7: bias: must be a word or a mapping with 'kind'"),
         ("name: x\nbais: l2\n", "x.yaml:2:1: bais: unknown key: read 'bais', allowed: mnemic,"),
         ("[name, x]\n", "x.yaml:1:1: must be a mapping: read 'a list'"),
