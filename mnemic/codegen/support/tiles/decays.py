@@ -10,7 +10,7 @@ from .products import exact
 
 @triton.jit
 def segments(log_decay):
-    """[C] → [C, C]: Π of decays over s < i ≤ t, zero for s > t.
+    """Compute Π of decays over s < i ≤ t, zero for s > t: [C] → [C, C].
 
     Sums of the segment itself, never differences: inside blocks of 16 one by one; between blocks
     what is left of the earlier one, the whole ones between, and what the later one has taken.
@@ -41,7 +41,7 @@ def _times(a, b):
 
 @triton.jit
 def products(factor):
-    """[C] → [C, C]: Π of factors over s < i ≤ t, zero for s > t; zeros are allowed."""
+    """Compute Π of factors over s < i ≤ t, zero for s > t: [C] → [C, C]; zeros are allowed."""
     C: tl.constexpr = factor.shape[0]
     t, s = order(C)
     steps = tl.where(t > s, factor[:, None], 1.0)
@@ -50,31 +50,31 @@ def products(factor):
 
 @triton.jit
 def running_product(x):
-    """[C]: products from the chunk's start."""
+    """Compute the product from the chunk's start through each row: [C] → [C]."""
     return tl.associative_scan(x, 0, _times)
 
 
 @triton.jit
 def reach(log_decay):
-    """[C]: decay from the chunk's start to each row."""
+    """Compute the decay from the chunk's start to each row: [C] → [C]."""
     return tl.exp(tl.cumsum(log_decay, 0))
 
 
 @triton.jit
 def reach_rows(log_decay):
-    """[C, K]: decay from the chunk's start to each row, by channel."""
+    """Compute the decay from the chunk's start to each row, by channel: [C, K] → [C, K]."""
     return tl.exp(tl.cumsum(log_decay, 0))
 
 
 @triton.jit
 def _sums_behind(sum_behind, behind, own, behind_own):
-    """Sums with and without the own row, of rows that stand behind it and the row itself."""
+    """Join rows behind with some rows: return the sum of all, and it without the first row."""
     return sum_behind + own, sum_behind + behind_own
 
 
 @triton.jit
 def remain_rows(log_decay):
-    """[C, K]: decay from each row to the chunk's end, by channel.
+    """Compute the decay from each row to the chunk's end, by channel: [C, K] → [C, K].
 
     Sums of the rows behind alone: taking a row's own logarithm away again would leave no digits of
     the others where it is large.
@@ -86,7 +86,7 @@ def remain_rows(log_decay):
 
 @triton.jit
 def left_at_end(log_decay, live):
-    """[C]: decay from each row to the last that is there; zero for rows beyond it."""
+    """Compute the decay from each row to the last that is there: [C] → [C]; zero for rows after."""
     t, s = order(log_decay.shape[0])
     since = tl.sum(tl.where((t > s) & (t < live), log_decay[:, None], 0.0), 0)
     return tl.where(tl.arange(0, log_decay.shape[0]) < live, tl.exp(since), 0.0)
@@ -94,7 +94,7 @@ def left_at_end(log_decay, live):
 
 @triton.jit
 def delayed(x, FILL: tl.constexpr):
-    """[C]: the value of the row before, ``FILL`` for the first."""
+    """Give each row the number of the row before, ``FILL`` to the first: [C] → [C]."""
     C: tl.constexpr = x.shape[0]
     t, s = order(C)
     before = tl.sum(tl.where(t == s + 1, x[None, :], 0.0), 1)
@@ -103,7 +103,7 @@ def delayed(x, FILL: tl.constexpr):
 
 @triton.jit
 def delayed_rows(x, PRECISION: tl.constexpr, FILL: tl.constexpr):
-    """[C, K]: the row before, ``FILL`` for the first."""
+    """Give each row the one before, ``FILL`` to the first: [C, K] → [C, K]."""
     C: tl.constexpr = x.shape[0]
     t, s = order(C)
     shift = tl.where(t == s + 1, 1.0, 0.0).to(x.dtype)
@@ -112,11 +112,11 @@ def delayed_rows(x, PRECISION: tl.constexpr, FILL: tl.constexpr):
 
 @triton.jit
 def last(x, live):
-    """The last row that is there."""
+    """Return the number of the last row that is there: [C] → a number."""
     return tl.sum(tl.where(tl.arange(0, x.shape[0]) == live - 1, x, 0.0), 0)
 
 
 @triton.jit
 def last_row(x, live):
-    """[K]: the last row that is there."""
+    """Return the last row that is there: [C, K] → [K]."""
     return tl.sum(tl.where((tl.arange(0, x.shape[0]) == live - 1)[:, None], x, 0.0), 0)

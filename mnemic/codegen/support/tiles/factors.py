@@ -14,34 +14,34 @@ from .triangles import lower, unit_lower_inverse
 
 @triton.jit
 def symmetric(x):
-    """(X + Xᵀ)/2."""
+    """Compute (X + Xᵀ)/2."""
     return 0.5 * (x + tl.trans(x))
 
 
 @triton.jit
 def diagonal_of(x):
-    """The diagonal: [C, C] → [C]."""
+    """Return the diagonal: [C, C] → [C]."""
     t, s = order(x.shape[0])
     return tl.sum(tl.where(t == s, x, 0.0), 1)
 
 
 @triton.jit
 def innovation_factor(kp, k, PRECISION: tl.constexpr):
-    """The Cholesky factor of I + K P Kᵀ: [C, K] twice → [C, C]."""
+    """Factor I + K P Kᵀ by Cholesky, given K P and K: [C, K] twice → [C, C]."""
     t, s = order(k.shape[0])
     return cholesky(tl.where(t == s, 1.0, 0.0) + full(kp, tl.trans(k), PRECISION))
 
 
 @triton.jit
 def innovation_factor_kept(kp, k, kept, PRECISION: tl.constexpr):
-    """The Cholesky factor of diag(β) + K P Kᵀ: [C, K] twice, [C] → [C, C]."""
+    """Factor diag(β) + K P Kᵀ by Cholesky, given K P, K and β: [C, K] twice, [C] → [C, C]."""
     t, s = order(k.shape[0])
     return cholesky(tl.where(t == s, kept[:, None], 0.0) + full(kp, tl.trans(k), PRECISION))
 
 
 @triton.jit
 def cholesky(matrix):
-    """L Lᵀ = S, one column after another: [C, C] → [C, C]."""
+    """Factor S into L Lᵀ, one column after another: [C, C] → [C, C]."""
     C: tl.constexpr = matrix.shape[0]
     row = tl.arange(0, C)
     s = row[None, :]
@@ -57,7 +57,7 @@ def cholesky(matrix):
 
 @triton.jit
 def _parts(factor, PRECISION: tl.constexpr):
-    """(I + M)⁻¹ and diag(L) of L = diag(L) (I + M)."""
+    """Split L = diag(L) (I + M) into (I + M)⁻¹ and diag(L)."""
     t, s = order(factor.shape[0])
     size = diagonal_of(factor)
     strict = tl.where(t > s, factor / size[:, None], 0.0)
@@ -66,21 +66,21 @@ def _parts(factor, PRECISION: tl.constexpr):
 
 @triton.jit
 def solved(factor, x, PRECISION: tl.constexpr):
-    """L⁻¹ x: [C, C], [C, K] → [C, K]."""
+    """Compute L⁻¹ x: [C, C], [C, K] → [C, K]."""
     inverse, size = _parts(factor, PRECISION)
     return exact(inverse, x / size[:, None], PRECISION)
 
 
 @triton.jit
 def solved_back(factor, x, PRECISION: tl.constexpr):
-    """L⁻ᵀ x: [C, C], [C, K] → [C, K]."""
+    """Compute L⁻ᵀ x: [C, C], [C, K] → [C, K]."""
     inverse, size = _parts(factor, PRECISION)
     return exact(tl.trans(inverse), x, PRECISION) / size[:, None]
 
 
 @triton.jit
 def cholesky_vjp(d, factor, PRECISION: tl.constexpr):
-    """The symmetric gradient at S of L: L⁻ᵀ Φ(Lᵀ d) L⁻¹, Φ halving the diagonal."""
+    """Turn L's gradient d into the symmetric one of S: L⁻ᵀ Φ(Lᵀ d) L⁻¹, Φ halving the diagonal."""
     t, s = order(d.shape[0])
     inner = lower(exact(tl.trans(factor), d, PRECISION))
     inner = tl.where(t == s, 0.5 * inner, inner)
@@ -90,8 +90,8 @@ def cholesky_vjp(d, factor, PRECISION: tl.constexpr):
 
 @triton.jit
 def shrunk(p, x, live, PRECISION: tl.constexpr):
-    """P − XᵀX over the rows that are there, kept symmetric; the product in a body of its own
-    (``products.dot_apart`` tells why)."""
+    """Compute P − XᵀX over the rows that are there, kept symmetric; the product in a body of its
+    own (``products.dot_apart`` tells why)."""
     own = tl.where((tl.arange(0, x.shape[0]) < live)[:, None], x, 0.0)
     for _ in tl.range(0, tl.minimum(live, 1), num_stages=1):
         p -= exact(tl.trans(own), own, PRECISION)
@@ -100,7 +100,7 @@ def shrunk(p, x, live, PRECISION: tl.constexpr):
 
 @triton.jit
 def shrunk_kept(p, x, kept, live, PRECISION: tl.constexpr):
-    """(P − XᵀX) / β at the last row that is there, kept symmetric."""
+    """Compute (P − XᵀX) / β, β at the last row that is there, kept symmetric."""
     return shrunk(p, x, live, PRECISION) / last(kept, live)
 
 
@@ -109,41 +109,41 @@ def shrunk_kept(p, x, kept, live, PRECISION: tl.constexpr):
 
 @triton.jit
 def _times(p, x):
-    """P x of a symmetric P."""
+    """Compute P x of a symmetric P."""
     return tl.sum(p * x[:, None], 0)
 
 
 @triton.jit
 def kalman_gain(p, k, weighed):
-    """P wk / (1 + kᵀ P wk)."""
+    """Compute P wk / (1 + kᵀ P wk), wk the weighed key."""
     pk = _times(p, weighed)
     return pk / (1.0 + tl.sum(k * pk, 0))
 
 
 @triton.jit
 def kalman_gain_kept(p, k, weighed, log_forget):
-    """P wk / (γ + kᵀ P wk)."""
+    """Compute P wk / (γ + kᵀ P wk), wk the weighed key and γ given by its logarithm."""
     pk = _times(p, weighed)
     return pk / (tl.exp(log_forget) + tl.sum(k * pk, 0))
 
 
 @triton.jit
 def downdated(p, k, gain):
-    """P − g (P k)ᵀ, kept symmetric."""
+    """Compute P − g (P k)ᵀ, kept symmetric."""
     pk = _times(p, k)
     return p - 0.5 * (gain[:, None] * pk[None, :] + pk[:, None] * gain[None, :])
 
 
 @triton.jit
 def downdated_kept(p, k, gain, log_forget):
-    """(P − g (P k)ᵀ) / γ, kept symmetric."""
+    """Compute (P − g (P k)ᵀ) / γ, kept symmetric, γ given by its logarithm."""
     return downdated(p, k, gain) * tl.exp(-log_forget)
 
 
 @triton.jit
 def ridge_solved(h, ridge, q):
-    """(H + Diag(ridge))⁻¹ q, by elimination of one column after another; no pivots, as H + Λ is
-    positive definite: [K, K], [K], [K] → [K]."""
+    """Compute (H + Diag(ridge))⁻¹ q, by elimination of one column after another; no pivots, as the
+    matrix is positive definite: [K, K], [K], [K] → [K]."""
     K: tl.constexpr = h.shape[0]
     i, j = order(K)
     at = tl.arange(0, K)
@@ -166,7 +166,7 @@ def ridge_solved(h, ridge, q):
 
 @triton.jit
 def _system(x, key, weights, h, ridge, reach, PRECISION: tl.constexpr):
-    """(H_t + Λ_t) x_t for every row; beside a wide H there are few registers for operands."""
+    """Compute (H_t + Λ_t) x_t for every row; a wide H leaves few registers for operands."""
     LONGEST: tl.constexpr = 16 if h.shape[0] > 64 else 64
     seen = weights * full(x, tl.trans(key), PRECISION, LONGEST)
     held = reach[:, None] * full(x, h, PRECISION, LONGEST)
@@ -175,14 +175,14 @@ def _system(x, key, weights, h, ridge, reach, PRECISION: tl.constexpr):
 
 @triton.jit
 def _pivots(diagonal):
-    """One where a diagonal is zero, as in channels that are not there."""
+    """Put one where a diagonal is zero, as in channels that are not there."""
     return tl.where(diagonal > 0, diagonal, 1.0)
 
 
 @triton.jit
 def begun(target, diagonal, TOLERANCE: tl.constexpr, PRECISION: tl.constexpr):
-    """Before the first iteration: x, what is left of the target, the direction, its power, which
-    rows go on, and below what size of the rest they are done."""
+    """Begin conjugate gradients: return x, what is left of the target, the direction, its power,
+    which rows go on, and below what size of the rest they are done."""
     short: tl.constexpr = PRECISION == "bf16" or PRECISION == "tf32"  # noqa: PLR1714  # as above
     real: tl.constexpr = 1e-4 if short else 9.6e-7
     rounding: tl.constexpr = 1.8e-15 if target.dtype == tl.float64 else real
@@ -194,7 +194,7 @@ def begun(target, diagonal, TOLERANCE: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def stepped(x, rest, along, power, live, goal, image, diagonal):
-    """One iteration, ``image`` being the system times the direction; done rows stand still."""
+    """Take a step of conjugate gradients, ``image``: the system times ``along``; done rows stay."""
     curvature = tl.sum(along * image, 1)
     step = tl.where(live, power / tl.where(curvature == 0, 1.0, curvature), 0.0)[:, None]
     x += step * along
@@ -212,7 +212,7 @@ def conjugated(
     q, key, weights, h, ridge, reach, PRECISION: tl.constexpr,
     TOLERANCE: tl.constexpr, ITERATIONS: tl.constexpr,
 ):  # fmt: skip
-    """(H_t + Λ_t)⁻¹ q_t for every row: see ``ops.conjugated``."""
+    """Solve (H_t + Λ_t) x_t = q_t for every row by conjugate gradients: see ``ops.conjugated``."""
     diagonal = _rows_of_diagonal(h, reach, PRECISION) + full(weights, key * key, PRECISION) + ridge
     x, rest, along, power, live, goal = begun(q, diagonal, TOLERANCE, "tf32x3")
     count = 0
@@ -228,8 +228,8 @@ def conjugated(
 
 @triton.jit
 def _rows_of_diagonal(h, reach, PRECISION: tl.constexpr):
-    """reach_t H_κκ: [K, K], [C] → [C, K]. As a product it lies as rows do; broadcast, it would lie
-    as H does, with copies in several warps, and all rows beside it."""
+    """Compute reach_t H_κκ: [K, K], [C] → [C, K]. As a product it lies as rows do; broadcast, it
+    would lie as H does, with copies in several warps, and all rows beside it."""
     t, s = order(reach.shape[0])
     own = tl.sum(tl.where(_same(h), h, 0.0), 0)
     first = tl.where(t == 0, own[None, :], 0.0)

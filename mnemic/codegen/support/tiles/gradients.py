@@ -11,49 +11,49 @@ from .sums import channels, standardised
 
 @triton.jit
 def at_last_row(x, like, live):
-    """A vector as the last of the rows that are there, zero elsewhere: [K] → [C, K]."""
+    """Put a vector into the last of the rows that are there, zero elsewhere: [K] → [C, K]."""
     return tl.where((tl.arange(0, like.shape[0]) == live - 1)[:, None], x[None, :], 0.0)
 
 
 @triton.jit
 def at_last(x, like, live):
-    """A number as the last of the rows that are there, zero elsewhere: → [C]."""
+    """Put a number into the last of the rows that are there, zero elsewhere: a number → [C]."""
     return tl.where(tl.arange(0, like.shape[0]) == live - 1, x, 0.0)
 
 
 @triton.jit
 def without_last(x, live):
-    """Rows with zero for the last that is there."""
+    """Put zero into the last of the rows that are there: [C, K] → [C, K]."""
     return tl.where((tl.arange(0, x.shape[0]) == live - 1)[:, None], 0.0, x)
 
 
 @triton.jit
 def later_sums(x):
-    """Σ_{t ≥ i} x_t: [C] → [C]."""
+    """Compute Σ_{t ≥ i} x_t: [C] → [C]."""
     return tl.cumsum(x, 0, reverse=True)
 
 
 @triton.jit
 def later_rows(x):
-    """Σ_{t ≥ i} x_t: [C, K] → [C, K]."""
+    """Compute Σ_{t ≥ i} x_t: [C, K] → [C, K]."""
     return tl.cumsum(x, 0, reverse=True)
 
 
 @triton.jit
 def earlier_sums(x):
-    """Σ_{s < i} x_s: [C] → [C]."""
+    """Compute Σ_{s < i} x_s: [C] → [C]."""
     return tl.cumsum(x, 0) - x
 
 
 @triton.jit
 def earlier_rows(x):
-    """Σ_{s < i} x_s: [C, K] → [C, K]."""
+    """Compute Σ_{s < i} x_s: [C, K] → [C, K]."""
     return tl.cumsum(x, 0) - x
 
 
 @triton.jit
 def between(x):
-    """Σ_{t ≥ i > s} x_ts: [C, C] → [C].
+    """Compute Σ_{t ≥ i > s} x_ts: [C, C] → [C].
 
     By blocks of 16: rows of i's block against earlier blocks, later blocks against sources of i's
     block, later blocks against earlier ones, and pairs inside.
@@ -79,20 +79,20 @@ def between(x):
 
 @triton.jit
 def as_rows(x, like):
-    """The same vector for every row: [K] → [C, K]."""
+    """Repeat a vector for every row: [K] → [C, K]."""
     return tl.zeros_like(like) + x[None, :]
 
 
 @triton.jit
 def advanced(x):
-    """The next row's value, zero for the last: [C] → [C]."""
+    """Give each row the number of the next, zero to the last: [C] → [C]."""
     t, s = order(x.shape[0])
     return tl.sum(tl.where(s == t + 1, x[None, :], 0.0), 1)
 
 
 @triton.jit
 def advanced_rows(x, PRECISION: tl.constexpr, ROWS: tl.constexpr):
-    """The row so many further on, zero for the last: [C, K] → [C, K]."""
+    """Give each row the one ``ROWS`` further on, zero to the last ones: [C, K] → [C, K]."""
     t, s = order(x.shape[0])
     shift = tl.where(s == t + ROWS, 1.0, 0.0).to(x.dtype)
     return exact(shift, x, PRECISION)
@@ -100,7 +100,7 @@ def advanced_rows(x, PRECISION: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def layer_norm_bend(d, grad, z, width):
-    """∂(dᵀ J(z) g)/∂z for the Jacobian J of LayerNorm: see ``ops.layer_norm_bend``."""
+    """Compute ∂(dᵀ J(z) g)/∂z for the Jacobian J of LayerNorm: see ``ops.layer_norm_bend``."""
     axis: tl.constexpr = len(z.shape) - 1
     unit, scale = standardised(z, width)
     there = channels(z) < width

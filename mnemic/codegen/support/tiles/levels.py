@@ -11,7 +11,7 @@ DEPTH = tl.constexpr(8)
 
 @triton.jit
 def level_mask(weights):
-    """λ_t at the level of s: [C, L] → [C, C]; the level is the highest digit in which they differ.
+    """Return λ_t at the level of s, the highest digit in which t and s differ: [C, L] → [C, C].
 
     Level l is where 2 (t xor s) + 1 has its highest digit in place l.
     """
@@ -27,7 +27,7 @@ def level_mask(weights):
 
 @triton.jit
 def level_sums(grad, like):
-    """The gradient of ``level_mask`` at its weights: sums over the sources of each level."""
+    """Add the gradient of ``level_mask`` up over the sources of each level: [C, C] → [C, L]."""
     t, s = order(grad.shape[0])
     differ = 2 * (t ^ s) + 1
     column = tl.arange(0, like.shape[1])[None, :]

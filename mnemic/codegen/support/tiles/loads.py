@@ -20,13 +20,13 @@ def _there(rows, channel, width):
 
 @triton.jit
 def anew(live, number):
-    """The same number, which the compiler takes for another: there is one live row at least."""
+    """Return the number itself, which the compiler takes for another: one row is live at least."""
     return number + (tl.minimum(live, 1) - 1)
 
 
 @triton.jit
 def fresh(live, row, chunk, memory, own):
-    """Where a chunk lies, as before; but all threads see what each has stored, and what was
+    """Return where a chunk lies, as before; but all threads see what each has stored, and what was
     loaded from there is loaded anew, so that no register has to hold it (or its places)."""
     tl.debug_barrier()
     return anew(live, row), anew(live, chunk), anew(live, memory), anew(live, own)
@@ -34,7 +34,7 @@ def fresh(live, row, chunk, memory, own):
 
 @triton.jit
 def load_rows(pointer, origin, stride, t, live, channel, width, REAL: tl.constexpr):
-    """[C, BW]: rows of channels, zero beyond those that are there."""
+    """Load rows of channels, zero beyond those that are there: [C, BW]."""
     place = (t * stride * width)[:, None] + channel[None, :]  # of 32 bits: within a chunk
     there = _there(t < live, channel, width)
     return tl.load(pointer + origin * width + place, mask=there, other=0.0).to(REAL)
@@ -42,19 +42,19 @@ def load_rows(pointer, origin, stride, t, live, channel, width, REAL: tl.constex
 
 @triton.jit
 def load_column(pointer, origin, stride, t, live, REAL: tl.constexpr):
-    """[C]: a number a row; beyond the rows that are there the last one, which nothing reads."""
+    """Load a number a row: [C]; for rows that are not there the last one, which nothing reads."""
     return tl.load(pointer + origin + tl.minimum(t, live - 1) * stride).to(REAL)
 
 
 @triton.jit
 def load_logs(pointer, origin, stride, t, live, REAL: tl.constexpr):
-    """[C]: logarithms, zero beyond the rows that are there."""
+    """Load logarithms, zero beyond the rows that are there: [C]."""
     return tl.load(pointer + origin + t * stride, mask=t < live, other=0.0).to(REAL)
 
 
 @triton.jit
 def store_rows(pointer, origin, stride, t, live, channel, width, value):
-    """Rows of channels that are there."""
+    """Store the rows of channels that are there."""
     place = (t * stride * width)[:, None] + channel[None, :]
     there = _there(t < live, channel, width)
     tl.store(pointer + origin * width + place, value, mask=there)
@@ -62,13 +62,13 @@ def store_rows(pointer, origin, stride, t, live, channel, width, value):
 
 @triton.jit
 def store_column(pointer, origin, stride, t, live, value):
-    """A number a row."""
+    """Store a number for each row that is there."""
     tl.store(pointer + origin + t * stride, value, mask=t < live)
 
 
 @triton.jit
 def load_tile(pointer, place, row, channel, width, REAL: tl.constexpr):
-    """[C, BW]: what another kernel has stored of a chunk, all of its rows, [places, C, width]."""
+    """Load all rows that another kernel has stored of a chunk: [C, BW] of [places, C, width]."""
     at = (row * width)[:, None] + channel[None, :]
     pointers = pointer + place * (row.shape[0] * width) + at
     full: tl.constexpr = (width // channel.shape[0]) * channel.shape[0] == width
@@ -91,7 +91,7 @@ def store_tile(pointer, place, row, channel, width, value):
 
 @triton.jit
 def load_matrix(pointer, number, row, rows, column, columns, REAL: tl.constexpr):
-    """[columns, rows] of the matrix [rows, columns] with this number."""
+    """Load the matrix [rows, columns] with this number, as [columns, rows]."""
     place = pointer + (number * rows * columns + (row[None, :] * columns + column[:, None]))
     full_rows: tl.constexpr = (rows // row.shape[0]) * row.shape[0] == rows
     full_columns: tl.constexpr = (columns // column.shape[0]) * column.shape[0] == columns
@@ -105,8 +105,8 @@ def load_matrix(pointer, number, row, rows, column, columns, REAL: tl.constexpr)
 def load_matrix_apart(
     pointer, number, row, rows, column, columns, live, REAL: tl.constexpr
 ):  # fmt: skip
-    """The same in a body of code of its own, a loop of one turn (of none without rows): Triton
-    turns what was loaded and is an operand later into an operand at once, before it is rounded."""
+    """Load a matrix as ``load_matrix`` does, in a body of code of its own, a loop of one turn (none
+    without rows): else Triton makes it an operand of a later product before it is rounded."""
     found = tl.zeros((column.shape[0], row.shape[0]), REAL)
     for _ in tl.range(0, tl.minimum(live, 1), num_stages=1):
         found = load_matrix(pointer, number, row, rows, column, columns, REAL)
@@ -115,7 +115,7 @@ def load_matrix_apart(
 
 @triton.jit
 def store_matrix(pointer, number, row, rows, column, columns, value):
-    """The matrix [rows, columns] with this number, from [columns, rows]."""
+    """Store the matrix [rows, columns] with this number, from [columns, rows]."""
     place = pointer + (number * rows * columns + (row[None, :] * columns + column[:, None]))
     full_rows: tl.constexpr = (rows // row.shape[0]) * row.shape[0] == rows
     full_columns: tl.constexpr = (columns // column.shape[0]) * column.shape[0] == columns
@@ -128,25 +128,25 @@ def store_matrix(pointer, number, row, rows, column, columns, value):
 
 @triton.jit
 def load_vector(pointer, number, row, rows, REAL: tl.constexpr):
-    """The vector [rows] with this number."""
+    """Load the vector [rows] with this number."""
     return tl.load(pointer + number * rows + row, mask=row < rows, other=0.0).to(REAL)
 
 
 @triton.jit
 def store_vector(pointer, number, row, rows, value):
-    """The vector [rows] with this number."""
+    """Store the vector [rows] with this number."""
     tl.store(pointer + number * rows + row, value, mask=row < rows)
 
 
 @triton.jit
 def load_number(pointer, number, REAL: tl.constexpr):
-    """One number of each memory."""
+    """Load the single number at this place."""
     return tl.load(pointer + number).to(REAL)
 
 
 @triton.jit
 def store_number(pointer, number, value):
-    """One number of each memory."""
+    """Store a single number at this place."""
     tl.store(pointer + number, value)
 
 
@@ -155,7 +155,7 @@ def store_number(pointer, number, value):
 
 @triton.jit
 def load_band(pointer, origin, stride, t, live, s, WIDTH: tl.constexpr, REAL: tl.constexpr):
-    """[C, S]: row t's weights [c] from source t on, zero elsewhere."""
+    """Load row t's weights [c] from source t on, zero elsewhere: [C, S]."""
     slot = s[None, :] - t[:, None]
     there = (t < live)[:, None] & (slot >= 0) & (slot < WIDTH)
     place = (origin + t * stride)[:, None] * WIDTH + slot
@@ -164,7 +164,7 @@ def load_band(pointer, origin, stride, t, live, s, WIDTH: tl.constexpr, REAL: tl
 
 @triton.jit
 def store_band(pointer, origin, stride, t, live, s, WIDTH: tl.constexpr, value):
-    """The weights [c] of the rows that are there, from their band."""
+    """Store the weights [c] of the rows that are there, from their band."""
     slot = s[None, :] - t[:, None]
     there = (t < live)[:, None] & (slot >= 0) & (slot < WIDTH)
     place = (origin + t * stride)[:, None] * WIDTH + slot
@@ -173,14 +173,14 @@ def store_band(pointer, origin, stride, t, live, s, WIDTH: tl.constexpr, value):
 
 @triton.jit
 def load_weights(pointer, origin, stride, s, live, WIDTH: tl.constexpr, REAL: tl.constexpr):
-    """[S]: every row's weights [c] one after another, zero beyond those that are there."""
+    """Load all rows' weights [c] one after another, zero beyond those that are there: [S]."""
     place = (origin + s // WIDTH * stride) * WIDTH + s % WIDTH
     return tl.load(pointer + place, mask=s < live, other=0.0).to(REAL)
 
 
 @triton.jit
 def store_weights(pointer, origin, stride, s, live, WIDTH: tl.constexpr, value):
-    """Every row's weights [c] that are there."""
+    """Store the weights [c] that are there, of all rows one after another."""
     place = (origin + s // WIDTH * stride) * WIDTH + s % WIDTH
     tl.store(pointer + place, value, mask=s < live)
 
@@ -189,7 +189,7 @@ def store_weights(pointer, origin, stride, s, live, WIDTH: tl.constexpr, value):
 def load_slots(
     pointer, origin, stride, s, live, WIDTH: tl.constexpr, channel, width, REAL: tl.constexpr
 ):
-    """[S, BW]: every token's window one after another, zero beyond those that are there."""
+    """Load all tokens' windows one after another, zero beyond those that are there: [S, BW]."""
     place = (origin + (s // WIDTH + s % WIDTH) * stride)[:, None] * width + channel[None, :]
     there = (s < live)[:, None] & (channel < width)[None, :]
     return tl.load(pointer + place, mask=there, other=0.0).to(REAL)
@@ -197,7 +197,7 @@ def load_slots(
 
 @triton.jit
 def add_slots(pointer, origin, stride, s, live, WIDTH: tl.constexpr, channel, width, value):
-    """Adds to every token's window, one slot of all windows after another: slots share tokens."""
+    """Add to every token's window, one slot of all windows after another: slots share tokens."""
     place = (origin + (s // WIDTH + s % WIDTH) * stride)[:, None] * width + channel[None, :]
     there = (s < live)[:, None] & (channel < width)[None, :]
     for slot in range(WIDTH):
@@ -209,7 +209,7 @@ def add_slots(pointer, origin, stride, s, live, WIDTH: tl.constexpr, channel, wi
 
 @triton.jit
 def add_rows(pointer, origin, stride, t, live, channel, width, value):
-    """Adds to rows of channels that are there, which the next chunk has written too."""
+    """Add to rows of channels that are there, which the next chunk has written too."""
     place = (origin + t * stride)[:, None] * width + channel[None, :]
     there = (t < live)[:, None] & (channel < width)[None, :]
     tl.debug_barrier()  # what was added before must stand there
@@ -219,7 +219,7 @@ def add_rows(pointer, origin, stride, t, live, channel, width, value):
 
 @triton.jit
 def load_window(pointer, origin, stride, slot, slots, channel, width, REAL: tl.constexpr):
-    """[BR, BW]: one token's window, zero beyond its slots."""
+    """Load one token's window, zero beyond its slots: [BR, BW]."""
     place = (origin + slot * stride)[:, None] * width + channel[None, :]
     there = (slot < slots)[:, None] & (channel < width)[None, :]
     return tl.load(pointer + place, mask=there, other=0.0).to(REAL)
@@ -227,7 +227,7 @@ def load_window(pointer, origin, stride, slot, slots, channel, width, REAL: tl.c
 
 @triton.jit
 def add_window(pointer, origin, stride, slot, slots, channel, width, value):
-    """Adds to one token's window, to which the next token has added."""
+    """Add to one token's window, to which the next token has added."""
     add_rows(pointer, origin, stride, slot, slots, channel, width, value)
 
 
@@ -236,7 +236,7 @@ def add_window(pointer, origin, stride, slot, slots, channel, width, value):
 
 @triton.jit
 def load_tailed(pointer, place, first, s, live, channel, width, REAL: tl.constexpr):
-    """[S, BW]: entries from ``first`` on, zero before a memory's own and beyond those there."""
+    """Load entries from ``first`` on, zero before a memory's own and beyond the last: [S, BW]."""
     there = ((s < live) & (first + s >= 0))[:, None] & (channel < width)[None, :]
     at = ((first + s) * width)[:, None] + channel[None, :]
     return tl.load(pointer + place * width + at, mask=there, other=0.0).to(REAL)
@@ -244,8 +244,8 @@ def load_tailed(pointer, place, first, s, live, channel, width, REAL: tl.constex
 
 @triton.jit
 def grow_rows(pointer, place, first, s, live, channel, width, TAIL: tl.constexpr, value):
-    """Adds the first rows to the last ``TAIL`` entries, which begin at ``first``, and puts the
-    others behind them; what lies before a memory's own entries is left out."""
+    """Add the first rows to the last ``TAIL`` entries, which begin at ``first``, and put the others
+    behind them; what lies before a memory's own entries is left out."""
     there = ((s < live) & (first + s >= 0))[:, None] & (channel < width)[None, :]
     at = pointer + place * width + ((first + s) * width)[:, None] + channel[None, :]
     old = tl.load(at, mask=there & (s < TAIL)[:, None], other=0.0)

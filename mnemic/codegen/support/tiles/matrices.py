@@ -15,7 +15,7 @@ def _of_all(x):
 
 @triton.jit
 def entry_norm(x, POWER: tl.constexpr):
-    """‖A‖_p over the entries, at least ``TINY``."""
+    """Compute ‖A‖_p over the entries, at least ``TINY``."""
     largest = tl.maximum(tl.max(tl.max(tl.abs(x), 1), 0), TINY)
     unit = tl.abs(x) / largest
     if POWER == 2.0:
@@ -29,37 +29,37 @@ def entry_norm(x, POWER: tl.constexpr):
 
 @triton.jit
 def largest(x):
-    """max |A_vk|, at least ``TINY``."""
+    """Compute max |A_vk|, at least ``TINY``."""
     return tl.maximum(tl.max(tl.max(tl.abs(x), 1), 0), TINY)
 
 
 @triton.jit
 def _inside(x, rows, columns):
-    """Entries that are there; −∞ elsewhere."""
+    """Put −∞ in place of entries that are not there."""
     return tl.where(columns[:, None] & rows[None, :], x, float("-inf"))
 
 
 @triton.jit
 def highest(x, rows, columns):
-    """max A_vk over the rows and columns that are there."""
+    """Compute max A_vk over the rows and columns that are there."""
     return tl.max(tl.max(_inside(x, rows, columns), 1), 0)
 
 
 @triton.jit
 def highest_of_rows(x, rows, columns):
-    """max A_vk of each row: [V, K] → [V]; 0 of rows that are not there."""
+    """Compute max A_vk of each row: [V, K] → [V]; 0 of rows that are not there."""
     return tl.where(rows, tl.max(_inside(x, rows, columns), 0), 0.0)
 
 
 @triton.jit
 def highest_of_columns(x, rows, columns):
-    """max A_vk of each column: [V, K] → [K]; 0 of columns that are not there."""
+    """Compute max A_vk of each column: [V, K] → [K]; 0 of columns that are not there."""
     return tl.where(columns, tl.max(_inside(x, rows, columns), 1), 0.0)
 
 
 @triton.jit
 def simplex(exponent, scale, rows, columns, OVER: tl.constexpr):
-    """scale · softmax(exponent) over the matrix [rows, columns], its rows or its columns."""
+    """Compute scale · softmax(exponent) over the matrix [rows, columns], or its rows or columns."""
     there = tl.arange(0, exponent.shape[0])[:, None] < columns
     there = there & (tl.arange(0, exponent.shape[1])[None, :] < rows)
     z = tl.where(there, exponent, float("-inf"))
@@ -81,13 +81,13 @@ def simplex(exponent, scale, rows, columns, OVER: tl.constexpr):
 
 @triton.jit
 def ball(x, radius):
-    """The projection on ‖W‖_F ≤ radius."""
+    """Project on ‖W‖_F ≤ radius."""
     return x * tl.minimum(radius / entry_norm(x, 2.0), 1.0)
 
 
 @triton.jit
 def scaled_to_norms(memory, norms, AXIS: tl.constexpr):
-    """Rows (axis ``v``) or columns (``k``) scaled to given norms; zero ones stay zero."""
+    """Scale rows (axis ``v``) or columns (``k``) to given norms; zero ones stay zero."""
     if AXIS == "v":
         size = tl.sqrt(tl.sum(memory * memory, 0, keep_dims=True))
         wanted = norms[None, :]
@@ -99,7 +99,7 @@ def scaled_to_norms(memory, norms, AXIS: tl.constexpr):
 
 @triton.jit
 def centred(memory, rows, columns, AXIS: tl.constexpr):
-    """Rows (axis ``v``) or columns (``k``) of the matrix [rows, columns] without their means."""
+    """Subtract the means of rows (axis ``v``) or columns (``k``) of the matrix [rows, columns]."""
     there = tl.arange(0, memory.shape[0])[:, None] < columns
     there = there & (tl.arange(0, memory.shape[1])[None, :] < rows)
     x = tl.where(there, memory, 0.0)
@@ -112,7 +112,7 @@ def centred(memory, rows, columns, AXIS: tl.constexpr):
 
 @triton.jit
 def newton_schulz(matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
-    """Muon's quintic towards the nearest semi-orthogonal matrix.
+    """Run Muon's quintic towards the nearest semi-orthogonal matrix.
 
     X ← a X + (b G + c G²) X with G = X Xᵀ, or the same from the other side where that is smaller.
     """
@@ -124,19 +124,19 @@ def newton_schulz(matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
 
 @triton.jit
 def outer(x, y):
-    """x yᵀ."""
+    """Compute x yᵀ."""
     return x[:, None] * y[None, :]
 
 
 @triton.jit
 def sustained(state, factor, new):
-    """factor·M + new."""
+    """Compute factor·M + new."""
     return factor * state + new
 
 
 @triton.jit
 def norms_of(memory, AXIS: tl.constexpr):
-    """The norms of the rows (axis ``v``) or columns (``k``)."""
+    """Compute the norms of the rows (axis ``v``) or columns (``k``)."""
     if AXIS == "v":
         return tl.sqrt(tl.sum(memory * memory, 0))
     else:
@@ -145,7 +145,7 @@ def norms_of(memory, AXIS: tl.constexpr):
 
 @triton.jit
 def newton_schulz_vjp(d, matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
-    """The gradient of ``newton_schulz``: the matrices before each step are made anew.
+    """Compute the gradient of ``newton_schulz``: the matrices before each step are made anew.
 
     Of a step Y = (a + b G + c G²) X with the gradient D it is (a + b G + c G²) D + (b N + c (N G +
     G N)) X, where N = D Xᵀ + X Dᵀ.
@@ -174,7 +174,7 @@ def newton_schulz_vjp(d, matrix, PRECISION: tl.constexpr, STEPS: tl.constexpr):
 
 @triton.jit
 def _bent(mixed, gram, PRECISION: tl.constexpr):
-    """b N + c (N G + G N), N = M + Mᵀ: G and N are symmetric, so one product tells the other."""
+    """Compute b N + c (N G + G N), N = M + Mᵀ: G and N are symmetric, so one product tells both."""
     both = mixed + tl.trans(mixed)
     once = dot(both, gram, PRECISION)
     return -4.7750 * both + 2.0315 * (once + tl.trans(once))

@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def dot(left, right, PRECISION: tl.constexpr):
-    """L R with accumulation in float32 (float64 where the operands are).
+    """Compute L R with accumulation in float32 (float64 where the operands are).
 
     Operands of calls in float16 are TF32, which has the same ten bits and the range of float32:
     what float16 holds may have products, and gradients, that it does not.
@@ -21,7 +21,7 @@ def dot(left, right, PRECISION: tl.constexpr):
 
 @triton.jit
 def dot_apart(left, right, count, PRECISION: tl.constexpr):
-    """The same in a body of code of its own, a loop of one turn (of none where ``count`` is 0):
+    """Compute L R in a body of code of its own, a loop of one turn (of none where ``count`` is 0):
     Triton lays the warps of all products of a body as the last of them is best laid."""
     real: tl.constexpr = tl.float64 if PRECISION == "fp64" else tl.float32
     found = tl.zeros((left.shape[0], right.shape[1]), real)
@@ -32,7 +32,7 @@ def dot_apart(left, right, count, PRECISION: tl.constexpr):
 
 @triton.jit
 def turned(x, PRECISION: tl.constexpr):
-    """xᵀ as an operand of ``dot``: rounded first, so that what was loaded is read as it lies."""
+    """Turn x into xᵀ for ``dot``: rounded first, so that what was loaded is read as it lies."""
     if PRECISION == "bf16":
         return tl.trans(x.to(tl.bfloat16))
     else:
@@ -41,7 +41,7 @@ def turned(x, PRECISION: tl.constexpr):
 
 @triton.jit
 def exact(left, right, PRECISION: tl.constexpr):
-    """The same inside triangular systems, where operands are not rounded to 16 bits."""
+    """Compute L R as triangular systems need it: operands are not rounded to 16 bits."""
     if PRECISION == "fp64":
         return tl.dot(left, right, out_dtype=tl.float64)
     elif PRECISION == "bf16":
@@ -52,14 +52,14 @@ def exact(left, right, PRECISION: tl.constexpr):
 
 @triton.jit
 def _halves(x):
-    """[R, 2 K] → the first K columns, and the others."""
+    """Split columns in two: [R, 2 K] → the first K columns, and the others."""
     K: tl.constexpr = x.shape[1] // 2
     return tl.split(tl.permute(tl.reshape(x, (x.shape[0], 2, K)), (0, 2, 1)))
 
 
 @triton.jit
 def full(left, right, PRECISION: tl.constexpr, LONGEST: tl.constexpr = 64):
-    """The same to float32's own precision, for solves that iterate until nothing is left; of
+    """Compute L R to float32's own precision, for solves that iterate until nothing is left; of
     calls in 16 bits to that of pairs of bfloat16 numbers (2⁻¹⁶), which take half the registers.
 
     Sums longer than ``LONGEST`` are halved: every warp holds such operands whole.
@@ -81,7 +81,7 @@ def full(left, right, PRECISION: tl.constexpr, LONGEST: tl.constexpr = 64):
 
 @triton.jit
 def _paired(left, right):
-    """L R of operands in pairs: x = high + low, both in bfloat16, without the product of lows."""
+    """Compute L R of operands in pairs, x = high + low in bfloat16, without the product of lows."""
     left_high, right_high = left.to(tl.bfloat16), right.to(tl.bfloat16)
     left_low = (left - left_high.to(tl.float32)).to(tl.bfloat16)
     right_low = (right - right_high.to(tl.float32)).to(tl.bfloat16)

@@ -8,7 +8,7 @@ from .scalars import sigmoid
 
 @triton.jit
 def any_of(condition):
-    """Whether a condition holds anywhere in a matrix, a vector or a number."""
+    """Return whether a condition holds anywhere in a matrix, a vector or a number."""
     found = condition.to(tl.int32)
     if len(condition.shape) == 2:
         found = tl.max(found, 1)
@@ -19,34 +19,34 @@ def any_of(condition):
 
 @triton.jit
 def there(x, rows, columns):
-    """Which entries of a memory [rows, columns], held the other way round, are there."""
+    """Return which entries of a memory [rows, columns], held the other way round, are there."""
     row, column = tl.arange(0, x.shape[1])[None, :], tl.arange(0, x.shape[0])[:, None]
     return (row < rows) & (column < columns)
 
 
 @triton.jit
 def rounding(like):
-    """How far a root may still move, as a share of it."""
+    """Return how far a root may still move, as a share of it."""
     return 4.5e-16 if like.dtype == tl.float64 else 2.4e-7
 
 
 @triton.jit
 def near(like):
-    """A residual from which Newton's step is one to the root: the square root of a rounding."""
+    """Return the residual from which one Newton step is enough: the square root of a rounding."""
     return 1.5e-8 if like.dtype == tl.float64 else 3.5e-4
 
 
 @triton.jit
 def bracket(zeros, START):
-    """Where the search for a positive root begins: the first place, between which ends it is known
-    to lie and what is left there, and how far to go."""
+    """Begin the search for a positive root: return the first place, between which ends it is known
+    to lie, what is left there, and how far to go."""
     x = zeros + START
     return x, zeros, zeros + float("inf"), zeros - 1.0, zeros + 1.0, zeros + 1.0
 
 
 @triton.jit
 def nearer(found, scale, x, low, high, left_low, left_high, width, moving, count, END):
-    """A step of the search for the x in (0, END) at which a sum is the scale: the zero of the
+    """Take a step of the search for the x in (0, END) at which a sum is the scale: the zero of the
     logarithm of their quotient, which rises about as log x does.
 
     The bracket is all positive numbers until both ends of it are known: then every third step
@@ -76,7 +76,7 @@ def nearer(found, scale, x, low, high, left_low, left_high, width, moving, count
 
 @triton.jit
 def stretched(unit, LOW: tl.constexpr, HIGH: tl.constexpr):
-    """(−1, 1) onto the domain, fine near its ends and never on them."""
+    """Map (−1, 1) onto the domain, fine near its ends and never on them."""
     gap = tl.maximum(1.0 - tl.abs(unit), 1e-16 if unit.dtype == tl.float64 else 1e-7)
     line = unit / gap
     if float("inf") == HIGH and float("-inf") == LOW:
@@ -91,6 +91,6 @@ def stretched(unit, LOW: tl.constexpr, HIGH: tl.constexpr):
 
 @triton.jit
 def steep(s, error, slope):
-    """∂e/∂ŷ at the root, 1e30 where it lies inside a jump of the error."""
+    """Return ∂e/∂ŷ at the root, 1e30 where it lies inside a jump of the error."""
     inside = tl.abs(error - s) > near(s) * (1.0 + tl.abs(s))
     return tl.where(inside, 1e30, slope)

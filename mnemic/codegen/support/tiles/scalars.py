@@ -6,37 +6,37 @@ import triton.language as tl
 
 @triton.jit
 def sign(x):
-    """−1, 0 or 1."""
+    """Return −1, 0 or 1, as x is below, at or above zero."""
     return tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, 0.0))
 
 
 @triton.jit
 def square(x):
-    """x²."""
+    """Compute x²."""
     return x * x
 
 
 @triton.jit
 def cube(x):
-    """x³."""
+    """Compute x³."""
     return x * x * x
 
 
 @triton.jit
 def fourth(x):
-    """x⁴."""
+    """Compute x⁴."""
     return x * x * (x * x)
 
 
 @triton.jit
 def power(x, p):
-    """x^p of x ≥ 0."""
+    """Compute x^p of x ≥ 0."""
     return tl.exp(p * tl.log(x))
 
 
 @triton.jit
 def log1p(x):
-    """log(1 + x) to full precision at small x (Kahan's quotient)."""
+    """Compute log(1 + x) to full precision at small x (Kahan's quotient)."""
     whole = 1.0 + x
     gap = whole - 1.0
     return tl.where(gap == 0.0, x, tl.log(whole) * (x / tl.where(gap == 0.0, 1.0, gap)))
@@ -44,7 +44,7 @@ def log1p(x):
 
 @triton.jit
 def expm1(x):
-    """exp(x) − 1 to full precision at small x (Kahan's quotient)."""
+    """Compute exp(x) − 1 to full precision at small x (Kahan's quotient)."""
     whole = tl.exp(x)
     near = tl.abs(x) < 0.5
     flat = (whole == 1.0) | (near == 0)
@@ -54,26 +54,26 @@ def expm1(x):
 
 @triton.jit
 def softplus(x):
-    """log(1 + exp x) without overflow."""
+    """Compute log(1 + exp x) without overflow."""
     return tl.maximum(x, 0.0) + log1p(tl.exp(-tl.abs(x)))
 
 
 @triton.jit
 def logsigmoid(x):
-    """log σ(x)."""
+    """Compute log σ(x)."""
     return -softplus(-x)
 
 
 @triton.jit
 def sigmoid(x):
-    """1/(1 + exp(−x)) without overflow."""
+    """Compute 1/(1 + exp(−x)) without overflow."""
     small = tl.exp(-tl.abs(x))
     return tl.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
 @triton.jit
 def tanh(x):
-    """tanh by exp(−2|x|); a series near zero, where the quotient cancels."""
+    """Compute tanh x by exp(−2|x|); by a series near zero, where the quotient cancels."""
     small = tl.exp(-2.0 * tl.abs(x))
     far = sign(x) * (1.0 - small) / (1.0 + small)
     y = x * x
@@ -83,7 +83,7 @@ def tanh(x):
 
 @triton.jit
 def sinh(x):
-    """(exp x − exp(−x))/2; a series near zero."""
+    """Compute (exp x − exp(−x))/2; by a series near zero."""
     y = x * x
     near = x * (1.0 + y / 6.0 * (1.0 + y / 20.0 * (1.0 + y / 42.0)))
     return tl.where(tl.abs(x) < 0.02, near, 0.5 * (tl.exp(x) - tl.exp(-x)))
@@ -91,20 +91,20 @@ def sinh(x):
 
 @triton.jit
 def cosh(x):
-    """(exp x + exp(−x))/2."""
+    """Compute (exp x + exp(−x))/2."""
     return 0.5 * (tl.exp(x) + tl.exp(-x))
 
 
 @triton.jit
 def asinh(x):
-    """log(|x| + √(x² + 1)), with the sign of x."""
+    """Compute log(|x| + √(x² + 1)), with the sign of x."""
     size = tl.abs(x)
     return sign(x) * log1p(size + size * size / (1.0 + tl.sqrt(size * size + 1.0)))
 
 
 @triton.jit
 def atan(x):
-    """arctan by four halvings of the angle and a series."""
+    """Compute arctan x by four halvings of the angle and a series."""
     y = x
     for _ in tl.static_range(4):
         y = y / (1.0 + tl.sqrt(1.0 + y * y))
@@ -117,31 +117,31 @@ def atan(x):
 
 @triton.jit
 def atanh(x):
-    """(log(1 + x) − log(1 − x))/2."""
+    """Compute (log(1 + x) − log(1 − x))/2."""
     return 0.5 * (log1p(x) - log1p(-x))
 
 
 @triton.jit
 def tan(x):
-    """sin x / cos x."""
+    """Compute sin x / cos x."""
     return tl.sin(x) / tl.cos(x)
 
 
 @triton.jit
 def normal_cdf(x):
-    """Φ(x)."""
+    """Compute Φ(x), the distribution function of the standard normal."""
     return 0.5 + 0.5 * tl.erf(x * 0.7071067811865476)
 
 
 @triton.jit
 def gelu(x):
-    """x Φ(x)."""
+    """Compute x Φ(x)."""
     return x * normal_cdf(x)
 
 
 @triton.jit
 def rounded(x):
-    """The nearest integer, halves to even."""
+    """Round to the nearest integer, halves to even."""
     low = tl.floor(x)
     gap = x - low
     odd = low - 2.0 * tl.floor(0.5 * low)

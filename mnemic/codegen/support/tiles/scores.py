@@ -22,7 +22,7 @@ LEVELS = tl.constexpr(8)
 
 @triton.jit
 def scores_after(q, k, log_decay, PRECISION: tl.constexpr, ROWS: tl.constexpr):
-    """Σ_κ q_tκ k_sκ Π_{s<i≤t} decay_iκ for s ≤ t: [C, K] each → [C, C]."""
+    """Compute Σ_κ q_tκ k_sκ Π_{s<i≤t} decay_iκ for s ≤ t: [C, K] each → [C, C]."""
     if ROWS > 1:
         return slot_scores(q, k, log_decay, 0, PRECISION, ROWS)
     else:
@@ -31,7 +31,7 @@ def scores_after(q, k, log_decay, PRECISION: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def scores_before(q, k, log_decay, PRECISION: tl.constexpr, ROWS: tl.constexpr):
-    """Σ_κ q_tκ k_sκ Π_{s<i<t} decay_iκ for s < t."""
+    """Compute Σ_κ q_tκ k_sκ Π_{s<i<t} decay_iκ for s < t: [C, K] each → [C, C]."""
     if ROWS > 1:
         return slot_scores(q, k, log_decay, 1, PRECISION, ROWS)
     else:
@@ -40,8 +40,8 @@ def scores_before(q, k, log_decay, PRECISION: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def _scores(q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr):
-    """Scores of rows against the sources before them; with ``AHEAD`` a row's own decay is not
-    counted, nor is it a source of its own."""
+    """Score rows against the sources before them; with ``AHEAD`` a row's own decay is not counted,
+    nor is it a source of its own."""
     C: tl.constexpr = q.shape[0]
     t, s = order(C)
     until = tl.zeros_like(log_decay)
@@ -61,19 +61,19 @@ def _scores(q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def decayed_mix(scores, u, log_decay, PRECISION: tl.constexpr):
-    """Σ_{s≤t} scores_ts u_sυ Π_{s<i≤t} decay_iυ: [C, C], [C, V] twice → [C, V]."""
+    """Compute Σ_{s≤t} scores_ts u_sυ Π_{s<i≤t} decay_iυ: [C, C], [C, V] twice → [C, V]."""
     return _mixed(scores, u, log_decay, 0, PRECISION)
 
 
 @triton.jit
 def mixed_back(scores, u, log_decay, PRECISION: tl.constexpr):
-    """Σ_{t≥s} scores_ts u_tυ Π_{s<i≤t} decay_iυ: [C, C], [C, V] twice → [C, V]."""
+    """Compute Σ_{t≥s} scores_ts u_tυ Π_{s<i≤t} decay_iυ: [C, C], [C, V] twice → [C, V]."""
     return _mixed(scores, u, log_decay, 1, PRECISION)
 
 
 @triton.jit
 def _mixed(scores, u, log_decay, BACK: tl.constexpr, PRECISION: tl.constexpr):
-    """The sum over sources s, or with ``BACK`` over targets t."""
+    """Add decayed rows of u up by their scores over sources s, or with ``BACK`` over targets t."""
     C: tl.constexpr = u.shape[0]
     t, s = order(C)
     since, until = log_decay, tl.zeros_like(log_decay)
@@ -91,14 +91,14 @@ def _mixed(scores, u, log_decay, BACK: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def _parting(t, s, H: tl.constexpr):
-    """Whether s is in a first half of H rows and t in the second behind it."""
+    """Return whether s is in a first half of H rows and t in the second behind it."""
     return (t // H == s // H + 1) & ((s // H) % 2 == 0)
 
 
 @triton.jit
 def _doubled(since, until, log_decay, H: tl.constexpr):
-    """Sums of logarithms from the start of a row's H rows through it, and from behind it to their
-    end → the same of 2H rows: the other half's total is added, and nothing is taken away."""
+    """Turn sums of logarithms from the start of a row's H rows through it, and from behind it to
+    their end, into those of 2H rows: the other half's total is added, nothing is taken away."""
     C: tl.constexpr = log_decay.shape[0]
     K: tl.constexpr = log_decay.shape[1]
     N: tl.constexpr = C // (2 * H)

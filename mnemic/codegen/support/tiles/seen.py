@@ -19,7 +19,7 @@ def sum_seen_rows(
     pointer, slot, heads, head, row, first, length, ROWS: tl.constexpr, WIDTH: tl.constexpr,
     SOURCES: tl.constexpr, channel, width, REAL: tl.constexpr,
 ):  # fmt: skip
-    """[C, BW]: the sums of tiles [places, SOURCES, width] onto rows, of what chunks see by row."""
+    """Add tiles [places, SOURCES, width] up onto rows, of what chunks see by row: [C, BW]."""
     found = tl.zeros((row.shape[0], channel.shape[0]), REAL)
     last = (tl.minimum(row, length - 1) + ROWS - first) // ROWS  # its last chunk, of so many
     for back in tl.range(0, 2 + (WIDTH - 2) // ROWS, loop_unroll_factor=2):
@@ -37,7 +37,7 @@ def sum_seen_slots(
     pointer, slot, heads, head, row, first, length, ROWS: tl.constexpr, WIDTH: tl.constexpr,
     SOURCES: tl.constexpr, channel, width, REAL: tl.constexpr,
 ):  # fmt: skip
-    """The same of what they see slot by slot."""
+    """Add tiles [places, SOURCES, width] up onto rows, of what tokens see slot by slot: [C, BW]."""
     found = tl.zeros((row.shape[0], channel.shape[0]), REAL)
     for back in tl.range(0, WIDTH, loop_unroll_factor=4):
         token = row - back

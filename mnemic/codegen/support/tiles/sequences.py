@@ -10,7 +10,7 @@ import triton.language as tl
 
 @triton.jit
 def begin_of(bounds, sequence, total, STEPS: tl.constexpr):
-    """The first row, counted over the whole batch."""
+    """Return a sequence's first row, counted over the whole batch."""
     if bounds is None:
         return sequence * total
     else:
@@ -19,7 +19,7 @@ def begin_of(bounds, sequence, total, STEPS: tl.constexpr):
 
 @triton.jit
 def length_of(bounds, sequence, total, STEPS: tl.constexpr):
-    """How many rows there are."""
+    """Return how many rows a sequence has."""
     if bounds is None:
         return total
     else:
@@ -29,7 +29,7 @@ def length_of(bounds, sequence, total, STEPS: tl.constexpr):
 
 @triton.jit
 def rows_in_all(bounds, sequences, total):
-    """The rows of all sequences."""
+    """Count the rows of all sequences."""
     if bounds is None:
         return sequences.to(tl.int64) * total
     else:
@@ -38,7 +38,7 @@ def rows_in_all(bounds, sequences, total):
 
 @triton.jit
 def position_of(positions, sequence):
-    """Tokens of the document before these."""
+    """Return how many tokens of the document stand before this sequence."""
     if positions is None:
         return 0
     else:
@@ -47,7 +47,7 @@ def position_of(positions, sequence):
 
 @triton.jit
 def first_of(position, ROWS: tl.constexpr, STEPS: tl.constexpr, ALIGNED: tl.constexpr):
-    """Rows of the first chunk; where they are aligned, chunks end at multiples of their tokens."""
+    """Count the rows of the first chunk; aligned chunks end at multiples of their tokens."""
     if ALIGNED:
         return ROWS - (position % (ROWS // STEPS)).to(tl.int32) * STEPS
     else:
@@ -56,13 +56,13 @@ def first_of(position, ROWS: tl.constexpr, STEPS: tl.constexpr, ALIGNED: tl.cons
 
 @triton.jit
 def chunks_of(length, first, ROWS: tl.constexpr):
-    """How many chunks the rows make."""
+    """Count the chunks that a sequence's rows make."""
     return tl.where(length > 0, (length - first + 2 * ROWS - 1) // ROWS, 0)
 
 
 @triton.jit
 def slot_of(bounds, sequence, begin, pieces, SPAN: tl.constexpr):
-    """Where the states at the starts of a sequence's pieces are kept.
+    """Return where the states at the starts of a sequence's pieces are kept.
 
     A piece has ``SPAN`` rows, the first may have fewer: documents from row a to row b make at most
     b // SPAN − a // SPAN + 2 of them.

@@ -13,7 +13,7 @@ from .products import exact
 
 @triton.jit
 def delayed_square(x, PRECISION: tl.constexpr, FILL: tl.constexpr):
-    """[C, C]: the row before, ``FILL`` for the first."""
+    """Give each row the one before, ``FILL`` to the first: [C, C] → [C, C]."""
     t, s = order(x.shape[0])
     shift = tl.where(t == s + 1, 1.0, 0.0).to(x.dtype)
     return tl.where(t == 0, FILL, _apart(shift, x, PRECISION))
@@ -21,7 +21,7 @@ def delayed_square(x, PRECISION: tl.constexpr, FILL: tl.constexpr):
 
 @triton.jit
 def advanced_square(x, PRECISION: tl.constexpr, ROWS: tl.constexpr):
-    """[C, C]: the row so many further on, zero for the last."""
+    """Give each row the one ``ROWS`` further on, zero to the last ones: [C, C] → [C, C]."""
     t, s = order(x.shape[0])
     shift = tl.where(s == t + ROWS, 1.0, 0.0).to(x.dtype)
     return _apart(shift, x, PRECISION)
@@ -29,7 +29,7 @@ def advanced_square(x, PRECISION: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def _apart(left, right, PRECISION: tl.constexpr):
-    """``exact`` in a loop of one turn, of a count that is not known before."""
+    """Run ``exact`` in a loop of one turn, of a count that is not known before."""
     found = tl.zeros_like(right)
     for _ in tl.range(0, tl.minimum(tl.num_programs(0), 1), num_stages=1):
         found += exact(left, right, PRECISION)

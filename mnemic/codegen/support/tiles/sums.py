@@ -8,86 +8,86 @@ from .constants import TINY
 
 @triton.jit
 def matrix_rows(matrix, x):
-    """M x: [C, S], [S] → [C]."""
+    """Compute M x: [C, S], [S] → [C]."""
     return tl.sum(matrix * x[None, :], 1)
 
 
 @triton.jit
 def vector_matrix(x, matrix):
-    """xᵀ M: [C], [C, S] → [S]."""
+    """Compute xᵀ M: [C], [C, S] → [S]."""
     return tl.sum(matrix * x[:, None], 0)
 
 
 @triton.jit
 def recall(memory, x):
-    """M x: [V, K], [K] → [V]."""
+    """Compute M x: [V, K], [K] → [V]."""
     return tl.sum(memory * x[:, None], 0)
 
 
 @triton.jit
 def pull(memory, x):
-    """Mᵀ x: [V, K], [V] → [K]."""
+    """Compute Mᵀ x: [V, K], [V] → [K]."""
     return tl.sum(memory * x[None, :], 1)
 
 
 @triton.jit
 def recall_row(vector, x):
-    """n·x for every row: [K], [C, K] → [C]."""
+    """Compute n·x for every row: [K], [C, K] → [C]."""
     return tl.sum(x * vector[None, :], 1)
 
 
 @triton.jit
 def weigh(weights):
-    """Σ_s weights_ts: [C, S] → [C]."""
+    """Compute Σ_s weights_ts: [C, S] → [C]."""
     return tl.sum(weights, 1)
 
 
 @triton.jit
 def weigh_rated(weights, rate):
-    """Σ_s weights_ts rate_s: [C, S], [S] → [C]."""
+    """Compute Σ_s weights_ts rate_s: [C, S], [S] → [C]."""
     return tl.sum(weights * rate[None, :], 1)
 
 
 @triton.jit
 def total(x):
-    """Σ over channels."""
+    """Add up channels, the last axis."""
     return tl.sum(x, len(x.shape) - 1)
 
 
 @triton.jit
 def total_rows(x, live):
-    """Σ over the rows that are there: [C, K] → [K]."""
+    """Add up the rows that are there: [C, K] → [K]."""
     return tl.sum(tl.where((tl.arange(0, x.shape[0]) < live)[:, None], x, 0.0), 0)
 
 
 @triton.jit
 def total_of_matrix(x):
-    """Σ over columns of a memory: [V, K] → [V]."""
+    """Add up the columns of a memory: [V, K] → [V]."""
     return tl.sum(x, 0)
 
 
 @triton.jit
 def total_rows_of_matrix(x):
-    """Σ over rows of a memory: [V, K] → [K]."""
+    """Add up the rows of a memory: [V, K] → [K]."""
     return tl.sum(x, 1)
 
 
 @triton.jit
 def squared_norm(x):
-    """κ = ‖x‖², at least ``TINY``."""
+    """Compute κ = ‖x‖² over the last axis, at least ``TINY``."""
     return tl.maximum(tl.sum(x * x, len(x.shape) - 1), TINY)
 
 
 @triton.jit
 def distance(y, v):
-    """n = ‖ŷ − v‖ over the value channels, 1 at an exact hit."""
+    """Compute n = ‖ŷ − v‖ over the value channels, 1 at an exact hit."""
     size = tl.sqrt(tl.sum((y - v) * (y - v), len(y.shape) - 1))
     return tl.where(size > TINY, size, 1.0)
 
 
 @triton.jit
 def layer_norm(z, width):
-    """LayerNorm without affine over the channels that are there, ε = 1e-5."""
+    """Apply LayerNorm without affine over the channels that are there, ε = 1e-5."""
     unit, _ = standardised(z, width)
     return unit
 
@@ -112,7 +112,7 @@ def channels(z):
 
 @triton.jit
 def layer_norm_vjp(grad, z, width):
-    """The gradient of LayerNorm: (g − mean g − ẑ mean(g ẑ)) / σ."""
+    """Compute the gradient of LayerNorm: (g − mean g − ẑ mean(g ẑ)) / σ."""
     axis: tl.constexpr = len(z.shape) - 1
     unit, scale = standardised(z, width)
     mean = tl.sum(grad, axis, keep_dims=True) / width
@@ -123,7 +123,7 @@ def layer_norm_vjp(grad, z, width):
 
 @triton.jit
 def as_vector(x, like):
-    """A number a row as a vector a row (or one number as one vector)."""
+    """Repeat a number a row in all of the row's channels (or one number in one vector)."""
     if len(like.shape) == 2:
         return tl.zeros_like(like) + tl.expand_dims(x, 1)
     else:
@@ -132,31 +132,31 @@ def as_vector(x, like):
 
 @triton.jit
 def constant(like, VALUE: tl.constexpr):
-    """A number."""
+    """Return the number ``VALUE`` in the type of ``like``'s entries."""
     return tl.sum(tl.sum(tl.zeros_like(like), 0), 0) + VALUE
 
 
 @triton.jit
 def filled(like, VALUE: tl.constexpr):
-    """A constant in the shape of ``like``."""
+    """Return a constant in the shape of ``like``."""
     return tl.zeros_like(like) + VALUE
 
 
 @triton.jit
 def replaced_last(y, end, live):
-    """[C, V] with its last row that is there replaced."""
+    """Put ``end`` in the place of the last row that is there: [C, V], [V] → [C, V]."""
     at_end = tl.arange(0, y.shape[0]) == live - 1
     return tl.where(at_end[:, None], end[None, :], y)
 
 
 @triton.jit
 def norm(x):
-    """‖x‖ over the value channels; 1 where it is zero."""
+    """Compute ‖x‖ over the value channels; 1 where it is zero."""
     size = tl.sqrt(tl.sum(x * x, len(x.shape) - 1))
     return tl.where(size > TINY, size, 1.0)
 
 
 @triton.jit
 def norm_column(x):
-    """The same as a column."""
+    """Compute ‖x‖ over the value channels as a column; 1 where it is zero."""
     return tl.expand_dims(norm(x), len(x.shape) - 1)

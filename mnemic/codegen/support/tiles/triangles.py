@@ -10,35 +10,35 @@ from .products import exact
 
 @triton.jit
 def lower(x):
-    """The lower triangle with its diagonal."""
+    """Return the lower triangle with its diagonal, zero above."""
     t, s = order(x.shape[0])
     return tl.where(t >= s, x, 0.0)
 
 
 @triton.jit
 def strictly_lower(x, ROWS: tl.constexpr):
-    """Zero on and above the diagonal of blocks of ``ROWS``."""
+    """Put zero on and above the diagonal of blocks of ``ROWS``."""
     t, s = order(x.shape[0])
     return tl.where(t // ROWS > s // ROWS, x, 0.0)
 
 
 @triton.jit
 def lower_ones(like):
-    """[C] → [C, C] lower triangle of ones."""
+    """Return the lower triangle of ones that goes with C numbers: [C] → [C, C]."""
     t, s = order(like.shape[0])
     return tl.where(t >= s, 1.0, 0.0).to(like.dtype)
 
 
 @triton.jit
 def lower_ones_of(like):
-    """[C, K] → [C, C] lower triangle of ones."""
+    """Return the lower triangle of ones that goes with C rows: [C, K] → [C, C]."""
     t, s = order(like.shape[0])
     return tl.where(t >= s, 1.0, 0.0).to(like.dtype)
 
 
 @triton.jit
 def unit_lower_inverse(strict, PRECISION: tl.constexpr):
-    """(I + L)⁻¹ of a strictly lower triangular L: pairs of neighbouring blocks become one.
+    """Compute (I + L)⁻¹ of a strictly lower triangular L: pairs of neighbouring blocks become one.
 
     A merge of inverted blocks T with what stands between them is T − T L T: within blocks of 16,
     from single entries on, all blocks side by side; then among whole rows.

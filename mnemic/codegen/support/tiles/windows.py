@@ -8,31 +8,31 @@ from .products import dot, exact, turned
 
 @triton.jit
 def _belongs(S: tl.constexpr, C: tl.constexpr, W: tl.constexpr):
-    """[S, C]: whether a row belongs to a token."""
+    """Return whether each of S rows belongs to each of C tokens of W rows: [S, C]."""
     return tl.arange(0, S)[:, None] // W == tl.arange(0, C)[None, :]
 
 
 @triton.jit
 def repeat(x, S: tl.constexpr, TIMES: tl.constexpr):
-    """Every number several times: [C] → [S]."""
+    """Repeat every number several times: [C] → [S]."""
     return tl.sum(tl.where(_belongs(S, x.shape[0], TIMES), x[None, :], 0.0), 1)
 
 
 @triton.jit
 def run_sums(x, C: tl.constexpr, TIMES: tl.constexpr):
-    """Σ over the rows of each token: [S] → [C]."""
+    """Add up the numbers of each token's rows: [S] → [C]."""
     return tl.sum(tl.where(_belongs(x.shape[0], C, TIMES), x[:, None], 0.0), 0)
 
 
 @triton.jit
 def repeat_rows(x, PRECISION: tl.constexpr, S: tl.constexpr, TIMES: tl.constexpr):
-    """Every row several times: [C, K] → [S, K]."""
+    """Repeat every row several times: [C, K] → [S, K]."""
     return exact(_belongs(S, x.shape[0], TIMES).to(x.dtype), x, PRECISION)
 
 
 @triton.jit
 def token_sums(x, PRECISION: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr):
-    """Σ over the rows of each token: [S, K] → [C, K]."""
+    """Add up the rows of each token: [S, K] → [C, K]."""
     return exact(tl.trans(_belongs(x.shape[0], C, ROWS).to(x.dtype)), x, PRECISION)
 
 
@@ -40,7 +40,7 @@ def token_sums(x, PRECISION: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr):
 def spread_rows(
     x, PRECISION: tl.constexpr, S: tl.constexpr, TARGETS: tl.constexpr, SOURCES: tl.constexpr
 ):
-    """Every entry as a block: [C, C] → [C or S, C or S]."""
+    """Spread every entry to a block: [C, C] → [C or S, C or S]."""
     C: tl.constexpr = x.shape[0]
     if TARGETS > 1:
         x = exact(_belongs(S, C, TARGETS).to(x.dtype), x, PRECISION)
@@ -53,7 +53,7 @@ def spread_rows(
 def block_sums(
     x, PRECISION: tl.constexpr, C: tl.constexpr, TARGETS: tl.constexpr, SOURCES: tl.constexpr
 ):
-    """Σ over blocks: [C or S, C or S] → [C, C]."""
+    """Add up the entries of each block: [C or S, C or S] → [C, C]."""
     if TARGETS > 1:
         x = exact(tl.trans(_belongs(x.shape[0], C, TARGETS).to(x.dtype)), x, PRECISION)
     if SOURCES > 1:
@@ -63,7 +63,7 @@ def block_sums(
 
 @triton.jit
 def delayed_by(x, PRECISION: tl.constexpr, ROWS: tl.constexpr):
-    """The row so many before, zero for the first: [S, K] → [S, K]."""
+    """Give each row the one ``ROWS`` before, zero to the first ones: [S, K] → [S, K]."""
     at = tl.arange(0, x.shape[0])
     return exact((at[:, None] == at[None, :] + ROWS).to(x.dtype), x, PRECISION)
 
@@ -73,19 +73,19 @@ def delayed_by(x, PRECISION: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def _column(x, j):
-    """[C, R] → [C]: one column."""
+    """Cut out one column: [C, R] → [C]."""
     return tl.sum(tl.where((tl.arange(0, x.shape[1]) == j)[None, :], x, 0.0), 1)
 
 
 @triton.jit
 def _slots(C: tl.constexpr, S: tl.constexpr):
-    """[C, S]: which slot of a token's window a source is."""
+    """Compute s − t, which slot of token t's window source s is: [C, S]."""
     return tl.arange(0, S)[None, :] - tl.arange(0, C)[:, None]
 
 
 @triton.jit
 def band(weights, S: tl.constexpr, WIDTH: tl.constexpr):
-    """Weights of windows as a matrix, row t from source t on: [C, R] → [C, S]."""
+    """Lay weights of windows out as a matrix, row t from source t on: [C, R] → [C, S]."""
     slot = _slots(weights.shape[0], S)
     found = tl.zeros((weights.shape[0], S), weights.dtype)
     for j in range(WIDTH):
@@ -95,7 +95,7 @@ def band(weights, S: tl.constexpr, WIDTH: tl.constexpr):
 
 @triton.jit
 def unbanded(x, like, WIDTH: tl.constexpr):
-    """A window's entries of each row: [C, S] → [C, R]."""
+    """Take each row's window out of a matrix, from source t on: [C, S] → [C, R]."""
     slot, column = _slots(x.shape[0], x.shape[1]), tl.arange(0, like.shape[1])[None, :]
     found = tl.zeros_like(like)
     for j in range(WIDTH):
@@ -106,7 +106,7 @@ def unbanded(x, like, WIDTH: tl.constexpr):
 
 @triton.jit
 def flat(weights, S: tl.constexpr, WIDTH: tl.constexpr):
-    """Every row's weights one after another: [C, R] → [S]."""
+    """Lay all rows' weights one after another: [C, R] → [S]."""
     at = tl.arange(0, S)
     found = tl.zeros((S,), weights.dtype)
     for j in range(WIDTH):
@@ -116,7 +116,7 @@ def flat(weights, S: tl.constexpr, WIDTH: tl.constexpr):
 
 @triton.jit
 def in_shape_of(x, like, WIDTH: tl.constexpr):
-    """Numbers laid flat, back in their slots: [S] → [C, R]."""
+    """Put numbers laid flat back in their slots: [S] → [C, R]."""
     at, column = tl.arange(0, x.shape[0]), tl.arange(0, like.shape[1])[None, :]
     found = tl.zeros_like(like)
     for j in range(WIDTH):
@@ -130,14 +130,14 @@ def in_shape_of(x, like, WIDTH: tl.constexpr):
 
 @triton.jit
 def _token(A: tl.constexpr, C: tl.constexpr, W: tl.constexpr):
-    """[A, 1]: the token of each row; tokens themselves where there are as many rows as those."""
+    """Return each row's token, [A, 1]: the row's own number where there is one row a token."""
     token = tl.arange(0, A) if A == C else tl.arange(0, A) // W
     return token[:, None]
 
 
 @triton.jit
 def slot_scores(q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr, W: tl.constexpr):
-    """Σ_κ q_aκ k_sκ Π decay_iκ over the tokens i after s's, up to a's (less ``AHEAD``).
+    """Compute Σ_κ q_aκ k_sκ Π decay_iκ over tokens i after s's, up to a's (less ``AHEAD``).
 
     [C or S, K], [S, K], [C, K] → [C or S, S]; from the last token's keys on, so that no exponent is
     positive.
@@ -158,19 +158,21 @@ def slot_scores(q, k, log_decay, AHEAD: tl.constexpr, PRECISION: tl.constexpr, W
 
 @triton.jit
 def row_mix(scores, u, log_decay, PRECISION: tl.constexpr, W: tl.constexpr):
-    """Σ_s scores_as u_sκ Π decay_iκ over tokens after s's: [C or S, S], [S, K] → [C or S, K]."""
+    """Compute Σ_s scores_as u_sκ Π decay_iκ over the tokens i after s's, up to a's:
+    [C or S, S], [S, K] → [C or S, K]."""
     return _row_mixed(scores, u, log_decay, 0, PRECISION, W)
 
 
 @triton.jit
 def row_mix_back(scores, x, log_decay, PRECISION: tl.constexpr, W: tl.constexpr):
-    """Σ_a scores_as x_aκ Π decay_iκ over tokens after s's: [C or S, S], [C or S, K] → [S, K]."""
+    """Compute Σ_a scores_as x_aκ Π decay_iκ over the tokens i after s's, up to a's:
+    [C or S, S], [C or S, K] → [S, K]."""
     return _row_mixed(scores, x, log_decay, 1, PRECISION, W)
 
 
 @triton.jit
 def _row_mixed(scores, x, log_decay, BACK: tl.constexpr, PRECISION: tl.constexpr, W: tl.constexpr):
-    """The sum over sources s, or with ``BACK`` over targets a, from the last token's sources on."""
+    """Add up sources s, or with ``BACK`` targets a, decayed, from the last token's sources on."""
     C: tl.constexpr = log_decay.shape[0]
     token, row = _token(scores.shape[0], C, W), tl.arange(0, C)[:, None]
     of_source = tl.arange(0, scores.shape[1])[:, None] // W
@@ -195,11 +197,11 @@ def _row_mixed(scores, x, log_decay, BACK: tl.constexpr, PRECISION: tl.constexpr
 
 @triton.jit
 def recall_rows(memory, x, PRECISION: tl.constexpr):
-    """M x for every row: [V, K], [R, K] → [R, V]."""
+    """Compute M x for every row: [V, K], [R, K] → [R, V]."""
     return dot(x, memory, PRECISION)
 
 
 @triton.jit
 def pull_rows(memory, x, PRECISION: tl.constexpr):
-    """Mᵀ x for every row: [V, K], [R, V] → [R, K]."""
+    """Compute Mᵀ x for every row: [V, K], [R, V] → [R, K]."""
     return dot(x, turned(memory, PRECISION), PRECISION)
