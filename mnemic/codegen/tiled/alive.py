@@ -28,7 +28,7 @@ SEARCHED = 3
 
 
 def fullest(lay: Layout, stages: Iterable[Stage]) -> tuple[Tiles, ...]:
-    """The moments of a chunk at which the most entries are alive, for some sizes or other.
+    """Return the moments of a chunk at which the most entries are alive, for some sizes or other.
 
     The ends of a stage are read (stored, or put in place) when it is done.
     """
@@ -36,8 +36,8 @@ def fullest(lay: Layout, stages: Iterable[Stage]) -> tuple[Tiles, ...]:
 
 
 def fullest_swept(*sweeps: Sweeps) -> tuple[Tiles, ...]:
-    """The same of a chunk that goes along axes block by block; and of each memory's shape the
-    moment with the most of it, since other axes may be much longer than these sizes."""
+    """Return the fullest moments of a chunk that goes along axes block by block; of the memories of
+    each shape also the moment with the most, as other axes may be much longer than these sizes."""
     lay = sweeps[0].lay
     moments = [tiles for found in sweeps for tiles in _swept(found)]
     shapes = dict.fromkeys(tuple(sorted(s.sizes)) for s in (*lay.states, *lay.given))
@@ -46,7 +46,7 @@ def fullest_swept(*sweeps: Sweeps) -> tuple[Tiles, ...]:
 
 
 def _for_sizes(lay: Layout, moments: list[Tiles]) -> tuple[Tiles, ...]:
-    """The fullest of some moments, for rows and channels between which they are looked for."""
+    """Return the fullest of some moments, for each number of rows and of channels that is tried."""
     slots = {row.sizes[0]: min(TALL) for row in lay.rows if row.view == WINDOW}
     found: dict[Tiles, None] = {}
     for rows, channels in product(TALL, WIDE):
@@ -56,7 +56,7 @@ def _for_sizes(lay: Layout, moments: list[Tiles]) -> tuple[Tiles, ...]:
 
 
 def _moments(lay: Layout, stages: list[Stage]) -> Iterable[Tiles]:
-    """What is alive at each step, from the last to the first: read there or later, and its own."""
+    """Yield what is alive at each step, last to first: read there or later, and its own result."""
     moving = {s for s, n in lay.plan.following.items() if s != n}
     alive = {state.name for state in lay.states} - moving
     for stage in reversed(stages):
@@ -71,7 +71,7 @@ def _moments(lay: Layout, stages: list[Stage]) -> Iterable[Tiles]:
 
 
 def _swept(sweeps: Sweeps) -> Iterable[Tiles]:
-    """What is alive at each step of the sections, from the last to the first.
+    """Yield what is alive at each step of the sections, from the last to the first.
 
     What a loop sums, and what it reads from outside, is alive through all its blocks.
     """
@@ -116,7 +116,7 @@ def _counted(lay: Layout, names: set[str], step: Row | Quantity | None) -> Tiles
 
 
 def _held(shape: Shape, tile: Tile | None) -> dict[Shape, int]:
-    """What a function of matrices holds beside arguments and result of this shape."""
+    """Count what a function of matrices holds beside arguments and result of this shape."""
     whole, lesser = tile.holds if tile else (0, 0)
     return {shape: whole, ("|".join(shape),) * 2: lesser}
 
@@ -126,7 +126,7 @@ def _shape(lay: Layout, name: str) -> Shape:
 
 
 def _searches(quantity: Quantity) -> bool:
-    """Whether a quantity is a root that is looked for entry by entry, or the gradient of one."""
+    """Return whether a quantity takes a search for a root, entry by entry."""
     op = quantity.op
     if isinstance(op, Call):
         return op.function.startswith(roots.FUNCTIONS)

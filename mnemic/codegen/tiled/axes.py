@@ -28,7 +28,7 @@ class Axes:
     """Axes along which something sums, or entries depend on each other."""
 
     def find(self, place: Place) -> Place:
-        """The representative of an axis's class."""
+        """Find the representative of an axis's class."""
         top = place
         while (above := self.parent.setdefault(top, top)) != top:
             top = above
@@ -37,23 +37,23 @@ class Axes:
         return top
 
     def join(self, one: Place, other: Place) -> None:
-        """Two axes have the same size."""
+        """Join the classes of two axes, which have the same size."""
         first, second = self.find(one), self.find(other)
         if first != second:
             self.parent[second] = first
 
     def classes(self, name: str) -> tuple[Place, ...]:
-        """The classes of a quantity's axes."""
+        """Return the classes of a quantity's axes."""
         return tuple(self.find((name, i)) for i in range(len(self.plan.axes(name))))
 
     def is_reduced(self, place: Place) -> bool:
-        """Whether anything is summed or mixed along a class of axes."""
+        """Return whether anything is summed or mixed along a class of axes."""
         own = self.find(place)
         return any(self.find(found) == own for found in self.reduced)
 
 
 def joined(plan: Plan, form: str, quantities: tuple[Quantity, ...]) -> Axes:
-    """The classes of the axes of these quantities.
+    """Find the classes of the axes of these quantities.
 
     Raises ``NoTiles`` where a function has no twin on tiles.
     """
@@ -133,11 +133,11 @@ def _refuse(axes: Axes, call: Call) -> None:
 
 
 def named(axes: Axes, call: Call) -> tuple[str, ...]:
-    """The letters of a call's arguments."""
+    """Return the letters of the axes of a call's arguments."""
     shapes = tuple(axes.plan.axes(argument) for argument in call.arguments)
     return OPERATIONS[call.function].signature(axes.form).named(shapes)
 
 
 def _doubled(letters: str) -> set[str]:
-    """Letters that stand twice: rows against rows."""
+    """Return the letters that stand twice: rows against rows."""
     return {letter for letter in letters if letters.count(letter) > 1}

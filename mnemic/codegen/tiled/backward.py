@@ -64,7 +64,7 @@ KEPT = "memory * PIECE + chunk - since"
 def backward(
     staged: "Staged", back: Adjoint, numbers: dict[str, str], name: str, doc: str
 ) -> str:  # fmt: skip
-    """The kernel of a form's gradient: arguments, what stood at each chunk's start, gradients."""
+    """Write the kernel of a form's gradient: arguments, states at chunks' starts, gradients."""
     lay = staged.lay
     known = parameters(lay, back, staged.scratch.parameters)
     lines = [*begun(lay, known, name, doc), *_begun(lay)]
@@ -81,7 +81,7 @@ def backward(
 def begun(
     lay: Layout, known: list[str], name: str, doc: str, along: tuple[str, ...] = ()
 ) -> list[str]:
-    """The head of a gradient's kernel: parameters, which memory a program runs, which piece."""
+    """Write the head of a gradient's kernel: parameters, a program's memory, and its piece."""
     lines = [JIT, f"def {name}("]
     lines += [f"    {part}," for part in known]
     lines += ["):", f'    """{doc}"""', *opening(lay, along)]
@@ -100,7 +100,7 @@ def begun(
 
 
 def parameters(lay: Layout, back: Adjoint, scratch: Iterable[str] = ()) -> list[str]:
-    """The kernel's parameters: pointers (at last those of a ``scratch``), numbers, constants."""
+    """List a gradient kernel's parameters: pointers (last of a ``scratch``), numbers, constants."""
     pointers = [f"rows_{row.name}" for row in lay.rows]
     pointers += [f"kept_{state.name}" for state in lay.given]
     for state in lay.states:
@@ -114,7 +114,7 @@ def parameters(lay: Layout, back: Adjoint, scratch: Iterable[str] = ()) -> list[
 
 
 def _number(lay: Layout, state: Held) -> str:
-    """A memory's number; each block of values has its own part of what it does not split."""
+    """Return a memory's number; each block of values has its own part of what it does not split."""
     return "memory" if not lay.split or lay.split in state.sizes else "own"
 
 
@@ -130,8 +130,8 @@ def _load(lay: Layout, state: Held) -> str:
 
 
 def _begun(lay: Layout) -> Iterator[str]:
-    """The gradients of the states behind a piece, which a lean cut leaves in the device's memory,
-    where their ends will be."""
+    """Load the gradients of the states behind a piece; a lean cut copies them within the device's
+    memory to where their ends will be."""
     if not lay.states:
         return
     yield "    if LEAN:"
@@ -148,7 +148,7 @@ def _begun(lay: Layout) -> Iterator[str]:
 
 
 def _store_gradients(lay: Layout) -> Iterator[str]:
-    """A lean cut's gradients of the states before a chunk, when all is read of those behind it."""
+    """Store a lean cut's gradients of states before a chunk, when all of those behind are read."""
     moves = {s: n for s, n in lay.plan.following.items() if s != n}
     if not moves:
         return
@@ -161,7 +161,7 @@ def _store_gradients(lay: Layout) -> Iterator[str]:
 
 
 def _ended(lay: Layout) -> Iterator[str]:
-    """The gradients of the states before a chunk, and behind the loop those before all of it."""
+    """Hand the gradients of states to the chunk before, and behind the loop store the last ones."""
     moves = {s: n for s, n in lay.plan.following.items() if s != n}
     if moves:
         yield "        if not LEAN:"
@@ -174,7 +174,7 @@ def _ended(lay: Layout) -> Iterator[str]:
 
 
 def closing(lay: Layout) -> Iterator[str]:
-    """Whether each interval ends with the chunk."""
+    """Yield the lines that tell whether each interval ends with the chunk."""
     done = "low + live" if lay.chunked else "chunk + 1"
     for name in lay.plan.arguments():
         if name.startswith(CLOSES):
@@ -194,7 +194,7 @@ class Staged:
 
     @classmethod
     def of(cls, lay: Layout, back: Adjoint) -> "Staged":
-        """Of a gradient."""
+        """Sort the statements of a gradient into stages."""
         tail, memories = _tail(lay, back), (*lay.given, *lay.states)
         if not tail:
             return cls(lay, tuple(staged(lay, back)), (), None)
@@ -221,12 +221,12 @@ class Staged:
 
 
 def staged(lay: Layout, back: Adjoint) -> list[Stage]:
-    """What the gradient of each argument needs, and then those of the states."""
+    """Return a stage for the gradient of each argument, and then one for those of the states."""
     return stages(lay, *groups(lay, back), (*lay.given, *lay.states))
 
 
 def groups(lay: Layout, back: Adjoint) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
-    """The statements, and the ends of stages."""
+    """Return a gradient's statements, and the group of ends of each stage."""
     phases = lay.plan.phases()
     inside = [q for q in (*phases.before, *phases.scan) if not isinstance(q.op, Given)]
     following = tuple(n for s, n in lay.plan.following.items() if s != n)
@@ -234,14 +234,14 @@ def groups(lay: Layout, back: Adjoint) -> tuple[list[Quantity], tuple[tuple[str,
 
 
 def _tail(lay: Layout, back: Adjoint) -> tuple[str, ...]:
-    """What may wait until the gradients of the states are there, of one argument's gradient."""
+    """Return what of one argument's gradient may wait until those of the states are there."""
     known = list(back.gradients.values())
     ends = [end for end in known if known.count(end) == 1]
     return latest(lay.plan, ends) if lay.chunked else ()
 
 
 def _body(staged: Staged, back: Adjoint, numbers: dict[str, str]) -> Iterator[str]:
-    """The gradients of a chunk's rows, each stored when it is known, then those of the states."""
+    """Write the gradients of a chunk's rows, each stored when it is known, then those of states."""
     lay, tail, last = staged.lay, staged.tail, staged.waiting
     rows = {row.name: row for row in lay.rows}
     stages = [[*lines] for lines in _lines(staged, numbers)]
@@ -281,7 +281,7 @@ def store_gradient(lay: Layout, row: Row, value: str) -> str:
 
 
 def _lines(staged: Staged, numbers: dict[str, str]) -> Iterator[list[str]]:
-    """The lines of each stage."""
+    """Yield the lines of each stage."""
     for part in staged.parts:
         lines: list[str] = []
         for step in part:
@@ -297,7 +297,7 @@ def _lines(staged: Staged, numbers: dict[str, str]) -> Iterator[list[str]]:
 
 
 def _lean(staged: Staged, step: Between) -> Iterator[str]:
-    """A lean cut's line."""
+    """Yield the lines of a step that a lean cut alone takes."""
     lay = staged.lay
     match step:
         case Row():
@@ -315,7 +315,7 @@ def _lean(staged: Staged, step: Between) -> Iterator[str]:
 
 
 def cited(numbers: dict[str, str], equation: str) -> str:
-    """The number of a quantity's equation, or of the one whose gradient it belongs to."""
+    """Return the number of a quantity's equation, or of the one whose gradient it belongs to."""
     found = numbers.get(equation.removeprefix("gradient of "), "")
     if not found or not equation.startswith("gradient of "):
         return found

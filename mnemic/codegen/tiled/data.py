@@ -16,18 +16,18 @@ from mnemic.codegen.tiled.windows import ROWS, Windows
 
 
 def listed(name: str, items: Iterable[str]) -> list[str]:
-    """The lines of one argument of a call: a tuple, an item a line."""
+    """Write one argument of a call over several lines: a tuple, an item a line."""
     return [f"    {name}=(", *(f"        {item}," for item in items), "    ),"]
 
 
 def row_of(row: Row) -> str:
-    """An argument with a row a token."""
+    """Write an argument with a row a token, as data of the module."""
     view = "" if row.view == ROWS else f", {row.view!r}"
     return f"Row({row.name!r}, {row.sizes!r}{view})"
 
 
 def held_of(state: Held) -> str:
-    """A state."""
+    """Write a state, as data of the module."""
     return f"Held({state.name!r}, {state.sizes!r})"
 
 
@@ -35,7 +35,7 @@ def before(
     plan: Plan, quantities: tuple[Quantity, ...], taken: tuple[str, ...], rows: tuple[Row, ...],
     name: str,
 ) -> str:  # fmt: skip
-    """What PyTorch computes of the arguments, token by token, before the kernel."""
+    """Write the function of what PyTorch computes of the arguments first, all tokens at once."""
     inside = {q.name for q in quantities}
     read = {n for q in quantities for n in q.reads()} - inside
     lines = [f"def {name}_before({', '.join(n for n in taken if n in read)}):"]
@@ -67,13 +67,13 @@ class Data:
     divided: Divided | None = None
     """The kernels that the form is divided into, where it is."""
     divided_gradient: GradientParts | None = None
-    """Those that its gradient is divided into."""
+    """The kernels that the form's gradient is divided into, where it is."""
 
     def printed(
         self, name: str, taken: tuple[str, ...], steps: int, *, before: str = ""
     ) -> str:  # fmt: skip
-        """As data of the module; ``taken`` are the arguments of the form, ``before`` is whose
-        function PyTorch computes first, if not its own."""
+        """Write it as data of the module; ``taken`` are the arguments of the form, ``before`` is
+        whose function PyTorch computes first, if not its own."""
         backward = "None" if self.gradients is None else f"{name}_backward"
         lines = [
             f"{name.upper()} = Kernel(",
@@ -103,7 +103,7 @@ class Data:
 
 
 def _alive(alive: tuple[tuple[Tiles, ...], ...]) -> list[str]:
-    """What lives at once, of the form and of its gradient, a moment a line."""
+    """Write what lives at once, of the form and of its gradient, a moment a line."""
     lines = ["    alive=("]
     for moments in alive:
         lines += ["        (", *(f"            {moment!r}," for moment in moments), "        ),"]
@@ -111,7 +111,7 @@ def _alive(alive: tuple[tuple[Tiles, ...], ...]) -> list[str]:
 
 
 def _divided(found: Divided, back: GradientParts | None, name: str) -> list[str]:
-    """The kernels of a divided form, and what one hands to the next."""
+    """Write the kernels of a divided form, and what one hands to the next."""
     bodies = {"parallel_body": found.parallel, "scan_body": found.scan, "body": found.whole}.items()
     lines = [
         "divided=Divided(",
@@ -128,12 +128,12 @@ def _divided(found: Divided, back: GradientParts | None, name: str) -> list[str]
 
 
 def tile_of(tile: Handed) -> str:
-    """What one kernel hands to the next."""
+    """Write what one kernel hands to the next, as data of the module."""
     return f"Tile({tile.name!r}, {tile.sizes!r}, {tile.rounded})"
 
 
 def _divided_gradient(found: GradientParts, name: str) -> list[str]:
-    """The kernels of a divided gradient, and what stands between them."""
+    """Write the kernels of a divided gradient, and what stands between them."""
     own = ("parallel", found.parallel, found.handed), ("scan", found.scan, found.scanned)
     parts = [
         f"    {part}={_part(found, lay, f'{name}_{part}', stored)},"
@@ -152,8 +152,8 @@ def _divided_gradient(found: GradientParts, name: str) -> list[str]:
 
 
 def _part(found: GradientParts, lay: Layout, name: str, stored: tuple[Handed, ...]) -> str:
-    """One of them: its arguments by row, the tiles that it loads and stores, what it does, and the
-    sums over values that it holds, where it takes them block by block."""
+    """Write one kernel of a divided gradient: its arguments by row, the tiles that it loads and
+    stores, what it does, and, where it takes values block by block, the sums over them."""
     stores, quantities = tuple(tile.name for tile in stored), lay.plan.ordered()
     held = [] if lay is found.scan else [q for q in quantities if found.values.begins(q)]
     sums = tuple(tuple(size or "C" for size in lay.sizes(q.name)) for q in held)

@@ -9,7 +9,7 @@ from mnemic.codegen.tiled.layout import Row
 
 
 def reversed_of(plan: Plan) -> Adjoint:
-    """The adjoint of a plan.
+    """Return the adjoint of a plan.
 
     Raises ``NoTiles`` where it has none.
     """
@@ -20,18 +20,18 @@ def reversed_of(plan: Plan) -> Adjoint:
 
 
 def output_of(back: Adjoint) -> str:
-    """The argument that is the gradient of the form's output."""
+    """Name the argument that is the gradient of the form's output."""
     return next(n for n in back.plan.arguments() if n.startswith("d_out"))
 
 
 def given_back(back: Adjoint, rows: tuple[Row, ...]) -> Adjoint:
-    """The adjoint with the gradients of the kernel's own arguments alone."""
+    """Return the adjoint with the gradients of the kernel's own arguments alone."""
     known = {row.name for row in rows}
     return replace(back, gradients={n: g for n, g in back.gradients.items() if n in known})
 
 
 def ordered(rows: tuple[Row, ...], under: tuple[Row, ...]) -> tuple[Row, ...]:
-    """The rows of a gradient's kernel in the order of the form's, whether or not it reads them."""
+    """Return a gradient kernel's rows in the order of the form's, whether or not it reads them."""
     own = {row.name: row for row in under}
     output = tuple(row for row in under if row.name.startswith("d_out"))
     return (*(own.get(row.name, row) for row in rows), *output)

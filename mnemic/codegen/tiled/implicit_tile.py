@@ -49,7 +49,7 @@ def new_error(y, c{parameters}):
 
 
 def functions(plan: Plan) -> str:
-    """The root behind a plan's errors at new predictions, as Triton source; empty without one.
+    """Write the root behind a plan's errors at new predictions as Triton source; empty without one.
 
     Raises ``NoTiles`` where no tile computes it.
     """
@@ -67,7 +67,7 @@ def functions(plan: Plan) -> str:
 
 
 def _printed(root: NewErrorBase) -> str:
-    """Halvings alone find a jump; a smooth error takes Newton's steps after some."""
+    """Write a search: halvings alone find a jump; smooth errors take Newton's steps after some."""
     near = "tl.abs(left) <= tiles.near(s) * (1.0 + tl.abs(s))"  # else it lies inside a jump
     return NEW_ERROR.format(
         parameters="".join(f", {holder.name}" for holder in root.holders),

@@ -45,7 +45,7 @@ CUT = ["ROWS", "STEPS", "PIECE", "ALIGNED"]
 
 
 def forward(lay: Layout, numbers: dict[str, str], name: str, doc: str) -> str:
-    """The kernel of a form: arguments by row, states in and out."""
+    """Write the kernel of a form: arguments by row, states in and out."""
     lines = [JIT, f"def {name}("]
     lines += [f"    {part}," for part in parameters(lay)]
     lines += ["):", f'    """{doc}"""', *opening(lay), *PIECE.splitlines()]
@@ -78,7 +78,7 @@ def _store_states(lay: Layout) -> Iterator[str]:
 
 
 def parameters(lay: Layout) -> list[str]:
-    """The kernel's parameters: pointers, numbers, constants."""
+    """List a form kernel's parameters: pointers, numbers, constants."""
     pointers = [f"rows_{row.name}" for row in lay.rows] + ["rows_out"]
     for state in lay.states:
         pointers += [f"start_{state.name}", f"end_{state.name}", f"kept_{state.name}"]
@@ -90,7 +90,7 @@ def parameters(lay: Layout) -> list[str]:
 
 
 def opening(lay: Layout, along: tuple[str, ...] = ()) -> list[str]:
-    """Which memory a program runs, and its channels, of those that it does not go ``along``."""
+    """Write which memory a program runs, and its channels, but for those that it goes ``along``."""
     lines = [
         "    memory = tl.program_id(0).to(tl.int64)",
         "    sequence = memory // heads",
@@ -124,7 +124,7 @@ def opening(lay: Layout, along: tuple[str, ...] = ()) -> list[str]:
 
 
 def windowed(lay: Layout) -> list[str]:
-    """Where a chunk's (or token's) windows begin, and how many of their rows are there."""
+    """Write where a chunk's (or token's) windows begin, and how many of their rows are there."""
     if not lay.shared:
         return []
     if not lay.chunked:
@@ -139,7 +139,7 @@ def windowed(lay: Layout) -> list[str]:
 
 
 def load_row(lay: Layout, row: Row) -> str:
-    """A chunk's rows (or a token's) of an argument."""
+    """Load a chunk's rows (or a token's) of an argument."""
     pointer = f"rows_{row.name}"
     if row.view != ROWS:
         return f"tiles.load_{_viewed(lay, row, pointer)}, REAL)"
@@ -158,7 +158,7 @@ def load_row(lay: Layout, row: Row) -> str:
 
 
 def _viewed(lay: Layout, row: Row, pointer: str) -> str:
-    """The name and arguments of what loads a window's view; what adds to it takes the same."""
+    """Write name and arguments of what loads a window's view; what adds to it takes the same."""
     width, places = lay.windows.width, "".join(f", at_{size}, {size}" for size in row.sizes)
     if row.view == BAND:
         return f"band({pointer}, row, heads, t, live, at_SOURCES, {width}"
@@ -172,24 +172,24 @@ def _viewed(lay: Layout, row: Row, pointer: str) -> str:
 
 
 def store_view(lay: Layout, row: Row, pointer: str, value: str) -> str:
-    """A gradient of a window's view: stored, or added where windows share entries."""
+    """Store a gradient of a window's view, or add it where windows share entries."""
     text = _viewed(lay, row, pointer)
     verb = "add" if overlaps(row) else "store"
     return f"tiles.{verb}_{text}, {value})"
 
 
 def overlaps(row: Row) -> bool:
-    """Whether several windows see the same entries of an argument, also those of two chunks."""
+    """Return whether several windows, also of two chunks, see the same entries of an argument."""
     return row.view in SHARED and bool(row.sizes)
 
 
 def store_output(lay: Layout) -> str:
-    """The output's rows."""
+    """Store the output's rows."""
     return store_row(lay, "rows_out", lay.plan.output, (lay.value,))
 
 
 def store_row(lay: Layout, pointer: str, value: str, sizes: tuple[str, ...]) -> str:
-    """A chunk's rows (or a token's) of a quantity."""
+    """Store a chunk's rows (or a token's) of a quantity."""
     if not sizes:
         if lay.chunked:
             return f"tiles.store_column({pointer}, row, heads, t, live, {value})"
@@ -205,7 +205,7 @@ def _places(state: Held) -> str:
 
 
 def load_state(state: Held, pointer: str, number: str) -> str:
-    """A state of this memory."""
+    """Load the state of the memory that has this number."""
     match len(state.sizes):
         case 0:
             return f"tiles.load_number({pointer}, {number}, REAL)"
@@ -216,7 +216,7 @@ def load_state(state: Held, pointer: str, number: str) -> str:
 
 
 def store_state(state: Held, pointer: str, number: str, value: str) -> str:
-    """A state of this memory."""
+    """Store a value as the state of the memory that has this number."""
     match len(state.sizes):
         case 0:
             return f"tiles.store_number({pointer}, {number}, {value})"
@@ -230,12 +230,12 @@ def store_state(state: Held, pointer: str, number: str, value: str) -> str:
 
 
 def staged(lay: Layout) -> list[Stage]:
-    """What a chunk's output needs, and what its next states (and intervals' ends) do."""
+    """Return a stage for a chunk's output, and one for its next states and intervals' ends."""
     return stages(lay, *groups(lay))
 
 
 def groups(lay: Layout) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
-    """Return the statements, and the ends of stages."""
+    """Return a form's statements, and the group of ends of each stage."""
     plan = lay.plan
     phases = plan.phases()
     inside = [*phases.before, *phases.scan]
@@ -246,7 +246,7 @@ def groups(lay: Layout) -> tuple[list[Quantity], tuple[tuple[str, ...], ...]]:
 
 
 def _body(lay: Layout, numbers: dict[str, str]) -> list[str]:
-    """The output of a chunk, its next states, and what an interval's end puts in their place."""
+    """Write a chunk's output, its next states, and what an interval's end puts in their place."""
     anew = any(OUTPUT in closing.moves for closing in lay.plan.phases().closings)
     store = ["        if READ:", f"            {store_output(lay)}"]
     tail = latest(lay.plan, (lay.plan.output,)) if lay.chunked else ()

@@ -43,7 +43,7 @@ ROW = "        row = (begin + at) * heads + lane\n"
 
 
 def forward(plan: Plan, numbers: dict[str, str], name: str, doc: str) -> str:
-    """The kernel of a token form: arguments by row, memories in and out."""
+    """Write the kernel of a token form: arguments by row, memories in and out."""
     states = plan.states()
     pointers = [f"rows_{n}" for n in plan.arguments()] + ["rows_out"]
     pointers += [p for s in states for p in (f"start_{s}", f"end_{s}", f"kept_{s}")]
@@ -77,7 +77,7 @@ def _store_states(states: tuple[str, ...]) -> Iterator[str]:
 
 def backward(back: Adjoint, rows: tuple[str, ...], numbers: dict[str, str], name: str, doc: str
 ) -> str:  # fmt: skip
-    """The kernel of its gradient, from the last token to the first."""
+    """Write the kernel of a token form's gradient, from the last token to the first."""
     plan = back.plan
     given = [n for n in plan.arguments() if n not in back.states]
     if any(n.startswith(CLOSES) for n in given):

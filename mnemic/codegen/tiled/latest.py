@@ -24,7 +24,7 @@ CHANNELS = {"v", "k"}
 
 
 def heavy(quantity: Quantity) -> bool:
-    """Whether a kernel takes products of matrices for a quantity."""
+    """Return whether a kernel takes products of matrices for a quantity."""
     if isinstance(quantity.op, Product | Fused):
         return True
     operation = called(quantity)
@@ -32,7 +32,7 @@ def heavy(quantity: Quantity) -> bool:
 
 
 def latest(plan: Plan, ends: Iterable[str]) -> tuple[str, ...]:
-    """A product that may wait, what follows from it, and at last the end that they are for.
+    """Return a product that may wait, what follows from it, and at last the end that they are for.
 
     Nothing but this end needs any of them; no memory is read, and no other product. Empty where no
     end has such a product.
@@ -48,7 +48,7 @@ def latest(plan: Plan, ends: Iterable[str]) -> tuple[str, ...]:
 
 
 def _behind(plan: Plan, end: str) -> list[str]:
-    """What stands behind an end, the nearest first, and itself."""
+    """Return an end, and what stands behind it, the nearest first."""
     turned = plan.graph.reverse(copy=False)
     return [end, *(name for _, name in nx.bfs_edges(turned, end))]
 
@@ -56,7 +56,7 @@ def _behind(plan: Plan, end: str) -> list[str]:
 def _waiting(
     plan: Plan, name: str, end: str, ends: tuple[str, ...], needed: set[str]
 ) -> tuple[str, ...]:
-    """A quantity and what follows from it, if it is a product that may wait."""
+    """Return a quantity and what follows from it, if it is a product that may wait, or nothing."""
     product = _product(plan[name])
     if product is None or not _of_rows(plan, plan[name], product):
         return ()
@@ -71,7 +71,7 @@ def _waiting(
 
 
 def _closing(plan: Plan) -> set[str]:
-    """What stands at the ends of intervals, and behind it."""
+    """Return what stands at the ends of intervals, and behind it."""
     moved = {name for moves in plan.closed.values() for name in moves.values()}
     return moved.union(*(nx.ancestors(plan.graph, name) for name in moved))
 
@@ -87,14 +87,14 @@ def _product(quantity: Quantity) -> Product | None:
 
 
 def _of_rows(plan: Plan, quantity: Quantity, product: Product) -> bool:
-    """Whether rows are summed over, and the result has rows and channels."""
+    """Return whether a product sums over rows, and its result has rows and channels."""
     rows, *channels = quantity.axes
     memories = (set(plan.axes(side)) <= CHANNELS for side in (product.left, product.right))
     return rows not in CHANNELS and set(channels) <= CHANNELS and not any(memories)
 
 
 def condition(lay: Layout, tail: tuple[str, ...]) -> str:
-    """Whether the last product has more columns than rows, so that it is worth its wait."""
+    """Write the condition that the last product has more columns than rows: then waiting pays."""
     return f"{ROWS} < B{lay.sizes(tail[0])[-1]}"
 
 
@@ -123,7 +123,7 @@ def split_sum(plan: Plan, tail: tuple[str, ...]) -> None:
 
 
 def memory_first(plan: Plan) -> Plan:
-    """A plan in which what is read of a memory comes before what rows add to it."""
+    """Return a plan in which what is read of a memory comes before what rows add to it."""
     found = replace(plan, graph=plan.graph.copy(), known=dict(plan.known))
     for quantity in plan.ordered():
         op = quantity.op

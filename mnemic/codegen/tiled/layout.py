@@ -29,12 +29,12 @@ CLOSES = "closes_"
 
 
 def at(size: str) -> str:
-    """The places along an axis."""
+    """Name the places along an axis."""
     return "t" if size == ROWS else f"at_{size}"
 
 
 def turned(axes: tuple[str, ...]) -> bool:
-    """Whether a tile holds a quantity the other way round."""
+    """Return whether a tile holds a quantity of these axes the other way round."""
     return axes in MEMORIES
 
 
@@ -77,7 +77,7 @@ class Layout:
     """Sizes that were asked for."""
 
     def sizes(self, name: str) -> tuple[str, ...]:
-        """The size of each axis of a quantity."""
+        """Return the size of each axis of a quantity, empty for one that has no name."""
         if name not in self.known:
             axes = self.axes.classes(name)
             self.known[name] = tuple(self.names.get(place, "") for place in axes)
@@ -152,7 +152,7 @@ def layout(
 
 
 def leading(axes: Axes, loaded: list[str], views: dict[str, str]) -> dict[Place, str]:
-    """The names of the rows' axes: a chunk's tokens, and (with windows) what its tokens read."""
+    """Name the rows' axes: a chunk's tokens, and (with windows) what its tokens read."""
     places: dict[str, list[Place]] = {ROWS: [], SOURCES: []}
     for name in loaded:
         places[SOURCES if views[name] in (TAIL, SLOTS) else ROWS].append((name, 0))

@@ -20,7 +20,7 @@ from mnemic.codegen.tiled.schedule import Stage, Step
 
 @dataclass(frozen=True)
 class Fresh:
-    """Behind it all threads see what each has stored, and what was loaded is loaded anew."""
+    """A point behind which all threads see what each has stored, and loads are made anew."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Lean:
 
     @property
     def condition(self) -> str:
-        """What holds of such cuts."""
+        """The condition under which a cut does this, as source."""
         return "LEAN" if self.degree == 1 else "LEAN > 1"
 
 
@@ -58,8 +58,8 @@ Part = tuple[Row | Quantity | Lean, ...]
 
 
 def split_steps(lay: Layout, stages: Iterable[Stage], cheap: set[str]) -> list[Part]:
-    """The steps of each stage, and what a lean cut does between them; ``cheap`` is what takes no
-    product."""
+    """Return the steps of each stage, and what a lean cut does between them; ``cheap`` is what
+    takes no product."""
     every: tuple[Row | Held, ...] = (*lay.rows, *lay.given, *lay.states)
     loads = {load.name: load for load in every}
     parts = _Parts(lay, cheap, loads)
@@ -68,7 +68,7 @@ def split_steps(lay: Layout, stages: Iterable[Stage], cheap: set[str]) -> list[P
 
 
 def plain(stage: Stage) -> Part:
-    """The steps of a stage of which a lean cut loads no more than memories."""
+    """Return the steps of a stage of which a lean cut loads no more than memories."""
     return tuple(Lean((step,), 1) if isinstance(step, Held) else step for step in stage.steps)
 
 
@@ -91,24 +91,24 @@ class Scratches:
 
     @property
     def counts(self) -> Stored:
-        """How many there are."""
+        """How many rows along each axis, and how many matrices, are stored."""
         return tuple((sizes, len(names)) for sizes, names in self.names.items())
 
     @property
     def parameters(self) -> list[str]:
-        """The pointers to them."""
+        """The pointers to what is stored."""
         return [_pointer(sizes) for sizes in self.names]
 
     def load(self, name: str) -> str:
-        """The line that loads one."""
+        """Write the line that loads a stored quantity."""
         return f"{name} = tiles.load_{self._shape(name)}({self._place(name)}, REAL)"
 
     def store(self, name: str) -> str:
-        """The line that stores it."""
+        """Write the line that stores a quantity."""
         return f"tiles.store_{self._shape(name)}({self._place(name)}, {name})"
 
     def _sizes(self, name: str) -> tuple[str, ...]:
-        """The axes of a matrix, or the last of rows."""
+        """Return the axes of a matrix, or the last of rows."""
         sizes = self.lay.sizes(name)
         return sizes[-1:] if sizes[0] in TALL else sizes
 
@@ -118,7 +118,7 @@ class Scratches:
         return "rows" if len(self.lay.sizes(name)) == 2 else "vector"
 
     def _place(self, name: str) -> str:
-        """The pointer, the number, and the places."""
+        """Write where a stored quantity lies: the pointer, the number, and the places."""
         own, sizes = self._sizes(name), self.lay.sizes(name)
         names = self.names[own]
         number = "memory" if self.lay.split in own else "own"
@@ -131,7 +131,7 @@ class Scratches:
 
 
 def _stands(lay: Layout, name: str) -> bool:
-    """Whether something of two axes can be stored: rows, or what lies as memories do."""
+    """Return whether something of two axes can be stored: rows, or what lies as memories do."""
     return lay.sizes(name)[0] in TALL or turned(lay.plan.axes(name))
 
 
@@ -147,7 +147,7 @@ class _Parts:
     cheap: set[str]
     loads: dict[str, Row | Held]
     read: set[str] = field(default_factory=set)
-    """What is loaded of it."""
+    """What was computed in an earlier part and is loaded."""
     made: set[str] = field(default_factory=set)
     """What was computed that may be stored."""
     here: set[str] = field(default_factory=set)
@@ -158,7 +158,7 @@ class _Parts:
     """Whether what it loads is loaded anew."""
 
     def steps(self, stage: Stage) -> Iterator[Step | Fresh | Load]:
-        """The steps of a stage, with loads."""
+        """Yield the steps of a stage, with loads."""
         now = -1
         for step, part in zip(stage.steps, self._numbers(stage), strict=True):
             if part > now:
@@ -177,7 +177,7 @@ class _Parts:
             yield from self._load(name)
 
     def _load(self, name: str) -> Iterator[Step | Fresh | Load]:
-        """The load of something that this part has not."""
+        """Yield the load of something that this part has not."""
         if name in self.here or name not in {*self.loads, *self.made}:
             return
         if not self.fresh:
@@ -191,7 +191,7 @@ class _Parts:
             yield self.loads[name]
 
     def _numbers(self, stage: Stage) -> list[int]:
-        """The part of each step: a load, and what is cheap, belong to what reads it first."""
+        """Return the part of each step; loads, and what is cheap, are in that of a first reader."""
         counts, count = [], 0
         for step in stage.steps:
             count += isinstance(step, Quantity) and heavy(step)
@@ -207,7 +207,7 @@ class _Parts:
         return found[::-1]
 
     def _outlasts(self, name: str) -> bool:
-        """Whether a quantity is stored if it is read later: no number, and not cheap."""
+        """Return whether a quantity is stored if it is read later: no number, and not cheap."""
         sizes = self.lay.sizes(name)
         if name in self.cheap or not set(sizes) <= {*TALL, *self.lay.channels}:
             return False
@@ -215,7 +215,7 @@ class _Parts:
 
 
 def _stored(steps: list[Step | Fresh | Load], read: set[str]) -> Iterator[Row | Quantity | Lean]:
-    """The steps, with stores of what is read later."""
+    """Yield the steps, with stores of what is read later."""
     first = {step.name for step in steps if isinstance(step, Row | Held)}
     for step in steps:
         if isinstance(step, Row | Held) and step.name in first:
@@ -230,7 +230,7 @@ def _stored(steps: list[Step | Fresh | Load], read: set[str]) -> Iterator[Row | 
 
 
 def _joined(steps: Iterable[Row | Quantity | Lean]) -> Iterator[Row | Quantity | Lean]:
-    """The steps, with those of lean cuts together that follow each other."""
+    """Yield the steps, with those of lean cuts together that follow each other."""
     for degree, group in groupby(steps, lambda step: step.degree if isinstance(step, Lean) else 0):
         if not degree:
             yield from group

@@ -116,7 +116,7 @@ class TilePrinter(TorchPrinter):
         return self._branches(expr).replace("torch.where", "tl.where")
 
     def _print_Mul(self, expr: Any) -> str:
-        """Quotients of a guarded sum one division after another: its square underflows."""
+        """Print quotients of a guarded sum one division after another: its square underflows."""
         numerator, divisors = sp.Integer(1), []
         for factor in sp.Mul.make_args(expr):
             base, power = factor.as_base_exp()
@@ -144,7 +144,7 @@ class TilePrinter(TorchPrinter):
 
 
 def stepped(expr: Any) -> bool:
-    """Whether an expression takes numbers alone, which conditions choose."""
+    """Return whether an expression takes numbers alone, which conditions choose."""
     one = sp.Integer(1)
     found = (
         expr.replace(sp.Heaviside, lambda *_: one)
@@ -158,8 +158,8 @@ def stepped(expr: Any) -> bool:
 
 
 def print_typed(expr: Any, names: dict[str, str], zero: str) -> str:
-    """The source of an expression that is of the type of ``zero``, also where it takes numbers
-    alone, which conditions choose."""
+    """Write an expression so that it is of the type of ``zero``, also where it takes numbers alone,
+    which conditions choose."""
     if not (expr.free_symbols and stepped(expr)):
         return print_tile(expr, names)
     nothing = sp.Symbol("nothing_", real=True)
@@ -172,11 +172,11 @@ def print_typed(expr: Any, names: dict[str, str], zero: str) -> str:
 
 
 def print_function(expr: Any, like: str) -> str:
-    """The source of a function of the symbol that is called so, of its type and shape."""
+    """Write a function of the symbol that is called ``like``, of its type and shape."""
     zero = f"tl.zeros_like({like})"
     return print_typed(expr, {}, zero) if expr.free_symbols else f"{zero} + {print_tile(expr, {})}"
 
 
 def print_tile(expr: Any, names: dict[str, str]) -> str:
-    """The source of an expression whose symbols stand for the given tiles."""
+    """Write an expression whose symbols stand for the given tiles, as Triton source."""
     return str(TilePrinter(names).doprint(steady(expr)))

@@ -20,22 +20,22 @@ Rule = Callable[[Plan, Quantity], Op | None]
 
 
 def reordered(plan: Plan) -> Plan:
-    """A plan of a form, before its gradient is taken."""
+    """Rewrite a form's plan, before its gradient is taken: decays, and common left sides."""
     return _applied(plan, (left_at_end, common_left, column_factor))
 
 
 def tidied(plan: Plan) -> Plan:
-    """A plan that is printed next: a form's, or its gradient's."""
+    """Rewrite a plan that is printed next, a form's or its gradient's: factors off loaded rows."""
     return _applied(plan, (row_factor,))
 
 
 def upright(plan: Plan) -> Plan:
-    """A plan of a gradient in several kernels."""
+    """Rewrite the plan of a gradient in several kernels: factors off transposed left sides."""
     return _applied(plan, (turned_factor,))
 
 
 def _applied(plan: Plan, rules: tuple[Rule, ...]) -> Plan:
-    """A copy in which none of the rules fits any more."""
+    """Return a copy of the plan in which none of the rules fits any more."""
     found = plan.emptied()
     found.graph, found.known = plan.graph.copy(), dict(plan.known)
     while any(_rewritten(found, rule, q) for q in found.ordered() for rule in rules):
@@ -62,7 +62,7 @@ def _forget(plan: Plan) -> None:
 
 
 def left_at_end(plan: Plan, quantity: Quantity) -> Op | None:
-    """The last row of decays between rows → the decay from each row to the last one."""
+    """Rewrite the last row of decays between rows as the decay from each row to the last one."""
     match quantity.op:
         case Call("last_row", (mix,)):
             inner = plan[mix].op
@@ -76,19 +76,19 @@ def left_at_end(plan: Plan, quantity: Quantity) -> Op | None:
 
 @dataclass(frozen=True)
 class Term:
-    """± A X, or ± (A B) S."""
+    """A term ± A X, or ± (A B) S, of a sum of products."""
 
     read: Read
     sign: int
     left: tuple[str, bool]
     """A, and whether it is transposed."""
     inner: tuple[str, bool] | None
-    """B likewise, where there is one."""
+    """B, and whether it is transposed, where there is one."""
     right: tuple[str, bool]
 
 
 def common_left(plan: Plan, quantity: Quantity) -> Op | None:
-    """± A X ± (A B) S → A (± X ± B S), where nothing else reads the products."""
+    """Rewrite ± A X ± (A B) S → A (± X ± B S), where nothing else reads the products."""
     op = quantity.op
     if not isinstance(op, Map) or not op.expr.is_Add or len(op.reads) != len(op.expr.args):
         return None
@@ -125,7 +125,7 @@ def _terms(plan: Plan, quantity: Quantity, op: Map) -> Iterator[Term]:
 
 
 def _right(plan: Plan, term: Term, axes: Axes, equation: str) -> str:
-    """X, or B S."""
+    """Return the name of X, or of B S, which is added to the plan."""
     if term.inner is None:
         return term.right[0]
     inner, right = term.inner, term.right
@@ -134,7 +134,7 @@ def _right(plan: Plan, term: Term, axes: Axes, equation: str) -> str:
 
 
 def column_factor(plan: Plan, quantity: Quantity) -> Op | None:
-    """(A ∘ c_s) X → A (c_s ∘ X), where X is computed and nothing else reads the left side."""
+    """Rewrite (A ∘ c_s) X → A (c_s ∘ X), where X is computed and nothing else reads A ∘ c_s."""
     op = quantity.op
     if not isinstance(op, Product) or op.flip_left or op.flip_right or _loaded(plan, op.right):
         return None
@@ -182,7 +182,7 @@ def _factored(plan: Plan, name: str) -> Factored | None:
 
 
 def row_factor(plan: Plan, quantity: Quantity) -> Op | None:
-    """(f_t ∘ B) X → f_t ∘ (B X), and (f_s ∘ B)ᵀ X → Bᵀ (f_s ∘ X), of rows B that were loaded.
+    """Rewrite (f_t ∘ B) X → f_t ∘ (B X), (f_s ∘ B)ᵀ X → Bᵀ (f_s ∘ X), of rows B that were loaded.
 
     So too on the other side. Where the other operand was loaded as well there is nothing to gain.
     """
@@ -207,9 +207,9 @@ def row_factor(plan: Plan, quantity: Quantity) -> Op | None:
 
 
 def turned_factor(plan: Plan, quantity: Quantity) -> Op | None:
-    """(f_s ∘ B)ᵀ X → Bᵀ (f_s ∘ X) of rows B that were loaded, also where X was: a transposed left
-    side that was computed may have come from an accumulator, which old versions of Triton get
-    wrong, and kernels are kept clear of what could be one."""
+    """Rewrite (f_s ∘ B)ᵀ X → Bᵀ (f_s ∘ X), B loaded, even where X was: a transposed left side that
+    was computed may have come from an accumulator, which old versions of Triton get wrong, and
+    kernels are kept clear of what could be one."""
     op = quantity.op
     if not isinstance(op, Product) or not op.flip_left or op.flip_right:
         return None
@@ -224,7 +224,7 @@ def turned_factor(plan: Plan, quantity: Quantity) -> Op | None:
 
 
 def _outside(plan: Plan, quantity: Quantity, op: Product, found: Factored, *, left: bool) -> Op:
-    """The factor beside the product's value."""
+    """Return the factor times the product's value, which is added as a quantity."""
     sides = (found.matrix, op.right) if left else (op.left, found.matrix)
     plain = Product(*sides, op.flip_left, op.flip_right)
     name = plan.add(f"{quantity.name}_plain", quantity.axes, plain, quantity.equation)
@@ -233,7 +233,7 @@ def _outside(plan: Plan, quantity: Quantity, op: Product, found: Factored, *, le
 
 
 def _times(plan: Plan, found: Factored, name: str, letter: str) -> str:
-    """The factor beside another operand, along one of its axes."""
+    """Add the factor times another operand, along one of its axes, and return its name."""
     axes = plan.axes(name)
     return plan.add(f"{name}_weighed", axes, _scaled(found, name, axes, letter))
 
@@ -247,7 +247,7 @@ def _scaled(found: Factored, name: str, axes: Axes, letter: str) -> Map:
 
 
 def _alone(plan: Plan, name: str) -> bool:
-    """Whether one quantity alone reads another, which is no end of the plan."""
+    """Return whether one quantity alone reads another, which is no end of the plan."""
     return plan.graph.out_degree(name) == 1 and not plan.is_end(name)
 
 

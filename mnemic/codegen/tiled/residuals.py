@@ -49,7 +49,7 @@ class Direction:
     following: str
     """b + M x."""
     mixing: str
-    """Of L, or of a block of it."""
+    """M, as a pattern around L or a block of it."""
     turns: str
     """The loop over ``count`` rows or blocks, each with its ``place``."""
     parts: tuple[str, ...]
@@ -103,7 +103,7 @@ finite."""
 
 
 def functions(parameters: tuple[str, ...], *, swept: bool) -> tuple[str, str]:
-    """``residual`` and ``residual_vjp``, as Triton source.
+    """Write ``residual`` and ``residual_vjp`` as Triton source.
 
     ``parameters`` are those of ``error``; rows of a block are ``swept`` or found one by one.
     """
@@ -130,7 +130,7 @@ def _printed(way: Direction, solver: Solver, rows: tuple[str, ...]) -> str:
 
 
 def _value(way: Direction, rows: tuple[str, ...], at: str, pick: str) -> str:
-    """f at the argument ``at``, with ``pick`` of everything else that it reads."""
+    """Write f at the argument ``at``, with ``pick`` of everything else that it reads."""
     picked = {part: pick.format(part) for part in way.parts}
     beside = "".join(f", {pick.format(row)}" for row in rows)
     return way.value.format(at=at, rows=beside, **picked)

@@ -128,8 +128,8 @@ while ({name}_turns < 200) & tiles.any_of({name}_moving):
 {name} = tl.where({name}_moving, float("nan"), {name})
 """,
 )
-"""The same search where each of its steps goes along the memory block by block: what stands before
-the blocks, in each of them, and behind."""
+"""The search for a simplex's root where each step goes along the memory block by block: what stands
+before the blocks, in each of them, and behind."""
 
 INVERSE = '''@triton.jit
 def inverse_link(dual, {coefficients}rows, columns):
@@ -197,7 +197,7 @@ class _Root:
 
 
 def functions(plan: Plan) -> str:
-    """The functions behind a plan's root links, forward and backward; empty where it has none.
+    """Write the functions behind a plan's root links, forward and backward, or nothing without one.
 
     Raises ``NoTiles`` where no tile computes them.
     """
@@ -213,8 +213,8 @@ def functions(plan: Plan) -> str:
 
 
 def search(quantity: Quantity, sizes: tuple[str, ...], begun: str) -> tuple[list[str], ...]:
-    """The lines of a search along a memory of these sizes, for what begins so: before the blocks,
-    in a block, and behind them."""
+    """Write the lines of a search along a memory of these sizes, for a sum that begins so: before
+    the blocks, in a block, and behind them."""
     op = quantity.op
     assert isinstance(op, Call)
     dual, scale, top, *more = op.arguments
@@ -231,7 +231,7 @@ def search(quantity: Quantity, sizes: tuple[str, ...], begun: str) -> tuple[list
 
 
 def _ends(op: Call) -> dict[str, str]:
-    """Where the entries end, and where a search for one begins."""
+    """Write where the entries end, and where a search for one begins."""
     end = float(dict(op.options).get("end", float("inf")))
     return {"end": _number(end), "start": repr(min(1.0, end / 2))}
 

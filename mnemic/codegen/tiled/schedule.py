@@ -35,14 +35,14 @@ class Order(Generic[Load]):
     weights: dict[str, int] = field(default_factory=dict)
 
     def weight(self, name: str) -> int:
-        """How much must be computed before a quantity: what a chain holds up."""
+        """Count how much must be computed before a quantity: what a chain holds up."""
         if name not in self.weights:
             reads = self.inside[name].reads() if name in self.inside else ()
             self.weights[name] = 1 + sum(self.weight(read) for read in reads)
         return self.weights[name]
 
     def until(self, name: str) -> Iterator[Load | Quantity]:
-        """What is missing for a quantity, and itself."""
+        """Yield what is missing for a quantity, and itself."""
         if name in self.done:
             return
         self.done.add(name)
@@ -59,7 +59,7 @@ def stages(
     lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...],
     memories: tuple[Held, ...] = (),
 ) -> list[Stage]:  # fmt: skip
-    """The statements behind each group of ends.
+    """Return a stage for each group of ends: the statements behind them, in order.
 
     Arguments are loaded anew for each group, and what takes no product is computed anew from them:
     that is cheaper than to keep it in registers. Loads of ``memories`` stand where a lean cut
@@ -78,7 +78,7 @@ def waiting(
     lay: Layout, inside: list[Quantity], ends: tuple[tuple[str, ...], ...], tail: tuple[str, ...],
     memories: tuple[Held, ...] = (),
 ) -> tuple[list[Stage], Stage]:  # fmt: skip
-    """The same without a ``tail``, instead of which what it reads is known; and the tail."""
+    """Return the stages without a ``tail``, where what it reads is known instead; and the tail."""
     order, anew = _order(lay, inside, memories)
     reads = dict.fromkeys(n for name in tail for n in order.inside[name].reads())
     late = [n for n in reads if n not in anew and n not in tail]
@@ -91,7 +91,7 @@ def waiting(
 def _order(
     lay: Layout, inside: list[Quantity], memories: tuple[Held, ...]
 ) -> tuple[Order[Row | Held], set[str]]:
-    """The statements as they are asked for, and which of them are done anew for each group."""
+    """Return an order to ask for statements in, and which of them are done anew for each group."""
     found: tuple[Row | Held, ...] = (*lay.rows, *memories)
     loads = {load.name: load for load in found}
     again = light(lay, inside, {row.name for row in lay.rows})
@@ -99,7 +99,7 @@ def _order(
 
 
 def light(lay: Layout, inside: list[Quantity], rows: set[str]) -> set[str]:
-    """Quantities behind which no product and no memory stands."""
+    """Return the quantities behind which no product and no memory stands."""
     found = set(rows)
     for quantity in inside:
         if not heavy(quantity) and found.issuperset(quantity.reads()):

@@ -23,7 +23,7 @@ def error_adjoint(grad, {parameters}):
 
 
 def functions(signal: Signal) -> tuple[str, str]:
-    """``error`` and ``error_adjoint``, as Triton source."""
+    """Write ``error`` and ``error_adjoint`` as Triton source."""
     residual = "e" if signal.of_residual else "y - v"
     parameters = ", ".join(signal.parameters)
     norm = f"    n = tiles.norm_column({residual})\n" if signal.uses_norm else ""
@@ -39,7 +39,7 @@ def functions(signal: Signal) -> tuple[str, str]:
 
 
 def _named(signal: Signal) -> dict[Any, Any]:
-    """The errors at new predictions that a slope holds, by names of their own."""
+    """Name the errors at new predictions that a slope holds: s0, s1 and so on."""
     found = roots_of(sp.sympify(signal.slope) + sp.sympify(signal.radial))
     return {root: sp.Symbol(f"s{i}", real=True) for i, root in enumerate(found)}
 

@@ -70,7 +70,7 @@ SWEPT = {
     "chunk": "Chunk by chunk, memories block by block: arguments [B, R, H, ...], states [M, ...].",
     "token": "Token by token, memories block by block: arguments [B, R, H, ...], states [M, ...].",
 }
-"""The same with memories that lie in the device's memory."""
+"""By name, the kernels whose memories lie in the device's memory, and what each does."""
 
 LEVELS = {
     "own": "What the rows of an aligned chunk read of each other: arguments [B, R, H, ...].",
@@ -120,7 +120,7 @@ class _Source:
     """Functions of links that stand in the module already."""
 
     def form(self, form: Form, name: str) -> str:
-        """The kernels of one form.
+        """Write the kernels of one form.
 
         Raises ``NoTiles`` where it has none.
         """
@@ -131,7 +131,7 @@ class _Source:
     def tiles(
         self, form: Form, name: str, doc: str, *, chunked: bool, also: tuple[str, ...] = ()
     ) -> str:  # fmt: skip
-        """The kernels of a plan on tiles; ``also`` are to be arguments in any case.
+        """Write the kernels of a plan on tiles; ``also`` are to be arguments in any case.
 
         Raises ``NoTiles`` where it has none.
         """
@@ -172,8 +172,8 @@ class _Source:
     def divided(
         self, plain: Plan, lay: Layout, data: Data, name: str
     ) -> tuple[list[str], Data]:  # fmt: skip
-        """The kernels of a chunk form whose plan is divided at what its states reach, of its
-        gradient's, and the form's data with what they take."""
+        """Write the kernels of a chunk form whose plan is divided at what its states reach, and of
+        its gradient; return them, and the form's data with what they take."""
         found = divided(lay) if name == "chunk" else None
         if found is None:
             return [], data
@@ -190,7 +190,7 @@ class _Source:
         return parts, data
 
     def gradient_parts(self, plain: Plan, lay: Layout) -> GradientParts | None:
-        """A form's gradient divided at what the gradients of states reach."""
+        """Divide a form's gradient at what the gradients of states reach, if that can be done."""
         back = reversed_of(plain)
         under, _ = self.laid(replace(back, plan=upright(tidied(back.plan))), lay)
         return gradient_parts(*self.laid(replace(back, plan=running_sums(under)), lay))
@@ -198,8 +198,8 @@ class _Source:
     def by_blocks(
         self, plain: Plan, lay: Layout, whole: Data, found: Cut, name: str
     ) -> list[str]:  # fmt: skip
-        """The kernels of a form whose memories are gone through block by block, where they may
-        be too large for registers and can be gone along."""
+        """Write the kernels of a form whose memories are gone through block by block, where they
+        may be too large for registers and can be gone along."""
         if name not in SWEPT or (lay.split and not self.expanded):
             return []
         lay = replace(lay, split="")
@@ -228,14 +228,14 @@ class _Source:
     def gradient_by_blocks(
         self, plain: Plan, lay: Layout, along: tuple[str, ...]
     ) -> tuple[Adjoint, swept.Sweeps]:
-        """The gradient of a form that goes along axes, and its sweeps."""
+        """Return the gradient of a form that goes along axes, and its sweeps."""
         back = reversed_of(plain)
         under, back = self.laid(replace(back, plan=tidied(back.plan)) if lay.chunked else back, lay)
         under, back = self.laid(replace(back, plan=swept.spread(under, along)), lay)
         return back, swept.of_gradient(under, back, along)
 
     def spread(self, lay: Layout, along: tuple[str, ...]) -> Layout:
-        """A form's layout without functions of memories that are gone along."""
+        """Lay a form out without functions of memories that are gone along."""
         plan = swept.spread(lay, along)
         return layout(
             plan, self.logarithms, chunked=lay.chunked, output=plan.output, windows=lay.windows,
@@ -243,7 +243,7 @@ class _Source:
         )  # fmt: skip
 
     def lanes(self, form: Form) -> str:
-        """The kernels of a diagonal memory's token form, channels side by side.
+        """Write the kernels of a diagonal memory's token form, channels side by side.
 
         Raises ``NoTiles`` where it has none.
         """
@@ -261,7 +261,7 @@ class _Source:
         return "\n\n".join([*parts, *self.data(found, data, "token")])
 
     def levels(self, found: Levels) -> str:
-        """The kernels of a tree: of a chunk's own rows, and of one level.
+        """Write the kernels of a tree: of a chunk's own rows, and of one level.
 
         Raises ``NoTiles`` where one of them, or its gradient, has none.
         """
@@ -278,7 +278,7 @@ class _Source:
         return "\n\n".join(parts)
 
     def over_pairs(self, plan: Plan, name: str) -> str:
-        """The kernels of a form whose states grow."""
+        """Write the kernels of a form whose states grow."""
         if name == "token":
             through = "a token of kept pairs goes through the chunk's kernel"
             raise NoTiles(self.missing.get("chunk", through))
@@ -291,18 +291,18 @@ class _Source:
         return "\n\n".join([*parts, found.text])
 
     def data(self, found: Cut, data: Data, name: str) -> tuple[str, str]:
-        """What stands behind the kernels of a form."""
+        """Write what PyTorch computes before a form's kernels, and the data of what they take."""
         first = before(found.plan, found.before, found.taken, data.rows, name)
         return first, data.printed(name, found.taken, self.steps)
 
     def own(self, *sources: str) -> list[str]:
-        """Functions of the spec's own that do not stand in the module yet."""
+        """Return the functions of the spec's own that do not stand in the module yet."""
         found = [source for source in sources if source and source not in self.shared]
         self.shared += found
         return found
 
     def gradient(self, plan: Plan, lay: Layout, data: Data, name: str) -> tuple[str, Data]:
-        """The kernel of a form's gradient, and the form's data with what it takes."""
+        """Write a form's gradient kernel; return it, and the form's data with what it takes."""
         back = reversed_of(plan)
         if lay.chunked:
             back = replace(back, plan=tidied(back.plan))
@@ -316,7 +316,7 @@ class _Source:
         )  # fmt: skip
 
     def laid(self, back: Adjoint, lay: Layout) -> tuple[Layout, Adjoint]:
-        """A gradient on tiles as its form lies, of the form's own arguments."""
+        """Lay a gradient out on tiles as its form lies, with the form's own arguments alone."""
         under = layout(
             back.plan, self.logarithms, chunked=lay.chunked, output=output_of(back),
             given=back.states, like=lay, windows=lay.windows,
@@ -326,13 +326,13 @@ class _Source:
 
 
 def _error(signal: Signal, plan: Plan) -> tuple[str, ...]:
-    """The functions of an error signal, and of the system that a chunk's residuals solve."""
+    """Write the functions of an error signal, and of the system that a chunk's residuals solve."""
     system = residuals.functions(signal.parameters, swept=signal.bounded and _solves(plan))
     return (*signals.functions(signal), *system)
 
 
 def _solves(plan: Plan) -> bool:
-    """Whether the residuals of a chunk solve a system."""
+    """Return whether the residuals of a chunk solve a system."""
     return any(isinstance(q.op, Call) and q.op.function == "residual" for q in plan.ordered())
 
 
@@ -342,7 +342,7 @@ def _fused(plan: Plan) -> Plan:
 
 
 def _letters(plan: Plan, name: str) -> tuple[str, ...]:
-    """The sizes of a token's quantity by their letters."""
+    """Return the sizes of a token's quantity, named by the letters of its axes."""
     return tuple(letter.upper() for letter in plan.axes(name))
 
 
@@ -351,7 +351,7 @@ def kernels(
     numbers: dict[str, str], *, diagonal: bool, window: int = 1, expanded: bool = False,
     no_chunk: str | None = None,
 ) -> Kernels:  # fmt: skip
-    """The kernels of a rule's forms: ``CHUNK`` and ``TOKEN`` (``None`` where there is none).
+    """Write the kernels of a rule's forms: ``CHUNK`` and ``TOKEN`` (``None`` where there is none).
 
     A ``diagonal`` memory goes token by token alone, its channels side by side. ``expanded`` keys
     have more features than a head has channels. ``no_chunk`` says why a rule with a chunk form is
@@ -374,7 +374,7 @@ def kernels(
 
 
 def tree(found: Levels, logarithms: frozenset[str], numbers: dict[str, str]) -> Kernels:
-    """The kernels of a tree of levels, each of which is a memory of its own."""
+    """Write the kernels of a tree of levels, each of which is a memory of its own."""
     source = _Source(logarithms, 1, numbers, {})
     try:
         return Kernels("\n\n" + source.levels(found), {})

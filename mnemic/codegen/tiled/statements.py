@@ -17,7 +17,7 @@ def statement(
     lay: Layout, quantity: Quantity, spelled: dict[str, str], *, apart: bool = False,
     squares: bool = False,
 ) -> str:  # fmt: skip
-    """The right-hand side of a quantity; ``spelled`` renames what it reads.
+    """Write the right-hand side of a quantity; ``spelled`` renames what it reads.
 
     A product that is a memory stands ``apart``, in a body of code of its own, and with ``squares``
     one of rows against rows too.
@@ -45,19 +45,19 @@ def statement(
 
 
 def multiplies(quantity: Quantity) -> bool:
-    """Whether a quantity is a product of matrices, or the shift of one."""
+    """Return whether a quantity is a product of matrices, or the shift of one."""
     operation = called(quantity)
     shifts = operation is not None and operation.tile is not None and bool(operation.tile.square)
     return isinstance(quantity.op, Product | Fused) or shifts
 
 
 def square(lay: Layout, quantity: Quantity) -> bool:
-    """Whether all of its axes are rows."""
+    """Return whether all axes of a quantity are rows."""
     return set(lay.sizes(quantity.name)) <= {"", *TALL}
 
 
 def _alone(lay: Layout, quantity: Quantity, apart: bool, squares: bool) -> bool:
-    """Whether a product stands in a body of its own."""
+    """Return whether a product stands in a body of code of its own."""
     memory = not {"", *TALL} & set(lay.sizes(quantity.name))
     return (apart and memory) or (squares and square(lay, quantity))
 
@@ -80,14 +80,14 @@ def _stored(axes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _index(axes: tuple[str, ...], into: tuple[str, ...]) -> str:
-    """The index that lines a tile's axes up with the result's."""
+    """Write the index that lines a tile's axes up with the result's."""
     if not axes or len(axes) == len(into):
         return ""
     return "[" + ", ".join(":" if axis in axes else "None" for axis in into) + "]"
 
 
 def _masked(lay: Layout, quantity: Quantity, op: Map, stored: tuple[str, ...], text: str) -> str:
-    """Zero in padded channels, where the expression itself is not."""
+    """Write an expression as zero in padded channels, where it is not so itself."""
     sizes = dict(zip(quantity.axes, lay.sizes(quantity.name), strict=True))
     for axis, size in sizes.items():
         if size in ("", *TALL) or _vanishes(op, axis):
@@ -98,8 +98,8 @@ def _masked(lay: Layout, quantity: Quantity, op: Map, stored: tuple[str, ...], t
 
 
 def _vanishes(op: Map, axis: str) -> bool:
-    """Whether an expression is zero where all that it reads along an axis is zero, and no 0/0 and
-    no 0 ∞ whatever else it reads."""
+    """Return whether an expression is zero where all that it reads along an axis is zero, and no
+    0/0 and no 0 ∞ whatever else it reads."""
     zeros = {
         s: sp.Integer(0) for s in op.expr.free_symbols
         for read in op.reads if read.symbol == s.name and axis in read.axes
@@ -161,7 +161,7 @@ def _call(
 
 
 def _function(op: Call, tile: Tile, square: bool) -> str:
-    """The name of the function that kernels call."""
+    """Return the name of the function that kernels call."""
     if op.function == BACK:
         options = dict(op.options)
         return f"{options['of']}_back_{options['place']}"
@@ -173,7 +173,7 @@ def _function(op: Call, tile: Tile, square: bool) -> str:
 
 
 def _total(lay: Layout, op: Call, axis: int, argument: str) -> str:
-    """Σ over an axis, counted from the last, of a memory (held the other way round) or of rows."""
+    """Write Σ over an axis, counted from the last, of a memory (held turned round) or of rows."""
     if turned(lay.plan.axes(op.arguments[0])):
         return f"tiles.{op.function}_of_matrix({argument})"
     if axis == -1:
@@ -198,7 +198,7 @@ def _extra(lay: Layout, op: Call, extra: str) -> str:
 
 
 def _size(lay: Layout, op: Call, letter: str) -> str:
-    """The size of the axis that an operation calls so."""
+    """Return the size of the axis that an operation calls by this letter."""
     for argument, letters in zip(op.arguments, named(lay.axes, op), strict=False):
         if letter in letters:
             return lay.sizes(argument)[letters.index(letter)]

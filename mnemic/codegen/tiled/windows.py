@@ -35,7 +35,7 @@ class Windows:
     slots: bool = False
 
     def view(self, axes: tuple[str, ...]) -> str:
-        """How an argument of such axes is read."""
+        """Return how an argument of such axes is read."""
         if self.width == 1:
             return ROWS
         match axes:
@@ -50,7 +50,7 @@ class Windows:
 
 
 def opened(plan: Plan, width: int) -> tuple[Plan, Windows]:
-    """The plan with the windows of a chunk's tokens as arguments themselves.
+    """Return the plan with windows of a chunk's tokens as arguments themselves, and those windows.
 
     Raises ``NoTiles`` where something else is done with them.
     """
@@ -72,13 +72,13 @@ def opened(plan: Plan, width: int) -> tuple[Plan, Windows]:
 
 
 def _is_norm(quantity: Quantity) -> bool:
-    """Whether it is the norm of each of a window's errors."""
+    """Return whether a quantity is the norm of each of a window's errors."""
     op = quantity.op
     return isinstance(op, Call) and op.function == "distance" and quantity.axes[:1] == ("r",)
 
 
 def _only(plan: Plan, name: str) -> Quantity | None:
-    """The quantity that opens a window, where nothing else reads it."""
+    """Return the quantity that opens a window, where nothing else reads it."""
     needed = plan.needed()
     found = [plan[n] for n in plan.graph.successors(name) if n in needed]
     opens = [q for q in found if (op := called(q)) and op.tile and op.tile.loaded]

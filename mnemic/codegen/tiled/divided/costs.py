@@ -21,33 +21,33 @@ DELAY = 500
 """Cycles of a product beside those: operands go through shared memory, and barriers."""
 
 CALLED = 300
-"""Of a function without products: sums along rows, and barriers."""
+"""Cycles of a function without products: sums along rows, and barriers."""
 
 SOLVED = 4_000
-"""Of a function that takes products one after another, such as the inverse of a triangle."""
+"""Cycles of a function that takes products one after another, as the inverse of a triangle."""
 
 ENTRIES = 64
 """Entries a cycle of what is elementwise; a function of them takes four times as long."""
 
 BYTES = 15
-"""A cycle, from and to the device's memory."""
+"""Bytes a cycle, from and to the device's memory."""
 
 PLACES = 100
 """Cycles to begin with a load or a store."""
 
 
 def length(size: str) -> int:
-    """How long an axis of this size is taken to be."""
+    """Return how long an axis of this size is taken to be."""
     return LENGTHS.get(size, CHANNELS)
 
 
 def entries(lay: Layout, name: str) -> int:
-    """Entries of a quantity of one chunk."""
+    """Count the entries of a quantity of one chunk."""
     return prod(length(size) for size in lay.sizes(name))
 
 
 def compute_lines(lay: Layout, quantity: Quantity) -> float:
-    """Cycles to compute a quantity of what it reads; of an argument, to load it."""
+    """Return the cycles to compute a quantity of what it reads; of an argument, to load it."""
     own = entries(lay, quantity.name)
     match quantity.op:
         case Given():
@@ -66,15 +66,15 @@ def compute_lines(lay: Layout, quantity: Quantity) -> float:
 
 
 def handed(lay: Layout, name: str, *, rounded: bool) -> float:
-    """Cycles to store a quantity in one kernel and to load it in the next."""
+    """Return the cycles to store a quantity in one kernel and load it in the next, or infinity."""
     if not storable(lay, name):
         return inf
     return 2 * (PLACES + entries(lay, name) * (2 if rounded else 4) / BYTES)
 
 
 def storable(lay: Layout, name: str) -> bool:
-    """Whether a kernel can store a chunk's quantity whole: its axes have names, and where neither
-    is rows', it lies as memories do."""
+    """Return whether a kernel can store a chunk's quantity whole: its axes have names, and where
+    neither is rows', it lies as memories do."""
     sizes = lay.sizes(name)
     if "" in sizes or len(sizes) > 2:
         return False
@@ -82,7 +82,7 @@ def storable(lay: Layout, name: str) -> bool:
 
 
 def rounds(lay: Layout, name: str, readers: list[Quantity]) -> bool:
-    """Whether all that reads a quantity are products, which round their operands anyway."""
+    """Return whether all that reads a quantity are products, which round their operands anyway."""
     return all(_operand(quantity, name) for quantity in readers)
 
 

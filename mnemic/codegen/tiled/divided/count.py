@@ -12,14 +12,14 @@ from mnemic.codegen.tiled.layout import TALL, Layout
 
 @dataclass(frozen=True)
 class Count:
-    """See ``support.bodies.Body``."""
+    """How many products (by sizes), solves and functions of squares a kernel's turn has."""
 
     products: tuple[tuple[tuple[str, str, str], int], ...]
     solves: int
     squares: int
 
     def printed(self) -> str:
-        """As data of the module."""
+        """Write it as data of the module."""
         return f"Body({self.products!r}, {self.solves}, {self.squares})"
 
 
@@ -39,8 +39,8 @@ def counted(lay: Layout, quantities: Iterable[Quantity]) -> Count:
 
 
 def _square(lay: Layout, quantity: Quantity) -> bool:
-    """Whether a function makes rows against rows of single numbers, or goes along rows of channels;
-    masks and sums are cheap beside those."""
+    """Return whether a function makes rows against rows of single numbers, or goes along rows of
+    channels; masks and sums are cheap beside those."""
     own, read = lay.sizes(quantity.name), differentiated(quantity)
     if len(own) < 2 or not read:
         return False

@@ -19,7 +19,7 @@ SCAN = "The rest, chunk by chunk: arguments [B, R, H, ...], tiles [P, ...], stat
 
 
 def parallel(found: Divided, numbers: dict[str, str], name: str) -> str:
-    """The kernel of what no carried state reaches."""
+    """Write the kernel of what no carried state reaches, a chunk a program."""
     lay = found.parallel
     pointers = [*_rows(lay), *(f"tile_{tile.name}" for tile in found.handed)]
     lines = [*head(lay, pointers, name, PARALLEL), EACH, *CHUNK.splitlines(), *windowed(lay)]
@@ -30,7 +30,7 @@ def parallel(found: Divided, numbers: dict[str, str], name: str) -> str:
 
 
 def scan(found: Divided, numbers: dict[str, str], name: str) -> str:
-    """The kernel of the rest, from the first chunk to the last."""
+    """Write the kernel of what carried states reach, from the first chunk to the last."""
     lay = found.scan
     pointers = [*_rows(lay), *(f"tile_{tile.name}" for tile in found.handed), "rows_out"]
     for state in lay.states:
@@ -56,12 +56,12 @@ def _rows(lay: Layout) -> list[str]:
 
 
 def _given_on(lay: Layout, handed: tuple[Handed, ...]) -> list[Stage]:
-    """What the quantities that are handed on need: all is loaded once."""
+    """Return one stage of what the quantities that are handed on need: all is loaded once."""
     inside = [q for q in lay.plan.ordered() if not isinstance(q.op, Given)]
     return stages(lay, inside, (tuple(tile.name for tile in handed),), lay.given)
 
 
 def _scanned(lay: Layout) -> list[Stage]:
-    """What a chunk's output and its next states need: all is loaded once."""
+    """Return one stage of what a chunk's output and its next states need: all is loaded once."""
     inside, ends = groups(lay)
     return stages(lay, inside, (tuple(end for group in ends for end in group),), lay.given)

@@ -70,7 +70,7 @@ class _Search:
                 for name, quantity in self.statements.items()}  # fmt: skip
 
     def best(self) -> tuple[str, ...]:
-        """The order of the statements."""
+        """Search for an order of the statements whose fullest moment holds few entries."""
         known = frozenset(self.readers.keys() - self.statements.keys() - self.loads.keys())
         alive = known - self.kept
         beam = [_Begun((), 0, alive, self._entries(alive))]
@@ -85,7 +85,7 @@ class _Search:
         return beam[0].order
 
     def _longer(self, begun: _Begun) -> Iterator[_Begun]:
-        """With one statement more."""
+        """Yield a begun order with one statement more, for each that may come next."""
         done = frozenset(begun.order)
         for name, before in self.behind.items():
             if name in done or not before <= done:
@@ -109,7 +109,7 @@ class _Search:
         return sum(self.sizes[name] for name in names)
 
     def with_loads(self, order: tuple[str, ...]) -> Iterator[Step]:
-        """The statements, and loads before those that read them first; last what none reads."""
+        """Yield the statements, each behind the loads that it reads first; last the loads left."""
         loads = dict(self.loads)
         for name in order:
             for read in self.statements[name].reads():

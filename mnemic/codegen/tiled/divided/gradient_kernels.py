@@ -44,7 +44,7 @@ VALUES = "        for part in tl.range(0, ({0} + B{0} - 1) // B{0}):"
 
 
 def kernels(found: GradientParts, numbers: dict[str, str], name: str) -> list[str]:
-    """The source of a divided gradient's kernels."""
+    """Write a divided gradient's kernels, a source each."""
     texts = [_scan(found, numbers, f"{name}_scan"), _rest(found, numbers, f"{name}_rest")]
     if rows := overlapping(found.whole, found.back.gradients):
         texts.append(sums_kernel(found.whole, rows, f"{name}_sums"))
@@ -54,12 +54,12 @@ def kernels(found: GradientParts, numbers: dict[str, str], name: str) -> list[st
 
 
 def rows_of(lay: Layout) -> tuple[str, ...]:
-    """The arguments by row that a kernel loads."""
+    """Name the arguments by row that a kernel loads."""
     return tuple(row.name for row in lay.rows)
 
 
 def loads_of(lay: Layout) -> tuple[str, ...]:
-    """The tiles that it loads."""
+    """Name the tiles that a kernel loads."""
     return tuple(tile.name for tile in lay.given)
 
 
@@ -120,7 +120,7 @@ def _pointers(lay: Layout) -> list[str]:
 
 
 def _chunk(lay: Layout) -> list[str]:
-    """Where a chunk lies, what its windows read, and which intervals end with it."""
+    """Write where a chunk lies, what its windows read, and which intervals end with it."""
     return [*CHUNK.splitlines(), *windowed(lay), *(f"        {line}" for line in closing(lay))]
 
 
@@ -134,12 +134,12 @@ def _store_gradient(lay: Layout, row: Row, value: str) -> str:
 
 
 def _along(lay: Layout) -> tuple[str, ...]:
-    """The values, which a program that takes them block by block has all of."""
+    """Return the size of values that may be cut: a program has all of them, block by block."""
     return (lay.split,) if lay.split else ()
 
 
 def _number(lay: Layout, sizes: tuple[str, ...]) -> str:
-    """A memory's number; each block of values has its own part of what has no values."""
+    """Return a memory's number; each block of values has its own part of what has no values."""
     return "memory" if not lay.split or lay.split in sizes else "own"
 
 
@@ -158,7 +158,7 @@ def _inside(lay: Layout) -> list[Quantity]:
 def _in_blocks(
     found: GradientParts, lay: Layout, stores: Stores, numbers: dict[str, str]
 ) -> Iterator[str]:  # fmt: skip
-    """The lines of a chunk whose values a program takes block by block."""
+    """Yield the lines of a chunk whose values a program takes block by block."""
     ordered = blocks(lay, found.values, _inside(lay), tuple(stores))
     yield from compute_lines(lay, ordered.before, stores, numbers, 8)
     if ordered.inside:
@@ -176,7 +176,7 @@ def _in_blocks(
 
 
 def _zeros(lay: Layout, name: str) -> str:
-    """Where a sum over blocks of values begins."""
+    """Write the zeros with which a sum over blocks of values begins."""
     sizes = lay.sizes(name)
     sizes = sizes[::-1] if lies_as_memory(lay, Held(name, sizes)) else sizes
     shape = ", ".join(size if size in TALL else f"B{size}" if size else "C" for size in sizes)

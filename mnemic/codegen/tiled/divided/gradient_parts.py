@@ -35,7 +35,7 @@ class GradientParts:
     scan: Layout
     rest: Layout
     whole: Layout
-    """Of the gradient in one kernel."""
+    """The layout of the gradient in one kernel."""
     back: Adjoint
     handed: tuple[Handed, ...]
     """What ``parallel`` stores."""
@@ -97,9 +97,9 @@ def _parts(
 
 
 def _stored(lay: Layout, name: str, plans: Collection[Plan]) -> Handed:
-    """A quantity as it is read in some plans: rounded to the call's own 16 bits where all that is
-    taken of it are products, of matrices or of entries that are summed, which products of matrices
-    would round as well."""
+    """Return a quantity as it is handed to some plans: rounded to the call's own 16 bits where all
+    that is taken of it are products, of matrices or of entries that are summed, which products of
+    matrices would round as well."""
     readers = [(plan, plan[n]) for plan in plans if name in plan.graph
                for n in plan.graph.successors(name)]  # fmt: skip
     rounded = all(
@@ -110,7 +110,7 @@ def _stored(lay: Layout, name: str, plans: Collection[Plan]) -> Handed:
 
 
 def _summed(plan: Plan, quantity: Quantity, name: str) -> bool:
-    """Whether a quantity is a product of entries, of which sums alone are taken."""
+    """Return whether a quantity is a product of entries, of which sums alone are taken."""
     op = quantity.op
     if not isinstance(op, Map) or plan.is_end(quantity.name):
         return False
@@ -122,7 +122,7 @@ def _summed(plan: Plan, quantity: Quantity, name: str) -> bool:
 
 
 def _rest(lay: Layout, back: Adjoint, loaded: Collection[str]) -> Plan:
-    """The gradients of arguments, of what is loaded: the gradients of states as well."""
+    """Return the plan of arguments' gradients, of what is loaded: gradients of states as well."""
     plan = only(cut(lay.plan, loaded), tuple(dict.fromkeys(back.gradients.values())))
     for state in lay.plan.states():
         if state in plan.graph:

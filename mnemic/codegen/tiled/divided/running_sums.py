@@ -15,8 +15,8 @@ from mnemic.codegen.tiled.layout import Layout
 
 
 def running_sums(lay: Layout) -> Plan:
-    """The plan in which products that nothing else reads are added to a running sum; those that
-    are sums over values are added up elsewhere."""
+    """Return the plan in which products that nothing else reads are added to a running sum; those
+    that are sums over values are added up elsewhere."""
     plan, values = lay.plan, Values.of(lay)
     if values is None:
         return plan
@@ -57,7 +57,7 @@ def _rewrite(plan: Plan, values: Values, quantity: Quantity, op: Map) -> None:
 
 
 def _rest(plan: Plan, quantity: Quantity, rest: Any, reads: tuple[Read, ...]) -> str:
-    """What stands before the products."""
+    """Return the name of what stands before the products: what alone is read, or a new quantity."""
     if len(reads) == 1 and rest == _symbol(rest, reads[0]):
         return reads[0].quantity
     return plan.add(f"{quantity.name}_before", quantity.axes, Map(rest, reads), quantity.equation)
@@ -68,14 +68,14 @@ def _symbol(expr: Any, read: Read) -> Any:
 
 
 def _sign(expr: Any, read: Read) -> int:
-    """1 or -1, where the expression is that times what is read and a rest without it."""
+    """Return 1 or -1, where the expression is that times what is read plus a rest, otherwise 0."""
     symbol = _symbol(expr, read)
     sign = {sp.Integer(1): 1, sp.Integer(-1): -1}.get(expr.coeff(symbol), 0)
     return 0 if (expr - sign * symbol).has(symbol) else sign
 
 
 def _alone(plan: Plan, values: Values, quantity: Quantity, read: Read) -> Product | None:
-    """The product that is read, if nothing else reads it."""
+    """Return the product that is read, if nothing else reads it and it is no sum over values."""
     found = plan[read.quantity]
     whole = read.axes == quantity.axes and plan.graph.out_degree(read.quantity) == 1
     if not whole or plan.is_end(read.quantity) or values.begins(found):

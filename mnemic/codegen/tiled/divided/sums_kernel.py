@@ -19,13 +19,13 @@ BLOCKS = """\
 
 
 def overlapping(lay: Layout, names: Iterable[str]) -> tuple[Row, ...]:
-    """The arguments among these to whose rows several chunks add."""
+    """Return the arguments among these to whose rows several chunks add."""
     return tuple(row for row in lay.rows if row.name in names and overlaps(row))
 
 
 def sums_kernel(lay: Layout, rows: tuple[Row, ...], name: str) -> str:
-    """The kernel that sums each chunk's gradients of some arguments onto their rows, a block of
-    rows a program."""
+    """Write the kernel that sums each chunk's gradients of some arguments onto their rows, a block
+    of rows a program."""
     pointers = [f"{part}_{row.name}" for part in ("tile", "grad") for row in rows]
     own = replace(lay, rows=rows, states=(), given=(), split="")
     lines = head(own, pointers, name, SUMS)

@@ -27,7 +27,7 @@ CHUNK = """\
 """
 
 EACH = "    for chunk in tl.range(tl.program_id(1), chunks, tl.num_programs(1), disable_licm=True):"
-"""One turn where there are as many programs as chunks."""
+"""The loop over chunks; it has one turn where there are as many programs as chunks."""
 
 Stores = dict[str, list[str]]
 """Lines that store each quantity, where it is computed first."""
@@ -36,8 +36,8 @@ Stores = dict[str, list[str]]
 def head(
     lay: Layout, pointers: list[str], name: str, doc: str, *flags: str, along: tuple[str, ...] = ()
 ) -> list[str]:  # fmt: skip
-    """Parameters, which memory a program runs, and where its chunks lie; of the sizes ``along`` it
-    has all."""
+    """Write parameters, which memory a program runs, and where its chunks lie; of the sizes
+    ``along`` it has all."""
     sizes = [name for size in lay.channels for name in (size, f"B{size}")]
     sources = ["SOURCES"] if lay.sourced else []
     constants = [*sizes, "C", *sources, *CUT, *flags, "PRECISION", "REAL"]
@@ -67,7 +67,7 @@ def compute_lines(
 
 
 def load_tile(lay: Layout, tile: Held) -> str:
-    """A chunk's quantity that another kernel has stored."""
+    """Load a chunk's quantity that another kernel has stored."""
     pointer = f"tile_{tile.name}"
     if lies_as_memory(lay, tile):
         return load_state(tile, pointer, "place")
@@ -91,7 +91,7 @@ def store_tile(lay: Layout, tile: Handed) -> str:
 
 
 def lies_as_memory(lay: Layout, tile: Held) -> bool:
-    """Whether it is a number or lies as a memory does."""
+    """Return whether a tile is a number or lies as a memory does."""
     return not tile.sizes or turned(lay.plan.axes(tile.name))
 
 

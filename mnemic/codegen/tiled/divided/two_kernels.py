@@ -31,7 +31,7 @@ class Divided:
     scan: Layout
     handed: tuple[Handed, ...]
     whole: Layout
-    """Of the form in one kernel."""
+    """The layout of the form in one kernel."""
 
 
 def divided(lay: Layout) -> Divided | None:
@@ -53,18 +53,18 @@ def divided(lay: Layout) -> Divided | None:
 
 
 def _took_product(plan: Plan, name: str) -> bool:
-    """Whether a quantity is, or is made of, a product of matrices or a system's solution."""
+    """Return whether a quantity is, or is made of, a product of matrices or a system's solution."""
     return any(heavy(plan[n]) for n in {name, *nx.ancestors(plan.graph, name)})
 
 
 def handed(lay: Layout, name: str, plans: Collection[Plan]) -> Handed:
-    """A quantity as it is read in later plans."""
+    """Return a quantity as it is handed to later plans: rounded, if these only multiply it."""
     readers = [plan[n] for plan in plans if name in plan.graph for n in plan.graph.successors(name)]
     return Handed(name, lay.sizes(name), costs.rounds(lay, name, readers))
 
 
 def only(plan: Plan, names: Collection[str]) -> Plan:
-    """The plan that gives these quantities alone."""
+    """Return the plan that gives these quantities alone."""
     found = replace(
         plan.emptied(), following={}, closed={}, output="", results={n: n for n in names}
     )
@@ -74,7 +74,7 @@ def only(plan: Plan, names: Collection[str]) -> Plan:
 
 
 def laid(lay: Layout, plan: Plan, handed: Collection[str]) -> Layout:
-    """A part of a plan on tiles as the whole of it lies; ``handed`` are loaded."""
+    """Lay a part of a plan out on tiles as the whole of it lies; ``handed`` are loaded."""
     read = set(plan.arguments())
     found = replace(
         lay, plan=plan, rows=tuple(row for row in lay.rows if row.name in read),

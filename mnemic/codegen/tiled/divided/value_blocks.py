@@ -52,11 +52,11 @@ class Values:
         return cls(lay, frozenset(found))
 
     def has(self, name: str) -> bool:
-        """Whether a quantity has values."""
+        """Return whether a quantity has values."""
         return bool(self.lay.split) and self.lay.split in self.lay.sizes(name)
 
     def begins(self, quantity: Quantity) -> bool:
-        """Whether a quantity is a sum over the values of what it reads."""
+        """Return whether a quantity is a sum over the values of what it reads."""
         return not self.has(quantity.name) and any(map(self.has, quantity.reads()))
 
 
@@ -72,7 +72,7 @@ class Blocks:
 def blocks(
     lay: Layout, values: Values, inside: list[Quantity], ends: Collection[str]
 ) -> Blocks:  # fmt: skip
-    """Order what some ends need.
+    """Order what some ends need: before a loop over blocks of values, inside it, and behind it.
 
     Arguments are loaded anew behind the loop, and what takes no product is computed anew.
     """
@@ -111,7 +111,7 @@ def _until(order: Order[Row | Held], names: Collection[str]) -> tuple[Step, ...]
 
 
 def _behind(order: Order[Row | Held], values: Values, names: Collection[str]) -> Iterator[str]:
-    """What has values and is computed for these."""
+    """Yield what has values and is computed for these quantities."""
     found, ahead = set[str](), [name for name in names if values.has(name)]
     while ahead:
         name = ahead.pop()

@@ -21,7 +21,7 @@ EARLIER, LATER, STORED = "", " later", " stored"
 def handed_on(
     lay: Layout, earlier: Collection[str], later: Collection[str], *, barred: Collection[str] = ()
 ) -> tuple[str, ...]:  # fmt: skip
-    """The quantities that stand ``earlier`` and are stored for those that come ``later``, in order.
+    """Return what stands ``earlier`` and is stored for what comes ``later``, by name and in order.
 
     Arguments and memories that are given can be loaded in either kernel; what is ``barred`` is not
     stored.
@@ -51,6 +51,6 @@ def handed_on(
 
 
 def _read(lay: Layout, reading: Collection[str]) -> list[str]:
-    """What is read of them, and they themselves, in order."""
+    """List these quantities and what they read, in order."""
     found = set(reading).union(*(lay.plan[name].reads() for name in reading))
     return [q.name for q in lay.plan.ordered() if q.name in found]

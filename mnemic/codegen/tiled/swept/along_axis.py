@@ -7,7 +7,7 @@ from mnemic.codegen.tiled.layout import Layout
 
 
 def curved(quantity: Quantity) -> bool:
-    """Whether a quantity takes a function that is no polynomial."""
+    """Return whether a quantity takes a function that is no polynomial."""
     match quantity.op:
         case Map(expr=expr):
             return not expr.is_polynomial()
@@ -16,12 +16,12 @@ def curved(quantity: Quantity) -> bool:
 
 
 def rest(quantity: Quantity) -> bool:
-    """Whether more than a sum is left to do of a quantity: something that it is added to."""
+    """Return whether a quantity adds something to a sum over blocks when they are through."""
     return isinstance(quantity.op, Fused)
 
 
 def summands(quantity: Quantity) -> tuple[str, ...]:
-    """What a sum over blocks reads of each of them."""
+    """Return what a sum over blocks reads of each of them."""
     match quantity.op:
         case Fused(product=product):
             return (product.left, product.right)
@@ -30,7 +30,7 @@ def summands(quantity: Quantity) -> tuple[str, ...]:
 
 
 def summed(lay: Layout, quantity: Quantity) -> set[str]:
-    """The sizes over which a quantity is a sum, or a maximum."""
+    """Return the sizes over which a quantity is a sum, or a maximum."""
     match quantity.op:
         case Product() as product:
             return {lay.sizes(product.left)[0 if product.flip_left else 1]}
@@ -44,25 +44,25 @@ def summed(lay: Layout, quantity: Quantity) -> set[str]:
 
 
 def tops(quantity: Quantity) -> bool:
-    """Whether a quantity is a maximum, not a sum."""
+    """Return whether a quantity is a maximum, not a sum."""
     operation = called(quantity)
     return operation is not None and bool(operation.tops)
 
 
 def searched(lay: Layout, quantity: Quantity) -> set[str]:
-    """The sizes over which a quantity is the root of a sum."""
+    """Return the sizes over which a quantity is the root of a sum."""
     operation = called(quantity)
     return _sizes(lay, quantity, operation.searches) if operation else set()
 
 
 def mixed(lay: Layout, quantity: Quantity) -> set[str]:
-    """The sizes along which a quantity's entries depend on each other."""
+    """Return the sizes along which a quantity's entries depend on each other."""
     operation = called(quantity)
     return _sizes(lay, quantity, operation.mixes) if operation else set()
 
 
 def _sizes(lay: Layout, quantity: Quantity, letters: str) -> set[str]:
-    """The sizes of an operation's axes, by its own letters."""
+    """Return the sizes of those axes that an operation calls by these letters."""
     assert isinstance(quantity.op, Call)
     found: set[str] = set()
     if not letters:

@@ -29,7 +29,7 @@ from mnemic.codegen.tiled.swept.sections import (
 from mnemic.codegen.tiled.swept.sweeps import Sweeps
 
 WAIT = "tl.debug_barrier()"
-"""All threads see what each has stored."""
+"""The line behind which all threads see what each has stored."""
 
 Moves = dict[str, tuple[set[str], list[str]]]
 """By memory: the values that follow it, and the lines that put them in its place."""
@@ -52,7 +52,7 @@ class Printer:
         return self.sweeps.lay
 
     def held(self) -> dict[str, list[Held]]:
-        """The memories along each axis."""
+        """Return the memories along each axis."""
         found: dict[str, list[Held]] = {size: [] for size in self.sweeps.along}
         for state in self.lay.states:
             if axis := self.sweeps.axis(state.name):
@@ -60,7 +60,7 @@ class Printer:
         return found
 
     def resident(self) -> list[Held]:
-        """The memories that stay in registers."""
+        """Return the memories that stay in registers."""
         return [state for state in self.lay.states if not self.sweeps.axis(state.name)]
 
     @property
@@ -86,14 +86,14 @@ class Printer:
                 yield f"{' ' * (pad + 4)}{text}"
 
     def steps(self, section: Section) -> Iterator[str]:
-        """What a section computes before its sweep."""
+        """Write what a section computes before its sweep."""
         for step in section.steps:
             yield from self.line(step, self.pad)
         if any(isinstance(step, Store) for step in section.steps):
             yield f"{' ' * self.pad}{WAIT}"
 
     def line(self, step: Load | Quantity | Store, pad: int) -> Iterator[str]:
-        """One load, statement or store."""
+        """Write one load, statement or store."""
         match step:
             case Row():
                 yield f"{' ' * pad}{step.name} = {kernel.load_row(self.lay, step)}"
@@ -123,7 +123,7 @@ class Printer:
         return self.lay.chunked and bool(found) and found[-1] and not all(found)
 
     def _scratch(self, found: Scratch) -> tuple[str, str]:
-        """Rows or a vector, and where those lie that later sweeps load: pointer, number, places."""
+        """Return whether a scratch has rows or is a vector, and its pointer, number and places."""
         names, sizes = self.sweeps.places(found.size), self.lay.sizes(found.name)
         number = f"{len(names)} * memory + {names.index(found.name)}"
         own = f"{at(found.size)}, {found.size}"
@@ -134,14 +134,14 @@ class Printer:
         return "rows" if len(sizes) == 2 else "vector", f"scratch_{found.size}, {number}, {own}"
 
     def parameters(self, known: list[str]) -> list[str]:
-        """A kernel's parameters with those for rows that later sweeps load."""
+        """Return a kernel's parameters with those for rows that later sweeps load."""
         known = [name for name in known if self.lean or not name.startswith("LEAN")]
         own = [f"scratch_{size}" for (size,), _ in self.sweeps.stored()]
         place = known.index(kernel.NUMBERS[0])
         return [*known[:place], *own, *known[place:]]
 
     def _rest(self, quantity: Quantity) -> str:
-        """What is left of a sum over blocks when they are through."""
+        """Write what is left of a sum over blocks when they are through; empty if nothing is."""
         if not isinstance(quantity.op, Fused) or not self.sweeps.crosses(quantity.name):
             return ""
         sign = "+" if quantity.op.sign > 0 else "-"
@@ -151,7 +151,7 @@ class Printer:
         return gradient.cited(self.numbers, quantity.equation)
 
     def sweep(self, found: Loop, moving: Moves) -> Iterator[str]:
-        """A loop over the blocks of an axis; memories move on as soon as nothing loads them."""
+        """Write a loop over the blocks of an axis; memories move on once nothing loads them."""
         if found.search:
             yield from self._search(found)
             return
@@ -168,7 +168,7 @@ class Printer:
             yield f"{space}{WAIT}"
 
     def _search(self, found: Loop) -> Iterator[str]:
-        """A loop over the blocks for each step of a search for the root of a sum over them."""
+        """Write a loop over the blocks for each step of a search for the root of their sum."""
         (quantity,) = found.sums
         assert isinstance(quantity.op, Call)
         sizes = self.lay.sizes(quantity.op.arguments[0])
@@ -183,7 +183,7 @@ class Printer:
         yield from (f"{space}{line}" for line in (*block, *behind))
 
     def _step(self, step: Step) -> Iterator[str]:
-        """A step of a block."""
+        """Write a step of a block."""
         pad = self.pad + 4
         match step:
             case Sum(quantity=quantity):
@@ -198,14 +198,14 @@ class Printer:
                 yield from self.line(step, pad)
 
     def _begun(self, quantity: Quantity) -> str:
-        """What a sum (or a maximum) over blocks starts with."""
+        """Write what a sum (or a maximum) over blocks starts with."""
         tile = self._tile(quantity)
         if tops(quantity):
             return f"tl.full({tile}, float('-inf'), REAL)"
         return f"tl.zeros({tile}, REAL)"
 
     def _part(self, quantity: Quantity) -> str:
-        """A sum with one more block."""
+        """Write a sum (or a maximum) with one more block."""
         whole = quantity
         if isinstance(quantity.op, Fused):
             whole = Quantity(quantity.name, quantity.axes, quantity.op.product, quantity.equation)
@@ -217,7 +217,7 @@ class Printer:
         raise NotImplementedError(name)
 
     def _tile(self, quantity: Quantity) -> str:
-        """The shape of a tile."""
+        """Write the shape of a quantity's tile."""
         own = tuple(zip(quantity.axes, self.lay.sizes(quantity.name), strict=True))
         sizes = [size or "C" for _, size in (own[::-1] if turned(quantity.axes) else own)]
         tall = {"C", "SOURCES"}
@@ -240,7 +240,7 @@ a section reads anew, and keeps none of earlier ones (in a lean cut not those of
 
 
 def loop(size: str, pad: int, some: bool = False) -> list[str]:
-    """The head of a loop over the blocks of an axis."""
+    """Write the head of a loop over the blocks of an axis."""
     space, end = " " * pad, f"some * {size}" if some else size
     return [
         f"{space}for low_{size} in tl.range(0, {end}, B{size}, disable_licm=True):",
@@ -250,5 +250,5 @@ def loop(size: str, pad: int, some: bool = False) -> list[str]:
 
 
 def sum_of(quantity: Quantity) -> str:
-    """The name of a sum over blocks: its own, unless something is added to it."""
+    """Name a sum over blocks: as its quantity, unless something is added to it."""
     return f"{quantity.name}_sum" if isinstance(quantity.op, Fused) else quantity.name

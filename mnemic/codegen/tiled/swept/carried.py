@@ -16,7 +16,7 @@ from mnemic.codegen.tiled.swept.sweep_counts import Levels
 
 
 def carried(levels: Levels, sections: list[Section]) -> list[Section]:
-    """The sections of a chunk, each of which loads the rows that it reads of earlier ones.
+    """Return the sections of a chunk, each of which loads the rows that it reads of earlier ones.
 
     What a section makes, or the loop before it sums, it holds itself. A sum with an addend stays
     in registers until the addend is known.
@@ -46,8 +46,8 @@ def carried(levels: Levels, sections: list[Section]) -> list[Section]:
 def _carrying(
     levels: Levels, section: Section, rows: dict[str, Scratch], missing: set[str], known: set[str]
 ) -> Iterator[Load | Quantity | Store]:
-    """The steps before a sweep, with loads of what is ``missing`` and stores of what is not yet
-    ``known``."""
+    """Yield the steps before a sweep, with loads of what is ``missing`` and stores of what is not
+    yet ``known``."""
     left = set(missing)
     for step in section.steps:
         reads = step.reads() if isinstance(step, Quantity) else ()
@@ -60,29 +60,29 @@ def _carrying(
 
 
 def _computed(section: Section) -> list[str]:
-    """What the steps before a sweep make."""
+    """Name what the steps before a sweep make."""
     return [step.name for step in section.steps if isinstance(step, Quantity)]
 
 
 def _summed(section: Section) -> list[str]:
-    """What is known when a section's loops are through."""
+    """Name what is known when a section's loops are through."""
     return [q.name for loop in section.loops for q in loop.sums if not rest(q)]
 
 
 def _read(levels: Levels, section: Section) -> Iterator[str]:
-    """What a section reads that it does not make."""
+    """Yield what a section reads that it does not make."""
     own = set(_computed(section))
     reads = [n for step in section.steps if isinstance(step, Quantity) for n in step.reads()]
     yield from (name for name in (*reads, *_behind(levels, section)) if name not in own)
 
 
 def _behind(levels: Levels, section: Section) -> tuple[str, ...]:
-    """What is read behind the steps before a sweep: ends, and what its loops read from outside."""
+    """Name what is read behind the steps before a sweep: ends, and what loops read from outside."""
     return (*section.ends, *(name for loop in section.loops for name in levels.outside(loop)))
 
 
 def _stored(levels: Levels, name: str) -> bool:
-    """Whether a quantity is a chunk's rows, or a vector, that no sweep goes along."""
+    """Return whether a quantity is a chunk's rows, or a vector, that no sweep goes along."""
     sizes = levels.lay.sizes(name)
     known = {*TALL, *levels.lay.channels} - {*levels.along}
     return set(sizes) <= known and (len(sizes) == 1 or (len(sizes) == 2 and sizes[0] in TALL))

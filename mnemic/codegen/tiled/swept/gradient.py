@@ -30,7 +30,7 @@ class Backward(Printer):
         return self.lay.chunked
 
     def kernel(self, name: str, doc: str) -> str:
-        """The gradient's kernel: arguments, what stood at each chunk's start, gradients."""
+        """Write the gradient's kernel: arguments, what stood at each chunk's start, gradients."""
         lay = self.lay
         sections = self.sweeps.sections()
         sections = leanly(self.sweeps, sections) if self.lean else sections
@@ -92,14 +92,14 @@ class Backward(Printer):
 def backward(
     sweeps: Sweeps, back: Adjoint, numbers: dict[str, str], name: str, doc: str
 ) -> str:  # fmt: skip
-    """The kernel of the gradient of a form that goes along some axes."""
+    """Write the kernel of the gradient of a form that goes along some axes."""
     places = {state.name: (f"end_{state.name}", "memory") for state in sweeps.lay.states}
     places |= {state.name: (f"kept_{state.name}", gradient.KEPT) for state in sweeps.lay.given}
     return Backward(sweeps, numbers, places, 8, back).kernel(name, doc)
 
 
 def of_gradient(lay: Layout, back: Adjoint, along: tuple[str, ...]) -> Sweeps:
-    """The sweeps of a gradient along some axes.
+    """Return the sweeps of a gradient along some axes.
 
     Raises ``NoTiles`` where they cannot be gone along.
     """

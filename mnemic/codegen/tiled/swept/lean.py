@@ -16,7 +16,7 @@ from mnemic.codegen.tiled.swept.sweep_counts import Levels
 
 
 def leanly(levels: Levels, sections: list[Section]) -> list[Section]:
-    """The sections of a chunk, whose loops load in a lean cut what they read of earlier steps."""
+    """Return a chunk's sections, whose loops load in a lean cut what they read of earlier steps."""
     return [
         replace(section, loops=tuple(_loading(levels, section, loop) for loop in section.loops))
         for section in sections
@@ -24,7 +24,7 @@ def leanly(levels: Levels, sections: list[Section]) -> list[Section]:
 
 
 def _loading(levels: Levels, section: Section, loop: Loop) -> Loop:
-    """A loop that goes through its blocks once; a search for a root stays as it is."""
+    """Add loads to a loop that goes through its blocks once; a search for a root stays as it is."""
     return loop if loop.search else replace(loop, steps=tuple(_steps(levels, section, loop)))
 
 
@@ -39,7 +39,7 @@ def _steps(levels: Levels, section: Section, loop: Loop) -> Iterator[Step]:
 
 
 def _known(lay: Layout, section: Section) -> dict[str, Row | Scratch]:
-    """What lies in the device's memory of what a section loads or makes: rows of channels."""
+    """Return the rows of channels that a section loads or makes and that lie in device memory."""
     found: dict[str, Row | Scratch] = {}
     for step in section.steps:
         load = step.scratch if isinstance(step, Store) else step

@@ -70,7 +70,7 @@ class Loop:
         return {step.name for step in self.steps if isinstance(step, Quantity)}
 
     def after(self, names: set[str]) -> int:
-        """How many steps are done when nothing loads or computes any of these any more."""
+        """Count the steps that are done when nothing loads or computes any of these any more."""
         made = (Row, Held, Scratch, Quantity)
         found = [i for i, x in enumerate(self.steps, 1) if isinstance(x, made) and x.name in names]
         return max(found, default=0)

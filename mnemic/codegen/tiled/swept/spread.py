@@ -14,8 +14,8 @@ from mnemic.codegen.tiled.layout import Layout
 
 
 def spread(lay: Layout, along: tuple[str, ...]) -> Plan:
-    """The plan of a layout whose functions of whole memories are sums and maxima over entries;
-    itself where it has none of memories that are gone along."""
+    """Write the functions of whole memories in a layout's plan as sums and maxima over entries, in
+    a copy; return the plan itself where it has none of memories that are gone along."""
     plan = lay.plan
     found = [
         (q.name, operation.by_entries) for q in plan.ordered()

@@ -46,7 +46,7 @@ class Levels:
         return found
 
     def axis(self, name: str) -> str:
-        """The swept axis that a quantity lies along, or none.
+        """Return the swept axis that a quantity lies along, or none.
 
         Raises ``NoTiles`` where it lies along two.
         """
@@ -56,7 +56,7 @@ class Levels:
         return found[0] if found else ""
 
     def level(self, name: str) -> int:
-        """How many sweeps are done when it can be computed."""
+        """Count the sweeps that are done when a quantity can be computed."""
         if name not in self.levels:
             quantity = self.inside.get(name)
             reads = quantity.reads() if quantity else ()
@@ -73,7 +73,7 @@ class Levels:
         return self.level(read) + 1
 
     def crosses(self, name: str) -> str:
-        """The axis that a quantity sums over, of those that are swept, or none."""
+        """Return the axis that a quantity sums over, of those that are swept, or none."""
         own = self.axis(name)
         for read in self.inside[name].reads() if name in self.inside else ():
             if self.axis(read) not in ("", own):
@@ -81,23 +81,23 @@ class Levels:
         return ""
 
     def searched(self, name: str) -> bool:
-        """Whether a quantity is the root of a sum over a swept axis."""
+        """Return whether a quantity is the root of a sum over a swept axis."""
         return self.crosses(name) in searched(self.lay, self.inside[name])
 
     def sweep(self, name: str) -> int:
-        """The sweep in which a sum is made."""
+        """Return the number of the sweep in which a sum is made."""
         across = (read for read in self.inside[name].reads() if self.axis(read))
         return max(map(self.level, across))
 
     def check(self, name: str) -> None:
-        """Along an axis only what nothing mixes."""
+        """Raise ``NoTiles`` where a quantity mixes the entries of the swept axis it lies along."""
         self.level(name)
         quantity, own = self.inside.get(name), self.axis(name)
         if quantity and own and own in mixed(self.lay, quantity):
             raise NoTiles("a quantity that mixes the channels that are gone along by blocks")
 
     def outside(self, loop: Loop) -> list[str]:
-        """What a loop reads that lies along no axis."""
+        """Name what a loop reads that lies along no axis."""
         found: dict[str, None] = {}
         for step in loop.steps:
             quantity = step.quantity if isinstance(step, Sum) else step

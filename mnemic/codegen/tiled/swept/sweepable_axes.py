@@ -9,10 +9,10 @@ from mnemic.codegen.tiled.swept.swept_kernel import of_form
 
 
 def axes(lay: Layout, spread: Callable[[tuple[str, ...]], Layout]) -> tuple[str, ...]:
-    """The axes that leave the fewest memories whole, then the fewest axes, those of no argument
-    first; none where none can be gone along.
+    """Choose the axes that leave the fewest memories whole, then the fewest axes, those of no
+    argument first; none where none can be gone along.
 
-    ``spread`` is the layout without functions of memories that are gone along.
+    ``spread`` gives the layout without functions of memories that are gone along.
     """
     matrices = [state for state in lay.states if len(state.sizes) > 1]
     sizes = dict.fromkeys(size for state in matrices for size in state.sizes)
@@ -34,6 +34,6 @@ def _goes(along: tuple[str, ...], spread: Callable[[tuple[str, ...]], Layout]) -
 
 
 def _subsets(sizes: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """All choices of some of them, the smallest first."""
+    """Return all choices of some of these sizes, the smallest first."""
     numbers = range(1, len(sizes) + 1)
     return list(chain.from_iterable(combinations(sizes, number) for number in numbers))

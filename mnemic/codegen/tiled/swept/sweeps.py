@@ -45,7 +45,7 @@ class Sweeps(Levels):
     found: list[Section] = field(default_factory=list, init=False)
 
     def sections(self) -> list[Section]:
-        """The sweeps in order, and what comes after the last.
+        """Return the sweeps in order, and what comes after the last.
 
         Raises ``NoTiles`` where a quantity is neither a sum over the axes nor goes along them.
         """
@@ -57,17 +57,17 @@ class Sweeps(Levels):
         return self.found
 
     def places(self, size: str) -> list[str]:
-        """What is stored of rows along an axis, in order."""
+        """Name what is stored of rows along an axis, in order."""
         return [name for name, found in self.scratch.items() if found.size == size]
 
     def stored(self) -> Stored:
-        """How many rows are stored along each axis."""
+        """Count the rows that are stored along each axis."""
         self.sections()  # which know what is stored
         sizes = dict.fromkeys((*self.along, *(found.size for found in self.scratch.values())))
         return tuple(((size,), count) for size in sizes if (count := len(self.places(size))))
 
     def _storing(self, section: Section) -> Section:
-        """A section whose loops store what later ones load."""
+        """Return a section whose loops store what later ones load."""
         return replace(section, loops=tuple(map(self._stored, section.loops)))
 
     def _stored(self, loop: Loop) -> Loop:
@@ -113,18 +113,18 @@ class Sweeps(Levels):
         return found
 
     def _compute_missing(self, order: Order[Row | Held], name: str) -> Iterator[Load | Quantity]:
-        """What is missing of a quantity along no axis; sums are there when they are asked for."""
+        """Yield what is missing of a quantity along no axis; sums are there when asked for."""
         for step in order.until(name):
             if isinstance(step, Quantity) and self.crosses(step.name) and not rest(step):
                 continue
             yield step
 
     def _plain(self) -> dict[str, Quantity]:
-        """Quantities along no swept axis, without what they sum over one."""
+        """Return the quantities along no swept axis, without what they sum over one."""
         return {name: q for name, q in self.inside.items() if not self.axis(name)}
 
     def _loads(self, size: str) -> dict[str, Row | Held]:
-        """What is loaded along an axis, or along none; memories along none stay in registers."""
+        """Return what is loaded along an axis, or along none, where memories stay in registers."""
         held = (*self.lay.states, *self.lay.given, *self.also) if size else ()
         loads: tuple[Row | Held, ...] = (*self.lay.rows, *held)
         own = {size} if size else set()
@@ -170,14 +170,14 @@ class Sweeps(Levels):
     def _order(
         self, size: str, inside: dict[str, Quantity], made: set[str]
     ) -> tuple[Order[Row | Held | Scratch], set[str]]:
-        """The order of a loop's steps behind what earlier loops have made, and which of them are
-        done anew for each sum."""
+        """Return the order of a loop's steps behind what earlier loops have made, and which of them
+        are done anew for each sum."""
         loads = self._loads(size) | {n: Scratch(n, size) for n in self._dear(inside, made)}
         again = set(loads) | light(self.lay, [*inside.values()], set(loads))
         return Order(self.lay, inside, loads), {n for n in again if not self._rows(n)}
 
     def _operands(self, steps: list[Step]) -> set[str]:
-        """Rows of channels that a loop multiplies by its blocks: each warp holds all of them."""
+        """Name the rows of channels that a loop multiplies by blocks: each warp holds them all."""
         found: set[str] = set()
         channels = {*self.lay.channels} - {*self.along}
         for step in steps:
@@ -193,7 +193,7 @@ class Sweeps(Levels):
     def _ahead(
         self, inside: dict[str, Quantity], searches: list[str], made: set[str]
     ) -> Iterator[str]:  # fmt: skip
-        """Rows that took products and that searches read, which are computed before: once."""
+        """Yield rows that took products and that searches read, which are computed before: once."""
         behind: set[str] = set()
         ahead = list(searches)
         while ahead:
@@ -203,20 +203,20 @@ class Sweeps(Levels):
         yield from (name for name in self._dear(inside, behind) if name not in made)
 
     def _noted(self, steps: Iterable[Step]) -> tuple[Step, ...]:
-        """Steps, and the note that what they load is to be stored."""
+        """Note that what these steps load is to be stored, and return them."""
         found = tuple(steps)
         self.scratch |= {step.name: step for step in found if isinstance(step, Scratch)}
         return found
 
     def _summed(self, order: Order[Row | Held | Scratch], name: str) -> Iterator[Step]:
-        """What a sum reads along its axis, and the sum."""
+        """Yield what a sum reads along its axis, and the sum."""
         reads = [r for r in self.inside[name].reads() if self.axis(r) == self.crosses(name)]
         for read in sorted(reads, key=lambda n: -order.weight(n)):
             yield from order.until(read)
         yield Sum(self.inside[name])
 
     def _dear(self, inside: dict[str, Quantity], made: set[str]) -> Iterator[str]:
-        """Rows that earlier sweeps have computed by products: one, a function of one, or several.
+        """Yield rows that earlier sweeps have made by products: one, a function of one, or several.
 
         Not a multiple of one, which is sooner computed than loaded.
         """
@@ -233,12 +233,12 @@ class Sweeps(Levels):
                 yield name
 
     def _product(self, quantity: Quantity) -> bool:
-        """Whether a quantity takes products of matrices, or of a matrix and a vector."""
+        """Return whether a quantity takes products of matrices, or of a matrix and a vector."""
         axes = max((len(self.lay.sizes(read)) for read in quantity.reads()), default=0)
         return heavy(quantity) or axes > len(quantity.axes)
 
     def _rows(self, name: str) -> bool:
-        """Whether a quantity is a chunk's rows along an axis, or a token's vector.
+        """Return whether a quantity is a chunk's rows along an axis, or a token's vector.
 
         Rows that are loaded and that nothing reads, as keys beside a rate of zero, are none.
         """
@@ -248,7 +248,7 @@ class Sweeps(Levels):
         return sizes[0] in TALL if len(sizes) == 2 else not self.lay.chunked
 
     def _latest(self, steps: list[Step]) -> list[Step]:
-        """The steps with a sum of rows against channels last (``latest`` tells why)."""
+        """Return the steps with a sum of rows against channels last (``latest`` tells why)."""
         found = [i for i, step in enumerate(steps) if isinstance(step, Sum) and self._wide(step)]
         if not found:
             return steps
@@ -265,7 +265,7 @@ class Sweeps(Levels):
         return [*steps[:begin], *steps[place + 1 :], *own, last]
 
     def _wide(self, step: Sum) -> bool:
-        """Whether a sum is a product with a chunk's rows and channels that are no rows."""
+        """Return whether a sum is a product with a chunk's rows and channels that are no rows."""
         sizes = self.lay.sizes(step.quantity.name)
         heavy = isinstance(step.quantity.op, Product | Fused)
         return heavy and len(sizes) == 2 and sizes[0] in TALL and sizes[1] not in TALL

@@ -26,7 +26,7 @@ class Closing:
     """Where values stand that the chunk has put in place by then."""
 
     def names(self, state: str) -> set[str]:
-        """The values that a memory's place holds."""
+        """Return the values that a memory's place holds."""
         return {name for name, place in self.standing.items() if place == state}
 
 
@@ -55,7 +55,7 @@ class Forward(Printer):
     closings: tuple[Closing, ...]
 
     def kernel(self, name: str, doc: str) -> str:
-        """The kernel of a form: arguments by row, memories in and out."""
+        """Write the kernel of a form: arguments by row, memories in and out."""
         lay = self.lay
         lines = [kernel.JIT, f"def {name}("]
         sections = self.sweeps.sections()  # which know what is stored
@@ -95,7 +95,7 @@ class Forward(Printer):
             yield from self.copied("kept", "place", "end", "memory", 12)
 
     def body(self, sections: list[Section]) -> Iterator[str]:
-        """The sections of a chunk; memories move on in the last sweep."""
+        """Write the sections of a chunk; memories move on in the last sweep."""
         output = self.lay.plan.output
         anew = any(OUTPUT in moves for moves in self.lay.plan.closed.values())
         for number, section in enumerate(sections):
@@ -117,11 +117,11 @@ class Forward(Printer):
         yield f"            {kernel.store_output(self.lay)}"
 
     def home(self, state: str) -> tuple[str, str]:
-        """Where the next value of a memory goes: the pointer, and the number of the memory."""
+        """Return where the next value of a memory goes: the pointer, and the memory's number."""
         return self.pointers[state]
 
     def _closed(self, closing: Closing) -> Iterator[str]:
-        """The sweeps at the end of an interval, over the memories as the chunk has left them."""
+        """Write the sweeps at the end of an interval, over memories as the chunk has left them."""
         standing = {name: self.home(state) for name, state in closing.standing.items()}
         pad, space = self.pad + 4, " " * self.pad
         inner = replace(self, sweeps=closing.sweeps, pointers=self.pointers | standing, pad=pad)
@@ -148,14 +148,14 @@ class Forward(Printer):
             yield f"{', '.join(own)} = {', '.join(own.values())}"
 
     def _copies(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """What ends of intervals put in place that have no sweeps of their own."""
+        """Yield what ends of intervals put in place that have no sweeps of their own."""
         computing = {closing.every for closing in self.closings}
         for every, moves in sorted(self.lay.plan.closed.items()):
             if every not in computing:
                 yield every, moves
 
     def _moves(self, size: str) -> Moves:
-        """The next memories along an axis, and what ends of intervals put in their place."""
+        """Return the next memories along an axis, and what ends of intervals put in their place."""
         plan, found = self.lay.plan, Moves()
         for state in self.held()[size]:
             following = plan.following.get(state.name, state.name)
@@ -172,14 +172,14 @@ class Forward(Printer):
         return {name: own for name, own in found.items() if own[1]}
 
     def stays(self, state: Held) -> Iterator[str]:
-        """What puts in place a memory that a chunk leaves as it is: it is there."""
+        """Yield the lines that put in place a memory that a chunk leaves as it is: none."""
         yield from ()
 
     def _store(self, state: Held, value: str) -> str:
         return kernel.store_state(state, *self.home(state.name), value)
 
     def closes(self, every: int) -> str:
-        """Whether an interval of the document ends."""
+        """Write the condition that an interval of the document ends."""
         done = "low + live" if self.lay.chunked else "chunk + 1"
         return f"tiles.closes(position, {done}, {every}, STEPS)"
 
@@ -196,14 +196,14 @@ class Forward(Printer):
 
 
 def forward(form: Form, numbers: dict[str, str], name: str, doc: str) -> str:
-    """The kernel of a form that goes along some axes."""
+    """Write the kernel of a form that goes along some axes."""
     lay = form.sweeps.lay
     places = {state.name: (f"end_{state.name}", "memory") for state in lay.states}
     return Forward(form.sweeps, numbers, places, 8, form.closings).kernel(name, doc)
 
 
 def of_form(lay: Layout, along: tuple[str, ...], *, anew: bool = True) -> Form:
-    """The sweeps of a form along some axes; each section of a chunk makes ``anew`` what is cheap.
+    """Return a form's sweeps along some axes; each section of a chunk makes ``anew`` what is cheap.
 
     What ends of intervals compute goes through the memories again, as the chunk has left them.
     Raises ``NoTiles`` where they cannot be gone along.
@@ -243,7 +243,7 @@ def _closing(form: Sweeps, closing: plans.Closing, standing: dict[str, str]) -> 
 def _anew(
     form: Sweeps, closing: plans.Closing, standing: dict[str, str]
 ) -> dict[str, Quantity]:  # fmt: skip
-    """What an interval's end computes once more, of what it reads along the axis: a chunk's
+    """Return what an interval's end computes once more, of what it reads along the axis: a chunk's
     quantities that follow from the memories it has left.
 
     Raises ``NoTiles`` where one does not.
