@@ -25,18 +25,18 @@ class Batch:
     tokens: int
 
     def places(self, device: torch.device) -> Tensor:
-        """Where the batch's tokens lie, [D, T]: behind a document's last the last again."""
+        """Return where the tokens lie in the row, [D, T]: past a document's end, its last token."""
         first, last = (torch.tensor(n, device=device)[:, None] for n in (self.first, self.lengths))
         return first + torch.minimum(torch.arange(self.tokens, device=device), last - 1)
 
     def own(self, device: torch.device) -> Tensor:
-        """Which of them are a document's own, [D, T]."""
+        """Return which of the batch's places are a document's own tokens, [D, T]."""
         lengths = torch.tensor(self.lengths, device=device)[:, None]
         return torch.arange(self.tokens, device=device) < lengths
 
 
 def by_digits(bounds: Sequence[int]) -> Iterator[Batch]:
-    """Every document's tokens by the digits of its length, the highest first."""
+    """Yield every document's tokens by the binary digits of its length, the highest first."""
     at, lengths = list(bounds[:-1]), [high - low for low, high in pairwise(bounds)]
     for digit in reversed(range(max(lengths, default=0).bit_length())):
         size = 1 << digit
@@ -48,7 +48,7 @@ def by_digits(bounds: Sequence[int]) -> Iterator[Batch]:
 
 
 def by_length(bounds: Sequence[int]) -> Iterator[Batch]:
-    """Documents of one length together."""
+    """Yield the documents in batches of one length each, the longest first."""
     lengths = [high - low for low, high in pairwise(bounds)]
     for length in sorted(set(lengths), reverse=True):
         some = tuple(i for i, own in enumerate(lengths) if own == length)
@@ -56,7 +56,7 @@ def by_length(bounds: Sequence[int]) -> Iterator[Batch]:
 
 
 def by_size(bounds: Sequence[int]) -> Iterator[Batch]:
-    """Documents together whose lengths have as many digits; none that are empty."""
+    """Yield documents that are not empty, batched by how many binary digits their lengths have."""
     lengths = [high - low for low, high in pairwise(bounds)]
     for digits in sorted({n.bit_length() for n in lengths if n}, reverse=True):
         some = tuple(i for i, own in enumerate(lengths) if own.bit_length() == digits)
@@ -65,7 +65,7 @@ def by_size(bounds: Sequence[int]) -> Iterator[Batch]:
 
 
 def unpacked(outs: Sequence[Tensor], batches: Sequence[Batch]) -> Tensor:
-    """The outputs [D, T, …] of batches as the packed row, [1, T, …]."""
+    """Put the outputs [D, T, …] of batches back into the packed row, [1, T, …]."""
     device = outs[0].device
     flat, order = [], []
     for out, batch in zip(outs, batches, strict=True):

@@ -32,7 +32,7 @@ class Operation:
 
 
 def turned_accumulators(ttgir: str) -> int:
-    """Products of warp groups whose left operand is a transposed accumulator.
+    """Count products of warp groups whose left operand is a transposed accumulator.
 
     The accumulator is that of a product, or one that a loop carries. Triton 3.4 to 3.7.1 gets them
     wrong (flash-linear-attention issues 640 and 984, pull requests 826 and 988).
@@ -60,7 +60,7 @@ def _operations(ttgir: str) -> dict[str, Operation]:
 
 
 def _reaches(known: Mapping[str, Operation], value: str, *, turned: bool) -> bool:
-    """Whether a value is an accumulator, seen through other layouts and a transposition."""
+    """Return whether a value is a transposed accumulator, seen through changes of layout."""
     operation = known.get(value.partition("#")[0])
     if operation is None:
         return False

@@ -23,13 +23,13 @@ class Origin(Protocol):
     """Where a compiled folder comes from; it pickles itself."""
 
     def blank(self, place: str, name: str) -> Any:
-        """An instance of a class of the folder, before its state."""
+        """Return an instance of a class of the folder, before its state."""
 
     def named(self, place: str, name: str) -> Any:
-        """What the folder has under a name."""
+        """Return what the folder has under a name."""
 
     def made(self, place: str, name: str, *args: Any) -> Any:
-        """What a class of the folder gives for these arguments."""
+        """Return what a class of the folder gives for these arguments."""
 
 
 class Pickled:
@@ -50,7 +50,7 @@ class Pickled:
 
 
 def by_name(x: object, name: str) -> Any:
-    """How to pickle what the compiled folder calls ``name``; ``None`` where x is not that."""
+    """Return how to pickle what the folder calls ``name``; ``None`` where x is not that."""
     if getattr(home(), name, None) is not x:
         return None
     if _importable():
@@ -59,25 +59,25 @@ def by_name(x: object, name: str) -> Any:
 
 
 def of_home(name: str) -> Any:
-    """What the compiled folder has under a name."""
+    """Return what the compiled folder has under a name."""
     return getattr(home(), name)
 
 
 def home() -> Any:
-    """The package of the compiled folder."""
+    """Return the package of the compiled folder."""
     return sys.modules[PACKAGE]
 
 
 def _place(cls: type) -> str | None:
-    """The module of a class within its folder; ``None`` where its name can be imported as it is,
-    or where it is a subclass written elsewhere."""
+    """Return the module of a class within its folder; ``None`` where its name can be imported as it
+    is, or where it is a subclass written elsewhere."""
     if not cls.__module__.startswith(f"{PACKAGE}.") or _importable():
         return None
     return cls.__module__.removeprefix(PACKAGE)
 
 
 def _importable() -> bool:
-    """Whether another process that looks in the same folders can import this one by its name."""
+    """Return whether another process that looks in the same folders can import this one by name."""
     top, _, rest = PACKAGE.partition(".")
     if rest:
         return True  # part of another package, whose name it has
@@ -94,16 +94,16 @@ class Nowhere:
     """The origin of a folder imported from its path: its objects are copied here, not pickled."""
 
     def blank(self, place: str, name: str) -> Any:
-        """An instance of a class of the folder, before its state."""
+        """Return an instance of a class of the folder, before its state."""
         cls = found(home(), place, name)
         return cls.__new__(cls)
 
     def named(self, place: str, name: str) -> Any:
-        """What the folder has under a name."""
+        """Return what the folder has under a name."""
         return found(home(), place, name)
 
     def made(self, place: str, name: str, *args: Any) -> Any:
-        """What a class of the folder gives for these arguments."""
+        """Return what a class of the folder gives for these arguments."""
         return found(home(), place, name)(*args)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Nowhere":
@@ -120,5 +120,5 @@ class Nowhere:
 
 
 def found(package: Any, place: str, name: str) -> Any:
-    """What a module of a compiled folder has under a name."""
+    """Return what a module of a compiled folder has under a name."""
     return getattr(importlib.import_module(f"{package.__name__}{place}"), name)

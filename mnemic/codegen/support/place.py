@@ -24,22 +24,22 @@ class Place:
     longest: int = 0
 
     def tokens(self, rows: int, steps: int) -> int:
-        """Tokens a chunk of at most so many rows; they divide the anchor."""
+        """Return the tokens a chunk of at most so many rows; they divide the anchor."""
         most = max(1, min(rows, self.wanted or rows) // steps)
         if self.anchor == 1:
             return most
         return max(n for n in range(1, most + 1) if self.anchor % n == 0)
 
     def rows(self, rows: int, steps: int) -> int:
-        """Rows a chunk."""
+        """Return the rows a chunk: whole tokens, of at most so many rows."""
         return self.tokens(rows, steps) * steps
 
     def numbers(self) -> list[int]:
-        """What operators take as numbers; 0 where there is no wish."""
+        """Return anchor, wanted, position and longest, as operators take them; 0 where not told."""
         return [self.anchor, self.wanted or 0, self.position, self.longest]
 
     @classmethod
     def of(cls, numbers: list[int]) -> "Place":
-        """What ``numbers`` told."""
+        """Make a place of the four numbers that ``numbers`` gave."""
         anchor, wanted, position, longest = numbers
         return cls(anchor, wanted or None, position=position, longest=longest)

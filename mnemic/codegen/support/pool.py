@@ -35,7 +35,7 @@ class Places:
 
     @classmethod
     def of(cls, indices: Tensor) -> "Places":
-        """Of slots by row."""
+        """Return the places of rows in a pool, from the slot of each, [B]."""
         live = indices != PAD
         rows = torch.arange(indices.shape[0], device=indices.device)
         source = torch.where(live, rows, live.to(torch.int8).argmax(0)) if len(rows) else rows
@@ -59,7 +59,7 @@ def made(signature: Signature, state: Mapping[str, Tensor], slots: int, tokens: 
 
 
 def check(signature: Signature, pool: Mapping[str, Tensor], indices: Tensor, rows: int) -> None:
-    """Check slots by row: whole numbers [B] on the pool's device, each a slot of its own or PAD.
+    """Raise ``ArgumentError`` unless each slot [B] is a slot of its own in the pool, or PAD.
 
     On a device numbers are not read: there it makes sure that they are slots itself, and looks
     for two rows of one slot in debug mode only.
@@ -93,14 +93,14 @@ def idle(places: Places) -> bool:
 
 
 def rows(x: Tensor, places: Places) -> Tensor:
-    """Inputs by row, [B, …], of which a row without a sequence repeats the first live one's."""
+    """Return inputs by row, [B, …], where one without a sequence repeats the first live row's."""
     found = x[places.source]
     live = places.live[places.source].reshape(-1, *[1] * (x.ndim - 1))
     return found.masked_fill(~live, 0.0)  # where there is no live row at all
 
 
 def taken(pool: Mapping[str, Tensor], places: Places) -> States:
-    """The states of rows, [B, …]."""
+    """Read the states of rows, [B, …], from their slots."""
     return {name: x.index_select(0, places.target) for name, x in pool.items()}
 
 
@@ -125,7 +125,7 @@ def put(
 def _fitted(
     signature: Signature, name: str, x: Tensor, pool: Mapping[str, Tensor]
 ) -> Tensor:  # fmt: skip
-    """A state as the pool holds it: pairs that are not there yet are zero."""
+    """Return a state in the pool's shape, absent pairs zero; ``ArgumentError`` if none fits."""
     if name not in pool:
         told = ", ".join(pool)
         raise fail(signature, f"pool: has no '{name}', which the next state has; read {told}")

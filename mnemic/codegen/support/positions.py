@@ -23,18 +23,18 @@ def rotate(x: Tensor, position: Tensor) -> Tensor:
 
 
 def live_first(mask: Tensor) -> Tensor:
-    """The order that puts each row's tokens before its padding and keeps them in order, [B, T]."""
+    """Return the order [B, T] that puts a row's tokens before its padding, each kept in order."""
     return torch.argsort(~mask, dim=1, stable=True)
 
 
 def live_alone(order: Tensor, lengths: Tensor) -> Tensor:
-    """An order [B, T] in which copies of a row's last token stand where its padding did."""
+    """Return an order [B, T] with copies of a row's last token in place of its padding."""
     time = torch.arange(order.shape[1], device=order.device)
     return order.gather(1, torch.minimum(time, (lengths[:, None] - 1).clamp(min=0)))
 
 
 def emptied(x: Tensor, mask: Tensor | None) -> Tensor:
-    """x [B, T, …] with zeros at padding: a product of NaN with zero would still be NaN.
+    """Return x [B, T, …] with zeros at padding, where a product of NaN with zero would be NaN.
 
     Its gradient is zero there too, and so is what padding adds to the gradients of weights.
     """
@@ -44,10 +44,10 @@ def emptied(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def taken(x: Tensor, order: Tensor) -> Tensor:
-    """x [B, T, …] in an order [B, T]."""
+    """Return x [B, T, …] in an order [B, T]."""
     return x.gather(1, order.reshape(*order.shape, *[1] * (x.ndim - 2)).expand_as(x))
 
 
 def put_back(y: Tensor, order: Tensor, mask: Tensor) -> Tensor:
-    """The inverse of ``taken``, zero at padding."""
+    """Return y [B, T, …] in the order that ``taken`` changed, with zeros at padding."""
     return emptied(taken(y, torch.argsort(order, dim=1)), mask)

@@ -28,7 +28,7 @@ FUNCTIONS = _functions()
 
 
 def pulled_back(d: Tensor, *arguments: Tensor, of: str, place: int, **options: Any) -> Tensor:
-    """The gradient at one argument of a function whose value has the gradient d.
+    """Return the gradient at one argument of a function whose value has the gradient d.
 
     ``of`` names the function, ``place`` the argument; ``options`` are the function's own.
     """

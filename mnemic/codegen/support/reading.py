@@ -40,7 +40,7 @@ class Reading(Run):
         return rows
 
     def read(self) -> Tensor:
-        """M(W, φ(q)), [B, T, H, d_v]."""
+        """Return M(W, φ(q)), [B, T, H, d_v]."""
         if not self.tokens:
             return self.like.new_zeros(self.batch, 0, self.heads, self.like.shape[-1])
         names = parameters(self.reader)
@@ -54,7 +54,7 @@ def readable(
     signature: Signature, q: Tensor, state: Mapping[str, Tensor], sizes: tuple[int, int] | None,
     params: Mapping[str, Tensor], coefficients: Mapping[str, Tensor], needed: tuple[str, ...],
 ) -> dict[str, Tensor]:  # fmt: skip
-    """q, the coefficients, and keys and values of zero, which give a run its shapes."""
+    """Return q, the coefficients, and keys and values of zero, which give a run its shapes."""
     found = sizes or _sizes(signature, q, state, params)
     if found is None:
         raise fail(signature, "state: an empty one tells no sizes; give sizes=(heads, d_v) too")
@@ -69,7 +69,7 @@ def readable(
 def _sizes(
     signature: Signature, q: Tensor, state: Mapping[str, Tensor], params: Mapping[str, Tensor]
 ) -> tuple[int, int] | None:
-    """H and d_v as the state, or the parameters, tell them."""
+    """Return H and d_v as parameters, else the state, tell them; ``None`` if neither does."""
     last = [p.name for p in signature.params if p.rows == "v"]
     for name in last:
         if name in params:

@@ -25,7 +25,7 @@ class _Signal:
 
 
 def _driven(adjoint: Function) -> _Signal:
-    """m ↦ d + Jᵀ m, which reads d and ŷ as two more rows."""
+    """Return the map m ↦ d + Jᵀ m as a signal, which reads d and ŷ as two more rows."""
     return _Signal(
         lambda m, d, *rows: d + adjoint(m, *rows), lambda g, _, __, *rows: adjoint(g, *rows),
         affine=True,
@@ -84,7 +84,7 @@ class _Root(torch.autograd.Function):
 def _back(
     grad: Tensor, y: Tensor, mixing: Tensor, rows: Sequence[Tensor], adjoint: Function
 ) -> Tensor:  # fmt: skip
-    """m = Lᵀ(grad + Jᵀ m): the same system with time reversed.
+    """Solve m = Lᵀ(grad + Jᵀ m): the system of the root with time reversed.
 
     Lᵀ grad is not made first: where a later step undoes an earlier one it is much larger than m.
     """
@@ -111,13 +111,13 @@ class _Rows:
         return self.function(y, *self.rows)
 
     def row(self, y: Tensor, index: int) -> Tensor:
-        """The function at row ``index``, y being that row."""
+        """Return the function at row ``index``, y being that row."""
         return self.function(y, *(parts[index] for parts in self.parts))
 
 
 class _AffineRows(_Rows):
-    """The same of a function that is affine in its argument: roots in it are found for all rows at
-    once."""
+    """An elementwise function of rows, affine in its argument: roots in it are found for all rows
+    at once."""
 
     def __init__(self, function: Function, rows: Sequence[Tensor]) -> None:
         super().__init__(function, rows)
@@ -132,7 +132,7 @@ class _AffineRows(_Rows):
 def residual(
     mixing: Tensor, base: Tensor, *rows: Tensor, error: Function, adjoint: Function
 ) -> Tensor:  # fmt: skip
-    """The root ŷ of ŷ = base + L e(ŷ; rows), L strictly lower triangular.
+    """Solve ŷ = base + L e(ŷ; rows) for ŷ, L strictly lower triangular.
 
     ``mixing`` [..., C, C], ``base`` [..., C, V], ``rows`` what e reads beside ŷ, each [..., C, ·];
     ``error`` is e, ``adjoint`` its transposed Jacobian, which is symmetric. Found row after row,
@@ -144,7 +144,7 @@ def residual(
 def residual_vjp(
     grad: Tensor, y: Tensor, mixing: Tensor, *rows: Tensor, adjoint: Function
 ) -> Tensor:  # fmt: skip
-    """The gradient at ``base`` of the root ŷ of ŷ = base + L e(ŷ; rows), [..., C, V].
+    """Return the gradient at ``base`` of the root ŷ of ŷ = base + L e(ŷ; rows), [..., C, V].
 
     It solves the transposed system g = grad + Jᵀ Lᵀ g, J = ∂e/∂ŷ at the root.
     """

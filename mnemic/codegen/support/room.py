@@ -38,7 +38,7 @@ def check(signature: Signature, held: int, copies: int, device: torch.device) ->
 
 
 def _size(count: int) -> str:
-    """Bytes as people read them.
+    """Write bytes as people read them.
 
     >>> _size(3_400_000), _size(27_400_000_000)
     ('3.4 MB', '27.4 GB')

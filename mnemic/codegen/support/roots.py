@@ -28,7 +28,7 @@ def falling_root(
     f_low: Tensor | None = None,
     f_high: Tensor | None = None,
 ) -> Tensor:
-    """The x in [low, high] with f(x) = 0, for f falling in every entry, f(low) ≥ 0 ≥ f(high).
+    """Find x in [low, high] with f(x) = 0, f falling in every entry, f(low) ≥ 0 ≥ f(high).
 
     Values at the ends may be given where f is not to be taken there. Where f(x) is infinite or no
     number the root is taken to lie to the right. Not differentiable: one Newton step from here is.
@@ -62,7 +62,7 @@ def falling_root(
 
 
 def _interpolated(a: Tensor, b: Tensor, c: Tensor, fa: Tensor, fb: Tensor, fc: Tensor) -> Tensor:
-    """The root's place between a and b by an inverse parabola where that is safe, else a half."""
+    """Return the root's place from a (0) to b (1), by an inverse parabola if safe, else a half."""
     xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
     safe = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
     first = fa / (fb - fa) * (fc / (fb - fc))
@@ -71,5 +71,5 @@ def _interpolated(a: Tensor, b: Tensor, c: Tensor, fa: Tensor, fb: Tensor, fc: T
 
 
 def finite(value: Tensor) -> Tensor:
-    """A function's value, with ``HUGE`` for +∞ and for none."""
+    """Return a function's value, with ``HUGE`` for +∞ or no number, and −``HUGE`` for −∞."""
     return torch.nan_to_num(value, nan=HUGE, posinf=HUGE, neginf=-HUGE)

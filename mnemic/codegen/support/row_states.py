@@ -9,7 +9,7 @@ from .transforms import transformed
 
 
 def accumulate(weights: Tensor, u: Tensor, k: Tensor) -> Tensor:
-    """Σ_s weights_ts u_s k_sᵀ for every row t: → [..., C, V, K]."""
+    """Compute Σ_s weights_ts u_s k_sᵀ for every row t: → [..., C, V, K]."""
     if transformed():
         return _accumulated(weights, u, k)
     found: Tensor = _Accumulated.apply(weights, u, k)
@@ -17,7 +17,7 @@ def accumulate(weights: Tensor, u: Tensor, k: Tensor) -> Tensor:
 
 
 def decayed_onto(state: Tensor, factor: Tensor, sums: Tensor) -> Tensor:
-    """factor_t A + sums_t: [..., V, K], [..., C], [..., C, V, K] → [..., C, V, K]."""
+    """Compute factor_t A + sums_t: [..., V, K], [..., C], [..., C, V, K] → [..., C, V, K]."""
     if transformed():
         return torch.addcmul(sums, state[..., None, :, :], factor[..., None, None])
     found: Tensor = _Decayed.apply(state, factor, sums)
@@ -31,13 +31,13 @@ def _accumulated(weights: Tensor, u: Tensor, k: Tensor) -> Tensor:
 
 
 def _weighed(weights: Tensor, u: Tensor) -> Tensor:
-    """weights_ts u_sυ as a matrix: [..., C, S], [..., S, V] → [..., C·V, S]."""
+    """Return weights_ts u_sυ as a matrix: [..., C, S], [..., S, V] → [..., C·V, S]."""
     across = u.mT.contiguous()  # the product is laid out as its factors are
     return (weights[..., :, None, :] * across[..., None, :, :]).flatten(-3, -2)
 
 
 def _outer(u: Tensor, k: Tensor) -> Tensor:
-    """u_s k_sᵀ as a matrix: [..., S, V], [..., S, K] → [..., S, V·K]."""
+    """Return u_s k_sᵀ as a matrix: [..., S, V], [..., S, K] → [..., S, V·K]."""
     return (u[..., :, None] * k[..., None, :]).flatten(-2)
 
 
@@ -58,7 +58,7 @@ class _Accumulated(torch.autograd.Function):
 
 
 def _through_sources(grad: Tensor, weights: Tensor, u: Tensor, k: Tensor) -> tuple[Tensor, ...]:
-    """With X_s = Σ_t w_ts dM_t: du = X k, dk = Xᵀ u."""
+    """Return dw, du, dk: with X_s = Σ_t w_ts dM_t, du = X k and dk = Xᵀ u."""
     wide = grad.flatten(-2)  # [..., C, V·K]
     gathered = (weights.mT @ wide).unflatten(-1, grad.shape[-2:])
     d_k = (u[..., None, :] @ gathered)[..., 0, :]
@@ -66,7 +66,7 @@ def _through_sources(grad: Tensor, weights: Tensor, u: Tensor, k: Tensor) -> tup
 
 
 def _through_keys(grad: Tensor, weights: Tensor, u: Tensor, k: Tensor) -> tuple[Tensor, ...]:
-    """With P_ts = dM_t k_s: dw_ts = u_s·P_ts, du_s = Σ_t w_ts P_ts."""
+    """Return dw, du, dk: with P_ts = dM_t k_s, dw_ts = u_s·P_ts, du_s = Σ_t w_ts P_ts."""
     tall = grad.flatten(-3, -2)  # [..., C·V, K]
     met = (tall @ k.mT).unflatten(-2, grad.shape[-3:-1])
     d_weights = (met * u.mT.contiguous()[..., None, :, :]).sum(-2)

@@ -33,7 +33,7 @@ class Run(Given):
     # -- states -----------------------------------------------------------------------------
 
     def _states(self) -> States:
-        """The forms' states, [M, …]; what is missing starts at ``params``, or zero in the dual."""
+        """Return the forms' states, [M, …]; missing ones start at ``params``, or as states say."""
         found = {}
         self._fits()
         for state in self.signature.states:
@@ -67,12 +67,12 @@ class Run(Given):
         room.check(self.signature, held, copies, self.like.device)
 
     def _kept(self) -> int:
-        """How many pairs are kept already."""
+        """Count the pairs that are kept already."""
         given = [self.given[s.name] for s in kept.names(self.signature) if s.name in self.given]
         return given[0].shape[kept.LEAD] if given else 0
 
     def _shape(self, state: State) -> tuple[int, ...] | None:
-        """[M, …] of a state of the forms; ``None`` for those that only this module carries."""
+        """Return the shape [M, …] of a forms' state; ``None`` for one that only this module has."""
         if state.of:
             return (self.memories, *self._of(state))
         value = 1 if self.signature.diagonal else self.like.shape[-1]
@@ -86,7 +86,7 @@ class Run(Given):
         return (self.memories, *(sizes[letter] for letter in state.axes))
 
     def _of(self, state: State) -> tuple[int, ...]:
-        """The shape of a state that goes with a parameter: of its matrix, its rows or columns."""
+        """Return the shape of a state that goes with a parameter: matrix, rows or columns of it."""
         matrices = [s.name for s in self.signature.states if s.of == state.of and s.axes == "vk"]
         given = [self.given[name] for name in matrices if name in self.given]
         like = given[0] if given else self.params[state.of]  # the operator has checked
@@ -94,7 +94,7 @@ class Run(Given):
         return {"vk": (rows, columns), "v": (rows,), "k": (columns,)}[state.axes]
 
     def _side(self, side: str) -> int:
-        """A hidden width, which the parameters (or the states that go with them) tell."""
+        """Return a hidden width, as the parameters (or the states that go with them) tell it."""
         for p in self.signature.params:
             if side in (p.rows, p.columns):
                 shape = self._of(State("", "vk", "", of=p.name))
@@ -102,7 +102,7 @@ class Run(Given):
         raise AssertionError(side)
 
     def _param(self, name: str) -> Tensor:
-        """A parameter [H, …] as the start of every memory, [M, …]."""
+        """Return a parameter [H, …] as the start of every memory, [M, …]."""
         x = self.params[name].to(self.like)
         if self.groups > 1:
             x = x.repeat_interleave(self.groups, 0)
@@ -122,7 +122,7 @@ class Run(Given):
         return [self.sequences, self.heads // self.groups, *shape[1:]]
 
     def _started(self, found: States) -> States:
-        """What follows from the dual: the memory at the start, and at anchors."""
+        """Add missing states that follow from the dual: the memory at the start, and at anchors."""
         start = self.call.operator.start
         if start is None:
             return found
@@ -141,7 +141,7 @@ class Run(Given):
         return found | {name: x for name, x in started.items() if name in missing}
 
     def _first(self, x: Tensor) -> Tensor:
-        """What stands at the first token of each sequence, [M, …]."""
+        """Return what stands at the first token of each sequence, [M, …]."""
         if self.documents is None:
             return layout.to_time(x[:, :1])[0]
         return self.documents.first(x, self.steps).flatten(0, 1)
@@ -169,7 +169,7 @@ class Run(Given):
         return found
 
     def _after(self) -> Tensor:
-        """Tokens of the documents up to the end of these."""
+        """Count the tokens of each document up to the end of these."""
         if self.documents is not None:
             lengths = self.documents.lengths
         else:
@@ -184,7 +184,7 @@ class Run(Given):
     # -- pieces -----------------------------------------------------------------------------
 
     def result(self) -> tuple[Tensor, States]:
-        """The output and the final state."""
+        """Return the output and the final state."""
         fused = self.call.form == "triton"
         endless = scanned.unknown(self.tokens)
         if endless and scanned.refused(self.signature):
@@ -212,13 +212,13 @@ class Run(Given):
         return self._by_channel(out), self._final(states)
 
     def _by_channel(self, out: Tensor) -> Tensor:
-        """What is read as the operator gives it: a diagonal memory's heads as channels again."""
+        """Return an output as operators do: a diagonal memory's heads as channels again."""
         if self.signature.diagonal:
             out = out[..., 0].unflatten(2, (self.heads, self.width))
         return turned(out, self.angle) if self.signature.complex else out
 
     def before(self, nothing: dict[str, Tensor]) -> States:
-        """The state before these tokens; ``nothing`` are the arguments without a token."""
+        """Return the state before these tokens; ``nothing`` are the arguments without a token."""
         return Run(self.call, nothing, self.given)._final(self._states())
 
     def _chosen(self) -> str:
@@ -246,7 +246,7 @@ class Run(Given):
         return y[:, self.steps - 1 :: self.steps], states
 
     def _refused(self, states: States) -> str | None:
-        """Why there is no kernel for these arguments, or None."""
+        """Return why there is no kernel for these arguments, or ``None``."""
         if (reason := self._faint()) is not None:
             return reason
         rows = self._fused_rows()
@@ -254,7 +254,7 @@ class Run(Given):
         return self._kernel().refused(rows, states, gradient=gradient)
 
     def _faint(self) -> str | None:
-        """Why the weights that these arguments tell are not for a chunk's kernel, or None."""
+        """Return why the weights that these arguments tell suit no chunk's kernel, or ``None``."""
         most, weights = self.signature.most_chunk, self.rows.get("log_gamma")
         if not most or weights is None or self.call.short(self.tokens):
             return None
@@ -275,7 +275,7 @@ class Run(Given):
         return self.rows if self.signature.window == 1 else self._weighted(self.rows)
 
     def _place(self) -> Place:
-        """Where these rows lie, as kernels are told."""
+        """Return where these rows lie, as kernels are told."""
         anchor, told = self.signature.anchor, self.documents
         wanted = self._bounded(self.call.chunk_size)
         place = Place(anchor, wanted)
@@ -293,8 +293,8 @@ class Run(Given):
         return replace(place, positions=self.positions.reshape(-1).contiguous())
 
     def _instead(self, reason: str) -> tuple[Tensor, States]:
-        """PyTorch's form of the call where there is no kernel for these arguments; it takes
-        documents, and rows that stand at different positions, each by themselves."""
+        """Run PyTorch's form where there is no kernel for these arguments; it takes documents, and
+        rows that stand at different positions, each by themselves."""
         form = "chunk" if self.call.operator.chunk is not None else "recurrent"
         versions.replaced(self.signature.name, reason, f"PyTorch's {form} form runs instead")
         short = (torch.float16, torch.bfloat16)
@@ -315,7 +315,7 @@ class Run(Given):
         return self._weighted(found)
 
     def _weighted(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Window weights, zero where the window reaches before the document."""
+        """Add the window weights, zero where the window reaches before the document."""
         found = dict(rows)
         live = self._seen(rows["live"])
         if self.signature.token_weights:
@@ -325,13 +325,13 @@ class Run(Given):
         return found
 
     def _seen(self, x: Tensor) -> Tensor:
-        """Each token's window, [B, T, H, c, …]."""
+        """Return each token's window, [B, T, H, c, …]."""
         width = self.signature.window
         found = layout.windows(x, width)
         return found if self.documents is None else self.documents.own(found, width - 1)
 
     def _pieces(self) -> list[tuple[int, int, int]]:
-        """(first token, tokens a chunk, chunks)."""
+        """Return the pieces of a sequence, each (first token, tokens a chunk, chunks)."""
         every = self.signature.anchor
         size = self.chunk_tokens()
         if self.signature.levels:
@@ -353,14 +353,14 @@ class Run(Given):
         return pieces
 
     def chunk_tokens(self) -> int:
-        """Tokens of a chunk."""
+        """Return the tokens of a chunk."""
         if self.signature.anchor > 1:
             return self.signature.anchor
         wanted = self.call.chunk_size or self.signature.chunk or self.tokens * self.steps
         return max(1, (self._bounded(wanted) or wanted) // self.steps)
 
     def _bounded(self, rows: int | None) -> int | None:
-        """Rows a chunk, as many as the rule takes at most."""
+        """Return so many rows a chunk, or as many as the rule takes at most."""
         most = self.signature.most_chunk
         return min(rows or most, most) if most else rows
 
@@ -383,11 +383,11 @@ class Run(Given):
         return closes
 
     def token_rows(self) -> dict[str, Tensor]:
-        """The arguments as the recurrent form takes them, [B, T, H, …]."""
+        """Return the arguments as the recurrent form takes them, [B, T, H, …]."""
         return self._with_windows(self.rows)
 
     def chunk_rows(self) -> dict[str, Tensor]:
-        """The arguments of the chunk form before they are cut, [B, T, H, …], some behind a tail."""
+        """Return the chunk form's arguments before any cut, [B, T, H, …], some behind a tail."""
         if self.signature.window == 1 or not self.signature.banded:
             return self._with_windows(self.rows)
         return self._weighted(self.rows)
@@ -410,7 +410,7 @@ class Run(Given):
         return found
 
     def _ends(self, first: int, size: int, count: int) -> Tensor:
-        """The tokens of the document when each of so many chunks is done."""
+        """Return the document's tokens when each of so many chunks is done, [count]."""
         return self.position + first + size * torch.arange(1, count + 1)
 
 

@@ -27,11 +27,11 @@ Stepped: TypeAlias = tuple[Tensor, States]
 an inner function is made."""
 
 Carried: TypeAlias = tuple[States, Tensor]
-"""The same in the order of ``scan``: the states carried on, then the output."""
+"""What a turn of ``scan`` returns: the states carried on, then the output."""
 
 
 def unknown(size: int) -> bool:
-    """Whether a size stands for all of them while a call is traced."""
+    """Return whether a size stands for every size while a call is traced."""
     if not torch.compiler.is_compiling():
         return False
     from torch.fx.experimental.symbolic_shapes import has_static_value
@@ -40,7 +40,7 @@ def unknown(size: int) -> bool:
 
 
 def refused(signature: Signature) -> str | None:
-    """Why a rule cannot be traced for every length at once, or None."""
+    """Return why a rule cannot be traced for every length at once, or ``None``."""
     if signature.levels:
         return "the levels of its tree follow from the number of tokens"
     if kept.names(signature):
@@ -49,7 +49,7 @@ def refused(signature: Signature) -> str | None:
 
 
 def refuse(signature: Signature) -> None:
-    """Raise the error of a rule that cannot be exported for every length at once.
+    """Raise ``ArgumentError`` where a rule cannot be exported for every length at once.
 
     torch.compile traces it for each length instead (``fixed``).
     """
@@ -66,7 +66,7 @@ def fixed(size: int) -> int:
 
 
 def scanned(run: "Run", states: States) -> tuple[Tensor, States]:
-    """The output and the states after all tokens, whose number is not known."""
+    """Return the output and the states after all tokens, whose number is not known."""
     y, after = _by_tokens(run, states)
     if run.call.form == "recurrent" or run.call.operator.chunk is None or run.anchored:
         return y, after
@@ -74,7 +74,7 @@ def scanned(run: "Run", states: States) -> tuple[Tensor, States]:
 
 
 def _by_chunks(run: "Run", states: States) -> Tensor:
-    """The output, from whole chunks: behind the last token stand copies of it, which are cut."""
+    """Return the output of whole chunks: copies of the last token fill up, and are cut off."""
     form, size = run.call.operator.chunk, run.chunk_tokens()
     assert form is not None
     count = run.tokens // size + 2  # two at least: one alone would be a case of its own
@@ -93,7 +93,7 @@ def _by_chunks(run: "Run", states: States) -> Tensor:
 
 
 def _by_tokens(run: "Run", states: States) -> tuple[Tensor, States]:
-    """The output and the states, token by token."""
+    """Return the output and the states after it, token by token."""
     form, found = run.call.operator.recurrent, {}
     for name, x in run.token_rows().items():
         found[name] = layout.to_time(x).unflatten(0, (-1, run.steps)) if x.ndim >= 3 else x
@@ -141,12 +141,12 @@ def _closed(
 
 
 def _ends_some(chosen: tuple[int, ...], size: int, count: int, row: int, every: int) -> bool:
-    """Whether the last row of a piece ends an interval: each piece does, or it is chosen."""
+    """Return whether a row ends an interval: a piece's last, of each or a ``chosen`` interval."""
     return row == count - 1 and (size % every == 0 or every in chosen)
 
 
 def _over(here: Tensor, x: Tensor) -> Tensor:
-    """[M] or [1] with the axes of x [M, …]."""
+    """Give [M] or [1] the axes of x [M, …]."""
     return here.reshape(-1, *(1 for _ in x.shape[1:]))
 
 
@@ -154,7 +154,7 @@ def _scan(
     turn: Callable[[States, States], tuple[Tensor, States]], form: Form, rows: States,
     states: States,
 ) -> tuple[Tensor, States]:  # fmt: skip
-    """One turn after another: each takes the states and a slice of the rows."""
+    """Take one turn after another, each with the states and a slice of the rows."""
     from torch._higher_order_ops.scan import scan
 
     named = {n: x for n, x in rows.items() if n == "_time" or n in parameters(form)}
@@ -172,7 +172,7 @@ def _scan(
 
 
 def _cut(run: "Run", name: str, x: Tensor, size: int, count: int) -> Tensor:
-    """[B, R, H, …] → [N, M, C, …], with the tail before each where the form takes one.
+    """Cut [B, R, H, …] into [N, M, C, …], with the tail before each where the form takes one.
 
     Rows behind the last are the last again: what is computed of them is finite where that is.
     """
@@ -186,5 +186,5 @@ def _cut(run: "Run", name: str, x: Tensor, size: int, count: int) -> Tensor:
 
 
 def _ends(run: "Run", done: Tensor) -> Tensor:
-    """The tokens of the document when so many of these are done."""
+    """Return the document's tokens when so many of these are done."""
     return done if run.positions is None else done + run.positions.reshape(-1)[0]

@@ -11,7 +11,7 @@ Carried = tuple[Tensor, ...]
 def searched(
     step: Callable[..., Carried], moving: Callable[..., Tensor], start: Carried, *, most: int
 ) -> Carried:
-    """Take ``step(count, *carried)`` until nothing of ``moving(*carried)`` is left, ``most`` times.
+    """Repeat ``step(count, *carried)`` while ``moving(*carried)`` has any, ``most`` times at most.
 
     ``start`` is what the first step takes, in the shapes that steps give; ``count`` is a number, or
     a tensor of one. While a call is traced the loop is an operator of torch, for no number can be
@@ -44,5 +44,5 @@ def _in_graph(
 
 
 def _own(x: Tensor) -> Tensor:
-    """A copy in memory of its own, laid out as every other."""
+    """Return a copy in memory of its own, laid out as every other."""
     return x.clone(memory_format=torch.contiguous_format)

@@ -45,7 +45,7 @@ def run(layer_type: type[SequenceLayer]) -> bool:
 
 
 def checks(layer_type: type[SequenceLayer]) -> Iterator[Check]:
-    """Every check of a compiled rule and its layer."""
+    """Yield every check of a compiled rule and its layer."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         heads = 2 * layer_type.grouped()
@@ -63,7 +63,7 @@ def checks(layer_type: type[SequenceLayer]) -> Iterator[Check]:
 
 
 def of_forms(rule: Any, arguments: Tensors, params: Tensors) -> Iterator[Check]:
-    """Every parallel form on the CPU against the recurrence, gradients too."""
+    """Yield checks of every parallel form on the CPU against the recurrence, gradients too."""
     if "chunk" not in rule.forms:
         return
     expected = _everything(rule, arguments, params, form="recurrent")
@@ -75,7 +75,7 @@ def of_forms(rule: Any, arguments: Tensors, params: Tensors) -> Iterator[Check]:
 
 
 def of_splits(rule: Any, arguments: Tensors, params: Tensors) -> Iterator[Check]:
-    """A sequence in pieces, the state carried, against the whole."""
+    """Yield checks of a sequence in pieces, the state carried, against the whole."""
     tokens = arguments["q"].shape[1]
     whole, end = rule(**arguments, params=params, output_final_state=True)
     for cut in dict.fromkeys((1, tokens // 2, tokens - 1)):
@@ -87,7 +87,7 @@ def of_splits(rule: Any, arguments: Tensors, params: Tensors) -> Iterator[Check]
 
 
 def of_layer(layer: SequenceLayer, x: Tensor) -> Iterator[Check]:
-    """The layer token by token, and with padding on the left, against the layer at once."""
+    """Yield checks of the layer's steps, and of padding on the left, against the layer at once."""
     whole, end = layer(x, output_state=True)
     state, steps = None, []
     for x_t in x.unbind(1):
@@ -109,7 +109,7 @@ def _cut(arguments: Tensors, low: int, high: int) -> Tensors:
 def _everything(
     rule: Any, arguments: Tensors, params: Tensors, **options: Any
 ) -> dict[str, Tensors]:  # fmt: skip
-    """The output, the final state, and the gradient of every argument through both."""
+    """Return the output, the final state, and the gradient of every argument through both."""
     given = {name: x.detach().clone().requires_grad_() for name, x in arguments.items()}
     begun = {name: x.detach().clone().requires_grad_() for name, x in params.items()}
     out, state = rule(**given, params=begun, output_final_state=True, **options)
@@ -126,12 +126,12 @@ def _everything(
 
 
 def _weighed(x: Tensor) -> Tensor:
-    """A number that every entry enters with a weight of its own."""
+    """Return a number that every entry enters with a weight of its own."""
     return (x * torch.cos(torch.arange(x.numel(), dtype=x.dtype)).reshape(x.shape)).sum()
 
 
 def difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """The largest difference between tensors of the same name, relative to their largest entry."""
+    """Return the largest difference of tensors of one name, relative to their largest entry."""
     if found.keys() != expected.keys():
         raise ArgumentError(f"read {sorted(found)}, expected {sorted(expected)}")
     pairs = [(found[name].double(), expected[name].double()) for name in expected]
@@ -140,5 +140,5 @@ def difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> f
 
 
 def _relative(found: Tensor, expected: Tensor) -> Tensor:
-    """NaN stays NaN: ``max`` of a tensor hands it on."""
+    """Return the largest difference relative to the largest entry expected; NaN stays NaN."""
     return (found - expected).abs().max() / expected.abs().max().clamp_min(1e-3)

@@ -23,8 +23,8 @@ class SequenceLayer(Pickled, nn.Module):
     dim: int
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """A layer that is not made yet; an option of another name, or without its name, is refused
-        with those there are.
+        """Make a layer that is not initialised; an option of another name, or without its name, is
+        refused with those there are.
 
         Raises ``ArgumentError``.
         """
@@ -43,15 +43,15 @@ class SequenceLayer(Pickled, nn.Module):
 
     @classmethod
     def grouped(cls) -> int:
-        """Query heads for each key head."""
+        """Return the number of query heads for each key head."""
         raise NotImplementedError
 
     def arguments(self, x: Tensor) -> States:
-        """What the rule takes of a sequence from its start, x [B, T, dim]."""
+        """Return what the rule takes of a sequence from its start, x [B, T, dim]."""
         raise NotImplementedError
 
     def params(self) -> States:
-        """What a deep memory starts from, by the names of its matrices, [H, rows, columns]."""
+        """Return what a deep memory starts from, by its matrices' names, [H, rows, columns]."""
         raise NotImplementedError
 
     @property
@@ -60,13 +60,13 @@ class SequenceLayer(Pickled, nn.Module):
         return int(self.rule.signature.anchor)
 
     def at_most(self, tokens: int) -> int:
-        """So many tokens, or as many as a sequence may have."""
+        """Return so many tokens, or as many as a sequence may have."""
         return int(self.rule.signature.at_most(tokens))
 
     def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
-        """Rows of which the first ``lengths`` tokens count; all, where there are none."""
+        """Run rows of which the first ``lengths`` tokens count, all where ``lengths`` is None."""
         raise NotImplementedError
 
     def forward(
@@ -82,7 +82,7 @@ class SequenceLayer(Pickled, nn.Module):
         state_dtype: torch.dtype | None = None,
         **unknown: Any,
     ) -> Any:
-        """The layer on a sequence.
+        """Run the layer on a sequence.
 
         Args:
             x: [B, T, dim].
@@ -127,7 +127,7 @@ class SequenceLayer(Pickled, nn.Module):
         self, x: Tensor, state: States, ends: tuple[int, ...], mask: Tensor | None,
         cu_seqlens: Tensor | None, form: str,
     ) -> tuple[Tensor, States, States]:  # fmt: skip
-        """The output, the state after all, and the states after so many tokens, [B, n, …]."""
+        """Return the output, the state after all, and those after so many tokens, [B, n, …]."""
 
         def part(low: int, high: int, before: States) -> tuple[Tensor, States]:
             live = None if mask is None else mask[:, low:high]
@@ -149,7 +149,7 @@ class SequenceLayer(Pickled, nn.Module):
     def _parts(
         self, x: Tensor, state: States, ends: tuple[int, ...], form: str
     ) -> tuple[Tensor, States, States]:  # fmt: skip
-        """The same without padding, part after part."""
+        """Run a sequence without padding part by part; return what ``_bounded`` does."""
 
         def part(low: int, high: int, before: States) -> tuple[Tensor, States]:
             return self.rows(x[:, low:high], before, None, form)
@@ -157,13 +157,13 @@ class SequenceLayer(Pickled, nn.Module):
         return boundaries.in_parts(part, self.signature, ends, x.shape[1], state)
 
     def state_at(self, states: Mapping[str, Tensor], index: Tensor) -> States:
-        """Of the states that ``states_at`` gave, [B, n, …], each row's own by its number [B]."""
+        """Pick each row's own, by number [B], of the states [B, n, …] that ``states_at`` gave."""
         return boundaries.chosen(dict(states), index)
 
     def _padded(
         self, x: Tensor, state: Mapping[str, Tensor], mask: Tensor, form: str, *, ending: bool
     ) -> tuple[Tensor, States]:
-        """Rows with padding; unless they are ``ending`` at their own last tokens the state is none.
+        """Run rows with padding; unless they are ``ending`` at own last tokens the state is none.
 
         What stands behind a row's tokens is not seen by them, so that where the state is not asked
         for, copies of the last run along, and nothing has to be read of the mask.
@@ -181,7 +181,7 @@ class SequenceLayer(Pickled, nn.Module):
         self, x_t: Tensor, state: Mapping[str, Tensor] | None = None, *placed: Any,
         form: str = "auto", state_dtype: torch.dtype | None = None, **unknown: Any,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """One token: [B, dim] → [B, dim], and the new state; without a state it is the first."""
+        """Run one token: [B, dim] → [B, dim] and the new state; the first if no state is given."""
         self._refuse((x_t, state, *placed) if placed else (), unknown, "step")
         y, after = self.forward(
             x_t[:, None], state=state, output_state=True, form=form, state_dtype=state_dtype
@@ -201,7 +201,7 @@ class SequenceLayer(Pickled, nn.Module):
     def advance(
         self, x_t: Tensor, state: States, *, indices: Tensor | None = None, form: str = "auto"
     ) -> Tensor:  # fmt: skip
-        """One token, the state moved on in its own tensors: [B, dim] → [B, dim].
+        """Run one token and move the state on in its own tensors: [B, dim] → [B, dim].
 
         For loops that are captured once, such as CUDA graphs: what ``state`` holds stays where it
         is. It is whole, as an earlier call gave it. With ``indices`` [B] it is a pool, and each
@@ -226,7 +226,7 @@ class SequenceLayer(Pickled, nn.Module):
 
     @torch.no_grad()
     def _advanced(self, x_t: Tensor, states: States, indices: Tensor, form: str) -> Tensor:
-        """One token of the sequences whose states lie in slots of a pool."""
+        """Run one token of the sequences whose states lie in slots of a pool."""
         pool.check(self.signature, states, indices, x_t.shape[0])
         kept_in.check_kept(self.signature, states)
         places = pool.Places.of(indices)
@@ -243,7 +243,7 @@ class SequenceLayer(Pickled, nn.Module):
         return pool.made(self.signature, state, slots, tokens)
 
     def take(self, states: States, indices: Tensor) -> States:
-        """The states in slots of a pool, [B, …]; −1 takes that of another row."""
+        """Return the states in slots of a pool, [B, …]; −1 takes that of another row."""
         pool.check(self.signature, states, indices, indices.shape[0])
         return pool.taken(states, pool.Places.of(indices))
 
@@ -275,8 +275,8 @@ class SequenceLayer(Pickled, nn.Module):
         self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str, *,
         ending: bool = True,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """Documents packed into one row, each with a state of its own if ``ending``: those of one
-        length together, or without states those of one size."""
+        """Run documents packed into one row, each with a state of its own if ``ending``: those of
+        one length together, or without states those of one size."""
         ways = packing.by_length if ending else packing.by_size
         batches, outs, finals = list(ways(ends.tolist())), [], []
         for batch in batches:

@@ -81,14 +81,14 @@ class Subject:
         return {n: x.detach() for n, x in found.items()}
 
     def arguments(self, purpose: str) -> tuple[Tensors, Tensors, Tensors]:
-        """Arguments, parameters and initial state of a purpose."""
+        """Return arguments, parameters and initial state of a purpose."""
         arguments, params = self.given
         if purpose != "decode":
             return arguments, params, {}
         return {n: x[:, -1:].contiguous() for n, x in arguments.items()}, params, self.state
 
     def step(self, purpose: str) -> Step:
-        """The call whose time counts: what it returns is its output, and then its gradients."""
+        """Return the call whose time counts; it returns its output, and then its gradients."""
         arguments, params, state = self.arguments(purpose)
 
         def plain() -> tuple[Tensor, ...]:

@@ -148,7 +148,7 @@ class Signature(Pickled):
     def shape(
         self, coefficient: Coefficient, heads: int, key_dim: int, value_dim: int
     ) -> tuple[int, ...]:
-        """A coefficient's shape after [B, T], for H key heads of d_k and d_v."""
+        """Return a coefficient's shape after [B, T], for H key heads of d_k and d_v."""
         last = {
             "": (), "k": (key_dim,), "K": (eval_size(self.features, key_dim),),
             "v": (value_dim,), "c": (self.window,), "s": (self.slots,), "l": (self.levels,),
@@ -157,11 +157,11 @@ class Signature(Pickled):
         return (*steps, heads, *last)
 
     def values(self, key_dim: int, wanted: int) -> int:
-        """d_v as wanted, or what must go with d_k."""
+        """Return d_v as wanted, or what must go with d_k."""
         return 2 * key_dim if self.complex else wanted
 
     def at_most(self, tokens: int) -> int:
-        """So many tokens, or as many as a document may have: L levels hold 2^(L − 1)."""
+        """Return so many tokens, or a document's most: L levels hold 2^(L − 1)."""
         return min(tokens, 1 << (self.levels - 1)) if self.levels else tokens
 
     @property

@@ -5,17 +5,17 @@ from collections.abc import Callable
 
 
 def eval_size(text: str, size: int) -> int:
-    """D from its formula in d, one of the shapes that the code generator writes."""
+    """Return D from its formula in d, one of the shapes that the code generator writes."""
     return int(FEATURES[text.split("(", maxsplit=1)[0]](size, *_numbers(text)))
 
 
 def power_of_two(size: int) -> int:
-    """The least power of two that is no less."""
+    """Return the least power of two that is no less."""
     return 1 << max(0, size - 1).bit_length()
 
 
 def volume(sizes: list[int]) -> int:
-    """The product of sizes."""
+    """Multiply sizes."""
     found = 1
     for size in sizes:
         found *= size
