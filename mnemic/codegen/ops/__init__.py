@@ -33,7 +33,7 @@ FAMILIES = (
 )  # fmt: skip
 
 OPERATIONS: dict[str, Operation] = {}
-"""By name."""
+"""Every operation by its name."""
 
 
 def add(operation: Operation) -> None:

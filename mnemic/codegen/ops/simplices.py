@@ -9,7 +9,7 @@ from mnemic.codegen.ops.pulled import whole
 from mnemic.codegen.plan import Read
 
 FLOOR, FLAT = sp.Float(1e-30), sp.Float(1e-20)
-"""Of an entry's share of its factor, and of its slope (``ops.simplex_entries`` has the same)."""
+"""The least share of its factor and the least slope of an entry, as in ``ops.simplex_entries``."""
 
 CENTRED = 3
 """Means that are taken out of a gradient: each leaves a rounding of what is left."""

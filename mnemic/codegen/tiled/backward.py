@@ -131,7 +131,7 @@ def _load(lay: Layout, state: Held) -> str:
 
 def _begun(lay: Layout) -> Iterator[str]:
     """Load the gradients of the states behind a piece; a lean cut copies them within the device's
-    memory to where their ends will be."""
+    memory to where those before it will be."""
     if not lay.states:
         return
     yield "    if LEAN:"

@@ -230,7 +230,7 @@ def _stored(steps: list[Step | Fresh | Load], read: set[str]) -> Iterator[Row | 
 
 
 def _joined(steps: Iterable[Row | Quantity | Lean]) -> Iterator[Row | Quantity | Lean]:
-    """Yield the steps, with those of lean cuts together that follow each other."""
+    """Yield the steps, those of lean cuts that follow each other as one."""
     for degree, group in groupby(steps, lambda step: step.degree if isinstance(step, Lean) else 0):
         if not degree:
             yield from group

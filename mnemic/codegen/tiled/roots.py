@@ -61,7 +61,7 @@ OVER = {
     "_of_rows": _Over("[None, :]", "tl.sum({x}, 0)", "(dual.shape[1],)", "rows"),
     "_of_columns": _Over("[:, None]", "tl.sum({x}, 1)", "(dual.shape[0],)", "columns"),
 }
-"""By the end of a function's name."""
+"""How a simplex's sums lie and are made, by the end of its functions' names."""
 
 SEARCHED = "simplex_root"
 ENTRIES = "simplex_entries"
