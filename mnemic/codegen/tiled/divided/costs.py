@@ -46,7 +46,7 @@ def entries(lay: Layout, name: str) -> int:
     return prod(length(size) for size in lay.sizes(name))
 
 
-def compute_lines(lay: Layout, quantity: Quantity) -> float:
+def cycles_to_compute(lay: Layout, quantity: Quantity) -> float:
     """Return the cycles to compute a quantity of what it reads; of an argument, to load it."""
     own = entries(lay, quantity.name)
     match quantity.op:

@@ -51,9 +51,6 @@ class _Search:
     def loads(self) -> dict[str, Step]:
         return {step.name: step for step in self.given if not isinstance(step, Quantity)}
 
-    def _readers(self, name: str) -> frozenset[str]:
-        return self.readers.get(name, frozenset())
-
     @cached_property
     def readers(self) -> dict[str, frozenset[str]]:
         """The statements that read each quantity."""

@@ -35,7 +35,7 @@ def handed_on(
         given = isinstance(quantity.op, Given)
         if not given and name not in earlier:
             continue
-        network.add_edge(EARLIER, name, capacity=costs.compute_lines(lay, quantity))
+        network.add_edge(EARLIER, name, capacity=costs.cycles_to_compute(lay, quantity))
         readers = [n for n in plan.graph.successors(name) if n in reading]
         told = [plan[n] for n in readers]
         anew = given or name in barred
