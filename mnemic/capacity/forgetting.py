@@ -66,7 +66,7 @@ def _sizes(out: Tensor, v: Tensor, seed: int) -> tuple[tuple[float, ...], ...]:
 
 
 def _decay(compiled: Compiled, given: Tensors) -> tuple[tuple[float, ...], ...] | None:
-    """Π_{i<s≤t} α_s, of channels the mean; None where the rule derives no decay."""
+    """Compute Π_{i<s≤t} α_s, of channels the mean; None where the rule derives no decay."""
     rule = derive(compiled.spec)
     decay = sp.sympify(getattr(rule, "decay", 1) * getattr(rule, "row_decay", 1))
     if decay == 1:
@@ -83,7 +83,7 @@ def _decay(compiled: Compiled, given: Tensors) -> tuple[tuple[float, ...], ...] 
 
 
 def _named(rule: Rule, given: Tensors) -> dict[str, Tensor]:
-    """The rule's symbols as numbers [T, channels] of the one head."""
+    """Return the rule's symbols as numbers [T, channels] of the one head."""
     length = given["q"].shape[1]
     places = torch.arange(length, dtype=torch.float64)[:, None]
     named = {str(TIME): places, str(HEAD): torch.zeros(1, 1), str(HEADS): torch.ones(1, 1)}

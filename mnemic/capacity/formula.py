@@ -56,7 +56,7 @@ def mean_square(kernel: Callable[[float], float], dim: int) -> float:
 
 
 def _adds(rule: Rule) -> bool:
-    """Whether each pair is written once, as v φ(k)ᵀ times one factor, and stays as it is."""
+    """Return whether each pair is written once, as v φ(k)ᵀ times one factor, and stays as it is."""
     spec = rule.problem.spec
     constant = all(s.per == "head" for s in rule.scalars)
     signal = rule.error.signal
@@ -69,7 +69,7 @@ def _adds(rule: Rule) -> bool:
 
 
 def _kernel(rule: Rule) -> Callable[[float], float] | None:
-    """φ(k)·φ(q) as a function of s = k·q, None where it is none."""
+    """Return φ(k)·φ(q) as a function of s = k·q, None where it is none."""
     if rule.kernels is not None:
         if rule.kernels.read.normalised:
             return None

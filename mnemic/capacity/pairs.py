@@ -91,7 +91,7 @@ def held(compiled: Compiled, dim: int = 32, most: int = 256, draws: int = 4) -> 
 
 
 def _counts(signature: Any, most: int) -> Iterator[int]:
-    """Numbers of pairs, two for each doubling, in whole chunks of an anchor."""
+    """Yield numbers of pairs, two for each doubling, in whole chunks of an anchor."""
     most = signature.at_most(most)
     every, seen = signature.anchor, 0
     for exponent in range(2 * most.bit_length() + 2):
@@ -105,7 +105,7 @@ def _counts(signature: Any, most: int) -> Iterator[int]:
 def _measured(
     compiled: Compiled, counts: tuple[int, ...], dim: int, seed: int
 ) -> Iterator[tuple[float, float]]:
-    """The share recalled and the error at each number of pairs, of one draw."""
+    """Yield the share recalled and the error at each number of pairs, of one draw."""
     given, params = random_pairs(compiled, counts[-1], dim, seed)
     options: dict[str, Any] = {"params": params} if params else {}
     state: Tensors | None = None
@@ -122,7 +122,7 @@ def _measured(
 def _read_back(
     compiled: Compiled, given: Tensors, count: int, options: dict[str, Any], state: Any
 ) -> Tensor:
-    """What comes back for each key so far."""
+    """Read what comes back for each key so far."""
     rule = compiled.operator
     keys = _flat(given["k"][:, :count]) * (compiled.spec.block.scale or 1.0)
     needed = {n: given[n][:, count - 1 : count].expand(-1, keys.shape[1], *given[n].shape[2:])
@@ -132,7 +132,7 @@ def _read_back(
 
 
 def _flat(x: Tensor) -> Tensor:
-    """Several steps a token as so many tokens."""
+    """Flatten several steps a token into so many tokens."""
     return x.flatten(1, 2) if x.ndim == 5 else x
 
 

@@ -67,7 +67,7 @@ def _ends(lengths: Tensor) -> Tensor:
 
 
 def _put(x: Tensor, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Tokens of each part at their places, [B, T, dim]."""
+    """Put the tokens of each part at their places, [B, T, dim]."""
     y = torch.zeros_like(x, dtype=parts[0][1].dtype)
     for places, values in parts:
         y = y.masked_scatter(places[..., None], values)
@@ -75,7 +75,7 @@ def _put(x: Tensor, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def _either(chosen: Tensor, x: Tensor, other: Tensor) -> Tensor:
-    """Rows of x where they are chosen, else of the other: [B, …]."""
+    """Take rows of x where they are chosen, else of the other: [B, …]."""
     wide = tuple(map(max, zip(x.shape, other.shape, strict=True)))
     own = chosen.reshape(-1, *[1] * (x.ndim - 1))
     return torch.where(own, as_wide(x, wide), as_wide(other, wide))

@@ -52,7 +52,7 @@ class AlongSequence(nn.Module):
         output_state: bool = False,
         form: str = "auto",
     ) -> Any:
-        """The layer on this process's part.
+        """Run the layer on this process's part.
 
         Args:
             x: [B, T, dim], with as many tokens in every process.
@@ -98,7 +98,7 @@ class AlongSequence(nn.Module):
         return begins
 
     def _taken(self, x: Tensor, form: str) -> tuple[Tensor, States | None]:
-        """x and the state of the process before this one."""
+        """Return x and the state of the process before this one, None for the first."""
         if self.line.first:
             return x, None
         shapes = self._expected(x, self.line.index * x.shape[1], form)
@@ -106,7 +106,7 @@ class AlongSequence(nn.Module):
         return x, dict(zip(shapes, found, strict=True))
 
     def _given(self, x: Tensor, y: Tensor, after: States, form: str) -> tuple[Tensor, States]:
-        """y, and the state, which has gone to the process behind this one."""
+        """Send the state to the process behind this one; return y and the state."""
         if self.line.last:
             return y, after
         shapes = self._expected(x, (self.line.index + 1) * x.shape[1], form)
@@ -115,7 +115,7 @@ class AlongSequence(nn.Module):
         return y, after
 
     def _expected(self, x: Tensor, tokens: int, form: str) -> dict[str, Shape]:
-        """The shapes of a state after so many tokens: those after one, with room for kept pairs."""
+        """Return a state's shapes after so many tokens: after one, with room for kept pairs."""
         kind = x.device.type
         cast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         key = (x.shape[0], x.dtype, x.device, cast)

@@ -77,14 +77,14 @@ def resources(compiled: Any) -> Resources:
 
 
 def encoded(compiled: Any) -> str:
-    """The disassembly of a kernel with the words that encode each instruction."""
+    """Return the disassembly of a kernel with the words that encode each instruction."""
     with _binary(compiled) as binary:
         return _tool("nvdisasm", "-c", "-hex", binary)
 
 
 @contextmanager
 def _binary(compiled: Any) -> Iterator[str]:
-    """The machine code as a file."""
+    """Write the machine code to a file that is there inside, and yield its path."""
     with tempfile.TemporaryDirectory(prefix="kernel.") as place:
         binary = Path(place) / "kernel.cubin"
         binary.write_bytes(compiled.asm["cubin"])
@@ -92,7 +92,7 @@ def _binary(compiled: Any) -> Iterator[str]:
 
 
 def _spilled(disassembly: str) -> Counter[str]:
-    """Bytes of stores to a thread's stack (STL) and of loads from it (LDL), each counted once."""
+    """Count the bytes of stores to a thread's stack (STL) and of loads from it (LDL), each once."""
     found: Counter[str] = Counter()
     for name, wide in LOCAL.findall(disassembly):
         found[name] += int(wide or 32) // 8
@@ -100,7 +100,7 @@ def _spilled(disassembly: str) -> Counter[str]:
 
 
 def _tool(name: str, *arguments: str) -> str:
-    """What one of the tools that come with Triton prints."""
+    """Run one of the tools that come with Triton, and return what it prints."""
     from triton import knobs
 
     path = getattr(knobs.nvidia, name).path

@@ -24,7 +24,7 @@ Built = tuple[Job, dict[str, Any]]
 def jobs(
     specs: Iterable[str], target: str, widths: tuple[int, ...] = WIDTHS, *, stalls: bool = False
 ) -> Iterator[Job]:
-    """A job a spec and head size; specs that do not compile have none.
+    """Yield a job for each spec and head size; specs that do not compile have none.
 
     Raises ``UsageError`` for a target that is not known, or (with ``stalls``) cannot be simulated.
     """
@@ -49,12 +49,12 @@ LONGEST = 3600.0
 
 
 def build(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> Iterator[Built]:
-    """Compile jobs in so many processes; ``told`` hears of each as it starts. In their order."""
+    """Compile jobs in so many processes, in their order; ``told`` hears of each as it starts."""
     return _each(asked, "compile_folder", [Worker(COMPILING) for _ in range(processes)], told)
 
 
 def count(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> Iterator[Built]:
-    """Count what the kernels of jobs ask for, likewise, where Triton interprets."""
+    """Count, in so many processes where Triton interprets, what jobs' kernels ask for, in order."""
     return _each(asked, "count_folder", [Worker(INTERPRETING) for _ in range(processes)], told)
 
 
@@ -86,5 +86,5 @@ def _each(
 
 
 def versions() -> dict[str, str]:
-    """What a table depends on beside the specs."""
+    """Return what a table depends on beside the specs: versions by package."""
     return {"triton": version("triton")}

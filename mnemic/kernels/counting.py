@@ -30,14 +30,14 @@ class Bytes:
 
 def counted(launches: Collection[Launch], inputs: Collection[Tensor],
             outputs: Collection[Tensor]) -> Bytes:  # fmt: skip
-    """Bytes of the launches of a pass that reads ``inputs`` and writes ``outputs``."""
+    """Count the bytes of the launches of a pass that reads ``inputs`` and writes ``outputs``."""
     moved = sum(_once(launch) for launch in launches)
     floor = sum(size(x) for x in (*inputs, *outputs))
     return Bytes(moved, floor, len(launches))
 
 
 def size(x: Tensor) -> int:
-    """Bytes of a tensor; an axis that was expanded counts once."""
+    """Count the bytes of a tensor; an axis that was expanded counts once."""
     entries = 1
     for length, stride in zip(x.shape, x.stride(), strict=True):
         entries *= 1 if stride == 0 and length else length
@@ -45,7 +45,7 @@ def size(x: Tensor) -> int:
 
 
 def _once(launch: Launch) -> int:
-    """Bytes of a launch's tensors, those that lie in one place once."""
+    """Count the bytes of a launch's tensors, those that lie in one place once."""
     largest: Mapping[int, int] = {}
     for argument in launch.tensors:
         known = largest.get(argument.address, 0)

@@ -26,7 +26,7 @@ RIGHT = table.RIGHT | set(OWN) - {"of a", "waits"}
 
 
 def rows(job: Job, found: Mapping[str, Any]) -> Iterator[Cells]:
-    """The rows of one job: those of what kernels take, with their cycles."""
+    """Yield the rows of one job: those of what kernels take, with their cycles."""
     kernels = [kernel for step in found["passes"].values() for kernel in step["kernels"]]
     left = iter(kernels)
     for row in table.rows(job, found):
@@ -45,7 +45,7 @@ def _simulated(cycles: Mapping[str, Any]) -> Cells:
 
 
 def markdown(listed: Iterable[Cells], name: str, versions: Mapping[str, str]) -> str:
-    """The file: what the figures are, every kernel, and what calls would take."""
+    """Return the file's text: what the figures are, every kernel, and what calls would take."""
     listed, target = list(listed), known(name)
     named = ", ".join(f"{package} {text}" for package, text in versions.items())
     head = [
@@ -73,7 +73,7 @@ def markdown(listed: Iterable[Cells], name: str, versions: Mapping[str, str]) ->
 
 
 def _calls(listed: list[Cells], name: str) -> Iterator[str]:
-    """What calls would take by these cycles, at the device's clock."""
+    """Yield the lines on what calls would take by these cycles, at the device's clock."""
     target = known(name)
     gigahertz = clock(target) / 1e9
     yield "## Calls, by these cycles"
@@ -108,6 +108,6 @@ def _calls(listed: list[Cells], name: str) -> Iterator[str]:
 
 
 def _ms(seconds: float) -> str:
-    """Milliseconds in three digits."""
+    """Return seconds as milliseconds in three digits."""
     found = 1e3 * seconds
     return f"{found:.0f}" if found >= 100 else f"{found:.3g}"

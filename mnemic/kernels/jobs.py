@@ -24,7 +24,7 @@ PASSES = ("forward", "backward", "decode", "step")
 NO_FORM = "no fused form"
 """What is told of a rule without kernels: that is no fault."""
 SEQUENCES = PASSES[:2]
-"""Those of whole sequences."""
+"""The passes of whole sequences."""
 BATCH, TOKENS, HEADS = 1, 256, 16
 """Multiples of 16, as in use: kernels differ where a size is known to be one."""
 
@@ -50,7 +50,7 @@ class Job:
 
 
 def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Each pass of a compiled folder: its kernels, its bytes, or why there are none.
+    """Compile each pass of a folder; return its kernels, its bytes, or why there are none.
 
     Returns ``{"passes": {name: {"kernels": [...], "bytes": {...}, "error": str or None,
     "refused": str or None}}}``, and ``"missing"`` for a rule without the form. Where a kernel
@@ -90,7 +90,7 @@ def compile_folder(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
-    """What each pass of a compiled folder asks of memory and tensor cores, a token and head.
+    """Count what each pass of a compiled folder asks of memory and tensor cores, a token and head.
 
     It runs where Triton interprets, in float16, whose bytes are bfloat16's. Returns
     ``{"passes": {name: {"moved", "floor", "products", "error", "refused"}}}``, and ``"missing"``.
@@ -128,7 +128,7 @@ def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Arguments that kernels refuse are raised inside, and not run in PyTorch."""
+    """Raise inside where kernels refuse arguments, which else run in PyTorch."""
     before = os.environ.get(ALONE)
     os.environ[ALONE] = "1"
     try:
@@ -141,7 +141,7 @@ def alone() -> Iterator[None]:
 
 
 def _refused(module: Any) -> type[Exception]:
-    """What a compiled folder raises then: its support code is its own."""
+    """Return what a compiled folder raises for refused arguments, of its own support code."""
     from mnemic.codegen.package import support
 
     found: type[Exception] = support(module, "versions").Refused
@@ -149,7 +149,7 @@ def _refused(module: Any) -> type[Exception]:
 
 
 def _first(error: BaseException) -> str:
-    """An error on one line: what caused it first, and (of Triton's) the line of the kernel."""
+    """Tell an error on one line: what caused it first, and (of Triton's) the line of the kernel."""
     told = _last(error)
     while error.__cause__ is not None:
         error = error.__cause__
@@ -158,7 +158,7 @@ def _first(error: BaseException) -> str:
 
 
 def _last(error: BaseException) -> str:
-    """The last line of a message: Triton shows the source first, and the reason last."""
+    """Return the last line of a message: Triton shows the source first, and the reason last."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip(" ^")]
     return lines[-1] if lines else ""
 
@@ -191,7 +191,7 @@ class Subject:
 
     @classmethod
     def of(cls, module: Any, width: int, dtype: torch.dtype, heads: int = HEADS) -> "Subject":
-        """Arguments of a layer as it starts; what a layer keeps in float32 stays so.
+        """Make a layer as it starts, and its arguments; what it keeps in float32 stays so.
 
         Heads of attention beside it have two channels, which rotary positions turn.
         """
@@ -221,14 +221,14 @@ class Subject:
         return out, {n: s for n, s in final.items() if s.is_floating_point()}
 
     def forward(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Without gradients: what is read, and what is written."""
+        """Run without gradients; return what is read, and what is written."""
         with torch.no_grad():
             out, final = self._call(self.arguments, self.params, {})
         read = (*self.arguments.values(), *self.params.values())
         return read, (out, *final.values())
 
     def backward(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """A forward pass that keeps what gradients need, and the gradients."""
+        """Run a pass with its gradients; return what is read, and what is written."""
         leaves = {n: x.clone().requires_grad_() for n, x in self.arguments.items()}
         begun = {n: x.clone().requires_grad_() for n, x in self.params.items()}
         out, final = self._call(leaves, begun, {})
@@ -241,7 +241,7 @@ class Subject:
         return (*sources, *given), (out, *(g for g in found if g is not None))
 
     def decode(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """One token, with a state that earlier ones left."""
+        """Run one token from the state before a first one; return what is read, what is written."""
         one = {n: x[:, :1].contiguous() for n, x in self.arguments.items()}
         begun = self.rule.begin(**one, params=self.params)
         with torch.no_grad():
@@ -250,7 +250,8 @@ class Subject:
         return (*one.values(), *floats), (out, *final.values())
 
     def step(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """One token of the layer, its projections aside; nothing where its memories do not fit."""
+        """Run one token of the layer, projections aside; return what it reads and writes, if it
+        fits."""
         before, now = self.x[:, :-1][:, :2], self.x[:, -1:]
         with torch.no_grad():
             _, state = self.memory.rows(before, {}, None, "recurrent")

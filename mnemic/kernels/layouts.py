@@ -25,7 +25,7 @@ class Layout:
     markdown: Callable[[Iterable[Cells], str, Mapping[str, str]], str]
 
     def first_line(self, target: str) -> str:
-        """The first line of a file."""
+        """Return the first line of a file for a target."""
         return f"# {self.title} {target}"
 
 
@@ -36,5 +36,5 @@ CYCLES = Layout(
 
 
 def layout(*, stalls: bool) -> Layout:
-    """The table of what was asked for."""
+    """Return the table of cycles with ``stalls``, else that of resources."""
     return CYCLES if stalls else RESOURCES

@@ -68,11 +68,11 @@ TARGETS: Final = {
         ),
     )
 }  # fmt: skip
-"""By name. ``shared`` is what one block can ask for, 1 KiB less than a multiprocessor has."""
+"""Targets by name. ``shared`` is what a block can ask for, 1 KiB less than a multiprocessor has."""
 
 
 def target(name: str) -> Target:
-    """The target of a name.
+    """Return the target of a name.
 
     Raises ``UsageError`` for one that is not known.
     """

@@ -61,7 +61,7 @@ class Chunk:
 
 
 def chunk(disassembly: str, ttgir: str) -> Chunk | None:
-    """What a turn of the longest loop costs; None for a kernel without loops."""
+    """Count what a turn of the longest loop costs; None for a kernel without loops."""
     names, loops = machine_loops(disassembly)
     if not loops:
         return None
@@ -74,8 +74,8 @@ def chunk(disassembly: str, ttgir: str) -> Chunk | None:
 
 
 def longest_loop(loops: Sequence[Loop], told: Sequence[Turns]) -> tuple[Loop, Turns | None]:
-    """The longest of some loops, and what the intermediate code tells of it: the loop in its place
-    where there are as many, else the deepest one."""
+    """Return the longest of some loops, and what the intermediate code tells of it: the loop in its
+    place where there are as many, else the deepest one."""
     longest = max(loops, key=lambda loop: loop.last - loop.first)
     if len(loops) == len(told):
         return longest, told[loops.index(longest)]
@@ -86,7 +86,7 @@ def longest_loop(loops: Sequence[Loop], told: Sequence[Turns]) -> tuple[Loop, Tu
 
 
 def machine_loops(disassembly: str) -> tuple[list[str], list[Loop]]:
-    """The instructions' names, and the loops that are in no other."""
+    """Return the instructions' names, and the loops that are in no other."""
     names: list[str] = []
     labels: dict[str, int] = {}
     back: dict[int, int] = {}
@@ -157,7 +157,7 @@ def _depth(turns: Turns) -> int:
 
 
 def _executed(names: list[str], loop: Loop, turns: Turns) -> int | None:
-    """Instructions of one turn, where machine and intermediate code have the same loops."""
+    """Count one turn's instructions; None where the codes' loops differ or turns are unknown."""
     pairs = list(paired(loop, turns))
     if len(pairs) != len(loop.inner):
         return None

@@ -94,7 +94,7 @@ class Log:
     launches: list[Launch] = field(default_factory=list)
     known: dict[str, Kernel] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each took, also those that were compiled and not launched."""
+    """Seconds to compile each kernel, also those that were not launched."""
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -114,21 +114,21 @@ class Driver:
         self.target = target
 
     def get_current_target(self) -> Any:
-        """The target to compile for."""
+        """Return the target to compile for."""
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", self.target.arch, 32)
 
     def get_current_device(self) -> int:
-        """A number a target, since Triton keeps compiled kernels by device."""
+        """Return a number for each target, since Triton keeps compiled kernels by device."""
         return self.target.arch
 
     def get_current_stream(self, device: int) -> int:
-        """Some stream."""
+        """Return some stream."""
         return 0
 
     def get_active_torch_device(self) -> torch.device:
-        """Where the tensors are."""
+        """Return where the tensors are, which is the CPU."""
         return torch.device("cpu")
 
 
@@ -173,7 +173,7 @@ def compiling(target: Target, *, stalls: bool = False) -> Iterator[Log]:
 
 
 def _given(function: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
-    """A launch's arguments by name."""
+    """Return a launch's arguments by name."""
     named = {n: x for n, x in options.items() if n in function.signature.parameters}
     bound = function.signature.bind(*args, **named)
     bound.apply_defaults()
@@ -200,7 +200,7 @@ def _kernel(function: Any, compiled: Any, target: Target, seconds: float) -> Ker
 
 
 def _simulated(kernel: Kernel, compiled: Any, grid: tuple[int, ...]) -> Kernel:
-    """The kernel with its cycles."""
+    """Return the kernel with its cycles by the simulation."""
     machine = Machine(encoded(compiled), compiled.asm["ttgir"], kernel.num_warps, kernel.blocks,
                       kernel.target)  # fmt: skip
     cycles = estimated(machine, rows_of(kernel.name, kernel.constants), grid)
@@ -208,5 +208,5 @@ def _simulated(kernel: Kernel, compiled: Any, grid: tuple[int, ...]) -> Kernel:
 
 
 def _plain(value: Any) -> Any:
-    """A constant as JSON holds it."""
+    """Return a constant as JSON holds it."""
     return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)

@@ -30,7 +30,7 @@ class Kept:
         cls, path: Path | None, target: str, versions: Mapping[str, str],
         layout: Layout = RESOURCES,
     ) -> "Kept":  # fmt: skip
-        """What a file holds; nothing where there is none, or where it is of other versions.
+        """Read what a file holds; nothing where there is none, or where it is of other versions.
 
         Raises ``UsageError`` for a file that is no such table, or one of another target.
         """
@@ -46,12 +46,12 @@ class Kept:
         return kept
 
     def has(self, job: Job) -> bool:
-        """Whether a job's rows are here, made from what its kernels are made from now."""
+        """Return whether a job's rows are here, made from what its kernels are made from now."""
         found = self.rows.get((job.spec, str(job.width)), [])
         return bool(found) and all(row[table.SOURCE] == job.source for row in found)
 
     def of(self, jobs: Iterable[Job]) -> list[Cells]:
-        """The rows of jobs, in their order."""
+        """Return the rows of jobs, in their order."""
         return [row for job in jobs for row in self.rows.get((job.spec, str(job.width)), [])]
 
     def put(self, job: Job, rows: Iterable[Cells]) -> None:
@@ -78,7 +78,7 @@ class Kept:
 
 
 def parsed(text: str, headings: Cells = table.HEADINGS) -> dict[Key, list[Cells]]:
-    """The rows of a written table by spec and d; of other tables behind it none."""
+    """Parse the rows of a written table by spec and d; of other tables behind it none."""
     found: dict[Key, list[Cells]] = {}
     for row in text.splitlines():
         if not row.startswith("| "):
@@ -91,5 +91,5 @@ def parsed(text: str, headings: Cells = table.HEADINGS) -> dict[Key, list[Cells]
 
 
 def made_with(text: str, versions: Mapping[str, str]) -> bool:
-    """Whether a written table is of these versions."""
+    """Return whether a written table is of these versions."""
     return all(f"{package} {version} " in text for package, version in versions.items())

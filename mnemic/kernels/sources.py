@@ -20,7 +20,7 @@ Tree = ast.Module | ast.stmt
 
 
 def digest(folder: Path) -> str:
-    """The digest of everything in a compiled folder that its kernels are made from."""
+    """Compute the digest of everything in a compiled folder that its kernels are made from."""
     support = folder / "support"
     trees = [_plain(folder / name) for name in KERNELS if (folder / name).is_file()]
     launching = _launching(support, trees)
@@ -30,7 +30,7 @@ def digest(folder: Path) -> str:
 
 
 def _plain(path: Path) -> ast.Module:
-    """A file's code without docstrings."""
+    """Parse a file's code without docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
@@ -47,7 +47,7 @@ def _text(node: ast.stmt) -> bool:
 
 
 def _launching(support: Path, trees: list[ast.Module]) -> list[ast.Module]:
-    """The modules of the support package that the kernels' files import, and theirs in turn."""
+    """Collect the modules of support that the kernels' files import, and theirs in turn."""
     found: dict[str, ast.Module] = {}
     ahead = [name for tree in trees for name in _imported(tree)]
     while ahead:
@@ -60,7 +60,7 @@ def _launching(support: Path, trees: list[ast.Module]) -> list[ast.Module]:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """The modules that relative imports name: of a package, or from it."""
+    """Yield the modules that relative imports name: of a package, or from it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             module = (node.module or "").removeprefix("support").removeprefix(".")
@@ -68,7 +68,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def _tiles(folder: Path) -> dict[str, list[ast.stmt]]:
-    """What the modules of tiles define, by name: functions and constants."""
+    """Collect what the modules of tiles define, by name: functions and constants."""
     found: dict[str, list[ast.stmt]] = {}
     for path in sorted(folder.glob("*.py")):
         for node in _plain(path).body:
@@ -84,7 +84,7 @@ def _tiles(folder: Path) -> dict[str, list[ast.stmt]]:
 
 
 def _called(tiles: dict[str, list[ast.stmt]], trees: list[ast.Module]) -> list[ast.stmt]:
-    """The definitions of tiles that a kernel names, and those that these name in turn."""
+    """Collect the definitions of tiles that a kernel names, and those that these name in turn."""
     found: dict[str, list[ast.stmt]] = {}
     ahead: list[Tree] = list(trees)
     while ahead:

@@ -35,7 +35,7 @@ REFUSED = "refused: "
 
 
 def rows(job: Job, found: Mapping[str, Any]) -> Iterator[Cells]:
-    """The rows of one job: one a kernel, and one for what has none."""
+    """Yield the rows of one job: one a kernel, and one for what has none."""
     lead = (job.spec, job.family, str(job.width))
     source = "" if found.get("failed") else job.source
     if found["missing"] is not None:
@@ -48,17 +48,17 @@ def rows(job: Job, found: Mapping[str, Any]) -> Iterator[Cells]:
 
 
 def _without(step: Mapping[str, Any]) -> str:
-    """Why a pass has no kernel, or nothing."""
+    """Return why a pass has no kernel, or nothing."""
     return REFUSED + step["refused"] if step["refused"] else step["error"] or ""
 
 
 def amiss(told: str) -> bool:
-    """Whether what is told of a pass (or of all of them) is a fault."""
+    """Return whether what is told of a pass (or of all of them) is a fault."""
     return bool(told) and told != NO_FORM and not told.startswith(REFUSED)
 
 
 def _taken(kernel: Mapping[str, Any]) -> Cells:
-    """A kernel's name, its cut and what it takes."""
+    """Return a kernel's name, its cut and what it takes."""
     taken = kernel["resources"]
     sizes = " ".join(f"{n}={x}" for n, x in kernel["constants"].items() if _size(x))
     tensor = " ".join(f"{count} {name}" for name, count in taken["tensor"].items())
@@ -75,23 +75,23 @@ def _size(value: Any) -> bool:
 
 
 def wrong(listed: Iterable[Cells]) -> list[str]:
-    """What spills, does not fit or does not compile."""
+    """List what spills, does not fit or does not compile."""
     return [_fault(x) for x in listed if amiss(x[TOLD])]
 
 
 def failed(listed: Iterable[Cells]) -> list[str]:
-    """What does not compile: passes, and all of a spec where the tool itself stumbled."""
+    """List what does not compile: passes, and all of a spec where the tool itself stumbled."""
     return [_fault(x) for x in listed if not x[KERNEL] and amiss(x[TOLD])]
 
 
 def _fault(row: Cells) -> str:
-    """A row that is amiss, in words."""
+    """Tell in words what is amiss in a row."""
     where = f"{row[0]} d = {row[2]}"
     return f"{where} {row[PASS]}: {row[TOLD]}" if row[PASS] else f"{where}: {row[TOLD]}"
 
 
 def markdown(listed: Iterable[Cells], name: str, versions: Mapping[str, str]) -> str:
-    """The table as the repository keeps it: nothing in it depends on when or where it was made."""
+    """Return the table as the repository keeps it, the same whenever and wherever it is made."""
     named = ", ".join(f"{package} {text}" for package, text in versions.items())
     head = [
         f"# {TITLE} {name}",
@@ -114,7 +114,7 @@ COUNTED = ("spec", "class", "d", "pass", "bytes", "floor", "times", "products", 
 
 
 def counts(job: Job, found: Mapping[str, Any]) -> Iterator[Cells]:
-    """The cells of one job's counts."""
+    """Yield the cells of one job's counts."""
     limits = target(job.target)
     lead = (job.spec, job.family, str(job.width))
     if found["missing"] is not None:
@@ -128,7 +128,7 @@ def counts(job: Job, found: Mapping[str, Any]) -> Iterator[Cells]:
 
 
 def counts_markdown(cells: Iterable[Cells], name: str) -> str:
-    """The counts as the repository keeps them."""
+    """Return the counts as the repository keeps them."""
     head = [
         "# What kernels ask for",
         "",
@@ -143,17 +143,17 @@ def counts_markdown(cells: Iterable[Cells], name: str) -> str:
 
 
 def miscounted(listed: Iterable[Cells]) -> list[str]:
-    """What could not be counted."""
+    """List what could not be counted."""
     return [f"{x[0]} {x[3]}".rstrip() + f": {x[-1]}" for x in listed if amiss(x[-1])]
 
 
 def line(cells: Iterable[str]) -> str:
-    """One line of a Markdown table."""
+    """Return one line of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def terminal(headings: Iterable[str], cells: Iterable[Cells]) -> "Table":
-    """Either table for a terminal."""
+    """Make a table of cells under headings for a terminal."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)

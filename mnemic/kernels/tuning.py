@@ -35,7 +35,7 @@ class Wanted:
 
 
 def purposes(words: Sequence[str]) -> tuple[str, ...]:
-    """What to tune for; all where nothing is said.
+    """Return what to tune for; all where nothing is said.
 
     Raises ``UsageError`` for a word that is none of them.
     """
@@ -46,7 +46,7 @@ def purposes(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def tune_folder(folder: str, shape: dict[str, Any], purposes: list[str]) -> dict[str, Any]:
-    """Tune a compiled folder in this process; its report, and that in words."""
+    """Tune a compiled folder in this process; return its report, and that in words."""
     import torch
 
     from mnemic.codegen import package
@@ -59,7 +59,7 @@ def tune_folder(folder: str, shape: dict[str, Any], purposes: list[str]) -> dict
 
 
 def tuned(folder: Path, wanted: Wanted, purposes: tuple[str, ...]) -> dict[str, Any]:
-    """The report of a folder on this machine.
+    """Tune a folder on this machine in a process of its own, and return the report.
 
     Raises ``CheckFailed`` and ``EnvironmentFailed`` where the process could not tell.
     """

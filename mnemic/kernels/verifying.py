@@ -22,7 +22,7 @@ WITHOUT_TRITON = "Triton is not installed, so the fused kernels were not tried"
 
 
 SECONDS = 120.0
-"""What may be tried for without a GPU, unless told: where a step is a root, a chunk of 16 rows is
+"""Seconds of trials without a GPU, unless told: where a step is a root, a chunk of 16 rows is
 up to 15 sweeps of 30 steps of dozens of operations on tiles, each of which is interpreted."""
 
 
@@ -34,7 +34,7 @@ def note(place: str) -> str:
 
 
 def device() -> str:
-    """Where to verify."""
+    """Return where to verify: ``cuda`` where there is a GPU, else ``cpu``."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -49,7 +49,7 @@ def processes(place: str) -> int:
 def verify_folder(
     folder: str, rule_hash: str, device: str, seconds: float | None
 ) -> dict[str, Any]:
-    """Verify a compiled folder in this process; the entry that was written beside it.
+    """Verify a compiled folder in this process; return the entry, written beside it.
 
     What is tried is said on standard error.
     """
@@ -86,7 +86,7 @@ def write_entry(
 
 
 def _loaded(folder: str) -> tuple[Any, Any]:
-    """The layer of a compiled folder, and its checks."""
+    """Load the layer of a compiled folder, and its checks."""
     from mnemic.codegen import package
 
     module = package.load(Path(folder))
@@ -96,7 +96,7 @@ def _loaded(folder: str) -> tuple[Any, Any]:
 def entries(
     folder: Path, rule_hash: str, place: str, seconds: float | None = None, processes: int = 1
 ) -> Iterator[dict[str, Any]]:
-    """The entries of a folder on a device; on the CPU interpreted kernels have one of their own.
+    """Yield the entries of a folder on a device; on the CPU interpreted kernels have their own.
 
     ``processes`` share out the trials, most of whose time goes into compiling kernels. ``seconds``
     are what each may take before it leaves trials out. Raises ``CheckFailed`` and
@@ -139,7 +139,7 @@ class Line:
 
 
 def lines(entry: dict[str, Any]) -> Iterator[Line]:
-    """An entry, form by form and dtype by dtype."""
+    """Yield the lines of an entry, form by form and dtype by dtype."""
     suffix = " (interpreted)" if entry["interpreted"] else ""
     for form, dtypes in entry["forms"].items():
         for dtype, told in dtypes.items():

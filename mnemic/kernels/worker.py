@@ -38,7 +38,7 @@ class Worker:
 
     def call(self, place: str | Path, function: str, /, timeout: float = LONGEST,
              **arguments: Any) -> Any:  # fmt: skip
-        """``function(**arguments)`` of a module, by its name or its file; both ways as JSON.
+        """Call ``function(**arguments)`` of a module, by its name or its file; both ways as JSON.
 
         Raises ``CheckFailed`` with what the function raised, ``EnvironmentFailed`` where the
         process ended or the time was up.
@@ -98,7 +98,7 @@ class Worker:
 
 @contextmanager
 def worker(environment: Mapping[str, str], *paths: Path) -> Iterator[Worker]:
-    """A worker that is ended."""
+    """Yield a worker, and end it afterwards."""
     found = Worker(environment, paths)
     try:
         yield found
@@ -119,7 +119,7 @@ def serve() -> None:
 
 
 def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The value, or what was raised: whatever it was, the one who asked is told."""
+    """Call what a request names; tell its value, or what was raised, whatever it was."""
     try:
         function: Callable[..., Any] = getattr(_module(request["place"]), request["function"])
         return {"value": function(**request["arguments"])}
@@ -128,7 +128,7 @@ def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _module(place: str) -> ModuleType:
-    """A module by its name, or by its file."""
+    """Import a module by its name, or by its file."""
     if not place.endswith(".py"):
         return importlib.import_module(place)
     name = f"called_{Path(place).stem}"

@@ -67,7 +67,7 @@ def _argument(a: Argument) -> dict[str, Any]:
 
 
 def _code(rule: Rule) -> dict[str, Any]:
-    """The functions of the recurrent form; or why there is no code."""
+    """Return the functions of the recurrent form; or why there is no code."""
     spec = rule.problem.spec
     try:
         source = pipeline.compile(spec).source

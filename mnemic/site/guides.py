@@ -56,7 +56,7 @@ def _shown(text: str, page: Path) -> Iterator[Path]:
 
 
 def _target(target: str, page: Path) -> Path | None:
-    """The file of the checkout that a page links to."""
+    """Return the file of the checkout that a page links to, None where there is none."""
     path = (ROOT / page.parent / target).resolve()
     inside = path.is_file() and path.is_relative_to(ROOT)
     return path.relative_to(ROOT) if inside else None

@@ -30,7 +30,7 @@ layer = rule.layer(dim=512)  # an nn.Module, [B, T, dim] -> [B, T, dim]"""
 def pages(
     systems: Sequence[System], drawn: Map, guide_pages: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Give each page's name and its Markdown."""
+    """Yield each page's name and its Markdown."""
     names = frozenset(system.name for system in systems)
     guide = partial(_guide, there=frozenset(guide_pages))
     link = partial(_link, names=names)
@@ -52,7 +52,7 @@ def pages(
 
 
 def _claims(shown: Callable[..., Ready]) -> Iterator[tuple[str, Ready]]:
-    """The page of all claims, and one of each."""
+    """Yield the page of all claims, and one of each."""
     told = [reproduced(claim) for claim in CLAIMS]
     toctree = ":hidden:\n\n" + "\n".join(claim.name for claim in CLAIMS)
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdict_counts().items())

@@ -78,7 +78,7 @@ def _size(drawn: Map, kind: str) -> int:
 
 
 def _places(drawn: Map, kind: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The column and the row of each system of a class; those without a relative below."""
+    """Yield the column and the row of each system of a class; those without a relative below."""
     graph = _within(drawn, kind)
     row = 0
     parts = sorted(nx.weakly_connected_components(graph), key=lambda p: (-len(p), min(p)))
@@ -106,7 +106,7 @@ def _within(drawn: Map, kind: str) -> "nx.DiGraph[str]":
 
 
 def _columns(part: "nx.DiGraph[str]") -> list[list[str]]:
-    """The systems of a connected part, those that contain most to the right."""
+    """Return the systems of a connected part by column, those that contain most to the right."""
     groups = nx.condensation(part)
     depth: dict[int, int] = {}
     for group in nx.topological_sort(groups):
@@ -119,7 +119,7 @@ def _columns(part: "nx.DiGraph[str]") -> list[list[str]]:
 
 
 def _neighbourly(part: "nx.DiGraph[str]") -> list[str]:
-    """The systems in an order in which relatives are near each other, the same at every run."""
+    """Order the systems so that relatives are near each other, the same at every run."""
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(sorted(part))
     graph.add_edges_from(sorted(part.edges))

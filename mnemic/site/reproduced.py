@@ -46,7 +46,7 @@ def capacity(spec: Spec) -> dict[str, Any] | None:
 
 
 def _element(svg: str) -> str:
-    """The SVG as an element of a page, without its metadata, a little smaller where room is short.
+    """Return the SVG as a page's element, without metadata, a little smaller if room is short.
 
     What is still wider than the page is scrolled.
     """

@@ -50,15 +50,15 @@ class Hybrid(SequenceLayer):
 
     @classmethod
     def grouped(cls) -> int:
-        """Query heads for each key head."""
+        """Return the number of query heads for each key head."""
         return cls.memory_type.block.groups
 
     def arguments(self, x: Tensor) -> States:
-        """What the rule would take of a sequence that the memory is given alone."""
+        """Return what the rule would take of a sequence x that the memory is given alone."""
         return self.memory.arguments(x)
 
     def params(self) -> States:
-        """What a deep memory starts from, by the names of its matrices, [H, rows, columns]."""
+        """Return what a deep memory starts from, by its matrices' names, [H, rows, columns]."""
         return self.memory.params()
 
     @property
@@ -67,18 +67,18 @@ class Hybrid(SequenceLayer):
         return max(super().period, self.beside.segment or 1)
 
     def at_most(self, tokens: int) -> int:
-        """So many tokens, or as many as a sequence may have behind the persistent ones."""
+        """Return ``tokens``, or as many as a sequence may have behind the persistent ones."""
         count = self.beside.persistent
         return super().at_most(tokens + count) - count
 
     def prefix(self, x: Tensor) -> Tensor | None:
-        """The persistent tokens of each row, [B, P, dim], where there are any."""
+        """Return the persistent tokens for each row of x, [B, P, dim], or None if none are."""
         if self.persistent is None:
             return None
         return self.persistent.to(x.dtype).expand(x.shape[0], -1, -1)
 
     def seen(self, x: Tensor, state: Mapping[str, Tensor]) -> Tensor:
-        """The tokens before x, [B]."""
+        """Return how many tokens came before x, [B]; refuse a state that does not tell."""
         if state and "tokens" not in state:
             told = ", ".join(state)
             raise fail(self.rule.signature, f"state: not of this layer, has no tokens; read {told}")
@@ -101,16 +101,16 @@ class Gate(Pickled, nn.Module):
         self.memory = nn.Parameter(torch.ones(dim))
 
     def forward(self, y: Tensor, m: Tensor) -> Tensor:
-        """[B, T, dim] of both."""
+        """Compute y ⊗ m of two branches y and m, all of them [B, T, dim]."""
         return rms(y, self.branch) * torch.sigmoid(rms(m, self.memory))
 
 
 def part(state: Mapping[str, Tensor], name: str) -> States:
-    """The states of a part, by its own names."""
+    """Return the states of the part ``name``, by its own names: ``memory.W`` is ``W`` there."""
     start = f"{name}."
     return {n.removeprefix(start): x for n, x in state.items() if n.startswith(start)}
 
 
 def named(state: Mapping[str, Tensor], name: str) -> States:
-    """A part's states, by the names that the whole has for them."""
+    """Return a part's states by the names of the whole: ``W`` of a memory is ``memory.W``."""
     return {f"{name}.{n}": x for n, x in state.items()}

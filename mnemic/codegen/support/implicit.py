@@ -19,7 +19,7 @@ def new_error(
     y: Tensor, c: Tensor, *rest: Tensor,
     error: Callable[..., Tensor], slope: Callable[..., Tensor], jumps: bool,
 ) -> Tensor:  # fmt: skip
-    """The root s of s = e(ŷ − c s; rest), all arguments broadcast, c ≥ 0.
+    """Solve s = e(ŷ − c s; rest) for s, all arguments broadcast, c ≥ 0.
 
     It lies between 0 and e(ŷ), for the new prediction is nearer to the minimum. Differentiable
     twice; where e ``jumps`` over s the new prediction stays at the jump.
@@ -48,7 +48,7 @@ def new_error(
 def _bracketed(
     y: Tensor, c: Tensor, rest: list[Tensor], error: Callable[..., Tensor]
 ) -> Tensor:  # fmt: skip
-    """The root by its size: t − |e(ŷ − c t·sign)| rises from t = 0 to t = |e(ŷ)|."""
+    """Solve s = e(ŷ − c s) by size: t − |e(ŷ − c t·sign)| rises from t = 0 to t = |e(ŷ)|."""
     start = error(y, *rest) + torch.zeros_like(y)
     sign = torch.where(start.isnan(), torch.sign(y), torch.sign(start))
 
@@ -62,11 +62,11 @@ def _bracketed(
 
 
 def inside_jump(s: Tensor, error: Tensor) -> Tensor:
-    """Where the root of s = e lies between the two ends of a jump of e."""
+    """Return where the root of s = e lies between the two ends of a jump of e."""
     allowed = torch.finfo(s.dtype).eps ** 0.5
     return (error - s).abs() > allowed * (1 + s.abs())
 
 
 def steep(s: Tensor, error: Tensor, slope: Tensor) -> Tensor:
-    """∂e/∂ŷ at the root, ``ENDLESS`` where it lies inside a jump."""
+    """Return ∂e/∂ŷ at the root, ``ENDLESS`` where it lies inside a jump."""
     return torch.where(inside_jump(s, error), ENDLESS, slope)

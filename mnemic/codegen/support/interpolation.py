@@ -28,34 +28,34 @@ class NotPositive(Pickled, ValueError):
 
 
 def kernel_rows(x: Tensor, keys: Tensor, *, similarity: Kernel) -> Tensor:
-    """κ(k_i, x_t): [M, C, K], [M, n, K] → [M, C, n]."""
+    """Compute κ(k_i, x_t): [M, C, K], [M, n, K] → [M, C, n]."""
     kq = x @ keys.mT
     return similarity(kq, squares(keys)[..., None, :], squares(x)[..., None]).expand(kq.shape)
 
 
 def kernel_row(x: Tensor, keys: Tensor, *, similarity: Kernel) -> Tensor:
-    """κ(k_i, x): [M, K], [M, n, K] → [M, n]."""
+    """Compute κ(k_i, x): [M, K], [M, n, K] → [M, n]."""
     return kernel_rows(x[..., None, :], keys, similarity=similarity)[..., 0, :]
 
 
 def kernel_self(x: Tensor, *, similarity: Kernel, ridge: float) -> Tensor:
-    """κ(x, x) + ridge: [M, K] → [M]."""
+    """Compute κ(x, x) + ridge: [M, K] → [M]."""
     size = squares(x)
     return similarity(size, size, size) + ridge
 
 
 def half_solved(factor: Tensor, x: Tensor) -> Tensor:
-    """L⁻¹ x: [M, n, n], [M, n] → [M, n]."""
+    """Compute L⁻¹ x: [M, n, n], [M, n] → [M, n]."""
     return solve_triangular(factor, x[..., None], upper=False)[..., 0]
 
 
 def half_solved_rows(factor: Tensor, x: Tensor) -> Tensor:
-    """L⁻¹ of every row: [M, n, n], [M, C, n] → [M, C, n]."""
+    """Compute L⁻¹ x for every row x: [M, n, n], [M, C, n] → [M, C, n]."""
     return solve_triangular(factor, x.mT, upper=False).mT
 
 
 def pivot(own: Tensor, border: Tensor) -> Tensor:
-    """The last diagonal entry of the factor, √(κ(k, k) + ridge − ‖border‖²).
+    """Compute the last diagonal entry of the factor, √(κ(k, k) + ridge − ‖border‖²).
 
     Raises ``NotPositive`` where there is none.
     """
@@ -66,13 +66,13 @@ def pivot(own: Tensor, border: Tensor) -> Tensor:
 
 
 def noise(size: Tensor, rows: int) -> Tensor:
-    """What rounding may make of a pivot that is zero, of the entry that it began as: as much as
-    LAPACK's pivoted factor (pstrf) takes for it."""
+    """Return what rounding may make of a pivot that is zero and began as ``size``, in a factor of
+    so many rows: as much as LAPACK's pivoted factor (pstrf) takes for it."""
     return size * (rows * torch.finfo(size.dtype).eps / 2)
 
 
 def bordered(factor: Tensor, border: Tensor, corner: Tensor) -> Tensor:
-    """The factor with one more row: [M, n, n], [M, n], [M] → [M, n + 1, n + 1]."""
+    """Append one row to the factor: [M, n, n], [M, n], [M] → [M, n + 1, n + 1]."""
     row = torch.cat([border, corner[..., None]], -1)[..., None, :]
     wide = torch.cat([factor, torch.zeros_like(factor[..., :, :1])], -1)
     if factor.shape[-1] == 0:
@@ -81,13 +81,13 @@ def bordered(factor: Tensor, border: Tensor, corner: Tensor) -> Tensor:
 
 
 def next_solved(value: Tensor, border: Tensor, solved: Tensor, corner: Tensor) -> Tensor:
-    """One more row of L⁻¹V: (v − Σ border_i z_i) / corner."""
+    """Compute one more row of L⁻¹V: (v − Σ border_i z_i) / corner."""
     known = (border[..., None, :] @ solved)[..., 0, :]
     return (value - known) / corner[..., None]
 
 
 def grown_factor(factor: Tensor, cross: Tensor, own: Tensor, *, ridge: float) -> Tensor:
-    """The factor with a chunk's rows: [M, n, n], [M, C, n], [M, C, C] → [M, n + C, n + C].
+    """Append a chunk's rows to the factor: [M, n, n], [M, C, n], [M, C, C] → [M, n + C, n + C].
 
     Raises ``NotPositive`` where there is none.
     """
@@ -105,12 +105,12 @@ def grown_factor(factor: Tensor, cross: Tensor, own: Tensor, *, ridge: float) ->
 
 
 def solved_behind(factor: Tensor, solved: Tensor, v: Tensor) -> Tensor:
-    """The rows of L⁻¹V behind those that are known: [M, n + C, n + C], [M, n, V], [M, C, V]."""
+    """Compute the next C rows of L⁻¹V: [M, n + C, n + C], [M, n, V], [M, C, V] → [M, C, V]."""
     known = solved.shape[-2]
     rest = v - factor[..., known:, :known] @ solved
     return solve_triangular(factor[..., known:, known:], rest, upper=False)
 
 
 def prefix_reads(x: Tensor, solved: Tensor) -> Tensor:
-    """Σ_{i ≤ t} x_ti z_i, the rows being the last ones: [M, C, n], [M, n, V] → [M, C, V]."""
+    """Compute Σ_{i ≤ t} x_ti z_i for the last rows t: [M, C, n], [M, n, V] → [M, C, V]."""
     return x.tril(x.shape[-1] - x.shape[-2]) @ solved

@@ -17,8 +17,8 @@ from . import versions
 
 @contextmanager
 def products() -> Iterator[None]:
-    """Inside of it products of 16 bits and of TF32 have operands that are rounded so, and sums in
-    float32; nothing is changed where nothing is interpreted."""
+    """Round, inside, the operands of products of 16 bits and of TF32 as a device does, and sum in
+    float32; change nothing where nothing is interpreted."""
     if not versions.interpreting():
         yield
         return
@@ -40,8 +40,8 @@ LAUNCHING = RLock()
 
 @contextmanager
 def prepared_once() -> Iterator[None]:
-    """Inside of it, one launch of one thread, the language is prepared once for every module of
-    functions; as Triton does where it prepares in another way."""
+    """Prepare the language once for every module of functions inside, one launch of one thread;
+    leave that to Triton where it prepares in another way."""
     from triton.runtime import interpreter
 
     with LAUNCHING:
@@ -63,8 +63,8 @@ def prepared_once() -> Iterator[None]:
 
 
 def _unguarded(interpreter: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Sums of integers, which are offsets, are not made once more in 64 bits to see whether 32 hold
-    them: a device does not look either, and what is interpreted is small."""
+    """Yield the patch (owner, name, value) by which sums of integers, which are offsets, are not
+    checked in 64 bits: a device does not look either, and what is interpreted is small."""
     builder = getattr(interpreter, "interpreter_builder", None)
     options: Any = getattr(builder, "options", None)
     if hasattr(options, "sanitize_overflow"):
@@ -72,7 +72,7 @@ def _unguarded(interpreter: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _known_types() -> Iterator[tuple[Any, str, Any]]:
-    """The type of a tile is made once, and is its own in the interpreter's hands."""
+    """Yield patches (owner, name, value): a tile's type is made once, and stands for its own IR."""
     from triton.language import core
 
     made: dict[tuple[str, tuple[int, ...]], Any] = {}
@@ -90,7 +90,7 @@ def _known_types() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _operand(x: Any, precision: str) -> Any:
-    """An operand in float32, of the numbers that a product sees."""
+    """Return an operand in float32 with the numbers that a product sees; others as they are."""
     import numpy as np
     from triton.language import float32
     from triton.runtime.interpreter import TensorHandle
@@ -106,7 +106,7 @@ def _operand(x: Any, precision: str) -> Any:
 
 
 def tf32(x: Any) -> Any:
-    """An array to ten bits behind the leading one, halves away from zero."""
+    """Round an array to ten bits behind the leading one, halves away from zero."""
     import numpy as np
 
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)

@@ -16,29 +16,29 @@ States = dict[str, Tensor]
 
 
 def append(kept: Tensor, x: Tensor, *, span: int = 0) -> Tensor:
-    """One more pair: [M, n, …], [M, …] → [M, n + 1, …], the last ``span`` of them if told."""
+    """Append a pair: [M, n, …], [M, …] → [M, n + 1, …], the last ``span`` of them if told."""
     return append_rows(kept, x[:, None], span=span)
 
 
 def append_rows(kept: Tensor, x: Tensor, *, span: int = 0) -> Tensor:
-    """A chunk's pairs: [M, n, …], [M, C, …] → [M, n + C, …]; all that a window ``span`` needs."""
+    """Append a chunk's pairs: [M, n, …], [M, C, …] → [M, n + C, …]; those in ``span`` if told."""
     if span:
         kept = kept[:, max(0, kept.shape[1] - span + 1) :]
     return torch.cat([kept, x], 1)
 
 
 def recent(kept: Tensor, *, span: int) -> Tensor:
-    """What a window of ``span`` needs of the past, its last span − 1 pairs; all where span is 0."""
+    """Return what a window of ``span`` needs of the past: its last span − 1 pairs; 0 takes all."""
     return kept[:, max(0, kept.shape[1] - span + 1) :] if span else kept
 
 
 def names(signature: Signature) -> tuple[State, ...]:
-    """The states that have an entry for each kept pair."""
+    """Return the states that have an entry for each kept pair."""
     return tuple(s for s in signature.states if s.kept)
 
 
 def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
-    """A state without padding, and with the position that the number of its pairs tells.
+    """Return a state without padding, with the position that the number of its pairs tells.
 
     Raises ``ArgumentError`` where keys or values are missing, or hold fewer pairs than the position
     counts; one number a pair (a weight's logarithm) is zero where it is missing.
@@ -70,7 +70,7 @@ def own(signature: Signature, state: Mapping[str, Tensor]) -> States:
 
 
 def _whole(signature: Signature, found: States, pairs: int) -> States:
-    """A state all of whose pairs are each row's own, as the device makes sure of later."""
+    """Return a state all of whose pairs are each row's own, which the device checks later."""
     steps = signature.steps
     if "position" not in found:
         like = found[next(s.name for s in names(signature) if s.name in found)]
@@ -100,13 +100,13 @@ def _present(signature: Signature, state: State, x: Tensor) -> int:
 
 
 def _count(signature: Signature, position: int) -> int:
-    """How many pairs a row has kept after so many tokens."""
+    """Return how many pairs a row has kept after ``position`` tokens."""
     count = position * signature.steps
     return min(count, signature.span - 1) if signature.span else count
 
 
 def trimmed(signature: Signature, states: States, before: int) -> States:
-    """Of forms' states [M, n, …], what a window still needs, a pair for each key.
+    """Trim forms' states [M, n, …] to what a window still needs, with one pair for each key.
 
     The inner steps of a token write rows to one key: behind the pairs that were kept ``before``
     they are summed, which no read-out tells from one row.
@@ -120,14 +120,14 @@ def trimmed(signature: Signature, states: States, before: int) -> States:
 
 
 def _merged(state: State, x: Tensor, before: int, inner: int) -> Tensor:
-    """One entry for every ``inner`` of them: of keys the key, of anything else the sum."""
+    """Merge every ``inner`` new entries into one: of keys the first, of anything else the sum."""
     new = x[:, before:].unflatten(1, (-1, inner))
     new = new[:, :, 0] if state.axes.endswith("k") else new.sum(2)
     return torch.cat([x[:, :before], new], 1)
 
 
 def joined(signature: Signature, states: Sequence[Mapping[str, Tensor]]) -> States:
-    """States of several rows as one, the kept pairs of shorter ones padded with zeros."""
+    """Join states of several rows into one, the kept pairs of shorter ones padded with zeros."""
     found = {}
     axes = {s.name: s.axes for s in names(signature)}
     for name in states[0]:
@@ -140,7 +140,7 @@ def joined(signature: Signature, states: Sequence[Mapping[str, Tensor]]) -> Stat
 
 
 def _padded(parts: Sequence[Tensor], axes: str) -> list[Tensor]:
-    """Every part with as many entries along each axis n as the longest."""
+    """Pad every part with zeros to as many entries along each axis n as the longest has."""
     grown = list(parts)
     for axis, letter in enumerate(axes, LEAD):
         if letter != "n":

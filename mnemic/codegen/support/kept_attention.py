@@ -19,17 +19,17 @@ FEWEST, WIDEST = 64, 512
 
 
 def key_size(x: Tensor) -> Tensor:
-    """d_k as a number a row: [..., d_k] → [...]."""
+    """Return d_k as a number a row: [..., d_k] → [...]."""
     return torch.full_like(x[..., 0], x.shape[-1])
 
 
 def squares(x: Tensor) -> Tensor:
-    """‖x‖²: [..., d] → [...]."""
+    """Compute ‖x‖²: [..., d] → [...]."""
     return (x * x).sum(-1)
 
 
 def beside(x: Tensor, column: Tensor) -> Tensor:
-    """One more channel: [..., d], [...] → [..., d + 1]."""
+    """Append one channel: [..., d], [...] → [..., d + 1]."""
     return torch.cat([x, column[..., None]], -1)
 
 
@@ -43,7 +43,7 @@ class Block(NamedTuple):
 
 
 def blocks(rows: int, kept: int, span: int, size: int) -> list[Block]:
-    """The rows in blocks of one size."""
+    """Cut rows into blocks of one size, each with the pairs that it sees."""
     before, found = kept - rows, []
     for first in range(0, rows, size):
         end = min(first + size, rows)
@@ -54,7 +54,7 @@ def blocks(rows: int, kept: int, span: int, size: int) -> list[Block]:
 
 def visible(first: int, end: int, oldest: int, newest: int, before: int, *, span: int,
             device: torch.device) -> Tensor:  # fmt: skip
-    """Which pairs each row of a block sees, [end − first, newest − oldest]."""
+    """Return which pairs each row of a block sees, [end − first, newest − oldest]."""
     own = torch.arange(before + first, before + end, device=device)[:, None]
     pair = torch.arange(oldest, newest, device=device)
     seen = pair <= own
@@ -62,7 +62,7 @@ def visible(first: int, end: int, oldest: int, newest: int, before: int, *, span
 
 
 def cuts(pairs: Tensor, found: list[Block]) -> list[Tensor]:
-    """The pairs that each block sees: [..., n, K] → [..., newest − oldest, K].
+    """Cut out the pairs that each block sees: [..., n, K] → [..., newest − oldest, K].
 
     They are put together from one split of all pairs, so that a gradient is put together once: that
     of a slice is as long as all pairs, and as many of them as blocks take time that is quadratic.
@@ -74,7 +74,7 @@ def cuts(pairs: Tensor, found: list[Block]) -> list[Tensor]:
 
 
 def attention(q: Tensor, keys: Tensor, values: Tensor, *, span: int = 0) -> Tensor:
-    """softmax(Q Kᵀ) V over the pairs that each row sees: [M, C, K], [M, n, K], [M, n, V].
+    """Compute softmax(Q Kᵀ) V over the pairs that a row sees: [M, C, K], [M, n, K], [M, n, V].
 
     ``span`` is the window c, 0 without one. Forward derivatives go through products and a softmax:
     PyTorch's fused kernels have none.

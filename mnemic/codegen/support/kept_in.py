@@ -15,7 +15,7 @@ SOLVED = ("kk", "nn")
 
 
 def check(signature: Signature, dtype: torch.dtype | None) -> None:
-    """Check what states are to be kept in.
+    """Check the dtype that states are to be kept in.
 
     Raises ``ArgumentError`` for another dtype, and for 16 bits where a system is solved with a
     state: rounded, its matrix may have no inverse.
@@ -31,9 +31,9 @@ def check(signature: Signature, dtype: torch.dtype | None) -> None:
 
 
 def check_kept(signature: Signature, states: Mapping[str, Tensor]) -> None:
-    """Check what states are that a step writes back where they are.
+    """Check the dtypes of states that a step writes back where they are.
 
-    Raises ``ArgumentError`` as ``check`` does.
+    Raises ``ArgumentError`` for 16 bits where a system is solved with a state.
     """
     solved = _solved(signature)
     for name, x in states.items():
@@ -42,7 +42,7 @@ def check_kept(signature: Signature, states: Mapping[str, Tensor]) -> None:
 
 
 def _solved(signature: Signature) -> list[str]:
-    """The states that systems are solved with."""
+    """Return the names of the states that systems are solved with."""
     return [s.name for s in signature.states if s.axes in SOLVED]
 
 
@@ -54,7 +54,7 @@ def _singular(solved: list[str]) -> str:
 def rounded(
     signature: Signature, states: Mapping[str, Tensor], dtype: torch.dtype | None
 ) -> dict[str, Tensor]:
-    """States in a dtype: memories, keys, values and last inputs.
+    """Return states in a dtype: memories, keys, values and last inputs.
 
     Single numbers (positions, angles, logarithms and maxima of weights) stay as they are.
     """
@@ -70,5 +70,5 @@ def rounded(
 
 
 def _number(state: State) -> bool:
-    """Whether a state has single numbers: for a head or a pair, or an angle for each channel."""
+    """Return whether a state has single numbers: for a head or a pair, or an angle a channel."""
     return state.axes in ("", "n", "angle", "position")

@@ -30,7 +30,7 @@ class _Rounded(torch.autograd.Function):
 
 
 def rounded(x: Tensor) -> Tensor:
-    """round(x) with a straight-through gradient."""
+    """Compute round(x) with a straight-through gradient."""
     if transformed():
         return x + (torch.round(x) - x).detach()
     found: Tensor = _Rounded.apply(x)
@@ -41,7 +41,7 @@ def rounded(x: Tensor) -> Tensor:
 
 
 def row_top(logits: Tensor, coefficients: Tensor | None = None) -> Tensor:
-    """max_i (logit_i + log c_i) of each row, 0 for an empty one: [..., n] → [...], no gradient."""
+    """Compute max_i (logit_i + log c_i), 0 for an empty row, no gradient: [..., n] → [...]."""
     held = _weighed(logits.detach(), coefficients)
     if not held.shape[-1]:
         return held.new_zeros(held.shape[:-1])
@@ -50,7 +50,7 @@ def row_top(logits: Tensor, coefficients: Tensor | None = None) -> Tensor:
 
 
 def row_tops(past: Tensor, new: Tensor, mix: Tensor, coefficients: Tensor | None = None) -> Tensor:
-    """The same over kept pairs [..., C, n] and a chunk's own [..., C, S] with coefficients mix."""
+    """Compute max (logit + log c) over kept pairs [..., C, n] and a chunk's own [..., C, S]."""
     held = torch.cat([_weighed(past.detach(), coefficients), _weighed(new.detach(), mix)], -1)
     return row_top(held)
 
@@ -63,7 +63,7 @@ def _weighed(logits: Tensor, coefficients: Tensor | None) -> Tensor:
 
 
 def exp_over(logits: Tensor, top: Tensor, coefficients: Tensor | None = None) -> Tensor:
-    """exp(logit − top), 0 where nothing is left of a pair: [..., n], [...] → [..., n]."""
+    """Compute exp(logit − top), 0 where nothing is left of a pair: [..., n], [...] → [..., n]."""
     shifted = logits - top[..., None]
     if coefficients is not None:
         shifted = shifted.masked_fill(coefficients <= TINY, -torch.inf)
@@ -71,17 +71,17 @@ def exp_over(logits: Tensor, top: Tensor, coefficients: Tensor | None = None) ->
 
 
 def row_total(weights: Tensor, coefficients: Tensor | None = None) -> Tensor:
-    """Σ_i c_i w_i of each row: [..., n] → [...]."""
+    """Compute Σ_i c_i w_i of each row: [..., n] → [...]."""
     return weights.sum(-1) if coefficients is None else (weights * coefficients).sum(-1)
 
 
 def row_totals(past: Tensor, mixed: Tensor, coefficients: Tensor | None = None) -> Tensor:
-    """Σ over kept pairs [..., C, n] and a chunk's own [..., C, S], mixed already: → [..., C]."""
+    """Add up c w over kept pairs [..., C, n] and a chunk's own c w [..., C, S]: → [..., C]."""
     return row_total(past, coefficients) + mixed.sum(-1)
 
 
 def over_total(x: Tensor, total: Tensor) -> Tensor:
-    """x over its row's sum, 0 where the row is empty: [..., V], [...] → [..., V]."""
+    """Divide x by its row's sum, 0 where the row is empty: [..., V], [...] → [..., V]."""
     empty = total == 0
     return (x / torch.where(empty, 1.0, total)[..., None]).masked_fill(empty[..., None], 0.0)
 
@@ -90,44 +90,44 @@ def over_total(x: Tensor, total: Tensor) -> Tensor:
 
 
 def newest(x: Tensor) -> Tensor:
-    """A window's last slot: [..., c, K] → [..., K]."""
+    """Return a window's last slot: [..., c, K] → [..., K]."""
     return x[..., -1, :]
 
 
 def own_rows(x: Tensor, like: Tensor) -> Tensor:
-    """A chunk's rows without the tail before them: [..., c − 1 + C, K] → [..., C, K]."""
+    """Return a chunk's rows without the tail before them: [..., c − 1 + C, K] → [..., C, K]."""
     return x[..., x.shape[-2] - like.shape[-2] :, :]
 
 
 def from_first(x: Tensor, *, tail: int) -> Tensor:
-    """Rows without the tail before the first: [B, tail + R, …] → [B, R, …]."""
+    """Return rows without the tail before the first: [B, tail + R, …] → [B, R, …]."""
     return x[:, tail:]
 
 
 def with_zeros(kept: Tensor, like: Tensor) -> Tensor:
-    """Nothing for the new pairs: [M, n, V], [M, C, ·] or [M, ·] → [M, n + C, V]; or [M, n]."""
+    """Append zeros for new pairs: [M, n, V], [M, C, ·] or [M, ·] → [M, n + C, V]; or to [M, n]."""
     count = like.shape[1] if like.ndim > 2 else 1
     return append_rows(kept, kept.new_zeros(kept.shape[0], count, *kept.shape[2:]))
 
 
 def with_ones(kept: Tensor, like: Tensor) -> Tensor:
-    """One for every new pair: [M, n], [M, C, ·] or [M, ·] → [M, n + C]."""
+    """Append a one for every new pair: [M, n], [M, C, ·] or [M, ·] → [M, n + C]."""
     count = like.shape[1] if like.ndim > 2 else 1
     return append_rows(kept, kept.new_ones(kept.shape[0], count))
 
 
 def as_row(coefficients: Tensor) -> Tensor:
-    """[M, n] → [M, 1, n]: the same coefficients for every row."""
+    """Give every row the same coefficients: [M, n] → [M, 1, n]."""
     return coefficients[..., None, :]
 
 
 def ones_of(keys: Tensor) -> Tensor:
-    """[M, n, K] → [M, n]: one for every pair."""
+    """Return a one for every pair: [M, n, K] → [M, n]."""
     return torch.ones_like(keys[..., 0])
 
 
 def folded(rows: Tensor, *, width: int) -> Tensor:
-    """Windows' rows added up by their token: [..., C·c, V] → [..., c − 1 + C, V]."""
+    """Add up windows' rows by their token: [..., C·c, V] → [..., c − 1 + C, V]."""
     count = rows.shape[-2] // width
     windows = rows.unflatten(-2, (count, width))
     found = rows.new_zeros(*rows.shape[:-2], width - 1 + count, rows.shape[-1])
@@ -138,7 +138,7 @@ def folded(rows: Tensor, *, width: int) -> Tensor:
 
 
 def grown(kept: Tensor, rows: Tensor, *, tail: int) -> Tensor:
-    """Rows of which the first ``tail`` belong to the last kept pairs: added there, then appended.
+    """Add the first ``tail`` rows to the last kept pairs, and append the others.
 
     [M, n, V], [M, tail + C, V] → [M, n + C, V]; before a document's start the tail has no pairs.
     """

@@ -33,7 +33,7 @@ class Launches:
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """The output, the states at the end, and with ``keep`` at the start of every piece."""
+        """Return the output, the end states and, with ``keep``, those where each piece starts."""
         if dry and _any_length(rows):
             return self._of_any_length(rows, states, keep=keep)
         launch = Launch.of(
@@ -56,7 +56,7 @@ class Launches:
     def _of_any_length(
         self, rows: list[Tensor], states: list[Tensor], *, keep: bool
     ) -> list[Tensor]:  # fmt: skip
-        """Results without data for a length (or batch) that stands for all of them: how many
+        """Return results without data for a length (or batch) that stands for all of them: how many
         states are kept is known when a cut is chosen, at a launch."""
         like = rows[self.kernel.plain]
         channels = sizes_of(self.kernel, rows, states)[self.kernel.value]
@@ -67,14 +67,14 @@ class Launches:
         return found
 
     def saved(self, rows: list[Tensor], output: list[Tensor]) -> list[Tensor]:
-        """Of results that were kept, the states at the start of every piece."""
+        """Return the states at the start of every piece, from results that were kept."""
         return output[1 + len(self.kernel.states) :]
 
     def backward(
         self, rows: list[Tensor], kept: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """The gradients of rows that have one, then of the states before, from the ends'."""
+        """Return the gradients of rows that have one, then of the states before, from the ends'."""
         if dry:  # the rows' shapes, and the states'
             named = zip(self.kernel.rows, rows, strict=True)
             found_rows = [torch.empty_like(x) for r, x in named if r.name in self.kernel.gradients]
@@ -113,7 +113,7 @@ class Launch:
         cls, kernel: Kernel, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], *, gradient: bool, dry: bool,
     ) -> "Launch":  # fmt: skip
-        """Of an operator's arguments; ``states`` tell sizes."""
+        """Cut a kernel for an operator's arguments; ``states`` tell sizes."""
         sizes = sizes_of(kernel, rows, states)
         sequences = rows[0].shape[0] if bounds is None else bounds.shape[0] - 1
         given = [x.contiguous() for x in rows]
@@ -136,8 +136,8 @@ class Launch:
     # -- the cut ----------------------------------------------------------------------------
 
     def settled(self, place: Place, instead: Cuts, *, gradient: bool) -> Configuration:
-        """The launch's cut, or where its kernels spill registers a narrower one (or of a kernel
-        that may run instead), for the form and its gradient alike."""
+        """Return the launch's cut, or where its kernels spill registers a narrower one (or one of a
+        kernel that may run instead), for the form and its gradient alike."""
         kernel = self.kernel
         if kernel.divides(self.cutting.chosen):
             return self._divided(place, gradient=gradient)
@@ -161,7 +161,7 @@ class Launch:
         )  # fmt: skip
 
     def _alike(self, place: Place) -> tuple[Any, ...]:
-        """What launches have in common whose kernels are compiled once."""
+        """Return what launches have in common whose kernels are compiled once."""
         return (
             self.kernel.forward, *(x.dtype for x in self.rows),
             _specialised(int(self.total)), _specialised(int(self.heads)), self.positions is None,
@@ -169,7 +169,7 @@ class Launch:
         )  # fmt: skip
 
     def _divided(self, place: Place, *, gradient: bool) -> Configuration:
-        """The same of a cut of several kernels."""
+        """Return a cut into several kernels, or a narrower one where these spill registers."""
         cut, device = self.cutting.chosen, self.like.device
         if versions.interpreting() or (device.type != "cuda" and not versions.elsewhere()):
             return cut
@@ -184,8 +184,8 @@ class Launch:
         )  # fmt: skip
 
     def spilled_in_several(self, *, scanned: bool, gradient: bool) -> dict[str, int]:
-        """The same of the kernels that go from chunk to chunk, or of those whose chunks are
-        parallel, by their names."""
+        """Return the bytes that a thread spills, by kernel: of those that go from chunk to chunk if
+        ``scanned``, else of those whose chunks are parallel."""
         back = self.divided_gradient if gradient else None
         found = (
             divided.spilled_in_scan(self, keep=gradient) if scanned
@@ -194,8 +194,8 @@ class Launch:
         return found if back is None else found | back.spilled(self, scanned=scanned)
 
     def spilled(self, *, gradient: bool) -> int:
-        """Bytes of registers that a thread spills: in the form's kernel, in the gradient's, and in
-        the form's that makes the gradient its states."""
+        """Count the bytes of registers that a thread spills: in the form's kernel, in the
+        gradient's, and in the form's that makes the gradient its states."""
         rows, real = [x.dtype for x in self.rows], _real(self.rows[0].dtype)
         pointers = [*rows, self.like.dtype, *3 * [real] * len(self.kernel.states)]
         found = 0
@@ -211,7 +211,7 @@ class Launch:
         return len(self._stored(gradient=gradient))
 
     def _stored(self, *, gradient: bool) -> Stored:
-        """How many rows along each axis, and matrices, a kernel stores."""
+        """Return how many rows along each axis, and matrices, a kernel stores."""
         return self.kernel.scratch[gradient] if self.kernel.scratch else ()
 
     def _stack(self, function: Any, pointers: list[torch.dtype], flags: Mapping[str, int]) -> int:
@@ -222,7 +222,7 @@ class Launch:
         self, function: Any, grid: tuple[int, int], pointers: list[torch.dtype],
         options: dict[str, Any],
     ) -> int:  # fmt: skip
-        """Bytes of registers that a thread of a kernel spills."""
+        """Return the bytes of registers that a thread of a kernel spills."""
         where = [None if x is None else x.dtype for x in (self.positions, self.bounds)]
         numbers = [int(self.total), int(self.heads), 0, int(self.pieces)]
         return stack_of(function, grid, [*pointers, *where, *numbers], options, self.rows[0])
@@ -233,7 +233,7 @@ class Launch:
         self, start: list[Tensor], end: list[Tensor], kept: list[Tensor], *,
         out: Tensor | None = None, keep: bool = False, piece: int = 0,
     ) -> None:  # fmt: skip
-        """The output and the ends, or without ``out`` the states at each chunk of a piece."""
+        """Fill the output and the ends, or without ``out`` the states at each chunk of a piece."""
         read = out is not None
         if self.kernel.divides(self.cutting.chosen) and out is not None:
             return divided.run(self, start, end, kept, out, keep=keep)
@@ -250,7 +250,7 @@ class Launch:
         self, kept: list[Tensor], d_out: Tensor, d_states: list[Tensor],
         found: dict[str, Tensor], piece: int,
     ) -> list[Tensor]:  # fmt: skip
-        """The gradients of the states before a piece; those of its rows in ``found``."""
+        """Return the gradients of the states before a piece; put those of its rows in ``found``."""
         start = self.parts_of(d_states)
         end = [buffers.empty(tuple(x.shape), x) for x in start]
         pointers = [buffers.guarded(x) for x in (*self.rows, d_out, *kept)]
@@ -262,10 +262,9 @@ class Launch:
         return self.wholes_of(end)
 
     def _scratch(self, *, gradient: bool) -> list[Tensor]:
-        """Where a kernel stores what it reads again later: rows [M · n · C, K] along each axis,
+        """Make room for what a kernel stores and reads again: rows [M · n · C, K] along each axis,
         matrices [M · n · V, K]; for each block of values what is not along those. A gradient that
-        is not lean stores nothing.
-        """
+        is not lean stores nothing."""
         like, constants = self.rows[0], self.constants()
         constants[""] = constants.get("SOURCES", constants["C"]) if self.kernel.chunked else 1
         memories = self.sequences * self.heads * (1 if self.stores else 0)
@@ -282,7 +281,7 @@ class Launch:
         return bool(self.kernel.along) or self.cutting.chosen.lean == LEANEST
 
     def gradients(self) -> dict[str, Tensor]:
-        """Where the gradients of rows go: a part for each block of values."""
+        """Make room for the gradients of rows, by name: a part for each block of values."""
         real, found = _real(self.rows[0].dtype), {}
         for row, x in zip(self.kernel.rows, self.rows, strict=True):
             if row.name in self.kernel.gradients:
@@ -292,7 +291,7 @@ class Launch:
         return found
 
     def joined(self, name: str, x: Tensor) -> Tensor:
-        """The gradient of rows, the blocks' parts summed."""
+        """Return the gradient x of the rows ``name``, the blocks' parts summed."""
         sizes = next(row.sizes for row in self.kernel.rows if row.name == name)
         return x if self.splits(sizes) else x.sum(0)
 
@@ -379,7 +378,7 @@ class Launch:
         return self.sequences * self.heads, self.blocks
 
     def constants(self) -> dict[str, Any]:
-        """Block sizes and types."""
+        """Return the constants that a kernel is compiled with: block sizes and types."""
         import triton.language as tl
 
         dtype, cutting = self.rows[0].dtype, self.cutting
@@ -396,18 +395,18 @@ class Launch:
         return found | {"ALIGNED": cutting.aligned, "PRECISION": PRECISIONS[dtype], "REAL": real}
 
     def _lean(self) -> dict[str, int]:
-        """Whether a gradient loads anew what it reads: lanes of single numbers do not, and tokens
-        along axes always do."""
+        """Return, as a flag, how much a gradient loads anew of what it reads; none for lanes of
+        single numbers, which do not, and tokens along axes, which always do."""
         kernel = self.kernel
         fixed = kernel.lanes or (kernel.along and not kernel.chunked)
         return {} if fixed else {"LEAN": self.cutting.chosen.lean}
 
     def options(self) -> dict[str, Any]:
-        """How a program is spread over the device."""
+        """Return how a program is spread over the device."""
         return self.cutting.chosen.options
 
     def _block(self, name: str) -> int:
-        """Entries of a tile along an axis."""
+        """Return how many entries a tile has along an axis."""
         least = 16 if self.kernel.chunked or self.kernel.products else 1
         block = max(least, power_of_two(self.sizes[name]))
         return min(block, self.cutting.chosen.block) if name in self.kernel.blocked else block
@@ -415,15 +414,15 @@ class Launch:
     # -- parts of blocks --------------------------------------------------------------------
 
     def splits(self, sizes: tuple[str, ...]) -> bool:
-        """Whether each block has its own entries of something of these sizes."""
+        """Return whether each block has its own entries of something of these sizes."""
         return not self.kernel.split or self.kernel.split in sizes
 
     def parts_of(self, d_states: list[Tensor]) -> list[Tensor]:
-        """Gradients of states; those that all blocks share, given to the first of them."""
+        """Return gradients of states for the blocks; what all share, for the first of them."""
         return [self._parts(s, x) for s, x in zip(self.kernel.states, d_states, strict=True)]
 
     def wholes_of(self, d_states: list[Tensor]) -> list[Tensor]:
-        """The same, the blocks' parts summed."""
+        """Return gradients of states from the blocks'; of what all share, the parts' sum."""
         named = zip(self.kernel.states, d_states, strict=True)
         return [x if self.splits(state.sizes) else x.sum(0) for state, x in named]
 
@@ -436,12 +435,12 @@ class Launch:
 
 
 def _any_length(rows: list[Tensor]) -> bool:
-    """Whether sizes of arguments stand for all numbers, in a graph that is traced."""
+    """Return whether sizes of arguments stand for all numbers, in a graph that is traced."""
     return any(isinstance(size, torch.SymInt) for x in rows for size in x.shape[:3])
 
 
 def _specialised(number: int) -> tuple[bool, bool, bool]:
-    """What Triton compiles a kernel anew for: a number's being 1, a multiple of 16, of 32 bits."""
+    """Return what Triton compiles a kernel anew for: being 1, a multiple of 16, of 32 bits."""
     return number == 1, number % 16 == 0, number < 2**31
 
 

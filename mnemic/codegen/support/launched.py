@@ -21,18 +21,18 @@ class Form(Protocol):
     """A fused form: one kernel over fixed states, over kept pairs, or over a tree of levels."""
 
     def anywhere(self, *, gradient: bool) -> bool:
-        """Whether it runs sequences that stand anywhere in their documents, and documents packed
-        into one row: forms whose states grow are told where they are."""
+        """Return whether it runs sequences that stand anywhere in their documents, and documents
+        packed into one row: forms whose states grow are told where they are."""
 
     def refused(
         self, rows: Mapping[str, Tensor], states: States, *, gradient: bool
     ) -> str | None:  # fmt: skip
-        """Why it is not for these arguments, or None."""
+        """Return why the form does not take these arguments, or None."""
 
     def run(
         self, rows: Mapping[str, Tensor], states: States, place: Place
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """One batch: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
+        """Run one batch: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
 
 
 def form_of(kernels: Any, *, short: bool) -> Form:
@@ -45,7 +45,7 @@ def form_of(kernels: Any, *, short: bool) -> Form:
 
 
 def tracked(tensors: Iterable[Tensor]) -> bool:
-    """Whether a gradient may be asked for."""
+    """Return whether a gradient may be asked for of any of these tensors."""
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
 

@@ -34,18 +34,18 @@ class MemoryLayer(SequenceLayer):
 
     block: ClassVar[Block]
     activations: ClassVar[Mapping[str, Activation]]
-    """By vector (q, k, v, keys of their own), and of the output gate where there is one."""
+    """Of each vector (q, k, v, keys of their own), and of the output gate where there is one."""
     constant: ClassVar[Mapping[str, float]] = {}
     """Vectors that are the same everywhere, without a projection."""
     learned: ClassVar[tuple[Learned, ...]] = ()
     spread: ClassVar[float] = 0.0
     """The standard deviation of what a deep memory starts from; 0 takes 1/√columns."""
     linked: ClassVar[Any] = None
-    """From such a start to its memory, where the link takes a power of the dual's size."""
+    """A deep memory from its start, where the link takes a power of the dual's size."""
     step_kernel: ClassVar[Callable[[], Any] | None] = None
     """The kernel of one token, prologue and all, imported when first asked for."""
     no_step: ClassVar[str] = ""
-    """Why there is none."""
+    """Why there is no kernel of one token."""
 
     def __init__(
         self,
@@ -83,26 +83,26 @@ class MemoryLayer(SequenceLayer):
         self.skip = nn.Parameter(torch.randn(dim)) if self.block.skip else None
 
     def extra_repr(self) -> str:
-        """The rule's name and the sizes, for ``print(layer)``."""
+        """Return the rule's name and the sizes, for ``print(layer)``."""
         sizes = self.sizes
         widths = f"key_dim={sizes.key_dim}, value_dim={sizes.value_dim}"
         return f"{self.signature.name}, dim={self.dim}, heads={sizes.heads}, {widths}"
 
     @classmethod
     def grouped(cls) -> int:
-        """Query heads for each key head."""
+        """Return the number of query heads for each key head."""
         return cls.block.groups
 
     # -- coefficients -----------------------------------------------------------------------
 
     def _shape(self, argument: str) -> tuple[int, ...]:
-        """The shape of a coefficient after [B, T]."""
+        """Return the shape of a coefficient after [B, T]."""
         told, sizes, found = self.rule.signature, self.sizes, self.rule.coefficients[argument]
         shape: tuple[int, ...] = told.shape(found, sizes.key_heads, sizes.key_dim, sizes.value_dim)
         return shape
 
     def _declare(self, coefficient: Learned) -> None:
-        """The parameters behind a coefficient, so that it starts in its range."""
+        """Make the parameters behind a coefficient, so that it starts in its range."""
         size = torch.Size(self.shapes[coefficient.name]).numel()
         low, high = coefficient.start
         start = torch.linspace(low, high, size) if size > 1 else torch.tensor([(low + high) / 2])
@@ -116,18 +116,18 @@ class MemoryLayer(SequenceLayer):
         self.add_module(name, affine)
 
     def raw(self, name: str, x: Tensor) -> Tensor:
-        """A coefficient before its activation, [B, T, H, …], in float32 at least."""
+        """Compute a coefficient before its activation, [B, T, H, …], in float32 at least."""
         source = getattr(self, f"raw_{name}")
         found: Tensor = widened(source if isinstance(source, Tensor) else source(x))
         shape = self.shapes[name]
         return found.reshape(*found.shape[:-1], *shape).expand(*x.shape[:2], *shape)
 
     def coefficients(self, x: Tensor) -> States:
-        """What the rule takes beside its vectors, by name; generated layers say."""
+        """Return what the rule takes beside its vectors, by name; generated layers say."""
         return {}
 
     def params(self) -> States:
-        """What a deep memory starts from, by the names of its matrices, [H, rows, columns]."""
+        """Return what a deep memory starts from, by its matrices' names, [H, rows, columns]."""
         return {name: widened(x) for name, x in self.start.items()}
 
     # -- calls ------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class MemoryLayer(SequenceLayer):
     def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
-        """Rows of which the first ``lengths`` tokens count; all, where there are none."""
+        """Run rows of which the first ``lengths`` tokens count; all, where there are none."""
         kernel = None if lengths is not None else step.chosen(self, x, state, form)
         if kernel is not None:
             return step.run(self, kernel, x, state)
@@ -148,7 +148,7 @@ class MemoryLayer(SequenceLayer):
         self, x: Tensor, state: Mapping[str, Tensor], ends: Tensor, form: str, *,
         ending: bool = True,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """Documents packed into one row, each with a state of its own if ``ending``."""
+        """Run documents packed into one row, each with a state of its own if ``ending``."""
         documents = Documents.of(ends, x)
         options = {"cu_seqlens": ends, "form": form, "output_final_state": ending}
         return self._ran(x, state, documents, options)
@@ -156,7 +156,7 @@ class MemoryLayer(SequenceLayer):
     def _parts(
         self, x: Tensor, state: States, ends: tuple[int, ...], form: str
     ) -> tuple[Tensor, States, States]:  # fmt: skip
-        """The same with the states after so many tokens: one projection, the rule in parts."""
+        """Run rows once, and return the states after ``ends`` tokens too, the rule run in parts."""
         at = (*ends, x.shape[1])
         vectors, after = self.vectors(x, state, None, at)
         kept = {name: s for name, s in state.items() if name not in ("convolution", "tokens")}
@@ -185,7 +185,7 @@ class MemoryLayer(SequenceLayer):
     def advance(
         self, x_t: Tensor, state: States, *, indices: Tensor | None = None, form: str = "auto"
     ) -> Tensor:  # fmt: skip
-        """One token, the state moved on in its own tensors: [B, dim] → [B, dim]."""
+        """Run one token, the state moved on in its own tensors: [B, dim] → [B, dim]."""
         x = x_t[:, None]
         kernel = step.chosen(self, x, state, form)
         if kernel is None or (indices is not None and not step.pooled(kernel, state)):
@@ -198,19 +198,19 @@ class MemoryLayer(SequenceLayer):
         return step.run(self, kernel, x, state, in_place=True)[0][:, 0]
 
     def arguments(self, x: Tensor) -> States:
-        """What the rule takes of a sequence from its start, x [B, T, dim]."""
+        """Return what the rule takes of a sequence from its start, x [B, T, dim]."""
         vectors, _ = self.vectors(x, {}, None)
         return {**vectors, **self.coefficients(x)}
 
     def begin(self, x: Tensor) -> States:
-        """The rule's state before a document's first token, which x [B, 1, dim] is."""
+        """Return the rule's state before a document's first token, which x [B, 1, dim] is."""
         arguments = self.arguments(x)
         with full_precision(x.device.type):
             begun: States = self.rule.begin(**arguments, params=self.params())
         return begun
 
     def read(self, x: Tensor, q: Tensor, state: Mapping[str, Tensor]) -> Tensor:
-        """y = W_o (rms(M(W, φ(q))) ∘ σ(W_g x)) with W as the rule's state has it.
+        """Compute y = W_o (rms(M(W, φ(q))) ∘ σ(W_g x)) with W as the rule's state has it.
 
         x [B, T, dim], q [B, T, H, d_k] of the same tokens, whose coefficients the read-out takes;
         nothing is written.
@@ -223,7 +223,7 @@ class MemoryLayer(SequenceLayer):
         return self._read_out(x, y)
 
     def _read_out(self, x: Tensor, y: Tensor) -> Tensor:
-        """y [B, T, H, d_v] normed, gated by x and mixed, beside D ∘ x."""
+        """Norm y [B, T, H, d_v], gate it by x, and mix it, beside D ∘ x."""
         if self.norm_weight is not None:
             y = rms(y, self.norm_weight)
         y = y.flatten(2)
@@ -232,7 +232,7 @@ class MemoryLayer(SequenceLayer):
         return self.mixed(x, y)
 
     def mixed(self, x: Tensor, y: Tensor) -> Tensor:
-        """W_o y, and D ∘ x beside it; y [B, T, H·d_v]."""
+        """Compute W_o y, plus D ∘ x where there is a skip; y [B, T, H·d_v]."""
         found: Tensor = self.out(y)
         return found if self.skip is None else found + (self.skip * x).to(found.dtype)
 
@@ -240,7 +240,7 @@ class MemoryLayer(SequenceLayer):
 def drawn(
     shape: tuple[int, ...], spread: float, linked: Callable[[Tensor], Tensor] | None
 ) -> Tensor:
-    """What a deep memory starts from: normal entries, whose memory has those of 1/√columns.
+    """Draw what a deep memory starts from: normal entries, whose memory has those of 1/√columns.
 
     Under a link without a unit of its own, link(s A) = s^g link(A), so g follows from two sizes
     and the factor s from g. ``spread`` is that of the entries where the link has a unit.
@@ -253,7 +253,7 @@ def drawn(
 
 
 def starts(signature: Signature, sizes: Sizes) -> dict[str, tuple[int, int, int]]:
-    """The shapes of the matrices that a deep memory starts from."""
+    """Return the shapes of the matrices that a deep memory starts from, by name."""
     features = eval_size(signature.features, sizes.key_dim) * (2 if signature.phase else 1)
     sides = {"v": sizes.value_dim, "D": features}
     sides |= {name: max(1, round(times * sizes.value_dim)) for name, times in signature.widths}

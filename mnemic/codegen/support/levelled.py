@@ -39,20 +39,20 @@ class Levelled:
     weights: str
 
     def anywhere(self, *, gradient: bool) -> bool:
-        """Whether it runs sequences that stand anywhere in their documents: no, its levels
+        """Return whether it runs sequences that stand anywhere in their documents: no, its levels
         follow their position."""
         return False
 
     def refused(
         self, rows: Mapping[str, Tensor], states: States, *, gradient: bool
     ) -> str | None:  # fmt: skip
-        """Why it is not for these arguments, or None."""
+        """Return why the kernels do not take these arguments, or None."""
         return refused(self, rows, states, gradient=gradient)
 
     def run(
         self, rows: Mapping[str, Tensor], states: States, place: Place
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """One batch: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
+        """Run one batch: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
         return run(self, rows, states, place)
 
 
@@ -68,7 +68,7 @@ class Piece:
 def run(
     kernel: Levelled, rows: Mapping[str, Tensor], states: States, place: Place
 ) -> tuple[Tensor, States]:
-    """One batch: rows [B, R, H, …], states [M, l, d_v, d_k] → [B, R, H, d_v], states."""
+    """Run one batch: rows [B, R, H, …], states [M, l, d_v, d_k] → [B, R, H, d_v], states."""
     given = {name: rows[name] for name in kernel.own.taken}
     given |= kernel.own.before(**{n: given[n] for n in parameters(kernel.own.before)})
     ((name, buckets),) = states.items()
@@ -86,7 +86,7 @@ def run(
 
 
 def _pieces(position: int, tokens: int, most: int) -> Iterator[Piece]:
-    """Aligned chunks as large as may be; what no chunk of ``FEWEST`` rows holds, by token."""
+    """Yield aligned chunks as large as may be; what none of ``FEWEST`` rows holds, by token."""
     single: int | None = None
     for first, size, count in aligned_pieces(position, tokens, most, tokens):
         if size < FEWEST:
@@ -101,7 +101,7 @@ def _pieces(position: int, tokens: int, most: int) -> Iterator[Piece]:
 
 
 def _rows(kernel: Levelled, given: Mapping[str, Tensor], place: Place) -> int:
-    """Rows of a chunk at most, by the model of what lives at once; fewer, where kernels spill."""
+    """Return a chunk's most rows, by the model of what lives at once; fewer where kernels spill."""
     tensors = [given[row.name] for row in kernel.own.rows]
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     sizes, like = fused.sizes_of(kernel.own, tensors, []), tensors[kernel.own.plain]
@@ -118,8 +118,8 @@ def _rows(kernel: Levelled, given: Mapping[str, Tensor], place: Place) -> int:
 def _settled(
     own: Kernel, rows: list[Tensor], sizes: dict[str, int], cut: Configuration, *, gradient: bool
 ) -> Configuration:  # fmt: skip
-    """A cut, or one of fewer rows, if the kernel of a chunk's own spills registers however else it
-    is cut."""
+    """Return a cut, or one of fewer rows, if the kernel of a chunk's own rows spills registers
+    however else it is cut."""
 
     def spilled(tried: Configuration) -> int:
         part = [x[:, : tried.rows] for x in rows]
@@ -139,7 +139,7 @@ def _settled(
 def refused(
     kernel: Levelled, rows: Mapping[str, Tensor], states: States, *, gradient: bool
 ) -> str | None:  # fmt: skip
-    """Why the kernels are not for these arguments, or None."""
+    """Return why the kernels do not take these arguments, or None."""
     (buckets,) = states.values()
     one: States = {"W": buckets[:, 0]}
     kernels = (kernel.own, kernel.chunk, kernel.token)
@@ -153,7 +153,7 @@ def refused(
 def _chunks(
     kernel: Levelled, rows: States, weights: Tensor, held: Tensor, position: int, size: int
 ) -> tuple[Tensor, Tensor]:
-    """Aligned chunks: each level above their rows by itself, and what a chunk reads of itself."""
+    """Run aligned chunks: each level above their rows, and what a chunk reads of itself."""
     low = size.bit_length() - 1
     count = held.shape[1] - low
     shared = {n: _Shared.apply(x, 1 + count) for n, x in rows.items()}
@@ -173,7 +173,7 @@ def _chunks(
 def _tokens(
     kernel: Levelled, rows: States, weights: Tensor, held: Tensor, position: int, size: int
 ) -> tuple[Tensor, Tensor]:
-    """Tokens one by one: levels side by side as a batch."""
+    """Run tokens one by one, levels side by side as a batch."""
     batch, tokens, heads = weights.shape[:3]
     memories, levels = held.shape[:2]
     folded = {n: x.reshape(batch * tokens, 1, *x.shape[2:]) for n, x in rows.items()}
@@ -189,7 +189,7 @@ def _tokens(
 
 
 def _flags(weights: Tensor, position: int, level: int) -> States:
-    """What each token does to level i, [B, R, H]: begin it anew or not, write it, read it."""
+    """Return what tokens do to a level, [B, R, H]: begin it anew or not, write it, read it."""
     at = position + torch.arange(weights.shape[1], device=weights.device)
     second = (at >> level & 1).to(weights.dtype)[None, :, None]
     begins = (at % (2 << level) == 0).to(weights.dtype)[None, :, None]
@@ -206,12 +206,12 @@ def _flags(weights: Tensor, position: int, level: int) -> States:
 
 
 def _digits(number: int, held: Tensor) -> Tensor:
-    """The binary digits of a number, one a level, [l]."""
+    """Return the binary digits of a number, one a level, [l]."""
     return torch.tensor([number >> i & 1 for i in range(held.shape[1])], device=held.device)
 
 
 def _halves(buckets: Tensor, position: int) -> Tensor:
-    """What each level holds of its half block: its bucket, or all below it: [M, l, V, K]."""
+    """Return what each level holds of its half block: its bucket, or all below it: [M, l, V, K]."""
     full = _digits(position, buckets).to(buckets.dtype)
     here = buckets * full[:, None, None]
     below = here.cumsum(1) - here
@@ -219,7 +219,7 @@ def _halves(buckets: Tensor, position: int) -> Tensor:
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Parts of 16 bits are summed in float32."""
+    """Return x in float32 if it has 16 bits, so that parts are summed in float32."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 

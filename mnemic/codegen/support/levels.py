@@ -12,12 +12,12 @@ from torch import Tensor
 
 
 def needed(position: int, tokens: int) -> int:
-    """Levels with tokens in them, after so many more."""
+    """Count the levels that tokens reach, after so many more behind a position."""
     return (position + tokens).bit_length()
 
 
 def aligned_pieces(position: int, tokens: int, size: int, most: int) -> list[tuple[int, int, int]]:
-    """(first token, tokens a chunk, chunks): chunks of a power of two that their position divides.
+    """List (first token, tokens a chunk, chunks): a power of two, which divides their position.
 
     Each is one bucket of the tree when it ends. ``size`` bounds a chunk, ``most`` their number in
     a piece.
@@ -34,7 +34,7 @@ def aligned_pieces(position: int, tokens: int, size: int, most: int) -> list[tup
 
 
 def with_tokens(states: dict[str, Tensor], position: int) -> dict[str, Tensor]:
-    """States whose levels without tokens are empty, whatever a caller left there: [M, L, V, K]."""
+    """Empty the levels without tokens, whatever a caller left there: [M, L, V, K]."""
     found = {}
     for name, x in states.items():
         full = [float(position >> i & 1) for i in range(x.shape[1])] if x.ndim == 4 else []
@@ -43,29 +43,29 @@ def with_tokens(states: dict[str, Tensor], position: int) -> dict[str, Tensor]:
 
 
 def padded(state: Tensor, levels: int) -> Tensor:
-    """As many levels as the state tells, [..., l, V, K] → [..., L, V, K]."""
+    """Pad a state with empty levels: [..., l, V, K] → [..., L, V, K]."""
     missing = levels - state.shape[-3]
     empty = state.new_zeros(*state.shape[:-3], missing, *state.shape[-2:])
     return torch.cat([state, empty], -3)
 
 
 def every_level(weight: Tensor, *, count: int) -> Tensor:
-    """One weight for all levels: [...] → [..., count]."""
+    """Repeat one weight for all levels: [...] → [..., count]."""
     return weight[..., None].expand(*weight.shape, count)
 
 
 def level_mask(weights: Tensor) -> Tensor:
-    """λ_t at the level of s, for rows of one aligned chunk: [..., C, L] → [..., C, C]."""
+    """Return λ_t at the level of s, for rows of one aligned chunk: [..., C, L] → [..., C, C]."""
     return weights.gather(-1, _levels(weights))
 
 
 def level_sums(grad: Tensor, like: Tensor) -> Tensor:
-    """The gradient of ``level_mask`` at its weights: [..., C, C], [..., C, L] → [..., C, L]."""
+    """Add up the gradient of a level mask by level: [..., C, C], [..., C, L] → [..., C, L]."""
     return torch.zeros_like(like).scatter_add(-1, _levels(like), grad)
 
 
 def _levels(weights: Tensor) -> Tensor:
-    """The level of every pair of rows, for every memory: [..., C, L] → [..., C, C].
+    """Return the level of every pair of rows, for every memory: [..., C, L] → [..., C, C].
 
     Digits are counted by shifts: the C++ that inductor writes of ``frexp`` does not compile.
     """
@@ -76,31 +76,31 @@ def _levels(weights: Tensor) -> Tensor:
 
 
 def recall_levels(memories: Tensor, x: Tensor) -> Tensor:
-    """M_ℓ x for every level: [..., L, V, K], [..., K] → [..., L, V]."""
+    """Compute M_ℓ x for every level: [..., L, V, K], [..., K] → [..., L, V]."""
     return (memories.flatten(-3, -2) @ x[..., None])[..., 0].unflatten(-1, memories.shape[-3:-1])
 
 
 def weigh_levels(own: Tensor, past: Tensor, weights: Tensor) -> Tensor:
-    """λ_0 own + Σ_ℓ λ_ℓ past_ℓ: [..., V], [..., L, V], [..., L] → [..., V]."""
+    """Compute λ_0 own + Σ_ℓ λ_ℓ past_ℓ: [..., V], [..., L, V], [..., L] → [..., V]."""
     past = past[..., : weights.shape[-1] - 1, :]
     each = weights[..., 1 : 1 + past.shape[-2], None]
     return weights[..., :1] * own + (each * past).sum(-2)
 
 
 def read_levels(memories: Tensor, x: Tensor, weights: Tensor) -> Tensor:
-    """Σ_ℓ λ_ℓ M_ℓ x: [..., L, V, K], [..., K], [..., L] → [..., V]."""
+    """Compute Σ_ℓ λ_ℓ M_ℓ x: [..., L, V, K], [..., K], [..., L] → [..., V]."""
     past = recall_levels(memories, x)[..., : weights.shape[-1] - 1, :]
     return (weights[..., 1 : 1 + past.shape[-2], None] * past).sum(-2)
 
 
 def full_buckets(end: Tensor, rows: int) -> list[int]:
-    """The buckets that have tokens where a chunk of so many rows, that ends there, begins."""
+    """Return the buckets with tokens where a chunk of so many rows, that ends there, begins."""
     tokens = int(end) - rows
     return [i for i in range(tokens.bit_length()) if tokens >> i & 1]
 
 
 def _read(memories: Tensor, end: Tensor, rows: int, most: int) -> list[int]:
-    """The buckets that a chunk reads; all in a graph, where the number of tokens is a tensor.
+    """Return the buckets that a chunk reads; all in a graph, where ``end`` is not read.
 
     Buckets without tokens are zero, so that they add nothing.
     """
@@ -110,7 +110,7 @@ def _read(memories: Tensor, end: Tensor, rows: int, most: int) -> list[int]:
 
 
 def recall_buckets(x: Tensor, memories: Tensor, weights: Tensor, end: Tensor) -> Tensor:
-    """Σ_ℓ λ_ℓ M_ℓ x for every row: [..., C, K], [..., L, V, K], [..., C, L] → [..., C, V]."""
+    """Compute Σ_ℓ λ_ℓ M_ℓ x by row: [..., C, K], [..., L, V, K], [..., C, L] → [..., C, V]."""
     index = _read(memories, end, x.shape[-2], weights.shape[-1] - 1)
     if not index:
         return x.new_zeros(*x.shape[:-1], memories.shape[-2])
@@ -120,7 +120,7 @@ def recall_buckets(x: Tensor, memories: Tensor, weights: Tensor, end: Tensor) ->
 
 
 def through_transition(memories: Tensor, erasing: Tensor, keys: Tensor, end: Tensor) -> Tensor:
-    """M_ℓ Eᵀ K for every level: [..., L, V, K], twice [..., C, K] → [..., L, V, K].
+    """Compute M_ℓ Eᵀ K for every level: [..., L, V, K], twice [..., C, K] → [..., L, V, K].
 
     Eᵀ K is never written out: with K features it is K² numbers a chunk, for C · K that tell it.
     Empty buckets stay as they are.
@@ -135,7 +135,7 @@ def through_transition(memories: Tensor, erasing: Tensor, keys: Tensor, end: Ten
 
 
 def merged(memories: Tensor, new: Tensor, end: Tensor) -> Tensor:
-    """The buckets after a write: [..., L, V, K], [..., V, K] and the tokens by then.
+    """Return the buckets after a write: [..., L, V, K], [..., V, K] and the tokens by then.
 
     With r the trailing zeros of their number, what is new and buckets 0 … r − 1 become bucket r.
     """
@@ -149,7 +149,7 @@ def merged(memories: Tensor, new: Tensor, end: Tensor) -> Tensor:
 
 
 def _merged(memories: Tensor, new: Tensor, end: Tensor) -> Tensor:
-    """The same of a number of tokens that is not read."""
+    """Return the buckets after a write where the number of tokens is a tensor, and is not read."""
     digits = (1 << torch.arange(memories.shape[-3], device=memories.device))[:, None, None]
     lowest = (end & -end).to(memories.device)
     whole = new + torch.where(digits < lowest, memories, 0.0).sum(-3)

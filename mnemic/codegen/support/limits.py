@@ -27,7 +27,7 @@ class Limits:
 
 
 def limits(device: torch.device) -> Limits:
-    """Of a device, as its driver tells them."""
+    """Return a device's limits as its driver tells them, or those of what is compiled for."""
     return _limits(device, versions.offline())
 
 

@@ -24,7 +24,7 @@ POLISHED = 2
 
 
 def constant(like: Tensor, *, value: float) -> Tensor:
-    """A number as a tensor without axes."""
+    """Return a number as a tensor without axes."""
     return torch.tensor(value, dtype=like.dtype, device=like.device)
 
 
@@ -33,7 +33,7 @@ def _matrix(scalar: Tensor) -> Tensor:
 
 
 def simplex(exponent: Tensor, scale: Tensor, *, over: str) -> Tensor:
-    """scale · softmax(exponent) over the matrix, its rows or its columns."""
+    """Compute scale · softmax(exponent) over the matrix, its rows or its columns."""
     if transformed():
         return _softmax(exponent, scale, AXES[over])
     found: Tensor = _Simplex.apply(exponent, scale, AXES[over])
@@ -64,14 +64,14 @@ class _Simplex(torch.autograd.Function):
 
 
 def _dotted(x: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Σ x y over the axes, which stay with length one."""
+    """Add up x y over the axes, which stay with length one."""
     if axes == AXES["all"]:
         return x.flatten(-2)[..., None, :] @ y.flatten(-2)[..., None]
     return (x * y).sum(axes, keepdim=True)
 
 
 def entry_norm(x: Tensor, *, power: float) -> Tensor:
-    """‖A‖_p over the entries of each matrix, at least ``TINY``: [..., V, K] → [...]."""
+    """Compute ‖A‖_p over the entries of each matrix, at least ``TINY``: [..., V, K] → [...]."""
     if transformed():
         largest = x.detach().abs().amax((-2, -1)).clamp_min(TINY)
         unit = x / largest[..., None, None]
@@ -114,7 +114,7 @@ class _Norm(torch.autograd.Function):
 
 
 def _raised(x: Tensor, power: int) -> Tensor:
-    """x to a whole power, in the same place, by products: a tenth of the time of ``pow``."""
+    """Raise x to a whole power, in place, by products: a tenth of the time of ``pow``."""
     if power == 1:
         return x
     if power % 2:
@@ -123,7 +123,7 @@ def _raised(x: Tensor, power: int) -> Tensor:
 
 
 def ball(x: Tensor, radius: Tensor) -> Tensor:
-    """The projection on ‖W‖_F ≤ radius."""
+    """Project W on ‖W‖_F ≤ radius."""
     norm = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True).clamp_min(TINY)
     return x * torch.clamp_max(_matrix(radius) / norm, 1.0)
 
@@ -132,7 +132,7 @@ def inverse_link(
     dual: Tensor, *coefficients: Tensor,
     slope: Callable[..., Tensor], steep: Callable[..., Tensor], domain: tuple[float, float],
 ) -> Tensor:  # fmt: skip
-    """The root w of slope(w) = a entry by entry, slope increasing on ``domain``, ``steep`` its
+    """Solve slope(w) = a for w entry by entry, slope increasing on ``domain``, ``steep`` its
     derivative.
 
     Bracketed on a stretched line; Newton's steps carry the gradients, of second order too. Where
@@ -166,7 +166,7 @@ def inverse_link(
 
 
 def _stretch(unit: Tensor, low: float, high: float) -> Tensor:
-    """(−1, 1) onto the domain, fine near its ends and never on them."""
+    """Map (−1, 1) onto the domain, fine near its ends and never on them."""
     line = unit / (1 - unit.abs())
     if high == float("inf") and low == float("-inf"):
         return line

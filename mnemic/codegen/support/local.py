@@ -35,26 +35,26 @@ MOST = 1 << 20
 
 
 def exp_shares(logits: Tensor) -> Tensor:
-    """exp(L) over its sum: [..., n] → [..., n]."""
+    """Compute exp(L) over its sum: [..., n] → [..., n]."""
     return torch.softmax(logits, -1)
 
 
 def shares(weights: Tensor) -> Tensor:
-    """Weights over their sum; zero where all are."""
+    """Divide weights by their sum; zero where all are."""
     total = weights.sum(-1, keepdim=True)
     empty = total.abs() <= TINY
     return torch.where(empty, 0.0, weights / torch.where(empty, 1.0, total))
 
 
 def exp_relative(logits: Tensor) -> Tensor:
-    """exp(L) over its largest."""
+    """Compute exp(L) over its largest entry."""
     if logits.shape[-1] == 0:
         return logits
     return torch.exp(logits - _largest(logits, 1.0))
 
 
 def relative(weights: Tensor) -> Tensor:
-    """Weights over their largest; zero where all are."""
+    """Divide weights by their largest; zero where all are."""
     if weights.shape[-1] == 0:
         return weights
     most = _largest(weights, 0.0)
@@ -63,7 +63,7 @@ def relative(weights: Tensor) -> Tensor:
 
 
 def _largest(x: Tensor, least: float) -> Tensor:
-    """The largest entry, whose gradient goes to all that equal it to within rounding alike.
+    """Return the largest entry, whose gradient goes to all that equal it to within rounding alike.
 
     Roundings are those of a number of its size, of ``least`` at least.
 
@@ -77,7 +77,7 @@ def _largest(x: Tensor, least: float) -> Tensor:
 
 
 def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor:
-    """log of what decays leave of each pair, up to one number a chunk: [M, n], [M, C] → [M, n + C].
+    """Append the log of what decays leave of pairs, up to a number: [M, n], [M, C] → [M, n + C].
 
     Row t sees exp(left_i − left_t) of pair i. In float64, since differences of sums cancel.
     """
@@ -86,12 +86,13 @@ def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor
 
 
 def ages(log_decay: Tensor) -> Tensor:
-    """−Σ log decay up to each row, in float64: [B, R, H] → [B, R, H]; see ``decays_left``."""
+    """Compute −Σ log decay up to each row in float64, see ``decays_left``: [B, R, H] → [B, R,
+    H]."""
     return -log_decay.double().clamp_min(LOWEST).cumsum(1)
 
 
 def decays_at_end(left: Tensor, log_decay: Tensor) -> Tensor:
-    """What is left after the last row."""
+    """Return the log of what decays leave of each pair after the last row."""
     return (left - left[..., -1:]).to(log_decay.dtype)
 
 
@@ -116,7 +117,7 @@ class Comparison:
     span: int
 
     def taken(self, rest: tuple[Tensor, ...]) -> tuple[list[Tensor], Tensor | None, list[Tensor]]:
-        """w and η, what decays left, and the similarity's coefficients."""
+        """Split ``rest`` into w and η, what decays left, and the similarity's coefficients."""
         parts = list(rest)
         steps = [parts.pop(0) for _ in range(2)] if self.moves else []
         return steps, parts.pop(0) if self.decayed else None, parts
@@ -126,7 +127,7 @@ def local_means(
     q: Tensor, keys: Tensor, values: Tensor, *rest: Tensor, similarity: Similarity, logs: bool,
     decayed: bool, span: int = 0, moves: bool = False, sizes: bool = True,
 ) -> Tensor:  # fmt: skip
-    """Σ w v / Σ w for every row: [M, C, K], [M, n, K], [M, n, V] → [M, C, V].
+    """Compute Σ w v / Σ w for every row: [M, C, K], [M, n, K], [M, n, V] → [M, C, V].
 
     ``rest`` is the step that moves the keys, w [M, C, K] and η [M, C], if ``moves``; what decays
     left of the pairs [M, n] if ``decayed``; then the coefficients of the similarity [M, C].
@@ -144,7 +145,7 @@ def local_linears(
     logs: bool, decayed: bool, iterations: int, tolerance: float, span: int = 0,
     moves: bool = False, sizes: bool = True,
 ) -> Tensor:  # fmt: skip
-    """The intercept at q of each row's weighted ridge regression, see ``local_means``.
+    """Fit each row's weighted ridge regression, return its intercept at q; see ``local_means``.
 
     ``iterations`` of conjugate gradients at most, until the residual is below ``tolerance``; 0
     solves directly.
@@ -214,14 +215,14 @@ def _by_blocks(
 
 
 def _size(how: Comparison, width: int) -> int:
-    """Rows of a block: what its weights may take, and of moving keys what their steps do best."""
+    """Return a block's rows: what its weights may take, of moving keys what their steps do best."""
     if how.moves and not how.keys:
         return ROWS
     return min(ROWS if how.moves else 512, max(16, MOST // max(1, width)))
 
 
 def _masked(weights: Tensor, mask: Tensor, ages: Tensor | None, logs: bool) -> Tensor:
-    """Weights (or logits) with the decays, and nothing where a row does not see."""
+    """Apply decays to weights (or logits), and hide the pairs that a row does not see."""
     if logs:
         weights = weights if ages is None else weights + ages
         return torch.where(mask, weights, -torch.inf)
@@ -235,7 +236,7 @@ def _masked(weights: Tensor, mask: Tensor, ages: Tensor | None, logs: bool) -> T
 def local_linear(
     weights: Tensor, keys: Tensor, values: Tensor, query: Tensor, ridge: Tensor
 ) -> Tensor:
-    """a of argmin Σ w ½‖v − a − B(k − q)‖² + ½λ‖B‖²: [M, n], [M, n, K], [M, n, V] → [M, V].
+    """Fit argmin Σ w ½‖v − a − B(k − q)‖² + ½λ‖B‖² for a: [M, n], [M, n, K], [M, n, V] → [M, V].
 
     With weighted means k̄ and v̄: a = v̄ + Σ w (v − v̄)(k − k̄)ᵀ (Σ w (k − k̄)(k − k̄)ᵀ + λ I)⁻¹ (q − k̄).
     """
@@ -253,7 +254,7 @@ def _means(weights: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tenso
 def _direct(
     weights: Tensor, keys: Tensor, values: Tensor, q: Tensor, ridge: Tensor
 ) -> Tensor:  # fmt: skip
-    """Each row's K × K system formed and solved: [M, R, n], …, [M, R, K], [M, R] → [M, R, V]."""
+    """Form and solve each row's K × K system: [M, R, n], …, [M, R, K], [M, R] → [M, R, V]."""
     centre, mean = _means(weights, keys, values)
     spread = keys[..., None, :, :] - centre[..., None, :]  # [M, R, n, K]
     moment = spread.mT @ (weights[..., None] * spread)
@@ -268,7 +269,7 @@ def _iterated(
     weights: Tensor, keys: Tensor, values: Tensor, q: Tensor, ridge: Tensor, iterations: int,
     tolerance: float,
 ) -> Tensor:  # fmt: skip
-    """The same by conjugate gradients that never form a system.
+    """Solve each row's K × K system by conjugate gradients, which never form it: → [M, R, V].
 
     Nothing depends on where the origin of keys and queries lies. It is put on the oldest key, since
     products with keys that lie far from it differ by less than they lose.

@@ -16,7 +16,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
 def scaled_to_norms(memory: Tensor, norms: Tensor, *, axis: str) -> Tensor:
-    """Rows (axis ``v``) or columns (``k``) scaled to given norms; zero ones stay zero."""
+    """Scale rows (axis ``v``) or columns (``k``) to given norms; zero ones stay zero."""
     over = -1 if axis == "v" else -2
     size = torch.linalg.vector_norm(memory, dim=over, keepdim=True)
     wanted = norms[..., :, None] if axis == "v" else norms[..., None, :]
@@ -24,17 +24,17 @@ def scaled_to_norms(memory: Tensor, norms: Tensor, *, axis: str) -> Tensor:
 
 
 def centred(memory: Tensor, *, axis: str) -> Tensor:
-    """Rows (axis ``v``) or columns (``k``) without their means."""
+    """Subtract their means from rows (axis ``v``) or columns (``k``)."""
     return memory - memory.mean(-1 if axis == "v" else -2, keepdim=True)
 
 
 def norms_of(memory: Tensor, *, axis: str) -> Tensor:
-    """The norms of the rows (axis ``v``) or columns (``k``)."""
+    """Compute the norms of the rows (axis ``v``) or columns (``k``)."""
     return torch.linalg.vector_norm(memory, dim=-1 if axis == "v" else -2)
 
 
 def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:
-    """Muon's quintic towards the nearest semi-orthogonal matrix, each [..., V, K] by itself.
+    """Take Muon's quintic towards the nearest semi-orthogonal matrix, each [..., V, K] by itself.
 
     X ← a X + (b X Xᵀ + c (X Xᵀ)²) X, (a, b, c) = (3.4445, −4.7750, 2.0315), from X/(‖X‖_F + 1e-7);
     the smaller side multiplies, so tall matrices are transposed. A gradient keeps the argument and
@@ -49,7 +49,7 @@ def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:
 
 
 def _iterated(matrix: Tensor, steps: int) -> Tensor:
-    """The iteration from the matrix scaled to norm one."""
+    """Run the quintic's iteration from the matrix scaled to norm one."""
     tall = matrix.shape[-2] > matrix.shape[-1]
     x = matrix.mT if tall else matrix
     x = x / (entry_norm(x, power=2.0)[..., None, None] + 1e-7)

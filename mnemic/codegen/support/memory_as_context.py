@@ -48,7 +48,7 @@ class MemoryAsContext(Hybrid):
     def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
-        """Rows of which the first ``lengths`` tokens count; all, where there are none."""
+        """Run rows of which the first ``lengths`` tokens count; all, where there are none."""
         anchored = self.signature.anchor > 1 and not torch.compiler.is_exporting()
         if state or lengths is not None or (anchored and torch.compiler.is_compiling()):
             return self._placed(x, state, lengths, form)
@@ -59,7 +59,7 @@ class MemoryAsContext(Hybrid):
     def _placed(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
-        """Rows that end, or stand, at different tokens are run apart: their segments differ."""
+        """Run rows apart that end, or stand, at different tokens: their segments differ."""
         offset = self.seen(x, state) % self.segment
         if lengths is None and not bool((offset != offset[:1]).any()):
             return self._together(x, state, form, x[:, :1])
@@ -76,7 +76,7 @@ class MemoryAsContext(Hybrid):
     def _together(
         self, x: Tensor, state: Mapping[str, Tensor], form: str, opening: Tensor
     ) -> tuple[Tensor, States]:
-        """Rows that stand at the same token of a segment.
+        """Run rows that stand at the same token of a segment.
 
         ``opening`` is the token whose coefficients a memory may start from: padding, as in a
         memory by itself, where a row has no other.
@@ -109,18 +109,18 @@ class _Segments:
         self.fixed = self._fixed()
 
     def _begun(self, opening: Tensor) -> States:
-        """The memory's state before a document's first token."""
+        """Return the memory's state before a document's first token."""
         if self.x.shape[1]:
             return self.layer.memory.begin(opening)
         live = self.first if opening.shape[1] else None  # none of the padding counts
         return self.layer.memory.rows(opening, {}, live, self.form)[1]
 
     def _standing(self) -> States:
-        """What a read needs of the memory as it stands now."""
+        """Return what a read needs of the memory as it stands now."""
         return {n: s for n, s in self.memory.items() if n in self.layer.rule.read_states}
 
     def _fixed(self) -> Keys:
-        """Keys and values of the persistent tokens."""
+        """Return the keys and values of the persistent tokens."""
         prefix = self.layer.prefix(self.x)
         if prefix is None:
             prefix = self.x[:, :0]
@@ -128,7 +128,7 @@ class _Segments:
         return self.layer.attention.keys(prefix, position)
 
     def pieces(self) -> Iterator[tuple[int, int]]:
-        """First and last token of each piece of a segment."""
+        """Yield where each piece of a segment starts, and the token behind its last."""
         low, tokens, size = 0, self.x.shape[1], self.layer.segment
         while low < tokens:
             high = min(tokens, low + size - (self.offset + low) % size)
@@ -136,7 +136,7 @@ class _Segments:
             low = high
 
     def forward(self, low: int, high: int) -> Tensor:
-        """o of tokens within one segment."""
+        """Compute o of the tokens from ``low`` up to ``high``, within one segment."""
         begun = (self.offset + low) % self.layer.segment
         if begun == 0:
             self.start, self.kept = self._standing(), {}
@@ -153,7 +153,7 @@ class _Segments:
         return self.layer.gate(y, m)
 
     def _grown(self, name: str, new: Keys, begun: int) -> Keys:
-        """The keys and values of a segment up to now, kept for its later tokens."""
+        """Append to a segment's keys and values so far, and keep them for its later tokens."""
         grown = []
         for own, x in zip((f"{name}_k", f"{name}_v"), new, strict=True):
             before = self.kept[own][:, :, :begun].to(x) if begun else x[:, :, :0]
@@ -163,7 +163,7 @@ class _Segments:
         return grown[0], grown[1]
 
     def _seen(self, begun: int, tokens: int) -> Tensor:
-        """[tokens, P + 2 (begun + tokens)]: the persistent, and h and S up to one's own."""
+        """Return a mask [tokens, P + 2 (begun + tokens)]: the persistent, h and S up to itself."""
         device = self.x.device
         query = torch.arange(begun, begun + tokens, device=device)[:, None]
         earlier = torch.arange(begun + tokens, device=device) <= query
@@ -171,7 +171,7 @@ class _Segments:
         return torch.cat([fixed, earlier, earlier], 1)
 
     def state(self) -> States:
-        """What is carried on."""
+        """Return the states that are carried on, by name."""
         if not self.kept:
             nothing = self.keys[0][:, :, :0], self.keys[1][:, :, :0]
             self._grown("h", nothing, 0)
@@ -183,6 +183,6 @@ class _Segments:
 
 
 def _joined(*parts: Keys) -> Keys:
-    """Keys and values one after another."""
+    """Join the keys, and the values, of several parts one after another."""
     k, v = (torch.cat([pair[i].to(parts[-1][i]) for pair in parts], 2) for i in (0, 1))
     return k, v

@@ -21,7 +21,7 @@ class MemoryAsLayer(Windowed):
     def rows(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Tensor | None, form: str
     ) -> tuple[Tensor, States]:
-        """Rows of which the first ``lengths`` tokens count; all, where there are none."""
+        """Run rows of which the first ``lengths`` tokens count; all, where there are none."""
         first, own = self.seen(x, state), part(state, "attention")
         prefix = None if state else self.prefix(x)
         y, memory = self.remembered(x, part(state, "memory"), lengths, form, prefix)

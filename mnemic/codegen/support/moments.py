@@ -15,19 +15,19 @@ from .transforms import host_reads
 
 
 def outer(x: Tensor, y: Tensor) -> Tensor:
-    """x yᵀ."""
+    """Compute x yᵀ."""
     return x[..., :, None] * y[..., None, :]
 
 
 def sustained(state: Tensor, factor: Tensor, new: Tensor) -> Tensor:
-    """factor·M + new: [..., V, K], [...], [..., V, K]."""
+    """Compute factor·M + new: [..., V, K], [...], [..., V, K]."""
     return factor[..., None, None] * state + new
 
 
 def kalman_gain(
     p: Tensor, k: Tensor, weighed: Tensor, log_forget: Tensor | None = None
 ) -> Tensor:  # fmt: skip
-    """P wk / (γ + kᵀ P wk), wk the key times its weight: [..., K, K], [..., K] twice, [...].
+    """Compute P wk / (γ + kᵀ P wk), wk the weighted key: [..., K, K], [..., K] twice, [...].
 
     Raises ``Forgotten`` where γ is no more than a rounding of that sum, which is all that is left
     of P along k: the token after it would divide by noise.
@@ -48,7 +48,7 @@ def _refuse_noise(left: Tensor, whole: Tensor, digits: float) -> None:
 
 
 def downdated(p: Tensor, k: Tensor, gain: Tensor, log_forget: Tensor | None = None) -> Tensor:
-    """(P − g (P k)ᵀ) / γ, kept symmetric: under forgetting, what is not grows as 1/γᵗ."""
+    """Compute (P − g (P k)ᵀ) / γ, kept symmetric: under forgetting, what is not grows as 1/γᵗ."""
     pk = (p @ k[..., None])[..., 0]
     following = p - outer(gain, pk)
     following = (following + following.mT) / 2
@@ -60,17 +60,17 @@ LEAST = 1e-10
 
 
 def widened(x: Tensor) -> Tensor:
-    """x in float64, where it is followed by a difference that loses digits."""
+    """Return x in float64, where it is followed by a difference that loses digits."""
     return x.double()
 
 
 def narrowed(x: Tensor, like: Tensor) -> Tensor:
-    """x in the dtype of ``like``."""
+    """Return x in the dtype of ``like``."""
     return x.to(like.dtype)
 
 
 def innovation_factor(kp: Tensor, k: Tensor, kept: Tensor | None = None) -> Tensor:
-    """The Cholesky factor of diag(β) + K P Kᵀ: [..., C, K] twice, [..., C] → [..., C, C].
+    """Compute the Cholesky factor of diag(β) + K P Kᵀ: [..., C, K] twice, [..., C] → [..., C, C].
 
     Raises ``Forgotten`` where there is none, or its pivots have lost their digits.
     """
@@ -86,12 +86,12 @@ def innovation_factor(kp: Tensor, k: Tensor, kept: Tensor | None = None) -> Tens
 
 
 def solved(factor: Tensor, x: Tensor) -> Tensor:
-    """L⁻¹ x."""
+    """Compute L⁻¹ x."""
     return torch.linalg.solve_triangular(factor, x, upper=False)
 
 
 def shrunk(p: Tensor, x: Tensor, kept: Tensor | None = None) -> Tensor:
-    """(P − XᵀX) / β at the chunk's end, kept symmetric: see ``downdated``."""
+    """Compute (P − XᵀX) / β at the chunk's end, kept symmetric: what is not would grow."""
     following = p - x.mT @ x
     following = (following + following.mT) / 2
     return following if kept is None else following / kept[..., -1, None, None]

@@ -26,7 +26,7 @@ class Moving(Launches):
         self, rows: Tensors, states: Tensors, positions: Tensor | None, bounds: Tensor | None,
         numbers: Numbers, *, keep: bool, dry: bool,
     ) -> Tensors:  # fmt: skip
-        """The output, the states at the end, and with ``keep`` those where each piece starts."""
+        """Return the output, the end states and, with ``keep``, those where each piece starts."""
         if not keep:
             return super().forward(rows, states, positions, bounds, numbers, keep=False, dry=dry)
         outs, starts = [], []
@@ -40,14 +40,14 @@ class Moving(Launches):
         return [torch.cat(outs, 1), *states, *starts]
 
     def saved(self, rows: Tensors, output: Tensors) -> Tensors:
-        """Of results that were kept, where each piece starts."""
+        """Return the states where each piece starts, from results that were kept."""
         return output[1 + self._width :]
 
     def backward(
         self, rows: Tensors, kept: Tensors, positions: Tensor | None, bounds: Tensor | None,
         numbers: Numbers, ends: Tensors, *, dry: bool,
     ) -> Tensors:  # fmt: skip
-        """The gradients of rows that have one, then of the states before them."""
+        """Return the gradients of rows that have one, then of the states before them."""
         d_out, *d_states = ends
         found = _nothing(self.kernel, rows)
         width = self._width
@@ -72,13 +72,13 @@ class Moving(Launches):
         return len(self.kernel.kept) + len(self.kernel.states)
 
     def _gradient(self, rows: Tensors, states: Tensors, numbers: Numbers) -> Launch:
-        """How the gradient of all rows is cut, which is known before its chunks are."""
+        """Return how the gradient of all rows is cut, which is known before its chunks are."""
         return Launch.of(self.kernel, rows, states, numbers, gradient=True, dry=True)
 
     def _chunks(
         self, whole: Launch, rows: Tensors, start: Tensors, numbers: Numbers, *, dry: bool
     ) -> Iterator[tuple[int, int, Launch, Tensors]]:
-        """Each chunk's rows, its gradient's launch, and the states at its start."""
+        """Yield each chunk's rows, its gradient's launch, and the states at its start."""
         kernel, states = self.kernel, start
         for first, last, at in _spans(kernel, rows, numbers, whole.cut.rows):
             part = _part(kernel, rows, first, last)
@@ -88,14 +88,14 @@ class Moving(Launches):
 
 
 def _piece(whole: Launch) -> int:
-    """Rows of a piece."""
+    """Return the rows of a piece, about √N of N chunks."""
     return whole.cut.rows * (1 + isqrt(max(0, whole.chunks - 1)))
 
 
 def _spans(
     kernel: Streamed, rows: Tensors, numbers: Numbers, size: int
 ) -> Iterator[tuple[int, int, Numbers]]:
-    """First and last row of each piece, and what tells where it lies in its document."""
+    """Yield the first and last row of each piece, and what tells where it lies in its document."""
     place, length, steps = Place.of(numbers), rows[kernel.plain].shape[1], kernel.steps
     edge = size - place.position * steps % size if place.anchor > 1 else size
     first = 0
@@ -106,20 +106,20 @@ def _spans(
 
 
 def _part(kernel: Streamed, rows: Tensors, first: int, last: int) -> Tensors:
-    """Some rows of each argument, with those before them that their windows see."""
+    """Cut some rows out of each argument, with those before them that their windows see."""
     ends = [last + (kernel.window - 1 if row.shared else 0) for row in kernel.rows]
     return [x[:, first:end].contiguous() for x, end in zip(rows, ends, strict=True)]
 
 
 def _nothing(kernel: Streamed, rows: Tensors) -> dict[str, Tensor]:
-    """Gradients of rows that are still to be added."""
+    """Return zeros in place of the gradients of rows, which are still to be added."""
     named = {row.name: x for row, x in zip(kernel.rows, rows, strict=True)}
     real = [(n, x, torch.promote_types(x.dtype, torch.float32)) for n, x in named.items()]
     return {n: torch.zeros_like(x, dtype=dtype) for n, x, dtype in real if n in kernel.gradients}
 
 
 def _padded(launch: Launch, states: Tensors) -> Tensors:
-    """The pairs before a chunk with room for its own."""
+    """Pad the pairs before a chunk with room for its own."""
     return [
         pad(x.double() if kept.wide else x, (*[0, 0] * (x.ndim - 2), 0, launch.length))
         for kept, x in zip(launch.kernel.kept, states, strict=False)

@@ -30,7 +30,7 @@ MUCH = 256
 quarter of a thread's registers."""
 
 TOLD = 1_024
-"""Bytes a thread from which on it is said, once."""
+"""Bytes a thread from which on it is said, once, that a kernel spills."""
 
 Shrink = Callable[[Configuration], Configuration]
 Order = tuple[Shrink, ...]
@@ -44,73 +44,73 @@ _settled: dict[Hashable, Configuration] = {}
 
 
 def leaner(cut: Configuration) -> Configuration:
-    """As wide, but more is loaded anew where it is read."""
+    """Return a cut as wide, of which more is loaded anew where it is read."""
     return replace(cut, lean=min(cut.lean + 1, LEANEST), stages=1)
 
 
 def fewer_rows(cut: Configuration) -> Configuration:
-    """Half the rows a chunk."""
+    """Halve the rows of a chunk."""
     return replace(cut, rows=max(min(cut.rows, ROWS[-1]), cut.rows // 2))
 
 
 def narrower_block(cut: Configuration) -> Configuration:
-    """Half the channels (or kept pairs) a block."""
+    """Halve the channels (or kept pairs) of a block."""
     return replace(cut, block=max(min(cut.block, BLOCKS[-1]), cut.block // 2))
 
 
 def more_warps(cut: Configuration) -> Configuration:
-    """Twice the warps a program."""
+    """Double the warps of a program."""
     return replace(cut, warps=max(cut.warps, min(WARPS[-1], 2 * cut.warps)))
 
 
 def eight_warps(cut: Configuration) -> Configuration:
-    """Eight warps a program, which have all registers of a multiprocessor."""
+    """Give a program eight warps, which have all registers of a multiprocessor."""
     return replace(cut, warps=max(cut.warps, 8))
 
 
 def of_chunks(*, split: bool, whole: bool = False) -> Order:
-    """Fewer rows (unless a ``whole`` sequence is one chunk), then narrower blocks of a memory that
-    is ``split``, then more warps."""
+    """Order fewer rows (unless a ``whole`` sequence is one chunk), then narrower blocks of a memory
+    that is ``split``, then more warps."""
     rows = () if whole else (fewer_rows,)
     return (*rows, *((narrower_block,) if split else ()), more_warps)
 
 
 def smaller(cut: Configuration) -> Configuration:
-    """Half the rows of half the block, down to blocks of two tiles."""
+    """Halve the rows and the block, down to blocks of two tiles."""
     return narrower_block(fewer_rows(cut)) if cut.block > 2 * BLOCKS[-1] else cut
 
 
 def traded(cut: Configuration) -> Configuration:
-    """Half the rows for twice the block."""
+    """Halve the rows for twice the block."""
     fewer = fewer_rows(cut)
     return cut if fewer == cut else replace(fewer, block=2 * cut.block)
 
 
 def of_sweeps() -> Order:
-    """Along memories fewer rows and narrower blocks at once (each chunk goes through all memories,
-    so rows are dear), narrower blocks, fewer rows of wider blocks, then more warps."""
+    """Order, along memories, fewer rows and narrower blocks at once (each chunk goes through all
+    memories, so rows are dear), narrower blocks, fewer rows of wider blocks, then more warps."""
     return (smaller, narrower_block, traded, narrower_block, more_warps)
 
 
 def of_pairs() -> Order:
-    """Fewer rows, then narrower blocks of pairs, then eight warps. These have all registers there
-    are, and with more of them each warp of a chunk's few rows holds its operands once more."""
+    """Order fewer rows, then narrower blocks of pairs, then eight warps, which have all registers;
+    with more of them each warp of a chunk's few rows holds its operands once more."""
     return (fewer_rows, narrower_block, eight_warps)
 
 
 def of_tokens(*, split: bool) -> Order:
-    """More warps first: all lies in threads evenly; then narrower blocks."""
+    """Order more warps first, as all lies in threads evenly; then narrower blocks."""
     return (more_warps, *((narrower_block,) if split else ()))
 
 
 def of_gradient(order: Order) -> Order:
-    """The same of a gradient, leaner as soon as more warps (first of tokens) do not help."""
+    """Make a gradient's order: leaner as soon as more warps (first of tokens) do not help."""
     first = order[:1] if order[:1] == (more_warps,) else ()
     return (*first, leaner, *order[len(first) :]) if order else ()
 
 
 def narrower(order: Order, cut: Configuration) -> Iterator[Configuration]:
-    """Cuts of which a thread holds less and less."""
+    """Yield cuts of which a thread holds less and less, by an order."""
     for shrink in order:
         while (found := shrink(cut)) != cut:
             yield (cut := found)
@@ -120,12 +120,12 @@ def narrower(order: Order, cut: Configuration) -> Iterator[Configuration]:
 
 
 def sparing(cut: Configuration) -> Configuration:
-    """The same cut, for which the assembler is told to be sparing with registers."""
+    """Return the same cut, for which the assembler is told to be sparing with registers."""
     return replace(cut, sparing=versions.tells_assembler())
 
 
 def fuller(cut: Configuration) -> Configuration:
-    """The same cut, for which the assembler has all registers that there are."""
+    """Return the same cut, for which the assembler has all registers that there are."""
     return replace(cut, full=True)
 
 
@@ -138,7 +138,7 @@ def settled(
     instead: Callable[[], Iterable[Configuration]] = tuple,
     behind: Shrink = lambda cut: cut,
 ) -> Configuration:  # fmt: skip
-    """A model's cut, or where its kernels spill registers a narrower one.
+    """Return a model's cut, or where its kernels spill registers a narrower one.
 
     ``spilled`` compiles a cut and tells the bytes of one thread. It is asked once for launches
     ``alike`` at these sizes, never where kernels are interpreted or there is one cut at all sizes.
@@ -176,8 +176,8 @@ def settled(
 
 
 def _tried(way: Configuration, spilled: Callable[[Configuration], int]) -> int:
-    """What another way spills: more than any if it does not compile, as an assembler may not know
-    what it is told."""
+    """Return what another way spills: more than any if it does not compile, as an assembler may not
+    know what it is told."""
     try:
         return spilled(way)
     except versions.failures():
@@ -187,8 +187,8 @@ def _tried(way: Configuration, spilled: Callable[[Configuration], int]) -> int:
 def least(
     cut: Configuration, others: Iterable[Configuration], spilled: Callable[[Configuration], int]
 ) -> tuple[Configuration, int]:
-    """The first of a cut and a few others that spills nothing, or next to nothing, or the one whose
-    threads spill least in all; and the bytes of one of them.
+    """Return the first of a cut and a few others that spills nothing, or next to nothing, or the
+    one whose threads spill least in all; and the bytes of one of them.
 
     The first of all is left where it spills too much for others to help.
     """
@@ -198,8 +198,8 @@ def least(
 def _best(
     cuts: Iterable[Configuration], spilled: Callable[[Configuration], int], *, most: int = 1 << 30
 ) -> tuple[Configuration, int]:
-    """The best of some cuts, at least one; none is tried behind one that spills more than so
-    much."""
+    """Return the best of some cuts, at least one, and its bytes; none is tried behind one that
+    spills more than so much."""
     found: dict[Configuration, int] = {}
     for tried in cuts:
         found[tried] = spilled(tried)

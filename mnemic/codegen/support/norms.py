@@ -12,18 +12,18 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def widened(x: Tensor) -> Tensor:
-    """x, in float32 if it has only 16 bits."""
+    """Return x, in float32 if it has only 16 bits."""
     return x.float() if x.dtype in HALF else x
 
 
 def unit(x: Tensor) -> Tensor:
-    """x / sqrt(‖x‖² + ε): of length one, unless x is tiny."""
+    """Compute x / sqrt(‖x‖² + ε): of length one, unless x is tiny."""
     wide = widened(x)
     return (wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + EPSILON)).to(x.dtype)
 
 
 def rms(x: Tensor, weight: Tensor) -> Tensor:
-    """x / sqrt(mean x² + ε) times a weight of its last axis."""
+    """Compute x / sqrt(mean x² + ε) times a weight of its last axis."""
     wide = widened(x)
     scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPSILON)
     return (scaled * weight).to(x.dtype)

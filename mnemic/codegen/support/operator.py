@@ -159,7 +159,7 @@ class Operator:
         self, q: Tensor, k: Tensor, v: Tensor, *, params: Mapping[str, Tensor] | None = None,
         **coefficients: Tensor,
     ) -> States:  # fmt: skip
-        """The state before a document's first token; the arguments are of that token, T = 1."""
+        """Return the state before a document's first token, of which the arguments are, T = 1."""
         check(self.signature, q, k, v, coefficients, None, None)
         check_params(self.signature, params or {}, {}, q, k, v)
         vectors = {"q": q, "k": k, "v": v, **self._inside(coefficients)}
@@ -169,7 +169,7 @@ class Operator:
         return Run(call, vectors, {}).before({name: x[:, :0] for name, x in vectors.items()})
 
     def _inside(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Arguments by their names in the forms."""
+        """Return arguments by their names in the forms."""
         names = {c.name: c.parameter for c in self.signature.coefficients}
         return {names.get(name, name): x for name, x in named.items()}
 
@@ -196,7 +196,7 @@ class Operator:
         sizes: tuple[int, int] | None = None,
         **coefficients: Tensor,
     ) -> Tensor:
-        """M(W, φ(q)) with the memory as ``state`` has it: nothing is written, and nothing decays.
+        """Compute M(W, φ(q)) with the memory as ``state`` has it: nothing is written, or decays.
 
         q [B, T, heads, d_k], every token of which sees the same memory; coefficients as
         ``rule.reading`` names them; ``params`` as in a call, and ``sizes`` (H, d_v), where the
@@ -232,7 +232,7 @@ class _Call:
         return self.operator.signature
 
     def of(self, form: str) -> "_Call":
-        """The same call through another form."""
+        """Return the same call through another form."""
         return replace(self, form=form)
 
     # -- documents and masks ----------------------------------------------------------------
@@ -241,7 +241,7 @@ class _Call:
         self, vectors: dict[str, Tensor], state: States, ends: tuple[int, ...],
         mask: Tensor | None, documents: Tensor | None,
     ) -> tuple[Tensor, States, States]:  # fmt: skip
-        """The output, the state after all, and the states after so many tokens, [B, n, …]."""
+        """Return the output, the state after all, and those after so many tokens, [B, n, …]."""
 
         def part(low: int, high: int, before: States) -> tuple[Tensor, States]:
             piece = {name: x[:, low:high] for name, x in vectors.items()}
@@ -262,8 +262,8 @@ class _Call:
     def documents(
         self, vectors: dict[str, Tensor], state: States, ends: Tensor, *, ending: bool = True
     ) -> tuple[Tensor, States]:
-        """Documents packed one after another, each with a state of its own, as long as ``ending``
-        asks for those."""
+        """Run documents packed one after another, each with a state of its own, as long as
+        ``ending`` asks for those."""
         told = self.signature
         if not told.levels and not kept.names(told) and self._anywhere(vectors, state):
             return self._packed(vectors, state, ends)
@@ -273,7 +273,7 @@ class _Call:
     def _together(
         self, vectors: dict[str, Tensor], state: States, ends: Tensor, *, ending: bool
     ) -> tuple[Tensor, States]:
-        """Documents in batches by the digits of their lengths, or by their lengths."""
+        """Run documents in batches by the digits of their lengths, or by their lengths."""
         bounds = ends.tolist()
         if self.signature.anchor > 1 or self._told(vectors, state):
             ways = packing.by_length if ending else packing.by_size
@@ -283,7 +283,7 @@ class _Call:
     def _by_digits(
         self, vectors: dict[str, Tensor], state: States, bounds: list[int]
     ) -> tuple[Tensor, States]:
-        """Documents whose states are carried on from wherever they stand."""
+        """Run documents, in batches by digits, whose states are carried on wherever they stand."""
         device = vectors["q"].device
         states = self._started(vectors, state, bounds)
         batches, outs = list(packing.by_digits(bounds)), []
@@ -301,7 +301,7 @@ class _Call:
     def _alike(
         self, vectors: dict[str, Tensor], state: States, batches: list[packing.Batch]
     ) -> tuple[Tensor, States]:
-        """Documents in batches, each of which has them whole."""
+        """Run documents in batches, each of which has them whole."""
         device, outs, finals, order = vectors["q"].device, [], [], []
         for batch in batches:
             some = torch.tensor(batch.documents, device=device)
@@ -320,7 +320,7 @@ class _Call:
     def _started(
         self, vectors: dict[str, Tensor], state: States, bounds: list[int]
     ) -> States:  # fmt: skip
-        """Every document's state before its first token."""
+        """Return every document's state before its first token."""
         count, device = len(bounds) - 1, vectors["q"].device
         none = {name: x.expand(count, *x.shape[1:])[:, :0] for name, x in vectors.items()}
         last = max(vectors["q"].shape[1] - 1, 0)
@@ -331,13 +331,13 @@ class _Call:
         return self._document(none, state, spare)[1]
 
     def _nothing(self, vectors: dict[str, Tensor]) -> Tensor:
-        """The output of no token."""
+        """Return zeros for the output of all tokens, [B, T, H, d_v]."""
         return vectors["v"].new_zeros(*vectors["q"].shape[:3], vectors["v"].shape[-1])
 
     def _packed(
         self, vectors: dict[str, Tensor], state: States, ends: Tensor
     ) -> tuple[Tensor, States]:
-        """All documents at once."""
+        """Run all packed documents at once."""
         documents = Documents.of(ends, vectors["q"])
         return Run(self, vectors, state, documents).result()
 
@@ -347,7 +347,7 @@ class _Call:
         self, vectors: dict[str, Tensor], state: States, mask: Tensor,
         other: dict[str, Tensor] | None = None,
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """Rows of a batch without their masked tokens, whose outputs are zero; of ``other``
+        """Run rows of a batch without their masked tokens, whose outputs are zero; of ``other``
         tokens a start may read its coefficients."""
         whole, counts = self._nothing(vectors), mask.sum(1)
         if not bool(mask.any()):
@@ -361,7 +361,7 @@ class _Call:
     def masked_output(
         self, vectors: dict[str, Tensor], state: States, mask: Tensor
     ) -> tuple[Tensor, States]:
-        """The same output without the state after it, and without a look at the mask.
+        """Return the output of masked rows without the state after it, or a look at the mask.
 
         Copies of a row's last token stand behind its tokens, which do not see them.
         """
@@ -374,7 +374,7 @@ class _Call:
     def _document(
         self, vectors: dict[str, Tensor], state: States, padding: dict[str, Tensor]
     ) -> tuple[Tensor, States]:
-        """One document; where it has no token a start may read its coefficients off padding.
+        """Run one document; where it has no token a start may read its coefficients off padding.
 
         A coefficient of a start is the same at every token.
         """
@@ -386,7 +386,7 @@ class _Call:
         return out, Run(self, first, state).before(vectors)
 
     def batch(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
-        """A plain batch; where positions differ, rows of one position are run together."""
+        """Run a plain batch; where positions differ, rows of one position are run together."""
         if not self._told(vectors, state) or "position" not in state:
             return Run(self, vectors, state).result()
         if self.signature.anchor > 1 and self._traced(vectors["q"].shape[1]):
@@ -394,8 +394,8 @@ class _Call:
         return self._at_positions(vectors, state)
 
     def _traced(self, tokens: int) -> bool:
-        """Whether a graph takes tokens one by one, wherever rows stand: few tokens, or all of them
-        where there is no other way."""
+        """Return whether a graph takes tokens one by one, wherever rows stand: few tokens, or all
+        of them where there is no other way."""
         if not torch.compiler.is_compiling() or self.form == "triton":
             return False
         return torch.compiler.is_exporting() or unknown(tokens) or self.short(tokens)
@@ -403,7 +403,7 @@ class _Call:
     @outside_graphs("the carried position is read, since it decides where chunks (or the levels of "
                     "a tree) end")  # fmt: skip
     def _at_positions(self, vectors: dict[str, Tensor], state: States) -> tuple[Tensor, States]:
-        """Rows that stand at one position together."""
+        """Run the rows that stand at one position together."""
         if not _apart(state):
             return Run(self, vectors, state).result()
         outs, finals, order = [], [], []
@@ -417,7 +417,8 @@ class _Call:
         return torch.cat(outs)[back], {name: x[back] for name, x in joined.items()}
 
     def _told(self, vectors: dict[str, Tensor], state: States) -> bool:
-        """Whether the form must be told where its rows stand in their documents, all at once."""
+        """Return whether the form must be told where its rows stand, all alike, in their
+        documents."""
         signature = self.signature
         if signature.levels:
             return True
@@ -426,18 +427,18 @@ class _Call:
         return signature.anchor > 1 and not self._anywhere(vectors, state)
 
     def _anywhere(self, vectors: dict[str, Tensor], state: States) -> bool:
-        """Whether one launch runs rows wherever they stand, and documents in one row."""
+        """Return whether one launch runs rows wherever they stand, and documents in one row."""
         if self.form != "triton" or self.operator.kernels is None:
             return False
         kernel = form_of(self.operator.kernels(), short=self.short(vectors["q"].shape[1]))
         return kernel.anywhere(gradient=tracked((*vectors.values(), *state.values())))
 
     def short(self, tokens: int) -> bool:
-        """Whether there are too few tokens for a chunk's kernel."""
+        """Return whether there are too few tokens for a chunk's kernel."""
         return tokens * self.signature.steps * self.signature.inner < TILE
 
     def read(self, reader: Reader, vectors: dict[str, Tensor], state: States) -> Tensor:
-        """The read-out of a state, batches and rows as in ``batch``."""
+        """Read out a state; where positions differ, rows of one position are read together."""
         graph = torch.compiler.is_compiling() and not self.signature.levels
         if graph or not _apart(state):
             return Reading(self, reader, vectors, state).read()
@@ -447,17 +448,17 @@ class _Call:
 
 
 def _over(mask: Tensor, x: Tensor) -> Tensor:
-    """[B, T] with the axes of x [B, T, …]."""
+    """Give the mask [B, T] the axes of x [B, T, …]."""
     return mask.reshape(*mask.shape, *[1] * (x.ndim - 2))
 
 
 def _spare(vectors: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
-    """The first token as many rows have it, off which a start may read its coefficients."""
+    """Repeat the first token for ``rows`` rows, off which a start may read its coefficients."""
     return {name: x[:, :1].expand(rows, *x[:, :1].shape[1:]) for name, x in vectors.items()}
 
 
 def _apart(state: States) -> bool:
-    """Whether rows stand at different positions."""
+    """Return whether rows stand at different positions."""
     position = state.get("position")
     return position is not None and position.unique().numel() > 1
 
@@ -465,7 +466,7 @@ def _apart(state: States) -> bool:
 def _by_position(
     vectors: dict[str, Tensor], state: States
 ) -> Iterator[tuple[Tensor, dict[str, Tensor], States]]:
-    """The rows of a batch that stand at one position: their numbers, arguments and states."""
+    """Yield the rows of a batch that stand at one position: their numbers, arguments and states."""
     for position in state["position"].unique():
         rows = (state["position"] == position).nonzero()[:, 0]
         yield rows, {n: x[rows] for n, x in vectors.items()}, {n: x[rows] for n, x in state.items()}

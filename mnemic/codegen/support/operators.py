@@ -28,7 +28,7 @@ TWICE = (
 """What is said to who differentiates twice."""
 
 CODE = digest()
-"""Of this code, at the time it was imported."""
+"""The digest of this code at the time it was imported."""
 
 _libraries: list[torch.library.Library] = []
 """Operators live as long as their library."""
@@ -39,7 +39,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The argument's name."""
 
 
 class Kernel(Protocol):
@@ -51,11 +51,11 @@ class Kernel(Protocol):
 
     @property
     def rows(self) -> Sequence[Named]:
-        """Its arguments by row."""
+        """The kernel's arguments by row."""
 
     @property
     def gradients(self) -> tuple[str, ...]:
-        """Those that have a gradient."""
+        """The names of the arguments by row that have a gradient."""
 
 
 class Launches(Protocol):
@@ -69,16 +69,16 @@ class Launches(Protocol):
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """The output, the states at the end, and (with ``keep``) what the gradient needs."""
+        """Return the output, the end states, and (with ``keep``) what the gradient needs."""
 
     def backward(
         self, rows: list[Tensor], kept: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """Gradients of ``differentiated`` rows, then of the states before."""
+        """Return the gradients of rows that have one, then of the states before."""
 
     def saved(self, rows: list[Tensor], output: list[Tensor]) -> list[Tensor]:
-        """Of ``forward``'s results with ``keep``, the ``kept`` of ``backward``."""
+        """Return the ``kept`` of ``backward``, from the results of ``forward`` with ``keep``."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Operators:
 
 
 def registered(name: str, launches: Launches) -> Operators:
-    """The operators of a kernel's launches, under a name that no other has in this process."""
+    """Register the operators of a kernel's launches, under a name that is free in this process."""
     library = torch.library.Library(SPACE, "FRAGMENT")
     _libraries.append(library)
     name = _free(f"{name}_{CODE[:16]}")
@@ -116,7 +116,7 @@ def _refuse(ctx: Any, *grads: Any) -> Any:
 
 
 def _free(name: str) -> str:
-    """A name that is not taken."""
+    """Return a name that is not taken: with a number behind it, if need be."""
     space = getattr(torch.ops, SPACE)
     tries = (name if number == 0 else f"{name}_{number}" for number in count())
     return next(n for n in tries if not hasattr(space, f"{n}_forward"))

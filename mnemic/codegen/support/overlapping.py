@@ -25,7 +25,7 @@ class SourcedPart(Part):
     """A kernel that reads windows, whose sums may lie along what these read."""
 
     def warps(self, constants: dict[str, Any], warps: int) -> int:
-        """How many warps a program has, where ``warps`` are asked for."""
+        """Return how many warps a program has, where ``warps`` are asked for."""
         return super().warps({**constants, "BSOURCES": constants["SOURCES"]}, warps)
 
 
@@ -42,7 +42,7 @@ class OverlappingGradient(DividedGradient):
         return super()._gradients(launch) | {t.name: empty(launch, t) for t in self.apart}
 
     def _of_rows(self, launch: "Launch", gradients: dict[str, Tensor]) -> list[Tensor]:
-        """The gradients of rows, of chunks' the sums."""
+        """Return the gradients of rows, of chunks' the sums."""
         own = own_of(launch)
         found = {t.name: buffers.empty(tuple(own[t.name].shape), own[t.name]) for t in self.apart}
         pointers = [*(gradients[name] for name in found), *found.values()]
@@ -51,12 +51,12 @@ class OverlappingGradient(DividedGradient):
         return [*(gradients | found).values()]
 
     def _stored_types(self, launch: "Launch") -> list[torch.dtype]:
-        """The types of the gradients of rows, or of each chunk's."""
+        """Return the types of the gradients of rows, or of each chunk's."""
         own, apart = own_of(launch), {tile.name: type_of(launch, tile) for tile in self.apart}
         return [apart.get(name, own[name].dtype) for name in launch.kernel.gradients]
 
     def cycles(self, count: "Count") -> float:
-        """Cycles of the kernels by count, one after another, and of the sums of tiles."""
+        """Estimate the cycles of the kernels, one after another, and of the sums of tiles."""
         moved = sum(2 * count.bytes(tile.sizes) for tile in self.apart)
         moved *= count.work.memories * count.chunks
         return super().cycles(count) + moved / (BYTES * count.device.processors) + STARTED

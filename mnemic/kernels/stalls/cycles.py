@@ -15,7 +15,7 @@ ROWS = 64
 """Rows of a memory for which cycles are compared."""
 
 TOLD = 3
-"""What warps wait for most, so many of it."""
+"""How many are told of the things that warps wait for most."""
 
 TURNS = 100_000
 """Instructions, of all warps, up to which more turns are simulated."""
@@ -92,7 +92,7 @@ def estimated(
 
 
 def rows_of(name: str, constants: Mapping[str, Any]) -> int:
-    """Rows of a turn: a chunk's, as the kernel's constants tell, or one token."""
+    """Return the rows of a turn: a chunk's, as the kernel's constants tell, or one token."""
     if name.startswith(("token", "step")):
         return 1
     return int(constants.get("ROWS") or constants.get("C") or 1)
@@ -116,7 +116,7 @@ def _simulated(steps: Sequence[Step], warps: int, beside: int) -> Simulated:
 def _more(
     machine: Machine, code: Sequence[Instruction], full: Simulated, latency: int
 ) -> float:  # fmt: skip
-    """Cycles of one more turn of inner loops."""
+    """Simulate what one more turn of inner loops takes, in cycles."""
     longer = path(code, machine.disassembly, machine.ttgir, MANY)
     steps = _steps(code, longer, machine.target, latency)
     found = _simulated(steps, machine.warps, max(1, machine.beside))
@@ -124,6 +124,6 @@ def _more(
 
 
 def _shares(found: Simulated) -> dict[str, float]:
-    """The largest waits as shares of a turn."""
+    """Return the largest waits as shares of a turn."""
     largest = sorted(found.waits.items(), key=lambda one: -one[1])[:TOLD]
     return {name: round(cycles / found.cycles, 3) for name, cycles in largest}

@@ -40,7 +40,7 @@ class Control:
 
     @classmethod
     def of(cls, word: int) -> "Control":
-        """The control part of an instruction's higher 64 bits."""
+        """Decode the control part of an instruction's higher 64 bits."""
         stall, written, read = word >> 41 & 15, word >> 46 & 7, word >> 49 & 7
         wait = tuple(board for board in range(BOARDS) if word >> 52 + board & 1)
         return cls(stall, _board(written), _board(read), wait)
@@ -66,23 +66,23 @@ class Instruction:
 
     @property
     def kind(self) -> str:
-        """The name alone."""
+        """The instruction's name without its modifiers."""
         return self.name.partition(".")[0]
 
     @property
     def modifiers(self) -> tuple[str, ...]:
-        """What stands behind the name."""
+        """The modifiers behind the instruction's name."""
         return tuple(self.name.split(".")[1:])
 
 
 def decode(disassembly: str) -> tuple[Instruction, ...]:
-    """The instructions of a disassembly with ``-hex``, in their order."""
+    """Decode the instructions of a disassembly with ``-hex``, in their order."""
     labels = dict(_labels(disassembly))
     return tuple(_instruction(text, word, labels) for text, word in _lines(disassembly))
 
 
 def _lines(disassembly: str) -> Iterator[tuple[str, int]]:
-    """Each instruction's text and its higher 64 bits, which stand on the next line."""
+    """Yield each instruction's text and its higher 64 bits, which stand on the next line."""
     text = None
     for line in disassembly.splitlines():
         if found := LINE.match(line):
@@ -93,7 +93,7 @@ def _lines(disassembly: str) -> Iterator[tuple[str, int]]:
 
 
 def _labels(disassembly: str) -> Iterator[tuple[str, int]]:
-    """Labels with the number of the instruction behind them."""
+    """Yield labels with the number of the instruction behind them."""
     count = 0
     for line in disassembly.splitlines():
         if found := LABEL.match(line):

@@ -42,7 +42,7 @@ class Step:
 
     @classmethod
     def of(cls, one: Instruction, target: Target, latency: int = LATENCY) -> "Step":
-        """The step of an instruction."""
+        """Make the step of an instruction."""
         taken = use(one, target, latency)
         if one.kind == "BAR" and one.modifiers[:1] in (("SYNC",), ("RED",)):
             threads = _number(one.operands[1]) if len(one.operands) > 1 else 0
@@ -53,7 +53,7 @@ class Step:
 
 
 def _number(text: str) -> int:
-    """A number of an operand; none where a register holds it."""
+    """Parse a number of an operand; 0 where a register holds it."""
     return int(text, 16) if text.startswith("0x") else 0
 
 
@@ -145,7 +145,7 @@ class Multiprocessor:
         return (unit, 0 if unit is Unit.MEMORY else scheduler)
 
     def _free(self, unit: Unit, place: tuple[Unit, int]) -> int:
-        """When an instruction of a unit may be issued."""
+        """Return when an instruction of a unit may be issued."""
         free = self.free.get(place, 0)
         if unit is Unit.NONE:
             return 0
@@ -184,7 +184,7 @@ class Multiprocessor:
             self.left -= 1
 
     def _take(self, warp: Warp, step: Step, place: tuple[Unit, int], now: int) -> int:
-        """Hold the unit for the instruction; when its result is there."""
+        """Hold the unit for the instruction; return when its result is there."""
         one, taken = step.one, step.use
         begin = now
         if taken.unit is not Unit.NONE:

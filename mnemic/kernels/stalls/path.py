@@ -30,7 +30,7 @@ class Path:
 
 
 def path(code: Sequence[Instruction], disassembly: str, ttgir: str, turns: int = 1) -> Path:
-    """The path of a kernel; ``turns`` is what inner loops take whose number is not known."""
+    """Return the path of a kernel; ``turns`` is what inner loops take whose number is not known."""
     names, loops = machine_loops(disassembly)
     assert len(names) == len(code)
     if not loops:
@@ -59,7 +59,7 @@ class _Unrolled:
         self.code, self.turns, self.unknown = code, turns, 0
 
     def run(self, first: int, last: int, inner: Pairs) -> list[int]:
-        """Places from the first to the last, with loops inside as often as they turn."""
+        """Return the places from first to last, with loops inside as often as they turn."""
         bodies = {}
         for loop, told in inner:
             body = self.run(loop.first, loop.last, _inside(loop, told))
@@ -70,7 +70,7 @@ class _Unrolled:
 
 
 def _inside(loop: Loop, told: Turns | None) -> Pairs:
-    """The loops inside one, with what is told of them where there are as many."""
+    """Return the loops inside one, with what is told of them where there are as many."""
     pairs = list(paired(loop, told)) if told is not None else []
     return pairs if len(pairs) == len(loop.inner) else [(x, None) for x in loop.inner]
 
@@ -78,7 +78,7 @@ def _inside(loop: Loop, told: Turns | None) -> Pairs:
 def _straight(
     code: Sequence[Instruction], first: int, last: int, bodies: dict[int, tuple[int, list[int]]]
 ) -> list[int]:
-    """Places in order, up to the end of a program, without what branches always skip."""
+    """Return places in order, up to the end of a program, without what branches always skip."""
     found: list[int] = []
     at = first
     while at <= last:

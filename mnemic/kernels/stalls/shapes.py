@@ -58,7 +58,7 @@ class Call:
 
     @property
     def seconds(self) -> float:
-        """Of all kernels, one after another."""
+        """Seconds of all kernels, one after another."""
         return sum(part.seconds for part in self.kernels)
 
 
@@ -67,7 +67,7 @@ Row = Mapping[str, str]
 
 
 def calls(rows: Iterable[Row], target: Target) -> Iterator[Call]:
-    """The calls at the shapes that have the width of rows, pass by pass."""
+    """Yield the calls at the shapes that have the width of rows, pass by pass."""
     for (spec, width, step), found in groupby(rows, itemgetter("spec", "d", "pass")):
         kernels = list({(row["kernel"], row["sizes"]): row for row in found}.values())
         if not all(row["kernel"] for row in kernels):
@@ -80,15 +80,15 @@ def calls(rows: Iterable[Row], target: Target) -> Iterator[Call]:
 
 
 def moved(shape: Shape, step: str, target: Target) -> float:
-    """Seconds of the bytes that no kernel is without: q, k, v and y in 16 bits, and for gradients
-    q, k, v and dy once more, and dq, dk, dv."""
+    """Return the seconds of the bytes that no kernel is without: q, k, v and y in 16 bits, and for
+    gradients q, k, v and dy once more, and dq, dk, dv."""
     vectors = 4 if step == "forward" else 11
     rows = shape.batch * shape.tokens * shape.heads
     return 2 * vectors * rows * shape.width / target.bandwidth
 
 
 def part(row: Row, shape: Shape, target: Target) -> Part:
-    """One kernel at a shape."""
+    """Estimate the programs, waves and seconds of one kernel at a shape."""
     work = work_of(row, shape)
     beside = max(1, int(row["blocks"]))
     programs = shape.batch * shape.heads * work.programs
@@ -137,18 +137,18 @@ def work_of(row: Row, shape: Shape) -> Work:
 
 
 def pairs(row: Row) -> int:
-    """Pairs of a block, over which a chunk goes: on the average half of all tokens; 0 for none."""
+    """Return the pairs of a block, by which chunks go over pairs before them; 0 for none."""
     return _size(row, "BN")
 
 
 def _size(row: Row, name: str) -> int:
-    """A constant of a kernel; 0 where it has none of that name."""
+    """Return a constant of a kernel; 0 where it has none of that name."""
     found = [x for x in row["sizes"].split() if x.startswith(f"{name}=")]
     return int(found[0].removeprefix(f"{name}=")) if found else 0
 
 
 def _cycles(programs: int, beside: int, one: float, full: float) -> float:
-    """Cycles where a multiprocessor has fewer programs than it holds, between one's and all's."""
+    """Estimate cycles of fewer programs than a multiprocessor holds, between one's and all's."""
     if not programs:
         return 0.0
     return one if beside == 1 else one + (full - one) * (programs - 1) / (beside - 1)

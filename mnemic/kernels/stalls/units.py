@@ -55,26 +55,26 @@ LATENCY = 600
 """Cycles of a load from the device's memory, unless told; about 270 where the L2 cache has it."""
 
 LOCAL = 40
-"""Of a load from the stack, which the L1 cache has."""
+"""Cycles of a load from the stack, which the L1 cache has."""
 
 SHARED = 30
-"""Of a load from shared memory; of a shuffle it is a few less."""
+"""Cycles of a load from shared memory; of a shuffle it is a few less."""
 
 READ = 20
-"""Until a store, or a load, has read its registers."""
+"""Cycles until a store, or a load, has read its registers."""
 
 BARRIER = 24
-"""From the last warp's arrival at a barrier until the others go on."""
+"""Cycles from the last warp's arrival at a barrier until the others go on."""
 
 FENCE = 20
 SPECIAL = 22
-"""Of a slow function, a special register, a constant by a place that is computed."""
+"""Cycles of a slow function, a special register, a constant by a place that is computed."""
 
 ACCUMULATED = 18
-"""From the end of a product of warp groups until its result can be read."""
+"""Cycles from the end of a product of warp groups until its result can be read."""
 
 BYTES = 128
-"""Of shared memory a cycle."""
+"""Bytes of shared memory a cycle."""
 
 CARRIED = 64
 """Bytes a cycle from the L2 cache to one multiprocessor."""
@@ -104,7 +104,7 @@ PER_CYCLE = {"sm_80": 256, "sm_90": 512}
 on all cores at the device's clock). Machine code of other targets is not known here."""
 
 FRACTION = {"HMMA": 0.6}
-"""Of those, what products of single warps reach on Hopper (published: 0.62 of the peak)."""
+"""The share of the peak that products of single warps reach on Hopper (published: 0.62)."""
 
 
 def can_simulate(target: str) -> None:
@@ -118,12 +118,12 @@ CORES = 4
 
 
 def clock(target: Target) -> float:
-    """Cycles a second at which the target's peak of products holds."""
+    """Return the cycles a second at which the target's peak of products holds."""
     return target.dense / (2 * PER_CYCLE[target.name] * CORES * target.processors)
 
 
 def use(one: Instruction, target: Target, latency: int = LATENCY) -> Use:
-    """What an instruction takes on a target; ``latency``: of loads from the device's memory.
+    """Return what an instruction takes on a target; loads from device memory take ``latency``.
 
     Raises ``UsageError`` for copies by an engine of their own.
     """
@@ -154,7 +154,7 @@ def use(one: Instruction, target: Target, latency: int = LATENCY) -> Use:
 
 
 def width(one: Instruction) -> int:
-    """Bytes a thread that an instruction moves."""
+    """Return how many bytes a thread an instruction moves."""
     if one.kind in ("LDSM", "STSM"):  # four threads hold a row of 16 bytes of an 8 by 8 matrix
         return 4 * int(one.modifiers[-1]) if one.modifiers[-1].isdigit() else 4
     bits = [x for x in one.modifiers if x in ("32", "64", "128")]
@@ -162,7 +162,7 @@ def width(one: Instruction) -> int:
 
 
 def _memory(one: Instruction, latency: int) -> Use:
-    """Loads and stores, 128 bytes a cycle; what is loaded from afar arrives more slowly."""
+    """Return what loads and stores take, 128 bytes a cycle; loads from afar arrive more slowly."""
     moved = 32 * width(one)
     busy = max(1, moved // BYTES)
     if one.kind in ON_CHIP:
@@ -175,19 +175,19 @@ def _memory(one: Instruction, latency: int) -> Use:
 
 
 def _narrow(one: Instruction) -> int:
-    """How many times a product of 16-bit numbers an instruction's take."""
+    """Return how many times a product of 16-bit numbers an instruction's take."""
     return 2 if "TF32" in one.modifiers else 4 if one.kind == "DMMA" else 1
 
 
 def _warp_product(one: Instruction, target: Target) -> int:
-    """Cycles of the tensor core for a product of one warp."""
+    """Return the cycles of the tensor core for a product of one warp."""
     found = next((PRODUCTS[x] for x in one.modifiers if x in PRODUCTS), PRODUCTS["16816"])
     part = FRACTION["HMMA"] if target.arch >= 90 else 1.0
     return max(1, round(found * _narrow(one) / (PER_CYCLE[target.name] * part)))
 
 
 def _group_product(one: Instruction, target: Target) -> int:
-    """Cycles that each of four tensor cores works at its 16 rows of a product of a warp group.
+    """Count the cycles that each of four tensor cores works at its 16 rows of a group's product.
 
     ``HGMMA.64xNxK``. What is read of shared memory may take longer: K columns of 64 rows, unless
     registers hold them, and N rows, at 128 bytes a cycle; that is so below N = 64.
