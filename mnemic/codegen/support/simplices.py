@@ -20,17 +20,17 @@ from .roots import falling_root
 from .search import searched
 
 FLOOR = 1e-30
-"""Of a factor, as a share of the scale: what a smaller one would do is no number of float32."""
+"""The least factor, as a share of the scale: what less would do is no number of float32."""
 
 FLAT = 1e-20
-"""Of x s′(x): where the slope is less, an entry moves by more than its neighbours can follow."""
+"""The least x s′(x): at less, an entry moves by more than its neighbours can follow."""
 
 ROUNDS = 200
 """Evaluations of a sum."""
 
 LEFT = 0.05
-"""Of a logarithm, at a root whose bracket is as narrow as numbers are: an entry at which f″ is zero
-moves by the cube root of a rounding. The entries are scaled by what is left."""
+"""What may be left of a logarithm at a root whose bracket is as narrow as numbers are: an entry at
+which f″ is zero moves by the cube root of a rounding. The entries are scaled by what is left."""
 
 CENTRED = 3
 """Means that are taken out: each leaves a rounding of what the one before has left."""
@@ -39,17 +39,17 @@ Function = Callable[..., Tensor]
 
 
 def highest(dual: Tensor) -> Tensor:
-    """max A_vk, which no gradient goes through: [..., V, K] → [...]."""
+    """Return max A_vk, which no gradient goes through: [..., V, K] → [...]."""
     return dual.detach().amax((-2, -1))
 
 
 def highest_of_rows(dual: Tensor) -> Tensor:
-    """max A_vk of each row: [..., V, K] → [..., V]."""
+    """Return max A_vk of each row, without a gradient: [..., V, K] → [..., V]."""
     return dual.detach().amax(-1)
 
 
 def highest_of_columns(dual: Tensor) -> Tensor:
-    """max A_vk of each column: [..., V, K] → [..., K]."""
+    """Return max A_vk of each column, without a gradient: [..., V, K] → [..., K]."""
     return dual.detach().amax(-2)
 
 
@@ -57,7 +57,7 @@ def simplex_root(
     dual: Tensor, scale: Tensor, top: Tensor, *extra: Tensor,
     entry: Function, distance: Function, end: float = torch.inf,
 ) -> Tensor:  # fmt: skip
-    """x in (0, end) with Σ factor ∘ min(g(H − s(x) + top − A), x) = scale, g by distances.
+    """Find x in (0, end) with Σ factor ∘ min(g(H − s(x) + top − A), x) = scale, g by distances.
 
     ``extra`` may begin with the factor (a tensor of the dual's shape); what follows are
     coefficients of g and s. No number where no x has that sum.
@@ -71,7 +71,7 @@ def simplex_root_of_rows(
     dual: Tensor, scale: Tensor, top: Tensor, *extra: Tensor,
     entry: Function, distance: Function, end: float = torch.inf,
 ) -> Tensor:  # fmt: skip
-    """The same for each row by itself: [..., V, K] → [..., V]."""
+    """Find the root of ``simplex_root`` for each row by itself: [..., V, K] → [..., V]."""
     return _root(dual, scale, top[..., None], extra, (entry, distance), end, (-1,))[..., 0]
 
 
@@ -79,7 +79,7 @@ def simplex_root_of_columns(
     dual: Tensor, scale: Tensor, top: Tensor, *extra: Tensor,
     entry: Function, distance: Function, end: float = torch.inf,
 ) -> Tensor:  # fmt: skip
-    """The same for each column by itself: [..., V, K] → [..., K]."""
+    """Find the root of ``simplex_root`` for each column by itself: [..., V, K] → [..., K]."""
     return _root(dual, scale, top[..., None, :], extra, (entry, distance), end, (-2,))[..., 0, :]
 
 
@@ -88,7 +88,7 @@ def _root(
     dual: Tensor, scale: Tensor, top: Tensor, extra: tuple[Tensor, ...],
     functions: tuple[Function, Function], end: float, axes: tuple[int, ...],
 ) -> Tensor:  # fmt: skip
-    """The root of log Σ − log scale in log x, each group by itself."""
+    """Find the root in log x of log Σ entries − log scale, each group of ``axes`` by itself."""
     entry, distance = functions
     dual, scale, top = dual.detach(), scale.detach(), top.detach()  # a loop of a graph asks for it
     factor, rest = _factor(dual, tuple(x.detach() for x in extra))
@@ -104,7 +104,7 @@ def _root(
 def rising_root(
     function: Callable[[Tensor], Tensor], start: Tensor, end: float = torch.inf
 ) -> Tensor:
-    """The x in (0, end) with f(x) = 0, f rising in log x about as that does; else no number.
+    """Find x in (0, end) with f(x) = 0, f rising in log x about as that does; else no number.
 
     The bracket is all positive numbers until both ends are known. Then every third step halves it
     in log x, the others are secants. A root that is found stays as it is, whatever its neighbours
@@ -141,7 +141,7 @@ def rising_root(
 
 
 def _between(low: Tensor, high: Tensor, f_low: Tensor, f_high: Tensor, *, secant: Any) -> Tensor:
-    """A ``secant``'s zero in log x, or the middle."""
+    """Return the zero of a ``secant`` in log x between low and high, or else the middle."""
     share = f_low / (f_low - f_high)
     share = torch.where(share.isfinite() & secant, share.clamp(1e-3, 1 - 1e-3), 0.5)
     return low * torch.exp(share * torch.log(high / low))
@@ -151,7 +151,7 @@ def simplex_entries(
     dual: Tensor, scale: Tensor, top: Tensor, root: Tensor, *extra: Tensor, entry: Function,
     distance: Function, flow: Function, partials: Function | None = None,
 ) -> Tensor:  # fmt: skip
-    """W = factor ∘ min(g(H − s(x) + top − A), x), x the root; differentiable twice.
+    """Compute W = factor ∘ min(g(H − s(x) + top − A), x), x the root; differentiable twice.
 
     With P = W/(x s′(x)) at every entry's own x, the gradient d of W gives A: P (d − d̄),
     d̄ = Σ P d / Σ P, the factor x (d − d̄), the scale d̄, and a coefficient κ −Σ ∂s/∂κ P (d − d̄).
@@ -165,7 +165,7 @@ def simplex_entries_of_rows(
     dual: Tensor, scale: Tensor, top: Tensor, root: Tensor, *extra: Tensor, entry: Function,
     distance: Function, flow: Function, partials: Function | None = None,
 ) -> Tensor:  # fmt: skip
-    """The same for each row by itself."""
+    """Compute the W of ``simplex_entries`` for each row by itself, with a root a row."""
     places = top[..., None], root[..., None]
     return _entries(dual, scale, places, extra, (entry, distance, flow), partials, (-1,))
 
@@ -174,7 +174,7 @@ def simplex_entries_of_columns(
     dual: Tensor, scale: Tensor, top: Tensor, root: Tensor, *extra: Tensor, entry: Function,
     distance: Function, flow: Function, partials: Function | None = None,
 ) -> Tensor:  # fmt: skip
-    """The same for each column by itself."""
+    """Compute the W of ``simplex_entries`` for each column by itself, with a root a column."""
     places = top[..., None, :], root[..., None, :]
     return _entries(dual, scale, places, extra, (entry, distance, flow), partials, (-2,))
 
@@ -204,19 +204,19 @@ class _Entries(torch.autograd.Function):
         axes: tuple[int, ...], flow: Function, partials: Function | None, reached: Tensor,
         dual: Tensor, scale: Tensor, factor: Tensor, *rest: Tensor,
     ) -> Tensor:  # fmt: skip
-        """W."""
+        """Return W = factor ∘ reached."""
         return factor * reached
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Keep W and what moves it."""
+        """Keep W and what moves it, for its derivatives."""
         ctx.axes, ctx.flow, ctx.partials, reached, _, scale, factor, *rest = inputs
         ctx.save_for_backward(output, reached, scale, factor, *rest)
         ctx.save_for_forward(output, reached, scale, factor, *rest)
 
     @staticmethod
     def jvp(ctx: Any, *moves: Tensor | None) -> Tensor:
-        """Return how W moves: what the gradient takes, the other way round."""
+        """Return how W moves when its arguments do: the transpose of the gradient."""
         memory, reached, _, factor, *rest = ctx.saved_tensors
         d_dual, d_scale, d_factor, *d_rest = moves[4:]
         x, moved, whole = _moved(ctx, memory, reached, factor, rest)
@@ -233,7 +233,7 @@ class _Entries(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients of the implicit equation."""
+        """Return the gradients of the implicit equation."""
         memory, reached, scale, factor, *rest = ctx.saved_tensors
         x, moved, whole = _moved(ctx, memory, reached, factor, rest)
         mean = torch.zeros_like(whole)
@@ -258,14 +258,14 @@ def _moved(
 
 
 def _like(gradient: Tensor, of: Tensor) -> Tensor:
-    """A gradient summed to the shape of what it is of."""
+    """Reduce a gradient, by sums, to the shape of what it is of."""
     return gradient.sum_to_size(of.shape)
 
 
 def falling_entry(
     u: Tensor, *rest: Tensor, distance: Function, flow: Function, end: float = torch.inf
 ) -> Tensor:
-    """The w in (0, end) with H − s(w) = u, entry by entry, for an s whose inverse is not known."""
+    """Find w in (0, end) with H − s(w) = u, entry by entry, for an s whose inverse is not known."""
     ends = torch.finfo(u.dtype)
     ones = torch.ones_like(u)
 

@@ -46,7 +46,7 @@ class _Slices(torch.autograd.Function):
 
 
 def slices(x: Tensor) -> tuple[Tensor, ...]:
-    """x[0], x[1], …: the slices along the first axis."""
+    """Return the slices x[0], x[1], … along the first axis."""
     if torch.compiler.is_compiling() and x.shape[0]:
         found: tuple[Tensor, ...] = _Slices.apply(x)
         return found
@@ -54,12 +54,12 @@ def slices(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def each(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The slices of tensors of one length along the first axis, side by side."""
+    """Iterate over the slices of tensors of one length along the first axis, side by side."""
     return zip(*(slices(x) for x in tensors), strict=True)
 
 
 def parts(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
-    """x cut along the last axis into parts of these sizes."""
+    """Cut x along the last axis into parts of these sizes."""
     if not torch.compiler.is_compiling():
         return x.split(list(sizes), -1)
     ends = accumulate(sizes)

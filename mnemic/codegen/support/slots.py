@@ -106,7 +106,7 @@ class SlotOperator:
         self, q: Tensor, k: Tensor, v: Tensor, *, params: Mapping[str, Tensor] | None = None,
         **coefficients: Tensor,
     ) -> States:  # fmt: skip
-        """The state before a document's first token; the arguments are of that token, T = 1."""
+        """Return the state before a document's first token, which the arguments are of (T = 1)."""
         call: Callable[..., tuple[Tensor, States | None]] = self
         nothing = {name: x[:, :0] for name, x in coefficients.items()}
         _, state = call(q[:, :0], k[:, :0], v[:, :0], output_final_state=True, **nothing)
@@ -132,7 +132,7 @@ class SlotOperator:
         sizes: tuple[int, int] | None = None,
         **coefficients: Tensor,
     ) -> Tensor:
-        """W softmax(K q) with both memories as ``state`` has them; see ``Operator.read``."""
+        """Return W softmax(K q), the memories as ``state`` has them; see ``Operator.read``."""
         check_state(self.signature, state)
         keys, values = ({"W": state[n]} if n in state else {} for n in ("K", "W"))
         slots = None if sizes is None else (sizes[0], self.signature.slots)
@@ -141,13 +141,13 @@ class SlotOperator:
         return read.to(q.dtype)
 
     def _written(self, given: Mapping[str, Tensor], k: Tensor) -> Tensor:
-        """w [B, T, H, m]."""
+        """Return what each slot is written with, w [B, T, H, m]."""
         names = inspect.signature(self.write).parameters
         w: Tensor | float = self.write(**{name: given[name] for name in names})
         return k.new_ones(()).mul(w).expand(*k.shape[:-1], self.signature.slots)
 
     def _renamed(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A decay of each slot is one of the columns of W, and of the rows of K."""
+        """Rename each slot's decay, one of W's columns, to the decay of K's rows that it is."""
         return {"log_beta" if self.by_slot and n == "log_alpha" else n: x for n, x in given.items()}
 
 
@@ -165,8 +165,8 @@ class _Call:
         self, rule: Operator, q: Tensor, k: Tensor, v: Tensor, given: Mapping[str, Tensor],
         start: Tensor | None,
     ) -> tuple[Tensor, States, States]:  # fmt: skip
-        """One memory, with what it takes of the coefficients: the output, the state after it, and
-        the states after so many tokens."""
+        """Run one memory with what it takes of the coefficients; return the output, the state after
+        it, and the states after so many tokens."""
         out, state, *between = rule(
             q, k, v, form=self.form, mask=self.mask, cu_seqlens=self.cu_seqlens,
             chunk_size=self.chunk_size, output_final_state=True, states_at=self.states_at,

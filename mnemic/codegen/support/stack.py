@@ -21,7 +21,7 @@ def stack_of(
     function: Any, grid: tuple[int, ...], arguments: list[Any], options: Mapping[str, Any],
     like: Tensor,
 ) -> int:  # fmt: skip
-    """Bytes that a thread of a launch would spill, on the device of ``like``; nothing is launched.
+    """Return the bytes that a thread of a launch would spill on ``like``'s device; launch nothing.
 
     A dtype among the arguments stands for a tensor. Triton keeps what it compiles for the launch.
     """
@@ -31,7 +31,7 @@ def stack_of(
 
 
 def stack(binary: bytes) -> int:
-    """Bytes of a thread's stack, of a kernel compiled for NVIDIA's devices: what it spills.
+    """Return the bytes of a thread's stack, of a kernel for NVIDIA's devices: what it spills.
 
     The binary is an ELF file; a section of attributes, each four bytes (form, name, length) and
     its value, holds (symbol, bytes) of every function's frame.

@@ -39,14 +39,14 @@ class Layer(Protocol):
     gate: nn.Linear | None
 
     def mixed(self, x: Tensor, y: Tensor) -> Tensor:
-        """The layer's output of what the rule reads."""
+        """Return the layer's output of what the rule reads."""
 
 
 # -- whether ---------------------------------------------------------------------------------
 
 
 def chosen(layer: Any, x: Tensor, state: Mapping[str, Tensor], form: str) -> Step | None:
-    """The kernel for one more token, where the layer has one that may run here, or ``None``.
+    """Return the kernel for one more token, where the layer has one that may run here, or ``None``.
 
     It has no gradient, and starts no memory: the state must be whole. ``triton`` takes it where
     kernels run, ``auto`` where its check passed on this device.
@@ -74,7 +74,7 @@ def chosen(layer: Any, x: Tensor, state: Mapping[str, Tensor], form: str) -> Ste
 
 
 def _dtype(layer: Any, x: Tensor) -> torch.dtype:
-    """What the projections give."""
+    """Return the dtype that the projections give."""
     if torch.is_autocast_enabled(x.device.type):
         return torch.get_autocast_dtype(x.device.type)
     found: torch.dtype = layer.vectors.project.weight.dtype
@@ -92,7 +92,7 @@ def _needed(layer: Layer, step: Step) -> Iterator[str]:
 
 
 def sizes_of(layer: Layer, step: Step, state: Mapping[str, Tensor]) -> dict[str, int]:
-    """Every size by name."""
+    """Return every size by name, as the layer and the states tell them."""
     known = {"key": layer.sizes.key_dim, "value": layer.sizes.value_dim}
     found = {name: known[told] for name, told in step.sizes.items()}
     for held in step.states:
@@ -106,7 +106,7 @@ def sizes_of(layer: Layer, step: Step, state: Mapping[str, Tensor]) -> dict[str,
 def run(
     layer: Any, step: Step, x: Tensor, state: Mapping[str, Tensor], *, in_place: bool = False
 ) -> tuple[Tensor, States]:
-    """[B, 1, dim] and a state → [B, 1, dim] and the state after it.
+    """Run one token through a step's kernel: [B, 1, dim], state → [B, 1, dim], next state.
 
     ``in_place``: the state's own tensors are written where each program alone reads them, and
     copied into where several do. Nothing waits for the device.
@@ -120,7 +120,7 @@ def run_in(
     layer: Any, step: Step, x: Tensor, states: Mapping[str, Tensor], places: pool.Places,
     indices: Tensor,
 ) -> Tensor:  # fmt: skip
-    """[B, 1, dim] of rows whose states lie in slots of a pool → [B, 1, dim], moved on there."""
+    """Run one token, [B, 1, dim] → [B, 1, dim], and move on the states in their slots of a pool."""
     launch = replace(Launch.of(layer, step, x, states), slots=indices.contiguous())
     out, after = launch.result(in_place=True)
     beside = {n: s for n, s in after.items() if s is not launch.state[n]}
@@ -131,12 +131,12 @@ def run_in(
 
 
 def pooled(step: Step | None, states: Mapping[str, Tensor]) -> bool:
-    """Whether a kernel takes slots: one that has memories in registers, of states as they lie."""
+    """Return whether a kernel takes slots: its memories in registers, its states contiguous."""
     return step is not None and not step.along and all(s.is_contiguous() for s in states.values())
 
 
 def _finished(layer: Any, x: Tensor, y: Tensor) -> Tensor:
-    """The norm and the gate, where no program has all of a head's values."""
+    """Norm and gate an output, where no program has all of a head's values."""
     if layer.norm_weight is not None:
         y = rms(y, layer.norm_weight)
     if layer.gate is None:
@@ -163,7 +163,7 @@ class Launch:
 
     @classmethod
     def of(cls, layer: Any, step: Step, x: Tensor, state: Mapping[str, Tensor]) -> "Launch":
-        """The token's projections, and a launch over them."""
+        """Make a launch over the projections of a token."""
         sizes = sizes_of(layer, step, state)
         found = cut(step, sizes)
         assert found is not None  # ``chosen`` has asked
@@ -171,7 +171,7 @@ class Launch:
         return cls(layer, step, x, mixed, dict(state), sizes, found).settled()
 
     def settled(self) -> "Launch":
-        """The same, or where its kernel spills registers the same in a narrower cut."""
+        """Return the launch, or where its kernel spills registers the same in a narrower cut."""
         alike = (
             self.step.kernel, self.layer.sizes, *self._numbers(), self.mixed.dtype,
             *(x.dtype for x in self.state.values()),
@@ -183,7 +183,7 @@ class Launch:
         return self if found == self.cut else replace(self, cut=found)
 
     def spilled(self) -> int:
-        """Bytes of registers that a thread spills."""
+        """Return the bytes of registers that a thread spills."""
         out, after = self._written(in_place=False)
         return stack_of(self.step.kernel, self.grid, self._arguments(out, after),
                         self._options(), self.mixed)  # fmt: skip
@@ -204,14 +204,14 @@ class Launch:
         return self.step.finishes and self.blocks == 1
 
     def result(self, *, in_place: bool) -> tuple[Tensor, States]:
-        """The output [B, heads, d_v], and what the kernel has written, by state."""
+        """Start the kernel; return the output [B, heads, d_v], and what is written, by state."""
         out, after = self._written(in_place=in_place)
         with torch.cuda.device_of(out):  # Triton launches on the current device
             begin(self.step.kernel, self.grid, self._arguments(out, after), self._options())
         return out, after
 
     def read_out(self, out: Tensor) -> Tensor:
-        """The layer's output, [B, 1, dim], of what the kernel has."""
+        """Return the layer's output, [B, 1, dim], of the kernel's [B, heads, d_v]."""
         y = out[:, None]
         if self.step.finishes and not self.finish:
             y = _finished(self.layer, self.x, y)
@@ -219,13 +219,13 @@ class Launch:
         return found
 
     def _written(self, *, in_place: bool) -> tuple[Tensor, States]:
-        """Where the output goes, and the next states."""
+        """Return where the output goes, and the next states."""
         layer = self.layer
         shape = (self.mixed.shape[0], layer.sizes.heads, layer.sizes.value_dim)
         return buffers.empty(shape, self.mixed), self._after(in_place=in_place)
 
     def _after(self, *, in_place: bool) -> States:
-        """Where the next states go: in their own places, or beside them."""
+        """Return where the next states go: in their own places, or beside them."""
         real = torch.float64 if self.mixed.dtype == torch.float64 else torch.float32
         found = {}
         for held in (*self.step.states, *self.step.tails):
@@ -238,13 +238,13 @@ class Launch:
         return found
 
     def _place(self, x: Tensor, dtype: torch.dtype, *, own: bool) -> Tensor:
-        """Its own place, whatever its type, or a buffer of each row's."""
+        """Return a state's own tensor, whatever its type, or a buffer of the batch's rows."""
         if own and x.is_contiguous():
             return x
         return buffers.empty((self.mixed.shape[0], *x.shape[1:]), x, dtype)
 
     def _arguments(self, out: Tensor, after: States) -> list[Any]:
-        """The kernel's pointers and numbers, in its order."""
+        """Return the kernel's pointers and numbers, in its order."""
         lead = [self.mixed]
         if self.step.taps:
             weight = self.layer.vectors.convolution.weight
@@ -258,7 +258,7 @@ class Launch:
         return [*pointers, self.slots, *self._numbers()]
 
     def _scratch(self) -> list[Tensor]:
-        """Where rows along axes are kept for a while."""
+        """Return the memory where rows along axes are kept for a while."""
         real = torch.float64 if self.mixed.dtype == torch.float64 else torch.float32
         memories = self.grid[0]
         return [
@@ -296,7 +296,7 @@ class Launch:
         return found
 
     def _numbers(self) -> list[int]:
-        """Key heads, channels in all, and the first channel of each vector."""
+        """Return the key heads, the channels in all, and the first channel of each vector."""
         channels = self.layer.vectors.channels
         first, at = {}, 0
         for name, count in channels.items():
@@ -305,7 +305,7 @@ class Launch:
         return [self.layer.sizes.key_heads, at, *(first[name] for name in self.step.vectors)]
 
     def _options(self) -> dict[str, Any]:
-        """Block sizes, types, and how a program is spread over the device."""
+        """Return block sizes, types, and how a program is spread over the device."""
         import triton.language as tl
 
         found: dict[str, Any] = {**self.cut.options}
@@ -324,7 +324,7 @@ class Launch:
         }  # fmt: skip
 
     def moved(self, after: States, *, in_place: bool) -> States:
-        """The whole state after the token."""
+        """Return the whole state after the token."""
         numbers = {n: self.state[n] for n in ("position", "tokens") if n in self.state}
         if "convolution" in self.state:
             after = {**after, "convolution": after.get("convolution", self.state["convolution"])}

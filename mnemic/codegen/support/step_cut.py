@@ -57,7 +57,7 @@ class Step:
     along: tuple[str, ...] = ()
     """The sizes along which its memories, where they stand, are gone through by blocks."""
     scratch: Stored = ()
-    """How many rows it keeps along each of them for a while."""
+    """How many rows it keeps for a while along each size of ``along``."""
     swept: "Step | None" = None
     """The kernel that goes along axes, for memories that registers do not hold."""
 
@@ -67,12 +67,12 @@ class Step:
         return of_tokens(split=bool(self.split or self.along))
 
     def blocked(self, size: str, block: int) -> int | None:
-        """The block of a size's axis, where it has one."""
+        """Return the block of a size's axis, or ``None`` where it has none."""
         return block if size == self.split or size in self.along else None
 
 
 def suited(step: Step, sizes: Mapping[str, int]) -> Step | None:
-    """The step, or where registers do not hold its memories the one that goes along them.
+    """Return the step, or where registers do not hold its memories the one that goes along them.
 
     ``None`` where there is none that fits.
     """
@@ -82,8 +82,8 @@ def suited(step: Step, sizes: Mapping[str, int]) -> Step | None:
 
 
 def cut(step: Step, sizes: Mapping[str, int]) -> Configuration | None:
-    """Whole values where their memories fit into a program's registers, else blocks of them; along
-    axes blocks of ``BLOCK`` entries.
+    """Choose whole values where their memories fit into a program's registers, else blocks of them;
+    along axes blocks of ``BLOCK`` entries.
 
     ``None`` where even the smallest block does not fit.
     """
@@ -113,14 +113,14 @@ def _along(step: Step, sizes: Mapping[str, int]) -> Configuration | None:
 
 
 def _alive(step: Step, sizes: Mapping[str, int], block: int) -> int:
-    """Entries of the memories that a program holds, and of what products need beside them."""
+    """Count the entries of memories that a program holds, and of what products need beside them."""
     held = {n: step.blocked(n, block) or power_of_two(x) for n, x in sizes.items()}
     entries = sum(prod(held[name] for name in state.sizes) for state in step.states)
     return entries * (PRODUCTS if step.products else 1)
 
 
 def too_large(step: Step, sizes: Mapping[str, int]) -> str:
-    """Why even the smallest cut does not fit."""
+    """Say why even the smallest cut does not fit."""
     told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
     block = 16 if step.split else power_of_two(sizes[step.value])
     found = _alive(step, sizes, block) // (32 * MOST_WARPS)

@@ -39,11 +39,11 @@ SHARED = tuple(
     Configuration(rows, block, 4)
     for rows, block in ((64, 64), (64, 32), (32, 64), (32, 32), (16, 64), (16, 32), (16, 16))
 )
-"""The same where a program has one chunk, or one block of pairs. There are enough of them for
-several on a multiprocessor, and four warps hold a chunk's few rows half as often as eight do."""
+"""Rows and pairs where a program has one chunk, or one block of pairs. There are enough for several
+on a multiprocessor, and four warps hold a chunk's few rows half as often as eight do."""
 
 SHARED_BUDGET = {False: 580, True: 360}
-"""Entries a thread of four warps, likewise."""
+"""Entries a thread of four warps, of a form and of its gradient, where ``SHARED`` has the cuts."""
 
 BESIDE = 4_096
 """Entries of a block of a memory beside the pairs that is gone along by blocks, of 16 rows a chunk:
@@ -58,7 +58,7 @@ Part = Mapping[str, int]
 """The arguments of a launch that tell which part of the chunks it takes."""
 
 WHOLE: Part = MappingProxyType({})
-"""Those of a launch that takes all."""
+"""The part of a launch that takes all chunks."""
 
 Compiled = tuple[Any, list[torch.dtype], list[int], Part]
 """A kernel with the types of its pointers, its numbers, and the part that it takes."""
@@ -120,7 +120,7 @@ class Streamed:
     """The kernel of the pairs' gradient, where it is a plain sum over rows: a program a block of
     pairs. That of the rows then has a program a chunk."""
     handed: tuple[Held, ...] = ()
-    """What that of the rows stores for it, a tile a chunk: the sizes of its channels."""
+    """What ``backward`` stores for ``by_blocks``, a tile a chunk: the sizes of its channels."""
     operators: Operators = field(init=False, repr=False, compare=False)
     """Its launches as torch sees them."""
 
@@ -142,39 +142,39 @@ class Streamed:
         return next(own, 0)
 
     def fits(self, rows: int) -> int:
-        """How many rows a chunk has, where what it reads is to have at most so many."""
+        """Return how many rows a chunk has, if what it reads is to have at most so many."""
         return max(1, rows - self.window + 1, rows // 4)
 
     def pairs(self, block: int) -> int:
-        """How many pairs a block has: where memories are gone along, ``block`` counts channels."""
+        """Return the pairs a block: where memories are gone along, ``block`` counts channels."""
         return max(BLOCKS[-1], block // 4) if self.along else block
 
     def sources(self, rows: int) -> int:
-        """The size of the tile of what the windows of a chunk's rows read."""
+        """Return the size of the tile of what the windows of a chunk's rows read."""
         return max(16, power_of_two(rows + self.window - 1))
 
     def anywhere(self, *, gradient: bool) -> bool:
-        """Whether it runs sequences that stand anywhere in their documents: no, the pairs
-        that it keeps grow."""
+        """Return whether sequences may stand anywhere in their documents: no, the pairs that are
+        kept grow."""
         return False
 
     def refused(
         self, rows: Mapping[str, Tensor], states: States, *, gradient: bool
     ) -> str | None:  # fmt: skip
-        """Why it is not for these arguments, or None."""
+        """Return why the kernel is not for these arguments, or ``None``."""
         return refused(self, rows, states, gradient=gradient)
 
     def run(
         self, rows: Mapping[str, Tensor], states: States, place: Place
     ) -> tuple[Tensor, States]:  # fmt: skip
-        """One batch: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
+        """Run one batch: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
         return run(self, rows, states, place)
 
 
 def refused(
     kernel: Streamed, rows: Mapping[str, Tensor], states: States, *, gradient: bool
 ) -> str | None:  # fmt: skip
-    """Why a kernel is not for these arguments, or None."""
+    """Return why a kernel is not for these arguments, or ``None``."""
     if gradient and kernel.backward is None:
         return "its kernel has no gradient"
     sizes: dict[str, int] = {}
@@ -205,7 +205,7 @@ def refused(
 def asked(
     sizes: Mapping[str, int], like: Tensor, past: int, *, gradient: bool
 ) -> tuned.Question:  # fmt: skip
-    """What a cut is chosen for; how many pairs are there is a size of its own."""
+    """Return what a cut is chosen for; how many pairs there are is a size of its own."""
     return tuned.Question.of(
         "pairs", {**sizes, "n": power_of_two(int(past))}, like, gradient=gradient
     )
@@ -214,7 +214,7 @@ def asked(
 def run(
     kernel: Streamed, rows: Mapping[str, Tensor], states: States, place: Place
 ) -> tuple[Tensor, States]:
-    """One batch through a kernel: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
+    """Run one batch through a kernel: rows [B, R, H, …], states [M, …] → [B, R, H, d_v], states."""
     given = {name: rows[name] for name in kernel.taken}
     given |= kernel.before(**{n: given[n] for n in parameters(kernel.before)})
     names = [kept.name for kept in kernel.kept] + [state.name for state in kernel.states]
@@ -248,21 +248,21 @@ class Launches:
         self, rows: list[Tensor], states: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], *, keep: bool, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """The output, the states at the end, and with ``keep`` the pairs that kernels read where
-        the states hold them in another precision."""
+        """Return the output, the states at the end, and with ``keep`` the pairs that kernels read
+        where the states hold them in another precision."""
         launch = self.launch(rows, states, numbers, gradient=False, dry=dry)
         out, end, pairs = launch.forward(states)
         others = [x for x, exact in zip(pairs, self._exact(rows), strict=True) if not exact]
         return [out, *end, *(others if keep else ())]
 
     def saved(self, rows: list[Tensor], output: list[Tensor]) -> list[Tensor]:
-        """Of results that were kept, the pairs as kernels read them."""
+        """Return the pairs as kernels read them, of results that were kept."""
         exact = self._exact(rows)
         others = iter(output[1 + len(exact) + len(self.kernel.states) :])
         return [output[1 + at] if told else next(others) for at, told in enumerate(exact)]
 
     def _exact(self, rows: list[Tensor]) -> list[bool]:
-        """Which pairs kernels read as the states hold them."""
+        """Return for each kind of pairs whether kernels read it as the states hold it."""
         real = _real(rows[self.kernel.plain].dtype)
         types = dict(
             zip((row.name for row in self.kernel.rows), (x.dtype for x in rows), strict=True)
@@ -273,7 +273,7 @@ class Launches:
         self, rows: list[Tensor], kept: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """The gradients of rows that have one, then of the pairs before them."""
+        """Return the gradients of rows that have one, then of the pairs before them."""
         launch = self.launch(rows, kept, numbers, gradient=True, dry=dry)
         d_rows, d_pairs = launch.backward(kept, [], ends[0], ends[1:])
         own = dict(zip((row.name for row in self.kernel.rows), rows, strict=True))
@@ -298,7 +298,7 @@ class Launch:
         cls, kernel: Streamed, rows: list[Tensor], states: list[Tensor], numbers: list[int], *,
         gradient: bool, dry: bool,
     ) -> Self:  # fmt: skip
-        """Of an operator's arguments; pairs and states tell sizes."""
+        """Make the launch of an operator's arguments; pairs and states tell sizes."""
         place, sizes = Place.of(numbers), sizes_of(kernel, rows, states)
         like = rows[kernel.plain]
         past = states[0].shape[1] - (like.shape[1] if gradient else 0)
@@ -316,21 +316,21 @@ class Launch:
         return launch.at(cut)
 
     def at(self, cut: Configuration) -> Self:
-        """The same cut so, as far as its document's intervals let it."""
+        """Return the same launch cut so, as far as its document's intervals let it."""
         place, steps = self.place, self.kernel.steps
         tokens = place.tokens(self.kernel.fits(cut.rows), steps)
         first = tokens - place.position % tokens if place.anchor > 1 else tokens
         return replace(self, first=first * steps, cut=replace(cut, rows=tokens * steps))
 
     def over(self, rows: list[Tensor], numbers: list[int], *, dry: bool) -> Self:
-        """Other rows, no more than a chunk of them, through the same kernel."""
+        """Return a launch over other rows, at most a chunk of them, through the same kernel."""
         return replace(self, rows=rows, place=Place.of(numbers), first=self.cut.rows, dry=dry)
 
     # -- the cut ----------------------------------------------------------------------------
 
     def settled(self, cut: Configuration, states: list[Tensor], *, gradient: bool) -> Configuration:
-        """A cut with no more rows a chunk than there are, or where its kernel spills registers a
-        narrower one."""
+        """Return a cut with no more rows a chunk than there are, or where its kernel spills
+        registers a narrower one."""
         kernel, rows = self.kernel, min(self.length, self.place.wanted or self.length)
         tall = (n for n in sorted(ROWS) if n < cut.rows and kernel.fits(n) >= rows)
         alike = (
@@ -345,12 +345,12 @@ class Launch:
         )  # fmt: skip
 
     def spilled(self, states: list[Tensor], *, gradient: bool) -> int:
-        """Bytes of registers that a thread spills, in the kernel where it spills most."""
+        """Return the bytes that a thread spills, in the kernel where it spills most."""
         return max(self._stack(*call) for call in self.calls(states, gradient=gradient))
 
     def calls(self, states: list[Tensor], *, gradient: bool) -> Iterator[Compiled]:
-        """The kernels that are launched, each with the types of its pointers, its numbers, and what
-        part of the chunks it takes."""
+        """Yield the kernels that are launched, each with the types of its pointers, its numbers,
+        and what part of the chunks it takes."""
         kernel, real, rows = self.kernel, _real(self.like.dtype), [x.dtype for x in self.rows]
         pairs = self._types(states, gradient=gradient)
         beside = [real] * len(kernel.states)
@@ -376,7 +376,7 @@ class Launch:
         yield kernel.by_blocks, [*given, *([real] * len(pairs)), *handed], numbers, WHOLE
 
     def _types(self, states: list[Tensor], *, gradient: bool) -> list[torch.dtype]:
-        """What pairs are as kernels read them, of those that a launch is given."""
+        """Return the dtypes of the pairs as kernels read them, of those that a launch is given."""
         if gradient:
             given = zip(self.kernel.kept, states, strict=False)
             return [torch.float64 if kept.wide else x.dtype for kept, x in given]
@@ -396,7 +396,7 @@ class Launch:
     # -- launches ---------------------------------------------------------------------------
 
     def forward(self, states: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The output, the states at the end, and the pairs as kernels read them."""
+        """Return the output, the states at the end, and the pairs as kernels read them."""
         kernel, rows = self.kernel, self.rows
         real = _real(self.like.dtype)
         pairs, ends = self.grown(states)
@@ -410,7 +410,7 @@ class Launch:
         return out, [*ends, *after], pairs
 
     def grown(self, states: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """The pairs before and after these rows as kernels read them, and as states."""
+        """Return the pairs before and after these rows as kernels read them, and as states."""
         named = {row.name: x for row, x in zip(self.kernel.rows, self.rows, strict=True)}
         found = [
             self._pairs(kept, start, named.get(kept.rows), _real(self.like.dtype))
@@ -421,7 +421,7 @@ class Launch:
     def _pairs(
         self, kept: Kept, start: Tensor, rows: Tensor | None, real: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        """The pairs before and after these rows as kernels read them, and as a state."""
+        """Return one kind of pairs, before and in these rows, as kernels read it and as a state."""
         if rows is None:
             size = start.shape[1] + self.length
             whole = start.new_empty(start.shape[0], size, *start.shape[2:], dtype=real)
@@ -435,8 +435,8 @@ class Launch:
     def backward(
         self, pairs: list[Tensor], states: list[Tensor], d_out: Tensor, d_ends: list[Tensor]
     ) -> tuple[States, list[Tensor]]:
-        """The gradients of the rows, and of the pairs and states before them; ``states`` are those
-        before the rows, which are one chunk where there are any."""
+        """Return the gradients of the rows, and of the pairs and states before them; ``states`` are
+        those before the rows, which are one chunk where there are any."""
         kernel, real = self.kernel, _real(self.like.dtype)
         d_ends = [x.to(real).contiguous() for x in d_ends]
         d_pairs = [x.clone() for x in d_ends[: len(kernel.kept)]]
@@ -478,7 +478,7 @@ class Launch:
                 d_rows[kept.rows] += own.transpose(1, 2)
 
     def tiles(self, handed: tuple[Held, ...]) -> list[Tensor]:
-        """Memory for what one kernel stores of each chunk for another."""
+        """Make memory for what one kernel stores of each chunk for another."""
         batch, _, heads = self.like.shape[:3]
         tiles = (batch * heads * self.chunks, self.constants(self.like.dtype)["C"])
         return [
@@ -489,12 +489,12 @@ class Launch:
         ]
 
     def blocks(self, pairs: int) -> int:
-        """How many blocks so many pairs make."""
+        """Return how many blocks so many pairs make."""
         block = self.kernel.pairs(self.cut.block)
         return (pairs + block - 1) // block
 
     def _room(self, *, gradient: bool) -> list[Tensor]:
-        """Memory for what programs keep of a chunk's rows between their sweeps."""
+        """Make memory for what programs keep of a chunk's rows between their sweeps."""
         programs = self.like.shape[0] * self.like.shape[2]
         return [
             self.like.new_empty(programs, rows, self.sizes[self.kernel.along], dtype=dtype)
@@ -502,7 +502,7 @@ class Launch:
         ]
 
     def _kept(self, *, gradient: bool) -> list[tuple[torch.dtype, int]]:
-        """How many rows of which type those are."""
+        """Return how many rows of which type a program keeps between its sweeps."""
         if not self.kernel.along:
             return []
         constants, dtype = self.constants(self.like.dtype), self.like.dtype
@@ -547,14 +547,14 @@ class Launch:
         return (length - self.first + 2 * self.cut.rows - 1) // self.cut.rows
 
     def numbers(self, length: int, heads: int, room: int) -> list[int]:
-        """The kernel's numbers, in its order, of so many rows among so many pairs."""
+        """Return the kernel's numbers, in its order, of so many rows among so many pairs."""
         return [
             length, length, heads, self.place.position, self.first, self._chunks(length),
             room - length, room,
         ]  # fmt: skip
 
     def constants(self, dtype: torch.dtype) -> dict[str, Any]:
-        """Block sizes, types, and how a program is spread over the device."""
+        """Return block sizes, types, and how a program is spread over the device."""
         import triton.language as tl
 
         found: dict[str, Any] = {}
@@ -576,7 +576,7 @@ class Launch:
 
 
 def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict[str, int]:
-    """The size of each axis by name: of rows, pairs and (where they are given) states."""
+    """Return each axis's size by name: of rows, pairs and (where they are given) states."""
     found: dict[str, int] = {}
     for row, x in zip(kernel.rows, rows, strict=True):
         if row.sizes:
@@ -591,8 +591,8 @@ def sizes_of(kernel: Streamed, rows: list[Tensor], states: list[Tensor]) -> dict
 def chosen(
     kernel: Streamed, sizes: dict[str, int], device: torch.device, *, gradient: bool
 ) -> Configuration:  # fmt: skip
-    """The best cut whose tiles fit into registers, or the smallest there is; few rows, and blocks
-    of so many entries, where memories are gone along by blocks.
+    """Choose the best cut whose tiles fit into registers, or the smallest; few rows, and blocks of
+    so many entries, where memories are gone along by blocks.
 
     A gradient's products of warp groups have transposed left sides: where those are compiled
     wrongly, rows and pairs are too few for such groups.
@@ -609,8 +609,8 @@ def chosen(
 
 
 def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradient: bool) -> int:
-    """Entries a thread that live at once, by the model: in a pass over pairs, or where a memory
-    is read beside another."""
+    """Count the entries a thread that live at once, by the model: in a pass over pairs, or where a
+    memory is read beside another."""
     moments = kernel.alive[1:] if gradient else kernel.alive[:1]
     return max(_entries(kernel, sizes, cut, *moment) for moment in moments)
 
@@ -618,7 +618,7 @@ def weight(kernel: Streamed, sizes: dict[str, int], cut: Configuration, *, gradi
 def _entries(
     kernel: Streamed, sizes: dict[str, int], cut: Configuration, rows: int, pairs: int
 ) -> int:  # fmt: skip
-    """Of so many tiles of rows, and of a block of pairs."""
+    """Count the entries a thread of so many tiles of rows, and of a block of pairs."""
     pairs += any(kept.wide for kept in kernel.kept)  # differences of float64
     spans = {name: power_of_two(size) for name, size in sizes.items()}
     if kernel.along:

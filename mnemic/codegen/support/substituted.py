@@ -52,12 +52,12 @@ class Substituted(Streamed):
     back_rest: Any = None
     """The kernel of the gradients of rows through the making, which stores ``rest_handed``."""
     back_pairs: Any = None
-    """The kernel of the gradients of the other pairs through it."""
+    """The kernel of the gradients of the other pairs through the making."""
     rest_handed: tuple[Held, ...] = ()
     rest_gradients: tuple[str, ...] = ()
     """The arguments that have a gradient through the making."""
     read_gradients: tuple[str, ...] = ()
-    """Those that have one through the reads, made rows among them."""
+    """The arguments that have a gradient through the reads, made rows among them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "operators", registered("pairs", MakingLaunches(self)))
@@ -65,7 +65,7 @@ class Substituted(Streamed):
 
 @dataclass(frozen=True)
 class MakingLaunches(Launches):
-    """The launches of such a form, as its operators call them."""
+    """The launches of a form whose pairs are made of earlier ones, as its operators call them."""
 
     kernel: Substituted
 
@@ -79,7 +79,7 @@ class MakingLaunches(Launches):
 
 @dataclass(frozen=True)
 class MakingLaunch(Launch):
-    """The launches of all its kernels over some rows."""
+    """The launches of all kernels of a form that makes its pairs, over some rows."""
 
     kernel: Substituted
 

@@ -19,7 +19,7 @@ WARM = 2
 
 
 def on_device(steps: Mapping[Name, Step], rounds: int) -> dict[Name, float]:
-    """The median of each call between two events of the GPU, one of every call a round."""
+    """Time each call once a round, between events of the GPU; return the medians, in seconds."""
     for step in steps.values():
         for _ in range(WARM):
             step()

@@ -31,8 +31,8 @@ def transformed() -> bool:
 def pushed(
     function: Callable[..., Tensor], at: Sequence[Tensor], moved: tuple[Tensor, ...]
 ) -> Tensor:
-    """The derivative along a direction, as the transpose of the transpose: forward modes do not
-    nest."""
+    """Return the derivative along a direction, as the transpose of the transpose: forward modes do
+    not nest."""
     pulled = torch.func.vjp(function, *at)
     value, pull = pulled[0], pulled[1]
     found: Tensor = torch.func.vjp(pull, torch.zeros_like(value))[1](moved)[0]

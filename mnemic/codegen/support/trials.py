@@ -43,7 +43,7 @@ class Trials:
     small: tuple[Tensors, Tensors] | None = None
 
     def wrong(self, configuration: Configuration) -> str:
-        """What is wrong with a cut, in words; empty where nothing is.
+        """Say what is wrong with a cut; empty where nothing is.
 
         Raises ``torch.OutOfMemoryError``, which says nothing of the cut.
         """
@@ -63,7 +63,7 @@ class Trials:
     # -- a small problem --------------------------------------------------------------------
 
     def cases(self, configuration: Configuration) -> Iterator[Case]:
-        """Lengths around a chunk, and a state carried into one; single tokens of a decoder."""
+        """Yield lengths around a chunk and a state carried into one, or a decoder's tokens."""
         whole, params = self._drawn()
         rule, rows = self.subject.rule, configuration.rows
         before = self._most(6) - 1
@@ -82,7 +82,7 @@ class Trials:
         yield Case(f"T = {last - before} from a state", carried, params, state)
 
     def _most(self, tokens: int) -> int:
-        """So many tokens, or as many as a document may have."""
+        """Return so many tokens, or as many as a document may have."""
         return int(self.subject.rule.signature.at_most(tokens))
 
     def _drawn(self) -> tuple[Tensors, Tensors]:
@@ -132,14 +132,14 @@ class Trials:
         return {"output": out, **ends}
 
     def _is(self, run: tuned.Run, configuration: Configuration) -> bool:
-        """Whether a kernel that was run is the one that is tried."""
+        """Return whether a kernel that was run is the one that is tried."""
         mine = (self.question.kernel, self.question.gradient, configuration)
         return (run.question.kernel, run.question.gradient, run.chosen) == mine
 
     # -- the shape itself -------------------------------------------------------------------
 
     def _whole(self) -> str:
-        """The last row of the batch, in full length, and that every gradient is a number."""
+        """Say what is wrong in the batch's last row, in full length, or a gradient; else ""."""
         dtype, tokens = self.subject.shape.dtype, self.subject.shape.tokens
         name = "the whole shape"
         if name not in self.known:
@@ -166,8 +166,8 @@ class Trials:
         return found
 
     def _last(self, real: torch.dtype | None, drawn: tuple[int, float] | None = None) -> Tensors:
-        """The recurrence on the last row of the batch, in its own dtypes or another, as it is or
-        moved in a draw by such a part of every number."""
+        """Run the recurrence on the last row of the batch, in its own dtypes or another, as it is
+        or moved in a draw by such a part of every number."""
         arguments, params, state = self.subject.arguments(self.purpose)
         rows = {n: x[-1:] for n, x in arguments.items()}
         case = Case("last row", rows, params, {n: x[-1:] for n, x in state.items()})
@@ -184,7 +184,7 @@ class Trials:
 
 
 def _as(named: Tensors, rounding: torch.dtype | None, dtype: torch.dtype | None) -> Tensors:
-    """Floating tensors rounded, and then handed over as another dtype."""
+    """Round floating tensors to one dtype and return them in another; others stay as they are."""
     found = {}
     for name, x in named.items():
         rounded = x.to(rounding) if rounding is not None and x.is_floating_point() else x
@@ -193,7 +193,7 @@ def _as(named: Tensors, rounding: torch.dtype | None, dtype: torch.dtype | None)
 
 
 def _beyond(error: float, most: float | None) -> str:
-    """An error that is more than allowed, in words; NaN is."""
+    """Say how an error exceeds what is allowed, as NaN does; empty where it does not."""
     if most is None or error <= most:
         return ""
     return f"error {error:.1e}, allowed {most:.1e}"

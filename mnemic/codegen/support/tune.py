@@ -101,7 +101,7 @@ def run(
 
 
 def _nothing(layer_type: type[SequenceLayer], place: torch.device, timer: Timer | None) -> str:
-    """Why there is nothing to tune, or nothing."""
+    """Return why there is nothing to tune; empty where there is something."""
     if "triton" not in layer_type.rule.forms:
         return NO_FORM
     if place.type != "cuda" and timer is None:
@@ -110,7 +110,7 @@ def _nothing(layer_type: type[SequenceLayer], place: torch.device, timer: Timer 
 
 
 def tune(subject: Subject, purpose: str, timer: Timer, most: int = MOST) -> Outcome | None:
-    """The best cut for a purpose; None where no fused kernel runs."""
+    """Find the best cut for a purpose; ``None`` where no fused kernel runs."""
     with tuned.unread():
         asked = _asked(subject, purpose)
         if asked is None:
@@ -120,7 +120,7 @@ def tune(subject: Subject, purpose: str, timer: Timer, most: int = MOST) -> Outc
 
 
 def _asked(subject: Subject, purpose: str) -> tuned.Run | None:
-    """The kernel that a call runs, as the model cuts it: that of the gradient, where it has one.
+    """Return the kernel that a call runs as the model cuts it: the gradient's, where it has one.
 
     A cut that does not compile has told by then which it is.
     """
@@ -144,7 +144,7 @@ class Search:
         self.seconds: dict[Configuration, float] = {}
 
     def run(self, model: Configuration, choices: Choices, most: int) -> Outcome:
-        """Until no neighbour is faster, or so many were tried."""
+        """Search until no neighbour is faster, or so many were tried."""
         best: Configuration | None = None
         wave = [model, *choices.around(model)]
         while wave:
@@ -164,7 +164,7 @@ class Search:
     def _fastest(
         self, best: Configuration | None, right: list[Configuration]
     ) -> Configuration | None:  # fmt: skip
-        """Of the best so far and others, timed in turns; who comes first has to be beaten."""
+        """Time the best so far and others; return the fastest, if it clearly beats the first."""
         held = [*([] if best is None else [best]), *right]
         if not right:
             return best
@@ -175,7 +175,7 @@ class Search:
         return quickest if self.seconds[quickest] < GAIN * self.seconds[held[0]] else held[0]
 
     def _forced(self, cut: Configuration) -> Step:
-        """The call, cut so."""
+        """Return the call, cut so."""
 
         def step() -> object:
             with tuned.forcing(self.trials.question, cut):
@@ -197,12 +197,12 @@ def _keep(outcome: Outcome, subject: Subject) -> None:
 
 
 def none_right(report: Mapping[str, Any]) -> tuple[str, ...]:
-    """The purposes for which no cut is right."""
+    """Return the purposes for which no cut is right."""
     return tuple(entry["purpose"] for entry in report["tuned"] if entry["choice"] is None)
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """A report in words."""
+    """Yield a report in words, line by line."""
     yield f"{report['rule']}: {report['shape']}"
     for entry in report["tuned"]:
         timed = {_cut(t): t["seconds"] for t in entry["trials"] if t["seconds"] is not None}

@@ -48,7 +48,7 @@ class Question:
     def of(
         cls, kernel: str, sizes: Mapping[str, int], rows: Tensor, *, gradient: bool
     ) -> "Question":  # fmt: skip
-        """The question of arguments by row, [B, R, H, …]."""
+        """Return the question of arguments by row, [B, R, H, …]."""
         batch, length, heads = (int(n) for n in rows.shape[:3])
         named = str(rows.dtype).removeprefix("torch.")
         return cls(
@@ -83,7 +83,7 @@ def chosen(
     *,
     tunable: bool = True,
 ) -> Configuration:
-    """The cut that is being tried, else the one that was measured best, else the model's.
+    """Return the cut that is being tried, else the one measured best, else the model's.
 
     Not ``tunable`` is a call that asks for rows of its own.
     """
@@ -98,7 +98,7 @@ def chosen(
 
 
 def failed(question: Question, device: torch.device) -> str | None:
-    """Why no cut of a kernel may run, where the tuner found none that was right."""
+    """Return why no cut of a kernel may run, where the tuner found none right, else ``None``."""
     if (question.kernel, question.gradient) in _forced:
         return None
     answer = answered(question, device)
@@ -117,7 +117,7 @@ _unread: list[bool] = []
 
 @contextmanager
 def unread() -> Iterator[None]:
-    """Inside, kernels are cut as if nothing had been measured."""
+    """Have kernels inside cut as if nothing had been measured."""
     _unread.append(True)
     try:
         yield
@@ -127,7 +127,7 @@ def unread() -> Iterator[None]:
 
 @contextmanager
 def forcing(question: Question, configuration: Configuration) -> Iterator[None]:
-    """Inside, kernels like that of a question are cut so, at any length."""
+    """Have kernels inside that are like a question's cut so, at any length."""
     place = (question.kernel, question.gradient)
     _forced[place] = configuration
     try:
@@ -138,7 +138,7 @@ def forcing(question: Question, configuration: Configuration) -> Iterator[None]:
 
 @contextmanager
 def recording() -> Iterator[list[Run]]:
-    """The kernels that are run inside."""
+    """Yield a list to which the kernels that are run inside are added."""
     seen: list[Run] = []
     _recording.append(seen)
     try:
@@ -151,7 +151,7 @@ def recording() -> Iterator[list[Run]]:
 
 
 def root() -> Path:
-    """The cache's folder: the user's, as the system has it, unless ``MNEMIC_CACHE`` is set."""
+    """Return the cache's folder: the user's, unless ``MNEMIC_CACHE`` names another."""
     told = os.environ.get(VARIABLE)
     if told:
         return Path(told)
@@ -166,26 +166,26 @@ def root() -> Path:
 
 @cache
 def setting(device: torch.device) -> dict[str, Any]:
-    """What an answer holds for: code, device and versions, and whether Triton interprets."""
+    """Return what an answer holds for: code, device, versions, and whether Triton interprets."""
     here = verified.setting(device)
     return {"code": verified.digest(), **here, "interpreted": versions.interpreting()}
 
 
 def place(question: Question, device: torch.device) -> Path:
-    """The file of an answer."""
+    """Return the file of an answer."""
     here = setting(device)
     named = sha256(json.dumps([here, asdict(question)], sort_keys=True).encode()).hexdigest()
     return root() / "tuned" / here["code"][:16] / f"{named[:32]}.json"
 
 
 def answered(question: Question, device: torch.device) -> Answer | None:
-    """What was measured for a question on this device, with these versions, for this very code."""
+    """Return what was measured for a question on this device with these versions and this code."""
     return None if _unread else _answered(root(), question, device)
 
 
 @cache
 def _answered(_: Path, question: Question, device: torch.device) -> Answer | None:
-    """Read once a process for each folder of the cache."""
+    """Read an answer, once a process for each folder of the cache; ``None`` where it is no use."""
     path = place(question, device)
     try:
         text = path.read_text(encoding="utf-8")
@@ -210,14 +210,14 @@ def _ignore(path: Path, why: str) -> None:
 
 
 def _plain(question: Question) -> Any:
-    """A question as JSON has it."""
+    """Return a question as JSON has it."""
     return json.loads(json.dumps(asdict(question)))
 
 
 def store(
     question: Question, device: torch.device, answer: Answer, told: Mapping[str, Any]
 ) -> Path:  # fmt: skip
-    """Keep an answer, with what else is to be told of it; the file is whole at any time."""
+    """Write an answer, with what else is to be told of it; the file is whole at any time."""
     path = place(question, device)
     path.parent.mkdir(parents=True, exist_ok=True)
     choice = None if answer.choice is None else asdict(answer.choice)
@@ -233,6 +233,6 @@ def store(
 
 
 def forget() -> None:
-    """Read answers anew."""
+    """Forget the answers that were read, so that they are read anew."""
     _answered.cache_clear()
     setting.cache_clear()

@@ -54,7 +54,7 @@ class Vectors(Pickled, nn.Module):
         self.convolution = ShortConvolution(total, block.convolution) if block.convolution else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the generated activations, which may be lambdas: no pickle holds those."""
+        """Leave out the generated activations, which may be lambdas: no pickle holds those."""
         state = dict(super().__getstate__())
         if state["activations"] is generated():
             del state["activations"]
@@ -67,7 +67,7 @@ class Vectors(Pickled, nn.Module):
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Counted,
         ends: tuple[int, ...] | None = None,
     ) -> tuple[States, States]:  # fmt: skip
-        """The vectors by name, and this part of the state after x; see ``MemoryLayer``.
+        """Return the vectors by name, and this part of the state after x; see ``MemoryLayer``.
 
         With ``ends`` that after so many tokens, [B, n, …].
         """
@@ -90,7 +90,7 @@ class Vectors(Pickled, nn.Module):
         return found, after
 
     def queries(self, x: Tensor, state: Mapping[str, Tensor]) -> tuple[Tensor, States]:
-        """q alone, by the same maps; its own part of a state of its own, and that after x."""
+        """Return q alone, by the same maps, and its own part of the state after x."""
         after: States = {}
         position = self._position(x, state, None, after)
         if "q" in self.constant:
@@ -103,7 +103,7 @@ class Vectors(Pickled, nn.Module):
         return self._scaled(self._vector("q", mixed, position)), after
 
     def _vector(self, name: str, x: Tensor, position: Tensor | None) -> Tensor:
-        """One vector from its channels."""
+        """Make one vector of its channels."""
         vector = self.activations[name](x).reshape(*x.shape[:2], *self.shapes[name])
         if name in DIRECTIONS:
             vector = unit(vector)
@@ -115,7 +115,7 @@ class Vectors(Pickled, nn.Module):
     def _position(
         self, x: Tensor, state: Mapping[str, Tensor], lengths: Counted, after: States
     ) -> Tensor | None:
-        """The number of each token, [B, T], where positions turn the keys."""
+        """Return each token's number, [B, T], where keys turn, else ``None``; fill ``after``."""
         if not self.block.rotary:
             return None
         first = state.get("tokens")
@@ -136,7 +136,7 @@ class Vectors(Pickled, nn.Module):
 
 
 def generated() -> Mapping[str, Activation]:
-    """The activations that the compiled folder has."""
+    """Return the activations that the compiled folder has."""
     layer = getattr(home(), "Layer", None)
     found: Mapping[str, Activation] = getattr(
         getattr(layer, "memory_type", layer), "activations", {}
@@ -145,14 +145,14 @@ def generated() -> Mapping[str, Activation]:
 
 
 def projection(inputs: int, outputs: int) -> nn.Linear:
-    """A linear map without bias, drawn from N(0, 1/inputs)."""
+    """Make a linear map without bias, drawn from N(0, 1/inputs)."""
     found = nn.Linear(inputs, outputs, bias=False)
     nn.init.normal_(found.weight, std=1 / math.sqrt(inputs))
     return found
 
 
 def vector_shape(name: str, signature: Signature, sizes: Sizes) -> tuple[int, ...]:
-    """The shape of a vector after [B, T]: [H, d], or [n, H, d] with n steps a token."""
+    """Return a vector's shape after [B, T]: [H, d], or [n, H, d] with n steps a token."""
     if name == "q":
         return (sizes.heads, sizes.key_dim)
     steps = (signature.steps,) if signature.steps > 1 else ()

@@ -25,7 +25,7 @@ Entry = dict[str, Any]
 
 @cache
 def digest(folder: Path = FOLDER) -> str:
-    """Of the generated code and its support: any change to it makes a record worthless."""
+    """Hash the generated code and its support: any change to it makes a record worthless."""
     found = sha256()
     for path in sorted(folder.rglob("*.py")):
         found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
@@ -33,7 +33,7 @@ def digest(folder: Path = FOLDER) -> str:
 
 
 def setting(device: torch.device) -> dict[str, Any]:
-    """What a check holds for: the device by name and compute capability, and the versions."""
+    """Return what a check holds for: device by name and compute capability, and the versions."""
     named = device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if named else platform.machine(),
@@ -45,7 +45,7 @@ def setting(device: torch.device) -> dict[str, Any]:
 
 
 def entries(folder: Path = FOLDER) -> list[Entry]:
-    """What was recorded for this code; nothing where there is no record, or it cannot be read."""
+    """Read what was recorded for this code; nothing without a record, or where none can be read."""
     try:
         found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         kept = found["entries"] if found["code"] == digest(folder) else []
@@ -72,7 +72,7 @@ def _kind(entry: Entry) -> tuple[Any, Any]:
 
 @cache
 def passed(form: str, dtype: torch.dtype, device: torch.device, folder: Path = FOLDER) -> bool:
-    """Whether a form passed its checks in this dtype on this device with these versions."""
+    """Return whether a form passed its checks in this dtype on this device and these versions."""
     here = setting(device)
     for entry in entries(folder):
         if entry.get("setting") == here and not entry.get("interpreted", True):

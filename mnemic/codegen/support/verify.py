@@ -55,8 +55,8 @@ class Trial:
 
 
 def trials(layer_type: type[SequenceLayer], *several: Plan) -> Iterator[Trial]:
-    """Everything to try, plan by plan and in each dtype by dtype, so that where time runs out each
-    case of the first plan had one."""
+    """Yield everything to try, plan by plan and in each plan dtype by dtype, so that where time
+    runs out each case of the first plan had one."""
     for wanted in several:
         yield from _trials(layer_type, wanted)
 
@@ -73,7 +73,7 @@ def _trials(layer_type: type[SequenceLayer], wanted: Plan) -> Iterator[Trial]:
 
 
 def stepped(layer_type: type[SequenceLayer], wanted: Plan) -> bool:
-    """Whether the layer's token has a kernel that runs, or is interpreted, here."""
+    """Return whether the layer's token has a kernel that runs, or is interpreted, here."""
     runs = wanted.device.type == "cuda" or versions.interpreting()
     return (
         runs
@@ -83,8 +83,8 @@ def stepped(layer_type: type[SequenceLayer], wanted: Plan) -> bool:
 
 
 def _steps(layer_type: type[SequenceLayer], wanted: Plan, dtype: torch.dtype) -> Iterator[Finding]:
-    """The layer's step by each of its kernels: that of memories in registers, and that along them;
-    of heads of the width, or of half of it while they do not fit."""
+    """Yield findings of the layer's step by each of its kernels: that of memories in registers, and
+    that along them; of heads of the width, or of half of it while they do not fit."""
     for along in (False, True):
         yield from _step(layer_type, wanted, dtype, along=along)
 
@@ -140,8 +140,8 @@ def _of(rule: Any, case: Case, dtype: torch.dtype, wanted: Plan) -> Iterator[Fin
 def _ways(
     rule: Any, case: Case, wanted: Plan
 ) -> Iterator[tuple[str, AbstractContextManager[Any], str]]:
-    """How each form is tried: a fused one with memories in registers, and block by block; each of
-    them as lean as it may be, where one length is tried; and in several kernels."""
+    """Yield how each form is tried: a fused one with memories in registers, and block by block;
+    each of them as lean as it may be, where one length is tried; and in several kernels."""
     for form in wanted.forms:
         if form != "triton":
             yield form, nullcontext(), case.name
@@ -161,7 +161,7 @@ def _ways(
 
 
 def _leans(kernel: Any, wanted: Plan) -> Iterable[int]:
-    """The degrees of a kernel's gradients that are tried beside what the model chooses."""
+    """Return the degrees of a kernel's gradients that are tried beside what the model chooses."""
     most = getattr(kernel, "leans", None)
     if not wanted.tokens or most is None or not (most or wanted.cut):
         return ()
@@ -172,8 +172,8 @@ def _leans(kernel: Any, wanted: Plan) -> Iterable[int]:
 def _cut_so(
     always: bool | None, changes: Mapping[str, int], *, several: bool = False
 ) -> Iterator[None]:
-    """Inside, kernels go along axes always, never, or (None) as they would, and are cut so; forms
-    that can run in ``several`` kernels do, or do not."""
+    """Have kernels inside go along axes always, never, or (None) as they would, and be cut so;
+    forms that can run in ``several`` kernels do, or do not."""
     from .fused import in_several, recut, sweeping  # its kernels need Triton
 
     with ExitStack() as ways:
@@ -186,7 +186,7 @@ def _cut_so(
 
 
 def _kernel(rule: Any, *, short: bool) -> Any:
-    """The kernel that sequences run through, or None."""
+    """Return the kernel that sequences run through, or ``None``."""
     module = rule.kernels() if rule.kernels is not None else None
     return None if module is None else form_of(module, short=short)
 
@@ -280,7 +280,7 @@ def _place(device: str | None) -> torch.device:
 
 
 def spoken(name: str, every: float = 5.0) -> Callable[[str], None]:
-    """What says on standard error every few seconds what is being tried."""
+    """Return a function that says on standard error every few seconds what is being tried."""
     last = -math.inf
 
     def trying(words: str) -> None:
@@ -308,26 +308,26 @@ def _by_dtype(form: str, listed: list[Finding]) -> dict[str, Any]:
 
 
 def outcome(told: dict[str, Any]) -> str:
-    """What is said of a form in a dtype."""
+    """Say in words how a form came out in a dtype."""
     if told["passed"]:
         return "passed"
     return "FAILED" if told["wrong"] else "nothing could be compared"
 
 
 def _passed(by_dtype: dict[str, Any]) -> bool:
-    """Whether nothing of a form is wrong, and it was compared in one dtype at least."""
+    """Return whether nothing of a form is wrong, and it was compared in one dtype at least."""
     found = by_dtype.values()
     return not any(one["wrong"] for one in found) and any(one["passed"] for one in found)
 
 
 def _worst(listed: list[Finding], part: str) -> float | None:
-    """The largest error of a part, or None where one is no number."""
+    """Return the largest error of a part, or ``None`` where one is no number."""
     errors = [f.error for f in listed if f.part == part]
     return max(errors) if all(map(math.isfinite, errors)) else None
 
 
 def _told(finding: Finding) -> str:
-    """A failure in words."""
+    """Put a failure into words."""
     where = f"{finding.case}, {finding.part}"
     if finding.told:
         return f"{where}: {finding.told}"

@@ -39,20 +39,20 @@ class Tried:
 
 
 def memory_of(layer: Any) -> Any:
-    """The layer that holds the rule: a hybrid's memory, or the layer itself."""
+    """Return the layer that holds the rule: a hybrid's memory, or the layer itself."""
     return getattr(layer, "memory", layer)
 
 
 def checkable(layer: Any) -> bool:
-    """Whether a layer (or its type) has a kernel for its token."""
+    """Return whether a layer (or its type) has a kernel for its token."""
     return getattr(memory_of(layer), "step_kernel", None) is not None
 
 
 def tried(
     layer: Any, dtype: torch.dtype, device: torch.device, batch: int, *, along: bool
 ) -> Iterator[Tried]:
-    """Both ways of a layer's step in a dtype, by the kernel of memories in registers or by that
-    which goes ``along`` them; none where there is no such kernel, or they do not fit."""
+    """Yield both ways of a layer's step in a dtype, by the kernel of memories in registers or by
+    that which goes ``along`` them; none where there is no such kernel, or they do not fit."""
     sample = _sample(layer, dtype, device, batch)
     if not _fits(sample, dtype, along=along):
         return
@@ -76,7 +76,7 @@ def _sample(layer: Any, dtype: torch.dtype, device: torch.device, batch: int) ->
 
 
 def _begun(sample: Sample, dtype: torch.dtype) -> tuple[Any, Tensor, dict[str, Tensor]]:
-    """The layer in a dtype, the tokens of its steps, and the state before them."""
+    """Return the layer in a dtype, the tokens of its steps, and the state before them."""
     layer, x = sample.layer.to(dtype), sample.x.to(dtype)  # whose numbers the dtype has
     _, state = layer.rows(x[:, : sample.before], {}, None, "recurrent")
     return layer, x[:, sample.before :], {name: s.clone() for name, s in state.items()}
@@ -84,7 +84,7 @@ def _begun(sample: Sample, dtype: torch.dtype) -> tuple[Any, Tensor, dict[str, T
 
 @torch.no_grad()
 def _fits(sample: Sample, dtype: torch.dtype, *, along: bool) -> bool:
-    """Whether the layer's token has a kernel of memories in registers, or one along them."""
+    """Return whether a kernel of memories in registers, or one ``along`` them, fits the layer."""
     layer, _, state = _begun(sample, dtype)
     one = layer.step_kernel()
     with fused.sweeping(always=along):
@@ -94,7 +94,7 @@ def _fits(sample: Sample, dtype: torch.dtype, *, along: bool) -> bool:
 
 @torch.no_grad()
 def _stepped(sample: Sample, dtype: torch.dtype, form: str, way: str) -> dict[str, Tensor]:
-    """Outputs and the last state in a dtype."""
+    """Run the steps in a dtype; return the outputs and the last state."""
     layer, x, state = _begun(sample, dtype)
     outputs = []
     for token in x.unbind(1):

@@ -43,7 +43,7 @@ class Fault:
     avoided: bool
 
     def holds(self, triton: Version, capability: tuple[int, int]) -> bool:
-        """Whether this version has it on a device of this compute capability."""
+        """Return whether a version of Triton has the fault on a device of this capability."""
         return self.first <= triton <= self.last and capability in self.capabilities
 
 
@@ -62,7 +62,7 @@ FAULTS = (
 
 
 def parsed(text: str) -> Version:
-    """The three numbers of a version.
+    """Parse the three numbers of a version.
 
     >>> parsed("3.7.0+git1234")
     (3, 7, 0)
@@ -73,13 +73,13 @@ def parsed(text: str) -> Version:
 
 
 def faults(triton: str, capability: tuple[int, int]) -> tuple[Fault, ...]:
-    """What is known to be wrong with this version on this device."""
+    """Return the faults that are known of a version of Triton on a device."""
     return tuple(fault for fault in FAULTS if fault.holds(parsed(triton), capability))
 
 
 @cache
 def faulty(device: torch.device) -> bool:
-    """Whether this version of Triton compiles some products of warp groups wrongly there."""
+    """Return whether this Triton is known to compile some products wrongly on a device."""
     triton = installed()
     if device.type != "cuda" or triton is None or elsewhere():
         return False
@@ -87,7 +87,7 @@ def faulty(device: torch.device) -> bool:
 
 
 def distrusted(triton: str, capability: tuple[int, int]) -> str | None:
-    """Why generated kernels must not run with this version, or None."""
+    """Return why generated kernels must not run with this version, or ``None``."""
     if parsed(triton) < OLDEST:
         needed = ".".join(map(str, OLDEST))
         return f"Triton {triton} is too old: {needed} or newer is needed"
@@ -99,12 +99,12 @@ def distrusted(triton: str, capability: tuple[int, int]) -> str | None:
 
 
 def interpreting() -> bool:
-    """Whether Triton interprets kernels in this process, so that they run on the CPU."""
+    """Return whether Triton interprets kernels in this process, so that they run on the CPU."""
     return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
 
 
 def installed() -> str | None:
-    """The version of Triton, or None."""
+    """Return the version of Triton, or ``None``."""
     for name in ("triton", "pytorch-triton"):
         try:
             return version(name)
@@ -114,7 +114,7 @@ def installed() -> str | None:
 
 
 def constant(function: Function) -> Function:
-    """What torch.compile calls while it looks at the code, as a constant of the graph.
+    """Mark a function that torch.compile calls while it traces, as a constant of the graph.
 
     ``torch.compiler.assume_constant_result`` sets the same mark, and imports the compiler first.
     """
@@ -139,13 +139,13 @@ ASSEMBLER = "PTXAS_OPTIONS"
 
 
 def to_assembler(more: str) -> str:
-    """A launch's options for NVIDIA's assembler: the user's, and some more."""
+    """Join a launch's options for NVIDIA's assembler: the user's, and some more."""
     return " ".join(filter(None, (os.environ.get(ASSEMBLER), more)))
 
 
 @cache
 def tells_assembler() -> bool:
-    """Whether Triton hands a launch's options on to NVIDIA's assembler."""
+    """Return whether Triton hands a launch's options on to NVIDIA's assembler."""
     try:
         compiler: Any = __import__("triton.backends.nvidia.compiler", fromlist=["CUDAOptions"])
     except ImportError:
@@ -154,18 +154,18 @@ def tells_assembler() -> bool:
 
 
 def offline() -> str:
-    """The device that launches are compiled for without being there; empty where they run."""
+    """Return the device that launches are compiled for though not there; empty if they run."""
     return os.environ.get(OFFLINE, "")
 
 
 def elsewhere() -> bool:
-    """Whether kernels launched with tensors on the CPU are interpreted, or compiled offline."""
+    """Return whether kernels launched with CPU tensors are interpreted, or compiled offline."""
     return interpreting() or bool(offline())
 
 
 @constant
 def unusable(device: torch.device) -> str | None:
-    """Why the fused form does not run on a device, or None."""
+    """Return why the fused form does not run on a device, or ``None``."""
     if elsewhere():
         return None
     return _unusable(device)
@@ -200,12 +200,12 @@ def announce(message: str) -> None:
 
 @cache
 def announced(message: str) -> None:
-    """What ``announce`` does; torch.compile calls it once, while it looks at the code."""
+    """Warn once for each message; torch.compile has ``announce`` call it while it traces."""
     warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What a kernel that does not compile, fit or run raises."""
+    """Return the exceptions of a kernel that does not compile, fit or run."""
     if installed() is None:
         return (RuntimeError,)
     errors: Any = __import__("triton.errors", fromlist=["TritonError"])

@@ -27,7 +27,7 @@ class Windowed(Hybrid):
     def remembered(
         self, x: Tensor, state: States, lengths: Tensor | None, form: str, prefix: Tensor | None
     ) -> tuple[Tensor, States]:
-        """M([p; x]) at every token, the persistent ones too, and the memory's state."""
+        """Return M([p; x]) at every token, the persistent ones too, and the memory's state."""
         if prefix is None:
             return self.memory.rows(x, state, lengths, form)
         whole = torch.cat([prefix, x], 1)
