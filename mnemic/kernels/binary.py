@@ -84,7 +84,7 @@ def encoded(compiled: Any) -> str:
 
 @contextmanager
 def _binary(compiled: Any) -> Iterator[str]:
-    """Write the machine code to a file that is there inside, and yield its path."""
+    """Yield the path of a file that holds the machine code meanwhile."""
     with tempfile.TemporaryDirectory(prefix="kernel.") as place:
         binary = Path(place) / "kernel.cubin"
         binary.write_bytes(compiled.asm["cubin"])

@@ -54,7 +54,7 @@ def build(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> 
 
 
 def count(asked: Iterable[Job], processes: int, told: Callable[[Job], None]) -> Iterator[Built]:
-    """Count, in so many processes where Triton interprets, what jobs' kernels ask for, in order."""
+    """Count in so many processes, where Triton interprets, what jobs' kernels ask for, in order."""
     return _each(asked, "count_folder", [Worker(INTERPRETING) for _ in range(processes)], told)
 
 

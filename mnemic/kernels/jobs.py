@@ -128,7 +128,7 @@ def count_folder(job: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Raise inside where kernels refuse arguments, which else run in PyTorch."""
+    """Make arguments that kernels refuse raise inside, and not run in PyTorch."""
     before = os.environ.get(ALONE)
     os.environ[ALONE] = "1"
     try:
@@ -250,8 +250,7 @@ class Subject:
         return (*one.values(), *floats), (out, *final.values())
 
     def step(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Run one token of the layer, projections aside; return what it reads and writes, if it
-        fits."""
+        """Run a layer's token, projections aside; return what it reads and writes, if it fits."""
         before, now = self.x[:, :-1][:, :2], self.x[:, -1:]
         with torch.no_grad():
             _, state = self.memory.rows(before, {}, None, "recurrent")

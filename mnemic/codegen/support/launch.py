@@ -74,7 +74,7 @@ class Launches:
         self, rows: list[Tensor], kept: list[Tensor], positions: Tensor | None,
         bounds: Tensor | None, numbers: list[int], ends: list[Tensor], *, dry: bool,
     ) -> list[Tensor]:  # fmt: skip
-        """Return the gradients of rows that have one, then of the states before, from the ends'."""
+        """Return the gradients of rows that have one, then of the states before, by the ends'."""
         if dry:  # the rows' shapes, and the states'
             named = zip(self.kernel.rows, rows, strict=True)
             found_rows = [torch.empty_like(x) for r, x in named if r.name in self.kernel.gradients]
@@ -418,11 +418,11 @@ class Launch:
         return not self.kernel.split or self.kernel.split in sizes
 
     def parts_of(self, d_states: list[Tensor]) -> list[Tensor]:
-        """Return gradients of states for the blocks; what all share, for the first of them."""
+        """Return states' gradients for the blocks; what all blocks share, for the first alone."""
         return [self._parts(s, x) for s, x in zip(self.kernel.states, d_states, strict=True)]
 
     def wholes_of(self, d_states: list[Tensor]) -> list[Tensor]:
-        """Return gradients of states from the blocks'; of what all share, the parts' sum."""
+        """Return states' gradients from the blocks' parts; of what all blocks share, the sum."""
         named = zip(self.kernel.states, d_states, strict=True)
         return [x if self.splits(state.sizes) else x.sum(0) for state, x in named]
 
@@ -440,7 +440,7 @@ def _any_length(rows: list[Tensor]) -> bool:
 
 
 def _specialised(number: int) -> tuple[bool, bool, bool]:
-    """Return what Triton compiles a kernel anew for: being 1, a multiple of 16, of 32 bits."""
+    """Return what Triton compiles anew for: a number's being 1, a multiple of 16, of 32 bits."""
     return number == 1, number % 16 == 0, number < 2**31
 
 

@@ -123,7 +123,7 @@ class MemoryLayer(SequenceLayer):
         return found.reshape(*found.shape[:-1], *shape).expand(*x.shape[:2], *shape)
 
     def coefficients(self, x: Tensor) -> States:
-        """Return what the rule takes beside its vectors, by name; generated layers say."""
+        """Return what the rule takes beside its vectors, by name: generated layers tell."""
         return {}
 
     def params(self) -> States:

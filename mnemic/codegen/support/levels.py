@@ -12,12 +12,12 @@ from torch import Tensor
 
 
 def needed(position: int, tokens: int) -> int:
-    """Count the levels that tokens reach, after so many more behind a position."""
+    """Count the levels with tokens in them, after ``tokens`` more behind ``position``."""
     return (position + tokens).bit_length()
 
 
 def aligned_pieces(position: int, tokens: int, size: int, most: int) -> list[tuple[int, int, int]]:
-    """List (first token, tokens a chunk, chunks): a power of two, which divides their position.
+    """List pieces (first token, tokens a chunk, chunks): a power of two that divides the position.
 
     Each is one bucket of the tree when it ends. ``size`` bounds a chunk, ``most`` their number in
     a piece.

@@ -77,7 +77,7 @@ def _largest(x: Tensor, least: float) -> Tensor:
 
 
 def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor:
-    """Append the log of what decays leave of pairs, up to a number: [M, n], [M, C] → [M, n + C].
+    """Append the log, up to a number a chunk, of what decays leave: [M, n], [M, C] → [M, n + C].
 
     Row t sees exp(left_i − left_t) of pair i. In float64, since differences of sums cancel.
     """
@@ -86,8 +86,7 @@ def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor
 
 
 def ages(log_decay: Tensor) -> Tensor:
-    """Compute −Σ log decay up to each row in float64, see ``decays_left``: [B, R, H] → [B, R,
-    H]."""
+    """Compute −Σ log decay by row in float64 (see ``decays_left``): [B, R, H] → [B, R, H]."""
     return -log_decay.double().clamp_min(LOWEST).cumsum(1)
 
 

@@ -69,8 +69,8 @@ def eight_warps(cut: Configuration) -> Configuration:
 
 
 def of_chunks(*, split: bool, whole: bool = False) -> Order:
-    """Order fewer rows (unless a ``whole`` sequence is one chunk), then narrower blocks of a memory
-    that is ``split``, then more warps."""
+    """Return the order for chunks: fewer rows (unless a ``whole`` sequence is one chunk), narrower
+    blocks of a memory that is ``split``, then more warps."""
     rows = () if whole else (fewer_rows,)
     return (*rows, *((narrower_block,) if split else ()), more_warps)
 
@@ -87,24 +87,24 @@ def traded(cut: Configuration) -> Configuration:
 
 
 def of_sweeps() -> Order:
-    """Order, along memories, fewer rows and narrower blocks at once (each chunk goes through all
-    memories, so rows are dear), narrower blocks, fewer rows of wider blocks, then more warps."""
+    """Return the order along memories: fewer rows and narrower blocks at once (each chunk goes
+    through all memories, so rows are dear), narrower, fewer rows of wider ones, more warps."""
     return (smaller, narrower_block, traded, narrower_block, more_warps)
 
 
 def of_pairs() -> Order:
-    """Order fewer rows, then narrower blocks of pairs, then eight warps, which have all registers;
-    with more of them each warp of a chunk's few rows holds its operands once more."""
+    """Return the order for pairs: fewer rows, narrower blocks of pairs, then eight warps, which
+    have all registers; with more each warp of a chunk's few rows holds its operands once more."""
     return (fewer_rows, narrower_block, eight_warps)
 
 
 def of_tokens(*, split: bool) -> Order:
-    """Order more warps first, as all lies in threads evenly; then narrower blocks."""
+    """Return the tokens' order: more warps, as all lies in threads evenly; then narrower blocks."""
     return (more_warps, *((narrower_block,) if split else ()))
 
 
 def of_gradient(order: Order) -> Order:
-    """Make a gradient's order: leaner as soon as more warps (first of tokens) do not help."""
+    """Return a gradient's order: leaner as soon as more warps (first of tokens) do not help."""
     first = order[:1] if order[:1] == (more_warps,) else ()
     return (*first, leaner, *order[len(first) :]) if order else ()
 

@@ -196,7 +196,7 @@ class Operator:
         sizes: tuple[int, int] | None = None,
         **coefficients: Tensor,
     ) -> Tensor:
-        """Compute M(W, φ(q)) with the memory as ``state`` has it: nothing is written, or decays.
+        """Compute M(W, φ(q)), the memory as ``state`` has it: nothing is written, nothing decays.
 
         q [B, T, heads, d_k], every token of which sees the same memory; coefficients as
         ``rule.reading`` names them; ``params`` as in a call, and ``sizes`` (H, d_v), where the
@@ -262,7 +262,7 @@ class _Call:
     def documents(
         self, vectors: dict[str, Tensor], state: States, ends: Tensor, *, ending: bool = True
     ) -> tuple[Tensor, States]:
-        """Run documents packed one after another, each with a state of its own, as long as
+        """Run documents packed one after another, each with a state of its own, as far as
         ``ending`` asks for those."""
         told = self.signature
         if not told.levels and not kept.names(told) and self._anywhere(vectors, state):
@@ -361,7 +361,7 @@ class _Call:
     def masked_output(
         self, vectors: dict[str, Tensor], state: States, mask: Tensor
     ) -> tuple[Tensor, States]:
-        """Return the output of masked rows without the state after it, or a look at the mask.
+        """Return masked rows' output without the state after it, and without reading the mask.
 
         Copies of a row's last token stand behind its tokens, which do not see them.
         """
@@ -417,8 +417,8 @@ class _Call:
         return torch.cat(outs)[back], {name: x[back] for name, x in joined.items()}
 
     def _told(self, vectors: dict[str, Tensor], state: States) -> bool:
-        """Return whether the form must be told where its rows stand, all alike, in their
-        documents."""
+        """Return whether the form must be told where its rows stand, which is at one place for
+        all."""
         signature = self.signature
         if signature.levels:
             return True

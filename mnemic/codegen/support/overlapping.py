@@ -42,7 +42,7 @@ class OverlappingGradient(DividedGradient):
         return super()._gradients(launch) | {t.name: empty(launch, t) for t in self.apart}
 
     def _of_rows(self, launch: "Launch", gradients: dict[str, Tensor]) -> list[Tensor]:
-        """Return the gradients of rows, of chunks' the sums."""
+        """Return the gradients of rows, those that chunks have apart summed."""
         own = own_of(launch)
         found = {t.name: buffers.empty(tuple(own[t.name].shape), own[t.name]) for t in self.apart}
         pointers = [*(gradients[name] for name in found), *found.values()]
