@@ -1,4 +1,4 @@
-"""A chunk's own entries of what is computed of kept pairs: the same of their own entries.
+"""A chunk's own entries of what is computed of kept pairs, computed of the pairs' own entries.
 
 Memory holds the entries of states. Where a gradient reads the chunk's entries of a sum (or any
 other expression) of several, they are taken of each, and the expression is one of rows.
@@ -10,7 +10,7 @@ from mnemic.codegen.plan import Call, Map, Plan, Quantity, Read
 
 
 def split_into_entries(plan: Plan) -> Plan:
-    """The plan in which only entries of states are read behind the others."""
+    """Return a plan that reads, behind kept pairs, only the chunk's own entries of states."""
     found = plan.emptied()
     found.graph = plan.graph.copy()
     for quantity in plan.ordered():
@@ -25,7 +25,7 @@ def split_into_entries(plan: Plan) -> Plan:
 
 
 def _of_rows(plan: Plan, quantity: Quantity, whole: str, like: str) -> Map | None:
-    """An expression's own entries by those of what it reads; ``None`` for no expression."""
+    """Make an expression of the chunk's own entries of what it reads; ``None`` where it is none."""
     expression = plan[whole].op
     if not isinstance(expression, Map):
         return None

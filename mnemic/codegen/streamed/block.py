@@ -35,20 +35,20 @@ class Block:
     most: int = 0
     """Tiles of the block that live at once."""
     lasting: frozenset[str] = frozenset()
-    """What the pairs are made of that take the place of others: not rounded to 16 bits."""
+    """Quantities that pairs put in place of others are made of: not rounded to 16 bits."""
 
     @property
     def pad(self) -> str:
         return self.body.pad + "    "
 
     def prepare(self, rewrites: dict[str, str]) -> None:
-        """Note what is not rounded."""
+        """Note which quantities of the block are not rounded to 16 bits."""
         if self.body.lasting:
             behind = self.body.passes.needed(tuple(rewrites.values()))
             self.lasting = frozenset(q.name for q in behind)
 
     def lines(self, rewrites: dict[str, str]) -> Iterator[str]:
-        """The statements in order; ``rewrites`` take the place of states' entries."""
+        """Yield the block's statements in order; ``rewrites`` take the place of states' entries."""
         self.prepare(rewrites)
         steps = self.steps()
         ends = frozenset(rewrites.values())
@@ -63,7 +63,7 @@ class Block:
             yield f"{self.pad}{store_block(held, self.body.found.say(name))}"
 
     def steps(self) -> list[Step]:
-        """Loads, statements and sums of the block."""
+        """Return the block's loads, statements and sums as steps that are not yet in order."""
         steps, held_as = [], {q.name: q.reads()[0] for q in self.streamed if self._as_held(q)}
         others = [q for q in (*self.streamed, *self.sums) if q.name not in held_as]
         for name in dict.fromkeys(n for q in others for n in self.reads(q)):
@@ -83,17 +83,17 @@ class Block:
         return steps
 
     def taken(self, name: str, held: Held) -> Step:
-        """The block's entries of a state."""
+        """Return the step that loads the block's entries of a state."""
         loaded = load_block(self.body.found, held, self.body.pairs)
         text = f"{self.pad}{self.body.found.say(name)} = {loaded}"
         return Step(name, (), (text,), bool(held.sizes))
 
     def _as_held(self, quantity: Quantity) -> bool:
-        """Whether a quantity of the pairs before the chunk is what memory holds."""
+        """Return whether a quantity of the pairs before the chunk is what memory holds."""
         return same(quantity) and self.body.found.held(quantity.reads()[0]) is not None
 
     def reads(self, quantity: Quantity) -> tuple[str, ...]:
-        """What must be there before, of the block."""
+        """Return what of the block must be there before a quantity."""
         op, passes = quantity.op, self.body.passes
         own = [n for n in passes.reads(quantity) if self.body.found.streams(n) or n in self.running]
         top = passes.top_of(quantity) if passes.sums(quantity) else None
@@ -102,7 +102,7 @@ class Block:
         return (*own, str(top)) if top in self.running else tuple(own)
 
     def _higher(self, quantity: Quantity) -> Iterator[str]:
-        """The largest logit so far; ``_scale`` is what it makes of what was summed before."""
+        """Yield the new largest logit; ``_scale`` is its factor for what was summed before."""
         op, say = quantity.op, self.body.found.say(quantity.name)
         assert isinstance(op, Call)
         past, left = op.arguments[0], op.arguments[1 + len(beside_pairs(op)) :]
@@ -129,7 +129,7 @@ class Block:
         self.body.summed.add(quantity.name)
 
     def _part(self, quantity: Quantity) -> str:
-        """A block's part of a sum."""
+        """Write a block's part of a sum."""
         op = quantity.op
         if isinstance(op, Call) and sums_weights(op):
             weights, left = op.arguments[0], op.arguments[1 + len(beside_pairs(op)) :]

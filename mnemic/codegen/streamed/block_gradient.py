@@ -20,8 +20,8 @@ THERE = "room"
 
 
 def block_backward(shared: Added, numbers: dict[str, str], shape: Shape) -> Written:
-    """The kernel of what all chunks behind a block of pairs add to its gradient; or those of a
-    part of the chunks, to the pairs before them."""
+    """Write the kernel of what all chunks behind a block of pairs add to its gradient; or of what a
+    part of the chunks adds to that of the pairs before it."""
     found = shared.pairs
     carried = {held.name: load_handed(held) for held in shared.handed}
     body = Body(found, Passes(found), numbers, "", shape.indent, carried=carried)
@@ -46,7 +46,7 @@ def block_backward(shared: Added, numbers: dict[str, str], shape: Shape) -> Writ
 
 
 def _behind(shape: Shape) -> str:
-    """The loop over the chunks that read a block: those behind it, within a window's reach."""
+    """Write the loop over the chunks that read a block: those behind it, in a window's reach."""
     if shape.part:
         return "    for c in range(part_from, part_to):"
     first, last = "tiles.first_behind(j * BN, before, first, ROWS)", "chunks"
@@ -65,7 +65,7 @@ class Turn(Block):
     before: dict[str, str] = field(default_factory=dict)
     """Entries of states, loaded before the first chunk."""
     large: int = 0
-    """How many of these are tiles."""
+    """How many of the entries in ``before`` are tiles."""
     there: str = THERE
 
     @property
@@ -73,7 +73,7 @@ class Turn(Block):
         return self.body.pad
 
     def lines(self, rewrites: dict[str, str]) -> Iterator[str]:
-        """The statements in order, rows where they are first read."""
+        """Yield the statements in order, rows where they are first read."""
         found, self.most = ordered([*self.steps(), *self._sums()], frozenset())
         reads = {q.name: self.body.passes.reads(q) for q in self.streamed}
         for step in found:
@@ -90,7 +90,7 @@ class Turn(Block):
         return Step(name, (), (), False)
 
     def _sums(self) -> Iterator[Step]:
-        """Of the pairs that are before the chunk."""
+        """Yield the steps that add to gradients of pairs, where these are before the chunk."""
         body = self.body
         for state, name in self.added.items():
             quantity = body.passes.inside[name]

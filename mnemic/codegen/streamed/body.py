@@ -43,17 +43,17 @@ class Body:
     loads: dict[str, str] = field(default_factory=dict)
     """Memories that are loaded where they are read."""
     loaded: set[str] = field(default_factory=set)
-    """Those that were before: without a barrier the compiler would keep them until then."""
+    """Memories loaded before: without a barrier the compiler would keep them until then."""
     carried: dict[str, str] = field(default_factory=dict)
-    """What is loaded that was kept of the same chunk before."""
+    """Rows of the same chunk that were kept before, each with what loads it."""
     begins: dict[str, str] = field(default_factory=dict)
-    """What sums over pairs begin with that others have begun."""
+    """Sums over pairs that others have begun, each with what it begins with."""
 
     def lines(
         self, ends: Iterable[tuple[str, list[str]]], rewrites: dict[str, str],
         late: Mapping[str, list[str]] = MappingProxyType({}),
     ) -> Iterator[str]:  # fmt: skip
-        """All passes; after each, the ends that are known by then, each with what stores it.
+        """Yield all passes; after each, the ends that are known by then, each with what stores it.
 
         ``rewrites`` are the entries that take the place of a state's, done in the last pass;
         ``late`` are ends that change entries which every pass reads, stored behind them all.
@@ -81,8 +81,8 @@ class Body:
     def finished(
         self, ends: Mapping[str, list[str]], late: Mapping[str, list[str]]
     ) -> Iterator[str]:
-        """The ends that are known when all passes are over, memories behind the others; behind
-        them all the one whose product can wait (``tiled.latest`` says why)."""
+        """Yield the ends that are known when all passes are over, memories behind the others; last
+        of all the one whose product can wait (``tiled.latest`` says why)."""
         able = [n for n in ends if self.waiting(n) is not None]
         waits = min(able, key=lambda n: len(self.passes.inside[n].reads()), default=None)
         first = sorted((n for n in ends if n != waits), key=self._memory)
@@ -100,7 +100,7 @@ class Body:
         yield from (f"{self.pad}{text}" for stores in late.values() for text in stores)
 
     def stored(self, end: str, stores: list[str]) -> Iterator[str]:
-        """An end and what stores it."""
+        """Yield an end and what stores it."""
         yield from self.until(end)
         yield from (f"{self.pad}{text}" for text in stores)
 
@@ -117,7 +117,7 @@ class Body:
     # -- rows --------------------------------------------------------------------------------
 
     def until(self, name: str) -> Iterator[str]:
-        """What is missing for a quantity of the chunk's rows, and itself."""
+        """Yield what is missing for a quantity of the chunk's rows, and itself."""
         if name in self.done:
             return
         self.done.add(name)
@@ -154,7 +154,7 @@ class Body:
     # -- the last product ----------------------------------------------------------------------
 
     def waiting(self, end: str) -> Quantity | None:
-        """The product of rows against channels that an end is, or sums, and nothing else reads."""
+        """Return a product of rows against channels that an end is, or alone reads, or ``None``."""
         inside, plan = self.passes.inside, self.found.plan
         quantity = inside.get(end)
         if quantity is None:
@@ -171,7 +171,7 @@ class Body:
         return None
 
     def _before(self, end: str | None) -> Iterator[str]:
-        """What the product that waits reads, and what is summed with it."""
+        """Yield what an end's last product reads, and what is summed with it; nothing without one."""
         product = None if end is None else self.waiting(end)
         if product is None or end is None:
             return
@@ -180,19 +180,19 @@ class Body:
             yield from self.until(read)
 
     def _fleeting(self, name: str) -> bool:
-        """Whether a tile as large as a memory is made anew wherever it is read: what is loaded,
-        and what is computed of it entry by entry."""
+        """Return whether a tile as large as a memory is made anew wherever it is read: what is
+        loaded, and what is computed of it entry by entry."""
         quantity = self.passes.inside.get(name)
         entries = quantity is not None and isinstance(quantity.op, Map)
         return name in self.loads or (entries and self._memory(name))
 
     def _memory(self, name: str) -> bool:
-        """Whether a quantity is as large as a memory."""
+        """Return whether a quantity is as large as a memory."""
         sizes = self.found.lay.sizes(name)
         return len(sizes) > 1 and not {ROWS, SOURCES, PAIRS, ""} & set(sizes)
 
     def exact(self, quantity: Quantity, lines: list[str]) -> list[str]:
-        """The lines of a quantity with products as they are to be."""
+        """Return the lines of a quantity; products of ``wide`` ones do not round their operands."""
         if quantity.name in self.wide and isinstance(quantity.op, Product):
             return exact(lines)
         return lines
@@ -203,7 +203,7 @@ class Body:
         return text.replace("REAL", "tl.float64") if name in self.found.wide else text
 
     def _finished(self, quantity: Quantity) -> Iterator[str]:
-        """What a sum over pairs takes of the chunk's own."""
+        """Yield the lines that add the chunk's own part to a sum over pairs."""
         assert quantity.name in self.summed, quantity.name
         op = quantity.op
         for mixed in beside_pairs(op) if isinstance(op, Call) and not tops(quantity) else ():
@@ -211,8 +211,8 @@ class Body:
             yield f"{self.pad}{self.found.say(quantity.name)} += tl.sum({self.found.say(mixed)}, 1)"
 
     def _known(self, name: str, over: int) -> Iterator[str]:
-        """What is known of a quantity when so many passes are over: it is not made once more where
-        memories would have to be loaded again."""
+        """Yield what is known of a quantity when so many passes are over: it is not made once more
+        where memories would have to be loaded again."""
         if name in self.done or name not in self.passes.inside:
             return
         if self.passes.level(name) <= over and not self.found.streams(name):
@@ -225,7 +225,7 @@ class Body:
     # -- a pass ------------------------------------------------------------------------------
 
     def passing(self, sums: list[Quantity], rewrites: dict[str, str]) -> Iterator[str]:
-        """A pass over the pairs for some sums; ``rewrites`` take the place of states' entries."""
+        """Yield a pass over pairs for some sums; ``rewrites`` take the place of states' entries."""
         running = {q.name for q in sums if tops(q)}
         streamed = self._streamed(sums, rewrites)
         yield from self._reads(streamed, running)
@@ -250,28 +250,28 @@ class Body:
         self._forget()
 
     def settled(self, sums: list[Quantity]) -> Iterator[str]:
-        """What a pass's largest logits are in the end."""
+        """Yield the lines by which a pass's largest logits are made final: 0 for empty rows."""
         for quantity in sums:
             if tops(quantity):
                 say = self.found.say(quantity.name)
                 yield f"{self.pad}{say} = tiles.settled({say})"
 
     def _places(self) -> Iterator[str]:
-        """The same places, which the compiler takes for others: a gradient's registers hold none
-        from one pass to the next."""
+        """Yield the chunk's places again, which the compiler takes for others: a gradient holds
+        none in registers from one pass to the next."""
         if not (self.lasting or self.loads):
             yield f"{self.pad}row, place = tiles.anew(live, row), tiles.anew(live, place)"
 
     def block(self, streamed: list[Quantity], sums: list[Quantity], running: set[str]) -> Block:
-        """What a pass does with each block of pairs."""
+        """Return what writes the statements of a pass for each block of pairs."""
         return Block(self, streamed, sums, running)
 
     def aside(self, name: str) -> bool:
-        """Whether rows are not read before a pass, but by each of its blocks."""
+        """Return whether rows are not read before a pass, but by each of its blocks."""
         return False
 
     def _forget(self) -> None:
-        """What is cheap to have again does not wait for the next pass: rows are loaded anew."""
+        """Forget what is cheap to have again before the next pass: rows are loaded anew."""
         lay = self.found.lay
         rows = (*lay.rows, *(own for own, _ in self.found.own))
         vectors = {row.name for row in rows if row.sizes} | set(self.loads)
@@ -292,11 +292,11 @@ class Body:
         ]  # fmt: skip
 
     def ordered(self, names: Iterable[str]) -> list[str]:
-        """Long chains first."""
+        """Sort names of quantities, those behind long chains first."""
         return sorted(names, key=lambda n: -self.passes.weight(n))
 
     def _count(self, streamed: list[Quantity], sums: list[Quantity], most: int) -> None:
-        """How many tiles live through a pass: of the chunk's rows, and of a block."""
+        """Count the tiles that live through a pass, of the chunk's rows and of a block."""
         reads = {n for q in (*streamed, *sums) for n in self.passes.reads(q)}
         through = {n for n in reads if len(self.found.plan.axes(n)) > 1} | {
             q.name for q in sums if len(q.axes) > 1}  # fmt: skip
@@ -304,21 +304,21 @@ class Body:
         self.alive = (max(rows, self.alive[0]), max(most, self.alive[1]))
 
     def _streamed(self, sums: list[Quantity], rewrites: dict[str, str]) -> list[Quantity]:
-        """What a pass computes of each block."""
+        """Return what a pass computes of each block."""
         inner = [n for q in sums for n in self.passes.sums(q)] + list(rewrites.values())
         return [q for q in self.passes.needed(tuple(inner)) if self.found.streams(q.name)]
 
     def _reads(
         self, streamed: list[Quantity], running: Collection[str] = ()
     ) -> Iterator[str]:  # fmt: skip
-        """What blocks read of the chunk's rows."""
+        """Yield the statements of the chunk's rows that blocks read."""
         for quantity in streamed:
             for read in self.passes.reads(quantity):
                 if not self.found.streams(read) and read not in running and not self.aside(read):
                     yield from self.until(read)
 
     def begun(self, quantity: Quantity) -> Iterator[str]:
-        """What a sum over pairs starts with."""
+        """Yield what a sum over pairs starts with."""
         say, op = self.found.say(quantity.name), quantity.op
         if quantity.name in self.begins:
             yield f"{self.pad}{say} = {self.begins[quantity.name]}"
@@ -335,7 +335,7 @@ class Body:
 
 
 def solved(body: Body, x: Quantity) -> Iterator[str]:
-    """Conjugate gradients: a pass over the pairs an iteration, until all rows are done."""
+    """Yield conjugate gradients: a pass over the pairs an iteration, until all rows are done."""
     assert isinstance(x.op, Call)
     target, diagonal, unknown, image = x.op.arguments
     outer, found = body.passes, body.found

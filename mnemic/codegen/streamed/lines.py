@@ -15,19 +15,19 @@ TURNED = re.compile(r"tiles\.turned\((\w+), PRECISION\)")
 
 
 def line(found: Streams, quantity: Quantity, numbers: dict[str, str], indent: int) -> list[str]:
-    """A quantity's assignment."""
+    """Write a quantity's assignment, wrapped."""
     comment = cited(numbers, quantity.equation)
     return wrapped(found.say(quantity.name), value(found, quantity), comment, indent)
 
 
 def exact(lines: list[str]) -> list[str]:
-    """The same with products whose operands are not rounded to 16 bits, turned ones neither."""
+    """Rewrite products so that their operands are not rounded to 16 bits, turned ones neither."""
     found = [text.replace("tiles.dot(", "tiles.exact(") for text in lines]
     return [TURNED.sub(r"tl.trans(\1)", text) for text in found]
 
 
 def value(found: Streams, quantity: Quantity) -> str:
-    """The right-hand side of a quantity."""
+    """Write the right-hand side of a quantity's assignment."""
     match quantity.op:
         case Call():
             own = _call(found, quantity, quantity.op)
@@ -37,20 +37,20 @@ def value(found: Streams, quantity: Quantity) -> str:
 
 
 def same(quantity: Quantity) -> bool:
-    """Whether a quantity has the entries of old pairs as they are."""
+    """Return whether a quantity has the entries of old pairs as they are."""
     operation = called(quantity)
     return operation is not None and operation.streaming.same
 
 
 def cited(numbers: dict[str, str], equation: str) -> str:
-    """The number of an equation, or whose gradient a line is."""
+    """Return the number of an equation, or whose gradient a line is; empty where none is known."""
     plain = equation.removeprefix("gradient of ")
     told = numbers.get(plain, "")
     return told if plain == equation or not told else f"gradient of {told}"
 
 
 def _call(found: Streams, quantity: Quantity, op: Call) -> str | None:
-    """The functions of kept pairs, zero beyond those that are there; ``None`` for any other."""
+    """Write a function of kept pairs, zero beyond those that are there; ``None`` for any other."""
     names = [found.say(a) for a in op.arguments]
     streamed = found.streams(quantity.name)
     match op.function:
@@ -68,7 +68,7 @@ def _call(found: Streams, quantity: Quantity, op: Call) -> str | None:
 
 
 def beside(found: Streams, coefficients: str, quantity: Quantity) -> str:
-    """Coefficients a pair, as wide as rows against pairs."""
+    """Write coefficients of pairs so that they broadcast to rows against pairs."""
     wide = len(found.plan.axes(coefficients)) == len(quantity.axes)
     return found.say(coefficients) + ("" if wide else "[None, :]")
 
@@ -98,17 +98,17 @@ def _store(held: Held, text: str, at: str, first: str, count: str) -> str:
 
 
 def load_block(found: Streams, held: Held, count: str = "behind") -> str:
-    """A block of a state's pairs, zero beyond those that are there."""
+    """Write the load of a block of a state's pairs, zero beyond those that are there."""
     return _load(found, held, "at_N", "place", count)
 
 
 def store_block(held: Held, text: str, count: str = "behind") -> str:
-    """The same entries in the place of a block."""
+    """Write the store of entries in the place of a block of a state's pairs."""
     return _store(held, text, "at_N", "place", count)
 
 
 def load_handed(held: Held) -> str:
-    """What another kernel has stored of a chunk's rows, all rows of the tile."""
+    """Write the load of what another kernel has stored of a chunk's rows, all rows of the tile."""
     pointer = f"handed_{held.name}"
     if not held.sizes:
         return f"tiles.load_vector({pointer}, tile, t, C, REAL)"
@@ -117,7 +117,7 @@ def load_handed(held: Held) -> str:
 
 
 def store_handed(held: Held, text: str) -> str:
-    """Store it, for another kernel."""
+    """Write the store of a chunk's rows, all rows of the tile, for another kernel."""
     pointer = f"handed_{held.name}"
     if not held.sizes:
         return f"tiles.store_vector({pointer}, tile, t, C, {text})"
@@ -126,7 +126,8 @@ def store_handed(held: Held, text: str) -> str:
 
 
 def own_rows(found: Streams, name: str, size: str) -> str:
-    """The chunk's own entries of a state; with those before it, where a window reaches them."""
+    """Write the load of the chunk's own entries of a state, and of those before it in a window's
+    reach; raise ``NoTiles`` where no state holds them."""
     held = found.held(name)
     if held is None:
         raise NoTiles("entries of kept pairs that no state holds as they are")
@@ -139,19 +140,19 @@ def own_rows(found: Streams, name: str, size: str) -> str:
 
 
 def grow(held: Held, text: str, tail: int) -> str:
-    """Add rows to the last entries, as many as there are, and put the others behind them."""
+    """Write what adds the first ``tail`` rows to a state's last entries, and appends the others."""
     (channel,) = held.sizes
     rows = f"place, behind - {tail}, at_SOURCES, live_SOURCES, at_{channel}, {channel}"
     return f"tiles.grow_rows(kept_{held.name}, {rows}, {tail}, {text})"
 
 
 def append(held: Held, text: str) -> str:
-    """Put the chunk's own entries behind the others."""
+    """Write the store of the chunk's own entries behind the others of a state."""
     return _store(held, text, "t", "place + behind", "live")
 
 
 def shape(found: Streams, quantity: Quantity) -> str:
-    """The shape of a quantity's tile."""
+    """Write the shape of a quantity's tile."""
     axes = list(zip(quantity.axes, found.lay.sizes(quantity.name), strict=True))
     if turned(quantity.axes):
         axes.reverse()
@@ -161,5 +162,5 @@ def shape(found: Streams, quantity: Quantity) -> str:
 
 
 def zeros(found: Streams, quantity: Quantity) -> str:
-    """What a sum starts with."""
+    """Write the zeros that a sum starts with."""
     return f"tl.zeros({shape(found, quantity)}, REAL)"

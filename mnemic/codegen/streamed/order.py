@@ -17,10 +17,10 @@ class Step:
 
 
 def ordered(steps: list[Step], ends: frozenset[str]) -> tuple[list[Step], int]:
-    """Step by step the one that frees most tiles and makes fewest, and how many live at most.
+    """Order steps so that few tiles live at once; return them, and how many live at most.
 
-    ``ends`` are needed last; a load is done when the first statement that reads it is.
-    Raises ``NoTiles`` where a statement reads what is not of this block.
+    Next is what frees most tiles and makes fewest, a load when it is first read; ``ends`` are
+    needed last. Raises ``NoTiles`` where a statement reads what is not of this block.
     """
     loads = {s.name: s for s in steps if not s.reads}
     waiting = [s for s in steps if s.reads]

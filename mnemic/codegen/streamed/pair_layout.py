@@ -29,7 +29,7 @@ FACTOR = (
     "a Cholesky factor of all kept pairs, a state of n² numbers whose triangular solves go through "
     "it row by row: PyTorch has the kernels"
 )
-"""Why a kernel regression has none."""
+"""Why a kernel regression has no kernel."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Streams:
     kept: tuple[Held, ...]
     """States with an entry a pair, and the sizes of their other axes."""
     read: tuple[Held, ...]
-    """The same among arguments: what stood before the chunk."""
+    """States among arguments with an entry a pair: what stood before the chunk."""
     begun: tuple[Held, ...]
     """States of a fixed size among arguments: what stood before the chunk."""
     growth: dict[str, Growth]
@@ -69,15 +69,15 @@ class Streams:
         return self.lay.plan
 
     def streams(self, name: str) -> bool:
-        """Whether a quantity has an entry a kept pair."""
+        """Return whether a quantity has an entry a kept pair."""
         return PAIRS in self.lay.sizes(name)
 
     def say(self, name: str) -> str:
-        """What the kernel calls a quantity."""
+        """Return what the kernel calls a quantity."""
         return self.spelled.get(name, name)
 
     def held(self, name: str) -> Held | None:
-        """A state (or an argument) that lies in memory, by name."""
+        """Return a state (or an argument) that lies in memory, by name; ``None`` for any other."""
         return next((h for h in (*self.kept, *self.read) if h.name == name), None)
 
 
@@ -135,7 +135,7 @@ def _row(
 
 
 def _take(names: dict[Place, str], axes: Axes, like: Streams | None, known: set[str]) -> None:
-    """Name sizes as another layout does."""
+    """Name sizes as the layout ``like`` does, if there is one."""
     if like is None:
         return
     led: tuple[Row | Held, ...] = (*like.lay.rows, *like.kept)
@@ -189,5 +189,5 @@ def _wide(tiles: tuple[Quantity, ...]) -> frozenset[str]:
 
 
 def with_rows(found: Streams, rows: tuple[Row, ...]) -> Streams:
-    """The same with other rows, in the order of another kernel's."""
+    """Return a layout with other rows, in the order of another kernel's."""
     return replace(found, lay=replace(found.lay, rows=rows))

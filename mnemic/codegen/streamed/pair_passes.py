@@ -19,7 +19,7 @@ from mnemic.codegen.tiled.swept.along_axis import summed
 
 
 def reads_behind(quantity: Quantity) -> bool:
-    """Whether a quantity is a chunk's own entries of a state in memory."""
+    """Return whether a quantity is a chunk's own entries of a state in memory."""
     operation = called(quantity)
     return operation is not None and operation.streaming.behind
 
@@ -43,7 +43,7 @@ class Passes:
         }  # fmt: skip
 
     def sums(self, quantity: Quantity) -> tuple[str, ...]:
-        """What a quantity of the chunk's rows sums over pairs; empty for any other."""
+        """Return what a quantity of the chunk's rows sums over pairs; empty for any other."""
         if isinstance(quantity.op, Given) or self.found.streams(quantity.name):
             return ()
         operation = called(quantity)
@@ -52,7 +52,7 @@ class Passes:
         return tuple(n for n in quantity.reads() if self.found.streams(n))
 
     def reads(self, quantity: Quantity) -> tuple[str, ...]:
-        """What a quantity reads, but for what tells it a shape or a place in memory."""
+        """Return what a quantity reads, but for what tells it a shape or a place in memory."""
         match quantity.op:
             case Call(function="solution", arguments=(target, diagonal, unknown, image)):
                 return (target, diagonal, *self.around(unknown, image))
@@ -63,7 +63,7 @@ class Passes:
                 return quantity.reads()
 
     def around(self, unknown: str, image: str) -> tuple[str, ...]:
-        """Of rows, what the statements between a direction and its image read from outside."""
+        """Return the rows that what lies between a direction and its image reads from outside."""
         plan = self.found.plan
         between = nx.descendants(plan.graph, unknown) | {unknown}
         found: dict[str, None] = {}
@@ -83,7 +83,7 @@ class Passes:
         return tuple(found)
 
     def level(self, name: str) -> int:
-        """How many passes must be over before a quantity is known (or, with an entry a pair,
+        """Return how many passes must be over before a quantity is known (or, with an entry a pair,
         before it can be computed)."""
         if name not in self.inside:
             return 0
@@ -100,14 +100,14 @@ class Passes:
         return max([1 + self.core(quantity), *others])
 
     def core(self, quantity: Quantity) -> int:
-        """The pass in which a sum over pairs is taken."""
+        """Return the pass, counted from 0, in which a sum over pairs is taken."""
         top = self.top_of(quantity)
         if top is not None:
             return self.core(self.inside[top])
         return max(self.level(read) for read in self.sums(quantity))
 
     def weight(self, name: str) -> int:
-        """How much must be computed before a quantity: what a chain holds up."""
+        """Return how much must be computed before a quantity: the longer its chains, the more."""
         if name not in self.weights:
             reads = self.reads(self.inside[name]) if name in self.inside else ()
             self.weights[name] = 1 + sum(self.weight(read) for read in reads)
@@ -116,7 +116,7 @@ class Passes:
     # -- weights relative to a running largest -----------------------------------------------
 
     def top_of(self, quantity: Quantity) -> str | None:
-        """The largest logit that a sum of weights can go along with."""
+        """Return the largest logit that a sum of weights can go along with; ``None`` for others."""
         match quantity.op:
             case Product(left=left, right=right, flip_left=False):
                 others: tuple[str, ...] = (right,)
@@ -140,7 +140,7 @@ class Passes:
     # -- what a pass does --------------------------------------------------------------------
 
     def needed(self, ends: tuple[str, ...]) -> list[Quantity]:
-        """The statements behind some ends, in order."""
+        """Return the statements behind some ends, in order."""
         known: dict[str, None] = {}
 
         def visit(name: str) -> None:
@@ -164,12 +164,12 @@ class Passes:
 
 
 def _adds_up(found: Streams, quantity: Quantity) -> bool:
-    """Whether a quantity is a sum (or a maximum) over pairs, so that blocks of them are joined."""
+    """Return whether a quantity is a sum (or maximum) over pairs, which blocks of them add to."""
     return isinstance(quantity.op, Call) and PAIRS in summed(found.lay, quantity)
 
 
 def sums_weights(call: Call) -> bool:
-    """Whether a call sums weights that are relative to a running largest."""
+    """Return whether a call sums weights that are relative to a running largest."""
     return OPERATIONS[call.function].streaming.online
 
 

@@ -32,7 +32,7 @@ class Added:
 
     pairs: Streams
     added: dict[str, str]
-    """By gradient of pairs, its quantity there; none where no row adds to it."""
+    """By gradient of pairs, what rows add to it, a quantity of ``pairs``, if anything."""
     handed: tuple[Held, ...]
     """What is loaded that another kernel stores, a tile a chunk: the sizes of its channels."""
 
@@ -44,11 +44,11 @@ class SharedOut(Added):
     rows: Streams
     """The gradients of a chunk's rows, but for what later chunks give them as pairs."""
     gradients: dict[str, str]
-    """By argument, its quantity there."""
+    """By argument, its gradient, a quantity of ``rows``."""
 
 
 def shared_out(under: Streams, back: Adjoint, known: Mapping[str, str]) -> SharedOut | None:
-    """The two parts of a gradient laid out as a whole; ``None`` where chunks wait for each other.
+    """Cut a gradient laid out as a whole in two; ``None`` where chunks wait for each other.
 
     ``known`` tells the pairs that are arguments' rows, and whose.
     """
@@ -71,8 +71,8 @@ def shared_out(under: Streams, back: Adjoint, known: Mapping[str, str]) -> Share
 
 
 def summed(under: Streams) -> Added | None:
-    """What a chunk of rows adds to the pairs' gradients that are ``kept``; ``None`` where they do
-    more than grow, or what is added is made of what no tile of rows holds."""
+    """Return what a chunk of rows adds to the pairs' gradients that are ``kept``; ``None`` where
+    they do more than grow, or what is added is made of what no tile of rows holds."""
     pairs = copied(under.plan)
     ends = {held.name: pairs.following[held.name] for held in under.kept}
     ends = {n: end for n, end in ends.items() if not _stays(n)(pairs[end])}
@@ -95,7 +95,7 @@ def _named(found: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def laid(under: Streams, plan: Plan) -> Streams:
-    """A part of a plan, laid out as the whole."""
+    """Lay a part of a plan out as the whole."""
     return replace(under, lay=replace(under.lay, plan=plan, tiles=plan.ordered()))
 
 
@@ -106,7 +106,7 @@ def copied(plan: Plan) -> Plan:
 
 
 def leave(plan: Plan, results: dict[str, str]) -> None:
-    """Leave what these results need."""
+    """Leave of a plan what these results need."""
     plan.following, plan.results = {}, results
     plan.keep(plan.needed())
 
@@ -115,18 +115,18 @@ def leave(plan: Plan, results: dict[str, str]) -> None:
 
 
 def _stays(state: str) -> Callable[[Quantity], bool]:
-    """Tells what a gradient of pairs was before."""
+    """Return a test of whether a quantity is what a gradient of pairs was before."""
     return lambda quantity: same(quantity) and quantity.reads()[0] == state
 
 
 def _added(plan: Plan, state: str, end: str) -> str | None:
-    """What is added to a gradient of pairs; ``None`` where it does more than grow."""
+    """Return what is added to a gradient of pairs; ``None`` where it does more than grow."""
     grows = any(_stays(state)(plan[read]) for read in plan[end].reads())
     return _without(plan, end, _stays(state)) if grows else None
 
 
 def _own_entries(plan: Plan, argument: str) -> Callable[[Quantity], bool]:
-    """Tells a chunk's own entries of a gradient of pairs, which an argument's rows get."""
+    """Return a test for a chunk's own entries of pairs' gradients that an argument's rows get."""
 
     def tells(quantity: Quantity) -> bool:
         if not reads_behind(quantity):
@@ -138,7 +138,7 @@ def _own_entries(plan: Plan, argument: str) -> Callable[[Quantity], bool]:
 
 
 def _taken_over(plan: Plan, back: Adjoint) -> set[tuple[str, str]]:
-    """Gradients of pairs whose own entries an argument's rows get, each with that argument."""
+    """Return gradients of pairs whose own entries an argument's rows get, with that argument."""
     return {
         (plan[read].reads()[0], name)
         for name, end in back.gradients.items()
@@ -148,7 +148,7 @@ def _taken_over(plan: Plan, back: Adjoint) -> set[tuple[str, str]]:
 
 
 def _without(plan: Plan, end: str, leaves: Callable[[Quantity], bool]) -> str | None:
-    """A sum without the terms that are to leave it; ``None`` where they are no terms of a sum."""
+    """Take terms out of a sum and return its name; ``None`` where they are no terms of a sum."""
     quantity = plan[end]
     leaving = [name for name in quantity.reads() if leaves(plan[name])]
     if not leaving:
@@ -186,8 +186,8 @@ def _symbol(op: Map, name: str) -> Symbol:
 
 
 def _handed(pairs: Streams, ends: tuple[str, ...]) -> tuple[Held, ...] | None:
-    """What is stored of a chunk's rows, and loaded for each block of pairs; ``None`` where it is no
-    tile of rows.
+    """Return what is stored of a chunk's rows, and loaded for each block of pairs; ``None`` where
+    it is no tile of rows.
 
     It is what took a sum over pairs or a product. A tile that is made entry by entry of arguments
     and of such numbers a row is made once more: those take fewer bytes.
@@ -207,7 +207,7 @@ def _handed(pairs: Streams, ends: tuple[str, ...]) -> tuple[Held, ...] | None:
 
 
 def _made(passes: Passes, name: str) -> tuple[str, ...]:
-    """What of a quantity of rows is stored: itself, or the numbers a row that it is made of."""
+    """Return what of a quantity of rows is stored: itself, or the numbers a row that make it."""
     if not any(_taken(passes, quantity) for quantity in passes.needed((name,))):
         return ()
     quantity = passes.inside[name]
@@ -219,7 +219,7 @@ def _made(passes: Passes, name: str) -> tuple[str, ...]:
 
 
 def _taken(passes: Passes, quantity: Quantity) -> bool:
-    """Whether a quantity took more than its own entries."""
+    """Return whether a quantity takes a product, a sum over pairs or another costly operation."""
     operation = called(quantity)
     costly = operation is not None and operation.streaming.costly
     return costly or heavy(quantity) or bool(passes.sums(quantity))

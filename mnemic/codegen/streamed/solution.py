@@ -9,8 +9,8 @@ STATE = ("", "_left", "_along", "_power", "_live")
 
 
 def begun(pad: str, names: list[str], op: Call) -> Iterator[str]:
-    """Before the first iteration, and what a pass starts with: names of the solution, the target,
-    the diagonal, the direction and its image."""
+    """Yield what stands before the first iteration, and what a pass starts with; ``names``: those
+    of the solution, the target, the diagonal, the direction and its image."""
     x, target, diagonal, unknown, _ = names
     options = dict(op.options)
     state = ", ".join(f"{x}{part}" for part in STATE)
@@ -23,7 +23,7 @@ def begun(pad: str, names: list[str], op: Call) -> Iterator[str]:
 
 
 def stepped(pad: str, names: list[str]) -> Iterator[str]:
-    """The end of an iteration."""
+    """Yield the end of an iteration of conjugate gradients."""
     x, _, diagonal, _, image = names
     state = ", ".join(f"{x}{part}" for part in STATE)
     yield f"{pad}{state} = tiles.stepped({state}, {x}_goal, {image}, {diagonal})"

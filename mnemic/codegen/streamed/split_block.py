@@ -50,7 +50,7 @@ class SplitBlock(Block):
         return (*super().reads(quantity), *(n for n in aside if not self.body.found.streams(n)))
 
     def _level(self, name: str) -> int:
-        """How many loops along the axis must be over before entries are known."""
+        """Return how many loops along the axis must be over before entries are known."""
         quantity = next((q for q in (*self.streamed, *self.sums) if q.name == name), None)
         if quantity is None:
             return 0
@@ -63,7 +63,7 @@ class SplitBlock(Block):
         return [n for n in self.body.passes.reads(quantity) if self.body.found.streams(n)]
 
     def _rows(self) -> Iterator[Step]:
-        """Loads of rows along the axis."""
+        """Yield the loads of rows along the axis."""
         reads = dict.fromkeys(r for q in self.streamed for r in self.body.passes.reads(q))
         for name in reads:
             if self.stages.lies(name) and not self.body.found.streams(name):
@@ -73,8 +73,8 @@ class SplitBlock(Block):
     def _along(
         self, steps: dict[str, Step], sums: list[Quantity], rewrites: dict[str, str]
     ) -> Iterator[str]:  # fmt: skip
-        """A loop along the axis: some sums over it, squares of rows, and then entries of states,
-        whose products stand last (``tiled.latest`` says why)."""
+        """Yield a loop along the axis: some sums over it, squares of rows, and then entries of
+        states, whose products stand last (``tiled.latest`` says why)."""
         for quantity in sums:
             nothing = zeros(self.body.found, quantity)
             yield f"{self.pad}{self.body.found.say(quantity.name)} = {nothing}"
@@ -89,7 +89,7 @@ class SplitBlock(Block):
         yield from self._put(rewrites, f"{self.pad}    ")
 
     def _behind(self, steps: dict[str, Step], ends: tuple[str, ...]) -> list[str]:
-        """What lies along the axis and is needed for some ends."""
+        """Return what lies along the axis and is needed for some ends."""
         found: dict[str, None] = {}
 
         def visit(name: str) -> None:
@@ -109,13 +109,13 @@ class SplitBlock(Block):
         return () if quantity is None else self.body.passes.reads(quantity)
 
     def _added_along(self, quantity: Quantity) -> Step:
-        """A block's part of a sum over the axis."""
+        """Return the step that adds a block's part to a sum over the axis."""
         text = f"{self.body.found.say(quantity.name)} += {value(self.body.found, quantity)}"
         lines = self.body.exact(quantity, [f"{self.pad}{text}"])
         return Step(quantity.name, self._all_reads(quantity.name), tuple(lines), True)
 
     def _ordered(self, steps: list[Step], ends: frozenset[str]) -> list[Step]:
-        """Some statements in order, loads where they are read; what others made is there."""
+        """Order some statements, loads where they are read; what others made is there."""
         names = {s.name for s in steps}
         own = [replace(s, reads=tuple(n for n in s.reads if n in names)) for s in steps]
         asked = [Step(f"{END}{n}", (n,), (), False) for n in sorted(ends & names)]
@@ -124,7 +124,7 @@ class SplitBlock(Block):
         return [step for step in found if not step.name.startswith(END)]
 
     def _put(self, rewrites: dict[str, str], pad: str) -> Iterator[str]:
-        """Store entries of states."""
+        """Yield the stores of entries of states, behind a barrier."""
         yield from [f"{pad}tl.debug_barrier()"] * bool(rewrites)
         for state, name in rewrites.items():
             held = self.body.found.held(state)

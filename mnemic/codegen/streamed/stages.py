@@ -31,12 +31,12 @@ from mnemic.codegen.tiled.swept.along_axis import mixed, summed, tops
 
 
 def even(time: int) -> int:
-    """The next time of a sweep."""
+    """Return the next time of a sweep, ``time`` itself if it is one."""
     return time + time % 2
 
 
 def odd(time: int) -> int:
-    """The next time of a pass."""
+    """Return the next time of a pass, ``time`` itself if it is one."""
     return time + 1 - time % 2
 
 
@@ -51,7 +51,7 @@ class Stages:
     ends: tuple[str, ...]
     """What is stored of the chunk, and does not lie along the axis."""
     last: tuple[str, ...]
-    """What is stored that lies along it."""
+    """What is stored of the chunk that lies along the axis."""
     rewrites: tuple[str, ...]
     """What takes the place of pairs' entries."""
     tails: bool = False
@@ -65,11 +65,11 @@ class Stages:
     # -- what lies where ---------------------------------------------------------------------
 
     def lies(self, name: str) -> bool:
-        """Whether a quantity lies along the axis."""
+        """Return whether a quantity lies along the axis."""
         return self.along in self.found.lay.sizes(name)
 
     def crosses(self, quantity: Quantity) -> bool:
-        """Whether a quantity sums over the axis."""
+        """Return whether a quantity sums over the axis."""
         return not self.lies(quantity.name) and any(map(self.lies, self.passes.reads(quantity)))
 
     @cached_property
@@ -98,11 +98,11 @@ class Stages:
     # -- times -------------------------------------------------------------------------------
 
     def known(self, name: str) -> int:
-        """From when on a quantity of the chunk's rows can be read (or computed in a sweep)."""
+        """Return from when on a quantity of rows can be read (or computed in a sweep)."""
         return self._timed(name, inside=True)
 
     def ready(self, name: str, *, inside: bool) -> int:
-        """From when on entries of pairs can be computed, inside a sweep or in a pass."""
+        """Return from when on entries of pairs can be computed, inside a sweep or in a pass."""
         return self._timed(name, inside=inside)
 
     def _timed(self, name: str, *, inside: bool) -> int:
@@ -140,11 +140,11 @@ class Stages:
         return max(map(self.known, self.passes.reads(quantity)), default=0)
 
     def sweeping(self, quantity: Quantity) -> int:
-        """The time at which a sum over the axis is taken."""
+        """Return the time at which a sum over the axis is taken."""
         return self.known(quantity.name) - 1
 
     def passing(self, quantity: Quantity) -> int:
-        """The time at which a sum over pairs is taken: at the last pass if nothing waits for it."""
+        """Return the time of a sum over pairs: that of the last pass if nothing waits for it."""
         if quantity.name in self._idle:
             return self.last_pass
         return self._soonest(quantity)
@@ -200,21 +200,21 @@ class Stages:
         return max([self.last_pass, *map(self.sweeping, self.over_axis)])
 
     def summed(self, time: int) -> list[Quantity]:
-        """The sums over the axis that a sweep takes."""
+        """Return the sums over the axis that a sweep takes."""
         return [q for q in self.over_axis if self.sweeping(q) == time]
 
     def early(self, quantity: Quantity) -> bool:
-        """Whether a sum over the axis reads nothing that sums over pairs along it."""
+        """Return whether a sum over the axis reads nothing that sums over pairs along it."""
         behind = {q.name for q in self.passes.needed((quantity.name,))}
         taken = {q.name for q in self.demanded(self.sweeping(quantity))} & behind
         return not taken & {q.name for q in self.inner}
 
     def passed(self, time: int) -> list[Quantity]:
-        """The sums over pairs that a pass takes."""
+        """Return the sums over pairs that a pass takes."""
         return [q for q in self.over_pairs if self.passing(q) == time]
 
     def rewriting(self, time: int) -> bool:
-        """Whether pairs' entries are put in place at this time."""
+        """Return whether entries are put in the place of pairs' at this time."""
         by_pass = self.rewriting_by_pass
         return bool(self.rewrites) and time == (self.last_pass if by_pass else self.last_sweep)
 
@@ -257,13 +257,13 @@ class Stages:
         return frozenset(r for r in reads if lay.sizes(r)[0] in TALL)
 
     def _dear(self, quantity: Quantity) -> bool:
-        """Whether rows are kept rather than computed again."""
+        """Return whether rows are kept rather than computed again."""
         if not self.lies(quantity.name) or self.found.lay.sizes(quantity.name)[0] not in TALL:
             return False
         return bool(self.passes.sums(quantity)) or heavy(quantity)
 
     def rounded(self, name: str) -> bool:
-        """Whether nothing but products read rows that were kept, which round them anyway."""
+        """Return whether only products read the rows that were kept: they round them anyway."""
         later = [q for time in range(self.stored_at[name] + 2, self.last_sweep + 1, 2)
                  for q in (*self.demanded(time), *self.summed(time))]  # fmt: skip
         later += self._passing if name in self._read_by_passes else ()
@@ -271,18 +271,18 @@ class Stages:
         return not self.exact and all(isinstance(q.op, Product) for q in readers)
 
     def targets(self, time: int) -> list[str]:
-        """What a sweep computes along the axis for its own sake."""
+        """Return what a sweep computes along the axis for its own sake."""
         names = [r for q in self.summed(time) for r in self.passes.reads(q) if self.lies(r)]
         names += [n for n, when in self.stored_at.items() if when == time]
         names += self.last if time == self.last_sweep else ()
         return list(dict.fromkeys(names))
 
     def demanded(self, time: int) -> list[Quantity]:
-        """The statements along the axis, and those of pairs, that a sweep needs, in order."""
+        """Return the statements along the axis, and of pairs, that a sweep needs, in order."""
         return [self.needed[n] for n in self._demanded(time, self.stored_at, {})]
 
     def _demanded(self, time: int, kept: dict[str, int], first: dict[str, int]) -> list[str]:
-        """Their names; what earlier sweeps computed ``first`` is ``kept`` by them if it is dear."""
+        """Name what a sweep needs in order; dear rows computed ``first`` by others are ``kept``."""
         names = [r for q in self.summed(time) for r in self.passes.reads(q)]
         names += [n for n, when in kept.items() if when == time]
         names += self.last if time == self.last_sweep else ()
@@ -306,7 +306,7 @@ class Stages:
         return list(known)
 
     def outside(self, time: int) -> list[str]:
-        """What a sweep reads that does not lie along the axis."""
+        """Return what a sweep reads that does not lie along the axis."""
         reads = [r for q in self.demanded(time) for r in self.passes.reads(q)]
         reads += [r for q in self.summed(time) for r in self.passes.reads(q)]
         found = (r for r in reads if not self.lies(r) and not self.found.streams(r))

@@ -50,7 +50,7 @@ PART_ALONE = "    c = part_from + tl.program_id(1)"
 SINCE = "since = before + tl.maximum(first + (part_from - 1) * ROWS, 0)"
 """How many pairs there are before the rows of a launch's part of the chunks."""
 PART_TO = "part_to = tl.minimum(part_from + PART, chunks)"
-"""The chunk behind its last."""
+"""The chunk behind the last of a launch's part."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def forward(
     found: Streams, numbers: dict[str, str], shape: Shape, known: frozenset[str],
     begun: tuple[Held, ...] = (),
 ) -> Written:  # fmt: skip
-    """The kernel of a chunk form: pairs in memory, ``known`` the states whose pairs are all there
-    from the start; sums over pairs that others have ``begun`` go on from there.
+    """Write the kernel of a chunk form: pairs in memory, ``known`` the states whose pairs are all
+    there from the start; sums over pairs that others have ``begun`` go on from there.
 
     Memories beside the pairs lie where they are at the end, and are loaded where they are read.
     """
@@ -144,9 +144,9 @@ def backward(
     found: Streams, gradients: dict[str, str], numbers: dict[str, str], shape: Shape,
     handed: tuple[Held, ...] = (), given: tuple[Held, ...] = (),
 ) -> Written:  # fmt: skip
-    """The kernel of a form's gradient: chunks from the last to the first, d of pairs in memory; or
-    a program a chunk, which stores what is ``handed`` to that of the pairs. What was handed to it
-    is ``given``.
+    """Write the kernel of a form's gradient: chunks from the last to the first, d of pairs in
+    memory; or a program a chunk, which stores what is ``handed`` to that of the pairs. What was
+    handed to it is ``given``.
 
     Where there are memories beside the pairs, each is loaded where it is read, and so is its
     gradient; those before the chunk are stored as soon as they are known.
@@ -203,7 +203,7 @@ def _body(
     found: Streams, numbers: dict[str, str], shape: Shape, stored: Stored, *, lasting: bool,
     kept: Handed,
 ) -> tuple[Room | None, tuple[int, int], list[str]]:  # fmt: skip
-    """A chunk's statements, which tiles live at once, and what is kept in memory between."""
+    """Return where a chunk keeps rows along an axis, how many tiles live at once, and its lines."""
     passes, loads = Passes(found), _loads(found, "end" if lasting else "start")
     passes.check()
     if not shape.along:
@@ -235,14 +235,14 @@ def _tiles(room: Room | None) -> tuple[Tiles, Tiles]:
 
 
 def _each(state: Held, shape: Shape, text: str, indent: int) -> list[str]:
-    """A line for a memory, or for each block of it."""
+    """Write a line for a memory, in a loop over its blocks if it is gone along by them."""
     if not shape.along or shape.along not in state.sizes:
         return [f"{' ' * indent}{text}"]
     return [*loop(shape.along, indent), f"{' ' * indent}    {text}"]
 
 
 def _loads(found: Streams, where: str) -> dict[str, str]:
-    """What is loaded where it is read: memories, those carried from ``where`` they are."""
+    """Return loads of memories by name; ``where`` carried ones lie: at their "start" or "end"."""
     held = {s.name: f"kept_{s.name}" for s in found.begun}
     held |= {s.name: f"{where}_{s.name}" for s in found.lay.states}
     places = {s.name: s for s in (*found.begun, *found.lay.states)}
@@ -250,7 +250,7 @@ def _loads(found: Streams, where: str) -> dict[str, str]:
 
 
 def _store(found: Streams, row: Row, pointer: str, value: str) -> str:
-    """A gradient of an argument's rows."""
+    """Write the store of a gradient of an argument's rows."""
     if row.view == ROWS:
         return store_row(found.lay, pointer, value, row.sizes)
     return store_view(found.lay, row, pointer, value)
@@ -259,7 +259,7 @@ def _store(found: Streams, row: Row, pointer: str, value: str) -> str:
 def parameters(
     found: Streams, extra: list[str], room: Room | None, shape: Shape
 ) -> list[str]:  # fmt: skip
-    """The kernel's parameters: pointers, numbers, constants."""
+    """Return the kernel's parameters: pointers, numbers, constants."""
     extra = [*extra, *(room.places if room else ())]
     pointers = [f"rows_{row.name}" for row in found.lay.rows]
     pointers += [f"kept_{held.name}" for held in (*found.read, *found.kept, *found.begun)]
@@ -275,7 +275,7 @@ def parameters(
 
 
 def sizes_of(found: Streams) -> tuple[str, ...]:
-    """The sizes of channels."""
+    """Return the sizes of channels, each once."""
     sizes = [s for row in found.lay.rows for s in row.sizes]
     for held in (*found.read, *found.kept, *found.begun, *found.lay.states):
         sizes += held.sizes
@@ -285,7 +285,7 @@ def sizes_of(found: Streams) -> tuple[str, ...]:
 def head(
     found: Streams, shape: Shape, extra: list[str], *, room: Room | None
 ) -> list[str]:  # fmt: skip
-    """The kernel down to what is the same for all of a program's chunks."""
+    """Write the kernel down to what is the same for all of a program's chunks."""
     jit = "@triton.jit" + '(do_not_specialize=["part_from"])' * bool(shape.part)
     lines = [jit, f"def {shape.name}("]
     lines += [f"    {part}," for part in parameters(found, extra, room, shape)]
@@ -311,7 +311,7 @@ def head(
 
 
 def chunk(found: Streams, loop: str, shape: Shape) -> Iterator[str]:
-    """Which chunk it is, and where its rows lie; in a loop if a program has several."""
+    """Yield which chunk it is, and where its rows lie; in a loop if a program has several."""
     if shape.alone and shape.part:
         loop = PART_ALONE
     elif shape.alone or shape.one:
@@ -327,7 +327,7 @@ def chunk(found: Streams, loop: str, shape: Shape) -> Iterator[str]:
 
 
 def _put(found: Streams, held: Held, growth: Growth, ends: dict[str, list[str]]) -> None:
-    """A chunk's own entries of a state, once they are known."""
+    """Add the store of a chunk's own entries of a state to ``ends``, under what it waits for."""
     if growth.tail:
         text = grow(held, found.say(growth.rows), growth.tail)
         ends.setdefault(growth.rows, []).append(text)
@@ -338,13 +338,13 @@ def _put(found: Streams, held: Held, growth: Growth, ends: dict[str, list[str]])
 
 
 def _filled(held: Held, number: float) -> str:
-    """A chunk's own entries of a state that are one number."""
+    """Write the store of a chunk's own entries of a state that are one number."""
     tile = f"(C, B{held.sizes[0]})" if held.sizes else "(C,)"
     return append(held, f"tl.full({tile}, {number}, REAL)")
 
 
 def span_of(found: Streams) -> int:
-    """The tokens of a window that all states of a form are kept for; 0 without one."""
+    """Return the tokens of a window that all states of a form are kept for; 0 without one."""
     spans = set()
     for held in found.kept:
         op = found.plan[found.plan.following.get(held.name, held.name)].op
@@ -353,12 +353,12 @@ def span_of(found: Streams) -> int:
 
 
 def _stays(found: Streams, name: str) -> bool:
-    """Whether a state's gradient before the chunk is what it was after it."""
+    """Return whether a state's gradient before the chunk is what it was after it."""
     return same(found.plan[name]) and found.held(found.plan[name].reads()[0]) is not None
 
 
 def _closings(found: Streams, shape: Shape) -> list[str]:
-    """What interval ends put in place of states: rows as they are by then, copied."""
+    """Write what interval ends put in place of states: rows as they are by then, copied."""
     lines: list[str] = []
     plan, pad = found.plan, shape.indent
     places = {s.name: s for s in found.lay.states}

@@ -34,7 +34,7 @@ BLOCKS = (
 
 
 def keeps(plan: Plan) -> bool:
-    """Whether a plan's states grow by pairs."""
+    """Return whether a plan's states grow by pairs."""
     return any("n" in plan.axes(state) for state in plan.states())
 
 
@@ -46,7 +46,7 @@ class Split:
     before: tuple[Quantity, ...]
     taken: tuple[str, ...]
     known: dict[str, str]
-    """States whose new entries are an argument, and which."""
+    """States whose new entries are an argument's rows, each with that argument."""
 
     @property
     def alone(self) -> bool:
@@ -82,7 +82,7 @@ def split_by_token(plan: Plan, width: int = 1) -> Split:
 
 
 def _of_all(quantity: Quantity, width: int) -> Quantity:
-    """A quantity as PyTorch computes it of all tokens: rows without those before the first."""
+    """Return a quantity as PyTorch computes it of all tokens: without rows before the first."""
     operation = called(quantity)
     if operation is None or not operation.of_windows:
         return quantity
@@ -90,7 +90,7 @@ def _of_all(quantity: Quantity, width: int) -> Quantity:
 
 
 def _appended(plan: Plan) -> dict[str, str]:
-    """The rows that each state grows by, where its old entries stay."""
+    """Return the rows that each state grows by, where its old entries stay."""
     found = {}
     for state, following in plan.following.items():
         op = plan[following].op
@@ -100,7 +100,7 @@ def _appended(plan: Plan) -> dict[str, str]:
 
 
 def _by_token(plan: Plan, name: str) -> bool:
-    """Whether a quantity is given by its own token's arguments alone."""
+    """Return whether a quantity is given by its own token's arguments alone."""
     quantity = plan[name]
     if plan.axes(name)[:1] not in (("t",), ("s",)) or quantity.op == Given(state=True):
         return False
@@ -138,8 +138,8 @@ class Source:
 def source(
     plan: Plan, logarithms: frozenset[str], steps: int, numbers: dict[str, str], width: int = 1
 ) -> Source:  # fmt: skip
-    """The kernels of a chunk form over kept pairs; the plan is one before rewrites, a row of it
-    sees the last ``width`` tokens.
+    """Write the kernels of a chunk form over kept pairs; the plan is one before rewrites, a row of
+    it sees the last ``width`` tokens.
 
     Raises ``NoTiles`` where it has none.
     """
@@ -191,7 +191,7 @@ def _divided(
     cut: Split, found: Streams, logarithms: frozenset[str], numbers: dict[str, str],
     known: frozenset[str],
 ) -> Pair | None:  # fmt: skip
-    """The kernels of a form whose pairs are made of earlier ones; ``None`` for any other."""
+    """Write the kernels of a form whose pairs are made of earlier ones; ``None`` for any other."""
     form = None if cut.alone else divided(found, known, logarithms)
     if form is None:
         return None
@@ -212,8 +212,8 @@ def _pair(
     cut: Split, found: Streams, logarithms: frozenset[str], numbers: dict[str, str],
     known: frozenset[str],
 ) -> Pair:  # fmt: skip
-    """The kernels, along the first axis of the memories beside the pairs that both can go along;
-    with whole memories where there is none."""
+    """Write the kernels, along the first axis of the memories beside the pairs that both can go
+    along; with whole memories where there is none."""
     whole = _along(cut, found, logarithms, numbers, known, "")
     for along in _axes(found):
         try:
@@ -226,7 +226,7 @@ def _pair(
 
 
 def _axes(found: Streams) -> list[str]:
-    """The axes of all memories beside the pairs, those first that no argument's rows have."""
+    """Return the axes of all memories beside the pairs, first those of no argument's rows."""
     held = [set(state.sizes) for state in found.lay.states]
     rows = {size for row in found.lay.rows for size in row.sizes}
     return sorted(set.intersection(*held) if held else (), key=lambda size: (size in rows, size))
@@ -245,14 +245,14 @@ def _along(
 
 
 def _plain(found: Streams) -> frozenset[str]:
-    """States whose entries stay as they are."""
+    """Return the states whose entries stay as they are."""
     return frozenset(s for s, g in found.growth.items() if g.kept == s and not g.tail)
 
 
 def _gradient(
     cut: Split, found: Streams, logarithms: frozenset[str], numbers: dict[str, str], along: str
 ) -> Gradient:  # fmt: skip
-    """The kernels of a gradient: two where pairs stay as they are and theirs is a plain sum."""
+    """Write a gradient's kernels: two where pairs stay as they are and theirs is a plain sum."""
     back = reversed_of(cut.plan)
     back = replace(back, plan=split_into_entries(back.plan))
     under = streams(
@@ -282,7 +282,7 @@ def _gradient(
 def _kernel(
     cut: Split, found: Streams, steps: int, known: frozenset[str], pair: Pair
 ) -> str:  # fmt: skip
-    """What the kernels take, as data of the module."""
+    """Write what the kernels take, as data of the module."""
     own = {state: rows for state, rows in cut.known.items() if state in known}
     kept = [
         f"Kept({x.name!r}, {x.sizes!r}, {own.get(x.name, '')!r}, wide={x.name in found.wide})"
@@ -314,13 +314,13 @@ def _kernel(
 
 
 def _shared(gradient: Gradient | None) -> list[str]:
-    """The kernel of the pairs' gradient, and what it is handed, where it is one of its own."""
+    """Write the data of a gradient of pairs with a kernel of its own, and what that is handed."""
     if gradient is None or len(gradient.kernels) == 1:
         return []
     return ["    by_blocks=chunk_backward_pairs,", *listed("handed", map(held_of, gradient.handed))]
 
 
 def _swept(along: str, kernels: tuple[Written, ...]) -> list[str]:
-    """The axis that memories are gone along by blocks, and what programs keep meanwhile."""
+    """Write the axis that memories are gone along by blocks, and what programs keep meanwhile."""
     rooms = tuple(kernel.room for kernel in kernels)
     return [f"    along={along!r},", f"    room={rooms!r},"] if along else []

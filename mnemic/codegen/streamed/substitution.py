@@ -52,22 +52,22 @@ class Divided:
 
 @dataclass(frozen=True)
 class DividedGradient:
-    """The parts of its gradient, in the order of their launches."""
+    """The parts of a divided form's gradient, in the order of their launches."""
 
     reading: SharedOut
-    """Of what the output reads, pairs being arguments."""
+    """The gradient of what the output reads, pairs being arguments."""
     before: Streams | None
-    """What the next part needs of sums over pairs; ``None`` where it needs none."""
+    """What gives ``making`` the sums over pairs that it needs; ``None`` where it needs none."""
     given: tuple[Held, ...]
-    """These sums."""
+    """The sums over pairs that ``before`` gives."""
     making: Streams
     """The gradients of made pairs, from those of later rows."""
     handed: tuple[Held, ...]
-    """What it stores of a chunk's rows for the next."""
+    """What the kernel of ``making`` stores of a chunk's rows for that of ``earlier``."""
     earlier: Added
     """What a part's rows add to the gradients of made pairs before them."""
     rest: SharedOut
-    """Everything else, the gradients of made pairs being known."""
+    """The gradients of everything else, those of made pairs being known."""
 
 
 def divided(
@@ -102,7 +102,7 @@ def divided(
 
 
 def _span(plan: Plan) -> bool:
-    """Tell whether a window ends: its pairs are few."""
+    """Return whether a window ends: its pairs are few."""
     ops = (plan[end].op for end in plan.following.values())
     return any(dict(getattr(op, "options", ())).get("span", 0) for op in ops)
 

@@ -38,7 +38,7 @@ READ_BLOCKS_DOC = "The same of pairs, a program a block: the same and the tiles,
 
 
 class Beginning(Body):
-    """The sums over earlier pairs as they are, to be gone on with."""
+    """Writes sums over earlier pairs, left open for another kernel to go on with."""
 
     def settled(self, sums: list[Quantity]) -> Iterator[str]:
         """Leave the largest logits open."""
@@ -53,14 +53,14 @@ class Kernels:
     data: list[str]
 
     def joined(self) -> Written:
-        """Return them as one text, with the tiles that live at once in the fullest."""
+        """Join the kernels to one text, with the tiles that live at once in the fullest."""
         rows, pairs = zip(*(written.alive for written in self.written.values()), strict=True)
         text = "\n\n".join(written.text for written in self.written.values())
         return Written(text, (max(rows), max(pairs)))
 
 
 def form_kernels(form: Divided, numbers: dict[str, str], known: frozenset[str]) -> Kernels:
-    """Write the kernels of the form itself."""
+    """Write the kernels of a divided form, its gradient aside."""
     made = Shape("chunk_making", MAKING_DOC, alone=False, part=WITHIN)
     read = Shape("chunk_forward", READING_DOC, alone=True)
     written = {
@@ -86,7 +86,7 @@ def earlier_sums(form: Divided, numbers: dict[str, str]) -> Written:
 
 
 def gradient_kernels(found: DividedGradient, numbers: dict[str, str]) -> Kernels:
-    """Write the kernels of the gradient, in the order of their launches."""
+    """Write the kernels of a divided form's gradient, in the order of their launches."""
     read, rest = found.reading, found.rest
 
     def alone(name: str, doc: str) -> Shape:

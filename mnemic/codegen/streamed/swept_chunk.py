@@ -39,11 +39,11 @@ class Room:
         return {pointer: names for pointer, names in found.items() if names}
 
     def tiles(self, pointer: str) -> Tiles:
-        """How many tiles a memory has."""
+        """Return how many tiles a memory has."""
         return self._counted(self.places.get(pointer, []))
 
     def head(self) -> Iterator[str]:
-        """Where a program's own tiles begin."""
+        """Yield where a program's own tiles begin."""
         for pointer in self.places:
             yield f"within_{pointer} = memory * ({_rows(self.tiles(pointer))})"
 
@@ -55,11 +55,11 @@ class Room:
         return self.stages.found.lay.sizes(name)[0]
 
     def load(self, name: str) -> str:
-        """A block of what was kept."""
+        """Write the load of a block of rows that were kept."""
         return f"tiles.load_rows({self._at(name)}, REAL)"
 
     def store(self, name: str) -> str:
-        """Keep a block."""
+        """Write the store of a block of rows that are kept."""
         return f"tiles.store_rows({self._at(name)}, {self.stages.found.say(name)})"
 
     def _at(self, name: str) -> str:
@@ -72,7 +72,7 @@ class Room:
 
 
 def _rows(tiles: Tiles) -> str:
-    """So many tiles' rows."""
+    """Write how many rows so many tiles have; empty for none."""
     parts = zip(tiles, ("C", "SOURCES"), strict=True)
     return " + ".join(f"{count} * {size}" for count, size in parts if count)
 
@@ -92,8 +92,8 @@ class Around(Body):
         return self.stages.lies(name)
 
     def light(self, name: str) -> bool:
-        """Whether rows of channels are loaded, or a sum of such, and so are made anew in every
-        block: as operands of products they would take each warp's registers."""
+        """Return whether rows of channels are loaded, or a sum of such, and so are made anew in
+        every block: as operands of products they would take each warp's registers."""
         lay = self.found.lay
         if name in {row.name for row in lay.rows}:
             return len(lay.sizes(name)) > 1
@@ -125,7 +125,7 @@ class Swept:
     def lines(
         self, ends: Mapping[str, list[str]], rewrites: dict[str, str], late: Mapping[str, list[str]]
     ) -> Iterator[str]:  # fmt: skip
-        """All stages; what does not lie along the axis is stored as soon as it is known."""
+        """Yield all stages; what does not lie along the axis is stored as soon as it is known."""
         stages, body = self.stages, self.body
         waiting = {n: stores for n, stores in ends.items() if not stages.lies(n)}
         for time in range(stages.final + 1):
@@ -143,8 +143,8 @@ class Swept:
         yield from body.finished(waiting, {n: s for n, s in late.items() if not stages.lies(n)})
 
     def _narrowed(self, name: str, time: int) -> Iterator[str]:
-        """Numbers a row (or single ones) that are made of more, and known before what they are
-        for: they wait in fewer registers."""
+        """Yield numbers a row (or single ones) that are made of more, and known before what they
+        are for: they wait in fewer registers."""
         body, stages = self.body, self.stages
         quantity = body.passes.inside.get(name)
         reads = body.passes.reads(quantity) if quantity else ()
@@ -187,12 +187,12 @@ class Swept:
             yield f"{body.pad}tl.debug_barrier()"
 
     def _behind(self, names: list[str]) -> list[str]:
-        """Sums over pairs that passes have taken, and rows are made of."""
+        """Return the sums over pairs that passes have taken and these rows are made of."""
         statements = self.body.passes.needed(tuple(names))
         return [q.name for q in statements if q.name in self.body.summed]
 
     def _inner(self, time: int) -> Body:
-        """The statements of a block."""
+        """Return what writes the statements of a block."""
         body, stages = self.body, self.stages
         kept = {n: self.body.room.load(n) for n, when in stages.stored_at.items() if when < time}
         return Body(
@@ -201,7 +201,7 @@ class Swept:
         )  # fmt: skip
 
     def _inner_passes(self, inner: Body, time: int, rewrites: dict[str, str]) -> Iterator[str]:
-        """The sums over pairs along the axis, those first that others wait for."""
+        """Yield the sums over pairs along the axis, those first that others wait for."""
         demanded = {q.name for q in self.stages.demanded(time)}
         sums = [q for q in self.stages.inner if q.name in demanded]
         levels = sorted({inner.passes.core(q) for q in sums}) or [0] * bool(rewrites)
@@ -214,7 +214,7 @@ class Swept:
     def _block(
         self, inner: Body, time: int, ends: Mapping[str, list[str]], late: Mapping[str, list[str]]
     ) -> Iterator[str]:  # fmt: skip
-        """What a block computes and stores; what changes what it reads is stored last of all."""
+        """Yield what a block computes and stores, last of all what changes what the block reads."""
         stages = self.stages
         for end, stores in ends.items():
             yield from inner.stored(end, stores)
@@ -231,12 +231,12 @@ class Swept:
             yield from (f"{inner.pad}{text}" for text in self.fills)
 
     def _wide(self, quantity: Quantity) -> bool:
-        """Whether a sum is one of rows against channels, which stand last (``tiled.latest``)."""
+        """Return whether a sum is of rows against channels, which stand last (``tiled.latest``)."""
         sizes = self.body.found.lay.sizes(quantity.name)
         return len(sizes) > 1 and sizes[0] in TALL and sizes[1] not in TALL
 
     def _summed(self, inner: Body, quantity: Quantity) -> Iterator[str]:
-        """A block's part of a sum over the axis."""
+        """Yield a block's part of a sum over the axis."""
         for read in inner.ordered(inner.passes.reads(quantity)):
             yield from inner.until(read)
         found = self.body.found
