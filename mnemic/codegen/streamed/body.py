@@ -171,7 +171,7 @@ class Body:
         return None
 
     def _before(self, end: str | None) -> Iterator[str]:
-        """Yield what an end's last product reads, and what is summed with it; nothing without one."""
+        """Yield what an end's last product reads, and what is summed with it; else nothing."""
         product = None if end is None else self.waiting(end)
         if product is None or end is None:
             return
