@@ -39,7 +39,7 @@ def _of_itself(problem: Problem, scalar: Scalar) -> Range:
 
 
 def _values(problem: Problem, arguments: list[Scalar]) -> list[tuple[Scalar, float]]:
-    """A value in the middle of what each argument's activation gives."""
+    """Return each argument with a value in the middle of what its activation gives."""
     known = ranges_of(arguments)
     return [(s, known[s.symbol][len(known[s.symbol]) // 2]) for s in arguments if known[s.symbol]]
 
@@ -74,7 +74,7 @@ def preimage(expr: Any, symbol: Any, allowed: Range, inside: float) -> Range:
 
 
 def _places(expr: Any, symbol: Any, end: float) -> list[float]:
-    """Where an expression of one symbol reaches a number, as far as SymPy tells."""
+    """Solve for where an expression of one symbol reaches a number; [] where SymPy cannot."""
     plain = sp.Symbol("plain", real=True)
     found = sp.solveset(expr.subs(symbol, plain) - sp.nsimplify(end), plain, sp.S.Reals)
     return [float(x) for x in found] if isinstance(found, sp.FiniteSet) else []

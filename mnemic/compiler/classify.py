@@ -84,7 +84,7 @@ def is_layered(network: Network, applied: Applied) -> bool:
 
 
 def _rows_enough(facts: Facts, applied: Applied) -> bool:
-    """Whether all that happens to the layers behind a kernel happens to their rows.
+    """Return whether all that happens to the layers behind a kernel happens to their rows.
 
     Norms act on the other layers, which have entries.
     """
@@ -97,7 +97,7 @@ def _rows_enough(facts: Facts, applied: Applied) -> bool:
 
 
 def _of_matrix(facts: Facts) -> Structure:
-    """The class of the memory as a matrix."""
+    """Name the class of a memory that is a matrix, or matrices of layers, with the reason."""
     if facts.retained.bounded:
         return Structure("sequential", "the link is not the identity", (), _unbounded(facts))
     match facts.method:
@@ -119,7 +119,7 @@ def _of_matrix(facts: Facts) -> Structure:
 
 
 def _layered(facts: Facts, applied: Applied) -> Structure:
-    """Memories of layers, or behind an O, an interval or norms that are not linear in W."""
+    """Name the class of memories of layers, or behind an O, intervals or norms not linear in W."""
     blocker = _obstacle(facts, applied)
     still = min(facts.intervals)
     if still > 1 and _trails_by_channel(facts):
@@ -147,7 +147,7 @@ def _obstacle(facts: Facts, applied: Applied) -> str:
 
 
 def blocker(facts: Facts) -> str:
-    """Why the memory itself is not linear in its steps."""
+    """Say why the memory itself is not linear in its steps."""
     if not facts.linear:
         return "a norm or a residual follows the matrix"
     if facts.retained.mode == "multiplicative":
@@ -158,7 +158,7 @@ def blocker(facts: Facts) -> str:
 
 
 def _trails_by_channel(facts: Facts) -> bool:
-    """Whether a chunk's momentum would need coefficients of past steps for every channel."""
+    """Return whether a chunk's momentum needs coefficients of past steps for every channel."""
     return facts.momentum_per != "head" and not isinstance(facts.problem.spec.memory, Diagonal)
 
 
@@ -206,7 +206,7 @@ def _linear(facts: Facts) -> Structure:
 
 
 def _unbounded(facts: Facts) -> str:
-    """Why a retention whose dual has a bounded range is not compiled, and what is."""
+    """Say why a retention whose dual has a bounded range is not compiled, and what is."""
     retained = facts.retained
     divergence = retained.mode == "multiplicative"
     what, mend = ("f′", "x**2/2 to f") if divergence else ("R′", "w**2/2 to the generator")

@@ -41,5 +41,5 @@ def _issues(problem: Problem, error: ErrorSignal, retained: Retained) -> Iterato
 
 
 def _linear(expr: sp.Expr) -> bool:
-    """Whether an expression is v times what v does not enter."""
+    """Return whether an expression is v times what v does not enter."""
     return not sp.simplify(expr / sym.v).has(sym.v)

@@ -46,5 +46,5 @@ def falls(
 
 
 def _bounded(values: list[float]) -> list[float]:
-    """No value beyond the largest that is looked at."""
+    """Clip values to ±``LARGEST``, the largest that is looked at."""
     return [min(max(value, -LARGEST), LARGEST) for value in values]

@@ -48,12 +48,12 @@ STEPS = {"implicit": steps.implicit, "flow": steps.flow}
 
 
 def derive_spec(spec: Spec) -> Rule:
-    """Spec → Problem → Rule."""
+    """Derive the rule of a spec, by its problem."""
     return derive(state(spec))
 
 
 def derive(problem: Problem) -> Rule:
-    """Derive the rule of a problem; what has no derivation is refused with the reason."""
+    """Derive the rule of a problem; raise InvalidSpec, with the reason, where it has none."""
     spec = problem.spec
     try:
         rule = _derive(problem)
@@ -124,7 +124,7 @@ def _derive(problem: Problem) -> Rule:
 
 
 def _method(problem: Problem, error: error_signal.ErrorSignal) -> Fit | LeastSquares | Applied:
-    """How the memory is found: fitted over stored pairs, solved from moments, or by steps."""
+    """Decide how the memory is found: a fit over stored pairs, solved from moments, or by steps."""
     with asked_at("memory"):
         fit = pair_fits.derive(problem, error)
     if fit is not None:
@@ -134,7 +134,7 @@ def _method(problem: Problem, error: error_signal.ErrorSignal) -> Fit | LeastSqu
 
 
 def _kind(facts: Facts) -> Callable[..., Rule]:
-    """The kind of the rule, with what is its own."""
+    """Return the class of the rule, with what is its own (fit, solution, levels) filled in."""
     match facts.method:
         case Fit() as fit:
             return partial(KeyValuePairs, fit=fit)
@@ -149,12 +149,12 @@ def _kind(facts: Facts) -> Callable[..., Rule]:
 
 
 def _curve(method: Fit | LeastSquares | Applied, error: error_signal.ErrorSignal) -> Any:
-    """c of a loss c/2 (ŷ − v)², which multiplies the rate of full-batch steps."""
+    """Return c of a loss c/2 (ŷ − v)², which multiplies the rate of full-batch steps; else 1."""
     return error.slope if isinstance(method, LeastSquares) and method.steps else 1
 
 
 def _place_of_retention(spec: Spec) -> str:
-    """The entry that states what a retention's stationarity is solved for."""
+    """Return the entry that states what a retention's stationarity is solved for."""
     retention = spec.retention
     if retention.link is not None:
         return "retention.link"
@@ -166,7 +166,7 @@ def _place_of_retention(spec: Spec) -> str:
 
 
 def _place_of_split(spec: Spec) -> str:
-    """The entry by which prediction and value are written apart."""
+    """Return the entry by which prediction and value are written apart."""
     named = [role for role in ("erase", "write") if getattr(spec.keys, role) is not None]
     return f"keys.{named[0]}" if named else "optimizer.momentum.on"
 
@@ -206,7 +206,7 @@ def _step(problem: Problem, error: error_signal.ErrorSignal) -> steps.Step:
 
 
 def _check_unrounded(problem: Problem) -> None:
-    """A minimiser sees the steps of round, which gradients pass straight through."""
+    """Raise Refused where a minimiser would see the steps of round, which gradients do not see."""
     if problem.loss.has(sym.round):
         raise steps.Refused(
             f"the method '{problem.spec.optimizer.method}' minimises the loss, which is flat "
@@ -228,12 +228,12 @@ def _applied(problem: Problem) -> Applied:
 
 
 def _rate_outside(spec: Spec) -> bool:
-    """Whether η multiplies O(S): inside of a step entry by entry a rate would cancel."""
+    """Return whether η multiplies O(S): in a step entry by entry a rate inside would cancel."""
     return spec.optimizer.rate_at == "outside" or spec.optimizer.method in ELEMENTWISE
 
 
 def _momentum(problem: Problem, method: Fit | LeastSquares | Applied) -> Any | None:
-    """θ; an optimizer that acts entry by entry has averages of its own in place of momentum."""
+    """Return θ; None without momentum, and for an optimizer by entry, which has averages."""
     momentum = problem.scalar("theta")
     if momentum is None or (isinstance(method, Applied) and method.elementwise):
         return None
@@ -241,7 +241,7 @@ def _momentum(problem: Problem, method: Fit | LeastSquares | Applied) -> Any | N
 
 
 def _own_rate(problem: Problem) -> Any:
-    """η, or the δ of an implicit step."""
+    """Return η, or the δ of an implicit step."""
     return problem.value(problem.spec.rate_name)
 
 
@@ -255,7 +255,7 @@ def problem_rate(problem: Problem, rate: Any) -> Any:
 
 
 def _gamma(problem: Problem) -> str | None:
-    """Whether each token or each place of the window has a gate of its own, an argument."""
+    """Return ``token`` or ``window`` where each has a gate of its own as argument, else None."""
     word, gamma = type(problem.spec.weights).word(), problem.scalar("gamma")
     if word not in ("token", "window") or gamma is None:
         return None
@@ -312,7 +312,7 @@ def _check_coefficients(problem: Problem) -> None:
 
 
 def _least_squares(problem: Problem, error: error_signal.ErrorSignal) -> LeastSquares | None:
-    """How running moments are solved, ``None`` for an optimizer that steps token by token."""
+    """Return how running moments are solved, None for an optimizer that steps token by token."""
     optimizer = problem.spec.optimizer
     if optimizer.method not in ("exact", "batch"):
         return None
@@ -342,7 +342,7 @@ def _least_squares(problem: Problem, error: error_signal.ErrorSignal) -> LeastSq
 
 
 def _curvature(problem: Problem, error: error_signal.ErrorSignal) -> Any:
-    """c of a loss c/2 (ŷ − v)²: that of l2, with the ridge λ/c and full-batch steps by ηc."""
+    """Return c of a loss c/2 (ŷ − v)², as l2 with ridge λ/c and steps by ηc; else raise Refused."""
     c = error.slope
     affine = error.affine and sp.expand(error.offset + c * sym.v) == 0
     if not (affine and c.is_number and c.is_positive):
@@ -356,7 +356,7 @@ def _curvature(problem: Problem, error: error_signal.ErrorSignal) -> Any:
 
 
 def _splits(problem: Problem, error: error_signal.ErrorSignal) -> bool:
-    """Whether prediction and value are written apart: −η slope·ŷ rᵀ − η offset·sᵀ."""
+    """Return whether prediction and value are written apart: −η slope·ŷ rᵀ − η offset·sᵀ."""
     keys = problem.keys
     on_write = getattr(problem.spec.optimizer.momentum, "on", "gradient") == "write"
     apart = keys["erase"] != keys["write"] or on_write
@@ -379,7 +379,7 @@ def _inner(spec: Spec) -> int:
 
 
 def _rows_share(problem: Problem, error: error_signal.ErrorSignal, anchor: int) -> bool:
-    """With a token anchor every key of the window has an error of its own at every step."""
+    """Return whether every key of the window has an error of its own at every step."""
     return window_of(problem.spec) > 1 and not error.constant and anchor == 1
 
 
@@ -390,7 +390,7 @@ def _per(problem: Problem, rate: Any) -> str:
 
 
 def _slopes(error: error_signal.ErrorSignal) -> tuple[Derived, ...]:
-    """∂e/∂ŷ: slope·I, and of a loss of the norm a multiple of (ŷ − v)(ŷ − v)ᵀ beside it."""
+    """List ∂e/∂ŷ: slope·I, and for a loss of the norm a multiple of (ŷ − v)(ŷ − v)ᵀ beside it."""
     use = "for the class and the backward pass"
     if error.radial == 0:
         return (Derived("slope", error.slope, f"∂e/∂ŷ, {use}"),)

@@ -68,8 +68,8 @@ def distances(slope: Any, inverse: Any | None, end: Any) -> Distances:
 
 
 def _within(entry: Any, cut: Any, highest: Any, end: Any, *, pole: bool) -> Any:
-    """The inverse at a distance wherever that lies: w ≥ 0 binds from ``cut`` on, and nearer than
-    the slope comes w is at the end of its domain."""
+    """Extend the inverse to all distances: w ≥ 0 binds from ``cut`` on, and nearer than the slope
+    comes w is at the end of its domain."""
     branches = []
     if pole:
         branches.append((sp.oo, u <= NEAR))
@@ -109,7 +109,7 @@ def steadiest(expr: Any, symbol: Any, *more: Any) -> Any:
 
 
 def _guarded(form: Any, symbol: Any) -> bool:
-    """Whether a root is one of a sum that vanishes, which generated code keeps above zero."""
+    """Return whether a root is one of a sum that vanishes, which code keeps above zero."""
     at_zero = (
         p.base.subs(symbol, 0) for p in form.atoms(sp.Pow) if p.base.is_Add and not p.exp.is_Integer
     )
@@ -117,7 +117,7 @@ def _guarded(form: Any, symbol: Any) -> bool:
 
 
 def _forms(expr: Any) -> Iterator[Any]:
-    """Spellings of an expression."""
+    """Yield spellings of an expression: as it is, and by each rewrite, plain and factored."""
     yield expr
     for rewrite in REWRITES:
         try:
@@ -129,13 +129,13 @@ def _forms(expr: Any) -> Iterator[Any]:
 
 
 def _logs(expr: Any) -> Any:
-    """One logarithm, of a fraction that is taken apart."""
+    """Join logarithms into one, of a fraction that is taken apart."""
     joined = sp.logcombine(sp.expand_log(expr, force=True), force=True)
     return joined.replace(sp.log, lambda z: sp.log(sp.expand(sp.together(z))))
 
 
 def _conjugated(expr: Any) -> Any:
-    """A − B as (A² − B²)/(A + B)."""
+    """Write A − B as (A² − B²)/(A + B)."""
     parts = sp.Add.make_args(sp.expand(expr))
     minus = sp.Add(*(p for p in parts if p.could_extract_minus_sign()))
     plus = sp.Add(*(p for p in parts if not p.could_extract_minus_sign()))
@@ -143,13 +143,13 @@ def _conjugated(expr: Any) -> Any:
 
 
 def _split_numerator(expr: Any) -> Any:
-    """A fraction by the terms of its numerator."""
+    """Split a fraction by the terms of its numerator."""
     above, below = sp.fraction(sp.together(expr))
     return sp.Add(*(simplified(term / below) for term in sp.Add.make_args(sp.expand(above))))
 
 
 def _factored(expr: Any) -> Any:
-    """Sums below powers as products."""
+    """Factor sums below powers."""
     return expr.replace(
         lambda z: z.is_Pow and z.base.is_Add, lambda z: sp.factor(sp.expand(z.base)) ** z.exp
     )
@@ -168,7 +168,7 @@ REWRITES: tuple[Callable[[Any], Any], ...] = (
 
 
 def _small(expr: Any) -> Any:
-    """exp(z) − 1 by a function of its own."""
+    """Write exp(z) − 1 by a function of its own."""
     return expr.replace(lambda z: z.is_Add and len(z.args) == 2 and z.has(sp.exp), _less_one)
 
 
@@ -181,7 +181,7 @@ def _less_one(pair: Any) -> Any:
 
 
 def _digits(expr: Any, symbol: Any) -> list[Any]:
-    """Its values, in digits enough."""
+    """Evaluate an expression at ``PLACES``, in digits enough; nan where it has no value."""
     value = sp.lambdify(symbol, spelled(_at_rest(expr, symbol)), "mpmath")
     found = []
     with mpmath.workdps(DIGITS):
@@ -194,7 +194,7 @@ def _digits(expr: Any, symbol: Any) -> list[Any]:
 
 
 def _lost(form: Any, symbol: Any, true: list[Any]) -> float:
-    """The largest relative error of a form in double precision."""
+    """Return the largest relative error of a form in double precision."""
     kept = _at_rest(form, symbol).replace(sym.expm1, sp.Function("expm1"))
     shown = spelled(kept).replace(
         lambda z: isinstance(z, sp.log) and z.args[0].is_Add and 1 in z.args[0].args,
@@ -217,6 +217,6 @@ def _lost(form: Any, symbol: Any, true: list[Any]) -> float:
 
 
 def _at_rest(expr: Any, symbol: Any) -> Any:
-    """The expression with coefficients at numbers of their own."""
+    """Put each coefficient of an expression at a number of its own."""
     free = sorted(expr.free_symbols - {symbol}, key=str)
     return expr.subs({s: sp.Rational(7 + i, 10) for i, s in enumerate(free)})

@@ -55,7 +55,7 @@ def _running(average: Average, table: dict[str, Any]) -> Running:
 
 
 def _reduced(found: _Read) -> _Read:
-    """The same step without averages that forget all at every token, or that nothing reads."""
+    """Drop averages that forget all at every token, or that nothing reads, from a step."""
     step, kept = found.step, []
     for average in found.averages:
         if average.decay == 0 and not step.has(average.before):

@@ -98,7 +98,7 @@ def _clean(signal: Any, smooth: float | None) -> Any:
 
 
 def _bounded(expression: Any) -> Any:
-    """Return what ``simplified`` makes of it, unless that brings in functions that overflow."""
+    """Return what ``simplified`` makes of an expression, unless that brings in overflow."""
     found = simplified(expression)
     return expression if found.has(*GROWING) and not expression.has(*GROWING) else found
 
@@ -157,7 +157,7 @@ def couples(signal: Any) -> bool:
 
 
 def _jumps(sample: Any, peak: float, norm: float | None = None) -> bool:
-    """Whether a secant over a thousandth of a unit is far steeper than any slope, the ``peak``.
+    """Return whether a secant over 1/1000 is far steeper than any slope, the ``peak``.
 
     At one ``norm`` of ŷ − v, or where its size is that of the one coordinate.
     """

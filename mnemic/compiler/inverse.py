@@ -29,7 +29,7 @@ ROUNDED = 1e-12
 
 
 def inside(low: Any, high: Any) -> list[float]:
-    """Points of an open interval, some near its ends."""
+    """Return points of an open interval, some near its ends."""
     unit = [0.001, 0.02, 0.1, 0.31, 0.5, 0.69, 0.9, 0.98, 0.999]
     if high == sp.oo:
         positive = [u / (1 - u) for u in unit]
@@ -65,7 +65,7 @@ def _invert_kinked(slope: Any, domain: tuple[Any, Any]) -> Any | None:
 
 
 def _mirrored(branch: Any, end: Any, side: int) -> Any:
-    """A branch from ``end`` on, written so that it is real on the other side, too.
+    """Write a branch that begins at ``end`` so that it is real on the other side, too.
 
     PyTorch computes both branches of a case everywhere, and the gradient of √a is no number below
     zero though it is not taken: √|a| has one.
@@ -87,7 +87,7 @@ PEELED = {**SLOW, sp.sinh: sp.asinh}
 
 
 def _peeled(slope: Any) -> Any | None:
-    """The inverse of b·F(w·c) + d by taking one operation off after another."""
+    """Invert b·F(w·c) + d by taking one operation off after another; None where that fails."""
     left, right = slope, sym.a
     while left != sym.w:
         inner = [z for z in left.args if z.has(sym.w)]
@@ -107,7 +107,7 @@ def _peeled(slope: Any) -> Any | None:
 
 
 def _inverse_of_either_sign(slope: Any, domain: tuple[Any, Any]) -> Any | None:
-    """The inverse that is found for positive coefficients, if it is that of negative ones too."""
+    """Return the inverse found for positive coefficients, if it holds for negative ones too."""
     own = slope.free_symbols - {sym.w}
     positive = {s: sp.Symbol(s.name, positive=True) for s in own}
     candidate = _peeled(simplified(slope.subs(positive)))
@@ -153,7 +153,7 @@ def _invert_smooth(slope: Any, domain: tuple[Any, Any]) -> Any | None:
 
 
 def _other_fraction(root: Any) -> Iterator[Any]:
-    """(p² − r²)/(q (p − r)) of a root (p + r)/q, r a square root, where that cancels.
+    """Yield (p² − r²)/(q (p − r)) for a root (p + r)/q, r a square root, where that cancels.
 
     >>> a = sym.a
     >>> list(_other_fraction((a - 3 + sp.sqrt(a**2 - 2*a + 9)) / a))
@@ -174,13 +174,13 @@ NEAR_START = (0.0, 1e-9, -1e-9, 1e-5, -1e-5)
 
 
 def _begins(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
-    """Whether the inverse has its number at a dual of zero, where memories begin, and around it,
-    if zero is a dual of an entry inside the domain."""
+    """Return whether the inverse has its number at a dual of zero, where memories begin, and around
+    it, if zero is a dual of an entry inside the domain."""
     low, high = map(float, domain)
     dual, back = _in_numbers(candidate, slope)
 
     def tried(point: float) -> tuple[bool, bool]:
-        """Whether there is an entry of this dual inside the domain, and whether it is right."""
+        """Return whether an entry inside the domain has this dual, and whether it is right."""
         try:
             entry = complex(back(point))
             there = abs(entry.imag) < 1e-12 and low < entry.real < high
@@ -194,7 +194,7 @@ def _begins(candidate: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
 
 
 def _factored(slope: Any) -> tuple[Any, Any]:
-    """A constant and the rest of a sum of logarithms that it multiplies.
+    """Split a sum of logarithms into a constant and the rest that it multiplies.
 
     SymPy takes c·log(w) − c·log(1 − w) for log(wᶜ/(1 − w)ᶜ), and solves a polynomial of degree c.
 
@@ -208,7 +208,7 @@ def _factored(slope: Any) -> tuple[Any, Any]:
 
 
 def _unequal_logarithms(slope: Any) -> bool:
-    """Whether logarithms of the unknown have coefficients of several sizes.
+    """Return whether logarithms of the unknown have coefficients of several sizes.
 
     Then it is a root of a polynomial of a high degree, or of none.
     """
@@ -218,7 +218,7 @@ def _unequal_logarithms(slope: Any) -> bool:
 
 
 def _of_one_sign(slope: Any, unknown: Any) -> list[Any]:
-    """Solutions where the slope is of one sign, which SymPy does not take into account."""
+    """Solve for each sign of the slope apart, which SymPy does not take into account."""
     size = sp.Symbol("size", positive=True)
     found = [(sign, sp.solve(sp.Eq(slope, sign * size), unknown)) for sign in (1, -1)]
     return [root.subs(size, sign * sym.a) for sign, roots in found for root in roots]
@@ -229,7 +229,7 @@ TRANSCENDENTAL = (sp.exp, sp.log, sp.erf, HyperbolicFunction, TrigonometricFunct
 
 
 def _mixes(equation: Any, unknown: Any) -> bool:
-    """Whether the unknown stands beside a transcendental function of itself, as in w + exp(w) = a.
+    """Return whether the unknown is beside a transcendental function of itself, as w + exp(w).
 
     Such an equation has no elementary solution; SymPy would take minutes over Lambert's W, which
     has no place in the code.
@@ -246,7 +246,7 @@ def _mixes(equation: Any, unknown: Any) -> bool:
 
 
 def _beyond_radicals(equation: Any, unknown: Any) -> bool:
-    """Whether an equation with roots of the unknown comes to a polynomial of a higher degree.
+    """Return whether an equation with roots of the unknown comes to a polynomial of higher degree.
 
     SymPy would take minutes to write its solutions down, and they would cancel.
     """
@@ -261,7 +261,7 @@ def _beyond_radicals(equation: Any, unknown: Any) -> bool:
 
 
 def _beyond_roots(equation: Any, unknown: Any) -> bool:
-    """Whether an equation without roots comes to a polynomial of a degree above 2.
+    """Return whether an equation without roots comes to a polynomial of a degree above 2.
 
     The formula of a cubic goes through complex numbers where it has three real roots, and SymPy
     would take minutes over a rational slope with a coefficient in it. A polynomial in a power of
@@ -286,8 +286,8 @@ def _beyond_roots(equation: Any, unknown: Any) -> bool:
 
 
 def _stays_real(found: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
-    """Whether what stands under roots and in logarithms is nowhere below zero, in the branch that
-    is taken: code computes in real numbers, also where complex ones would come to a real one."""
+    """Return whether what stands under roots and in logarithms is nowhere below zero in the branch
+    taken: code computes in real numbers, also where complex ones come to a real one."""
     if found.has(sp.I):
         return False
     at = _sampled(found, slope)
@@ -299,7 +299,7 @@ def _stays_real(found: Any, slope: Any, domain: tuple[Any, Any]) -> bool:
 
 
 def _guarded(expr: Any, taken: Any = sp.true) -> Iterator[tuple[Any, Any]]:
-    """What stands under roots and in logarithms, each with where its branch is taken."""
+    """Yield what stands under roots and in logarithms, each with where its branch is taken."""
     if isinstance(expr, sp.Piecewise):
         for branch, condition in expr.args:
             yield from _guarded(branch, sp.And(taken, condition))
@@ -317,14 +317,14 @@ def _is_size(value: Any, taken: Any) -> bool:
 
 
 def _in_numbers(candidate: Any, slope: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The slope and its inverse as functions of an entry and of a dual, coefficients at samples."""
+    """Return a slope of an entry and its inverse of a dual as functions, coefficients sampled."""
     values = _sampled(candidate, slope)
     dual = sp.lambdify(sym.w, _spelled(slope.subs(values)), "mpmath")
     return dual, sp.lambdify(sym.a, _spelled(candidate.subs(values)), "mpmath")
 
 
 def _sampled(candidate: Any, slope: Any) -> dict[Any, Any]:
-    """Values of the coefficients of a slope and of its inverse."""
+    """Give the coefficients of a slope and of its inverse fixed values: 0.7, 0.8, …"""
     free = sorted((candidate.free_symbols | slope.free_symbols) - {sym.a, sym.w}, key=str)
     return {s: sp.Rational(7 + i, 10) for i, s in enumerate(free)}
 

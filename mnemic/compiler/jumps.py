@@ -35,7 +35,7 @@ def jump(function: Any, symbol: Any, domain: tuple[Any, Any]) -> Any | None:
 
 
 def _edges(function: Any, symbol: Any) -> Iterator[Any]:
-    """Where a sign turns, or a condition: numbers that SymPy finds."""
+    """Yield the numbers, as far as SymPy finds them, at which a sign or a condition turns."""
     turning = {node.args[0] for node in function.atoms(sp.sign, sp.Abs, sp.Heaviside)}
     for node in function.atoms(sp.Piecewise):
         for _, condition in node.args:

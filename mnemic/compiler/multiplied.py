@@ -36,7 +36,7 @@ def check(facts: Facts) -> None:
 
 
 def _between(facts: Facts, applied: Applied) -> tuple[str, str]:
-    """What comes between step and memory: its entry in the spec, and what it is."""
+    """Return the entry in the spec of what comes between step and memory, and what it is."""
     if applied.kind != "identity" or applied.elementwise:
         return "optimizer.method", f"a step of {facts.problem.spec.optimizer.method}"
     if applied.normalize != "none":

@@ -222,7 +222,7 @@ class _Build:
         self.widths |= {f"m{index}": expansion for index in indices}
 
     def _chain_of(self, first: int, depth: int, text: str, every: int) -> str:
-        """W1 σ(W2 … σ(W_L x)): the last matrix sees the input."""
+        """Append W1 σ(W2 … σ(W_L x)), whose last matrix sees the input; return its node."""
         hidden = self.input
         for index in reversed(range(first, first + depth)):
             rows = "v" if index == first else f"m{index}"
@@ -234,7 +234,7 @@ class _Build:
         return hidden
 
     def _gated(self, first: int, text: str, every: int) -> str:
-        """W1 (σ(W2 x) ∘ W3 x)."""
+        """Append W1 (σ(W2 x) ∘ W3 x) and return its node."""
         one, two, three = (f"W{first + i}" for i in range(3))
         width = f"m{first + 1}"
         self.matrices += [
@@ -249,7 +249,7 @@ class _Build:
         return self._add(Apply(f"z{first}", one, hidden))
 
     def _beside_a_diagonal(self, first: int, every: int) -> str:
-        """W1 W2 x + (W3 1) ∘ x."""
+        """Append W1 W2 x + (W3 1) ∘ x and return its node."""
         one, two, three = (f"W{first + i}" for i in range(3))
         width = f"m{first + 1}"
         self.matrices += [

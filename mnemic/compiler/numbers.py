@@ -24,7 +24,7 @@ DOUBLE = 12
 
 
 def sample(symbols: Iterable[Any], seed: int) -> list[Any]:
-    """Random values of four digits, in (0, 1) for symbols that are never negative, else (-1, 1)."""
+    """Draw values of four digits, in (0, 1) for symbols that are never negative, else (-1, 1)."""
     source = random.Random(seed)
     found = []
     for symbol in symbols:
@@ -56,8 +56,8 @@ def vanishes(expression: Any) -> bool:
 
 
 def _is_something(expression: Any) -> bool:
-    """Whether an expression has a number other than zero at a random point, the same one however
-    many digits are kept."""
+    """Return whether an expression has a number other than zero at a random point, the same one
+    however many digits are kept."""
     shown = _opaque(expression)
     try:
         alone, free = _function([shown])
@@ -80,14 +80,14 @@ _UNPRINTED = (KeyError, NotImplementedError, ValueError, SyntaxError, RecursionE
 
 
 def _function(expressions: list[Any], *, cse: bool = False) -> tuple[Any, list[Any]]:
-    """Expressions as one function of their symbols in order, whatever those are called."""
+    """Return one function for expressions, and its symbols in order, however they are named."""
     free = set[Any]().union(*(one.free_symbols for one in expressions))
     ordered = sorted(free, key=lambda one: (str(one), type(one).__name__, sp.srepr(one)))
     return sp.lambdify(ordered, expressions, "mpmath", dummify=True, cse=cse), ordered
 
 
 def _numbers(function: Any, at: list[Any]) -> list[Any] | None:
-    """Finite numbers, if that is what a function finds."""
+    """Return the numbers that a function finds, if all are finite, else None."""
     try:
         found = [mpmath.mpmathify(value) for value in function(*at)]
     except (ArithmeticError, ValueError, TypeError, NameError, RecursionError, MemoryError):
@@ -100,7 +100,7 @@ def _close(left: Any, right: Any, digits: int = DIGITS) -> bool:
 
 
 def spelled(expression: Any) -> Any:
-    """Our own functions written in SymPy's."""
+    """Write our own functions in SymPy's."""
     found = sp.sympify(expression)
     found = found.replace(sym.sigmoid, lambda z: 1 / (1 + sp.exp(-z)))
     found = found.replace(sym.softplus, lambda z: sp.log(1 + sp.exp(z)))
@@ -109,12 +109,12 @@ def spelled(expression: Any) -> Any:
 
 
 def _opaque(expression: Any) -> Any:
-    """An expression with fixed smooth stand-ins for rounding too, which hides differences."""
+    """Put fixed smooth stand-ins for opaque functions and rounding, which hides differences."""
     return _spelled(sp.sympify(expression).replace(sym.round, lambda z: _stand_in("round", (z,))))
 
 
 def _spelled(expression: Any) -> Any:
-    """Functions that SymPy lacks in its own, and opaque ones as fixed smooth stand-ins."""
+    """Write functions that SymPy lacks in its own, and opaque ones as fixed smooth stand-ins."""
     found = spelled(expression)
     found = found.replace(lambda z: isinstance(z, NewErrorBase), _function_of)
     for atom in sorted(found.atoms(AppliedUndef), key=sp.count_ops, reverse=True):
@@ -128,7 +128,7 @@ def _stand_in(name: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _function_of(root: Any) -> Any:
-    """A root of s = e(ŷ − c s) by its function e, however that is spelled."""
+    """Write a root of s = e(ŷ − c s) by its function e, however that is spelled."""
     place = _stand_in("new_error", root.args[:2]) / 3
     table = dict(zip(root.holders, root.args[2:], strict=True))
     return root.signal.subs({PLACE: place, **table}, simultaneous=True)
@@ -159,7 +159,7 @@ def sampler(expression: Any, names: list[Any]) -> Callable[..., float | None]:
 
 
 def _jump(x: Any, *order: Any) -> Any:
-    """The slope of a step (and its slopes): none but where it jumps, and there no number."""
+    """Return the slope of a step, or its slopes: 0, and infinite where it jumps."""
     del order
     return mpmath.inf if x == 0 else mpmath.mpf(0)
 
@@ -169,7 +169,7 @@ VAST = 10**30
 
 
 def _growing(name: str) -> Callable[[Any], Any]:
-    """exp, sinh or cosh, with its limit where the argument is vast."""
+    """Return exp, sinh or cosh as a function that gives its limit where the argument is vast."""
     function = getattr(mpmath, name)
 
     def value(x: Any) -> Any:

@@ -107,7 +107,7 @@ def _ridged(fit: Fit) -> str:
 
 
 def trail(fit: Fit) -> Iterator[Derived]:
-    """Yield how the fit was found, step by step."""
+    """Yield the lines that tell how the fit was found, step by step."""
     found = fit.similarity
     w = sp.Symbol("w", real=True)
     yield Derived("weight", sp.Eq(w, found.weight), "s and d² spelled out")

@@ -96,7 +96,7 @@ LOGARITHMIC = ("alpha", "beta")
 
 
 def state(spec: Spec) -> Problem:
-    """Read every expression of the spec."""
+    """Read every expression of the spec into a problem."""
     scalars = read_scalars(spec)
     table = {s.name: s.symbol if s.argument else s.expr for s in scalars}
     loss = read(spec.bias.text, {**table, "e": sym.e, "y": sym.y, "v": sym.v, "n": sym.n})
@@ -191,7 +191,7 @@ def _argument(name: str, declared: Coefficient, spec: Spec) -> str | None:
 
 
 def read_keys(spec: Spec, table: dict[str, Any]) -> dict[str, Any]:
-    """The vectors of each role as expressions in k, v and roles of their own, one coordinate.
+    """Return the vectors of each role in k, v and roles of their own, for one coordinate.
 
     A carry is among them only where the spec has one.
     """

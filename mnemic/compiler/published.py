@@ -170,7 +170,7 @@ def _check_tokens(text: str) -> None:
 
 
 def _syntax(text: str) -> list[ast.stmt]:
-    """Python's statements of the text."""
+    """Parse the text into Python's statements."""
     try:
         body = ast.parse(text.replace("\n", " ").strip()).body
     except SyntaxError as error:
@@ -197,7 +197,7 @@ class _Walk:
         self.refuse(statement, "is no assignment to a name")
 
     def node(self, node: ast.expr, depth: int, condition: bool = False, item: bool = False) -> Node:
-        """Our node for Python's; ``item`` inside ``sum_i``."""
+        """Convert a node of Python's tree to ours; ``item`` inside ``sum_i``."""
         self.count += 1
         if self.count > MOST_NODES or depth > DEEPEST:
             self.refuse(node, "is too large")
@@ -296,7 +296,7 @@ def _key_size(environment: Environment) -> int:
 
 
 def _sum(body: Node, environment: Environment) -> Tensor:
-    """Σ_i: the body once for each item of the names that end in ``_i``."""
+    """Return the sum of the body over the items of the names that end in ``_i``."""
     items = {name: environment[name] for name in _names(body) if name.endswith("_i")}
     if len(lengths := {len(values) for values in items.values()}) != 1:
         raise ValueError(f"sum_i needs items of one length, not {sorted(lengths)}")
@@ -308,7 +308,7 @@ def _sum(body: Node, environment: Environment) -> Tensor:
 
 
 def _newton_schulz(x: Tensor) -> Tensor:
-    """Singular values towards one by p(s) = 3.4445 s − 4.7750 s³ + 2.0315 s⁵, by the SVD."""
+    """Send singular values towards one by p(s) = 3.4445 s − 4.7750 s³ + 2.0315 s⁵, by the SVD."""
     import torch
 
     left, sizes, right = torch.linalg.svd(x, full_matrices=False)
@@ -320,7 +320,7 @@ def _newton_schulz(x: Tensor) -> Tensor:
 
 
 def _functions() -> Mapping[str, Callable[..., Tensor]]:
-    """Each operator and function by its name, on float64 tensors."""
+    """Return each operator and function by its name, on float64 tensors."""
     import torch
     from torch.nn import functional
 

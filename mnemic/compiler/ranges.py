@@ -15,7 +15,7 @@ GRID = (-30.0, -8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0, 30.0)
 
 
 def ranges_of(scalars: Iterable[Scalar]) -> dict[Any, list[float]]:
-    """Values that each argument takes under its activation (the layer's own unless told)."""
+    """Return the values that each argument takes under its activation, or the layer's own."""
     found = {}
     for scalar in scalars:
         if scalar.argument is not None:

@@ -186,7 +186,7 @@ def told_range(slope: Any, domain: tuple[Any, Any]) -> str:
 
 
 def _place(end: Any, side: int, power: int) -> Any:
-    """A point far out towards an end, or near it."""
+    """Return a point far out towards an end, or near it where the end is finite."""
     far = mpmath.mpf(10) ** power
     return side * far if end in (sp.oo, -sp.oo) else mpmath.mpf(float(end)) - side / far
 
@@ -200,7 +200,7 @@ def _levels_off(value: Any, end: Any, side: int) -> bool:
 
 
 def _back_to_dual(mirror: Any, link: Link, inner: Any) -> tuple[Any, Any] | None:
-    """∇R(link(a)) = ratio·a + shift, where it is affine in a (then the state is the dual)."""
+    """Return (ratio, shift) of ∇R(link(a)) = ratio·a + shift (the dual is the state), or None."""
     if link.normaliser in ("root", "ball", "norm"):
         return None
     if vanishes(link.slope - mirror):
@@ -237,7 +237,7 @@ def constrained(link: Link, kind: str) -> Link:
 
 
 def _is_shrunk_by_a_ball(slope: Any) -> bool:
-    """Whether the roots of slope(w) + μ w = a are those of slope(w) = a times one number.
+    """Return whether slope(w) + μ w = a has the roots of slope(w) = a times one number.
 
     So it is where slope(w) = c w + g(w) with g(t w) = g(w) for t > 0, as of a sign: w solves it at
     μ = 0 if and only if w c/(c + μ) does at μ.
@@ -261,8 +261,8 @@ def _on_simplex(link: Link) -> Link:
 
 
 def _within_range(link: Link, reach: Any) -> Any:
-    """The link at a dual wherever that lies: w ≥ 0 binds under R'(0), and above what R' reaches w
-    is the end of its domain."""
+    """Extend the link to all duals: w ≥ 0 binds under R'(0), and above what R' reaches w is the end
+    of its domain."""
     assert link.expr is not None
     lowest = sp.limit(link.slope, sym.w, 0, "+")
     highest = sp.limit(link.slope, sym.w, link.domain[1], "-")
@@ -277,7 +277,7 @@ def _within_range(link: Link, reach: Any) -> Any:
 
 
 def _exponent(entry: Any) -> Any | None:
-    """r·a if the entry is C·exp(r·a), so that the multiplier has a closed form (a softmax)."""
+    """Return r·a if the entry is C·exp(r·a), whose multiplier has a closed form (a softmax)."""
     if entry is None or entry.has(sp.Piecewise):
         return None
     ratio = simplified(sp.diff(entry, sym.a) / entry)
@@ -285,7 +285,7 @@ def _exponent(entry: Any) -> Any | None:
 
 
 def norm(power: Any) -> Retained:
-    """R = ½‖W‖_q²: with ν = ‖W‖_q, ν^(2−q) sign(w)|w|^(q−1) = a; ν = ‖A‖_p*, p* = q/(q−1)."""
+    """Derive R = ½‖W‖_q²: ν^(2−q) sign(w)|w|^(q−1) = a, ν = ‖W‖_q = ‖A‖_p*, p* = q/(q−1)."""
     q = sp.nsimplify(power, rational=True)
     size, entry = sp.Symbol("size", positive=True), sp.Symbol("entry", positive=True)
     stationarity = sp.Eq(sym.nu ** (2 - q) * entry ** (q - 1), size)
@@ -299,7 +299,7 @@ def norm(power: Any) -> Retained:
 
 
 def divergence(function: Any, *, constraint: tuple[str, Any, str]) -> Retained:
-    """W = W' ∘ g(S − ζ), g = (f')⁻¹ on x > 0, and 0 below f'(0+)."""
+    """Derive W = W' ∘ g(S − ζ), with g = (f')⁻¹ on x > 0 and 0 below f'(0+)."""
     slope = tidy(sp.diff(function, sym.x))
     _check_convex(function)
     g = invert(slope.subs(sym.x, sym.w), (0, sp.oo))
@@ -386,7 +386,7 @@ def _check_convex(function: Any) -> None:
 
 
 def find_domain(generator: Any, *, nonnegative: bool = False) -> tuple[Any, Any]:
-    """The widest of ``DOMAINS`` on which the generator is real and strictly convex, and no further.
+    """Find the widest of ``DOMAINS`` where the generator is real and strictly convex, and no wider.
 
     ``nonnegative`` says that a constraint ends the domain at zero, whatever the generator.
     """
@@ -411,7 +411,7 @@ def find_domain(generator: Any, *, nonnegative: bool = False) -> tuple[Any, Any]
 
 
 def _real(function: Any, point: float, above: Any) -> bool:
-    """Whether the value is real and above a bound, in digits enough for what nearly cancels."""
+    """Return whether the value is real and above a bound, in digits enough for cancellation."""
     with mpmath.workdps(DIGITS):
         try:
             value = mpmath.mpmathify(function(mpmath.mpf(point)))

@@ -120,7 +120,7 @@ class Applied:
 
     @property
     def expressions(self) -> tuple[Any, ...]:
-        """Every expression of coefficients in it."""
+        """Every expression of coefficients in the step: its own, and its averages' decays."""
         return () if self.step is None else (self.step, *(a.decay for a in self.averages))
 
 

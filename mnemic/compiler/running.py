@@ -28,12 +28,12 @@ class Running:
 
     @property
     def after(self) -> Any:
-        """What a step reads of it after the token."""
+        """What a step reads of the average after the token."""
         return sp.Symbol(self.letter, real=True)
 
     @property
     def before(self) -> Any:
-        """What a step reads of it before the token, never corrected."""
+        """What a step reads of the average before the token, never corrected."""
         return sp.Symbol(f"{self.letter}_old", real=True)
 
     @property
@@ -43,5 +43,5 @@ class Running:
 
     @property
     def equation(self) -> str:
-        """The name of its line among the equations."""
+        """The name of the average's line among the equations."""
         return "momentum" if self.entry == GRADIENT else self.state

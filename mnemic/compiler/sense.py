@@ -55,7 +55,7 @@ def _infinite(problem: Problem) -> Iterator[Issue]:
 
 
 def _of_start(problem: Problem) -> Iterator[Issue]:
-    """A stated link that is no number at a dual of zero."""
+    """Yield an issue where a stated link is no number at a dual of zero."""
     stated = problem.spec.retention.link
     if stated is None:
         return
@@ -168,7 +168,7 @@ def _of_loss(problem: Problem, error: ErrorSignal) -> Iterator[Issue]:
 
 
 def unreal(loss: Any, ranges: Mapping[Any, list[float]], v: float = 0.0) -> float | None:
-    """The least size of e, n or y at which a loss is no real number; ``None`` where it is real.
+    """Return the least size of e, n or y at which a loss is no real number; None without one.
 
     Looked at by numbers, coefficients at the least, the middle and the largest of their values.
     """

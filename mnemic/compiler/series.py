@@ -19,7 +19,7 @@ PLACES = {HEAD: [0.0, 1.0, 7.0], HEADS: [8.0]}
 
 
 def series(problem: Problem) -> tuple[Any, ...] | None:
-    """a_0, a_1, … as expressions of coefficients and the head; ``None`` for any other map."""
+    """Return a_0, a_1, … in coefficients and the head; None for a map that is no series."""
     match problem.spec.features:
         case Taylor(order=order):
             return tuple(1 / sp.factorial(i) for i in range(order + 1))
@@ -53,7 +53,7 @@ def trail(problem: Problem) -> tuple[Derived, ...]:
 
 
 def _term(weight: Any, degree: int) -> str:
-    """a_i (x·y)^i as text."""
+    """Write a_i (x·y)^i as text."""
     power = "" if degree == 0 else "(x·y)" if degree == 1 else f"(x·y)^{degree}"
     shown = str(weight).replace("**", "^").replace("*", " ")
     shown = f"({shown})" if weight.is_Add else shown
@@ -85,7 +85,7 @@ def _issues(problem: Problem) -> Iterator[Issue]:
 
 
 def _least(expr: Any, values: dict[Any, list[float]]) -> float:
-    """The least value of an expression, coefficients at the least, a middle and the largest of
+    """Return an expression's least value, coefficients at the least, middle and largest of
     theirs."""
     free = sorted(expr.free_symbols, key=str)
     at = sampler(expr, free)

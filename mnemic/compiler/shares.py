@@ -12,7 +12,7 @@ from mnemic.compiler.rule import Applied, LeastSquares
 
 
 def check(facts: Facts) -> None:
-    """Refuse levels of a rule that is no such sum, with the reason."""
+    """Refuse levels of a memory that is no sum of what its tokens wrote, with the reason."""
     if facts.problem.spec.readout.levels is None:
         return
     found = reason(facts)
@@ -21,7 +21,7 @@ def check(facts: Facts) -> None:
 
 
 def reason(facts: Facts) -> str | None:
-    """Why the memory is no sum of what its tokens wrote, if it is none."""
+    """Say why the memory is no sum of what its tokens wrote; None if it is one."""
     error, method = facts.error, facts.method
     if isinstance(method, LeastSquares):
         return "an exact minimiser is solved anew from all pairs: it has no steps to share out"

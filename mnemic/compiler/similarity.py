@@ -114,8 +114,8 @@ def linear(logit: Any) -> Linear | None:
 
 
 def _sign(stated: Any, values: Mapping[Any, list[float]]) -> Sign:
-    """Whether the weight may be negative: by SymPy, else by looking at some places, coefficients
-    at the least, the middle and the largest of their values."""
+    """Return ``any`` if the weight may be negative, else ``nonnegative``: by SymPy, else by looking
+    at some places, coefficients at the least, the middle and the largest of their values."""
     if stated.is_nonnegative:
         return "nonnegative"
     others = sorted(stated.free_symbols - {sym.s, sym.d2}, key=str)

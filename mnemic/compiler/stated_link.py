@@ -22,7 +22,7 @@ SAME: Final = mpmath.mpf(10) ** -15
 
 
 def retained(entry: Any, power: float) -> Retained:
-    """W = link(A) entry by entry, ν the ``power``-norm of A; the dual is the state."""
+    """Return a retention with W = link(A) by entry, ν the ``power``-norm of A; A is the state."""
     normaliser: Any = "norm" if entry.has(sym.nu) else "none"
     link = Link(entry, normaliser, power=sp.nsimplify(power, rational=True))
     return Retained(
@@ -56,7 +56,7 @@ def origin(entry: Any, power: float) -> str:
 
 
 def _jacobians(entry: Any, power: float) -> Iterator[Any]:
-    """∂W/∂A at each point where it is finite; coefficients are 0.7."""
+    """Yield ∂W/∂A at each point where it is finite; coefficients are 0.7."""
     free = {s: sp.Rational(7, 10) for s in entry.free_symbols - {sym.a, sym.nu}}
     link = sp.lambdify((sym.a, sym.nu), spelled(entry.subs(free)), "mpmath")
     with mpmath.workdps(DIGITS):
@@ -69,7 +69,7 @@ def _jacobians(entry: Any, power: float) -> Iterator[Any]:
 
 
 def _jacobian(link: Any, point: list[Any], power: float, step: Any) -> Any:
-    """Central differences of the whole link: W_i along A_j in row i and column j."""
+    """Take central differences of the whole link: W_i along A_j in row i and column j."""
     size = len(point)
     found = mpmath.matrix(size, size)
     for j in range(size):

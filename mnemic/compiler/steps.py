@@ -40,12 +40,12 @@ class Step:
 
 
 def plain(error: ErrorSignal, rate: Any) -> Step:
-    """W = W′ − η e(W′φ) φᵀ."""
+    """Return the step W = W′ − η e(W′φ) φᵀ."""
     return Step(error, rate, "one gradient step")
 
 
 def implicit(error: ErrorSignal, rate: Any) -> Step:
-    """W = argmin δ ℓ(Wφ, v) + ½‖W − W′‖², and its limit for δ → ∞.
+    """Solve W = argmin δ ℓ(Wφ, v) + ½‖W − W′‖², or take its limit for δ → ∞.
 
     In closed form where the stationarity is a polynomial of low degree, else by its root.
     """
@@ -77,12 +77,12 @@ DELTA = sym.coefficient("delta")
 
 
 def _size(error: ErrorSignal) -> Any:
-    """The rate while a step is solved for: δ, unless the loss has a δ of its own."""
+    """Return the rate while a step is solved for: δ, unless the loss has a δ of its own."""
     return sp.Symbol("eta_", positive=True) if error.signal.has(DELTA) else DELTA
 
 
 def check_convex(error: ErrorSignal, ranges: Mapping[Any, list[float]]) -> None:
-    """Only a convex loss has one implicit step for every δ, and only along ŷ − v one unknown.
+    """Refuse an implicit step of a loss that is not convex, or that couples the coordinates.
 
     ``ranges`` are the values that coefficients take. Raises ``Refused`` with the place.
     """
@@ -104,7 +104,7 @@ def check_convex(error: ErrorSignal, ranges: Mapping[Any, list[float]]) -> None:
 
 
 def _gain(error: ErrorSignal) -> Any | None:
-    """g where e = g(n)·(ŷ − v), ``None`` for any other error."""
+    """Return g where e = g(n)·(ŷ − v), None for any other error."""
     if not error.uses_norm:
         return None
     gain = sp.cancel(error.signal / RESIDUAL)
@@ -112,7 +112,7 @@ def _gain(error: ErrorSignal) -> Any | None:
 
 
 def _closed(error: ErrorSignal) -> Any | None:
-    """(y − z)/(δκ) with z = y − δκ e(z), where that has one closed root."""
+    """Return (y − z)/(δκ) with z = y − δκ e(z), where that has one closed root, else None."""
     if error.uses_norm or error.signal.has(sp.Piecewise, sp.Abs, sp.sign, sp.Max):
         return None
     z, delta = sp.Symbol("z", real=True), _size(error)
@@ -127,7 +127,7 @@ def _closed(error: ErrorSignal) -> Any | None:
 
 
 def _nearest(error: ErrorSignal) -> Any:
-    """(ŷ − u)/κ with u the loss's one minimiser."""
+    """Return (ŷ − u)/κ with u the loss's one minimiser; raise Refused without one."""
     gain = _gain(error)
     if gain is not None:
         return RESIDUAL / sym.kappa
@@ -141,7 +141,7 @@ def _nearest(error: ErrorSignal) -> Any:
 
 
 def _minimiser(signal: Any) -> Any | None:
-    """The one ŷ at which an increasing error changes its sign, as an expression."""
+    """Find the one ŷ at which an increasing error changes its sign, else return None."""
     at = [signal.subs(sym.y, sym.v + sp.Rational(side, 10**6)) for side in (-1, 1)]
     before, after = (evaluated(z, dict.fromkeys(z.free_symbols, 0.7)) for z in at)
     if before is not None and after is not None and before < 0 < after:
@@ -156,7 +156,7 @@ def _minimiser(signal: Any) -> Any | None:
 
 
 def _rooted(error: ErrorSignal, rate: Any) -> ErrorSignal:
-    """s = e(y − δκ s) of each coordinate; for a radial loss along the residual, in place of n."""
+    """Return s = e(y − δκ s) by coordinate; for a radial loss along the residual, in place of n."""
     size, gain = rate * sym.kappa, _gain(error)
     known = sp.oo if error.bound is None else error.bound
     steepest = known if known.is_number and known.is_finite else sp.oo
@@ -174,7 +174,7 @@ def _rooted(error: ErrorSignal, rate: Any) -> ErrorSignal:
 
 
 def _odd(slope: Any) -> Any:
-    """h′ of n at ``PLACE``, −h′(−u) where u is negative."""
+    """Continue h′ of n oddly: h′(u) at ``PLACE``, −h′(−u) where u is negative."""
     plain = slope.subs(sym.n, PLACE)
     if not plain.has(sp.Piecewise) and vanishes(plain + plain.subs(PLACE, -PLACE)):
         return plain

@@ -58,7 +58,7 @@ CONSTANTS: Mapping[str, Any] = {"pi": sp.pi, "inf": sp.oo}
 
 
 def number(value: float) -> Any:
-    """A literal as SymPy: exact where it is a short decimal (large ones make powers hang)."""
+    """Convert a literal to SymPy: exact if it is a short decimal (large ones make powers hang)."""
     if value == float("inf"):
         return sp.oo
     if value == int(value):
@@ -128,12 +128,12 @@ GROWING = (sp.exp, sp.sinh, sp.cosh)
 
 
 def _mixed(node: Any) -> bool:
-    """Whether a product has growing factors beside others, which hide them from a pattern."""
+    """Return whether a product has growing factors beside others, hiding them from a pattern."""
     return bool(node.is_Mul and len({bool(f.has(*GROWING)) for f in node.args}) == 2)
 
 
 def _pull_out_growing(node: Any) -> Any:
-    """The growing factors of a product rewritten by themselves."""
+    """Rewrite the growing factors of a product by themselves."""
     growing = sp.Mul(*(f for f in node.args if f.has(*GROWING)))
     rest = sp.Mul(*(f for f in node.args if not f.has(*GROWING)))
     for pattern, result in REWRITES:
@@ -142,13 +142,13 @@ def _pull_out_growing(node: Any) -> Any:
 
 
 def _is_logistic(node: Any) -> bool:
-    """Whether it is 1/(1 + exp(x))ⁿ."""
+    """Return whether a node is 1/(1 + exp(x))ⁿ."""
     power = node.is_Pow and node.exp.is_Integer and node.exp < 0
     return bool(power and isinstance(node.base - 1, sp.exp))
 
 
 def _folded(product: Any) -> Any:
-    """The product with exp(n x) σ(−x)ᵐ as σ(x)ⁿ σ(−x)ᵐ⁻ⁿ, n ≤ m: ∞·0 where x is large."""
+    """Write exp(n x) σ(−x)ᵐ in a product as σ(x)ⁿ σ(−x)ᵐ⁻ⁿ, n ≤ m: ∞·0 where x is large."""
     exponent = sp.Add(*(f.args[0] for f in product.args if isinstance(f, sp.exp)))
     for factor in product.args:
         base, power = factor.as_base_exp()

@@ -87,7 +87,7 @@ def confirm(found: Found, rules: Mapping[str, Rule], seed: int = 0) -> Relation:
 
 
 def _to_first_order(found: Found, inner: Rule, outer: Rule, run: Run) -> Relation:
-    """The relation with the difference of what two rules have learned, by steps of size ε.
+    """Return the relation with the difference of what two rules learn, by steps of size ε.
 
     Relative to what was learned it falls as ε where they agree to first order.
     """
@@ -109,7 +109,7 @@ def _to_first_order(found: Found, inner: Rule, outer: Rule, run: Run) -> Relatio
 
 
 def _shortened(run: Run, inner: Rule, size: float) -> Run:
-    """The run with steps of the inner rule so much shorter."""
+    """Shorten the steps of the inner rule in a run by the factor ``size``."""
     rates = sp.sympify(inner.rate).free_symbols
     names = {s.argument for s in inner.scalars if s.symbol in rates}
     arguments = {n: x * size if n in names else x for n, x in run.arguments.items()}
@@ -118,7 +118,7 @@ def _shortened(run: Run, inner: Rule, size: float) -> Run:
 
 
 def _miss(found: Found, inner: Rule, outer: Rule, run: Run, far: float) -> float:
-    """The largest relative difference of outputs, infinities and zeros ``far`` off if it is set."""
+    """Return the largest relative difference of outputs, infinities and zeros put ``far`` off."""
     if any(edit.endswith("=oo") for edit in found.at.edits):
         outer = _edited(outer.problem.spec, _far(found.at.edits, far), TOKENS)
     mine, _ = interpret(inner, *run.vectors, run.arguments, params=run.params)
@@ -138,7 +138,7 @@ def _learned(
     found: Found, rule: Rule, vectors: tuple[Tensor, Tensor, Tensor], arguments: Arguments,
     params: Arguments, far: float,
 ) -> Tensor:  # fmt: skip
-    """What steps smaller by 1/far once more add to the read-out at the start, times far."""
+    """Return what steps 1/far as long add to the read-out without any, times far."""
     faint = {s.argument for s in rule.scalars if s.symbol in found.at.faint}
     small, none = (
         {name: x * factor if name in faint else x for name, x in arguments.items()}
@@ -149,12 +149,12 @@ def _learned(
 
 
 def _edited(spec: Spec, edits: tuple[str, ...], reach: int) -> Rule:
-    """The rule of a spec after edits."""
+    """Derive the rule of a spec after edits."""
     return derive_spec(edited(spec, edits, reach))
 
 
 def _far(edits: tuple[str, ...], far: float) -> tuple[str, ...]:
-    """Edits with a number for infinity: of a series that many terms, else ``far``."""
+    """Put a number for infinity in edits: for a series that many terms, else ``far``."""
     terms = TERMS[FAR.index(far)] if far in FAR else TERMS[-1]
     return tuple(
         edit.replace("=oo", f"={terms}" if edit.startswith("features") else f"={far:.1f}")
@@ -163,14 +163,14 @@ def _far(edits: tuple[str, ...], far: float) -> tuple[str, ...]:
 
 
 def _tokens(rule: Rule) -> int:
-    """How many tokens show all that a rule does: one interval more than its longest, if any."""
+    """Return how many tokens show all that a rule does: some more than its longest interval."""
     longest = max([rule.anchor, rule.problem.spec.optimizer.every,
                    *(m.every for m in rule.network.matrices)])  # fmt: skip
     return TOKENS if longest == 1 else longest + TOKENS
 
 
 def _drawn(inner: Rule, outer: Rule, tokens: int, seed: int) -> Run:
-    """Random vectors, coefficients in (0.1, 0.9) and parameters of a rule."""
+    """Draw random vectors, coefficients in (0.1, 0.9) and parameters of a rule."""
     source = torch.Generator().manual_seed(seed)
     square = inner.diagonal or inner.network.adds_input or outer.network.adds_input
     values = KEYS if square else VALUES
@@ -204,7 +204,7 @@ def _drawn(inner: Rule, outer: Rule, tokens: int, seed: int) -> Run:
 
 
 def _placed(run: Run, inner: Rule, where: Special) -> Run:
-    """The run with the inner rule's coefficients and keys at special values of its own."""
+    """Put the inner rule's coefficients and keys in a run at special values of its own."""
     arguments, natural, (q, k, v) = dict(run.arguments), dict(run.natural), run.vectors
     if where.unit:
         q, k = (x / torch.linalg.vector_norm(x, dim=-1, keepdim=True) for x in (q, k))
@@ -220,7 +220,7 @@ def _placed(run: Run, inner: Rule, where: Special) -> Run:
 
 
 def _short(x: Tensor, source: torch.Generator) -> Tensor:
-    """The vectors at lengths in (0.5, 0.95), whose steps lie in every coefficient's range."""
+    """Scale vectors to lengths in (0.5, 0.95), whose steps lie in every coefficient's range."""
     sizes = 0.5 + 0.45 * torch.rand(*x.shape[:-1], 1, generator=source, dtype=x.dtype)
     short: Tensor = sizes * x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return short
@@ -242,7 +242,7 @@ def _side(side: str, values: int, features: int) -> int:
 def _shape(
     rule: Rule, scalar: Scalar, rows: tuple[int, ...], widths: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """The shape of a coefficient's argument."""
+    """Return the shape of a coefficient's argument."""
     micro = len(rows) == 4 and scalar.name in ("eta", "delta")
     plain = rows if micro else (1, rows[1], HEADS_RUN)
     if scalar.name == "levels":
@@ -257,7 +257,7 @@ def _shape(
 def _changed(
     found: Found, inner: Rule, outer: Rule, run: Run, far: float
 ) -> tuple[tuple[Tensor, Tensor, Tensor], Arguments]:
-    """The outer rule's vectors and arguments, by the special values and the change."""
+    """Return the outer rule's vectors and arguments, by the special values and the change."""
     q, k, v = run.vectors
     if found.on_features:
         q, k = phi(inner, q, ()), phi(inner, k, ())
@@ -301,20 +301,21 @@ def _changed(
 
 
 def _key(role: str, found: Found, names: Mapping[str, Tensor]) -> Tensor | None:
-    """A key that the change tells as a function of coefficients and of k; None for the others."""
+    """Return the key that a change tells in coefficients and k; None for a role it does not
+    tell."""
     entries = [(s, x) for s, x in found.match.change if _family(str(s)) == role]
     return _one(entries, names) if entries else None
 
 
 def _finite(value: Any, far: float) -> Any:
-    """A value, or one near it where it is infinite or (on the way to a limit) zero."""
+    """Return a value, or one near it where it is infinite or (on the way to a limit) zero."""
     if value == sp.oo:
         return sp.Float(far)
     return sp.Float(1 / far) if far and value == 0 else value
 
 
 def _names(inner: Rule, run: Run) -> dict[str, Tensor]:
-    """What a change may be written in: coefficients, ‖φ(k)‖², the head and the step."""
+    """Return what a change may be written in: coefficients, ‖φ(k)‖², the head and the step."""
     k = run.vectors[1]
     names = {str(symbol): x for symbol, x in run.natural.items()}
     names |= {"k": k, **{role: x for role, x in run.arguments.items() if role in ROLES}}
@@ -328,7 +329,7 @@ def _names(inner: Rule, run: Run) -> dict[str, Tensor]:
 
 
 def _evaluate_change(value: Any, names: Mapping[str, Tensor]) -> Tensor:
-    """An expression of the change in numbers."""
+    """Evaluate an expression of the change in numbers; raise Unconfirmed for a name without."""
     value = sp.sympify(value)
     missing = sorted(str(s) for s in value.free_symbols if str(s) not in names)
     if missing:
@@ -340,7 +341,7 @@ def _value(
     scalar: Scalar, shape: tuple[int, ...], found: Found, special: Mapping[Any, Any],
     names: Mapping[str, Tensor], run: Run,
 ) -> Tensor:  # fmt: skip
-    """A coefficient of the outer rule in the shape of its argument."""
+    """Return a coefficient of the outer rule in the shape of its argument."""
     entries = [(s, x) for s, x in found.match.change if _family(str(s)) == scalar.name]
     if scalar.symbol in special:
         return torch.full(shape, float(special[scalar.symbol]), dtype=torch.float64)
@@ -369,7 +370,7 @@ def _value(
 
 
 def _one(entries: list[tuple[Any, Any]], names: Mapping[str, Tensor]) -> Tensor:
-    """The one value of a coefficient's entries, channels last."""
+    """Return the one value of a coefficient's entries, channels last; raise if they differ."""
     values = [general(s, x)[1] for s, x in entries]
     if not all(same_number(values[0], x, 2) for x in values[1:]):
         raise Unconfirmed(f"{entries[0][0]} differs from channel to channel")
@@ -381,7 +382,6 @@ def _family(symbol: str) -> str:
 
 
 def _mark(symbol: str) -> int:
-    """The step within a token (or the place in a window) that a coefficient's symbol is marked
-    with."""
+    """Parse the step within a token (or the place in a window) that a symbol is marked with."""
     found = re.search(r"__(\d+)$", symbol)
     return int(found[1]) if found else 0

@@ -68,7 +68,7 @@ def _edge(axes: object, places: dict[str, tuple[float, float]], relation: Relati
 
 
 def _places(drawn: Map) -> dict[str, tuple[float, float]]:
-    """A column for each step from special to general, connected systems below one another."""
+    """Place each step from special to general in a column, connected systems below one another."""
     graph: nx.DiGraph[str] = nx.DiGraph((r.inner, r.outer) for r in drawn.direct)
     graph.add_edges_from((r.outer, r.inner) for r in drawn.direct if r.both_ways)
     places: dict[str, tuple[float, float]] = {}
@@ -90,7 +90,7 @@ def _places(drawn: Map) -> dict[str, tuple[float, float]]:
 
 
 def _columns(drawn: Map, part: "nx.DiGraph[str]") -> list[Sequence[str]]:
-    """The systems of a connected part, those that hold most to the right; neighbours near."""
+    """Sort a connected part into columns, those that hold most to the right, neighbours near."""
     groups = nx.condensation(part)
     depth: dict[int, int] = {}
     for group in nx.topological_sort(groups):

@@ -36,7 +36,7 @@ def first_order(rule: Rule, at: Special) -> Form | None:
 
 
 def _written(rule: Rule, at: Coordinates, slope: Any, scale: Any) -> Form:
-    """W + s ∘ (−ηG − dζ), entry by entry."""
+    """Write out W + s ∘ (−ηG − dζ), entry by entry."""
     before, keys, queries = matrix("W", ROWS, COLUMNS), at.features("predict", ""), at.queries()
     steep = [[slope.subs(sym.w, w) for w in row] for row in before]
     rate = at.at(rule.rate * rule.gain, 0, 0)

@@ -81,12 +81,12 @@ class Map:
         return tuple(name for name in self.classes if name not in related)
 
     def near(self, name: str) -> tuple[Relation, ...]:
-        """The relations of one system, the plainest first."""
+        """Return the relations of one system, the plainest first."""
         mine = [r for r in self.relations if name in (r.inner, r.outer)]
         return tuple(sorted(mine, key=_plainness))
 
     def path(self, a: str, b: str) -> tuple[Relation, ...] | None:
-        """The shortest chain of relations between two systems, in any direction; or ``None``.
+        """Find the shortest chain of relations between two systems in any direction, or None.
 
         Of chains of one length the one with the fewest limits.
         """
@@ -121,7 +121,7 @@ class Map:
 
 
 def _plainness(relation: Relation) -> tuple[Any, ...]:
-    """What makes one relation plainer than another."""
+    """Return the key by which relations are sorted, the plainest first."""
     return not relation.both_ways, len(relation.substitution), relation.inner, relation.outer
 
 

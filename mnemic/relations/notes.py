@@ -32,7 +32,7 @@ def notes(relation: Relation, found: Found, rules: Mapping[str, Rule]) -> Relati
 
 
 def _span(values: list[float]) -> str:
-    """The interval that an activation's values span, the outermost as limits."""
+    """Write the interval that an activation's values span, the outermost as limits."""
     low, high = (round(x, 6) for x in (min(values), max(values)))
     ends = ["∞" if math.isinf(x) or abs(x) >= 30 else f"{x:g}" for x in (low, high)]
     return f"({ends[0]}, {ends[1]})"

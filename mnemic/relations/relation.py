@@ -40,7 +40,7 @@ class Relation:
 
     @property
     def both_ways(self) -> bool:
-        """Whether each is the other."""
+        """Whether each system is the other."""
         return self.kind in ("equal", "equal under a change")
 
     @property

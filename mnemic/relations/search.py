@@ -143,7 +143,7 @@ class _Search:
                 self.plainly[inner.name].append(outer.name)
 
     def _in_vain(self, inner: Placed, outer: Placed) -> bool:
-        """Whether an equal of the inner rule has been looked for in vain."""
+        """Return whether an equal of the inner rule has been looked for in vain."""
         return not inner.on_features and any(
             (name, outer) in self.vain
             for name in self._plainly(inner.name)
@@ -151,15 +151,15 @@ class _Search:
         )
 
     def depth(self, placed: Placed) -> int:
-        """How many rules contain one without special values."""
+        """Return how many rules contain one without special values."""
         return len(self._plainly(placed.name))
 
     def _plainly(self, name: str) -> list[str]:
-        """The rules that contain one without special values."""
+        """Return the rules that contain one without special values."""
         return self.plainly[name]
 
     def _composed(self, inner: Placed, outer: Placed) -> Found | None:
-        """The relation that follows from two, the first of which is without special values."""
+        """Compose the relation from two, the first of which is without special values."""
         for name in () if inner.on_features else self._plainly(inner.name):
             second = self.found.get((name, outer.name))
             if second is None or self.placed[name, outer.name] is not outer:
@@ -178,7 +178,7 @@ class _Search:
 
 
 def _twins(rules: Mapping[str, Rule]) -> dict[str, str]:
-    """Rules whose specs differ in the block alone, each with the first of its kind."""
+    """Return the rules that differ from an earlier one in the block alone, each with that one."""
     first: dict[str, str] = {}
     found = {}
     for name, rule in rules.items():
@@ -209,7 +209,7 @@ def composed(first: Match, second: Match) -> Match | None:
 
 
 def _dead(form: Form) -> bool:
-    """Whether a memory that starts at zero stays there: at such values all rules are alike."""
+    """Return whether a memory that starts at zero stays there, where all rules are alike."""
     if not form.states:
         return False
     nothing = {s: 0 for state in form.states for s in state.symbols}
@@ -221,8 +221,8 @@ def _meetings(
     found: Mapping[tuple[str, str], Found], shapes: Mapping[Any, list[Placed]],
     names: Iterable[str], wanted: list[str],
 ) -> Iterator[Found]:  # fmt: skip
-    """Systems of which neither contains the other, nor both a third, and that have points in
-    common."""
+    """Yield meetings of systems of which neither contains the other, nor both a third, and that
+    have points in common."""
     inside: nx.DiGraph[str] = nx.DiGraph(list(found))
     inside.add_nodes_from(names)
     parts = {name: nx.ancestors(inside, name) | {name} for name in inside}
@@ -242,7 +242,7 @@ def _meetings(
 
 
 def _to_first_order(rules: Mapping[str, Rule]) -> Iterator[Placed]:
-    """Memories on a simplex to first order in their rates, at the first values that allow it."""
+    """Yield rules on a simplex to first order in the rate, at the first values that allow it."""
     told = Special(("η → 0, to first order",), first=True)
     for name, rule in rules.items():
         for special in (PLAIN, *of_coefficients(rule)):
@@ -253,7 +253,7 @@ def _to_first_order(rules: Mapping[str, Rule]) -> Iterator[Placed]:
 
 
 def _views(form: Form, rule: Rule, at: Special = PLAIN) -> Iterator[Form]:
-    """The ways in which a form is compared: by its transition, and as a sum over pairs."""
+    """Yield the ways in which a form is compared: by its transition, and as a sum over pairs."""
     yield viewed(form, rule, at)
     pairs = by_pairs(form, rule)
     if pairs is not None:
@@ -261,7 +261,7 @@ def _views(form: Form, rule: Rule, at: Special = PLAIN) -> Iterator[Form]:
 
 
 def _special(name: str, rule: Rule, plain: Form, others: list[Rule]) -> Iterator[Placed]:
-    """The rule at each special value that changes the shape of its form, or lies at infinity."""
+    """Yield the rule at each special value that changes its form's shape, or is at infinity."""
     seen = {*_views(plain, rule)}
     for base, changed, form in _variants(rule, plain, others):
         found = [(base, form, changed)]
@@ -280,7 +280,7 @@ def _special(name: str, rule: Rule, plain: Form, others: list[Rule]) -> Iterator
 
 
 def _variants(rule: Rule, plain: Form, others: list[Rule]) -> Iterator[tuple[Special, Rule, Form]]:
-    """The rule as it is, and after each edit that may lead to one of the others."""
+    """Yield the rule as it is, and after each edit that may lead to one of the others."""
     yield PLAIN, rule, plain
     spec = rule.problem.spec
     edits = dict.fromkeys(e for other in others for e in edits_towards(rule, other) if e)
@@ -297,7 +297,7 @@ def _variants(rule: Rule, plain: Form, others: list[Rule]) -> Iterator[tuple[Spe
 
 
 def _bent(rule: Rule, form: Form, special: Special) -> Form | None:
-    """The form at special values, where they leave another shape than it has."""
+    """Return the form at special values, where they leave another shape than it has, else None."""
     if special.coefficients and not _may_bend(rule, form, special):
         return None
     found = special.form(rule)
@@ -310,12 +310,12 @@ def _bent(rule: Rule, form: Form, special: Special) -> Form | None:
 
 
 def _unseen(rule: Rule, special: Special) -> bool:
-    """Whether predictions may be left out, so that a rule of kept keys is a sum over pairs."""
+    """Return whether predictions may be left out, so that a rule of kept keys sums over pairs."""
     return rule.problem.kernels is not None and any(value == 0 for _, value in special.values)
 
 
 def _may_bend(rule: Rule, form: Form, special: Special) -> bool:
-    """Whether a coefficient's value can change more than the numbers that algebra solves for.
+    """Return whether a coefficient's value can change more than the numbers that algebra finds.
 
     It can where the coefficient stands in a function or a fact, where a state may drop out, or (at
     infinity) where something is divided by it.
@@ -338,7 +338,7 @@ def _may_bend(rule: Rule, form: Form, special: Special) -> bool:
 
 
 def _root(symbol: Any) -> str:
-    """The name of the coefficient whose entry a symbol is."""
+    """Return the name of the coefficient whose entry a symbol is."""
     return re.sub(r"(_\d+)*(__\d+)?$", "", str(symbol))
 
 
@@ -357,7 +357,7 @@ def _relation(inner: Placed, outer: Placed) -> Found | None:
 
 
 def _in_words(inner: Placed, outer: Placed, found: Match) -> Found:
-    """The relation in words, with what is needed to run it."""
+    """Write the relation in words, with what is needed to run it."""
     kind: Kind = "special case"
     if outer.at.endless:
         kind = "limit"
@@ -372,7 +372,7 @@ def _in_words(inner: Placed, outer: Placed, found: Match) -> Found:
 
 
 def _merged(found: Mapping[tuple[str, str], Found]) -> Iterator[Found]:
-    """Relations that hold both ways without special values told once, as equality."""
+    """Yield relations, those that hold both ways without special values once, as equality."""
     for (inner, outer), one in found.items():
         other = found.get((outer, inner))
         if other is None or not (_free(one) and _free(other)):
@@ -389,5 +389,5 @@ def _merged(found: Mapping[tuple[str, str], Found]) -> Iterator[Found]:
 
 
 def _free(found: Found) -> bool:
-    """Whether nothing of the outer rule is given up."""
+    """Return whether nothing of the outer rule is given up."""
     return found.at == PLAIN

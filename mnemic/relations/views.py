@@ -47,7 +47,7 @@ def viewed(form: Form, rule: Rule, at: Special = PLAIN) -> Form:
 
 
 def _kernel(rule: Rule) -> Any:
-    """φ(x)·φ(y) as an expression in s, if it is one, the same wherever it stands."""
+    """Return φ(x)·φ(y) as an expression in s, if it is one, the same wherever it stands."""
     if not isinstance(rule, Linear | Levels | Moments):
         return None
     kernels = rule.problem.kernels
@@ -65,7 +65,7 @@ def _of_features(rule: Rule) -> Any:
 
 
 def _powers(expr: Any, symbol: Any) -> tuple[Any, ...] | None:
-    """The coefficients of a polynomial of low degree; None of anything else."""
+    """Return the coefficients of a polynomial of low degree; None of anything else."""
     found = sp.expand(expr)
     if not found.is_polynomial(symbol) or sp.degree(found, symbol) > DEGREES:
         return None
@@ -119,13 +119,13 @@ def pair_form(
 
 
 def _logarithm(weight: Any) -> Any | None:
-    """The logarithm of a weight that is an exponential."""
+    """Return the logarithm of a weight that is an exponential, None of any other."""
     found = sp.expand(sp.expand_log(sp.log(weight), force=True))
     return None if found.has(sp.log) else found
 
 
 def _of_fit(form: Form, rule: KeyValuePairs) -> Form | None:
-    """A mean over pairs; a fit that is none has no such form."""
+    """Return the form of a fit that is a mean over pairs, None for any other fit."""
     fit = rule.fit
     if fit.kind != "mean" or "keys move" in form.tags or "value v" not in form.tags:
         return None
@@ -136,8 +136,8 @@ def _of_fit(form: Form, rule: KeyValuePairs) -> Form | None:
 
 
 def _added(form: Form) -> tuple[Any, Any, bool] | None:
-    """The gain and the decay of a memory that only adds v kᵀ, and whether its read-out is divided
-    by the sum of weights; None of any other form."""
+    """Return the gain and the decay of a memory that only adds v kᵀ, and whether its read-out is
+    divided by the sum of weights; None of any other form."""
     names = [s.name for s in form.states]
     if names not in (["W"], ["W", "N"]) or any(s.start != 0 for s in form.states):
         return None
@@ -258,7 +258,7 @@ def of_pairs(form: Form, rule: Rule) -> Iterator[tuple[Special, Form]]:
 
 
 def _ridged(rule: Moments) -> Iterator[tuple[Special, Form]]:
-    """Least squares whose ridge grows, and values with it: of U (H/λ + 1)⁻¹ q, U q is left."""
+    """Yield least squares whose ridge grows, values with it: of U (H/λ + 1)⁻¹ q, U q is left."""
     ridge = sp.sympify(rule.solution.ridge)
     size = sp.Symbol("ridge", positive=True)
     changed = replace(rule, solution=replace(rule.solution, ridge=size))
@@ -281,7 +281,7 @@ def _ridged(rule: Moments) -> Iterator[tuple[Special, Form]]:
 
 
 def _whole_series(rule: Rule) -> tuple[str, Any] | None:
-    """The number that counts the terms of features that are a series, and the sum of all terms.
+    """Return the number that counts the terms of features that are a series, and the sum of all.
 
     The sum is known where each term is the one before times s·r/i, with one r.
     """

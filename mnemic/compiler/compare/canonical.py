@@ -47,7 +47,7 @@ def identified(form: Form, fact: Callable[[Any], str]) -> str:
 
 
 def _numberings(form: Form) -> Iterator[tuple[list[Any], Form]]:
-    """The orders of coefficients that their parts leave open, each with its form."""
+    """Yield the orders of coefficients that their parts leave open, each with its form."""
     groups: dict[str, list[Any]] = {}
     for symbol in form.coefficients:
         groups.setdefault(_part(form, symbol), []).append(symbol)
@@ -58,7 +58,7 @@ def _numberings(form: Form) -> Iterator[tuple[list[Any], Form]]:
 
 
 def _part(form: Form, symbol: Any) -> str:
-    """What a coefficient does, told without the names of coefficients.
+    """Return the text of what a coefficient does, without the names of coefficients.
 
     Of two symbols with one name SymPy would write either first, so that other coefficients of any
     sign have a mark, until the terms are in order.
@@ -101,7 +101,7 @@ def same(one: Form, other: Form) -> Sameness:
 
 
 def _vanishes(difference: Any) -> bool:
-    """Whether cheap algebra shows a difference to be zero."""
+    """Return whether cheap algebra shows a difference to be zero."""
     if difference.has(sp.Piecewise, sp.Abs, sp.sign, sp.Max, sp.Min):
         return False
     plain = sp.expand(difference.rewrite(sp.exp), power_exp=True)

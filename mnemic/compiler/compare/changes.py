@@ -50,7 +50,7 @@ def change_of(found: Match) -> Change:
 
 
 def _once(found: Match) -> list[tuple[str, Any, Any]]:
-    """Coefficient by coefficient: its name in B, the same symbol in A, and its value."""
+    """List each changed coefficient of B once: name, the same symbol in A, and value."""
     groups: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
     for symbol, value in found.change:
         parts = _ENTRY.match(str(symbol))

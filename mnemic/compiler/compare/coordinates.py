@@ -79,7 +79,7 @@ class Coordinates:
         return self.rotated([self.data("q", j) for j in range(COLUMNS)])
 
     def rotated(self, plain: list[Any]) -> list[Any]:
-        """Under a phase each channel is a pair, turned by the running sum of the phase."""
+        """Turn each channel into a pair by the running sum of the phase, where there is one."""
         if not self.phased or self.complex:
             return plain
         pairs = [(x * sp.cos(a), x * sp.sin(a)) for x, a in zip(plain, self.turns(), strict=True)]

@@ -65,7 +65,7 @@ def diff(a: Rule, b: Rule, *, seconds: float = SECONDS) -> Difference:
 
 
 def _with_block(verdict: Verdict, entries: tuple[Row, ...]) -> Verdict:
-    """The verdict, which is on memories alone, with a word on blocks that differ."""
+    """Return the verdict on two memories with a word on the blocks, where they differ."""
     parts = [row.name.removeprefix("block.") for row in entries if row.name.startswith("block")]
     if verdict.kind not in ("equal", "equal-under-change") or not parts:
         return verdict

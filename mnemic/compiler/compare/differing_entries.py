@@ -20,7 +20,7 @@ class Row:
     b: str
 
     def to_json(self) -> dict[str, str]:
-        """Return it as plain data."""
+        """Return the row as plain data."""
         return asdict(self)
 
 

@@ -119,7 +119,7 @@ def tidy_entry(expr: Any) -> Any:
 
 
 def pruned(form: Form) -> Form:
-    """Without the states and functions that the output never sees."""
+    """Return a form without the states and functions that its output never sees."""
     needs: dict[Any, frozenset[Any]] = {}
     for whole in form.wholes:
         needs[whole.symbol] = _free(whole.arguments)

@@ -37,7 +37,7 @@ def feasible(a: Form, b: Form, *, scaled: bool) -> bool:
 
 
 def _plausible(a: Form, b: Form, scaled: bool) -> bool:
-    """Whether each entry of ``b`` has what the one of ``a`` has: its data and products of data.
+    """Return whether each entry of ``b`` has the data, and products of data, of its peer in ``a``.
 
     Coefficients can take a product away, and bring none. What keys do may be a coefficient's.
     """
@@ -59,7 +59,7 @@ def _plausible(a: Form, b: Form, scaled: bool) -> bool:
 
 @lru_cache(maxsize=8192)
 def _products(entry: Any, data: frozenset[Any]) -> frozenset[Any] | None:
-    """The products of data in a polynomial entry; None for another one."""
+    """Return the products of data in a polynomial entry; None where it is no polynomial."""
     used = data & entry.free_symbols
     if not used:
         return frozenset((sp.Integer(1),)) if entry != 0 else frozenset()
@@ -82,7 +82,7 @@ def _fits(a: Form, b: Form, scaled: bool) -> bool:
     values = [i for i, s in enumerate(data) if str(s).startswith("v_")] if scaled else []
 
     def misses(x: Any) -> Any:
-        """What each row of coefficients misses, a row each."""
+        """Return what each row of coefficients misses of the entries wanted, a row each."""
         seen = list(draws)
         for i in values:
             seen[i] = seen[i] * x[:, count, None]
@@ -96,7 +96,7 @@ def _fits(a: Form, b: Form, scaled: bool) -> bool:
 
 
 def _draws(source: random.Random, symbol: Any) -> Any:
-    """Numbers of a symbol of the data, one a sample; those of keys are all alike."""
+    """Draw numbers for a symbol of the data, one a sample; those of a key are all alike."""
     if str(symbol).startswith("k"):
         return np.full(SAMPLES, _number(source, symbol))
     return np.array([_number(source, symbol) for _ in range(SAMPLES)])
@@ -104,7 +104,7 @@ def _draws(source: random.Random, symbol: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _entries(form: Form, data: tuple[Any, ...], given: tuple[Any, ...]) -> Callable[..., Any]:
-    """The entries of a form as a function of coefficients, data and parameters."""
+    """Return a form's entries as a function of coefficients, data and parameters."""
     import scipy  # SymPy's own message does not name the package as one that is not installed
 
     symbols = [*form.coefficients, *data, *given]
@@ -125,7 +125,7 @@ def _number(source: random.Random, symbol: Any) -> float:
 
 
 def _reaches_nothing(misses: Callable[[Any], Any], free: int) -> bool:
-    """Whether least squares ends where nothing is missed, from one of several starts.
+    """Return whether least squares from one of several starts ends where nothing is missed.
 
     All starts go at once, by steps of Levenberg and Marquardt with slopes from differences.
     """

@@ -176,7 +176,7 @@ def _errors(
 
 
 def _square(writer: Writer, phi: list[Any], row: int) -> Any:
-    """‖φ‖², over the row's own channel for a diagonal memory."""
+    """Compute ‖φ‖², over the row's own channel alone for a diagonal memory."""
     one = writer.rule.diagonal
     own = [x for j, x in enumerate(phi) if not one or writer.channel(j) == row % COLUMNS]
     return sum((x**2 for x in own), sp.Integer(0))

@@ -69,7 +69,7 @@ def match(a: Form, b: Form, clock: Clock) -> Match | None:
 
 
 def _solved(a: Form, b: Form, free: list[Any], clock: Clock) -> Match | None:
-    """Values of the coefficients ``free`` of B, the others keeping their names."""
+    """Match B to A by values of the coefficients ``free`` of B, the others keeping their names."""
     unknown = {c: sp.Symbol(f"u_{c}", **_signs(c)) for c in free}
     open_b = _put(b, unknown)
     inside = _in_functions(open_b) & set(unknown.values())
@@ -106,7 +106,7 @@ def _in_functions(form: Form) -> set[Any]:
 
 
 def _guesses(a: Form, inside: list[Any]) -> list[Solution]:
-    """Coefficients inside functions kept whole are matched by trying A's, the same name first."""
+    """Guess coefficients inside functions kept whole: each of A's, the same name first."""
     mine = sorted(_in_functions(a) - a.data - a.parameters, key=str)
     choices = [[c for c in mine if f"u_{c}" == str(u)] + mine for u in inside]
     every = list(product(*choices))[:MOST_GUESSES]
@@ -114,7 +114,7 @@ def _guesses(a: Form, inside: list[Any]) -> list[Solution]:
 
 
 def _in_ratios(a: Form, b: Form, inside: list[Any], clock: Clock) -> list[Solution]:
-    """Coefficients inside functions kept whole, solved for: functions of one head have equal
+    """Solve for coefficients inside functions kept whole: functions of one head have equal
     arguments, and what else they say are entries."""
     if not inside:
         return []
@@ -138,7 +138,7 @@ def _in_ratios(a: Form, b: Form, inside: list[Any], clock: Clock) -> list[Soluti
 
 
 def _key_guesses(a: Form, own: Solution) -> list[Solution]:
-    """What keys of B's own may be: A's key, or it with each coefficient of A's that has channels.
+    """Guess keys of B's own: A's key, or that times each coefficient of A with channels.
 
     Solved for outright they would come out with square roots, for what is written is a product of
     two of them.
@@ -212,8 +212,8 @@ def _equations(pairs: list[tuple[Any, Any]], gens: list[Any], clock: Clock) -> l
 
 
 def _coefficients(difference: Any, gens: list[Any]) -> list[Any] | None:
-    """The coefficients of a difference as a polynomial of ``gens``, times what it is divided by;
-    None where it is no polynomial of them."""
+    """Return a difference's coefficients as a polynomial of ``gens``, its denominator multiplied
+    out; None where it is no polynomial of them."""
     if any(p.exp.is_negative for p in difference.atoms(sp.Pow)):
         difference = sp.fraction(sp.together(difference))[0]
     used = {g for g in gens if difference.has(g)}
@@ -227,7 +227,7 @@ def _coefficients(difference: Any, gens: list[Any]) -> list[Any] | None:
 
 
 def _through_norm(value: Any, data: set[Any]) -> Any | None:
-    """A function of k's entries as one of ‖k‖² alone; ``None`` where it is not."""
+    """Write a function of k's entries as one of ‖k‖² alone; return None where it is not."""
     value = simplified(value)
     if not value.free_symbols & data:
         return value
@@ -251,7 +251,7 @@ def _checked(a: Form, b: Form, values: Solution, scale: Any) -> Match | None:
 
 
 def _changed(b: Form, a: Form, values: Solution, scale: Any) -> Form:
-    """B with its coefficients, and the values of A's inputs, as a change tells."""
+    """Return B with its coefficients, and the values of A's inputs, put as a change tells."""
     square = sp.Symbol("k_0", real=True) ** 2 + sp.Symbol("k_1", real=True) ** 2
     table = {c: sp.sympify(v).subs(sym.kappa, square) for c, v in values.items()}
     for v in (s for s in a.inputs if str(s).startswith("v_")):

@@ -18,7 +18,7 @@ PAST = HOLDERS[5:9]
 
 @cache
 def one_spelling(expr: Any) -> Any:
-    """Simplified, with cases folded to the top and their conditions written one way."""
+    """Simplify, fold cases to the top, and write their conditions in one way."""
     return hiding_kinks(_one_spelling, expr)
 
 
@@ -40,7 +40,7 @@ def _one_spelling(expr: Any) -> Any:
 
 
 def _two_cases(first: Any, second: Any) -> Any:
-    """Two cases by the sign of one expression, which is written with its first term positive."""
+    """Return two cases by the sign of one expression, written with its first term positive."""
     condition = first[1]
     if not isinstance(condition, sp.Lt | sp.Le | sp.Gt | sp.Ge):
         return sp.Piecewise(first, second)
@@ -100,7 +100,7 @@ def link_function(link: Link, at: Coordinates) -> Any:
 
 
 def _root(scale: Any) -> Any:
-    """ζ: which root it is follows from the link and the scale; the number is a stand-in."""
+    """Return an expression that stands in for ζ, which is settled by the link and the scale."""
     seen = enumerate((*GROUP, *PAST))
     return scale * sum((sp.sin((i + 1) * g) for i, g in seen), sp.Integer(0)) / 7
 

@@ -41,12 +41,12 @@ class Part:
 
 
 def _window(rule: Rule) -> Any:
-    """The window where it is one of keys that a step sees."""
+    """Return the window of keys that a step sees; 1 for kept pairs, whose window is another."""
     return 1 if isinstance(rule, KeyValuePairs) else rule.window
 
 
 def _orthogonal(rule: Rule) -> Any:
-    """What stands between the gradient and the step."""
+    """Return what stands between the gradient and the step; None for nothing."""
     applied = rule.applied
     if applied.elementwise:
         return "entry by entry", len(applied.averages)
@@ -54,14 +54,14 @@ def _orthogonal(rule: Rule) -> Any:
 
 
 def _of_pairs(rule: Rule) -> Any:
-    """The kind of regression over kept pairs, of which a mean is a line without its slope."""
+    """Return the kind of regression over kept pairs, a mean and a line counting as one."""
     if not isinstance(rule, KeyValuePairs):
         return None
     return "interpolation" if rule.fit.kind == "interpolation" else "mean or line"
 
 
 def _layers(rule: Rule) -> Any:
-    """The network of several matrices, if there is one."""
+    """Describe a network of several matrices, or another memory; None for one matrix."""
     match rule.problem.spec.memory:
         case Mlp(depth=depth) as memory if depth > 1:
             return "mlp", depth, memory.expansion, memory.activation
@@ -74,7 +74,7 @@ def _layers(rule: Rule) -> Any:
 
 
 def _of(read: Callable[[Spec], Any]) -> Callable[[Rule], Any]:
-    """Read a part that a spec tells as it is."""
+    """Return a function that reads a part of a rule from its spec, as written there."""
     return lambda rule: read(rule.problem.spec)
 
 
@@ -160,7 +160,7 @@ def ungated(memory: BaseModel) -> Mlp:
 
 
 def _taken(outer: Rule, inner: Rule) -> Edits | None:
-    """The parts to be taken from ``outer``; None where one that differs cannot be."""
+    """Return the parts to be taken from ``outer``; None where one that differs cannot be."""
     found = []
     if _of_pairs(outer) != _of_pairs(inner):
         return None
@@ -179,12 +179,12 @@ def _taken(outer: Rule, inner: Rule) -> Edits | None:
 
 
 def _scheduled(spec: Spec) -> bool:
-    """Whether the rate is an expression of the step, which no argument gives."""
+    """Return whether the rate is an expression of the step t, which no argument gives."""
     return re.search(r"\bt\b", spec.optimizer.rate.expr or "") is not None
 
 
 def _chosen(one: Rule, other: Rule) -> Iterator[Edits]:
-    """Ways to put the numbers of a rule: as they are, at those of another, or plainer."""
+    """Yield ways to put a rule's numbers: as they are, at those of another rule, or plainer."""
     options: list[tuple[str | None, ...]] = []
     outer, inner = one.problem.spec, other.problem.spec
     for axis in NUMBERED:
@@ -208,6 +208,6 @@ def _chosen(one: Rule, other: Rule) -> Iterator[Edits]:
 
 
 def _written(entry: BaseModel) -> set[int]:
-    """The whole numbers that an entry's own expressions name."""
+    """Return the whole numbers that an entry's own expressions name."""
     texts = [x for x in entry.model_dump().values() if isinstance(x, str)]
     return {int(x) for text in texts for x in re.findall(r"(?<![\w.])\d+(?![\w.])", text)}

@@ -62,7 +62,7 @@ def simplified(value: Any) -> Any:
 
 @cache
 def _numerator(equation: Any) -> Any:
-    """The numerator, expanded, with its first term positive, so that equal equations are one."""
+    """Expand the numerator with its first term positive, so that equal equations are one."""
     if equation == 0:
         return equation
     if any(p.exp.is_negative for p in equation.atoms(sp.Pow)):
@@ -73,14 +73,14 @@ def _numerator(equation: Any) -> Any:
 
 @cache
 def _nothing(equation: Any) -> bool:
-    """Whether an expanded numerator is zero; a polynomial is only where nothing is left of it."""
+    """Return whether an expanded numerator is zero: a polynomial by form, others in numbers."""
     if equation.is_polynomial() and not equation.has(sp.Float):
         return bool(equation == 0)
     return same_number(equation, 0, 2)
 
 
 def _first(equations: list[Any], unknowns: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """Ways to solve the easiest equation for one unknown."""
+    """Yield ways to solve the easiest equation for one unknown, each with its value."""
     table = set(unknowns)
     for equation in sorted(equations, key=lambda e: _effort(e, table)):
         inside = sorted(equation.free_symbols & table, key=str)
@@ -107,7 +107,7 @@ def _roots(equation: Any, unknown: Any) -> list[Any]:
 
 
 def _admissible(unknown: Any, value: Any) -> bool:
-    """Sizes are not negative; nothing is infinite."""
+    """Return whether a value may be taken: finite, real, and not negative for a size."""
     if value.has(sp.zoo, sp.nan, sp.I):
         return False
     return not (unknown.is_positive and value.is_negative)

@@ -60,13 +60,13 @@ class Special:
 
     @property
     def coefficients(self) -> bool:
-        """Whether it is of values of coefficients alone."""
+        """Whether the special values are those of coefficients alone."""
         plain = bool(self.values) and not self.edits and self.scaled is None
         return plain and not any(str(s) in ROLES for s, _ in self.values)
 
     @property
     def endless(self) -> bool:
-        """Whether it lies at infinity, or where steps vanish, so that it is a limit."""
+        """Whether the special value is a limit: at infinity, or where steps vanish."""
         far = any(value == sp.oo for _, value in self.values)
         far |= any(edit == "reach" or edit.endswith("=oo") for edit in self.edits)
         return far or self.scaled is not None or self.shrunk > 0 or bool(self.faint)
@@ -158,14 +158,14 @@ def small_steps(rule: Rule) -> Iterator[Special]:
 
 
 def _rates(rule: Rule) -> set[Any]:
-    """The coefficients that a whole step is multiplied by."""
+    """Return the coefficients that a whole step is multiplied by."""
     found = sp.sympify(rule.rate).free_symbols
     return found or ({sym.coefficient("gamma")} if rule.gamma is not None else set())
 
 
 def _slope_at_start(rule: Linear) -> Any | None:
-    """g′(0) of a link W = g(A) entry by entry, if it is another function than A and smooth there
-    with a slope that is neither 0 nor infinite."""
+    """Return g′(0) of a link W = g(A) entry by entry, if it is another function than A and smooth
+    there with a slope that is neither 0 nor infinite."""
     kept = rule.retained
     if kept.mode != "dual" or kept.link.normaliser != "none" or kept.link.identity:
         return None
@@ -177,7 +177,7 @@ def _slope_at_start(rule: Linear) -> Any | None:
 
 
 def _near_start(rule: Rule) -> Rule:
-    """The rule of what is learned in short steps of large values: g′(0) A in place of g(A)."""
+    """Return the rule that short steps of large values learn: g′(0) A in place of g(A)."""
     assert isinstance(rule, Linear)
     slope, retained = _slope_at_start(rule), replace(rule.retained, link=Link())
     error = _of_values(rule.error)
@@ -185,7 +185,7 @@ def _near_start(rule: Rule) -> Rule:
 
 
 def _of_values(error: ErrorSignal) -> ErrorSignal:
-    """The limit of ε e(ŷ, v/ε) as ε → 0 of an affine error: what it has of v alone."""
+    """Return the limit of ε e(ŷ, v/ε) as ε → 0 of an affine error: what it has of v alone."""
     return with_slope(error.offset)
 
 
@@ -203,7 +203,7 @@ def of_coefficients(rule: Rule) -> Iterator[Special]:
 
 
 def pairs(rule: Rule) -> Iterator[Special]:
-    """Two special values at once."""
+    """Yield every two special values of a rule at once that are of different coefficients."""
     for one, other in combinations(list(singles(rule)), 2):
         if not {s for s, _ in one.values} & {s for s, _ in other.values}:
             yield one + other
@@ -262,13 +262,13 @@ _STEPPING: dict[str, Callable[[Spec], dict[str, Any]]] = {
 
 
 def broken(form: Form) -> bool:
-    """Return whether an entry is no number."""
+    """Return whether an entry or a function of a form is no finite number."""
     every = [*form.entries(), *(e for _, e in form.functions)]
     return any(e.has(sp.nan, sp.zoo, sp.oo) for e in every)
 
 
 def _of_small_steps(form: Form, rate: Any) -> Form | None:
-    """The limit of a form as ``rate`` → 0 with values divided by it; None where it has none."""
+    """Return a form's limit as ``rate`` → 0 with values divided by it; None without one."""
     if form.wholes or rate not in form.coefficients:
         return None
     larger = {v: v / rate for v in form.inputs if str(v).startswith("v_")}
@@ -281,7 +281,7 @@ def _of_small_steps(form: Form, rate: Any) -> Form | None:
 
 
 def at_infinity(form: Form, far: list[Any]) -> Form:
-    """Return the limits entry by entry, of ratios of polynomials only."""
+    """Return the form's limits as each symbol of ``far`` grows, of ratios of polynomials only."""
 
     def limit(expr: Any) -> Any:
         for symbol in far:

@@ -33,7 +33,7 @@ def feature_functions(rule: Rule, at: Coordinates) -> tuple[str, ...]:
 
 
 def _kernel_functions(rule: Rule, kernels: Kernels) -> tuple[str, ...]:
-    """κ, or κ1 and κ2 where predictions see another than read-outs."""
+    """Write as tags κ, or κ1 and κ2 where predictions see another than read-outs."""
     read = _spelled(kernels.read)
     if rule.error.constant or (kernels.predict == kernels.read and not kernels.read.normalised):
         return () if kernels.read == Kernel(S) else (f"φ(x)·φ(y) = {read}",)
@@ -95,7 +95,7 @@ def _entry(name: str, rule: Rule) -> str:
 
 
 def _shape(data: Any) -> Any:
-    """Without how coefficients come about, which no rule depends on."""
+    """Return plain data without how coefficients come about, which no rule depends on."""
     if isinstance(data, dict):
         if "from" in data and "per" in data:
             return {"per": data["per"]}

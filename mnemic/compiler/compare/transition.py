@@ -103,7 +103,7 @@ class Recurrence:
         return self.writer.each(entry)
 
     def _back(self, state: Matrix) -> Matrix:
-        """What is carried: A, or W where the retention acts on it again and again."""
+        """Return what is carried: A, or W where the retention acts on it again and again."""
         link, mode = self.rule.retained.link, self.rule.retained.mode
         if mode == "dual":
             return state
@@ -115,7 +115,7 @@ class Recurrence:
         return self.writer.each(lambda i, j: kept[i][j] * ratios[i][j])
 
     def _written(self, base: Matrix, step: tuple[Matrix, Matrix], mark: str) -> Matrix:
-        """A (and S, kept aside) after one gradient."""
+        """Return A after one gradient, keeping the new S in ``momentum``."""
         (taken, given), writer, rule = step, self.writer, self.rule
         gain = self._scaled(rule.gain, writer.each(lambda i, j: sp.Integer(1)))
         if self.momentum is None:
@@ -129,7 +129,7 @@ class Recurrence:
 
 @cache
 def _error(signal: Any, radial: Any) -> ErrorSignal:
-    """The error signal at special values, which may have made it simpler."""
+    """Return the error signal at special values, which may have made it simpler."""
     signal = sp.piecewise_fold(signal) if signal.has(sp.Piecewise) else signal
     signal = opaque_functions.hiding_kinks(sp.simplify, signal)
     return with_slope(signal, radial)
@@ -144,7 +144,7 @@ def _mark(index: int) -> str:
 
 
 def _group(state: Matrix, row: int, column: int, over: str) -> list[Any]:
-    """The entries that a link couples with one: all, or those of its row or column."""
+    """Return the entries that a link couples with one: all, or those of its row or column."""
     rows = [row] if over == "rows" else range(len(state))
     columns = [column] if over == "columns" else range(len(state[0]))
     found = [state[i][j] for i in rows for j in columns][:4]

@@ -35,7 +35,7 @@ class Verdict:
         return self.sentence
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the verdict as plain data."""
         return {key: list(x) if isinstance(x, tuple) else x for key, x in asdict(self).items()}
 
 

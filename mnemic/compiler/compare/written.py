@@ -99,7 +99,7 @@ def _normalised(
 
 
 def _slots(writer: Writer, queries: list[Any]) -> tuple[list[Any], State]:
-    """A companion memory of the keys turns the query into weights over slots."""
+    """Return softmax weights over slots, read by the query, and the keys' companion memory."""
     at, rule = writer.at, writer.rule
     before = matrix("K", COLUMNS, COLUMNS)
     write = at.features("write", "")
@@ -118,7 +118,7 @@ def _slots(writer: Writer, queries: list[Any]) -> tuple[list[Any], State]:
 
 
 def _carried(name: str, symbols: Matrix, after: Matrix) -> State:
-    """A state from matrices; entries that are always zero are left out."""
+    """Build a state from matrices, leaving out entries that are always zero."""
     flat = [
         (s, a)
         for symbol_row, row in zip(symbols, after, strict=True)
@@ -129,7 +129,7 @@ def _carried(name: str, symbols: Matrix, after: Matrix) -> State:
 
 
 def _terms(rule: Rule, values: Mapping[Any, Any]) -> Form:
-    """The terms of a rule that is not written out, side by side."""
+    """Return the form of a rule that is not written out: its terms side by side."""
     at = Coordinates(rule, values)
     factor, body = error_function(at.resolved(rule.error.signal))
     functions = [("error", body)]

@@ -51,7 +51,7 @@ def kept_whole(functions: Mapping[str, Any]) -> tuple[Whole, ...]:
 
 
 def _averaged(rule: Layers, at: Coordinates) -> dict[str, Any]:
-    """The step entry by entry as a function, and of each average its entry and what decays."""
+    """Return the step of an optimizer by entry, and each average's update, as functions."""
     applied = rule.applied
     if not applied.elementwise:
         return {}
@@ -66,7 +66,7 @@ def _averaged(rule: Layers, at: Coordinates) -> dict[str, Any]:
 
 
 def _jump(argument: Any) -> Any:
-    """A stand-in for sign(z): random numbers seldom tell two signs apart, and z they always do."""
+    """Stand in for sign(z): random numbers seldom tell two signs apart, and z they always do."""
     return sp.atan(7 * argument)
 
 
@@ -74,7 +74,7 @@ def _jump(argument: Any) -> Any:
 
 
 def _parts(rule: Layers, at: Coordinates, factor: Any) -> tuple[Any, ...]:
-    """What multiplies the gradient, the step and the state."""
+    """Return what multiplies the gradient, the step and the state."""
     inside, outside = factor, rule.gain
     if _rates_differ(rule, at):
         outside = outside * rule.rate
@@ -86,7 +86,7 @@ def _parts(rule: Layers, at: Coordinates, factor: Any) -> tuple[Any, ...]:
 
 
 def _weighed(rule: Layers, at: Coordinates, inside: Any) -> tuple[Any, ...]:
-    """What multiplies a gradient: of two keys of a window, each with its own gate."""
+    """Return what multiplies a gradient: in a window with gates, for each of two keys."""
     own = at.at(inside, 0, 0)
     if rule.window == 1 or rule.gamma is None:
         return (own,)
@@ -95,7 +95,7 @@ def _weighed(rule: Layers, at: Coordinates, inside: Any) -> tuple[Any, ...]:
 
 
 def _rates_differ(rule: Layers, at: Coordinates) -> bool:
-    """Whether a rate outside is another than one inside: O, or momentum, stands between."""
+    """Return whether a rate outside is not one inside: O or momentum stands between."""
     if not rule.applied.outside:
         return False
     sums = rule.momentum is not None and at.resolved(rule.momentum) != 0
@@ -104,7 +104,7 @@ def _rates_differ(rule: Layers, at: Coordinates) -> bool:
 
 
 def _tags(rule: Layers, at: Coordinates) -> list[str]:
-    """O, intervals, norms, the window, the read-out."""
+    """Write O, norms, the window, intervals and the read-out as tags."""
     matrices, spec = rule.network.matrices, rule.problem.spec
     applied, link = rule.applied, rule.retained.link
     found = [
@@ -170,7 +170,7 @@ def activations(network: Network) -> dict[str, Any]:
 
 
 def _spelled(expr: Any) -> Any:
-    """With the functions that SymPy lacks in its own, and hyperbolic ones as exponentials."""
+    """Write functions that SymPy lacks in its own, and hyperbolic ones as exponentials."""
     expr = expr.replace(sym.sigmoid, lambda z: 1 / (1 + sp.exp(-z)))
     expr = expr.replace(sym.softplus, lambda z: sp.log(1 + sp.exp(z)))
     expr = expr.replace(sym.normal_cdf, lambda z: (1 + sp.erf(z / sp.sqrt(2))) / 2)

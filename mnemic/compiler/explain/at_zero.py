@@ -34,7 +34,7 @@ def _of_features(rule: Rule) -> str | None:
 
 
 def _of_similarity(rule: Rule) -> str | None:
-    """Tell of weights of a pair whose key is the query itself, or across it."""
+    """Warn of a pair's weight that is no number at d2 = 0, or at s = 0; None elsewhere."""
     similarity = rule.problem.similarity
     places: tuple[tuple[Any, str, str, str], ...] = (
         (sym.d2, "d2", "where a key comes again as the query", "a distance such as d2 + c"),
@@ -52,7 +52,7 @@ def _of_similarity(rule: Rule) -> str | None:
 
 
 def _of_activations(rule: Rule) -> str | None:
-    """Tell of activations without a number, a slope, or a slope of the slope, at zero.
+    """Warn of an activation without a number, a slope, or a slope of the slope, at zero.
 
     A memory of layers steps by the slope, and training goes through its steps by that one's slope.
     """

@@ -27,7 +27,7 @@ def means(rule: Rule, d: Dialect) -> Lines:
 
 
 def _moved(rule: Rule, d: Dialect, average: Running) -> str:
-    """``S_t = θ S_{t−1} − (1 − θ) G_t``: averages of −G, shown in G."""
+    """Write how an average moves, ``S_t = θ S_{t−1} − (1 − θ) G_t``: of −G, shown in G."""
     kept = f"{d.of(average.letter)} = {d.factor(average.decay)}{d.of(average.letter, 't-1')}"
     entry = average.entry
     if entry == GRADIENT**2:
@@ -45,14 +45,14 @@ def step(rule: Rule, d: Dialect, before: str) -> str:
 
 
 def _signed(d: Dialect, shown: str) -> tuple[str, str]:
-    """A sign and what it stands before."""
+    """Split a shown term into its sign and what that stands before."""
     if shown.startswith(d.minus):
         return d.minus, shown.removeprefix(d.minus).strip()
     return "+", shown
 
 
 def _written(applied: Applied, expr: Any, d: Dialect) -> str:
-    """An expression of g and the averages with their letters, −G for g.
+    """Write an expression of g and the averages with their letters, −G for g.
 
     The quantities go through the printer as characters for private use, in the order in which
     they are to stand in a sum, and get their letters then.
@@ -99,7 +99,7 @@ def title(rule: Rule, d: Dialect) -> str:
 
 
 def _corrected(d: Dialect, average: Running) -> str:
-    """X over 1 − Πβ: over 1 − βᵗ where β is the same at every token."""
+    """Write X over 1 − Πβ: over 1 − βᵗ where β is the same at every token."""
     below = _gathered(d, average.decay)
     over = _over(d, d.of(average.letter), below)
     return f"{d.of(average.letter + '^')} = {over}"

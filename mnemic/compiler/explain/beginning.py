@@ -72,7 +72,7 @@ class _Untold(Exception):
 
 
 def _least(rule: Rule, weights: dict[str, list[Vector] | None], draw: random.Random) -> float:
-    """The least variance that a norm of the network is given for one key."""
+    """Return the least variance that a norm of the network is given for one random key."""
     key = _unit([draw.gauss(0, 1) for _ in range(CHANNELS)])
     found, least = {RAW: key, FEATURES: key, ONE: [1.0]}, math.inf
     rows = {m.name: _size(rule, m.rows) for m in rule.network.matrices}
@@ -108,7 +108,7 @@ def _function(expr: Any, names: list[Any]) -> Callable[..., float]:
 
 
 def _matrix(rule: Rule, matrix: Matrix, draw: random.Random) -> list[Vector] | None:
-    """W_0 as a layer draws it; ``None`` for zero."""
+    """Draw W_0 as a layer does; return None for zero."""
     rows, columns = _size(rule, matrix.rows), _size(rule, matrix.columns)
     link = rule.retained.link
     if matrix not in rule.parameters:
@@ -121,7 +121,7 @@ def _matrix(rule: Rule, matrix: Matrix, draw: random.Random) -> list[Vector] | N
 
 
 def _linked(rule: Rule, link: Link, dual: list[Vector]) -> list[Vector]:
-    """W = link(A), for a link of single entries, a softmax or a ball."""
+    """Return link(A), for a link of single entries, a softmax or a ball; else raise _Untold."""
     if link.expr is None:
         raise _Untold
     at = _function(link.expr.subs(_starts(rule)), [sym.a])
@@ -147,7 +147,7 @@ def _simplex(exponents: list[Vector], over: str, scale: float) -> list[Vector]:
 
 
 def _scale(rule: Rule, link: Link) -> float:
-    """Of a matrix of its own where there are several: all start alike."""
+    """Return the link's scale at the start (all matrices start alike); else raise _Untold."""
     starts = _starts(rule)
     first = starts.get(sym.coefficient("scale1"))
     found = link.scale.subs(starts)
@@ -159,7 +159,7 @@ def _scale(rule: Rule, link: Link) -> float:
 
 
 def _starts(rule: Rule) -> dict[Any, float]:
-    """Coefficients where a layer starts them."""
+    """Return the coefficients with the values at which a layer starts them, where known."""
     found: dict[Any, float] = {}
     for scalar in rule.scalars:
         declared = scalar.declared

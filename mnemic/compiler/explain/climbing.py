@@ -59,13 +59,13 @@ def signs(rule: Rule) -> Signs:
 
 
 def _near_zero(values: list[float]) -> list[float]:
-    """Values of an activation near zero, where coefficients start."""
+    """Pick two values of an activation near zero, where coefficients start."""
     inside = sorted(values)[1:-1] or values
     return [inside[len(inside) // 4], inside[-len(inside) // 4]]
 
 
 def _looked_at(error: ErrorSignal, free: list[Any]) -> Callable[[tuple[float, ...]], Signs]:
-    """The signs as a function of the coefficients ``free``."""
+    """Return the signs of ℓ″ and of e as a function of the coefficients ``free``."""
     along = sym.n if error.uses_norm and not error.slope.has(sym.y, sym.v) else sym.y
     parts = (error.signal, error.slope, error.slope + error.radial * sym.n**2)
     if along == sym.n:  # a radial loss: e along the residual, ℓ″ across it and along it
@@ -85,7 +85,7 @@ def _looked_at(error: ErrorSignal, free: list[Any]) -> Callable[[tuple[float, ..
 
 
 def _of_residual(at: tuple[Sample, ...], along: Any) -> Signs:
-    """A loss of ŷ − v: along one coordinate on either side, or along the norm."""
+    """Find the signs of a loss of ŷ − v: along one coordinate on either side, or the norm."""
     lowest, away, towards = 0.0, [], 0
     for size, side in product(SIZES, (1,) if along == sym.n else (-1, 1)):
         place = side * size
@@ -103,7 +103,7 @@ def _of_residual(at: tuple[Sample, ...], along: Any) -> Signs:
 
 
 def _of_values(at: tuple[Sample, ...]) -> Signs:
-    """A loss of ŷ and v: whether its error falls everywhere."""
+    """Find the signs of a loss of ŷ and v: whether its error falls everywhere."""
     lowest, rises = 0.0, False
     for v in VALUES:
         places = sorted(v + side * size for size in SIZES for side in (-1, 1))

@@ -43,7 +43,7 @@ def plain_step(rule: Rule) -> Any:
 
 
 def still(rule: Rule) -> int:
-    """Tokens that a matrix stands still for the gradient: the anchor's, or its own interval."""
+    """Return for how many tokens the gradient sees one matrix: an anchor's, or its interval."""
     return max(rule.anchor, *(matrix.every for matrix in rule.network.matrices), 1)
 
 
@@ -56,7 +56,7 @@ def limit(rule: Rule) -> Any:
 
 
 def floor(rule: Rule) -> Any:
-    """−(1 − a)(1 − θ), below which an eigenvalue passes 1; a^b under an anchor of b tokens."""
+    """Return −(1 − a)(1 − θ), below which an eigenvalue passes 1; a^b − 1 under an anchor of b."""
     if still(rule) > 1:
         return decay(rule) ** still(rule) - 1
     return -(1 - decay(rule)) * (1 - momentum(rule))
@@ -103,7 +103,7 @@ def curvature(rule: Rule) -> tuple[Any | None, list[float]]:
 
 
 def _near_zero(values: list[float]) -> list[float]:
-    """Values of an activation near zero, where coefficients start."""
+    """Pick three values of an activation near zero, where coefficients start."""
     middle = sorted(values)[1:-1] or values
     return [middle[len(middle) // 4], middle[len(middle) // 2], middle[-len(middle) // 4]]
 
@@ -140,7 +140,7 @@ def _under(rule: Rule, size: float, allowed: float) -> bool:
 
 
 def steepest_link(rule: Rule) -> Any | None:
-    """sup |link′| where it is at most one far out; ``None`` where the entries are coupled."""
+    """Return sup |link′| where it is at most one far out; else, and for coupled entries, None."""
     link = rule.retained.link
     if link.expr is None or link.normaliser != "none":
         return None

@@ -69,7 +69,7 @@ def _number(expr: Any, features: Any, table: dict[Any, Any]) -> float:
 
 
 def feature_size(rule: Rule) -> Any:
-    """D as an expression of d_k."""
+    """Return D as an expression of d_k."""
     memory = rule.problem.spec.memory
     if isinstance(memory, Linear) and memory.slots:
         return sp.Integer(memory.slots)

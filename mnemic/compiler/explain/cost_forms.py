@@ -66,7 +66,7 @@ def moved_keys(rule: Rule) -> Any:
 
 
 def buckets(rule: Rule) -> Any:
-    """Memories that T tokens may fill: one a binary digit of their number, or one."""
+    """Return how many memories T tokens may fill: one a binary digit of T, or one."""
     return log2(T) if isinstance(rule, Levels) else sp.Integer(1)
 
 
@@ -126,12 +126,12 @@ def _moves(rule: KeyValuePairs) -> Any:
 
 
 def _attention(rule: Rule) -> Any:
-    """Two products over the past, half of which a causal mask leaves out."""
+    """Count two products over the past, half of which a causal mask leaves out."""
     return 2 * C * (K + V) if rule.window > 1 else T * (K + V)
 
 
 def _chunked(rule: Rule) -> Any:
-    """Read, update, and the products inside a chunk; each key with an error solves for it."""
+    """Count read, update and products inside a chunk; each key with an error solves for it."""
     width = B * (D + (1 if rule.diagonal else V))
     whole = matrix(rule)
     momentum = 4 * whole + 2 * B if rule.momentum is not None else ZERO
@@ -145,7 +145,7 @@ def _chunked(rule: Rule) -> Any:
 
 
 def _every_bucket(rule: Rule) -> Any:
-    """Each row reads the buckets that are filled, half of those above a chunk's own; what erases
+    """Count reads of the buckets that are filled, half of those above a chunk's own; what erases
     takes each through two matrices of the chunk's keys."""
     filled = log2(T / B) / 2
     read = 2 * (filled - 1) * matrix(rule)

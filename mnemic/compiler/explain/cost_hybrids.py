@@ -44,7 +44,7 @@ def layer_cost(rule: Rule) -> Cost:
 
 
 def _pairs(block: Block) -> int:
-    """Keys and values that are kept: of persistent tokens, of a window's past, of a segment."""
+    """Count kept keys and values: of persistent tokens and a window's past, or of a segment."""
     if block.hybrid == "context":
         assert block.segment is not None
         return 2 * block.segment  # persistent ones are computed from their parameters
@@ -53,26 +53,26 @@ def _pairs(block: Block) -> int:
 
 
 def _most(block: Block) -> int:
-    """Keys that one query sees at most."""
+    """Count the keys that one query sees at most."""
     if block.hybrid == "context":
         return _pairs(block) + block.persistent
     return _pairs(block) + 1
 
 
 def _dense(block: Block) -> Any:
-    """Keys that a query is multiplied with in training, masked ones too."""
+    """Count the keys that a query is multiplied with in training, masked ones too."""
     if block.hybrid == "context":
         return _most(block)
     return _most(block) + max(block.attention_window or 0, FEWEST) - 1
 
 
 def _standing(rule: Rule) -> Any:
-    """The memory at a segment's start, as a read needs it."""
+    """Count the numbers of the memory at a segment's start that a read needs."""
     if isinstance(rule, Layers):
         return sum((numbers(rule, m) for m in rule.network.matrices), sp.Integer(0))
     return matrix(rule)
 
 
 def _reading(rule: Rule) -> Any:
-    """FLOPs of one read."""
+    """Count the FLOPs of one read of the memory."""
     return layered_forward(rule) if isinstance(rule, Layers) else 2 * matrix(rule)

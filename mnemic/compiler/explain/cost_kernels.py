@@ -11,7 +11,7 @@ N = sp.Symbol("n", positive=True, integer=True)
 
 
 def kept_state(rule: Rule) -> Any:
-    """Keys, rows of the memory, the momentum and the anchor, and shares where sums need them."""
+    """Count keys, rows of the memory, momentum and anchor, and shares where sums need them."""
     inner = rule.problem.spec.optimizer.inner_steps  # they write to one key
     matrices = 1 + (rule.momentum is not None) + _anchored(rule)
     shares = 0
@@ -24,12 +24,12 @@ def kept_state(rule: Rule) -> Any:
 
 
 def kept_training(rule: Rule) -> Any:
-    """FLOPs a token: each read takes two products over the pairs kept by then, half of them all."""
+    """Count FLOPs a token: a read takes two products over the pairs kept by then, half of all."""
     return _reads(rule) / 2
 
 
 def kept_decoding(rule: Rule) -> Any:
-    """FLOPs of one token after T: the reads, and the rows that decay."""
+    """Count the FLOPs of one token after T: the reads, and the rows that decay."""
     momentum = V if rule.momentum is not None else 0
     return _reads(rule) + kept_moved(rule) + N * T * momentum
 
@@ -44,7 +44,7 @@ def kept_moved(rule: Rule) -> Any:
 
 
 def _reads(rule: Rule) -> Any:
-    """The read-out, and a prediction for each key that has an error."""
+    """Count the FLOPs of the read-out, and of a prediction for each key that has an error."""
     copies = 1 + (rule.momentum is not None)
     predictions: Any = 0
     if not rule.error.constant:

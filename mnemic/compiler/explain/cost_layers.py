@@ -34,7 +34,7 @@ def side(rule: Rule, name: str) -> Any:
 
 
 def sides(rule: Rule, matrix: Matrix) -> tuple[Any, Any]:
-    """Rows and columns."""
+    """Return how many rows and columns a matrix has."""
     return side(rule, matrix.rows), side(rule, matrix.columns)
 
 
@@ -45,7 +45,7 @@ def numbers(rule: Rule, matrix: Matrix) -> Any:
 
 
 def product(rule: Rule, matrix: Matrix) -> Any:
-    """FLOPs of the matrix times a vector; κ of every kept key comes first."""
+    """Count the FLOPs of the matrix times a vector; κ of every kept key comes first."""
     keys = 2 * K * T if rule.keeps_rows(matrix) else ZERO
     return 2 * numbers(rule, matrix) + keys
 
@@ -118,7 +118,7 @@ def layered_train(rule: Rule) -> Any:
 
 
 def _anew(rule: Rule) -> Any:
-    """Where an interval's end moves memories, its query reads them once more."""
+    """Count the second read of a query where an interval's end has moved the memory, else 0."""
     if rule.problem.spec.readout.memory != "after":
         return ZERO
     ends = {m.every for m in rule.network.matrices} - {1}
@@ -128,7 +128,7 @@ def _anew(rule: Rule) -> Any:
 
 
 def _read(rule: Rule, matrix: Matrix, window: Any) -> Any:
-    """A matrix read by every query of a chunk, and moved by every key."""
+    """Count a matrix read by every query of a chunk, and moved by every key."""
     rows, columns = sides(rule, matrix)
     size = rows * columns
     if rule.keeps_rows(matrix):
@@ -153,7 +153,7 @@ def by_row(rule: Rule) -> bool:
 
 
 def _moved(rule: Rule, matrix: Matrix) -> Any:
-    """Link and O, a token; norms at chunk ends are left out."""
+    """Count link and O of a matrix, a token; norms at chunk ends are left out."""
     size, often = numbers(rule, matrix), sp.Rational(1, matrix.every)
     found = ZERO
     if rule.retained.mode != "dual" or not rule.retained.link.identity:
@@ -167,7 +167,7 @@ def _moved(rule: Rule, matrix: Matrix) -> Any:
 
 
 def _operations(expr: Any) -> int:
-    """Operations of an expression, a root being one."""
+    """Count the operations of an expression, a root being one."""
     named = expr.replace(lambda p: p.is_Pow and p.exp == sp.Rational(1, 2),
                          lambda p: sp.Function("root")(p.base))  # fmt: skip
     return int(sp.count_ops(named))
@@ -186,7 +186,7 @@ def _ordered(rows: Any, columns: Any) -> tuple[Any, Any]:
 
 
 def layered_forward(rule: Rule, *, needed: bool = False) -> Any:
-    """Products of M at one vector; with ``needed`` those alone that its gradient asks for."""
+    """Count the products of M at one vector; ``needed``: those alone that its gradient asks for."""
     network = rule.network
     wanted = _wanted(rule) if needed and rule.error.constant else None
     return sum(
@@ -200,7 +200,7 @@ def layered_forward(rule: Rule, *, needed: bool = False) -> Any:
 
 
 def _wanted(rule: Rule) -> set[str]:
-    """Layers that the chain rule reads, where the error does not read the prediction."""
+    """Return the layers that the chain rule reads where the error does not read the prediction."""
     network = rule.network
     front: set[str] = set()
     for node in network.backward.nodes:

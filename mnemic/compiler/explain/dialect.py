@@ -35,14 +35,14 @@ class Dialect:
         return (printing.latex if self.tex else printing.text)(value, self.timed)
 
     def factor(self, value: Any) -> str:
-        """A SymPy expression as a factor: nothing for one, in parentheses where it is a sum."""
+        """Write an expression as a factor: nothing for one, in parentheses where it is a sum."""
         if value == 1:
             return ""
         shown = self.expr(value)
         return (self.wrapped(shown) if value.is_Add else shown) + " "
 
     def wrapped(self, shown: str) -> str:
-        """In parentheses."""
+        """Put what is shown in parentheses."""
         return rf"\left({shown}\right)" if self.tex else f"({shown})"
 
     def of(self, name: str, index: str = "t") -> str:
@@ -63,7 +63,7 @@ class Dialect:
         return f"{shown}^\\top" if self.tex else f"{shown}ᵀ"
 
     def sign(self, text: str, tex: str) -> str:
-        """Return a sign that the two write differently."""
+        """Return the sign ``text``, or ``tex`` where LaTeX is written."""
         return tex if self.tex else text
 
     @property

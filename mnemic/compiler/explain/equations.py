@@ -93,19 +93,19 @@ def _prediction(rule: Rule, d: Dialect) -> str:
 
 
 def _seen(rule: Rule, d: Dialect) -> str:
-    """The memory that the gradient sees."""
+    """Write the memory that the gradient sees."""
     if rule.anchor > 1:
         return d.of("W", "ref")
     return seen_memory(rule, d, _rows_seen(rule))
 
 
 def _rows_seen(rule: Rule) -> Any:
-    """The decay of rows that the gradient sees."""
+    """Return the decay of rows that the gradient sees: one where it comes after the gradient."""
     return rule.row_decay if rule.problem.spec.retention.order == "before" else sp.Integer(1)
 
 
 def _signal(rule: Rule, d: Dialect) -> str:
-    """The error, of the window's token where there are several."""
+    """Write the error, of the window's token where there are several."""
     shown = d.expr(rule.error.signal)
     return shown if rule.window == 1 else d.at_each(shown)
 
@@ -134,7 +134,7 @@ def _gradient(rule: Rule, d: Dialect) -> str:
 
 
 def _through_norm(rule: Rule, d: Dialect, index: str) -> str:
-    """LN′ᵀ, where a norm stands between W φ and the prediction."""
+    """Write LN′ᵀ, where a norm stands between W φ and the prediction, else nothing."""
     if not rule.network.normed:
         return ""
     inner = f"{_seen(rule, d)} {feature(rule, d, role_key(rule, d, 'predict', index))}"
@@ -186,7 +186,7 @@ def _moments(rule: Moments, d: Dialect) -> Iterator[tuple[str, str]]:
 
 
 def _diagonal(rule: Moments, d: Dialect) -> str:
-    """The ridge as a matrix: λI, or Diag(λ) with one value a key channel."""
+    """Write the ridge as a matrix: λI, or Diag(λ) with one value a key channel."""
     ridge, per = rule.solution.ridge, {s.symbol: s.per for s in rule.scalars}
     if any(per.get(s) == "key" for s in ridge.free_symbols):
         return d.call("Diag", d.expr(ridge))
@@ -226,7 +226,7 @@ def terms(rule: Rule) -> dict[str, Any]:
 
 
 def _slope(rule: Rule, d: Dialect) -> str:
-    """∂e/∂ŷ: a slope of each coordinate, and of a loss of the norm a rank-one term."""
+    """Write ∂e/∂ŷ: a slope of each coordinate, and for a loss of the norm a rank-one term."""
     shown = d.expr(rule.error.slope)
     if rule.error.radial == 0:
         return shown

@@ -69,7 +69,7 @@ class Explanation:
 
 
 def explain(rule: Rule) -> Explanation:
-    """Collect what there is to say."""
+    """Collect what there is to say of a rule: problem, steps, equations, costs, warnings."""
     structure, numbered = rule.structure, equations(rule)
     return Explanation(
         name=rule.name,
@@ -110,7 +110,7 @@ def warned(rule: Rule) -> tuple[str, ...]:
 
 
 def _unreal(rule: Rule) -> str | None:
-    """A loss that is no real number for predictions that nothing keeps from coming up."""
+    """Warn of a loss that is no real number for predictions that may come up; None elsewhere."""
     place = unreal_of_value(rule.problem)
     if place is None:
         return None
@@ -148,7 +148,7 @@ def statement(rule: Rule) -> str:
 
 
 def _faded(rule: Rule) -> str:
-    """What every token leaves of the memory, beside the retention."""
+    """Write what every token leaves of the memory, beside the retention."""
     timed = printing.steps_of(rule)
     decays = [x for x in map(rule.problem.value, ("alpha", "beta")) if x != 1]
     shown = ["decay " + " and ".join(printing.text(x, timed) for x in decays)] if decays else []
@@ -159,7 +159,7 @@ def _faded(rule: Rule) -> str:
 
 
 def _fitted(rule: Rule, fit: Fit) -> str:
-    """The problem of a fit over kept pairs."""
+    """Write the problem of a fit over kept pairs."""
     if fit.kind == "interpolation":
         ridge = f" + ½ {printing.text(fit.ridge, {})} ‖W‖²" if fit.ridge != 0 else ""
         return f"minimise Σ_(i≤t) ℓ(W φ(kᵢ), vᵢ){ridge} over W, φ known by its kernel"
@@ -169,7 +169,7 @@ def _fitted(rule: Rule, fit: Fit) -> str:
 
 
 def _letters(rule: Rule) -> list[str]:
-    """What letters stand for that the equations do not define."""
+    """Say what letters stand for that the equations do not define."""
     own = {sp.Symbol(role, real=True): role for role in ("predict", "erase", "write", "carry")}
     used = {s for expr in rule.problem.keys.values() for s in expr.free_symbols if s in own}
     found = [
@@ -236,14 +236,14 @@ def remarks(rule: Rule) -> tuple[str, ...]:
 
 
 def _kept_matrices(rule: KeyValuePairs) -> Iterator[str]:
-    """What the matrices of kept pairs hold."""
+    """Say what the matrices K and V of an interpolation hold."""
     if rule.fit.kind == "interpolation":
         yield "K is the matrix of the keys up to the token, one a row."
         yield "V is the matrix of the values up to the token, one a row."
 
 
 def _growth(rule: KeyValuePairs) -> str:
-    """How the state of kept pairs grows."""
+    """Say how the state of kept pairs grows."""
     if rule.window > 1:
         return f"The state is the last {rule.window - 1} pairs."
     square = rule.fit.kind == "interpolation"
@@ -251,7 +251,7 @@ def _growth(rule: KeyValuePairs) -> str:
 
 
 def approximations(rule: Rule) -> tuple[str, ...]:
-    """Approximations by name: the anchor, smoothing, finite features."""
+    """Name the approximations: the anchor, smoothing, finite features, iterative solvers."""
     found: list[str] = []
     spec = rule.problem.spec
     found += approximated(rule)

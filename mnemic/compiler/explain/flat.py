@@ -28,7 +28,7 @@ def warning(rule: Rule) -> str | None:
 
 
 def _lost(rule: Rule) -> list[str]:
-    """The arguments that act through the gradient of the loss alone."""
+    """Return the arguments that act through the gradient of the loss alone."""
     inside = [rule.error.signal, rule.weight, *rule.applied.expressions]
     inside += [*rule.problem.keys.values(), *([coefficient("gamma")] if rule.gamma else [])]
     outside = [rule.rate, rule.gain, rule.decay, rule.row_decay, rule.retained.mirror]
@@ -44,6 +44,6 @@ def _symbols(expressions: list[Any]) -> set[Any]:
 
 
 def _own_keys(rule: Rule) -> list[str]:
-    """Roles of keys with a projection of their own."""
+    """Return the roles of keys that have a projection of their own."""
     entries = {role: getattr(rule.problem.spec.keys, role) for role in ROLES}
     return [role for role, entry in entries.items() if entry is not None and entry.own]

@@ -42,7 +42,7 @@ def idle(rule: Rule) -> tuple[Scalar, ...]:
 
 
 def _behind(rule: Rule, seen: set[Any]) -> set[Any]:
-    """Return what is seen, with what the expressions of coefficients among it read."""
+    """Return the symbols seen, with those that the expressions of coefficients among them read."""
     found = {name for s in rule.scalars if s.symbol in seen for name in _symbols(s.expr)}
     return seen if found <= seen else _behind(rule, seen | found)
 
@@ -53,7 +53,7 @@ def writes(rule: Rule) -> bool:
 
 
 def warning(rule: Rule) -> str | None:
-    """Return what ``check`` says of them."""
+    """Say what has no effect: coefficients that no equation reads, a rate of 0; else None."""
     found = [s.name for s in idle(rule)]
     has = "has" if len(found) == 1 else "have"
     also = f"{', '.join(found)} {has} no effect, and what would make it learns nothing."
@@ -64,7 +64,7 @@ def warning(rule: Rule) -> str | None:
 
 
 def _symbols(part: Any) -> set[Any]:
-    """Every symbol in an expression, or in the expressions that a part holds."""
+    """Return every symbol in an expression, or in the expressions that a part holds."""
     if isinstance(part, sp.Basic):
         return set(part.free_symbols)
     if isinstance(part, tuple | list):

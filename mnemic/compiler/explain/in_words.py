@@ -120,7 +120,7 @@ def _explained(found: Iterable[Equation], words: Mapping[str, str]) -> str:
 
 
 def _opening(rule: Rule) -> str:
-    """What this kind of memory is, before any equation."""
+    """Say what this kind of memory is, before any equation."""
     begins = (
         "A sequence layer that gets from each token t a key kₜ, a value vₜ and a query qₜ, and "
         "gives back an answer yₜ."

@@ -30,7 +30,7 @@ def kernels(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
 
 
 def _one_kernel(rule: Rule) -> bool:
-    """Whether predictions and read-outs sum with the same κ."""
+    """Return whether predictions and read-outs sum with the same κ."""
     found = rule.kernels
     assert found is not None
     same = found.predict == found.read and not found.read.normalised
@@ -43,7 +43,7 @@ def _kernel(d: Dialect, kernel: Kernel, over: str) -> str:
 
 
 def rows(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
-    """W φ(x) as a sum over kept keys, and the row that a token adds."""
+    """Write W φ(x) as a sum over kept keys, and the row that a token adds."""
     key = d.of("k", "i")
     fades = rule.decay != 1 or rule.row_decay != 1 or rule.momentum is not None
     share = d.of("c", "i") + " " if fades and rule.window == 1 else ""
@@ -73,7 +73,7 @@ def rows(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
 
 
 def _of_window(rule: Rule, d: Dialect) -> str:
-    """A row from 0 on: each token fades it, and steps at it as long as the window holds it."""
+    """Write how tokens fade a row, from 0 on, and step at it while the window holds it."""
     row, arrow, more = d.of("u", "i"), d.sign("←", r"\leftarrow"), d.of("m", "i")
     weight = "" if rule.gamma is None else d.of("gamma", "i") + " "
     size = rule.rate if rule.momentum is not None else rule.gain * rule.rate
@@ -91,7 +91,7 @@ def _of_window(rule: Rule, d: Dialect) -> str:
 
 
 def _share(rule: Rule, d: Dialect) -> str:
-    """How much of a row is left: c from 1 at the row's own token, with what momentum adds."""
+    """Write what is left of a row: c from 1 at the row's own token, with what momentum adds."""
     share, arrow = d.of("c", "i"), d.sign("←", r"\leftarrow")
     begun = d.sign(" = 1 at t = i", r" = 1 \text{ at } t = i")
     kept = acted(rule, d, rule.decay, rule.row_decay, share)

@@ -51,7 +51,7 @@ def key_size(rule: Rule) -> KeySize:
 
 
 def _why(rule: Rule, unit: bool) -> str:
-    """What bounds the size."""
+    """Say what bounds the size of keys."""
     if rule.problem.features == sym.x:
         return "unit keys"
     told = "features of unit keys" if unit else "bounded features"
@@ -60,7 +60,7 @@ def _why(rule: Rule, unit: bool) -> str:
 
 
 def _channels(rule: Rule) -> int:
-    """The channels of a key: the bound of a map of each entry grows with them."""
+    """Return how many channels a key has, with which the bound of a map by entry grows."""
     return rule.problem.spec.block.key_dim or HEAD
 
 
@@ -79,7 +79,7 @@ def _same(rule: Rule) -> bool:
 
 
 def _factor(rule: Rule) -> tuple[float, float]:
-    """The range of predict·erase over ‖φ‖²: 1 for one key, by Cauchy for two that are unlike."""
+    """Return the range of predict·erase over ‖φ‖²: 1 for one key, by Cauchy for two unlike ones."""
     both = rule.problem.keys["predict"] * rule.problem.keys["erase"]
     found = {s for s in both.free_symbols if type(s) is sp.Symbol and s.name in VECTORS}
     vectors = sorted(found, key=str)
@@ -130,7 +130,7 @@ def positive_definite(kernel: Any, size: int = 4, count: int = 14) -> bool:
 
 
 def _squared_norm(rule: Rule, unit: bool) -> float:
-    """sup ‖φ(k)‖² over unit keys, or over all of them."""
+    """Return sup ‖φ(k)‖² over unit keys, or over all of them."""
     expr = rule.problem.features
     size = _channels(rule)
     if rule.kernels is not None:
@@ -145,7 +145,7 @@ def _squared_norm(rule: Rule, unit: bool) -> float:
 
 
 def _largest(rule: Rule) -> Any | None:
-    """The map's own bound in s = ‖x‖², its coefficients at their largest; None without one."""
+    """Return the map's own bound in s = ‖x‖², its coefficients at their largest; None without."""
     told, problem = rule.problem.spec.features.largest, rule.problem
     if told is None:
         return None
@@ -165,7 +165,7 @@ def _square(at: Callable[..., float | None], x: float) -> float:
 
 
 def _on_the_sphere(at: Callable[..., float | None], size: int) -> float:
-    """sup Σ f(x_i)² under Σ x_i² = 1: ``size`` times the concave hull of f² in x² at 1/size."""
+    """Return sup Σ f(x_i)² over ‖x‖ = 1: ``size`` times the concave hull of f² in x² at 1/size."""
     places = sorted({*((i / PARTS) ** 2 for i in range(PARTS + 1)), 1 / size})
     heights = [_square(at, math.sqrt(s)) for s in places]
     target = 1 / size
@@ -184,7 +184,7 @@ def _everywhere(at: Callable[..., float | None], size: int) -> float:
 
 
 def _by_norm(largest: Any, square: Any, unit: bool) -> float:
-    """The map's own bound in ‖x‖² (a kernel's value at x·x), at one or far out."""
+    """Return the map's own bound in ‖x‖² (a kernel's value at x·x), at one or far out."""
     at = sampler(largest, [square])
     near, far = (at(s) for s in (1.0, 1e6))
     if near is None or (not unit and (far is None or far > near)):

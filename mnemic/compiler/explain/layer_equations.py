@@ -32,7 +32,7 @@ def layer_equations(rule: Rule, first: int) -> tuple[Equation, ...]:
 
 
 def layer_words(rule: Rule) -> tuple[str, ...]:
-    """Say what these equations do not define."""
+    """Say what the equations of a rule's layer do not define."""
     block = rule.problem.spec.block
     found = ["W with a small letter: a learned matrix of the layer."]
     if block.convolution:

@@ -96,7 +96,7 @@ def _prediction(rule: Rule, d: Dialect) -> str:
 
 
 def _seen(rule: Rule, d: Dialect) -> str:
-    """Under ``order: before`` the memory that has decayed already stands for W_{t−1}."""
+    """Write that under ``order: before`` W_{t−1} stands for the memory that has decayed already."""
     plain = rule.retained.mode == "dual" and rule.retained.link.identity
     old = d.of("W" if plain else "A", "t-1")
     shown = d.factor(rule.seen) + old
@@ -117,7 +117,7 @@ def _error(rule: Rule, d: Dialect) -> str:
 
 
 def _gradients(rule: Rule, d: Dialect, layers: NetworkEquations, seen: str) -> Lines:
-    """The layers at the key, the chain rule, and each matrix's G."""
+    """Write the layers at the key, the chain rule, and each matrix's G."""
     index = _index(rule)
     if rule.network.linear:
         key = d.flipped(feature(rule, d, role_key(rule, d, "write", index)))
@@ -193,7 +193,7 @@ class _Moves:
         return self.rule.retained.mode == "prox" and self.acts == 1
 
     def lines(self) -> Lines:
-        """S, then A or W, norms, link: each told of its matrices where others move otherwise."""
+        """Yield S, A or W, norms, link: each names its matrices where others move otherwise."""
         some = len(self.matrices) < len(self.rule.network.matrices)
         of = _of_matrices(self.d, [m.name for m in self.matrices]) if some else ""
         yield from ((name, line + of) for name, line in self._all())
@@ -218,7 +218,7 @@ class _Moves:
             yield "retention", taken_back(rule, d, self.acts)
 
     def _link(self) -> Lines:
-        """W = link(A); of a matrix that is held, at its moves."""
+        """Write W = link(A); for a matrix that is held, at its moves."""
         before, after = "", ""
         if self.every > 1:
             before, after = at_multiples(self.d, self.every), self._still()
@@ -241,7 +241,7 @@ class _Moves:
         return acted(rule, d, rule.decay, rule.row_decay, old)
 
     def _step(self) -> str:
-        """± gain·O(S): without momentum the step is −η G itself, and O is odd."""
+        """Write ± gain·O(S): without momentum the step is −η G itself, and O is odd."""
         d, rule = self.d, self.rule
         outside = rule.rate if rule.applied.outside else sp.Integer(1)
         before = d.factor(simplified(rule.gain * outside))
@@ -259,7 +259,7 @@ class _Moves:
         return f"{name}({step})" if name else step
 
     def _held(self) -> Lines:
-        """A decays at every token and takes S up where the matrix moves."""
+        """Write how A decays at every token and takes S up where the matrix moves."""
         d, arrow, now = self.d, self.d.sign("←", r"\leftarrow"), self.d.of(self.letter)
         at = at_multiples(d, self.every)
         emptied = ""
@@ -301,7 +301,7 @@ def taken_back(rule: Rule, d: Dialect, every: int) -> str:
 
 
 def at_multiples(d: Dialect, every: int) -> str:
-    """``at t = 16, 32, …: ``; nothing for every token."""
+    """Write ``at t = 16, 32, …: ``; nothing for every token."""
     if every == 1:
         return ""
     return d.sign(f"at t = {every}, {2 * every}, …: ",

@@ -57,12 +57,12 @@ def pace(rule: Rule) -> str | None:
 
 
 def approximated(rule: Rule) -> tuple[str, ...]:
-    """Return the anchor, matrices that are held, and Newton–Schulz."""
+    """Return what approximates a rule of layers: the anchor, held matrices, Newton–Schulz."""
     return (*anchored(rule), *_held(rule), *_iterated(rule))
 
 
 def anchored(rule: Rule) -> tuple[str, ...]:
-    """Return the anchor, where the gradient sees a memory that has moved since."""
+    """Return that gradients see the memory of an anchor, where it has moved since."""
     if rule.anchor == 1 or (rule.error.constant and rule.network.linear):
         return ()
     matrices = rule.network.matrices
@@ -163,7 +163,7 @@ def bounded_steps(rule: Rule) -> str:
 
 
 def _moved_by_entry(rule: Rule) -> str:
-    """The most that an entry of W moves by: η·sup |step|, where it is known."""
+    """Say by how much an entry of W moves at most: η·sup |step|, where it is known."""
     size = text(rule.gain * rule.rate, steps_of(rule))
     decays = _mean_over_root(rule)
     if decays is None:
@@ -186,13 +186,13 @@ def _moved_by_entry(rule: Rule) -> str:
 
 
 def _largest(step: Any) -> Any | None:
-    """The largest size of a function whose values lie between two numbers, as sign's do."""
+    """Return the largest size of a bounded function such as sign, None for any other."""
     ends = {sp.sign: 1, sp.tanh: 1, sp.sin: 1, sp.cos: 1, sp.erf: 1, sp.atan: sp.pi / 2}
     return ends.get(step.func)
 
 
 def _mean_over_root(rule: Rule) -> tuple[Any, Any] | None:
-    """Θ and β₂ of a step Ŝ/(√ŝ + ε), means of g by θ and of g² by β₂ (0: the newest alone)."""
+    """Return θ and β₂ of a step Ŝ/(√ŝ + ε), means of g by θ, of g² by β₂ (0: the newest alone)."""
     averages = {a.entry: a for a in rule.applied.averages if a.corrected}
     mean, square = averages.get(GRADIENT), averages.get(GRADIENT**2)
     above = GRADIENT if mean is None else mean.after
@@ -204,14 +204,14 @@ def _mean_over_root(rule: Rule) -> tuple[Any, Any] | None:
 
 
 def _over_root_of_sum(rule: Rule) -> bool:
-    """Whether a step is g/(√s + ε), s a sum of squares of which g² is one."""
+    """Return whether a step is g/(√s + ε), s a sum of squares of which g² is one."""
     sums = [a.after for a in rule.applied.averages if a.share == 1 and a.entry == GRADIENT**2]
     steps = [GRADIENT / (sp.sqrt(s) + e) for s in sums for e, _ in rule.applied.numbers]
     return rule.applied.step in steps
 
 
 def largest_quotient(theta: float, beta: float) -> float:
-    """sup |Ŝ_t|/√ŝ_t over all gradients and t, by Cauchy and Schwarz; infinite where θ² ≥ β₂ > 0.
+    """Return sup |Ŝ_t|/√ŝ_t over gradients and t, by Cauchy and Schwarz; ∞ where θ² ≥ β₂ > 0.
 
     |Σ a_i G_i|² ≤ Σ a_i²/b_i · Σ b_i G_i² with the corrected weights a of S and b of s, and
     gradients along a_i/b_i reach it.
@@ -234,7 +234,7 @@ def largest_quotient(theta: float, beta: float) -> float:
 
 
 def terms(rule: Rule) -> dict[str, str]:
-    """M, O, intervals and norms, for a comparison part by part."""
+    """Return M, sizes, O, intervals and norms as text, for a comparison part by part."""
     d = dialect(rule, tex=False)
     return {
         "memory": ";  ".join(line for _, line in memory(rule, d)),
@@ -261,5 +261,5 @@ def _step(rule: Rule, d: Dialect) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    """``W1``, ``W1 and W2``, ``W1, W2 and W3``."""
+    """Join names: ``W1``, ``W1 and W2``, ``W1, W2 and W3``."""
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]

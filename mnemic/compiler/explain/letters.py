@@ -72,7 +72,7 @@ def tex(name: str) -> str:
 
 
 def _split_number(name: str) -> tuple[str, str]:
-    """The Greek or Latin name, and the number behind it."""
+    """Split a name into the Greek or Latin name and the number behind it."""
     name = SPECIAL.get(name, name)
     found = NUMBERED.fullmatch(name)
     base, number = found.groups() if found else (name, "")

@@ -26,7 +26,7 @@ def memory_name(rule: Rule, d: Dialect, index: str) -> str:
 
 
 def dual(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
-    """Yield what the state becomes."""
+    """Yield the lines by which a token moves the state: A, or W where it is carried itself."""
     step = _step(rule, d)
     match rule.retained.mode:
         case "multiplicative":
@@ -81,7 +81,7 @@ def _step(rule: Rule, d: Dialect) -> str:
 
 
 def link(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
-    """W from the dual, entry by entry."""
+    """Yield how W comes from the dual, entry by entry."""
     found, mode = _resolved(rule), rule.retained.mode
     if mode == "multiplicative":
         shown = f"w:  {_stationary(found, d)}" if found.expr is None else d.expr(found.expr)
@@ -92,7 +92,7 @@ def link(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
 
 
 def _resolved(rule: Rule) -> Link:
-    """The link with the fixed coefficients of its constraint put in."""
+    """Return the link with the fixed coefficients of its constraint put in."""
     found = rule.retained.link
     table = {s.symbol: s.expr for s in rule.scalars}
     return replace(found, scale=sp.sympify(found.scale).subs(table))
@@ -127,7 +127,7 @@ def _link(found: Link, d: Dialect) -> str:
 
 
 def _stationary(found: Link, d: Dialect) -> str:
-    """slope(w) = a, or a − ζ: what a link without a closed form is the root of."""
+    """Write slope(w) = a, or a − ζ, of which a link without a closed form is the root."""
     dual = sym.a - sym.zeta if found.normaliser == "root" else sym.a
     return d.expr(sp.Eq(found.slope, dual, evaluate=False))
 
@@ -169,7 +169,7 @@ def readout(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
 
 
 def _levels(d: Dialect) -> str:
-    """W by the buckets of the tree: s lies at the highest binary digit in which it differs."""
+    """Write W by buckets of the tree: s lies at the highest binary digit in which it differs."""
     whole = d.sign("Σ_ℓ Wₜ^(ℓ)", r"\sum_\ell W_t^{(\ell)}")
     bucket = d.sign(
         "Wₜ^(ℓ) written by the tokens s with ⌊log₂((s − 1) ⊕ (t − 1))⌋ = ℓ − 1, and Wₜ^(0) by "

@@ -48,7 +48,7 @@ class NetworkEquations:
     """Layers that the chain rule names."""
 
     def named(self, name: str, index: str) -> str:
-        """``W2`` at an index: W2ₜ, W_{2,t}."""
+        """Write a name such as ``W2`` with its index: W2ₜ, W_{2,t}."""
         letter = name.rstrip("0123456789")
         number = name.removeprefix(letter)
         at = INDEX[index][self.d.tex]
@@ -120,7 +120,7 @@ class NetworkEquations:
         raise AssertionError(node)
 
     def _factor(self, source: str, inner: str) -> str:
-        """In parentheses where a product of entries or a sum is multiplied."""
+        """Put a product of entries or a sum in parentheses where it is multiplied."""
         node = next((n for n in self.network.nodes if n.name == source), None)
         many = isinstance(node, Map) and len(node.sources) > 1 and source not in self.shared
         return self.d.wrapped(inner) if many else inner
@@ -133,7 +133,7 @@ class NetworkEquations:
         return self.d.times.join(self._bracket(f) if len(factors) > 1 else f for f in factors)
 
     def _bracket(self, shown: str) -> str:
-        """A product of matrices as one factor of a product of entries."""
+        """Write a product of matrices as one factor of a product of entries."""
         whole = " " not in shown or shown.endswith(")")
         return shown if whole else self.d.wrapped(shown)
 
@@ -145,7 +145,7 @@ class NetworkEquations:
     # -- the chain rule ------------------------------------------------------------------------
 
     def layers(self, place: Place) -> list[str]:
-        """``z2 = W2 φ(k)``, … : the layers that the chain rule names."""
+        """List ``z2 = W2 φ(k)``, … : the layers that the chain rule names."""
         wanted = set(self.needed)
         for node in reversed(self.network.nodes):
             if node.name in wanted:
@@ -157,7 +157,7 @@ class NetworkEquations:
         ]
 
     def _inline(self, node: Any) -> bool:
-        """A norm stands where it is read."""
+        """Return whether a node is written where it is read, as a norm is that one layer reads."""
         return isinstance(node, Norm) and node.name not in self.shared
 
     def _layer(self, node: Any, place: Place) -> str:
@@ -222,7 +222,7 @@ class NetworkEquations:
                 return self._through(node, source, whole, place)
 
     def _through(self, node: Map, source: str, cotangent: str, place: Place) -> str:
-        """Times the derivative of an elementwise map."""
+        """Write a cotangent times the derivative of an elementwise map."""
         if _sums(node):
             return cotangent
         factors = [self._bracket(cotangent) if _parts(node) != [(sym.x, (source,))] else cotangent]
@@ -241,12 +241,12 @@ def _sources(node: Any) -> tuple[str, ...]:
 
 
 def _sums(node: Map) -> bool:
-    """Whether the map is the sum of its sources."""
+    """Return whether the map is the sum of its sources."""
     return bool(node.expr == sp.Add(*(node_symbol(s) for s in node.sources)))
 
 
 def _parts(node: Map) -> list[tuple[Any, tuple[str, ...]]]:
-    """The factors of an elementwise map, each a function of one source where that can be."""
+    """Split an elementwise map into factors, each a function of one source where that can be."""
     if _sums(node):
         return [(sym.x, (s,)) for s in node.sources]
     rest, found = node.expr, []

@@ -40,7 +40,7 @@ def line(step: Node | Outer) -> str:
 
 
 def tex(step: Node | Outer) -> str:
-    r"""``z_{2} = W_{2} \phi(x)``, and so on."""
+    r"""Write a step in LaTeX: ``z_{2} = W_{2} \phi(x)``, and so on."""
     match step:
         case Apply(matrix=matrix, source=source):
             return f"{_typeset(step.name)} = {_typeset(matrix)} {_typeset(source)}"

@@ -71,8 +71,8 @@ class Reach:
 
 
 def reach(rule: Rule, least: float, room: float, *, alone: bool) -> Reach:
-    """The reach of a rule's normalised rate: steps contract while x ∂(e/(1 + x|ℓ″|))/∂ŷ stays
-    between ``least`` and ``room``.
+    """Return the reach of a rule's normalised rate: steps contract while x ∂(e/(1 + x|ℓ″|))/∂ŷ
+    stays between ``least`` and ``room``.
 
     ``alone`` says that nothing but the step moves the memory, so that errors may shrink.
     """
@@ -89,12 +89,12 @@ def reach(rule: Rule, least: float, room: float, *, alone: bool) -> Reach:
 
 
 def _contracts(curve: "_Curve", least: float, room: float, x: float) -> bool:
-    """Whether a step of size x contracts on one curve."""
+    """Return whether a step of size x contracts on one curve."""
     return curve.contracts(x, least, room)
 
 
 def _points(rule: Rule) -> list[dict[Any, float]]:
-    """Coefficients of the loss at the least, the middle and the largest of where they start."""
+    """Put the loss's coefficients at the least, middle and largest of where they start."""
     spans = ranges(rule)
     names = sorted(rule.problem.loss.free_symbols & spans.keys(), key=str)
     few = []
@@ -129,7 +129,7 @@ class _Curve:
         )
 
     def _refined(self, ends: tuple[Parts, Parts], x: float, sign: int) -> float:
-        """The largest secant (``sign`` 1; the least for −1) of an interval halved some times."""
+        """Return the largest secant (``sign`` 1; the least for −1) of an interval, by halving."""
         best = sign * _secant(ends)
         for _ in range(HALVINGS):
             middle = (ends[0][0] + ends[1][0]) / 2
@@ -156,7 +156,7 @@ def _secant(ends: tuple[Parts, Parts]) -> float:
 
 
 def _jump(at: Callable[[float], Parts | None], left: Row, right: Row) -> tuple[Row, Row] | None:
-    """The two sides of a jump of ℓ″ between two places, found by halving; ``None`` without one."""
+    """Find the two sides of a jump of ℓ″ between two places, by halving; None without one."""
     for _ in range(DEEP):
         if _alike(left, right):
             return None
@@ -170,7 +170,7 @@ def _jump(at: Callable[[float], Parts | None], left: Row, right: Row) -> tuple[R
 
 
 def _alike(left: Row, right: Row) -> bool:
-    """Whether ℓ″ is nearly the same at two places, or hardly anything is taken there."""
+    """Return whether ℓ″ is nearly the same at two places, or hardly anything is taken there."""
     most, size = max(left[1][1], right[1][1]), max(abs(left[0]), abs(right[0]))
     small = max(abs(left[1][0]), abs(right[1][0])) <= ROUNDING * most * size
     return small or abs(left[1][1] - right[1][1]) <= NEAR * most
@@ -191,7 +191,7 @@ def _curves(problem: Any, point: dict[Any, float]) -> list[_Curve]:
 
 
 def _along(error: ErrorSignal) -> tuple[Any, Any]:
-    """e and |ℓ″| of one coordinate; of a loss of the norm, along it, with the larger slope."""
+    """Return e and |ℓ″| of one coordinate; for a loss of the norm along it, by the larger slope."""
     if not error.uses_norm:
         return error.signal, sp.Abs(error.slope)
     size = sp.Abs(RESIDUAL)
@@ -219,7 +219,7 @@ def _curve(parts: Sequence[Any], v: float, value: float | None) -> _Curve:
 
 
 def _edge(holds: Callable[[float], bool]) -> float:
-    """The least x at which something ends to hold: ∞ where it holds at all, 0 at none."""
+    """Find the least x at which something ends to hold: ∞ where it holds at all, 0 at none."""
     low = 0.0
     for x in STEPS:
         if not holds(x):

@@ -44,7 +44,7 @@ def role_letter(role: str) -> str:
 
 
 def _vector(d: Dialect, expr: Any, index: str) -> str:
-    """An expression of vectors entry by entry; its coefficients are those of the vectors' token."""
+    """Write an expression of vectors by entry, its coefficients those of the vectors' token."""
     timed = {**d.timed, **dict.fromkeys("kprsc", index == "t")}
     if d.tex:
         shown = printing.latex(expr, timed, times=r" \circ ")
@@ -86,7 +86,7 @@ def per(rule: Rule, expr: Any) -> str:
 
 
 def acted(rule: Rule, d: Dialect, decay: Any, row_decay: Any, memory: str) -> str:
-    """A decay acting on a memory: a scalar, Diag on the side of the keys or of the values."""
+    """Write a decay acting on a memory: a scalar, Diag on the side of the keys or of the values."""
     if rule.diagonal and rule.phase:
         decay = sp.Mul(decay, sp.exp(sp.Symbol("i") * rule.problem.value("phase")), evaluate=False)
     if decay == 1 and row_decay == 1:

@@ -16,7 +16,7 @@ from mnemic.compiler.symbolic import simplified
 
 
 def one_product(rule: Rule, d: Dialect) -> str | None:
-    """Return W_t in that form, or None where a step is no such product.
+    """Write W_t as W_{t−1} times one matrix plus a write; None where a step is no such product.
 
     It is one where one matrix without a link takes one plain step a token whose error is affine
     in the prediction, e = s ŷ + c with s and c/v free of ŷ and v: then the step takes
@@ -43,7 +43,7 @@ def one_product(rule: Rule, d: Dialect) -> str | None:
 
 
 def _is_plain(rule: Rule) -> bool:
-    """Whether the memory moves by one step a token that is affine in it, and by nothing else."""
+    """Return whether one step a token that is affine in the memory, and nothing else, moves it."""
     spec = rule.problem.spec
     one = spec.optimizer.micro_steps == 1 and spec.optimizer.inner_steps == 1
     plain = not linked(rule) and rule.retained.mode not in ("prox", "multiplicative")

@@ -37,12 +37,12 @@ def pairs(rule: KeyValuePairs, d: Dialect) -> Iterator[tuple[str, str]]:
 
 
 def _cached_key(fit: Fit, d: Dialect) -> str:
-    """A kept key, as it was written or as later tokens have moved it."""
+    """Write a kept key, as it was written or as later tokens have moved it."""
     return d.of("k" if fit.carry is None else "k~", "i")
 
 
 def _moved(rule: KeyValuePairs, d: Dialect) -> str:
-    """The step that every token takes with the keys before it."""
+    """Write the step that every token takes with the keys before it."""
     key, carry = d.of("k~", "i"), feature(rule, d, role_key(rule, d, "carry", "t"))
     step = d.wrapped(f"I {d.minus} {d.factor(rule.rate)}{carry} {d.flipped(carry)}")
     begun = d.sign(",  i < t;  k̃ₜ = ", r"\ (i < t),\quad \tilde k_t = ")
@@ -60,7 +60,7 @@ def _weights(rule: KeyValuePairs, fit: Fit, d: Dialect) -> str:
 
 
 def _where(rule: KeyValuePairs, fit: Fit, d: Dialect, key: str, query: str) -> str:
-    """What s and d2 stand for."""
+    """Write what s and d² stand for."""
     found = []
     if fit.similarity.stated.has(sym.s):
         memory = rule.problem.spec.memory

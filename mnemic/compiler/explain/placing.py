@@ -62,7 +62,7 @@ def place(rule: Rule, step: Any, bound: Any, curvatures: list[float] | None = No
 
 
 def _room(row: tuple[float, float, tuple[float, ...]]) -> float:
-    """What is left up to the bound; a step below zero climbs, which is no better."""
+    """Return what is left up to the bound; a step below zero climbs, which is no better."""
     step, bound, _ = row
     return min(bound - step, step) if step < -EDGE else bound - step
 
@@ -84,7 +84,7 @@ def _rows(
 
 
 def _sampled(choices: list[list[float]]) -> Iterator[tuple[float, ...]]:
-    """At most ``MOST_POINTS`` combinations; the ends of every range stay, while that is few
+    """Yield at most ``MOST_POINTS`` combinations; the ends of every range stay, while that is few
     enough, else a sample of them."""
     lists = _thinned([sorted(set(values)) for values in choices])
     return product(*lists) if math.prod(map(len, lists)) <= MOST_POINTS else points(lists)
@@ -157,7 +157,7 @@ def number(value: float, *, endless: bool = False) -> str:
 
 
 def describe_place(rule: Rule, found: Found) -> str:
-    """Return the place in a sentence."""
+    """Describe in a sentence where a rule's step stands to its bound."""
     given = f" ({'; '.join(found.read)})" if found.read else ""
     return {
         "inside": f"This rule stays inside{given}.",
@@ -168,7 +168,7 @@ def describe_place(rule: Rule, found: Found) -> str:
 
 
 def warning(rule: Rule, found: Found) -> str:
-    """Outside: the numbers read, the bound, the nearest mend."""
+    """Warn of a step outside its bound: the numbers read, the bound, the nearest mend."""
     at = {name: sp.Float(value) for name, value in found.worst.items()}
     size, bound = (float(side.subs(at)) for side in (found.step, found.bound))
     timed, key = steps_of(rule), product_symbol(rule)
@@ -185,7 +185,7 @@ def warning(rule: Rule, found: Found) -> str:
 
 
 def _mend(rule: Rule, found: Found) -> str:
-    """The nearest change that brings the step inside."""
+    """Write the nearest change that brings the step inside."""
     origins = {s.symbol: s.declared.origin for s in rule.scalars}
     for name, where in (("eta", "optimizer.rate"), ("gamma", "weights.gamma")):
         symbol = sym.coefficient(name)
@@ -200,7 +200,7 @@ def _mend(rule: Rule, found: Found) -> str:
 
 
 def _safe(rule: Rule, found: Found, symbol: Any) -> float | None:
-    """The largest value of a learned coefficient that stays inside, to three digits below."""
+    """Return a learned coefficient's largest value inside, rounded down to 3 digits, or None."""
     linear = sp.expand(found.step / symbol)
     if symbol not in found.step.free_symbols or linear.has(symbol) or found.bound.has(symbol):
         return None
@@ -208,7 +208,7 @@ def _safe(rule: Rule, found: Found, symbol: Any) -> float | None:
 
 
 def _ratio(found: Found) -> float | None:
-    """The least bound over step, rounded down."""
+    """Return the least bound over step, rounded down to 3 digits; None unless both are positive."""
     at = {name: sp.Float(value) for name, value in found.worst.items()}
     size, bound = (float(side.subs(at)) for side in (found.step, found.bound))
     if size <= 0 or bound <= 0:

@@ -176,7 +176,7 @@ def _bare(text: str) -> str:
 
 
 def readable(expr: Any) -> Any:
-    """In terms of ŷ − v where the prediction stands there only."""
+    """Write an expression in e = ŷ − v where it reads ŷ and v in that difference only."""
     expr = sp.sympify(expr)
     if not expr.has(sym.y, sym.v):
         return expr
@@ -186,7 +186,7 @@ def readable(expr: Any) -> Any:
 
 
 def _through_root(expr: Any) -> tuple[Any, Any | None]:
-    """An expression that reads a root in several places in terms of s and u, and the root."""
+    """Return an expression in s and u, and the root that it reads in several places, or None."""
     roots = roots_of(expr)
     if len(roots) != 1 or sp.sympify(expr).xreplace({roots[0]: ROOT}).count(ROOT) == 1:
         return expr, None

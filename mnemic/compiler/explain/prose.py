@@ -37,7 +37,7 @@ ACCENTS: Final = {
 
 
 def prose(text: str) -> str:
-    r"""Text with every character that is not ASCII as a formula or an accent.
+    r"""Write text in LaTeX, every character that is not ASCII as a formula or an accent.
 
     >>> print(prose("ŷ − v ≤ χ², k̃ᵢ ← φ(x)ᵀ, 10⁻⁶, Schölkopf's a_1"))
     $\hat{y}$ $-$ v $\le$ $\chi{}^{2}$, $\tilde{k}{}_{i}$ $\leftarrow$ $\phi$(x)${}^{\top}$, 10${}^{-6}$, Sch\"{o}lkopf's a\_1
@@ -50,7 +50,7 @@ def prose(text: str) -> str:
 
 
 def _joined(pieces: list[str]) -> str:
-    """Formulas side by side, a space after a control word that a letter follows."""
+    """Join formulas, with a space after a control word that a letter follows."""
     shown = ""
     for part in pieces:
         apart = part[:1].isalpha() and shown.rpartition("\\")[2].isalpha() and "\\" in shown
@@ -59,7 +59,7 @@ def _joined(pieces: list[str]) -> str:
 
 
 def _parts(text: str) -> Iterator[tuple[bool, str]]:
-    """Pieces, and whether each is mathematics."""
+    """Yield the pieces of a text, each with whether it is mathematics."""
     for kind, run in groupby(_clusters(text), key=_script):
         if kind:
             raised = "".join(_base(cluster) for cluster in run)
@@ -69,7 +69,7 @@ def _parts(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def _clusters(text: str) -> Iterator[str]:
-    """Characters with the marks that combine with them."""
+    """Yield characters with the marks that combine with them."""
     cluster = ""
     for character in unicodedata.normalize("NFC", text):
         if cluster and not unicodedata.combining(character):
@@ -81,13 +81,13 @@ def _clusters(text: str) -> Iterator[str]:
 
 
 def _script(cluster: str) -> str:
-    """``<super>`` or ``<sub>`` of a raised or lowered sign, nothing for any other."""
+    """Return ``<super>`` or ``<sub>`` for a raised or lowered sign, nothing for any other."""
     kind = unicodedata.decomposition(cluster[0]).partition(" ")[0]
     return kind if kind in ("<super>", "<sub>") and cluster.isprintable() else ""
 
 
 def _base(cluster: str) -> str:
-    """What a raised or lowered sign is of; ᵀ is the transpose."""
+    """Return in LaTeX what a raised or lowered sign is of; ᵀ is the transpose."""
     if cluster == "ᵀ":
         return r"\top"
     base = unicodedata.normalize("NFKC", cluster)
@@ -125,5 +125,5 @@ def _marked(inner: str, commands: list[str]) -> str:
 
 
 def _unknown(cluster: str) -> str:
-    """What LaTeX has no sign for, by its number."""
+    """Write what LaTeX has no sign for, by its number."""
     return "".join(f"(U+{ord(character):04X})" for character in cluster)

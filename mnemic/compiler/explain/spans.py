@@ -14,7 +14,7 @@ INFINITE = 29.9
 
 
 def ranges(rule: Rule) -> dict[Any, list[float]]:
-    """Values that each argument takes under its activation (the layer's own unless told)."""
+    """Return the values that each argument takes under its activation, or the layer's own."""
     return ranges_of(rule.scalars)
 
 

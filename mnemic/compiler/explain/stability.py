@@ -82,7 +82,7 @@ def _of_fit(rule: KeyValuePairs) -> Stability:
 
 
 def _of_carry(rule: Rule, signed: str | None) -> Stability:
-    """I − η c cᵀ lengthens no key while η‖c‖² is at most 2; at 2 it reflects."""
+    """Bound η‖c‖² by 2, up to which I − η c cᵀ lengthens no key; at 2 it reflects."""
     twin = _predicting(rule)
     left, right = rule.rate * product_symbol(twin), sp.Integer(2)
     found = placing.place(twin, left, right)
@@ -97,7 +97,7 @@ def _of_carry(rule: Rule, signed: str | None) -> Stability:
 
 
 def _predicting(rule: Rule) -> Rule:
-    """A rule that predicts and erases with the carry; of its own it is a unit vector."""
+    """Return a rule that predicts and erases with the carry; one of its own is a unit vector."""
     problem, spec = rule.problem, rule.problem.spec
     assert spec.keys.carry is not None
     if spec.keys.carry.own:
@@ -119,7 +119,7 @@ def _of_a_carry(words: str) -> str:
 
 
 def _growing(rule: Rule) -> Stability | None:
-    """A decay or a momentum above one, where the link does not hold the memory."""
+    """Warn of a decay or momentum above one where the link does not hold the memory, else None."""
     if rule.retained.link.normaliser not in ("none", "norm"):
         return None
     parts = (("decay", contraction.decay(rule)), ("momentum", contraction.momentum(rule)))
@@ -190,7 +190,7 @@ def _of_steps(rule: Rule) -> Stability:
 
 
 def _climbing(rule: Rule, found: Signs) -> Stability:
-    """A loss that falls as ŷ leaves v, or is concave: no rate mends its steps."""
+    """Warn of a loss that falls as ŷ leaves v, or is concave: no rate mends its steps."""
     sentence = f"The loss falls as ŷ leaves v: {_driven(rule, found)}, whatever the rate."
     if found.concave:
         sentence = "The loss is concave in ŷ (ℓ″ < 0): no step contracts, whatever the rate."
@@ -227,7 +227,7 @@ SHRINK = "what is read at a key comes nearer to its value"
 
 
 def _room(rule: Rule) -> tuple[float, float] | None:
-    """The least and the most of η‖φ‖² ∂e/∂ŷ, e that of the normalised step, at which it contracts.
+    """Return the least and most η‖φ‖² ∂e/∂ŷ, e the normalised step's, at which it contracts.
 
     Both eigenvalues of (A, S) lie inside the unit circle between them, whatever decay and momentum.
     """
@@ -241,7 +241,7 @@ def _room(rule: Rule) -> tuple[float, float] | None:
 
 
 def _outrun(rule: Rule, found: Reach) -> Stability:
-    """A loss that the normalised rate does not hold at every rate: up to where it does."""
+    """Say up to where a normalised rate holds a loss that it does not hold at every rate."""
     left = contraction.plain_step(rule)
     shown = text(left, steps_of(rule))
     never = found.contracts == 0
@@ -270,13 +270,13 @@ def _outrun(rule: Rule, found: Reach) -> Stability:
 
 
 def _below(value: float) -> str:
-    """Three digits, rounded down."""
+    """Write a number in three digits, rounded down."""
     scale = 10.0 ** (math.floor(math.log10(value)) - 2)
     return f"{math.floor(value / scale + placing.EDGE) * scale:.3g}"
 
 
 def _falling(lowest: float) -> str:
-    """What holds where ℓ″ is negative."""
+    """Say what holds where ℓ″ is negative."""
     return (
         f"it falls to {placing.number(lowest)} (the loss is not convex), and there a step draws no "
         "two memories together."
@@ -284,7 +284,7 @@ def _falling(lowest: float) -> str:
 
 
 def _as_large_as_w(rule: Rule) -> str | None:
-    """What comes of steps that O makes as large as the memory, however small the error."""
+    """Warn of steps that O makes as large as the memory, however small the error; else None."""
     if rule.applied.kind != "newton-schulz":
         return None
     rate = rule.gain * (rule.rate if rule.applied.outside else sp.Integer(1))
@@ -298,7 +298,7 @@ def _as_large_as_w(rule: Rule) -> str | None:
 
 
 def _unheld(rule: Rule) -> bool:
-    """Layers under the dot loss whose steps grow with one another, and no norm that holds them."""
+    """Return whether layers under the dot loss have coupled steps, and no norm holds them."""
     link, network = rule.retained.link, rule.network
     held = not link.identity or rule.applied.normalize != "none" or rule.retained.mode != "dual"
     normed = any(isinstance(node, Norm) for node in network.nodes)
@@ -307,7 +307,7 @@ def _unheld(rule: Rule) -> bool:
 
 
 def _saturates(network: Network) -> bool:
-    """Whether an activation stays bounded as its argument grows."""
+    """Return whether an activation stays bounded as its argument grows."""
     maps = [node for node in network.nodes if isinstance(node, Map) and len(node.sources) == 1]
     z = sp.Symbol("z", positive=True)
     ends = (sp.limit(_far(m.expr.subs(node_symbol(m.sources[0]), z), z), z, sp.oo) for m in maps)
@@ -315,7 +315,7 @@ def _saturates(network: Network) -> bool:
 
 
 def _far(expr: sp.Expr, z: sp.Symbol) -> sp.Expr:
-    """The expression with the case of each ``where`` that holds at large z, if one is known to."""
+    """Replace each ``where`` by the case that holds at large z, by the last if none is known to."""
     large = sp.Integer(10) ** 9
 
     def case(*cases: Any) -> sp.Expr:
@@ -327,7 +327,7 @@ def _far(expr: sp.Expr, z: sp.Symbol) -> sp.Expr:
 
 
 def _deep(rule: Rule) -> Stability:
-    """Contraction needs the memory's own Jacobian, which moves with W."""
+    """Bound a step through the memory's own Jacobian, which moves with W, where that can be."""
     peak, _ = contraction.curvature(rule)
     identity, delayed = (
         rule.retained.link.identity,
@@ -395,7 +395,7 @@ def _normalise(rule: Rule) -> str:
 
 
 def _kinked(rule: Rule, far: Any) -> Stability:
-    """ℓ″ is unbounded where ŷ = v only; ``far`` is its size for large errors."""
+    """Bound steps where ℓ″ is unbounded at ŷ = v only; ``far`` is its size for large errors."""
     sentence = "ℓ″ has no bound at ŷ = v: errors too small for the step are overshot."
     left, right = contraction.step_size(rule, far), contraction.limit(rule)
     if left == 0 or not rule.retained.link.identity:
@@ -426,7 +426,7 @@ def _bounded(rule: Rule, peak: Any, values: list[float], lowest: float) -> Stabi
 
 
 def _with_momentum(rule: Rule) -> list[str]:
-    """The eigenvalues of (A, S) are those of one slope: a loss with several has it at a fit."""
+    """Say where a bound holds under momentum: its eigenvalues are those of one slope, at a fit."""
     if rule.momentum is None:
         return []
     near = "" if rule.error.affine else " near a fit"

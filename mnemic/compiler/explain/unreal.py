@@ -50,8 +50,8 @@ def _find(spec: Spec) -> Iterator[tuple[str, str, Any, tuple[float, ...]]]:
 
 
 def _keep(spec: Spec, places: tuple[float, ...]) -> tuple[float, ...]:
-    """The places that the activations of keys and queries leave: those from zero on, if none of
-    their channels falls below."""
+    """Keep the places that the activations of keys and queries leave: those from zero on, if none
+    of their channels falls below."""
     block = spec.block
     for own in (block.key, block.query):
         value = sampler(activation_of(own or block.activation), [sym.x])

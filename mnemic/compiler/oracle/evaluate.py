@@ -82,7 +82,7 @@ def evaluate(expression: Any, values: Environment) -> Tensor:
 
 
 def _new_error(node: Any, arguments: list[Tensor]) -> Tensor:
-    """s = e(ŷ − c s) with e evaluated by this walk."""
+    """Solve s = e(ŷ − c s), with e evaluated by ``evaluate``."""
     y, c, *rest = torch.broadcast_tensors(*arguments)  # type: ignore[no-untyped-call]
     held = dict(zip(node.holders, rest, strict=True))
     return new_error(lambda u: evaluate(node.signal, {**held, PLACE: u}) + 0 * u, y, c)
@@ -123,7 +123,7 @@ def _power(node: Any, values: Environment) -> Tensor:
 
 
 def _piecewise(node: Any, values: Environment) -> Tensor:
-    """The first branch whose condition holds; elsewhere symbols stand at a harmless point."""
+    """Take the first branch whose condition holds; elsewhere symbols stand at a harmless point."""
     result: Tensor | None = None
     done = torch.tensor(False)
     for branch, test in node.args:

@@ -80,7 +80,7 @@ def _inside(state: Named, prefix: str) -> Named:
 
 
 def _through_slots(rule: Rule, inputs: Inputs, start: Named) -> tuple[Inputs, Named]:
-    """q' = softmax(K_t φ(q)): the companion memory keeps φ(k) under the same gates."""
+    """Return inputs with q' = softmax(K_t φ(q)), and the state of K, which keeps φ(k) as W does."""
 
     def ask(_: Rule, memories: Named, query: Tensor, __: Tensor) -> Tensor:
         (memory,) = memories.values()
@@ -95,7 +95,7 @@ def _through_slots(rule: Rule, inputs: Inputs, start: Named) -> tuple[Inputs, Na
 
 
 def _normalizer(rule: Rule, inputs: Inputs, start: Named) -> tuple[Tensor, Named]:
-    """Σ of the weights that the values carry: the same rule fed with ones."""
+    """Return the sum of the weights that values carry, and its state, by the rule fed with ones."""
     ones = torch.ones_like(inputs.keyed.value[..., :1, :])
     keyed = replace(inputs.keyed, value=ones)
     weight, state = _run(rule, _without_rows(replace(inputs, keyed=keyed)), start, read)
@@ -105,7 +105,7 @@ def _normalizer(rule: Rule, inputs: Inputs, start: Named) -> tuple[Tensor, Named
 
 
 def _without_rows(inputs: Inputs) -> Inputs:
-    """Row decay belongs to the values, not to what stands in for them."""
+    """Put the row decay at one: it belongs to the values, not to what stands in for them."""
     plain = {**inputs.values, sym.coefficient("beta"): torch.ones(1, 1, 1, 1, 1, 1).double()}
     return replace(inputs, values=plain)
 
@@ -114,7 +114,7 @@ def _run(
     rule: Rule, inputs: Inputs, start: Named, reader: Reader, *, flat: bool = True,
     params: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> tuple[Tensor, Named]:  # fmt: skip
-    """Every read-out, [B, T, H, d_v] (or [B, T, group, H, …]), and the last state."""
+    """Return every read-out, [B, T, H, d_v] (or [B, T, group, H, …]), and the last state."""
     keyed, length = inputs.keyed, inputs.mask.shape[1]
     match rule:
         case Moments():
@@ -135,7 +135,7 @@ def _run(
 
 
 def _bonus(inputs: Inputs, t: int, query: Tensor) -> Tensor:
-    """v (u ∘ φ(k))·φ(q)."""
+    """Compute v (u ∘ φ(k))·φ(q) of token t."""
     u = inputs.at(t, 0)[sym.coefficient("bonus")]
     keyed = inputs.keyed
     return keyed.value[:, t, 0] * (u * keyed.write[:, t, 0] * query[:, t, 0]).sum(-1, keepdim=True)

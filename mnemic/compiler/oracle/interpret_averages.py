@@ -36,7 +36,7 @@ def averaged(rule: Rule, layer: Layer, gradient: Tensor, values: Values) -> Laye
 
 
 def _entrywise(step: Any, known: dict[Any, Tensor], values: Values) -> Tensor:
-    """The step; 0, and so its derivative, where all that it reads of the gradient is 0.
+    """Return the step; 0, and so its derivative, where all that it reads of the gradient is 0.
 
     What a root is taken of moves from 0, where it has no slope, to 1e-300.
     """
@@ -61,7 +61,7 @@ def first_averages(rule: Rule, tag: str, zero: Tensor, start: Named) -> Averages
 
 
 def averages_named(rule: Rule, averages: Averages | None, tag: str) -> Named:
-    """Running averages, and the weight that corrected ones have gathered, of every matrix alike."""
+    """Name a matrix's running averages, and the gathered weights, which all matrices share."""
     found: Named = {}
     if averages is None:
         return found

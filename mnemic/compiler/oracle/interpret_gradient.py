@@ -31,7 +31,7 @@ def read(rule: Rule, memory: Mapping[str, Tensor], key: Tensor, raw: Tensor) -> 
 
 
 def _predicted(rule: Rule, memory: Mapping[str, Tensor], pairs: Pairs, i: int) -> dict[str, Tensor]:
-    """Every node of M at one key; zero where nothing depends on the prediction."""
+    """Return every node of M at one key; zero where nothing depends on the prediction."""
     network = rule.network
     if network.linear and rule.error.constant:
         return {network.output: torch.zeros_like(pairs.value[:, i])}
@@ -40,7 +40,7 @@ def _predicted(rule: Rule, memory: Mapping[str, Tensor], pairs: Pairs, i: int) -
 
 
 def _product(rule: Rule, kernel: Kernel | None) -> Product:
-    """W φ(x), a kernel's row of weights divided by its sum where told (0 for an empty row)."""
+    """Return the product W φ(x), over the sum of a kernel's row where told (0 for an empty row)."""
     if kernel is None or rule.kernels is None or not rule.kernels.normalised:
         return product
 
@@ -56,7 +56,7 @@ def _product(rule: Rule, kernel: Kernel | None) -> Product:
 def gradient(
     rule: Rule, seen: Mapping[str, Tensor], pairs: Pairs, values: Values
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """G = Σ γ δ aᵀ of every matrix, in two parts: what erases and what writes."""
+    """Compute G = Σ γ δ aᵀ of every matrix, in two parts: what erases and what writes."""
     weight = evaluate(rule.weight, values)
     erased: dict[str, Tensor] = {}
     written: dict[str, Tensor] = {}
@@ -95,7 +95,7 @@ def seen(rule: Rule, state: State, values: Values, first: bool) -> dict[str, Ten
 
 
 def _decayed(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
-    """The memory after the decay that the gradient sees (order: before)."""
+    """Return the memory after the decay that the gradient sees under ``order: before``."""
     retained, counts = rule.retained, layer.counts
     link = link_of(rule, matrix, stepped=False)
     if matrix.every > 1 or rule.seen * rule.row_decay == 1:
@@ -109,7 +109,7 @@ def _decayed(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
 
 
 def opened(rule: Rule, link: Link, dual: Tensor, values: Values) -> Tensor:
-    """W of a dual that no step was taken on: through the link, or R alone where W is the state."""
+    """Return W of a dual before any step: through the link, or R alone where W is the state."""
     if rule.retained.mode == "prox" and link.normaliser == "none":
         return from_dual(rule.retained, dual, values)
     return apply_link(link, dual, values)

@@ -74,7 +74,7 @@ def lay_out(
     rule: Rule, q: Tensor, k: Tensor, v: Tensor, coefficients: Arguments,
     start: Mapping[str, Tensor], mask: Tensor | None,
 ) -> Inputs:  # fmt: skip
-    """Positions, coefficients, angles, features and roles of a whole sequence."""
+    """Lay out positions, coefficients, angles, features and roles of a whole sequence."""
     batch, length = q.shape[:2]
     mask = torch.ones(batch, length, dtype=torch.bool) if mask is None else mask.bool()
     first = start.get("position", torch.zeros(batch, dtype=torch.int64))
@@ -104,7 +104,7 @@ def lay_out(
 def _levels(
     rule: Rule, given: Arguments, values: dict[Any, Tensor], shape: tuple[int, int, int]
 ) -> Tensor | None:
-    """λ [B, T, H, L]: given, or the same for every level."""
+    """Return λ [B, T, H, L], given or the same for every level; None for a rule without levels."""
     if not isinstance(rule, Levels):
         return None
     if "levels" in given:
@@ -113,7 +113,7 @@ def _levels(
 
 
 def _values(rule: Rule, given: Arguments, position: Tensor, heads: int) -> dict[Any, Tensor]:
-    """Every coefficient: arguments first, then what the spec writes in terms of them."""
+    """Return every coefficient: arguments first, then what the spec writes in terms of them."""
     names: dict[Any, Tensor] = {
         HEAD: torch.arange(heads, dtype=torch.float64)[None, None, None, :, None, None],
         HEADS: torch.tensor(float(heads), dtype=torch.float64).expand(1, 1, 1, 1, 1, 1),
@@ -143,7 +143,7 @@ def _argument(scalar: Scalar, given: Arguments, rule: Rule) -> Tensor:
 
 
 def _leading(x: Tensor) -> Tensor:
-    """[H, f], [B, T, H, f] or [B, T, n, H, f] as the last of them."""
+    """Give [H, f] or [B, T, H, f] the axes of [B, T, n, H, f]."""
     if x.ndim == 2:
         return x[None, None, None]
     return x[:, :, None] if x.ndim == 4 else x
@@ -152,7 +152,7 @@ def _leading(x: Tensor) -> Tensor:
 def _window_gamma(
     given: Arguments, values: dict[Any, Tensor], shape: tuple[int, int, int], width: int
 ) -> Tensor:
-    """gamma[..., j], the weight of token t − c + 1 + j, as [B, T, H, c]."""
+    """Return gamma[..., j], the weight of token t − c + 1 + j, as [B, T, H, c]."""
     if "gamma" in given:
         return given["gamma"].double().expand(*shape, width)
     return values[sym.coefficient("gamma")][:, :, 0, :, 0].expand(*shape, width)
@@ -161,7 +161,7 @@ def _window_gamma(
 def _angle(
     rule: Rule, values: dict[Any, Tensor], start: Mapping[str, Tensor], mask: Tensor
 ) -> Tensor | None:
-    """Ω_t, the sum of the phases so far, [B, T, 1, H, R, F]."""
+    """Return Ω_t, the sum of the phases so far, [B, T, 1, H, R, F]; None without a phase."""
     if not rule.phase:
         return None
     phase = values[sym.coefficient("phase")]
@@ -217,7 +217,7 @@ def _kernelised(
     rule: Rule, q: Tensor, k: Tensor, v: Tensor, given: Arguments, values: dict[Any, Tensor],
     earlier: Tensor | None,
 ) -> Keyed:  # fmt: skip
-    """A column for each kept pair: keys write to their own, predictions and queries see all."""
+    """Lay out a column for each kept pair: a key writes its own, predictions, queries see all."""
     kernels = rule.kernels
     assert kernels is not None
     kept = kept_keys(k, earlier)
@@ -245,7 +245,7 @@ def _roles(
     problem: Problem, vectors: dict[str, Tensor], value: Tensor, values: dict[Any, Tensor],
     diagonal: bool,
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Each role's expression of φ(k), of vectors of its own, of v and of coefficients."""
+    """Evaluate each role's expression of φ(k), of vectors of its own, of v and of coefficients."""
     place = _column if diagonal else _row
     names = {**values, sym.v: value}
     names |= {sp.Symbol(r, real=True): place(x) for r, x in vectors.items()}
@@ -269,7 +269,7 @@ def unturned(y: Tensor, angle: Tensor) -> Tensor:
 
 
 def _complex(x: Tensor) -> Tensor:
-    """Real parts before imaginary ones as complex numbers."""
+    """Convert real parts that lie before imaginary ones to complex numbers."""
     return torch.complex(*(part.contiguous() for part in x.double().chunk(2, -1)))
 
 

@@ -67,7 +67,7 @@ def _step(rule: Levels, memory: Tensor, pair: Pairs, values: Values, position: T
 
 
 def _weight(inputs: Inputs, t: int, share: Share) -> Tensor:
-    """λ_t at the level of a share, [B, H, 1, 1]."""
+    """Return λ_t at the level of a share, [B, H, 1, 1]."""
     assert inputs.levels is not None
     level = digits(share.position ^ inputs.position[:, t])
     weights = inputs.levels[:, t]
@@ -76,7 +76,7 @@ def _weight(inputs: Inputs, t: int, share: Share) -> Tensor:
 
 
 def _carried(inputs: Inputs, start: Named) -> list[Share]:
-    """The buckets of an initial state, each at the position of its first token."""
+    """Return an initial state's buckets, each at the position of its first token."""
     if "W" not in start:
         return []
     position = start.get("position", torch.zeros_like(inputs.position[:, 0]))
@@ -90,7 +90,7 @@ def _carried(inputs: Inputs, start: Named) -> list[Share]:
 
 
 def _buckets(rule: Levels, inputs: Inputs, start: Named, shares: list[Share]) -> Tensor:
-    """The shares summed by bucket, [B, H, L, d_v, D]."""
+    """Add up the shares by bucket, [B, H, L, d_v, D]."""
     first = start.get("position", torch.zeros_like(inputs.position[:, 0]))
     end = first + inputs.mask.long().sum(1)
     found = []

@@ -32,13 +32,13 @@ class _Pairs:
     outputs: list[Tensor] = field(default_factory=list)
 
     def move(self, carry: Tensor, rate: Tensor) -> None:
-        """k̃ ← (I − η c cᵀ) k̃ of every kept key; c [H, D], η [H, 1]."""
+        """Move every kept key by k̃ ← (I − η c cᵀ) k̃; c [H, D], η [H, 1]."""
         eye = torch.eye(carry.shape[-1], dtype=torch.float64)
         step = eye - rate[..., None] * carry[:, :, None] * carry[:, None, :]
         self.keys = self.keys @ step.mT
 
     def add(self, key: Tensor, value: Tensor, decay: Tensor, most: int | None) -> None:
-        """One more pair; the last ``most`` are kept."""
+        """Append one more pair, keeping the last ``most``."""
         first = max(0, self.keys.shape[1] + 1 - most) if most else 0
         fresh = torch.ones_like(value[:, :1])
         self.keys = torch.cat([self.keys, key[:, None]], 1)[:, first:]
@@ -97,7 +97,7 @@ def _first(rule: KeyValuePairs, inputs: Inputs, start: Mapping[str, Tensor], b: 
 
 
 def _read(fit: Fit, pairs: _Pairs, query: Tensor, at: Values) -> Tensor:
-    """The fit's value at one query a head: [H, D] → [H, d_v]."""
+    """Return the fit's value at one query a head: [H, D] → [H, d_v]."""
     if pairs.keys.shape[1] == 0:
         return torch.zeros_like(pairs.values.sum(1))
     weights = _weights(fit, query[:, None], pairs.keys, at)[:, 0]
@@ -112,7 +112,7 @@ def _read(fit: Fit, pairs: _Pairs, query: Tensor, at: Values) -> Tensor:
 
 
 def _weights(fit: Fit, queries: Tensor, keys: Tensor, at: Values) -> Tensor:
-    """w(k_i, q_j) as stated: [H, m, D], [H, n, D] → [H, m, n]."""
+    """Evaluate w(k_i, q_j) as stated: [H, m, D], [H, n, D] → [H, m, n]."""
     apart = keys[:, None] - queries[:, :, None]
     place = {
         **{s: x[..., None] if x.ndim else x for s, x in at.items()},
@@ -126,7 +126,7 @@ def _weights(fit: Fit, queries: Tensor, keys: Tensor, at: Values) -> Tensor:
 
 
 def _linear(pairs: _Pairs, weights: Tensor, query: Tensor, ridge: Tensor) -> Tensor:
-    """The intercept of the normal equations of [1, k − q]."""
+    """Solve the normal equations of [1, k − q] and return the intercept."""
     most = weights.amax(1, keepdim=True)
     weights = torch.where(most == 0, 0.0, weights / torch.where(most == 0, 1.0, most))
     apart = pairs.keys - query[:, None]
@@ -146,7 +146,7 @@ def _interpolated(fit: Fit, pairs: _Pairs, weights: Tensor, at: Values) -> Tenso
 
 
 def _kernel(fit: Fit, keys: Tensor, at: Values) -> Tensor:
-    """κ(K, K) + ridge·I."""
+    """Compute κ(K, K) + ridge·I."""
     eye = torch.eye(keys.shape[1], dtype=torch.float64)
     return _weights(fit, keys, keys, at) + float(fit.ridge) * eye
 
@@ -182,7 +182,7 @@ def _with(rows: list[_Pairs], sizes: list[int]) -> list[tuple[_Pairs, int]]:
 
 
 def _padded(parts: list[Tensor], sizes: list[int]) -> Tensor:
-    """[H, n, …] of every row, filled up to the longest, as [B, H, n, …]."""
+    """Pad [H, n, …] of every row to the longest and stack them as [B, H, n, …]."""
     grown = [
         pad(x, (*[0] * (2 * (x.ndim - 2)), 0, max(sizes) - size))
         for x, size in zip(parts, sizes, strict=True)

@@ -49,7 +49,7 @@ def recurrence(
 
 
 def _readable(rule: Rule, old: State, new: State) -> Named:
-    """The matrices that a token's query reads."""
+    """Return the matrices that a token's query reads."""
     which = rule.problem.spec.readout.memory
     state = new if which == "after" else old
     return {
@@ -59,7 +59,7 @@ def _readable(rule: Rule, old: State, new: State) -> Named:
 
 
 def _token(rule: Rule, inputs: Inputs, t: int, state: State) -> State:
-    """All the micro-steps of one token, then its ends of intervals."""
+    """Take all the micro-steps of one token, then close the intervals that end with it."""
     inner, count = rule.problem.spec.optimizer.inner_steps, inputs.keyed.value.shape[2]
     if count > 1 and rule.window > 1:
         raise ValueError("micro-steps within a window have no meaning")
@@ -104,7 +104,7 @@ def pair_of(rule: Rule, inputs: Inputs, t: int, j: int) -> Pairs:
 
 
 def _first(rule: Rule, inputs: Inputs, start: Named, params: Mapping[str, Tensor]) -> State:
-    """The state before the first token: given, or W_0 = link(A_0), or a dual of zero."""
+    """Return the state before the first token: given, or W_0 = link(A_0), or a dual of zero."""
     if rule.kernels is not None:
         start = _grown(rule, start, inputs.keyed.predict.shape[-1])
     layers = [_layer(rule, m, inputs, start, params) for m in rule.network.matrices]
@@ -114,7 +114,7 @@ def _first(rule: Rule, inputs: Inputs, start: Named, params: Mapping[str, Tensor
 def _dual(
     rule: Rule, matrix: Matrix, inputs: Inputs, start: Named, params: Mapping[str, Tensor]
 ) -> Tensor:
-    """A_0: given, or zero where there is one matrix, or one behind a kernel."""
+    """Return A_0: given, or zero where there is one matrix, or one behind a kernel."""
     key, value = inputs.keyed.write[:, 0, 0], inputs.keyed.value[:, 0, 0]
     if matrix.name in params:
         given = params[matrix.name].double()
@@ -164,7 +164,7 @@ def _layer(
 def _first_norms(
     rule: Rule, matrix: Matrix, given: Tensor | None, first: Tensor
 ) -> Tensor | None:  # fmt: skip
-    """The norms that the lines are scaled back to: those of the first dual."""
+    """Return the norms that the lines are scaled back to: those of the first dual."""
     if rule.applied.normalize == "none" or rule.keeps_rows(matrix):
         return None
     if given is None:
@@ -179,7 +179,7 @@ def _first_counts(rule: Rule, zeros: Tensor, start: Named) -> Counts | None:
 
 
 def _grown(rule: Rule, start: Named, columns: int) -> Named:
-    """A state with a column of zeros for each pair that is not kept yet."""
+    """Return a state with a column of zeros for each pair that is not kept yet."""
     tags = [rule.tag(m) for m in rule.network.matrices if rule.keeps_rows(m)]
     names = {f"{name}{tag}" for name in ("W", "A", "S", "anchor") for tag in tags}
     names |= {"shares", "S_shares", "anchor_shares"}
@@ -188,12 +188,12 @@ def _grown(rule: Rule, start: Named, columns: int) -> Named:
 
 
 def _widened(x: Tensor, columns: int) -> Tensor:
-    """Zeros on the right, but for what is one column by itself."""
+    """Pad with columns of zeros on the right, but for what is one column by itself."""
     return torch.nn.functional.pad(x, (0, columns - x.shape[-1] if x.shape[-1] > 1 else 0))
 
 
 def _tail_of(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
-    """The last c − 1 tokens, zero before the first."""
+    """Return the last c − 1 tokens of the start, zero before the first."""
     blank = pair_of(rule, inputs, 0, 0)
     size = rule.window - 1
     found = []
@@ -208,7 +208,7 @@ def _tail_of(rule: Rule, inputs: Inputs, start: Named) -> Pairs:
 
 
 def _named(rule: Rule, state: State) -> Named:
-    """By the names that ``interpret`` documents, only what the rule needs."""
+    """Name the parts of a state as ``interpret`` documents, only those that the rule needs."""
     linked = rule.retained.mode != "multiplicative" and not rule.retained.link.identity
     found: Named = {}
     for matrix, layer in zip(rule.network.matrices, state.layers, strict=True):
@@ -230,5 +230,5 @@ def _named(rule: Rule, state: State) -> Named:
 
 
 def _tail_named(rule: Rule, tail: Pairs) -> Named:
-    """The window's tail by name."""
+    """Name the parts of the window's tail."""
     return {f"tail.{name}": getattr(tail, name) for name in TAIL} if rule.window > 1 else {}

@@ -22,7 +22,7 @@ class Pairs:
     gamma: Tensor
 
     def joined(self, newer: "Pairs") -> "Pairs":
-        """These tokens and then the newer ones."""
+        """Return these tokens and then the newer ones."""
         return Pairs(*(torch.cat([a, b], 1) for a, b in zip(_all(self), _all(newer), strict=True)))
 
     def last(self, count: int) -> "Pairs":
@@ -90,7 +90,7 @@ def chosen(mask: Tensor, new: Any, old: Any) -> Any:
 
 
 def counted(layer: Layer, which: Literal["memory", "anchor"]) -> Tensor:
-    """W with the coefficients of its pairs as one more row, where they are kept."""
+    """Return W with the coefficients of its pairs as one more row, where they are kept."""
     matrix: Tensor = getattr(layer, which)
     if layer.counts is None:
         return matrix

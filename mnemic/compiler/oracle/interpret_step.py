@@ -24,8 +24,8 @@ def micro_step(
     rule: Rule, state: State, pairs: Pairs, values: Values, position: Tensor, *, first: bool,
     last: bool,
 ) -> State:  # fmt: skip
-    """One step of the optimizer; the decoupled decay acts in the first of a token, and O in the
-    last of a token where a matrix's interval ends."""
+    """Take one step of the optimizer; the decoupled decay acts in the first of a token, and O in
+    the last of a token where a matrix's interval ends."""
     decay = evaluate(rule.retained.decay, values)
     if first:
         decay = evaluate(rule.decay, values) * evaluate(rule.row_decay, values)
@@ -45,7 +45,7 @@ def micro_step(
 def _stepped(
     rule: Rule, matrix: Matrix, layer: Layer, erased: Tensor, written: Tensor, values: Values
 ) -> tuple[Layer, Tensor]:
-    """S_t (without momentum the steps since O was last used), and what goes past it."""
+    """Return the layer with S_t (without momentum the steps since O), and what goes past S_t."""
     whole, direct = erased + written, torch.zeros_like(written)
     if rule.applied.elementwise:
         return averaged(rule, layer, whole, values), direct
@@ -62,7 +62,7 @@ def _stepped(
 def _used(
     rule: Rule, matrix: Matrix, layer: Layer, direct: Tensor, decay: Tensor, values: Values
 ) -> Layer:
-    """A (which has decayed) with O(S), and W of it."""
+    """Return the layer with O(S) added to A, which has decayed, and with W of it."""
     scale, step = evaluate(rule.gain, values), layer.momentum + direct
     if rule.applied.outside:
         scale = scale * evaluate(rule.rate, values)
@@ -83,7 +83,7 @@ def _used(
 def _counts(
     rule: Rule, counts: Counts | None, pairs: Pairs, values: Values, first: bool
 ) -> Counts | None:
-    """What the memory would be if every pair wrote a one."""
+    """Return what the memory would be if every pair wrote a one."""
     if counts is None:
         return None
     decay = evaluate(rule.decay if first else rule.retained.decay, values)

@@ -93,7 +93,7 @@ def in_ball(
 def _search(
     excess: Callable[[Tensor], Tensor], shape: torch.Size, low: float, high: float, many: int = 150
 ) -> Tensor:
-    """The zero of an increasing function of sinh(u), a grid of u at a time."""
+    """Find the zero of an increasing function of sinh(u), a grid of u at a time."""
     bottom = torch.full(shape, low, dtype=torch.float64)
     width = high - low
     steps = torch.arange(1, many + 1, dtype=torch.float64).reshape(-1, *[1] * len(shape))

@@ -56,7 +56,7 @@ def weights_of(problem: Problem, values: Mapping[Any, Tensor]) -> list[Tensor]:
 
 
 def graded(x: Tensor, degree: int, weights: Sequence[Tensor]) -> Tensor:
-    """Monomials up to ``degree`` (with the constant), so that φ(x)·φ(y) = Σ_i a_i (x·y)^i.
+    """Return monomials up to ``degree`` with the constant, so that φ(x)·φ(y) = Σ_i a_i (x·y)^i.
 
     (x·y)^i = Σ over multisets of i! / Π m_j! · Π (x_j y_j)^m_j.
     """

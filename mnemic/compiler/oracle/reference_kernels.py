@@ -31,7 +31,7 @@ def similarity(kernel: Kernel, product: Tensor) -> Tensor:
 
 
 def columns(k: Tensor, count: int) -> Tensor:
-    """The column that each key of [B, T, n, H, d] writes to, of ``count``: [B, T, n, H, N]."""
+    """Return the column, of ``count``, of each key of [B, T, n, H, d]: one-hot [B, T, n, H, N]."""
     batch, length, micro, heads = k.shape[:4]
     first = count - length * micro
     eye = torch.eye(count, dtype=torch.float64)[first:]

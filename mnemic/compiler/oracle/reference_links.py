@@ -27,7 +27,7 @@ Values = dict[Any, Tensor]
 
 
 def apply_link(link: Link, dual: Tensor, values: Values) -> Tensor:
-    """W = link(A), each matrix by itself."""
+    """Compute W = link(A), each matrix by itself."""
     values = {**values, sym.a: dual}
     if link.normaliser == "softmax":
         axes = AXES[link.over]
@@ -89,7 +89,7 @@ def inverse(slope: Any, domain: tuple[Any, Any], dual: Tensor, values: Values) -
 
 
 def _stretch(domain: tuple[Any, Any]) -> Callable[[Tensor], Tensor]:
-    """An increasing map of the real line onto the domain, fine near its ends."""
+    """Return an increasing map of the real line onto the domain, fine near its ends."""
     low, high = domain
     if high == sp.oo:
         return torch.exp if low == 0 else torch.sinh
@@ -97,7 +97,7 @@ def _stretch(domain: tuple[Any, Any]) -> Callable[[Tensor], Tensor]:
 
 
 def _bisect(excess: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
-    """The zero of an increasing function; what is no number counts as beyond the nearer end."""
+    """Find the zero of an increasing function; nan counts as beyond the nearer end."""
     with torch.no_grad():
         for _ in range(HALVINGS):
             middle = (low + high) / 2
@@ -117,7 +117,7 @@ def _polish(excess: Callable[[Tensor], Tensor], root: Tensor) -> Tensor:
 
 
 def _with_multiplier(link: Link, dual: Tensor, values: Values, weight: Tensor) -> Tensor:
-    """weight ∘ g(a − ζ), ζ such that every group sums to ``scale``.
+    """Compute weight ∘ g(a − ζ), ζ such that every group sums to ``scale``.
 
     What g is at the highest entry is found, in its logarithm, by halving; each other entry by how
     much farther it is from where g has a pole.
@@ -151,7 +151,7 @@ FAR: Final = 1e30
 
 
 def _at(apart: Distances, distance: Tensor, values: Values) -> Tensor:
-    """The entry at a distance."""
+    """Return the entry at a distance to the pole (without a pole: to a dual of zero)."""
     if apart.entry is not None:
         return evaluate(apart.entry, {**values, place: distance})
     return inverse(-apart.distance, (sp.Integer(0), apart.end), -distance, values)

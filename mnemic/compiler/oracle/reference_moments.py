@@ -49,7 +49,7 @@ def run(
 
 
 def _weights(moments: LeastSquares, values: dict[Any, Tensor]) -> tuple[Tensor, Tensor]:
-    """How much the past is kept, and how much the new token weighs."""
+    """Return how much the past is kept, and how much the new token weighs."""
     one = torch.ones((), dtype=torch.float64)
     kept = values[sym.coefficient("gamma")] if moments.fades else one
     return kept, evaluate(moments.weight, values)
@@ -58,7 +58,7 @@ def _weights(moments: LeastSquares, values: dict[Any, Tensor]) -> tuple[Tensor, 
 def _solution(
     rule: Moments, state: tuple[Tensor, Tensor, Tensor], values: dict[Any, Tensor]
 ) -> Tensor:
-    """argmin Σ γ ½‖Wφ − v‖² + ½λ‖W‖², or a few full-batch steps towards it from the origin."""
+    """Solve argmin Σ γ ½‖Wφ − v‖² + ½λ‖W‖², or take a few full-batch steps from the origin."""
     (second, cross, prior), moments = state, rule.solution
     ridge = evaluate(moments.ridge, values) * prior
     if rule.diagonal:  # every channel is a regression of its own
@@ -75,7 +75,7 @@ def _solution(
 
 
 def _channels(rule: Moments, whole: Tensor, cross: Tensor, values: dict[Any, Tensor]) -> Tensor:
-    """Solve the same where H and U are one number a channel."""
+    """Solve for a memory of one number a channel, as H and U are; or step from the origin."""
     moments = rule.solution
     if moments.steps == 0:
         return cross / whole

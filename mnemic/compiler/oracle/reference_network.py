@@ -33,7 +33,7 @@ Product: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
 def product(matrix: Tensor, x: Tensor) -> Tensor:
-    """W x, and W ∘ x where W is one number a channel, [B, H, n, 1], and x lies as a row."""
+    """Compute W x, or W ∘ x where W is a number a channel, [B, H, n, 1], and x lies as a row."""
     return (matrix * x.mT).sum(-1, keepdim=True)
 
 
@@ -83,7 +83,7 @@ def _unit(z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _norm_back(grad: Tensor, z: Tensor) -> Tensor:
-    """(∂LN/∂z)ᵀ g = (g − mean g − u mean(g u))/size with u = LN(z)."""
+    """Compute (∂LN/∂z)ᵀ g = (g − mean g − u mean(g u))/size with u = LN(z)."""
     unit, size = _unit(z)
     along = unit * (grad * unit).mean(-2, keepdim=True)
     return (grad - grad.mean(-2, keepdim=True) - along) / size

@@ -48,7 +48,7 @@ class Sample:
 
 
 def draw(rule: Rule, sizes: Sizes = Sizes(), seed: int = 0) -> Sample:
-    """Unit keys, Gaussian queries and values, and coefficients in their ranges."""
+    """Draw unit keys, Gaussian queries and values, and coefficients in their ranges."""
     rng = torch.Generator().manual_seed(seed)
     spec = rule.problem.spec
     micro = spec.optimizer.micro_steps
@@ -81,13 +81,13 @@ def draw(rule: Rule, sizes: Sizes = Sizes(), seed: int = 0) -> Sample:
 
 
 def _matrices(rule: Rule, rows: int, columns: int) -> list[tuple[str, int, int]]:
-    """Names and sizes of the matrices that start at parameters, hidden widths being four."""
+    """Return names and sizes of the matrices that start at parameters, hidden widths four."""
     known = {"v": rows, "D": columns, ONE: 1}
     return [(m.name, known.get(m.rows, 4), known.get(m.columns, 4)) for m in rule.parameters]
 
 
 def feature_size(rule: Rule, size: int) -> int:
-    """D, the number of features (of slots, where the memory has them)."""
+    """Return D, the number of features (of slots, where the memory has them)."""
     slots = getattr(rule.problem.spec.memory, "slots", None)
     if slots is not None:
         return int(slots)

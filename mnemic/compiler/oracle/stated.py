@@ -77,14 +77,14 @@ def stated_layers(
 
 
 def _by_head(lanes: Tensor, heads: int) -> Tensor:
-    """[B·H, …] as [B, H, …]."""
+    """Reshape [B·H, …] to [B, H, …]."""
     return lanes.reshape(-1, heads, *lanes.shape[1:])
 
 
 def _duals(
     spec: Spec, sequence: list[list[Token]], params: Mapping[str, Tensor] | None, head: int
 ) -> dict[str, Tensor]:
-    """A_0 of one head; a linear memory may begin at zero."""
+    """Return A_0 of one head; a linear memory may begin at zero."""
     pair, given, wanted = sequence[0][0].pair, params or {}, intervals(spec)
     if len(wanted) == 1 and not given:
         zero = torch.zeros(len(pair.value), len(pair.write), dtype=torch.float64)
@@ -102,7 +102,7 @@ def _duals(
 
 
 def _before(spec: Spec) -> str:
-    """The matrix that multiplies what the one that sees the keys gives."""
+    """Name the matrix that multiplies what the one that sees the keys gives."""
     first = int(seeing(spec)[0].removeprefix("W") or 1)
     return f"W{first - 1}"
 
@@ -134,7 +134,7 @@ def _asks_slots(spec: Spec) -> bool:
 
 
 def _over_sums(spec: Spec) -> bool:
-    """Whether a kernel's weights are divided by their sum."""
+    """Return whether a kernel's weights are divided by their sum."""
     entry = spec.features
     read = getattr(entry, "readout", None) or entry
     return "row" in (getattr(entry, "normalise", "none"), getattr(read, "normalise", "none"))

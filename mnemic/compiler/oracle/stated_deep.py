@@ -103,7 +103,7 @@ def _width(spec: Spec) -> int:
 
 
 def _start(spec: Spec, duals: Mapping[str, Tensor], names: Names) -> Parts:
-    """W_0 = link(A_0): without the global term's part, which comes with the first step."""
+    """Return W_0 = link(A_0) without the global term's part, which comes with the first step."""
     found: Parts = {}
     for name, every in intervals(spec).items():
         dual = duals[name]
@@ -116,7 +116,7 @@ def _start(spec: Spec, duals: Mapping[str, Tensor], names: Names) -> Parts:
 
 
 def _linked(spec: Spec, name: str, dual: Tensor, rate: Tensor, names: Names) -> Tensor:
-    """W of the dual; each matrix may have a scale of its own."""
+    """Compute W of the dual; each matrix may have a scale of its own."""
     if plain(spec):
         return dual
     own = names.get("scale" + name.removeprefix("W"))
@@ -130,7 +130,7 @@ def _linked(spec: Spec, name: str, dual: Tensor, rate: Tensor, names: Names) -> 
 def _step(
     spec: Spec, parts: Parts, past: tuple[Pair, ...], token: Token, t: int, *, decays: bool
 ) -> Parts:
-    """G, S, A and W of every matrix."""
+    """Take one step of the optimizer: return every matrix with its new S, A and W."""
     names, one = token.names, tensor(1)
     decay = names.get("alpha", one) * names.get("beta", one) if decays else one
     seen = {name: _reference(spec, part, decay, names) for name, part in parts.items()}
@@ -142,7 +142,7 @@ def _step(
 
 
 def _reference(spec: Spec, part: Part, decay: Tensor, names: Names) -> Tensor:
-    """W_ref: a memory that is held is read as it stands, also where the decay comes first."""
+    """Return W_ref: a memory that is held is read as it stands, also if decay comes first."""
     if spec.optimizer.anchor.chunk > 1:
         return part.anchor
     if spec.retention.order == "after" or part.every > 1:
@@ -177,7 +177,7 @@ def gradients(
 
 
 def _pulled(value: Tensor, at: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The gradient of ``value`` at every matrix."""
+    """Differentiate ``value`` by every matrix."""
     found = torch.autograd.grad(
         value, list(at.values()), create_graph=True, allow_unused=True, materialize_grads=True
     )
@@ -185,7 +185,7 @@ def _pulled(value: Tensor, at: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _shifts(spec: Spec, at: Mapping[str, Tensor], pair: Pair) -> dict[str, Tensor]:
-    """Zeros to add to the products with φ, whose gradients are the rows δ.
+    """Return zeros to add to the products with φ, whose gradients are the rows δ.
 
     Only where δ is not written with the key that predicts: behind a kernel, under keys of roles.
     """
@@ -197,7 +197,7 @@ def _shifts(spec: Spec, at: Mapping[str, Tensor], pair: Pair) -> dict[str, Tenso
 def _written(
     found: dict[str, Tensor], at: Mapping[str, Tensor], shifts: Mapping[str, Tensor], pair: Pair
 ) -> dict[str, Tensor]:
-    """δ and the write key of a matrix that sees φ; behind a kernel δ in the column of the pair."""
+    """Replace the gradients of matrices that see φ by δ times the write key, or kernel's column."""
     return {n: torch.outer(found[n], pair.write) if n in shifts else found[n] for n in at}
 
 
@@ -208,7 +208,7 @@ def _added(one: dict[str, Tensor], other: dict[str, Tensor]) -> dict[str, Tensor
 def _moved(
     spec: Spec, part: Part, whole: Tensor, write: Tensor, decay: Tensor, names: Names, t: int
 ) -> Part:  # fmt: skip
-    """One matrix after a step; one that is held only gathers until its interval ends."""
+    """Move one matrix by a step; one that is held only gathers until its interval ends."""
     if spec.optimizer.method in METHODS:
         return _entry_by_entry(spec, part, whole, decay, names)
     outside = spec.optimizer.method == "muon" and spec.optimizer.rate_at == "outside"
@@ -237,7 +237,7 @@ def _moved(
 def _entry_by_entry(
     spec: Spec, part: Part, gradient: Tensor, decay: Tensor, names: Names
 ) -> Part:  # fmt: skip
-    """The paper's step on one matrix."""
+    """Take the paper's step, entry by entry, on one matrix."""
     take = METHODS[spec.optimizer.method]
     step, kept = take(gradient, dict(part.averages), names, spec.optimizer)
     dual = decay * part.dual - names["eta"] * step
@@ -246,14 +246,14 @@ def _entry_by_entry(
 
 
 def _linked_anew(spec: Spec, part: Part, dual: Tensor, names: Names) -> Part:
-    """W of a new dual; where the retention is a decay, it has acted on the dual too."""
+    """Return the part with W of a new dual; a retention that is a decay acts on the dual too."""
     rate = names["eta"]
     new = replace(part, dual=dual, matrix=_linked(spec, part.name, dual, rate, names))
     return _remirrored(spec, new, names) if decays_only(spec, names) else new
 
 
 def _settled(spec: Spec, part: Part, names: Names) -> Part:
-    """What acts on W itself: the norms, and ∇R(W) for A in the learning-retaining view."""
+    """Apply what acts on W itself: norms, and ∇R(W) for A in the learning-retaining view."""
     held = spec.features.finite or part.name not in seeing(spec)  # kept keys have no entries
     if spec.retention.normalize != "none" and held:
         matrix = renormalised(spec, part.matrix, part.first)
@@ -269,7 +269,7 @@ def _remirrored(spec: Spec, part: Part, names: Names) -> Part:
 
 
 def _closed(spec: Spec, part: Part, t: int, names: Names) -> Part:
-    """The end of a chunk: what acts on W, where it has moved, then the anchor."""
+    """Close a chunk: apply what acts on W, where it has moved, then set the anchor."""
     chunk = spec.optimizer.anchor.chunk
     if chunk == 1 or (t + 1) % chunk:
         return part
@@ -290,7 +290,7 @@ def _read(spec: Spec, before: Parts, after: Parts) -> dict[str, Tensor]:
 
 
 def _named(spec: Spec, parts: Parts, names: Names) -> dict[str, Tensor]:
-    """W is A where ∇R(W) = W and the retention is a decay at most."""
+    """Name every part of the state; W is A where ∇R(W) = W and the retention is a decay at most."""
     retaining = spec.retention.view == "learning-retaining" and spec.retention.link is None
     quadratic = retaining and spec.retention.local.word() == "l2"
     same = plain(spec) or (quadratic and decays_only(spec, names))

@@ -102,7 +102,7 @@ def _start(spec: Spec, token: Token, dual: Tensor | None = None) -> Memory:
 
 
 def _remirrored(spec: Spec, memory: Memory, names: Mapping[str, Tensor]) -> Tensor:
-    """∇R(W) in the learning-retaining view; the leader keeps its sum."""
+    """Return ∇R(W) in the learning-retaining view; the leader keeps its sum."""
     leader = spec.retention.view == "ftrl" or spec.retention.global_.norm is not None
     return memory.dual if leader else dual_of(spec, memory.matrix, names)
 

@@ -20,7 +20,7 @@ Method = Callable[[Tensor, Kept, Names, OptimizerEntry], tuple[Tensor, Kept]]
 def adam(
     gradient: Tensor, kept: Kept, names: Names, optimizer: OptimizerEntry
 ) -> tuple[Tensor, Kept]:
-    """Kingma and Ba, arXiv:1412.6980, algorithm 1; S is minus their m."""
+    """Step by Adam (Kingma and Ba, arXiv:1412.6980, algorithm 1); S is minus their m."""
     zero, one = torch.zeros_like(gradient), torch.ones((), dtype=gradient.dtype)
     theta, beta = names.get("theta", 0 * one), names["beta2"]
     first = theta * -kept.get("S", zero) + (1 - theta) * gradient
@@ -39,7 +39,7 @@ def adam(
 def lion(
     gradient: Tensor, kept: Kept, names: Names, optimizer: OptimizerEntry
 ) -> tuple[Tensor, Kept]:
-    """Chen et al., arXiv:2302.06675, algorithm 2, without its decay; S is minus their m."""
+    """Step by Lion (Chen et al., arXiv:2302.06675, algorithm 2), no decay; S is minus their m."""
     zero, one = torch.zeros_like(gradient), torch.ones((), dtype=gradient.dtype)
     momentum, theta, beta = -kept.get("S", zero), names.get("theta", 0 * one), names["beta2"]
     step = torch.sign(theta * momentum + (1 - theta) * gradient)
@@ -49,7 +49,7 @@ def lion(
 def adagrad(
     gradient: Tensor, kept: Kept, names: Names, optimizer: OptimizerEntry
 ) -> tuple[Tensor, Kept]:
-    """Duchi, Hazan and Singer, JMLR 12 (2011), figure 1 with diag, G summed; without a set X."""
+    """Step by AdaGrad (Duchi, Hazan, Singer, JMLR 12 (2011), fig. 1), diag, G summed, no set X."""
     total = kept.get("squares", torch.zeros_like(gradient)) + gradient**2
     root = torch.where(total > 0, torch.where(total > 0, total, 1.0).sqrt(), 0.0)
     return gradient / (root + optimizer.epsilon), {"squares": total}

@@ -73,7 +73,7 @@ def evaluate(
 
 
 def _links(memory: Memory) -> Iterator[tuple[Memory, int]]:
-    """The memories of a chain, the first being the one that sees the key."""
+    """Yield the memories of a chain, each with its interval, the one that sees the key first."""
     if isinstance(memory, Chain):
         yield from zip(memory.chain, memory.every, strict=True)
     else:
@@ -87,7 +87,7 @@ def _count(memory: Memory) -> int:
 
 
 def _product(matrices: Matrices, shifts: Matrices, name: str) -> Callable[[Tensor], Tensor]:
-    """W x, shifted."""
+    """Return the function x → W x, plus the matrix's shift if it has one."""
     shift = shifts.get(name)
     if shift is None:
         return lambda x: matrices[name] @ x
@@ -95,7 +95,7 @@ def _product(matrices: Matrices, shifts: Matrices, name: str) -> Callable[[Tenso
 
 
 def _layers(memory: Memory, products: list[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:
-    """W1 σ(W2 … σ(W_L x)), or W1 (σ(W2 x) ∘ W3 x)."""
+    """Compute W1 σ(W2 … σ(W_L x)), W1 (σ(W2 x) ∘ W3 x), W1 W2 x or W x."""
     match memory:
         case Glu(activation=text):
             outer, gate, plain = products
@@ -115,7 +115,7 @@ def _activated(text: str, x: Tensor) -> Tensor:
 
 
 def orthogonalised(step: Tensor, iterations: int) -> Tensor:
-    """Muon's Newton–Schulz: the singular values of S/‖S‖ sent towards one, five times or so."""
+    """Send the singular values of S/‖S‖ towards one by Muon's Newton–Schulz iteration."""
     if step.shape[0] > step.shape[1]:
         return orthogonalised(step.T, iterations).T
     size = torch.sqrt((step**2).sum()) if bool((step != 0).any()) else step.sum()

@@ -24,7 +24,7 @@ def lane(spec: Spec, sequence: list[list[Token]]) -> Tensor:
 
 
 def _local(spec: Spec, past: list[Token], token: Token) -> Tensor:
-    """θ = (a, B) of argmin Σ w ℓ(a + B(k − q), v) + ½ ridge ‖B‖², and a."""
+    """Solve argmin Σ w ℓ(a + B(k − q), v) + ½ ridge ‖B‖² for θ = (a, B), and return a."""
     memory, query, names = spec.memory, token.query.mapped, token.names
     assert isinstance(memory, Nonparametric)
     keys, values = _stacked(past)
@@ -45,7 +45,7 @@ def _local(spec: Spec, past: list[Token], token: Token) -> Tensor:
 
 
 def _interpolated(spec: Spec, past: list[Token], token: Token) -> Tensor:
-    """f = the fitted values of argmin Σ ℓ(f_i, v_i) + ½ ridge f κ(K, K)⁻¹ f, carried to q."""
+    """Carry f = argmin Σ ℓ(f_i, v_i) + ½ ridge f κ(K, K)⁻¹ f, the fitted values, to q."""
     memory, names = spec.memory, token.names
     assert isinstance(memory, Interpolation)
     keys, values = _stacked(past)
@@ -69,7 +69,7 @@ def _stacked(past: list[Token]) -> tuple[Tensor, Tensor]:
 
 
 def _moved(keys: Tensor, past: list[Token]) -> Tensor:
-    """Each key after a step of η on ½(k·c)² at every token behind it, c being its carry."""
+    """Step each key by η on ½(k·c)² at every token behind it, c being that one's carry."""
     rows: list[Tensor] = []
     for key, token in zip(keys, past, strict=True):
         if token.carry is not None:
@@ -79,7 +79,7 @@ def _moved(keys: Tensor, past: list[Token]) -> Tensor:
 
 
 def _gradient(key: Tensor, carry: Tensor) -> Tensor:
-    """∂/∂k ½(k·c)²."""
+    """Compute ∂/∂k ½(k·c)²."""
 
     def energy(x: Tensor) -> Tensor:
         return (x @ carry) ** 2 / 2
@@ -91,14 +91,14 @@ def _gradient(key: Tensor, carry: Tensor) -> Tensor:
 def _compared(
     text: str, keys: Tensor, query: Tensor, scale: float, names: dict[str, Tensor]
 ) -> Tensor:
-    """The similarity as written, of every key."""
+    """Evaluate the similarity of every key to a query, as the spec writes it."""
     s, d2 = scale * (keys @ query), ((keys - query) ** 2).sum(-1)
     found: Tensor = evaluate_text(text, {**names, "s": s, "d2": d2}) + 0 * s
     return found
 
 
 def _faded(past: list[Token]) -> Tensor:
-    """Π α_j over the tokens after each pair."""
+    """Compute Π α_j over the tokens after each pair."""
     decays = [token.names.get("alpha", tensor(1)) for token in past]
     return torch.stack(
         [torch.stack([tensor(1), *decays[i + 1 :]]).prod() for i in range(len(past))]

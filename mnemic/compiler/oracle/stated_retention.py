@@ -88,7 +88,7 @@ token, head or size and not at another."""
 
 
 def _anywhere(spec: Spec, names: Names) -> dict[str, Tensor]:
-    """Coefficients, each at some token, head and input where it is not zero, if there is one."""
+    """Return coefficients, each at a token, head and input where it is not zero, if any."""
     sizes = {n: torch.where(x == 0, 0.3, x.detach().abs()) for n, x in names.items()}
     found: dict[str, Tensor] = {}
     for token, head, times in product(TOKENS, range(HEADS), TIMES):
@@ -164,7 +164,7 @@ def _solve(
 
 
 def _squared_norm(dual: Tensor, power: float) -> Tensor:
-    """argmin −⟨A, W⟩ + ½‖W‖_q², each matrix by itself."""
+    """Solve argmin −⟨A, W⟩ + ½‖W‖_q², each matrix by itself."""
     matrices = dual.reshape(-1, *dual.shape[-2:])
     return torch.stack([_one_norm(a, power) for a in matrices]).reshape(dual.shape)
 

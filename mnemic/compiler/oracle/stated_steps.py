@@ -115,7 +115,7 @@ def _outer(spec: Spec, error: Tensor, key: Tensor) -> Tensor:
 
 
 def whole_step(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
-    """W − W' of an implicit step (minimised) or a gradient flow (integrated)."""
+    """Return W − W' of an implicit step (minimised) or a gradient flow (integrated)."""
 
     def value(w: Tensor) -> Tensor:
         return loss(spec, predict(spec, w, pair.predict), pair.value, names)
@@ -135,7 +135,7 @@ def whole_step(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
 
 
 def _along_key(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
-    """An implicit step on a loss with kinks, by bisection on the sign of the objective's slope.
+    """Solve an implicit step on a loss with kinks, bisecting the sign of the objective's slope.
 
     What stands at right angles to φ would only lengthen the step; a radial loss moves ŷ towards v.
     """
@@ -153,7 +153,7 @@ def _along_key(spec: Spec, memory: Tensor, pair: Pair, names: Names) -> Tensor:
 
 
 def _integrated(value: object, start: Tensor, time: Tensor) -> Tensor:
-    """dW/ds = −∇ℓ(W) up to ``time``, by the classical Runge-Kutta method."""
+    """Integrate dW/ds = −∇ℓ(W) up to ``time``, by the classical Runge-Kutta method."""
     assert callable(value)
 
     def pull(w: Tensor) -> Tensor:
@@ -192,7 +192,7 @@ def past_solution(spec: Spec, past: tuple[Pair, ...], names: Names) -> Tensor:
 
 
 def _discounts(spec: Spec, past: tuple[Pair, ...]) -> tuple[list[Tensor], Tensor]:
-    """γ_i^(t) of every pair times its own weight, and what is left of the ridge."""
+    """Return γ_i^(t) of every pair times its own weight, and what is left of the ridge."""
     gates, own = [pair.gamma for pair in past], [pair.weight for pair in past]
     if type(spec.weights).word() != "geometric":
         return [gate * w for gate, w in zip(gates, own, strict=True)], tensor(1)

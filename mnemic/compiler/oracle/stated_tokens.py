@@ -112,7 +112,7 @@ class BehindKernel:
 
 
 def _kernel(entry: Exponential | Kernel | ReadKernel) -> Callable[[Tensor], Tensor]:
-    """κ as the spec writes it."""
+    """Return κ as the spec writes it."""
     if isinstance(entry, Exponential):
         return lambda s: torch.exp(entry.scale * s)
     return lambda s: evaluate_text(entry.kernel, {"s": s}) + torch.zeros_like(s)
@@ -149,7 +149,7 @@ def tokens(
 def _value(
     problem: Problem, scalar: Scalar, given: Mapping[str, Tensor], at: tuple[int, ...]
 ) -> Tensor:
-    """A coefficient at one place: a number, [D] for keys, [d_v, 1] for values."""
+    """Return a coefficient at one place: a number, [D] for keys, [d_v, 1] for values."""
     x = given[str(scalar.argument)]
     wide = (
         scalar.per != "head"
@@ -208,7 +208,7 @@ def _token(
 def _roles(
     spec: Spec, k: Tensor, own: Mapping[str, Tensor], v: Tensor, names: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The vectors of each role, each an expression of those before it."""
+    """Return the vectors of each role, each an expression of those before it."""
     flat = {n: x.squeeze(-1) if x.ndim == 2 else x for n, x in names.items()}
     known = {**flat, "k": k, "v": v}
     found: dict[str, Tensor] = {}

@@ -113,7 +113,7 @@ def loss(spec: Spec, y: Tensor, v: Tensor, names: Names) -> Tensor:
 
 
 def _beside(x: Tensor, y: Tensor) -> Tensor:
-    """A coefficient, so that it meets the coordinates [..., d_v] of a prediction."""
+    """Shape a coefficient so that it meets the coordinates [..., d_v] of a prediction."""
     if x.ndim > y.ndim:
         return x[..., 0]
     return x[..., None] if x.ndim else x

@@ -74,7 +74,7 @@ def recurrence(rule: Rule) -> float:
 
 
 def _shortened(rule: Rule) -> Rule:
-    """An anchor of two tokens in place of a longer one, where every token minimises matrices."""
+    """Return the rule, a long anchor cut to two tokens where every token minimises matrices."""
     spec = rule.problem.spec
     optimizer = spec.optimizer
     if not (
@@ -88,14 +88,14 @@ def _shortened(rule: Rule) -> Rule:
 
 
 def _dear(spec: Spec) -> bool:
-    """Whether every token is a numerical minimisation."""
+    """Return whether every token is a numerical minimisation."""
     entry = spec.retention
     kinds = {type(e).word() for e in (entry.local, entry.global_, entry.constraint)}
     return not kinds <= {"l2", "none"} or spec.optimizer.method == "flow"
 
 
 def _sizes(spec: Spec) -> Sizes:
-    """A few tokens more than a window or a chunk; fewer where every token is a minimisation."""
+    """Choose a few tokens more than a window or a chunk; fewer where each is a minimisation."""
     window = spec.window if isinstance(spec.window, int) else 1
     least = max(window + 2, spec.optimizer.anchor.chunk + 2)
     plain = DEAR if _dear(spec) else CHEAP

@@ -34,7 +34,7 @@ def symbolic(names: dict[str, Tensor]) -> dict[object, Tensor]:
 
 
 def _points(rule: Rule, names: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Predictions and values where the loss is a number, near and far from each other."""
+    """Draw predictions and values where the loss is a number, near and far from each other."""
     rng = torch.Generator().manual_seed(1)
     shape = (POINTS, SIZE)
     noise, v = (torch.randn(shape, generator=rng, dtype=torch.float64) for _ in range(2))
@@ -74,7 +74,7 @@ def error_signal(rule: Rule) -> float:
 
 
 def _curvature(rule: Rule, y: Tensor, v: Tensor, names: dict[str, Tensor]) -> Tensor:
-    """ℓ″ of each coordinate, or the largest over all directions of a radial loss."""
+    """Return ℓ″ of each coordinate, or the largest over all directions of a radial loss."""
     found = []
     for here, value in zip(y, v, strict=True):
         curve = hessian(partial(_loss_at, rule, value, names), here)

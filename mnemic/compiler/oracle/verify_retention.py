@@ -18,7 +18,7 @@ SHAPE = (3, 3, 4)
 
 
 def retention(rule: Rule) -> float:
-    """W after one step from a feasible W', derived and minimised."""
+    """Compare W after one step from a feasible W', as derived and as minimised."""
     spec, names = rule.problem.spec, coefficients(rule)
     values, retained = symbolic(names), rule.retained
     rng = torch.Generator().manual_seed(3)
@@ -40,7 +40,7 @@ def retention(rule: Rule) -> float:
 
 
 def _dual(rule: Rule, previous: Tensor, names: dict[str, Tensor], rng: torch.Generator) -> Tensor:
-    """∇R(W'); in the leader's view any sum of steps will do."""
+    """Return ∇R(W'); in the leader's view, where any sum of steps will do, a random one."""
     entry = rule.problem.spec.retention
     if entry.view == "ftrl" or entry.global_.norm is not None:
         return torch.randn(SHAPE, generator=rng, dtype=torch.float64)
@@ -48,7 +48,7 @@ def _dual(rule: Rule, previous: Tensor, names: dict[str, Tensor], rng: torch.Gen
 
 
 def _feasible(rule: Rule, names: dict[str, Tensor], rng: torch.Generator) -> Tensor:
-    """A memory inside the generator's domain and the constraint."""
+    """Draw a memory inside the generator's domain and the constraint."""
     entry = rule.problem.spec.retention
     noise = 0.7 * torch.randn(SHAPE, generator=rng, dtype=torch.float64)
     match entry.constraint:
