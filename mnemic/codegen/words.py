@@ -9,19 +9,22 @@ from mnemic.codegen.package import SUPPORT
 SHAPES = re.compile(r"[:;,]? *(?:→|\[(?:\.\.\.|M,|B,)|see ``|``).*")
 """Where a first line goes on about shapes, or about other functions."""
 
-REFERRING = ("The same", "Scores under the same", "[")
-"""How a line begins that says nothing by itself."""
+COMPUTES = re.compile(r"(?:Compute|Return) +")
+"""How a line begins whose rest says what is computed; one that begins with another verb tells what
+is done, which is no name of it."""
 
 
 def in_words(function: str) -> str:
-    """What an operation of the support package computes; its name as words where that is not told.
+    """Return what an operation of the support package computes, as its docstring says it; its name
+    as words where that is not told.
 
     >>> in_words("recall_rows"), in_words("accumulate_blended")
     ('M x for every row', 'accumulate blended')
     """
-    line = SHAPES.sub("", _first_lines().get(function, "")).rstrip(" .:;,")
-    told = len(line) > 1 and not line.startswith(REFERRING)
-    return line if told else function.replace("_", " ")
+    line = _first_lines().get(function, "")
+    begun = COMPUTES.match(line)
+    told = SHAPES.sub("", line[begun.end() :]).rstrip(" .:;,") if begun else ""
+    return told if len(told) > 1 else function.replace("_", " ")
 
 
 @cache
