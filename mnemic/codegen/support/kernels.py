@@ -50,8 +50,7 @@ def row_top(logits: Tensor, coefficients: Tensor | None = None) -> Tensor:
 
 
 def row_tops(past: Tensor, new: Tensor, mix: Tensor, coefficients: Tensor | None = None) -> Tensor:
-    """Compute rows' max (logit + log c) over kept pairs [..., C, n] and a chunk's own [..., C,
-    S]."""
+    """Compute rows' max (logit + log c) over kept pairs [..., C, n] and own ones [..., C, S]."""
     held = torch.cat([_weighed(past.detach(), coefficients), _weighed(new.detach(), mix)], -1)
     return row_top(held)
 

@@ -417,8 +417,7 @@ class _Call:
         return torch.cat(outs)[back], {name: x[back] for name, x in joined.items()}
 
     def _told(self, vectors: dict[str, Tensor], state: States) -> bool:
-        """Return whether the form must be told where its rows stand, which is at one place for
-        all."""
+        """Return whether the form must be told where its rows stand, all of them at one place."""
         signature = self.signature
         if signature.levels:
             return True
