@@ -19,7 +19,7 @@ def new_error(
     y: Tensor, c: Tensor, *rest: Tensor,
     error: Callable[..., Tensor], slope: Callable[..., Tensor], jumps: bool,
 ) -> Tensor:  # fmt: skip
-    """Solve s = e(ŷ − c s; rest) for s, all arguments broadcast, c ≥ 0.
+    """Return the root s of s = e(ŷ − c s; rest), all arguments broadcast, c ≥ 0.
 
     It lies between 0 and e(ŷ), for the new prediction is nearer to the minimum. Differentiable
     twice; where e ``jumps`` over s the new prediction stays at the jump.

@@ -72,7 +72,7 @@ def noise(size: Tensor, rows: int) -> Tensor:
 
 
 def bordered(factor: Tensor, border: Tensor, corner: Tensor) -> Tensor:
-    """Append one row to the factor: [M, n, n], [M, n], [M] → [M, n + 1, n + 1]."""
+    """Return the factor with one more row: [M, n, n], [M, n], [M] → [M, n + 1, n + 1]."""
     row = torch.cat([border, corner[..., None]], -1)[..., None, :]
     wide = torch.cat([factor, torch.zeros_like(factor[..., :, :1])], -1)
     if factor.shape[-1] == 0:
@@ -87,7 +87,7 @@ def next_solved(value: Tensor, border: Tensor, solved: Tensor, corner: Tensor) -
 
 
 def grown_factor(factor: Tensor, cross: Tensor, own: Tensor, *, ridge: float) -> Tensor:
-    """Append a chunk's rows to the factor: [M, n, n], [M, C, n], [M, C, C] → [M, n + C, n + C].
+    """Return the factor with a chunk's rows: [M, n, n], [M, C, n], [M, C, C] → [M, n + C, n + C].
 
     Raises ``NotPositive`` where there is none.
     """

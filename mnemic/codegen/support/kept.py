@@ -28,7 +28,7 @@ def append_rows(kept: Tensor, x: Tensor, *, span: int = 0) -> Tensor:
 
 
 def recent(kept: Tensor, *, span: int) -> Tensor:
-    """Return what a window of ``span`` needs of the past: its last span − 1 pairs; 0 takes all."""
+    """Return the past that a window needs, its last span − 1 pairs; all where ``span`` is 0."""
     return kept[:, max(0, kept.shape[1] - span + 1) :] if span else kept
 
 

@@ -76,12 +76,12 @@ def row_total(weights: Tensor, coefficients: Tensor | None = None) -> Tensor:
 
 
 def row_totals(past: Tensor, mixed: Tensor, coefficients: Tensor | None = None) -> Tensor:
-    """Add up c w over kept pairs [..., C, n] and a chunk's own c w [..., C, S]: → [..., C]."""
+    """Compute Σ c w over kept pairs [..., C, n] and a chunk's own c w [..., C, S]: → [..., C]."""
     return row_total(past, coefficients) + mixed.sum(-1)
 
 
 def over_total(x: Tensor, total: Tensor) -> Tensor:
-    """Divide x by its row's sum, 0 where the row is empty: [..., V], [...] → [..., V]."""
+    """Compute x over its row's sum, 0 where the row is empty: [..., V], [...] → [..., V]."""
     empty = total == 0
     return (x / torch.where(empty, 1.0, total)[..., None]).masked_fill(empty[..., None], 0.0)
 

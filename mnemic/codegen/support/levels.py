@@ -60,7 +60,7 @@ def level_mask(weights: Tensor) -> Tensor:
 
 
 def level_sums(grad: Tensor, like: Tensor) -> Tensor:
-    """Add up the gradient of a level mask by level: [..., C, C], [..., C, L] → [..., C, L]."""
+    """Compute a level mask's gradient, summed by level: [..., C, C], [..., C, L] → [..., C, L]."""
     return torch.zeros_like(like).scatter_add(-1, _levels(like), grad)
 
 

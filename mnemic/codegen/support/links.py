@@ -71,7 +71,7 @@ def _dotted(x: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def entry_norm(x: Tensor, *, power: float) -> Tensor:
-    """Compute ‖A‖_p over the entries of each matrix, at least ``TINY``: [..., V, K] → [...]."""
+    """Compute ‖A‖_p over the entries of each matrix: [..., V, K] → [...], at least ``TINY``."""
     if transformed():
         largest = x.detach().abs().amax((-2, -1)).clamp_min(TINY)
         unit = x / largest[..., None, None]
@@ -123,7 +123,7 @@ def _raised(x: Tensor, power: int) -> Tensor:
 
 
 def ball(x: Tensor, radius: Tensor) -> Tensor:
-    """Project W on ‖W‖_F ≤ radius."""
+    """Return the projection of W on ‖W‖_F ≤ radius."""
     norm = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True).clamp_min(TINY)
     return x * torch.clamp_max(_matrix(radius) / norm, 1.0)
 
@@ -132,8 +132,8 @@ def inverse_link(
     dual: Tensor, *coefficients: Tensor,
     slope: Callable[..., Tensor], steep: Callable[..., Tensor], domain: tuple[float, float],
 ) -> Tensor:  # fmt: skip
-    """Solve slope(w) = a for w entry by entry, slope increasing on ``domain``, ``steep`` its
-    derivative.
+    """Return the root w of slope(w) = a entry by entry, slope increasing on ``domain``, ``steep``
+    its derivative.
 
     Bracketed on a stretched line; Newton's steps carry the gradients, of second order too. Where
     the slope jumps over a at w = 0, as of |w|, that is the root: halving would take a hundred steps

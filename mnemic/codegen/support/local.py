@@ -40,7 +40,7 @@ def exp_shares(logits: Tensor) -> Tensor:
 
 
 def shares(weights: Tensor) -> Tensor:
-    """Divide weights by their sum; zero where all are."""
+    """Compute weights over their sum; zero where all are."""
     total = weights.sum(-1, keepdim=True)
     empty = total.abs() <= TINY
     return torch.where(empty, 0.0, weights / torch.where(empty, 1.0, total))
@@ -54,7 +54,7 @@ def exp_relative(logits: Tensor) -> Tensor:
 
 
 def relative(weights: Tensor) -> Tensor:
-    """Divide weights by their largest; zero where all are."""
+    """Compute weights over their largest; zero where all are."""
     if weights.shape[-1] == 0:
         return weights
     most = _largest(weights, 0.0)
@@ -77,7 +77,7 @@ def _largest(x: Tensor, least: float) -> Tensor:
 
 
 def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor:
-    """Append the log, up to a number a chunk, of what decays leave: [M, n], [M, C] → [M, n + C].
+    """Return the log of what decays leave, up to a number a chunk: [M, n], [M, C] → [M, n + C].
 
     Row t sees exp(left_i − left_t) of pair i. In float64, since differences of sums cancel.
     """
@@ -86,7 +86,7 @@ def decays_left(log_kept: Tensor, log_decay: Tensor, *, span: int = 0) -> Tensor
 
 
 def ages(log_decay: Tensor) -> Tensor:
-    """Compute −Σ log decay by row in float64 (see ``decays_left``): [B, R, H] → [B, R, H]."""
+    """Compute −Σ log decay by row, in float64: [B, R, H] → [B, R, H]; see ``decays_left``."""
     return -log_decay.double().clamp_min(LOWEST).cumsum(1)
 
 
@@ -144,7 +144,7 @@ def local_linears(
     logs: bool, decayed: bool, iterations: int, tolerance: float, span: int = 0,
     moves: bool = False, sizes: bool = True,
 ) -> Tensor:  # fmt: skip
-    """Fit each row's weighted ridge regression, return its intercept at q; see ``local_means``.
+    """Return the intercept at q of each row's weighted ridge regression; see ``local_means``.
 
     ``iterations`` of conjugate gradients at most, until the residual is below ``tolerance``; 0
     solves directly.
@@ -235,7 +235,7 @@ def _masked(weights: Tensor, mask: Tensor, ages: Tensor | None, logs: bool) -> T
 def local_linear(
     weights: Tensor, keys: Tensor, values: Tensor, query: Tensor, ridge: Tensor
 ) -> Tensor:
-    """Fit argmin Σ w ½‖v − a − B(k − q)‖² + ½λ‖B‖² for a: [M, n], [M, n, K], [M, n, V] → [M, V].
+    """Return a of argmin Σ w ½‖v − a − B(k − q)‖² + ½λ‖B‖²: [M, n], [M, n, K], [M, n, V] → [M, V].
 
     With weighted means k̄ and v̄: a = v̄ + Σ w (v − v̄)(k − k̄)ᵀ (Σ w (k − k̄)(k − k̄)ᵀ + λ I)⁻¹ (q − k̄).
     """

@@ -29,12 +29,12 @@ def centred(memory: Tensor, *, axis: str) -> Tensor:
 
 
 def norms_of(memory: Tensor, *, axis: str) -> Tensor:
-    """Compute the norms of the rows (axis ``v``) or columns (``k``)."""
+    """Measure the norms of the rows (axis ``v``) or columns (``k``)."""
     return torch.linalg.vector_norm(memory, dim=-1 if axis == "v" else -2)
 
 
 def newton_schulz(matrix: Tensor, *, steps: int) -> Tensor:
-    """Take Muon's quintic towards the nearest semi-orthogonal matrix, each [..., V, K] by itself.
+    """Compute Muon's quintic towards the nearest semi-orthogonal matrix, of each [..., V, K].
 
     X ← a X + (b X Xᵀ + c (X Xᵀ)²) X, (a, b, c) = (3.4445, −4.7750, 2.0315), from X/(‖X‖_F + 1e-7);
     the smaller side multiplies, so tall matrices are transposed. A gradient keeps the argument and

@@ -65,7 +65,7 @@ def widened(x: Tensor) -> Tensor:
 
 
 def narrowed(x: Tensor, like: Tensor) -> Tensor:
-    """Return x in the dtype of ``like``."""
+    """Return x in the dtype of another tensor."""
     return x.to(like.dtype)
 
 
