@@ -67,7 +67,7 @@ def _reduced(found: _Read) -> _Read:
 
 
 def is_flat(step: Any) -> bool:
-    """Tell whether a step has no slope: its derivative by whatever it reads of the gradient is 0.
+    """Return whether a step has no slope: its derivative by all it reads of the gradient is 0.
 
     >>> is_flat(sp.sign(GRADIENT)), is_flat(GRADIENT / (1 + sp.Abs(GRADIENT)))
     (True, False)

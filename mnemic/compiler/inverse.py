@@ -22,7 +22,7 @@ from mnemic.compiler.numbers import vanishes
 from mnemic.compiler.symbolic import simplified, tidy
 
 LARGEST_DEGREE = 2
-"""Of a stationarity, once roots and fractions are cleared, that is solved in closed form."""
+"""Up to this degree, roots and fractions cleared, a stationarity is solved in closed form."""
 
 ROUNDED = 1e-12
 """How far below zero a size may come by rounding."""
@@ -83,7 +83,7 @@ SLOW = {sp.asinh: sp.sinh, sp.atanh: sp.tanh}
 """Functions that SymPy solves slowly under assumptions, and their inverses."""
 
 PEELED = {**SLOW, sp.sinh: sp.asinh}
-"""Those, and one whose inverse SymPy writes as a logarithm that cancels below zero."""
+"""``SLOW``, and sinh, whose inverse SymPy writes as a logarithm that cancels below zero."""
 
 
 def _peeled(slope: Any) -> Any | None:

@@ -33,7 +33,7 @@ DOMAINS: tuple[tuple[Any, Any], ...] = (
 """Where a generator may live, the widest first."""
 
 DIGITS = 1000
-"""Of the test for convexity: the curvature of log(cosh(w)) at 999 is 4e-868."""
+"""Digits of the test for convexity: the curvature of log(cosh(w)) at 999 is 4e-868."""
 
 INFINITE = (sp.oo, -sp.oo, sp.zoo, sp.nan, sp.Limit)
 """What a limit that is no number has in it."""
@@ -64,7 +64,7 @@ class Link:
     slope: Any = sym.w
     domain: tuple[Any, Any] = (-sp.oo, sp.oo)
     apart: Distances | None = None
-    """Of a ``root``: ``slope`` and its inverse in the form in which ζ is searched for."""
+    """For a ``root``: ``slope`` and its inverse in the form in which ζ is searched for."""
 
     @property
     def identity(self) -> bool:

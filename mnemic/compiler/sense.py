@@ -108,7 +108,7 @@ def _alike(x: float, y: float) -> bool:
 
 
 def outside(problem: Problem) -> Iterator[Issue]:
-    """Tell the coefficients whose activation or expression falls below their range.
+    """Yield an issue for each coefficient whose activation or expression falls below its range.
 
     That is what has no logarithm, or is no size: decays, scales, radii, thresholds, coefficients
     whose name says so. A rate below 0, or a decay above 1, only grows, and is told with the

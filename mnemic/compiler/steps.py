@@ -20,7 +20,7 @@ from mnemic.compiler.numbers import evaluated, vanishes
 from mnemic.compiler.symbolic import simplified
 
 LARGEST_DEGREE = 2
-"""Of an implicit step's stationarity: beyond it SymPy's roots take minutes and are unreadable."""
+"""Beyond this degree SymPy takes minutes for the roots of an implicit step's stationarity."""
 
 ENDLESS = (sp.oo, -sp.oo, sp.zoo, sp.nan, sp.Limit)
 """What a limit that is no number has in it."""

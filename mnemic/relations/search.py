@@ -127,7 +127,7 @@ class _Search:
         self.plainly: dict[str, list[str]] = defaultdict(list)
 
     def relate(self, inner: Placed, outer: Placed) -> None:
-        """Look whether one plain rule lies in another at special values."""
+        """Look whether one plain rule lies in another at special values, and keep what is found."""
         pair = inner.name, outer.name
         if pair in self.found:
             return
@@ -170,7 +170,7 @@ class _Search:
         return None
 
     def copy(self, first: str, twin: str) -> None:
-        """Tell of a twin what is found of the first with its rule."""
+        """Copy to a twin the relations that are found of the first system with its rule."""
         for (inner, outer), one in [*self.found.items()]:
             if outer == first and one.at != PLAIN and inner != twin:
                 relation = replace(one.relation, outer=twin)

@@ -98,7 +98,7 @@ def _times_value(scale: Any) -> str:
 
 
 def leaves(found: Match) -> bool:
-    """Return whether a positive coefficient gets a value that is not, for some of the other's."""
+    """Return whether a positive coefficient is given a value below zero, or none, at some point."""
     for symbol, value in found.change:
         free = sorted(sp.sympify(value).free_symbols, key=str)
         if not symbol.is_positive or not free:

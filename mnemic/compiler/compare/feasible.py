@@ -15,7 +15,7 @@ SAMPLES = 5
 STARTS = 12
 """Points from which coefficients are sought."""
 STEPS, NUDGE, STUCK = 40, 1e-7, 1e9
-"""Steps from each, the difference that slopes are taken over, and a damping that moves nothing."""
+"""Steps from a start, the difference that slopes are taken over, a damping that moves nothing."""
 CLOSE = 1e-7
 """The largest difference of entries that counts as none."""
 

@@ -17,7 +17,7 @@ from mnemic.dsl.texts import memories
 
 
 def warning(rule: Rule) -> str | None:
-    """Return what to hear of the first expression that has no number at zero; ``None`` else."""
+    """Warn of the first expression that has no number at zero; None without one."""
     return _of_features(rule) or _of_similarity(rule) or _of_activations(rule)
 
 

@@ -42,7 +42,7 @@ def state_size(rule: Rule) -> Any:
 
 
 def _tail(rule: Rule) -> Any:
-    """Return the numbers of a window's past tokens; stored keys hold its own."""
+    """Count the numbers of a window's past tokens: without keys where all keys are kept."""
     keys = K if rule.kernels is None else ZERO
     return (C - 1) * (keys + V + int(rule.gamma == "token")) if rule.window > 1 else 0
 
@@ -212,7 +212,7 @@ def _solve_once(solution: LeastSquares) -> Any:
 
 
 def notes(rule: Rule) -> tuple[str, ...]:
-    """Return what the expressions leave out."""
+    """Say what the cost expressions leave out."""
     found = [GROWS] if rule.kernels is not None else []
     match rule:
         case KeyValuePairs(fit=Fit(kind="interpolation")):

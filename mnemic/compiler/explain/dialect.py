@@ -28,7 +28,7 @@ class Dialect:
     timed: dict[str, bool]
 
     def expr(self, value: Any) -> str:
-        """Return a SymPy expression; tokens are counted from 1, where a coefficient's t begins at
+        """Write a SymPy expression, its tokens counted from 1 where a coefficient's t counts from
         0."""
         value = sp.sympify(value)
         value = value.subs(TIME, TIME - 1) if value.has(TIME) else value
@@ -46,7 +46,7 @@ class Dialect:
         return rf"\left({shown}\right)" if self.tex else f"({shown})"
 
     def of(self, name: str, index: str = "t") -> str:
-        """Return a named quantity with its index."""
+        """Write a named quantity with its index."""
         letter = HATS.get(name, (name, self._word(name)))[self.tex]
         return letter + INDEX[index][self.tex]
 
@@ -54,12 +54,12 @@ class Dialect:
         return name if len(name) == 1 else rf"\mathrm{{{name}}}"
 
     def call(self, function: str, argument: str) -> str:
-        """Return a function of something."""
+        """Write a function applied to its argument."""
         name = HATS.get(function, (function, rf"\operatorname{{{function}}}"))[self.tex]
         return f"{name}({argument})"
 
     def flipped(self, shown: str) -> str:
-        """Return the transpose."""
+        """Write the transpose of what is shown."""
         return f"{shown}^\\top" if self.tex else f"{shown}ᵀ"
 
     def sign(self, text: str, tex: str) -> str:
@@ -77,19 +77,19 @@ class Dialect:
         return self.sign("−", "-")
 
     def at_each(self, shown: str) -> str:
-        """Return an expression of ŷ and v at token i of a window."""
+        """Write an expression of ŷ and v at token i of a window."""
         if self.tex:
             shown = shown.replace(r"\hat y", r"\hat y_i")
             return re.sub(r"(?<![\\A-Za-z])v(?![A-Za-z_])", "v_i", shown)
         return re.sub(r"\bv\b", "vᵢ", shown.replace("ŷ", "ŷᵢ"))
 
     def windowed(self, body: str, count: int) -> str:
-        """Return a sum over the last ``count`` tokens."""
+        """Write the sum of ``body`` over the last ``count`` tokens."""
         if self.tex:
             return rf"\sum_{{i=t-{count - 1}}}^{{t}} {body}"
         return f"Σ_(i=t−{count - 1}..t) {body}"
 
 
 def dialect(rule: Any, *, tex: bool) -> Dialect:
-    """Return the dialect for a rule's coefficients."""
+    """Return the dialect, LaTeX or text, in which a rule's coefficients are written."""
     return Dialect(tex, printing.steps_of(rule))

@@ -190,7 +190,7 @@ def _letters(rule: Rule) -> list[str]:
 
 
 def remarks(rule: Rule) -> tuple[str, ...]:
-    """Return what the equations alone do not tell."""
+    """Return the remarks on a rule that its equations alone do not tell."""
     found: list[str] = []
     if isinstance(rule, KeyValuePairs):
         return (*_letters(rule), *_kept_matrices(rule), _growth(rule))

@@ -12,7 +12,7 @@ ROLES = ("predict", "erase", "write")
 
 
 def warning(rule: Rule) -> str | None:
-    """Return what learns nothing under a step such as sign(g); ``None`` where the step has a slope.
+    """Warn of what learns nothing under a step such as sign(g); None where the step has a slope.
 
     The gradients are zero, not small: whatever makes keys, values and these coefficients stays at
     its start, as far as it acts through the memory.

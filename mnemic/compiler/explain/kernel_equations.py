@@ -14,7 +14,7 @@ from mnemic.compiler.symbolic import simplified
 
 
 def kernels(rule: Rule, d: Dialect) -> Iterator[tuple[str, str]]:
-    """Tell κ(s) = φ(k)·φ(x) of a memory behind a kernel: κ1 for predictions and κ2 for read-outs,
+    """Write κ(s) = φ(k)·φ(x) of a memory behind a kernel, or κ1 of predictions and κ2 of read-outs
     where they differ."""
     found = rule.kernels
     if found is None:

@@ -34,7 +34,7 @@ class KeySize:
 
 
 def key_size(rule: Rule) -> KeySize:
-    """Return the range of predict·erase."""
+    """Return the range of predict·erase, and in words what bounds it."""
     low, high = _factor(rule)
     if rule.kernels is not None and not positive_definite(rule.kernels.predict.expr):
         name = product_name(rule)
@@ -65,7 +65,7 @@ def _channels(rule: Rule) -> int:
 
 
 def product_name(rule: Rule) -> str:
-    """Return what stands for κ in a bound."""
+    """Return how the product of the keys is called in a bound: ‖φ‖² or predict·erase."""
     return "‖φ‖²" if _same(rule) else "predict·erase"
 
 

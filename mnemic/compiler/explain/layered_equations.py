@@ -69,7 +69,7 @@ def memory(rule: Rule, d: Dialect) -> Lines:
 
 
 def reference(rule: Rule, d: Dialect) -> str:
-    """Return what the index of W_ref means."""
+    """Write what the index of W_ref means; nothing without an anchor."""
     if rule.anchor == 1:
         return ""
     b = rule.anchor

@@ -62,7 +62,7 @@ def approximated(rule: Rule) -> tuple[str, ...]:
 
 
 def anchored(rule: Rule) -> tuple[str, ...]:
-    """Return that gradients see the memory of an anchor, where it has moved since."""
+    """Name the chunk anchor where the gradient sees a memory that has moved since, else nothing."""
     if rule.anchor == 1 or (rule.error.constant and rule.network.linear):
         return ()
     matrices = rule.network.matrices

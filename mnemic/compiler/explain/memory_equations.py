@@ -16,12 +16,12 @@ from mnemic.compiler.symbolic import simplified
 
 
 def linked(rule: Rule) -> bool:
-    """Return whether the state is a dual and W something else."""
+    """Return whether the state of a rule is a dual, and W its link."""
     return rule.retained.mode == "dual" and not rule.retained.link.identity
 
 
 def memory_name(rule: Rule, d: Dialect, index: str) -> str:
-    """Return a where the memory has a link, else W."""
+    """Write A where the memory has a link, else W."""
     return d.of("A" if linked(rule) else "W", index)
 
 

@@ -34,22 +34,22 @@ from mnemic.compiler.points import points
 from mnemic.compiler.rule import Rule
 
 DENSITY: Final = 8
-"""Places in a decade."""
+"""Places at which a loss is looked at, in a decade."""
 RESIDUALS: Final = tuple(10 ** (p / DENSITY) for p in range(-12 * DENSITY, 4 * DENSITY + 1))
 """Distances of ŷ from v."""
 NEAREST: Final = 1e-4
 """The least distance from a v where e is none of ŷ − v, and so not small."""
 STEPS: Final = tuple(10 ** (p / 6) for p in range(-3 * 6, 6 * 6 + 1))
-"""Values of x."""
+"""Sizes x of a step that are tried."""
 ROUNDING: Final = 1e-6
 DEEP: Final = 40
 """Halvings of an interval after which what still differs at its ends jumps."""
 HALVINGS: Final = 10
-"""Of the interval with the steepest secant."""
+"""How often the interval with the steepest secant is halved."""
 FINER: Final = 24
 """Parts into which the places near the largest share are cut."""
 NEAR: Final = 0.3
-"""ℓ″ at two places is alike when they differ by no more of it."""
+"""ℓ″ counts as alike at two places when it differs by no larger part of itself."""
 SPARE: Final = 30
 """Digits in which e and ℓ″ are computed, so that differences of near places have some."""
 

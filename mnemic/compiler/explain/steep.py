@@ -6,7 +6,7 @@ from mnemic.compiler.sense import undefined
 
 
 def warning(rule: Rule) -> str | None:
-    """Return what to hear of a loss whose slope is infinite at ŷ = v, or 0/0; ``None`` elsewhere.
+    """Warn of a loss whose slope is infinite at ŷ = v, or 0/0; None elsewhere.
 
     Of |e| log |e| it is sgn(e) (log |e| + 1): a prediction that meets its value, as on text that is
     padded with zeros, gives no number.

@@ -20,7 +20,7 @@ PRODUCTS = (-1.0, -0.4, 0.0, 0.4, 1.0)
 
 
 def warning(rule: Rule) -> str | None:
-    """Tell of the first expression that is no real number somewhere, and of where."""
+    """Warn of the first expression that is no real number at some place; None without one."""
     for what, variable, function, places in _find(rule.problem.spec):
         value = sampler(function, [sym.x])
         lacking = next((at for at in places if value(at) is None), None)

@@ -50,7 +50,7 @@ def _entrywise(step: Any, known: dict[Any, Tensor], values: Values) -> Tensor:
 
 
 def first_averages(rule: Rule, tag: str, zero: Tensor, start: Named) -> Averages | None:
-    """Return the averages of a matrix as a state has them, or of nothing."""
+    """Return a matrix's averages as a state has them, else zero; None where a step has none."""
     if not rule.applied.elementwise:
         return None
     one, lefts = zero[..., :1, :1] + 1, []

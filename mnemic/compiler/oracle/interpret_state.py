@@ -41,8 +41,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class Averages:
-    """Of an optimizer that acts entry by entry: its averages, what is left of the empty start in
-    each, Πβ, and its step."""
+    """Averages of an optimizer that acts entry by entry, what is left of the empty start in each,
+    Πβ, and its step."""
 
     values: tuple[Tensor, ...]
     left: tuple[Tensor, ...]

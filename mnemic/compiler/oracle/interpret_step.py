@@ -94,7 +94,7 @@ def _counts(
 
 
 def settled(rule: Rule, matrix: Matrix, layer: Layer, values: Values) -> Layer:
-    """Return what acts on W itself: norms, and ∇R(W) in place of A."""
+    """Apply what acts on W itself: norms, and ∇R(W) in place of A."""
     if layer.norms is not None:
         dual = at_norms(centred(rule, layer.dual), layer.norms, rule.applied.normalize)
         layer = replace(layer, dual=dual, memory=apply_link(link_of(rule, matrix), dual, values))

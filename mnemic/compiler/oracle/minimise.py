@@ -14,9 +14,9 @@ Entries = Callable[[Tensor], Tensor]
 
 DOMAINS: Final = ((-torch.inf, torch.inf), (0.0, torch.inf), (-1.0, 1.0), (0.0, 1.0))
 HALVINGS: Final = 54
-"""Of 1,400 on the line that is stretched onto a domain: to 1e-13."""
+"""Halvings of 1,400 on the line that is stretched onto a domain: to 1e-13."""
 ROUNDS: Final = 7
-"""Of a search that parts 40 by 151 in each: to 2e-14."""
+"""Rounds of a search that parts 40 by 151 in each: to 2e-14."""
 AXES: Final = {"all": (-2, -1), "rows": (-1,), "columns": (-2,)}
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 HALVINGS: Final = 2200
-"""More than lie between the largest double and the smallest."""
+"""Halvings of a bisection: more than lie between the largest double and the smallest."""
 
 LARGEST: Final = 1e300
 INSIDE: Final = 1e-8

@@ -108,7 +108,7 @@ def _before(spec: Spec) -> str:
 
 
 def unspoken(spec: Spec) -> str | None:
-    """Return what of the spec this oracle does not speak."""
+    """Name the first part of a spec that this oracle does not cover; None if it covers all."""
     optimizer = spec.optimizer
     told = {
         "a whole step behind a kernel": not spec.features.finite
@@ -123,7 +123,7 @@ def unspoken(spec: Spec) -> str | None:
 
 
 def _asks_slots(spec: Spec) -> bool:
-    """Tell whether a loss whose slope sees the prediction asks slots by the key itself."""
+    """Return whether a loss whose slope sees the prediction asks slots by the key itself."""
     if getattr(spec.memory, "slots", None) is None or spec.keys.predict is not None:
         return False
     names = dict.fromkeys((*spec.named_coefficients(), "h", "H", "t"), tensor(0.6))

@@ -54,7 +54,7 @@ def differentiable(spec: Spec) -> bool:
 
 
 def unspoken(spec: Spec) -> str | None:
-    """Return what of a spec with layers this oracle does not speak."""
+    """Name the first part of a spec with layers that this oracle does not cover, or None."""
     optimizer, retention = spec.optimizer, spec.retention
     several = optimizer.micro_steps * optimizer.inner_steps > 1
     held = max(intervals(spec).values()) > 1

@@ -108,7 +108,7 @@ def _remirrored(spec: Spec, memory: Memory, names: Mapping[str, Tensor]) -> Tens
 
 
 def learn(spec: Spec, memory: Memory, token: Token, *, decays: bool) -> Memory:
-    """Return one token, or one micro-step of it, with all its inner steps."""
+    """Take one token, or one micro-step of it, with all its inner steps."""
     optimizer = spec.optimizer
     past = (*memory.past, token.pair)
     if optimizer.method in ("exact", "batch"):

@@ -17,7 +17,7 @@ Turn: TypeAlias = Callable[[Tensor], Tensor]
 
 
 def is_complex(spec: Spec) -> bool:
-    """Tell whether the state is a vector of complex numbers."""
+    """Return whether the state is a vector of complex numbers."""
     return spec.retention.phase is not None and type(spec.memory).word() == "diagonal"
 
 

@@ -79,7 +79,7 @@ def decays_only(spec: Spec, names: Names) -> bool:
 
 
 _tried: dict[str, bool] = {}
-"""By spec."""
+"""Whether the retention of a spec is a decay alone, by the spec."""
 
 
 TOKENS, HEADS, TIMES = (0, 1, 2, 5, 40), 3, (1, -1, 100)
